@@ -1,0 +1,18 @@
+import { type DeliveryDeps, deliveryActivities } from './delivery.js';
+import { type LedgerDeps, ledgerActivities } from './ledger.js';
+import { type MaintenanceDeps, maintenanceActivities } from './maintenance.js';
+import { type RailDeps, railActivities } from './rail.js';
+
+export type ActivityDeps = LedgerDeps & RailDeps & DeliveryDeps & MaintenanceDeps;
+
+/** Every activity, with what it works on. The workflows see only the type of the result. */
+export function createActivities(deps: ActivityDeps) {
+  return {
+    ...ledgerActivities(deps),
+    ...railActivities(deps),
+    ...deliveryActivities(deps),
+    ...maintenanceActivities(deps),
+  };
+}
+
+export type Activities = ReturnType<typeof createActivities>;

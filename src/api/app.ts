@@ -1,0 +1,237 @@
+import Router from '@koa/router';
+import Koa from 'koa';
+import { koaBody } from 'koa-body';
+import {
+  type ApiVersion,
+  apiVersions,
+  defaultApiVersion,
+  isApiVersion,
+  render,
+} from '../contract/versions/index.js';
+import type { Account } from '../db/accounts.js';
+import { newId } from '../db/id.js';
+import { isMigrated } from '../db/migrate.js';
+import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
+import { authenticate } from './auth.js';
+import { decodeBody, isUndecoded } from './decode.js';
+import { maxBodyBytes } from './decoded.js';
+import { readIdempotencyKey } from './idempotency.js';
+import { problemOf } from './problem.js';
+import type { ApiDeps, Refused, Route, Success } from './route.js';
+import { accountRoutes } from './routes/account.js';
+import { balanceRoutes } from './routes/balances.js';
+import { beneficiaryRoutes } from './routes/beneficiaries.js';
+import { eventRoutes } from './routes/events.js';
+import { payoutRoutes } from './routes/payouts.js';
+import { quoteRoutes } from './routes/quotes.js';
+import { takeCallback } from './routes/railCallbacks.js';
+import { webhookEndpointRoutes } from './routes/webhookEndpoints.js';
+
+/** Every route that an integrator calls. */
+const routes: readonly Route[] = [
+  ...quoteRoutes,
+  ...payoutRoutes,
+  ...beneficiaryRoutes,
+  ...balanceRoutes,
+  ...webhookEndpointRoutes,
+  ...eventRoutes,
+  ...accountRoutes,
+];
+
+/** Nobody but a batch sends more; 500 events of a rail's callback are a quarter of it. */
+const bodyLimitBytes = 256 * 1024;
+
+/** Makes the application without a port, so that whoever has one may listen. */
+export function createApp(deps: ApiDeps): Koa {
+  const app = new Koa();
+  const router = new Router();
+  app.use(describeAnswer(deps));
+  app.use(answerFailures(deps));
+  app.use(readBytes());
+  for (const route of routes) {
+    router[route.method](route.path, (ctx) => serve(deps, route, ctx, ctx.params['id'] ?? ''));
+  }
+  router.post('/rails/:rail/callbacks', (ctx) => takeCallback(deps, ctx, bytesOf(ctx)));
+  router.get('/livez', (ctx) => {
+    ctx.body = { status: 'live' };
+  });
+  router.get('/readyz', (ctx) => answerReadiness(deps, ctx));
+  app.use(router.routes());
+  app.use((ctx) => answerUnknownRoute(ctx, router));
+  return app;
+}
+
+/** Headers of every answer, and the one line that is logged of it. */
+function describeAnswer(deps: ApiDeps): Koa.Middleware {
+  return async (ctx, next) => {
+    const startedMs = performance.now();
+    ctx.state['requestId'] = newId('request');
+    ctx.set('Request-Id', ctx.state['requestId']);
+    ctx.set('Corridor-Version', defaultApiVersion);
+    ctx.set('Cache-Control', 'no-store');
+    ctx.set('X-Content-Type-Options', 'nosniff');
+    await next();
+    const route = String(ctx['_matchedRoute'] ?? 'none');
+    const seconds = (performance.now() - startedMs) / 1000;
+    const { method, status } = ctx;
+    deps.metrics.requestSeconds.labels({ route, method, status: String(status) }).observe(seconds);
+    deps.log.info(
+      {
+        request: ctx.state['requestId'],
+        method,
+        path: ctx.path,
+        status,
+        ms: Math.round(seconds * 1000),
+      },
+      'answered',
+    );
+  };
+}
+
+/** The one place where a thrown error becomes an answer; what it says stays in the log. */
+function answerFailures(deps: ApiDeps): Koa.Middleware {
+  return async (ctx, next) => {
+    try {
+      await next();
+    } catch (error) {
+      const refusal = refusalOfThrown(error);
+      if (refusal.code === 'internal_error') {
+        deps.log.error({ err: error, request: ctx.state['requestId'] }, 'a request failed');
+      }
+      answerProblem(ctx, { refusals: [refusal] });
+    }
+  };
+}
+
+/** What reading the body throws says itself which status it means; the rest is a bug. */
+function refusalOfThrown(error: unknown): Refusal {
+  const status = error instanceof Error && 'status' in error ? error.status : undefined;
+  switch (status) {
+    case 400:
+      return refuse('body_malformed', { expected: 'a complete body of the announced length' });
+    case 413:
+      return refuse('body_too_large', { expected: `at most ${bodyLimitBytes} bytes` });
+    case 415:
+      return refuse('content_type_unsupported', {
+        expected: 'a body without Content-Encoding, or gzip',
+      });
+    default:
+      return refuse('internal_error', { detail: 'The failure is logged under the request id.' });
+  }
+}
+
+/** Reads bodies as bytes, one character each; decoding them is ours. */
+function readBytes(): Koa.Middleware {
+  return koaBody({
+    json: false,
+    urlencoded: false,
+    multipart: false,
+    text: true,
+    textTypes: ['*/*'],
+    encoding: 'latin1',
+    textLimit: Math.min(bodyLimitBytes, maxBodyBytes),
+    onError: (error) => {
+      throw error;
+    },
+  });
+}
+
+function bytesOf(ctx: Koa.Context): Buffer {
+  const { body } = ctx.request;
+  return typeof body === 'string' ? Buffer.from(body, 'latin1') : Buffer.alloc(0);
+}
+
+async function serve(deps: ApiDeps, route: Route, ctx: Koa.Context, id: string): Promise<void> {
+  const account = await authenticate(deps.database, ctx.get('Authorization'));
+  if (isRefusal(account)) {
+    ctx.set('WWW-Authenticate', 'Bearer');
+    return answerProblem(ctx, { refusals: [account] });
+  }
+  const version = versionOf(ctx, account);
+  if (isRefusal(version)) return answerProblem(ctx, { refusals: [version] });
+  ctx.set('Corridor-Version', version.name);
+  const idempotencyKey = readIdempotencyKey(ctx.get('Idempotency-Key'));
+  if (typeof idempotencyKey === 'object') return answerProblem(ctx, { refusals: [idempotencyKey] });
+  const decoded = decode(ctx);
+  if (isUndecoded(decoded)) return answerProblem(ctx, { refusals: decoded });
+  const answer = await route.handle(deps, {
+    account,
+    version: version.name,
+    route: `${ctx.method} ${ctx.path}`,
+    id,
+    decoded,
+    idempotencyKey,
+  });
+  if ('refusals' in answer) return answerProblem(ctx, answer);
+  answerSuccess(ctx, answer, version.name);
+}
+
+/** The account's version, unless the request asks for another one. */
+function versionOf(ctx: Koa.Context, account: Account): { name: ApiVersion } | Refusal {
+  const asked = ctx.get('Corridor-Version') || account.apiVersion;
+  if (isApiVersion(asked)) return { name: asked };
+  return refuse('api_version_unknown', {
+    param: 'Corridor-Version',
+    expected: `one of ${apiVersions.join(', ')}`,
+    received: asked.slice(0, 64),
+  });
+}
+
+function decode(ctx: Koa.Context) {
+  if (ctx.method === 'GET' || ctx.method === 'DELETE') {
+    return decodeBody(Buffer.from(ctx.querystring), 'application/x-www-form-urlencoded');
+  }
+  const hasBody = ctx.get('Content-Length') !== '0' && ctx.get('Content-Length') !== '';
+  const isUnread = typeof ctx.request.body !== 'string' && hasBody;
+  // A body without a type was not read at all, and is refused for that.
+  return isUnread
+    ? decodeBody(Buffer.from('-'), '')
+    : decodeBody(bytesOf(ctx), ctx.get('Content-Type'));
+}
+
+function answerSuccess(ctx: Koa.Context, answer: Success, version: ApiVersion): void {
+  ctx.status = answer.status;
+  ctx.set({ ...answer.headers });
+  ctx.body = render(answer.body, version);
+}
+
+function answerProblem(ctx: Koa.Context, answer: Refused): void {
+  const problem = problemOf(answer.refusals, String(ctx.state['requestId']));
+  ctx.set({ ...answer.headers });
+  if (problem.status === 503 && ctx.response.get('Retry-After') === '') ctx.set('Retry-After', '5');
+  ctx.body = answer.payout === undefined ? problem : { ...problem, payout: answer.payout };
+  ctx.status = problem.status;
+  ctx.type = 'application/problem+json';
+}
+
+function answerUnknownRoute(ctx: Koa.Context, router: Router): void {
+  const { path } = router.match(ctx.path, ctx.method);
+  if (path.length === 0)
+    return answerProblem(ctx, {
+      refusals: [
+        refuse('route_not_found', { received: `${ctx.method} ${ctx.path}`.slice(0, 200) }),
+      ],
+    });
+  const allowed = [...new Set(path.flatMap((layer) => layer.methods))];
+  ctx.set('Allow', allowed.join(', '));
+  const expected = `one of ${allowed.join(', ')}`;
+  answerProblem(ctx, {
+    refusals: [refuse('method_not_allowed', { expected, received: ctx.method })],
+  });
+}
+
+async function answerReadiness(deps: ApiDeps, ctx: Koa.Context): Promise<void> {
+  const [database, temporal] = await Promise.allSettled([
+    isMigrated(deps.database),
+    deps.temporal.withDeadline(Date.now() + 2_000, () =>
+      deps.temporal.workflowService.getSystemInfo({}),
+    ),
+  ]);
+  const checks = {
+    database: database.status === 'fulfilled' && database.value,
+    temporal: temporal.status === 'fulfilled',
+  };
+  // Without Temporal a payout is still taken and answered 202, so only the database decides.
+  ctx.status = checks.database ? 200 : 503;
+  ctx.body = { status: checks.database ? 'ready' : 'not ready', checks };
+}

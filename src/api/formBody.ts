@@ -1,0 +1,152 @@
+import { type Refusal, refuse } from '../domain/refusal.js';
+import {
+  type Decoded,
+  type DecodedObject,
+  expectedOfName,
+  expectedOfValue,
+  maxDepth,
+  maxFields,
+  maxProblems,
+  refuseParam,
+} from './decoded.js';
+
+/**
+ * What a name holds while the body is read. A map takes any name and any index as a key, so
+ * that `a[999999]` costs as much as `a[0]`; lists are checked and built at the end.
+ */
+type Branch = {
+  readonly kind: 'object' | 'numbered' | 'appended';
+  readonly children: Map<string, string | Branch>;
+};
+
+const once = 'to be sent once';
+const oneKind = 'to be either one value, a list or an object, not two of them';
+
+/**
+ * Decodes `application/x-www-form-urlencoded` (WHATWG URL, section 5) with nested names in
+ * brackets: `a[b][0]=v`, and `a[]=v` to append. One pass over the body, and one step for
+ * each level of each name. Every refusal names its parameter.
+ */
+export function decodeForm(body: Buffer): DecodedObject | readonly Refusal[] {
+  // Read as Latin-1, one character a byte: a byte that is not UTF-8 can so be refused
+  // together with the name of its parameter.
+  const pairs = body.toString('latin1').split('&', maxFields + 1);
+  if (pairs.length > maxFields) {
+    return [refuse('body_malformed', { expected: `at most ${maxFields} parameters` })];
+  }
+  const root: Branch = { kind: 'object', children: new Map() };
+  const problems: Refusal[] = [];
+  for (const pair of pairs) {
+    if (pair === '') continue;
+    const problem = readPair(root, pair);
+    if (problem !== undefined && problems.push(problem) >= maxProblems) break;
+  }
+  // A refused parameter leaves gaps behind, which would only hide the first cause.
+  if (problems.length > 0) return problems;
+  const decoded = finishObject(root, '', problems);
+  return problems.length > 0 ? problems : decoded;
+}
+
+function readPair(root: Branch, pair: string): Refusal | undefined {
+  const equals = pair.indexOf('=');
+  const sentName = equals < 0 ? pair : pair.slice(0, equals);
+  const name = decodeText(sentName);
+  if (typeof name !== 'string') return refuseParam(sentName, name.expected);
+  const path = readName(name);
+  if (!Array.isArray(path)) return refuseParam(name, path.expected);
+  const value = decodeText(equals < 0 ? '' : pair.slice(equals + 1));
+  if (typeof value !== 'string') return refuseParam(name, value.expected);
+  const expected = expectedOfValue(value) ?? insert(root, path, value);
+  return expected === undefined ? undefined : refuseParam(name, expected);
+}
+
+/** Undoes the percent encoding: `+` is a space, `%41` a byte, and all bytes are UTF-8. */
+function decodeText(sent: string): string | { readonly expected: string } {
+  if (!/[%+\x80-\xff]/.test(sent)) return sent;
+  const escaped = sent
+    .replaceAll('+', ' ')
+    .replace(/[\x80-\xff]/g, (byte) => `%${byte.charCodeAt(0).toString(16)}`);
+  try {
+    return decodeURIComponent(escaped);
+  } catch (error) {
+    if (!(error instanceof URIError)) throw error;
+    const badEscape = /%(?![0-9A-Fa-f]{2})/.test(sent);
+    return { expected: badEscape ? 'two hexadecimal digits after each %' : 'UTF-8' };
+  }
+}
+
+/** Splits `a[b][]` into `a`, `b` and the empty name that appends. */
+function readName(name: string): string[] | { readonly expected: string } {
+  const bracket = name.indexOf('[');
+  const nested = bracket >= 0 && name.endsWith(']');
+  // One name more than allowed is enough to see that there are too many.
+  const path = nested
+    ? [name.slice(0, bracket), ...name.slice(bracket + 1, -1).split('][', maxDepth)]
+    : [name];
+  if (path.length > maxDepth) return { expected: `at most ${maxDepth} levels` };
+  for (const [level, key] of path.entries()) {
+    if (key === '' && level > 0) {
+      if (level === path.length - 1) continue;
+      return { expected: 'an index in every [] but the last, as in payouts[0][amount]' };
+    }
+    if (level > 0 && /^0\d+$/.test(key)) return { expected: 'an index without leading zeros' };
+    const expected = expectedOfName(key);
+    if (expected !== undefined) return { expected };
+  }
+  return path;
+}
+
+function kindOf(key: string | undefined): Branch['kind'] {
+  if (key === '') return 'appended';
+  return key !== undefined && /^\d+$/.test(key) ? 'numbered' : 'object';
+}
+
+/** Puts a value where its path says; answers what was expected instead if it cannot be. */
+function insert(root: Branch, path: readonly string[], value: string): string | undefined {
+  let branch = root;
+  for (const [level, key] of path.slice(0, -1).entries()) {
+    const kind = kindOf(path[level + 1]);
+    const child = branch.children.get(key) ?? { kind, children: new Map() };
+    if (typeof child === 'string' || child.kind !== kind) return oneKind;
+    branch.children.set(key, child);
+    branch = child;
+  }
+  const last = path.at(-1) ?? '';
+  const key = branch.kind === 'appended' ? String(branch.children.size) : last;
+  const present = branch.children.get(key);
+  if (present !== undefined) return typeof present === 'string' ? once : oneKind;
+  branch.children.set(key, value);
+  return undefined;
+}
+
+function finish(node: string | Branch, name: string, problems: Refusal[]): Decoded {
+  if (typeof node === 'string') return node;
+  return node.kind === 'object'
+    ? finishObject(node, name, problems)
+    : finishList(node, name, problems);
+}
+
+function finishObject(branch: Branch, name: string, problems: Refusal[]): DecodedObject {
+  const object: Record<string, Decoded> = Object.create(null);
+  for (const [key, child] of branch.children) {
+    object[key] = finish(child, name === '' ? key : `${name}[${key}]`, problems);
+  }
+  return object;
+}
+
+/** A list of n items has the indices 0 to n - 1; the first that is missing is named. */
+function finishList(branch: Branch, name: string, problems: Refusal[]): readonly Decoded[] {
+  const list: Decoded[] = [];
+  for (let index = 0; index < branch.children.size; index += 1) {
+    const item = branch.children.get(String(index));
+    if (item === undefined) {
+      if (problems.length < maxProblems) {
+        const expected = 'to be there, as a list is numbered from 0 without gaps';
+        problems.push(refuseParam(`${name}[${index}]`, expected));
+      }
+      return list;
+    }
+    list.push(finish(item, `${name}[${index}]`, problems));
+  }
+  return list;
+}

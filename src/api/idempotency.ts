@@ -1,0 +1,143 @@
+import { createHmac } from 'node:crypto';
+import type { JsonObject } from '../contract/versions/index.js';
+import { hasSqlState, type Sql, transaction } from '../db/client.js';
+import {
+  bindKey,
+  type KeyBinding,
+  type Retention,
+  recordKeyRefusal,
+  releaseKey,
+} from '../db/idempotency.js';
+import { isRefusal, meaningOf, type Refusal, refuse } from '../domain/refusal.js';
+import { type DecodedObject, flatten } from './decoded.js';
+import { type Answer, type ApiDeps, type ApiRequest, refused } from './route.js';
+
+/** PostgreSQL's lock_not_available: the first request with this key is still running. */
+const lockNotAvailable = '55P03';
+
+export const replayed = { 'Idempotent-Replayed': 'true' } as const;
+
+/**
+ * Reads the Idempotency-Key header: 1 to 255 visible ASCII characters, of which one pair of
+ * quotes is stripped (the IETF draft sends a quoted string, most clients a bare one).
+ */
+export function readIdempotencyKey(header: string): string | undefined | Refusal {
+  if (header === '') return undefined;
+  const key = /^"(.+)"$/.exec(header)?.[1] ?? header;
+  if (/^[\x21-\x7e]{1,255}$/.test(key)) return key;
+  return refuse('header_invalid', {
+    param: 'Idempotency-Key',
+    expected: '1 to 255 visible ASCII characters',
+    received: header.slice(0, 64),
+  });
+}
+
+/**
+ * A keyed digest of each parameter as it was sent. Keyed, so that an account number cannot
+ * be guessed from it; of each, so that a mismatch can name the parameter.
+ */
+export function fingerprintsOf(
+  decoded: DecodedObject,
+  secret: string,
+): Readonly<Record<string, string>> {
+  const entries = flatten(decoded).map(([name, value]) => {
+    const digest = createHmac('sha256', secret).update(`${name}\0${value}`).digest('base64url');
+    // 96 bits tell two values of one parameter apart as well as 256 do.
+    return [name, digest.slice(0, 16)] as const;
+  });
+  return Object.fromEntries(entries);
+}
+
+/** Binds the request's key to an object; what it was bound to before when it is not new. */
+export function bindRequest(
+  sql: Sql,
+  deps: ApiDeps,
+  request: ApiRequest,
+  objectId: string,
+  retention: Retention,
+): Promise<KeyBinding | 'bound'> {
+  const { account, idempotencyKey, route, decoded } = request;
+  if (idempotencyKey === undefined) return Promise.resolve('bound');
+  const fingerprints = fingerprintsOf(decoded, deps.fingerprintSecret);
+  const binding = { key: idempotencyKey, route, fingerprints, objectId, refusal: null };
+  return bindKey(sql, account.id, binding, retention);
+}
+
+/** The refusal of a key that was used for another request, or undefined when it is the same. */
+export function mismatch(
+  deps: ApiDeps,
+  request: ApiRequest,
+  first: KeyBinding,
+): Refusal | undefined {
+  const now = fingerprintsOf(request.decoded, deps.fingerprintSecret);
+  const names = new Set([...Object.keys(now), ...Object.keys(first.fingerprints)]);
+  const different = [...names].filter((name) => now[name] !== first.fingerprints[name]);
+  if (first.route !== request.route) {
+    return refuse('idempotency_key_reused', {
+      expected: `the request that the key was first used for: ${first.route}`,
+      received: request.route,
+      detail: `The key belongs to ${first.objectId}. Use a new key for a new request.`,
+    });
+  }
+  const [param] = different;
+  if (param === undefined) return undefined;
+  return refuse('idempotency_key_reused', {
+    param,
+    expected: 'the same parameters as in the first request with this key',
+    detail: `The key belongs to ${first.objectId}; these parameters differ: ${different.slice(0, 20).join(', ')}.`,
+  });
+}
+
+/** How a route without workflows makes its object, and finds it again for a replay. */
+export type Creation = {
+  readonly objectId: string;
+  readonly status: 200 | 201;
+  /** Runs in the transaction that binds the key. */
+  readonly perform: (sql: Sql) => Promise<JsonObject | Refusal>;
+  readonly replay: (sql: Sql, objectId: string) => Promise<JsonObject>;
+};
+
+/**
+ * Runs a creation once for its key. A repeat answers with the object as it is now, or with
+ * the same refusal; a concurrent repeat waits for the first, at most the lock time-out.
+ */
+export async function once(
+  deps: ApiDeps,
+  request: ApiRequest,
+  creation: Creation,
+): Promise<Answer> {
+  try {
+    return await transaction(deps.database, (sql) => performOnce(sql, deps, request, creation));
+  } catch (error) {
+    if (!hasSqlState(error, lockNotAvailable)) throw error;
+    return {
+      ...refused(refuse('request_in_progress', { detail: 'Send it again in a second.' })),
+      headers: { 'Retry-After': '1' },
+    };
+  }
+}
+
+async function performOnce(
+  sql: Sql,
+  deps: ApiDeps,
+  request: ApiRequest,
+  creation: Creation,
+): Promise<Answer> {
+  const bound = await bindRequest(sql, deps, request, creation.objectId, '30 days');
+  if (bound !== 'bound') {
+    const different = mismatch(deps, request, bound);
+    if (different !== undefined) return refused(different);
+    if (bound.refusal !== null) return { ...refused(bound.refusal), headers: replayed };
+    const body = await creation.replay(sql, bound.objectId);
+    return { status: creation.status, body, headers: replayed };
+  }
+  const result = await creation.perform(sql);
+  if (!isRefusal(result)) return { status: creation.status, body: result };
+  if (request.idempotencyKey !== undefined) {
+    const { account, idempotencyKey } = request;
+    // A refusal that is the service's own fault does not use the key up.
+    if (meaningOf(result.code).status >= 500) await releaseKey(sql, account.id, idempotencyKey);
+    else await recordKeyRefusal(sql, account.id, idempotencyKey, result);
+  }
+  return refused(result);
+}

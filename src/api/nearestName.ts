@@ -1,0 +1,27 @@
+/** A name further away than this is another name, not a slip of the finger. */
+const farthest = 3;
+
+/** The known name nearest to what was sent, or undefined when none is near. */
+export function nearestName(sent: string, known: readonly string[]): string | undefined {
+  // A longer name cannot be within reach, and the distance takes time with its length.
+  if (sent.length > 64) return undefined;
+  const ranked = known
+    .map((name) => ({ name, distance: distanceOf(sent.toLowerCase(), name) }))
+    .filter(({ distance }) => distance <= farthest)
+    .sort((a, b) => a.distance - b.distance);
+  return ranked[0]?.name;
+}
+
+/** Levenshtein's distance, one row at a time. */
+function distanceOf(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, column) => column);
+  for (let i = 1; i <= a.length; i += 1) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j += 1) {
+      const substituted = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
+      next.push(Math.min(substituted, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row[b.length] ?? 0;
+}

@@ -1,0 +1,62 @@
+import type { Client } from '@temporalio/client';
+import type { Logger } from 'pino';
+import type { ApiVersion, JsonObject } from '../contract/versions/index.js';
+import type { Account } from '../db/accounts.js';
+import type { Database } from '../db/client.js';
+import type { Refusal } from '../domain/refusal.js';
+import type { Rails } from '../rails/registry.js';
+import type { Metrics } from '../telemetry.js';
+import type { UrlPolicy } from '../webhooks/guard.js';
+import type { DecodedObject } from './decoded.js';
+
+/** What the routes work with. */
+export type ApiDeps = {
+  readonly database: Database;
+  readonly temporal: Client;
+  readonly rails: Rails;
+  readonly metrics: Metrics;
+  readonly log: Logger;
+  readonly rateMaximumAgeMs: number;
+  readonly webhookPolicy: UrlPolicy;
+  readonly fingerprintSecret: string;
+};
+
+/** A request that was authenticated and decoded. */
+export type ApiRequest = {
+  readonly account: Account;
+  readonly version: ApiVersion;
+  /** The method and path as sent: what an idempotency key is bound to. */
+  readonly route: string;
+  /** The id in the path, where the route has one. */
+  readonly id: string;
+  /** The body's parameters, or the query's of a GET. */
+  readonly decoded: DecodedObject;
+  readonly idempotencyKey: string | undefined;
+};
+
+export type Success = {
+  readonly status: 200 | 201 | 202;
+  readonly body: JsonObject;
+  readonly headers?: Readonly<Record<string, string>>;
+};
+
+/** Refused, after the request was understood; `headers` tell a replay. */
+export type Refused = {
+  readonly refusals: readonly Refusal[];
+  readonly headers?: Readonly<Record<string, string>>;
+  /** The payout that records the refusal. */
+  readonly payout?: string;
+};
+
+export type Answer = Success | Refused;
+
+/** One entry of the route table. */
+export type Route = {
+  readonly method: 'get' | 'post' | 'delete';
+  readonly path: string;
+  readonly handle: (deps: ApiDeps, request: ApiRequest) => Promise<Answer>;
+};
+
+export function refused(...refusals: readonly Refusal[]): Refused {
+  return { refusals };
+}

@@ -1,0 +1,29 @@
+import { accountObject } from '../../contract/objects.js';
+import { accountParams } from '../../contract/params.js';
+import { findAccount, only, setApiVersion } from '../../db/accounts.js';
+import { once } from '../idempotency.js';
+import type { Answer, ApiDeps, ApiRequest, Route } from '../route.js';
+import { validate } from '../validate.js';
+
+export const accountRoutes: readonly Route[] = [
+  { method: 'get', path: '/v1/account', handle: readAccount },
+  { method: 'post', path: '/v1/account', handle: changeAccount },
+];
+
+async function readAccount(_deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  return { status: 200, body: accountObject(request.account) };
+}
+
+/** Opts the account in to another API version; nothing else ever moves it. */
+async function changeAccount(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const validated = validate(accountParams, request.decoded);
+  if ('refusals' in validated) return validated;
+  const { id } = request.account;
+  return once(deps, request, {
+    objectId: id,
+    status: 200,
+    perform: async (sql) =>
+      accountObject(await setApiVersion(sql, id, validated.params.api_version)),
+    replay: async (sql) => accountObject(only(await findAccount(sql, id))),
+  });
+}

@@ -1,0 +1,49 @@
+import { balanceObject, listObject } from '../../contract/objects.js';
+import { fundParams } from '../../contract/params.js';
+import type { Sql } from '../../db/client.js';
+import { newId } from '../../db/id.js';
+import { listBalances, postEntries } from '../../db/ledger.js';
+import { fundEntry } from '../../domain/ledger.js';
+import { refuse } from '../../domain/refusal.js';
+import { once } from '../idempotency.js';
+import { type Answer, type ApiDeps, type ApiRequest, type Route, refused } from '../route.js';
+import { validate } from '../validate.js';
+
+export const balanceRoutes: readonly Route[] = [
+  { method: 'get', path: '/v1/balances', handle: readBalances },
+  { method: 'post', path: '/v1/test/fund', handle: fund },
+];
+
+/** Every currency balance of the account; never paginated. */
+async function readBalances(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const balances = await listBalances(deps.database, request.account.id);
+  return { status: 200, body: listObject(balances.map(balanceObject)) };
+}
+
+/** Puts money on a test account: the one route that posts to the ledger by itself. */
+async function fund(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const { account } = request;
+  if (account.mode !== 'test') return refused(refuse('live_mode_unsupported'));
+  const validated = validate(fundParams, request.decoded);
+  if ('refusals' in validated) return validated;
+  const { currency, amount } = validated.params;
+  return once(deps, request, {
+    objectId: newId('request'),
+    status: 201,
+    perform: async (sql) => {
+      const entry = fundEntry(currency, amount);
+      await postEntries(sql, [
+        { entry, mode: account.mode, accountId: account.id, payoutId: null },
+      ]);
+      return balanceIn(sql, account.id, currency);
+    },
+    replay: (sql) => balanceIn(sql, account.id, currency),
+  });
+}
+
+async function balanceIn(sql: Sql, accountId: string, currency: string) {
+  const balances = await listBalances(sql, accountId);
+  const balance = balances.find((candidate) => candidate.currency === currency);
+  if (balance === undefined) throw new Error(`A funded account has no ${currency} balance.`);
+  return balanceObject(balance);
+}

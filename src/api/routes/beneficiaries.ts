@@ -1,0 +1,82 @@
+import { beneficiaryObject } from '../../contract/objects.js';
+import { beneficiaryParams } from '../../contract/params.js';
+import { deleteBeneficiary, findBeneficiary, insertBeneficiary } from '../../db/beneficiaries.js';
+import type { Sql } from '../../db/client.js';
+import { newId } from '../../db/id.js';
+import { maskedDetails, validateBeneficiary } from '../../domain/beneficiary.js';
+import { meaningOf, refuse } from '../../domain/refusal.js';
+import { once } from '../idempotency.js';
+import { type Answer, type ApiDeps, type ApiRequest, type Route, refused } from '../route.js';
+import { validate } from '../validate.js';
+
+export const beneficiaryRoutes: readonly Route[] = [
+  { method: 'post', path: '/v1/beneficiaries', handle: createBeneficiary },
+  { method: 'get', path: '/v1/beneficiaries/:id', handle: readBeneficiary },
+  { method: 'delete', path: '/v1/beneficiaries/:id', handle: removeBeneficiary },
+];
+
+/** Stores a beneficiary after its details passed the rules of its country. */
+async function createBeneficiary(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const validated = validate(beneficiaryParams, request.decoded);
+  if ('refusals' in validated) return validated;
+  const details = validateBeneficiary(validated.params);
+  if (!('country' in details)) return refuseDetails(deps, request, details);
+  const id = newId('beneficiary');
+  const accountId = request.account.id;
+  return once(deps, request, {
+    objectId: id,
+    status: 201,
+    perform: async (sql) =>
+      beneficiaryObject(await insertBeneficiary(sql, { id, accountId, details }), maskedDetails),
+    replay: (sql, objectId) => existingBeneficiary(sql, accountId, objectId),
+  });
+}
+
+/** A malformed request binds no key; details that are understood and wrong do. */
+async function refuseDetails(
+  deps: ApiDeps,
+  request: ApiRequest,
+  refusals: Exclude<ReturnType<typeof validateBeneficiary>, { readonly country: string }>,
+): Promise<Answer> {
+  const [first] = refusals;
+  const isMalformed = refusals.some((refusal) => meaningOf(refusal.code).status === 400);
+  if (isMalformed || first === undefined) return { refusals };
+  const answer = await once(deps, request, {
+    objectId: newId('beneficiary'),
+    status: 201,
+    perform: () => Promise.resolve(first),
+    replay: () => Promise.reject(new Error('A refused beneficiary cannot be replayed.')),
+  });
+  // The key keeps the first refusal; the caller gets all of them while the request is the same.
+  return 'refusals' in answer && answer.refusals[0]?.code === first.code
+    ? { ...answer, refusals }
+    : answer;
+}
+
+async function readBeneficiary(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const row = await findBeneficiary(deps.database, request.account.id, request.id);
+  if (row === undefined || row.deletedAt !== null) {
+    return refused(refuse('not_found', { received: request.id }));
+  }
+  return { status: 200, body: beneficiaryObject(row, maskedDetails) };
+}
+
+async function removeBeneficiary(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const accountId = request.account.id;
+  return once(deps, request, {
+    objectId: request.id,
+    status: 200,
+    perform: async (sql) => {
+      const row = await deleteBeneficiary(sql, accountId, request.id);
+      if (row === undefined) return refuse('not_found', { received: request.id });
+      return beneficiaryObject(row, maskedDetails);
+    },
+    replay: (sql, objectId) => existingBeneficiary(sql, accountId, objectId),
+  });
+}
+
+async function existingBeneficiary(sql: Sql, accountId: string, id: string) {
+  const row = await findBeneficiary(sql, accountId, id);
+  if (row === undefined) throw new Error(`The beneficiary ${id} of a bound key has vanished.`);
+  return beneficiaryObject(row, maskedDetails);
+}

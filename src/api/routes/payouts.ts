@@ -1,0 +1,121 @@
+import { payoutObject } from '../../contract/objects.js';
+import { type PayoutParams, payoutParams } from '../../contract/params.js';
+import { transaction } from '../../db/client.js';
+import { newId } from '../../db/id.js';
+import { findPayout, insertPayout, type NewPayout, type PayoutRow } from '../../db/payouts.js';
+import { type Refusal, refuse } from '../../domain/refusal.js';
+import { acceptPayout } from '../../temporal/wakePayout.js';
+import { bindRequest, mismatch, replayed } from '../idempotency.js';
+import { type Answer, type ApiDeps, type ApiRequest, type Route, refused } from '../route.js';
+import { validate } from '../validate.js';
+
+export const payoutRoutes: readonly Route[] = [
+  { method: 'post', path: '/v1/payouts', handle: createPayout },
+  { method: 'get', path: '/v1/payouts/:id', handle: readPayout },
+];
+
+/** How long a caller waits for the decision before the answer is 202 `pending`. */
+const decisionLimitMs = 3_000;
+
+/**
+ * Records what is asked, then has the payout's workflow decide it. The row and the key are
+ * one transaction; from then on the answer is read from the row, whatever Temporal does.
+ */
+async function createPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const validated = validate(payoutParams, request.decoded);
+  if ('refusals' in validated) return validated;
+  const misfits = exclusions(validated.params);
+  if (misfits.length > 0) return { refusals: misfits };
+
+  const id = newId('payout');
+  const first = await transaction(deps.database, async (sql) => {
+    const bound = await bindRequest(sql, deps, request, id, null);
+    if (bound === 'bound') await insertPayout(sql, newPayout(id, request, validated.params));
+    return bound;
+  });
+  if (first === 'bound') return decide(deps, request.account.id, id, {});
+  const different = mismatch(deps, request, first);
+  if (different !== undefined) return refused(different);
+  return decide(deps, request.account.id, first.objectId, replayed);
+}
+
+async function decide(
+  deps: ApiDeps,
+  accountId: string,
+  id: string,
+  headers: Readonly<Record<string, string>>,
+): Promise<Answer> {
+  const row = await existingPayout(deps, accountId, id);
+  if (row.status !== 'pending') return answerOf(row, headers);
+  try {
+    await acceptPayout(deps.temporal, row, decisionLimitMs);
+  } catch (error) {
+    // The row is the request: a repeat or the sweep goes on from it, so this is no failure.
+    deps.log.warn({ err: error, payout: id }, 'the decision was not heard in time');
+  }
+  return answerOf(await existingPayout(deps, accountId, id), headers);
+}
+
+function answerOf(row: PayoutRow, headers: Readonly<Record<string, string>>): Answer {
+  if (row.refusal !== null) return { refusals: [row.refusal], payout: row.id, headers };
+  return {
+    status: row.status === 'pending' ? 202 : 201,
+    body: payoutObject(row),
+    headers: { ...headers, Location: `/v1/payouts/${row.id}` },
+  };
+}
+
+async function readPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const row = await findPayout(deps.database, request.account.id, request.id);
+  if (row === undefined) return refused(refuse('not_found', { received: request.id }));
+  return { status: 200, body: payoutObject(row) };
+}
+
+async function existingPayout(deps: ApiDeps, accountId: string, id: string): Promise<PayoutRow> {
+  const row = await findPayout(deps.database, accountId, id);
+  if (row === undefined) throw new Error(`The payout ${id} of a bound key has vanished.`);
+  return row;
+}
+
+const liveParams = ['source_currency', 'amount', 'fixed_side', 'destination_currency'] as const;
+
+/** Either a quote or the live rate with its own parameters: never both, never neither. */
+function exclusions(params: PayoutParams): readonly Refusal[] {
+  if (params.quote !== undefined) {
+    return liveParams
+      .filter((param) => params[param] !== undefined)
+      .map((param) =>
+        refuse('parameters_exclusive', {
+          param,
+          expected: 'to be left out when quote is sent, which fixes it',
+        }),
+      );
+  }
+  return (['source_currency', 'amount'] as const)
+    .filter((param) => params[param] === undefined)
+    .map((param) =>
+      refuse('parameter_missing', {
+        param,
+        expected: 'source_currency and amount for the live rate, or a quote',
+      }),
+    );
+}
+
+function newPayout(id: string, request: ApiRequest, params: PayoutParams): NewPayout {
+  const { account } = request;
+  const isLive = params.quote === undefined;
+  return {
+    id,
+    accountId: account.id,
+    mode: account.mode,
+    driver: id,
+    quoteId: params.quote ?? null,
+    beneficiaryId: params.beneficiary,
+    sourceCurrency: params.source_currency ?? null,
+    destinationCurrency: params.destination_currency ?? null,
+    fixedSide: isLive ? (params.fixed_side ?? 'source') : null,
+    amount: params.amount ?? null,
+    reference: params.reference ?? null,
+    metadata: params.metadata ?? {},
+  };
+}

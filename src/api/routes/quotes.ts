@@ -1,0 +1,55 @@
+import { quoteObject } from '../../contract/objects.js';
+import { quoteParams } from '../../contract/params.js';
+import type { Sql } from '../../db/client.js';
+import { newId } from '../../db/id.js';
+import { findQuote, insertQuote } from '../../db/quotes.js';
+import { currentRates, midOf } from '../../db/rates.js';
+import { price } from '../../domain/quote.js';
+import { isRefusal, refuse } from '../../domain/refusal.js';
+import { once } from '../idempotency.js';
+import { type Answer, type ApiDeps, type ApiRequest, type Route, refused } from '../route.js';
+import { validate } from '../validate.js';
+
+export const quoteRoutes: readonly Route[] = [
+  { method: 'post', path: '/v1/quotes', handle: createQuote },
+  { method: 'get', path: '/v1/quotes/:id', handle: readQuote },
+];
+
+/** Prices a corridor and holds the rate for 30 seconds. */
+async function createQuote(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const validated = validate(quoteParams, request.decoded);
+  if ('refusals' in validated) return validated;
+  const { source_currency: sourceCurrency, destination_currency: destinationCurrency } =
+    validated.params;
+  const { amount, fixed_side: fixedSide } = validated.params;
+  const accountId = request.account.id;
+  const id = newId('quote');
+  return once(deps, request, {
+    objectId: id,
+    status: 201,
+    perform: async (sql) => {
+      const rates = await currentRates(sql, deps.rateMaximumAgeMs);
+      const origin = midOf(rates, sourceCurrency, destinationCurrency);
+      const asked = { sourceCurrency, destinationCurrency, amount, fixedSide };
+      const priced = price({ ...asked, mid: origin?.mid });
+      if (isRefusal(priced)) return priced;
+      // Within one currency no source is asked: the rate is 1 by definition.
+      const { provider, asOf } = origin ?? { provider: 'par', asOf: new Date() };
+      const quote = { id, accountId, ...asked, price: priced, origin: { provider, asOf } };
+      return quoteObject(await insertQuote(sql, quote));
+    },
+    replay: (sql, objectId) => existingQuote(sql, accountId, objectId),
+  });
+}
+
+async function readQuote(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const quote = await findQuote(deps.database, request.account.id, request.id);
+  if (quote === undefined) return refused(refuse('not_found', { received: request.id }));
+  return { status: 200, body: quoteObject(quote) };
+}
+
+async function existingQuote(sql: Sql, accountId: string, id: string) {
+  const quote = await findQuote(sql, accountId, id);
+  if (quote === undefined) throw new Error(`The quote ${id} of a bound key has vanished.`);
+  return quoteObject(quote);
+}

@@ -1,0 +1,45 @@
+import type Koa from 'koa';
+import { insertNews } from '../../db/inbox.js';
+import type { CallbackEvent } from '../../rails/rail.js';
+import { wakePayouts } from '../../temporal/wakePayout.js';
+import type { ApiDeps } from '../route.js';
+
+/**
+ * Takes a rail's callback: its facts are kept, each once, before anybody is woken. The rail
+ * gets its 200 as soon as they are; a payout that could not be woken is due for the sweep.
+ */
+export async function takeCallback(deps: ApiDeps, ctx: Koa.Context, body: Buffer): Promise<void> {
+  const [, railName = ''] = /^\/rails\/([a-z]{1,32})\/callbacks$/.exec(ctx.path) ?? [];
+  const rail = deps.rails.find(railName);
+  const events = rail?.parseCallback({
+    body,
+    header: (name) => ctx.get(name),
+    receivedAt: new Date(),
+  });
+  if (rail === undefined || events === undefined) {
+    ctx.status = rail === undefined ? 404 : 401;
+    return;
+  }
+  const news = events.map((event) => newsOf(rail.name, event));
+  const payouts = await insertNews(deps.database, news);
+  const failures = await wakePayouts(deps.temporal, payouts);
+  if (failures.length > 0) {
+    deps.metrics.wakeFailures.inc(failures.length);
+    deps.log.warn({ err: failures[0], count: failures.length }, 'left to the sweep');
+  }
+  ctx.status = 200;
+  ctx.body = { received: events.length };
+}
+
+function newsOf(rail: string, event: CallbackEvent) {
+  const { kind, amountMinor, currency, code, reason } = event;
+  const fact = {
+    kind,
+    amountMinor,
+    currency,
+    ...(code === undefined ? {} : { code }),
+    ...(reason === undefined ? {} : { reason }),
+  };
+  // The rail's key is the payout's id: see railKey.
+  return { rail, railEventId: event.id, railKey: event.key, payoutId: event.key, fact };
+}

@@ -1,0 +1,96 @@
+import { listObject, webhookEndpointObject } from '../../contract/objects.js';
+import { webhookEndpointParams } from '../../contract/params.js';
+import type { Sql } from '../../db/client.js';
+import { newId } from '../../db/id.js';
+import {
+  countWebhookEndpoints,
+  deleteWebhookEndpoint,
+  findWebhookEndpoint,
+  insertWebhookEndpoint,
+  listWebhookEndpoints,
+} from '../../db/webhookEndpoints.js';
+import { refuse } from '../../domain/refusal.js';
+import { checkWebhookUrl } from '../../webhooks/guard.js';
+import { createWebhookSecret } from '../../webhooks/signature.js';
+import { once } from '../idempotency.js';
+import { type Answer, type ApiDeps, type ApiRequest, type Route, refused } from '../route.js';
+import { validate } from '../validate.js';
+
+export const webhookEndpointRoutes: readonly Route[] = [
+  { method: 'post', path: '/v1/webhook_endpoints', handle: createEndpoint },
+  { method: 'get', path: '/v1/webhook_endpoints', handle: listEndpoints },
+  { method: 'get', path: '/v1/webhook_endpoints/:id', handle: readEndpoint },
+  { method: 'delete', path: '/v1/webhook_endpoints/:id', handle: removeEndpoint },
+];
+
+/** Every event is written once for each endpoint, so their number is a factor of the work. */
+const maximumEndpoints = 16;
+
+/** Stores an endpoint. The answer, and a replay of it, is the only place that shows its secret. */
+async function createEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const validated = validate(webhookEndpointParams, request.decoded);
+  if ('refusals' in validated) return validated;
+  const { url, events } = validated.params;
+  const id = newId('webhookEndpoint');
+  const accountId = request.account.id;
+  return once(deps, request, {
+    objectId: id,
+    status: 201,
+    perform: async (sql) => {
+      const fault = checkWebhookUrl(url, deps.webhookPolicy);
+      if (fault !== undefined) return refuse('webhook_url_refused', { param: 'url', ...fault });
+      if ((await countWebhookEndpoints(sql, accountId)) >= maximumEndpoints) {
+        return refuse('limit_reached', { expected: `at most ${maximumEndpoints} endpoints` });
+      }
+      const secret = createWebhookSecret();
+      const { apiVersion } = request.account;
+      const row = await insertWebhookEndpoint(sql, {
+        id,
+        accountId,
+        url,
+        events,
+        secret,
+        apiVersion,
+      });
+      return { ...webhookEndpointObject(row), secret };
+    },
+    replay: async (sql, objectId) => {
+      const row = await existingEndpoint(sql, accountId, objectId);
+      return { ...webhookEndpointObject(row), secret: row.secret };
+    },
+  });
+}
+
+async function listEndpoints(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const rows = await listWebhookEndpoints(deps.database, request.account.id);
+  return { status: 200, body: listObject(rows.map(webhookEndpointObject)) };
+}
+
+async function readEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const row = await findWebhookEndpoint(deps.database, request.account.id, request.id);
+  if (row === undefined || row.deletedAt !== null) {
+    return refused(refuse('not_found', { received: request.id }));
+  }
+  return { status: 200, body: webhookEndpointObject(row) };
+}
+
+async function removeEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const accountId = request.account.id;
+  return once(deps, request, {
+    objectId: request.id,
+    status: 200,
+    perform: async (sql) => {
+      const row = await deleteWebhookEndpoint(sql, accountId, request.id);
+      if (row === undefined) return refuse('not_found', { received: request.id });
+      return webhookEndpointObject(row);
+    },
+    replay: async (sql, objectId) =>
+      webhookEndpointObject(await existingEndpoint(sql, accountId, objectId)),
+  });
+}
+
+async function existingEndpoint(sql: Sql, accountId: string, id: string) {
+  const row = await findWebhookEndpoint(sql, accountId, id);
+  if (row === undefined) throw new Error(`The endpoint ${id} of a bound key has vanished.`);
+  return row;
+}

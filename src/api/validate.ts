@@ -1,0 +1,78 @@
+import type { z } from 'zod';
+import { DecodedNumber } from '../contract/decodedNumber.js';
+import { type Refusal, refuse } from '../domain/refusal.js';
+import { type DecodedObject, paramName } from './decoded.js';
+import { nearestName } from './nearestName.js';
+
+/** More errors than this in one answer help nobody. */
+const maximumErrors = 100;
+
+/** What was sent is echoed, so that it can be found in a log, but never at full length. */
+const receivedLength = 64;
+
+/** Parameters whose value is not repeated: account numbers and secrets. */
+const secretNames = /(^|\[)(iban|account_number|secret|key)\]?$/;
+
+export type Validated<T> = { readonly params: T } | { readonly refusals: readonly Refusal[] };
+
+/** Checks decoded parameters: the typed values, or every refusal in the caller's own notation. */
+export function validate<T>(schema: z.ZodType<T>, decoded: DecodedObject): Validated<T> {
+  const result = schema.safeParse(decoded);
+  if (result.success) return { params: result.data };
+  const refusals = result.error.issues.flatMap((issue) => refusalsOf(issue, decoded, schema));
+  return { refusals: refusals.slice(0, maximumErrors) };
+}
+
+function refusalsOf(
+  issue: z.core.$ZodIssue,
+  decoded: DecodedObject,
+  schema: z.ZodType,
+): readonly Refusal[] {
+  if (issue.code === 'unrecognized_keys') {
+    const known = knownNames(schema);
+    return issue.keys.map((name) => unknownParameter([...issue.path, name], name, known));
+  }
+  const param = paramName(issue.path);
+  const sent = valueAt(decoded, issue.path);
+  const expected = issue.message;
+  if (sent === undefined) return [refuse('parameter_missing', { param, expected })];
+  return [refuse('parameter_invalid', { param, expected, ...receivedOf(param, sent) })];
+}
+
+function unknownParameter(
+  path: readonly PropertyKey[],
+  name: string,
+  known: readonly string[],
+): Refusal {
+  const nearest = path.length === 1 ? nearestName(name, known) : undefined;
+  return refuse('parameter_unknown', {
+    param: paramName(path),
+    expected: known.length === 0 ? 'no parameters' : `one of ${known.join(', ')}`,
+    ...(nearest === undefined ? {} : { detail: `Did you mean ${nearest}?` }),
+  });
+}
+
+function knownNames(schema: z.ZodType): readonly string[] {
+  const { def } = schema;
+  return 'shape' in def && typeof def.shape === 'object' && def.shape !== null
+    ? Object.keys(def.shape)
+    : [];
+}
+
+function valueAt(decoded: DecodedObject, path: readonly PropertyKey[]): unknown {
+  let value: unknown = decoded;
+  for (const name of path) {
+    if (typeof value !== 'object' || value === null) return undefined;
+    value = Object.getOwnPropertyDescriptor(value, name)?.value;
+  }
+  return value;
+}
+
+function receivedOf(param: string, sent: unknown): { received?: string } {
+  if (secretNames.test(param)) return {};
+  const text = sent instanceof DecodedNumber ? sent.text : sent;
+  if (typeof text === 'object' && text !== null) {
+    return { received: Array.isArray(text) ? 'a list' : 'an object' };
+  }
+  return { received: String(text).slice(0, receivedLength) };
+}

@@ -1,0 +1,58 @@
+import { readFile, rename, writeFile } from 'node:fs/promises';
+import { z } from 'zod';
+import { createApiKey, hashOfKey } from '../api/apiKey.js';
+import { defaultApiVersion } from '../contract/versions/index.js';
+import { findAccount, insertAccount, insertApiKey } from '../db/accounts.js';
+import { type Database, transaction } from '../db/client.js';
+import { postEntries } from '../db/ledger.js';
+import { fundEntry } from '../domain/ledger.js';
+
+const seedFile = z.object({ accountId: z.string(), apiKey: z.string() });
+export type Seed = z.infer<typeof seedFile>;
+
+/** 1,000,000.00 of each: enough for ten thousand payouts of a demonstration. */
+const funds = [
+  { currency: 'USD', amountMinor: 100_000_000n },
+  { currency: 'EUR', amountMinor: 100_000_000n },
+  { currency: 'GBP', amountMinor: 100_000_000n },
+] as const;
+
+/** A test account with money and a key, made the first time; the file remembers the key. */
+export async function seedAccount(database: Database, file: string): Promise<Seed> {
+  const known = await readSeed(file);
+  if (known !== undefined && (await findAccount(database, known.accountId)) !== undefined) {
+    return known;
+  }
+  const apiKey = createApiKey('test');
+  const seed = await transaction(database, async (sql) => {
+    const account = await insertAccount(sql, {
+      mode: 'test',
+      name: 'Local test account',
+      apiVersion: defaultApiVersion,
+    });
+    const accountId = account.id;
+    await insertApiKey(sql, { accountId, keyHash: hashOfKey(apiKey), lastFour: apiKey.slice(-4) });
+    await postEntries(
+      sql,
+      funds.map(({ currency, amountMinor }) => ({
+        entry: fundEntry(currency, amountMinor),
+        mode: 'test',
+        accountId,
+        payoutId: null,
+      })),
+    );
+    return { accountId, apiKey };
+  });
+  await writeFile(`${file}.new`, JSON.stringify(seed), { mode: 0o600 });
+  await rename(`${file}.new`, file);
+  return seed;
+}
+
+async function readSeed(file: string): Promise<Seed | undefined> {
+  try {
+    return seedFile.parse(JSON.parse(await readFile(file, 'utf8')));
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,286 @@
+import { randomBytes } from 'node:crypto';
+import { appendFileSync, mkdirSync, rmSync } from 'node:fs';
+import { readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { z } from 'zod';
+import { readStackConfig, type StackConfig } from '../config.js';
+import { connectDatabase } from '../db/client.js';
+import { migrate } from '../db/migrate.js';
+import { type Claim, claimDataDirectory } from '../stack/dataDirectory.js';
+import { choosePort } from '../stack/ports.js';
+import { startPostgres } from '../stack/postgres.js';
+import { type Exit, type Part, startProcess } from '../stack/process.js';
+import { startTemporalDevServer } from '../stack/temporal.js';
+import { findTemporalCli } from '../stack/temporalBinary.js';
+import { type Seed, seedAccount } from './seed.js';
+
+export type StackPorts = {
+  readonly api: number;
+  readonly metrics: number;
+  readonly temporal: number;
+  readonly temporalUi: number;
+  readonly postgres: number;
+  readonly bank: number;
+};
+
+export type StackOptions = {
+  readonly directory: string;
+  /** 0 picks a free port. */
+  readonly ports: StackPorts;
+  readonly reset: boolean;
+  readonly onProgress: (line: string) => void;
+};
+
+/** What `stack.json` says while the stack runs. */
+export type StackDescription = {
+  readonly api_url: string;
+  readonly api_key: string;
+  readonly metrics_url: string;
+  readonly temporal_address: string;
+  readonly temporal_ui_url: string | null;
+  readonly database_url: string;
+  readonly sandbox_bank_url: string;
+  readonly pids: Readonly<Record<string, number>>;
+};
+
+export type Stack = {
+  readonly description: StackDescription;
+  readonly seed: Seed;
+  /** Resolves with the first part that ends although nobody asked it to. */
+  readonly broken: Promise<{ readonly part: string; readonly exit: Exit }>;
+  readonly stop: () => Promise<void>;
+};
+
+/** Starts every part that is not configured, in the order in which they need each other. */
+export async function startStack(options: StackOptions): Promise<Stack> {
+  const directory = resolve(options.directory);
+  const claim = await claimDataDirectory(directory);
+  const parts: Part[] = [];
+  const stop = async () => {
+    await rm(join(directory, 'stack.json'), { force: true });
+    // What uses others ends before them.
+    for (const part of parts.toReversed()) await part.stop();
+    claim.release();
+  };
+  try {
+    if (options.reset) emptyDirectory(directory);
+    return await startParts({ ...options, directory }, claim, parts, stop);
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+async function startParts(
+  options: StackOptions,
+  claim: Claim,
+  parts: Part[],
+  stop: () => Promise<void>,
+): Promise<Stack> {
+  const { directory } = options;
+  const config = readStackConfig(process.env);
+  const ports = await choosePorts(options.ports, config);
+  const starter = new Starter(directory, claim, parts, options.onProgress);
+  const [databaseUrl, temporalAddress] = await Promise.all([
+    config.DATABASE_URL ?? starter.postgres(ports.postgres),
+    config.TEMPORAL_ADDRESS ?? starter.temporal(ports, config),
+  ]);
+  const secrets = await readOrCreateSecrets(join(directory, 'secrets.json'));
+  const seed = await prepareDatabase(databaseUrl, directory);
+
+  const apiUrl = `http://127.0.0.1:${ports.api}`;
+  const bankUrl = `http://127.0.0.1:${ports.bank}`;
+  const connections = {
+    DATABASE_URL: databaseUrl,
+    TEMPORAL_ADDRESS: temporalAddress,
+    TEMPORAL_NAMESPACE: config.TEMPORAL_NAMESPACE,
+    SANDBOX_BANK_URL: bankUrl,
+    SANDBOX_BANK_TOKEN: secrets.bankToken,
+    SANDBOX_BANK_CALLBACK_SECRET: secrets.callbackSecret,
+    // Receivers of a local stack listen on this machine, without TLS.
+    WEBHOOKS_ALLOW_INSECURE: 'true',
+  };
+  await Promise.all([
+    starter.node('sandbox-bank', {
+      BANK_PORT: String(ports.bank),
+      BANK_JOURNAL: join(directory, 'bank-journal.jsonl'),
+      BANK_API_TOKEN: secrets.bankToken,
+      BANK_CALLBACK_URL: `${apiUrl}/rails/sandbox/callbacks`,
+      BANK_CALLBACK_SECRET: secrets.callbackSecret,
+    }),
+    starter.node('worker', connections),
+    starter.node('api', {
+      ...connections,
+      API_PORT: String(ports.api),
+      METRICS_PORT: String(ports.metrics),
+      FINGERPRINT_SECRET: secrets.fingerprintSecret,
+    }),
+  ]);
+
+  const description: StackDescription = {
+    api_url: apiUrl,
+    api_key: seed.apiKey,
+    metrics_url: `http://127.0.0.1:${ports.metrics}/metrics`,
+    temporal_address: temporalAddress,
+    temporal_ui_url:
+      config.TEMPORAL_ADDRESS === undefined ? `http://127.0.0.1:${ports.temporalUi}` : null,
+    database_url: databaseUrl,
+    sandbox_bank_url: bankUrl,
+    pids: { supervisor: process.pid, ...Object.fromEntries(parts.map((p) => [p.name, p.pid])) },
+  };
+  await writeWhole(join(directory, 'stack.json'), JSON.stringify(description, null, 2));
+  const broken = Promise.race(
+    parts.map(async (part) => ({ part: part.name, exit: await part.exited })),
+  );
+  return { description, seed, broken, stop };
+}
+
+/** Starts the parts of one stack, with their output in `logs/`. */
+class Starter {
+  readonly #directory: string;
+  readonly #claim: Claim;
+  readonly #parts: Part[];
+  readonly #onProgress: (line: string) => void;
+
+  constructor(
+    directory: string,
+    claim: Claim,
+    parts: Part[],
+    onProgress: (line: string) => void,
+  ) {
+    this.#directory = directory;
+    this.#claim = claim;
+    this.#parts = parts;
+    this.#onProgress = onProgress;
+    mkdirSync(join(directory, 'logs'), { recursive: true });
+  }
+
+  async postgres(port: number): Promise<string> {
+    const part = await startPostgres({
+      dataDir: join(this.#directory, 'postgres'),
+      port,
+      database: 'corridor',
+      ...this.#watch('postgres'),
+    });
+    this.#started(part);
+    return part.databaseUrl;
+  }
+
+  async temporal(ports: StackPorts, config: StackConfig): Promise<string> {
+    const binary = await findTemporalCli({
+      ...(config.TEMPORAL_CLI_PATH === undefined ? {} : { explicitPath: config.TEMPORAL_CLI_PATH }),
+      cacheDir: cacheDirectory(config),
+      path: config.PATH,
+      onProgress: this.#onProgress,
+    });
+    const part = await startTemporalDevServer({
+      binary,
+      port: ports.temporal,
+      uiPort: ports.temporalUi,
+      dbFile: join(this.#directory, 'temporal.sqlite'),
+      namespace: config.TEMPORAL_NAMESPACE,
+      ...this.#watch('temporal'),
+    });
+    this.#started(part);
+    return `127.0.0.1:${ports.temporal}`;
+  }
+
+  async node(name: string, env: Readonly<Record<string, string>>): Promise<void> {
+    const script = fileURLToPath(new URL(`../${name}/main.js`, import.meta.url));
+    const part = await startProcess({
+      name,
+      command: process.execPath,
+      args: ['--enable-source-maps', script],
+      env: { ...process.env, ...env },
+      ipc: true,
+      ready: { line: readyUrl },
+      // The worker waits up to 30 s for Temporal to accept its search attributes.
+      readyTimeoutMs: 45_000,
+      stopTimeoutMs: 30_000,
+      ...this.#watch(name),
+    });
+    this.#started(part);
+  }
+
+  #started(part: Part): void {
+    this.#parts.push(part);
+    this.#onProgress(`${part.name} is up (pid ${part.pid})`);
+  }
+
+  #watch(name: string) {
+    const file = join(this.#directory, 'logs', `${name}.log`);
+    return {
+      onLog: (line: string) => appendFileSync(file, `${line}\n`),
+      onSpawn: this.#claim.record,
+    };
+  }
+}
+
+/** A part is ready when it logs `ready`, or `listening`, with its URL. */
+function readyUrl(line: string): string | undefined {
+  return /"(?:ready|listening)":"(http[^"]+)"/.exec(line)?.[1];
+}
+
+async function choosePorts(wished: StackPorts, config: StackConfig): Promise<StackPorts> {
+  const ownsTemporal = config.TEMPORAL_ADDRESS === undefined;
+  return {
+    api: await choosePort(wished.api, '--api-port'),
+    metrics: await choosePort(wished.metrics, '--metrics-port'),
+    temporal: ownsTemporal ? await choosePort(wished.temporal, '--temporal-port') : 0,
+    temporalUi: ownsTemporal ? await choosePort(wished.temporalUi, '--temporal-ui-port') : 0,
+    postgres:
+      config.DATABASE_URL === undefined ? await choosePort(wished.postgres, '--postgres-port') : 0,
+    bank: await choosePort(wished.bank, '--bank-port'),
+  };
+}
+
+/** Migrations first, then the account that the curl lines use. */
+async function prepareDatabase(url: string, directory: string): Promise<Seed> {
+  const database = connectDatabase({ url, poolSize: 2, applicationName: 'corridor-cli' });
+  try {
+    await migrate(database);
+    return await seedAccount(database, join(directory, 'seed.json'));
+  } finally {
+    await database.end({ timeout: 5 });
+  }
+}
+
+const secretsFile = z.object({
+  bankToken: z.string(),
+  callbackSecret: z.string(),
+  fingerprintSecret: z.string(),
+});
+
+/** The stack's own secrets, made once: they must outlive a restart, or replays would mismatch. */
+async function readOrCreateSecrets(file: string): Promise<z.infer<typeof secretsFile>> {
+  try {
+    return secretsFile.parse(JSON.parse(await readFile(file, 'utf8')));
+  } catch (error) {
+    if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error;
+  }
+  const secret = () => randomBytes(24).toString('base64url');
+  const secrets = { bankToken: secret(), callbackSecret: secret(), fingerprintSecret: secret() };
+  await writeWhole(file, JSON.stringify(secrets));
+  return secrets;
+}
+
+/** Written beside and renamed, so that nobody reads half of it; readable by its owner alone. */
+export async function writeWhole(file: string, text: string): Promise<void> {
+  await writeFile(`${file}.new`, `${text}\n`, { mode: 0o600 });
+  await rename(`${file}.new`, file);
+}
+
+/** Everything a stack keeps, but for the lock that this process holds. */
+function emptyDirectory(directory: string): void {
+  const kept = ['postgres', 'logs', 'secrets.json', 'seed.json', 'bank-journal.jsonl'];
+  const temporal = ['temporal.sqlite', 'temporal.sqlite-wal', 'temporal.sqlite-shm'];
+  for (const name of [...kept, ...temporal]) {
+    rmSync(join(directory, name), { recursive: true, force: true });
+  }
+}
+
+/** Where built servers are kept between clones. */
+export function cacheDirectory(config: Pick<StackConfig, 'XDG_CACHE_HOME' | 'HOME'>): string {
+  return join(config.XDG_CACHE_HOME ?? join(config.HOME ?? '.', '.cache'), 'corridor');
+}

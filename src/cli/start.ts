@@ -1,0 +1,46 @@
+import { type Stack, type StackOptions, startStack } from './stack.js';
+
+/** Runs the whole stack until Ctrl-C, or until one of its parts dies. Returns the exit code. */
+export async function start(options: Omit<StackOptions, 'onProgress'>): Promise<number> {
+  const interrupted = new Promise<'interrupted'>((resolve) => {
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+      process.on(signal, () => resolve('interrupted'));
+    }
+  });
+  const stack = await startStack({ ...options, onProgress: (line) => console.log(`  ${line}`) });
+  console.log(welcome(stack, options.directory));
+  const end = await Promise.race([interrupted, stack.broken]);
+  if (end !== 'interrupted') {
+    const { code, signal, lastWords } = end.exit;
+    console.error(`\n${end.part} has died (${signal ?? `exit code ${code}`}). Its last words:`);
+    for (const line of lastWords) console.error(`  ${line}`);
+  }
+  console.log('\nStopping every part …');
+  await stack.stop();
+  return end === 'interrupted' ? 0 : 1;
+}
+
+function welcome({ description }: Stack, directory: string): string {
+  const { api_url: api, api_key: key, temporal_ui_url: ui } = description;
+  return `
+Corridor is ready. Data, logs and stack.json are in ${directory}.
+
+  API          ${api}
+  Metrics      ${description.metrics_url}
+  Temporal UI  ${ui ?? '(as configured)'}
+  Account      a test account with 1,000,000.00 each of USD, EUR and GBP
+
+Paste these to send a payout:
+
+  export API=${api} KEY=${key}
+  curl -s $API/v1/quotes -H "Authorization: Bearer $KEY" \\
+    -d source_currency=USD -d destination_currency=EUR -d amount=125000
+  curl -s $API/v1/beneficiaries -H "Authorization: Bearer $KEY" \\
+    -d type=individual -d 'name=Ada Lovelace' -d country=DE -d currency=EUR \\
+    -d iban=DE89370400440532013000
+  curl -s $API/v1/payouts -H "Authorization: Bearer $KEY" -H 'Idempotency-Key: my-first' \\
+    -d quote=qt_… -d beneficiary=bnf_… -d 'reference=Invoice 17'
+  curl -s $API/v1/payouts/po_… -H "Authorization: Bearer $KEY"
+
+Ctrl-C stops every part.`;
+}

@@ -1,0 +1,21 @@
+/** A command that was called wrongly: its message says what was expected. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError';
+}
+
+export const usage = `corridor: cross-currency payouts
+
+  corridor start [options]      run the whole stack until Ctrl-C
+  corridor demo [options]       send one payout through a stack of its own, and show it
+    --data DIR                  where data is kept (.corridor; the demo: .corridor/demo)
+    --reset                     empty it first
+    --api-port N  --metrics-port N  --temporal-port N  --temporal-ui-port N
+    --postgres-port N  --bank-port N
+                                ports; 0 picks a free one (the demo does)
+
+  corridor migrate              bring the database to the newest schema
+  corridor account open --name TEXT [--mode test|live]
+  corridor account fund --account ID --currency CODE --amount 1000.00
+  corridor account keys --account ID [--create | --revoke ID]
+
+The last four use DATABASE_URL, or the stack that runs in --data DIR.`;

@@ -1,0 +1,135 @@
+import { readFileSync } from 'node:fs';
+import { z } from 'zod';
+
+/** The environment of a process: the only thing configuration is read from. */
+export type Environment = { readonly [name: string]: string | undefined };
+
+/** A setting that cannot be used. The message names every variable and what was expected. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError';
+}
+
+const port = z
+  .string()
+  .regex(/^\d{1,5}$/, 'a port number, 0 to 65535')
+  .transform(Number)
+  .refine((value) => value <= 65_535, 'a port number, 0 to 65535');
+
+const count = z
+  .string()
+  .regex(/^[1-9]\d{0,4}$/, 'a whole number, 1 to 99999')
+  .transform(Number);
+const flag = z.enum(['true', 'false'], 'true or false').transform((text) => text === 'true');
+const url = (protocols: string) =>
+  z
+    .string({ error: `a URL (${protocols})` })
+    .regex(new RegExp(`^(${protocols})://`), `a URL (${protocols})`);
+const secret = z
+  .string({ error: 'a secret of at least 16 characters' })
+  .min(16, 'at least 16 characters');
+
+const logLevel = z
+  .enum(['debug', 'info', 'warn', 'error'], 'debug, info, warn or error')
+  .default('info');
+const hours = count.transform((value) => value * 60 * 60 * 1000);
+
+const connections = {
+  DATABASE_URL: url('postgres|postgresql'),
+  DATABASE_POOL_SIZE: count.default(16),
+  TEMPORAL_ADDRESS: z.string({ error: 'host:port' }).regex(/^[^/\s]+:\d+$/, 'host:port'),
+  TEMPORAL_NAMESPACE: z.string().min(1, 'the name of a namespace').default('default'),
+  LOG_LEVEL: logLevel,
+  /** Where `/metrics` and `/livez` are served; 0 picks a free port. */
+  METRICS_PORT: port.default(0),
+  METRICS_HOST: z.string().default('127.0.0.1'),
+  /** A rate that is older is refused. An embedded table holds for a day, ECB skips weekends. */
+  RATE_MAXIMUM_AGE_HOURS: hours.default(24 * 60 * 60 * 1000),
+};
+
+const webhookPolicy = {
+  /** For local stacks alone: receivers over http and on private or loopback addresses. */
+  WEBHOOKS_ALLOW_INSECURE: flag.default(false),
+};
+
+const sandboxBank = {
+  SANDBOX_BANK_URL: url('http|https'),
+  SANDBOX_BANK_TOKEN: secret,
+  SANDBOX_BANK_CALLBACK_SECRET: secret,
+};
+
+const apiSchema = z.object({
+  ...connections,
+  ...webhookPolicy,
+  ...sandboxBank,
+  API_HOST: z.string().default('127.0.0.1'),
+  API_PORT: port.default(8080),
+  /** Keys the fingerprints of idempotent requests; changing it makes old replays mismatch. */
+  FINGERPRINT_SECRET: secret,
+});
+
+const workerSchema = z.object({
+  ...connections,
+  ...webhookPolicy,
+  ...sandboxBank,
+  RATE_SOURCE: z.enum(['reference', 'ecb'], 'reference or ecb').default('reference'),
+  RATE_SOURCE_URL: url('http|https').default(
+    'https://www.ecb.europa.eu/stats/eurofxref/eurofxref-daily.xml',
+  ),
+});
+
+const operatorSchema = z.object({
+  DATABASE_URL: connections.DATABASE_URL,
+  LOG_LEVEL: logLevel,
+});
+
+/** What `corridor start` and `corridor demo` take from outside instead of starting it. */
+const stackSchema = z.object({
+  DATABASE_URL: url('postgres|postgresql').optional(),
+  TEMPORAL_ADDRESS: connections.TEMPORAL_ADDRESS.optional(),
+  TEMPORAL_NAMESPACE: connections.TEMPORAL_NAMESPACE,
+  TEMPORAL_CLI_PATH: z.string().optional(),
+  XDG_CACHE_HOME: z.string().optional(),
+  HOME: z.string().optional(),
+  PATH: z.string().default(''),
+});
+
+export type ApiConfig = z.infer<typeof apiSchema>;
+export type WorkerConfig = z.infer<typeof workerSchema>;
+export type OperatorConfig = z.infer<typeof operatorSchema>;
+export type StackConfig = z.infer<typeof stackSchema>;
+
+export const readApiConfig = (env: Environment): ApiConfig => read(apiSchema, env);
+export const readWorkerConfig = (env: Environment): WorkerConfig => read(workerSchema, env);
+export const readOperatorConfig = (env: Environment): OperatorConfig => read(operatorSchema, env);
+export const readStackConfig = (env: Environment): StackConfig => read(stackSchema, env);
+
+function read<T extends z.ZodRawShape>(schema: z.ZodObject<T>, env: Environment) {
+  const values: Record<string, string> = {};
+  for (const name of Object.keys(schema.shape)) {
+    const value = valueOf(name, env);
+    if (value !== undefined) values[name] = value;
+  }
+  const result = schema.safeParse(values);
+  if (result.success) return result.data;
+  const lines = result.error.issues.map((issue) => {
+    const name = issue.path.join('.');
+    const found = values[name] === undefined ? 'it is not set' : 'its value is not';
+    return `  ${name}: expected ${issue.message}, ${found}`;
+  });
+  throw new ConfigError(`These environment variables cannot be used:\n${lines.join('\n')}`);
+}
+
+/** `NAME_FILE` names a file that holds the value of `NAME`, as secrets are mounted. Empty is unset. */
+function valueOf(name: string, env: Environment): string | undefined {
+  const file = env[`${name}_FILE`];
+  return env[name] || (file ? readSecret(`${name}_FILE`, file) : undefined);
+}
+
+function readSecret(name: string, path: string): string {
+  try {
+    return readFileSync(path, 'utf8').trim();
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new ConfigError(`${name}: expected a file that can be read (${why})`);
+  }
+}

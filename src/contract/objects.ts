@@ -1,0 +1,217 @@
+import type { BeneficiaryDetails } from '../domain/beneficiary.js';
+import { formatMinor } from '../domain/money.js';
+import type { FixedSide } from '../domain/quote.js';
+
+/**
+ * The objects integrators see, in the newest version. Each function takes what its object
+ * needs, so that this folder knows nothing of the tables; a row satisfies it.
+ */
+
+export type QuoteSource = {
+  readonly id: string;
+  readonly sourceCurrency: string;
+  readonly destinationCurrency: string;
+  readonly fixedSide: FixedSide;
+  readonly amount: bigint;
+  readonly sourceMinor: bigint;
+  readonly feeMinor: bigint;
+  readonly receiveMinor: bigint;
+  readonly rate: string;
+  readonly mid: string;
+  readonly rateProvider: string;
+  readonly rateAsOf: Date;
+  readonly createdAt: Date;
+  readonly expiresAt: Date;
+  readonly usedBy: string | null;
+  readonly expired: boolean;
+};
+
+export function quoteObject(quote: QuoteSource) {
+  return {
+    object: 'quote',
+    id: quote.id,
+    status: quoteStatus(quote),
+    source_currency: quote.sourceCurrency,
+    destination_currency: quote.destinationCurrency,
+    fixed_side: quote.fixedSide,
+    amount: wholeNumber(quote.amount),
+    source_amount: formatMinor(quote.sourceMinor, quote.sourceCurrency),
+    fee: formatMinor(quote.feeMinor, quote.sourceCurrency),
+    rate: quote.rate,
+    mid_rate: quote.mid,
+    rate_source: { provider: quote.rateProvider, as_of: quote.rateAsOf.toISOString() },
+    receive_amount: formatMinor(quote.receiveMinor, quote.destinationCurrency),
+    payout: quote.usedBy,
+    created_at: quote.createdAt.toISOString(),
+    expires_at: quote.expiresAt.toISOString(),
+  };
+}
+
+function quoteStatus(quote: QuoteSource): 'open' | 'used' | 'expired' {
+  if (quote.usedBy !== null) return 'used';
+  return quote.expired ? 'expired' : 'open';
+}
+
+export type PayoutSource = {
+  readonly id: string;
+  readonly status: string;
+  readonly statusReason: string | null;
+  readonly statusHistory: readonly {
+    readonly status: string;
+    readonly at: string;
+    readonly reason: string | null;
+  }[];
+  readonly quoteId: string | null;
+  readonly beneficiaryId: string;
+  readonly sourceCurrency: string | null;
+  readonly destinationCurrency: string | null;
+  readonly fixedSide: FixedSide | null;
+  readonly amount: bigint | null;
+  readonly reference: string | null;
+  readonly metadata: Readonly<Record<string, string>>;
+  readonly requestedAt: Date;
+  readonly sourceMinor: bigint | null;
+  readonly feeMinor: bigint | null;
+  readonly receiveMinor: bigint | null;
+  readonly rate: string | null;
+  readonly settledAt: Date | null;
+  readonly returnedMinor: bigint | null;
+};
+
+/** `received` and `settled_at` are null until known, the amounts until the payout is accepted. */
+export function payoutObject(payout: PayoutSource) {
+  return {
+    object: 'payout',
+    id: payout.id,
+    status: payout.status,
+    status_reason: payout.statusReason,
+    quote: payout.quoteId,
+    beneficiary: payout.beneficiaryId,
+    reference: payout.reference,
+    metadata: payout.metadata,
+    source_currency: payout.sourceCurrency,
+    destination_currency: payout.destinationCurrency,
+    fixed_side: payout.fixedSide,
+    amount: payout.amount === null ? null : wholeNumber(payout.amount),
+    source_amount: amountOf(payout.sourceMinor, payout.sourceCurrency),
+    fee: amountOf(payout.feeMinor, payout.sourceCurrency),
+    rate: payout.rate,
+    receive_amount: amountOf(payout.receiveMinor, payout.destinationCurrency),
+    received:
+      payout.settledAt === null ? null : amountOf(payout.receiveMinor, payout.destinationCurrency),
+    returned_amount: amountOf(payout.returnedMinor, payout.destinationCurrency),
+    created_at: payout.requestedAt.toISOString(),
+    settled_at: payout.settledAt?.toISOString() ?? null,
+    status_history: payout.statusHistory,
+  };
+}
+
+function amountOf(minor: bigint | null, currency: string | null): string | null {
+  return minor === null || currency === null ? null : formatMinor(minor, currency);
+}
+
+/** Echoes an integer that was sent as one; at most 10^14, so a JSON number holds it exactly. */
+function wholeNumber(amount: bigint): number {
+  return Number(amount);
+}
+
+export type BeneficiarySource = {
+  readonly id: string;
+  readonly details: BeneficiaryDetails;
+  readonly createdAt: Date;
+  readonly deletedAt: Date | null;
+};
+
+/** Account numbers are never read back: `masked` is the domain's masking of the details. */
+export function beneficiaryObject(
+  beneficiary: BeneficiarySource,
+  masked: (details: BeneficiaryDetails) => BeneficiaryDetails,
+) {
+  return {
+    object: 'beneficiary',
+    id: beneficiary.id,
+    ...masked(beneficiary.details),
+    created_at: beneficiary.createdAt.toISOString(),
+    ...(beneficiary.deletedAt === null ? {} : { deleted: true }),
+  };
+}
+
+export function balanceObject(balance: {
+  readonly currency: string;
+  readonly availableMinor: bigint;
+  readonly heldMinor: bigint;
+}) {
+  const { currency, availableMinor, heldMinor } = balance;
+  return {
+    object: 'balance',
+    currency,
+    available: formatMinor(availableMinor, currency),
+    held: formatMinor(heldMinor, currency),
+    total: formatMinor(availableMinor + heldMinor, currency),
+  };
+}
+
+export type WebhookEndpointSource = {
+  readonly id: string;
+  readonly url: string;
+  readonly events: readonly string[];
+  readonly apiVersion: string;
+  readonly status: string;
+  readonly statusReason: string | null;
+  readonly createdAt: Date;
+  readonly deletedAt: Date | null;
+};
+
+export function webhookEndpointObject(endpoint: WebhookEndpointSource) {
+  return {
+    object: 'webhook_endpoint',
+    id: endpoint.id,
+    url: endpoint.url,
+    events: endpoint.events,
+    api_version: endpoint.apiVersion,
+    status: endpoint.status,
+    status_reason: endpoint.statusReason,
+    created_at: endpoint.createdAt.toISOString(),
+    ...(endpoint.deletedAt === null ? {} : { deleted: true }),
+  };
+}
+
+/** An event as it is listed and as it is sent; `data` is the object as it was then. */
+export function eventObject(event: {
+  readonly id: string;
+  readonly type: string;
+  readonly sequence: bigint;
+  readonly data: Readonly<Record<string, unknown>>;
+  readonly createdAt: Date;
+}) {
+  return {
+    object: 'event',
+    id: event.id,
+    type: event.type,
+    timestamp: event.createdAt.toISOString(),
+    sequence: Number(event.sequence),
+    created_at: event.createdAt.toISOString(),
+    data: event.data,
+  };
+}
+
+export function accountObject(account: {
+  readonly id: string;
+  readonly mode: string;
+  readonly name: string;
+  readonly apiVersion: string;
+  readonly createdAt: Date;
+}) {
+  return {
+    object: 'account',
+    id: account.id,
+    mode: account.mode,
+    name: account.name,
+    api_version: account.apiVersion,
+    created_at: account.createdAt.toISOString(),
+  };
+}
+
+export function listObject<T extends object>(data: readonly T[], hasMore = false) {
+  return { object: 'list', data, has_more: hasMore };
+}

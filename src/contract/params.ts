@@ -1,0 +1,108 @@
+import { z } from 'zod';
+import { beneficiaryFields } from '../domain/beneficiary.js';
+import { isCurrency } from '../domain/money.js';
+import { DecodedNumber } from './decodedNumber.js';
+import { apiVersions, isApiVersion } from './versions/index.js';
+
+/**
+ * The parameters of every request. The error text of a schema is the sentence that a refusal
+ * carries as `expected`; a form sends text, JSON may send numbers, both end up the same.
+ */
+
+/** The largest amount: it and every fee of it survive as JSON numbers. */
+const maximumAmount = 10n ** 14n;
+
+const amountExpected = `an integer of minor units from 1 to ${maximumAmount}, in plain digits`;
+const amount = z
+  .union([z.string(), z.instanceof(DecodedNumber)], amountExpected)
+  .transform((value) => (typeof value === 'string' ? value : value.text))
+  .refine(isAmount, amountExpected)
+  .transform((digits) => BigInt(digits));
+
+function isAmount(text: string): boolean {
+  return /^[1-9]\d{0,14}$/.test(text) && BigInt(text) <= maximumAmount;
+}
+
+const currencyExpected = 'an ISO 4217 currency code in capitals, such as EUR';
+const currency = z.string(currencyExpected).refine(isCurrency, currencyExpected);
+
+const idOf = (prefix: string, what: string) => {
+  const expected = `the id of a ${what} (${prefix}_…)`;
+  return z.string(expected).regex(new RegExp(`^${prefix}_[0-9a-z]{1,64}$`), expected);
+};
+
+const text = (least: number, most: number) => {
+  const expected = `a text of ${least} to ${most} characters`;
+  return z.string(expected).min(least, expected).max(most, expected);
+};
+
+const fixedSide = z.enum(['source', 'destination'], 'source or destination');
+
+const metadataExpected = 'at most 50 names of up to 40 characters, each with a text of up to 500';
+const metadata = z
+  .record(z.string().min(1).max(40, metadataExpected), text(0, 500), metadataExpected)
+  .refine((record) => Object.keys(record).length <= 50, metadataExpected);
+
+export const quoteParams = z.strictObject({
+  source_currency: currency,
+  destination_currency: currency,
+  amount,
+  fixed_side: fixedSide.default('source'),
+});
+
+/** Either `quote`, or the live rate with the other four; which of them is checked by the route. */
+export const payoutParams = z.strictObject({
+  quote: idOf('qt', 'quote').optional(),
+  source_currency: currency.optional(),
+  destination_currency: currency.optional(),
+  amount: amount.optional(),
+  fixed_side: fixedSide.optional(),
+  beneficiary: idOf('bnf', 'beneficiary'),
+  reference: text(1, 140).optional(),
+  metadata: metadata.optional(),
+});
+export type PayoutParams = z.infer<typeof payoutParams>;
+
+/** All text here; which fields belong together is the domain's to say. */
+export const beneficiaryParams = z.strictObject(
+  Object.fromEntries(beneficiaryFields.map((field) => [field, text(1, 140).optional()])),
+);
+
+export const fundParams = z.strictObject({ currency, amount });
+
+/** The events an endpoint may listen to; `*` is all of them, also those that are added later. */
+export const eventTypes = [
+  '*',
+  'payout.sent',
+  'payout.settled',
+  'payout.failed',
+  'payout.returned',
+  'payout.canceled',
+] as const;
+
+const eventsExpected = `a list of ${eventTypes.join(', ')}`;
+export const webhookEndpointParams = z.strictObject({
+  url: text(1, 2_048),
+  events: z.array(z.enum(eventTypes, eventsExpected), eventsExpected).min(1, eventsExpected),
+});
+
+const versionExpected = `one of ${apiVersions.join(', ')}`;
+export const accountParams = z.strictObject({
+  api_version: z.string(versionExpected).refine(isApiVersion, versionExpected),
+});
+
+const limitExpected = 'a number from 1 to 100';
+export const eventListParams = z.strictObject({
+  limit: z
+    .string()
+    .regex(/^([1-9]\d?|100)$/, limitExpected)
+    .default('20')
+    .transform(Number),
+  after: z
+    .string()
+    .regex(/^\d{1,18}$/, 'the sequence of an event')
+    .default('0')
+    .transform((digits) => BigInt(digits)),
+});
+
+export const noParams = z.strictObject({});

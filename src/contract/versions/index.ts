@@ -1,0 +1,41 @@
+import { toNumbers } from './2026-06-01.js';
+
+export type JsonObject = { readonly [name: string]: unknown };
+
+/** The API versions, newest first. Handlers know the first; the others are converted from it. */
+export const apiVersions = ['2026-11-15', '2026-06-01'] as const;
+export type ApiVersion = (typeof apiVersions)[number];
+
+/** What an account is opened with: the specification's shapes. */
+export const defaultApiVersion: ApiVersion = '2026-06-01';
+
+/** How each version differs from the one before it in the list, newest first. */
+const downConverters: Readonly<Record<ApiVersion, (object: JsonObject) => JsonObject>> = {
+  '2026-11-15': (object) => object,
+  '2026-06-01': toNumbers,
+};
+
+export function isApiVersion(text: string): text is ApiVersion {
+  return apiVersions.some((version) => version === text);
+}
+
+/** Renders an object of the newest shape in a version: itself, and the objects inside it. */
+export function render(object: JsonObject, version: ApiVersion): JsonObject {
+  const steps = apiVersions.slice(0, apiVersions.indexOf(version) + 1);
+  return steps.reduce((older, step) => convert(older, downConverters[step]), object);
+}
+
+function convert(object: JsonObject, step: (object: JsonObject) => JsonObject): JsonObject {
+  const { data } = object;
+  if (Array.isArray(data)) return { ...object, data: data.map((item) => convertAny(item, step)) };
+  if (object['object'] === 'event') return { ...object, data: convertAny(data, step) };
+  return step(object);
+}
+
+function convertAny(value: unknown, step: (object: JsonObject) => JsonObject): unknown {
+  return isObject(value) ? convert(value, step) : value;
+}
+
+function isObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,80 @@
+import type { BeneficiaryDetails } from '../domain/beneficiary.js';
+import { only } from './accounts.js';
+import type { Sql } from './client.js';
+
+export type BeneficiaryRow = {
+  readonly id: string;
+  readonly accountId: string;
+  readonly details: BeneficiaryDetails;
+  readonly createdAt: Date;
+  readonly deletedAt: Date | null;
+};
+
+export async function insertBeneficiary(
+  sql: Sql,
+  beneficiary: {
+    readonly id: string;
+    readonly accountId: string;
+    readonly details: BeneficiaryDetails;
+  },
+): Promise<BeneficiaryRow> {
+  const { id, accountId, details } = beneficiary;
+  const [row] = await sql<BeneficiaryRow[]>`
+    insert into beneficiaries (id, account_id, details, currency)
+    values (${id}, ${accountId}, ${sql.json(details)}, ${details.currency})
+    returning id, account_id, details, created_at, deleted_at`;
+  return only(row);
+}
+
+/** A beneficiary of the account, deleted ones too when they are asked for by a replay. */
+export async function findBeneficiary(
+  sql: Sql,
+  accountId: string,
+  id: string,
+): Promise<BeneficiaryRow | undefined> {
+  const [row] = await sql<BeneficiaryRow[]>`
+    select id, account_id, details, created_at, deleted_at from beneficiaries
+     where id = ${id} and account_id = ${accountId}`;
+  return row;
+}
+
+export async function deleteBeneficiary(
+  sql: Sql,
+  accountId: string,
+  id: string,
+): Promise<BeneficiaryRow | undefined> {
+  const [row] = await sql<BeneficiaryRow[]>`
+    update beneficiaries set deleted_at = now()
+     where id = ${id} and account_id = ${accountId} and deleted_at is null
+    returning id, account_id, details, created_at, deleted_at`;
+  return row;
+}
+
+export type BeneficiaryOfPayout = {
+  readonly payoutId: string;
+  readonly currency: string;
+  readonly details: BeneficiaryDetails;
+};
+
+/** The usable beneficiaries that these payouts name, held against a concurrent deletion. */
+export async function shareBeneficiariesOf(
+  sql: Sql,
+  payoutIds: readonly string[],
+): Promise<readonly BeneficiaryOfPayout[]> {
+  return sql<BeneficiaryOfPayout[]>`
+    select p.id as payout_id, b.currency, b.details
+      from payouts p join beneficiaries b
+        on b.id = p.beneficiary_id and b.account_id = p.account_id and b.deleted_at is null
+     where p.id = any (${payoutIds}) order by b.id for share of b`;
+}
+
+/** The details that accepted payouts are sent to: a deletion does not stop what was accepted. */
+export async function beneficiariesOf(
+  sql: Sql,
+  payoutIds: readonly string[],
+): Promise<readonly BeneficiaryOfPayout[]> {
+  return sql<BeneficiaryOfPayout[]>`
+    select p.id as payout_id, b.currency, b.details
+      from payouts p join beneficiaries b on b.id = p.beneficiary_id and b.account_id = p.account_id
+     where p.id = any (${payoutIds})`;
+}

@@ -1,0 +1,73 @@
+import postgres from 'postgres';
+
+/** A connection pool or an open transaction: every function of this folder takes either. */
+export type Sql = postgres.ISql<{ bigint: bigint }>;
+export type Database = postgres.Sql<{ bigint: bigint }>;
+
+export type DatabaseOptions = {
+  readonly url: string;
+  /** Largest number of connections this process holds. */
+  readonly poolSize: number;
+  /** Shown in pg_stat_activity, so that an operator sees who holds a lock. */
+  readonly applicationName: string;
+};
+
+/** Connections of one process. Integers of 8 bytes arrive as bigint, numeric as exact text. */
+export function connectDatabase(options: DatabaseOptions): Database {
+  return postgres(options.url, {
+    max: options.poolSize,
+    types: { bigint: postgres.BigInt },
+    transform: { column: { from: postgres.toCamel }, undefined: null },
+    // A restarted server is found again within half a second instead of after 20 s.
+    backoff: (attempt) => Math.min(0.05 * 2 ** attempt, 0.5),
+    connect_timeout: 5,
+    onnotice: () => undefined,
+    connection: {
+      application_name: options.applicationName,
+      // A statement of ours takes milliseconds; what takes longer than an activity's own
+      // limit has lost its caller. A lock is waited for three seconds, the API's patience.
+      statement_timeout: 7_000,
+      lock_timeout: 3_000,
+      idle_in_transaction_session_timeout: 10_000,
+      // Plans that were cached for an empty table are a thousand times slower on a full one.
+      plan_cache_mode: 'force_custom_plan',
+      timezone: 'UTC',
+    },
+  });
+}
+
+/** Serialization failure and deadlock (SQLSTATE): the transaction did nothing and may run again. */
+const retryable = new Set(['40001', '40P01']);
+
+/** Locks are taken in one order everywhere, so a second deadlock in a row is already rare. */
+const maximumAttempts = 4;
+
+/** One transaction, run again after a deadlock. `work` must have no effect outside of it. */
+export async function transaction<T>(
+  database: Database,
+  work: (sql: Sql) => Promise<T>,
+): Promise<T> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      // The box keeps postgres.js from resolving an array result element by element.
+      const { result } = await database.begin(async (sql) => ({ result: await work(sql) }));
+      return result;
+    } catch (error) {
+      const code = error instanceof postgres.PostgresError ? error.code : '';
+      if (!retryable.has(code) || attempt >= maximumAttempts) throw error;
+    }
+  }
+}
+
+/** Tells a violated constraint or a lock time-out by its SQLSTATE. */
+export function hasSqlState(error: unknown, code: string): boolean {
+  return error instanceof postgres.PostgresError && error.code === code;
+}
+
+/**
+ * Numbers for a `bigint[]` parameter. postgres.js takes the type of an array's first bigint
+ * for the type of the parameter, so the numbers go as text and the server reads them.
+ */
+export function bigints(values: readonly (bigint | null)[]): (string | null)[] {
+  return values.map((value) => value?.toString() ?? null);
+}

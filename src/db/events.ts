@@ -1,0 +1,79 @@
+import type { Sql } from './client.js';
+import { newId } from './id.js';
+
+export type EventType =
+  | 'payout.sent'
+  | 'payout.settled'
+  | 'payout.failed'
+  | 'payout.returned'
+  | 'payout.canceled';
+
+export type NewEvent = {
+  readonly accountId: string;
+  readonly type: EventType;
+  readonly payoutId: string;
+  /** The object as it is in this transaction, in the newest shape. */
+  readonly data: object;
+};
+
+export type EventRow = {
+  readonly id: string;
+  readonly accountId: string;
+  readonly sequence: bigint;
+  readonly type: EventType;
+  readonly data: Record<string, unknown>;
+  readonly createdAt: Date;
+};
+
+/**
+ * Writes events with the next numbers of their accounts, and a delivery for each endpoint
+ * that listens. Returns the payouts that somebody is listening to. It locks the accounts'
+ * numbers, so it is the last statement of a transaction.
+ */
+export async function recordEvents(
+  sql: Sql,
+  events: readonly NewEvent[],
+): Promise<ReadonlySet<string>> {
+  if (events.length === 0) return new Set();
+  const rows = await sql<{ payoutId: string }[]>`
+    with given as (
+      select *
+        from unnest(${events.map(() => newId('event'))}::text[],
+                    ${events.map((event) => event.accountId)}::text[],
+                    ${events.map((event) => event.type)}::text[],
+                    ${events.map((event) => event.payoutId)}::text[],
+                    ${events.map((event) => JSON.stringify(event.data))}::text[])
+               with ordinality as t (id, account_id, type, payout_id, data, position)
+    ), numbered as (
+      update accounts a set event_sequence = a.event_sequence + n.count
+        from (select account_id, count(*) as count from given group by account_id) n
+       where a.id = n.account_id
+      returning a.id as account_id, a.event_sequence - n.count as base
+    ), inserted as (
+      insert into events (id, account_id, sequence, type, payout_id, data)
+      select g.id, g.account_id,
+             n.base + row_number() over (partition by g.account_id order by g.position),
+             g.type, g.payout_id, g.data::json
+        from given g join numbered n using (account_id)
+    ), owed as (
+      insert into deliveries (event_id, endpoint_id)
+      select g.id, w.id from given g join webhook_endpoints w
+          on w.account_id = g.account_id and w.status = 'enabled' and w.deleted_at is null
+         and (g.type = any (w.events) or '*' = any (w.events))
+      returning event_id
+    )
+    select distinct g.payout_id from owed o join given g on g.id = o.event_id`;
+  return new Set(rows.map((row) => row.payoutId));
+}
+
+/** Events of an account after a number, oldest first: the feed has no gaps. */
+export async function listEvents(
+  sql: Sql,
+  accountId: string,
+  page: { readonly after: bigint; readonly limit: number },
+): Promise<readonly EventRow[]> {
+  return sql<EventRow[]>`
+    select id, account_id, sequence, type, data, created_at from events
+     where account_id = ${accountId} and sequence > ${page.after}
+     order by sequence limit ${page.limit}`;
+}

@@ -1,0 +1,34 @@
+import { randomBytes } from 'node:crypto';
+
+const prefixes = {
+  account: 'acc',
+  apiKey: 'key',
+  quote: 'qt',
+  payout: 'po',
+  beneficiary: 'bnf',
+  batch: 'bat',
+  event: 'evt',
+  webhookEndpoint: 'we',
+  request: 'req',
+} as const;
+
+export type IdKind = keyof typeof prefixes;
+
+/** Crockford's alphabet in lower case: no letter is mistaken for a digit. */
+const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
+
+/**
+ * A new id: prefix, underscore, 26 characters. The first ten are the time in milliseconds,
+ * which keeps neighbours in an index together and lets lists be ordered by id; the other
+ * sixteen are 80 random bits.
+ */
+export function newId(kind: IdKind): string {
+  let time = Date.now();
+  let text = '';
+  for (let i = 0; i < 10; i += 1) {
+    text = alphabet.charAt(time % 32) + text;
+    time = Math.floor(time / 32);
+  }
+  for (const byte of randomBytes(16)) text += alphabet.charAt(byte % 32);
+  return `${prefixes[kind]}_${text}`;
+}

@@ -1,0 +1,60 @@
+import type { Refusal } from '../domain/refusal.js';
+import type { Sql } from './client.js';
+
+/** What a key is bound to. `fingerprints` maps each parameter to a keyed digest of its value. */
+export type KeyBinding = {
+  readonly key: string;
+  readonly route: string;
+  readonly fingerprints: Readonly<Record<string, string>>;
+  readonly objectId: string;
+  readonly refusal: Refusal | null;
+};
+
+/** Keys of routes that move no money are remembered for 30 days; null is for ever. */
+export type Retention = '30 days' | null;
+
+/**
+ * Binds a key to an object, or returns what it is bound to already. A concurrent request
+ * with the same key waits here for the first one to commit; the lock time-out ends that.
+ */
+export async function bindKey(
+  sql: Sql,
+  accountId: string,
+  binding: KeyBinding,
+  retention: Retention,
+): Promise<KeyBinding | 'bound'> {
+  const bound = await sql`
+    insert into idempotency_keys (account_id, key, route, fingerprints, object_id, refusal, expires_at)
+    values (${accountId}, ${binding.key}, ${binding.route}, ${sql.json(binding.fingerprints)},
+      ${binding.objectId}, ${binding.refusal === null ? null : sql.json(binding.refusal)},
+      now() + ${retention}::interval)
+    on conflict (account_id, key) do update
+       set route = excluded.route, fingerprints = excluded.fingerprints,
+           object_id = excluded.object_id, refusal = excluded.refusal,
+           created_at = now(), expires_at = excluded.expires_at
+     where idempotency_keys.expires_at <= now()
+    returning key`;
+  if (bound.length === 1) return 'bound';
+  const [first] = await sql<KeyBinding[]>`
+    select key, route, fingerprints, object_id, refusal from idempotency_keys
+     where account_id = ${accountId} and key = ${binding.key}`;
+  if (first === undefined) throw new Error('A bound idempotency key has vanished.');
+  return first;
+}
+
+/** Keeps the refusal that the key's request was answered with. */
+export async function recordKeyRefusal(
+  sql: Sql,
+  accountId: string,
+  key: string,
+  refusal: Refusal,
+): Promise<void> {
+  await sql`
+    update idempotency_keys set refusal = ${sql.json(refusal)}
+     where account_id = ${accountId} and key = ${key}`;
+}
+
+/** Forgets a key whose request came to nothing. */
+export async function releaseKey(sql: Sql, accountId: string, key: string): Promise<void> {
+  await sql`delete from idempotency_keys where account_id = ${accountId} and key = ${key}`;
+}

@@ -1,0 +1,74 @@
+import { bigints, type Sql } from './client.js';
+import type { WakeablePayout } from './payouts.js';
+
+/** A fact of a rail as it is kept: amounts as text of minor units, for JSON has no bigint. */
+export type StoredFact = {
+  readonly kind: 'settled' | 'rejected' | 'returned';
+  readonly amountMinor?: string;
+  readonly currency?: string;
+  readonly code?: string;
+  readonly reason?: string;
+};
+
+export type RailNews = {
+  readonly rail: string;
+  readonly railEventId: string;
+  readonly railKey: string;
+  readonly payoutId: string;
+  readonly fact: StoredFact;
+};
+
+/**
+ * Keeps what a rail told us, each of its events once, and makes the payouts due within
+ * five seconds, should waking them fail. Returns the payouts that have something new.
+ */
+export async function insertNews(
+  sql: Sql,
+  news: readonly RailNews[],
+): Promise<readonly WakeablePayout[]> {
+  return sql<WakeablePayout[]>`
+    with kept as (
+      insert into rail_inbox (rail, rail_event_id, rail_key, payout_id, fact)
+      select t.rail, t.rail_event_id, t.rail_key, p.id, t.fact
+        from unnest(${news.map((item) => item.rail)}::text[],
+                    ${news.map((item) => item.railEventId)}::text[],
+                    ${news.map((item) => item.railKey)}::text[],
+                    ${news.map((item) => item.payoutId)}::text[],
+                    ${news.map((item) => JSON.stringify(item.fact))}::text[]::jsonb[])
+               as t (rail, rail_event_id, rail_key, payout_id, fact)
+        left join payouts p on p.id = t.payout_id and p.rail = t.rail
+      on conflict (rail, rail_event_id) do nothing
+      returning payout_id
+    )
+    update payouts set wake_at = now() + interval '5 seconds'
+     where id in (select payout_id from kept)
+    returning id, account_id, mode, source_currency, destination_currency, settle_by`;
+}
+
+export type InboxRow = {
+  readonly id: bigint;
+  readonly payoutId: string;
+  readonly fact: StoredFact;
+};
+
+/** What was not applied yet, in the order of arrival. */
+export async function unappliedNews(
+  sql: Sql,
+  payoutIds: readonly string[],
+): Promise<readonly InboxRow[]> {
+  return sql<InboxRow[]>`
+    select id, payout_id, fact from rail_inbox
+     where payout_id = any (${payoutIds}) and applied_at is null order by id`;
+}
+
+export async function markApplied(
+  sql: Sql,
+  applied: readonly { readonly id: bigint; readonly outcome: string }[],
+): Promise<void> {
+  if (applied.length === 0) return;
+  await sql`
+    update rail_inbox i set applied_at = now(), outcome = t.outcome
+      from unnest(${bigints(applied.map((row) => row.id))}::bigint[],
+                  ${applied.map((row) => row.outcome)}::text[]) as t (id, outcome)
+     where i.id = t.id`;
+}

@@ -1,0 +1,109 @@
+import type { Entry } from '../domain/ledger.js';
+import type { Mode } from './accounts.js';
+import { bigints, type Sql } from './client.js';
+
+/** An entry with the customer it belongs to; `payoutId` is null for funding alone. */
+export type OwnedEntry = {
+  readonly entry: Entry;
+  readonly mode: Mode;
+  readonly accountId: string;
+  readonly payoutId: string | null;
+};
+
+/**
+ * Writes entries with their postings, in one statement. The database refuses an entry that
+ * does not balance, a second entry of one kind for a payout, and a negative balance.
+ */
+export async function postEntries(sql: Sql, entries: readonly OwnedEntry[]): Promise<void> {
+  if (entries.length === 0) return;
+  const postings = entries.flatMap((owned, index) =>
+    owned.entry.postings.map((posting) => ({ ...posting, owned, entryNumber: index + 1 })),
+  );
+  await sql`select post_entries(
+    ${entries.map((owned) => owned.payoutId)}::text[],
+    ${entries.map((owned) => owned.entry.kind)}::text[],
+    ${postings.map((posting) => posting.entryNumber)}::int[],
+    ${postings.map((posting) => posting.owned.mode)}::text[],
+    ${postings.map(ownerOf)}::text[],
+    ${postings.map((posting) => posting.account)}::text[],
+    ${postings.map((posting) => posting.currency)}::text[],
+    ${bigints(postings.map((posting) => posting.amountMinor))}::bigint[])`;
+}
+
+function ownerOf(posting: { readonly account: string; readonly owned: OwnedEntry }): string | null {
+  const isCustomers = posting.account === 'available' || posting.account === 'held';
+  return isCustomers ? posting.owned.accountId : null;
+}
+
+/** Which entries these payouts have already: a step that is run again posts nothing. */
+export async function postedEntries(
+  sql: Sql,
+  payoutIds: readonly string[],
+): Promise<ReadonlySet<string>> {
+  const rows = await sql<{ payoutId: string; kind: string }[]>`
+    select payout_id, kind from ledger_entries where payout_id = any (${payoutIds})`;
+  return new Set(rows.map((row) => `${row.payoutId} ${row.kind}`));
+}
+
+export type AvailableBalance = {
+  readonly accountId: string;
+  readonly currency: string;
+  readonly availableMinor: bigint;
+};
+
+/**
+ * Locks the balances that accepting these payouts will change, in the order of their ids,
+ * and tells what is available. A currency without a row has nothing available.
+ */
+export async function lockBalancesOf(
+  sql: Sql,
+  payoutIds: readonly string[],
+): Promise<readonly AvailableBalance[]> {
+  const rows = await sql<
+    { accountId: string; currency: string; kind: string; amountMinor: bigint }[]
+  >`
+    select account_id, currency, kind, amount_minor from ledger_balances
+     where (account_id, currency) in (
+       select p.account_id, coalesce(q.source_currency, p.source_currency)
+         from payouts p left join quotes q on q.id = p.quote_id and q.account_id = p.account_id
+        where p.id = any (${payoutIds}))
+     order by ledger_account_id for no key update`;
+  return rows
+    .filter((row) => row.kind === 'available')
+    .map((row) => ({
+      accountId: row.accountId,
+      currency: row.currency,
+      availableMinor: row.amountMinor,
+    }));
+}
+
+export type BalanceRow = {
+  readonly currency: string;
+  readonly availableMinor: bigint;
+  readonly heldMinor: bigint;
+};
+
+/** Every currency balance of an account, by currency code. */
+export async function listBalances(sql: Sql, accountId: string): Promise<readonly BalanceRow[]> {
+  return sql<BalanceRow[]>`
+    select currency,
+           sum(amount_minor) filter (where kind = 'available')::bigint as available_minor,
+           coalesce(sum(amount_minor) filter (where kind = 'held'), 0)::bigint as held_minor
+      from ledger_balances where account_id = ${accountId}
+     group by currency order by currency`;
+}
+
+export type CurrencySum = {
+  readonly mode: Mode;
+  readonly currency: string;
+  readonly sumMinor: bigint;
+  readonly postings: bigint;
+};
+
+/** The sum of all postings a currency: zero, or the ledger is broken. */
+export async function sumPostings(sql: Sql): Promise<readonly CurrencySum[]> {
+  return sql<CurrencySum[]>`
+    select a.mode, p.currency, sum(p.amount_minor)::bigint as sum_minor, count(*) as postings
+      from ledger_postings p join ledger_accounts a on a.id = p.ledger_account_id
+     group by a.mode, p.currency order by a.mode, p.currency`;
+}

@@ -1,0 +1,303 @@
+import type { Acceptance } from '../domain/acceptance.js';
+import { formatRate } from '../domain/fx.js';
+import type { AttentionReason, PayoutStatus } from '../domain/payout.js';
+import type { FixedSide } from '../domain/quote.js';
+import type { Refusal } from '../domain/refusal.js';
+import type { Mode } from './accounts.js';
+import { bigints, type Sql } from './client.js';
+
+export type StatusChange = {
+  readonly status: PayoutStatus;
+  /** ISO 8601 UTC with milliseconds. */
+  readonly at: string;
+  readonly reason: string | null;
+};
+
+/** The row of a payout. The frozen amounts are null until it is accepted. */
+export type PayoutRow = {
+  readonly id: string;
+  readonly accountId: string;
+  readonly mode: Mode;
+  readonly status: PayoutStatus;
+  readonly statusReason: string | null;
+  readonly statusHistory: readonly StatusChange[];
+  readonly driver: string;
+  readonly quoteId: string | null;
+  readonly beneficiaryId: string;
+  readonly sourceCurrency: string | null;
+  readonly destinationCurrency: string | null;
+  readonly fixedSide: FixedSide | null;
+  readonly amount: bigint | null;
+  readonly reference: string | null;
+  readonly metadata: Readonly<Record<string, string>>;
+  readonly requestedAt: Date;
+  readonly sourceMinor: bigint | null;
+  readonly feeMinor: bigint | null;
+  readonly netMinor: bigint | null;
+  readonly receiveMinor: bigint | null;
+  readonly midValueMinor: bigint | null;
+  readonly rate: string | null;
+  readonly mid: string | null;
+  readonly rail: string | null;
+  readonly settleBy: Date | null;
+  readonly refusal: Refusal | null;
+  readonly submitStartedAt: Date | null;
+  readonly railReference: string | null;
+  readonly settledAt: Date | null;
+  readonly returnedMinor: bigint | null;
+  readonly attentionReason: AttentionReason | null;
+  readonly attentionDetail: string | null;
+  readonly attentionAt: Date | null;
+};
+
+export type NewPayout = Pick<
+  PayoutRow,
+  | 'id'
+  | 'accountId'
+  | 'mode'
+  | 'driver'
+  | 'quoteId'
+  | 'beneficiaryId'
+  | 'sourceCurrency'
+  | 'destinationCurrency'
+  | 'fixedSide'
+  | 'amount'
+  | 'reference'
+  | 'metadata'
+>;
+
+/** Records what was asked. `pending` and due at once: the sweep starts what nobody starts. */
+export async function insertPayout(sql: Sql, payout: NewPayout): Promise<void> {
+  await sql`
+    insert into payouts (id, account_id, mode, driver, quote_id, beneficiary_id, source_currency,
+      destination_currency, fixed_side, amount, reference, metadata, wake_at)
+    values (${payout.id}, ${payout.accountId}, ${payout.mode}, ${payout.driver},
+      ${payout.quoteId}, ${payout.beneficiaryId}, ${payout.sourceCurrency},
+      ${payout.destinationCurrency}, ${payout.fixedSide}, ${payout.amount}, ${payout.reference},
+      ${sql.json(payout.metadata)}, now() + interval '15 seconds')`;
+}
+
+export async function findPayout(
+  sql: Sql,
+  accountId: string,
+  id: string,
+): Promise<PayoutRow | undefined> {
+  const [row] = await sql<PayoutRow[]>`
+    select * from payouts where id = ${id} and account_id = ${accountId}`;
+  return row;
+}
+
+export type LockedPayout = PayoutRow & {
+  /** Milliseconds since the request, by the database's clock alone. */
+  readonly ageMs: bigint;
+  /** Milliseconds until the rail's settle-by, negative once it is past. */
+  readonly settleInMs: bigint | null;
+  /** Whether the inbox holds something about this payout that was not applied. */
+  readonly hasNews: boolean;
+};
+
+/**
+ * Locks the payouts that this driver may move, in the order of their ids. A payout that
+ * another driver has taken over is not returned: the caller has lost it.
+ */
+export async function lockPayouts(
+  sql: Sql,
+  driver: string,
+  ids: readonly string[],
+): Promise<readonly LockedPayout[]> {
+  return sql<LockedPayout[]>`
+    select p.*,
+           (extract(epoch from now() - p.requested_at) * 1000)::bigint as age_ms,
+           (extract(epoch from p.settle_by - now()) * 1000)::bigint as settle_in_ms,
+           exists (select from rail_inbox i where i.payout_id = p.id and i.applied_at is null)
+             as has_news
+      from payouts p where p.id = any (${ids}) and p.driver = ${driver}
+     order by p.id for no key update`;
+}
+
+export type AcceptedPayout = {
+  readonly id: string;
+  readonly acceptance: Acceptance;
+  readonly rail: string;
+  readonly settleWithinMs: number;
+};
+
+/** Freezes what was accepted and moves it to `processing`. */
+export async function freezePayouts(sql: Sql, accepted: readonly AcceptedPayout[]): Promise<void> {
+  if (accepted.length === 0) return;
+  const of = <T>(pick: (payout: AcceptedPayout) => T): T[] => accepted.map(pick);
+  await sql`
+    update payouts p
+       set status = 'processing', source_currency = t.source_currency,
+           destination_currency = t.destination_currency, fixed_side = t.fixed_side,
+           amount = t.amount, source_minor = t.source_minor,
+           fee_minor = t.fee_minor, net_minor = t.net_minor, receive_minor = t.receive_minor,
+           mid_value_minor = t.mid_value_minor, rate = t.rate, mid = t.mid, rail = t.rail,
+           settle_by = now() + make_interval(secs => t.settle_within_ms / 1000.0),
+           wake_at = now() + interval '15 seconds'
+      from unnest(
+        ${of((payout) => payout.id)}::text[],
+        ${of((payout) => payout.acceptance.sourceCurrency)}::text[],
+        ${of((payout) => payout.acceptance.destinationCurrency)}::text[],
+        ${of((payout) => payout.acceptance.fixedSide)}::text[],
+        ${bigints(of((payout) => payout.acceptance.amount))}::bigint[],
+        ${bigints(of((payout) => payout.acceptance.sourceMinor))}::bigint[],
+        ${bigints(of((payout) => payout.acceptance.feeMinor))}::bigint[],
+        ${bigints(of((payout) => payout.acceptance.netMinor))}::bigint[],
+        ${bigints(of((payout) => payout.acceptance.receiveMinor))}::bigint[],
+        ${bigints(of((payout) => payout.acceptance.midValueMinor))}::bigint[],
+        ${of((payout) => formatRate(payout.acceptance.rate))}::text[]::numeric[],
+        ${of((payout) => formatRate(payout.acceptance.mid))}::text[]::numeric[],
+        ${of((payout) => payout.rail)}::text[],
+        ${of((payout) => payout.settleWithinMs)}::float8[]
+      ) as t (id, source_currency, destination_currency, fixed_side, amount, source_minor, fee_minor, net_minor,
+              receive_minor, mid_value_minor, rate, mid, rail, settle_within_ms)
+     where p.id = t.id`;
+}
+
+export type RefusedPayout = { readonly id: string; readonly refusal: Refusal };
+
+/** Fails payouts that were refused before anything was debited. */
+export async function refusePayouts(
+  sql: Sql,
+  refused: readonly RefusedPayout[],
+): Promise<readonly PayoutRow[]> {
+  if (refused.length === 0) return [];
+  return sql<PayoutRow[]>`
+    update payouts p
+       set status = 'failed', status_reason = t.refusal ->> 'code', refusal = t.refusal,
+           wake_at = null
+      from unnest(${refused.map((payout) => payout.id)}::text[],
+                  ${refused.map((payout) => JSON.stringify(payout.refusal))}::text[]::jsonb[])
+             as t (id, refusal)
+     where p.id = t.id
+    returning p.*`;
+}
+
+export type Submission = PayoutRow & {
+  /** Whether an earlier attempt began and left no answer: look before sending again. */
+  readonly isRepeated: boolean;
+  /** Milliseconds since the first attempt began, by the database's clock. */
+  readonly sinceFirstAttemptMs: number;
+};
+
+/**
+ * Commits that submission begins, before the rail is called, so that no crash can leave a
+ * call behind that nobody knows of.
+ */
+export async function beginSubmission(
+  sql: Sql,
+  driver: string,
+  ids: readonly string[],
+  wakeInMs: number,
+): Promise<readonly Submission[]> {
+  return sql<Submission[]>`
+    with mine as (
+      select id, submit_started_at from payouts
+       where id = any (${ids}) and driver = ${driver} and status = 'processing'
+         and attention_at is null
+       order by id for no key update
+    )
+    update payouts p
+       set submit_started_at = coalesce(p.submit_started_at, now()),
+           wake_at = now() + make_interval(secs => ${wakeInMs / 1000})
+      from mine where p.id = mine.id
+    returning p.*, mine.submit_started_at is not null as is_repeated,
+      (extract(epoch from now() - p.submit_started_at) * 1000)::float8 as since_first_attempt_ms`;
+}
+
+export type MovedPayout = {
+  readonly id: string;
+  readonly status: PayoutStatus;
+  readonly statusReason: string | null;
+  readonly railReference: string | null;
+  readonly returnedMinor: bigint | null;
+};
+
+/** Reasons that are gone as soon as the rail says something definite. */
+const waitingReasons: AttentionReason[] = [
+  'outcome_unknown',
+  'settle_by_passed',
+  'unexpected_failure',
+];
+
+/**
+ * Moves each payout by one status. Who sent a payout waits 60 s for the rail before it
+ * polls, so a `sent` row that nobody touched for 90 s has lost its workflow.
+ */
+export async function movePayouts(
+  sql: Sql,
+  moves: readonly MovedPayout[],
+): Promise<readonly PayoutRow[]> {
+  if (moves.length === 0) return [];
+  return sql<PayoutRow[]>`
+    update payouts p
+       set status = t.status, status_reason = t.status_reason,
+           rail_reference = coalesce(t.rail_reference, p.rail_reference),
+           settled_at = case when t.status = 'settled' then now() else p.settled_at end,
+           returned_minor = coalesce(t.returned_minor, p.returned_minor),
+           -- A payout that only waited for the rail to speak no longer needs a person.
+           attention_reason = case when p.attention_reason = any (${waitingReasons}::text[])
+                                   then null else p.attention_reason end,
+           attention_at = case when p.attention_reason = any (${waitingReasons}::text[])
+                               then null else p.attention_at end,
+           wake_at = case when t.status = 'sent' then now() + interval '90 seconds' end
+      from unnest(
+        ${moves.map((move) => move.id)}::text[],
+        ${moves.map((move) => move.status)}::text[],
+        ${moves.map((move) => move.statusReason)}::text[],
+        ${moves.map((move) => move.railReference)}::text[],
+        ${bigints(moves.map((move) => move.returnedMinor))}::bigint[]
+      ) as t (id, status, status_reason, rail_reference, returned_minor)
+     where p.id = t.id
+    returning p.*`;
+}
+
+export type ParkedPayout = {
+  readonly id: string;
+  readonly reason: AttentionReason;
+  readonly detail: string;
+};
+
+/** Leaves payouts to a person. The first reason stays: what follows is in the inbox. */
+export async function parkPayouts(sql: Sql, parked: readonly ParkedPayout[]): Promise<void> {
+  if (parked.length === 0) return;
+  await sql`
+    update payouts p
+       set attention_reason = t.reason, attention_detail = t.detail, attention_at = now(),
+           wake_at = now() + interval '1 hour'
+      from unnest(${parked.map((payout) => payout.id)}::text[],
+                  ${parked.map((payout) => payout.reason)}::text[],
+                  ${parked.map((payout) => payout.detail)}::text[]) as t (id, reason, detail)
+     where p.id = t.id and p.attention_at is null`;
+}
+
+/** Says that the payout is in good hands for so long; the sweep looks only after that. */
+export async function postponeWake(sql: Sql, id: string, forMs: number): Promise<void> {
+  await sql`
+    update payouts set wake_at = now() + make_interval(secs => ${forMs / 1000})
+     where id = ${id} and wake_at is not null`;
+}
+
+/** What a payout's workflow is started with: its own id and what operators search by. */
+export type WakeablePayout = Pick<
+  PayoutRow,
+  'id' | 'accountId' | 'mode' | 'sourceCurrency' | 'destinationCurrency' | 'settleBy'
+>;
+
+/** The most payouts one sweep wakes: at 25 starts in flight, some seconds of work. */
+const sweepLimit = 500;
+
+/**
+ * Takes what is overdue, and puts it off so that two sweeps do not take the same. A payout
+ * that waits for the rail or for a person is looked at hourly, one that should move at once.
+ */
+export async function takeOverduePayouts(sql: Sql): Promise<readonly WakeablePayout[]> {
+  return sql<WakeablePayout[]>`
+    update payouts p
+       set wake_at = now() + case when attention_at is not null or status = 'sent'
+                             then interval '1 hour' else interval '15 seconds' end
+     where id in (select id from payouts where wake_at < now()
+                   order by wake_at limit ${sweepLimit} for update skip locked)
+    returning id, account_id, mode, source_currency, destination_currency, settle_by`;
+}

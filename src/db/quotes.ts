@@ -1,0 +1,97 @@
+import { formatRate } from '../domain/fx.js';
+import type { FixedSide, Price } from '../domain/quote.js';
+import { only } from './accounts.js';
+import type { Sql } from './client.js';
+import type { RateOrigin } from './rates.js';
+
+export type QuoteRow = {
+  readonly id: string;
+  readonly accountId: string;
+  readonly sourceCurrency: string;
+  readonly destinationCurrency: string;
+  readonly fixedSide: FixedSide;
+  readonly amount: bigint;
+  readonly sourceMinor: bigint;
+  readonly feeMinor: bigint;
+  readonly netMinor: bigint;
+  readonly receiveMinor: bigint;
+  readonly midValueMinor: bigint;
+  readonly rate: string;
+  readonly mid: string;
+  readonly rateProvider: string;
+  readonly rateAsOf: Date;
+  readonly createdAt: Date;
+  readonly expiresAt: Date;
+  readonly usedBy: string | null;
+  /** Judged by the database's clock; equal is expired. */
+  readonly expired: boolean;
+};
+
+export type NewQuote = {
+  readonly id: string;
+  readonly accountId: string;
+  readonly sourceCurrency: string;
+  readonly destinationCurrency: string;
+  readonly fixedSide: FixedSide;
+  readonly amount: bigint;
+  readonly price: Price;
+  readonly origin: RateOrigin;
+};
+
+/** Stores a quote; the database's clock gives it exactly the specification's 30 seconds. */
+export async function insertQuote(sql: Sql, quote: NewQuote): Promise<QuoteRow> {
+  const { price, origin } = quote;
+  const [row] = await sql<QuoteRow[]>`
+    insert into quotes (id, account_id, source_currency, destination_currency, fixed_side, amount,
+      source_minor, fee_minor, net_minor, receive_minor, mid_value_minor, rate, mid,
+      rate_provider, rate_as_of, created_at, expires_at)
+    values (${quote.id}, ${quote.accountId}, ${quote.sourceCurrency},
+      ${quote.destinationCurrency}, ${quote.fixedSide}, ${quote.amount},
+      ${price.sourceMinor}, ${price.feeMinor}, ${price.netMinor}, ${price.receiveMinor},
+      ${price.midValueMinor}, ${formatRate(price.rate)}, ${formatRate(price.mid)},
+      ${origin.provider}, ${origin.asOf},
+      now()::timestamptz(3), now()::timestamptz(3) + interval '30 seconds')
+    returning *, false as expired`;
+  return only(row);
+}
+
+export async function findQuote(
+  sql: Sql,
+  accountId: string,
+  id: string,
+): Promise<QuoteRow | undefined> {
+  const [row] = await sql<QuoteRow[]>`
+    select *, expires_at <= now() as expired from quotes
+     where id = ${id} and account_id = ${accountId}`;
+  return row;
+}
+
+export type QuoteOfPayout = QuoteRow & { readonly payoutId: string; readonly inTime: boolean };
+
+/**
+ * Locks the quotes that these payouts name, in the order of their ids. Another account's
+ * quote is not there. `inTime` compares two times of the database's own clock.
+ */
+export async function lockQuotesOf(
+  sql: Sql,
+  payoutIds: readonly string[],
+): Promise<readonly QuoteOfPayout[]> {
+  return sql<QuoteOfPayout[]>`
+    select q.*, q.expires_at <= now() as expired, p.id as payout_id,
+           p.requested_at < q.expires_at as in_time
+      from payouts p join quotes q on q.id = p.quote_id and q.account_id = p.account_id
+     where p.id = any (${payoutIds}) order by q.id for no key update of q`;
+}
+
+/** Marks quotes as used, each by its payout. */
+export async function useQuotes(
+  sql: Sql,
+  uses: readonly { readonly quoteId: string; readonly payoutId: string }[],
+): Promise<void> {
+  if (uses.length === 0) return;
+  await sql`
+    update quotes q set used_by = t.payout_id
+      from unnest(${uses.map((use) => use.quoteId)}::text[],
+                  ${uses.map((use) => use.payoutId)}::text[]) as t (quote_id, payout_id)
+     where q.id = t.quote_id`;
+}

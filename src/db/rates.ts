@@ -1,0 +1,51 @@
+import { crossMid, type Rate } from '../domain/fx.js';
+import type { Sql } from './client.js';
+
+/** Where a rate comes from, as shown on a quote. */
+export type RateOrigin = { readonly provider: string; readonly asOf: Date };
+export type MidRate = RateOrigin & { readonly mid: Rate };
+
+export type CurrencyRate = RateOrigin & { readonly currency: string; readonly perEuro: string };
+
+/** Replaces the rates of the given currencies, unless newer ones are stored already. */
+export async function storeRates(
+  sql: Sql,
+  origin: RateOrigin,
+  perEuro: ReadonlyMap<string, string>,
+): Promise<void> {
+  await sql`
+    insert into rates (currency, per_euro, provider, as_of)
+    select currency, per_euro, ${origin.provider}, ${origin.asOf}
+      from unnest(${[...perEuro.keys()]}::text[], ${[...perEuro.values()]}::text[]::numeric[])
+             as t (currency, per_euro)
+    on conflict (currency) do update
+       set per_euro = excluded.per_euro, provider = excluded.provider, as_of = excluded.as_of
+     where rates.as_of <= excluded.as_of`;
+}
+
+/** The rates that are not older than the limit; an older one is as good as none. */
+export async function currentRates(
+  sql: Sql,
+  maximumAgeMs: number,
+): Promise<readonly CurrencyRate[]> {
+  return sql<CurrencyRate[]>`
+    select currency, per_euro::text as per_euro, provider, as_of from rates
+     where as_of > now() - make_interval(secs => ${maximumAgeMs / 1000})`;
+}
+
+/** The mid rate from one currency to another, or undefined when either is not current. */
+export function midOf(
+  rates: readonly CurrencyRate[],
+  source: string,
+  destination: string,
+): MidRate | undefined {
+  const from = rates.find((rate) => rate.currency === source);
+  const to = rates.find((rate) => rate.currency === destination);
+  if (from === undefined || to === undefined) return undefined;
+  const older = from.asOf < to.asOf ? from : to;
+  return {
+    mid: crossMid(from.perEuro, to.perEuro),
+    provider: older.provider,
+    asOf: older.asOf,
+  };
+}

@@ -1,0 +1,74 @@
+import { only } from './accounts.js';
+import type { Sql } from './client.js';
+
+export type WebhookEndpointRow = {
+  readonly id: string;
+  readonly accountId: string;
+  readonly url: string;
+  readonly events: readonly string[];
+  readonly secret: string;
+  readonly apiVersion: string;
+  readonly status: 'enabled' | 'disabled';
+  readonly statusReason: string | null;
+  readonly createdAt: Date;
+  readonly deletedAt: Date | null;
+};
+
+export async function insertWebhookEndpoint(
+  sql: Sql,
+  endpoint: Pick<
+    WebhookEndpointRow,
+    'id' | 'accountId' | 'url' | 'events' | 'secret' | 'apiVersion'
+  >,
+): Promise<WebhookEndpointRow> {
+  const [row] = await sql<WebhookEndpointRow[]>`
+    insert into webhook_endpoints (id, account_id, url, events, secret, api_version)
+    values (${endpoint.id}, ${endpoint.accountId}, ${endpoint.url},
+      ${[...endpoint.events]}::text[], ${endpoint.secret}, ${endpoint.apiVersion})
+    returning *`;
+  return only(row);
+}
+
+export async function countWebhookEndpoints(sql: Sql, accountId: string): Promise<number> {
+  const [row] = await sql<{ count: number }[]>`
+    select count(*)::int as count from webhook_endpoints
+     where account_id = ${accountId} and deleted_at is null`;
+  return only(row).count;
+}
+
+export async function findWebhookEndpoint(
+  sql: Sql,
+  accountId: string,
+  id: string,
+): Promise<WebhookEndpointRow | undefined> {
+  const [row] = await sql<WebhookEndpointRow[]>`
+    select * from webhook_endpoints where id = ${id} and account_id = ${accountId}`;
+  return row;
+}
+
+export async function listWebhookEndpoints(
+  sql: Sql,
+  accountId: string,
+): Promise<readonly WebhookEndpointRow[]> {
+  return sql<WebhookEndpointRow[]>`
+    select * from webhook_endpoints
+     where account_id = ${accountId} and deleted_at is null order by id desc`;
+}
+
+/** Hides an endpoint and cancels what it was still owed, in one statement. */
+export async function deleteWebhookEndpoint(
+  sql: Sql,
+  accountId: string,
+  id: string,
+): Promise<WebhookEndpointRow | undefined> {
+  const [row] = await sql<WebhookEndpointRow[]>`
+    with gone as (
+      update webhook_endpoints set deleted_at = now()
+       where id = ${id} and account_id = ${accountId} and deleted_at is null returning *
+    ), dropped as (
+      update deliveries set status = 'canceled'
+       where endpoint_id in (select id from gone) and status = 'pending'
+    )
+    select * from gone`;
+  return row;
+}

@@ -1,0 +1,123 @@
+import type { Rate } from './fx.js';
+import { formatMinor } from './money.js';
+import { type FixedSide, type Price, price } from './quote.js';
+import { isRefusal, type Refusal, refuse } from './refusal.js';
+
+/**
+ * The longest time between the request of a quoted payout and its acceptance: the caller
+ * was promised a rate for 30 seconds, and holding it for a queue longer than five minutes
+ * would be a free option on the market.
+ */
+export const quotedPayoutMaximumAgeMs = 5 * 60 * 1000;
+
+/** What was asked: either a quote, or the live rate with its own parameters. */
+export type Asked = {
+  readonly quoteId: string | null;
+  readonly beneficiaryId: string;
+  readonly sourceCurrency: string | null;
+  readonly destinationCurrency: string | null;
+  readonly fixedSide: FixedSide | null;
+  readonly amount: bigint | null;
+  /** The larger of the database's and the workflow's own measure; the two clocks never mix. */
+  readonly ageMs: number;
+};
+
+/** A quote as it stands, under its lock. */
+export type HeldQuote = Acceptance & {
+  readonly usedBy: string | null;
+  /** Whether the payout was requested strictly before the quote's `expires_at`. */
+  readonly inTime: boolean;
+};
+
+/** Everything the decision looks at; absent means that the account has no such object. */
+export type Facts = {
+  readonly quote: HeldQuote | undefined;
+  readonly beneficiary: { readonly currency: string } | undefined;
+  readonly midOf: (source: string, destination: string) => Rate | undefined;
+  readonly availableOf: (currency: string) => bigint;
+};
+
+export type Acceptance = Price & {
+  readonly sourceCurrency: string;
+  readonly destinationCurrency: string;
+  readonly fixedSide: FixedSide;
+  readonly amount: bigint;
+};
+
+/**
+ * Decides one payout, purely: the frozen amounts, or why not. The order of the checks is
+ * the order in which a caller can repair them: the quote, the beneficiary, the funds.
+ */
+export function decide(asked: Asked, facts: Facts): Acceptance | Refusal {
+  const priced = asked.quoteId === null ? livePrice(asked, facts) : quotedPrice(asked, facts);
+  if (isRefusal(priced)) return priced;
+  if (facts.beneficiary === undefined) return beneficiaryNotFound(asked.beneficiaryId);
+  const receives = facts.beneficiary.currency;
+  if (receives !== priced.destinationCurrency) {
+    return refuse('currency_mismatch', {
+      param: asked.quoteId === null ? 'destination_currency' : 'quote',
+      expected: `a payout in ${receives}, the currency of the beneficiary`,
+      received: priced.destinationCurrency,
+    });
+  }
+  const available = facts.availableOf(priced.sourceCurrency);
+  if (available < priced.sourceMinor) {
+    return refuse('insufficient_funds', {
+      param: asked.quoteId === null ? 'amount' : 'quote',
+      expected: `at most ${formatMinor(available, priced.sourceCurrency)} ${priced.sourceCurrency}, the available balance`,
+      received: `${formatMinor(priced.sourceMinor, priced.sourceCurrency)} ${priced.sourceCurrency}`,
+      detail: 'Add funds and send the payout again with a new idempotency key.',
+    });
+  }
+  return priced;
+}
+
+function quotedPrice(asked: Asked, { quote }: Facts): Acceptance | Refusal {
+  const received = asked.quoteId ?? '';
+  if (quote === undefined) {
+    return refuse('quote_not_found', {
+      param: 'quote',
+      expected: 'the id of a quote of this account (qt_…)',
+      received,
+    });
+  }
+  if (quote.usedBy !== null) {
+    return refuse('quote_used', {
+      param: 'quote',
+      expected: 'a quote that no payout has used',
+      received,
+      detail: `The quote was used by ${quote.usedBy}. Ask for a new quote.`,
+    });
+  }
+  if (!quote.inTime || asked.ageMs > quotedPayoutMaximumAgeMs) {
+    return refuse('quote_expired', {
+      param: 'quote',
+      expected: 'a payout requested before the expires_at of its quote',
+      received,
+      detail: 'Ask for a new quote and send the payout again with a new idempotency key.',
+    });
+  }
+  return quote;
+}
+
+function livePrice(asked: Asked, facts: Facts): Acceptance | Refusal {
+  const { sourceCurrency, amount, fixedSide } = asked;
+  if (sourceCurrency === null || amount === null || fixedSide === null) {
+    throw new Error('A live-rate payout has a source currency, an amount and a fixed side.');
+  }
+  if (facts.beneficiary === undefined) return beneficiaryNotFound(asked.beneficiaryId);
+  const destinationCurrency = asked.destinationCurrency ?? facts.beneficiary.currency;
+  const mid = facts.midOf(sourceCurrency, destinationCurrency);
+  const priced = price({ sourceCurrency, destinationCurrency, amount, fixedSide, mid });
+  return isRefusal(priced)
+    ? priced
+    : { ...priced, sourceCurrency, destinationCurrency, fixedSide, amount };
+}
+
+function beneficiaryNotFound(received: string): Refusal {
+  return refuse('beneficiary_not_found', {
+    param: 'beneficiary',
+    expected: 'the id of a beneficiary of this account (bnf_…)',
+    received,
+  });
+}

@@ -1,0 +1,295 @@
+import { countrySpecs, isValidBIC, ValidationErrorsIBAN, validateIBAN } from 'ibantools';
+import { corridorCurrencies } from './corridor.js';
+import { type Refusal, refuse } from './refusal.js';
+
+/** Every parameter that describes a beneficiary; which of them apply is up to its country. */
+export const beneficiaryFields = [
+  'type',
+  'name',
+  'country',
+  'currency',
+  'iban',
+  'bic',
+  'account_number',
+  'routing_number',
+  'account_type',
+] as const;
+
+export type BeneficiaryField = (typeof beneficiaryFields)[number];
+
+/** The details as sent: any text in any field, or nothing. */
+export type SentDetails = { readonly [field in BeneficiaryField]?: string | undefined };
+
+/** Checked and normalised details. `country` is ISO 3166-1 alpha-2, `currency` ISO 4217. */
+export type BeneficiaryDetails = {
+  readonly type: 'individual' | 'business';
+  readonly name: string;
+  readonly country: string;
+  readonly currency: string;
+  readonly iban?: string;
+  readonly bic?: string;
+  readonly account_number?: string;
+  readonly routing_number?: string;
+  readonly account_type?: 'checking' | 'savings';
+};
+
+/**
+ * What one field must be in one country. `expected` is a sentence for people;
+ * `read` gives the normalised value, or `undefined` when the text is not valid.
+ */
+export type FieldRule = {
+  readonly field: BeneficiaryField;
+  readonly required: boolean;
+  readonly expected: string;
+  readonly read: (text: string) => string | undefined;
+  /** Says what is wrong with a text that `read` did not take, when it can be said. */
+  readonly fault?: (text: string) => string | undefined;
+};
+
+// Territories whose accounts carry the IBAN of another country (SWIFT IBAN
+// registry, "country code includes other countries/territories").
+const issuers: ReadonlyMap<string, string> = new Map([
+  ...['BL', 'GF', 'GP', 'MF', 'MQ', 'NC', 'PF', 'PM', 'RE', 'TF', 'WF', 'YT'].map(
+    (territory) => [territory, 'FR'] as const,
+  ),
+  ...['GG', 'IM', 'JE'].map((territory) => [territory, 'GB'] as const),
+  ['AX', 'FI'],
+]);
+
+// Countries of the SWIFT registry with a known length; the other entries of the
+// package are countries that use such numbers without being in the registry.
+const ibanCountries: ReadonlySet<string> = new Set([
+  ...Object.entries(countrySpecs).flatMap(([country, spec]) =>
+    spec.IBANRegistry === true && typeof spec.chars === 'number' ? [country] : [],
+  ),
+  ...issuers.keys(),
+]);
+
+/** The countries whose accounts can be paid, sorted. */
+export function beneficiaryCountries(): readonly string[] {
+  return [...ibanCountries, 'US'].sort();
+}
+
+/**
+ * The rules of a country's beneficiaries, in the order of `beneficiaryFields`, or
+ * `undefined` when its accounts cannot be paid.
+ */
+export function fieldRulesOf(country: string): readonly FieldRule[] | undefined {
+  if (country === 'US') return [...identityRules(['USD']), ...unitedStatesRules];
+  if (!ibanCountries.has(country)) return undefined;
+  return [...identityRules(corridorCurrencies()), ibanRule(country), bicRule(country)];
+}
+
+/**
+ * Checks the details of a beneficiary by the rules of its country. Answers the
+ * normalised details, or every refusal there is: `parameter_missing`,
+ * `parameter_unknown` for a field that its country does not have, and
+ * `beneficiary_invalid`. A blank field counts as not sent. Account numbers in a
+ * refusal are masked.
+ */
+export function validateBeneficiary(sent: SentDetails): BeneficiaryDetails | readonly Refusal[] {
+  const refusals: Refusal[] = [];
+  const values: { [field in BeneficiaryField]?: string } = {};
+  const countryRules = fieldRulesOf(textOf(sent, 'country'));
+  // Without a country nobody can say which account fields belong, so only those
+  // that everybody has are judged.
+  for (const rule of countryRules ?? identityRules(corridorCurrencies())) {
+    const text = textOf(sent, rule.field);
+    const value = text === '' ? undefined : rule.read(text);
+    if (value !== undefined) values[rule.field] = value;
+    else if (text !== '' || rule.required) refusals.push(refusalOf(rule, text));
+  }
+  if (countryRules !== undefined) refusals.push(...strangers(sent, countryRules));
+
+  const { type, name, country, currency, iban, bic, account_number, routing_number } = values;
+  const complete = name !== undefined && country !== undefined && currency !== undefined;
+  if (refusals.length > 0 || !complete || !isBeneficiaryType(type)) return refusals;
+  const details = { type, name, country, currency };
+  if (iban !== undefined) return { ...details, iban, ...(bic === undefined ? {} : { bic }) };
+  if (account_number === undefined || routing_number === undefined) return refusals;
+  const account_type = isAccountType(values.account_type) ? values.account_type : 'checking';
+  return { ...details, account_number, routing_number, account_type };
+}
+
+/** The details as they may be shown: account numbers down to their last digits. */
+export function maskedDetails(details: BeneficiaryDetails): BeneficiaryDetails {
+  const { iban, account_number } = details;
+  return {
+    ...details,
+    ...(iban === undefined ? {} : { iban: masked(iban) }),
+    ...(account_number === undefined ? {} : { account_number: masked(account_number) }),
+  };
+}
+
+/** "****3000": the last four characters, and never more than half of a short number. */
+function masked(account: string): string {
+  return `****${account.slice(account.length - Math.min(4, Math.floor(account.length / 2)))}`;
+}
+
+function textOf(sent: SentDetails, field: BeneficiaryField): string {
+  return sent[field]?.trim() ?? '';
+}
+
+function refusalOf(rule: FieldRule, text: string): Refusal {
+  const { field: param, expected } = rule;
+  if (text === '') return refuse('parameter_missing', { param, expected });
+  const detail = rule.fault?.(text);
+  return refuse('beneficiary_invalid', {
+    param,
+    expected,
+    received: shown(param, text),
+    ...(detail === undefined ? {} : { detail }),
+  });
+}
+
+/** Refuses the fields that were sent and that the country's accounts do not have. */
+function strangers(sent: SentDetails, rules: readonly FieldRule[]): Refusal[] {
+  const known = rules.map((rule) => rule.field);
+  return beneficiaryFields
+    .filter((field) => !known.includes(field) && textOf(sent, field) !== '')
+    .map((field) =>
+      refuse('parameter_unknown', {
+        param: field,
+        expected: `Nothing: a beneficiary in ${textOf(sent, 'country')} has ${known.join(', ')}.`,
+        received: shown(field, textOf(sent, field)),
+      }),
+    );
+}
+
+/** What was sent, for a refusal: 40 characters are enough to recognise it. */
+function shown(field: BeneficiaryField, text: string): string {
+  const secret = field === 'iban' || field === 'account_number';
+  return secret ? masked(compact(text)) : text.slice(0, 40);
+}
+
+/** Account and bank codes are printed in groups; the groups mean nothing. */
+function compact(text: string): string {
+  return text.replaceAll(/[\s-]/g, '').toUpperCase();
+}
+
+function isBeneficiaryType(text: string | undefined): text is BeneficiaryDetails['type'] {
+  return text === 'individual' || text === 'business';
+}
+
+function isAccountType(text: string | undefined): text is 'checking' | 'savings' {
+  return text === 'checking' || text === 'savings';
+}
+
+/** The rules that hold everywhere; `currencies` are those the country's accounts receive. */
+function identityRules(currencies: readonly string[]): readonly FieldRule[] {
+  const countries = beneficiaryCountries();
+  return [
+    {
+      field: 'type',
+      required: true,
+      expected: 'individual or business.',
+      read: (text) => (isBeneficiaryType(text) ? text : undefined),
+    },
+    {
+      field: 'name',
+      required: true,
+      // 140 characters are what ISO 20022 gives a party's name (Max140Text).
+      expected: "The account holder's name: 1 to 140 characters, none of them a control character.",
+      read: (text) => (/^\P{Cc}{1,140}$/u.test(text) ? text : undefined),
+    },
+    {
+      field: 'country',
+      required: true,
+      expected: `The country of the account, one of ${countries.join(', ')}.`,
+      read: (text) => (countries.includes(text) ? text : undefined),
+    },
+    {
+      field: 'currency',
+      required: true,
+      expected: `A currency that the account can receive: ${currencies.join(', ')}.`,
+      read: (text) => (currencies.includes(text) ? text : undefined),
+    },
+  ];
+}
+
+/** ISO 13616: the country, its length, its national layout, and ISO 7064 mod 97-10. */
+function ibanRule(country: string): FieldRule {
+  const issuer = issuers.get(country) ?? country;
+  return {
+    field: 'iban',
+    required: true,
+    expected: `An IBAN that starts with ${issuer} and has ${countrySpecs[issuer]?.chars} characters.`,
+    read: (text) => {
+      const iban = compact(text);
+      return ibanFault(iban, issuer) === undefined ? iban : undefined;
+    },
+    fault: (text) => ibanFault(compact(text), issuer),
+  };
+}
+
+function ibanFault(iban: string, issuer: string): string | undefined {
+  const prefix = iban.slice(0, 2);
+  if (prefix !== issuer) {
+    const known = ibanCountries.has(prefix);
+    return known ? `This IBAN belongs to ${prefix}.` : `It does not start with ${issuer}.`;
+  }
+  const length = countrySpecs[issuer]?.chars;
+  if (iban.length !== length) return `It has ${iban.length} characters instead of ${length}.`;
+  const { errorCodes, valid } = validateIBAN(iban);
+  if (valid) return undefined;
+  if (errorCodes.includes(ValidationErrorsIBAN.WrongBBANFormat)) {
+    return `Its letters and digits are not laid out as in ${issuer}.`;
+  }
+  // A mistyped character breaks both sums; the IBAN's own is the one to name.
+  return errorCodes.includes(ValidationErrorsIBAN.WrongIBANChecksum)
+    ? 'Its check digits do not match: a character is wrong or two are swapped.'
+    : 'Its national check digits do not match.';
+}
+
+/** ISO 9362: four letters, the country, two and optionally three more characters. */
+function bicRule(country: string): FieldRule {
+  const issuer = issuers.get(country) ?? country;
+  const places = issuer === country ? [country] : [country, issuer];
+  return {
+    field: 'bic',
+    required: false,
+    expected: `A BIC of 8 or 11 characters with ${places.join(' or ')} as its fifth and sixth.`,
+    read: (text) => {
+      const bic = compact(text);
+      return isValidBIC(bic) && places.includes(bic.slice(4, 6)) ? bic : undefined;
+    },
+  };
+}
+
+/**
+ * ABA routing numbers: the first two digits name a Federal Reserve district or a
+ * kind of institution (00–12, 21–32, 61–72, 80), and the digits weighted
+ * 3, 7, 1 add up to a multiple of ten.
+ */
+function isRoutingNumber(digits: string): boolean {
+  if (!/^(?:0\d|1[0-2]|2[1-9]|3[0-2]|6[1-9]|7[0-2]|80)\d{7}$/.test(digits)) return false;
+  const weights = [3, 7, 1, 3, 7, 1, 3, 7, 1];
+  const sum = weights.reduce(
+    (total, weight, index) => total + weight * Number.parseInt(digits.charAt(index), 10),
+    0,
+  );
+  // Nine zeros pass the sum and are nobody's number.
+  return sum > 0 && sum % 10 === 0;
+}
+
+const unitedStatesRules: readonly FieldRule[] = [
+  {
+    field: 'account_number',
+    required: true,
+    // 17 is the width of the account number field in a Nacha entry.
+    expected: 'The account number: 4 to 17 digits.',
+    read: (text) => (/^\d{4,17}$/.test(compact(text)) ? compact(text) : undefined),
+  },
+  {
+    field: 'routing_number',
+    required: true,
+    expected: 'An ABA routing number: 9 digits, the last of which is a check digit.',
+    read: (text) => (isRoutingNumber(compact(text)) ? compact(text) : undefined),
+  },
+  {
+    field: 'account_type',
+    required: false,
+    expected: 'checking or savings; checking when it is left out.',
+    read: (text) => (isAccountType(text) ? text : undefined),
+  },
+];

@@ -1,0 +1,115 @@
+import { convertFloor, type Rate } from './fx.js';
+
+/** The accounts of the ledger; the first two exist for each customer, the rest once a mode. */
+export type LedgerAccount =
+  | 'available'
+  | 'held'
+  | 'funding'
+  | 'fx_position'
+  | 'rail_settlement'
+  | 'fee_revenue'
+  | 'spread_revenue'
+  | 'rounding'
+  | 'return_costs'
+  | 'suspense';
+
+/** One leg of an entry: positive arrives on the account, negative leaves it. */
+export type Posting = {
+  readonly account: LedgerAccount;
+  readonly currency: string;
+  readonly amountMinor: bigint;
+};
+
+export type EntryKind = 'fund' | 'accept' | 'settle' | 'release' | 'return' | 'late_payment';
+
+/** One balanced set of postings, written together or not at all. */
+export type Entry = { readonly kind: EntryKind; readonly postings: readonly Posting[] };
+
+/** The frozen amounts of a payout, which are all that it will ever post. */
+export type FrozenAmounts = {
+  readonly sourceCurrency: string;
+  readonly destinationCurrency: string;
+  readonly sourceMinor: bigint;
+  readonly feeMinor: bigint;
+  readonly netMinor: bigint;
+  readonly receiveMinor: bigint;
+  readonly midValueMinor: bigint;
+  readonly rate: Rate;
+};
+
+/** Money put on a test account: it has to come from somewhere, so it comes from funding. */
+export function fundEntry(currency: string, amountMinor: bigint): Entry {
+  return entry('fund', [leg('funding', 'available', currency, amountMinor)]);
+}
+
+/** The whole amount, fee included, is held; nothing is earned yet. */
+export function acceptEntry(frozen: FrozenAmounts): Entry {
+  return entry('accept', [leg('available', 'held', frozen.sourceCurrency, frozen.sourceMinor)]);
+}
+
+/** The hold becomes the fee and our position; the rail has paid the receive amount. */
+export function settleEntry(frozen: FrozenAmounts): Entry {
+  const { sourceCurrency: source, destinationCurrency: destination } = frozen;
+  const margin = marginOf(frozen);
+  return entry('settle', [
+    leg('held', 'fx_position', source, frozen.netMinor),
+    leg('held', 'fee_revenue', source, frozen.feeMinor),
+    leg('fx_position', 'rail_settlement', destination, frozen.receiveMinor),
+    leg('fx_position', 'spread_revenue', destination, margin.spreadMinor),
+    leg('fx_position', 'rounding', destination, margin.roundingMinor),
+  ]);
+}
+
+/** A hold that is given back in full, where a payout failed or was canceled. */
+export function releaseEntry(frozen: FrozenAmounts): Entry {
+  return entry('release', [leg('held', 'available', frozen.sourceCurrency, frozen.sourceMinor)]);
+}
+
+/**
+ * Money that came back from the receiving side: the customer gets the net amount, the fee
+ * is kept, and what the receiving side kept for itself is our cost.
+ */
+export function returnEntry(frozen: FrozenAmounts, returnedMinor: bigint): Entry {
+  const { sourceCurrency: source, destinationCurrency: destination } = frozen;
+  const margin = marginOf(frozen);
+  return entry('return', [
+    leg('fx_position', 'available', source, frozen.netMinor),
+    leg('rail_settlement', 'fx_position', destination, returnedMinor),
+    leg('return_costs', 'fx_position', destination, frozen.receiveMinor - returnedMinor),
+    leg('spread_revenue', 'fx_position', destination, margin.spreadMinor),
+    leg('rounding', 'fx_position', destination, margin.roundingMinor),
+  ]);
+}
+
+/** The rail paid after the hold was released: kept in suspense until a person decides. */
+export function latePaymentEntry(frozen: FrozenAmounts): Entry {
+  return entry('late_payment', [
+    leg('suspense', 'rail_settlement', frozen.destinationCurrency, frozen.receiveMinor),
+  ]);
+}
+
+/** What is over at the mid rate is spread; what flooring to the receive amount leaves, rounding. */
+function marginOf(frozen: FrozenAmounts): { spreadMinor: bigint; roundingMinor: bigint } {
+  const { netMinor, sourceCurrency, destinationCurrency, rate } = frozen;
+  const atRateMinor = convertFloor(netMinor, sourceCurrency, destinationCurrency, rate);
+  return {
+    spreadMinor: frozen.midValueMinor - atRateMinor,
+    roundingMinor: atRateMinor - frozen.receiveMinor,
+  };
+}
+
+type Leg = readonly [Posting, Posting];
+
+function leg(from: LedgerAccount, to: LedgerAccount, currency: string, amountMinor: bigint): Leg {
+  if (amountMinor < 0n) {
+    throw new Error(`A leg from ${from} to ${to} cannot be negative: ${amountMinor} ${currency}`);
+  }
+  return [
+    { account: from, currency, amountMinor: -amountMinor },
+    { account: to, currency, amountMinor },
+  ];
+}
+
+function entry(kind: EntryKind, legs: readonly Leg[]): Entry {
+  return { kind, postings: legs.flat().filter((posting) => posting.amountMinor !== 0n) };
+}

@@ -1,0 +1,94 @@
+import {
+  type Entry,
+  type FrozenAmounts,
+  latePaymentEntry,
+  releaseEntry,
+  returnEntry,
+  settleEntry,
+} from './ledger.js';
+import { type AttentionReason, effectOf, type PayoutStatus, type RailFact } from './payout.js';
+
+/** One move of a payout with what is recorded beside it. */
+export type Move = {
+  readonly status: PayoutStatus;
+  readonly statusReason: string | null;
+  readonly railReference: string | null;
+  readonly returnedMinor: bigint | null;
+};
+
+/** Everything that a list of facts does to one payout, in the order in which it happens. */
+export type Progress = {
+  readonly moves: readonly Move[];
+  readonly entries: readonly Entry[];
+  readonly attention: { readonly reason: AttentionReason; readonly detail: string } | undefined;
+  /** What became of each fact, by position: kept in the inbox for whoever reads it later. */
+  readonly outcomes: readonly string[];
+};
+
+/** Applies facts one after another, purely: moves, postings, and the first reason to park. */
+export function progressOf(
+  payout: FrozenAmounts & { readonly status: PayoutStatus },
+  facts: readonly RailFact[],
+): Progress {
+  const moves: Move[] = [];
+  const entries: Entry[] = [];
+  const outcomes: string[] = [];
+  let attention: Progress['attention'];
+  let status = payout.status;
+  for (const fact of facts) {
+    const effect = effectOf({ ...payout, status }, fact);
+    switch (effect.kind) {
+      case 'none':
+        outcomes.push('nothing new');
+        break;
+      case 'park':
+        attention ??= { reason: effect.reason, detail: effect.detail };
+        if (effect.reason === 'paid_after_release') entries.push(latePaymentEntry(payout));
+        outcomes.push(effect.reason);
+        break;
+      case 'move':
+        for (const next of effect.path) {
+          entries.push(...entriesOf(payout, status, next, fact));
+          moves.push(moveTo(next, fact));
+          status = next;
+        }
+        outcomes.push(status);
+        break;
+    }
+  }
+  return { moves, entries, attention, outcomes };
+}
+
+function entriesOf(
+  payout: FrozenAmounts,
+  from: PayoutStatus,
+  to: PayoutStatus,
+  fact: RailFact,
+): readonly Entry[] {
+  switch (to) {
+    case 'settled':
+      return [settleEntry(payout)];
+    case 'failed':
+    case 'canceled':
+      return [releaseEntry(payout)];
+    case 'returned': {
+      if (fact.kind !== 'returned') throw new Error(`A ${fact.kind} fact cannot return a payout.`);
+      const back = returnEntry(payout, fact.amountMinor);
+      return from === 'settled' ? [back] : [settleEntry(payout), back];
+    }
+    case 'pending':
+    case 'processing':
+    case 'sent':
+      return [];
+  }
+}
+
+function moveTo(status: PayoutStatus, fact: RailFact): Move {
+  const code = fact.kind === 'rejected' || fact.kind === 'returned' ? fact.code : null;
+  return {
+    status,
+    statusReason: status === 'failed' || status === 'returned' ? code : null,
+    railReference: fact.kind === 'accepted' ? fact.reference : null,
+    returnedMinor: status === 'returned' && fact.kind === 'returned' ? fact.amountMinor : null,
+  };
+}

@@ -1,0 +1,114 @@
+import { type Corridor, corridorCurrencies, feeFor, findCorridor, grossFor } from './corridor.js';
+import { convertBackUp, convertFloor, parseRate, quotedRate, type Rate } from './fx.js';
+import { formatMinor } from './money.js';
+import { type Refusal, refuse } from './refusal.js';
+
+/** Which side of the conversion the caller fixes; the other one follows. */
+export type FixedSide = 'source' | 'destination';
+
+/**
+ * What is to be priced. `amount` is in minor units of the source currency, or of
+ * the destination currency when that side is fixed. `mid` is the market's rate,
+ * undefined when no source has given one that is new enough.
+ */
+export type PriceRequest = {
+  readonly sourceCurrency: string;
+  readonly destinationCurrency: string;
+  readonly amount: bigint;
+  readonly fixedSide: FixedSide;
+  readonly mid: Rate | undefined;
+};
+
+/**
+ * A price: `sourceMinor` leaves the balance, of it `feeMinor` is kept and
+ * `netMinor` converted, `receiveMinor` arrives. `midValueMinor` is what the net
+ * amount is worth at the mid rate, in minor units of the destination currency.
+ */
+export type Price = {
+  readonly sourceMinor: bigint;
+  readonly feeMinor: bigint;
+  readonly netMinor: bigint;
+  readonly receiveMinor: bigint;
+  readonly midValueMinor: bigint;
+  readonly rate: Rate;
+  readonly mid: Rate;
+};
+
+/**
+ * Prices a request, or refuses it: `currency_unsupported` on the currency that is
+ * not served, `rate_unavailable` without a rate, `amount_too_small` and `amount_too_large` on `amount` with the limit
+ * in the unit that the caller sent. Within one currency mid and rate are 1,
+ * whatever `mid` says. With the destination fixed, exactly `amount` arrives and
+ * the source is the smallest amount that reaches it.
+ */
+export function price(request: PriceRequest): Price | Refusal {
+  const { sourceCurrency: source, destinationCurrency: destination, amount, fixedSide } = request;
+  const corridor = findCorridor(source, destination);
+  if (corridor === undefined) return unsupported(source, destination);
+  const mid = source === destination ? parseRate('1') : request.mid;
+  if (mid === undefined) return noRate(source, destination);
+  const rate = quotedRate(mid, corridor.spreadBasisPoints);
+  const reaching = (receiveMinor: bigint) =>
+    grossFor(convertBackUp(receiveMinor, source, destination, rate), corridor.fee);
+
+  // The net amount never falls when the amount rises, so whoever stays below the
+  // amount that reaches one minor unit has a net or a receive amount of nothing.
+  const least = fixedSide === 'source' ? reaching(1n) : 1n;
+  if (amount < least) return outside('amount_too_small', request, least);
+  const sourceMinor = fixedSide === 'source' ? amount : reaching(amount);
+  if (sourceMinor > corridor.maximumMinor) {
+    return outside('amount_too_large', request, largest(corridor, fixedSide, rate));
+  }
+
+  const feeMinor = feeFor(sourceMinor, corridor.fee);
+  const netMinor = sourceMinor - feeMinor;
+  const converted = convertFloor(netMinor, source, destination, rate);
+  return {
+    sourceMinor,
+    feeMinor,
+    netMinor,
+    receiveMinor: fixedSide === 'source' ? converted : amount,
+    midValueMinor: convertFloor(netMinor, source, destination, mid),
+    rate,
+    mid,
+  };
+}
+
+function noRate(source: string, destination: string): Refusal {
+  return refuse('rate_unavailable', {
+    expected: `a current rate from ${source} to ${destination}`,
+    detail: 'No rate source has given a rate that is new enough. Try again later.',
+  });
+}
+
+/** The largest amount that can be asked for: what the corridor's maximum turns into. */
+function largest(corridor: Corridor, fixedSide: FixedSide, rate: Rate): bigint {
+  const { source, destination, maximumMinor, fee } = corridor;
+  if (fixedSide === 'source') return maximumMinor;
+  return convertFloor(maximumMinor - feeFor(maximumMinor, fee), source, destination, rate);
+}
+
+function outside(
+  code: 'amount_too_small' | 'amount_too_large',
+  request: PriceRequest,
+  limitMinor: bigint,
+): Refusal {
+  const { fixedSide, sourceCurrency, destinationCurrency, amount } = request;
+  const currency = fixedSide === 'source' ? sourceCurrency : destinationCurrency;
+  const bound = code === 'amount_too_small' ? 'at least' : 'at most';
+  return refuse(code, {
+    param: 'amount',
+    expected: `An integer of ${bound} ${limitMinor} (${formatMinor(limitMinor, currency)} ${currency}).`,
+    received: amount.toString(),
+  });
+}
+
+function unsupported(source: string, destination: string): Refusal {
+  const supported = corridorCurrencies();
+  const sourceFails = !supported.includes(source);
+  return refuse('currency_unsupported', {
+    param: sourceFails ? 'source_currency' : 'destination_currency',
+    expected: `One of ${supported.join(', ')}.`,
+    received: (sourceFails ? source : destination).slice(0, 40),
+  });
+}

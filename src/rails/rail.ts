@@ -1,0 +1,73 @@
+import type { BeneficiaryDetails } from '../domain/beneficiary.js';
+
+/** One order to a rail. The key is derived from the payout, so a repeat is the same order. */
+export type Transfer = {
+  readonly key: string;
+  readonly amountMinor: bigint;
+  readonly currency: string;
+  readonly beneficiary: BeneficiaryDetails;
+  /** The remittance text that the beneficiary sees. */
+  readonly remittance: string;
+};
+
+/** What a rail answers to one transfer. `unknown` is no answer: only the same key may follow. */
+export type SubmitOutcome = { readonly key: string } & (
+  | { readonly outcome: 'accepted'; readonly reference: string }
+  | { readonly outcome: 'rejected'; readonly code: string; readonly reason: string }
+  | { readonly outcome: 'unknown'; readonly detail: string }
+);
+
+/** What a rail knows of a key. `not_found` is no rejection: the order may still be on its way. */
+export type LookupAnswer = { readonly key: string } & (
+  | { readonly state: 'accepted'; readonly reference: string }
+  | { readonly state: 'settled'; readonly amountMinor: bigint; readonly currency: string }
+  | {
+      readonly state: 'returned';
+      readonly amountMinor: bigint;
+      readonly currency: string;
+      readonly code: string;
+      readonly reason: string;
+    }
+  | { readonly state: 'rejected'; readonly code: string; readonly reason: string }
+  | { readonly state: 'voided' }
+  | { readonly state: 'not_found' }
+);
+
+/** One fact of a callback, with the rail's own id of the event. */
+export type CallbackEvent = {
+  readonly id: string;
+  readonly key: string;
+  readonly kind: 'settled' | 'rejected' | 'returned';
+  readonly amountMinor: string;
+  readonly currency: string;
+  readonly code: string | undefined;
+  readonly reason: string | undefined;
+};
+
+export type CallbackRequest = {
+  readonly body: Buffer;
+  /** The value of a header by its lower-case name. */
+  readonly header: (name: string) => string;
+  readonly receivedAt: Date;
+};
+
+export type RailLimits = {
+  /** The most transfers in one request. */
+  readonly bulkSize: number;
+  /** For how long the rail recognises a key; after that a repeat could pay twice. */
+  readonly keyRetentionMs: number;
+  /** By when it settles or says why not; later a person has to ask. */
+  readonly settleWithinMs: number;
+};
+
+/** The port to a clearing scheme. Methods throw when the rail cannot be reached. */
+export type Rail = {
+  readonly name: string;
+  readonly limits: RailLimits;
+  readonly submit: (transfers: readonly Transfer[]) => Promise<readonly SubmitOutcome[]>;
+  readonly lookup: (keys: readonly string[]) => Promise<readonly LookupAnswer[]>;
+  /** The rail refuses the key for ever, or says that it is too late. */
+  readonly voidKey: (key: string) => Promise<'voided' | 'too_late'>;
+  /** The events of an authentic callback; undefined when its signature is not the rail's. */
+  readonly parseCallback: (request: CallbackRequest) => readonly CallbackEvent[] | undefined;
+};

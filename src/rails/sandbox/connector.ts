@@ -1,0 +1,86 @@
+import { Pool } from 'undici';
+import type { z } from 'zod';
+import type { Rail, SubmitOutcome, Transfer } from '../rail.js';
+import { parseSandboxCallback } from './callback.js';
+import {
+  bulkAnswer,
+  lookupAnswer,
+  lookupAnswerOf,
+  singleAnswer,
+  submitOutcomeOf,
+  transferBody,
+  voidAnswer,
+} from './wire.js';
+
+export type SandboxSettings = {
+  readonly url: string;
+  readonly apiToken: string;
+  readonly callbackSecret: string;
+};
+
+/** A bank that has not answered in five seconds has an answer we do not know. */
+const requestLimitMs = 5_000;
+/** 500 lookups of about 200 bytes each, and as much again. */
+const answerLimitBytes = 256 * 1024;
+
+const minuteMs = 60_000;
+const dayMs = 24 * 60 * minuteMs;
+
+/** The sandbox bank, over HTTP like any other bank. */
+export function createSandboxRail(settings: SandboxSettings): Rail & { close(): Promise<void> } {
+  const pool = new Pool(settings.url, {
+    // Enough for the single lane; a bulk request carries 500 transfers on one connection.
+    connections: 16,
+    headersTimeout: requestLimitMs,
+    bodyTimeout: requestLimitMs,
+    connectTimeout: requestLimitMs,
+    maxResponseSize: answerLimitBytes,
+  });
+
+  async function post<T>(path: string, body: object, answer: z.ZodType<T>): Promise<T> {
+    const response = await pool.request({
+      method: 'POST',
+      path,
+      headers: {
+        authorization: `Bearer ${settings.apiToken}`,
+        'content-type': 'application/json',
+      },
+      body: JSON.stringify(body),
+      signal: AbortSignal.timeout(requestLimitMs),
+    });
+    const text = await response.body.text();
+    if (response.statusCode !== 200) {
+      throw new Error(`The sandbox bank answered ${response.statusCode} to ${path}.`);
+    }
+    return answer.parse(JSON.parse(text));
+  }
+
+  async function submit(transfers: readonly Transfer[]): Promise<readonly SubmitOutcome[]> {
+    try {
+      const [first] = transfers;
+      if (transfers.length === 1 && first !== undefined) {
+        return [submitOutcomeOf(await post('/transfers', transferBody(first), singleAnswer))];
+      }
+      const body = { transfers: transfers.map(transferBody) };
+      const { results } = await post('/transfers/bulk', body, bulkAnswer);
+      return results.map(submitOutcomeOf);
+    } catch (error) {
+      // The request may have arrived whatever went wrong on the way back: nobody knows.
+      const detail = error instanceof Error ? error.message : String(error);
+      return transfers.map((transfer) => ({ key: transfer.key, outcome: 'unknown', detail }));
+    }
+  }
+
+  return {
+    name: 'sandbox',
+    limits: { bulkSize: 500, keyRetentionMs: dayMs, settleWithinMs: 5 * dayMs },
+    submit,
+    lookup: async (keys) => {
+      const { results } = await post('/transfers/lookup', { keys }, lookupAnswer);
+      return results.map(lookupAnswerOf);
+    },
+    voidKey: async (key) => (await post('/transfers/void', { key }, voidAnswer)).outcome,
+    parseCallback: (request) => parseSandboxCallback(request, settings.callbackSecret),
+    close: () => pool.close(),
+  };
+}

@@ -1,0 +1,101 @@
+import { z } from 'zod';
+import type { BeneficiaryDetails } from '../../domain/beneficiary.js';
+import type { LookupAnswer, SubmitOutcome, Transfer } from '../rail.js';
+
+/** What the sandbox bank answers, checked before anything is believed. */
+const minorText = z.string().regex(/^\d{1,19}$/);
+
+const submitAnswer = z.discriminatedUnion('outcome', [
+  z.object({ key: z.string(), outcome: z.literal('accepted'), bank_reference: z.string() }),
+  z.object({
+    key: z.string(),
+    outcome: z.literal('rejected'),
+    code: z.string(),
+    reason: z.string(),
+  }),
+  z.object({ key: z.string(), outcome: z.literal('unknown') }),
+]);
+export const bulkAnswer = z.object({ results: z.array(submitAnswer) });
+export const singleAnswer = submitAnswer;
+
+const lookupResult = z.object({
+  key: z.string(),
+  state: z.enum(['accepted', 'rejected', 'settled', 'returned', 'voided', 'not_found']),
+  amount: minorText.optional(),
+  returned_amount: minorText.optional(),
+  currency: z.string().optional(),
+  code: z.string().optional(),
+  reason: z.string().optional(),
+  bank_reference: z.string().optional(),
+});
+export const lookupAnswer = z.object({ results: z.array(lookupResult) });
+export const voidAnswer = z.object({ outcome: z.enum(['voided', 'too_late']) });
+
+export const callbackBody = z.object({
+  events: z
+    .array(
+      z.object({
+        id: z.string().min(1).max(200),
+        key: z.string().min(1).max(200),
+        type: z.enum(['settled', 'rejected', 'returned']),
+        amount: minorText,
+        currency: z.string().regex(/^[A-Z]{3}$/),
+        code: z.string().optional(),
+        reason: z.string().optional(),
+      }),
+    )
+    .max(500),
+});
+
+/** A transfer as the bank takes it: account and bank code whatever the country calls them. */
+export function transferBody(transfer: Transfer): object {
+  return {
+    key: transfer.key,
+    amount: transfer.amountMinor.toString(),
+    currency: transfer.currency,
+    beneficiary: beneficiaryBody(transfer.beneficiary),
+    remittance: transfer.remittance,
+  };
+}
+
+function beneficiaryBody(details: BeneficiaryDetails): object {
+  const bankCode = details.bic ?? details.routing_number;
+  return {
+    name: details.name,
+    country: details.country,
+    account: details.iban ?? details.account_number ?? '',
+    ...(bankCode === undefined ? {} : { bank_code: bankCode }),
+  };
+}
+
+export function submitOutcomeOf(answer: z.infer<typeof submitAnswer>): SubmitOutcome {
+  switch (answer.outcome) {
+    case 'accepted':
+      return { key: answer.key, outcome: 'accepted', reference: answer.bank_reference };
+    case 'rejected':
+      return answer;
+    case 'unknown':
+      return { key: answer.key, outcome: 'unknown', detail: 'the bank answered "unknown"' };
+  }
+}
+
+export function lookupAnswerOf(result: z.infer<typeof lookupResult>): LookupAnswer {
+  const { key, state, code = 'NARR', reason = 'no reason was given' } = result;
+  const amountMinor = BigInt(result.amount ?? '0');
+  const currency = result.currency ?? '';
+  switch (state) {
+    case 'accepted':
+      return { key, state, reference: result.bank_reference ?? '' };
+    case 'settled':
+      return { key, state, amountMinor, currency };
+    case 'returned': {
+      const returnedMinor = BigInt(result.returned_amount ?? result.amount ?? '0');
+      return { key, state, amountMinor: returnedMinor, currency, code, reason };
+    }
+    case 'rejected':
+      return { key, state, code, reason };
+    case 'voided':
+    case 'not_found':
+      return { key, state };
+  }
+}

@@ -1,0 +1,79 @@
+import { request } from 'undici';
+import { parseRate } from '../domain/fx.js';
+import { isCurrency } from '../domain/money.js';
+import type { RateSource, RateTable } from './rateSource.js';
+
+// The file is about 2 KiB; 256 KiB leaves room for a longer list and still stops
+// a wrong address from filling the memory.
+const maximumBytes = 256 * 1024;
+
+/**
+ * The euro foreign exchange reference rates of the European Central Bank, read
+ * from the daily XML file at `url` (`.../eurofxref-daily.xml`). `fetch` throws on
+ * a status other than 200, a body over 256 KiB, a document of another form, and
+ * when the whole exchange takes longer than `timeoutMs`: 10 s is many times what
+ * the file takes, and the schedule tries again anyway.
+ */
+export function ecbSource(url: string, timeoutMs = 10_000): RateSource {
+  return { provider: 'ecb', fetch: async () => parseEcbDaily(await download(url, timeoutMs)) };
+}
+
+async function download(url: string, timeoutMs: number): Promise<string> {
+  const { statusCode, body } = await request(url, { signal: AbortSignal.timeout(timeoutMs) });
+  if (statusCode !== 200) {
+    // Read to its end and not destroyed, which undici reports as an uncaught error.
+    await body.dump();
+    throw new Error(`The ECB rates answered with status ${statusCode}`);
+  }
+  const decoder = new TextDecoder('utf-8', { fatal: true });
+  let bytes = 0;
+  let text = '';
+  // Leaving the loop by an exception destroys the body and its connection.
+  for await (const chunk of body) {
+    const part: Uint8Array = chunk;
+    bytes += part.byteLength;
+    if (bytes > maximumBytes) throw new Error(`The ECB rates are over ${maximumBytes} bytes`);
+    text += decoder.decode(part, { stream: true });
+  }
+  return text + decoder.decode();
+}
+
+// The document is a Cube of one day that holds an empty Cube for each currency.
+const dayCube = /<Cube\s+time=(["'])(\d{4}-\d{2}-\d{2})\1\s*>/g;
+const rateCube = /<Cube\s+currency=(["'])([A-Z]{3})\1\s+rate=(["'])([\d.]{1,40})\3\s*\/>/g;
+const anyCube = /<Cube[\s>/]/g;
+
+/**
+ * Reads the daily document: one day and at least one rate, in exactly the form the
+ * ECB publishes. Anything else throws, so that a half-read table is never used.
+ * Currencies that our ISO 4217 table does not have are left out: a new one in the
+ * file must not stop the others.
+ */
+export function parseEcbDaily(xml: string): RateTable {
+  const days = [...xml.matchAll(dayCube)];
+  const rates = [...xml.matchAll(rateCube)];
+  const day = days[0]?.[2];
+  // The outermost Cube, the day and the rates are all the Cubes there may be: one
+  // more is an entry that could not be read.
+  const readable = 2 + rates.length === xml.match(anyCube)?.length;
+  if (day === undefined || days.length !== 1 || rates.length === 0 || !readable) {
+    throw new Error('The ECB rates do not have the form of the daily document');
+  }
+  const perEuro = new Map([['EUR', '1']]);
+  for (const [, , currency = '', , rate = ''] of rates) {
+    if (perEuro.has(currency)) throw new Error(`The ECB rates have ${currency} twice`);
+    parseRate(rate);
+    if (isCurrency(currency)) perEuro.set(currency, rate);
+  }
+  return { asOf: concertationOf(day), perEuro };
+}
+
+/** The rates of a day are those of its concertation at 14:10 Central European Time. */
+function concertationOf(day: string): Date {
+  const asOf = new Date(`${day}T13:10:00.000Z`);
+  // Some engines roll 31 February over to March instead of refusing it.
+  if (Number.isNaN(asOf.getTime()) || !asOf.toISOString().startsWith(day)) {
+    throw new Error(`The ECB rates are of no day: ${day}`);
+  }
+  return asOf;
+}

@@ -1,0 +1,147 @@
+import { isDeepStrictEqual } from 'node:util';
+import {
+  type BankTransfer,
+  createBooks,
+  type Known,
+  reportedAmount,
+  type StatementEntry,
+} from './books.js';
+import { type ClearingOptions, randomId, startClearing } from './clearing.js';
+import type { Fact, TransferOrder } from './facts.js';
+import { planOf, reasonOf } from './orders.js';
+
+/** The answer to one transfer. `unknown` is the silence of a bank that timed out. */
+export type SubmitAnswer = { readonly key: string } & (
+  | { readonly outcome: 'accepted'; readonly bank_reference: string }
+  | { readonly outcome: 'rejected'; readonly code: string; readonly reason: string }
+  | { readonly outcome: 'unknown' }
+);
+
+export type VoidAnswer =
+  | { readonly key: string; readonly outcome: 'voided' }
+  | { readonly key: string; readonly outcome: 'too_late'; readonly state: BankTransfer['state'] };
+
+export type BankOptions = Omit<ClearingOptions, 'books' | 'record'>;
+
+export type Bank = ReturnType<typeof createBank>;
+
+/**
+ * The bank behind the wire. Each method decides without waiting, so that of two requests
+ * with one key the second sees what the first has done, and answers only when all that its
+ * answer rests on is on disk. What was pending in the journal goes on at once.
+ */
+export function createBank(options: BankOptions) {
+  const { journal } = options;
+  const books = createBooks();
+  for (const line of journal.written) books.apply(line);
+  const record = (fact: Fact) => books.apply(journal.write(fact));
+  const clearing = startClearing({ ...options, books, record });
+
+  function take(order: TransferOrder): SubmitAnswer {
+    const { key } = order;
+    const known = books.find(key);
+    if (known !== undefined) return answerAgain(known, order);
+    const plan = planOf(order.remittance);
+    switch (plan.entry) {
+      case 'ignored':
+        return { key, outcome: 'unknown' };
+      case 'rejected': {
+        const { code, reason } = plan;
+        record({ type: 'rejected', ...order, code, reason });
+        return { key, outcome: 'rejected', code, reason };
+      }
+      case 'accepted': {
+        const bank_reference = randomId('SBX');
+        record({ type: 'transfer', ...order, bank_reference });
+        clearing.schedule(key);
+        return plan.isAnswered
+          ? { key, outcome: 'accepted', bank_reference }
+          : { key, outcome: 'unknown' };
+      }
+    }
+  }
+
+  return {
+    submit: async (orders: readonly TransferOrder[]): Promise<readonly SubmitAnswer[]> => {
+      const answers = orders.map(take);
+      await journal.durable();
+      return answers;
+    },
+    lookup: async (keys: readonly string[]) => {
+      const answers = keys.map((key) => lookupAnswer(key, books.find(key)));
+      await journal.durable();
+      return answers;
+    },
+    /** Refuses the key for ever, also one never seen; too late for one that has an answer. */
+    voidKey: async (key: string): Promise<VoidAnswer> => {
+      const known = books.find(key);
+      if (known === undefined) record({ type: 'voided', key });
+      await journal.durable();
+      return known === undefined || known.state === 'voided'
+        ? { key, outcome: 'voided' }
+        : { key, outcome: 'too_late', state: known.state };
+    },
+    /** The statement of a UTC day (`YYYY-MM-DD`), closed once that day is past. */
+    statement: async (date: string) => {
+      const closed = date < new Date().toISOString().slice(0, 10);
+      const entries = [...books.entriesOf(date)];
+      await journal.durable();
+      return { date, closed, entries, totals: totalsOf(entries) };
+    },
+    close: async (): Promise<void> => {
+      await clearing.stop();
+      await journal.close();
+    },
+  };
+}
+
+/** The first answer again; other fields under a known key are a duplication. */
+function answerAgain(known: Known, order: TransferOrder): SubmitAnswer {
+  const { key } = order;
+  const refuse = (code: string, reason = reasonOf(code)): SubmitAnswer => {
+    return { key, outcome: 'rejected', code, reason };
+  };
+  if (known.state === 'voided') return refuse('DS02');
+  if (!isDeepStrictEqual(known.order, order)) return refuse('AM05');
+  // A late rejection does not change the first answer: the transfer had been accepted.
+  if (known.bankReference === undefined) return refuse(known.code ?? 'NARR', known.reason);
+  return { key, outcome: 'accepted', bank_reference: known.bankReference };
+}
+
+function lookupAnswer(key: string, known: Known | undefined) {
+  if (known === undefined) return { key, state: 'not_found' as const };
+  if (known.state === 'voided') return { key, ...known };
+  const { state, at, code, reason, bankReference, order } = known;
+  const amount = reportedAmount(known);
+  const returned = state === 'returned' ? { returned_amount: amount } : {};
+  const { currency } = order;
+  // JSON leaves out what is undefined.
+  return {
+    key,
+    state,
+    amount,
+    currency,
+    code,
+    reason,
+    bank_reference: bankReference,
+    at,
+    ...returned,
+  };
+}
+
+type Totals = { readonly debits: string; readonly credits: string };
+
+function totalsOf(entries: readonly StatementEntry[]): Readonly<Record<string, Totals>> {
+  const currencies = new Set(entries.map((entry) => entry.currency));
+  const sum = (currency: string, direction: StatementEntry['direction']) =>
+    entries
+      .filter((entry) => entry.currency === currency && entry.direction === direction)
+      .reduce((total, entry) => total + BigInt(entry.amount), 0n)
+      .toString();
+  return Object.fromEntries(
+    [...currencies].map((currency) => [
+      currency,
+      { debits: sum(currency, 'debit'), credits: sum(currency, 'credit') },
+    ]),
+  );
+}

@@ -1,0 +1,89 @@
+import { mkdir, open } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { type Fact, type JournalLine, journalLine } from './facts.js';
+
+export type Journal = {
+  /** What earlier runs have written, in order. */
+  readonly written: readonly JournalLine[];
+  /** Stages a fact at once, so that its order is settled before anybody waits. */
+  write(fact: Fact): JournalLine;
+  /**
+   * Resolves when everything staged so far is on disk. Rejects for ever once a write has
+   * failed: the bank must not promise what it cannot keep.
+   */
+  durable(): Promise<void>;
+  close(): Promise<void>;
+};
+
+const newline = 0x0a;
+
+/**
+ * Opens the append-only journal, JSON lines. A last line without its end was torn by a kill
+ * before anybody got an answer that rests on it: it is cut off.
+ *
+ * @throws Error naming the line when the journal cannot be understood
+ */
+export async function openJournal(path: string): Promise<Journal> {
+  await mkdir(dirname(path), { recursive: true });
+  const file = await open(path, 'a+');
+  // Read whole: a million transfers are about 1 GB, a sandbox is emptied long before.
+  const bytes = await file.readFile();
+  const wholeLength = bytes.lastIndexOf(newline) + 1;
+  if (wholeLength < bytes.length) await file.truncate(wholeLength);
+  const written = parseLines(bytes.subarray(0, wholeLength), path);
+
+  let sequence = written.length;
+  let staged: string[] = [];
+  let isCommitDue = false;
+  let last = Promise.resolve();
+
+  // One write and one sync for all that was staged while the one before was running.
+  async function commit(): Promise<void> {
+    isCommitDue = false;
+    const text = staged.join('');
+    staged = [];
+    await file.appendFile(text);
+    await file.datasync();
+  }
+
+  function durable(): Promise<void> {
+    if (staged.length > 0 && !isCommitDue) {
+      isCommitDue = true;
+      last = last.then(commit);
+    }
+    return last;
+  }
+
+  return {
+    written,
+    write: (fact) => {
+      sequence += 1;
+      const line = { seq: sequence, at: new Date().toISOString(), ...fact };
+      staged.push(`${JSON.stringify(line)}\n`);
+      return line;
+    },
+    durable,
+    close: async () => {
+      await durable();
+      await file.close();
+    },
+  };
+}
+
+function parseLines(bytes: Buffer, path: string): readonly JournalLine[] {
+  const lines: JournalLine[] = [];
+  for (let start = 0; start < bytes.length; ) {
+    const end = bytes.indexOf(newline, start);
+    lines.push(parseLine(bytes.toString('utf8', start, end), `${path}:${lines.length + 1}`));
+    start = end + 1;
+  }
+  return lines;
+}
+
+function parseLine(text: string, place: string): JournalLine {
+  try {
+    return journalLine.parse(JSON.parse(text));
+  } catch (cause) {
+    throw new Error(`${place} is not a line of the bank's journal.`, { cause });
+  }
+}

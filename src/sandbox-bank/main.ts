@@ -1,0 +1,77 @@
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { z } from 'zod';
+import { type BankSettings, startBank } from './server.js';
+
+/** The sandbox bank as a process; `environment` below is all there is to set. */
+
+const secret = z
+  .string({ error: 'a secret of at least 16 characters' })
+  .min(16, 'a secret of at least 16 characters');
+
+const environment = z.object({
+  /** 0 picks a free one. */
+  BANK_PORT: z
+    .string()
+    .regex(/^\d{1,5}$/, 'a port number, 0 to 65535')
+    .transform((digits) => Number.parseInt(digits, 10))
+    .refine((port) => port <= 65_535, 'a port number, 0 to 65535')
+    .default(0),
+  BANK_HOST: z.string().default('127.0.0.1'),
+  BANK_JOURNAL: z.string({ error: 'the path of the journal file' }),
+  /** Each secret also as `…_FILE`, the path of a file that holds it. */
+  BANK_API_TOKEN: secret,
+  BANK_CALLBACK_URL: z.url({ protocol: /^https?$/, error: 'an http or https URL' }),
+  BANK_CALLBACK_SECRET: secret,
+});
+
+/** The settings, or one line for each variable that cannot be used. */
+function readSettings(log: BankSettings['log']): BankSettings | string {
+  const found: Record<string, string | undefined> = {};
+  for (const name of Object.keys(environment.shape)) {
+    const path = process.env[`${name}_FILE`];
+    // Empty is unset, as in a compose file with a variable that is not given.
+    found[name] = process.env[name] || (path ? readFileSync(path, 'utf8').trim() : undefined);
+  }
+  const result = environment.safeParse(found);
+  if (!result.success) {
+    return result.error.issues
+      .map(({ path, message }) => {
+        const name = path.join('.');
+        return `${name}: expected ${message}, ${found[name] === undefined ? 'it is not set' : 'its value is not'}`;
+      })
+      .join('\n');
+  }
+  const { data } = result;
+  return {
+    host: data.BANK_HOST,
+    port: data.BANK_PORT,
+    journalPath: data.BANK_JOURNAL,
+    apiToken: data.BANK_API_TOKEN,
+    callbackUrl: data.BANK_CALLBACK_URL,
+    callbackSecret: data.BANK_CALLBACK_SECRET,
+    log,
+  };
+}
+
+async function main(): Promise<void> {
+  const settings = readSettings((message) => process.stderr.write(`${message}\n`));
+  if (typeof settings === 'string') throw new Error(settings);
+  const bank = await startBank(settings);
+  const stopped = Promise.race([
+    once(process, 'SIGTERM'),
+    once(process, 'SIGINT'),
+    // The channel to the parent closes when the parent goes, however it went.
+    once(process, 'disconnect'),
+  ]);
+  process.stdout.write(`${JSON.stringify({ listening: bank.url })}\n`);
+  await stopped;
+  await bank.close();
+}
+
+main().catch((error: unknown) => {
+  process.stderr.write(
+    `The sandbox bank cannot go on.\n${error instanceof Error ? error.message : String(error)}\n`,
+  );
+  process.exitCode = 1;
+});

@@ -1,0 +1,38 @@
+/**
+ * The reasons the bank may give, by their code in the external status and return
+ * reason code sets of ISO 20022 (the common part that payout schemes use), in our words.
+ */
+export const reasonCodes: ReadonlyMap<string, string> = new Map([
+  ['AC01', 'The account number is missing or wrong.'],
+  ['AC03', "The beneficiary's account number is missing or wrong."],
+  ['AC04', 'The account is closed.'],
+  ['AC06', 'The account is blocked.'],
+  ['AC07', "The beneficiary's account is closed."],
+  ['AG01', 'This account does not allow such a transfer.'],
+  ['AG02', 'The bank does not carry out this kind of operation.'],
+  ['AM01', 'The amount is zero.'],
+  ['AM02', 'The amount is not allowed.'],
+  ['AM03', 'The currency is not allowed.'],
+  ['AM04', 'The funds do not suffice.'],
+  ['AM05', 'Duplication: this key belongs to a transfer with other fields.'],
+  ['AM07', 'The amount is blocked.'],
+  ['AM09', 'The amount is not the agreed one.'],
+  ['AM14', 'The amount exceeds the agreed limit.'],
+  ['BE01', 'The name does not match the account.'],
+  ['BE04', "The beneficiary's address is missing or wrong."],
+  ['BE05', 'The ordering party is not known.'],
+  ['BE06', 'The beneficiary is not known at this bank.'],
+  ['CNOR', "The beneficiary's bank does not take part in this scheme."],
+  ['CURR', 'The currency is wrong.'],
+  ['CUST', 'The customer asked for it.'],
+  ['DS02', 'The order was cancelled: this key has been voided.'],
+  ['DT01', 'The date is wrong.'],
+  ['FOCR', 'Returned after a request to cancel.'],
+  ['MD07', 'The beneficiary has died.'],
+  ['MS02', 'The beneficiary gave no reason.'],
+  ['MS03', 'The bank gave no reason.'],
+  ['RC01', 'The code of the bank is wrong.'],
+  ['RC04', "The code of the beneficiary's bank is wrong."],
+  ['RR04', 'Held back for a regulatory reason.'],
+  ['TM01', 'The order came after the cut-off time.'],
+]);

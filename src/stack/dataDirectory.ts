@@ -1,0 +1,167 @@
+import { linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { z } from 'zod';
+import { type StopSignal, sendSignal } from './process.js';
+import { isStillRunning, startTimeOf } from './processIdentity.js';
+
+/** A left-over part gets as long as one that is stopped; see `startProcess`. */
+const endTimeoutMs = 10_000;
+
+/** After SIGKILL the kernel needs moments; longer means that the disk or a driver hangs. */
+const killTimeoutMs = 5_000;
+
+/** Others may take or free the lock while we look; a few rounds settle any real race. */
+const maxAttempts = 5;
+
+const processSchema = z.object({ pid: z.int().positive(), startTime: z.string() });
+const lockSchema = processSchema.extend({
+  parts: z.array(
+    processSchema.extend({ name: z.string(), stopSignal: z.enum(['SIGTERM', 'SIGINT']) }),
+  ),
+});
+type Lock = z.infer<typeof lockSchema>;
+type LockedPart = Lock['parts'][number];
+
+/** The right to use a data directory, held by one supervisor at a time. */
+export type Claim = {
+  readonly directory: string;
+  /**
+   * Notes a process as soon as it is started: if this supervisor is killed,
+   * the next one ends it. Has the shape of `OnSpawn`.
+   */
+  record(pid: number, name: string, stopSignal: StopSignal): void;
+  /** Gives the directory back, after all parts have been stopped. */
+  release(): void;
+};
+
+/**
+ * Takes the data directory for this process, creating it if needed. The lock
+ * of a supervisor that is dead is taken over, and what it had started and
+ * still runs is ended first, last started first.
+ *
+ * @throws Error when a living supervisor holds the directory (its pid is in
+ *   the message), or a left-over process cannot be ended
+ */
+export async function claimDataDirectory(directory: string): Promise<Claim> {
+  mkdirSync(directory, { recursive: true });
+  const file = join(directory, 'supervisor.lock');
+  const startTime = startTimeOf(process.pid);
+  if (startTime === undefined) throw new Error('the start time of this process is unknown');
+  const lock = takeLock(file, { pid: process.pid, startTime, parts: [] });
+  for (const part of lock.parts.toReversed()) await endLeftOver(part);
+  let parts: readonly LockedPart[] = [];
+  const save = () => replaceFile(file, { ...lock, parts: [...parts] });
+  save();
+  return {
+    directory,
+    record(pid, name, stopSignal) {
+      const started = startTimeOf(pid);
+      if (started === undefined) return;
+      const running = parts.filter((part) => isStillRunning(part.pid, part.startTime));
+      parts = [...running, { pid, name, startTime: started, stopSignal }];
+      save();
+    },
+    release: () => rmSync(file, { force: true }),
+  };
+}
+
+/** Writes our lock and returns it, with the parts of the dead supervisor it replaces. */
+function takeLock(file: string, own: Lock): Lock {
+  let lock = own;
+  for (let attempt = 1; attempt <= maxAttempts; attempt++) {
+    if (createFile(file, lock)) return lock;
+    const held = readLock(file);
+    if (held === undefined) continue;
+    if (isStillRunning(held.pid, held.startTime)) {
+      throw new Error(
+        `The data directory is in use by Corridor with process id ${held.pid} (${file}). ` +
+          'Stop that one first, or give this one a directory of its own with --data.',
+      );
+    }
+    // Only one of several that saw the same dead lock can move it away. If
+    // another was faster, what we moved is that one's living lock: put it back.
+    const aside = `${file}.${process.pid}.dead`;
+    if (!moveFile(file, aside)) continue;
+    const moved = readLock(aside);
+    if (moved?.pid === held.pid && moved.startTime === held.startTime) {
+      lock = { ...own, parts: moved.parts };
+    } else if (moved !== undefined) {
+      createFile(file, moved);
+    }
+    rmSync(aside, { force: true });
+  }
+  throw new Error(`The lock ${file} changes hands all the time; start one Corridor at a time.`);
+}
+
+async function endLeftOver({ pid, name, startTime, stopSignal }: LockedPart): Promise<void> {
+  const isGone = () => !isStillRunning(pid, startTime);
+  if (isGone()) return;
+  sendSignal(pid, stopSignal);
+  if (await waitUntil(isGone, endTimeoutMs)) return;
+  // Parts lead a process group of their own, so this takes their children too.
+  sendSignal(-pid, 'SIGKILL');
+  if (await waitUntil(isGone, killTimeoutMs)) return;
+  throw new Error(`${name} (process id ${pid}), left over from a stack that died, does not end.`);
+}
+
+async function waitUntil(isTrue: () => boolean, timeoutMs: number): Promise<boolean> {
+  const deadline = performance.now() + timeoutMs;
+  // No event tells of the end of a process that is not our child.
+  while (!isTrue()) {
+    if (performance.now() > deadline) return false;
+    await delay(50);
+  }
+  return true;
+}
+
+function readLock(file: string): Lock | undefined {
+  const text = unless('ENOENT', () => readFileSync(file, 'utf8'));
+  if (text === undefined) return undefined;
+  try {
+    return lockSchema.parse(JSON.parse(text));
+  } catch (cause) {
+    throw new Error(`${file} is not a lock of Corridor. Delete it if none runs on this data.`, {
+      cause,
+    });
+  }
+}
+
+/** Creates the file whole, as nobody must read half a lock; false when it exists already. */
+function createFile(file: string, lock: Lock): boolean {
+  const temporary = writeBeside(file, lock);
+  const created = unless('EEXIST', () => {
+    linkSync(temporary, file);
+    return true;
+  });
+  rmSync(temporary);
+  return created ?? false;
+}
+
+function replaceFile(file: string, lock: Lock): void {
+  renameSync(writeBeside(file, lock), file);
+}
+
+function writeBeside(file: string, lock: Lock): string {
+  const temporary = `${file}.${process.pid}.new`;
+  writeFileSync(temporary, JSON.stringify(lock, null, 2));
+  return temporary;
+}
+
+function moveFile(from: string, to: string): boolean {
+  const moved = unless('ENOENT', () => {
+    renameSync(from, to);
+    return true;
+  });
+  return moved ?? false;
+}
+
+/** The result, or undefined if the file system answers with this one expected error. */
+function unless<Result>(code: 'ENOENT' | 'EEXIST', run: () => Result): Result | undefined {
+  try {
+    return run();
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === code) return undefined;
+    throw error;
+  }
+}

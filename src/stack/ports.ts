@@ -1,0 +1,50 @@
+import { once } from 'node:events';
+import { connect, createServer } from 'node:net';
+
+const host = '127.0.0.1';
+
+/**
+ * A TCP port on 127.0.0.1 that nothing listens on.
+ *
+ * One connection is made and closed from the listening side, which leaves the
+ * port in TIME_WAIT: for about a minute Linux then gives it to nobody who asks
+ * for "any port", so two callers do not get the same one.
+ */
+export async function freePort(): Promise<number> {
+  const server = createServer((socket) => socket.end());
+  server.listen(0, host);
+  await once(server, 'listening');
+  const address = server.address();
+  if (address === null || typeof address === 'string') throw new Error('not a TCP address');
+  const visitor = connect(address.port, host);
+  visitor.resume();
+  await once(visitor, 'close');
+  server.close();
+  await once(server, 'close');
+  return address.port;
+}
+
+/**
+ * The port a part shall listen on: `wished`, or a free one if that is 0.
+ *
+ * @param flag the command line flag that sets it, named in the error
+ * @throws Error when something already listens on the wished port
+ */
+export async function choosePort(wished: number, flag: string): Promise<number> {
+  if (wished === 0) return freePort();
+  const server = createServer();
+  try {
+    server.listen(wished, host);
+    await once(server, 'listening');
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new Error(
+      `Port ${wished} of ${host} cannot be used (${reason}). ` +
+        `Give another one with ${flag}, or ${flag} 0 for any free port.`,
+      { cause },
+    );
+  }
+  server.close();
+  await once(server, 'close');
+  return wished;
+}

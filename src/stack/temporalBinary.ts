@@ -1,0 +1,387 @@
+import { accessSync, constants, createWriteStream, statSync } from 'node:fs';
+import { chmod, mkdir, mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
+import { delimiter, join, resolve } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import { fileURLToPath } from 'node:url';
+import { z } from 'zod';
+import { type Exit, runCommand } from './process.js';
+import { versions } from './versions.js';
+
+/** A host that does not answer by now is out of reach; the next way is tried. */
+const connectTimeoutMs = 5_000;
+
+/** Some 60 MB: even 2 Mbit/s are done by then. */
+const downloadTimeoutMs = 5 * 60_000;
+
+/** Five times the size of the largest archive so far. */
+const archiveBytes = 300 * 1024 * 1024;
+
+/** `--version` of a cold 140 MB binary, or a JVM on a busy machine. */
+const checkTimeoutMs = 30_000;
+
+/** Go takes 4 min on 2 idle cores with nothing cached, Maven 10 s. */
+const buildTimeoutMs = 20 * 60_000;
+
+const progressIntervalMs = 10_000;
+
+/** The first server with Update-with-Start as the service relies on it. */
+const oldestServer = { major: 1, minor: 28 };
+
+type FinderOptions = {
+  /** A binary given by the user: used or refused, never passed over. */
+  readonly explicitPath?: string | undefined;
+  /** Where what was downloaded or built is kept, one folder a version. */
+  readonly cacheDir: string;
+  /** The search path for `temporal`, `go`, `mvn`, `java` and `tar`, as in PATH. */
+  readonly path: string;
+  readonly onProgress: (line: string) => void;
+  readonly downloadBaseUrl?: string;
+};
+
+/** The file, or why this way leads nowhere. */
+type Outcome = { readonly found: string } | { readonly failed: string };
+type Way = { readonly name: string; readonly find: () => Promise<Outcome> };
+type Check = (file: string) => Promise<Outcome>;
+
+/** Something that can be put into the cache: how it is named, checked and named in words. */
+type Product = {
+  readonly title: string;
+  readonly file: string;
+  readonly version: string;
+  readonly variable: string;
+  readonly artifact: 'cli' | 'temporal-test-server';
+  readonly install: string;
+  readonly check: Check;
+};
+
+/**
+ * The path of a Temporal CLI: the one given, `temporal` on the search path,
+ * the cache, Temporal's download, or a build of `tools/temporal` with Go.
+ *
+ * @throws Error naming every way that was tried, why it failed and what to install
+ */
+export async function findTemporalCli(options: FinderOptions): Promise<string> {
+  const product: Product = {
+    title: 'Temporal CLI',
+    file: 'temporal',
+    version: versions.temporalCli,
+    variable: 'TEMPORAL_CLI_PATH',
+    artifact: 'cli',
+    install:
+      'Install the Temporal CLI (https://docs.temporal.io/cli/setup-cli) or Go 1.26.4 or newer ' +
+      '(https://go.dev/dl)',
+    check: (file) => checkCli(file, options.path),
+  };
+  return find(product, options, [
+    {
+      name: '`temporal` on the search path',
+      find: async () => {
+        const file = lookUp('temporal', options.path);
+        return file === undefined ? { failed: 'not there' } : product.check(file);
+      },
+    },
+    ...cacheAndDownload(product, options),
+    {
+      name: 'a build of tools/temporal with Go',
+      find: () => addToCache(product, options, (folder) => buildCli(folder, options)),
+    },
+  ]);
+}
+
+/**
+ * The path of the time-skipping test server, an executable that takes a port:
+ * the one given, the cache, Temporal's download, or the jars of
+ * `tools/test-server` from Maven Central with a script that runs them.
+ *
+ * @throws Error naming every way that was tried, why it failed and what to install
+ */
+export async function findTimeSkippingServer(options: FinderOptions): Promise<string> {
+  const product: Product = {
+    title: 'Temporal test server',
+    file: 'temporal-test-server',
+    version: versions.temporalTestServer,
+    variable: 'TEMPORAL_TEST_SERVER_PATH',
+    artifact: 'temporal-test-server',
+    install: 'Install a JDK (17 or newer) and Maven',
+    check: (file) => checkTestServer(file, options.path),
+  };
+  return find(product, options, [
+    ...cacheAndDownload(product, options),
+    {
+      name: 'the jars of tools/test-server with Maven',
+      find: () => addToCache(product, options, (folder) => copyJars(folder, options)),
+    },
+  ]);
+}
+
+async function find(
+  product: Product,
+  { explicitPath }: FinderOptions,
+  ways: readonly Way[],
+): Promise<string> {
+  if (explicitPath !== undefined) {
+    const outcome = isExecutable(explicitPath)
+      ? await product.check(resolve(explicitPath))
+      : { failed: 'there is no executable file' };
+    if ('found' in outcome) return outcome.found;
+    throw new Error(`${product.variable} is ${explicitPath}: ${outcome.failed}.`);
+  }
+  const failures: string[] = [];
+  for (const way of ways) {
+    const outcome = await way.find();
+    if ('found' in outcome) return outcome.found;
+    failures.push(`  - ${way.name}: ${outcome.failed}`);
+  }
+  throw new Error(
+    [
+      `No ${product.title} ${product.version} could be had. What was tried:`,
+      ...failures,
+      `${product.install}, or set ${product.variable} to an executable.`,
+    ].join('\n'),
+  );
+}
+
+function cacheAndDownload(product: Product, options: FinderOptions): readonly Way[] {
+  const file = join(cacheFolder(product, options), product.file);
+  const baseUrl = options.downloadBaseUrl ?? 'https://temporal.download';
+  return [
+    {
+      name: `the cache (${file})`,
+      find: async () => (isExecutable(file) ? product.check(file) : { failed: 'not there' }),
+    },
+    {
+      name: `the download from ${baseUrl}`,
+      find: () => addToCache(product, options, (to) => download(product, options, baseUrl, to)),
+    },
+  ];
+}
+
+function cacheFolder({ file, version }: Product, { cacheDir }: FinderOptions): string {
+  return resolve(cacheDir, `${file}-${version}`);
+}
+
+/**
+ * Fills a folder of its own, checks what is in it, and only then gives it its
+ * name: nobody sees a half-made one, and two at once do not harm each other.
+ */
+async function addToCache(
+  product: Product,
+  options: FinderOptions,
+  fill: (folder: string) => Promise<void>,
+): Promise<Outcome> {
+  const folder = cacheFolder(product, options);
+  let unfinished: string | undefined;
+  try {
+    await mkdir(options.cacheDir, { recursive: true });
+    unfinished = await mkdtemp(`${folder}.`);
+    await fill(unfinished);
+    const outcome = await product.check(join(unfinished, product.file));
+    if ('failed' in outcome) return outcome;
+    const file = join(folder, product.file);
+    const existing = isExecutable(file) ? await product.check(file) : undefined;
+    // Somebody else was faster and may be running it already: leave it alone.
+    if (existing !== undefined && 'found' in existing) return existing;
+    await rm(folder, { recursive: true, force: true });
+    await rename(unfinished, folder);
+    return { found: file };
+  } catch (error) {
+    return { failed: describe(error) };
+  } finally {
+    if (unfinished !== undefined) await rm(unfinished, { recursive: true, force: true });
+  }
+}
+
+/** What Temporal's download answers: the archive to fetch and the file to take out of it. */
+const downloadSchema = z.object({
+  archiveUrl: z.url({ protocol: /^https?$/ }),
+  // A relative path that stays inside the folder.
+  fileToExtract: z.string().regex(/^(?!.*\.\.)\w[\w./-]*$/),
+});
+
+/** Asks as the Temporal SDK does for its test environments. */
+async function download(
+  product: Product,
+  options: FinderOptions,
+  baseUrl: string,
+  folder: string,
+): Promise<void> {
+  const url = new URL(`${baseUrl}/${product.artifact}/v${product.version}`);
+  url.searchParams.set('platform', process.platform);
+  url.searchParams.set('arch', process.arch === 'x64' ? 'amd64' : process.arch);
+  url.searchParams.set('format', 'tar.gz');
+  const info = downloadSchema.parse(await (await fetchWithin(url)).json());
+  const archiveUrl = new URL(info.archiveUrl);
+  if (archiveUrl.protocol !== 'https:' && archiveUrl.origin !== url.origin) {
+    throw new Error(`the archive is offered without encryption (${archiveUrl.origin})`);
+  }
+  options.onProgress(`downloading ${product.title} ${product.version} from ${archiveUrl.origin}`);
+  const { body } = await fetchWithin(archiveUrl);
+  if (body === null) throw new Error('the archive is empty');
+  const tar = requireTool('tar', options.path);
+  const archive = join(folder, 'archive.tar.gz');
+  await pipeline(body, limitBytes(archiveBytes), createWriteStream(archive));
+  await runOrThrow(options, tar, ['-xzf', archive, '-C', folder, info.fileToExtract], folder);
+  await rm(archive);
+  await rename(join(folder, info.fileToExtract), join(folder, product.file));
+  await chmod(join(folder, product.file), 0o755);
+}
+
+async function fetchWithin(url: URL): Promise<Response> {
+  const connecting = new AbortController();
+  const late = () => connecting.abort(new Error(`no answer within ${connectTimeoutMs} ms`));
+  const timer = setTimeout(late, connectTimeoutMs);
+  const signal = AbortSignal.any([connecting.signal, AbortSignal.timeout(downloadTimeoutMs)]);
+  try {
+    const response = await fetch(url, { signal });
+    if (!response.ok) throw new Error(`${url.origin} answered ${response.status}`);
+    return response;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Passes bytes on and fails past the limit. */
+function limitBytes(limit: number) {
+  return async function* (chunks: AsyncIterable<Uint8Array>) {
+    let total = 0;
+    for await (const chunk of chunks) {
+      total += chunk.length;
+      if (total > limit) throw new Error(`the archive is larger than ${limit} bytes`);
+      yield chunk;
+    }
+  };
+}
+
+async function buildCli(folder: string, options: FinderOptions): Promise<void> {
+  const go = requireTool('go', options.path);
+  const target = join(folder, 'temporal');
+  await withProgress(options, `building Temporal CLI ${versions.temporalCli} with Go`, () =>
+    runOrThrow(
+      options,
+      go,
+      [
+        ...['build', '-trimpath', '-ldflags=-s -w', '-o', target],
+        'github.com/temporalio/cli/cmd/temporal',
+      ],
+      toolFolder('temporal'),
+    ),
+  );
+}
+
+async function copyJars(folder: string, options: FinderOptions): Promise<void> {
+  const mvn = requireTool('mvn', options.path);
+  requireTool('java', options.path);
+  await withProgress(options, 'fetching the Temporal test server with Maven', () =>
+    runOrThrow(
+      options,
+      mvn,
+      [
+        ...['--quiet', '--batch-mode', 'dependency:copy-dependencies'],
+        ...['-DincludeScope=runtime', `-DoutputDirectory=${join(folder, 'lib')}`],
+      ],
+      toolFolder('test-server'),
+    ),
+  );
+  // exec: whoever kills the script means the server. The SDK gives a server
+  // 5 s to come up, so the JVM leaves out what only pays off later.
+  const script = `#!/bin/sh
+here=$(cd "$(dirname "$0")" && pwd)
+exec java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xmx512m \\
+  -cp "$here/lib/*" io.temporal.testserver.TestServer "$@"
+`;
+  await writeFile(join(folder, 'temporal-test-server'), script, { mode: 0o755 });
+}
+
+/** Says what is being done at once, and every 10 s how long it has been. */
+async function withProgress(
+  { onProgress }: FinderOptions,
+  what: string,
+  run: () => Promise<void>,
+): Promise<void> {
+  const startedMs = performance.now();
+  onProgress(`${what}; once, and up to 4 minutes where nothing is cached`);
+  const timer = setInterval(() => {
+    onProgress(`${what}: ${Math.round((performance.now() - startedMs) / 1_000)} s so far`);
+  }, progressIntervalMs);
+  try {
+    await run();
+  } finally {
+    clearInterval(timer);
+  }
+}
+
+async function runOrThrow(
+  { path }: FinderOptions,
+  command: string,
+  args: readonly string[],
+  cwd: string,
+): Promise<void> {
+  // Without cgo the build needs no C compiler.
+  const env = { ...process.env, PATH: path, CGO_ENABLED: '0' };
+  const exit = await runCommand({ command, args, cwd, env, timeoutMs: buildTimeoutMs });
+  if (exit.code !== 0) throw new Error(ending(command, exit));
+}
+
+async function checkCli(file: string, path: string): Promise<Outcome> {
+  const said = await output(file, ['--version'], path);
+  const [, version, major, minor] = /Server ((\d+)\.(\d+)\.[^,)\s]+)/.exec(said) ?? [];
+  if (version === undefined) return { failed: `${file} --version does not run: ${said}` };
+  const age = Number(major) - oldestServer.major || Number(minor) - oldestServer.minor;
+  if (age >= 0) return { found: file };
+  const needed = `${oldestServer.major}.${oldestServer.minor}`;
+  return { failed: `${file} is server ${version}, older than ${needed}` };
+}
+
+/** The test server has no `--version`; with too many arguments it prints its usage. */
+async function checkTestServer(file: string, path: string): Promise<Outcome> {
+  const said = await output(file, ['0', 'usage', 'please'], path);
+  if (said.includes('--enable-time-skipping')) return { found: file };
+  return { failed: `${file} does not run: ${said}` };
+}
+
+/** What a program prints, or the reason why it cannot be run. */
+async function output(file: string, args: readonly string[], path: string): Promise<string> {
+  try {
+    const env = { ...process.env, PATH: path };
+    const exit = await runCommand({ command: file, args, env, timeoutMs: checkTimeoutMs });
+    return exit.code === 0 ? exit.lastWords.join('\n') : ending(file, exit);
+  } catch (error) {
+    return describe(error);
+  }
+}
+
+function ending(command: string, { code, signal, lastWords }: Exit): string {
+  return [`${command} ended with ${signal ?? `code ${code}`}`, ...lastWords].join('\n      ');
+}
+
+/** The message with its cause: `fetch` hides "connection refused" in the latter. */
+function describe(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return error.cause instanceof Error ? `${error.message} (${error.cause.message})` : error.message;
+}
+
+function requireTool(name: string, path: string): string {
+  const file = lookUp(name, path);
+  if (file === undefined) throw new Error(`${name} is not on the search path`);
+  return file;
+}
+
+function lookUp(name: string, path: string): string | undefined {
+  const folders = path.split(delimiter).filter((folder) => folder !== '');
+  return folders.map((folder) => resolve(folder, name)).find(isExecutable);
+}
+
+function isExecutable(file: string): boolean {
+  try {
+    accessSync(file, constants.X_OK);
+    return statSync(file).isFile();
+  } catch {
+    // Not there, or not ours to run: either way it is none.
+    return false;
+  }
+}
+
+/** Both `src` and the compiled `dist` lie beside `tools`. */
+function toolFolder(name: 'temporal' | 'test-server'): string {
+  return fileURLToPath(new URL(`../../tools/${name}`, import.meta.url));
+}

@@ -1,0 +1,96 @@
+import { createServer } from 'node:http';
+import { type Logger, pino } from 'pino';
+import { Counter, collectDefaultMetrics, Histogram, Registry } from 'prom-client';
+
+/** What a log line never shows, wherever it stands in the object that is logged. */
+const redacted = [
+  'authorization',
+  '*.authorization',
+  'secret',
+  '*.secret',
+  'iban',
+  '*.iban',
+  'account_number',
+  '*.account_number',
+  'key',
+  '*.key',
+];
+
+/** Structured logs on standard output, one JSON object a line. */
+export function createLog(options: { readonly part: string; readonly level: string }): Logger {
+  return pino({
+    level: options.level,
+    base: { part: options.part },
+    timestamp: pino.stdTimeFunctions.isoTime,
+    redact: { paths: redacted, censor: '[redacted]' },
+    formatters: { level: (label) => ({ level: label }) },
+  });
+}
+
+export type Metrics = {
+  readonly registry: Registry;
+  readonly requestSeconds: Histogram<'route' | 'method' | 'status'>;
+  readonly wakeFailures: Counter;
+};
+
+/** The metrics of one process, in Prometheus' form. */
+export function createMetrics(part: string): Metrics {
+  const registry = new Registry();
+  registry.setDefaultLabels({ part });
+  collectDefaultMetrics({ register: registry });
+  return {
+    registry,
+    requestSeconds: new Histogram({
+      name: 'corridor_http_request_seconds',
+      help: 'Time from the request to the end of its answer.',
+      labelNames: ['route', 'method', 'status'],
+      buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 3, 10],
+      registers: [registry],
+    }),
+    wakeFailures: new Counter({
+      name: 'corridor_wake_failures_total',
+      help: 'Payouts that could not be woken at once and were left to the sweep.',
+      registers: [registry],
+    }),
+  };
+}
+
+/**
+ * Serves `/metrics`, `/livez` (the process turns) and `/readyz` (it can do its work) on a port
+ * of their own, away from integrators. Returns the URL that it listens on.
+ */
+export async function serveMetrics(options: {
+  readonly host: string;
+  readonly port: number;
+  readonly metrics: Metrics;
+  readonly isReady: () => Promise<boolean>;
+}): Promise<{ readonly url: string; readonly close: () => void }> {
+  const { registry } = options.metrics;
+  const server = createServer((request, response) => {
+    answer(request.url ?? '', registry, options.isReady).then(
+      ({ status, body }) => response.writeHead(status, { 'content-type': 'text/plain' }).end(body),
+      () => response.writeHead(503).end('not ready\n'),
+    );
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject).listen(options.port, options.host, resolve);
+  });
+  const address = server.address();
+  const port = typeof address === 'object' && address !== null ? address.port : options.port;
+  return { url: `http://${options.host}:${port}`, close: () => server.close() };
+}
+
+async function answer(path: string, registry: Registry, isReady: () => Promise<boolean>) {
+  switch (path) {
+    case '/metrics':
+      return { status: 200, body: await registry.metrics() };
+    case '/livez':
+      return { status: 200, body: 'ok\n' };
+    case '/readyz': {
+      const ready = await isReady();
+      return { status: ready ? 200 : 503, body: ready ? 'ready\n' : 'not ready\n' };
+    }
+    default:
+      return { status: 404, body: 'not found\n' };
+  }
+}

@@ -1,0 +1,47 @@
+import {
+  type Client,
+  ScheduleAlreadyRunning,
+  type ScheduleOptions,
+  type ScheduleOptionsStartWorkflowAction,
+  ScheduleOverlapPolicy,
+} from '@temporalio/client';
+import type { Workflow } from '@temporalio/common';
+import { taskQueues } from '../workflows/messages.js';
+
+/** What runs on a schedule, and how often. A run that is late is skipped, not caught up. */
+const schedules = [
+  { workflow: 'sweep', everyMs: 10_000 },
+  // Rates of the embedded table hold for a day; an hour leaves room for a source that is down.
+  { workflow: 'refreshRates', everyMs: 60 * 60_000 },
+] as const;
+
+const catchupWindowMs = 60_000;
+
+/** Makes the schedules, or brings those that exist to what this build says. */
+export async function upsertSchedules(client: Client): Promise<void> {
+  for (const { workflow, everyMs } of schedules) {
+    const description: Omit<
+      ScheduleOptions<ScheduleOptionsStartWorkflowAction<Workflow>>,
+      'scheduleId' | 'memo' | 'state'
+    > = {
+      spec: { intervals: [{ every: everyMs }] },
+      policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: catchupWindowMs },
+      action: {
+        type: 'startWorkflow',
+        workflowType: workflow,
+        workflowId: workflow,
+        taskQueue: taskQueues.payouts,
+        args: [],
+        workflowRunTimeout: catchupWindowMs,
+      },
+    };
+    try {
+      await client.schedule.create({ scheduleId: workflow, ...description });
+    } catch (error) {
+      if (!(error instanceof ScheduleAlreadyRunning)) throw error;
+      await client.schedule
+        .getHandle(workflow)
+        .update((previous) => ({ ...previous, ...description }));
+    }
+  }
+}

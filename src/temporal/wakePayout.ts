@@ -1,0 +1,122 @@
+import {
+  type Client,
+  WithStartWorkflowOperation,
+  WorkflowIdConflictPolicy,
+  WorkflowIdReusePolicy,
+} from '@temporalio/client';
+import { type SearchAttributePair, TypedSearchAttributes } from '@temporalio/common';
+import pLimit from 'p-limit';
+import {
+  acceptUpdate,
+  deliverSignal,
+  railUpdateSignal,
+  searchAttributes,
+  taskQueues,
+} from '../workflows/messages.js';
+
+/** What a payout's workflow is started with. */
+export type StartablePayout = {
+  readonly id: string;
+  readonly accountId: string;
+  readonly mode: 'test' | 'live';
+  readonly sourceCurrency: string | null;
+  readonly destinationCurrency: string | null;
+  readonly settleBy: Date | null;
+};
+
+/** Enough to keep the server busy without queueing a thousand requests in front of it. */
+const startsInFlight = 25;
+
+/**
+ * Without these two a killed worker costs ten seconds: the server waits for its sticky queue
+ * and for its task. Five seconds still cover the local activities of a task.
+ */
+const workflowTaskTimeoutMs = 5_000;
+
+function startOptions(payout: StartablePayout) {
+  return {
+    workflowId: payout.id,
+    taskQueue: taskQueues.payouts,
+    workflowTaskTimeout: workflowTaskTimeoutMs,
+    workflowIdReusePolicy: WorkflowIdReusePolicy.ALLOW_DUPLICATE,
+    workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
+    typedSearchAttributes: new TypedSearchAttributes(attributesOf(payout)),
+  };
+}
+
+function attributesOf(payout: StartablePayout): SearchAttributePair[] {
+  const pairs: SearchAttributePair[] = [
+    { key: searchAttributes.accountId, value: payout.accountId },
+    { key: searchAttributes.needsAttention, value: false },
+  ];
+  if (payout.mode === 'test') pairs.push({ key: searchAttributes.rail, value: 'sandbox' });
+  if (payout.sourceCurrency !== null && payout.destinationCurrency !== null) {
+    const corridor = `${payout.sourceCurrency}-${payout.destinationCurrency}`;
+    pairs.push({ key: searchAttributes.corridor, value: corridor });
+  }
+  if (payout.settleBy !== null) {
+    pairs.push({ key: searchAttributes.settleBy, value: payout.settleBy });
+  }
+  return pairs;
+}
+
+/**
+ * Starts the payout's workflow and waits for its decision, at most until the deadline. The
+ * same payout sent again resolves to the same run. Any Temporal error may be thrown; the
+ * row alone says what became of the payout.
+ */
+export async function acceptPayout(
+  client: Client,
+  payout: StartablePayout,
+  deadlineMs: number,
+): Promise<void> {
+  const startWorkflowOperation = new WithStartWorkflowOperation('payout', {
+    ...startOptions(payout),
+    args: [{ payoutId: payout.id }],
+  });
+  await client.withDeadline(Date.now() + deadlineMs, () =>
+    client.workflow.executeUpdateWithStart(acceptUpdate, {
+      updateId: 'accept',
+      startWorkflowOperation,
+    }),
+  );
+}
+
+/** Makes sure that the payout's workflow runs and looks again: the one way to wake a payout. */
+export async function wakePayout(client: Client, payout: StartablePayout): Promise<void> {
+  await client.workflow.signalWithStart('payout', {
+    ...startOptions(payout),
+    args: [{ payoutId: payout.id }],
+    signal: railUpdateSignal,
+    signalArgs: [],
+  });
+}
+
+/**
+ * Wakes many payouts. Returns the errors of those that could not be woken: their rows stay
+ * due, so the sweep tries them again.
+ */
+export async function wakePayouts(
+  client: Client,
+  payouts: readonly StartablePayout[],
+): Promise<readonly unknown[]> {
+  const limit = pLimit(startsInFlight);
+  const results = await Promise.allSettled(
+    payouts.map((payout) => limit(() => wakePayout(client, payout))),
+  );
+  return results.flatMap((result) => (result.status === 'rejected' ? [result.reason] : []));
+}
+
+/** Makes sure that the endpoint's delivery workflow runs and looks at what is due. */
+export async function wakeEndpoint(client: Client, endpointId: string): Promise<void> {
+  await client.workflow.signalWithStart('webhookDelivery', {
+    workflowId: `webhook/${endpointId}`,
+    taskQueue: taskQueues.payouts,
+    workflowTaskTimeout: workflowTaskTimeoutMs,
+    workflowIdReusePolicy: WorkflowIdReusePolicy.ALLOW_DUPLICATE,
+    workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
+    args: [{ endpointId }],
+    signal: deliverSignal,
+    signalArgs: [],
+  });
+}

@@ -1,0 +1,176 @@
+import { Pool } from 'undici';
+import { BlockedAddressError, checkWebhookUrl, guardedConnector, type UrlPolicy } from './guard.js';
+import { signWebhook } from './signature.js';
+
+/** One attempt to deliver one event. The body is sent as it is, byte for byte. */
+export type Delivery = {
+  readonly url: string;
+  readonly id: string;
+  readonly timestampSeconds: number;
+  readonly body: string;
+  readonly secrets: readonly string[];
+};
+
+/**
+ * What came of one attempt: `delivered` is 2xx and nothing else, `gone` is 410, and
+ * `blocked` is our own policy, by which nothing was sent.
+ */
+export type SendOutcome =
+  | { readonly kind: 'delivered'; readonly status: number; readonly durationMs: number }
+  | {
+      readonly kind: 'refused';
+      readonly status: number;
+      readonly retryAfterMs?: number;
+      readonly durationMs: number;
+      readonly bodyStart: string;
+    }
+  | {
+      readonly kind: 'gone';
+      readonly status: 410;
+      readonly durationMs: number;
+      readonly bodyStart: string;
+    }
+  | { readonly kind: 'unreachable'; readonly reason: string; readonly durationMs: number }
+  | { readonly kind: 'blocked'; readonly reason: string };
+
+export type Sender = {
+  readonly send: (delivery: Delivery) => Promise<SendOutcome>;
+  readonly close: () => Promise<void>;
+};
+
+// Standard Webhooks 1.0 advises 15 to 30 s; longer would let slow receivers fill the worker.
+const totalLimitMs = 15_000;
+// An answer is read so that its connection can be used again; a longer one is not worth it.
+const maxAnswerBytes = 64 * 1024;
+// Enough of an error page for the delivery log to show what was wrong.
+const bodyStartBytes = 2 * 1024;
+// Receivers with their connections kept open, which a worker sends to within seconds.
+const mostPools = 200;
+// A batch of 10,000 events goes to one receiver in seconds, and does not flood it.
+const connectionsPerPool = 16;
+// A receiver that asks for more than a day is asking to be left to the ladder.
+const maxRetryAfterMs = 24 * 60 * 60 * 1_000;
+
+/**
+ * Makes the sender of webhooks, with one pool of connections a receiver. It never retries and never follows a redirect.
+ */
+export function createSender(
+  policy: UrlPolicy,
+  { limitMs = totalLimitMs, maxPools = mostPools } = {},
+): Sender {
+  const connect = guardedConnector(policy);
+  // A map keeps the order of insertion: the first is the one not used for longest.
+  const pools = new Map<string, Pool>();
+  const closing = new Set<Promise<void>>();
+
+  function poolOf(origin: string): Pool {
+    const pool =
+      pools.get(origin) ?? new Pool(origin, { connect, connections: connectionsPerPool });
+    pools.delete(origin);
+    pools.set(origin, pool);
+    const [oldest] = pools;
+    if (pools.size > maxPools && oldest !== undefined) {
+      pools.delete(oldest[0]);
+      // Closing waits for the requests under way, which the limit ends in 15 s at most.
+      const closed: Promise<void> = oldest[1].close().finally(() => void closing.delete(closed));
+      closing.add(closed);
+    }
+    return pool;
+  }
+
+  return {
+    async send(delivery) {
+      const problem = checkWebhookUrl(delivery.url, policy);
+      if (problem !== undefined) return { kind: 'blocked', reason: `expected ${problem.expected}` };
+      const { origin, pathname, search } = new URL(delivery.url);
+      return post(poolOf(origin), pathname + search, delivery, limitMs);
+    },
+    async close() {
+      await Promise.all([...closing, ...[...pools.values()].map((pool) => pool.close())]);
+    },
+  };
+}
+
+async function post(
+  pool: Pool,
+  path: string,
+  delivery: Delivery,
+  limitMs: number,
+): Promise<SendOutcome> {
+  const startMs = performance.now();
+  const durationMs = () => Math.round(performance.now() - startMs);
+  try {
+    const { statusCode, headers, body } = await pool.request({
+      method: 'POST',
+      path,
+      headers: {
+        'user-agent': 'Corridor-Webhooks/1',
+        'content-type': 'application/json',
+        'webhook-id': delivery.id,
+        'webhook-timestamp': String(delivery.timestampSeconds),
+        'webhook-signature': signWebhook(delivery),
+      },
+      body: delivery.body,
+      signal: AbortSignal.timeout(limitMs),
+    });
+    const bodyStart = await readStart(body);
+    return judge(statusCode, headers['retry-after'], { durationMs: durationMs(), bodyStart });
+  } catch (error) {
+    if (error instanceof BlockedAddressError) return { kind: 'blocked', reason: error.message };
+    const reason = networkReason(error);
+    if (reason === undefined) throw error;
+    return { kind: 'unreachable', reason, durationMs: durationMs() };
+  }
+}
+
+function judge(
+  status: number,
+  retryAfter: string | string[] | undefined,
+  answer: { readonly durationMs: number; readonly bodyStart: string },
+): SendOutcome {
+  if (status >= 200 && status < 300) {
+    return { kind: 'delivered', status, durationMs: answer.durationMs };
+  }
+  if (status === 410) return { kind: 'gone', status, ...answer };
+  const retryAfterMs = typeof retryAfter === 'string' ? readRetryAfter(retryAfter) : undefined;
+  return retryAfterMs === undefined
+    ? { kind: 'refused', status, ...answer }
+    : { kind: 'refused', status, retryAfterMs, ...answer };
+}
+
+/** Retry-After (RFC 9110, section 10.2.3): seconds or a date; undefined if it is neither. */
+function readRetryAfter(value: string): number | undefined {
+  const waitMs = /^\d{1,10}$/.test(value)
+    ? Number.parseInt(value, 10) * 1_000
+    : Date.parse(value) - Date.now();
+  return Number.isNaN(waitMs) ? undefined : Math.min(Math.max(waitMs, 0), maxRetryAfterMs);
+}
+
+/**
+ * Reads an answer to its end or to the limit, and returns how it starts. The status is the
+ * receiver's word: a body that breaks off or never ends takes nothing back.
+ */
+async function readStart(body: AsyncIterable<Buffer>): Promise<string> {
+  const start: Buffer[] = [];
+  let bytes = 0;
+  try {
+    for await (const chunk of body) {
+      if (bytes < bodyStartBytes) start.push(chunk.subarray(0, bodyStartBytes - bytes));
+      bytes += chunk.length;
+      // Leaving the loop closes the connection, so that no more than this is ever read.
+      if (bytes >= maxAnswerBytes) break;
+    }
+  } catch (error) {
+    if (networkReason(error) === undefined) throw error;
+  }
+  // PostgreSQL text, where the delivery log keeps this, cannot hold U+0000.
+  return Buffer.concat(start).toString('utf8').replaceAll('\0', '\uFFFD');
+}
+
+/** A short reason for what networks and receivers do; undefined for our own mistakes. */
+function networkReason(error: unknown): string | undefined {
+  if (!(error instanceof Error)) return undefined;
+  if (error.name === 'TimeoutError') return 'timeout';
+  if (!('code' in error) || typeof error.code !== 'string') return undefined;
+  return error.code.includes('INVALID_ARG') ? undefined : error.code;
+}

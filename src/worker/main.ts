@@ -1,0 +1,116 @@
+import { readFile } from 'node:fs/promises';
+import { Client } from '@temporalio/client';
+import { DefaultLogger, NativeConnection, Runtime } from '@temporalio/worker';
+import type { Logger } from 'pino';
+import { createActivities } from '../activities/index.js';
+import { refreshRates } from '../activities/maintenance.js';
+import { readWorkerConfig, type WorkerConfig } from '../config.js';
+import { connectDatabase } from '../db/client.js';
+import { type Running, runProcess } from '../process.js';
+import { createRails } from '../rails/registry.js';
+import { createSandboxRail } from '../rails/sandbox/connector.js';
+import { ecbSource } from '../rates/ecb.js';
+import type { RateSource } from '../rates/rateSource.js';
+import { referenceSource } from '../rates/reference.js';
+import { createLog, createMetrics, serveMetrics } from '../telemetry.js';
+import { upsertSchedules } from '../temporal/schedules.js';
+import { ensureSearchAttributes } from '../temporal/searchAttributes.js';
+import { createSender } from '../webhooks/sender.js';
+import { createSingleLane } from './workers.js';
+
+/** The bundle that the build makes; see bundle.ts. */
+const bundle = new URL('../workflows/bundle.js', import.meta.url);
+
+await runProcess(
+  async () => {
+    const config = readWorkerConfig(process.env);
+    return startWorker(config, createLog({ part: 'worker', level: config.LOG_LEVEL }));
+  },
+  () => createLog({ part: 'worker', level: 'info' }),
+);
+
+async function startWorker(config: WorkerConfig, log: Logger): Promise<Running> {
+  installRuntime(log);
+  const database = connectDatabase({
+    url: config.DATABASE_URL,
+    poolSize: config.DATABASE_POOL_SIZE,
+    applicationName: 'corridor-worker',
+  });
+  const rateSource = rateSourceOf(config);
+  await refreshRates(database, rateSource);
+
+  const connection = await NativeConnection.connect({ address: config.TEMPORAL_ADDRESS });
+  const namespace = config.TEMPORAL_NAMESPACE;
+  const temporal = new Client({ connection, namespace });
+  const rail = createSandboxRail({
+    url: config.SANDBOX_BANK_URL,
+    apiToken: config.SANDBOX_BANK_TOKEN,
+    callbackSecret: config.SANDBOX_BANK_CALLBACK_SECRET,
+  });
+  const sender = createSender({
+    allowInsecure: config.WEBHOOKS_ALLOW_INSECURE,
+    allowPrivateAddresses: config.WEBHOOKS_ALLOW_INSECURE,
+  });
+  const activities = createActivities({
+    database,
+    rails: createRails([rail]),
+    rateMaximumAgeMs: config.RATE_MAXIMUM_AGE_HOURS,
+    sender,
+    temporal,
+    rateSource,
+    log,
+  });
+  const workers = await createSingleLane({
+    connection,
+    namespace,
+    activities,
+    workflows: { workflowBundle: { code: await readFile(bundle, 'utf8') } },
+    poolSize: config.DATABASE_POOL_SIZE,
+  });
+  const running = workers.map((worker) => worker.run());
+  await ensureSearchAttributes(connection, temporal);
+  await upsertSchedules(temporal);
+
+  const metrics = createMetrics('worker');
+  const server = await serveMetrics({
+    host: config.METRICS_HOST,
+    port: config.METRICS_PORT,
+    metrics,
+    isReady: async () => workers.every((worker) => worker.getState() === 'RUNNING'),
+  });
+  log.info({ ready: server.url }, 'the worker is ready');
+
+  return {
+    broken: failureOf(running),
+    // Workers first, for they use everything else; the database last.
+    stop: async () => {
+      for (const worker of workers) worker.shutdown();
+      await Promise.allSettled(running);
+      server.close();
+      await Promise.all([sender.close(), rail.close(), connection.close()]);
+      await database.end({ timeout: 5 });
+    },
+  };
+}
+
+/** Rejects with the first worker that fails; one that ends by itself without a failure is one too. */
+async function failureOf(running: readonly Promise<void>[]): Promise<never> {
+  await Promise.race(running);
+  throw new Error('A worker has stopped by itself.');
+}
+
+function rateSourceOf(config: WorkerConfig): RateSource {
+  return config.RATE_SOURCE === 'ecb' ? ecbSource(config.RATE_SOURCE_URL) : referenceSource;
+}
+
+/** The SDK's own logs go the way of ours. */
+function installRuntime(log: Logger): void {
+  Runtime.install({
+    logger: new DefaultLogger('WARN', ({ level, message, meta }) => {
+      const { error, ...rest } = meta ?? {};
+      log[level === 'WARN' ? 'warn' : 'error']({ ...rest, err: error }, message);
+    }),
+    // We stop the workers ourselves, in our order.
+    shutdownSignals: [],
+  });
+}

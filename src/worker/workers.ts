@@ -1,0 +1,60 @@
+import type { NativeConnection } from '@temporalio/worker';
+import { Worker, type WorkerOptions } from '@temporalio/worker';
+import type { Activities } from '../activities/index.js';
+import { taskQueues } from '../workflows/messages.js';
+
+export type LaneOptions = {
+  readonly connection: NativeConnection;
+  readonly namespace: string;
+  readonly activities: Activities;
+  readonly workflows: Pick<WorkerOptions, 'workflowBundle'>;
+  /** Local activities hold a database connection each. */
+  readonly poolSize: number;
+};
+
+/** A deploy waits so long for what runs; every activity of ours ends or can be repeated. */
+const shutdownGraceMs = 10_000;
+const shutdownForceMs = 20_000;
+
+/**
+ * Without this a workflow whose worker was killed waits ten seconds for it before another
+ * worker gets the task.
+ */
+const stickyQueueScheduleToStartTimeout = '2s';
+
+/** The workers of the single lane: workflows and ledger, calls to rails, webhooks. */
+export async function createSingleLane(options: LaneOptions): Promise<readonly Worker[]> {
+  const { connection, namespace, activities, poolSize } = options;
+  const shared = {
+    connection,
+    namespace,
+    activities,
+    shutdownGraceTime: shutdownGraceMs,
+    shutdownForceTime: shutdownForceMs,
+  };
+  return Promise.all([
+    Worker.create({
+      ...shared,
+      ...options.workflows,
+      taskQueue: taskQueues.payouts,
+      stickyQueueScheduleToStartTimeout,
+      // Open payouts wait in the cache; one that is not there is replayed on its next nudge.
+      maxCachedWorkflows: 2_000,
+      maxConcurrentWorkflowTaskExecutions: 100,
+      maxConcurrentLocalActivityExecutions: poolSize,
+      maxConcurrentActivityTaskExecutions: poolSize,
+    }),
+    // A call to a rail takes up to 10 s when the rail is slow: a hundred wait at once.
+    Worker.create({
+      ...shared,
+      taskQueue: taskQueues.rail,
+      maxConcurrentActivityTaskExecutions: 100,
+    }),
+    // An attempt takes up to 15 s, and each activity makes up to 32 at once.
+    Worker.create({
+      ...shared,
+      taskQueue: taskQueues.webhooks,
+      maxConcurrentActivityTaskExecutions: 50,
+    }),
+  ]);
+}

@@ -1,0 +1,3 @@
+export { refreshRates, sweep } from './maintenance.js';
+export { payout } from './payout.js';
+export { webhookDelivery } from './webhookDelivery.js';

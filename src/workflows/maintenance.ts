@@ -1,0 +1,11 @@
+import { maintenance } from './proxies.js';
+
+/** Wakes what should be moving and does not; started every ten seconds by its schedule. */
+export async function sweep(): Promise<void> {
+  await maintenance.sweep();
+}
+
+/** Reads the rate source into the table that quotes are priced from. */
+export async function refreshRates(): Promise<void> {
+  await maintenance.refreshRates();
+}

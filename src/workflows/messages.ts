@@ -1,0 +1,34 @@
+import { defineSearchAttributeKey, SearchAttributeType } from '@temporalio/common';
+import { defineSignal, defineUpdate } from '@temporalio/workflow';
+import type { PayoutStatus } from '../domain/payout.js';
+
+/**
+ * The contract between the workflows and everybody who talks to them: names, inputs and
+ * messages. The only file of this folder that others may import.
+ */
+
+/** Apart from each other, so that slow webhooks cannot starve payouts, nor a slow bank either. */
+export const taskQueues = { payouts: 'payouts', rail: 'rail', webhooks: 'webhooks' } as const;
+
+/** Ids alone: personal data never enters a history. */
+export type PayoutInput = { readonly payoutId: string };
+export type WebhookDeliveryInput = { readonly endpointId: string };
+
+/** Waits for the decision; the main function decides, whoever started it. */
+export const acceptUpdate = defineUpdate<PayoutStatus>('accept');
+
+/** "Look again": the inbox or the row has something new. It carries no data. */
+export const railUpdateSignal = defineSignal('railUpdate');
+
+/** The endpoint is owed something that the first attempt left over. */
+export const deliverSignal = defineSignal('deliver');
+
+export const searchAttributes = {
+  accountId: defineSearchAttributeKey('AccountId', SearchAttributeType.KEYWORD),
+  rail: defineSearchAttributeKey('Rail', SearchAttributeType.KEYWORD),
+  corridor: defineSearchAttributeKey('Corridor', SearchAttributeType.KEYWORD),
+  batchId: defineSearchAttributeKey('BatchId', SearchAttributeType.KEYWORD),
+  needsAttention: defineSearchAttributeKey('NeedsAttention', SearchAttributeType.BOOL),
+  attentionReason: defineSearchAttributeKey('AttentionReason', SearchAttributeType.KEYWORD),
+  settleBy: defineSearchAttributeKey('SettleBy', SearchAttributeType.DATETIME),
+} as const;

@@ -1,0 +1,228 @@
+import {
+  ActivityFailure,
+  allHandlersFinished,
+  CancellationScope,
+  condition,
+  isCancellation,
+  log,
+  setCurrentDetails,
+  setHandler,
+  TimeoutFailure,
+  upsertSearchAttributes,
+  workflowInfo,
+} from '@temporalio/workflow';
+import type { PayoutStep } from '../activities/ledger.js';
+import { type AttentionReason, attentionReasons, type PayoutStatus } from '../domain/payout.js';
+import { acceptUpdate, type PayoutInput, railUpdateSignal, searchAttributes } from './messages.js';
+import { ledgerStep, railPoll, railSubmit, webhooks } from './proxies.js';
+
+/** A rail that calls back does so within seconds; after a minute of silence we ask. */
+const callbackPatienceMs = 60_000;
+
+/**
+ * What the workflow remembers. It is little, because the row is the truth: a run that is
+ * closed, terminated or reset is started again from the row.
+ */
+type Hand = {
+  readonly payoutId: string;
+  step: PayoutStep | undefined;
+  /** Another driver has taken the payout over; this hand must let go. */
+  lost: boolean;
+  nudged: boolean;
+  shownAttention: AttentionReason | undefined;
+  readonly deliveries: Promise<void>[];
+};
+
+/**
+ * One payout, from the decision to its last delivered event. It reads the row first and goes
+ * on from there, so it may be started at any moment and any number of times. It never fails
+ * while it holds money: what it has no answer to, it leaves to a person.
+ */
+export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 'lost'> {
+  const hand: Hand = {
+    payoutId,
+    step: undefined,
+    lost: false,
+    nudged: false,
+    shownAttention: undefined,
+    deliveries: [],
+  };
+  setHandler(
+    railUpdateSignal,
+    () => {
+      hand.nudged = true;
+    },
+    { description: 'Look at the row and the inbox again; carries no data.' },
+  );
+  setHandler(acceptUpdate, () => decision(hand), {
+    description: 'Waits until the payout is accepted or refused, and answers its status.',
+  });
+  await CancellationScope.nonCancellable(() => drive(hand));
+  await condition(allHandlersFinished);
+  return hand.lost || hand.step === undefined ? 'lost' : hand.step.status;
+}
+
+async function decision(hand: Hand): Promise<PayoutStatus> {
+  await condition(() => hand.step !== undefined || hand.lost);
+  return hand.step?.status ?? 'pending';
+}
+
+async function drive(hand: Hand): Promise<void> {
+  const { payoutId } = hand;
+  const ageMs = Date.now() - workflowInfo().startTime.getTime();
+  take(
+    hand,
+    await ledgerStep((ledger) =>
+      ledger.acceptPayouts({ driver: payoutId, ids: [payoutId], workflowAgeMs: ageMs }),
+    ),
+  );
+  let isOpen = true;
+  while (isOpen && !hand.lost) {
+    try {
+      isOpen = await advance(hand);
+    } catch (error) {
+      log.error('a step of the payout failed', { payoutId, error });
+      await park(hand, 'unexpected_failure', messageOf(error));
+    }
+  }
+}
+
+/** One stretch of the way; false when there is nothing left to do. */
+async function advance(hand: Hand): Promise<boolean> {
+  const { step } = hand;
+  if (step === undefined) return false;
+  if (hand.nudged || step.hasNews) {
+    await settle(hand);
+  } else if (step.attention !== null) {
+    await waitForAPerson(hand, step.attention);
+  } else if (step.status === 'processing') {
+    await submit(hand);
+  } else if (step.status === 'sent') {
+    await waitForTheRail(hand, step.settleInMs);
+  } else {
+    await Promise.all(hand.deliveries);
+    return hand.nudged;
+  }
+  return true;
+}
+
+/** Applies whatever the inbox holds. A nudge that comes meanwhile leads to another look. */
+async function settle(hand: Hand): Promise<void> {
+  hand.nudged = false;
+  take(
+    hand,
+    await ledgerStep((ledger) =>
+      ledger.settlePayouts({ driver: hand.payoutId, ids: [hand.payoutId] }),
+    ),
+  );
+}
+
+/**
+ * Hands the payout to the rail. Its retries are patient, so a nudge is looked at meanwhile:
+ * the callback of a call that timed out settles the payout without waiting for the look-up.
+ */
+async function submit(hand: Hand): Promise<void> {
+  const scope = new CancellationScope();
+  let answer: readonly PayoutStep[] | undefined;
+  const submission = scope
+    .run(() => railSubmit.submitPayouts({ driver: hand.payoutId, ids: [hand.payoutId] }))
+    .then((steps) => {
+      answer = steps;
+    });
+  while (answer === undefined) {
+    await Promise.race([submission, condition(() => hand.nudged)]);
+    if (answer !== undefined) break;
+    await settle(hand);
+    if (hand.lost || hand.step?.status !== 'processing') {
+      scope.cancel();
+      await submission.catch(ignoreCancellation);
+      return;
+    }
+  }
+  take(hand, answer);
+}
+
+/** Waits for the callback's nudge, then polls until the rail has told or its time is over. */
+async function waitForTheRail(hand: Hand, settleInMs: number): Promise<void> {
+  if (settleInMs <= 0) return park(hand, 'settle_by_passed', attentionReasons.settle_by_passed);
+  if (await condition(() => hand.nudged, Math.min(callbackPatienceMs, settleInMs))) return;
+  const scope = new CancellationScope();
+  const poll = scope.run(() => railPoll(settleInMs).pollRail({ payoutId: hand.payoutId }));
+  try {
+    await Promise.race([poll, condition(() => hand.nudged)]);
+    hand.nudged = true;
+    scope.cancel();
+    await poll.catch(ignoreCancellation);
+  } catch (error) {
+    if (!isTimeout(error)) throw error;
+    await park(hand, 'settle_by_passed', attentionReasons.settle_by_passed);
+  }
+}
+
+async function park(hand: Hand, reason: AttentionReason, detail: string): Promise<void> {
+  take(
+    hand,
+    await ledgerStep((ledger) =>
+      ledger.parkPayout({ driver: hand.payoutId, id: hand.payoutId, reason, detail }),
+    ),
+  );
+}
+
+/** Shows an operator what happened, once for each reason, and waits for something new. */
+async function waitForAPerson(
+  hand: Hand,
+  attention: NonNullable<PayoutStep['attention']>,
+): Promise<void> {
+  if (hand.shownAttention !== attention.reason) {
+    hand.shownAttention = attention.reason;
+    upsertSearchAttributes([
+      { key: searchAttributes.needsAttention, value: true },
+      { key: searchAttributes.attentionReason, value: attention.reason },
+    ]);
+    setCurrentDetails(
+      `**Needs a person: ${attention.reason}**\n\n${attentionReasons[attention.reason]}\n\n${attention.detail}`,
+    );
+  }
+  await condition(() => hand.nudged);
+}
+
+/** Takes note of where the row stands, and starts what must be told to somebody. */
+function take(hand: Hand, steps: readonly PayoutStep[]): void {
+  const [step] = steps;
+  if (step === undefined) {
+    hand.lost = true;
+    return;
+  }
+  hand.step = step;
+  if (step.attention === null && hand.shownAttention !== undefined) {
+    hand.shownAttention = undefined;
+    upsertSearchAttributes([
+      { key: searchAttributes.needsAttention, value: false },
+      { key: searchAttributes.attentionReason, value: null },
+    ]);
+    setCurrentDetails('');
+  }
+  if (step.isListenedTo) hand.deliveries.push(deliver(hand.payoutId));
+}
+
+async function deliver(payoutId: string): Promise<void> {
+  try {
+    await webhooks.deliverEvents({ payoutIds: [payoutId] });
+  } catch (error) {
+    // Nothing is lost: the deliveries stay due, and the sweep hands them to the endpoint.
+    log.warn('the first delivery did not finish', { payoutId, error });
+  }
+}
+
+function ignoreCancellation(error: unknown): void {
+  if (!isCancellation(error)) throw error;
+}
+
+function isTimeout(error: unknown): boolean {
+  return error instanceof ActivityFailure && error.cause instanceof TimeoutFailure;
+}
+
+function messageOf(error: unknown): string {
+  const cause = error instanceof ActivityFailure && error.cause ? error.cause : error;
+  return cause instanceof Error ? cause.message : String(cause);
+}

@@ -1,0 +1,89 @@
+import {
+  ActivityCancellationType,
+  proxyActivities,
+  proxyLocalActivities,
+} from '@temporalio/workflow';
+import type { Activities } from '../activities/index.js';
+import { taskQueues } from './messages.js';
+
+/**
+ * Activities by their effect. What writes the ledger is one transaction and may be repeated
+ * freely; what moves money at the rail repeats only what the row allows; what reads the rail
+ * or tells somebody may fail without harm.
+ */
+
+type LedgerActivities = Pick<Activities, 'acceptPayouts' | 'settlePayouts' | 'parkPayout'>;
+
+/** In the worker that runs the workflow task: no transition of its own. */
+const localLedger = proxyLocalActivities<LedgerActivities>({
+  startToCloseTimeout: 2_000,
+  // The workflow task ends after 5 s; then the same function goes on as a regular activity.
+  scheduleToCloseTimeout: 5_000,
+  retry: { initialInterval: 50, backoffCoefficient: 2, maximumAttempts: 5 },
+});
+
+/** The same functions for when the database is away for longer: until it is back. */
+const patientLedger = proxyActivities<LedgerActivities>({
+  taskQueue: taskQueues.payouts,
+  startToCloseTimeout: 8_000,
+  retry: { initialInterval: 1_000, backoffCoefficient: 2, maximumInterval: 30_000 },
+});
+
+/** Runs a ledger step locally, and as a regular activity once the local attempts are used up. */
+export async function ledgerStep<T>(
+  step: (ledger: typeof patientLedger) => Promise<T>,
+): Promise<T> {
+  try {
+    return await step(localLedger);
+  } catch {
+    // Whatever it was, it is tried again where every attempt and its failure can be seen.
+    return step(patientLedger);
+  }
+}
+
+/** The first repeat of a submission with an unknown outcome, and the longest pause between two. */
+export const submitRetry = { initialMs: 1_000, maximumMs: 5 * 60_000 } as const;
+
+export const railSubmit = proxyActivities<Pick<Activities, 'submitPayouts'>>({
+  taskQueue: taskQueues.rail,
+  // The rail has 5 s to answer a look-up and 5 s to answer the call that may follow.
+  startToCloseTimeout: 15_000,
+  cancellationType: ActivityCancellationType.TRY_CANCEL,
+  retry: {
+    initialInterval: submitRetry.initialMs,
+    backoffCoefficient: 2,
+    maximumInterval: submitRetry.maximumMs,
+  },
+});
+
+/** Polls begin a minute apart and end an hour apart: a rail that is silent stays silent. */
+export const pollRetry = { initialMs: 60_000, maximumMs: 60 * 60_000 } as const;
+
+/** One pending activity whose retries are the polling: it costs no history. */
+export function railPoll(settleInMs: number): Pick<Activities, 'pollRail'> {
+  return proxyActivities<Pick<Activities, 'pollRail'>>({
+    taskQueue: taskQueues.rail,
+    startToCloseTimeout: 10_000,
+    scheduleToCloseTimeout: settleInMs,
+    cancellationType: ActivityCancellationType.TRY_CANCEL,
+    retry: {
+      initialInterval: pollRetry.initialMs,
+      backoffCoefficient: 2,
+      maximumInterval: pollRetry.maximumMs,
+    },
+  });
+}
+
+export const webhooks = proxyActivities<Pick<Activities, 'deliverEvents' | 'deliverDue'>>({
+  taskQueue: taskQueues.webhooks,
+  // An attempt takes at most 15 s. What three runs do not deliver, the sweep hands on.
+  startToCloseTimeout: 25_000,
+  retry: { initialInterval: 1_000, maximumAttempts: 3 },
+});
+
+export const maintenance = proxyActivities<Pick<Activities, 'sweep' | 'refreshRates'>>({
+  taskQueue: taskQueues.payouts,
+  // The schedule starts the next run anyway.
+  startToCloseTimeout: 30_000,
+  retry: { maximumAttempts: 2 },
+});

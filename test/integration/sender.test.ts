@@ -1,0 +1,216 @@
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { text } from 'node:stream/consumers';
+import { afterEach, describe, expect, it } from 'vitest';
+import type { UrlPolicy } from '../../src/webhooks/guard.js';
+import { createSender, type Sender } from '../../src/webhooks/sender.js';
+import { createWebhookSecret, verifyWebhook } from '../../src/webhooks/signature.js';
+
+const open: UrlPolicy = { allowInsecure: true, allowPrivateAddresses: true };
+const secrets = [createWebhookSecret()];
+const closers: (() => Promise<unknown>)[] = [];
+
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close();
+});
+
+/** A receiver on a port of its own; answers its URL. */
+async function receiver(
+  answer: (request: IncomingMessage, response: ServerResponse) => void,
+): Promise<{ readonly url: string; readonly server: Server }> {
+  const server = createServer(answer).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  closers.push(async () => {
+    server.closeAllConnections();
+    server.close();
+    await once(server, 'close');
+  });
+  const address = server.address();
+  const port = typeof address === 'object' ? address?.port : undefined;
+  return { url: `http://127.0.0.1:${port}/hooks?x=1`, server };
+}
+
+function sender(policy = open, options = {}): Sender {
+  const made = createSender(policy, options);
+  closers.push(made.close);
+  return made;
+}
+
+function delivery(url: string) {
+  return { url, id: 'evt_1', timestampSeconds: 1_800_000_000, body: '{"name":"Jörg"}', secrets };
+}
+
+describe('the sender', () => {
+  it('posts the signed bytes, and counts 2xx alone as delivered', async () => {
+    const got: { request?: IncomingMessage; body?: Promise<string> } = {};
+    const { url } = await receiver((request, response) => {
+      got.request = request;
+      got.body = text(request);
+      response.writeHead(204).end();
+    });
+    const outcome = await sender().send(delivery(url));
+    expect(outcome).toEqual({ kind: 'delivered', status: 204, durationMs: expect.any(Number) });
+    const headers = got.request?.headers ?? {};
+    expect(got.request?.method).toBe('POST');
+    expect(got.request?.url).toBe('/hooks?x=1');
+    expect(headers).toMatchObject({
+      'user-agent': 'Corridor-Webhooks/1',
+      'content-type': 'application/json',
+    });
+    const verified = verifyWebhook({
+      headers: {
+        'webhook-id': String(headers['webhook-id']),
+        'webhook-timestamp': String(headers['webhook-timestamp']),
+        'webhook-signature': String(headers['webhook-signature']),
+      },
+      body: (await got.body) ?? '',
+      secrets,
+      nowSeconds: 1_800_000_000,
+    });
+    expect(verified).toBe(true);
+  });
+
+  it('uses its connections again', async () => {
+    const { url, server } = await receiver((request, response) => {
+      request.resume().on('end', () => response.end('thank you'));
+    });
+    const connections: unknown[] = [];
+    server.on('connection', (socket) => connections.push(socket));
+    const made = sender();
+    for (let i = 0; i < 20; i += 1) await made.send(delivery(url));
+    // The pool may open a second one while the first is being handed back.
+    expect(connections.length).toBeLessThanOrEqual(2);
+  });
+
+  // In less time than undici keeps an idle connection of its own accord, which is 4 s.
+  it('closes the pool used least recently, but not under its last request', {
+    timeout: 2_000,
+  }, async () => {
+    const waiting: ServerResponse[] = [];
+    const slow = await receiver((_, response) => void waiting.push(response));
+    const quick = await receiver((_, response) => response.end());
+    const asked = once(slow.server, 'request');
+    const disconnected = new Promise((resolve) => {
+      slow.server.on('connection', (socket) => socket.on('close', resolve));
+    });
+    const made = sender(open, { maxPools: 1 });
+    const outcome = made.send(delivery(slow.url));
+    await asked;
+    expect(await made.send(delivery(quick.url))).toMatchObject({ kind: 'delivered' });
+    for (const response of waiting) response.end();
+    expect(await outcome).toMatchObject({ kind: 'delivered' });
+    await disconnected;
+  });
+
+  it('does not follow a redirect', async () => {
+    const paths: unknown[] = [];
+    const { url } = await receiver((request, response) => {
+      paths.push(request.url);
+      response.writeHead(302, { location: '/elsewhere' }).end('moved');
+    });
+    expect(await sender().send(delivery(url))).toEqual({
+      kind: 'refused',
+      status: 302,
+      durationMs: expect.any(Number),
+      bodyStart: 'moved',
+    });
+    expect(paths).toEqual(['/hooks?x=1']);
+  });
+
+  it('gives up on a receiver that does not answer in time, and closes the connection', async () => {
+    const { url, server } = await receiver(() => undefined);
+    const disconnected = new Promise((resolve) => {
+      server.on('connection', (socket) => socket.on('close', resolve));
+    });
+    const outcome = await sender(open, { limitMs: 100 }).send(delivery(url));
+    expect(outcome).toMatchObject({ kind: 'unreachable', reason: 'timeout' });
+    await disconnected;
+  });
+
+  it('keeps the status of an answer whose body never ends', async () => {
+    const { url } = await receiver((_, response) => {
+      response.writeHead(500);
+      response.write('half an ans');
+    });
+    const outcome = await sender(open, { limitMs: 200 }).send(delivery(url));
+    expect(outcome).toMatchObject({ kind: 'refused', status: 500, bodyStart: 'half an ans' });
+  });
+
+  it('reads at most 64 KiB of an endless answer, and keeps 2 KiB', async () => {
+    const { url, server } = await receiver((_, response) => {
+      response.writeHead(400);
+      const chunk = Buffer.alloc(16 * 1024, 'x');
+      const more = () => {
+        while (!response.destroyed && response.write(chunk));
+      };
+      response.on('drain', more);
+      more();
+    });
+    const disconnected = new Promise((resolve) => {
+      server.on('connection', (socket) => socket.on('close', resolve));
+    });
+    const outcome = await sender().send(delivery(url));
+    expect(outcome).toMatchObject({ kind: 'refused', status: 400, bodyStart: 'x'.repeat(2_048) });
+    await disconnected;
+  });
+
+  it('tells a receiver that is gone', async () => {
+    const { url } = await receiver((_, response) => response.writeHead(410).end('a\0b'));
+    expect(await sender().send(delivery(url))).toEqual({
+      kind: 'gone',
+      status: 410,
+      durationMs: expect.any(Number),
+      bodyStart: 'a\uFFFDb',
+    });
+  });
+
+  it.each([
+    ['120', 120_000],
+    ['9999999999', 86_400_000],
+    ['Wed, 21 Oct 2015 07:28:00 GMT', 0],
+    ['soon', undefined],
+  ])('reads Retry-After: %s', async (value, retryAfterMs) => {
+    const { url } = await receiver((_, response) => {
+      response.writeHead(503, { 'retry-after': value }).end();
+    });
+    const outcome = await sender().send(delivery(url));
+    expect(outcome).toMatchObject({ kind: 'refused', status: 503 });
+    expect('retryAfterMs' in outcome ? outcome.retryAfterMs : undefined).toBe(retryAfterMs);
+  });
+
+  it('tells a receiver that is not there, or hangs up', async () => {
+    const { url, server } = await receiver((request) => request.socket.destroy());
+    expect(await sender().send(delivery(url))).toMatchObject({
+      kind: 'unreachable',
+      reason: 'UND_ERR_SOCKET',
+    });
+    server.close();
+    server.closeAllConnections();
+    expect(await sender().send(delivery(url))).toMatchObject({
+      kind: 'unreachable',
+      reason: 'ECONNREFUSED',
+    });
+  });
+
+  it('sends nothing to what the policy forbids', async () => {
+    const requests: unknown[] = [];
+    const { url, server } = await receiver((request, response) => {
+      requests.push(request);
+      response.end();
+    });
+    server.on('connection', (socket) => requests.push(socket));
+    const guarded = sender({ allowInsecure: true, allowPrivateAddresses: false });
+    expect(await guarded.send(delivery(url))).toMatchObject({ kind: 'blocked' });
+    const named = url.replace('127.0.0.1', 'localhost');
+    expect(await guarded.send(delivery(named))).toEqual({
+      kind: 'blocked',
+      reason: 'the name leads to no public address',
+    });
+    expect(requests).toHaveLength(0);
+  });
+
+  it('does not take a mistake of ours for a failure of the receiver', async () => {
+    const { url } = await receiver((_, response) => response.end());
+    await expect(sender().send({ ...delivery(url), secrets: ['whsec_'] })).rejects.toThrow('bytes');
+  });
+});

@@ -1,0 +1,353 @@
+import { once } from 'node:events';
+import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import postgres from 'postgres';
+import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { claimDataDirectory } from '../../src/stack/dataDirectory.js';
+import { choosePort, freePort } from '../../src/stack/ports.js';
+import { type PostgresPart, startPostgres } from '../../src/stack/postgres.js';
+import { type ProcessOptions, runCommand, startProcess } from '../../src/stack/process.js';
+import { isStillRunning, startTimeOf } from '../../src/stack/processIdentity.js';
+import { findTemporalCli, findTimeSkippingServer } from '../../src/stack/temporalBinary.js';
+import { versions } from '../../src/stack/versions.js';
+
+let folder: string;
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'corridor-parts-'));
+  // PostgreSQL leaves root's identity and has to enter.
+  await chmod(folder, 0o755);
+});
+afterEach(() => rm(folder, { recursive: true, force: true }));
+
+const nodePart = async (script: string, more: Partial<ProcessOptions> = {}) => {
+  const part = await startProcess({
+    name: 'part',
+    command: process.execPath,
+    args: ['-e', script],
+    env: { ...process.env },
+    ready: { line: (line) => /^ready (.*)/.exec(line)?.[1] },
+    readyTimeoutMs: 10_000,
+    stopTimeoutMs: 2_000,
+    onLog: () => {},
+    ...more,
+  });
+  onTestFinished(() => part.stop());
+  return part;
+};
+
+describe('a process of the stack', () => {
+  it('is handed over when its ready line came, with what the line announced', async () => {
+    const part = await nodePart('console.log("ready http://x"); setInterval(() => {}, 1e6)');
+    expect(part.announced).toBe('http://x');
+    await part.stop();
+    expect(await part.exited).toMatchObject({ code: null, signal: 'SIGTERM' });
+    await part.stop();
+  });
+
+  it('is handed over when its probe says so', async () => {
+    let asked = 0;
+    const ready = { probe: async () => ++asked === 3 };
+    const part = await nodePart('setInterval(() => {}, 1e6)', { ready });
+    expect(asked).toBe(3);
+    await part.stop();
+  });
+
+  it('that dies at its start is refused with its last 20 lines', async () => {
+    const script = 'for (let n = 1; n <= 30; n++) console.error("line", n); process.exit(3)';
+    const error: unknown = await nodePart(script).catch((cause: unknown) => cause);
+    expect(error).toMatchObject({ message: expect.stringContaining('part ended (code 3)') });
+    expect(error).toMatchObject({
+      lastWords: Array.from({ length: 20 }, (_, index) => `line ${index + 11}`),
+    });
+  });
+
+  it('that dies later reports its last words, the unfinished line included', async () => {
+    const part = await nodePart(
+      'console.log("ready "); process.stdin.resume();' +
+        'setTimeout(() => { process.stderr.write("no more memory"); process.exit(9) }, 20)',
+    );
+    expect(await part.exited).toMatchObject({ code: 9, lastWords: ['ready ', 'no more memory'] });
+  });
+
+  it('that never gets ready is ended and refused', async () => {
+    let pid = 0;
+    const script = 'console.log("thinking"); setInterval(() => {}, 1e6)';
+    const onSpawn = (spawned: number) => {
+      pid = spawned;
+    };
+    const starting = nodePart(script, { readyTimeoutMs: 500, onSpawn });
+    await expect(starting).rejects.toThrow(/not ready within 500 ms.*\n {2}thinking/);
+    expect(startTimeOf(pid)).toBeUndefined();
+  });
+
+  it('that does not listen to the stop signal is killed with its children', async () => {
+    const script = `
+      process.on('SIGTERM', () => {});
+      const { spawn } = require('node:child_process');
+      const child = spawn('sleep', ['1000']);
+      console.log('ready', child.pid);
+      setInterval(() => {}, 1e6);`;
+    const part = await nodePart(script, { stopTimeoutMs: 100 });
+    await part.stop();
+    expect(await part.exited).toMatchObject({ signal: 'SIGKILL' });
+    await expect.poll(() => startTimeOf(Number(part.announced))).toBeUndefined();
+  });
+
+  it('is not reached by Ctrl-C in the terminal of its supervisor', async () => {
+    const part = await nodePart('console.log("ready "); setInterval(() => {}, 1e6)');
+    const stat = await readFile(`/proc/${part.pid}/stat`, 'utf8');
+    const processGroup = stat.slice(stat.lastIndexOf(')') + 2).split(' ')[2];
+    expect(Number(processGroup)).toBe(part.pid);
+    await part.stop();
+  });
+
+  it('written for Node has a channel by which it notices the end of its supervisor', async () => {
+    const script = 'console.log("ready", process.connected); setInterval(() => {}, 1e6)';
+    const part = await nodePart(script, { ipc: true });
+    expect(part.announced).toBe('true');
+    await part.stop();
+  });
+
+  it('whose program does not exist is refused by name', async () => {
+    const starting = nodePart('', { command: join(folder, 'nothing') });
+    await expect(starting).rejects.toThrow(/nothing cannot be started: .*ENOENT/);
+  });
+});
+
+describe('the data directory', () => {
+  const lockFile = () => join(folder, 'data', 'supervisor.lock');
+  const claim = () => claimDataDirectory(join(folder, 'data'));
+  const sleeper = (script = '') =>
+    nodePart(`${script}; console.log("ready "); setInterval(() => {}, 1e6)`);
+
+  /** Makes the lock look as if its supervisor had been killed. */
+  async function killSupervisor(): Promise<void> {
+    const { pid } = await nodePart('console.log("ready ")');
+    await expect.poll(() => startTimeOf(pid)).toBeUndefined();
+    const lock = await readFile(lockFile(), 'utf8');
+    await writeFile(lockFile(), lock.replace(`"pid": ${process.pid},`, `"pid": ${pid},`));
+  }
+
+  it('is refused to a second stack, which hears who has it', async () => {
+    const first = await claim();
+    await expect(claim()).rejects.toThrow(`process id ${process.pid} `);
+    first.release();
+    (await claim()).release();
+  });
+
+  it('passes on from a killed supervisor, and what that had started is ended', async () => {
+    const [part, deaf] = [await sleeper(), await sleeper("process.on('SIGTERM', () => {})")];
+    const dead = await claim();
+    dead.record(part.pid, 'part', 'SIGTERM');
+    dead.record(deaf.pid, 'deaf', 'SIGTERM');
+    await killSupervisor();
+    const next = await claim();
+    expect(await part.exited).toMatchObject({ signal: 'SIGTERM' });
+    expect(await deaf.exited).toMatchObject({ signal: 'SIGKILL' });
+    await expect(claim()).rejects.toThrow(/in use/);
+    next.release();
+  }, 30_000);
+
+  it('passes on to one of several that start at once', async () => {
+    await claim();
+    await killSupervisor();
+    const claims = await Promise.allSettled([claim(), claim(), claim()]);
+    expect(claims.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
+  });
+
+  it('does not end a stranger that was given the number of an old part', async () => {
+    const stranger = await sleeper();
+    const dead = await claim();
+    dead.record(stranger.pid, 'part', 'SIGTERM');
+    await killSupervisor();
+    const lock = await readFile(lockFile(), 'utf8');
+    const startTime = startTimeOf(stranger.pid) ?? '';
+    await writeFile(lockFile(), lock.replaceAll(`"startTime": "${startTime}"`, '"startTime": "1"'));
+    const next = await claim();
+    expect(isStillRunning(stranger.pid, startTime)).toBe(true);
+    next.release();
+    await stranger.stop();
+  });
+
+  it('with a lock that cannot be read is refused, not taken', async () => {
+    await mkdir(join(folder, 'data'));
+    await writeFile(lockFile(), 'not ours');
+    await expect(claim()).rejects.toThrow(/not a lock of Corridor/);
+  });
+});
+
+describe('a port', () => {
+  it('that is wished for and taken is refused, naming the flag', async () => {
+    const port = await choosePort(0, '--api-port');
+    const server = createServer().listen(port, '127.0.0.1');
+    await once(server, 'listening');
+    await expect(choosePort(port, '--api-port')).rejects.toThrow(/--api-port/);
+    server.close();
+    await once(server, 'close');
+    expect(await choosePort(port, '--api-port')).toBe(port);
+  });
+
+  it('that is free is given to one caller only, also when nobody listens on it yet', async () => {
+    const ports = new Set<number>();
+    // So many that by pure chance some would come twice.
+    for (let count = 0; count < 500; count++) ports.add(await freePort());
+    expect(ports.size).toBe(500);
+  });
+});
+
+describe('PostgreSQL', () => {
+  const start = async (port: number, dataDir = folder): Promise<PostgresPart> => {
+    const lines: string[] = [];
+    const options = { dataDir: join(dataDir, 'pg'), port, database: 'corridor' };
+    const part = await startPostgres({ ...options, onLog: (line) => lines.push(line) });
+    onTestFinished(() => part.stop());
+    return part;
+  };
+  const query = async (url: string, text: string) => {
+    const sql = postgres(url, { max: 1, onnotice: () => {} });
+    try {
+      return await sql.unsafe(text);
+    } finally {
+      await sql.end();
+    }
+  };
+
+  it('keeps what it acknowledged when it is killed, and starts again on the same data', async () => {
+    const port = await freePort();
+    const first = await start(port);
+    await query(first.databaseUrl, 'create table kept (n int); insert into kept values (42)');
+    process.kill(first.pid, 'SIGKILL');
+    expect(await first.exited).toMatchObject({ signal: 'SIGKILL' });
+    const second = await start(port);
+    expect(second.databaseUrl).toBe(first.databaseUrl);
+    expect(await query(second.databaseUrl, 'select n from kept')).toMatchObject([{ n: 42 }]);
+    await second.stop();
+    expect(await second.exited).toMatchObject({ code: 0 });
+  }, 60_000);
+
+  it('ends an old one that still serves the same data, and a reused number does not matter', async () => {
+    const first = await start(await freePort());
+    const second = await start(await freePort());
+    expect(await first.exited).toMatchObject({ code: 0 });
+    await second.stop();
+    await writeFile(join(folder, 'pg/cluster/postmaster.pid'), `${process.pid}\n`);
+    const third = await start(await freePort());
+    expect(await query(third.databaseUrl, 'select 1 as one')).toMatchObject([{ one: 1 }]);
+  }, 60_000);
+
+  it('lets nobody in without the password, and listens nowhere but on loopback', async () => {
+    const part = await start(await freePort());
+    const url = new URL(part.databaseUrl);
+    url.password = 'guessed';
+    await expect(query(url.href, 'select 1')).rejects.toMatchObject({ code: '28P01' });
+    const [shown] = await query(part.databaseUrl, 'show listen_addresses');
+    expect(shown).toEqual({ listen_addresses: '127.0.0.1' });
+  }, 60_000);
+
+  it('works for root where only root may go, and the log says how', async () => {
+    await chmod(folder, 0o700);
+    const lines: string[] = [];
+    const options = { dataDir: join(folder, 'pg'), port: await freePort(), database: 'corridor' };
+    const part = await startPostgres({ ...options, onLog: (line) => lines.push(line) });
+    onTestFinished(() => part.stop());
+    expect(await query(part.databaseUrl, 'select 1 as one')).toMatchObject([{ one: 1 }]);
+    const isRoot = process.getuid?.() === 0;
+    expect(lines.some((line) => line.includes('CAP_DAC_OVERRIDE'))).toBe(isRoot);
+  }, 60_000);
+});
+
+describe('a Temporal binary', () => {
+  const script = (says: string) => `#!/bin/sh\necho "${says}"\n`;
+  const good = script(`temporal version ${versions.temporalCli} (Server 1.31.2, UI 2.50.1)`);
+  const program = async (name: string, text: string) => {
+    const file = join(folder, name);
+    await writeFile(file, text, { mode: 0o755 });
+    return file;
+  };
+  const options = async (more: { path?: string; explicitPath?: string; url?: string } = {}) => ({
+    explicitPath: more.explicitPath,
+    cacheDir: join(folder, 'cache'),
+    path: more.path ?? '',
+    onProgress: () => {},
+    downloadBaseUrl: more.url ?? `http://127.0.0.1:${await freePort()}`,
+  });
+
+  it('that cannot be had gives one error with every way and its reason', async () => {
+    const missing: unknown = await findTemporalCli(await options()).catch(
+      (cause: unknown) => cause,
+    );
+    const message = missing instanceof Error ? missing.message : '';
+    expect(message.split('\n')).toEqual([
+      'No Temporal CLI 1.8.2 could be had. What was tried:',
+      '  - `temporal` on the search path: not there',
+      expect.stringMatching(/^ {2}- the cache \(.*temporal-1.8.2\/temporal\): not there$/),
+      expect.stringMatching(/^ {2}- the download from http:\/\/127.*: .*ECONNREFUSED/),
+      '  - a build of tools/temporal with Go: go is not on the search path',
+      expect.stringMatching(/Install .*Go 1.26.4.*TEMPORAL_CLI_PATH/),
+    ]);
+    const server = findTimeSkippingServer(await options());
+    await expect(server).rejects.toThrow(/ECONNREFUSED.*mvn is not on the search path.*JDK/s);
+  });
+
+  it('that was given is used or refused, never passed over', async () => {
+    await program('temporal', good);
+    const given = await options({ path: folder, explicitPath: join(folder, 'typo') });
+    await expect(findTemporalCli(given)).rejects.toThrow(/TEMPORAL_CLI_PATH is .*typo/);
+    const explicitPath = await program('mine', good);
+    expect(await findTemporalCli(await options({ explicitPath }))).toBe(explicitPath);
+  });
+
+  it('on the search path is taken, unless it is too old', async () => {
+    const file = await program('temporal', good);
+    expect(await findTemporalCli(await options({ path: folder }))).toBe(file);
+    await program('temporal', script('temporal version 1.1.0 (Server 1.25.1)'));
+    const old = findTemporalCli(await options({ path: folder }));
+    await expect(old).rejects.toThrow(/is server 1.25.1, older than 1.28/);
+  });
+
+  it('is downloaded once, by two at the same time as well, and then found in the cache', async () => {
+    await program('binary', good);
+    const archive = join(folder, 'archive.tar.gz');
+    const args = ['-czf', archive, '-C', folder, 'binary'];
+    await runCommand({ command: 'tar', args, env: { ...process.env }, timeoutMs: 10_000 });
+    const asked: string[] = [];
+    const server = await serve((url, origin) => {
+      asked.push(url);
+      return url.startsWith('/cli/')
+        ? JSON.stringify({ archiveUrl: `${origin}/archive`, fileToExtract: 'binary' })
+        : readFile(archive);
+    });
+    const finding = { path: '/usr/bin:/bin', url: server };
+    const expected = join(folder, 'cache/temporal-1.8.2/temporal');
+    const both = [findTemporalCli(await options(finding)), findTemporalCli(await options(finding))];
+    expect(await Promise.all(both)).toEqual([expected, expected]);
+    expect(asked[0]).toMatch(/^\/cli\/v1.8.2\?platform=\w+&arch=\w+&format=tar.gz$/);
+    const downloads = asked.length;
+    expect(await findTemporalCli(await options(finding))).toBe(expected);
+    expect(asked).toHaveLength(downloads);
+  });
+
+  it('is not taken from an archive that would write outside its folder', async () => {
+    const url = await serve((_, origin) =>
+      JSON.stringify({ archiveUrl: `${origin}/archive`, fileToExtract: '../../evil' }),
+    );
+    const finding = findTemporalCli(await options({ path: '/usr/bin:/bin', url }));
+    await expect(finding).rejects.toThrow(/fileToExtract/);
+  });
+
+  async function serve(answer: (url: string, origin: string) => unknown): Promise<string> {
+    const server = createServer();
+    server.on('request', (request: IncomingMessage, response: ServerResponse) => {
+      const body = Promise.resolve(answer(request.url ?? '', `http://${request.headers.host}`));
+      void body.then((bytes) => response.end(bytes));
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    onTestFinished(() => void server.close());
+    const address = server.address();
+    if (address === null || typeof address === 'string') throw new Error('not a TCP address');
+    return `http://127.0.0.1:${address.port}`;
+  }
+});

@@ -1,0 +1,278 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import {
+  type BeneficiaryDetails,
+  beneficiaryCountries,
+  beneficiaryFields,
+  fieldRulesOf,
+  maskedDetails,
+  type SentDetails,
+  validateBeneficiary,
+} from '../../src/domain/beneficiary.js';
+import { corridorCurrencies } from '../../src/domain/corridor.js';
+import type { Refusal } from '../../src/domain/refusal.js';
+
+const german = {
+  type: 'individual',
+  name: 'Erika Mustermann',
+  country: 'DE',
+  currency: 'EUR',
+  iban: 'DE89370400440532013000',
+} as const;
+
+const american = {
+  type: 'business',
+  name: 'Example Inc.',
+  country: 'US',
+  currency: 'USD',
+  account_number: '000123456789',
+  routing_number: '021000021',
+} as const;
+
+function accepted(sent: SentDetails): BeneficiaryDetails {
+  const result = validateBeneficiary(sent);
+  if (!('country' in result)) throw new Error(JSON.stringify(result));
+  return result;
+}
+
+function refusals(sent: SentDetails): readonly Refusal[] {
+  const result = validateBeneficiary(sent);
+  if ('country' in result) throw new Error('It was accepted');
+  expect(result.length).toBeGreaterThan(0);
+  return result;
+}
+
+/** Code and parameter of every refusal, which is what a program acts on. */
+function verdicts(sent: SentDetails): string[] {
+  return refusals(sent).map(({ code, param }) => `${code} ${param}`);
+}
+
+describe('an account with an IBAN', () => {
+  test.each([
+    ['DE', 'DE89370400440532013000'],
+    ['GB', 'GB82WEST12345698765432'],
+    ['FR', 'FR1420041010050500013M02606'],
+    ['NO', 'NO9386011117947'],
+    ['MT', 'MT84MALT011000012345MTLCAST001S'],
+    ['SA', 'SA0380000000608010167519'],
+    // A territory whose accounts are French ones.
+    ['RE', 'FR1420041010050500013M02606'],
+  ])('in %s is accepted with %s', (country, iban) => {
+    expect(accepted({ ...german, country, iban })).toEqual({ ...german, country, iban });
+  });
+
+  test('is normalised: spaces out, upper case, blanks around the name gone', () => {
+    const sent = {
+      name: ' Erika Mustermann ',
+      iban: ' de89 3704 0044 0532 0130 00 ',
+      bic: 'cobadeff',
+    };
+    expect(accepted({ ...german, ...sent })).toEqual({ ...german, bic: 'COBADEFF' });
+  });
+
+  test('can receive every corridor currency and no other', () => {
+    for (const currency of corridorCurrencies()) accepted({ ...german, currency });
+    expect(verdicts({ ...german, currency: 'RUB' })).toEqual(['beneficiary_invalid currency']);
+  });
+
+  test('is refused when any one digit of its number is another', () => {
+    const examples = [
+      'DE89370400440532013000',
+      'GB82WEST12345698765432',
+      'FR1420041010050500013M02606',
+    ];
+    fc.assert(
+      fc.property(
+        fc.constantFrom(...examples),
+        fc.nat(),
+        fc.integer({ min: 1, max: 9 }),
+        (iban, at, by) => {
+          const places = [...iban.matchAll(/\d/g)].map(({ index }) => index);
+          const place = places[at % places.length] ?? 0;
+          const digit = (Number.parseInt(iban.charAt(place), 10) + by) % 10;
+          const wrong = `${iban.slice(0, place)}${digit}${iban.slice(place + 1)}`;
+          const sent = { ...german, country: iban.slice(0, 2), iban: wrong };
+          expect(verdicts(sent)).toEqual(['beneficiary_invalid iban']);
+        },
+      ),
+      { numRuns: 500 },
+    );
+  });
+
+  test.each([
+    ['GB82WEST12345698765432', 'This IBAN belongs to GB.'],
+    ['XX82WEST12345698765432', 'It does not start with DE.'],
+    ['DE8937040044053201300', 'It has 21 characters instead of 22.'],
+    ['DE8937040044053201300X', 'Its letters and digits are not laid out as in DE.'],
+    [
+      'DE98370400440532013000',
+      'Its check digits do not match: a character is wrong or two are swapped.',
+    ],
+  ])('is told what is wrong with %s', (iban, detail) => {
+    const [refusal] = refusals({ ...german, iban });
+    expect(refusal).toMatchObject({
+      code: 'beneficiary_invalid',
+      param: 'iban',
+      expected: 'An IBAN that starts with DE and has 22 characters.',
+      received: `****${iban.slice(-4)}`,
+      detail,
+    });
+  });
+
+  test('has national check digits too', () => {
+    // The IBAN's own check digits match; those of the French account do not.
+    const [refusal] = refusals({ ...german, country: 'FR', iban: 'FR8420041010050500013M02607' });
+    expect(refusal?.detail).toBe('Its national check digits do not match.');
+  });
+
+  test('takes a BIC of its own country only', () => {
+    for (const bic of ['COBADEFFXXX', 'COBADEFF']) accepted({ ...german, bic });
+    for (const bic of ['BNPAFRPP', 'COBADEF', 'C0BADEFF', 'COBADEFFXX']) {
+      expect(verdicts({ ...german, bic })).toEqual(['beneficiary_invalid bic']);
+    }
+    const jersey = { ...german, country: 'JE', iban: 'GB82WEST12345698765432' };
+    expect(accepted({ ...jersey, bic: 'WESTJESH' }).bic).toBe('WESTJESH');
+  });
+});
+
+describe('an account in the United States', () => {
+  test('is accepted, and is a checking account unless it says otherwise', () => {
+    expect(accepted(american)).toEqual({ ...american, account_type: 'checking' });
+    expect(accepted({ ...american, account_type: 'savings' }).account_type).toBe('savings');
+    expect(accepted({ ...american, routing_number: '0210-0002 1' }).routing_number).toBe(
+      '021000021',
+    );
+  });
+
+  test('receives USD only', () => {
+    expect(verdicts({ ...american, currency: 'EUR' })).toEqual(['beneficiary_invalid currency']);
+  });
+
+  test('is refused when any one digit of the routing number is another', () => {
+    const numbers = ['021000021', '110000000', '121000358', '322271627', '011401533'];
+    fc.assert(
+      fc.property(
+        fc.constantFrom(...numbers),
+        fc.nat({ max: 8 }),
+        fc.integer({ min: 1, max: 9 }),
+        (routing_number, place, by) => {
+          accepted({ ...american, routing_number });
+          const digit = (Number.parseInt(routing_number.charAt(place), 10) + by) % 10;
+          const wrong = `${routing_number.slice(0, place)}${digit}${routing_number.slice(place + 1)}`;
+          expect(verdicts({ ...american, routing_number: wrong })).toEqual([
+            'beneficiary_invalid routing_number',
+          ]);
+        },
+      ),
+      { numRuns: 500 },
+    );
+  });
+
+  test.each([
+    ['routing_number', '000000000'],
+    ['routing_number', '990000004'],
+    ['routing_number', '02100002'],
+    ['account_number', '123'],
+    ['account_number', '123456789012345678'],
+    ['account_number', '12345A'],
+    ['account_number', '١٢٣٤٥'],
+    ['account_type', 'current'],
+  ])('is refused with the %s %s', (field, text) => {
+    expect(verdicts({ ...american, [field]: text })).toEqual([`beneficiary_invalid ${field}`]);
+  });
+});
+
+describe('validation', () => {
+  test('names everything that is wrong at once', () => {
+    const sent = {
+      type: 'robot',
+      country: 'DE',
+      currency: 'XXX',
+      routing_number: '021000021',
+      iban: 'DE00',
+    };
+    expect(verdicts(sent)).toEqual([
+      'beneficiary_invalid type',
+      'parameter_missing name',
+      'beneficiary_invalid currency',
+      'beneficiary_invalid iban',
+      'parameter_unknown routing_number',
+    ]);
+  });
+
+  test('names everything that is missing, and takes blanks for missing', () => {
+    const missing = ['type', 'name', 'country', 'currency'].map(
+      (field) => `parameter_missing ${field}`,
+    );
+    expect(verdicts({})).toEqual(missing);
+    expect(verdicts({ type: '', name: '  ', country: '', currency: '\n' })).toEqual(missing);
+    expect(verdicts({ ...american, account_number: undefined, routing_number: '' })).toEqual([
+      'parameter_missing account_number',
+      'parameter_missing routing_number',
+    ]);
+  });
+
+  test('of another country names the countries that are supported', () => {
+    for (const country of ['JP', 'de', 'constructor']) {
+      const [refusal, ...others] = refusals({ ...german, country });
+      expect(others).toEqual([]);
+      expect(refusal).toMatchObject({
+        code: 'beneficiary_invalid',
+        param: 'country',
+        received: country,
+      });
+      expect(refusal?.expected).toMatch(/ AD, AE, .* DE, .* US, /);
+    }
+  });
+
+  test('keeps names to 140 characters without control characters', () => {
+    expect(accepted({ ...german, name: '名'.repeat(140) }).name).toHaveLength(140);
+    for (const name of ['x'.repeat(141), 'a\u0000b', 'a\nb']) {
+      expect(verdicts({ ...german, name })).toEqual(['beneficiary_invalid name']);
+    }
+  });
+
+  test('accepts its own answer unchanged', () => {
+    for (const details of [accepted(german), accepted(american)]) {
+      expect(accepted(details)).toEqual(details);
+    }
+  });
+
+  test('never repeats an account number in a refusal', () => {
+    const secret = '98765432109876543';
+    for (const sent of [
+      { ...american, account_number: `${secret}1` },
+      { ...german, account_number: secret },
+      { ...american, iban: `DE89${secret}` },
+      { ...german, iban: `DE89${secret}` },
+    ]) {
+      const text = JSON.stringify(refusals(sent));
+      expect(text).toMatch(/\*{4}\d{4}"/);
+      expect(text).not.toMatch(/\d{5}/);
+    }
+  });
+});
+
+describe('the rules of a country', () => {
+  test('exist for every supported country and for no other', () => {
+    expect(beneficiaryCountries()).toEqual(
+      expect.arrayContaining(['AE', 'DE', 'GB', 'JE', 'RE', 'US']),
+    );
+    for (const country of beneficiaryCountries()) {
+      const fields = fieldRulesOf(country)?.map(({ field }) => field) ?? [];
+      expect(fields.length).toBeGreaterThan(5);
+      expect(fields).toEqual(beneficiaryFields.filter((field) => fields.includes(field)));
+    }
+    expect(fieldRulesOf('JP')).toBeUndefined();
+    expect(fieldRulesOf('')).toBeUndefined();
+  });
+});
+
+test('account numbers are shown by their last digits, never more than half of them', () => {
+  expect(maskedDetails(german)).toEqual({ ...german, iban: '****3000' });
+  expect(maskedDetails(accepted(american))).toMatchObject({
+    account_number: '****6789',
+    routing_number: '021000021',
+  });
+  expect(maskedDetails({ ...american, account_number: '1234' }).account_number).toBe('****34');
+});

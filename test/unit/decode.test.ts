@@ -1,0 +1,402 @@
+import { Session } from 'node:inspector/promises';
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { bodyStyle, decodeBody, isUndecoded } from '../../src/api/decode.js';
+import {
+  type DecodedObject,
+  flatten,
+  maxBodyBytes,
+  maxDepth,
+  maxFields,
+  maxNameLength,
+  maxProblems,
+  maxValueLength,
+  paramName,
+} from '../../src/api/decoded.js';
+import { DecodedNumber } from '../../src/contract/decodedNumber.js';
+import type { Refusal } from '../../src/domain/refusal.js';
+
+const formType = 'application/x-www-form-urlencoded';
+const jsonType = 'application/json; charset=utf-8';
+
+type Result = DecodedObject | readonly Refusal[];
+
+function form(body: string | Buffer): Result {
+  return decodeBody(Buffer.from(body), formType);
+}
+
+function json(body: string): Result {
+  return decodeBody(Buffer.from(body), jsonType);
+}
+
+const inspector = new Session();
+inspector.connect();
+
+// V8 counts only what is compiled after this, so it comes before the first test.
+beforeAll(async () => {
+  await inspector.post('Profiler.enable');
+  await inspector.post('Profiler.startPreciseCoverage', { callCount: true, detailed: true });
+});
+
+afterAll(async () => {
+  await inspector.post('Profiler.stopPreciseCoverage');
+  inspector.disconnect();
+});
+
+/** What was refused, as "code param", or what was decoded if nothing was. */
+function refused(result: Result): unknown {
+  if (!isUndecoded(result)) return result;
+  return result.map(({ code, param }) => (param === undefined ? code : `${code} ${param}`));
+}
+
+function pairsOf(result: Result): unknown {
+  return isUndecoded(result) ? result : flatten(result);
+}
+
+describe('a form body', () => {
+  it('decodes nested names, percent-encoded brackets, appended items and spaces', () => {
+    const decoded = form(
+      'payouts[1][amount]=2&payouts%5B0%5D%5Bamount%5D=1&events[]=a&events[]=b+c&name=J%C3%B6rg&flag',
+    );
+    expect(pairsOf(decoded)).toEqual([
+      ['events[0]', 'a'],
+      ['events[1]', 'b c'],
+      ['flag', ''],
+      ['name', 'Jörg'],
+      ['payouts[0][amount]', '1'],
+      ['payouts[1][amount]', '2'],
+    ]);
+  });
+
+  it('keeps the bytes of unescaped UTF-8, and everything after the first equals sign', () => {
+    expect(pairsOf(form('name=Jörg=1&&a=%3D'))).toEqual([
+      ['a', '='],
+      ['name', 'Jörg=1'],
+    ]);
+  });
+
+  it.each([
+    ['a scalar sent twice', 'a[b]=1&a[b]=1', 'a[b]'],
+    ['a scalar and an object', 'a=1&a[b]=2', 'a[b]'],
+    ['an object and a scalar', 'a[b]=2&a=1', 'a'],
+    ['a list and an object', 'a[0]=2&a[b]=1', 'a[b]'],
+    ['a numbered and an appended list', 'a[0]=2&a[]=1', 'a[]'],
+    ['a gap in a list', 'a[0][x]=1&a[2][x]=1', 'a[1]'],
+    ['a giant index', 'a[4294967295]=1', 'a[0]'],
+    ['an index with leading zeros', 'a[00]=1', 'a[00]'],
+    ['an empty index before another level', 'a[][b]=1', 'a[][b]'],
+    ['an empty name', '=1', ''],
+    ['a bracket that is not closed', 'a[b=1', 'a[b'],
+    ['a bracket that is not opened', 'a]=1', 'a]'],
+    ['text after a bracket', 'a[b]c=1', 'a[b]c'],
+    ['text between brackets', 'a[b]c[d]=1', 'a[b]c[d]'],
+    ['a bad escape in a value', 'a[b]=%zz', 'a[b]'],
+    ['a cut escape at the end', 'a=%4', 'a'],
+    ['a bad escape in a name', 'a%=1', 'a%'],
+    ['invalid UTF-8', 'a=%ff', 'a'],
+    ['overlong UTF-8', 'a=%c0%80', 'a'],
+    ['an encoded surrogate', 'a=%ed%a0%80', 'a'],
+    ['U+0000', 'a=%00', 'a'],
+    ['__proto__', '__proto__[x]=1', '__proto__[x]'],
+    ['a nested constructor', 'a[constructor][prototype]=1', 'a[constructor][prototype]'],
+  ])('refuses by name: %s', (_, body, param) => {
+    expect(refused(form(body))).toEqual([`parameter_invalid ${param}`]);
+  });
+
+  it('refuses a raw byte that is not UTF-8 by the name of its parameter', () => {
+    const body = Buffer.concat([Buffer.from('a=1&b='), Buffer.from([0xff]), Buffer.from('&c=1')]);
+    expect(refused(form(body))).toEqual(['parameter_invalid b']);
+  });
+
+  it('names every refused parameter, up to the number that an answer lists', () => {
+    expect(refused(form('a=%zz&b=1&c=%zz'))).toEqual([
+      'parameter_invalid a',
+      'parameter_invalid c',
+    ]);
+    expect(refused(form('p[0][a]=1&p[1][a]=%zz&p[2][a]=1'))).toEqual(['parameter_invalid p[1][a]']);
+    expect(refused(form('a=%zz&'.repeat(maxProblems + 1)))).toHaveLength(maxProblems);
+  });
+});
+
+describe('a JSON body', () => {
+  it('keeps the text of every number', () => {
+    const decoded = json(
+      '{"a":[1.0,1e3,-0,1000000000000000000],"b":true,"c":null,"d":"\\u00e9\\n"}',
+    );
+    expect(pairsOf(decoded)).toEqual([
+      ['a[0]', '1.0'],
+      ['a[1]', '1e3'],
+      ['a[2]', '-0'],
+      ['a[3]', '1000000000000000000'],
+      ['b', 'true'],
+      ['c', ''],
+      ['d', 'é\n'],
+    ]);
+  });
+
+  it.each([
+    ['a name sent twice', '{"a":{"b":1,"b":2}}', 'a[b]'],
+    ['a name sent twice with one value', '{"p":[{"x":1},{"b":1,"b":1}]}', 'p[1][b]'],
+    ['a name sent twice in two spellings', '{"b":1,"\\u0062":1}', 'b'],
+    ['__proto__', '{"a":[{"__proto__":{"x":1}}]}', 'a[0][__proto__]'],
+    ['constructor', '{"constructor":1}', 'constructor'],
+    ['a bracket in a name', '{"a[b]":1}', 'a[b]'],
+    ['an empty name', '{"":1}', ''],
+    ['a huge number', `{"a":[1,${'9'.repeat(41)}]}`, 'a[1]'],
+    ['U+0000', '{"a":"\\u0000"}', 'a'],
+    ['half a surrogate pair', '{"a":"\\ud800"}', 'a'],
+  ])('refuses by name: %s', (_, body, param) => {
+    expect(refused(json(body))).toEqual([`parameter_invalid ${param}`]);
+  });
+
+  it.each(['1', '"a"', '[]', 'null', ' ', '{"a":1}x', '{"a":1,}', "{'a':1}", '{"a":01}', '{"a"'])(
+    'refuses %s as a whole',
+    (body) => {
+      expect(refused(json(body))).toEqual(['body_malformed']);
+    },
+  );
+
+  it('says where the text stops being JSON', () => {
+    expect(json('{"a":1 "b":2}')).toMatchObject([
+      { expected: "JSON with ',' or '}' at character 8" },
+    ]);
+  });
+
+  it('refuses bytes that are not UTF-8', () => {
+    const body = Buffer.concat([Buffer.from('{"a":"'), Buffer.from([0xff]), Buffer.from('"}')]);
+    expect(refused(decodeBody(body, jsonType))).toEqual(['body_malformed']);
+  });
+
+  it('accepts exactly the objects that JSON.parse accepts', () => {
+    const edits = fc.array(
+      fc.tuple(
+        fc.nat(),
+        fc.constantFrom(
+          '',
+          '{',
+          '}',
+          '[',
+          ']',
+          ',',
+          ':',
+          '"',
+          '\\',
+          '0',
+          '-',
+          '.',
+          'e',
+          ' ',
+          '\n',
+          't',
+        ),
+      ),
+      { maxLength: 3 },
+    );
+    fc.assert(
+      fc.property(fc.json({ maxDepth: 4 }), fc.boolean(), edits, (value, spaced, changes) => {
+        const text = changes.reduce(
+          (all, [at, put]) => {
+            const cut = at % (all.length + 1);
+            return all.slice(0, cut) + put + all.slice(cut + 1);
+          },
+          JSON.stringify({ a: JSON.parse(value) }, null, spaced ? 2 : 0),
+        );
+        const result = refused(json(text));
+        const malformed = Array.isArray(result) && result.includes('body_malformed');
+        expect(malformed, text).toBe(!isJsonObject(text));
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+});
+
+function isJsonObject(text: string): boolean {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null && !Array.isArray(value);
+  } catch {
+    return false;
+  }
+}
+
+describe('both styles', () => {
+  type Tree = string | readonly Tree[] | { readonly [name: string]: Tree };
+
+  // A form cannot say an empty list or object, and reads a name of digits as an index.
+  const name = fc
+    .string({ unit: 'binary', minLength: 1, maxLength: 8 })
+    .filter((text) => !/[[\]\0]|^\d+$|^(__proto__|constructor|prototype)$/.test(text));
+  const text = fc
+    .string({ unit: 'binary', maxLength: 12 })
+    .filter((value) => !value.includes('\0'));
+  const { tree } = fc.letrec<{ tree: Tree; object: { readonly [name: string]: Tree } }>((tie) => ({
+    tree: fc.oneof(
+      { maxDepth: maxDepth - 2, depthSize: 'small' },
+      text,
+      fc.array(tie('tree'), { minLength: 1, maxLength: 4 }),
+      tie('object'),
+    ),
+    object: fc.dictionary(name, tie('tree'), { minKeys: 1, maxKeys: 4, noNullPrototype: true }),
+  }));
+  const root = fc.dictionary(name, tree, { maxKeys: 4, noNullPrototype: true });
+
+  function formPairs(path: string, value: Tree): string[] {
+    if (typeof value === 'string')
+      return [`${encodeURIComponent(path)}=${encodeURIComponent(value)}`];
+    return Object.entries(value).flatMap(([key, item]) => formPairs(`${path}[${key}]`, item));
+  }
+
+  it('decode the same values to the same parameters, in whatever order a form has them', () => {
+    fc.assert(
+      fc.property(root, fc.nat(), (values, turn) => {
+        const pairs = Object.entries(values).flatMap(([key, value]) => formPairs(key, value));
+        const cut = turn % (pairs.length + 1);
+        const turned = [...pairs.slice(cut), ...pairs.slice(0, cut)].join('&');
+        const fromJson = json(JSON.stringify(values));
+        expect(isUndecoded(fromJson)).toBe(false);
+        expect(form(turned)).toEqual(fromJson);
+        expect(pairsOf(form(turned))).toEqual(pairsOf(fromJson));
+      }),
+    );
+  });
+
+  it('give the same pairs for the same scalars', () => {
+    expect(pairsOf(form('b=true&a=1000&c='))).toEqual(
+      pairsOf(json('{"a":1000,"b":true,"c":null}')),
+    );
+  });
+
+  it('read an empty body as no parameters', () => {
+    expect(decodeBody(Buffer.alloc(0), '')).toEqual({});
+    expect(form('')).toEqual({});
+    expect(json('')).toEqual({});
+  });
+
+  it('decode to objects that have no prototype and that zod validates', () => {
+    const decoded = json('{"a":{"toString":1},"l":["x"]}');
+    const schema = z.strictObject({
+      a: z.object({ toString: z.instanceof(DecodedNumber) }),
+      l: z.array(z.string()),
+    });
+    expect(Object.getPrototypeOf(decoded)).toBeNull();
+    expect(schema.parse(decoded).a.toString.text).toBe('1');
+    const issues = schema.safeParse(json('{"a":{"toString":"x"},"l":["x",2]}')).error?.issues ?? [];
+    expect(issues.map((issue) => paramName(issue.path))).toEqual(['a[toString]', 'l[1]']);
+  });
+});
+
+describe('the caps', () => {
+  const long = 'n'.repeat(maxNameLength);
+  const levels = Array.from({ length: maxDepth - 1 }, () => '[x]').join('');
+
+  function nested(depth: number): string {
+    return `${'{"x":'.repeat(depth)}1${'}'.repeat(depth)}`;
+  }
+
+  it('are inclusive', () => {
+    expect(isUndecoded(form(`${long}=${'v'.repeat(maxValueLength)}`))).toBe(false);
+    expect(isUndecoded(json(`{"${long}":"${'v'.repeat(maxValueLength)}"}`))).toBe(false);
+    expect(isUndecoded(form(`x${levels}=1`))).toBe(false);
+    expect(isUndecoded(json(nested(maxDepth)))).toBe(false);
+    expect(
+      isUndecoded(form(Array.from({ length: maxFields }, (_, i) => `a[${i}]=1`).join('&'))),
+    ).toBe(false);
+    expect(isUndecoded(json(`{"a":[${'1,'.repeat(maxFields - 1)}1]}`))).toBe(false);
+  });
+
+  it('refuse a name, a value and a depth that is too large', () => {
+    expect(refused(form(`a${long}=1`))).toEqual([`parameter_invalid a${long}`]);
+    expect(refused(json(`{"a${long}":1}`))).toEqual([`parameter_invalid a${long}`]);
+    expect(refused(form(`a=${'v'.repeat(maxValueLength + 1)}`))).toEqual(['parameter_invalid a']);
+    expect(refused(json(`{"a":"${'v'.repeat(maxValueLength + 1)}"}`))).toEqual([
+      'parameter_invalid a',
+    ]);
+    expect(refused(form(`x${levels}[x]=1`))).toEqual([`parameter_invalid x${levels}[x]`]);
+    expect(refused(json(nested(maxDepth + 1)))).toEqual(['body_malformed']);
+  });
+
+  it('refuse too many parameters and too many bytes', () => {
+    expect(refused(form('a&'.repeat(maxFields)))).toEqual(['body_malformed']);
+    expect(refused(json(`{"a":[${'1,'.repeat(maxFields)}1]}`))).toEqual(['body_malformed']);
+    expect(refused(json(`{"a":[${'{},'.repeat(maxFields)}[]]}`))).toEqual(['body_malformed']);
+    expect(refused(decodeBody(Buffer.alloc(maxBodyBytes + 1, 97), formType))).toEqual([
+      'body_too_large',
+    ]);
+  });
+
+  it('hold against bodies made to exhaust the stack or the memory', () => {
+    const size = maxBodyBytes - 8;
+    expect(refused(json(`{"a":${'['.repeat(size)}`))).toEqual(['body_malformed']);
+    expect(refused(json(`{"a":${'9'.repeat(size)}}`))).toEqual(['parameter_invalid a']);
+    expect(refused(json(`{"a":"${'\\n'.repeat(size / 2 - 2)}"}`))).toEqual(['parameter_invalid a']);
+    expect(refused(form(`a${'[x]'.repeat(size / 3)}=1`))).toEqual([
+      expect.stringMatching(/^parameter_invalid a\[x\]/),
+    ]);
+    expect(form(`${'n'.repeat(size)}=1`)).toMatchObject([
+      { param: expect.stringMatching(/^n{200,2000}$/) },
+    ]);
+  });
+});
+
+describe('the work', () => {
+  /** How often the blocks of the decoder ran for one body, as V8 counts them. */
+  async function steps(body: string, contentType: string): Promise<number> {
+    // Taking the counts also sets them back to zero.
+    await inspector.post('Profiler.takePreciseCoverage');
+    const result = decodeBody(Buffer.from(body), contentType);
+    const { result: scripts } = await inspector.post('Profiler.takePreciseCoverage');
+    expect(isUndecoded(result)).toBe(false);
+    return scripts
+      .filter(({ url }) => /src\/api\/(decoded?|formBody|jsonBody)\.ts/.test(url))
+      .flatMap(({ functions }) => functions)
+      .flatMap(({ ranges }) => ranges)
+      .reduce((sum, { count }) => sum + count, 0);
+  }
+
+  const formOf = (items: number) =>
+    Array.from({ length: items }, (_, i) => `p%5B${items - 1 - i}%5D[amount]=1`).join('&');
+  const jsonOf = (items: number) =>
+    `{"p":[${Array.from({ length: items }, () => '{"amount": 1000, "name":"x"}').join(',')}]}`;
+
+  it.each([
+    ['a form', formOf, formType],
+    ['JSON', jsonOf, jsonType],
+  ])('grows with the items of %s, and no faster', async (_, bodyOf, contentType) => {
+    const few = await steps(bodyOf(500), contentType);
+    const many = await steps(bodyOf(5_000), contentType);
+    expect(few).toBeGreaterThan(500);
+    expect(many / few).toBeGreaterThan(9);
+    expect(many / few).toBeLessThan(11);
+  });
+});
+
+describe('the content type', () => {
+  it.each([
+    [formType, 'form'],
+    ['Application/X-WWW-Form-URLencoded;charset="UTF-8"', 'form'],
+    ['application/json', 'json'],
+    ['application/json ; charset=utf8', 'json'],
+  ])('%s is %s', (contentType, style) => {
+    expect(bodyStyle(contentType)).toBe(style);
+  });
+
+  it.each([
+    '',
+    'text/plain',
+    'application/jsonp',
+    'application/json; charset=iso-8859-1',
+    'multipart/form-data',
+  ])('%j is refused, naming both that are taken', (contentType) => {
+    const result = decodeBody(Buffer.from('{}'), contentType);
+    expect(refused(result)).toEqual(['content_type_unsupported']);
+    expect(result).toMatchObject([
+      { expected: expect.stringMatching(/x-www-form-urlencoded.*application\/json/) },
+    ]);
+  });
+});
+
+it('names a path in the notation of the caller', () => {
+  expect(paramName(['payouts', 17, 'amount'])).toBe('payouts[17][amount]');
+  expect(paramName([])).toBe('');
+});

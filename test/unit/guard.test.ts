@@ -1,0 +1,193 @@
+import { once } from 'node:events';
+import { createServer, type Server, type Socket } from 'node:net';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import {
+  BlockedAddressError,
+  checkWebhookUrl,
+  guardedConnector,
+  guardedLookup,
+} from '../../src/webhooks/guard.js';
+
+const strict = { allowInsecure: false, allowPrivateAddresses: false };
+const insecure = { allowInsecure: true, allowPrivateAddresses: false };
+const open = { allowInsecure: true, allowPrivateAddresses: true };
+
+/** Every spelling that the URL parser knows for an address which is not public. */
+const privateHosts = [
+  '127.0.0.1',
+  '127.1',
+  '0x7f.1',
+  '0177.0.0.1',
+  '2130706433',
+  '0',
+  '10.0.0.1',
+  '100.64.0.1',
+  '169.254.169.254',
+  '172.16.0.1',
+  '192.168.1.1',
+  '[::]',
+  '[::1]',
+  '[::127.0.0.1]',
+  '[::ffff:127.0.0.1]',
+  '[::ffff:7f00:1]',
+  '[64:ff9b::7f00:1]',
+  '[2002:7f00:1::]',
+  '[fc00::1]',
+  '[fe80::1]',
+];
+
+describe('checkWebhookUrl', () => {
+  it.each([
+    'https://example.com/hooks?a=1',
+    'https://example.com:8443/',
+    'https://bücher.example/',
+  ])('takes %s', (url) => {
+    expect(checkWebhookUrl(url, strict)).toBeUndefined();
+  });
+
+  it.each([
+    ['http://example.com/', 'an https URL'],
+    ['ftp://example.com/', 'an https URL'],
+    ['/hooks', 'an absolute URL'],
+    ['https://user@example.com/', 'user name'],
+    ['https://:word@example.com/', 'password'],
+    ['https://example.com/#', 'fragment'],
+    ['https://example.com:22/', 'port 443 or 8443'],
+    ['https://93.184.216.34/', 'not an IP address'],
+    [`https://example.com/${'x'.repeat(2_048)}`, '2048 characters'],
+  ])('refuses %s', (url, expected) => {
+    expect(checkWebhookUrl(url, strict)?.expected).toContain(expected);
+  });
+
+  it.each(privateHosts)('refuses the literal %s', (host) => {
+    expect(checkWebhookUrl(`https://${host}/`, strict)?.expected).toContain('not an IP address');
+  });
+
+  it('lets the local stack use http, any port and addresses, and nothing more', () => {
+    expect(checkWebhookUrl('http://127.0.0.1:8080/hooks', open)).toBeUndefined();
+    expect(checkWebhookUrl('http://example.com:8080/', insecure)).toBeUndefined();
+    expect(checkWebhookUrl('http://127.0.0.1:8080/', insecure)).toBeDefined();
+    expect(checkWebhookUrl('ftp://127.0.0.1/', open)).toBeDefined();
+    expect(checkWebhookUrl('http://user@localhost/', open)).toBeDefined();
+  });
+});
+
+describe('guardedConnector', () => {
+  const seen = { connections: 0, bytes: Buffer.alloc(0) };
+  let server: Server;
+  let port: string;
+
+  beforeAll(async () => {
+    server = createServer((socket) => {
+      seen.connections += 1;
+      socket.on('error', () => socket.destroy());
+      socket.once('data', (chunk) => {
+        seen.bytes = Buffer.concat([seen.bytes, chunk]);
+        socket.destroy();
+      });
+    }).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const address = server.address();
+    port = typeof address === 'object' ? String(address?.port) : '';
+  });
+
+  beforeEach(() => {
+    seen.connections = 0;
+    seen.bytes = Buffer.alloc(0);
+  });
+
+  afterAll(async () => {
+    server.close();
+    await once(server, 'close');
+  });
+
+  function connect(
+    connector: ReturnType<typeof guardedConnector>,
+    hostname: string,
+    protocol = 'http:',
+  ): Promise<Socket> {
+    return new Promise((resolve, reject) => {
+      connector({ hostname, host: hostname, protocol, port }, (error, socket) => {
+        if (error === null) resolve(socket);
+        else reject(error);
+      });
+    });
+  }
+
+  it.each(privateHosts)('does not even open a connection to the literal %s', async (host) => {
+    // The host as undici passes it on: in the spelling of the URL parser, without brackets.
+    const { hostname } = new URL(`http://${host}/`);
+    await expect(
+      connect(guardedConnector(insecure), hostname.replace(/[[\]]/g, '')),
+    ).rejects.toThrow(BlockedAddressError);
+    expect(seen.connections).toBe(0);
+  });
+
+  it.each(['http:', 'https:'])(
+    'does not connect over %s to a name that leads to loopback',
+    async (protocol) => {
+      await expect(connect(guardedConnector(insecure), 'localhost', protocol)).rejects.toThrow(
+        BlockedAddressError,
+      );
+      expect(seen.connections).toBe(0);
+    },
+  );
+
+  // A name that is pointed elsewhere between check and connection: the second answer
+  // reaches the socket without having passed the filter.
+  it.each(['http:', 'https:'])(
+    'writes no byte over %s to a name that was rebound',
+    async (protocol) => {
+      const connected = once(server, 'connection');
+      const connector = guardedConnector(insecure, (_, options, callback) => {
+        if (options.all === true) callback(null, [{ address: '127.0.0.1', family: 4 }]);
+        else callback(null, '127.0.0.1', 4);
+      });
+      await expect(connect(connector, 'rebound.example', protocol)).rejects.toThrow(
+        BlockedAddressError,
+      );
+      const [socket]: Socket[] = await connected;
+      if (socket?.closed === false) await once(socket, 'close');
+      expect(seen.connections).toBe(1);
+      expect(seen.bytes).toHaveLength(0);
+    },
+  );
+
+  it('connects to loopback where the policy allows it, and starts TLS for https', async () => {
+    const socket = await connect(guardedConnector(open), 'localhost');
+    expect(socket.remoteAddress).toBe('127.0.0.1');
+    socket.destroy();
+    await expect(connect(guardedConnector(open), 'localhost', 'https:')).rejects.toThrow();
+    // A TLS handshake record, with the name asked for (RFC 8446, RFC 6066).
+    expect(seen.bytes[0]).toBe(22);
+    expect(seen.bytes.includes('localhost')).toBe(true);
+  });
+});
+
+describe('guardedLookup', () => {
+  const answers = [
+    { address: '127.0.0.1', family: 4 },
+    { address: '93.184.216.34', family: 4 },
+    { address: '::ffff:10.0.0.1', family: 6 },
+    { address: '2606:2800:220:1::1', family: 6 },
+  ];
+
+  function look(all: boolean, found = answers): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      const lookup = guardedLookup(strict, (_name, _options, callback) => callback(null, found));
+      lookup('example.com', { all }, (error, address) =>
+        error ? reject(error) : resolve(address),
+      );
+    });
+  }
+
+  it('keeps the public addresses of all that a name has', async () => {
+    await expect(look(true)).resolves.toEqual([answers[1], answers[3]]);
+    await expect(look(false)).resolves.toBe('93.184.216.34');
+  });
+
+  it('fails if none is left', async () => {
+    await expect(look(true, answers.slice(0, 1))).rejects.toThrow(BlockedAddressError);
+    await expect(look(false, [])).rejects.toThrow(BlockedAddressError);
+  });
+});

@@ -1,0 +1,94 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { iso4217 } from '../../src/domain/iso4217.js';
+import { digitsOf, formatMinor, isCurrency, parseMajor } from '../../src/domain/money.js';
+
+const currency = fc.constantFrom(...iso4217.keys());
+const minor = fc.bigInt({ min: -(10n ** 18n), max: 10n ** 18n });
+
+describe('the ISO 4217 table', () => {
+  test('has every code once, in order, with 0, 2, 3 or 4 digits', () => {
+    const codes = [...iso4217.keys()];
+    expect(codes).toHaveLength(157);
+    expect(codes).toEqual([...new Set(codes)].sort());
+    for (const [code, { digits, name }] of iso4217) {
+      expect(code).toMatch(/^[A-Z]{3}$/);
+      expect([0, 2, 3, 4]).toContain(digits);
+      expect(name.length).toBeGreaterThan(2);
+    }
+  });
+
+  test.each([
+    [0, 'BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX VND VUV XAF XOF XPF'],
+    [3, 'BHD IQD JOD KWD LYD OMR TND'],
+    [4, 'CLF UYW'],
+  ])('gives %i digits to exactly those that ISO gives them', (digits, codes) => {
+    const found = [...iso4217].filter(([, entry]) => entry.digits === digits);
+    expect(found.map(([code]) => code).join(' ')).toBe(codes);
+  });
+
+  test('follows ISO where Intl and older tables do not', () => {
+    for (const code of ['HUF', 'IDR', 'MGA', 'COP', 'PKR', 'MRU']) expect(digitsOf(code)).toBe(2);
+    for (const code of ['XCG', 'ZWG', 'SLE', 'VED', 'STN']) expect(isCurrency(code)).toBe(true);
+    for (const code of ['BGN', 'ANG', 'HRK', 'CUC', 'ZWL', 'XAU', 'XTS', 'XXX', 'XAD', 'usd', '']) {
+      expect(isCurrency(code)).toBe(false);
+    }
+  });
+});
+
+describe('amounts as text', () => {
+  test.each([
+    [123450n, 'USD', '1234.50'],
+    [1234n, 'JPY', '1234'],
+    [1234n, 'KWD', '1.234'],
+    [5n, 'EUR', '0.05'],
+    [-5n, 'EUR', '-0.05'],
+    [-1234n, 'JPY', '-1234'],
+    [0n, 'USD', '0.00'],
+    [0n, 'JPY', '0'],
+    [-10001n, 'UYW', '-1.0001'],
+  ])('%s minor units of %s are printed as %s', (amount, code, text) => {
+    expect(formatMinor(amount, code)).toBe(text);
+    expect(parseMajor(text, code)).toBe(amount);
+  });
+
+  test('what is printed is read back as the same amount, in every currency', () => {
+    fc.assert(
+      fc.property(minor, currency, (amount, code) => {
+        expect(parseMajor(formatMinor(amount, code), code)).toBe(amount);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  test('fewer decimals than the currency has are filled up', () => {
+    expect(parseMajor('12', 'USD')).toBe(1200n);
+    expect(parseMajor('12.5', 'KWD')).toBe(12500n);
+  });
+
+  test.each([
+    ['1.234', 'USD'],
+    ['1.0', 'JPY'],
+    ['1.', 'USD'],
+    ['.5', 'USD'],
+    ['01', 'USD'],
+    ['+1', 'USD'],
+    ['1e3', 'USD'],
+    ['1,000', 'USD'],
+    [' 1', 'USD'],
+    ['1\n', 'USD'],
+    ['', 'USD'],
+    ['-', 'USD'],
+    ['--1', 'USD'],
+    ['٣', 'USD'],
+    ['9'.repeat(31), 'USD'],
+  ])('%j is not an amount of %s', (text, code) => {
+    expect(parseMajor(text, code)).toBeUndefined();
+  });
+
+  test('an unknown currency is a bug and throws', () => {
+    expect(() => digitsOf('BGN')).toThrow(RangeError);
+    expect(() => formatMinor(1n, 'toString')).toThrow(RangeError);
+    expect(() => parseMajor('1', 'usd')).toThrow(RangeError);
+  });
+});

@@ -1,0 +1,304 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import {
+  corridorCurrencies,
+  type FeeSchedule,
+  feeFor,
+  findCorridor,
+  grossFor,
+} from '../../src/domain/corridor.js';
+import { convertFloor, crossMid, formatRate, parseRate } from '../../src/domain/fx.js';
+import { isCurrency } from '../../src/domain/money.js';
+import { type FixedSide, type Price, type PriceRequest, price } from '../../src/domain/quote.js';
+import { isRefusal, type Refusal } from '../../src/domain/refusal.js';
+import { referenceSource } from '../../src/rates/reference.js';
+
+const { perEuro } = await referenceSource.fetch();
+
+function referenceMid(source: string, destination: string) {
+  return crossMid(perEuro.get(source) ?? '', perEuro.get(destination) ?? '');
+}
+
+function corridorOf(source: string, destination: string) {
+  const corridor = findCorridor(source, destination);
+  if (corridor === undefined) throw new Error(`No corridor from ${source} to ${destination}`);
+  return corridor;
+}
+
+function priced(request: PriceRequest): Price {
+  const result = price(request);
+  if (isRefusal(result)) throw new Error(JSON.stringify(result));
+  return result;
+}
+
+function refused(request: PriceRequest): Refusal {
+  const result = price(request);
+  if (!isRefusal(result)) throw new Error('It was priced');
+  return result;
+}
+
+/** The limit that a refusal names: the first integer of its `expected`. */
+function limitIn(refusal: Refusal): bigint {
+  const [digits] = /\d+/.exec(refusal.expected ?? '') ?? [];
+  if (digits === undefined) throw new Error('The refusal names no limit');
+  return BigInt(digits);
+}
+
+const code = fc.constantFrom(...corridorCurrencies());
+const side = fc.constantFrom<FixedSide>('source', 'destination');
+const pair = fc.record({ sourceCurrency: code, destinationCurrency: code });
+const corridors = pair.map((ends) => ({
+  ...ends,
+  mid: referenceMid(ends.sourceCurrency, ends.destinationCurrency),
+}));
+
+describe('fees', () => {
+  const schedule: fc.Arbitrary<FeeSchedule> = fc.record({
+    fixedMinor: fc.bigInt({ min: 0n, max: 10n ** 6n }),
+    minimumMinor: fc.bigInt({ min: 0n, max: 10n ** 7n }),
+    basisPoints: fc.integer({ min: 0, max: 9_999 }),
+  });
+  const amount = fc.bigInt({ min: 0n, max: 10n ** 14n });
+
+  test.each([
+    [10_000n, 100n],
+    [17_500n, 100n],
+    [17_501n, 101n],
+    [100_000n, 430n],
+    [1n, 100n],
+  ])('of %s US cents is %s', (amountMinor, expected) => {
+    expect(feeFor(amountMinor, corridorOf('USD', 'EUR').fee)).toBe(expected);
+  });
+
+  test('never fall when the amount rises', () => {
+    fc.assert(
+      fc.property(amount, amount, schedule, (a, b, terms) => {
+        const [smaller, larger] = a < b ? [a, b] : [b, a];
+        expect(feeFor(smaller, terms)).toBeLessThanOrEqual(feeFor(larger, terms));
+      }),
+    );
+  });
+
+  test('are rounded up to whole units and never by a whole one, and keep the minimum', () => {
+    fc.assert(
+      fc.property(amount, schedule, (amountMinor, terms) => {
+        const fee = feeFor(amountMinor, terms);
+        const exactTimes10000 =
+          terms.fixedMinor * 10_000n + amountMinor * BigInt(terms.basisPoints);
+        expect(fee).toBeGreaterThanOrEqual(terms.minimumMinor);
+        expect(fee * 10_000n).toBeGreaterThanOrEqual(exactTimes10000);
+        if (fee > terms.minimumMinor) expect((fee - 1n) * 10_000n).toBeLessThan(exactTimes10000);
+      }),
+    );
+  });
+
+  test('can be inverted: the gross amount leaves the net amount and one less does not', () => {
+    fc.assert(
+      fc.property(fc.bigInt({ min: 1n, max: 10n ** 12n }), schedule, (net, terms) => {
+        const gross = grossFor(net, terms);
+        expect(gross - feeFor(gross, terms)).toBeGreaterThanOrEqual(net);
+        expect(gross - 1n - feeFor(gross - 1n, terms)).toBeLessThan(net);
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+});
+
+describe('corridors', () => {
+  test('are every pair of 33 ISO currencies, with terms that make sense', () => {
+    const codes = corridorCurrencies();
+    expect(new Set(codes).size).toBe(33);
+    for (const source of codes) {
+      expect(isCurrency(source)).toBe(true);
+      for (const destination of codes) {
+        const { fee, maximumMinor, spreadBasisPoints } = corridorOf(source, destination);
+        expect(spreadBasisPoints === 0).toBe(source === destination);
+        expect(spreadBasisPoints).toBeLessThanOrEqual(200);
+        expect(fee.minimumMinor).toBeGreaterThan(fee.fixedMinor);
+        // The API takes amounts up to 10^14 on either side.
+        expect(maximumMinor).toBeLessThanOrEqual(10n ** 14n);
+        const arriving = convertFloor(
+          maximumMinor,
+          source,
+          destination,
+          referenceMid(source, destination),
+        );
+        expect(arriving).toBeLessThanOrEqual(10n ** 14n);
+      }
+    }
+  });
+
+  test('cost about one US dollar at least and take about a million, whatever the currency', () => {
+    for (const source of corridorCurrencies()) {
+      const { fee, maximumMinor } = corridorOf(source, 'USD');
+      const toCents = (minor: bigint) =>
+        convertFloor(minor, source, 'USD', referenceMid(source, 'USD'));
+      expect(toCents(fee.minimumMinor)).toBeGreaterThan(80n);
+      expect(toCents(fee.minimumMinor)).toBeLessThan(120n);
+      expect(toCents(maximumMinor)).toBeGreaterThan(80_000_000n);
+      expect(toCents(maximumMinor)).toBeLessThan(120_000_000n);
+    }
+  });
+
+  test('take the wider spread of their two currencies, in both directions', () => {
+    expect(corridorOf('USD', 'EUR').spreadBasisPoints).toBe(50);
+    expect(corridorOf('USD', 'TRY').spreadBasisPoints).toBe(150);
+    expect(corridorOf('TRY', 'USD').spreadBasisPoints).toBe(150);
+  });
+
+  test('do not exist for other currencies', () => {
+    expect(findCorridor('USD', 'RUB')).toBeUndefined();
+    expect(findCorridor('toString', 'USD')).toBeUndefined();
+  });
+});
+
+describe('a price', () => {
+  test('of 1,000.00 USD in EUR at a mid rate of 0.86', () => {
+    const request = {
+      sourceCurrency: 'USD',
+      destinationCurrency: 'EUR',
+      amount: 100_000n,
+      fixedSide: 'source',
+      mid: parseRate('0.86'),
+    } as const;
+    const result = priced(request);
+    expect(formatRate(result.rate)).toBe('0.8557');
+    expect(formatRate(result.mid)).toBe('0.86');
+    expect(result).toMatchObject({
+      sourceMinor: 100_000n,
+      feeMinor: 430n,
+      netMinor: 99_570n,
+      receiveMinor: 85_202n,
+      midValueMinor: 85_630n,
+    });
+  });
+
+  test('is made of its parts: fee and net are the source, and mid is worth no less than the rate', () => {
+    fc.assert(
+      fc.property(
+        corridors,
+        side,
+        fc.double({ min: 0, max: 1, noNaN: true }),
+        (ends, fixedSide, share) => {
+          const { sourceCurrency, destinationCurrency, mid } = ends;
+          const { fee, maximumMinor } = corridorOf(sourceCurrency, destinationCurrency);
+          const largest = limitIn(refused({ ...ends, fixedSide, amount: 10n ** 15n }));
+          const smallest = limitIn(refused({ ...ends, fixedSide, amount: 0n }));
+          const amount =
+            smallest + ((largest - smallest) * BigInt(Math.round(share * 1e9))) / 10n ** 9n;
+          const result = priced({ ...ends, fixedSide, amount });
+          const { sourceMinor, feeMinor, netMinor, receiveMinor, midValueMinor, rate } = result;
+
+          expect(feeMinor + netMinor).toBe(sourceMinor);
+          expect(feeMinor).toBe(feeFor(sourceMinor, fee));
+          expect(netMinor).toBeGreaterThan(0n);
+          expect(receiveMinor).toBeGreaterThan(0n);
+          expect(sourceMinor).toBeLessThanOrEqual(maximumMinor);
+          const converted = convertFloor(netMinor, sourceCurrency, destinationCurrency, rate);
+          expect(midValueMinor).toBe(
+            convertFloor(netMinor, sourceCurrency, destinationCurrency, mid),
+          );
+          expect(midValueMinor).toBeGreaterThanOrEqual(converted);
+          if (fixedSide === 'source') {
+            expect([sourceMinor, receiveMinor]).toEqual([amount, converted]);
+          } else {
+            expect(receiveMinor).toBe(amount);
+            expect(converted).toBeGreaterThanOrEqual(amount);
+          }
+        },
+      ),
+      { numRuns: 1_000 },
+    );
+  });
+
+  test('with the destination fixed takes the smallest source that reaches it', () => {
+    fc.assert(
+      fc.property(corridors, fc.bigInt({ min: 1n, max: 10n ** 7n }), (ends, asked) => {
+        const { sourceCurrency, destinationCurrency } = ends;
+        const limit = limitIn(refused({ ...ends, fixedSide: 'destination', amount: 10n ** 15n }));
+        fc.pre(asked <= limit);
+        const { sourceMinor, rate } = priced({ ...ends, fixedSide: 'destination', amount: asked });
+        const { fee } = corridorOf(sourceCurrency, destinationCurrency);
+        const reached = (source: bigint) => {
+          const net = source - feeFor(source, fee);
+          return net > 0n ? convertFloor(net, sourceCurrency, destinationCurrency, rate) : 0n;
+        };
+        expect(reached(sourceMinor)).toBeGreaterThanOrEqual(asked);
+        expect(reached(sourceMinor - 1n)).toBeLessThan(asked);
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
+  test('within one currency has rate 1, whatever the mid rate says', () => {
+    fc.assert(
+      fc.property(code, side, (currency, fixedSide) => {
+        const ends = { sourceCurrency: currency, destinationCurrency: currency };
+        const amount = corridorOf(currency, currency).fee.minimumMinor * 10n;
+        const result = priced({ ...ends, fixedSide, amount, mid: parseRate('7.5') });
+        expect(formatRate(result.rate)).toBe('1');
+        expect(formatRate(result.mid)).toBe('1');
+        expect(result.receiveMinor).toBe(result.netMinor);
+        expect(result.midValueMinor).toBe(result.netMinor);
+      }),
+    );
+  });
+});
+
+describe('a refusal', () => {
+  test('comes for every amount outside the limits it names and for none within', () => {
+    fc.assert(
+      fc.property(
+        corridors,
+        side,
+        fc.bigInt({ min: 0n, max: 10n ** 6n }),
+        (ends, fixedSide, step) => {
+          const small = refused({ ...ends, fixedSide, amount: 0n });
+          const large = refused({ ...ends, fixedSide, amount: 10n ** 15n });
+          expect([small.code, small.param]).toEqual(['amount_too_small', 'amount']);
+          expect([large.code, large.param]).toEqual(['amount_too_large', 'amount']);
+          const [least, most] = [limitIn(small), limitIn(large)];
+          expect(least).toBeLessThan(most);
+
+          const within = least + (step % (most - least));
+          for (const amount of [least, within, most]) priced({ ...ends, fixedSide, amount });
+          const below = least - 1n - step < 0n ? 0n : least - 1n - step;
+          for (const amount of [least - 1n, below]) {
+            expect(refused({ ...ends, fixedSide, amount }).code).toBe('amount_too_small');
+          }
+          for (const amount of [most + 1n, most + 1n + step]) {
+            expect(refused({ ...ends, fixedSide, amount }).code).toBe('amount_too_large');
+          }
+        },
+      ),
+      { numRuns: 500 },
+    );
+  });
+
+  test('of an amount says what would do, in the currency that was sent', () => {
+    const ends = { sourceCurrency: 'USD', destinationCurrency: 'EUR', mid: parseRate('0.86') };
+    expect(refused({ ...ends, fixedSide: 'source', amount: 101n })).toEqual({
+      refused: true,
+      code: 'amount_too_small',
+      param: 'amount',
+      expected: 'An integer of at least 102 (1.02 USD).',
+      received: '101',
+    });
+    expect(refused({ ...ends, fixedSide: 'destination', amount: 10n ** 14n })).toMatchObject({
+      expected: 'An integer of at most 85227694 (852276.94 EUR).',
+    });
+  });
+
+  test('of a currency names the one that is not served and those that are', () => {
+    const rest = { amount: 1_000n, fixedSide: 'source', mid: parseRate('1') } as const;
+    const source = refused({ ...rest, sourceCurrency: 'RUB', destinationCurrency: 'EUR' });
+    expect(source).toMatchObject({
+      code: 'currency_unsupported',
+      param: 'source_currency',
+      received: 'RUB',
+    });
+    expect(source.expected).toContain('USD, EUR, GBP');
+    const destination = refused({ ...rest, sourceCurrency: 'USD', destinationCurrency: 'eur' });
+    expect(destination).toMatchObject({ param: 'destination_currency', received: 'eur' });
+  });
+});

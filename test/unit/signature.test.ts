@@ -1,0 +1,125 @@
+import fc from 'fast-check';
+import { Webhook } from 'standardwebhooks';
+import { describe, expect, it } from 'vitest';
+import { createWebhookSecret, signWebhook, verifyWebhook } from '../../src/webhooks/signature.js';
+
+// The vector of the Standard Webhooks specification.
+const vector = {
+  id: 'msg_p5jXN8AQM9LWM0D4loKWxJek',
+  timestampSeconds: 1_614_265_330,
+  body: '{"test": 2432232314}',
+  secrets: ['MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'],
+};
+const signature = 'v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=';
+
+function received(message: typeof vector, header = signWebhook(message)) {
+  return {
+    headers: {
+      'webhook-id': message.id,
+      'webhook-timestamp': String(message.timestampSeconds),
+      'webhook-signature': header,
+    },
+    body: message.body,
+    secrets: message.secrets,
+    nowSeconds: message.timestampSeconds,
+  };
+}
+
+describe('signWebhook', () => {
+  it('signs the vector of the specification, with and without the prefix of the secret', () => {
+    expect(signWebhook(vector)).toBe(signature);
+    expect(signWebhook({ ...vector, secrets: [`whsec_${vector.secrets[0]}`] })).toBe(signature);
+  });
+
+  it('agrees with the reference verifier for any body, under the old and the new secret', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary' }), (text) => {
+        const secrets = [createWebhookSecret(), createWebhookSecret()];
+        const body = JSON.stringify({ text });
+        const timestampSeconds = Math.floor(Date.now() / 1_000);
+        const { headers } = received({ id: 'evt_1', timestampSeconds, body, secrets });
+        for (const secret of secrets) {
+          expect(new Webhook(secret).verify(body, headers)).toEqual({ text });
+        }
+      }),
+    );
+  });
+
+  it('makes secrets of 32 random bytes', () => {
+    const [one, other] = [createWebhookSecret(), createWebhookSecret()];
+    expect(one).not.toBe(other);
+    expect(one).toMatch(/^whsec_/);
+    expect(Buffer.from(one.slice('whsec_'.length), 'base64')).toHaveLength(32);
+  });
+
+  it.each(['', 'whsec_', 'whsec_c2hvcnQ='])('never signs with the broken secret %j', (secret) => {
+    expect(() => signWebhook({ ...vector, secrets: [secret] })).toThrow('24 to 64 bytes');
+  });
+});
+
+describe('verifyWebhook', () => {
+  it('takes what signWebhook and the reference signer sign', () => {
+    const secrets = [createWebhookSecret()];
+    expect(verifyWebhook(received({ ...vector, secrets }))).toBe(true);
+    const reference = new Webhook(secrets[0] ?? '');
+    const header = reference.sign(
+      vector.id,
+      new Date(vector.timestampSeconds * 1_000),
+      vector.body,
+    );
+    expect(verifyWebhook(received({ ...vector, secrets }, header))).toBe(true);
+  });
+
+  it('takes the old secret and the new one while they overlap', () => {
+    const [old, fresh, foreign] = [
+      createWebhookSecret(),
+      createWebhookSecret(),
+      createWebhookSecret(),
+    ];
+    const overlap = received({ ...vector, secrets: [fresh, old] });
+    expect(verifyWebhook({ ...overlap, secrets: [old] })).toBe(true);
+    expect(verifyWebhook({ ...overlap, secrets: [fresh] })).toBe(true);
+    expect(verifyWebhook({ ...overlap, secrets: [foreign] })).toBe(false);
+    expect(
+      verifyWebhook({ ...received({ ...vector, secrets: [old] }), secrets: [foreign, old] }),
+    ).toBe(true);
+  });
+
+  it('refuses a changed body, id, time or signature, and other versions', () => {
+    const good = received(vector);
+    const headers = (changed: Partial<typeof good.headers>) => ({
+      ...good,
+      headers: { ...good.headers, ...changed },
+    });
+    expect(verifyWebhook(good)).toBe(true);
+    expect(verifyWebhook({ ...good, body: `${good.body} ` })).toBe(false);
+    expect(verifyWebhook(headers({ 'webhook-id': 'msg_other' }))).toBe(false);
+    expect(verifyWebhook(headers({ 'webhook-timestamp': '1614265331' }))).toBe(false);
+    for (const header of [
+      '',
+      'v1,',
+      'v1',
+      signature.replace('v1,g', 'v1,h'),
+      signature.replace('v1,', 'v2,'),
+    ]) {
+      expect(verifyWebhook(headers({ 'webhook-signature': header })), header).toBe(false);
+    }
+  });
+
+  it('refuses what is more than five minutes old or ahead', () => {
+    const at = (offset: number) =>
+      verifyWebhook({ ...received(vector), nowSeconds: vector.timestampSeconds + offset });
+    expect([-301, -300, 300, 301].map(at)).toEqual([false, true, true, false]);
+  });
+
+  it.each(['', 'now', '1e9', '-1', '1614265330.5'])('refuses the timestamp %j', (timestamp) => {
+    const good = received(vector);
+    const header = `v1,${signature}`;
+    expect(
+      verifyWebhook({
+        ...good,
+        headers: { ...good.headers, 'webhook-timestamp': timestamp, 'webhook-signature': header },
+      }),
+    ).toBe(false);
+  });
+});
