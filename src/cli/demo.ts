@@ -28,7 +28,11 @@ const payoutShape = z.object({
 const balancesShape = z.object({
   data: z.array(z.object({ currency: z.string(), available: z.string(), held: z.string() })),
 });
-const eventShape = z.object({ id: z.string(), type: z.string(), data: z.object({ id: z.string() }) });
+const eventShape = z.object({
+  id: z.string(),
+  type: z.string(),
+  data: z.object({ id: z.string() }),
+});
 const created = z.object({ id: z.string() });
 
 /** Runs the main job once, as an integrator would, and shows what happened. */
@@ -56,10 +60,14 @@ async function sendOnePayout(stack: Stack): Promise<void> {
   const call = caller(description.api_url, description.api_key);
   const receiver = await startReceiver();
   try {
-    const endpoint = await call('POST /v1/webhook_endpoints', created.extend({ secret: z.string() }), {
-      url: receiver.url,
-      'events[]': 'payout.settled',
-    });
+    const endpoint = await call(
+      'POST /v1/webhook_endpoints',
+      created.extend({ secret: z.string() }),
+      {
+        url: receiver.url,
+        'events[]': 'payout.settled',
+      },
+    );
     const before = await call('GET /v1/balances', balancesShape);
     const startedMs = performance.now();
     const quote = await call('POST /v1/quotes', quoteShape, {

@@ -109,7 +109,9 @@ async function run(command: string, flags: Flags): Promise<number> {
     case 'account keys':
       return withDatabase(flags, (database) => keys(database, flags));
     default:
-      throw new UsageError(`${command === '' ? 'A command is missing.' : `There is no command "${command}".`}\n\n${usage}`);
+      throw new UsageError(
+        `${command === '' ? 'A command is missing.' : `There is no command "${command}".`}\n\n${usage}`,
+      );
   }
 }
 
@@ -122,7 +124,8 @@ function keys(database: Database, flags: Flags): Promise<void> {
 
 function required(flags: Flags, name: 'name' | 'account' | 'currency' | 'amount'): string {
   const value = flags[name];
-  if (value === undefined || value === '') throw new UsageError(`--${name} is missing.\n\n${usage}`);
+  if (value === undefined || value === '')
+    throw new UsageError(`--${name} is missing.\n\n${usage}`);
   return value;
 }
 

@@ -143,12 +143,7 @@ class Starter {
   readonly #parts: Part[];
   readonly #onProgress: (line: string) => void;
 
-  constructor(
-    directory: string,
-    claim: Claim,
-    parts: Part[],
-    onProgress: (line: string) => void,
-  ) {
+  constructor(directory: string, claim: Claim, parts: Part[], onProgress: (line: string) => void) {
     this.#directory = directory;
     this.#claim = claim;
     this.#parts = parts;

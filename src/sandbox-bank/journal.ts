@@ -1,4 +1,4 @@
-import { mkdir, open } from 'node:fs/promises';
+import { mkdir, open, readFile, truncate } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { type Fact, type JournalLine, journalLine } from './facts.js';
 
@@ -25,12 +25,8 @@ const newline = 0x0a;
  */
 export async function openJournal(path: string): Promise<Journal> {
   await mkdir(dirname(path), { recursive: true });
-  const file = await open(path, 'a+');
-  // Read whole: a million transfers are about 1 GB, a sandbox is emptied long before.
-  const bytes = await file.readFile();
-  const wholeLength = bytes.lastIndexOf(newline) + 1;
-  if (wholeLength < bytes.length) await file.truncate(wholeLength);
-  const written = parseLines(bytes.subarray(0, wholeLength), path);
+  const written = await readJournal(path);
+  const file = await open(path, 'a');
 
   let sequence = written.length;
   let staged: string[] = [];
@@ -68,6 +64,16 @@ export async function openJournal(path: string): Promise<Journal> {
       await file.close();
     },
   };
+}
+
+/** Read whole: a million transfers are about 1 GB, a sandbox is emptied long before. */
+async function readJournal(path: string): Promise<readonly JournalLine[]> {
+  // 'a+' makes a file that is not there yet.
+  const bytes = await readFile(path, { flag: 'a+' });
+  const wholeLength = bytes.lastIndexOf(newline) + 1;
+  const lines = parseLines(bytes.subarray(0, wholeLength), path);
+  if (wholeLength < bytes.length) await truncate(path, wholeLength);
+  return lines;
 }
 
 function parseLines(bytes: Buffer, path: string): readonly JournalLine[] {

@@ -29,9 +29,8 @@ const environment = z.object({
 function readSettings(log: BankSettings['log']): BankSettings | string {
   const found: Record<string, string | undefined> = {};
   for (const name of Object.keys(environment.shape)) {
-    const path = process.env[`${name}_FILE`];
     // Empty is unset, as in a compose file with a variable that is not given.
-    found[name] = process.env[name] || (path ? readFileSync(path, 'utf8').trim() : undefined);
+    found[name] = process.env[name] || readSecretFile(`${name}_FILE`);
   }
   const result = environment.safeParse(found);
   if (!result.success) {
@@ -54,6 +53,16 @@ function readSettings(log: BankSettings['log']): BankSettings | string {
   };
 }
 
+function readSecretFile(name: string): string | undefined {
+  const path = process.env[name];
+  if (path === undefined || path === '') return undefined;
+  try {
+    return readFileSync(path, 'utf8').trim();
+  } catch (cause) {
+    throw new Error(`${name}: expected a file that can be read, ${path} cannot`, { cause });
+  }
+}
+
 async function main(): Promise<void> {
   const settings = readSettings((message) => process.stderr.write(`${message}\n`));
   if (typeof settings === 'string') throw new Error(settings);
@@ -67,6 +76,8 @@ async function main(): Promise<void> {
   process.stdout.write(`${JSON.stringify({ listening: bank.url })}\n`);
   await stopped;
   await bank.close();
+  // An open channel would keep the process alive.
+  if (process.connected) process.disconnect();
 }
 
 main().catch((error: unknown) => {

@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
 import { appendFile, copyFile, mkdtemp, readFile, rm } from 'node:fs/promises';
-import { createServer } from 'node:http';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -34,7 +34,7 @@ type Callback = { readonly raw: string; readonly signature: string; readonly sta
 async function startReceiver(statuses: number[] = []) {
   const callbacks: Callback[] = [];
   const waiting = new Set<() => void>();
-  const server = createServer(async (request, response) => {
+  async function receive(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const parts: Buffer[] = [];
     for await (const part of request) parts.push(part);
     const status = statuses.shift() ?? 200;
@@ -42,7 +42,8 @@ async function startReceiver(statuses: number[] = []) {
     callbacks.push({ raw: Buffer.concat(parts).toString(), signature, status });
     response.writeHead(status).end();
     for (const look of waiting) look();
-  });
+  }
+  const server = createServer((request, response) => void receive(request, response));
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const address = z.object({ port: z.number() }).parse(server.address());
@@ -51,21 +52,26 @@ async function startReceiver(statuses: number[] = []) {
       .filter((callback) => callback.status === 200)
       .flatMap((callback) => callbackBody.parse(JSON.parse(callback.raw)).events)
       .filter((event) => event.key === key);
-  /** Resolves when so many callbacks of a key have been taken; the test's limit is the limit. */
-  const events = (key: string, count = 1) =>
-    new Promise<Event[]>((resolve) => {
+  /** Resolves when a callback has made it true; the test's limit is the limit. */
+  const until = (isTrue: () => boolean) =>
+    new Promise<void>((resolve) => {
       const look = () => {
-        if (eventsOf(key).length < count) return;
+        if (!isTrue()) return;
         waiting.delete(look);
-        resolve(eventsOf(key));
+        resolve();
       };
       waiting.add(look);
       look();
     });
+  const events = async (key: string, count = 1): Promise<Event[]> => {
+    await until(() => eventsOf(key).length >= count);
+    return eventsOf(key);
+  };
   return {
     url: `http://127.0.0.1:${address.port}/callbacks`,
     callbacks,
     eventsOf,
+    until,
     events,
     close: async () => {
       server.closeAllConnections();
@@ -424,9 +430,9 @@ test('a kill loses nothing that was answered: the next run goes on where this on
   journalPath = killedPath;
   expect(await submit(transfer('po_1', 'simulate: return AM04 after 800ms'))).toEqual(answer);
   expect(await submit(transfer('po_2'))).toMatchObject({ outcome: 'rejected', code: 'AM05' });
-  await expect
-    .poll(() => secondReceiver.eventsOf('po_1').map((event) => event.type))
-    .toContain('returned');
+  await secondReceiver.until(() =>
+    secondReceiver.eventsOf('po_1').some((event) => event.type === 'returned'),
+  );
   const lines = (await readFile(killedPath, 'utf8')).trimEnd().split('\n');
   const sequence = lines.map((line) => journalLine.parse(JSON.parse(line)).seq);
   expect(sequence).toEqual(lines.map((_, index) => index + 1));
@@ -436,13 +442,11 @@ test('a kill loses nothing that was answered: the next run goes on where this on
 test('news that was not taken before a restart is sent after it, under the same id', async () => {
   const deaf = await startReceiving(Array.from({ length: 50 }, () => 503));
   const path = join(folder, 'deaf.jsonl');
-  const log: string[] = [];
-  bank = await start(path, deaf.url, log);
+  bank = await start(path, deaf.url);
   await submit(transfer('po_1'));
-  await expect.poll(() => deaf.callbacks.length, { timeout: 3_000 }).toBeGreaterThan(0);
+  await deaf.until(() => deaf.callbacks.length > 0);
   await bank.close();
   open.splice(open.indexOf(bank), 1);
-  expect(log[0]).toContain('HTTP 503');
   const refused = callbackBody.parse(JSON.parse(deaf.callbacks[0]?.raw ?? ''));
   bank = await start(path, receiver.url);
   expect(await receiver.events('po_1')).toEqual(refused.events);
@@ -456,10 +460,12 @@ test('a journal that cannot be understood stops the start and names the line', a
 
 test('a callback is repeated until it is taken, signed each time over what it carries', async () => {
   const faulty = await startReceiving([500, 302]);
-  bank = await start(join(folder, 'faulty.jsonl'), faulty.url);
+  const log: string[] = [];
+  bank = await start(join(folder, 'faulty.jsonl'), faulty.url, log);
   await submit(transfer('po_1'));
   await faulty.events('po_1');
   expect(faulty.callbacks.map((callback) => callback.status)).toEqual([500, 302, 200]);
+  expect(log).toEqual([expect.stringContaining('HTTP 500'), expect.stringContaining('HTTP 302')]);
   for (const { raw, signature } of faulty.callbacks) {
     expect(raw).toBe(faulty.callbacks[0]?.raw);
     const [, seconds, v1] = /^t=(\d+),v1=([0-9a-f]{64})$/.exec(signature) ?? [];

@@ -1,0 +1,63 @@
+import { Webhook } from 'standardwebhooks';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { textOf, untilStatus } from '../support/client.js';
+import { unbalancedCurrencies } from '../support/database.js';
+import { type Receiver, startReceiver } from '../support/receiver.js';
+import { startSystem, type TestSystem } from '../support/system.js';
+
+describe('a payout that settles by callback', () => {
+  let system: TestSystem;
+  let receiver: Receiver;
+
+  beforeAll(async () => {
+    system = await startSystem();
+    receiver = await startReceiver();
+  });
+  afterAll(async () => {
+    await receiver.close();
+    await system.stop();
+  });
+
+  it('costs at most 27 history events and 14 state transitions', async () => {
+    const { client, temporal, database, bank } = system;
+    const endpoint = await client('POST /v1/webhook_endpoints', {
+      json: { url: receiver.url, events: ['payout.settled'] },
+    });
+    const quote = await client('POST /v1/quotes', {
+      form: { source_currency: 'USD', destination_currency: 'EUR', amount: '125000' },
+    });
+    const beneficiary = await client('POST /v1/beneficiaries', {
+      form: {
+        type: 'individual',
+        name: 'Ada Lovelace',
+        country: 'DE',
+        currency: 'EUR',
+        iban: 'DE89370400440532013000',
+      },
+    });
+    const payout = await client('POST /v1/payouts', {
+      form: { quote: textOf(quote, 'id'), beneficiary: textOf(beneficiary, 'id') },
+    });
+    expect(payout.status).toBe(201);
+    expect(['processing', 'sent', 'settled']).toContain(payout.body['status']);
+    const id = textOf(payout, 'id');
+
+    const webhook = await receiver.next(({ body }) => body.includes(id));
+    const verified = new Webhook(textOf(endpoint, 'secret')).verify(webhook.body, webhook.headers);
+    expect(verified).toMatchObject({ type: 'payout.settled', data: { id, status: 'settled' } });
+
+    const handle = temporal.workflow.getHandle(id);
+    await expect(handle.result()).resolves.toBe('settled');
+    const description = await handle.describe();
+    expect(description.historyLength).toBeLessThanOrEqual(27);
+    expect(Number(description.raw.workflowExecutionInfo?.stateTransitionCount)).toBeLessThanOrEqual(
+      14,
+    );
+
+    const settled = await untilStatus(client, id, 'settled');
+    expect(settled.body).toMatchObject({ received: quote.body['receive_amount'] });
+    expect(await unbalancedCurrencies(database)).toEqual([]);
+    const transfers = (await bank.journal()).filter((line) => line.type === 'transfer');
+    expect(transfers.map((line) => line.key)).toEqual([id]);
+  });
+});

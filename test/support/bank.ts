@@ -1,0 +1,59 @@
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { z } from 'zod';
+import { type Part, startProcess } from '../../src/stack/process.js';
+
+export type TestBank = {
+  readonly url: string;
+  readonly apiToken: string;
+  readonly callbackSecret: string;
+  readonly part: Part;
+  /** The journal: what was really sent. */
+  readonly journal: () => Promise<readonly JournalLine[]>;
+  readonly stop: () => Promise<void>;
+};
+
+const journalLine = z.object({ type: z.string(), key: z.string().optional() });
+export type JournalLine = z.infer<typeof journalLine>;
+
+/** The sandbox bank as a process of its own, compiled as it is delivered. */
+export async function startTestBank(callbackUrl: string): Promise<TestBank> {
+  const directory = await mkdtemp(join(tmpdir(), 'corridor-test-bank-'));
+  const journalFile = join(directory, 'journal.jsonl');
+  const apiToken = 'test-bank-token-0123456789';
+  const callbackSecret = 'test-callback-secret-0123456789';
+  const part = await startProcess({
+    name: 'sandbox-bank',
+    command: process.execPath,
+    args: [fileURLToPath(new URL('../../dist/sandbox-bank/main.js', import.meta.url))],
+    env: {
+      ...process.env,
+      BANK_PORT: '0',
+      BANK_JOURNAL: journalFile,
+      BANK_API_TOKEN: apiToken,
+      BANK_CALLBACK_URL: callbackUrl,
+      BANK_CALLBACK_SECRET: callbackSecret,
+    },
+    ipc: true,
+    ready: { line: (line) => /"listening":"([^"]+)"/.exec(line)?.[1] },
+    readyTimeoutMs: 20_000,
+    onLog: () => undefined,
+  });
+  return {
+    url: part.announced,
+    apiToken,
+    callbackSecret,
+    part,
+    journal: async () => {
+      const text = await readFile(journalFile, 'utf8');
+      const lines = text.split('\n').filter((line) => line !== '');
+      return lines.map((line) => journalLine.parse(JSON.parse(line)));
+    },
+    stop: async () => {
+      await part.stop();
+      await rm(directory, { recursive: true, force: true });
+    },
+  };
+}

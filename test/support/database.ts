@@ -1,0 +1,89 @@
+import { randomBytes } from 'node:crypto';
+import { inject } from 'vitest';
+import { createApiKey, hashOfKey } from '../../src/api/apiKey.js';
+import { type Account, insertAccount, insertApiKey, type Mode } from '../../src/db/accounts.js';
+import { connectDatabase, type Database, transaction } from '../../src/db/client.js';
+import { postEntries } from '../../src/db/ledger.js';
+import { migrate } from '../../src/db/migrate.js';
+import { storeRates } from '../../src/db/rates.js';
+import { fundEntry } from '../../src/domain/ledger.js';
+import { referenceSource } from '../../src/rates/reference.js';
+
+export type TestDatabase = {
+  readonly url: string;
+  readonly database: Database;
+  readonly drop: () => Promise<void>;
+};
+
+/** A database of its own with the newest schema and current rates. */
+export async function createTestDatabase(): Promise<TestDatabase> {
+  const server = inject('postgresUrl');
+  const name = `test_${randomBytes(6).toString('hex')}`;
+  await onServer(server, (admin) => admin.unsafe(`create database ${name}`));
+  const url = new URL(server);
+  url.pathname = `/${name}`;
+  const database = connectDatabase({ url: url.href, poolSize: 10, applicationName: 'test' });
+  await migrate(database);
+  const table = await referenceSource.fetch();
+  await storeRates(
+    database,
+    { provider: referenceSource.provider, asOf: table.asOf },
+    table.perEuro,
+  );
+  return {
+    url: url.href,
+    database,
+    drop: async () => {
+      await database.end({ timeout: 5 });
+      await onServer(server, (admin) => admin.unsafe(`drop database ${name} with (force)`));
+    },
+  };
+}
+
+async function onServer(url: string, work: (admin: Database) => Promise<unknown>): Promise<void> {
+  const admin = connectDatabase({ url, poolSize: 1, applicationName: 'test-admin' });
+  try {
+    await work(admin);
+  } finally {
+    await admin.end({ timeout: 5 });
+  }
+}
+
+export type TestAccount = { readonly account: Account; readonly apiKey: string };
+
+/** An account with a key and money: 10,000.00 USD and as much in EUR, unless told otherwise. */
+export async function createTestAccount(
+  database: Database,
+  options: {
+    readonly mode?: Mode;
+    readonly funds?: Readonly<Record<string, bigint>>;
+    readonly apiVersion?: string;
+  } = {},
+): Promise<TestAccount> {
+  const { mode = 'test', funds = { USD: 1_000_000n, EUR: 1_000_000n } } = options;
+  const { apiVersion = '2026-06-01' } = options;
+  const apiKey = createApiKey(mode);
+  const account = await transaction(database, async (sql) => {
+    const opened = await insertAccount(sql, { mode, name: 'Test', apiVersion });
+    const key = { accountId: opened.id, keyHash: hashOfKey(apiKey), lastFour: apiKey.slice(-4) };
+    await insertApiKey(sql, key);
+    await postEntries(
+      sql,
+      Object.entries(funds).map(([currency, amountMinor]) => ({
+        entry: fundEntry(currency, amountMinor),
+        mode,
+        accountId: opened.id,
+        payoutId: null,
+      })),
+    );
+    return opened;
+  });
+  return { account, apiKey };
+}
+
+/** Every currency whose postings do not sum to zero: none, if the ledger is right. */
+export async function unbalancedCurrencies(database: Database): Promise<readonly string[]> {
+  const rows = await database<{ currency: string }[]>`
+    select currency from ledger_postings group by currency having sum(amount_minor) <> 0`;
+  return rows.map((row) => row.currency);
+}

@@ -1,0 +1,70 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+
+export type ReceivedWebhook = {
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+};
+
+export type Receiver = {
+  readonly url: string;
+  readonly received: readonly ReceivedWebhook[];
+  /** The next webhook that passes, also one that has come already; rejects after 30 s. */
+  readonly next: (matches: (webhook: ReceivedWebhook) => boolean) => Promise<ReceivedWebhook>;
+  /** What the receiver answers from now on; 200 at first. */
+  readonly answerWith: (status: number) => void;
+  readonly close: () => Promise<void>;
+};
+
+const patienceMs = 30_000;
+
+/** An integrator's receiver, on a port of its own. */
+export async function startReceiver(): Promise<Receiver> {
+  const received: ReceivedWebhook[] = [];
+  const waiting = new Set<() => void>();
+  let status = 200;
+  const server = createServer((request, response) => {
+    const chunks: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => chunks.push(chunk));
+    request.on('end', () => {
+      response.writeHead(status).end();
+      const headers = Object.fromEntries(
+        Object.entries(request.headers).map(([name, value]) => [name, String(value)]),
+      );
+      received.push({ headers, body: Buffer.concat(chunks).toString('utf8') });
+      for (const look of waiting) look();
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  const port = typeof address === 'object' && address !== null ? address.port : 0;
+  return {
+    url: `http://127.0.0.1:${port}/webhooks`,
+    received,
+    next: (matches) =>
+      new Promise((resolve, reject) => {
+        const look = () => {
+          const found = received.find(matches);
+          if (found === undefined) return;
+          waiting.delete(look);
+          clearTimeout(timer);
+          resolve(found);
+        };
+        const timer = setTimeout(() => {
+          waiting.delete(look);
+          reject(new Error(`No such webhook came within ${patienceMs} ms.`));
+        }, patienceMs);
+        waiting.add(look);
+        look();
+      }),
+    answerWith: (next) => {
+      status = next;
+    },
+    close: async () => {
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+}

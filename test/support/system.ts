@@ -1,0 +1,132 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { fileURLToPath } from 'node:url';
+import { Client, Connection } from '@temporalio/client';
+import { bundleWorkflowCode, DefaultLogger, NativeConnection, Runtime } from '@temporalio/worker';
+import { pino } from 'pino';
+import { inject } from 'vitest';
+import { createActivities } from '../../src/activities/index.js';
+import { createApp } from '../../src/api/app.js';
+import type { Database } from '../../src/db/client.js';
+import { createRails } from '../../src/rails/registry.js';
+import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
+import { referenceSource } from '../../src/rates/reference.js';
+import { createMetrics } from '../../src/telemetry.js';
+import { ensureSearchAttributes } from '../../src/temporal/searchAttributes.js';
+import { createSender } from '../../src/webhooks/sender.js';
+import { createSingleLane } from '../../src/worker/workers.js';
+import { startTestBank, type TestBank } from './bank.js';
+import { type ApiClient, createClient } from './client.js';
+import { createTestAccount, createTestDatabase, type TestAccount } from './database.js';
+
+/** Corridor on real parts: the API and the worker in this process, the rest beside it. */
+export type TestSystem = {
+  readonly apiUrl: string;
+  readonly database: Database;
+  readonly temporal: Client;
+  readonly bank: TestBank;
+  readonly account: TestAccount;
+  /** Calls as the system's account. */
+  readonly client: ApiClient;
+  /** Starts the worker; the system starts with one. */
+  readonly startWorker: () => Promise<void>;
+  readonly stopWorker: () => Promise<void>;
+  readonly stop: () => Promise<void>;
+};
+
+const policy = { allowInsecure: true, allowPrivateAddresses: true };
+const dayMs = 24 * 60 * 60 * 1000;
+
+let bundle: Promise<{ code: string }> | undefined;
+
+/** The workflows' code, bundled once a test file. */
+export function workflowBundle(): Promise<{ code: string }> {
+  bundle ??= bundleWorkflowCode({
+    workflowsPath: fileURLToPath(new URL('../../src/workflows/index.ts', import.meta.url)),
+    logger: new DefaultLogger('WARN'),
+  });
+  return bundle;
+}
+
+/** Keeps the SDK's chatter out of the tests; once a process, before anything else of the SDK. */
+export function quietRuntime(): void {
+  Runtime.install({ logger: new DefaultLogger('ERROR'), shutdownSignals: [] });
+}
+
+export async function startSystem(
+  options: { readonly startsWorker?: boolean } = {},
+): Promise<TestSystem> {
+  quietRuntime();
+  const { database, drop } = await createTestDatabase();
+  const server = createServer();
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  const port = typeof address === 'object' && address !== null ? address.port : 0;
+  const apiUrl = `http://127.0.0.1:${port}`;
+  const bank = await startTestBank(`${apiUrl}/rails/sandbox/callbacks`);
+  const connection = await Connection.connect({ address: inject('temporalAddress') });
+  const temporal = new Client({ connection });
+  await ensureSearchAttributes(connection, temporal);
+  const rail = createSandboxRail(bank);
+  const rails = createRails([rail]);
+  const log = pino({ level: 'silent' });
+  const app = createApp({
+    database,
+    temporal,
+    rails,
+    metrics: createMetrics('test'),
+    log,
+    rateMaximumAgeMs: dayMs,
+    webhookPolicy: policy,
+    fingerprintSecret: 'test-fingerprint-secret',
+  });
+  server.on('request', app.callback());
+
+  const sender = createSender(policy);
+  const native = await NativeConnection.connect({ address: inject('temporalAddress') });
+  const activities = createActivities({
+    database,
+    rails,
+    rateMaximumAgeMs: dayMs,
+    sender,
+    temporal,
+    rateSource: referenceSource,
+    log,
+  });
+  let stopWorker = async () => {};
+  const startWorker = async () => {
+    const workers = await createSingleLane({
+      connection: native,
+      namespace: 'default',
+      activities,
+      workflows: { workflowBundle: await workflowBundle() },
+      poolSize: 8,
+    });
+    const running = workers.map((worker) => worker.run());
+    stopWorker = async () => {
+      for (const worker of workers) if (worker.getState() === 'RUNNING') worker.shutdown();
+      await Promise.all(running);
+    };
+  };
+  if (options.startsWorker !== false) await startWorker();
+  const account = await createTestAccount(database);
+  return {
+    apiUrl,
+    database,
+    temporal,
+    bank,
+    account,
+    client: createClient(apiUrl, account.apiKey),
+    startWorker,
+    stopWorker: () => stopWorker(),
+    stop: async () => {
+      await stopWorker();
+      server.closeAllConnections();
+      server.close();
+      await bank.stop();
+      await Promise.all([sender.close(), rail.close(), native.close(), connection.close()]);
+      await drop();
+    },
+  };
+}

@@ -1,0 +1,45 @@
+import { defineConfig } from 'vitest/config';
+
+/** Real servers answer slowly on a busy machine; a hang still ends within these. */
+const patient = { testTimeout: 60_000, hookTimeout: 120_000 } as const;
+
+export default defineConfig({
+  test: {
+    pool: 'forks',
+    // Two cores carry the servers as well; one test file at a time keeps them honest.
+    maxWorkers: 2,
+    passWithNoTests: false,
+    projects: [
+      {
+        test: { name: 'unit', include: ['test/unit/**/*.test.ts', 'test/architecture.test.ts'] },
+      },
+      {
+        test: {
+          name: 'workflow',
+          include: ['test/workflow/**/*.test.ts'],
+          globalSetup: ['test/support/globalPostgres.ts'],
+          fileParallelism: false,
+          ...patient,
+        },
+      },
+      {
+        test: {
+          name: 'integration',
+          include: ['test/integration/**/*.test.ts'],
+          globalSetup: ['test/support/globalPostgres.ts', 'test/support/globalTemporal.ts'],
+          fileParallelism: false,
+          ...patient,
+        },
+      },
+      {
+        test: {
+          name: 'e2e',
+          include: ['test/e2e/**/*.test.ts'],
+          fileParallelism: false,
+          testTimeout: 120_000,
+          hookTimeout: 180_000,
+        },
+      },
+    ],
+  },
+});
