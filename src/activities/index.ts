@@ -1,15 +1,17 @@
+import { type BatchDeps, batchActivities } from './batch.js';
 import { type DeliveryDeps, deliveryActivities } from './delivery.js';
 import { type LedgerDeps, ledgerActivities } from './ledger.js';
 import { type MaintenanceDeps, maintenanceActivities } from './maintenance.js';
 import { type RailDeps, railActivities } from './rail.js';
 
-export type ActivityDeps = LedgerDeps & RailDeps & DeliveryDeps & MaintenanceDeps;
+export type ActivityDeps = LedgerDeps & RailDeps & BatchDeps & DeliveryDeps & MaintenanceDeps;
 
 /** Every activity, with what it works on. The workflows see only the type of the result. */
 export function createActivities(deps: ActivityDeps) {
   return {
     ...ledgerActivities(deps),
     ...railActivities(deps),
+    ...batchActivities(deps),
     ...deliveryActivities(deps),
     ...maintenanceActivities(deps),
   };

@@ -12,8 +12,10 @@ import {
 import { type RailFact, railKey } from '../domain/payout.js';
 import type { LookupAnswer, Rail, SubmitOutcome, Transfer } from '../rails/rail.js';
 import type { Rails } from '../rails/registry.js';
+import { applyFacts, frozenOf } from './facts.js';
 import { notYet } from './failure.js';
-import { applyFacts, type DriverInput, frozenOf, type PayoutStep } from './ledger.js';
+import type { DriverInput } from './ledger.js';
+import type { PayoutStep } from './step.js';
 
 export type RailDeps = { readonly database: Database; readonly rails: Rails };
 

@@ -20,6 +20,7 @@ import { problemOf } from './problem.js';
 import type { ApiDeps, Refused, Route, Success } from './route.js';
 import { accountRoutes } from './routes/account.js';
 import { balanceRoutes } from './routes/balances.js';
+import { batchRoutes } from './routes/batches.js';
 import { beneficiaryRoutes } from './routes/beneficiaries.js';
 import { eventRoutes } from './routes/events.js';
 import { payoutRoutes } from './routes/payouts.js';
@@ -31,6 +32,7 @@ import { webhookEndpointRoutes } from './routes/webhookEndpoints.js';
 const routes: readonly Route[] = [
   ...quoteRoutes,
   ...payoutRoutes,
+  ...batchRoutes,
   ...beneficiaryRoutes,
   ...balanceRoutes,
   ...webhookEndpointRoutes,
@@ -94,7 +96,7 @@ function answerFailures(deps: ApiDeps): Koa.Middleware {
     try {
       await next();
     } catch (error) {
-      const refusal = refusalOfThrown(error);
+      const refusal = refusalOfThrown(error, ctx.path);
       if (refusal.code === 'internal_error') {
         deps.log.error({ err: error, request: ctx.state['requestId'] }, 'a request failed');
       }
@@ -104,13 +106,13 @@ function answerFailures(deps: ApiDeps): Koa.Middleware {
 }
 
 /** What reading the body throws says itself which status it means; the rest is a bug. */
-function refusalOfThrown(error: unknown): Refusal {
+function refusalOfThrown(error: unknown, path: string): Refusal {
   const status = error instanceof Error && 'status' in error ? error.status : undefined;
-  switch (status) {
+  switch (isCorruptGzip(error) ? 400 : status) {
     case 400:
       return refuse('body_malformed', { expected: 'a complete body of the announced length' });
     case 413:
-      return refuse('body_too_large', { expected: `at most ${bodyLimitBytes} bytes` });
+      return refuse('body_too_large', { expected: `at most ${bodyLimitOf(path)} bytes` });
     case 415:
       return refuse('content_type_unsupported', {
         expected: 'a body without Content-Encoding, or gzip',
@@ -120,20 +122,31 @@ function refusalOfThrown(error: unknown): Refusal {
   }
 }
 
+/** What zlib throws on a body that is not what its Content-Encoding says (codes Z_…). */
+function isCorruptGzip(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && String(error.code).startsWith('Z_');
+}
+
+/** Only a batch may be long: 10,000 items are about 2 MB. */
+function bodyLimitOf(path: string): number {
+  return path === '/v1/batches' ? maxBodyBytes : bodyLimitBytes;
+}
+
 /** Reads bodies as bytes, one character each; decoding them is ours. */
 function readBytes(): Koa.Middleware {
-  return koaBody({
-    json: false,
-    urlencoded: false,
-    multipart: false,
-    text: true,
-    textTypes: ['*/*'],
-    encoding: 'latin1',
-    textLimit: Math.min(bodyLimitBytes, maxBodyBytes),
-    onError: (error) => {
-      throw error;
-    },
-  });
+  const upTo = (textLimit: number) =>
+    koaBody({
+      json: false,
+      urlencoded: false,
+      multipart: false,
+      text: true,
+      textTypes: ['*/*'],
+      encoding: 'latin1',
+      textLimit,
+    });
+  const short = upTo(bodyLimitBytes);
+  const long = upTo(maxBodyBytes);
+  return (ctx, next) => (bodyLimitOf(ctx.path) === maxBodyBytes ? long : short)(ctx, next);
 }
 
 function bytesOf(ctx: Koa.Context): Buffer {
@@ -146,6 +159,10 @@ async function serve(deps: ApiDeps, route: Route, ctx: Koa.Context, id: string):
   if (isRefusal(account)) {
     ctx.set('WWW-Authenticate', 'Bearer');
     return answerProblem(ctx, { refusals: [account] });
+  }
+  // No id is longer or has another character, and PostgreSQL cannot look for U+0000 at all.
+  if (!/^\w{0,64}$/.test(id)) {
+    return answerProblem(ctx, { refusals: [refuse('not_found', { received: id.slice(0, 64) })] });
   }
   const version = versionOf(ctx, account);
   if (isRefusal(version)) return answerProblem(ctx, { refusals: [version] });
@@ -181,7 +198,8 @@ function decode(ctx: Koa.Context) {
   if (ctx.method === 'GET' || ctx.method === 'DELETE') {
     return decodeBody(Buffer.from(ctx.querystring), 'application/x-www-form-urlencoded');
   }
-  const hasBody = ctx.get('Content-Length') !== '0' && ctx.get('Content-Length') !== '';
+  const isChunked = ctx.get('Transfer-Encoding') !== '';
+  const hasBody = isChunked || !['', '0'].includes(ctx.get('Content-Length'));
   const isUnread = typeof ctx.request.body !== 'string' && hasBody;
   // A body without a type was not read at all, and is refused for that.
   return isUnread
@@ -209,7 +227,10 @@ function answerUnknownRoute(ctx: Koa.Context, router: Router): void {
   if (path.length === 0)
     return answerProblem(ctx, {
       refusals: [
-        refuse('route_not_found', { received: `${ctx.method} ${ctx.path}`.slice(0, 200) }),
+        refuse('route_not_found', {
+          expected: 'the path of a route, such as /v1/payouts',
+          received: `${ctx.method} ${ctx.path}`.slice(0, 200),
+        }),
       ],
     });
   const allowed = [...new Set(path.flatMap((layer) => layer.methods))];

@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto';
-import type { JsonObject } from '../contract/versions/index.js';
+import type { JsonObject } from '../contract/versions/jsonObject.js';
 import { hasSqlState, type Sql, transaction } from '../db/client.js';
 import {
   bindKey,

@@ -1,6 +1,7 @@
 import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
-import type { ApiVersion, JsonObject } from '../contract/versions/index.js';
+import type { ApiVersion } from '../contract/versions/index.js';
+import type { JsonObject } from '../contract/versions/jsonObject.js';
 import type { Account } from '../db/accounts.js';
 import type { Database } from '../db/client.js';
 import type { Refusal } from '../domain/refusal.js';

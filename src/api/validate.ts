@@ -1,4 +1,4 @@
-import type { z } from 'zod';
+import { z } from 'zod';
 import { DecodedNumber } from '../contract/decodedNumber.js';
 import { type Refusal, refuse } from '../domain/refusal.js';
 import { type DecodedObject, paramName } from './decoded.js';
@@ -29,7 +29,7 @@ function refusalsOf(
   schema: z.ZodType,
 ): readonly Refusal[] {
   if (issue.code === 'unrecognized_keys') {
-    const known = knownNames(schema);
+    const known = knownNames(schema, issue.path);
     return issue.keys.map((name) => unknownParameter([...issue.path, name], name, known));
   }
   const param = paramName(issue.path);
@@ -44,7 +44,7 @@ function unknownParameter(
   name: string,
   known: readonly string[],
 ): Refusal {
-  const nearest = path.length === 1 ? nearestName(name, known) : undefined;
+  const nearest = nearestName(name, known);
   return refuse('parameter_unknown', {
     param: paramName(path),
     expected: known.length === 0 ? 'no parameters' : `one of ${known.join(', ')}`,
@@ -52,11 +52,17 @@ function unknownParameter(
   });
 }
 
-function knownNames(schema: z.ZodType): readonly string[] {
-  const { def } = schema;
-  return 'shape' in def && typeof def.shape === 'object' && def.shape !== null
-    ? Object.keys(def.shape)
-    : [];
+/** The names of the object at a path of the schema; none where it takes any name. */
+function knownNames(schema: z.core.$ZodType, path: readonly PropertyKey[]): readonly string[] {
+  if (schema instanceof z.ZodOptional || schema instanceof z.ZodDefault) {
+    return knownNames(schema.def.innerType, path);
+  }
+  if (schema instanceof z.ZodArray) return knownNames(schema.def.element, path.slice(1));
+  if (!(schema instanceof z.ZodObject)) return [];
+  const [name, ...rest] = path;
+  if (name === undefined) return Object.keys(schema.def.shape);
+  const member = schema.def.shape[String(name)];
+  return member === undefined ? [] : knownNames(member, rest);
 }
 
 function valueAt(decoded: DecodedObject, path: readonly PropertyKey[]): unknown {

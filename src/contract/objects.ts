@@ -1,5 +1,6 @@
 import type { BeneficiaryDetails } from '../domain/beneficiary.js';
 import { formatMinor } from '../domain/money.js';
+import { type PayoutStatus, payoutStatuses } from '../domain/payout.js';
 import type { FixedSide } from '../domain/quote.js';
 
 /**
@@ -76,6 +77,7 @@ export type PayoutSource = {
   readonly rate: string | null;
   readonly settledAt: Date | null;
   readonly returnedMinor: bigint | null;
+  readonly batchId: string | null;
 };
 
 /** `received` and `settled_at` are null until known, the amounts until the payout is accepted. */
@@ -86,6 +88,7 @@ export function payoutObject(payout: PayoutSource) {
     status: payout.status,
     status_reason: payout.statusReason,
     quote: payout.quoteId,
+    batch: payout.batchId,
     beneficiary: payout.beneficiaryId,
     reference: payout.reference,
     metadata: payout.metadata,
@@ -113,6 +116,70 @@ function amountOf(minor: bigint | null, currency: string | null): string | null 
 /** Echoes an integer that was sent as one; at most 10^14, so a JSON number holds it exactly. */
 function wholeNumber(amount: bigint): number {
   return Number(amount);
+}
+
+export type BatchSource = {
+  readonly id: string;
+  readonly status: string;
+  readonly total: number;
+  readonly createdAt: Date;
+  readonly completedAt: Date | null;
+};
+
+export type BatchCountSource = {
+  readonly status: string;
+  readonly sourceCurrency: string | null;
+  readonly destinationCurrency: string | null;
+  readonly count: number;
+  readonly sourceMinor: bigint;
+  readonly feeMinor: bigint;
+  readonly receiveMinor: bigint;
+};
+
+/** The counters always add up to `total`: they are counted from the items themselves. */
+export function batchObject(batch: BatchSource, items: readonly BatchCountSource[]) {
+  const countOf = (status: PayoutStatus) =>
+    items.filter((item) => item.status === status).reduce((sum, item) => sum + item.count, 0);
+  const counts = Object.fromEntries(payoutStatuses.map((status) => [status, countOf(status)]));
+  return {
+    object: 'batch',
+    id: batch.id,
+    status: batch.status,
+    counts: { total: batch.total, ...counts },
+    totals: totalsOf(items),
+    created_at: batch.createdAt.toISOString(),
+    completed_at: batch.completedAt?.toISOString() ?? null,
+  };
+}
+
+/** What the accepted items come to, one entry a corridor. */
+function totalsOf(items: readonly BatchCountSource[]) {
+  const totals = new Map<
+    string,
+    { items: BatchCountSource[]; source: string; destination: string }
+  >();
+  for (const item of items) {
+    const { sourceCurrency: source, destinationCurrency: destination } = item;
+    if (source === null || destination === null || item.sourceMinor === 0n) continue;
+    const corridor = totals.get(`${source} ${destination}`) ?? { items: [], source, destination };
+    corridor.items.push(item);
+    totals.set(`${source} ${destination}`, corridor);
+  }
+  return [...totals.values()].map(({ items: accepted, source, destination }) => ({
+    source_currency: source,
+    destination_currency: destination,
+    count: accepted.reduce((sum, item) => sum + item.count, 0),
+    source_amount: formatMinor(sumOf(accepted, 'sourceMinor'), source),
+    fee: formatMinor(sumOf(accepted, 'feeMinor'), source),
+    receive_amount: formatMinor(sumOf(accepted, 'receiveMinor'), destination),
+  }));
+}
+
+function sumOf(
+  items: readonly BatchCountSource[],
+  name: 'sourceMinor' | 'feeMinor' | 'receiveMinor',
+): bigint {
+  return items.reduce((sum, item) => sum + item[name], 0n);
 }
 
 export type BeneficiarySource = {

@@ -63,6 +63,16 @@ export const payoutParams = z.strictObject({
 });
 export type PayoutParams = z.infer<typeof payoutParams>;
 
+/** The specification's limit. */
+export const maximumBatchItems = 10_000;
+const batchExpected = `a list of 1 to ${maximumBatchItems.toLocaleString('en')} payouts`;
+export const batchParams = z.strictObject({
+  payouts: z
+    .array(payoutParams, batchExpected)
+    .min(1, batchExpected)
+    .max(maximumBatchItems, batchExpected),
+});
+
 /** All text here; which fields belong together is the domain's to say. */
 export const beneficiaryParams = z.strictObject(
   Object.fromEntries(beneficiaryFields.map((field) => [field, text(1, 140).optional()])),
@@ -78,6 +88,7 @@ export const eventTypes = [
   'payout.failed',
   'payout.returned',
   'payout.canceled',
+  'batch.completed',
 ] as const;
 
 const eventsExpected = `a list of ${eventTypes.join(', ')}`;

@@ -6,12 +6,13 @@ export type EventType =
   | 'payout.settled'
   | 'payout.failed'
   | 'payout.returned'
-  | 'payout.canceled';
+  | 'payout.canceled'
+  | 'batch.completed';
 
 export type NewEvent = {
   readonly accountId: string;
   readonly type: EventType;
-  readonly payoutId: string;
+  readonly payoutId: string | null;
   /** The object as it is in this transaction, in the newest shape. */
   readonly data: object;
 };

@@ -42,7 +42,7 @@ export async function insertNews(
     )
     update payouts set wake_at = now() + interval '5 seconds'
      where id in (select payout_id from kept)
-    returning id, account_id, mode, source_currency, destination_currency, settle_by`;
+    returning id, account_id, mode, batch_id, source_currency, destination_currency, settle_by`;
 }
 
 export type InboxRow = {

@@ -45,6 +45,8 @@ export type PayoutRow = {
   readonly railReference: string | null;
   readonly settledAt: Date | null;
   readonly returnedMinor: bigint | null;
+  readonly batchId: string | null;
+  readonly batchIndex: number | null;
   readonly attentionReason: AttentionReason | null;
   readonly attentionDetail: string | null;
   readonly attentionAt: Date | null;
@@ -282,7 +284,7 @@ export async function postponeWake(sql: Sql, id: string, forMs: number): Promise
 /** What a payout's workflow is started with: its own id and what operators search by. */
 export type WakeablePayout = Pick<
   PayoutRow,
-  'id' | 'accountId' | 'mode' | 'sourceCurrency' | 'destinationCurrency' | 'settleBy'
+  'id' | 'accountId' | 'mode' | 'batchId' | 'sourceCurrency' | 'destinationCurrency' | 'settleBy'
 >;
 
 /** The most payouts one sweep wakes: at 25 starts in flight, some seconds of work. */
@@ -299,5 +301,5 @@ export async function takeOverduePayouts(sql: Sql): Promise<readonly WakeablePay
                              then interval '1 hour' else interval '15 seconds' end
      where id in (select id from payouts where wake_at < now()
                    order by wake_at limit ${sweepLimit} for update skip locked)
-    returning id, account_id, mode, source_currency, destination_currency, settle_by`;
+    returning id, account_id, mode, batch_id, source_currency, destination_currency, settle_by`;
 }

@@ -3,7 +3,6 @@ import type { Sql } from './client.js';
 
 /** Where a rate comes from, as shown on a quote. */
 export type RateOrigin = { readonly provider: string; readonly asOf: Date };
-export type MidRate = RateOrigin & { readonly mid: Rate };
 
 export type CurrencyRate = RateOrigin & { readonly currency: string; readonly perEuro: string };
 
@@ -33,19 +32,26 @@ export async function currentRates(
      where as_of > now() - make_interval(secs => ${maximumAgeMs / 1000})`;
 }
 
-/** The mid rate from one currency to another, or undefined when either is not current. */
+/** A rate as a batch keeps it: the figure alone. */
+export type RateFigure = Pick<CurrencyRate, 'currency' | 'perEuro'>;
+
+/** The mid rate from one currency to another, or undefined when either is not there. */
 export function midOf(
-  rates: readonly CurrencyRate[],
+  rates: readonly RateFigure[],
   source: string,
   destination: string,
-): MidRate | undefined {
+): Rate | undefined {
   const from = rates.find((rate) => rate.currency === source);
   const to = rates.find((rate) => rate.currency === destination);
-  if (from === undefined || to === undefined) return undefined;
-  const older = from.asOf < to.asOf ? from : to;
-  return {
-    mid: crossMid(from.perEuro, to.perEuro),
-    provider: older.provider,
-    asOf: older.asOf,
-  };
+  return from === undefined || to === undefined ? undefined : crossMid(from.perEuro, to.perEuro);
+}
+
+/** Where a mid rate comes from: the older of its two halves. */
+export function originOf(
+  rates: readonly CurrencyRate[],
+  currencies: readonly string[],
+): RateOrigin | undefined {
+  return rates
+    .filter((rate) => currencies.includes(rate.currency))
+    .toSorted((a, b) => a.asOf.getTime() - b.asOf.getTime())[0];
 }

@@ -18,6 +18,8 @@ export type Asked = {
   readonly destinationCurrency: string | null;
   readonly fixedSide: FixedSide | null;
   readonly amount: bigint | null;
+  /** Set on an item of a batch, which was promised the rates of the batch's request. */
+  readonly batchId: string | null;
   /** The larger of the database's and the workflow's own measure; the two clocks never mix. */
   readonly ageMs: number;
 };
@@ -104,6 +106,12 @@ function livePrice(asked: Asked, facts: Facts): Acceptance | Refusal {
   const { sourceCurrency, amount, fixedSide } = asked;
   if (sourceCurrency === null || amount === null || fixedSide === null) {
     throw new Error('A live-rate payout has a source currency, an amount and a fixed side.');
+  }
+  if (asked.batchId !== null && asked.ageMs > quotedPayoutMaximumAgeMs) {
+    return refuse('rate_expired', {
+      expected: 'an item that is decided within five minutes of its batch',
+      detail: 'Send the item again in a new batch.',
+    });
   }
   if (facts.beneficiary === undefined) return beneficiaryNotFound(asked.beneficiaryId);
   const destinationCurrency = asked.destinationCurrency ?? facts.beneficiary.currency;

@@ -47,6 +47,7 @@ const refusals = {
   insufficient_funds: { status: 422, title: 'The available balance is too low' },
   webhook_url_refused: { status: 422, title: 'Webhooks cannot be sent to that address' },
   limit_reached: { status: 422, title: 'A limit of the account is reached' },
+  rate_expired: { status: 422, title: 'The rates of the batch have expired' },
   rate_unavailable: { status: 503, title: 'No current rate for this corridor' },
   service_unavailable: { status: 503, title: 'The service cannot answer just now' },
   internal_error: { status: 500, title: 'The service failed' },

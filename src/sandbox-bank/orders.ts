@@ -173,7 +173,7 @@ function notUnderstood(order: string): string {
 }
 
 /** A refusal with the words that belong to its code. */
-export function rejection(code: string): Extract<Plan, { entry: 'rejected' }> {
+function rejection(code: string): Extract<Plan, { entry: 'rejected' }> {
   return { entry: 'rejected', code, reason: reasonOf(code) };
 }
 

@@ -20,14 +20,12 @@ const probePauseMs = 200;
 
 /**
  * Adds the search attributes through the operator service, for flags of the dev server are
- * ignored on an existing database file, and returns when a start accepts them: a start that
- * names an unknown attribute is refused. The probe is a sweep, which does no harm.
+ * ignored on an existing database file. A new one is usable only some time later.
  */
-export async function ensureSearchAttributes(
+export async function addSearchAttributes(
   connection: Pick<Connection, 'operatorService'>,
-  client: Client,
+  { options: { namespace } }: Client,
 ): Promise<void> {
-  const { namespace } = client.options;
   for (const key of Object.values(searchAttributes)) {
     const indexedType = indexedTypes[key.type];
     try {
@@ -39,6 +37,17 @@ export async function ensureSearchAttributes(
       if (!isGrpcServiceError(error) || error.code !== alreadyExists) throw error;
     }
   }
+}
+
+/**
+ * Adds the search attributes and returns when a start accepts them: a start that names an
+ * unknown attribute is refused. The probe is a sweep, which does no harm.
+ */
+export async function ensureSearchAttributes(
+  connection: Pick<Connection, 'operatorService'>,
+  client: Client,
+): Promise<void> {
+  await addSearchAttributes(connection, client);
   const deadlineMs = Date.now() + readyWithinMs;
   while (!(await startsAreAccepted(client))) {
     if (Date.now() > deadlineMs) {

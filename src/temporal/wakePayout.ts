@@ -22,6 +22,7 @@ export type StartablePayout = {
   readonly sourceCurrency: string | null;
   readonly destinationCurrency: string | null;
   readonly settleBy: Date | null;
+  readonly batchId: string | null;
 };
 
 /** Enough to keep the server busy without queueing a thousand requests in front of it. */
@@ -53,6 +54,9 @@ function attributesOf(payout: StartablePayout): SearchAttributePair[] {
   if (payout.sourceCurrency !== null && payout.destinationCurrency !== null) {
     const corridor = `${payout.sourceCurrency}-${payout.destinationCurrency}`;
     pairs.push({ key: searchAttributes.corridor, value: corridor });
+  }
+  if (payout.batchId !== null) {
+    pairs.push({ key: searchAttributes.batchId, value: payout.batchId });
   }
   if (payout.settleBy !== null) {
     pairs.push({ key: searchAttributes.settleBy, value: payout.settleBy });
@@ -105,6 +109,21 @@ export async function wakePayouts(
     payouts.map((payout) => limit(() => wakePayout(client, payout))),
   );
   return results.flatMap((result) => (result.status === 'rejected' ? [result.reason] : []));
+}
+
+/** Starts the workflow of a batch; it is safe to start it again. */
+export async function startBatch(client: Client, batchId: string): Promise<void> {
+  await client.workflow.start('batch', {
+    workflowId: batchId,
+    taskQueue: taskQueues.payouts,
+    workflowTaskTimeout: workflowTaskTimeoutMs,
+    workflowIdReusePolicy: WorkflowIdReusePolicy.ALLOW_DUPLICATE,
+    workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
+    typedSearchAttributes: new TypedSearchAttributes([
+      { key: searchAttributes.batchId, value: batchId },
+    ]),
+    args: [{ batchId }],
+  });
 }
 
 /** Makes sure that the endpoint's delivery workflow runs and looks at what is due. */

@@ -12,6 +12,7 @@ export const taskQueues = { payouts: 'payouts', rail: 'rail', webhooks: 'webhook
 
 /** Ids alone: personal data never enters a history. */
 export type PayoutInput = { readonly payoutId: string };
+export type BatchInput = { readonly batchId: string };
 export type WebhookDeliveryInput = { readonly endpointId: string };
 
 /** Waits for the decision; the main function decides, whoever started it. */

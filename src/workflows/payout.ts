@@ -11,7 +11,7 @@ import {
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow';
-import type { PayoutStep } from '../activities/ledger.js';
+import type { PayoutStep } from '../activities/step.js';
 import { type AttentionReason, attentionReasons, type PayoutStatus } from '../domain/payout.js';
 import { acceptUpdate, type PayoutInput, railUpdateSignal, searchAttributes } from './messages.js';
 import { ledgerStep, railPoll, railSubmit, webhooks } from './proxies.js';

@@ -81,6 +81,13 @@ export const webhooks = proxyActivities<Pick<Activities, 'deliverEvents' | 'deli
   retry: { initialInterval: 1_000, maximumAttempts: 3 },
 });
 
+export const batchStart = proxyActivities<Pick<Activities, 'startItems'>>({
+  taskQueue: taskQueues.payouts,
+  // 500 starts at 25 in flight; the sweep starts what an attempt leaves behind.
+  startToCloseTimeout: 60_000,
+  retry: { initialInterval: 1_000, maximumInterval: 30_000 },
+});
+
 export const maintenance = proxyActivities<Pick<Activities, 'sweep' | 'refreshRates'>>({
   taskQueue: taskQueues.payouts,
   // The schedule starts the next run anyway.

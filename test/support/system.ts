@@ -1,8 +1,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
-import { fileURLToPath } from 'node:url';
 import { Client, Connection } from '@temporalio/client';
-import { bundleWorkflowCode, DefaultLogger, NativeConnection, Runtime } from '@temporalio/worker';
+import { NativeConnection } from '@temporalio/worker';
 import { pino } from 'pino';
 import { inject } from 'vitest';
 import { createActivities } from '../../src/activities/index.js';
@@ -18,6 +17,7 @@ import { createSingleLane } from '../../src/worker/workers.js';
 import { startTestBank, type TestBank } from './bank.js';
 import { type ApiClient, createClient } from './client.js';
 import { createTestAccount, createTestDatabase, type TestAccount } from './database.js';
+import { quietRuntime, workflowBundle } from './workflowBundle.js';
 
 /** Corridor on real parts: the API and the worker in this process, the rest beside it. */
 export type TestSystem = {
@@ -36,22 +36,6 @@ export type TestSystem = {
 
 const policy = { allowInsecure: true, allowPrivateAddresses: true };
 const dayMs = 24 * 60 * 60 * 1000;
-
-let bundle: Promise<{ code: string }> | undefined;
-
-/** The workflows' code, bundled once a test file. */
-export function workflowBundle(): Promise<{ code: string }> {
-  bundle ??= bundleWorkflowCode({
-    workflowsPath: fileURLToPath(new URL('../../src/workflows/index.ts', import.meta.url)),
-    logger: new DefaultLogger('WARN'),
-  });
-  return bundle;
-}
-
-/** Keeps the SDK's chatter out of the tests; once a process, before anything else of the SDK. */
-export function quietRuntime(): void {
-  Runtime.install({ logger: new DefaultLogger('ERROR'), shutdownSignals: [] });
-}
 
 export async function startSystem(
   options: { readonly startsWorker?: boolean } = {},

@@ -79,29 +79,36 @@ async function existingPayout(deps: ApiDeps, accountId: string, id: string): Pro
 
 const liveParams = ['source_currency', 'amount', 'fixed_side', 'destination_currency'] as const;
 
-/** Either a quote or the live rate with its own parameters: never both, never neither. */
-function exclusions(params: PayoutParams): readonly Refusal[] {
+/**
+ * Either a quote or the live rate with its own parameters: never both, never neither. `named`
+ * gives a parameter's name in the caller's notation.
+ */
+export function exclusions(
+  params: PayoutParams,
+  named: (name: string) => string = (name) => name,
+): readonly Refusal[] {
   if (params.quote !== undefined) {
     return liveParams
-      .filter((param) => params[param] !== undefined)
-      .map((param) =>
+      .filter((name) => params[name] !== undefined)
+      .map((name) =>
         refuse('parameters_exclusive', {
-          param,
+          param: named(name),
           expected: 'to be left out when quote is sent, which fixes it',
         }),
       );
   }
   return (['source_currency', 'amount'] as const)
-    .filter((param) => params[param] === undefined)
-    .map((param) =>
+    .filter((name) => params[name] === undefined)
+    .map((name) =>
       refuse('parameter_missing', {
-        param,
+        param: named(name),
         expected: 'source_currency and amount for the live rate, or a quote',
       }),
     );
 }
 
-function newPayout(id: string, request: ApiRequest, params: PayoutParams): NewPayout {
+/** The row of what was asked; the payout's own workflow drives it. */
+export function newPayout(id: string, request: ApiRequest, params: PayoutParams): NewPayout {
   const { account } = request;
   const isLive = params.quote === undefined;
   return {

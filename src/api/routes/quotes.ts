@@ -3,7 +3,7 @@ import { quoteParams } from '../../contract/params.js';
 import type { Sql } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { findQuote, insertQuote } from '../../db/quotes.js';
-import { currentRates, midOf } from '../../db/rates.js';
+import { currentRates, midOf, originOf } from '../../db/rates.js';
 import { price } from '../../domain/quote.js';
 import { isRefusal, refuse } from '../../domain/refusal.js';
 import { once } from '../idempotency.js';
@@ -29,12 +29,13 @@ async function createQuote(deps: ApiDeps, request: ApiRequest): Promise<Answer> 
     status: 201,
     perform: async (sql) => {
       const rates = await currentRates(sql, deps.rateMaximumAgeMs);
-      const origin = midOf(rates, sourceCurrency, destinationCurrency);
       const asked = { sourceCurrency, destinationCurrency, amount, fixedSide };
-      const priced = price({ ...asked, mid: origin?.mid });
+      const mid = midOf(rates, sourceCurrency, destinationCurrency);
+      const priced = price({ ...asked, mid });
       if (isRefusal(priced)) return priced;
       // Within one currency no source is asked: the rate is 1 by definition.
-      const { provider, asOf } = origin ?? { provider: 'par', asOf: new Date() };
+      const known = originOf(rates, [sourceCurrency, destinationCurrency]);
+      const { provider, asOf } = known ?? { provider: 'par', asOf: new Date() };
       const quote = { id, accountId, ...asked, price: priced, origin: { provider, asOf } };
       return quoteObject(await insertQuote(sql, quote));
     },

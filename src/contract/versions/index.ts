@@ -1,6 +1,5 @@
 import { toNumbers } from './2026-06-01.js';
-
-export type JsonObject = { readonly [name: string]: unknown };
+import type { JsonObject } from './jsonObject.js';
 
 /** The API versions, newest first. Handlers know the first; the others are converted from it. */
 export const apiVersions = ['2026-11-15', '2026-06-01'] as const;

@@ -1,0 +1,129 @@
+import { batchRatesOf } from '../db/batches.js';
+import { shareBeneficiariesOf } from '../db/beneficiaries.js';
+import type { Sql } from '../db/client.js';
+import { lockBalancesOf, type OwnedEntry, postEntries } from '../db/ledger.js';
+import {
+  type AcceptedPayout,
+  freezePayouts,
+  type LockedPayout,
+  lockPayouts,
+  type PayoutRow,
+  type RefusedPayout,
+  refusePayouts,
+} from '../db/payouts.js';
+import { lockQuotesOf, useQuotes } from '../db/quotes.js';
+import { currentRates, midOf } from '../db/rates.js';
+import { type Asked, decide, type Facts } from '../domain/acceptance.js';
+import { parseRate } from '../domain/fx.js';
+import { acceptEntry } from '../domain/ledger.js';
+import { isRefusal } from '../domain/refusal.js';
+import type { Rails } from '../rails/registry.js';
+import { announce } from './announcement.js';
+import { owned, type PayoutStep, stepOf } from './step.js';
+
+export type AcceptanceDeps = { readonly rails: Rails; readonly rateMaximumAgeMs: number };
+
+type Decisions = { readonly accepted: AcceptedPayout[]; readonly refused: RefusedPayout[] };
+
+/**
+ * Decides the pending payouts of the list in its order: each is taken if it fits what the
+ * ones before it have left. Everything is read under its lock, decided purely, and written.
+ */
+export async function accept(
+  sql: Sql,
+  deps: AcceptanceDeps,
+  driver: string,
+  ids: readonly string[],
+  workflowAgeMs: number,
+): Promise<readonly PayoutStep[]> {
+  // One round trip: the statements are sent together and run in this order of locks.
+  const [rows, quotes, beneficiaries, balances, rates, batches] = await Promise.all([
+    lockPayouts(sql, driver, ids),
+    lockQuotesOf(sql, ids),
+    shareBeneficiariesOf(sql, ids),
+    lockBalancesOf(sql, ids),
+    currentRates(sql, deps.rateMaximumAgeMs),
+    batchRatesOf(sql, ids),
+  ]);
+  const batchRates = new Map(batches.map((batch) => [batch.id, batch.rates]));
+  const ratesOf = ({ batchId }: PayoutRow) =>
+    batchId === null ? rates : (batchRates.get(batchId) ?? []);
+  const funds = new Map(balances.map((b) => [`${b.accountId} ${b.currency}`, b.availableMinor]));
+  const rowOf = new Map(rows.map((row) => [row.id, row]));
+  const quoteOf = new Map(quotes.map((quote) => [quote.payoutId, quote]));
+  const beneficiaryOf = new Map(beneficiaries.map((found) => [found.payoutId, found]));
+  const usedQuotes = new Map<string, string>();
+  const decisions: Decisions = { accepted: [], refused: [] };
+  for (const id of ids) {
+    const row = rowOf.get(id);
+    if (row === undefined || row.status !== 'pending') continue;
+    const quote = quoteOf.get(id);
+    const facts: Facts = {
+      quote: quote && {
+        ...quote,
+        rate: parseRate(quote.rate),
+        mid: parseRate(quote.mid),
+        usedBy: quote.usedBy ?? usedQuotes.get(quote.id) ?? null,
+      },
+      beneficiary: beneficiaryOf.get(id),
+      midOf: (source, destination) => midOf(ratesOf(row), source, destination),
+      availableOf: (currency) => funds.get(`${row.accountId} ${currency}`) ?? 0n,
+    };
+    const decided = decide(askedOf(row, workflowAgeMs), facts);
+    if (isRefusal(decided)) {
+      decisions.refused.push({ id, refusal: decided });
+      continue;
+    }
+    const purse = `${row.accountId} ${decided.sourceCurrency}`;
+    funds.set(purse, (funds.get(purse) ?? 0n) - decided.sourceMinor);
+    if (row.quoteId !== null) usedQuotes.set(row.quoteId, id);
+    const rail = railOf(deps.rails, row);
+    decisions.accepted.push({
+      id,
+      acceptance: decided,
+      rail: rail.name,
+      settleWithinMs: rail.limits.settleWithinMs,
+    });
+  }
+  return write(sql, rows, decisions, usedQuotes);
+}
+
+async function write(
+  sql: Sql,
+  rows: readonly LockedPayout[],
+  { accepted, refused }: Decisions,
+  usedQuotes: ReadonlyMap<string, string>,
+): Promise<readonly PayoutStep[]> {
+  const rowOf = new Map(rows.map((row) => [row.id, row]));
+  const entries = accepted.flatMap(({ id, acceptance }): readonly OwnedEntry[] => {
+    const row = rowOf.get(id);
+    return row === undefined ? [] : [owned(row, acceptEntry(acceptance))];
+  });
+  const uses = [...usedQuotes].map(([quoteId, payoutId]) => ({ quoteId, payoutId }));
+  const [, failed] = await Promise.all([
+    freezePayouts(sql, accepted),
+    refusePayouts(sql, refused),
+    useQuotes(sql, uses),
+    postEntries(sql, entries),
+  ]);
+  const heard = await announce(sql, failed);
+  const settleInMs = new Map(accepted.map(({ id, settleWithinMs }) => [id, settleWithinMs]));
+  const failedIds = new Set(failed.map((row) => row.id));
+  return rows.map((row) => ({
+    ...stepOf(row),
+    status: settleInMs.has(row.id) ? 'processing' : failedIds.has(row.id) ? 'failed' : row.status,
+    settleInMs: settleInMs.get(row.id) ?? stepOf(row).settleInMs,
+    isListenedTo: heard.has(row.id),
+  }));
+}
+
+function askedOf(row: LockedPayout, workflowAgeMs: number): Asked {
+  return { ...row, ageMs: Math.max(Number(row.ageMs), workflowAgeMs) };
+}
+
+function railOf(rails: Rails, row: PayoutRow) {
+  // A test account reaches only the sandbox bank, a live one never does.
+  const rail = row.mode === 'test' ? rails.find('sandbox') : undefined;
+  if (rail === undefined) throw new Error(`There is no rail for ${row.mode} payouts.`);
+  return rail;
+}

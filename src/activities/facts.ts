@@ -1,0 +1,157 @@
+import { type Database, type Sql, transaction } from '../db/client.js';
+import { type InboxRow, markApplied, type StoredFact, unappliedNews } from '../db/inbox.js';
+import { postEntries, postedEntries } from '../db/ledger.js';
+import {
+  type LockedPayout,
+  lockPayouts,
+  movePayouts,
+  type PayoutRow,
+  parkPayouts,
+} from '../db/payouts.js';
+import { parseRate } from '../domain/fx.js';
+import type { FrozenAmounts } from '../domain/ledger.js';
+import type { RailFact } from '../domain/payout.js';
+import { type Move, type Progress, progressOf } from '../domain/progress.js';
+import { announce } from './announcement.js';
+import { owned, type PayoutStep, stepOf } from './step.js';
+
+/**
+ * Applies facts to payouts: those that the caller brings, then what the inbox holds. Moves,
+ * postings, events and the marks in the inbox are one transaction.
+ */
+export async function applyFacts(
+  database: Database,
+  driver: string,
+  ids: readonly string[],
+  brought: ReadonlyMap<string, RailFact>,
+): Promise<readonly PayoutStep[]> {
+  return transaction(database, async (sql) => {
+    const [rows, news, posted] = await Promise.all([
+      lockPayouts(sql, driver, ids),
+      unappliedNews(sql, ids),
+      postedEntries(sql, ids),
+    ]);
+    const newsOf = groupByPayout(news);
+    const progress = rows.map((row) => {
+      const inbox = newsOf.get(row.id) ?? [];
+      const direct = brought.get(row.id);
+      const facts = [...(direct === undefined ? [] : [direct]), ...inbox.map(factOf)];
+      return { row, inbox, direct: direct === undefined ? 0 : 1, ...judge(row, facts) };
+    });
+    const moved = await moveAll(sql, progress);
+    const entries = progress.flatMap(({ row, entries: due }) =>
+      due
+        .filter((entry) => !posted.has(`${row.id} ${entry.kind}`))
+        .map((entry) => owned(row, entry)),
+    );
+    await Promise.all([
+      postEntries(sql, entries),
+      parkPayouts(
+        sql,
+        progress.flatMap(({ row, attention }) => (attention ? [{ id: row.id, ...attention }] : [])),
+      ),
+      markApplied(sql, progress.flatMap(appliedOf)),
+    ]);
+    const heard = await announce(sql, moved);
+    const latestOf = new Map(moved.map((row) => [row.id, row]));
+    return progress.map(({ row, attention }) => {
+      const step = stepOf({ ...row, ...latestOf.get(row.id) });
+      return {
+        ...step,
+        attention: step.attention ?? attention ?? null,
+        isListenedTo: heard.has(row.id),
+        hasNews: false,
+      };
+    });
+  });
+}
+
+function groupByPayout(news: readonly InboxRow[]): ReadonlyMap<string, readonly InboxRow[]> {
+  const groups = new Map<string, InboxRow[]>();
+  for (const item of news) {
+    const group = groups.get(item.payoutId);
+    if (group === undefined) groups.set(item.payoutId, [item]);
+    else group.push(item);
+  }
+  return groups;
+}
+
+type Judged = Progress & {
+  readonly row: LockedPayout;
+  readonly inbox: readonly InboxRow[];
+  /** How many of the facts came with the call and not from the inbox. */
+  readonly direct: number;
+};
+
+function judge(row: LockedPayout, facts: readonly RailFact[]): Progress {
+  if (row.sourceMinor !== null) return progressOf({ ...frozenOf(row), status: row.status }, facts);
+  const detail = `The rail speaks of a payout that is ${row.status} and was never accepted.`;
+  return {
+    moves: [],
+    entries: [],
+    attention: facts.length === 0 ? undefined : { reason: 'contradiction', detail },
+    outcomes: facts.map(() => 'contradiction'),
+  };
+}
+
+function appliedOf({ inbox, direct, outcomes }: Judged) {
+  return inbox.map((item, index) => ({
+    id: item.id,
+    outcome: outcomes[direct + index] ?? 'nothing new',
+  }));
+}
+
+/** Moves every payout along its own path, one status a statement, all of a depth together. */
+async function moveAll(sql: Sql, progress: readonly Judged[]): Promise<readonly PayoutRow[]> {
+  const moved: PayoutRow[] = [];
+  // No path is longer than processing → sent → settled → returned.
+  for (let depth = 0; depth < 3; depth += 1) {
+    const moves = progress.flatMap(({ row, moves: path }): readonly (Move & { id: string })[] => {
+      const move = path[depth];
+      return move === undefined ? [] : [{ id: row.id, ...move }];
+    });
+    moved.push(...(await movePayouts(sql, moves)));
+  }
+  return moved;
+}
+
+function factOf({ fact }: { readonly fact: StoredFact }): RailFact {
+  const { code = 'NARR', reason = 'no reason was given', currency = '' } = fact;
+  const amountMinor = BigInt(fact.amountMinor ?? '0');
+  switch (fact.kind) {
+    case 'settled':
+      return { kind: 'settled', amountMinor, currency };
+    case 'rejected':
+      return { kind: 'rejected', code, reason };
+    case 'returned':
+      return { kind: 'returned', amountMinor, currency, code, reason };
+  }
+}
+
+/** The frozen amounts of a row that was accepted; the database has all of them or none. */
+export function frozenOf(row: PayoutRow): FrozenAmounts {
+  const { sourceCurrency, destinationCurrency, sourceMinor, feeMinor, netMinor } = row;
+  const { receiveMinor, midValueMinor, rate } = row;
+  if (
+    sourceCurrency === null ||
+    destinationCurrency === null ||
+    sourceMinor === null ||
+    feeMinor === null ||
+    netMinor === null ||
+    receiveMinor === null ||
+    midValueMinor === null ||
+    rate === null
+  ) {
+    throw new Error(`Payout ${row.id} was not accepted and has no frozen amounts.`);
+  }
+  return {
+    sourceCurrency,
+    destinationCurrency,
+    sourceMinor,
+    feeMinor,
+    netMinor,
+    receiveMinor,
+    midValueMinor,
+    rate: parseRate(rate),
+  };
+}

@@ -1,0 +1,35 @@
+import type { OwnedEntry } from '../db/ledger.js';
+import type { LockedPayout, PayoutRow } from '../db/payouts.js';
+import type { AttentionReason, PayoutStatus } from '../domain/payout.js';
+
+/** Where a payout stands after a step: all that its driver needs to choose the next one. */
+export type PayoutStep = {
+  readonly id: string;
+  readonly status: PayoutStatus;
+  readonly attention: { readonly reason: AttentionReason; readonly detail: string } | null;
+  /** Whether this step wrote an event that an endpoint listens to. */
+  readonly isListenedTo: boolean;
+  /** Whether the inbox holds something that was not applied. */
+  readonly hasNews: boolean;
+  readonly settleInMs: number;
+};
+
+/** The step that a row shows. */
+export function stepOf(
+  row: PayoutRow & Partial<Pick<LockedPayout, 'hasNews' | 'settleInMs'>>,
+): PayoutStep {
+  const { attentionReason: reason, attentionDetail: detail } = row;
+  return {
+    id: row.id,
+    status: row.status,
+    attention: reason === null ? null : { reason, detail: detail ?? '' },
+    isListenedTo: false,
+    hasNews: row.hasNews ?? false,
+    settleInMs: Number(row.settleInMs ?? 0n),
+  };
+}
+
+/** An entry with the payout and the customer that it belongs to. */
+export function owned(row: PayoutRow, entry: OwnedEntry['entry']): OwnedEntry {
+  return { entry, mode: row.mode, accountId: row.accountId, payoutId: row.id };
+}

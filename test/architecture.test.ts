@@ -1,0 +1,242 @@
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { bundleWorkflowCode, DefaultLogger } from '@temporalio/worker';
+import { describe, expect, it } from 'vitest';
+import {
+  emptyNames,
+  environmentReaders,
+  floats,
+  forbiddenImports,
+  importCycles,
+  impureDomain,
+  leftovers,
+  oversize,
+  readSourceFiles,
+  unreachableFiles,
+  unreadableImports,
+} from './support/imports.js';
+
+const sourceRoot = fileURLToPath(new URL('../src', import.meta.url));
+const source = readSourceFiles(sourceRoot);
+const limits = { linesPerFile: 450, linesOfCode: 8_000 };
+
+/** Where a floating-point function touches no money, and why. */
+const floatExceptions: Readonly<Record<string, string>> = {};
+
+const files = (texts: Readonly<Record<string, string>>) => new Map(Object.entries(texts));
+
+describe('the source', () => {
+  it('imports only what the table of the design allows', () => {
+    expect(forbiddenImports(source)).toEqual([]);
+  });
+
+  it('imports only what can be read off its text', () => {
+    expect(unreadableImports(source)).toEqual([]);
+  });
+
+  it('has no import cycles', () => {
+    expect(importCycles(source)).toEqual([]);
+  });
+
+  it('has no file that nothing needs', () => {
+    expect(unreachableFiles(source)).toEqual([]);
+  });
+
+  it('reads the environment in config.ts and in the main of the bank alone', () => {
+    expect(environmentReaders(source)).toEqual([]);
+  });
+
+  it('has no name that could stand for anything', () => {
+    expect(emptyNames(source)).toEqual([]);
+  });
+
+  it(`has files under ${limits.linesPerFile} lines, ${limits.linesOfCode} lines of code in all`, () => {
+    expect(oversize(source, limits)).toEqual([]);
+  });
+
+  it('has a domain without clock, chance and effect', () => {
+    expect(impureDomain(source)).toEqual([]);
+  });
+
+  it('never makes a float of money or of a rate', () => {
+    expect(floats(source, floatExceptions)).toEqual([]);
+  });
+
+  it('leaves nothing for later', () => {
+    expect(leftovers(source)).toEqual([]);
+  });
+});
+
+describe('each rule of the source', () => {
+  it.each([
+    ['domain/fee.ts', "import { z } from 'zod';"],
+    ['domain/fee.ts', "import { readFile } from 'node:fs/promises';"],
+    ['domain/fee.ts', "import type { Sql } from '../db/client.js';"],
+    ['domain/fee.ts', "import {\n  a,\n  b,\n} from '../db/client.js';"],
+    ['domain/fee.ts', "export { a } from '../db/client.js';"],
+    ['domain/fee.ts', "export * from '../telemetry.js';"],
+    ['domain/fee.ts', "import '../db/client.js';"],
+    ['domain/fee.ts', "const lazy = () => import('../db/client.js');"],
+    ['contract/a.ts', "import { a } from '../db/client.js';"],
+    ['contract/a.ts', "import { createLog } from '../telemetry.js';"],
+    ['workflows/payout.ts', "import { accept } from '../activities/ledger.js';"],
+    ['workflows/payout.ts', "import { type Step, accept } from '../activities/ledger.js';"],
+    ['workflows/payout.ts', "import { Client } from '@temporalio/client';"],
+    ['db/a.ts', "import { a } from '../contract/objects.js';"],
+    ['rails/sandbox/a.ts', "import { a } from '../../webhooks/guard.js';"],
+    ['temporal/a.ts', "import { payout } from '../workflows/payout.js';"],
+    ['activities/a.ts', "import { a } from '../api/app.js';"],
+    ['activities/a.ts', "import { readConfig } from '../config.js';"],
+    ['api/app.ts', "import { createSender } from '../webhooks/sender.js';"],
+    ['api/app.ts', "import { readApiConfig } from '../config.js';"],
+    ['api/routes/a.ts', "import { accept } from '../../activities/ledger.js';"],
+    ['stack/ports.ts', "import { a } from '../db/client.js';"],
+    ['sandbox-bank/a.ts', "import type { Rail } from '../rails/rail.js';"],
+    ['telemetry.ts', "import { readApiConfig } from './config.js';"],
+    ['somewhere/a.ts', ''],
+  ])('refuses in %s: %s', (path, text) => {
+    expect(forbiddenImports(files({ [path]: text }))).toHaveLength(1);
+  });
+
+  it.each([
+    ['workflows/payout.ts', "import type { Step } from '../activities/ledger.js';"],
+    ['workflows/payout.ts', "import { next } from '../domain/payout.js';"],
+    ['domain/fee.ts', "import { Big } from 'big.js';\nimport { a } from './money.js';"],
+    ['domain/fee.ts', "// import { a } from '../db/client.js';"],
+    ['temporal/a.ts', "import { queues } from '../workflows/messages.js';"],
+    ['api/main.ts', "import { readApiConfig } from '../config.js';"],
+    ['worker/main.ts', "import { readWorkerConfig } from '../config.js';"],
+  ])('allows in %s: %s', (path, text) => {
+    expect(forbiddenImports(files({ [path]: text }))).toEqual([]);
+  });
+
+  it('finds imports that name no file or are made up at run time', () => {
+    const broken = files({
+      'api/main.ts': "import { a } from './gone.js';\nconst b = import(name);",
+      'api/app.ts': "const a = require('./main.js');",
+    });
+    expect(unreadableImports(broken)).toHaveLength(3);
+  });
+
+  it('finds a cycle, of types as well', () => {
+    const ring = {
+      'db/a.ts': "import { b } from './b.js';",
+      'db/b.ts': "import type { C } from './c.js';",
+    };
+    expect(importCycles(files({ ...ring, 'db/c.ts': '' }))).toEqual([]);
+    expect(importCycles(files({ ...ring, 'db/c.ts': "export { a } from './a.js';" }))).toEqual([
+      'db/a.ts → db/b.ts → db/c.ts → db/a.ts',
+    ]);
+  });
+
+  it('finds a file that only itself and other unused files import', () => {
+    const loose = files({
+      'api/main.ts': "import { a } from './app.js';",
+      'api/app.ts': '',
+      'db/a.ts': "import { b } from './b.js';",
+      'db/b.ts': '',
+    });
+    expect(unreachableFiles(loose)).toHaveLength(2);
+  });
+
+  it.each([
+    ['api/app.ts', 'const a = process.env.API_PORT;'],
+    ['api/app.ts', 'const a = read({ ...process.env });'],
+    ['api/main.ts', "const a = process.env['API_PORT'];"],
+    ['api/main.ts', 'const { env } = process;'],
+    ['cli/main.ts', 'const { HOME } = process.env;'],
+    ['cli/main.ts', 'const a = { ...process.env }; const b = process.env.HOME;'],
+    ['worker/main.ts', "import { env } from 'node:process';"],
+    ['stack/a.ts', "const a = process['env'];"],
+  ])('finds a reader of the environment in %s: %s', (path, text) => {
+    expect(environmentReaders(files({ [path]: text }))).toHaveLength(1);
+  });
+
+  it.each([
+    ['api/main.ts', 'const config = readApiConfig(process.env);'],
+    ['cli/stack.ts', 'start({ env: { ...process.env, A: "1" } });'],
+    ['config.ts', 'const a = process.env.API_PORT;'],
+    ['api/app.ts', '/** Not from process.env. */'],
+  ])('lets the environment pass in %s: %s', (path, text) => {
+    expect(environmentReaders(files({ [path]: text }))).toEqual([]);
+  });
+
+  it.each([
+    'db/utils.ts',
+    'common/money.ts',
+    'api/rateManager.ts',
+    'misc.ts',
+    'api/test-helper.ts',
+  ])('refuses the name %s', (path) => {
+    expect(emptyNames(files({ [path]: '' }))).toHaveLength(1);
+  });
+
+  it('counts lines of a file, and lines of code of all files', () => {
+    const small = { linesPerFile: 4, linesOfCode: 5 };
+    expect(oversize(files({ 'a.ts': 'a;\nb;\nc;\n' }), small)).toEqual([]);
+    expect(oversize(files({ 'a.ts': 'a;\n\n/* b\n*/' }), small)).toEqual(['a.ts has 4 lines']);
+    const both = files({ 'a.ts': 'a;\nb;\nc;', 'b.ts': 'd;\n// nothing\ne;' });
+    expect(oversize(both, small)).toEqual(['all files have 5 lines of code']);
+  });
+
+  it.each([
+    'const now = new Date();',
+    'const now = Date.now();',
+    'const dice = Math.random();',
+    'const id = crypto.randomUUID();',
+    'setTimeout(go, 1);',
+    'console.log(1);',
+  ])('finds an effect in the domain: %s', (text) => {
+    expect(impureDomain(files({ 'domain/a.ts': text }))).toHaveLength(1);
+    expect(impureDomain(files({ 'db/a.ts': text }))).toEqual([]);
+    expect(impureDomain(files({ 'domain/a.ts': 'const at = new Date(text);' }))).toEqual([]);
+  });
+
+  it.each([
+    'const a = Number(amountMinor);',
+    'const a = parseFloat(text);',
+    'const a = Number.parseFloat(text);',
+    'const a = rate.toNumber();',
+    'const a = amounts.map(Number);',
+  ])('finds a float: %s', (text) => {
+    expect(floats(files({ 'domain/a.ts': text }), {})).toHaveLength(1);
+    expect(floats(files({ 'db/a.ts': text }), {})).toHaveLength(1);
+    expect(floats(files({ 'db/a.ts': text }), { 'db/a.ts': 'counts rows' })).toEqual([]);
+  });
+
+  it.each(['TODO', 'FIXME', 'XXX', 'HACK'])('finds a %s', (word) => {
+    expect(leftovers(files({ 'a.ts': `// ${word}: later` }))).toHaveLength(1);
+  });
+});
+
+describe('the workflow bundle', () => {
+  /** Bundles a copy of the workflows, after a change to one of them; returns what was refused. */
+  async function refusalsOf(change: (payout: string) => string): Promise<readonly string[]> {
+    const copy = mkdtempSync(join(tmpdir(), 'corridor-bundle-'));
+    const refused: string[] = [];
+    try {
+      cpSync(sourceRoot, join(copy, 'src'), { recursive: true });
+      symlinkSync(join(sourceRoot, '../node_modules'), join(copy, 'node_modules'));
+      const payout = join(copy, 'src/workflows/payout.ts');
+      writeFileSync(payout, change(readFileSync(payout, 'utf8')));
+      await bundleWorkflowCode({
+        workflowsPath: join(copy, 'src/workflows/index.ts'),
+        logger: new DefaultLogger('ERROR', ({ message }) => refused.push(message)),
+      }).catch((error) => refused.push(String(error)));
+    } finally {
+      rmSync(copy, { recursive: true });
+    }
+    return refused;
+  }
+
+  it('is made of the workflows', { timeout: 60_000 }, async () => {
+    expect(await refusalsOf((payout) => payout)).toEqual([]);
+  });
+
+  it('fails when a workflow imports a module of Node', { timeout: 60_000 }, async () => {
+    const refused = await refusalsOf((payout) => `import 'node:fs';\n${payout}`);
+    expect(refused.join('\n')).toContain('node:fs');
+  });
+});

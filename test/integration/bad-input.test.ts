@@ -1,0 +1,446 @@
+import { once } from 'node:events';
+import { request as httpRequest } from 'node:http';
+import { text } from 'node:stream/consumers';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { createApiKey, hashOfKey } from '../../src/api/apiKey.js';
+import { insertApiKey, revokeApiKey } from '../../src/db/accounts.js';
+import { type ApiAnswer, createClient, type RequestOptions } from '../support/client.js';
+import { startSystem, type TestSystem } from '../support/system.js';
+
+let system: TestSystem;
+
+beforeAll(async () => {
+  // A malformed request never gets as far as a workflow.
+  system = await startSystem({ startsWorker: false });
+});
+afterAll(() => system.stop());
+
+const member = z.object({
+  code: z.string(),
+  param: z.string().optional(),
+  expected: z.string().optional(),
+  received: z.string().optional(),
+  detail: z.string().optional(),
+});
+const problem = member.extend({
+  type: z.string(),
+  title: z.string(),
+  status: z.number(),
+  detail: z.string(),
+  errors: z.array(member).min(1),
+  request_id: z.string(),
+});
+
+/** How many rows there are of everything that a request may store. */
+async function counts() {
+  const [row] = await system.database<{ keys: number }[]>`
+    select (select count(*)::int from payouts) as payouts,
+           (select count(*)::int from quotes) as quotes,
+           (select count(*)::int from beneficiaries) as beneficiaries,
+           (select count(*)::int from webhook_endpoints) as endpoints,
+           (select count(*)::int from ledger_entries) as entries,
+           (select count(*)::int from idempotency_keys) as keys`;
+  return row;
+}
+
+type Expected = {
+  readonly status: number;
+  readonly code: string;
+  readonly param?: string;
+  readonly detail?: string;
+};
+
+function checkProblem(answer: ApiAnswer, wanted: Expected) {
+  expect(answer.headers.get('content-type')).toMatch(/^application\/problem\+json(;|$)/);
+  const told = problem.parse(answer.body);
+  expect({ status: answer.status, code: told.code, param: told.param }).toEqual({
+    status: wanted.status,
+    code: wanted.code,
+    param: wanted.param,
+  });
+  expect(told.status).toBe(wanted.status);
+  // An id in a path that leads to nothing is the one refusal that explains itself.
+  for (const { code, expected } of [told, ...told.errors]) {
+    if (code !== 'not_found') expect(expected).toMatch(/\S/);
+  }
+  expect(told.request_id).toBe(answer.headers.get('request-id'));
+  if (wanted.detail !== undefined) expect(told.detail).toContain(wanted.detail);
+  return told;
+}
+
+/** Sends a bad request and checks its answer, and that it left nothing behind. */
+async function refuses(request: string, options: RequestOptions, wanted: Expected) {
+  const before = await counts();
+  const answer = await system.client(request, {
+    idempotencyKey: `bad-${crypto.randomUUID()}`,
+    ...options,
+  });
+  const told = checkProblem(answer, wanted);
+  // What was understood and refused binds its key, and nothing else is ever stored.
+  const bound = wanted.status === 422 ? 1 : 0;
+  expect(await counts()).toEqual({ ...before, keys: (before?.keys ?? 0) + bound });
+  return { answer, told };
+}
+
+const quote = { source_currency: 'USD', destination_currency: 'EUR', amount: '125000' };
+const german = {
+  type: 'individual',
+  name: 'Ada Lovelace',
+  country: 'DE',
+  currency: 'EUR',
+  iban: 'DE89370400440532013000',
+};
+const american = {
+  type: 'business',
+  name: 'Babbage Engines',
+  country: 'US',
+  currency: 'USD',
+  account_number: '000123456789',
+  routing_number: '021000021',
+};
+const live = { source_currency: 'USD', amount: '125000', beneficiary: 'bnf_1' };
+
+const without = (params: Record<string, string>, name: string) =>
+  Object.fromEntries(Object.entries(params).filter(([key]) => key !== name));
+
+type Case = readonly [
+  name: string,
+  request: string,
+  params: Record<string, string>,
+  wanted: Expected,
+];
+
+const invalid = (param: string): Expected => ({ status: 400, code: 'parameter_invalid', param });
+const missing = (param: string): Expected => ({ status: 400, code: 'parameter_missing', param });
+
+const badAmounts = ['0', '-1', '+1', '1.5', '1.0', '1e3', '01', 'abc', '', '1000000000000000000'];
+
+const cases: readonly Case[] = [
+  ...badAmounts.map(
+    (amount): Case => [
+      `amount "${amount}"`,
+      'POST /v1/quotes',
+      { ...quote, amount },
+      invalid('amount'),
+    ],
+  ),
+  ...['XXX', 'eur', 'EURO', ''].map(
+    (currency): Case => [
+      `currency "${currency}"`,
+      'POST /v1/quotes',
+      { ...quote, destination_currency: currency },
+      invalid('destination_currency'),
+    ],
+  ),
+  ...Object.keys(quote).map(
+    (name): Case => [
+      `a quote without ${name}`,
+      'POST /v1/quotes',
+      without(quote, name),
+      missing(name),
+    ],
+  ),
+  [
+    'a fixed side there is not',
+    'POST /v1/quotes',
+    { ...quote, fixed_side: 'both' },
+    invalid('fixed_side'),
+  ],
+  [
+    'an unknown parameter, with the nearest name',
+    'POST /v1/quotes',
+    { ...quote, destination_curency: 'EUR' },
+    {
+      status: 400,
+      code: 'parameter_unknown',
+      param: 'destination_curency',
+      detail: 'Did you mean destination_currency?',
+    },
+  ],
+  [
+    'a payout without beneficiary',
+    'POST /v1/payouts',
+    without(live, 'beneficiary'),
+    missing('beneficiary'),
+  ],
+  [
+    'a beneficiary that is no id',
+    'POST /v1/payouts',
+    { ...live, beneficiary: 'Ada' },
+    invalid('beneficiary'),
+  ],
+  [
+    'a reference of 141 characters',
+    'POST /v1/payouts',
+    { ...live, reference: 'x'.repeat(141) },
+    invalid('reference'),
+  ],
+  [
+    'both a quote and an amount',
+    'POST /v1/payouts',
+    { quote: 'qt_1', amount: '125000', beneficiary: 'bnf_1' },
+    { status: 400, code: 'parameters_exclusive', param: 'amount' },
+  ],
+  [
+    'neither a quote nor an amount',
+    'POST /v1/payouts',
+    { source_currency: 'USD', beneficiary: 'bnf_1' },
+    missing('amount'),
+  ],
+  [
+    'a beneficiary without IBAN',
+    'POST /v1/beneficiaries',
+    without(german, 'iban'),
+    missing('iban'),
+  ],
+  [
+    'an IBAN with a wrong check digit',
+    'POST /v1/beneficiaries',
+    { ...german, iban: 'DE88370400440532013000' },
+    { status: 422, code: 'beneficiary_invalid', param: 'iban', detail: 'check digits' },
+  ],
+  [
+    'a routing number with a wrong check digit',
+    'POST /v1/beneficiaries',
+    { ...american, routing_number: '021000022' },
+    { status: 422, code: 'beneficiary_invalid', param: 'routing_number' },
+  ],
+  [
+    'an API version there is not',
+    'POST /v1/account',
+    { api_version: '2020-01-01' },
+    invalid('api_version'),
+  ],
+  ['funds of nothing', 'POST /v1/test/fund', { currency: 'USD', amount: '0' }, invalid('amount')],
+];
+
+describe.each(['form', 'json'] as const)('as %s, a request is refused for', (style) => {
+  it.each(cases)('%s', async (_name, request, params, wanted) => {
+    await refuses(request, style === 'form' ? { form: params } : { json: params }, wanted);
+  });
+
+  it('all its wrong parameters in one answer', async () => {
+    const params = { source_currency: 'usd', amount: '1.5', fixed_side: 'middle', colour: 'red' };
+    const sent = style === 'form' ? { form: params } : { json: params };
+    const { told } = await refuses('POST /v1/quotes', sent, invalid('source_currency'));
+    const errors = told.errors.map(({ code, param }) => `${code} ${param}`);
+    expect(errors.sort()).toEqual([
+      'parameter_invalid amount',
+      'parameter_invalid fixed_side',
+      'parameter_invalid source_currency',
+      'parameter_missing destination_currency',
+      'parameter_unknown colour',
+    ]);
+  });
+
+  it('both account fields that are wrong, without showing them in full', async () => {
+    const params = { ...american, account_number: '12345678901234567890', routing_number: '1' };
+    const sent = style === 'form' ? { form: params } : { json: params };
+    const { answer, told } = await refuses('POST /v1/beneficiaries', sent, {
+      status: 422,
+      code: 'beneficiary_invalid',
+      param: 'account_number',
+    });
+    expect(told.errors.map(({ param }) => param)).toEqual(['account_number', 'routing_number']);
+    expect(JSON.stringify(answer.body)).not.toContain(params.account_number);
+  });
+
+  it.each(['ftp://example.com/hooks', 'file:///etc/passwd', 'example.com'])(
+    'a webhook URL of a scheme that is not served: %s',
+    async (url) => {
+      const sent =
+        style === 'form'
+          ? { form: { url, 'events[]': 'payout.settled' } }
+          : { json: { url, events: ['payout.settled'] } };
+      await refuses('POST /v1/webhook_endpoints', sent, {
+        status: 422,
+        code: 'webhook_url_refused',
+        param: 'url',
+      });
+    },
+  );
+
+  it('an event there is not, in the notation of a list', async () => {
+    const url = 'https://example.com/hooks';
+    const sent =
+      style === 'form'
+        ? { form: { url, 'events[0]': 'payout.settled', 'events[1]': 'payout.lost' } }
+        : { json: { url, events: ['payout.settled', 'payout.lost'] } };
+    await refuses('POST /v1/webhook_endpoints', sent, invalid('events[1]'));
+  });
+});
+
+describe('JSON is refused for', () => {
+  it.each(['1.0', '1e3', '0', '-1', '1.5', '1000000000000000000', 'true', 'null', '[1]', '{}'])(
+    'the amount %s',
+    async (amount) => {
+      const body = `{"source_currency":"USD","destination_currency":"EUR","amount":${amount}}`;
+      const raw = { body, contentType: 'application/json' };
+      await refuses('POST /v1/quotes', { raw }, invalid('amount'));
+    },
+  );
+
+  it('a name that comes twice', async () => {
+    const body = '{"source_currency":"USD","destination_currency":"EUR","amount":1,"amount":2}';
+    const raw = { body, contentType: 'application/json' };
+    await refuses('POST /v1/quotes', { raw }, invalid('amount'));
+  });
+});
+
+describe('a body is refused that', () => {
+  const malformed: Expected = { status: 400, code: 'body_malformed' };
+  const unsupported: Expected = { status: 415, code: 'content_type_unsupported' };
+  const json = 'application/json';
+  const form = 'application/x-www-form-urlencoded';
+  const good = JSON.stringify(quote);
+  const bodies: readonly [string, RequestOptions['raw'], Expected][] = [
+    ['is broken JSON', { body: '{"amount": 1', contentType: json }, malformed],
+    ['is JSON without an object', { body: '[1]', contentType: json }, malformed],
+    ['is a form sent as JSON', { body: 'amount=1', contentType: json }, malformed],
+    ['is text', { body: good, contentType: 'text/plain' }, unsupported],
+    ['is multipart', { body: good, contentType: 'multipart/form-data; boundary=x' }, unsupported],
+    ['is in Latin-1', { body: good, contentType: `${json}; charset=iso-8859-1` }, unsupported],
+    ['has no content type', { body: new TextEncoder().encode(good) }, unsupported],
+    [
+      'is JSON and not UTF-8',
+      {
+        body: Uint8Array.from([...Buffer.from('{"amount":"'), 0xff, 0x22, 0x7d]),
+        contentType: json,
+      },
+      malformed,
+    ],
+    ['is a form and not UTF-8', { body: 'amount=%FF', contentType: form }, invalid('amount')],
+    [
+      'is a form with a broken escape',
+      { body: 'amount=%G1', contentType: form },
+      invalid('amount'),
+    ],
+    [
+      'is too large',
+      { body: `reference=${'x'.repeat(300_000)}`, contentType: form },
+      { status: 413, code: 'body_too_large' },
+    ],
+  ];
+  it.each(bodies)('%s', async (_name, raw, wanted) => {
+    await refuses('POST /v1/quotes', raw === undefined ? {} : { raw }, wanted);
+  });
+
+  it('says it is compressed and is not', async () => {
+    const raw = { body: good, contentType: json };
+    await refuses('POST /v1/quotes', { raw, headers: { 'content-encoding': 'gzip' } }, malformed);
+  });
+
+  it('comes in chunks without a content type', async () => {
+    const before = await counts();
+    const headers = { authorization: `Bearer ${system.account.apiKey}` };
+    const sending = httpRequest(`${system.apiUrl}/v1/quotes`, { method: 'POST', headers });
+    sending.write(good.slice(0, 10));
+    sending.end(good.slice(10));
+    const [response] = await once(sending, 'response');
+    const body = z.record(z.string(), z.unknown()).parse(JSON.parse(await text(response)));
+    const told = new Headers(z.record(z.string(), z.string()).parse(response.headers));
+    checkProblem({ status: response.statusCode, headers: told, body }, unsupported);
+    expect(await counts()).toEqual(before);
+  });
+});
+
+describe('a key is refused that', () => {
+  const wanted = { status: 401, code: 'api_key_invalid', param: 'Authorization' };
+
+  async function refusesKey(authorization: string): Promise<void> {
+    const { answer } = await refuses(
+      'POST /v1/quotes',
+      { form: quote, headers: { authorization } },
+      wanted,
+    );
+    expect(answer.headers.get('www-authenticate')).toBe('Bearer');
+    expect(JSON.stringify(answer.body)).not.toContain(authorization.split(' ').at(-1));
+  }
+
+  it('is not there', async () => {
+    const before = await counts();
+    const response = await fetch(`${system.apiUrl}/v1/quotes`, {
+      method: 'POST',
+      body: new URLSearchParams(quote),
+    });
+    const { status, headers } = response;
+    const body = z.record(z.string(), z.unknown()).parse(await response.json());
+    checkProblem({ status, headers, body }, { ...wanted, code: 'api_key_missing' });
+    expect(headers.get('www-authenticate')).toBe('Bearer');
+    expect(await counts()).toEqual(before);
+  });
+
+  it('is malformed', () => refusesKey('Bearer cor_test_short'));
+
+  it('comes by another scheme', () =>
+    refusesKey(`Basic ${Buffer.from(`${system.account.apiKey}:`).toString('base64')}`));
+
+  it('has a wrong checksum', () => {
+    const { apiKey } = system.account;
+    return refusesKey(`Bearer ${apiKey.slice(0, -1)}${apiKey.endsWith('0') ? '1' : '0'}`);
+  });
+
+  it('is nobody’s, though its checksum is right', () =>
+    refusesKey(`Bearer ${createApiKey('test')}`));
+
+  it('was revoked', async () => {
+    const apiKey = createApiKey('test');
+    const accountId = system.account.account.id;
+    const key = { accountId, keyHash: hashOfKey(apiKey), lastFour: apiKey.slice(-4) };
+    const { id } = await insertApiKey(system.database, key);
+    const before = await createClient(system.apiUrl, apiKey)('GET /v1/balances');
+    expect(before.status).toBe(200);
+    expect(await revokeApiKey(system.database, accountId, id)).toBe(true);
+    await refusesKey(`Bearer ${apiKey}`);
+  });
+});
+
+describe('a request is refused whose', () => {
+  const overlong = 'k'.repeat(256);
+  it.each([overlong, 'two words', 'schlüssel', `"${overlong}"`])(
+    'Idempotency-Key is "%s"',
+    async (idempotencyKey) => {
+      const wanted = { status: 400, code: 'header_invalid', param: 'Idempotency-Key' };
+      await refuses('POST /v1/quotes', { form: quote, idempotencyKey }, wanted);
+    },
+  );
+
+  it('Corridor-Version is not one of ours', async () => {
+    const { told } = await refuses(
+      'POST /v1/quotes',
+      { form: quote, headers: { 'corridor-version': '2020-01-01' } },
+      { status: 400, code: 'api_version_unknown', param: 'Corridor-Version' },
+    );
+    expect(told.expected).toContain('2026-06-01');
+    expect(told.received).toBe('2020-01-01');
+  });
+
+  it.each(['POST /v1/quote', 'GET /v1/', 'GET /', 'POST /v2/quotes'])(
+    'route is %s',
+    async (request) => {
+      await refuses(request, {}, { status: 404, code: 'route_not_found' });
+    },
+  );
+
+  it.each([
+    ['PUT /v1/quotes', 'POST'],
+    ['PATCH /v1/payouts/po_1', 'GET'],
+    ['DELETE /v1/payouts', 'POST'],
+  ])('method is not for the route: %s', async (request, allowed) => {
+    const wanted = { status: 405, code: 'method_not_allowed' };
+    const { answer } = await refuses(request, {}, wanted);
+    expect(answer.headers.get('allow')?.split(', ')).toContain(allowed);
+  });
+
+  it.each(['qt_1', 'nothing', '%00', '%ff', '%f0%9f%92%b8', 'a'.repeat(2_000)])(
+    'object is not there: %s',
+    async (id) => {
+      await refuses(`GET /v1/quotes/${id}`, {}, { status: 404, code: 'not_found' });
+    },
+  );
+
+  it.each(['0', '101', 'ten', '1e1'])('page of events is limited to %s', async (limit) => {
+    await refuses(`GET /v1/events?limit=${limit}`, {}, invalid('limit'));
+  });
+});

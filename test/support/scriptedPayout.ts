@@ -1,0 +1,108 @@
+import { EventEmitter, once } from 'node:events';
+import { Context } from '@temporalio/activity';
+import type { Activities } from '../../src/activities/index.js';
+import type { PayoutStep } from '../../src/activities/ledger.js';
+import type { PayoutStatus } from '../../src/domain/payout.js';
+
+export type PayoutActivities = Pick<
+  Activities,
+  | 'acceptPayouts'
+  | 'submitPayouts'
+  | 'settlePayouts'
+  | 'pollRail'
+  | 'parkPayout'
+  | 'deliverEvents'
+>;
+
+type Name = keyof PayoutActivities;
+
+/** A call of an activity: what it was given, and when by the server's clock. */
+export type Call = { readonly name: Name; readonly input: unknown; readonly atMs: number };
+
+const fiveDaysMs = 5 * 24 * 60 * 60 * 1000;
+
+/**
+ * A payout without a database and without a rail: its row is a value in memory, and its
+ * activities do to it what those of the ledger do, unless a test has them do something else.
+ */
+export class ScriptedPayout {
+  readonly id: string;
+  /** Every attempt of every activity, in order. */
+  readonly calls: Call[] = [];
+  /** Statuses that the rail's facts lead to and that nobody has applied yet. */
+  readonly inbox: PayoutStatus[] = [];
+  row: PayoutStep;
+  readonly activities: PayoutActivities;
+  readonly #called = new EventEmitter();
+
+  constructor(id: string, does: Partial<PayoutActivities> = {}) {
+    this.id = id;
+    this.row = {
+      id,
+      status: 'pending',
+      attention: null,
+      isListenedTo: false,
+      hasNews: false,
+      settleInMs: fiveDaysMs,
+    };
+    const activities = { ...this.#ledger(), ...this.#rail(), ...does };
+    this.activities = {
+      acceptPayouts: this.#recorded('acceptPayouts', activities.acceptPayouts),
+      submitPayouts: this.#recorded('submitPayouts', activities.submitPayouts),
+      settlePayouts: this.#recorded('settlePayouts', activities.settlePayouts),
+      pollRail: this.#recorded('pollRail', activities.pollRail),
+      parkPayout: this.#recorded('parkPayout', activities.parkPayout),
+      deliverEvents: this.#recorded('deliverEvents', activities.deliverEvents),
+    };
+  }
+
+  callsOf(name: Name): readonly Call[] {
+    return this.calls.filter((call) => call.name === name);
+  }
+
+  /** Returns at the next call of the activity. */
+  async nextCall(name: Name): Promise<void> {
+    await once(this.#called, name);
+  }
+
+  move(status: PayoutStatus): readonly PayoutStep[] {
+    this.row = { ...this.row, status, attention: null };
+    return [this.row];
+  }
+
+  #ledger(): Pick<PayoutActivities, 'acceptPayouts' | 'settlePayouts' | 'parkPayout'> {
+    return {
+      acceptPayouts: async () =>
+        this.row.status === 'pending' ? this.move('processing') : [this.#withNews()],
+      settlePayouts: async () => {
+        const status = this.inbox.shift();
+        return status === undefined ? [this.row] : this.move(status);
+      },
+      parkPayout: async ({ reason, detail }) => {
+        this.row = { ...this.row, attention: { reason, detail } };
+        return [this.row];
+      },
+    };
+  }
+
+  #rail(): Pick<PayoutActivities, 'submitPayouts' | 'pollRail' | 'deliverEvents'> {
+    return {
+      submitPayouts: async () => this.move('sent'),
+      pollRail: async () => undefined,
+      deliverEvents: async () => undefined,
+    };
+  }
+
+  #withNews(): PayoutStep {
+    return { ...this.row, hasNews: this.inbox.length > 0 };
+  }
+
+  #recorded<I, O>(name: Name, does: (input: I) => Promise<O>): (input: I) => Promise<O> {
+    return (input) => {
+      const { currentAttemptScheduledTimestampMs: atMs } = Context.current().info;
+      this.calls.push({ name, input, atMs });
+      this.#called.emit(name);
+      return does(input);
+    };
+  }
+}
