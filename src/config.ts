@@ -106,7 +106,7 @@ export const readStackConfig = (env: Environment): StackConfig => read(stackSche
 function read<T extends z.ZodRawShape>(schema: z.ZodObject<T>, env: Environment) {
   const values: Record<string, string> = {};
   for (const name of Object.keys(schema.shape)) {
-    const value = valueOf(name, env);
+    const value = settingOf(name, env);
     if (value !== undefined) values[name] = value;
   }
   const result = schema.safeParse(values);
@@ -120,7 +120,7 @@ function read<T extends z.ZodRawShape>(schema: z.ZodObject<T>, env: Environment)
 }
 
 /** `NAME_FILE` names a file that holds the value of `NAME`, as secrets are mounted. Empty is unset. */
-function valueOf(name: string, env: Environment): string | undefined {
+function settingOf(name: string, env: Environment): string | undefined {
   const file = env[`${name}_FILE`];
   return env[name] || (file ? readSecret(`${name}_FILE`, file) : undefined);
 }

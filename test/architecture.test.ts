@@ -224,7 +224,7 @@ describe('the workflow bundle', () => {
       await bundleWorkflowCode({
         workflowsPath: join(copy, 'src/workflows/index.ts'),
         logger: new DefaultLogger('ERROR', ({ message }) => refused.push(message)),
-      }).catch((error) => refused.push(String(error)));
+      }).catch((error: unknown) => refused.push(String(error)));
     } finally {
       rmSync(copy, { recursive: true });
     }

@@ -13,10 +13,11 @@ import {
 } from '../db/payouts.js';
 import { lockQuotesOf, useQuotes } from '../db/quotes.js';
 import { currentRates, midOf } from '../db/rates.js';
-import { type Asked, decide, type Facts } from '../domain/acceptance.js';
+import { type Acceptance, type Asked, decide, type Facts } from '../domain/acceptance.js';
 import { parseRate } from '../domain/fx.js';
 import { acceptEntry } from '../domain/ledger.js';
-import { isRefusal } from '../domain/refusal.js';
+import { isRefusal, refuse } from '../domain/refusal.js';
+import type { Rail } from '../rails/rail.js';
 import type { Rails } from '../rails/registry.js';
 import { announce } from './announcement.js';
 import { owned, type PayoutStep, stepOf } from './step.js';
@@ -36,7 +37,35 @@ export async function accept(
   ids: readonly string[],
   workflowAgeMs: number,
 ): Promise<readonly PayoutStep[]> {
-  // One round trip: the statements are sent together and run in this order of locks.
+  const read = await readFacts(sql, deps, driver, ids);
+  const rowOf = new Map(read.rows.map((row) => [row.id, row]));
+  const usedQuotes = new Map<string, string>();
+  const decisions: Decisions = { accepted: [], refused: [] };
+  for (const id of ids) {
+    const row = rowOf.get(id);
+    if (row === undefined || row.status !== 'pending') continue;
+    const rail = railFor(deps.rails, row);
+    if (rail === undefined) {
+      const detail = `No rail carries ${row.mode} payouts here.`;
+      decisions.refused.push({ id, refusal: refuse('corridor_unavailable', { detail }) });
+      continue;
+    }
+    const decided = decide(askedOf(row, workflowAgeMs), read.factsOf(row, usedQuotes));
+    if (isRefusal(decided)) {
+      decisions.refused.push({ id, refusal: decided });
+      continue;
+    }
+    read.spend(row, decided);
+    if (row.quoteId !== null) usedQuotes.set(row.quoteId, id);
+    const { settleWithinMs } = rail.limits;
+    decisions.accepted.push({ id, acceptance: decided, rail: rail.name, settleWithinMs });
+  }
+  return write(sql, read.rows, decisions, usedQuotes);
+}
+
+/** Everything the decisions look at, locked in the order that holds everywhere. */
+async function readFacts(sql: Sql, deps: AcceptanceDeps, driver: string, ids: readonly string[]) {
+  // One round trip: the statements are sent together and run one after another.
   const [rows, quotes, beneficiaries, balances, rates, batches] = await Promise.all([
     lockPayouts(sql, driver, ids),
     lockQuotesOf(sql, ids),
@@ -45,47 +74,37 @@ export async function accept(
     currentRates(sql, deps.rateMaximumAgeMs),
     batchRatesOf(sql, ids),
   ]);
-  const batchRates = new Map(batches.map((batch) => [batch.id, batch.rates]));
-  const ratesOf = ({ batchId }: PayoutRow) =>
-    batchId === null ? rates : (batchRates.get(batchId) ?? []);
-  const funds = new Map(balances.map((b) => [`${b.accountId} ${b.currency}`, b.availableMinor]));
-  const rowOf = new Map(rows.map((row) => [row.id, row]));
   const quoteOf = new Map(quotes.map((quote) => [quote.payoutId, quote]));
   const beneficiaryOf = new Map(beneficiaries.map((found) => [found.payoutId, found]));
-  const usedQuotes = new Map<string, string>();
-  const decisions: Decisions = { accepted: [], refused: [] };
-  for (const id of ids) {
-    const row = rowOf.get(id);
-    if (row === undefined || row.status !== 'pending') continue;
-    const quote = quoteOf.get(id);
-    const facts: Facts = {
-      quote: quote && {
-        ...quote,
-        rate: parseRate(quote.rate),
-        mid: parseRate(quote.mid),
-        usedBy: quote.usedBy ?? usedQuotes.get(quote.id) ?? null,
-      },
-      beneficiary: beneficiaryOf.get(id),
-      midOf: (source, destination) => midOf(ratesOf(row), source, destination),
-      availableOf: (currency) => funds.get(`${row.accountId} ${currency}`) ?? 0n,
-    };
-    const decided = decide(askedOf(row, workflowAgeMs), facts);
-    if (isRefusal(decided)) {
-      decisions.refused.push({ id, refusal: decided });
-      continue;
-    }
-    const purse = `${row.accountId} ${decided.sourceCurrency}`;
-    funds.set(purse, (funds.get(purse) ?? 0n) - decided.sourceMinor);
-    if (row.quoteId !== null) usedQuotes.set(row.quoteId, id);
-    const rail = railOf(deps.rails, row);
-    decisions.accepted.push({
-      id,
-      acceptance: decided,
-      rail: rail.name,
-      settleWithinMs: rail.limits.settleWithinMs,
-    });
-  }
-  return write(sql, rows, decisions, usedQuotes);
+  const funds = new Map(balances.map((b) => [`${b.accountId} ${b.currency}`, b.availableMinor]));
+  const batchRates = new Map(batches.map((batch) => [batch.id, batch.rates]));
+  const availableOf = (row: PayoutRow, currency: string) =>
+    funds.get(`${row.accountId} ${currency}`) ?? 0n;
+  const ratesOf = ({ batchId }: PayoutRow) =>
+    batchId === null ? rates : (batchRates.get(batchId) ?? []);
+  return {
+    rows,
+    /** The facts for one payout; a quote may have been used by one before it in the list. */
+    factsOf: (row: PayoutRow, usedQuotes: ReadonlyMap<string, string>): Facts => {
+      const quote = quoteOf.get(row.id);
+      return {
+        quote: quote && {
+          ...quote,
+          rate: parseRate(quote.rate),
+          mid: parseRate(quote.mid),
+          usedBy: quote.usedBy ?? usedQuotes.get(quote.id) ?? null,
+        },
+        beneficiary: beneficiaryOf.get(row.id),
+        midOf: (source, destination) => midOf(ratesOf(row), source, destination),
+        availableOf: (currency) => availableOf(row, currency),
+      };
+    },
+    /** Takes an accepted amount from what the next payouts of the list may use. */
+    spend: (row: PayoutRow, { sourceCurrency, sourceMinor }: Acceptance): void => {
+      const left = availableOf(row, sourceCurrency) - sourceMinor;
+      funds.set(`${row.accountId} ${sourceCurrency}`, left);
+    },
+  };
 }
 
 async function write(
@@ -121,9 +140,7 @@ function askedOf(row: LockedPayout, workflowAgeMs: number): Asked {
   return { ...row, ageMs: Math.max(Number(row.ageMs), workflowAgeMs) };
 }
 
-function railOf(rails: Rails, row: PayoutRow) {
-  // A test account reaches only the sandbox bank, a live one never does.
-  const rail = row.mode === 'test' ? rails.find('sandbox') : undefined;
-  if (rail === undefined) throw new Error(`There is no rail for ${row.mode} payouts.`);
-  return rail;
+/** A test account reaches only the sandbox bank, a live one never does. */
+function railFor(rails: Rails, row: PayoutRow): Rail | undefined {
+  return row.mode === 'test' ? rails.find('sandbox') : undefined;
 }

@@ -9,6 +9,7 @@ import {
   render,
 } from '../contract/versions/index.js';
 import type { Account } from '../db/accounts.js';
+import { isOutage } from '../db/client.js';
 import { newId } from '../db/id.js';
 import { isMigrated } from '../db/migrate.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
@@ -97,7 +98,7 @@ function answerFailures(deps: ApiDeps): Koa.Middleware {
       await next();
     } catch (error) {
       const refusal = refusalOfThrown(error, ctx.path);
-      if (refusal.code === 'internal_error') {
+      if (refusal.code === 'internal_error' || refusal.code === 'service_unavailable') {
         deps.log.error({ err: error, request: ctx.state['requestId'] }, 'a request failed');
       }
       answerProblem(ctx, { refusals: [refusal] });
@@ -118,6 +119,11 @@ function refusalOfThrown(error: unknown, path: string): Refusal {
         expected: 'a body without Content-Encoding, or gzip',
       });
     default:
+      if (isOutage(error)) {
+        return refuse('service_unavailable', {
+          detail: 'Send the request again, with the same idempotency key.',
+        });
+      }
       return refuse('internal_error', { detail: 'The failure is logged under the request id.' });
   }
 }
@@ -224,8 +230,8 @@ function answerProblem(ctx: Koa.Context, answer: Refused): void {
 
 function answerUnknownRoute(ctx: Koa.Context, router: Router): void {
   const { path } = router.match(ctx.path, ctx.method);
-  if (path.length === 0)
-    return answerProblem(ctx, {
+  if (path.length === 0) {
+    answerProblem(ctx, {
       refusals: [
         refuse('route_not_found', {
           expected: 'the path of a route, such as /v1/payouts',
@@ -233,6 +239,8 @@ function answerUnknownRoute(ctx: Koa.Context, router: Router): void {
         }),
       ],
     });
+    return;
+  }
   const allowed = [...new Set(path.flatMap((layer) => layer.methods))];
   ctx.set('Allow', allowed.join(', '));
   const expected = `one of ${allowed.join(', ')}`;

@@ -47,6 +47,7 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
     },
     fingerprintSecret: config.FINGERPRINT_SECRET,
   });
+  const handle = app.callback();
   const server = createServer(
     {
       // A client that sends its headers or its body a byte at a time is cut off.
@@ -55,7 +56,8 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
       // Longer than the usual proxy keeps its side open, so that it is the one to close.
       keepAliveTimeout: 75_000,
     },
-    app.callback(),
+    // Koa answers its own failures; this promise never rejects.
+    (request, response) => void handle(request, response),
   );
   const url = await listen(server, config.API_HOST, config.API_PORT);
   const metricsServer = await serveMetrics({

@@ -59,6 +59,19 @@ export async function transaction<T>(
   }
 }
 
+/**
+ * SQLSTATE classes and codes, and the driver's own codes, of a database that is away, full
+ * or busy: the same request may well succeed in a moment.
+ */
+const outageCodes =
+  /^(08...|53...|57P0.|57014|55P03|CONNECTION_(CLOSED|ENDED|DESTROYED)|CONNECT_TIMEOUT|ECONNREFUSED|ECONNRESET|EPIPE)$/;
+
+/** Whether an error says that the database could not answer, rather than what it answered. */
+export function isOutage(error: unknown): boolean {
+  if (!(error instanceof Error) || !('code' in error)) return false;
+  return outageCodes.test(String(error.code));
+}
+
 /** Tells a violated constraint or a lock time-out by its SQLSTATE. */
 export function hasSqlState(error: unknown, code: string): boolean {
   return error instanceof postgres.PostgresError && error.code === code;

@@ -20,7 +20,8 @@ export type RailNews = {
 
 /**
  * Keeps what a rail told us, each of its events once, and makes the payouts due within
- * five seconds, should waking them fail. Returns the payouts that have something new.
+ * five seconds, should waking them fail. Returns the payouts that have something new: a fact
+ * that a final payout knows already is marked as applied and wakes nobody.
  */
 export async function insertNews(
   sql: Sql,
@@ -28,8 +29,9 @@ export async function insertNews(
 ): Promise<readonly WakeablePayout[]> {
   return sql<WakeablePayout[]>`
     with kept as (
-      insert into rail_inbox (rail, rail_event_id, rail_key, payout_id, fact)
-      select t.rail, t.rail_event_id, t.rail_key, p.id, t.fact
+      insert into rail_inbox (rail, rail_event_id, rail_key, payout_id, fact, applied_at, outcome)
+      select t.rail, t.rail_event_id, t.rail_key, p.id, t.fact,
+             case when k.is_known then now() end, case when k.is_known then 'nothing new' end
         from unnest(${news.map((item) => item.rail)}::text[],
                     ${news.map((item) => item.railEventId)}::text[],
                     ${news.map((item) => item.railKey)}::text[],
@@ -37,11 +39,18 @@ export async function insertNews(
                     ${news.map((item) => JSON.stringify(item.fact))}::text[]::jsonb[])
                as t (rail, rail_event_id, rail_key, payout_id, fact)
         left join payouts p on p.id = t.payout_id and p.rail = t.rail
+        cross join lateral (select
+          (p.status in ('settled', 'returned') and t.fact ->> 'kind' = 'settled'
+             and t.fact ->> 'currency' = p.destination_currency
+             and t.fact ->> 'amountMinor' = p.receive_minor::text)
+          or (p.status = 'failed' and t.fact ->> 'kind' = 'rejected')
+          or (p.status = 'returned' and t.fact ->> 'kind' = 'returned'
+             and t.fact ->> 'amountMinor' = p.returned_minor::text) as is_known) k
       on conflict (rail, rail_event_id) do nothing
-      returning payout_id
+      returning payout_id, applied_at
     )
     update payouts set wake_at = now() + interval '5 seconds'
-     where id in (select payout_id from kept)
+     where id in (select payout_id from kept where applied_at is null)
     returning id, account_id, mode, batch_id, source_currency, destination_currency, settle_by`;
 }
 

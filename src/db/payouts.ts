@@ -68,14 +68,22 @@ export type NewPayout = Pick<
   | 'metadata'
 >;
 
-/** Records what was asked. `pending` and due at once: the sweep starts what nobody starts. */
+/**
+ * Records what was asked, as `pending` and due in a moment: the sweep starts what nobody
+ * starts. The currencies that a quote or beneficiary implies are filled in for operators to
+ * search by; what counts is decided later, under lock.
+ */
 export async function insertPayout(sql: Sql, payout: NewPayout): Promise<void> {
   await sql`
     insert into payouts (id, account_id, mode, driver, quote_id, beneficiary_id, source_currency,
       destination_currency, fixed_side, amount, reference, metadata, wake_at)
     values (${payout.id}, ${payout.accountId}, ${payout.mode}, ${payout.driver},
-      ${payout.quoteId}, ${payout.beneficiaryId}, ${payout.sourceCurrency},
-      ${payout.destinationCurrency}, ${payout.fixedSide}, ${payout.amount}, ${payout.reference},
+      ${payout.quoteId}, ${payout.beneficiaryId},
+      coalesce(${payout.sourceCurrency}, (select source_currency from quotes
+        where id = ${payout.quoteId} and account_id = ${payout.accountId})),
+      coalesce(${payout.destinationCurrency}, (select currency from beneficiaries
+        where id = ${payout.beneficiaryId} and account_id = ${payout.accountId})),
+      ${payout.fixedSide}, ${payout.amount}, ${payout.reference},
       ${sql.json(payout.metadata)}, now() + interval '15 seconds')`;
 }
 

@@ -35,6 +35,7 @@ const refusals = {
   currency_unsupported: { status: 422, title: 'The currency is not supported here' },
   amount_too_small: { status: 422, title: 'The amount is too small' },
   amount_too_large: { status: 422, title: 'The amount is too large' },
+  corridor_unavailable: { status: 422, title: 'No rail carries this payout here' },
   quote_not_found: { status: 422, title: 'No such quote' },
   quote_expired: { status: 422, title: 'The quote has expired' },
   quote_used: { status: 422, title: 'The quote has been used' },

@@ -7,7 +7,6 @@ import {
   log,
   setCurrentDetails,
   setHandler,
-  TimeoutFailure,
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow';
@@ -154,7 +153,7 @@ async function waitForTheRail(hand: Hand, settleInMs: number): Promise<void> {
     scope.cancel();
     await poll.catch(ignoreCancellation);
   } catch (error) {
-    if (!isTimeout(error)) throw error;
+    if (!isOutOfTime(error)) throw error;
     await park(hand, 'settle_by_passed', attentionReasons.settle_by_passed);
   }
 }
@@ -218,8 +217,12 @@ function ignoreCancellation(error: unknown): void {
   if (!isCancellation(error)) throw error;
 }
 
-function isTimeout(error: unknown): boolean {
-  return error instanceof ActivityFailure && error.cause instanceof TimeoutFailure;
+/**
+ * Whether retries ended for want of time. The cause does not tell: where the next attempt
+ * would come too late, the server hands on the failure of the last one.
+ */
+function isOutOfTime(error: unknown): boolean {
+  return error instanceof ActivityFailure && error.retryState === 'TIMEOUT';
 }
 
 function messageOf(error: unknown): string {

@@ -64,7 +64,9 @@ export function railPoll(settleInMs: number): Pick<Activities, 'pollRail'> {
   return proxyActivities<Pick<Activities, 'pollRail'>>({
     taskQueue: taskQueues.rail,
     startToCloseTimeout: 10_000,
-    scheduleToCloseTimeout: settleInMs,
+    // The server gives up when the next attempt would come too late: with one pause more,
+    // the rail is asked for the last time when its time is over, and not an hour before.
+    scheduleToCloseTimeout: settleInMs + pollRetry.maximumMs,
     cancellationType: ActivityCancellationType.TRY_CANCEL,
     retry: {
       initialInterval: pollRetry.initialMs,

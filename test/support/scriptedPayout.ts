@@ -1,23 +1,16 @@
 import { EventEmitter, once } from 'node:events';
-import { Context } from '@temporalio/activity';
 import type { Activities } from '../../src/activities/index.js';
 import type { PayoutStep } from '../../src/activities/ledger.js';
 import type { PayoutStatus } from '../../src/domain/payout.js';
 
 export type PayoutActivities = Pick<
   Activities,
-  | 'acceptPayouts'
-  | 'submitPayouts'
-  | 'settlePayouts'
-  | 'pollRail'
-  | 'parkPayout'
-  | 'deliverEvents'
+  'acceptPayouts' | 'submitPayouts' | 'settlePayouts' | 'pollRail' | 'parkPayout' | 'deliverEvents'
 >;
 
 type Name = keyof PayoutActivities;
 
-/** A call of an activity: what it was given, and when by the server's clock. */
-export type Call = { readonly name: Name; readonly input: unknown; readonly atMs: number };
+export type Call = { readonly name: Name; readonly input: unknown };
 
 const fiveDaysMs = 5 * 24 * 60 * 60 * 1000;
 
@@ -31,6 +24,8 @@ export class ScriptedPayout {
   readonly calls: Call[] = [];
   /** Statuses that the rail's facts lead to and that nobody has applied yet. */
   readonly inbox: PayoutStatus[] = [];
+  /** The statuses that an endpoint listens to. */
+  listensTo: readonly PayoutStatus[] = [];
   row: PayoutStep;
   readonly activities: PayoutActivities;
   readonly #called = new EventEmitter();
@@ -65,9 +60,10 @@ export class ScriptedPayout {
     await once(this.#called, name);
   }
 
+  /** Moves the row, as every step does that finds something to do. */
   move(status: PayoutStatus): readonly PayoutStep[] {
     this.row = { ...this.row, status, attention: null };
-    return [this.row];
+    return [{ ...this.row, isListenedTo: this.listensTo.includes(status) }];
   }
 
   #ledger(): Pick<PayoutActivities, 'acceptPayouts' | 'settlePayouts' | 'parkPayout'> {
@@ -99,8 +95,7 @@ export class ScriptedPayout {
 
   #recorded<I, O>(name: Name, does: (input: I) => Promise<O>): (input: I) => Promise<O> {
     return (input) => {
-      const { currentAttemptScheduledTimestampMs: atMs } = Context.current().info;
-      this.calls.push({ name, input, atMs });
+      this.calls.push({ name, input });
       this.#called.emit(name);
       return does(input);
     };

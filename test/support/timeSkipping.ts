@@ -17,10 +17,9 @@ export type TimeSkipping = {
   readonly client: Client;
   /** Lets so much of the server's time pass; returns when all that was due has been done. */
   readonly sleep: (durationMs: number) => Promise<void>;
-  readonly withWorkers: <T>(
-    activities: Partial<Activities>,
-    work: () => Promise<T>,
-  ) => Promise<T>;
+  /** Milliseconds since the epoch, by the server's clock. */
+  readonly now: () => Promise<number>;
+  readonly withWorkers: <T>(activities: Partial<Activities>, work: () => Promise<T>) => Promise<T>;
   readonly stop: () => Promise<void>;
 };
 
@@ -35,6 +34,7 @@ export async function startTimeSkipping(): Promise<TimeSkipping> {
   return {
     client: env.client,
     sleep: (durationMs) => env.sleep(durationMs),
+    now: () => env.currentTimeMs(),
     withWorkers: async (activities, work) => {
       const workers = await createWorkers(env, activities);
       const running = Promise.all(workers.map((worker) => worker.run()));

@@ -5,7 +5,9 @@ let bundle: Promise<{ code: string }> | undefined;
 
 /** The workflows' code, bundled once a test file. */
 export function workflowBundle(): Promise<{ code: string }> {
-  bundle ??= bundleWorkflows(fileURLToPath(new URL('../../src/workflows/index.ts', import.meta.url)));
+  bundle ??= bundleWorkflows(
+    fileURLToPath(new URL('../../src/workflows/index.ts', import.meta.url)),
+  );
   return bundle;
 }
 
@@ -14,7 +16,18 @@ export function bundleWorkflows(workflowsPath: string): Promise<{ code: string }
   return bundleWorkflowCode({ workflowsPath, logger: new DefaultLogger('WARN') });
 }
 
+/**
+ * The native part's warnings of a start say what the test server lacks; those of running
+ * workflows say why a test hangs.
+ */
+const nativeLog =
+  'temporalio_sdk_core=WARN,temporalio_sdk_core::worker=ERROR,temporalio_sdk_core::worker::workflow=WARN';
+
 /** Keeps the SDK's chatter out of the tests; once a process, before anything else of the SDK. */
 export function quietRuntime(): void {
-  Runtime.install({ logger: new DefaultLogger('ERROR'), shutdownSignals: [] });
+  Runtime.install({
+    logger: new DefaultLogger('ERROR'),
+    telemetryOptions: { logging: { filter: nativeLog } },
+    shutdownSignals: [],
+  });
 }

@@ -1,32 +1,337 @@
+import { ApplicationFailure, type WorkflowHandle } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ScriptedPayout } from '../support/scriptedPayout.js';
-import { startTimeSkipping, type TimeSkipping } from '../support/timeSkipping.js';
-import { payout } from '../../src/workflows/payout.js';
-import { railUpdateSignal, taskQueues } from '../../src/workflows/messages.js';
+import { z } from 'zod';
+import { notYet } from '../../src/activities/failure.js';
 import { newId } from '../../src/db/id.js';
+import { acceptPayout, wakePayout } from '../../src/temporal/wakePayout.js';
+import { acceptUpdate, railUpdateSignal, searchAttributes } from '../../src/workflows/messages.js';
+import type { payout } from '../../src/workflows/payout.js';
+import { type PayoutActivities, ScriptedPayout } from '../support/scriptedPayout.js';
+import { startTimeSkipping, type TimeSkipping } from '../support/timeSkipping.js';
 
-describe('x', () => {
-  let server: TimeSkipping;
-  beforeAll(async () => {
-    const t = performance.now();
-    server = await startTimeSkipping();
-    console.log('start', performance.now() - t);
+const minuteMs = 60_000;
+const hourMs = 60 * minuteMs;
+const dayMs = 24 * hourMs;
+
+type Handle = WorkflowHandle<typeof payout>;
+
+let server: TimeSkipping;
+
+beforeAll(async () => {
+  server = await startTimeSkipping();
+});
+afterAll(() => server.stop());
+
+/** Starts the payout as the API does, and hands it to the test with workers running. */
+async function drive(script: ScriptedPayout, test: (handle: Handle) => Promise<void>) {
+  await server.withWorkers(script.activities, async () => {
+    await acceptPayout(server.client, startable(script), 10_000);
+    await test(handleOf(script));
   });
-  afterAll(() => server.stop());
-  for (let i = 0; i < 3; i++)
-  it('settles'+i, async () => {
-    const s = new ScriptedPayout(newId('payout'));
-    const t = performance.now();
-    await server.withWorkers(s.activities, async () => {
-      console.log('workers', performance.now() - t);
-      const h = await server.client.workflow.start('payout', { workflowId: s.id, taskQueue: 'payouts', args: [{payoutId: s.id}] });
-      await server.sleep(30_000);
-      console.log('slept', performance.now() - t);
-      s.inbox.push('settled');
-      await h.signal(railUpdateSignal);
-      console.log(await h.result());
-      console.log('result', performance.now() - t, s.calls);
+}
+
+function scripted(does: Partial<PayoutActivities> = {}): ScriptedPayout {
+  return new ScriptedPayout(newId('payout'), does);
+}
+
+function startable({ id }: ScriptedPayout) {
+  return {
+    id,
+    accountId: 'acc_1',
+    mode: 'test',
+    sourceCurrency: 'USD',
+    destinationCurrency: 'EUR',
+    settleBy: null,
+  } as const;
+}
+
+function handleOf({ id }: ScriptedPayout): Handle {
+  return server.client.workflow.getHandle<typeof payout>(id);
+}
+
+/** The rail says something: it lies in the inbox, and the payout is nudged. */
+async function tell(script: ScriptedPayout, status: 'settled' | 'returned'): Promise<void> {
+  script.inbox.push(status);
+  await handleOf(script).signal(railUpdateSignal);
+}
+
+/** Half the time a payout waits for its callback: afterwards it is sent and has not polled. */
+const untilSent = () => server.sleep(30_000);
+
+async function eventsOf(handle: Handle) {
+  return (await handle.fetchHistory()).events ?? [];
+}
+
+/** The regular activities of a history; local ones are markers. */
+async function scheduledIn(handle: Handle): Promise<readonly string[]> {
+  const events = await eventsOf(handle);
+  return events.flatMap(
+    ({ activityTaskScheduledEventAttributes: scheduled }) => scheduled?.activityType?.name ?? [],
+  );
+}
+
+const metadata = z.object({ currentDetails: z.string().optional() });
+
+/** What an operator sees of the payout in the Temporal UI. */
+async function shownTo(handle: Handle) {
+  const { status, typedSearchAttributes: attributes } = await handle.describe();
+  const { currentDetails } = metadata.parse(await handle.query('__temporal_workflow_metadata'));
+  return {
+    status: status.name,
+    needsAttention: attributes.get(searchAttributes.needsAttention),
+    reason: attributes.get(searchAttributes.attentionReason),
+    details: currentDetails ?? '',
+  };
+}
+
+describe('a callback', () => {
+  it('settles a sent payout without a poll', async () => {
+    const script = scripted();
+    await drive(script, async (handle) => {
+      await untilSent();
+      await tell(script, 'settled');
+      await expect(handle.result()).resolves.toBe('settled');
     });
-      console.log('end', performance.now() - t);
+    const names = script.calls.map((call) => call.name);
+    expect(names).toEqual(['acceptPayouts', 'submitPayouts', 'settlePayouts']);
+  });
+
+  it('that comes twice settles and tells once', async () => {
+    const script = scripted();
+    script.listensTo = ['settled'];
+    await drive(script, async (handle) => {
+      await untilSent();
+      await tell(script, 'settled');
+      await handle.signal(railUpdateSignal);
+      await expect(handle.result()).resolves.toBe('settled');
+    });
+    expect(script.callsOf('deliverEvents').length).toBe(1);
+  });
+
+  it('that comes before the rail answers settles without a timer', async () => {
+    const script = scripted({
+      submitPayouts: async () => {
+        const settled = script.nextCall('settlePayouts');
+        await tell(script, 'settled');
+        await settled;
+        return [script.row];
+      },
+    });
+    await drive(script, async (handle) => {
+      await expect(handle.result()).resolves.toBe('settled');
+      const timers = (await eventsOf(handle)).filter((event) => event.timerStartedEventAttributes);
+      expect(timers).toEqual([]);
+    });
+  });
+
+  it('that changes nothing leaves the payout waiting', async () => {
+    const script = scripted();
+    await drive(script, async (handle) => {
+      await untilSent();
+      await handle.signal(railUpdateSignal);
+      await untilSent();
+      expect((await handle.describe()).status.name).toBe('RUNNING');
+      await tell(script, 'settled');
+      await expect(handle.result()).resolves.toBe('settled');
+    });
+    expect(script.callsOf('settlePayouts').length).toBe(2);
+    expect(script.callsOf('pollRail')).toEqual([]);
+  });
+
+  it('that comes with the last delivery is applied before the workflow ends', async () => {
+    const script = scripted({
+      deliverEvents: async () => {
+        if (script.row.status === 'settled') await tell(script, 'returned');
+      },
+    });
+    script.listensTo = ['settled'];
+    await drive(script, async (handle) => {
+      await untilSent();
+      await tell(script, 'settled');
+      await expect(handle.result()).resolves.toBe('returned');
+    });
+  });
+});
+
+describe('a rail that does not call back', () => {
+  it('is polled after a minute, then at pauses that double up to an hour, at no cost in history', async () => {
+    const timesMs: number[] = [await server.now()];
+    const script = scripted({
+      pollRail: async () => {
+        timesMs.push(await server.now());
+        if (timesMs.length < 13) throw notYet('no news');
+        script.inbox.push('settled');
+      },
+    });
+    await drive(script, async (handle) => {
+      await expect(handle.result()).resolves.toBe('settled');
+      expect((await eventsOf(handle)).length).toBeLessThanOrEqual(27);
+      expect(await scheduledIn(handle)).toEqual(['submitPayouts', 'pollRail']);
+    });
+    const pausesMs = timesMs.slice(1).map((timeMs, index) => timeMs - (timesMs[index] ?? 0));
+    expect(pausesMs.map((pauseMs) => Math.round(pauseMs / minuteMs))).toEqual([
+      1, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60,
+    ]);
+  });
+
+  it('needs a person once its time is over, and the payout settles when it speaks at last', async () => {
+    const script = scripted({ pollRail: () => Promise.reject(notYet('no news')) });
+    await drive(script, async (handle) => {
+      expect(await shownTo(handle)).toMatchObject({ needsAttention: false, details: '' });
+      await server.sleep(5 * dayMs - minuteMs);
+      expect(script.callsOf('parkPayout')).toEqual([]);
+      await server.sleep(hourMs + 2 * minuteMs);
+      expect(script.callsOf('parkPayout').map((call) => call.input)).toMatchObject([
+        { driver: script.id, id: script.id, reason: 'settle_by_passed' },
+      ]);
+      const shown = await shownTo(handle);
+      expect(shown).toMatchObject({ status: 'RUNNING', needsAttention: true });
+      expect(shown.reason).toBe('settle_by_passed');
+      expect(shown.details).toContain('settle_by_passed');
+
+      await server.sleep(30 * dayMs);
+      await tell(script, 'settled');
+      await expect(handle.result()).resolves.toBe('settled');
+      const after = await shownTo(handle);
+      expect(after).toMatchObject({ needsAttention: false, reason: undefined, details: '' });
+    });
+  });
+});
+
+describe('a submission', () => {
+  it('whose outcome is unknown is repeated until the rail answers', async () => {
+    const script = scripted({
+      submitPayouts: async () => {
+        if (script.callsOf('submitPayouts').length < 4) throw notYet('no answer');
+        return script.move('sent');
+      },
+    });
+    await drive(script, async (handle) => {
+      await untilSent();
+      await tell(script, 'settled');
+      await expect(handle.result()).resolves.toBe('settled');
+    });
+    expect(script.callsOf('submitPayouts').length).toBe(4);
+  });
+
+  it('whose outcome is unknown is withdrawn when a callback settles the payout', async () => {
+    const script = scripted({
+      submitPayouts: async () => {
+        // A nudge without news first, which must not end the repeats.
+        if (script.callsOf('submitPayouts').length === 2) {
+          await handleOf(script).signal(railUpdateSignal);
+        }
+        if (script.callsOf('submitPayouts').length === 3) await tell(script, 'settled');
+        throw notYet('no answer');
+      },
+    });
+    await drive(script, async (handle) => {
+      await expect(handle.result()).resolves.toBe('settled');
+      const events = await eventsOf(handle);
+      const canceled = events.filter((event) => event.activityTaskCancelRequestedEventAttributes);
+      expect(canceled.length).toBe(1);
+    });
+    expect(script.callsOf('submitPayouts').length).toBe(3);
+  });
+
+  it('that fails unexpectedly leaves the payout to a person instead of failing it', async () => {
+    const script = scripted({
+      submitPayouts: () => Promise.reject(ApplicationFailure.nonRetryable('the sky fell')),
+    });
+    await drive(script, async (handle) => {
+      await server.sleep(dayMs);
+      expect(await shownTo(handle)).toMatchObject({
+        status: 'RUNNING',
+        needsAttention: true,
+        reason: 'unexpected_failure',
+        details: expect.stringContaining('the sky fell'),
+      });
+      await tell(script, 'settled');
+      await expect(handle.result()).resolves.toBe('settled');
+    });
+    expect(script.callsOf('submitPayouts').length).toBe(1);
+  });
+});
+
+describe('the decision', () => {
+  it('is answered while the payout goes on', async () => {
+    const script = scripted();
+    await drive(script, async (handle) => {
+      await expect(handle.executeUpdate(acceptUpdate)).resolves.toMatch(/^(processing|sent)$/);
+      expect((await handle.describe()).status.name).toBe('RUNNING');
+      await tell(script, 'settled');
+      await handle.result();
+    });
+  });
+
+  it('to refuse ends the payout as failed, tells it, and sends nothing', async () => {
+    const script = scripted({ acceptPayouts: async () => script.move('failed') });
+    script.listensTo = ['failed'];
+    await drive(script, async (handle) => {
+      await expect(handle.result()).resolves.toBe('failed');
+    });
+    const names = script.calls.map((call) => call.name);
+    expect(names).toEqual(['acceptPayouts', 'deliverEvents']);
+  });
+
+  it('is left alone when another driver has the payout', async () => {
+    const script = scripted({ acceptPayouts: async () => [] });
+    await drive(script, async (handle) => {
+      await expect(handle.result()).resolves.toBe('lost');
+    });
+    expect(script.calls.map((call) => call.name)).toEqual(['acceptPayouts']);
+  });
+
+  it('survives a database that fails every local attempt', async () => {
+    const script = scripted({
+      acceptPayouts: async () => {
+        if (script.callsOf('acceptPayouts').length <= 5) throw new Error('the database is away');
+        return script.move('processing');
+      },
+    });
+    await drive(script, async (handle) => {
+      await untilSent();
+      await tell(script, 'settled');
+      await expect(handle.result()).resolves.toBe('settled');
+      expect((await scheduledIn(handle))[0]).toBe('acceptPayouts');
+    });
+    expect(script.callsOf('acceptPayouts').length).toBe(6);
+  });
+});
+
+describe('a payout whose driver changes on the way', () => {
+  it('is let go at the next step', async () => {
+    const script = scripted({ settlePayouts: async () => [] });
+    await drive(script, async (handle) => {
+      await untilSent();
+      await tell(script, 'settled');
+      await expect(handle.result()).resolves.toBe('lost');
+    });
+  });
+});
+
+describe('a settled payout', () => {
+  it('whose money comes back weeks later is returned by a new run of its workflow', async () => {
+    const script = scripted();
+    await drive(script, async (handle) => {
+      await untilSent();
+      await tell(script, 'settled');
+      await expect(handle.result()).resolves.toBe('settled');
+      await server.sleep(21 * dayMs);
+
+      script.inbox.push('returned');
+      await wakePayout(server.client, startable(script));
+      await expect(handleOf(script).result()).resolves.toBe('returned');
+    });
+    expect(script.callsOf('submitPayouts').length).toBe(1);
+  });
+
+  it('that is started by mistake ends without a step', async () => {
+    const script = scripted();
+    script.move('settled');
+    await drive(script, async (handle) => {
+      await expect(handle.result()).resolves.toBe('settled');
+    });
+    expect(script.calls.map((call) => call.name)).toEqual(['acceptPayouts']);
   });
 });

@@ -1,0 +1,72 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { simulateOrders } from '../../src/sandbox-bank/orders.js';
+import { type Part, startProcess } from '../../src/stack/process.js';
+
+const root = fileURLToPath(new URL('../../', import.meta.url));
+
+describe('the README', () => {
+  let folder: string;
+  let stack: Part;
+  let readme: string;
+
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'corridor-readme-'));
+    readme = await readFile(join(root, 'README.md'), 'utf8');
+    const ports = ['api', 'metrics', 'temporal', 'temporal-ui', 'postgres', 'bank'];
+    stack = await startProcess({
+      name: 'corridor',
+      command: process.execPath,
+      args: [
+        join(root, 'dist/cli/main.js'),
+        'start',
+        ...ports.flatMap((port) => [`--${port}-port`, '0']),
+      ],
+      cwd: folder,
+      env: process.env,
+      ready: { line: (line) => /Ctrl-C stops every part/.exec(line)?.[0] },
+      readyTimeoutMs: 120_000,
+      stopTimeoutMs: 60_000,
+      onLog: () => undefined,
+    });
+  });
+  afterAll(async () => {
+    await stack.stop();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  it('shows a journey that works as it is pasted', async () => {
+    const [, journey = '', endpoint = ''] = [...readme.matchAll(/```sh\n([\s\S]*?)```/g)].map(
+      (match) => match[1],
+    );
+    const output = await runShell(journey + endpoint, folder);
+    expect(output).toContain('"status":"settled"');
+    expect(output).toContain('"received":"1066.54"');
+    expect(output).toContain('"available":"998750.00"');
+    expect(output).toContain('"secret":"whsec_');
+  });
+
+  it('lists every order that the sandbox bank understands', () => {
+    for (const { order, answer, afterwards } of simulateOrders) {
+      const words = order.replace(/^simulate: */, '');
+      expect(readme).toContain(`| \`${words}\` | ${answer} | ${afterwards} |`);
+    }
+  });
+});
+
+async function runShell(script: string, cwd: string): Promise<string> {
+  const shell = spawn('bash', ['-euo', 'pipefail'], { cwd, stdio: ['pipe', 'pipe', 'inherit'] });
+  let output = '';
+  shell.stdout.on('data', (chunk: Buffer) => {
+    output += chunk.toString('utf8');
+  });
+  shell.stdin.end(script);
+  const [code] = await once(shell, 'close');
+  if (code !== 0) throw new Error(`The script ended with ${code}:\n${output}`);
+  return output;
+}

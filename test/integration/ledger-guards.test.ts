@@ -1,0 +1,303 @@
+import { readdir } from 'node:fs/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { only } from '../../src/db/accounts.js';
+import { connectDatabase, type Database } from '../../src/db/client.js';
+import { newId } from '../../src/db/id.js';
+import { listBalances, postEntries } from '../../src/db/ledger.js';
+import { migrate } from '../../src/db/migrate.js';
+import { type Entry, fundEntry, type Posting } from '../../src/domain/ledger.js';
+import { nextStatuses, type PayoutStatus, payoutStatuses } from '../../src/domain/payout.js';
+import {
+  createTestAccount,
+  createTestDatabase,
+  type TestAccount,
+  type TestDatabase,
+  unbalancedCurrencies,
+} from '../support/database.js';
+
+let test: TestDatabase;
+let database: Database;
+let caller: TestAccount;
+const checkViolation = { code: '23514' };
+
+beforeAll(async () => {
+  test = await createTestDatabase();
+  ({ database } = test);
+  caller = await createTestAccount(database);
+});
+afterAll(() => test.drop());
+
+/** How a payout is brought into each status by legal moves. */
+const pathTo: Readonly<Record<PayoutStatus, readonly PayoutStatus[]>> = {
+  pending: [],
+  processing: ['processing'],
+  sent: ['processing', 'sent'],
+  settled: ['processing', 'sent', 'settled'],
+  failed: ['failed'],
+  canceled: ['canceled'],
+  returned: ['processing', 'sent', 'settled', 'returned'],
+};
+
+/** Moves a payout, with everything in the row that some status asks for. */
+async function move(id: string, status: PayoutStatus): Promise<void> {
+  await database`
+    update payouts
+       set status = ${status}, settled_at = now(), rail = 'sandbox',
+           source_currency = 'USD', destination_currency = 'EUR',
+           source_minor = 1000, fee_minor = 100, net_minor = 900, receive_minor = 800,
+           mid_value_minor = 810, rate = 0.89, mid = 0.9
+     where id = ${id}`;
+}
+
+async function payoutIn(status: PayoutStatus): Promise<string> {
+  const id = newId('payout');
+  await database`
+    insert into payouts (id, account_id, mode, driver, beneficiary_id)
+    values (${id}, ${caller.account.id}, 'test', ${id}, 'bnf_1')`;
+  for (const step of pathTo[status]) await move(id, step);
+  return id;
+}
+
+const post = (entry: Entry, payoutId: string | null) =>
+  postEntries(database, [{ entry, mode: 'test', accountId: caller.account.id, payoutId }]);
+
+const accept = (amountMinor: bigint): Entry => ({
+  kind: 'accept',
+  postings: [
+    { account: 'available', currency: 'USD', amountMinor: -amountMinor },
+    { account: 'held', currency: 'USD', amountMinor },
+  ],
+});
+
+const balances = () => listBalances(database, caller.account.id);
+
+describe('the ledger refuses', () => {
+  const off: readonly (readonly [string, readonly Posting[]])[] = [
+    ['one leg', [{ account: 'available', currency: 'USD', amountMinor: 100n }]],
+    [
+      'two legs that differ',
+      [
+        { account: 'funding', currency: 'USD', amountMinor: -100n },
+        { account: 'available', currency: 'USD', amountMinor: 101n },
+      ],
+    ],
+    [
+      'two currencies that only balance together',
+      [
+        { account: 'funding', currency: 'USD', amountMinor: -100n },
+        { account: 'available', currency: 'EUR', amountMinor: 100n },
+      ],
+    ],
+  ];
+  it.each(off)('an entry that does not balance: %s', async (_name, postings) => {
+    const before = await balances();
+    await expect(post({ kind: 'fund', postings }, null)).rejects.toThrow(/does not balance/);
+    expect(await balances()).toEqual(before);
+  });
+
+  it('two entries that balance only together', async () => {
+    const half = (amountMinor: bigint): Entry => ({
+      kind: 'fund',
+      postings: [{ account: 'funding', currency: 'USD', amountMinor }],
+    });
+    const owned = { mode: 'test', accountId: caller.account.id, payoutId: null } as const;
+    const both = postEntries(database, [
+      { ...owned, entry: half(5n) },
+      { ...owned, entry: half(-5n) },
+    ]);
+    await expect(both).rejects.toThrow(/does not balance/);
+  });
+
+  it.each([
+    'update ledger_postings set amount_minor = amount_minor + 1',
+    'delete from ledger_postings',
+    'truncate ledger_postings',
+    'update ledger_entries set created_at = now()',
+    'delete from ledger_entries',
+    'truncate ledger_entries cascade',
+    // The entries refer to the payouts, so this would take them along.
+    'truncate payouts cascade',
+  ])('any change of what is posted: %s', async (statement) => {
+    await expect(database.unsafe(statement)).rejects.toThrow(/append-only/);
+  });
+
+  it('a second entry of one kind for a payout', async () => {
+    const payout = await payoutIn('processing');
+    await post(accept(1_000n), payout);
+    const after = await balances();
+    await expect(post(accept(1_000n), payout)).rejects.toMatchObject({ code: '23505' });
+    expect(await balances()).toEqual(after);
+  });
+
+  it('to take more than a customer has, to the last minor unit', async () => {
+    const before = await balances();
+    const available = before.find(({ currency }) => currency === 'USD')?.availableMinor ?? 0n;
+    expect(available).toBeGreaterThan(0n);
+    const payout = await payoutIn('processing');
+    await expect(post(accept(available + 1n), payout)).rejects.toMatchObject(checkViolation);
+    expect(await balances()).toEqual(before);
+    await post(accept(available), payout);
+    const after = (await balances()).find(({ currency }) => currency === 'USD');
+    expect(after?.availableMinor).toBe(0n);
+  });
+
+  it('to lose a minor unit when many post to one balance at once', async () => {
+    const other = await createTestAccount(database, { funds: {} });
+    const owned = { mode: 'test', accountId: other.account.id, payoutId: null } as const;
+    await Promise.all(
+      Array.from({ length: 20 }, () =>
+        postEntries(database, [{ ...owned, entry: fundEntry('JPY', 7n) }]),
+      ),
+    );
+    const [yen] = await listBalances(database, other.account.id);
+    expect(yen).toMatchObject({ currency: 'JPY', availableMinor: 140n });
+    expect(await unbalancedCurrencies(database)).toEqual([]);
+  });
+});
+
+describe('the moves of a payout', () => {
+  it('are the same in the database and in the code', async () => {
+    const rows = await database<{ fromStatus: string; toStatus: string }[]>`
+      select from_status, to_status from payout_moves`;
+    const inCode = payoutStatuses.flatMap((from) =>
+      nextStatuses[from].map((to) => `${from} → ${to}`),
+    );
+    const inDatabase = rows.map(({ fromStatus, toStatus }) => `${fromStatus} → ${toStatus}`);
+    expect(inDatabase.sort()).toEqual(inCode.sort());
+  });
+
+  const pairs = payoutStatuses.flatMap((from) =>
+    payoutStatuses.filter((to) => to !== from).map((to) => [from, to] as const),
+  );
+  const isLegal = ([from, to]: readonly [PayoutStatus, PayoutStatus]) =>
+    nextStatuses[from].some((next) => next === to);
+
+  it.each(pairs.filter(isLegal))('lead from %s to %s, and are recorded', async (from, to) => {
+    const id = await payoutIn(from);
+    await move(id, to);
+    const [row] = await database<{ status: string; statusHistory: { status: string }[] }[]>`
+      select status, status_history from payouts where id = ${id}`;
+    expect(only(row).status).toBe(to);
+    const history = only(row).statusHistory.map(({ status }) => status);
+    expect(history).toEqual(['pending', ...pathTo[from], to]);
+  });
+
+  it.each(pairs.filter((pair) => !isLegal(pair)))('never from %s to %s', async (from, to) => {
+    const id = await payoutIn(from);
+    await expect(move(id, to)).rejects.toThrow(`no move from ${from} to ${to}`);
+  });
+
+  it.each(payoutStatuses.filter((status) => status !== 'pending'))(
+    'begin at pending, not at %s',
+    async (status) => {
+      const id = newId('payout');
+      const inserted = database`
+        insert into payouts (id, account_id, mode, driver, beneficiary_id, status, settled_at,
+                             rail, source_minor, fee_minor, net_minor)
+        values (${id}, ${caller.account.id}, 'test', ${id}, 'bnf_1', ${status}, now(),
+                'sandbox', 1000, 100, 900)`;
+      await expect(inserted).rejects.toThrow(/begins as pending/);
+    },
+  );
+});
+
+describe('an accepted payout', () => {
+  it.each([
+    "source_currency = 'GBP'",
+    "destination_currency = 'GBP'",
+    'source_minor = 1001, net_minor = 901',
+    'fee_minor = 99, net_minor = 901',
+    'receive_minor = 801',
+    'mid_value_minor = 811',
+    'rate = 0.8901',
+    'mid = 0.91',
+    "beneficiary_id = 'bnf_2'",
+    'source_minor = null, fee_minor = null, net_minor = null',
+  ])('keeps what was frozen: %s is refused', async (change) => {
+    const id = await payoutIn('sent');
+    const changed = database.unsafe(`update payouts set ${change} where id = '${id}'`);
+    await expect(changed).rejects.toThrow(/frozen/);
+  });
+
+  it('has a net amount that is what the fee leaves', async () => {
+    const id = await payoutIn('sent');
+    const changed = database`update payouts set net_minor = 901 where id = ${id}`;
+    await expect(changed).rejects.toMatchObject(checkViolation);
+  });
+
+  it('stays with its account', async () => {
+    const id = await payoutIn('sent');
+    const other = await createTestAccount(database);
+    const moved = database`
+      update payouts set account_id = ${other.account.id} where id = ${id}`;
+    await expect(moved).rejects.toThrow(/frozen/);
+  });
+});
+
+describe('a payout', () => {
+  it.each(['pending', 'settled', 'failed'] as const)(
+    'that is %s is not deleted',
+    async (status) => {
+      const id = await payoutIn(status);
+      await expect(database`delete from payouts where id = ${id}`).rejects.toThrow(/append-only/);
+    },
+  );
+
+  it('of a test account reaches the sandbox bank alone', async () => {
+    const id = await payoutIn('pending');
+    const changed = database`
+      update payouts set status = 'processing', rail = 'swift', source_minor = 1000,
+                         fee_minor = 100, net_minor = 900
+       where id = ${id}`;
+    await expect(changed).rejects.toMatchObject(checkViolation);
+  });
+
+  it('of a live account never reaches the sandbox bank', async () => {
+    const { account } = await createTestAccount(database, { mode: 'live' });
+    const id = newId('payout');
+    await database`
+      insert into payouts (id, account_id, mode, driver, beneficiary_id)
+      values (${id}, ${account.id}, 'live', ${id}, 'bnf_1')`;
+    await expect(move(id, 'processing')).rejects.toMatchObject(checkViolation);
+  });
+
+  it('has the mode of its account', async () => {
+    const id = newId('payout');
+    const inserted = database`
+      insert into payouts (id, account_id, mode, driver, beneficiary_id)
+      values (${id}, ${caller.account.id}, 'live', ${id}, 'bnf_1')`;
+    await expect(inserted).rejects.toMatchObject({ code: '23503' });
+  });
+});
+
+describe('the migrations', () => {
+  it('do nothing the second time', async () => {
+    expect(await migrate(database)).toEqual([]);
+  });
+
+  it('are refused when a file was changed after it was applied', async () => {
+    const [first] = await database<{ name: string; checksum: string }[]>`
+      select name, checksum from migrations order by name limit 1`;
+    const { name, checksum } = only(first);
+    await database`update migrations set checksum = 'another' where name = ${name}`;
+    await expect(migrate(database)).rejects.toThrow(`Migration ${name} was changed`);
+    await database`update migrations set checksum = ${checksum} where name = ${name}`;
+    expect(await migrate(database)).toEqual([]);
+  });
+
+  it('are applied once by five processes that start at once', async () => {
+    const empty = await createTestDatabase();
+    await empty.database.unsafe('drop schema public cascade; create schema public');
+    const processes = Array.from({ length: 5 }, () =>
+      connectDatabase({ url: empty.url, poolSize: 2, applicationName: 'test-migrate' }),
+    );
+    try {
+      const applied = await Promise.all(processes.map((process) => migrate(process)));
+      const folder = new URL('../../src/db/migrations/', import.meta.url);
+      expect(applied.flat().sort()).toEqual((await readdir(folder)).sort());
+    } finally {
+      await Promise.all(processes.map((process) => process.end({ timeout: 5 })));
+      await empty.drop();
+    }
+  });
+});

@@ -1,0 +1,180 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ledgerActivities } from '../../src/activities/ledger.js';
+import { only } from '../../src/db/accounts.js';
+import { insertBeneficiary } from '../../src/db/beneficiaries.js';
+import { newId } from '../../src/db/id.js';
+import { insertQuote } from '../../src/db/quotes.js';
+import { quotedPayoutMaximumAgeMs } from '../../src/domain/acceptance.js';
+import { parseRate } from '../../src/domain/fx.js';
+import { price } from '../../src/domain/quote.js';
+import { isRefusal } from '../../src/domain/refusal.js';
+import { createRails } from '../../src/rails/registry.js';
+import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
+import {
+  createTestAccount,
+  createTestDatabase,
+  type TestAccount,
+  type TestDatabase,
+} from '../support/database.js';
+
+const dayMs = 24 * 60 * 60 * 1000;
+const asked = {
+  sourceCurrency: 'USD',
+  destinationCurrency: 'EUR',
+  amount: 10_000n,
+  fixedSide: 'source',
+} as const;
+
+let test: TestDatabase;
+let caller: TestAccount;
+let beneficiary: string;
+// Accepting calls no rail; it only has to know which one it will be.
+const rail = createSandboxRail({ url: 'http://127.0.0.1:9', apiToken: 'a', callbackSecret: 'b' });
+
+beforeAll(async () => {
+  test = await createTestDatabase();
+  caller = await createTestAccount(test.database);
+  beneficiary = newId('beneficiary');
+  await insertBeneficiary(test.database, {
+    id: beneficiary,
+    accountId: caller.account.id,
+    details: {
+      type: 'individual',
+      name: 'Ada Lovelace',
+      country: 'DE',
+      currency: 'EUR',
+      iban: 'DE89370400440532013000',
+    },
+  });
+});
+afterAll(async () => {
+  await rail.close();
+  await test.drop();
+});
+
+/** A quote at 0.9 that was made so many milliseconds ago. */
+async function quoteMade(agoMs: number): Promise<string> {
+  const priced = price({ ...asked, mid: parseRate('0.9') });
+  if (isRefusal(priced)) throw new Error(`The quote was refused: ${priced.code}`);
+  const id = newId('quote');
+  const origin = { provider: 'test', asOf: new Date() };
+  await insertQuote(test.database, {
+    ...asked,
+    id,
+    accountId: caller.account.id,
+    price: priced,
+    origin,
+  });
+  const ago = `${agoMs} milliseconds`;
+  await test.database`
+    update quotes set created_at = created_at - ${ago}::interval,
+                      expires_at = expires_at - ${ago}::interval where id = ${id}`;
+  return id;
+}
+
+/** A pending payout with this quote, requested so long after the quote was made. */
+async function requestAfter(quote: string, afterMs: number): Promise<string> {
+  const id = newId('payout');
+  await test.database`
+    insert into payouts (id, account_id, mode, driver, quote_id, beneficiary_id, requested_at)
+    select ${id}, account_id, 'test', ${id}, id, ${beneficiary},
+           created_at + ${`${afterMs} milliseconds`}::interval
+      from quotes where id = ${quote}`;
+  return id;
+}
+
+/** Runs the activity that decides, as the payout's workflow does. */
+async function decided(payout: string, workflowAgeMs = 0) {
+  const { acceptPayouts } = ledgerActivities({
+    database: test.database,
+    rails: createRails([rail]),
+    rateMaximumAgeMs: dayMs,
+  });
+  await acceptPayouts({ driver: payout, ids: [payout], workflowAgeMs });
+  const [row] = await test.database<
+    { status: string; statusReason: string | null; usedBy: string | null; entries: number }[]
+  >`
+    select p.status, p.status_reason, q.used_by,
+           (select count(*)::int from ledger_entries e where e.payout_id = p.id) as entries
+      from payouts p left join quotes q on q.id = p.quote_id where p.id = ${payout}`;
+  return only(row);
+}
+
+const expired = { status: 'failed', statusReason: 'quote_expired', usedBy: null, entries: 0 };
+const accepted = (usedBy: string | null) => ({
+  status: 'processing',
+  statusReason: null,
+  usedBy,
+  entries: 1,
+});
+
+describe('a quote holds for 30 seconds: a payout requested', () => {
+  it('29.999 s after it is accepted', async () => {
+    const payout = await requestAfter(await quoteMade(40_000), 29_999);
+    expect(await decided(payout)).toEqual(accepted(payout));
+  });
+
+  it.each([30_000, 30_001])(
+    '%i ms after it is refused, and the quote not used',
+    async (afterMs) => {
+      const payout = await requestAfter(await quoteMade(40_000), afterMs);
+      expect(await decided(payout)).toEqual(expired);
+    },
+  );
+
+  it('in time is accepted although the quote has expired when it is decided', async () => {
+    const quote = await quoteMade(200_000);
+    const payout = await requestAfter(quote, 1_000);
+    expect(await decided(payout)).toEqual(accepted(payout));
+  });
+
+  it('at its rate is accepted at its rate, whatever the market does', async () => {
+    const payout = await requestAfter(await quoteMade(0), 0);
+    await decided(payout);
+    const [row] = await test.database<{ rate: string; mid: string }[]>`
+      select rate::text, mid::text from payouts where id = ${payout}`;
+    // 50 basis points below the mid of the quote.
+    expect(row).toEqual({ rate: '0.8955', mid: '0.9' });
+  });
+
+  it('is refused by the database if a quote is held for longer', async () => {
+    const quote = await quoteMade(0);
+    const longer = test.database`
+      update quotes set expires_at = expires_at + interval '1 millisecond' where id = ${quote}`;
+    await expect(longer).rejects.toMatchObject({ code: '23514' });
+  });
+});
+
+describe('a quoted payout that is decided late', () => {
+  it('is refused after five minutes, though it was requested in time', async () => {
+    const quote = await quoteMade(quotedPayoutMaximumAgeMs + 2_000);
+    const payout = await requestAfter(quote, 1_000);
+    expect(await decided(payout)).toEqual(expired);
+  });
+
+  it('is accepted just before', async () => {
+    // Ten seconds are more than this machine will ever pause between two statements.
+    const payout = await requestAfter(await quoteMade(quotedPayoutMaximumAgeMs - 10_000), 0);
+    expect(await decided(payout)).toEqual(accepted(payout));
+  });
+
+  it('is refused when its workflow alone says that five minutes are over', async () => {
+    const payout = await requestAfter(await quoteMade(0), 0);
+    expect(await decided(payout, quotedPayoutMaximumAgeMs + 1)).toEqual(expired);
+  });
+
+  it('is accepted when both say five minutes at most', async () => {
+    const payout = await requestAfter(await quoteMade(0), 0);
+    expect(await decided(payout, quotedPayoutMaximumAgeMs)).toEqual(accepted(payout));
+  });
+});
+
+it('a payout at the live rate has no age limit', async () => {
+  const id = newId('payout');
+  await test.database`
+    insert into payouts (id, account_id, mode, driver, beneficiary_id, source_currency,
+                         destination_currency, fixed_side, amount, requested_at)
+    values (${id}, ${caller.account.id}, 'test', ${id}, ${beneficiary}, 'USD', 'EUR', 'source',
+            10000, now() - interval '3 days')`;
+  expect(await decided(id, 3 * dayMs)).toEqual(accepted(null));
+});
