@@ -13,6 +13,7 @@ export default defineConfig({
       {
         test: { name: 'unit', include: ['test/unit/**/*.test.ts', 'test/architecture.test.ts'] },
       },
+      { test: { name: 'replay', include: ['test/replay/**/*.test.ts'], ...patient } },
       {
         test: {
           name: 'workflow',

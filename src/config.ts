@@ -71,15 +71,22 @@ const workerSchema = z.object({
   ...connections,
   ...webhookPolicy,
   ...sandboxBank,
+  /** Above this sum in euros a second person approves what an operator does with money. */
+  OPERATOR_APPROVAL_ABOVE_EUR: z
+    .string()
+    .regex(/^\d{1,9}$/, 'whole euros')
+    .default('10000')
+    .transform((euros) => BigInt(euros) * 100n),
   RATE_SOURCE: z.enum(['reference', 'ecb'], 'reference or ecb').default('reference'),
   RATE_SOURCE_URL: url('http|https').default(
     'https://www.ecb.europa.eu/stats/eurofxref/eurofxref-daily.xml',
   ),
 });
 
-const operatorSchema = z.object({
-  DATABASE_URL: connections.DATABASE_URL,
-  LOG_LEVEL: logLevel,
+const operatorSchema = z.object({ DATABASE_URL: connections.DATABASE_URL });
+const operatorTemporalSchema = z.object({
+  TEMPORAL_ADDRESS: connections.TEMPORAL_ADDRESS,
+  TEMPORAL_NAMESPACE: connections.TEMPORAL_NAMESPACE,
 });
 
 /** What `corridor start` and `corridor demo` take from outside instead of starting it. */
@@ -96,10 +103,13 @@ const stackSchema = z.object({
 export type ApiConfig = z.infer<typeof apiSchema>;
 export type WorkerConfig = z.infer<typeof workerSchema>;
 export type OperatorConfig = z.infer<typeof operatorSchema>;
+export type OperatorTemporalConfig = z.infer<typeof operatorTemporalSchema>;
 export type StackConfig = z.infer<typeof stackSchema>;
 
 export const readApiConfig = (env: Environment): ApiConfig => read(apiSchema, env);
 export const readWorkerConfig = (env: Environment): WorkerConfig => read(workerSchema, env);
+export const readOperatorTemporalConfig = (env: Environment): OperatorTemporalConfig =>
+  read(operatorTemporalSchema, env);
 export const readOperatorConfig = (env: Environment): OperatorConfig => read(operatorSchema, env);
 export const readStackConfig = (env: Environment): StackConfig => read(stackSchema, env);
 

@@ -1,6 +1,6 @@
 import { createServer } from 'node:http';
 import { type Logger, pino } from 'pino';
-import { Counter, collectDefaultMetrics, Histogram, Registry } from 'prom-client';
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 
 /** What a log line never shows, wherever it stands in the object that is logged. */
 const redacted = [
@@ -31,6 +31,7 @@ export type Metrics = {
   readonly registry: Registry;
   readonly requestSeconds: Histogram<'route' | 'method' | 'status'>;
   readonly wakeFailures: Counter;
+  readonly statementBreaks: Gauge;
 };
 
 /** The metrics of one process, in Prometheus' form. */
@@ -45,6 +46,11 @@ export function createMetrics(part: string): Metrics {
       help: 'Time from the request to the end of its answer.',
       labelNames: ['route', 'method', 'status'],
       buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 3, 10],
+      registers: [registry],
+    }),
+    statementBreaks: new Gauge({
+      name: 'corridor_statement_breaks',
+      help: "Differences between the bank's statements and the ledger.",
       registers: [registry],
     }),
     wakeFailures: new Counter({

@@ -99,7 +99,7 @@ async function attempt(
 }
 
 /** The bytes of an event for an endpoint: the same on every attempt. */
-export function webhookBody(delivery: DueDelivery): string {
+function webhookBody(delivery: DueDelivery): string {
   const version = isApiVersion(delivery.apiVersion) ? delivery.apiVersion : defaultApiVersion;
   const event = render(eventObject({ ...delivery, id: delivery.eventId }), version);
   const { id, type, timestamp, sequence, data } = event;

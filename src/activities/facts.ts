@@ -1,4 +1,4 @@
-import { type Database, type Sql, transaction } from '../db/client.js';
+import type { Sql } from '../db/client.js';
 import { type InboxRow, markApplied, type StoredFact, unappliedNews } from '../db/inbox.js';
 import { postEntries, postedEntries } from '../db/ledger.js';
 import {
@@ -17,52 +17,48 @@ import { owned, type PayoutStep, stepOf } from './step.js';
 
 /**
  * Applies facts to payouts: those that the caller brings, then what the inbox holds. Moves,
- * postings, events and the marks in the inbox are one transaction.
+ * postings, events and the marks in the inbox belong to the caller's transaction.
  */
 export async function applyFacts(
-  database: Database,
+  sql: Sql,
   driver: string,
   ids: readonly string[],
   brought: ReadonlyMap<string, RailFact>,
 ): Promise<readonly PayoutStep[]> {
-  return transaction(database, async (sql) => {
-    const [rows, news, posted] = await Promise.all([
-      lockPayouts(sql, driver, ids),
-      unappliedNews(sql, ids),
-      postedEntries(sql, ids),
-    ]);
-    const newsOf = groupByPayout(news);
-    const progress = rows.map((row) => {
-      const inbox = newsOf.get(row.id) ?? [];
-      const direct = brought.get(row.id);
-      const facts = [...(direct === undefined ? [] : [direct]), ...inbox.map(factOf)];
-      return { row, inbox, direct: direct === undefined ? 0 : 1, ...judge(row, facts) };
-    });
-    const moved = await moveAll(sql, progress);
-    const entries = progress.flatMap(({ row, entries: due }) =>
-      due
-        .filter((entry) => !posted.has(`${row.id} ${entry.kind}`))
-        .map((entry) => owned(row, entry)),
-    );
-    await Promise.all([
-      postEntries(sql, entries),
-      parkPayouts(
-        sql,
-        progress.flatMap(({ row, attention }) => (attention ? [{ id: row.id, ...attention }] : [])),
-      ),
-      markApplied(sql, progress.flatMap(appliedOf)),
-    ]);
-    const heard = await announce(sql, moved);
-    const latestOf = new Map(moved.map((row) => [row.id, row]));
-    return progress.map(({ row, attention }) => {
-      const step = stepOf({ ...row, ...latestOf.get(row.id) });
-      return {
-        ...step,
-        attention: step.attention ?? attention ?? null,
-        isListenedTo: heard.has(row.id),
-        hasNews: false,
-      };
-    });
+  const [rows, news, posted] = await Promise.all([
+    lockPayouts(sql, driver, ids),
+    unappliedNews(sql, ids),
+    postedEntries(sql, ids),
+  ]);
+  const newsOf = groupByPayout(news);
+  const progress = rows.map((row) => {
+    const inbox = newsOf.get(row.id) ?? [];
+    const direct = brought.get(row.id);
+    const facts = [...(direct === undefined ? [] : [direct]), ...inbox.map(factOf)];
+    return { row, inbox, direct: direct === undefined ? 0 : 1, ...judge(row, facts) };
+  });
+  const moved = await moveAll(sql, progress);
+  const entries = progress.flatMap(({ row, entries: due }) =>
+    due.filter((entry) => !posted.has(`${row.id} ${entry.kind}`)).map((entry) => owned(row, entry)),
+  );
+  await Promise.all([
+    postEntries(sql, entries),
+    parkPayouts(
+      sql,
+      progress.flatMap(({ row, attention }) => (attention ? [{ id: row.id, ...attention }] : [])),
+    ),
+    markApplied(sql, progress.flatMap(appliedOf)),
+  ]);
+  const heard = await announce(sql, moved);
+  const latestOf = new Map(moved.map((row) => [row.id, row]));
+  return progress.map(({ row, attention }) => {
+    const step = stepOf({ ...row, ...latestOf.get(row.id) });
+    return {
+      ...step,
+      attention: step.attention ?? attention ?? null,
+      isListenedTo: heard.has(row.id),
+      hasNews: false,
+    };
   });
 }
 

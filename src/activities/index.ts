@@ -2,9 +2,15 @@ import { type BatchDeps, batchActivities } from './batch.js';
 import { type DeliveryDeps, deliveryActivities } from './delivery.js';
 import { type LedgerDeps, ledgerActivities } from './ledger.js';
 import { type MaintenanceDeps, maintenanceActivities } from './maintenance.js';
+import { type OperatorDeps, operatorActivities } from './operator.js';
 import { type RailDeps, railActivities } from './rail.js';
 
-export type ActivityDeps = LedgerDeps & RailDeps & BatchDeps & DeliveryDeps & MaintenanceDeps;
+export type ActivityDeps = LedgerDeps &
+  RailDeps &
+  BatchDeps &
+  DeliveryDeps &
+  MaintenanceDeps &
+  OperatorDeps;
 
 /** Every activity, with what it works on. The workflows see only the type of the result. */
 export function createActivities(deps: ActivityDeps) {
@@ -14,6 +20,7 @@ export function createActivities(deps: ActivityDeps) {
     ...batchActivities(deps),
     ...deliveryActivities(deps),
     ...maintenanceActivities(deps),
+    ...operatorActivities(deps),
   };
 }
 

@@ -29,7 +29,7 @@ export function ledgerActivities(deps: LedgerDeps) {
 
     /** Applies what the inbox holds about the payouts: moves, postings and events together. */
     settlePayouts: ({ driver, ids }: DriverInput): Promise<readonly PayoutStep[]> =>
-      applyFacts(database, driver, ids, new Map()),
+      transaction(database, (sql) => applyFacts(sql, driver, ids, new Map())),
 
     /** Leaves a payout to a person. */
     parkPayout: ({ driver, id, reason, detail }: ParkInput): Promise<readonly PayoutStep[]> =>

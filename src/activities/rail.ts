@@ -1,6 +1,6 @@
 import { Context } from '@temporalio/activity';
 import { beneficiariesOf } from '../db/beneficiaries.js';
-import type { Database } from '../db/client.js';
+import { type Database, transaction } from '../db/client.js';
 import { insertNews, type StoredFact } from '../db/inbox.js';
 import {
   beginSubmission,
@@ -41,7 +41,7 @@ export function railActivities({ database, rails }: RailDeps) {
           else facts.set(result.id, result.fact);
         }
       }
-      const steps = await applyFacts(database, driver, ids, facts);
+      const steps = await transaction(database, (sql) => applyFacts(sql, driver, ids, facts));
       const open = steps.filter((step) => step.status === 'processing' && step.attention === null);
       if (open.length > 0 && unknown.length > 0) {
         throw notYet(`The rail's answer is unknown for ${unknown.join('; ')}`);
@@ -86,7 +86,7 @@ function durationMs(value: unknown): number | undefined {
   return typeof value === 'number' ? value : undefined;
 }
 
-function findRail(rails: Rails, name: string): Rail {
+export function findRail(rails: Rails, name: string): Rail {
   const rail = rails.find(name);
   if (rail === undefined) throw new Error(`There is no rail named ${name}.`);
   return rail;
@@ -135,7 +135,10 @@ async function submitGroup(
 }
 
 /** "Not found" is no rejection: the key may be sent again only while the rail knows keys. */
-function keyIsRemembered(rail: Rail, submission: Submission): boolean {
+export function keyIsRemembered(
+  rail: Rail,
+  submission: { readonly sinceFirstAttemptMs: number },
+): boolean {
   return submission.sinceFirstAttemptMs < rail.limits.keyRetentionMs;
 }
 
@@ -185,7 +188,7 @@ function submittedOf(id: string, outcome: SubmitOutcome | undefined): Submitted 
 }
 
 /** What a look-up establishes; undefined where it leaves the outcome open. */
-function factOf(answer: LookupAnswer): RailFact | undefined {
+export function factOf(answer: LookupAnswer): RailFact | undefined {
   switch (answer.state) {
     case 'accepted':
       return { kind: 'accepted', reference: answer.reference };
@@ -205,8 +208,17 @@ function factOf(answer: LookupAnswer): RailFact | undefined {
 /** What a poll adds to what we know: that the rail has accepted a sent payout is no news. */
 function newsOf(answer: LookupAnswer): StoredFact | undefined {
   const fact = factOf(answer);
-  if (fact === undefined || fact.kind === 'accepted') return undefined;
-  return fact.kind === 'rejected' ? fact : { ...fact, amountMinor: fact.amountMinor.toString() };
+  switch (fact?.kind) {
+    case 'rejected':
+      return fact;
+    case 'settled':
+    case 'returned':
+      return { ...fact, amountMinor: fact.amountMinor.toString() };
+    case 'accepted':
+    case 'voided':
+    case undefined:
+      return undefined;
+  }
 }
 
 function chunksOf<T>(items: readonly T[], size: number): readonly (readonly T[])[] {

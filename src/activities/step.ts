@@ -12,6 +12,8 @@ export type PayoutStep = {
   /** Whether the inbox holds something that was not applied. */
   readonly hasNews: boolean;
   readonly settleInMs: number;
+  /** ISO 8601; null before the payout is accepted. */
+  readonly settleBy: string | null;
 };
 
 /** The step that a row shows. */
@@ -26,6 +28,7 @@ export function stepOf(
     isListenedTo: false,
     hasNews: row.hasNews ?? false,
     settleInMs: Number(row.settleInMs ?? 0n),
+    settleBy: row.settleBy?.toISOString() ?? null,
   };
 }
 

@@ -184,9 +184,20 @@ async function serve(deps: ApiDeps, route: Route, ctx: Koa.Context, id: string):
     id,
     decoded,
     idempotencyKey,
+    waitMs: readWait(ctx.get('Prefer')),
   });
   if ('refusals' in answer) return answerProblem(ctx, answer);
   answerSuccess(ctx, answer, version.name);
+}
+
+/** The longest a request is held open: proxies in between give up not much later. */
+const longestWaitSeconds = 30;
+
+/** `Prefer: wait=N` in seconds (RFC 7240); longer than we wait is cut, anything else ignored. */
+function readWait(prefer: string): number {
+  const seconds = /(?:^|,|;)\s*wait\s*=\s*(\d{1,6})\s*(?:$|,|;)/i.exec(prefer)?.[1];
+  if (seconds === undefined) return 0;
+  return Math.min(Number.parseInt(seconds, 10), longestWaitSeconds) * 1000;
 }
 
 /** The account's version, unless the request asks for another one. */

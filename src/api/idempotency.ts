@@ -36,7 +36,7 @@ export function readIdempotencyKey(header: string): string | undefined | Refusal
  * A keyed digest of each parameter as it was sent. Keyed, so that an account number cannot
  * be guessed from it; of each, so that a mismatch can name the parameter.
  */
-export function fingerprintsOf(
+function fingerprintsOf(
   decoded: DecodedObject,
   secret: string,
 ): Readonly<Record<string, string>> {

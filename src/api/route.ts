@@ -33,6 +33,8 @@ export type ApiRequest = {
   /** The body's parameters, or the query's of a GET. */
   readonly decoded: DecodedObject;
   readonly idempotencyKey: string | undefined;
+  /** How long the caller would wait for a final state; 0 is not at all. */
+  readonly waitMs: number;
 };
 
 export type Success = {

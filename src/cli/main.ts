@@ -1,13 +1,13 @@
 #!/usr/bin/env node
-import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { z } from 'zod';
-import { ConfigError, readOperatorConfig } from '../config.js';
-import { connectDatabase, type Database } from '../db/client.js';
+import { ConfigError } from '../config.js';
+import type { Database } from '../db/client.js';
 import { migrate } from '../db/migrate.js';
 import { createKey, fundAccount, listKeys, openAccount, revokeKey } from './account.js';
+import { withDatabase, withTemporal } from './connections.js';
 import { demo } from './demo.js';
+import { act, listAttention, showPayout } from './payouts.js';
+import { reconcile } from './reconcile.js';
 import type { StackPorts } from './stack.js';
 import { start } from './start.js';
 import { UsageError, usage } from './usage.js';
@@ -29,6 +29,12 @@ const options = {
   amount: { type: 'string' },
   create: { type: 'boolean', default: false },
   revoke: { type: 'string' },
+  operator: { type: 'string' },
+  reason: { type: 'string' },
+  evidence: { type: 'string' },
+  'statement-date': { type: 'string' },
+  until: { type: 'string' },
+  proposal: { type: 'string' },
 } as const;
 
 type Flags = ReturnType<typeof parse>['values'];
@@ -59,7 +65,7 @@ async function main(args: string[]): Promise<number> {
       console.log(usage);
       return 0;
     }
-    return await run(positionals.join(' '), values);
+    return await run(positionals, values);
   } catch (error) {
     if (error instanceof UsageError || error instanceof ConfigError) console.error(error.message);
     else console.error(error instanceof Error ? (error.stack ?? error.message) : error);
@@ -75,7 +81,8 @@ function parse(args: string[]) {
   }
 }
 
-async function run(command: string, flags: Flags): Promise<number> {
+async function run(words: readonly string[], flags: Flags): Promise<number> {
+  const [command = '', verb = '', id = ''] = words;
   switch (command) {
     case 'start':
       return start({
@@ -89,30 +96,81 @@ async function run(command: string, flags: Flags): Promise<number> {
         ports: portsOf(flags, freePorts),
         reset: flags.data === undefined || flags.reset,
       });
-    case 'migrate':
-      return withDatabase(flags, async (database) => {
-        const applied = await migrate(database);
-        console.log(applied.length === 0 ? 'Nothing to do.' : `Applied ${applied.join(', ')}.`);
-      });
-    case 'account open':
-      return withDatabase(flags, (database) =>
-        openAccount(database, { name: required(flags, 'name'), mode: modeOf(flags.mode) }),
-      );
-    case 'account fund':
-      return withDatabase(flags, (database) =>
-        fundAccount(database, {
-          accountId: required(flags, 'account'),
-          currency: required(flags, 'currency'),
-          amount: required(flags, 'amount'),
-        }),
-      );
-    case 'account keys':
-      return withDatabase(flags, (database) => keys(database, flags));
     default:
-      throw new UsageError(
-        `${command === '' ? 'A command is missing.' : `There is no command "${command}".`}\n\n${usage}`,
+      return withDatabase(flags.data ?? '.corridor', (database) =>
+        operate(database, { command, verb, id }, flags),
       );
   }
+}
+
+type Words = { readonly command: string; readonly verb: string; readonly id: string };
+
+/** What works on a database; the exit code says whether it did what was asked. */
+async function operate(database: Database, words: Words, flags: Flags): Promise<number> {
+  switch (words.command) {
+    case 'migrate': {
+      const applied = await migrate(database);
+      console.log(applied.length === 0 ? 'Nothing to do.' : `Applied ${applied.join(', ')}.`);
+      return 0;
+    }
+    case 'account':
+      return account(database, words.verb, flags);
+    case 'payouts':
+      return payouts(database, words, flags);
+    case 'reconcile':
+      return (await reconcile(database, new Date())) ? 0 : 1;
+    default:
+      throw unknownCommand(words);
+  }
+}
+
+async function account(database: Database, verb: string, flags: Flags): Promise<number> {
+  switch (verb) {
+    case 'open':
+      await openAccount(database, { name: required(flags, 'name'), mode: modeOf(flags.mode) });
+      return 0;
+    case 'fund':
+      await fundAccount(database, {
+        accountId: required(flags, 'account'),
+        currency: required(flags, 'currency'),
+        amount: required(flags, 'amount'),
+      });
+      return 0;
+    case 'keys':
+      await keys(database, flags);
+      return 0;
+    default:
+      throw unknownCommand({ command: 'account', verb, id: '' });
+  }
+}
+
+async function payouts(database: Database, { verb, id }: Words, flags: Flags): Promise<number> {
+  if (verb === 'list') {
+    await listAttention(database);
+    return 0;
+  }
+  if (id === '') throw new UsageError(`The id of a payout is missing.\n\n${usage}`);
+  if (verb === 'show') {
+    await showPayout(database, id);
+    return 0;
+  }
+  const isCarriedOut = await withTemporal(flags.data ?? '.corridor', (temporal) =>
+    act(database, temporal, id, verb, {
+      operator: required(flags, 'operator'),
+      reason: required(flags, 'reason'),
+      evidence: flags.evidence,
+      statementDate: flags['statement-date'],
+      until: flags.until,
+      proposal: flags.proposal,
+    }),
+  );
+  return isCarriedOut ? 0 : 1;
+}
+
+function unknownCommand({ command, verb }: Words): UsageError {
+  const sent = `${command} ${verb}`.trim();
+  const fault = sent === '' ? 'A command is missing.' : `There is no command "${sent}".`;
+  return new UsageError(`${fault}\n\n${usage}`);
 }
 
 function keys(database: Database, flags: Flags): Promise<void> {
@@ -122,7 +180,9 @@ function keys(database: Database, flags: Flags): Promise<void> {
   return listKeys(database, accountId);
 }
 
-function required(flags: Flags, name: 'name' | 'account' | 'currency' | 'amount'): string {
+type RequiredFlag = 'name' | 'account' | 'currency' | 'amount' | 'operator' | 'reason';
+
+function required(flags: Flags, name: RequiredFlag): string {
   const value = flags[name];
   if (value === undefined || value === '')
     throw new UsageError(`--${name} is missing.\n\n${usage}`);
@@ -153,34 +213,4 @@ function portOf(flags: Flags, name: PortFlag, byDefault: number): number {
   const port = /^\d{1,5}$/.test(text) ? Number.parseInt(text, 10) : 65_536;
   if (port > 65_535) throw new UsageError(`--${name} expects a port number, 0 to 65535.`);
   return port;
-}
-
-/** Runs an operator's command on the configured database, or on that of the local stack. */
-async function withDatabase(
-  flags: Flags,
-  work: (database: Database) => Promise<void>,
-): Promise<number> {
-  const local = await localDatabaseUrl(flags.data ?? '.corridor');
-  const config = readOperatorConfig({ ...(local && { DATABASE_URL: local }), ...process.env });
-  const database = connectDatabase({
-    url: config.DATABASE_URL,
-    poolSize: 2,
-    applicationName: 'corridor-cli',
-  });
-  try {
-    await work(database);
-    return 0;
-  } finally {
-    await database.end({ timeout: 5 });
-  }
-}
-
-async function localDatabaseUrl(directory: string): Promise<string | undefined> {
-  try {
-    const text = await readFile(join(directory, 'stack.json'), 'utf8');
-    return z.object({ database_url: z.string() }).parse(JSON.parse(text)).database_url;
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
-    throw error;
-  }
 }

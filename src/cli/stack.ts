@@ -261,7 +261,7 @@ async function readOrCreateSecrets(file: string): Promise<z.infer<typeof secrets
 }
 
 /** Written beside and renamed, so that nobody reads half of it; readable by its owner alone. */
-export async function writeWhole(file: string, text: string): Promise<void> {
+async function writeWhole(file: string, text: string): Promise<void> {
   await writeFile(`${file}.new`, `${text}\n`, { mode: 0o600 });
   await rename(`${file}.new`, file);
 }
@@ -276,6 +276,6 @@ function emptyDirectory(directory: string): void {
 }
 
 /** Where built servers are kept between clones. */
-export function cacheDirectory(config: Pick<StackConfig, 'XDG_CACHE_HOME' | 'HOME'>): string {
+function cacheDirectory(config: Pick<StackConfig, 'XDG_CACHE_HOME' | 'HOME'>): string {
   return join(config.XDG_CACHE_HOME ?? join(config.HOME ?? '.', '.cache'), 'corridor');
 }

@@ -18,4 +18,15 @@ export const usage = `corridor: cross-currency payouts
   corridor account fund --account ID --currency CODE --amount 1000.00
   corridor account keys --account ID [--create | --revoke ID]
 
-The last four use DATABASE_URL, or the stack that runs in --data DIR.`;
+  corridor payouts list         every payout that needs a person
+  corridor payouts show ID      what happened to it, and who did what
+  corridor payouts retry|settle|fail|extend|approve|cancel ID --operator NAME --reason TEXT
+    settle   --evidence TEXT    the rail has paid
+    fail     [--statement-date YYYY-MM-DD]
+                                void the key at the rail and give the money back
+    extend   --until ISO-TIME   wait for the rail until then
+    approve  --proposal ID      carry out what another person has proposed
+  corridor reconcile            the bank's statements against the ledger
+
+All but start and demo use DATABASE_URL and TEMPORAL_ADDRESS, or the stack that runs in
+--data DIR.`;

@@ -64,7 +64,7 @@ export const payoutParams = z.strictObject({
 export type PayoutParams = z.infer<typeof payoutParams>;
 
 /** The specification's limit. */
-export const maximumBatchItems = 10_000;
+const maximumBatchItems = 10_000;
 const batchExpected = `a list of 1 to ${maximumBatchItems.toLocaleString('en')} payouts`;
 export const batchParams = z.strictObject({
   payouts: z
@@ -81,7 +81,7 @@ export const beneficiaryParams = z.strictObject(
 export const fundParams = z.strictObject({ currency, amount });
 
 /** The events an endpoint may listen to; `*` is all of them, also those that are added later. */
-export const eventTypes = [
+const eventTypes = [
   '*',
   'payout.sent',
   'payout.settled',

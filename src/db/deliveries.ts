@@ -90,10 +90,12 @@ export async function recordAttempts(sql: Sql, results: readonly AttemptResult[]
 
 /** Milliseconds until the endpoint's next attempt is due; undefined when nothing is owed. */
 export async function nextAttemptInMs(sql: Sql, endpointId: string): Promise<number | undefined> {
-  const [row] = await sql<{ inMs: number | null }[]>`
+  // greatest() ignores nulls: without the having clause nothing owed would read as due now.
+  const [row] = await sql<{ inMs: number }[]>`
     select greatest(0, extract(epoch from min(next_attempt_at) - now()) * 1000)::float8 as in_ms
-      from deliveries where endpoint_id = ${endpointId} and status = 'pending'`;
-  return row?.inMs ?? undefined;
+      from deliveries where endpoint_id = ${endpointId} and status = 'pending'
+    having count(*) > 0`;
+  return row?.inMs;
 }
 
 /** Disables an endpoint whose receiver said that it is gone, and drops what it was owed. */

@@ -97,6 +97,18 @@ export async function findPayout(
   return row;
 }
 
+/** For operators, who see the payouts of every account. */
+export async function findPayoutById(sql: Sql, id: string): Promise<PayoutRow | undefined> {
+  const [row] = await sql<PayoutRow[]>`select * from payouts where id = ${id}`;
+  return row;
+}
+
+/** What waits for a person, longest first; nobody reads more than a thousand of them. */
+export async function listParked(sql: Sql): Promise<readonly PayoutRow[]> {
+  return sql<PayoutRow[]>`
+    select * from payouts where attention_at is not null order by attention_at limit 1000`;
+}
+
 export type LockedPayout = PayoutRow & {
   /** Milliseconds since the request, by the database's clock alone. */
   readonly ageMs: bigint;
@@ -104,6 +116,8 @@ export type LockedPayout = PayoutRow & {
   readonly settleInMs: bigint | null;
   /** Whether the inbox holds something about this payout that was not applied. */
   readonly hasNews: boolean;
+  /** Milliseconds since the rail was first called; null before that. */
+  readonly sinceFirstAttemptMs: number | null;
 };
 
 /**
@@ -120,7 +134,9 @@ export async function lockPayouts(
            (extract(epoch from now() - p.requested_at) * 1000)::bigint as age_ms,
            (extract(epoch from p.settle_by - now()) * 1000)::bigint as settle_in_ms,
            exists (select from rail_inbox i where i.payout_id = p.id and i.applied_at is null)
-             as has_news
+             as has_news,
+           (extract(epoch from now() - p.submit_started_at) * 1000)::float8
+             as since_first_attempt_ms
       from payouts p where p.id = any (${ids}) and p.driver = ${driver}
      order by p.id for no key update`;
 }
@@ -280,6 +296,16 @@ export async function parkPayouts(sql: Sql, parked: readonly ParkedPayout[]): Pr
                   ${parked.map((payout) => payout.reason)}::text[],
                   ${parked.map((payout) => payout.detail)}::text[]) as t (id, reason, detail)
      where p.id = t.id and p.attention_at is null`;
+}
+
+/** Takes a payout back from a person; it is due at once. A later settle-by may be granted. */
+export async function unparkPayout(sql: Sql, id: string, settleBy: string | null): Promise<void> {
+  await sql`
+    update payouts
+       set attention_reason = null, attention_detail = null, attention_at = null,
+           settle_by = coalesce(${settleBy}::text::timestamptz, settle_by),
+           wake_at = case when status in ('processing', 'sent') then now() + interval '15 seconds' end
+     where id = ${id}`;
 }
 
 /** Says that the payout is in good hands for so long; the sweep looks only after that. */

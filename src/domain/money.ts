@@ -1,8 +1,5 @@
 import { iso4217 } from './iso4217.js';
 
-/** An amount: `minor` counts the smallest units of the ISO 4217 `currency`. */
-export type Money = { readonly currency: string; readonly minor: bigint };
-
 /** Tells whether `code` is an active ISO 4217 currency (upper case, as the list has it). */
 export function isCurrency(code: string): boolean {
   return iso4217.has(code);

@@ -46,7 +46,10 @@ export function railKey(payoutId: string): string {
   return payoutId;
 }
 
-/** What a rail says of one transfer, by callback, by poll or by statement. */
+/**
+ * What a rail says of one transfer: by callback, by poll or by statement. `voided` means that
+ * it will refuse the key for ever, because we asked it to; the outcome is what we asked for.
+ */
 export type RailFact =
   | { readonly kind: 'accepted'; readonly reference: string | null }
   | { readonly kind: 'settled'; readonly amountMinor: bigint; readonly currency: string }
@@ -57,7 +60,8 @@ export type RailFact =
       readonly currency: string;
       readonly code: string;
       readonly reason: string;
-    };
+    }
+  | { readonly kind: 'voided'; readonly outcome: 'canceled' | 'failed'; readonly code: string };
 
 /** Where a payout stands, as far as a rail's fact is judged by it. */
 export type Standing = {
@@ -89,6 +93,11 @@ export function effectOf(standing: Standing, fact: RailFact): Effect {
       return effectOfRejection(standing.status, fact);
     case 'returned':
       return effectOfReturn(standing, fact);
+    case 'voided':
+      // Only who has made sure that the rail will not pay brings this fact.
+      return nextStatuses[standing.status].some((next) => next === fact.outcome)
+        ? move(fact.outcome)
+        : nothing;
   }
 }
 

@@ -6,7 +6,13 @@ import {
   returnEntry,
   settleEntry,
 } from './ledger.js';
-import { type AttentionReason, effectOf, type PayoutStatus, type RailFact } from './payout.js';
+import {
+  type AttentionReason,
+  effectOf,
+  isFinal,
+  type PayoutStatus,
+  type RailFact,
+} from './payout.js';
 
 /** One move of a payout with what is recorded beside it. */
 export type Move = {
@@ -84,10 +90,10 @@ function entriesOf(
 }
 
 function moveTo(status: PayoutStatus, fact: RailFact): Move {
-  const code = fact.kind === 'rejected' || fact.kind === 'returned' ? fact.code : null;
+  const code = 'code' in fact ? fact.code : null;
   return {
     status,
-    statusReason: status === 'failed' || status === 'returned' ? code : null,
+    statusReason: isFinal(status) ? code : null,
     railReference: fact.kind === 'accepted' ? fact.reference : null,
     returnedMinor: status === 'returned' && fact.kind === 'returned' ? fact.amountMinor : null,
   };

@@ -44,6 +44,20 @@ export type CallbackEvent = {
   readonly reason: string | undefined;
 };
 
+/** One line of a rail's statement: a debit paid, a credit came back. */
+export type StatementLine = {
+  readonly key: string;
+  readonly bankReference: string;
+  readonly direction: 'debit' | 'credit';
+  readonly amountMinor: bigint;
+  readonly currency: string;
+  /** ISO 8601. */
+  readonly bookedAt: string;
+};
+
+/** A day of a rail's statement; `closed` when nothing will be added to it. */
+export type Statement = { readonly closed: boolean; readonly lines: readonly StatementLine[] };
+
 export type CallbackRequest = {
   readonly body: Buffer;
   /** The value of a header by its lower-case name. */
@@ -68,6 +82,8 @@ export type Rail = {
   readonly lookup: (keys: readonly string[]) => Promise<readonly LookupAnswer[]>;
   /** The rail refuses the key for ever, or says that it is too late. */
   readonly voidKey: (key: string) => Promise<'voided' | 'too_late'>;
+  /** The statement of a UTC day, YYYY-MM-DD. */
+  readonly statement: (date: string) => Promise<Statement>;
   /** The events of an authentic callback; undefined when its signature is not the rail's. */
   readonly parseCallback: (request: CallbackRequest) => readonly CallbackEvent[] | undefined;
 };

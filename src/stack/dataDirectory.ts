@@ -30,7 +30,7 @@ export type Claim = {
    * Notes a process as soon as it is started: if this supervisor is killed,
    * the next one ends it. Has the shape of `OnSpawn`.
    */
-  record(pid: number, name: string, stopSignal: StopSignal): void;
+  readonly record: (pid: number, name: string, stopSignal: StopSignal) => void;
   /** Gives the directory back, after all parts have been stopped. */
   release(): void;
 };

@@ -8,6 +8,7 @@ import { type SearchAttributePair, TypedSearchAttributes } from '@temporalio/com
 import pLimit from 'p-limit';
 import {
   acceptUpdate,
+  cancelUpdate,
   deliverSignal,
   railUpdateSignal,
   searchAttributes,
@@ -83,6 +84,21 @@ export async function acceptPayout(
       updateId: 'accept',
       startWorkflowOperation,
     }),
+  );
+}
+
+/** Asks the payout's workflow to cancel, starting it if need be; the row says what came of it. */
+export async function cancelPayout(
+  client: Client,
+  payout: StartablePayout,
+  deadlineMs: number,
+): Promise<void> {
+  const startWorkflowOperation = new WithStartWorkflowOperation('payout', {
+    ...startOptions(payout),
+    args: [{ payoutId: payout.id }],
+  });
+  await client.withDeadline(Date.now() + deadlineMs, () =>
+    client.workflow.executeUpdateWithStart(cancelUpdate, { startWorkflowOperation }),
   );
 }
 

@@ -51,12 +51,15 @@ async function startWorker(config: WorkerConfig, log: Logger): Promise<Running> 
     allowInsecure: config.WEBHOOKS_ALLOW_INSECURE,
     allowPrivateAddresses: config.WEBHOOKS_ALLOW_INSECURE,
   });
+  const metrics = createMetrics('worker');
   const activities = createActivities({
     database,
+    metrics,
     rails: createRails([rail]),
     rateMaximumAgeMs: config.RATE_MAXIMUM_AGE_HOURS,
     sender,
     temporal,
+    approvalAboveMinor: config.OPERATOR_APPROVAL_ABOVE_EUR,
     rateSource,
     log,
   });
@@ -71,7 +74,6 @@ async function startWorker(config: WorkerConfig, log: Logger): Promise<Running> 
   await ensureSearchAttributes(connection, temporal);
   await upsertSchedules(temporal);
 
-  const metrics = createMetrics('worker');
   const server = await serveMetrics({
     host: config.METRICS_HOST,
     port: config.METRICS_PORT,

@@ -1,4 +1,4 @@
 export { batch } from './batch.js';
-export { refreshRates, sweep } from './maintenance.js';
+export { refreshRates, statement, sweep } from './maintenance.js';
 export { payout } from './payout.js';
 export { webhookDelivery } from './webhookDelivery.js';

@@ -5,6 +5,11 @@ export async function sweep(): Promise<void> {
   await maintenance.sweep();
 }
 
+/** Reads the banks' statements and counts what differs from the ledger. */
+export async function statement(): Promise<number> {
+  return maintenance.readStatements();
+}
+
 /** Reads the rate source into the table that quotes are priced from. */
 export async function refreshRates(): Promise<void> {
   await maintenance.refreshRates();

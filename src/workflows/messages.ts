@@ -1,5 +1,6 @@
 import { defineSearchAttributeKey, SearchAttributeType } from '@temporalio/common';
 import { defineSignal, defineUpdate } from '@temporalio/workflow';
+import type { OperatorResult } from '../domain/operator.js';
 import type { PayoutStatus } from '../domain/payout.js';
 
 /**
@@ -17,6 +18,30 @@ export type WebhookDeliveryInput = { readonly endpointId: string };
 
 /** Waits for the decision; the main function decides, whoever started it. */
 export const acceptUpdate = defineUpdate<PayoutStatus>('accept');
+
+/** Who acts and why; part of every update that an operator sends. */
+export type OperatorArgs = { readonly operator: string; readonly reason: string };
+
+export const retryNowUpdate = defineUpdate<OperatorResult, [OperatorArgs]>('retryNow');
+export const markSettledUpdate = defineUpdate<
+  OperatorResult,
+  [OperatorArgs & { readonly evidence: string }]
+>('markSettled');
+export const failAndReleaseUpdate = defineUpdate<
+  OperatorResult,
+  [OperatorArgs & { readonly statementDate?: string }]
+>('failAndRelease');
+export const extendDeadlineUpdate = defineUpdate<
+  OperatorResult,
+  [OperatorArgs & { readonly until: string }]
+>('extendDeadline');
+export const approveUpdate = defineUpdate<
+  OperatorResult,
+  [OperatorArgs & { readonly proposal: string }]
+>('approve');
+
+/** The customer's wish; the cancel button of the Temporal UI means the same. */
+export const cancelUpdate = defineUpdate<OperatorResult>('cancel');
 
 /** "Look again": the inbox or the row has something new. It carries no data. */
 export const railUpdateSignal = defineSignal('railUpdate');

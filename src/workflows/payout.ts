@@ -12,8 +12,9 @@ import {
 } from '@temporalio/workflow';
 import type { PayoutStep } from '../activities/step.js';
 import { type AttentionReason, attentionReasons, type PayoutStatus } from '../domain/payout.js';
+import { type Command, takeCommands } from './commands.js';
 import { acceptUpdate, type PayoutInput, railUpdateSignal, searchAttributes } from './messages.js';
-import { ledgerStep, railPoll, railSubmit, webhooks } from './proxies.js';
+import { ledgerStep, operation, railPoll, railSubmit, webhooks } from './proxies.js';
 
 /** A rail that calls back does so within seconds; after a minute of silence we ask. */
 const callbackPatienceMs = 60_000;
@@ -28,6 +29,8 @@ type Hand = {
   /** Another driver has taken the payout over; this hand must let go. */
   lost: boolean;
   nudged: boolean;
+  /** What people ask for, in the order in which they asked. */
+  readonly commands: Command[];
   shownAttention: AttentionReason | undefined;
   readonly deliveries: Promise<void>[];
 };
@@ -43,6 +46,7 @@ export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 
     step: undefined,
     lost: false,
     nudged: false,
+    commands: [],
     shownAttention: undefined,
     deliveries: [],
   };
@@ -56,6 +60,7 @@ export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 
   setHandler(acceptUpdate, () => decision(hand), {
     description: 'Waits until the payout is accepted or refused, and answers its status.',
   });
+  takeCommands(hand.commands, () => hand.step && (hand.step.attention?.reason ?? null));
   await CancellationScope.nonCancellable(() => drive(hand));
   await condition(allHandlersFinished);
   return hand.lost || hand.step === undefined ? 'lost' : hand.step.status;
@@ -90,8 +95,8 @@ async function drive(hand: Hand): Promise<void> {
 async function advance(hand: Hand): Promise<boolean> {
   const { step } = hand;
   if (step === undefined) return false;
-  if (hand.nudged || step.hasNews) {
-    await settle(hand);
+  if (isDue(hand) || step.hasNews) {
+    await serve(hand);
   } else if (step.attention !== null) {
     await waitForAPerson(hand, step.attention);
   } else if (step.status === 'processing') {
@@ -100,9 +105,39 @@ async function advance(hand: Hand): Promise<boolean> {
     await waitForTheRail(hand, step.settleInMs);
   } else {
     await Promise.all(hand.deliveries);
-    return hand.nudged;
+    return isDue(hand);
   }
   return true;
+}
+
+/** Whether somebody has spoken: the rail, through the inbox, or a person. */
+function isDue(hand: Hand): boolean {
+  return hand.nudged || hand.commands.length > 0;
+}
+
+/** People first: who cancels must not lose to news that came later. */
+async function serve(hand: Hand): Promise<void> {
+  const command = hand.commands.shift();
+  if (command === undefined) return settle(hand);
+  const { payoutId } = hand;
+  const settleBy = hand.step?.settleBy;
+  try {
+    const operated = await operation.operatePayout({
+      driver: payoutId,
+      id: payoutId,
+      request: command.request,
+    });
+    take(hand, operated.steps);
+    if (hand.step?.settleBy && hand.step.settleBy !== settleBy) {
+      const value = new Date(hand.step.settleBy);
+      upsertSearchAttributes([{ key: searchAttributes.settleBy, value }]);
+    }
+    command.result = operated.result;
+  } catch (error) {
+    // Nothing was carried out, or it will be found in the row: whoever asked may ask again.
+    log.warn('a command was not carried out', { payoutId, error });
+    command.result = { outcome: 'refused', detail: messageOf(error), action: null };
+  }
 }
 
 /** Applies whatever the inbox holds. A nudge that comes meanwhile leads to another look. */
@@ -129,9 +164,9 @@ async function submit(hand: Hand): Promise<void> {
       answer = steps;
     });
   while (answer === undefined) {
-    await Promise.race([submission, condition(() => hand.nudged)]);
+    await Promise.race([submission, condition(() => isDue(hand))]);
     if (answer !== undefined) break;
-    await settle(hand);
+    await serve(hand);
     if (hand.lost || hand.step?.status !== 'processing') {
       scope.cancel();
       await submission.catch(ignoreCancellation);
@@ -144,12 +179,15 @@ async function submit(hand: Hand): Promise<void> {
 /** Waits for the callback's nudge, then polls until the rail has told or its time is over. */
 async function waitForTheRail(hand: Hand, settleInMs: number): Promise<void> {
   if (settleInMs <= 0) return park(hand, 'settle_by_passed', attentionReasons.settle_by_passed);
-  if (await condition(() => hand.nudged, Math.min(callbackPatienceMs, settleInMs))) return;
+  if (await condition(() => isDue(hand), Math.min(callbackPatienceMs, settleInMs))) return;
   const scope = new CancellationScope();
-  const poll = scope.run(() => railPoll(settleInMs).pollRail({ payoutId: hand.payoutId }));
+  const poll = scope
+    .run(() => railPoll(settleInMs).pollRail({ payoutId: hand.payoutId }))
+    .then(() => {
+      hand.nudged = true;
+    });
   try {
-    await Promise.race([poll, condition(() => hand.nudged)]);
-    hand.nudged = true;
+    await Promise.race([poll, condition(() => isDue(hand))]);
     scope.cancel();
     await poll.catch(ignoreCancellation);
   } catch (error) {
@@ -182,7 +220,7 @@ async function waitForAPerson(
       `**Needs a person: ${attention.reason}**\n\n${attentionReasons[attention.reason]}\n\n${attention.detail}`,
     );
   }
-  await condition(() => hand.nudged);
+  await condition(() => isDue(hand));
 }
 
 /** Takes note of where the row stands, and starts what must be told to somebody. */

@@ -56,6 +56,14 @@ export const railSubmit = proxyActivities<Pick<Activities, 'submitPayouts'>>({
   },
 });
 
+/** What a person asks for: they wait for the answer, so it does not wait for the rail for long. */
+export const operation = proxyActivities<Pick<Activities, 'operatePayout'>>({
+  taskQueue: taskQueues.rail,
+  // A void, a look-up, and up to two months of statements.
+  startToCloseTimeout: 60_000,
+  retry: { initialInterval: 1_000, backoffCoefficient: 2, maximumAttempts: 5 },
+});
+
 /** Polls begin a minute apart and end an hour apart: a rail that is silent stays silent. */
 export const pollRetry = { initialMs: 60_000, maximumMs: 60 * 60_000 } as const;
 
@@ -90,7 +98,9 @@ export const batchStart = proxyActivities<Pick<Activities, 'startItems'>>({
   retry: { initialInterval: 1_000, maximumInterval: 30_000 },
 });
 
-export const maintenance = proxyActivities<Pick<Activities, 'sweep' | 'refreshRates'>>({
+export const maintenance = proxyActivities<
+  Pick<Activities, 'sweep' | 'refreshRates' | 'readStatements'>
+>({
   taskQueue: taskQueues.payouts,
   // The schedule starts the next run anyway.
   startToCloseTimeout: 30_000,

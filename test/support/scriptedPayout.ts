@@ -1,6 +1,6 @@
 import { EventEmitter, once } from 'node:events';
 import type { Activities } from '../../src/activities/index.js';
-import type { PayoutStep } from '../../src/activities/ledger.js';
+import type { PayoutStep } from '../../src/activities/step.js';
 import type { PayoutStatus } from '../../src/domain/payout.js';
 
 export type PayoutActivities = Pick<
@@ -39,6 +39,7 @@ export class ScriptedPayout {
       isListenedTo: false,
       hasNews: false,
       settleInMs: fiveDaysMs,
+      settleBy: null,
     };
     const activities = { ...this.#ledger(), ...this.#rail(), ...does };
     this.activities = {

@@ -65,15 +65,18 @@ export async function startSystem(
     webhookPolicy: policy,
     fingerprintSecret: 'test-fingerprint-secret',
   });
-  server.on('request', app.callback());
+  const handle = app.callback();
+  server.on('request', (request, response) => void handle(request, response));
 
   const sender = createSender(policy);
   const native = await NativeConnection.connect({ address: inject('temporalAddress') });
   const activities = createActivities({
     database,
+    metrics: createMetrics('test-worker'),
     rails,
     rateMaximumAgeMs: dayMs,
     sender,
+    approvalAboveMinor: 1_000_000n,
     temporal,
     rateSource: referenceSource,
     log,

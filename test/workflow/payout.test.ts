@@ -1,3 +1,4 @@
+import { Context } from '@temporalio/activity';
 import { ApplicationFailure, type WorkflowHandle } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
@@ -42,6 +43,7 @@ function startable({ id }: ScriptedPayout) {
     sourceCurrency: 'USD',
     destinationCurrency: 'EUR',
     settleBy: null,
+    batchId: null,
   } as const;
 }
 
@@ -138,6 +140,26 @@ describe('a callback', () => {
     expect(script.callsOf('pollRail')).toEqual([]);
   });
 
+  it('that comes while an earlier one is applied is not lost', async () => {
+    const script = scripted({
+      settlePayouts: async () => {
+        // A local activity holds back the signal; a regular one does not.
+        if (Context.current().info.isLocal) throw ApplicationFailure.nonRetryable('not here');
+        if (script.callsOf('settlePayouts').length === 2) {
+          await tell(script, 'settled');
+          return [script.row];
+        }
+        return script.inbox.includes('settled') ? script.move('settled') : [script.row];
+      },
+    });
+    await drive(script, async (handle) => {
+      await untilSent();
+      await handle.signal(railUpdateSignal);
+      await expect(handle.result()).resolves.toBe('settled');
+    });
+    expect(script.callsOf('pollRail')).toEqual([]);
+  });
+
   it('that comes with the last delivery is applied before the workflow ends', async () => {
     const script = scripted({
       deliverEvents: async () => {
@@ -172,6 +194,20 @@ describe('a rail that does not call back', () => {
     expect(pausesMs.map((pauseMs) => Math.round(pauseMs / minuteMs))).toEqual([
       1, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60,
     ]);
+  });
+
+  it('is not asked again after a callback between two polls', async () => {
+    const script = scripted({ pollRail: () => Promise.reject(notYet('no news')) });
+    await drive(script, async (handle) => {
+      await server.sleep(hourMs);
+      const polls = script.callsOf('pollRail').length;
+      await tell(script, 'settled');
+      await expect(handle.result()).resolves.toBe('settled');
+      expect(script.callsOf('pollRail').length).toBe(polls);
+      const events = await eventsOf(handle);
+      const canceled = events.filter((event) => event.activityTaskCancelRequestedEventAttributes);
+      expect(canceled.length).toBe(1);
+    });
   });
 
   it('needs a person once its time is over, and the payout settles when it speaks at last', async () => {
@@ -285,7 +321,7 @@ describe('the decision', () => {
   it('survives a database that fails every local attempt', async () => {
     const script = scripted({
       acceptPayouts: async () => {
-        if (script.callsOf('acceptPayouts').length <= 5) throw new Error('the database is away');
+        if (script.callsOf('acceptPayouts').length <= 7) throw new Error('the database is away');
         return script.move('processing');
       },
     });
@@ -295,7 +331,8 @@ describe('the decision', () => {
       await expect(handle.result()).resolves.toBe('settled');
       expect((await scheduledIn(handle))[0]).toBe('acceptPayouts');
     });
-    expect(script.callsOf('acceptPayouts').length).toBe(6);
+    // Five local attempts, then two regular ones that fail and one that does not.
+    expect(script.callsOf('acceptPayouts').length).toBe(8);
   });
 });
 
@@ -324,6 +361,15 @@ describe('a settled payout', () => {
       await expect(handleOf(script).result()).resolves.toBe('returned');
     });
     expect(script.callsOf('submitPayouts').length).toBe(1);
+  });
+
+  it('that is started without a nudge applies what lies in its inbox', async () => {
+    const script = scripted();
+    script.move('settled');
+    script.inbox.push('returned');
+    await drive(script, async (handle) => {
+      await expect(handle.result()).resolves.toBe('returned');
+    });
   });
 
   it('that is started by mistake ends without a step', async () => {

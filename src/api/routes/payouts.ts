@@ -1,10 +1,11 @@
 import { payoutObject } from '../../contract/objects.js';
-import { type PayoutParams, payoutParams } from '../../contract/params.js';
+import { noParams, type PayoutParams, payoutParams } from '../../contract/params.js';
 import { transaction } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { findPayout, insertPayout, type NewPayout, type PayoutRow } from '../../db/payouts.js';
+import { isFinal } from '../../domain/payout.js';
 import { type Refusal, refuse } from '../../domain/refusal.js';
-import { acceptPayout } from '../../temporal/wakePayout.js';
+import { acceptPayout, cancelPayout } from '../../temporal/wakePayout.js';
 import { bindRequest, mismatch, replayed } from '../idempotency.js';
 import { type Answer, type ApiDeps, type ApiRequest, type Route, refused } from '../route.js';
 import { validate } from '../validate.js';
@@ -12,6 +13,7 @@ import { validate } from '../validate.js';
 export const payoutRoutes: readonly Route[] = [
   { method: 'post', path: '/v1/payouts', handle: createPayout },
   { method: 'get', path: '/v1/payouts/:id', handle: readPayout },
+  { method: 'post', path: '/v1/payouts/:id/cancel', handle: cancel },
 ];
 
 /** How long a caller waits for the decision before the answer is 202 `pending`. */
@@ -33,27 +35,51 @@ async function createPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer>
     if (bound === 'bound') await insertPayout(sql, newPayout(id, request, validated.params));
     return bound;
   });
-  if (first === 'bound') return decide(deps, request.account.id, id, {});
+  if (first === 'bound') return decide(deps, request, id, {});
   const different = mismatch(deps, request, first);
   if (different !== undefined) return refused(different);
-  return decide(deps, request.account.id, first.objectId, replayed);
+  return decide(deps, request, first.objectId, replayed);
 }
 
 async function decide(
   deps: ApiDeps,
-  accountId: string,
+  request: ApiRequest,
   id: string,
   headers: Readonly<Record<string, string>>,
 ): Promise<Answer> {
+  const accountId = request.account.id;
   const row = await existingPayout(deps, accountId, id);
-  if (row.status !== 'pending') return answerOf(row, headers);
-  try {
-    await acceptPayout(deps.temporal, row, decisionLimitMs);
-  } catch (error) {
-    // The row is the request: a repeat or the sweep goes on from it, so this is no failure.
-    deps.log.warn({ err: error, payout: id }, 'the decision was not heard in time');
+  if (row.status === 'pending') {
+    try {
+      await acceptPayout(deps.temporal, row, decisionLimitMs);
+    } catch (error) {
+      // The row is the request: a repeat or the sweep goes on from it, so this is no failure.
+      deps.log.warn({ err: error, payout: id }, 'the decision was not heard in time');
+    }
   }
-  return answerOf(await existingPayout(deps, accountId, id), headers);
+  if (request.waitMs === 0) return answerOf(await existingPayout(deps, accountId, id), headers);
+  const seconds = request.waitMs / 1000;
+  return answerOf(await untilFinal(deps, accountId, id, request.waitMs), {
+    ...headers,
+    'Preference-Applied': `wait=${seconds}`,
+  });
+}
+
+/** Reads of one row by its key: a tenth of a second is unnoticed and costs next to nothing. */
+const pollPauseMs = 100;
+
+async function untilFinal(
+  deps: ApiDeps,
+  accountId: string,
+  id: string,
+  waitMs: number,
+): Promise<PayoutRow> {
+  const deadlineMs = performance.now() + waitMs;
+  for (;;) {
+    const row = await existingPayout(deps, accountId, id);
+    if (isFinal(row.status) || performance.now() >= deadlineMs) return row;
+    await new Promise((resolve) => setTimeout(resolve, pollPauseMs));
+  }
 }
 
 function answerOf(row: PayoutRow, headers: Readonly<Record<string, string>>): Answer {
@@ -63,6 +89,48 @@ function answerOf(row: PayoutRow, headers: Readonly<Record<string, string>>): An
     body: payoutObject(row),
     headers: { ...headers, Location: `/v1/payouts/${row.id}` },
   };
+}
+
+/** A void at the rail takes one call; a rail that is slow leaves the outcome open. */
+const cancelLimitMs = 10_000;
+
+/** Cancels a payout that the rail has not taken. To cancel a canceled one is no mistake. */
+async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const validated = validate(noParams, request.decoded);
+  if ('refusals' in validated) return validated;
+  const accountId = request.account.id;
+  const row = await findPayout(deps.database, accountId, request.id);
+  if (row === undefined) return refused(refuse('not_found', { received: request.id }));
+  const bound = await bindRequest(deps.database, deps, request, row.id, '30 days');
+  const different = bound === 'bound' ? undefined : mismatch(deps, request, bound);
+  if (different !== undefined) return refused(different);
+  const headers = bound === 'bound' ? {} : replayed;
+  const isHeard = isFinal(row.status) || (await isCancelHeard(deps, row));
+  const after = await existingPayout(deps, accountId, row.id);
+  if (after.status === 'canceled') return { status: 200, body: payoutObject(after), headers };
+  const refusal =
+    isHeard || isFinal(after.status)
+      ? notCancelable(after)
+      : refuse('service_unavailable', { detail: 'It may still be canceled: send it again.' });
+  return { ...refused(refusal), payout: row.id, headers };
+}
+
+async function isCancelHeard(deps: ApiDeps, row: PayoutRow): Promise<boolean> {
+  try {
+    await cancelPayout(deps.temporal, row, cancelLimitMs);
+    return true;
+  } catch (error) {
+    deps.log.warn({ err: error, payout: row.id }, 'the cancellation was not heard in time');
+    return false;
+  }
+}
+
+function notCancelable({ status }: PayoutRow): Refusal {
+  return refuse('payout_not_cancelable', {
+    expected: 'a payout that the rail has not taken',
+    received: status,
+    detail: `The payout is ${status}.`,
+  });
 }
 
 async function readPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer> {

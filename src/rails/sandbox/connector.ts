@@ -7,6 +7,8 @@ import {
   lookupAnswer,
   lookupAnswerOf,
   singleAnswer,
+  statementAnswer,
+  statementOf,
   submitOutcomeOf,
   transferBody,
   voidAnswer,
@@ -20,8 +22,8 @@ export type SandboxSettings = {
 
 /** A bank that has not answered in five seconds has an answer we do not know. */
 const requestLimitMs = 5_000;
-/** 500 lookups of about 200 bytes each, and as much again. */
-const answerLimitBytes = 256 * 1024;
+/** A statement of 100,000 transfers; every other answer is far smaller. */
+const answerLimitBytes = 32 * 1024 * 1024;
 
 const minuteMs = 60_000;
 const dayMs = 24 * 60 * minuteMs;
@@ -37,15 +39,17 @@ export function createSandboxRail(settings: SandboxSettings): Rail & { close(): 
     maxResponseSize: answerLimitBytes,
   });
 
-  async function post<T>(path: string, body: object, answer: z.ZodType<T>): Promise<T> {
+  const headers = {
+    authorization: `Bearer ${settings.apiToken}`,
+    'content-type': 'application/json',
+  };
+
+  async function call<T>(path: string, answer: z.ZodType<T>, body?: object): Promise<T> {
     const response = await pool.request({
-      method: 'POST',
+      method: body === undefined ? 'GET' : 'POST',
       path,
-      headers: {
-        authorization: `Bearer ${settings.apiToken}`,
-        'content-type': 'application/json',
-      },
-      body: JSON.stringify(body),
+      headers,
+      body: body === undefined ? null : JSON.stringify(body),
       signal: AbortSignal.timeout(requestLimitMs),
     });
     const text = await response.body.text();
@@ -59,10 +63,10 @@ export function createSandboxRail(settings: SandboxSettings): Rail & { close(): 
     try {
       const [first] = transfers;
       if (transfers.length === 1 && first !== undefined) {
-        return [submitOutcomeOf(await post('/transfers', transferBody(first), singleAnswer))];
+        return [submitOutcomeOf(await call('/transfers', singleAnswer, transferBody(first)))];
       }
       const body = { transfers: transfers.map(transferBody) };
-      const { results } = await post('/transfers/bulk', body, bulkAnswer);
+      const { results } = await call('/transfers/bulk', bulkAnswer, body);
       return results.map(submitOutcomeOf);
     } catch (error) {
       // The request may have arrived whatever went wrong on the way back: nobody knows.
@@ -76,10 +80,11 @@ export function createSandboxRail(settings: SandboxSettings): Rail & { close(): 
     limits: { bulkSize: 500, keyRetentionMs: dayMs, settleWithinMs: 5 * dayMs },
     submit,
     lookup: async (keys) => {
-      const { results } = await post('/transfers/lookup', { keys }, lookupAnswer);
+      const { results } = await call('/transfers/lookup', lookupAnswer, { keys });
       return results.map(lookupAnswerOf);
     },
-    voidKey: async (key) => (await post('/transfers/void', { key }, voidAnswer)).outcome,
+    voidKey: async (key) => (await call('/transfers/void', voidAnswer, { key })).outcome,
+    statement: async (date) => statementOf(await call(`/statement?date=${date}`, statementAnswer)),
     parseCallback: (request) => parseSandboxCallback(request, settings.callbackSecret),
     close: () => pool.close(),
   };

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { BeneficiaryDetails } from '../../domain/beneficiary.js';
-import type { LookupAnswer, SubmitOutcome, Transfer } from '../rail.js';
+import type { LookupAnswer, Statement, SubmitOutcome, Transfer } from '../rail.js';
 
 /** What the sandbox bank answers, checked before anything is believed. */
 const minorText = z.string().regex(/^\d{1,19}$/);
@@ -31,6 +31,20 @@ const lookupResult = z.object({
 export const lookupAnswer = z.object({ results: z.array(lookupResult) });
 export const voidAnswer = z.object({ outcome: z.enum(['voided', 'too_late']) });
 
+export const statementAnswer = z.object({
+  closed: z.boolean(),
+  entries: z.array(
+    z.object({
+      key: z.string(),
+      bank_reference: z.string(),
+      direction: z.enum(['debit', 'credit']),
+      amount: minorText,
+      currency: z.string(),
+      at: z.string(),
+    }),
+  ),
+});
+
 export const callbackBody = z.object({
   events: z
     .array(
@@ -46,6 +60,20 @@ export const callbackBody = z.object({
     )
     .max(500),
 });
+
+export function statementOf(answer: z.infer<typeof statementAnswer>): Statement {
+  return {
+    closed: answer.closed,
+    lines: answer.entries.map((entry) => ({
+      key: entry.key,
+      bankReference: entry.bank_reference,
+      direction: entry.direction,
+      amountMinor: BigInt(entry.amount),
+      currency: entry.currency,
+      bookedAt: entry.at,
+    })),
+  };
+}
 
 /** A transfer as the bank takes it: account and bank code whatever the country calls them. */
 export function transferBody(transfer: Transfer): object {

@@ -1,0 +1,24 @@
+# One image for every process of Corridor; docker-compose.yml says which one a container runs.
+FROM node:20-slim AS build
+WORKDIR /app
+COPY package.json package-lock.json .npmrc ./
+RUN npm ci
+COPY tsconfig.json tsconfig.build.json ./
+COPY src ./src
+# Compiles, and bundles the workflows, so that no worker does it at its start.
+RUN npm run build
+
+FROM node:20-slim AS dependencies
+WORKDIR /app
+COPY package.json package-lock.json .npmrc ./
+RUN npm ci --omit=dev
+
+FROM node:20-slim
+ENV NODE_ENV=production
+WORKDIR /app
+# A named volume that is mounted here takes over the owner.
+RUN install --directory --owner=node --group=node /var/lib/corridor
+COPY package.json ./
+COPY --from=dependencies /app/node_modules ./node_modules
+COPY --from=build /app/dist ./dist
+USER node

@@ -1,0 +1,37 @@
+#!/bin/sh
+# Makes the secrets that docker-compose.yml mounts, each in a file of its own. What is there
+# already is kept: a new fingerprint secret, for instance, would make old replays mismatch.
+#
+# usage: deploy/make-secrets.sh [directory]
+set -eu
+
+directory=${1:-secrets}
+
+# The directory keeps others on the host out. The files are readable inside of a container by
+# whichever user its process runs as.
+umask 077
+mkdir -p "$directory"
+
+# 24 random bytes, as hexadecimal digits: nothing that a URL would have to escape.
+random() {
+  od -An -N24 -tx1 /dev/urandom | tr -d ' \n'
+}
+
+# keep NAME VALUE
+keep() {
+  if [ -e "$directory/$1" ]; then
+    echo "$directory/$1 is kept"
+    return
+  fi
+  printf '%s\n' "$2" >"$directory/$1"
+  chmod 444 "$directory/$1"
+  echo "$directory/$1 is made"
+}
+
+for name in postgres_password temporal_database_password corridor_database_password \
+  sandbox_bank_token sandbox_bank_callback_secret fingerprint_secret; do
+  keep "$name" "$(random)"
+done
+
+password=$(cat "$directory/corridor_database_password")
+keep corridor_database_url "postgres://corridor:$password@postgres:5432/corridor"

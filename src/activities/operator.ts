@@ -1,0 +1,161 @@
+import { type Database, type Sql, transaction } from '../db/client.js';
+import { findOpenProposal, recordAction } from '../db/operatorActions.js';
+import { type LockedPayout, lockPayouts, unparkPayout } from '../db/payouts.js';
+import { currentRates, midOf } from '../db/rates.js';
+import { convertFloor } from '../domain/fx.js';
+import {
+  movesMoney,
+  type OperatorCommand,
+  type OperatorRequest,
+  type OperatorResult,
+} from '../domain/operator.js';
+import { railKey } from '../domain/payout.js';
+import type { Rails } from '../rails/registry.js';
+import { applyFacts } from './facts.js';
+import { notYet } from './failure.js';
+import { judge, type Verdict } from './judgement.js';
+import { findRail } from './rail.js';
+import { type PayoutStep, stepOf } from './step.js';
+
+export type OperatorDeps = {
+  readonly database: Database;
+  readonly rails: Rails;
+  readonly rateMaximumAgeMs: number;
+  /** Above this sum, in euro cents, a second person has to approve what moves money. */
+  readonly approvalAboveMinor: bigint;
+};
+
+export type OperateInput = {
+  readonly driver: string;
+  readonly id: string;
+  readonly request: OperatorRequest;
+};
+
+export type Operated = {
+  readonly steps: readonly PayoutStep[];
+  readonly result: OperatorResult;
+};
+
+/** The activity that carries out what a person asks for: at the rail first, then in the ledger. */
+export function operatorActivities(deps: OperatorDeps) {
+  const { database } = deps;
+  return {
+    operatePayout: async ({ driver, id, request }: OperateInput): Promise<Operated> => {
+      const [row] = await lockPayouts(database, driver, [id]);
+      if (row === undefined)
+        return { steps: [], result: refused('Another driver has the payout.') };
+      const plan = await planOf(deps, row, request);
+      const verdict = plan.kind === 'refused' ? plan.verdict : await verdictOf(deps, row, plan);
+      return transaction(database, (sql) => write(sql, { driver, row, request, plan, verdict }));
+    },
+  };
+}
+
+/** What is to be carried out: the command itself, or the one of the proposal it approves. */
+type Plan =
+  | {
+      readonly kind: 'act' | 'propose';
+      readonly command: OperatorCommand;
+      readonly approves: string | null;
+    }
+  | { readonly kind: 'refused'; readonly verdict: Verdict; readonly approves: null };
+
+async function planOf(
+  deps: OperatorDeps,
+  row: LockedPayout,
+  { operator, command }: OperatorRequest,
+): Promise<Plan> {
+  if (command.kind !== 'approve') {
+    const kind = (await needsApproval(deps, row, command)) ? 'propose' : 'act';
+    return { kind, command, approves: null };
+  }
+  const proposal = await findOpenProposal(deps.database, row.id, command.proposal);
+  const refuse = (detail: string): Plan => ({
+    kind: 'refused',
+    verdict: { outcome: 'refused', detail },
+    approves: null,
+  });
+  if (proposal === undefined)
+    return refuse(`${command.proposal} is no open proposal of ${row.id}.`);
+  if (proposal.operator.toLowerCase() === operator.toLowerCase()) {
+    return refuse(`${proposal.operator} has proposed this; another person has to approve it.`);
+  }
+  return { kind: 'act', command: proposal.command, approves: proposal.id };
+}
+
+/** A sum that cannot be compared, because a rate is missing, is taken for a large one. */
+async function needsApproval(
+  deps: OperatorDeps,
+  row: LockedPayout,
+  command: OperatorCommand,
+): Promise<boolean> {
+  if (!movesMoney(command, row.status) || row.sourceCurrency === null || row.sourceMinor === null) {
+    return false;
+  }
+  const rates = await currentRates(deps.database, deps.rateMaximumAgeMs);
+  const mid = midOf(rates, row.sourceCurrency, 'EUR');
+  if (mid === undefined) return true;
+  return convertFloor(row.sourceMinor, row.sourceCurrency, 'EUR', mid) > deps.approvalAboveMinor;
+}
+
+async function verdictOf(
+  deps: OperatorDeps,
+  row: LockedPayout,
+  plan: Exclude<Plan, { kind: 'refused' }>,
+): Promise<Verdict> {
+  if (plan.kind === 'propose') {
+    const detail =
+      'Proposed; another person carries it out with approve and the id of this action.';
+    return { outcome: 'proposed', detail };
+  }
+  const rail = row.rail === null ? undefined : findRail(deps.rails, row.rail);
+  return judge(plan.command, row, rail, railKey(row.id));
+}
+
+type Written = {
+  readonly driver: string;
+  readonly row: LockedPayout;
+  readonly request: OperatorRequest;
+  readonly plan: Plan;
+  readonly verdict: Verdict;
+};
+
+/** The facts, the release from a person's hands and the audit line, in one transaction. */
+async function write(
+  sql: Sql,
+  { driver, row, request, plan, verdict }: Written,
+): Promise<Operated> {
+  const { id } = row;
+  const [now] = await lockPayouts(sql, driver, [id]);
+  if (now === undefined) return { steps: [], result: refused('Another driver has the payout.') };
+  if (verdict.ifUnsubmitted === true && now.submitStartedAt !== null) {
+    throw notYet('The submission began meanwhile; the rail has to be asked.');
+  }
+  const steps =
+    verdict.fact === undefined
+      ? []
+      : await applyFacts(sql, driver, [id], new Map([[id, verdict.fact]]));
+  if (verdict.unparks === true) await unparkPayout(sql, id, verdict.settleBy ?? null);
+  const action =
+    request.command.kind === 'cancel'
+      ? null
+      : await recordAction(sql, {
+          payoutId: id,
+          operator: request.operator,
+          reason: request.reason,
+          command: request.command,
+          outcome: verdict.outcome,
+          detail: verdict.detail,
+          approves: plan.approves,
+        });
+  const after = await lockPayouts(sql, driver, [id]);
+  const isListenedTo = steps.some((step) => step.isListenedTo);
+  return {
+    steps: after.map((latest) => ({ ...stepOf(latest), isListenedTo })),
+    result: { outcome: verdict.outcome, detail: verdict.detail, action },
+  };
+}
+
+function refused(detail: string): OperatorResult {
+  return { outcome: 'refused', detail, action: null };
+}

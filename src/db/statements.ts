@@ -1,0 +1,98 @@
+import { bigints, type Sql } from './client.js';
+
+export type StatementEntry = {
+  readonly key: string;
+  readonly bankReference: string;
+  readonly direction: 'debit' | 'credit';
+  readonly amountMinor: bigint;
+  readonly currency: string;
+  readonly bookedAt: string;
+};
+
+export type Break = {
+  readonly rail: string;
+  readonly payoutId: string;
+  readonly direction: 'debit' | 'credit';
+  readonly kind: 'not in the ledger' | 'not on the statement' | 'amounts differ';
+  readonly bankMinor: bigint | null;
+  readonly bankCurrency: string | null;
+  readonly ledgerMinor: bigint | null;
+  readonly ledgerCurrency: string | null;
+  readonly since: Date;
+};
+
+/** Keeps a day of a rail's statement, each entry once; a closed day is never read again. */
+export async function storeStatement(
+  sql: Sql,
+  statement: {
+    readonly rail: string;
+    readonly date: string;
+    readonly closed: boolean;
+    readonly entries: readonly StatementEntry[];
+  },
+): Promise<void> {
+  const { rail, date, closed, entries } = statement;
+  const of = <T>(pick: (entry: StatementEntry) => T): T[] => entries.map(pick);
+  await sql`
+    insert into statement_entries
+      (rail, bank_reference, direction, rail_key, currency, amount_minor, booked_at, statement_date)
+    select ${rail}, t.bank_reference, t.direction, t.rail_key, t.currency, t.amount_minor,
+           t.booked_at, ${date}::text::date
+      from unnest(
+        ${of((entry) => entry.bankReference)}::text[],
+        ${of((entry) => entry.direction)}::text[],
+        ${of((entry) => entry.key)}::text[],
+        ${of((entry) => entry.currency)}::text[],
+        ${bigints(of((entry) => entry.amountMinor))}::bigint[],
+        ${of((entry) => entry.bookedAt)}::text[]::timestamptz[]
+      ) as t (bank_reference, direction, rail_key, currency, amount_minor, booked_at)
+    on conflict do nothing`;
+  if (closed) {
+    await sql`
+      insert into statements (rail, statement_date) values (${rail}, ${date}::text::date)
+      on conflict do nothing`;
+  }
+}
+
+/** The days that are still to be read, from the first payout on; at most a month at once. */
+export async function unreadDays(sql: Sql, rail: string): Promise<readonly string[]> {
+  const rows = await sql<{ day: string }[]>`
+    select to_char(day, 'YYYY-MM-DD') as day
+      from generate_series(
+             (select min(requested_at at time zone 'UTC')::date from payouts where rail = ${rail}),
+             (now() at time zone 'UTC')::date, interval '1 day') as day
+     where not exists (select from statements s
+             where s.rail = ${rail} and s.statement_date = day::date)
+     order by day limit 31`;
+  return rows.map((row) => row.day);
+}
+
+/** Every difference between the bank's statements and the ledger, oldest first. */
+export async function listBreaks(sql: Sql, limit: number): Promise<readonly Break[]> {
+  return sql<Break[]>`select * from statement_breaks order by since limit ${limit}`;
+}
+
+export async function countBreaks(sql: Sql): Promise<number> {
+  const [row] = await sql<{ count: number }[]>`
+    select count(*)::int as count from statement_breaks`;
+  return row?.count ?? 0;
+}
+
+/** What bank and ledger moved, a currency and direction, on the days that are closed. */
+export type MovementTotal = {
+  readonly currency: string;
+  readonly direction: 'debit' | 'credit';
+  readonly bankMinor: bigint;
+  readonly ledgerMinor: bigint;
+};
+
+export async function movementTotals(sql: Sql): Promise<readonly MovementTotal[]> {
+  return sql<MovementTotal[]>`
+    select currency, direction, sum(bank_minor)::bigint as bank_minor,
+           sum(ledger_minor)::bigint as ledger_minor
+      from (select currency, direction, amount_minor as bank_minor, 0 as ledger_minor
+              from statement_entries
+            union all
+            select currency, direction, 0, amount_minor from ledger_movements) as moved
+     group by currency, direction order by currency, direction`;
+}

@@ -1,0 +1,314 @@
+import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { connectDatabase } from '../../src/db/client.js';
+import { freePort } from '../../src/stack/ports.js';
+import { type Part, startProcess } from '../../src/stack/process.js';
+import { createClient, textOf, untilStatus } from '../support/client.js';
+import {
+  type ComposeService,
+  danglingNames,
+  parseCompose,
+  schemaErrors,
+  unmountedSecrets,
+  vainConditions,
+} from '../support/compose.js';
+import { createTestAccount } from '../support/database.js';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const composeText = readFileSync(join(root, 'docker-compose.yml'), 'utf8');
+const { raw, compose } = parseCompose(composeText);
+
+/** The same file after somebody's mistake. */
+function broken(from: string, to: string) {
+  if (!composeText.includes(from)) throw new Error(`docker-compose.yml has no "${from}" any more.`);
+  return parseCompose(composeText.replace(from, to));
+}
+
+describe('docker-compose.yml', () => {
+  it('is a Compose file', () => {
+    expect(schemaErrors(raw)).toEqual([]);
+    expect(schemaErrors(broken('shm_size:', 'shmsize:').raw)).not.toEqual([]);
+    expect(schemaErrors(broken('condition: service_healthy', 'condition: service_happy').raw)).not.toEqual([]);
+  });
+
+  it('defines every network, volume, secret and config that a service uses', () => {
+    expect(danglingNames(compose)).toEqual([]);
+    for (const name of ['temporal', 'corridor_database_url', 'bank-journal', 'temporal-schema']) {
+      const definition = new RegExp(`^  ${name}:(?= \\{\\}$|\\n    (?:internal|file))`, 'm');
+      const { compose: without } = parseCompose(composeText.replace(definition, '  gone:'));
+      expect(danglingNames(without), name).not.toEqual([]);
+    }
+  });
+
+  it('waits only for what comes true', () => {
+    expect(vainConditions(compose)).toEqual([]);
+    const mistakes = [
+      broken('      postgres:\n        condition', '      database:\n        condition'),
+      broken('restart: on-failure:3', 'restart: unless-stopped'),
+      broken('    healthcheck:\n      # Over TCP', '    x-off:\n      # Over TCP'),
+    ];
+    for (const mistake of mistakes) expect(vainConditions(mistake.compose)).not.toEqual([]);
+  });
+
+  it('mounts each secret that a variable names', () => {
+    expect(unmountedSecrets(compose)).toEqual([]);
+    const forgotten = broken('      - fingerprint_secret\n', '').compose;
+    expect(unmountedSecrets(forgotten)).toHaveLength(1);
+  });
+
+  it('mounts files that are there, and runs programs that the build makes', () => {
+    for (const { file } of Object.values(compose.configs)) {
+      expect(existsSync(join(root, file)), file).toBe(true);
+    }
+    for (const { command } of Object.values(compose.services)) {
+      const program = command.find((word) => word.startsWith('dist/'));
+      if (program !== undefined) expect(existsSync(join(root, program)), program).toBe(true);
+    }
+  });
+
+  it('looks after every process that stays, and starts again what ends', () => {
+    const staying = Object.entries(compose.services).filter(
+      ([, { restart }]) => !restart.startsWith('on-failure'),
+    );
+    expect(staying.map(([name]) => name).sort()).toEqual(
+      ['api', 'postgres', 'sandbox-bank', 'temporal', 'temporal-ui', 'worker'].sort(),
+    );
+    for (const [name, { healthcheck, restart }] of staying) {
+      expect(healthcheck?.test[0], name).toBe('CMD');
+      expect(restart, name).toBe('unless-stopped');
+    }
+  });
+
+  it('shows the database and the bank to nobody, and the rest to this machine alone', () => {
+    for (const [name, { networks, ports }] of Object.entries(compose.services)) {
+      const isInside = networks.every((network) => compose.networks[network]?.internal);
+      expect(isInside, name).toBe(!['api', 'worker', 'temporal-ui'].includes(name));
+      for (const port of ports) expect(port, name).toMatch(/^127\.0\.0\.1:/);
+      if (isInside) expect(ports, name).toEqual([]);
+    }
+  });
+
+  it('leaves the API and the worker to be replicated', () => {
+    const { api, worker } = compose.services;
+    expect([api?.container_name, worker?.container_name]).toEqual([undefined, undefined]);
+    expect(worker?.ports).toEqual([]);
+    // One port a replica.
+    expect(api?.ports).toEqual([expect.stringMatching(/:\d+-\d+:8080$/)]);
+  });
+});
+
+type Place = {
+  readonly directory: string;
+  readonly apiUrl: string;
+  /** Text of the Compose file, and what stands for it on this machine. */
+  readonly substitutes: readonly (readonly [inContainer: string, here: string])[];
+};
+
+/** Ports and paths of this machine for those of the containers, with secrets of its own. */
+async function findPlace(databaseUrl: string): Promise<Place> {
+  const directory = await mkdtemp(join(tmpdir(), 'corridor-production-'));
+  const secrets = join(directory, 'secrets');
+  const made = await runToEnd('sh', [join(root, 'deploy/make-secrets.sh'), secrets], {});
+  expect(made.code, made.errors).toBe(0);
+  await rm(join(secrets, 'corridor_database_url'));
+  await writeFile(join(secrets, 'corridor_database_url'), `${databaseUrl}\n`);
+  await mkdir(join(directory, 'volume'));
+  const [api, bank] = [await freePort(), await freePort()];
+  return {
+    directory,
+    apiUrl: `http://127.0.0.1:${api}`,
+    substitutes: [
+      ['/run/secrets', secrets],
+      ['/var/lib/corridor', join(directory, 'volume')],
+      ['0.0.0.0', '127.0.0.1'],
+      ['temporal:7233', inject('temporalAddress')],
+      ['sandbox-bank:8090', `127.0.0.1:${bank}`],
+      ['api:8080', `127.0.0.1:${api}`],
+      ['8080', String(api)],
+      ['8090', String(bank)],
+    ],
+  };
+}
+
+type Launch = { readonly args: readonly string[]; readonly env: Record<string, string> };
+
+/** What a container of the service would run: the same arguments and variables, in their place. */
+async function launchOf(name: string, place: Place, changes: Record<string, string> = {}) {
+  const service = serviceOf(name);
+  const [program, ...args] = service.command;
+  expect(program).toBe('node');
+  const metrics: Place['substitutes'][number] = ['9464', String(await freePort())];
+  const here = (value: string) =>
+    [...place.substitutes, metrics].reduce((put, [from, to]) => put.replaceAll(from, to), value);
+  const environment = { ...service.environment, ...changes };
+  const env = Object.entries(environment).map(([variable, value]) => [variable, here(value)]);
+  return {
+    launch: { args, env: { NODE_ENV: 'production', ...Object.fromEntries(env) } },
+    /** The health check's exit code. */
+    isHealthy: async () => {
+      const [, , ...check] = service.healthcheck?.test ?? [];
+      return (await runToEnd(process.execPath, check.map(here), {})).code;
+    },
+  };
+}
+
+function serviceOf(name: string): ComposeService {
+  const service = compose.services[name];
+  if (service === undefined) throw new Error(`There is no service ${name}.`);
+  return service;
+}
+
+function startService(name: string, { args, env }: Launch): Promise<Part> {
+  return startProcess({
+    name,
+    command: process.execPath,
+    args,
+    env,
+    cwd: root,
+    ready: { line: (line) => /"(?:ready|listening)":"(http[^"]+)"/.exec(line)?.[1] },
+    readyTimeoutMs: 45_000,
+    // What docker-compose.yml grants.
+    stopTimeoutMs: 30_000,
+    onLog: () => undefined,
+  });
+}
+
+async function runToEnd(command: string, args: readonly string[], env: Record<string, string>) {
+  const child = spawn(command, args, {
+    cwd: root,
+    env: { PATH: process.env['PATH'], ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: 30_000,
+  });
+  const [output, errors] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, 'close'),
+  ]);
+  return { code: child.exitCode, output, errors };
+}
+
+/** An empty database: the service `migrate` fills it. */
+async function createEmptyDatabase() {
+  const url = new URL(inject('postgresUrl'));
+  const admin = connectDatabase({ url: url.href, poolSize: 1, applicationName: 'test-admin' });
+  const name = `production_${randomBytes(6).toString('hex')}`;
+  await admin.unsafe(`create database ${name}`);
+  url.pathname = `/${name}`;
+  return {
+    url: url.href,
+    drop: async () => {
+      await admin.unsafe(`drop database ${name} with (force)`);
+      await admin.end({ timeout: 5 });
+    },
+  };
+}
+
+describe('the processes of docker-compose.yml', () => {
+  let empty: Awaited<ReturnType<typeof createEmptyDatabase>>;
+  let place: Place;
+
+  beforeAll(async () => {
+    empty = await createEmptyDatabase();
+    place = await findPlace(empty.url);
+  });
+  afterAll(async () => {
+    await rm(place.directory, { recursive: true });
+    await empty.drop();
+  });
+
+  it('have every secret that make-secrets.sh makes, and keep those there are', async () => {
+    const secrets = join(place.directory, 'other-secrets');
+    const make = () => runToEnd('sh', [join(root, 'deploy/make-secrets.sh'), secrets], {});
+    const read = () =>
+      readdirSync(secrets).map((name) => readFileSync(join(secrets, name), 'utf8'));
+    await make();
+    const before = read();
+    expect(readdirSync(secrets).sort()).toEqual(Object.keys(compose.secrets).sort());
+    for (const [name, { file }] of Object.entries(compose.secrets)) {
+      expect(file).toBe(`./secrets/${name}`);
+    }
+    const url = new URL(await readFile(join(secrets, 'corridor_database_url'), 'utf8'));
+    expect(url.host).toBe('postgres:5432');
+    const password = await readFile(join(secrets, 'corridor_database_password'), 'utf8');
+    expect(url.password).toBe(password.trim());
+    await make();
+    expect(read()).toEqual(before);
+  });
+
+  it('settle a payout and end with code 0 on SIGTERM', { timeout: 120_000 }, async () => {
+    const migrate = await launchOf('migrate', place);
+    const migrated = await runToEnd(process.execPath, migrate.launch.args, migrate.launch.env);
+    expect(migrated).toMatchObject({ code: 0, output: expect.stringMatching(/^Applied /) });
+
+    const services = ['sandbox-bank', 'worker', 'api'];
+    const launches = await Promise.all(services.map((name) => launchOf(name, place)));
+    const parts: Part[] = [];
+    try {
+      for (const [index, { launch }] of launches.entries()) {
+        parts.push(await startService(services[index] ?? '', launch));
+      }
+      expect(await Promise.all(launches.map(({ isHealthy }) => isHealthy()))).toEqual([0, 0, 0]);
+      await settlePayout(empty.url, place.apiUrl);
+    } finally {
+      await Promise.all(parts.map((part) => part.stop()));
+    }
+    const exits = await Promise.all(parts.map((part) => part.exited));
+    expect(exits.map(({ code }) => code)).toEqual([0, 0, 0]);
+    expect(await Promise.all(launches.map(({ isHealthy }) => isHealthy()))).toEqual([1, 1, 1]);
+  });
+
+  it.each([
+    ['api', 'API_PORT', 'abc', 'a port number, 0 to 65535'],
+    ['api', 'FINGERPRINT_SECRET_FILE', '/dev/null', 'at least 16 characters', 'FINGERPRINT_SECRET'],
+    ['worker', 'METRICS_PORT', 'abc', 'a port number, 0 to 65535'],
+    ['worker', 'TEMPORAL_ADDRESS', 'temporal', 'host:port'],
+    ['sandbox-bank', 'BANK_PORT', 'abc', 'a port number, 0 to 65535'],
+    ['sandbox-bank', 'BANK_CALLBACK_URL', 'ftp://api', 'an http or https URL'],
+    ['migrate', 'DATABASE_URL_FILE', '/nowhere', 'a file that can be read'],
+  ])(
+    'stop for a wrong setting: %s with %s=%s',
+    async (name, variable, value, expected, told = variable) => {
+      const { launch } = await launchOf(name, place, { [variable]: value });
+      const { code, errors } = await runToEnd(process.execPath, launch.args, launch.env);
+      expect(code).toBe(1);
+      expect(errors).toContain(`${told}: expected ${expected}`);
+    },
+  );
+});
+
+/** Sends a payout as an account of the database, and waits until it is settled. */
+async function settlePayout(databaseUrl: string, apiUrl: string): Promise<void> {
+  const database = connectDatabase({ url: databaseUrl, poolSize: 1, applicationName: 'test' });
+  try {
+    const { apiKey } = await createTestAccount(database);
+    const client = createClient(apiUrl, apiKey);
+    const quote = await client('POST /v1/quotes', {
+      form: { source_currency: 'USD', destination_currency: 'EUR', amount: '125000' },
+    });
+    const beneficiary = await client('POST /v1/beneficiaries', {
+      form: {
+        type: 'individual',
+        name: 'Ada Lovelace',
+        country: 'DE',
+        currency: 'EUR',
+        iban: 'DE89370400440532013000',
+      },
+    });
+    const payout = await client('POST /v1/payouts', {
+      form: { quote: textOf(quote, 'id'), beneficiary: textOf(beneficiary, 'id') },
+    });
+    const settled = await untilStatus(client, textOf(payout, 'id'), 'settled');
+    expect(settled.body).toMatchObject({ received: quote.body['receive_amount'] });
+  } finally {
+    await database.end({ timeout: 5 });
+  }
+}

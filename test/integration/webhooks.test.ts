@@ -1,0 +1,240 @@
+import { Webhook } from 'standardwebhooks';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { z } from 'zod';
+import { type ApiClient, createClient, textOf, untilStatus } from '../support/client.js';
+import { createTestAccount } from '../support/database.js';
+import { type ReceivedWebhook, type Receiver, startReceiver } from '../support/receiver.js';
+import { startSystem, type TestSystem } from '../support/system.js';
+
+let system: TestSystem;
+
+beforeAll(async () => {
+  system = await startSystem();
+});
+afterAll(() => system.stop());
+
+type Caller = {
+  readonly client: ApiClient;
+  readonly pay: () => Promise<string>;
+};
+
+/** An account of its own for a test, so that its endpoints hear nothing of other tests. */
+async function openCaller(apiVersion = '2026-06-01'): Promise<Caller> {
+  const { apiKey } = await createTestAccount(system.database, { apiVersion });
+  const client = createClient(system.apiUrl, apiKey);
+  const added = await client('POST /v1/beneficiaries', {
+    form: {
+      type: 'individual',
+      name: 'Ada Lovelace',
+      country: 'DE',
+      currency: 'EUR',
+      iban: 'DE89370400440532013000',
+    },
+  });
+  const beneficiary = textOf(added, 'id');
+  const form = { source_currency: 'USD', amount: '10000', beneficiary };
+  return { client, pay: async () => textOf(await client('POST /v1/payouts', { form }), 'id') };
+}
+
+async function openReceiver(): Promise<Receiver> {
+  const receiver = await startReceiver();
+  onTestFinished(() => receiver.close());
+  return receiver;
+}
+
+type Endpoint = { readonly id: string; readonly secret: string };
+
+async function addEndpoint(
+  { client }: Caller,
+  receiver: Receiver,
+  ...events: readonly string[]
+): Promise<Endpoint> {
+  const added = await client('POST /v1/webhook_endpoints', { json: { url: receiver.url, events } });
+  expect(added.status).toBe(201);
+  return { id: textOf(added, 'id'), secret: textOf(added, 'secret') };
+}
+
+const about = (payout: string) => (webhook: ReceivedWebhook) => webhook.body.includes(payout);
+
+/** Waits until the receiver has that many webhooks about the payout, and answers them. */
+async function heard(receiver: Receiver, payout: string, count: number) {
+  const matching = () => receiver.received.filter(about(payout));
+  await receiver.next(() => matching().length >= count);
+  return matching();
+}
+
+/** What the endpoint is or was owed, in the order of the events. */
+function deliveriesTo({ id }: Endpoint) {
+  return system.database<{ type: string; payout: string; status: string; attempts: number }[]>`
+    select e.type, e.payout_id as payout, d.status, d.attempts
+      from deliveries d join events e on e.id = d.event_id
+     where d.endpoint_id = ${id} order by e.sequence`;
+}
+
+/** Waits until the endpoint's deliveries are these; a webhook arrives before its row says so. */
+async function untilDeliveries(endpoint: Endpoint, wanted: readonly object[]): Promise<void> {
+  await expect
+    .poll(async () => [...(await deliveriesTo(endpoint))], { timeout: 15_000 })
+    .toMatchObject(wanted);
+}
+
+describe('an endpoint that answers', () => {
+  it('500 gets the same event again, byte for byte, until it takes it', async () => {
+    const caller = await openCaller();
+    const receiver = await openReceiver();
+    const endpoint = await addEndpoint(caller, receiver, 'payout.settled');
+    receiver.answerWith(500);
+    const payout = await caller.pay();
+    await heard(receiver, payout, 1);
+    receiver.answerWith(204);
+
+    const [first, second, ...others] = await heard(receiver, payout, 2);
+    expect(others).toEqual([]);
+    expect(second?.body).toBe(first?.body);
+    expect(second?.headers['webhook-id']).toBe(first?.headers['webhook-id']);
+    const [firstAt, secondAt] = [first, second].map((webhook) =>
+      Number(webhook?.headers['webhook-timestamp']),
+    );
+    // Each attempt is signed at its own time, or a receiver would take it for a replay.
+    expect(secondAt).toBeGreaterThan(firstAt ?? Number.NaN);
+    const verifier = new Webhook(endpoint.secret);
+    for (const webhook of [first, second]) {
+      const verified = verifier.verify(webhook?.body ?? '', webhook?.headers ?? {});
+      expect(verified).toMatchObject({ type: 'payout.settled', data: { id: payout } });
+    }
+    await untilDeliveries(endpoint, [{ payout, status: 'delivered', attempts: 2 }]);
+    // Nothing is owed any more, so the endpoint's workflow ends.
+    await system.temporal.workflow.getHandle(`webhook/${endpoint.id}`).result();
+    expect(receiver.received).toHaveLength(2);
+  });
+
+  it('410 is disabled, and what it was owed is canceled', async () => {
+    const caller = await openCaller();
+    const receiver = await openReceiver();
+    const endpoint = await addEndpoint(caller, receiver, 'payout.settled');
+    receiver.answerWith(500);
+    const owed = await caller.pay();
+    await heard(receiver, owed, 1);
+    await untilDeliveries(endpoint, [{ payout: owed, status: 'pending', attempts: 1 }]);
+
+    receiver.answerWith(410);
+    const refused = await caller.pay();
+    await heard(receiver, refused, 1);
+    await expect
+      .poll(async () => (await caller.client(`GET /v1/webhook_endpoints/${endpoint.id}`)).body)
+      .toMatchObject({ status: 'disabled', status_reason: expect.stringContaining('410') });
+    await untilDeliveries(endpoint, [
+      { payout: owed, status: 'canceled' },
+      { payout: refused, status: 'canceled' },
+    ]);
+
+    const unheard = await caller.pay();
+    await untilStatus(caller.client, unheard, 'settled');
+    expect(await deliveriesTo(endpoint)).toHaveLength(2);
+  });
+});
+
+describe('an endpoint hears', () => {
+  it('only the types it listens to, and all of them with *', async () => {
+    const caller = await openCaller();
+    const [sent, settled, all] = [
+      await openReceiver(),
+      await openReceiver(),
+      await openReceiver(),
+    ] as const;
+    const endpoints = [
+      await addEndpoint(caller, sent, 'payout.sent', 'payout.failed'),
+      await addEndpoint(caller, settled, 'payout.settled'),
+      await addEndpoint(caller, all, '*'),
+    ];
+    const payout = await caller.pay();
+    await Promise.all([heard(sent, payout, 1), heard(settled, payout, 1), heard(all, payout, 2)]);
+    // The rows were written with the events: who has none will never hear.
+    const owed = await Promise.all(
+      endpoints.map(async (endpoint) => (await deliveriesTo(endpoint)).map(({ type }) => type)),
+    );
+    expect(owed).toEqual([['payout.sent'], ['payout.settled'], ['payout.sent', 'payout.settled']]);
+    const typesAt = ({ received }: Receiver) =>
+      received.map(({ body }) => String(JSON.parse(body).type)).sort();
+    expect([sent, settled, all].map(typesAt)).toEqual(owed);
+  });
+
+  it('nothing once it is deleted, and what it was owed is canceled', async () => {
+    const caller = await openCaller();
+    const [kept, deleted] = [await openReceiver(), await openReceiver()] as const;
+    await addEndpoint(caller, kept, 'payout.settled');
+    const endpoint = await addEndpoint(caller, deleted, 'payout.settled');
+    deleted.answerWith(500);
+    const owed = await caller.pay();
+    await heard(deleted, owed, 1);
+    await untilDeliveries(endpoint, [{ payout: owed, status: 'pending', attempts: 1 }]);
+
+    const gone = await caller.client(`DELETE /v1/webhook_endpoints/${endpoint.id}`);
+    expect(gone.body).toMatchObject({ deleted: true });
+    const payout = await caller.pay();
+    await heard(kept, payout, 1);
+    expect([...(await deliveriesTo(endpoint))]).toMatchObject([
+      { payout: owed, status: 'canceled', attempts: 1 },
+    ]);
+    expect(deleted.received.filter(about(payout))).toEqual([]);
+    const read = await caller.client(`GET /v1/webhook_endpoints/${endpoint.id}`);
+    expect(read.status).toBe(404);
+  });
+
+  it('the rate as its own API version has it: a number or an exact string', async () => {
+    const caller = await openCaller('2026-06-01');
+    const [older, newer] = [await openReceiver(), await openReceiver()] as const;
+    await addEndpoint(caller, older, 'payout.settled');
+    const opted = await caller.client('POST /v1/account', { form: { api_version: '2026-11-15' } });
+    expect(opted.status).toBe(200);
+    await addEndpoint(caller, newer, 'payout.settled');
+    const payout = await caller.pay();
+    const [[inNumbers], [inStrings]] = await Promise.all([
+      heard(older, payout, 1),
+      heard(newer, payout, 1),
+    ]);
+    const rate = textOf(await caller.client(`GET /v1/payouts/${payout}`), 'rate');
+    expect(JSON.parse(inStrings?.body ?? '')).toMatchObject({
+      api_version: '2026-11-15',
+      data: { id: payout, rate, fee: '1.00', received: expect.any(String) },
+    });
+    expect(JSON.parse(inNumbers?.body ?? '')).toMatchObject({
+      api_version: '2026-06-01',
+      data: { id: payout, rate: Number(rate), fee: 1, received: expect.any(String) },
+    });
+    expect(inNumbers?.headers['webhook-id']).toBe(inStrings?.headers['webhook-id']);
+  });
+});
+
+describe('the feed of events', () => {
+  const page = z.object({
+    data: z.array(
+      z.object({ sequence: z.number(), type: z.string(), data: z.object({ id: z.string() }) }),
+    ),
+    has_more: z.boolean(),
+  });
+
+  it('has no gaps over 20 concurrent payouts, and each payout’s events in order', async () => {
+    const caller = await openCaller();
+    const payouts = await Promise.all(Array.from({ length: 20 }, () => caller.pay()));
+    await Promise.all(payouts.map((payout) => untilStatus(caller.client, payout, 'settled')));
+
+    const events: z.infer<typeof page>['data'] = [];
+    let hasMore = true;
+    // Forty events are six pages of seven; a feed that never ends fails the test.
+    for (let pages = 0; hasMore && pages < 10; pages += 1) {
+      const after = events.at(-1)?.sequence ?? 0;
+      const answer = await caller.client(`GET /v1/events?limit=7&after=${after}`);
+      const { data, has_more } = page.parse(answer.body);
+      events.push(...data);
+      hasMore = has_more;
+    }
+    expect(events.map(({ sequence }) => sequence)).toEqual(
+      Array.from({ length: 40 }, (_, index) => index + 1),
+    );
+    for (const payout of payouts) {
+      const own = events.filter(({ data }) => data.id === payout).map(({ type }) => type);
+      expect(own).toEqual(['payout.sent', 'payout.settled']);
+    }
+  });
+});

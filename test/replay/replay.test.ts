@@ -1,0 +1,101 @@
+import {
+  cpSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Worker } from '@temporalio/worker';
+import { DeterminismViolationError } from '@temporalio/workflow';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { personalDataIn } from '../support/history.js';
+import { bundleWorkflows, quietRuntime, workflowBundle } from '../support/workflowBundle.js';
+
+/**
+ * Workflows that production has open were begun by older code, and the code of today goes on
+ * with them. Each file is the history of a run that some release may have left behind; see
+ * test/workflow/histories.test.ts for how they are made. A change that fails here needs
+ * `patched()`, or a new history in place of an old one that no release ever made.
+ */
+const folder = fileURLToPath(new URL('histories', import.meta.url));
+const files = readdirSync(folder);
+const textOf = (file: string) => readFileSync(join(folder, file), 'utf8');
+
+beforeAll(() => quietRuntime());
+
+async function replay(file: string, bundle: Promise<{ code: string }>): Promise<void> {
+  const history: unknown = JSON.parse(textOf(file));
+  await Worker.runReplayHistory({ workflowBundle: await bundle }, history, file);
+}
+
+describe('the workflows of today', () => {
+  it.each([
+    'payout-parked-then-settled',
+    'payout-refused',
+    'payout-restarted-with-news',
+    'payout-settled-by-callback',
+    'payout-settled-by-poll',
+    'payout-settled-while-polled',
+    'payout-settled-while-submitted',
+  ])('have a history of %s to go on with', (way) => {
+    expect(files.filter((file) => file.startsWith(`${way}.`))).not.toEqual([]);
+  });
+
+  it.each(files)('go on with %s', async (file) => {
+    await replay(file, workflowBundle());
+  });
+});
+
+describe('a replay', () => {
+  it.each([
+    [
+      'an activity that comes before the one it followed',
+      'payout-settled-by-callback.v1.json',
+      (text: string) => text.replace('await submit(hand);', 'await deliver(hand.payoutId);\n$&'),
+    ],
+    [
+      'a poll that does not wait for the callback any more',
+      'payout-settled-by-poll.v1.json',
+      (text: string) => text.replace(/if \(await condition\(.*callbackPatienceMs.*/, ''),
+    ],
+  ])('refuses %s', async (_, file, change) => {
+    await expect(replay(file, bundleChanged(change))).rejects.toThrow(DeterminismViolationError);
+  });
+});
+
+describe('a history', () => {
+  it.each(files)('names no person: %s', (file) => {
+    expect(personalDataIn(textOf(file))).toEqual([]);
+  });
+
+  it('with personal data in a payload is found out', () => {
+    const data = Buffer.from('{"to":"DE89370400440532013000"}').toString('base64');
+    const text = JSON.stringify({ events: [{ input: { payloads: [{ data }] } }] });
+    expect(personalDataIn(text)).toEqual(['DE89370400440532013000']);
+  });
+});
+
+/** Bundles a copy of the workflows in which payout.ts is another. */
+async function bundleChanged(change: (text: string) => string): Promise<{ code: string }> {
+  const source = fileURLToPath(new URL('../../src', import.meta.url));
+  const copy = mkdtempSync(join(tmpdir(), 'corridor-replay-'));
+  try {
+    for (const part of ['workflows', 'domain']) {
+      cpSync(join(source, part), join(copy, 'src', part), { recursive: true });
+    }
+    symlinkSync(join(source, '../node_modules'), join(copy, 'node_modules'));
+    const payout = join(copy, 'src/workflows/payout.ts');
+    const text = readFileSync(payout, 'utf8');
+    const changed = change(text);
+    if (changed === text) throw new Error('The change did not find what it changes.');
+    writeFileSync(payout, changed);
+    return await bundleWorkflows(join(copy, 'src/workflows/index.ts'));
+  } finally {
+    rmSync(copy, { recursive: true });
+  }
+}

@@ -1,0 +1,89 @@
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import { parse } from 'yaml';
+import { z } from 'zod';
+
+const service = z.object({
+  container_name: z.string().optional(),
+  command: z.array(z.string()).default([]),
+  environment: z.record(z.string(), z.string()).default({}),
+  restart: z.string(),
+  ports: z.array(z.string()).default([]),
+  networks: z.array(z.string()),
+  secrets: z.array(z.string()).default([]),
+  configs: z.array(z.object({ source: z.string(), target: z.string() })).default([]),
+  volumes: z.array(z.string()).default([]),
+  depends_on: z.record(z.string(), z.object({ condition: z.string() })).default({}),
+  healthcheck: z.object({ test: z.array(z.string()) }).optional(),
+});
+const fromFile = z.record(z.string(), z.object({ file: z.string() }));
+const compose = z.object({
+  services: z.record(z.string(), service),
+  networks: z.record(z.string(), z.object({ internal: z.boolean().default(false) })),
+  volumes: z.record(z.string(), z.unknown()),
+  configs: fromFile,
+  secrets: fromFile,
+});
+
+/** What we look at in a Compose file; lists and objects in the form that ours has them. */
+export type Compose = z.infer<typeof compose>;
+export type ComposeService = z.infer<typeof service>;
+
+/** Reads a Compose file with every variable at its default, as `${NAME:-default}` has it. */
+export function parseCompose(text: string): { readonly raw: unknown; readonly compose: Compose } {
+  const filled = text.replace(/\$\{\w+:-([^}]*)\}/g, (_variable, byDefault: string) => byDefault);
+  const raw: unknown = parse(filled, { merge: true });
+  return { raw, compose: compose.parse(raw) };
+}
+
+/** What the Compose Specification's own schema does not allow; see compose-spec.md. */
+export function schemaErrors(raw: unknown): readonly string[] {
+  const file = fileURLToPath(new URL('./compose-spec.json', import.meta.url));
+  const schema: object = JSON.parse(readFileSync(file, 'utf8'));
+  // The schema documents itself with words of its own, and has types that are unions.
+  const ajv = new Ajv2020({ strict: false, allErrors: true });
+  const validate = ajv.compile(schema);
+  if (validate(raw)) return [];
+  return (validate.errors ?? []).map(({ instancePath, message }) => `${instancePath} ${message}`);
+}
+
+/** Names of services, secrets and so on that nothing in the file defines. */
+export function danglingNames({ services, ...parts }: Compose): readonly string[] {
+  return Object.entries(services).flatMap(([name, its]) => {
+    const used = [
+      ...its.networks.map((network) => ['networks', network] as const),
+      ...its.secrets.map((secret) => ['secrets', secret] as const),
+      ...its.configs.map(({ source }) => ['configs', source] as const),
+      ...its.volumes.map((volume) => ['volumes', volume.split(':')[0] ?? ''] as const),
+    ];
+    return used
+      .filter(([kind, wanted]) => parts[kind][wanted] === undefined)
+      .map(([kind, wanted]) => `${name} uses ${wanted}, which is not one of the ${kind}`);
+  });
+}
+
+/** Conditions that never come true: nobody tells, or the service is started again for ever. */
+export function vainConditions({ services }: Compose): readonly string[] {
+  return Object.entries(services).flatMap(([name, { depends_on }]) =>
+    Object.entries(depends_on)
+      .filter(([needed, { condition }]) => !canBecome(services[needed], condition))
+      .map(([needed, { condition }]) => `${name} waits for ${needed}: ${condition}`),
+  );
+}
+
+function canBecome(needed: ComposeService | undefined, condition: string): boolean {
+  if (needed === undefined) return false;
+  if (condition === 'service_healthy') return needed.healthcheck !== undefined;
+  return condition === 'service_completed_successfully' && /^on-failure/.test(needed.restart);
+}
+
+/** Variables `…_FILE` that name something else than a secret mounted into their service. */
+export function unmountedSecrets({ services }: Compose): readonly string[] {
+  return Object.entries(services).flatMap(([name, { environment, secrets }]) =>
+    Object.entries(environment)
+      .filter(([variable]) => variable.endsWith('_FILE'))
+      .filter(([, path]) => !secrets.some((secret) => path === `/run/secrets/${secret}`))
+      .map(([variable, path]) => `${name}: ${variable} names ${path}`),
+  );
+}

@@ -1,0 +1,33 @@
+import { readdir, stat } from 'node:fs/promises';
+import { join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const root = fileURLToPath(new URL('../../', import.meta.url));
+
+/**
+ * Refuses to test an old build: the processes under test are those of `dist/`. The workflow
+ * bundle is the last file that `npm run build` writes, so its time is the time of the build.
+ *
+ * @throws Error when there is no build, or a source is newer than it
+ */
+export async function setup(): Promise<void> {
+  const builtMs = await modifiedMs(join(root, 'dist/workflows/bundle.js'));
+  if (builtMs === undefined) throw new Error('There is no build in dist/: run npm run build.');
+  const entries = await readdir(join(root, 'src'), { recursive: true, withFileTypes: true });
+  for (const entry of entries) {
+    if (!entry.isFile()) continue;
+    const file = join(entry.parentPath, entry.name);
+    if (((await modifiedMs(file)) ?? 0) > builtMs) {
+      throw new Error(`dist/ is older than ${relative(root, file)}: run npm run build.`);
+    }
+  }
+}
+
+async function modifiedMs(file: string): Promise<number | undefined> {
+  try {
+    return (await stat(file)).mtimeMs;
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,189 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Client } from '@temporalio/client';
+import { connectDatabase, type Database } from '../../src/db/client.js';
+import { migrate } from '../../src/db/migrate.js';
+import { freePort } from '../../src/stack/ports.js';
+import { startPostgres } from '../../src/stack/postgres.js';
+import { type Part, sendSignal, startProcess } from '../../src/stack/process.js';
+import { startTemporalDevServer } from '../../src/stack/temporal.js';
+import { findTemporalCli } from '../../src/stack/temporalBinary.js';
+import { connectTemporal } from '../../src/temporal/client.js';
+import { readJournal } from './bankJournal.js';
+import { type RailProxy, startRailProxy } from './railProxy.js';
+import { finderOptions } from './servers.js';
+
+/** In the order in which they need each other. */
+const names = ['postgres', 'temporal', 'sandbox-bank', 'api', 'worker'] as const;
+export type PartName = (typeof names)[number];
+
+/** Corridor as the processes of `dist/`, each of which a test may end and start again. */
+export type Processes = {
+  readonly apiUrl: string;
+  readonly database: Database;
+  readonly temporal: Client;
+  /** What the worker takes for the bank. */
+  readonly rail: RailProxy;
+  /** Starts a part where it was before: same port, same data. One that runs is left alone. */
+  readonly start: (name: PartName) => Promise<void>;
+  readonly startAll: () => Promise<void>;
+  /** Ends a part in order. */
+  readonly stop: (name: PartName) => Promise<void>;
+  /** `kill -9`; resolves when the process is gone. */
+  readonly crash: (name: PartName) => Promise<void>;
+  /** The keys of the transfers that the bank has really sent, in order. */
+  readonly transfers: () => Promise<readonly string[]>;
+  /** Ends everything and removes the data. */
+  readonly remove: () => Promise<void>;
+};
+
+/** Starts every part on free ports and data of its own. */
+export async function startProcesses(): Promise<Processes> {
+  const directory = await mkdtemp(join(tmpdir(), 'corridor-parts-'));
+  const ports = await choosePorts();
+  const rail = await startRailProxy(`http://127.0.0.1:${ports.bank}`);
+  const starters = startersOf(directory, ports, rail.url);
+  const running = new Map<PartName, Part>();
+  const temporal = connectTemporal({
+    address: `127.0.0.1:${ports.temporal}`,
+    namespace: 'default',
+  });
+
+  const start = async (name: PartName) => {
+    if (!running.has(name)) running.set(name, await starters[name]());
+  };
+  const end = async (name: PartName, how: (part: Part) => Promise<unknown>) => {
+    const part = running.get(name);
+    if (part === undefined) throw new Error(`${name} does not run.`);
+    await how(part);
+    running.delete(name);
+  };
+  const startAll = async () => {
+    for (const name of names) await start(name);
+  };
+  const remove = async () => {
+    for (const name of names.toReversed()) await running.get(name)?.stop();
+    await Promise.all([rail.close(), temporal.connection.close()]);
+    await rm(directory, { recursive: true, force: true });
+  };
+  try {
+    await start('postgres');
+    const database = connectDatabase({
+      url: starters.databaseUrl(),
+      poolSize: 5,
+      applicationName: 'test',
+    });
+    await migrate(database);
+    await startAll();
+    return {
+      apiUrl: `http://127.0.0.1:${ports.api}`,
+      database,
+      temporal,
+      rail,
+      start,
+      startAll,
+      stop: (name) => end(name, (part) => part.stop()),
+      crash: (name) =>
+        end(name, (part) => {
+          sendSignal(part.pid, 'SIGKILL');
+          return part.exited;
+        }),
+      transfers: async () => {
+        const lines = await readJournal(join(directory, 'bank-journal.jsonl'));
+        return lines.flatMap((line) => (line.type === 'transfer' ? [line.key ?? ''] : []));
+      },
+      remove: async () => {
+        await database.end({ timeout: 5 });
+        await remove();
+      },
+    };
+  } catch (error) {
+    await remove();
+    throw error;
+  }
+}
+
+type Ports = Awaited<ReturnType<typeof choosePorts>>;
+
+async function choosePorts() {
+  return {
+    api: await freePort(),
+    bank: await freePort(),
+    postgres: await freePort(),
+    temporal: await freePort(),
+    temporalUi: await freePort(),
+  };
+}
+
+/** How each part is started: as `corridor start` does, but for the bank that the worker sees. */
+function startersOf(directory: string, ports: Ports, railUrl: string) {
+  const apiUrl = `http://127.0.0.1:${ports.api}`;
+  const bankToken = 'a-bank-token-of-the-tests';
+  const callbackSecret = 'a-callback-secret-of-the-tests';
+  let databaseUrl = '';
+  const connections = () => ({
+    DATABASE_URL: databaseUrl,
+    TEMPORAL_ADDRESS: `127.0.0.1:${ports.temporal}`,
+    SANDBOX_BANK_URL: railUrl,
+    SANDBOX_BANK_TOKEN: bankToken,
+    SANDBOX_BANK_CALLBACK_SECRET: callbackSecret,
+    WEBHOOKS_ALLOW_INSECURE: 'true',
+  });
+  return {
+    databaseUrl: () => databaseUrl,
+    postgres: async (): Promise<Part> => {
+      const part = await startPostgres({
+        dataDir: join(directory, 'postgres'),
+        port: ports.postgres,
+        database: 'corridor',
+        onLog: () => undefined,
+      });
+      databaseUrl = part.databaseUrl;
+      return part;
+    },
+    temporal: async () =>
+      startTemporalDevServer({
+        binary: await findTemporalCli(finderOptions('TEMPORAL_CLI_PATH')),
+        port: ports.temporal,
+        uiPort: ports.temporalUi,
+        dbFile: join(directory, 'temporal.sqlite'),
+        namespace: 'default',
+        onLog: () => undefined,
+      }),
+    'sandbox-bank': () =>
+      startNode('sandbox-bank', {
+        BANK_PORT: String(ports.bank),
+        BANK_JOURNAL: join(directory, 'bank-journal.jsonl'),
+        BANK_API_TOKEN: bankToken,
+        BANK_CALLBACK_URL: `${apiUrl}/rails/sandbox/callbacks`,
+        BANK_CALLBACK_SECRET: callbackSecret,
+      }),
+    api: () =>
+      startNode('api', {
+        ...connections(),
+        API_PORT: String(ports.api),
+        FINGERPRINT_SECRET: 'a-fingerprint-secret-of-the-tests',
+      }),
+    worker: () => startNode('worker', connections()),
+  };
+}
+
+function startNode(name: string, env: Readonly<Record<string, string>>): Promise<Part> {
+  return startProcess({
+    name,
+    command: process.execPath,
+    args: [
+      '--enable-source-maps',
+      fileURLToPath(new URL(`../../dist/${name}/main.js`, import.meta.url)),
+    ],
+    env: { ...process.env, ...env },
+    ipc: true,
+    ready: { line: (line) => /"(?:ready|listening)":"(http[^"]+)"/.exec(line)?.[1] },
+    // The worker waits up to 30 s for Temporal to accept its search attributes.
+    readyTimeoutMs: 45_000,
+    stopTimeoutMs: 30_000,
+    onLog: () => undefined,
+  });
+}

@@ -1,0 +1,48 @@
+import type { LookupAnswer, Rail, Transfer } from '../../src/rails/rail.js';
+
+const dayMs = 24 * 60 * 60 * 1000;
+
+/** A rail in this process that never calls back. */
+export class QuietRail implements Rail {
+  readonly name = 'sandbox';
+  readonly limits = { bulkSize: 500, keyRetentionMs: 30 * dayMs, settleWithinMs: 5 * dayMs };
+  readonly #transfers = new Map<string, Transfer>();
+  readonly #settlesAfterLookups: number;
+  readonly #answers: boolean;
+  #lookups = 0;
+
+  /**
+   * `settlesAfterLookups`: what it has accepted it settles when it is asked so often; never,
+   * unless told. `answers`: whether it ever accepts; else every outcome is unknown.
+   */
+  constructor({ settlesAfterLookups = Number.POSITIVE_INFINITY, answers = true } = {}) {
+    this.#settlesAfterLookups = settlesAfterLookups;
+    this.#answers = answers;
+  }
+
+  readonly submit: Rail['submit'] = async (transfers) => {
+    if (!this.#answers) {
+      return transfers.map(({ key }) => ({ key, outcome: 'unknown', detail: 'no answer' }));
+    }
+    for (const transfer of transfers) this.#transfers.set(transfer.key, transfer);
+    return transfers.map(({ key }) => ({ key, outcome: 'accepted', reference: `ref_${key}` }));
+  };
+
+  readonly lookup: Rail['lookup'] = async (keys) => {
+    this.#lookups += 1;
+    return keys.map((key) => this.#state(key));
+  };
+
+  readonly voidKey: Rail['voidKey'] = async () => 'too_late';
+  readonly statement: Rail['statement'] = async () => ({ closed: false, lines: [] });
+  readonly parseCallback: Rail['parseCallback'] = () => undefined;
+
+  #state(key: string): LookupAnswer {
+    const transfer = this.#transfers.get(key);
+    if (transfer === undefined) return { key, state: 'not_found' };
+    const { amountMinor, currency } = transfer;
+    return this.#lookups < this.#settlesAfterLookups
+      ? { key, state: 'accepted', reference: `ref_${key}` }
+      : { key, state: 'settled', amountMinor, currency };
+  }
+}

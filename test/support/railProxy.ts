@@ -1,0 +1,79 @@
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+
+/** A payout reaches its rail within a second; past this it will not. */
+const patienceMs = 20_000;
+
+/**
+ * Stands between the worker and the bank, so that a test can act exactly between two steps
+ * that no row and no log tells apart.
+ */
+export type RailProxy = {
+  readonly url: string;
+  /** Keeps the next request to the path from the bank for ever; resolves when it has come. */
+  readonly keepRequest: (path: string) => Promise<void>;
+  /** Lets the bank answer the next request to the path, and keeps the answer for ever. */
+  readonly keepAnswer: (path: string) => Promise<void>;
+  readonly close: () => Promise<void>;
+};
+
+type Trap = {
+  readonly path: string;
+  readonly kept: 'request' | 'answer';
+  readonly spring: () => void;
+};
+
+export async function startRailProxy(bankUrl: string): Promise<RailProxy> {
+  let trap: Trap | undefined;
+  const server = createServer((request, response) => {
+    const sprung = trap?.path === request.url ? trap : undefined;
+    if (sprung !== undefined) trap = undefined;
+    pass(bankUrl, request, response, sprung).catch(() => response.destroy());
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  const port = typeof address === 'object' && address !== null ? address.port : 0;
+
+  const set = (kept: Trap['kept'], path: string) =>
+    new Promise<void>((resolve, reject) => {
+      const late = () => reject(new Error(`Nothing called ${path} within ${patienceMs} ms.`));
+      const timer = setTimeout(late, patienceMs);
+      const spring = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+      trap = { path, kept, spring };
+    });
+
+  return {
+    url: `http://127.0.0.1:${port}`,
+    keepRequest: (path) => set('request', path),
+    keepAnswer: (path) => set('answer', path),
+    close: async () => {
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+}
+
+async function pass(
+  bankUrl: string,
+  request: IncomingMessage,
+  response: ServerResponse,
+  trap: Trap | undefined,
+): Promise<void> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) chunks.push(Buffer.from(chunk));
+  if (trap?.kept === 'request') return trap.spring();
+  const { authorization = '', 'content-type': contentType = '' } = request.headers;
+  const answer = await fetch(`${bankUrl}${request.url}`, {
+    method: request.method ?? 'GET',
+    headers: { authorization, 'content-type': contentType },
+    ...(chunks.length === 0 ? {} : { body: Buffer.concat(chunks) }),
+  });
+  const body = await answer.text();
+  if (trap !== undefined) return trap.spring();
+  response.writeHead(answer.status, { 'content-type': 'application/json' }).end(body);
+}

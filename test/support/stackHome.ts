@@ -1,0 +1,149 @@
+import { execFile } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { z } from 'zod';
+import { type Part, sendSignal, startProcess } from '../../src/stack/process.js';
+import { readJournal } from './bankJournal.js';
+import { type ApiClient, createClient } from './client.js';
+import { eventually } from './eventually.js';
+import { killStrayProcesses, type StrayProcess, strayProcesses } from './strayProcesses.js';
+
+const cli = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
+
+/** Everything starts in about 3 s; a Temporal server that has to be built first takes minutes. */
+const startLimitMs = 90_000;
+/** Each part has its own limit; together they never took more than 10 s. */
+const stopLimitMs = 60_000;
+
+const port = ['api', 'metrics', 'temporal', 'temporal-ui', 'postgres', 'bank'] as const;
+export const anyPorts = port.flatMap((name) => [`--${name}-port`, '0']);
+
+/** Exactly the members that `stack.json` is documented to have. */
+const descriptionShape = z.strictObject({
+  api_url: z.url(),
+  api_key: z.string(),
+  metrics_url: z.url(),
+  temporal_address: z.string(),
+  temporal_ui_url: z.url(),
+  database_url: z.string(),
+  sandbox_bank_url: z.url(),
+  pids: z.strictObject({
+    supervisor: z.int(),
+    postgres: z.int(),
+    temporal: z.int(),
+    'sandbox-bank': z.int(),
+    worker: z.int(),
+    api: z.int(),
+  }),
+});
+
+export type Finished = {
+  readonly code: number | string;
+  readonly stdout: string;
+  readonly stderr: string;
+};
+
+export type RunningStack = {
+  readonly part: Part;
+  readonly description: z.infer<typeof descriptionShape>;
+  readonly client: ApiClient;
+  /** What it has printed so far, standard error included. */
+  readonly output: () => string;
+};
+
+/** A data folder with the stacks that a test runs on it, one after another. */
+export type StackHome = {
+  readonly directory: string;
+  /** `corridor start` on this data, on free ports; resolves when its stack.json is there. */
+  readonly start: (...flags: readonly string[]) => Promise<RunningStack>;
+  /** Runs a command on this data to its end. */
+  readonly run: (command: string, ...flags: readonly string[]) => Promise<Finished>;
+  /** The keys of the transfers that the bank has really sent, in order. */
+  readonly transfers: () => Promise<readonly string[]>;
+  readonly hasDescription: () => boolean;
+  /** Every process that runs because of this home. */
+  readonly processes: () => readonly StrayProcess[];
+  /** Ends what still runs, however the test went, and removes the data. */
+  readonly remove: () => Promise<void>;
+};
+
+export async function createStackHome(): Promise<StackHome> {
+  const directory = await mkdtemp(join(tmpdir(), 'corridor-e2e-'));
+  const mark = randomUUID();
+  const env = { ...ownPartsOnly(process.env), CORRIDOR_TEST_MARK: mark };
+  const descriptionFile = join(directory, 'stack.json');
+  const journal = () => readJournal(join(directory, 'bank-journal.jsonl'));
+
+  async function start(...flags: readonly string[]): Promise<RunningStack> {
+    const lines: string[] = [];
+    let pid = 0;
+    const part = await startProcess({
+      name: 'corridor',
+      command: process.execPath,
+      args: [cli, 'start', '--data', directory, ...anyPorts, ...flags],
+      env,
+      // A stack that was killed leaves its description behind, so the pid has to be ours.
+      ready: { probe: async () => (await describe(descriptionFile))?.pids.supervisor === pid },
+      readyTimeoutMs: startLimitMs,
+      stopTimeoutMs: stopLimitMs,
+      onLog: (line) => lines.push(line),
+      onSpawn: (spawned) => {
+        pid = spawned;
+      },
+    });
+    const description = await describe(descriptionFile);
+    if (description === undefined) throw new Error('stack.json has vanished.');
+    const client = createClient(description.api_url, description.api_key);
+    return { part, description, client, output: () => lines.join('\n') };
+  }
+
+  return {
+    directory,
+    start,
+    run: (command, ...flags) => run([command, '--data', directory, ...flags], env),
+    transfers: async () => {
+      const lines = await journal();
+      return lines.flatMap((line) => (line.type === 'transfer' ? [line.key ?? ''] : []));
+    },
+    hasDescription: () => existsSync(descriptionFile),
+    processes: () => strayProcesses(mark, directory),
+    remove: async () => {
+      killStrayProcesses(mark, directory);
+      await eventually('the end of every process', 5_000, () =>
+        strayProcesses(mark, directory).length === 0 ? true : undefined,
+      );
+      await rm(directory, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Kills a process as a crash would. */
+export function crash(pid: number): void {
+  sendSignal(pid, 'SIGKILL');
+}
+
+/** The tests kill every part, so none of them may be somebody else's. */
+function ownPartsOnly(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  const { DATABASE_URL: _database, TEMPORAL_ADDRESS: _temporal, ...rest } = env;
+  return rest;
+}
+
+function run(args: readonly string[], env: NodeJS.ProcessEnv): Promise<Finished> {
+  const options = { env, timeout: startLimitMs, killSignal: 'SIGKILL' as const };
+  return new Promise((resolve) => {
+    execFile(process.execPath, [cli, ...args], options, (error, stdout, stderr) => {
+      const code = error === null ? 0 : (error.code ?? error.signal ?? 'unknown');
+      resolve({ code, stdout, stderr });
+    });
+  });
+}
+
+/** Written in one piece, so it is there whole or not at all. */
+async function describe(file: string): Promise<RunningStack['description'] | undefined> {
+  if (!existsSync(file)) return undefined;
+  return descriptionShape.parse(JSON.parse(await readFile(file, 'utf8')));
+}

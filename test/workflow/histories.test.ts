@@ -1,0 +1,173 @@
+import { writeFile } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
+import type { WorkflowHandle } from '@temporalio/client';
+import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
+import { Worker } from '@temporalio/worker';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ledgerActivities } from '../../src/activities/ledger.js';
+import { railActivities } from '../../src/activities/rail.js';
+import { newId } from '../../src/db/id.js';
+import { insertNews, type StoredFact } from '../../src/db/inbox.js';
+import type { PayoutRow } from '../../src/db/payouts.js';
+import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
+import { createRails } from '../../src/rails/registry.js';
+import { acceptPayout, wakePayout } from '../../src/temporal/wakePayout.js';
+import type { payout } from '../../src/workflows/payout.js';
+import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
+import { personalDataIn, withoutMachine } from '../support/history.js';
+import { QuietRail } from '../support/quietRail.js';
+import { payoutOf, rateMaximumAgeMs, requestPayout } from '../support/requestPayout.js';
+import { startTimeSkipping, type TimeSkipping } from '../support/timeSkipping.js';
+import { workflowBundle } from '../support/workflowBundle.js';
+
+const halfAMinuteMs = 30_000;
+const hourMs = 60 * 60 * 1000;
+const dayMs = 24 * hourMs;
+
+/**
+ * The ways of a payout on the real ledger, one history each. A run with
+ * `RECORD_HISTORIES=v2` keeps them as `test/replay/histories/payout-….v2.json`, next to
+ * those that are there: production still has workflows with the histories of older code.
+ */
+const version = process.env['RECORD_HISTORIES'];
+
+/** A payout that was just requested, and what can happen to it. */
+type Ride = {
+  readonly row: PayoutRow;
+  readonly handle: WorkflowHandle<typeof payout>;
+  /** What the API does with a callback. */
+  readonly tell: (fact: Omit<StoredFact, 'amountMinor' | 'currency'>) => Promise<void>;
+};
+
+let server: TimeSkipping;
+let store: TestDatabase;
+
+beforeAll(async () => {
+  [server, store] = await Promise.all([startTimeSkipping(), createTestDatabase()]);
+});
+afterAll(async () => {
+  await server.stop();
+  await store.drop();
+});
+
+async function ride(
+  way: string,
+  { rail = new QuietRail(), funds = 1_000_000n },
+  take: (ride: Ride) => Promise<string>,
+): Promise<string> {
+  const { database } = store;
+  const { account } = await createTestAccount(database, { funds: { USD: funds } });
+  await listen(account.id);
+  const row = await requestPayout(database, account.id);
+  const deps = { database, rails: createRails([rail]), rateMaximumAgeMs };
+  const activities = {
+    ...ledgerActivities(deps),
+    ...railActivities(deps),
+    deliverEvents: async () => undefined,
+  };
+  return server.withWorkers(activities, async () => {
+    await acceptPayout(server.client, row, 10_000);
+    const handle = server.client.workflow.getHandle<typeof payout>(row.id);
+    const status = await take({ row, handle, tell: (fact) => callBack(account.id, row.id, fact) });
+    await keep(way, handle);
+    return status;
+  });
+}
+
+/** An endpoint of the account, so that events are delivered. */
+async function listen(accountId: string): Promise<void> {
+  await insertWebhookEndpoint(store.database, {
+    id: newId('webhookEndpoint'),
+    accountId,
+    url: 'https://example.com/webhooks',
+    events: ['payout.sent', 'payout.settled', 'payout.failed', 'payout.returned'],
+    secret: 'whsec_dGVzdA==',
+    apiVersion: '2026-06-01',
+  });
+}
+
+async function callBack(accountId: string, id: string, fact: StoredFact): Promise<void> {
+  const { receiveMinor, destinationCurrency } = await payoutOf(store.database, accountId, id);
+  const amount = { amountMinor: `${receiveMinor}`, currency: destinationCurrency ?? '' };
+  const railEventId = `test:${id}:${fact.kind}`;
+  const news = { rail: 'sandbox', railEventId, railKey: id, payoutId: id };
+  const woken = await insertNews(store.database, [{ ...news, fact: { ...amount, ...fact } }]);
+  for (const row of woken) await wakePayout(server.client, row);
+}
+
+/** Checks the history of the latest run, and stores it when this is a recording. */
+async function keep(way: string, { workflowId }: { readonly workflowId: string }): Promise<void> {
+  const history = await server.client.workflow.getHandle(workflowId).fetchHistory();
+  await Worker.runReplayHistory({ workflowBundle: await workflowBundle() }, history, workflowId);
+  const text = withoutMachine(historyToJSON(history));
+  expect(personalDataIn(text)).toEqual([]);
+  if (version === undefined) return;
+  const file = new URL(`../replay/histories/payout-${way}.${version}.json`, import.meta.url);
+  // A history that is there is never replaced: it is what some production has.
+  await writeFile(fileURLToPath(file), text, { flag: 'wx' });
+}
+
+describe('the history of a payout names no person and replays, when the payout is', () => {
+  it('settled by callback', async () => {
+    const status = await ride('settled-by-callback', {}, async ({ handle, tell }) => {
+      await server.sleep(halfAMinuteMs);
+      await tell({ kind: 'settled' });
+      return handle.result();
+    });
+    expect(status).toBe('settled');
+  });
+
+  it('settled by poll', async () => {
+    const rail = new QuietRail({ settlesAfterLookups: 5 });
+    const status = await ride('settled-by-poll', { rail }, ({ handle }) => handle.result());
+    expect(status).toBe('settled');
+  });
+
+  it('settled by a callback between two polls', async () => {
+    const status = await ride('settled-while-polled', {}, async ({ handle, tell }) => {
+      await server.sleep(hourMs);
+      await tell({ kind: 'settled' });
+      return handle.result();
+    });
+    expect(status).toBe('settled');
+  });
+
+  it('settled by a callback while its submission has no answer', async () => {
+    const way = 'settled-while-submitted';
+    const rail = new QuietRail({ answers: false });
+    const status = await ride(way, { rail }, async ({ handle, tell }) => {
+      await server.sleep(halfAMinuteMs);
+      await tell({ kind: 'settled' });
+      return handle.result();
+    });
+    expect(status).toBe('settled');
+  });
+
+  it('refused', async () => {
+    const status = await ride('refused', { funds: 1n }, ({ handle }) => handle.result());
+    expect(status).toBe('failed');
+  });
+
+  it('parked, and settled later', async () => {
+    const status = await ride('parked-then-settled', {}, async ({ row, handle, tell }) => {
+      await server.sleep(6 * dayMs);
+      const parked = await payoutOf(store.database, row.accountId, row.id);
+      expect(parked).toMatchObject({ status: 'sent', attentionReason: 'settle_by_passed' });
+      await tell({ kind: 'settled' });
+      return handle.result();
+    });
+    expect(status).toBe('settled');
+  });
+
+  it('settled, and returned by a run that starts weeks later', async () => {
+    const status = await ride('restarted-with-news', {}, async ({ handle, tell }) => {
+      await server.sleep(halfAMinuteMs);
+      await tell({ kind: 'settled' });
+      await handle.result();
+      await server.sleep(21 * dayMs);
+      await tell({ kind: 'returned', code: 'AC04', reason: 'closed account' });
+      return handle.result();
+    });
+    expect(status).toBe('returned');
+  });
+});

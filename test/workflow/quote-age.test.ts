@@ -1,0 +1,67 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ledgerActivities } from '../../src/activities/ledger.js';
+import { railActivities } from '../../src/activities/rail.js';
+import { quotedPayoutMaximumAgeMs } from '../../src/domain/acceptance.js';
+import { createRails } from '../../src/rails/registry.js';
+import { taskQueues } from '../../src/workflows/messages.js';
+import type { payout } from '../../src/workflows/payout.js';
+import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
+import { QuietRail } from '../support/quietRail.js';
+import { payoutOf, rateMaximumAgeMs, requestPayout } from '../support/requestPayout.js';
+import { startTimeSkipping, type TimeSkipping } from '../support/timeSkipping.js';
+
+/**
+ * A quoted payout is refused when it is decided too late. Its age is what PostgreSQL has
+ * measured or what Temporal has, whichever is more; here only Temporal's clock moves.
+ */
+describe('a quoted payout', () => {
+  let server: TimeSkipping;
+  let store: TestDatabase;
+
+  beforeAll(async () => {
+    [server, store] = await Promise.all([startTimeSkipping(), createTestDatabase()]);
+  });
+  afterAll(async () => {
+    await server.stop();
+    await store.drop();
+  });
+
+  /** Runs a payout on the real ledger, its first step so long after its start. */
+  async function decideAfter(startDelay: number) {
+    const { database } = store;
+    const { account } = await createTestAccount(database);
+    const { id, requestedAt } = await requestPayout(database, account.id);
+    const deps = {
+      database,
+      rails: createRails([new QuietRail({ settlesAfterLookups: 1 })]),
+      rateMaximumAgeMs,
+    };
+    const activities = { ...ledgerActivities(deps), ...railActivities(deps) };
+    await server.withWorkers(activities, async () => {
+      await server.client.workflow.execute<typeof payout>('payout', {
+        workflowId: id,
+        taskQueue: taskQueues.payouts,
+        args: [{ payoutId: id }],
+        startDelay,
+      });
+    });
+    const [clock] = await database<{ now: Date }[]>`select now()`;
+    const ageMs = (clock?.now.getTime() ?? 0) - requestedAt.getTime();
+    expect(ageMs).toBeLessThan(quotedPayoutMaximumAgeMs / 5);
+    return payoutOf(database, account.id, id);
+  }
+
+  it('whose workflow comes to it after six minutes is refused: its rate was not promised so long', async () => {
+    const row = await decideAfter(6 * 60_000);
+    expect(row).toMatchObject({ status: 'failed', refusal: { code: 'quote_expired' } });
+    expect(row.sourceMinor).toBeNull();
+  });
+
+  it('whose workflow comes to it after four minutes is accepted', async () => {
+    expect(await decideAfter(4 * 60_000)).toMatchObject({ status: 'settled', refusal: null });
+  });
+
+  it('whose workflow comes to it at once is accepted', async () => {
+    expect(await decideAfter(0)).toMatchObject({ status: 'settled', refusal: null });
+  });
+});

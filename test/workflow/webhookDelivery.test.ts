@@ -1,0 +1,91 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { newId } from '../../src/db/id.js';
+import { wakeEndpoint } from '../../src/temporal/wakePayout.js';
+import { pauseAfter } from '../../src/webhooks/ladder.js';
+import { deliverSignal } from '../../src/workflows/messages.js';
+import { startTimeSkipping, type TimeSkipping } from '../support/timeSkipping.js';
+
+const secondMs = 1_000;
+const hourMs = 60 * 60 * secondMs;
+const dayMs = 24 * hourMs;
+
+type DeliverDue = () => Promise<{ readonly nextInMs: number | null }>;
+
+let server: TimeSkipping;
+
+beforeAll(async () => {
+  server = await startTimeSkipping();
+});
+afterAll(() => server.stop());
+
+/** Wakes an endpoint as the service does, and hands its workflow to the test. */
+async function drive(deliverDue: DeliverDue, test: (endpointId: string) => Promise<void>) {
+  const endpointId = newId('webhookEndpoint');
+  await server.withWorkers({ deliverDue }, async () => {
+    await wakeEndpoint(server.client, endpointId);
+    await test(endpointId);
+  });
+}
+
+function handleOf(endpointId: string) {
+  return server.client.workflow.getHandle(`webhook/${endpointId}`);
+}
+
+describe('the delivery workflow of an endpoint', () => {
+  it('climbs the whole ladder of three days and ends when nothing is owed', async () => {
+    const timesMs: number[] = [];
+    const pausesMs: number[] = [];
+    const deliverDue: DeliverDue = async () => {
+      timesMs.push(await server.now());
+      const nextInMs = pauseAfter(timesMs.length, 0.5) ?? null;
+      if (nextInMs !== null) pausesMs.push(nextInMs);
+      return { nextInMs };
+    };
+    await drive(deliverDue, async (endpointId) => {
+      await handleOf(endpointId).result();
+    });
+    const sleptMs = timesMs.slice(1).map((timeMs, index) => timeMs - (timesMs[index] ?? 0));
+    expect(sleptMs.map(toSeconds)).toEqual(pausesMs.map(toSeconds));
+    expect(toSeconds(pausesMs[0] ?? 0)).toBe(5);
+    const ladderMs = (timesMs.at(-1) ?? 0) - (timesMs[0] ?? 0);
+    expect(ladderMs / dayMs).toBeGreaterThan(2.9);
+  });
+
+  it('takes what is due at a signal and sleeps again until the next attempt', async () => {
+    const timesMs: number[] = [];
+    const deliverDue: DeliverDue = async () => {
+      const nowMs = await server.now();
+      timesMs.push(nowMs);
+      // One attempt is due ten hours after the first look.
+      const nextInMs = (timesMs[0] ?? 0) + 10 * hourMs - nowMs;
+      return { nextInMs: nextInMs > 0 ? nextInMs : null };
+    };
+    await drive(deliverDue, async (endpointId) => {
+      await server.sleep(2 * hourMs);
+      await handleOf(endpointId).signal(deliverSignal);
+      await handleOf(endpointId).result();
+    });
+    expect(timesMs.map((timeMs) => Math.round((timeMs - (timesMs[0] ?? 0)) / hourMs))).toEqual([
+      0, 2, 10,
+    ]);
+  });
+
+  it('looks again when a signal comes with the last attempt', async () => {
+    let looks = 0;
+    const endpointId = newId('webhookEndpoint');
+    const deliverDue: DeliverDue = async () => {
+      looks += 1;
+      if (looks === 1) await handleOf(endpointId).signal(deliverSignal);
+      return { nextInMs: null };
+    };
+    await server.withWorkers({ deliverDue }, async () => {
+      await wakeEndpoint(server.client, endpointId);
+      await handleOf(endpointId).result();
+    });
+    expect(looks).toBe(2);
+  });
+});
+
+function toSeconds(ms: number): number {
+  return Math.round(ms / secondMs);
+}
