@@ -149,6 +149,7 @@ describe('each rule of the source', () => {
     ['cli/main.ts', 'const { HOME } = process.env;'],
     ['cli/main.ts', 'const a = { ...process.env }; const b = process.env.HOME;'],
     ['worker/main.ts', "import { env } from 'node:process';"],
+    ['cli/main.ts', 'function home() { return process.env.HOME; }'],
     ['stack/a.ts', "const a = process['env'];"],
   ])('finds a reader of the environment in %s: %s', (path, text) => {
     expect(environmentReaders(files({ [path]: text }))).toHaveLength(1);
@@ -157,6 +158,7 @@ describe('each rule of the source', () => {
   it.each([
     ['api/main.ts', 'const config = readApiConfig(process.env);'],
     ['cli/stack.ts', 'start({ env: { ...process.env, A: "1" } });'],
+    ['cli/connections.ts', 'function all() { return process.env; }'],
     ['config.ts', 'const a = process.env.API_PORT;'],
     ['api/app.ts', '/** Not from process.env. */'],
   ])('lets the environment pass in %s: %s', (path, text) => {

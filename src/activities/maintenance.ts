@@ -51,7 +51,7 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
 }
 
 /** Brings a rail's statement up to date, day by day; a closed day is read once. */
-export async function readStatements(database: Database, rail: Rail): Promise<void> {
+async function readStatements(database: Database, rail: Rail): Promise<void> {
   for (const date of await unreadDays(database, rail.name)) {
     const { closed, lines } = await rail.statement(date);
     await transaction(database, (sql) =>

@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { connectDatabase } from '../db/client.js';
 import { sumPostings } from '../db/ledger.js';
 import { verifyWebhook } from '../webhooks/signature.js';
+import { interruption } from './interruption.js';
 import { type Stack, type StackOptions, startStack } from './stack.js';
 
 /** Everything settles in about a second; a demonstration that takes longer has failed. */
@@ -35,76 +36,81 @@ const eventShape = z.object({
 });
 const created = z.object({ id: z.string() });
 
+/** What a shell reports of a command that SIGINT ended: 128 and the number of the signal. */
+const interruptedCode = 130;
+
 /** Runs the main job once, as an integrator would, and shows what happened. */
 export async function demo(options: Omit<StackOptions, 'onProgress'>): Promise<number> {
   console.log('Starting PostgreSQL, Temporal, the sandbox bank, the worker and the API …');
   const startedMs = performance.now();
+  const interrupted = interruption();
   const stack = await startStack({ ...options, onProgress: (line) => console.log(`  ${line}`) });
   console.log(`Everything answers after ${seconds(startedMs)}.\n`);
   const broken = stack.broken.then(({ part, exit }) => {
     throw new Error([`${part} has died. Its last words:`, ...exit.lastWords].join('\n  '));
   });
+  const receiver = await startReceiver();
   try {
-    await Promise.race([sendOnePayout(stack), broken]);
+    const end = await Promise.race([sendOnePayout(stack, receiver), broken, interrupted]);
+    if (end === 'interrupted') {
+      console.error('Interrupted: stopping every part …');
+      return interruptedCode;
+    }
     await showLedger(stack.description.database_url);
     return 0;
   } finally {
     // The parts end now because we stop them; that is no news any more.
     broken.catch(() => undefined);
+    receiver.close();
     await stack.stop();
   }
 }
 
-async function sendOnePayout(stack: Stack): Promise<void> {
-  const { description } = stack;
+async function sendOnePayout({ description }: Stack, receiver: Receiver): Promise<void> {
   const call = caller(description.api_url, description.api_key);
-  const receiver = await startReceiver();
-  try {
-    const endpoint = await call(
-      'POST /v1/webhook_endpoints',
-      created.extend({ secret: z.string() }),
-      {
-        url: receiver.url,
-        'events[]': 'payout.settled',
-      },
-    );
-    const before = await call('GET /v1/balances', balancesShape);
-    const startedMs = performance.now();
-    const quote = await call('POST /v1/quotes', quoteShape, {
-      source_currency: 'USD',
-      destination_currency: 'EUR',
-      amount: '125000',
-    });
-    show('Quote', `${quote.id}: ${quote.source_amount} USD gives ${quote.receive_amount} EUR`);
-    show('', `rate ${quote.rate}, fee ${quote.fee} USD, held until ${quote.expires_at}`);
-    const beneficiary = await call('POST /v1/beneficiaries', created, {
-      type: 'individual',
-      name: 'Ada Lovelace',
-      country: 'DE',
-      currency: 'EUR',
-      iban: 'DE89370400440532013000',
-    });
-    show('Beneficiary', beneficiary.id);
-    const payout = await call(
-      'POST /v1/payouts',
-      payoutShape,
-      { quote: quote.id, beneficiary: beneficiary.id, reference: 'Invoice 17' },
-      'demo-payout-1',
-    );
-    show('Payout', `${payout.id}: ${payout.status} after ${seconds(startedMs)}`);
-    const webhook = await receiver.next(settleLimitMs);
-    const arrivedAfter = seconds(startedMs);
-    const nowSeconds = Math.floor(Date.now() / 1000);
-    if (!verifyWebhook({ ...webhook, secrets: [endpoint.secret], nowSeconds })) {
-      throw new Error('The signature of the webhook is not right.');
-    }
-    const event = eventShape.parse(JSON.parse(webhook.body));
-    if (event.data.id !== payout.id) throw new Error('The webhook is about another payout.');
-    show('Webhook', `${event.id}: ${event.type} after ${arrivedAfter}, signature verified`);
-    await showEnd(call, payout.id, before.data);
-  } finally {
-    receiver.close();
+  const endpoint = await call(
+    'POST /v1/webhook_endpoints',
+    created.extend({ secret: z.string() }),
+    {
+      url: receiver.url,
+      'events[]': 'payout.settled',
+    },
+  );
+  const before = await call('GET /v1/balances', balancesShape);
+  const startedMs = performance.now();
+  const quote = await call('POST /v1/quotes', quoteShape, {
+    source_currency: 'USD',
+    destination_currency: 'EUR',
+    amount: '125000',
+  });
+  show('Quote', `${quote.id}: ${quote.source_amount} USD gives ${quote.receive_amount} EUR`);
+  show('', `rate ${quote.rate}, fee ${quote.fee} USD, held until ${quote.expires_at}`);
+  const beneficiary = await call('POST /v1/beneficiaries', created, {
+    type: 'individual',
+    name: 'Ada Lovelace',
+    country: 'DE',
+    currency: 'EUR',
+    iban: 'DE89370400440532013000',
+  });
+  show('Beneficiary', beneficiary.id);
+  const payout = await call(
+    'POST /v1/payouts',
+    payoutShape,
+    { quote: quote.id, beneficiary: beneficiary.id, reference: 'Invoice 17' },
+    // A demonstration on data of an earlier one is another request.
+    `demo-${quote.id}`,
+  );
+  show('Payout', `${payout.id}: ${payout.status} after ${seconds(startedMs)}`);
+  const webhook = await receiver.next(settleLimitMs);
+  const arrivedAfter = seconds(startedMs);
+  const nowSeconds = Math.floor(Date.now() / 1000);
+  if (!verifyWebhook({ ...webhook, secrets: [endpoint.secret], nowSeconds })) {
+    throw new Error('The signature of the webhook is not right.');
   }
+  const event = eventShape.parse(JSON.parse(webhook.body));
+  if (event.data.id !== payout.id) throw new Error('The webhook is about another payout.');
+  show('Webhook', `${event.id}: ${event.type} after ${arrivedAfter}, signature verified`);
+  await showEnd(call, payout.id, before.data);
 }
 
 type Call = ReturnType<typeof caller>;
@@ -163,6 +169,8 @@ function caller(apiUrl: string, apiKey: string) {
 
 type Received = Pick<Parameters<typeof verifyWebhook>[0], 'headers' | 'body'>;
 
+type Receiver = Awaited<ReturnType<typeof startReceiver>>;
+
 /** An integrator's receiver: takes webhooks on a port of its own and answers 200. */
 async function startReceiver() {
   const waiting: ((webhook: Received) => void)[] = [];
@@ -191,7 +199,9 @@ async function startReceiver() {
     url: `http://127.0.0.1:${port}/webhooks`,
     next: (limitMs: number) =>
       new Promise<Received>((resolve, reject) => {
-        const timer = setTimeout(() => reject(new Error('No webhook came in time.')), limitMs);
+        const late = () => reject(new Error('No webhook came in time.'));
+        // An interrupted demonstration does not wait for it.
+        const timer = setTimeout(late, limitMs).unref();
         waiting.push((webhook) => {
           clearTimeout(timer);
           resolve(webhook);

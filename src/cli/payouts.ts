@@ -1,4 +1,4 @@
-import type { Client, UpdateDefinition } from '@temporalio/client';
+import type { Client } from '@temporalio/client';
 import type { Database } from '../db/client.js';
 import { listActions } from '../db/operatorActions.js';
 import { findPayoutById, listParked, type PayoutRow } from '../db/payouts.js';
@@ -73,9 +73,11 @@ export async function act(
   await wakePayout(temporal, row);
   const { operator, reason } = flags;
   const who = { operator, reason };
-  const send = <A extends object[]>(update: UpdateDefinition<OperatorResult, A>, args: A) =>
+  const send = ({ name }: { readonly name: string }, args: [object, ...object[]]) =>
     temporal.withDeadline(Date.now() + actionLimitMs, () =>
-      temporal.workflow.getHandle(id).executeUpdate(update, { args }),
+      temporal.workflow
+        .getHandle(id)
+        .executeUpdate<OperatorResult, [object, ...object[]]>(name, { args }),
     );
   const result = await dispatch();
   console.log(`${result.outcome}: ${result.detail}`);
@@ -98,7 +100,7 @@ export async function act(
       case 'approve':
         return send(approveUpdate, [{ ...who, proposal: given(flags.proposal, 'proposal') }]);
       case 'cancel':
-        return send(cancelUpdate, []);
+        return send(cancelUpdate, [who]);
       default:
         throw new UsageError(`corridor payouts has no "${verb}".`);
     }

@@ -1,12 +1,9 @@
+import { interruption } from './interruption.js';
 import { type Stack, type StackOptions, startStack } from './stack.js';
 
 /** Runs the whole stack until Ctrl-C, or until one of its parts dies. Returns the exit code. */
 export async function start(options: Omit<StackOptions, 'onProgress'>): Promise<number> {
-  const interrupted = new Promise<'interrupted'>((resolve) => {
-    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
-      process.on(signal, () => resolve('interrupted'));
-    }
-  });
+  const interrupted = interruption();
   const stack = await startStack({ ...options, onProgress: (line) => console.log(`  ${line}`) });
   console.log(welcome(stack, options.directory));
   const end = await Promise.race([interrupted, stack.broken]);

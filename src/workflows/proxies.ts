@@ -42,7 +42,7 @@ export async function ledgerStep<T>(
 }
 
 /** The first repeat of a submission with an unknown outcome, and the longest pause between two. */
-export const submitRetry = { initialMs: 1_000, maximumMs: 5 * 60_000 } as const;
+const submitRetry = { initialMs: 1_000, maximumMs: 5 * 60_000 } as const;
 
 export const railSubmit = proxyActivities<Pick<Activities, 'submitPayouts'>>({
   taskQueue: taskQueues.rail,
@@ -65,7 +65,7 @@ export const operation = proxyActivities<Pick<Activities, 'operatePayout'>>({
 });
 
 /** Polls begin a minute apart and end an hour apart: a rail that is silent stays silent. */
-export const pollRetry = { initialMs: 60_000, maximumMs: 60 * 60_000 } as const;
+const pollRetry = { initialMs: 60_000, maximumMs: 60 * 60_000 } as const;
 
 /** One pending activity whose retries are the polling: it costs no history. */
 export function railPoll(settleInMs: number): Pick<Activities, 'pollRail'> {

@@ -36,7 +36,9 @@ describe('docker-compose.yml', () => {
   it('is a Compose file', () => {
     expect(schemaErrors(raw)).toEqual([]);
     expect(schemaErrors(broken('shm_size:', 'shmsize:').raw)).not.toEqual([]);
-    expect(schemaErrors(broken('condition: service_healthy', 'condition: service_happy').raw)).not.toEqual([]);
+    expect(
+      schemaErrors(broken('condition: service_healthy', 'condition: service_happy').raw),
+    ).not.toEqual([]);
   });
 
   it('defines every network, volume, secret and config that a service uses', () => {

@@ -159,7 +159,8 @@ export function environmentReaders(files: SourceFiles): Violations {
     if (readsEnvironment.has(path)) return [];
     const code = withoutComments(text);
     const uses = code.match(/\bprocess\s*\??\.\s*env\b|\bprocess\[|\}\s*=\s*process\b/g) ?? [];
-    const whole = code.match(/(?:\bread\w+Config\(|\.\.\.|\benv: )process\.env(?=\s*[,)}])/g) ?? [];
+    const whole =
+      code.match(/(?:\bread\w+Config\(|\.\.\.|\benv: |\breturn )process\.env(?=\s*[,;)}])/g) ?? [];
     const allowed = passesEnvironment.test(path) ? whole.length : 0;
     const isImported = importsOf(text).some(({ specifier }) => /^(node:)?process$/.test(specifier));
     return uses.length > allowed || isImported ? [`${path} reads the environment`] : [];

@@ -19,8 +19,8 @@ const startLimitMs = 90_000;
 /** Each part has its own limit; together they never took more than 10 s. */
 const stopLimitMs = 60_000;
 
-const port = ['api', 'metrics', 'temporal', 'temporal-ui', 'postgres', 'bank'] as const;
-export const anyPorts = port.flatMap((name) => [`--${name}-port`, '0']);
+const portFlags = ['api', 'metrics', 'temporal', 'temporal-ui', 'postgres', 'bank'] as const;
+export const anyPorts = portFlags.flatMap((name) => [`--${name}-port`, '0']);
 
 /** Exactly the members that `stack.json` is documented to have. */
 const descriptionShape = z.strictObject({
@@ -60,6 +60,8 @@ export type StackHome = {
   readonly directory: string;
   /** `corridor start` on this data, on free ports; resolves when its stack.json is there. */
   readonly start: (...flags: readonly string[]) => Promise<RunningStack>;
+  /** Begins a command on this data; resolves when it has printed a line that matches. */
+  readonly begin: (command: string, line: RegExp) => Promise<Part>;
   /** Runs a command on this data to its end. */
   readonly run: (command: string, ...flags: readonly string[]) => Promise<Finished>;
   /** The keys of the transfers that the bank has really sent, in order. */
@@ -104,6 +106,17 @@ export async function createStackHome(): Promise<StackHome> {
   return {
     directory,
     start,
+    begin: (command, line) =>
+      startProcess({
+        name: command,
+        command: process.execPath,
+        args: [cli, command, '--data', directory],
+        env,
+        ready: { line: (text) => line.exec(text)?.[0] },
+        readyTimeoutMs: startLimitMs,
+        stopTimeoutMs: stopLimitMs,
+        onLog: () => undefined,
+      }),
     run: (command, ...flags) => run([command, '--data', directory, ...flags], env),
     transfers: async () => {
       const lines = await journal();

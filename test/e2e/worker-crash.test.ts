@@ -1,0 +1,232 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { type ApiAnswer, type ApiClient, createClient, textOf } from '../support/client.js';
+import { createTestAccount, unbalancedCurrencies } from '../support/database.js';
+import { eventually } from '../support/eventually.js';
+import { type Processes, startProcesses } from '../support/processes.js';
+import { beneficiary, requestPayout } from '../support/requestPayout.js';
+
+/** What a crash may cost, from the start of the process that replaces the dead one. */
+const recoveryLimitMs = 15_000;
+/** A row nobody touched is due after 15 s, the sweep comes every 10 s, and the rest is quick. */
+const sweepLimitMs = 40_000;
+
+let parts: Processes;
+
+beforeAll(async () => {
+  parts = await startProcesses();
+});
+afterAll(() => parts?.remove());
+// A test that failed half-way must not make the next one fail.
+beforeEach(() => parts.startAll());
+
+/** An account of its own for each test, with 10,000.00 USD and somebody to pay. */
+type Sender = {
+  readonly accountId: string;
+  readonly client: ApiClient;
+  /** Asks for a payout of 125.00 USD; the reference is the bank's order. */
+  readonly send: (reference?: string, idempotencyKey?: string) => Promise<ApiAnswer>;
+};
+
+async function openSender(): Promise<Sender> {
+  const { account, apiKey } = await createTestAccount(parts.database);
+  const client = createClient(parts.apiUrl, apiKey);
+  const payee = textOf(await client('POST /v1/beneficiaries', { form: beneficiary }), 'id');
+  return {
+    accountId: account.id,
+    client,
+    send: (reference = 'Invoice 17', idempotencyKey) =>
+      client('POST /v1/payouts', {
+        form: { source_currency: 'USD', amount: '12500', beneficiary: payee, reference },
+        ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
+      }),
+  };
+}
+
+/** Resolves when the row has the status; its state is read behind the API's back. */
+function untilRowIs(id: string, status: string, limitMs: number): Promise<true> {
+  return eventually(`${id} is ${status}`, limitMs, async () => {
+    const [row] = await parts.database<{ status: string }[]>`
+      select status from payouts where id = ${id}`;
+    return row?.status === status ? true : undefined;
+  });
+}
+
+/** One transfer at the bank, one debit and one settlement in the ledger, and nothing held. */
+async function expectPaidOnce(sender: Sender, ...ids: readonly string[]): Promise<void> {
+  const transfers = await parts.transfers();
+  expect(transfers.filter((key) => ids.includes(key)).toSorted()).toEqual(ids.toSorted());
+  const entries = await parts.database<{ payoutId: string; kind: string }[]>`
+    select payout_id, kind from ledger_entries where payout_id = any (${[...ids]})`;
+  const posted = entries.map(({ payoutId, kind }) => `${payoutId} ${kind}`);
+  expect(posted.toSorted()).toEqual(ids.flatMap((id) => [`${id} accept`, `${id} settle`]).toSorted());
+  const balances = await sender.client('GET /v1/balances');
+  const leftMinor = 1_000_000n - 12_500n * BigInt(ids.length);
+  const available = `${leftMinor / 100n}.${String(leftMinor % 100n).padStart(2, '0')}`;
+  expect(balances.body['data']).toContainEqual(
+    expect.objectContaining({ currency: 'USD', available, held: '0.00' }),
+  );
+  expect(await unbalancedCurrencies(parts.database)).toEqual([]);
+}
+
+describe('a worker killed with kill -9 costs a payout seconds and nothing else', () => {
+  /** Starts another worker; the milliseconds from then until the payout has settled. */
+  async function recover(id: string): Promise<number> {
+    const startedMs = performance.now();
+    await parts.start('worker');
+    await untilRowIs(id, 'settled', recoveryLimitMs);
+    return performance.now() - startedMs;
+  }
+
+  it('after the debit, before the bank has the transfer', async ({ annotate }) => {
+    const sender = await openSender();
+    const kept = parts.rail.keepRequest('/transfers');
+    const id = textOf(await sender.send(), 'id');
+    await kept;
+    await parts.crash('worker');
+    expect(await parts.transfers()).not.toContain(id);
+
+    const tookMs = await recover(id);
+    await annotate(`settled ${Math.round(tookMs)} ms after the start of a new worker`);
+    expect(tookMs).toBeLessThan(recoveryLimitMs);
+    await expectPaidOnce(sender, id);
+  });
+
+  it('after the bank has answered, before the answer is recorded', async ({ annotate }) => {
+    const sender = await openSender();
+    const kept = parts.rail.keepAnswer('/transfers');
+    // The bank's callback would settle it alone, so it comes later than the recovery may take.
+    const id = textOf(await sender.send('simulate: delay 20s'), 'id');
+    await kept;
+    await parts.crash('worker');
+    expect(await parts.transfers()).toContain(id);
+
+    const startedMs = performance.now();
+    await parts.start('worker');
+    await untilRowIs(id, 'sent', recoveryLimitMs);
+    const tookMs = performance.now() - startedMs;
+    await annotate(`known to be sent ${Math.round(tookMs)} ms after the start of a new worker`);
+    expect(tookMs).toBeLessThan(recoveryLimitMs);
+    await untilRowIs(id, 'settled', 25_000);
+    await expectPaidOnce(sender, id);
+  });
+
+  it('after the bank has answered, and the callback comes first', async ({ annotate }) => {
+    const sender = await openSender();
+    const kept = parts.rail.keepAnswer('/transfers');
+    const id = textOf(await sender.send(), 'id');
+    await kept;
+    await parts.crash('worker');
+
+    const tookMs = await recover(id);
+    await annotate(`settled ${Math.round(tookMs)} ms after the start of a new worker`);
+    expect(tookMs).toBeLessThan(recoveryLimitMs);
+    await expectPaidOnce(sender, id);
+  });
+
+  it('while the payout waits for the callback', async ({ annotate }) => {
+    const sender = await openSender();
+    const id = textOf(await sender.send('simulate: delay 3s'), 'id');
+    await untilRowIs(id, 'sent', 5_000);
+    await parts.crash('worker');
+
+    const tookMs = await recover(id);
+    await annotate(`settled ${Math.round(tookMs)} ms after the start of a new worker`);
+    expect(tookMs).toBeLessThan(recoveryLimitMs);
+    await expectPaidOnce(sender, id);
+  });
+});
+
+describe('the row is the truth, whoever should have acted on it', () => {
+  it('is started by the sweep when the API died before it could', async () => {
+    const sender = await openSender();
+    // What the API commits first, and then nothing: the workflow was never started.
+    const { id } = await requestPayout(parts.database, sender.accountId);
+    await untilRowIs(id, 'settled', sweepLimitMs);
+    const transfers = await parts.transfers();
+    expect(transfers.filter((key) => key === id)).toHaveLength(1);
+  });
+
+  it('is answered 202 after 3 s without a worker, and settles when one comes', async () => {
+    const sender = await openSender();
+    await parts.crash('worker');
+    const startedMs = performance.now();
+    const answer = await sender.send();
+    const tookMs = performance.now() - startedMs;
+    const id = textOf(answer, 'id');
+    expect(answer).toMatchObject({ status: 202, body: { status: 'pending' } });
+    expect(answer.headers.get('location')).toBe(`/v1/payouts/${id}`);
+    expect(tookMs).toBeGreaterThan(2_900);
+    expect(tookMs).toBeLessThan(4_500);
+
+    await parts.start('worker');
+    await untilRowIs(id, 'settled', recoveryLimitMs);
+    await expectPaidOnce(sender, id);
+  });
+
+  it('is resumed by the sweep when its workflow was terminated by hand', async () => {
+    const sender = await openSender();
+    // The callback would wake it as well, so it comes when the sweep must long have done it.
+    const id = textOf(await sender.send('simulate: delay 20s'), 'id');
+    await untilRowIs(id, 'sent', 5_000);
+    const handle = parts.temporal.workflow.getHandle(id);
+    const { runId } = await handle.describe();
+    await handle.terminate('a test of the sweep');
+    // A `sent` row is due only 90 s after it was sent; the test does not wait for that.
+    await parts.database`update payouts set wake_at = now() where id = ${id}`;
+
+    await eventually('another run of the workflow', 15_000, async () => {
+      const description = await handle.describe();
+      return description.runId !== runId && description.status.name === 'RUNNING' ? true : undefined;
+    });
+    await untilRowIs(id, 'sent', 0);
+    await untilRowIs(id, 'settled', 25_000);
+    await expect(handle.result()).resolves.toBe('settled');
+    await expectPaidOnce(sender, id);
+  });
+});
+
+describe('an outage is waited out', () => {
+  it('of Temporal: payouts are taken with 202, and settle when it is back', async () => {
+    const sender = await openSender();
+    const before = textOf(await sender.send('simulate: delay 3s'), 'id');
+    await parts.crash('temporal');
+
+    const startedMs = performance.now();
+    const answer = await sender.send('Invoice 18', 'during-the-outage');
+    const tookMs = performance.now() - startedMs;
+    const during = textOf(answer, 'id');
+    expect(answer).toMatchObject({ status: 202, body: { status: 'pending' } });
+    expect(answer.headers.get('location')).toBe(`/v1/payouts/${during}`);
+    expect(tookMs).toBeLessThan(4_500);
+    const repeated = await sender.send('Invoice 18', 'during-the-outage');
+    expect(repeated).toMatchObject({ status: 202, body: { id: during } });
+
+    await parts.start('temporal');
+    await untilRowIs(before, 'settled', sweepLimitMs);
+    await untilRowIs(during, 'settled', sweepLimitMs);
+    await expectPaidOnce(sender, before, during);
+  });
+
+  it.each(['stop', 'crash'] as const)('of PostgreSQL (%s), with payouts at every step', async (how) => {
+    const sender = await openSender();
+    const waiting = await Promise.all(
+      Array.from({ length: 10 }, () => sender.send('simulate: delay 2s')),
+    );
+    // These are on their way into the API while the database goes, and insist on an answer.
+    const insisting = Promise.all(
+      Array.from({ length: 10 }, (_, index) =>
+        eventually(`an answer to payout ${index}`, 30_000, async () => {
+          const answer = await sender.send('Invoice 19', `${how}-${index}`);
+          return answer.status < 500 ? answer : undefined;
+        }),
+      ),
+    );
+    await parts[how]('postgres');
+    await parts.start('postgres');
+
+    const answers = [...waiting, ...(await insisting)];
+    const ids = answers.map((answer) => textOf(answer, 'id'));
+    for (const id of ids) await untilRowIs(id, 'settled', sweepLimitMs);
+    await expectPaidOnce(sender, ...ids);
+  });
+});

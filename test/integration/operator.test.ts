@@ -1,0 +1,124 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { listActions } from '../../src/db/operatorActions.js';
+import { findPayoutById } from '../../src/db/payouts.js';
+import type { OperatorResult } from '../../src/domain/operator.js';
+import { wakePayout } from '../../src/temporal/wakePayout.js';
+import { textOf, untilStatus } from '../support/client.js';
+import { unbalancedCurrencies } from '../support/database.js';
+import { startSystem, type TestSystem } from '../support/system.js';
+
+describe('operators', () => {
+  let system: TestSystem;
+  let beneficiary: string;
+
+  beforeAll(async () => {
+    system = await startSystem();
+    const stored = await system.client('POST /v1/beneficiaries', {
+      form: {
+        type: 'individual',
+        name: 'Ada Lovelace',
+        country: 'DE',
+        currency: 'EUR',
+        iban: 'DE89370400440532013000',
+      },
+    });
+    beneficiary = textOf(stored, 'id');
+    await system.client('POST /v1/test/fund', { form: { currency: 'USD', amount: '20000000' } });
+  });
+  afterAll(() => system.stop());
+
+  const who = { operator: 'grace', reason: 'the customer called' };
+
+  async function send(reference: string, amount = '10000'): Promise<string> {
+    const answer = await system.client('POST /v1/payouts', {
+      form: { source_currency: 'USD', amount, beneficiary, reference },
+    });
+    expect(answer.status).toBe(201);
+    return textOf(answer, 'id');
+  }
+
+  /** Parks a payout by moving its settle-by into the past, and waits until it is parked. */
+  async function park(reference: string, amount?: string): Promise<string> {
+    const id = await send(reference, amount);
+    await untilStatus(system.client, id, 'sent');
+    await system.database`
+      update payouts set settle_by = now() - interval '2 days',
+             submit_started_at = now() - interval '6 days' where id = ${id}`;
+    await wake(id);
+    await expect
+      .poll(async () => (await findPayoutById(system.database, id))?.attentionReason, {
+        timeout: 20_000,
+      })
+      .toBe('settle_by_passed');
+    return id;
+  }
+
+  async function wake(id: string): Promise<void> {
+    const row = await findPayoutById(system.database, id);
+    if (row === undefined) throw new Error(`There is no payout ${id}.`);
+    await wakePayout(system.temporal, row);
+  }
+
+  function update(id: string, name: string, args: object): Promise<OperatorResult> {
+    return system.temporal.workflow
+      .getHandle(id)
+      .executeUpdate<OperatorResult, [object]>(name, { args: [args] });
+  }
+
+  it('release a payout that the closed statements prove was never paid', async () => {
+    const id = await park('simulate: never settle');
+    const withoutProof = await update(id, 'failAndRelease', who);
+    expect(withoutProof).toMatchObject({ outcome: 'refused' });
+    const yesterday = new Date(Date.now() - 86_400_000).toISOString().slice(0, 10);
+    const released = await update(id, 'failAndRelease', { ...who, statementDate: yesterday });
+    expect(released).toMatchObject({ outcome: 'done' });
+    await untilStatus(system.client, id, 'failed');
+    const actions = await listActions(system.database, id);
+    expect(actions.map((action) => [action.operator, action.outcome])).toEqual([
+      ['grace', 'refused'],
+      ['grace', 'done'],
+    ]);
+    expect(await unbalancedCurrencies(system.database)).toEqual([]);
+  });
+
+  it('need a second person above the configured sum', async () => {
+    const id = await park('simulate: never settle', '9000000');
+    const proposed = await update(id, 'markSettled', { ...who, evidence: 'MT103 seen' });
+    expect(proposed).toMatchObject({ outcome: 'proposed' });
+    expect((await findPayoutById(system.database, id))?.status).toBe('sent');
+    const proposal = proposed.action;
+    const alone = await update(id, 'approve', { ...who, operator: 'Grace', proposal });
+    expect(alone).toMatchObject({ outcome: 'refused' });
+    const approved = await update(id, 'approve', { ...who, operator: 'barbara', proposal });
+    expect(approved).toMatchObject({ outcome: 'done' });
+    await untilStatus(system.client, id, 'settled');
+    expect(await unbalancedCurrencies(system.database)).toEqual([]);
+  });
+
+  it('are told what is missing, and that a payout does not need them', async () => {
+    const id = await park('simulate: never settle');
+    await expect(update(id, 'retryNow', { operator: '', reason: 'x' })).rejects.toThrow();
+    const until = new Date(Date.now() + 3_600_000).toISOString();
+    expect(await update(id, 'extendDeadline', { ...who, until })).toMatchObject({
+      outcome: 'done',
+    });
+    expect((await findPayoutById(system.database, id))?.settleBy?.toISOString()).toBe(until);
+    await expect(update(id, 'retryNow', who)).rejects.toThrow();
+  });
+
+  it('cancel what the rail has not taken, and no more', async () => {
+    const { client } = system;
+    const unanswered = await send('simulate: timeout then nothing');
+    await expect
+      .poll(async () => (await findPayoutById(system.database, unanswered))?.submitStartedAt)
+      .not.toBeNull();
+    const canceled = await client(`POST /v1/payouts/${unanswered}/cancel`);
+    expect(canceled).toMatchObject({ status: 200, body: { status: 'canceled' } });
+    const taken = await send('simulate: never settle');
+    await untilStatus(client, taken, 'sent');
+    const late = await client(`POST /v1/payouts/${taken}/cancel`);
+    expect(late).toMatchObject({ status: 409, body: { code: 'payout_not_cancelable' } });
+    expect(await client(`POST /v1/payouts/${unanswered}/cancel`)).toMatchObject({ status: 200 });
+    expect(await unbalancedCurrencies(system.database)).toEqual([]);
+  });
+});
