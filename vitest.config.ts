@@ -36,6 +36,7 @@ export default defineConfig({
         test: {
           name: 'e2e',
           include: ['test/e2e/**/*.test.ts'],
+          globalSetup: ['test/support/globalBuild.ts'],
           fileParallelism: false,
           testTimeout: 120_000,
           hookTimeout: 180_000,

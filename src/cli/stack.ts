@@ -56,6 +56,8 @@ export type Stack = {
 export async function startStack(options: StackOptions): Promise<Stack> {
   const directory = resolve(options.directory);
   const claim = await claimDataDirectory(directory);
+  // That of a stack that was killed: whoever waits for the file must not read about the dead.
+  await rm(join(directory, 'stack.json'), { force: true });
   const parts: Part[] = [];
   const stop = async () => {
     await rm(join(directory, 'stack.json'), { force: true });
@@ -82,7 +84,7 @@ async function startParts(
   const config = readStackConfig(process.env);
   const ports = await choosePorts(options.ports, config);
   const starter = new Starter(directory, claim, parts, options.onProgress);
-  const [databaseUrl, temporalAddress] = await Promise.all([
+  const [databaseUrl, temporalAddress] = await allStarted([
     config.DATABASE_URL ?? starter.postgres(ports.postgres),
     config.TEMPORAL_ADDRESS ?? starter.temporal(ports, config),
   ]);
@@ -101,7 +103,7 @@ async function startParts(
     // Receivers of a local stack listen on this machine, without TLS.
     WEBHOOKS_ALLOW_INSECURE: 'true',
   };
-  await Promise.all([
+  await allStarted([
     starter.node('sandbox-bank', {
       BANK_PORT: String(ports.bank),
       BANK_JOURNAL: join(directory, 'bank-journal.jsonl'),
@@ -134,6 +136,12 @@ async function startParts(
     parts.map(async (part) => ({ part: part.name, exit: await part.exited })),
   );
   return { description, seed, broken, stop };
+}
+
+/** Waits for all even if one fails, so that whoever stops the parts then knows every one. */
+async function allStarted<T extends readonly unknown[]>(starting: readonly [...T]) {
+  await Promise.allSettled(starting);
+  return Promise.all(starting);
 }
 
 /** Starts the parts of one stack, with their output in `logs/`. */

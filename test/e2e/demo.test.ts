@@ -24,9 +24,13 @@ describe('corridor demo', () => {
     ]);
     const times = states.map(([, at]) => at);
     expect(times).toEqual(times.toSorted());
-    expect(stdout).toMatch(/^Webhook +evt_\w+: payout\.settled after [\d.]+ s, signature verified$/m);
+    expect(stdout).toMatch(
+      /^Webhook +evt_\w+: payout\.settled after [\d.]+ s, signature verified$/m,
+    );
     expect(stdout).toContain('USD 1000000.00 before, 998750.00 after, 0.00 held');
-    const sums = [...stdout.matchAll(/^Ledger +(\w{3}): the sum of its \d+ postings is (-?\d+)$/gm)];
+    const sums = [
+      ...stdout.matchAll(/^Ledger +(\w{3}): the sum of its \d+ postings is (-?\d+)$/gm),
+    ];
     expect(sums.map(([, currency, sum]) => `${currency} ${sum}`)).toEqual([
       'EUR 0',
       'GBP 0',

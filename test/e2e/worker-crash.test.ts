@@ -58,7 +58,9 @@ async function expectPaidOnce(sender: Sender, ...ids: readonly string[]): Promis
   const entries = await parts.database<{ payoutId: string; kind: string }[]>`
     select payout_id, kind from ledger_entries where payout_id = any (${[...ids]})`;
   const posted = entries.map(({ payoutId, kind }) => `${payoutId} ${kind}`);
-  expect(posted.toSorted()).toEqual(ids.flatMap((id) => [`${id} accept`, `${id} settle`]).toSorted());
+  expect(posted.toSorted()).toEqual(
+    ids.flatMap((id) => [`${id} accept`, `${id} settle`]).toSorted(),
+  );
   const balances = await sender.client('GET /v1/balances');
   const leftMinor = 1_000_000n - 12_500n * BigInt(ids.length);
   const available = `${leftMinor / 100n}.${String(leftMinor % 100n).padStart(2, '0')}`;
@@ -176,7 +178,9 @@ describe('the row is the truth, whoever should have acted on it', () => {
 
     await eventually('another run of the workflow', 15_000, async () => {
       const description = await handle.describe();
-      return description.runId !== runId && description.status.name === 'RUNNING' ? true : undefined;
+      return description.runId !== runId && description.status.name === 'RUNNING'
+        ? true
+        : undefined;
     });
     await untilRowIs(id, 'sent', 0);
     await untilRowIs(id, 'settled', 25_000);
@@ -207,26 +211,29 @@ describe('an outage is waited out', () => {
     await expectPaidOnce(sender, before, during);
   });
 
-  it.each(['stop', 'crash'] as const)('of PostgreSQL (%s), with payouts at every step', async (how) => {
-    const sender = await openSender();
-    const waiting = await Promise.all(
-      Array.from({ length: 10 }, () => sender.send('simulate: delay 2s')),
-    );
-    // These are on their way into the API while the database goes, and insist on an answer.
-    const insisting = Promise.all(
-      Array.from({ length: 10 }, (_, index) =>
-        eventually(`an answer to payout ${index}`, 30_000, async () => {
-          const answer = await sender.send('Invoice 19', `${how}-${index}`);
-          return answer.status < 500 ? answer : undefined;
-        }),
-      ),
-    );
-    await parts[how]('postgres');
-    await parts.start('postgres');
+  it.each(['stop', 'crash'] as const)(
+    'of PostgreSQL (%s), with payouts at every step',
+    async (how) => {
+      const sender = await openSender();
+      const waiting = await Promise.all(
+        Array.from({ length: 10 }, () => sender.send('simulate: delay 2s')),
+      );
+      // These are on their way into the API while the database goes, and insist on an answer.
+      const insisting = Promise.all(
+        Array.from({ length: 10 }, (_, index) =>
+          eventually(`an answer to payout ${index}`, 30_000, async () => {
+            const answer = await sender.send('Invoice 19', `${how}-${index}`);
+            return answer.status < 500 ? answer : undefined;
+          }),
+        ),
+      );
+      await parts[how]('postgres');
+      await parts.start('postgres');
 
-    const answers = [...waiting, ...(await insisting)];
-    const ids = answers.map((answer) => textOf(answer, 'id'));
-    for (const id of ids) await untilRowIs(id, 'settled', sweepLimitMs);
-    await expectPaidOnce(sender, ...ids);
-  });
+      const answers = [...waiting, ...(await insisting)];
+      const ids = answers.map((answer) => textOf(answer, 'id'));
+      for (const id of ids) await untilRowIs(id, 'settled', sweepLimitMs);
+      await expectPaidOnce(sender, ...ids);
+    },
+  );
 });

@@ -20,7 +20,7 @@ const startLimitMs = 90_000;
 const stopLimitMs = 60_000;
 
 const portFlags = ['api', 'metrics', 'temporal', 'temporal-ui', 'postgres', 'bank'] as const;
-export const anyPorts = portFlags.flatMap((name) => [`--${name}-port`, '0']);
+const anyPorts = portFlags.flatMap((name) => [`--${name}-port`, '0']);
 
 /** Exactly the members that `stack.json` is documented to have. */
 const descriptionShape = z.strictObject({
@@ -62,8 +62,10 @@ export type StackHome = {
   readonly start: (...flags: readonly string[]) => Promise<RunningStack>;
   /** Begins a command on this data; resolves when it has printed a line that matches. */
   readonly begin: (command: string, line: RegExp) => Promise<Part>;
-  /** Runs a command on this data to its end. */
+  /** Runs a command on this data, on free ports, to its end. */
   readonly run: (command: string, ...flags: readonly string[]) => Promise<Finished>;
+  /** Runs `corridor` with these arguments alone, in the folder of the data. */
+  readonly runBare: (...args: readonly string[]) => Promise<Finished>;
   /** The keys of the transfers that the bank has really sent, in order. */
   readonly transfers: () => Promise<readonly string[]>;
   readonly hasDescription: () => boolean;
@@ -117,7 +119,9 @@ export async function createStackHome(): Promise<StackHome> {
         stopTimeoutMs: stopLimitMs,
         onLog: () => undefined,
       }),
-    run: (command, ...flags) => run([command, '--data', directory, ...flags], env),
+    run: (command, ...flags) =>
+      run([command, '--data', directory, ...anyPorts, ...flags], env, directory),
+    runBare: (...args) => run(args, env, directory),
     transfers: async () => {
       const lines = await journal();
       return lines.flatMap((line) => (line.type === 'transfer' ? [line.key ?? ''] : []));
@@ -145,8 +149,8 @@ function ownPartsOnly(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   return rest;
 }
 
-function run(args: readonly string[], env: NodeJS.ProcessEnv): Promise<Finished> {
-  const options = { env, timeout: startLimitMs, killSignal: 'SIGKILL' as const };
+function run(args: readonly string[], env: NodeJS.ProcessEnv, cwd: string): Promise<Finished> {
+  const options = { env, cwd, timeout: startLimitMs, killSignal: 'SIGKILL' as const };
   return new Promise((resolve) => {
     execFile(process.execPath, [cli, ...args], options, (error, stdout, stderr) => {
       const code = error === null ? 0 : (error.code ?? error.signal ?? 'unknown');

@@ -1,0 +1,241 @@
+import { once } from 'node:events';
+import { appendFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { Webhook } from 'standardwebhooks';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { connectDatabase } from '../../src/db/client.js';
+import { sumPostings } from '../../src/db/ledger.js';
+import { type ApiClient, textOf, untilStatus } from '../support/client.js';
+import { startReceiver } from '../support/receiver.js';
+import { beneficiary } from '../support/requestPayout.js';
+import { crash, createStackHome, type RunningStack, type StackHome } from '../support/stackHome.js';
+
+let home: StackHome;
+beforeEach(async () => {
+  home = await createStackHome();
+});
+afterEach(() => home?.remove());
+
+/** Stops it as Ctrl-C does. */
+async function interrupt({ part }: RunningStack): Promise<number | null> {
+  process.kill(part.pid, 'SIGINT');
+  return (await part.exited).code;
+}
+
+type Request = Readonly<Record<string, string>>;
+
+/** A payout's parameters, with a beneficiary that this makes. */
+async function payoutRequest(client: ApiClient, reference: string): Promise<Request> {
+  const payee = await client('POST /v1/beneficiaries', { form: beneficiary });
+  return {
+    source_currency: 'USD',
+    amount: '12500',
+    beneficiary: textOf(payee, 'id'),
+    reference,
+  };
+}
+
+function sendPayout(client: ApiClient, form: Request) {
+  return client('POST /v1/payouts', { form, idempotencyKey: 'rent-2026-11' });
+}
+
+describe('corridor start', () => {
+  it('describes itself in stack.json, and everything it names answers', async () => {
+    const { description, output } = await home.start();
+    expect(output()).toContain('Corridor is ready.');
+    for (const url of [
+      `${description.api_url}/readyz`,
+      description.metrics_url,
+      description.temporal_ui_url,
+      `${description.sandbox_bank_url}/health`,
+    ]) {
+      const response = await fetch(url);
+      expect(`${url} ${response.status}`).toBe(`${url} 200`);
+    }
+    const running = home.processes().map(({ pid }) => pid);
+    expect(running).toEqual(expect.arrayContaining(Object.values(description.pids)));
+  });
+
+  it('carries the main job over HTTP, to a webhook that others can verify', async () => {
+    const { client, description } = await home.start();
+    const receiver = await startReceiver();
+    try {
+      const endpoint = await client('POST /v1/webhook_endpoints', {
+        form: { url: receiver.url, 'events[]': 'payout.settled' },
+      });
+      const quote = await client('POST /v1/quotes', {
+        form: { source_currency: 'USD', destination_currency: 'EUR', amount: '125000' },
+      });
+      const payee = await client('POST /v1/beneficiaries', { form: beneficiary });
+      const payout = await client('POST /v1/payouts', {
+        form: { quote: textOf(quote, 'id'), beneficiary: textOf(payee, 'id') },
+        idempotencyKey: 'invoice-17',
+      });
+      expect(payout.status).toBe(201);
+      const id = textOf(payout, 'id');
+      const webhook = await receiver.next(({ body }) => body.includes(id));
+      const event = new Webhook(textOf(endpoint, 'secret')).verify(webhook.body, webhook.headers);
+      expect(event).toMatchObject({
+        type: 'payout.settled',
+        data: { id, received: quote.body['receive_amount'], rate: quote.body['rate'] },
+      });
+      const balances = await client('GET /v1/balances');
+      expect(balances.body['data']).toContainEqual(
+        expect.objectContaining({ currency: 'USD', available: '998750.00', held: '0.00' }),
+      );
+    } finally {
+      await receiver.close();
+    }
+    await expectBalancedLedger(description.database_url);
+  });
+
+  it('refuses data that another one is using, and does not disturb it', async () => {
+    const { client, description } = await home.start();
+    const second = await home.run('start');
+    expect(second.code).toBe(1);
+    expect(second.stderr).toContain('The data directory is in use by Corridor');
+    expect(second.stderr).toContain(`process id ${description.pids.supervisor}`);
+    expect(second.stderr).toContain('--data');
+    expect(second.stderr).not.toContain('    at ');
+    expect((await client('GET /v1/balances')).status).toBe(200);
+    expect(home.hasDescription()).toBe(true);
+  });
+
+  it('stops every process on Ctrl-C, and has everything again when it is started again', async () => {
+    const first = await home.start();
+    const request = await payoutRequest(first.client, 'Rent');
+    const payout = await sendPayout(first.client, request);
+    expect(payout.status).toBe(201);
+    const id = textOf(payout, 'id');
+    const settled = await untilStatus(first.client, id, 'settled');
+    expect(await interrupt(first)).toBe(0);
+    expect(home.processes()).toEqual([]);
+    expect(home.hasDescription()).toBe(false);
+
+    const second = await home.start();
+    expect(second.description.api_key).toBe(first.description.api_key);
+    expect((await second.client(`GET /v1/payouts/${id}`)).body).toEqual(settled.body);
+    const repeated = await sendPayout(second.client, request);
+    expect(repeated.status).toBe(201);
+    expect(repeated.headers.get('idempotent-replayed')).toBe('true');
+    expect(repeated.body).toEqual(settled.body);
+    expect(await home.transfers()).toEqual([id]);
+    expect(await interrupt(second)).toBe(0);
+
+    const third = await home.start('--reset');
+    expect(third.description.api_key).not.toBe(first.description.api_key);
+    expect((await third.client('GET /v1/payouts')).body['data'] ?? []).toEqual([]);
+    expect(await home.transfers()).toEqual([]);
+    const stranger = await fetch(`${third.description.api_url}/v1/balances`, {
+      headers: { authorization: `Bearer ${first.description.api_key}` },
+    });
+    expect(stranger.status).toBe(401);
+  });
+
+  it.each(['api', 'worker', 'sandbox-bank', 'temporal', 'postgres'] as const)(
+    'stops with exit code 1 and the last words of its part when %s is killed',
+    async (name) => {
+      const { part, description, output } = await home.start();
+      crash(description.pids[name]);
+      expect((await part.exited).code).toBe(1);
+      expect(output()).toMatch(
+        new RegExp(`${name} has died \\(SIGKILL\\)\\. Its last words:\\n  \\S`),
+      );
+      expect(home.processes()).toEqual([]);
+      expect(home.hasDescription()).toBe(false);
+    },
+  );
+
+  it('ends what a killed one left, and goes on with its data', async () => {
+    const first = await home.start();
+    const request = await payoutRequest(first.client, 'Rent');
+    const id = textOf(await sendPayout(first.client, request), 'id');
+    const left = home.processes().filter(({ pid }) => pid !== first.part.pid);
+    crash(first.part.pid);
+    await first.part.exited;
+
+    const second = await home.start();
+    const running = home.processes().map(({ pid }) => pid);
+    expect(running.filter((pid) => left.some((old) => old.pid === pid))).toEqual([]);
+    await untilStatus(second.client, id, 'settled');
+    expect(textOf(await sendPayout(second.client, request), 'id')).toBe(id);
+    expect(await home.transfers()).toEqual([id]);
+    expect(await interrupt(second)).toBe(0);
+    expect(home.processes()).toEqual([]);
+  });
+
+  it('pays once when every process is killed at once with a payout on its way', async () => {
+    const first = await home.start();
+    const request = await payoutRequest(first.client, 'simulate: delay 2s');
+    const id = textOf(await sendPayout(first.client, request), 'id');
+    for (const pid of Object.values(first.description.pids)) crash(pid);
+    await first.part.exited;
+
+    const second = await home.start();
+    expect(textOf(await sendPayout(second.client, request), 'id')).toBe(id);
+    await untilStatus(second.client, id, 'settled');
+    expect(await home.transfers()).toEqual([id]);
+    await expectBalancedLedger(second.description.database_url);
+  });
+
+  it('leaves nothing running when one part does not start', async () => {
+    await appendFile(join(home.directory, 'bank-journal.jsonl'), 'no line of a journal\n');
+    const { code, stderr } = await home.run('start');
+    expect(code).toBe(1);
+    expect(stderr).toContain('sandbox-bank ended (code 1) at its start');
+    expect(stderr).toContain('is not a line of the bank');
+    expect(home.processes()).toEqual([]);
+  });
+});
+
+describe('corridor says what is wrong with its flags', () => {
+  it.each([
+    ['an unknown flag', ['start', '--prot', '1'], '--prot'],
+    [
+      'a port that is no number',
+      ['start', '--api-port', 'http'],
+      '--api-port expects a port number',
+    ],
+    ['a port that is too large', ['start', '--bank-port', '65536'], '--bank-port expects a port'],
+    ['an unknown command', ['strat'], 'There is no command "strat"'],
+    ['no command', [], 'A command is missing'],
+  ])('%s: exit code 2', async (_case, args, message) => {
+    const { code, stderr } = await home.runBare(...args);
+    expect(code).toBe(2);
+    expect(stderr).toContain(message);
+    expect(stderr).not.toContain('    at ');
+  });
+
+  it('a port that is taken: exit code 1, before anything is started', async () => {
+    const server = createServer().listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const address = server.address();
+    const port = typeof address === 'object' && address !== null ? address.port : 0;
+    try {
+      const { code, stdout, stderr } = await home.run('start', '--api-port', String(port));
+      expect(code).toBe(1);
+      expect(stderr).toContain(`Port ${port} of 127.0.0.1 cannot be used`);
+      expect(stderr).toContain('--api-port 0 for any free port');
+      expect(stderr).not.toContain('    at ');
+      expect(stdout).not.toContain('is up');
+      expect(home.processes()).toEqual([]);
+    } finally {
+      server.close();
+    }
+  });
+});
+
+async function expectBalancedLedger(url: string): Promise<void> {
+  const database = connectDatabase({ url, poolSize: 1, applicationName: 'test' });
+  try {
+    const sums = await sumPostings(database);
+    expect(sums.map(({ currency, sumMinor }) => `${currency} ${sumMinor}`)).toEqual([
+      'EUR 0',
+      'GBP 0',
+      'USD 0',
+    ]);
+  } finally {
+    await database.end({ timeout: 5 });
+  }
+}
