@@ -36,10 +36,7 @@ export function readIdempotencyKey(header: string): string | undefined | Refusal
  * A keyed digest of each parameter as it was sent. Keyed, so that an account number cannot
  * be guessed from it; of each, so that a mismatch can name the parameter.
  */
-function fingerprintsOf(
-  decoded: DecodedObject,
-  secret: string,
-): Readonly<Record<string, string>> {
+function fingerprintsOf(decoded: DecodedObject, secret: string): Readonly<Record<string, string>> {
   const entries = flatten(decoded).map(([name, value]) => {
     const digest = createHmac('sha256', secret).update(`${name}\0${value}`).digest('base64url');
     // 96 bits tell two values of one parameter apart as well as 256 do.

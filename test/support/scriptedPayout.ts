@@ -1,4 +1,5 @@
 import { EventEmitter, once } from 'node:events';
+import { notYet } from '../../src/activities/failure.js';
 import type { Activities } from '../../src/activities/index.js';
 import type { PayoutStep } from '../../src/activities/step.js';
 import type { PayoutStatus } from '../../src/domain/payout.js';
@@ -85,7 +86,7 @@ export class ScriptedPayout {
   #rail(): Pick<PayoutActivities, 'submitPayouts' | 'pollRail' | 'deliverEvents'> {
     return {
       submitPayouts: async () => this.move('sent'),
-      pollRail: async () => undefined,
+      pollRail: () => Promise.reject(notYet('The rail has no news.')),
       deliverEvents: async () => undefined,
     };
   }

@@ -1,3 +1,4 @@
+import { setTimeout } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
 import { TestWorkflowEnvironment } from '@temporalio/testing';
 import { Worker } from '@temporalio/worker';
@@ -8,10 +9,17 @@ import { taskQueues } from '../../src/workflows/messages.js';
 import { finderOptions } from './servers.js';
 import { quietRuntime, workflowBundle } from './workflowBundle.js';
 
+/** Ten times what the longest test takes, and well below vitest's own limit. */
+const patienceMs = 40_000;
+
+/** An activity that a failed test has left hanging is given up after so long. */
+const shutdownForceMs = 1_000;
+
 /**
  * A Temporal server whose clock jumps to the next timer while a test awaits a result or
  * `sleep`, unless an activity or a workflow task is under way. The clock only ever runs
- * ahead of PostgreSQL's, so a test never compares the two.
+ * ahead of PostgreSQL's, by ten years after a result (a run's own limit is due then), so a
+ * test never compares the two.
  */
 export type TimeSkipping = {
   readonly client: Client;
@@ -37,12 +45,14 @@ export async function startTimeSkipping(): Promise<TimeSkipping> {
     now: () => env.currentTimeMs(),
     withWorkers: async (activities, work) => {
       const workers = await createWorkers(env, activities);
-      const running = Promise.all(workers.map((worker) => worker.run()));
+      const running = workers.map((worker) => worker.run());
+      const late = new AbortController();
       try {
-        return await Promise.race([work(), neverEnds(running)]);
+        return await Promise.race([work(), neverEnds(running), expire(late.signal)]);
       } finally {
+        late.abort();
         for (const worker of workers) if (worker.getState() === 'RUNNING') worker.shutdown();
-        await running;
+        await Promise.allSettled(running);
       }
     },
     stop: () => env.teardown(),
@@ -51,7 +61,12 @@ export async function startTimeSkipping(): Promise<TimeSkipping> {
 
 /** A worker for every queue, for a task that nobody takes holds the clock. */
 async function createWorkers(env: TestWorkflowEnvironment, activities: Partial<Activities>) {
-  const shared = { connection: env.nativeConnection, namespace: 'default', activities };
+  const shared = {
+    connection: env.nativeConnection,
+    namespace: 'default',
+    activities,
+    shutdownForceTime: shutdownForceMs,
+  };
   const { payouts, ...others } = taskQueues;
   return Promise.all([
     Worker.create({
@@ -66,7 +81,13 @@ async function createWorkers(env: TestWorkflowEnvironment, activities: Partial<A
 }
 
 /** Rejects with the failure of a worker, which would otherwise leave its test waiting. */
-async function neverEnds(running: Promise<unknown>): Promise<never> {
-  await running;
-  return new Promise(() => {});
+async function neverEnds(running: readonly Promise<void>[]): Promise<never> {
+  await Promise.all(running);
+  throw new Error('The workers have stopped by themselves.');
+}
+
+/** Rejects after the patience of a test, so that its workers do not outlive it. */
+async function expire(signal: AbortSignal): Promise<never> {
+  await setTimeout(patienceMs, undefined, { signal });
+  throw new Error(`The workflow did not come so far within ${patienceMs} ms.`);
 }

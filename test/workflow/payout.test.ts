@@ -197,7 +197,7 @@ describe('a rail that does not call back', () => {
   });
 
   it('is not asked again after a callback between two polls', async () => {
-    const script = scripted({ pollRail: () => Promise.reject(notYet('no news')) });
+    const script = scripted();
     await drive(script, async (handle) => {
       await server.sleep(hourMs);
       const polls = script.callsOf('pollRail').length;
@@ -211,7 +211,7 @@ describe('a rail that does not call back', () => {
   });
 
   it('needs a person once its time is over, and the payout settles when it speaks at last', async () => {
-    const script = scripted({ pollRail: () => Promise.reject(notYet('no news')) });
+    const script = scripted();
     await drive(script, async (handle) => {
       expect(await shownTo(handle)).toMatchObject({ needsAttention: false, details: '' });
       await server.sleep(5 * dayMs - minuteMs);
