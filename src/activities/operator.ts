@@ -44,6 +44,9 @@ export function operatorActivities(deps: OperatorDeps) {
       const [row] = await lockPayouts(database, driver, [id]);
       if (row === undefined)
         return { steps: [], result: refused('Another driver has the payout.') };
+      if (row.attentionReason === null && request.command.kind !== 'cancel') {
+        return { steps: [], result: refused('The payout does not need a person.') };
+      }
       const plan = await planOf(deps, row, request);
       const verdict = plan.kind === 'refused' ? plan.verdict : await verdictOf(deps, row, plan);
       return transaction(database, (sql) => write(sql, { driver, row, request, plan, verdict }));

@@ -1,24 +1,13 @@
 import Router from '@koa/router';
 import Koa from 'koa';
 import { koaBody } from 'koa-body';
-import {
-  type ApiVersion,
-  apiVersions,
-  defaultApiVersion,
-  isApiVersion,
-  render,
-} from '../contract/versions/index.js';
-import type { Account } from '../db/accounts.js';
+import { defaultApiVersion } from '../contract/versions/index.js';
 import { isOutage } from '../db/client.js';
 import { newId } from '../db/id.js';
 import { isMigrated } from '../db/migrate.js';
-import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
-import { authenticate } from './auth.js';
-import { decodeBody, isUndecoded } from './decode.js';
+import { type Refusal, refuse } from '../domain/refusal.js';
 import { maxBodyBytes } from './decoded.js';
-import { readIdempotencyKey } from './idempotency.js';
-import { problemOf } from './problem.js';
-import type { ApiDeps, Refused, Route, Success } from './route.js';
+import type { ApiDeps, Route } from './route.js';
 import { accountRoutes } from './routes/account.js';
 import { balanceRoutes } from './routes/balances.js';
 import { batchRoutes } from './routes/batches.js';
@@ -28,6 +17,7 @@ import { payoutRoutes } from './routes/payouts.js';
 import { quoteRoutes } from './routes/quotes.js';
 import { takeCallback } from './routes/railCallbacks.js';
 import { webhookEndpointRoutes } from './routes/webhookEndpoints.js';
+import { answerProblem, bytesOf, serve } from './serve.js';
 
 /** Every route that an integrator calls. */
 const routes: readonly Route[] = [
@@ -153,90 +143,6 @@ function readBytes(): Koa.Middleware {
   const short = upTo(bodyLimitBytes);
   const long = upTo(maxBodyBytes);
   return (ctx, next) => (bodyLimitOf(ctx.path) === maxBodyBytes ? long : short)(ctx, next);
-}
-
-function bytesOf(ctx: Koa.Context): Buffer {
-  const { body } = ctx.request;
-  return typeof body === 'string' ? Buffer.from(body, 'latin1') : Buffer.alloc(0);
-}
-
-async function serve(deps: ApiDeps, route: Route, ctx: Koa.Context, id: string): Promise<void> {
-  const account = await authenticate(deps.database, ctx.get('Authorization'));
-  if (isRefusal(account)) {
-    ctx.set('WWW-Authenticate', 'Bearer');
-    return answerProblem(ctx, { refusals: [account] });
-  }
-  // No id is longer or has another character, and PostgreSQL cannot look for U+0000 at all.
-  if (!/^\w{0,64}$/.test(id)) {
-    return answerProblem(ctx, { refusals: [refuse('not_found', { received: id.slice(0, 64) })] });
-  }
-  const version = versionOf(ctx, account);
-  if (isRefusal(version)) return answerProblem(ctx, { refusals: [version] });
-  ctx.set('Corridor-Version', version.name);
-  const idempotencyKey = readIdempotencyKey(ctx.get('Idempotency-Key'));
-  if (typeof idempotencyKey === 'object') return answerProblem(ctx, { refusals: [idempotencyKey] });
-  const decoded = decode(ctx);
-  if (isUndecoded(decoded)) return answerProblem(ctx, { refusals: decoded });
-  const answer = await route.handle(deps, {
-    account,
-    version: version.name,
-    route: `${ctx.method} ${ctx.path}`,
-    id,
-    decoded,
-    idempotencyKey,
-    waitMs: readWait(ctx.get('Prefer')),
-  });
-  if ('refusals' in answer) return answerProblem(ctx, answer);
-  answerSuccess(ctx, answer, version.name);
-}
-
-/** The longest a request is held open: proxies in between give up not much later. */
-const longestWaitSeconds = 30;
-
-/** `Prefer: wait=N` in seconds (RFC 7240); longer than we wait is cut, anything else ignored. */
-function readWait(prefer: string): number {
-  const seconds = /(?:^|,|;)\s*wait\s*=\s*(\d{1,6})\s*(?:$|,|;)/i.exec(prefer)?.[1];
-  if (seconds === undefined) return 0;
-  return Math.min(Number.parseInt(seconds, 10), longestWaitSeconds) * 1000;
-}
-
-/** The account's version, unless the request asks for another one. */
-function versionOf(ctx: Koa.Context, account: Account): { name: ApiVersion } | Refusal {
-  const asked = ctx.get('Corridor-Version') || account.apiVersion;
-  if (isApiVersion(asked)) return { name: asked };
-  return refuse('api_version_unknown', {
-    param: 'Corridor-Version',
-    expected: `one of ${apiVersions.join(', ')}`,
-    received: asked.slice(0, 64),
-  });
-}
-
-function decode(ctx: Koa.Context) {
-  if (ctx.method === 'GET' || ctx.method === 'DELETE') {
-    return decodeBody(Buffer.from(ctx.querystring), 'application/x-www-form-urlencoded');
-  }
-  const isChunked = ctx.get('Transfer-Encoding') !== '';
-  const hasBody = isChunked || !['', '0'].includes(ctx.get('Content-Length'));
-  const isUnread = typeof ctx.request.body !== 'string' && hasBody;
-  // A body without a type was not read at all, and is refused for that.
-  return isUnread
-    ? decodeBody(Buffer.from('-'), '')
-    : decodeBody(bytesOf(ctx), ctx.get('Content-Type'));
-}
-
-function answerSuccess(ctx: Koa.Context, answer: Success, version: ApiVersion): void {
-  ctx.status = answer.status;
-  ctx.set({ ...answer.headers });
-  ctx.body = render(answer.body, version);
-}
-
-function answerProblem(ctx: Koa.Context, answer: Refused): void {
-  const problem = problemOf(answer.refusals, String(ctx.state['requestId']));
-  ctx.set({ ...answer.headers });
-  if (problem.status === 503 && ctx.response.get('Retry-After') === '') ctx.set('Retry-After', '5');
-  ctx.body = answer.payout === undefined ? problem : { ...problem, payout: answer.payout };
-  ctx.status = problem.status;
-  ctx.type = 'application/problem+json';
 }
 
 function answerUnknownRoute(ctx: Koa.Context, router: Router): void {

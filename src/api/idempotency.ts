@@ -85,6 +85,13 @@ export function mismatch(
   });
 }
 
+/** A refusal that is kept is answered again, so whoever repairs its cause needs a new key. */
+export function withAdvice(refusal: Refusal): Refusal {
+  const advice = 'To try again, send the request with a new idempotency key.';
+  const { detail } = refusal;
+  return { ...refusal, detail: detail === undefined ? advice : `${detail} ${advice}` };
+}
+
 /** How a route without workflows makes its object, and finds it again for a replay. */
 export type Creation = {
   readonly objectId: string;
@@ -124,7 +131,9 @@ async function performOnce(
   if (bound !== 'bound') {
     const different = mismatch(deps, request, bound);
     if (different !== undefined) return refused(different);
-    if (bound.refusal !== null) return { ...refused(bound.refusal), headers: replayed };
+    if (bound.refusal !== null) {
+      return { ...refused(withAdvice(bound.refusal)), headers: replayed };
+    }
     const body = await creation.replay(sql, bound.objectId);
     return { status: creation.status, body, headers: replayed };
   }
@@ -134,7 +143,10 @@ async function performOnce(
     const { account, idempotencyKey } = request;
     // A refusal that is the service's own fault does not use the key up.
     if (meaningOf(result.code).status >= 500) await releaseKey(sql, account.id, idempotencyKey);
-    else await recordKeyRefusal(sql, account.id, idempotencyKey, result);
+    else {
+      await recordKeyRefusal(sql, account.id, idempotencyKey, result);
+      return refused(withAdvice(result));
+    }
   }
   return refused(result);
 }

@@ -4,7 +4,7 @@ import type { ApiVersion } from '../contract/versions/index.js';
 import type { JsonObject } from '../contract/versions/jsonObject.js';
 import type { Account } from '../db/accounts.js';
 import type { Database } from '../db/client.js';
-import type { Refusal } from '../domain/refusal.js';
+import { type Refusal, refuse } from '../domain/refusal.js';
 import type { Rails } from '../rails/registry.js';
 import type { Metrics } from '../telemetry.js';
 import type { UrlPolicy } from '../webhooks/guard.js';
@@ -57,8 +57,18 @@ export type Answer = Success | Refused;
 export type Route = {
   readonly method: 'get' | 'post' | 'delete';
   readonly path: string;
+  /** Reads parameters of the query; without it any is unknown. */
+  readonly takesQuery?: true;
   readonly handle: (deps: ApiDeps, request: ApiRequest) => Promise<Answer>;
 };
+
+/** No such object, or another account's, which is the same to whoever asks. */
+export function notFound(request: ApiRequest): Refusal {
+  return refuse('not_found', {
+    expected: 'the id of an object of this account',
+    received: request.id,
+  });
+}
 
 export function refused(...refusals: readonly Refusal[]): Refused {
   return { refusals };

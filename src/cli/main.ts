@@ -3,6 +3,7 @@ import { parseArgs } from 'node:util';
 import { ConfigError } from '../config.js';
 import type { Database } from '../db/client.js';
 import { migrate } from '../db/migrate.js';
+import { CannotStart } from '../stack/cannotStart.js';
 import { createKey, fundAccount, listKeys, openAccount, revokeKey } from './account.js';
 import { withDatabase, withTemporal } from './connections.js';
 import { demo } from './demo.js';
@@ -67,8 +68,15 @@ async function main(args: string[]): Promise<number> {
     }
     return await run(positionals, values);
   } catch (error) {
-    if (error instanceof UsageError || error instanceof ConfigError) console.error(error.message);
-    else console.error(error instanceof Error ? (error.stack ?? error.message) : error);
+    if (
+      error instanceof UsageError ||
+      error instanceof ConfigError ||
+      error instanceof CannotStart
+    ) {
+      console.error(error.message);
+    } else {
+      console.error(error instanceof Error ? (error.stack ?? error.message) : error);
+    }
     return error instanceof UsageError ? 2 : 1;
   }
 }

@@ -1,11 +1,11 @@
-import type { Client } from '@temporalio/client';
+import { type Client, WorkflowUpdateFailedError } from '@temporalio/client';
 import type { Database } from '../db/client.js';
 import { listActions } from '../db/operatorActions.js';
 import { findPayoutById, listParked, type PayoutRow } from '../db/payouts.js';
 import { formatMinor } from '../domain/money.js';
 import type { OperatorResult } from '../domain/operator.js';
 import { attentionReasons } from '../domain/payout.js';
-import { wakePayout } from '../temporal/wakePayout.js';
+import { askPayout } from '../temporal/wakePayout.js';
 import {
   approveUpdate,
   cancelUpdate,
@@ -69,17 +69,11 @@ export async function act(
   flags: ActionFlags,
 ): Promise<boolean> {
   const row = await existingPayout(database, id);
-  // A parked payout's workflow waits; one that was terminated is started again by this.
-  await wakePayout(temporal, row);
   const { operator, reason } = flags;
   const who = { operator, reason };
-  const send = ({ name }: { readonly name: string }, args: [object, ...object[]]) =>
-    temporal.withDeadline(Date.now() + actionLimitMs, () =>
-      temporal.workflow
-        .getHandle(id)
-        .executeUpdate<OperatorResult, [object, ...object[]]>(name, { args }),
-    );
-  const result = await dispatch();
+  const send = ({ name }: { readonly name: string }, args: readonly object[]) =>
+    askPayout(temporal, row, { name, args }, actionLimitMs);
+  const result = await dispatch().catch(rejection);
   console.log(`${result.outcome}: ${result.detail}`);
   if (result.action !== null) console.log(`Recorded as ${result.action}.`);
   return result.outcome !== 'refused';
@@ -105,6 +99,13 @@ export async function act(
         throw new UsageError(`corridor payouts has no "${verb}".`);
     }
   }
+}
+
+/** What the workflow's validator says is the operator's to read; anything else is a failure. */
+function rejection(error: unknown): OperatorResult {
+  if (!(error instanceof WorkflowUpdateFailedError)) throw error;
+  const detail = error.cause?.message ?? error.message;
+  return { outcome: 'refused', detail, action: null };
 }
 
 function given(value: string | undefined, flag: string): string {

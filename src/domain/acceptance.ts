@@ -68,7 +68,7 @@ export function decide(asked: Asked, facts: Facts): Acceptance | Refusal {
       param: asked.quoteId === null ? 'amount' : 'quote',
       expected: `at most ${formatMinor(available, priced.sourceCurrency)} ${priced.sourceCurrency}, the available balance`,
       received: `${formatMinor(priced.sourceMinor, priced.sourceCurrency)} ${priced.sourceCurrency}`,
-      detail: 'Add funds and send the payout again with a new idempotency key.',
+      detail: 'Add funds first.',
     });
   }
   return priced;
@@ -96,7 +96,7 @@ function quotedPrice(asked: Asked, { quote }: Facts): Acceptance | Refusal {
       param: 'quote',
       expected: 'a payout requested before the expires_at of its quote',
       received,
-      detail: 'Ask for a new quote and send the payout again with a new idempotency key.',
+      detail: 'Ask for a new quote.',
     });
   }
   return quote;

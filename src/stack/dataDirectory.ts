@@ -2,6 +2,7 @@ import { linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } 
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { z } from 'zod';
+import { CannotStart } from './cannotStart.js';
 import { type StopSignal, sendSignal } from './process.js';
 import { isStillRunning, startTimeOf } from './processIdentity.js';
 
@@ -74,7 +75,7 @@ function takeLock(file: string, own: Lock): Lock {
     const held = readLock(file);
     if (held === undefined) continue;
     if (isStillRunning(held.pid, held.startTime)) {
-      throw new Error(
+      throw new CannotStart(
         `The data directory is in use by Corridor with process id ${held.pid} (${file}). ` +
           'Stop that one first, or give this one a directory of its own with --data.',
       );
@@ -91,7 +92,9 @@ function takeLock(file: string, own: Lock): Lock {
     }
     rmSync(aside, { force: true });
   }
-  throw new Error(`The lock ${file} changes hands all the time; start one Corridor at a time.`);
+  throw new CannotStart(
+    `The lock ${file} changes hands all the time; start one Corridor at a time.`,
+  );
 }
 
 async function endLeftOver({ pid, name, startTime, stopSignal }: LockedPart): Promise<void> {
@@ -102,7 +105,9 @@ async function endLeftOver({ pid, name, startTime, stopSignal }: LockedPart): Pr
   // Parts lead a process group of their own, so this takes their children too.
   sendSignal(-pid, 'SIGKILL');
   if (await waitUntil(isGone, killTimeoutMs)) return;
-  throw new Error(`${name} (process id ${pid}), left over from a stack that died, does not end.`);
+  throw new CannotStart(
+    `${name} (process id ${pid}), left over from a stack that died, does not end.`,
+  );
 }
 
 async function waitUntil(isTrue: () => boolean, timeoutMs: number): Promise<boolean> {
@@ -121,9 +126,10 @@ function readLock(file: string): Lock | undefined {
   try {
     return lockSchema.parse(JSON.parse(text));
   } catch (cause) {
-    throw new Error(`${file} is not a lock of Corridor. Delete it if none runs on this data.`, {
-      cause,
-    });
+    throw new CannotStart(
+      `${file} is not a lock of Corridor. Delete it if none runs on this data.`,
+      { cause },
+    );
   }
 }
 

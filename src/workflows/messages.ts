@@ -19,6 +19,8 @@ export type WebhookDeliveryInput = { readonly endpointId: string };
 /** Waits for the decision; the main function decides, whoever started it. */
 export const acceptUpdate = defineUpdate<PayoutStatus>('accept');
 
+export type { OperatorResult };
+
 /** Who acts and why; part of every update that an operator sends. */
 export type OperatorArgs = { readonly operator: string; readonly reason: string };
 

@@ -4,10 +4,16 @@ import { type BatchRow, countItems, findBatch, insertBatch } from '../../db/batc
 import { transaction } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { currentRates } from '../../db/rates.js';
-import { refuse } from '../../domain/refusal.js';
 import { startBatch } from '../../temporal/wakePayout.js';
 import { bindRequest, mismatch, replayed } from '../idempotency.js';
-import { type Answer, type ApiDeps, type ApiRequest, type Route, refused } from '../route.js';
+import {
+  type Answer,
+  type ApiDeps,
+  type ApiRequest,
+  notFound,
+  type Route,
+  refused,
+} from '../route.js';
 import { validate } from '../validate.js';
 import { exclusions, newPayout } from './payouts.js';
 
@@ -75,7 +81,7 @@ function itemOf(request: ApiRequest, params: PayoutParams) {
 
 async function readBatch(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const batch = await findBatch(deps.database, request.account.id, request.id);
-  if (batch === undefined) return refused(refuse('not_found', { received: request.id }));
+  if (batch === undefined) return refused(notFound(request));
   return { status: 200, body: batchObject(batch, await countItems(deps.database, batch.id)) };
 }
 

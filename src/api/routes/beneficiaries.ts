@@ -4,9 +4,16 @@ import { deleteBeneficiary, findBeneficiary, insertBeneficiary } from '../../db/
 import type { Sql } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { maskedDetails, validateBeneficiary } from '../../domain/beneficiary.js';
-import { meaningOf, refuse } from '../../domain/refusal.js';
+import { meaningOf } from '../../domain/refusal.js';
 import { once } from '../idempotency.js';
-import { type Answer, type ApiDeps, type ApiRequest, type Route, refused } from '../route.js';
+import {
+  type Answer,
+  type ApiDeps,
+  type ApiRequest,
+  notFound,
+  type Route,
+  refused,
+} from '../route.js';
 import { validate } from '../validate.js';
 
 export const beneficiaryRoutes: readonly Route[] = [
@@ -56,7 +63,7 @@ async function refuseDetails(
 async function readBeneficiary(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const row = await findBeneficiary(deps.database, request.account.id, request.id);
   if (row === undefined || row.deletedAt !== null) {
-    return refused(refuse('not_found', { received: request.id }));
+    return refused(notFound(request));
   }
   return { status: 200, body: beneficiaryObject(row, maskedDetails) };
 }
@@ -68,7 +75,7 @@ async function removeBeneficiary(deps: ApiDeps, request: ApiRequest): Promise<An
     status: 200,
     perform: async (sql) => {
       const row = await deleteBeneficiary(sql, accountId, request.id);
-      if (row === undefined) return refuse('not_found', { received: request.id });
+      if (row === undefined) return notFound(request);
       return beneficiaryObject(row, maskedDetails);
     },
     replay: (sql, objectId) => existingBeneficiary(sql, accountId, objectId),

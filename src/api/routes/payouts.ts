@@ -5,9 +5,17 @@ import { newId } from '../../db/id.js';
 import { findPayout, insertPayout, type NewPayout, type PayoutRow } from '../../db/payouts.js';
 import { isFinal } from '../../domain/payout.js';
 import { type Refusal, refuse } from '../../domain/refusal.js';
-import { acceptPayout, cancelPayout } from '../../temporal/wakePayout.js';
-import { bindRequest, mismatch, replayed } from '../idempotency.js';
-import { type Answer, type ApiDeps, type ApiRequest, type Route, refused } from '../route.js';
+import { acceptPayout, askPayout } from '../../temporal/wakePayout.js';
+import { cancelUpdate } from '../../workflows/messages.js';
+import { bindRequest, mismatch, replayed, withAdvice } from '../idempotency.js';
+import {
+  type Answer,
+  type ApiDeps,
+  type ApiRequest,
+  notFound,
+  type Route,
+  refused,
+} from '../route.js';
 import { validate } from '../validate.js';
 
 export const payoutRoutes: readonly Route[] = [
@@ -83,7 +91,7 @@ async function untilFinal(
 }
 
 function answerOf(row: PayoutRow, headers: Readonly<Record<string, string>>): Answer {
-  if (row.refusal !== null) return { refusals: [row.refusal], payout: row.id, headers };
+  if (row.refusal !== null) return { refusals: [withAdvice(row.refusal)], payout: row.id, headers };
   return {
     status: row.status === 'pending' ? 202 : 201,
     body: payoutObject(row),
@@ -100,7 +108,7 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   if ('refusals' in validated) return validated;
   const accountId = request.account.id;
   const row = await findPayout(deps.database, accountId, request.id);
-  if (row === undefined) return refused(refuse('not_found', { received: request.id }));
+  if (row === undefined) return refused(notFound(request));
   const bound = await bindRequest(deps.database, deps, request, row.id, '30 days');
   const different = bound === 'bound' ? undefined : mismatch(deps, request, bound);
   if (different !== undefined) return refused(different);
@@ -117,7 +125,7 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
 
 async function isCancelHeard(deps: ApiDeps, row: PayoutRow): Promise<boolean> {
   try {
-    await cancelPayout(deps.temporal, row, cancelLimitMs);
+    await askPayout(deps.temporal, row, { name: cancelUpdate.name, args: [] }, cancelLimitMs);
     return true;
   } catch (error) {
     deps.log.warn({ err: error, payout: row.id }, 'the cancellation was not heard in time');
@@ -135,7 +143,7 @@ function notCancelable({ status }: PayoutRow): Refusal {
 
 async function readPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const row = await findPayout(deps.database, request.account.id, request.id);
-  if (row === undefined) return refused(refuse('not_found', { received: request.id }));
+  if (row === undefined) return refused(notFound(request));
   return { status: 200, body: payoutObject(row) };
 }
 

@@ -5,9 +5,16 @@ import { newId } from '../../db/id.js';
 import { findQuote, insertQuote } from '../../db/quotes.js';
 import { currentRates, midOf, originOf } from '../../db/rates.js';
 import { price } from '../../domain/quote.js';
-import { isRefusal, refuse } from '../../domain/refusal.js';
+import { isRefusal } from '../../domain/refusal.js';
 import { once } from '../idempotency.js';
-import { type Answer, type ApiDeps, type ApiRequest, type Route, refused } from '../route.js';
+import {
+  type Answer,
+  type ApiDeps,
+  type ApiRequest,
+  notFound,
+  type Route,
+  refused,
+} from '../route.js';
 import { validate } from '../validate.js';
 
 export const quoteRoutes: readonly Route[] = [
@@ -45,7 +52,7 @@ async function createQuote(deps: ApiDeps, request: ApiRequest): Promise<Answer> 
 
 async function readQuote(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const quote = await findQuote(deps.database, request.account.id, request.id);
-  if (quote === undefined) return refused(refuse('not_found', { received: request.id }));
+  if (quote === undefined) return refused(notFound(request));
   return { status: 200, body: quoteObject(quote) };
 }
 

@@ -13,7 +13,14 @@ import { refuse } from '../../domain/refusal.js';
 import { checkWebhookUrl } from '../../webhooks/guard.js';
 import { createWebhookSecret } from '../../webhooks/signature.js';
 import { once } from '../idempotency.js';
-import { type Answer, type ApiDeps, type ApiRequest, type Route, refused } from '../route.js';
+import {
+  type Answer,
+  type ApiDeps,
+  type ApiRequest,
+  notFound,
+  type Route,
+  refused,
+} from '../route.js';
 import { validate } from '../validate.js';
 
 export const webhookEndpointRoutes: readonly Route[] = [
@@ -69,7 +76,7 @@ async function listEndpoints(deps: ApiDeps, request: ApiRequest): Promise<Answer
 async function readEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const row = await findWebhookEndpoint(deps.database, request.account.id, request.id);
   if (row === undefined || row.deletedAt !== null) {
-    return refused(refuse('not_found', { received: request.id }));
+    return refused(notFound(request));
   }
   return { status: 200, body: webhookEndpointObject(row) };
 }
@@ -81,7 +88,7 @@ async function removeEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answe
     status: 200,
     perform: async (sql) => {
       const row = await deleteWebhookEndpoint(sql, accountId, request.id);
-      if (row === undefined) return refuse('not_found', { received: request.id });
+      if (row === undefined) return notFound(request);
       return webhookEndpointObject(row);
     },
     replay: async (sql, objectId) =>

@@ -132,7 +132,7 @@ begin
     raise exception 'payout %: no move from % to %', old.id, old.status, new.status;
   end if;
   new.status_history := new.status_history || jsonb_build_object('status', new.status,
-    'at', to_char(now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+    'at', to_char(now()::timestamptz(3) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
     'reason', new.status_reason);
   return new;
 end $$;

@@ -16,6 +16,8 @@ create table events (
 create index on events (payout_id);
 create trigger append_only before update or delete on events
   for each row execute function refuse_change();
+create trigger append_only_all before truncate on events
+  for each statement execute function refuse_change();
 
 create table webhook_endpoints (
   id text primary key check (id ~ '^we_'),

@@ -19,6 +19,8 @@ create index on operator_actions (payout_id, id);
 create unique index on operator_actions (approves) where outcome = 'done';
 create trigger append_only before update or delete on operator_actions
   for each row execute function refuse_change();
+create trigger append_only_all before truncate on operator_actions
+  for each statement execute function refuse_change();
 
 create table statement_entries (
   rail text not null,

@@ -1,0 +1,119 @@
+import type Koa from 'koa';
+import { noParams } from '../contract/params.js';
+import { type ApiVersion, apiVersions, isApiVersion, render } from '../contract/versions/index.js';
+import type { Account } from '../db/accounts.js';
+import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
+import { authenticate } from './auth.js';
+import { decodeBody, isUndecoded } from './decode.js';
+import { readIdempotencyKey } from './idempotency.js';
+import { problemOf } from './problem.js';
+import {
+  type ApiDeps,
+  type ApiRequest,
+  notFound,
+  type Refused,
+  type Route,
+  refused,
+} from './route.js';
+import { validate } from './validate.js';
+
+/** Runs a route for a request that is authenticated and decoded, and renders its answer. */
+export async function serve(
+  deps: ApiDeps,
+  route: Route,
+  ctx: Koa.Context,
+  id: string,
+): Promise<void> {
+  const request = await readRequest(deps, route, ctx, id);
+  if ('refusals' in request) return answerProblem(ctx, request);
+  const answer = await route.handle(deps, request);
+  if ('refusals' in answer) return answerProblem(ctx, answer);
+  ctx.status = answer.status;
+  ctx.set({ ...answer.headers });
+  ctx.body = render(answer.body, request.version);
+}
+
+/** Who asks comes first: to a stranger no other fault of the request is told. */
+async function readRequest(
+  deps: ApiDeps,
+  route: Route,
+  ctx: Koa.Context,
+  id: string,
+): Promise<ApiRequest | Refused> {
+  const account = await authenticate(deps.database, ctx.get('Authorization'));
+  if (isRefusal(account)) {
+    return { refusals: [account], headers: { 'WWW-Authenticate': 'Bearer' } };
+  }
+  const version = versionOf(ctx, account);
+  if (isRefusal(version)) return refused(version);
+  ctx.set('Corridor-Version', version.name);
+  const idempotencyKey = readIdempotencyKey(ctx.get('Idempotency-Key'));
+  if (typeof idempotencyKey === 'object') return refused(idempotencyKey);
+  const decoded = decode(ctx);
+  if (isUndecoded(decoded)) return { refusals: decoded };
+  if (route.method !== 'post' && route.takesQuery !== true) {
+    const unread = validate(noParams, decoded);
+    if ('refusals' in unread) return unread;
+  }
+  const request = {
+    account,
+    version: version.name,
+    route: `${ctx.method} ${ctx.path}`,
+    id: id.slice(0, 64),
+    decoded,
+    idempotencyKey,
+    waitMs: readWait(ctx.get('Prefer')),
+  };
+  // No id is longer or has another character, and PostgreSQL cannot look for U+0000 at all.
+  return /^\w{0,64}$/.test(id) ? request : refused(notFound(request));
+}
+
+/** The body as it was sent. */
+export function bytesOf(ctx: Koa.Context): Buffer {
+  const { body } = ctx.request;
+  return typeof body === 'string' ? Buffer.from(body, 'latin1') : Buffer.alloc(0);
+}
+
+/** The longest a request is held open: proxies in between give up not much later. */
+const longestWaitSeconds = 30;
+
+/** `Prefer: wait=N` in seconds (RFC 7240); longer than we wait is cut, anything else ignored. */
+function readWait(prefer: string): number {
+  const seconds = /(?:^|,|;)\s*wait\s*=\s*(\d{1,6})\s*(?:$|,|;)/i.exec(prefer)?.[1];
+  if (seconds === undefined) return 0;
+  return Math.min(Number.parseInt(seconds, 10), longestWaitSeconds) * 1000;
+}
+
+/** The account's version, unless the request asks for another one. */
+function versionOf(ctx: Koa.Context, account: Account): { name: ApiVersion } | Refusal {
+  const asked = ctx.get('Corridor-Version') || account.apiVersion;
+  if (isApiVersion(asked)) return { name: asked };
+  return refuse('api_version_unknown', {
+    param: 'Corridor-Version',
+    expected: `one of ${apiVersions.join(', ')}`,
+    received: asked.slice(0, 64),
+  });
+}
+
+function decode(ctx: Koa.Context) {
+  if (ctx.method === 'GET' || ctx.method === 'DELETE') {
+    return decodeBody(Buffer.from(ctx.querystring), 'application/x-www-form-urlencoded');
+  }
+  const isChunked = ctx.get('Transfer-Encoding') !== '';
+  const hasBody = isChunked || !['', '0'].includes(ctx.get('Content-Length'));
+  const isUnread = typeof ctx.request.body !== 'string' && hasBody;
+  // A body without a type was not read at all, and is refused for that.
+  return isUnread
+    ? decodeBody(Buffer.from('-'), '')
+    : decodeBody(bytesOf(ctx), ctx.get('Content-Type'));
+}
+
+/** Answers with problem details (RFC 9457). */
+export function answerProblem(ctx: Koa.Context, answer: Refused): void {
+  const problem = problemOf(answer.refusals, String(ctx.state['requestId']));
+  ctx.set({ ...answer.headers });
+  if (problem.status === 503 && !ctx.res.hasHeader('Retry-After')) ctx.set('Retry-After', '5');
+  ctx.body = answer.payout === undefined ? problem : { ...problem, payout: answer.payout };
+  ctx.status = problem.status;
+  ctx.type = 'application/problem+json';
+}
