@@ -9,15 +9,6 @@ import { createLog, createMetrics, serveMetrics } from '../telemetry.js';
 import { connectTemporal } from '../temporal/client.js';
 import { createApp } from './app.js';
 
-/** The API process. */
-await runProcess(
-  async () => {
-    const config = readApiConfig(process.env);
-    return startApi(config, createLog({ part: 'api', level: config.LOG_LEVEL }));
-  },
-  () => createLog({ part: 'api', level: 'info' }),
-);
-
 async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
   const database = connectDatabase({
     url: config.DATABASE_URL,
@@ -99,3 +90,12 @@ async function closed(server: Server): Promise<void> {
   await done;
   clearInterval(timer);
 }
+
+/** The API process. */
+await runProcess(
+  async () => {
+    const config = readApiConfig(process.env);
+    return startApi(config, createLog({ part: 'api', level: config.LOG_LEVEL }));
+  },
+  () => createLog({ part: 'api', level: 'info' }),
+);

@@ -36,11 +36,12 @@ const longestExtensionMs = 30 * 24 * 60 * 60 * 1000;
 
 /**
  * What is wrong with a request by its form and by what the workflow knows, or undefined. Who
- * acts on a payout that nobody has parked would work against its own workflow.
+ * acts on a payout that nobody has parked would work against its own workflow. `attention` is
+ * undefined while nobody has looked at the row: then the form alone is judged.
  */
 export function faultOf(
   request: OperatorRequest,
-  attention: AttentionReason | null,
+  attention: AttentionReason | null | undefined,
   now: Date,
 ): string | undefined {
   const { operator, reason, command } = request;
@@ -70,17 +71,26 @@ export function faultOf(
   }
 }
 
+// Without an offset PostgreSQL and this process could each take it for their own time.
+const timeText =
+  /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-](?:0\d|1[0-4]):[0-5]\d)$/;
+
 function faultOfDeadline(until: string, now: Date): string | undefined {
   const timeMs = Date.parse(until);
-  if (Number.isNaN(timeMs)) return 'until: expected an ISO 8601 time';
+  if (!timeText.test(until) || !isDay(until.slice(0, 10)) || Number.isNaN(timeMs)) {
+    return 'until: expected an ISO 8601 time with its offset, like 2026-12-01T12:00:00Z';
+  }
   if (timeMs <= now.getTime()) return 'until: expected a time that is still to come';
   return timeMs > now.getTime() + longestExtensionMs
     ? 'until: expected a time within 30 days'
     : undefined;
 }
 
+/** 31 February is read as 3 March: only a day that exists is printed as it was written. */
 function isDay(text: string): boolean {
-  return /^\d{4}-\d{2}-\d{2}$/.test(text) && !Number.isNaN(Date.parse(text));
+  if (!/^\d{4}-\d{2}-\d{2}$/.test(text)) return false;
+  const day = new Date(text);
+  return !Number.isNaN(day.getTime()) && day.toISOString().startsWith(text);
 }
 
 /** Whether a command moves money, and so needs a second person above the configured sum. */

@@ -49,7 +49,9 @@ export function progressOf(
         break;
       case 'park':
         attention ??= { reason: effect.reason, detail: effect.detail };
-        if (effect.reason === 'paid_after_release') entries.push(latePaymentEntry(payout));
+        if (effect.reason === 'paid_after_release' && !entries.some(isLatePayment)) {
+          entries.push(latePaymentEntry(payout));
+        }
         outcomes.push(effect.reason);
         break;
       case 'move':
@@ -63,6 +65,11 @@ export function progressOf(
     }
   }
   return { moves, entries, attention, outcomes };
+}
+
+/** The rail may tell twice of a payment after release; it is one payment. */
+function isLatePayment(entry: Entry): boolean {
+  return entry.kind === 'late_payment';
 }
 
 function entriesOf(

@@ -21,14 +21,6 @@ import { createSingleLane } from './workers.js';
 /** The bundle that the build makes; see bundle.ts. */
 const bundle = new URL('../workflows/bundle.js', import.meta.url);
 
-await runProcess(
-  async () => {
-    const config = readWorkerConfig(process.env);
-    return startWorker(config, createLog({ part: 'worker', level: config.LOG_LEVEL }));
-  },
-  () => createLog({ part: 'worker', level: 'info' }),
-);
-
 async function startWorker(config: WorkerConfig, log: Logger): Promise<Running> {
   installRuntime(log);
   const database = connectDatabase({
@@ -116,3 +108,11 @@ function installRuntime(log: Logger): void {
     shutdownSignals: [],
   });
 }
+
+await runProcess(
+  async () => {
+    const config = readWorkerConfig(process.env);
+    return startWorker(config, createLog({ part: 'worker', level: config.LOG_LEVEL }));
+  },
+  () => createLog({ part: 'worker', level: 'info' }),
+);

@@ -37,9 +37,9 @@ export function takeCommands(commands: Command[], attention: Attention): void {
     return asked.result ?? { outcome: 'refused', detail: 'No answer.', action: null };
   };
   const check = (command: OperatorCommand, args: OperatorArgs): void => {
-    const fault = faultOf(requestOf(command, args), attention() ?? null, new Date());
     // Before the row was read nobody knows whether it is parked; the activity will.
-    if (fault !== undefined && attention() !== undefined) throw new Error(fault);
+    const fault = faultOf(requestOf(command, args), attention(), new Date());
+    if (fault !== undefined) throw new Error(fault);
   };
   const retryNow = { kind: 'retryNow' } as const;
   setHandler(retryNowUpdate, (args) => ask(retryNow, args), {
