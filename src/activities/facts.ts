@@ -80,7 +80,10 @@ type Judged = Progress & {
 };
 
 function judge(row: LockedPayout, facts: readonly RailFact[]): Progress {
-  if (row.sourceMinor !== null) return progressOf({ ...frozenOf(row), status: row.status }, facts);
+  const { status, returnedMinor } = row;
+  if (row.sourceMinor !== null) {
+    return progressOf({ ...frozenOf(row), status, returnedMinor }, facts);
+  }
   const detail = `The rail speaks of a payout that is ${row.status} and was never accepted.`;
   return {
     moves: [],

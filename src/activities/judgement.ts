@@ -119,7 +119,7 @@ async function judgeRelease(
   key: string,
   statementDate: string | null,
 ): Promise<Verdict> {
-  if (row.status === 'failed' || row.status === 'canceled') {
+  if (row.status === 'failed' || row.status === 'canceled' || row.status === 'returned') {
     return done(`Confirmed: it is ${row.status}.`, { unparks: true });
   }
   if (isOver(row)) return refused(`The payout is ${row.status}; only a return gives money back.`);

@@ -182,6 +182,9 @@ function submittedOf(id: string, outcome: SubmitOutcome | undefined): Submitted 
       return { id, fact: { kind: 'accepted', reference: outcome.reference } };
     case 'rejected':
       return { id, fact: { kind: 'rejected', code: outcome.code, reason: outcome.reason } };
+    case 'voided':
+      // A cancellation that is being written is found by the next attempt, or else the void is.
+      return { id, detail: 'its key was voided' };
     case 'unknown':
       return { id, detail: outcome.detail };
   }

@@ -42,6 +42,13 @@ const retryable = new Set(['40001', '40P01']);
 /** Locks are taken in one order everywhere, so a second deadlock in a row is already rare. */
 const maximumAttempts = 4;
 
+/** The driver's own codes, and the system's (E…), of a connection that is gone. */
+const lostCodes = /^(CONNECTION_(CLOSED|ENDED|DESTROYED)|CONNECT_TIMEOUT|E[A-Z]+)$/;
+
+function isConnectionLost(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && lostCodes.test(String(error.code));
+}
+
 /** One transaction, run again after a deadlock. `work` must have no effect outside of it. */
 export async function transaction<T>(
   database: Database,
@@ -50,7 +57,17 @@ export async function transaction<T>(
   for (let attempt = 1; ; attempt += 1) {
     try {
       // The box keeps postgres.js from resolving an array result element by element.
-      const { result } = await database.begin(async (sql) => ({ result: await work(sql) }));
+      const { result } = await database.begin(async (sql) => {
+        try {
+          return { result: await work(sql) };
+        } catch (error) {
+          if (!isConnectionLost(error)) throw error;
+          // postgres.js 3.4.9 would send a rollback down the closed connection, and throw where
+          // nobody can catch it: every restart of the database would end every process of ours
+          // (porsager/postgres#1208). The end of the connection rejects the transaction anyway.
+          return new Promise<never>(() => undefined);
+        }
+      });
       return result;
     } catch (error) {
       const code = error instanceof postgres.PostgresError ? error.code : '';

@@ -70,14 +70,24 @@ export async function unappliedNews(
      where payout_id = any (${payoutIds}) and applied_at is null order by id`;
 }
 
+/**
+ * Marks what was applied. A payout that is over and needs nobody is no longer due, also where
+ * its news have changed nothing: else the sweep would wake it for ever.
+ */
 export async function markApplied(
   sql: Sql,
   applied: readonly { readonly id: bigint; readonly outcome: string }[],
 ): Promise<void> {
   if (applied.length === 0) return;
   await sql`
-    update rail_inbox i set applied_at = now(), outcome = t.outcome
-      from unnest(${bigints(applied.map((row) => row.id))}::bigint[],
-                  ${applied.map((row) => row.outcome)}::text[]) as t (id, outcome)
-     where i.id = t.id`;
+    with marked as (
+      update rail_inbox i set applied_at = now(), outcome = t.outcome
+        from unnest(${bigints(applied.map((row) => row.id))}::bigint[],
+                    ${applied.map((row) => row.outcome)}::text[]) as t (id, outcome)
+       where i.id = t.id
+      returning i.payout_id
+    )
+    update payouts set wake_at = null
+     where id in (select payout_id from marked) and wake_at is not null
+       and attention_at is null and status not in ('pending', 'processing', 'sent')`;
 }

@@ -8,7 +8,7 @@ export type OperatorCommand =
   | { readonly kind: 'markSettled'; readonly evidence: string }
   /**
    * Give the money back, once the rail has voided the key; or with the day of a closed bank
-   * statement as evidence that it never paid; or: yes, it has failed.
+   * statement as evidence that it never paid; or: yes, it has failed or come back.
    */
   | { readonly kind: 'failAndRelease'; readonly statementDate: string | null }
   /** Wait for the rail until then (ISO 8601). */

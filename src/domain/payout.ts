@@ -68,6 +68,8 @@ export type Standing = {
   readonly status: PayoutStatus;
   readonly receiveMinor: bigint;
   readonly destinationCurrency: string;
+  /** What has come back already, null before a return. */
+  readonly returnedMinor: bigint | null;
 };
 
 /** What a fact does: nothing, a path of one or more moves, or a case for a person. */
@@ -149,7 +151,12 @@ function effectOfReturn(standing: Standing, fact: Stated): Effect {
     case 'settled':
       return move('returned');
     case 'returned':
-      return nothing;
+      if (fact.amountMinor === standing.returnedMinor) return nothing;
+      return park(
+        'contradiction',
+        `The rail returned ${fact.amountMinor} ${fact.currency} (minor units) of a payout; ` +
+          `before, it returned ${standing.returnedMinor}.`,
+      );
     case 'pending':
     case 'failed':
     case 'canceled':

@@ -12,6 +12,7 @@ import {
   isFinal,
   type PayoutStatus,
   type RailFact,
+  type Standing,
 } from './payout.js';
 
 /** One move of a payout with what is recorded beside it. */
@@ -32,17 +33,14 @@ export type Progress = {
 };
 
 /** Applies facts one after another, purely: moves, postings, and the first reason to park. */
-export function progressOf(
-  payout: FrozenAmounts & { readonly status: PayoutStatus },
-  facts: readonly RailFact[],
-): Progress {
+export function progressOf(payout: FrozenAmounts & Standing, facts: readonly RailFact[]): Progress {
   const moves: Move[] = [];
   const entries: Entry[] = [];
   const outcomes: string[] = [];
   let attention: Progress['attention'];
-  let status = payout.status;
+  let { status, returnedMinor } = payout;
   for (const fact of facts) {
-    const effect = effectOf({ ...payout, status }, fact);
+    const effect = effectOf({ ...payout, status, returnedMinor }, fact);
     switch (effect.kind) {
       case 'none':
         outcomes.push('nothing new');
@@ -57,8 +55,10 @@ export function progressOf(
       case 'move':
         for (const next of effect.path) {
           entries.push(...entriesOf(payout, status, next, fact));
-          moves.push(moveTo(next, fact));
+          const move = moveTo(next, fact);
+          moves.push(move);
           status = next;
+          returnedMinor = move.returnedMinor;
         }
         outcomes.push(status);
         break;

@@ -10,10 +10,14 @@ export type Transfer = {
   readonly remittance: string;
 };
 
-/** What a rail answers to one transfer. `unknown` is no answer: only the same key may follow. */
+/**
+ * What a rail answers to one transfer. `unknown` is no answer: only the same key may follow.
+ * `voided` is no news: whoever had the key voided records what the payout comes to by it.
+ */
 export type SubmitOutcome = { readonly key: string } & (
   | { readonly outcome: 'accepted'; readonly reference: string }
   | { readonly outcome: 'rejected'; readonly code: string; readonly reason: string }
+  | { readonly outcome: 'voided' }
   | { readonly outcome: 'unknown'; readonly detail: string }
 );
 

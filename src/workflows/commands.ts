@@ -33,7 +33,8 @@ export function takeCommands(commands: Command[], attention: Attention): void {
   const ask = async (command: OperatorCommand, args: OperatorArgs): Promise<OperatorResult> => {
     const asked: Command = { request: requestOf(command, args), result: undefined };
     commands.push(asked);
-    await condition(() => asked.result !== undefined);
+    // A cancel request that came too late must not take the answers from those who ask later.
+    await CancellationScope.nonCancellable(() => condition(() => asked.result !== undefined));
     return asked.result ?? { outcome: 'refused', detail: 'No answer.', action: null };
   };
   const check = (command: OperatorCommand, args: OperatorArgs): void => {

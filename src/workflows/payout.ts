@@ -61,13 +61,17 @@ export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 
     description: 'Waits until the payout is accepted or refused, and answers its status.',
   });
   takeCommands(hand.commands, () => hand.step && (hand.step.attention?.reason ?? null));
-  await CancellationScope.nonCancellable(() => drive(hand));
-  await condition(allHandlersFinished);
+  await CancellationScope.nonCancellable(async () => {
+    await drive(hand);
+    await condition(allHandlersFinished);
+  });
   return hand.lost || hand.step === undefined ? 'lost' : hand.step.status;
 }
 
 async function decision(hand: Hand): Promise<PayoutStatus> {
-  await condition(() => hand.step !== undefined || hand.lost);
+  await CancellationScope.nonCancellable(() =>
+    condition(() => hand.step !== undefined || hand.lost),
+  );
   return hand.step?.status ?? 'pending';
 }
 

@@ -96,12 +96,15 @@ function beneficiaryBody(details: BeneficiaryDetails): object {
   };
 }
 
+/** "Order cancelled" (ISO 20022): how the bank refuses a key that was voided. */
+const orderCancelled = 'DS02';
+
 export function submitOutcomeOf(answer: z.infer<typeof submitAnswer>): SubmitOutcome {
   switch (answer.outcome) {
     case 'accepted':
       return { key: answer.key, outcome: 'accepted', reference: answer.bank_reference };
     case 'rejected':
-      return answer;
+      return answer.code === orderCancelled ? { key: answer.key, outcome: 'voided' } : answer;
     case 'unknown':
       return { key: answer.key, outcome: 'unknown', detail: 'the bank answered "unknown"' };
   }

@@ -1,0 +1,282 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { newId } from '../../src/db/id.js';
+import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
+import { askPayout } from '../../src/temporal/wakePayout.js';
+import { searchAttributes } from '../../src/workflows/messages.js';
+import { type ApiAnswer, textOf, untilStatus } from '../support/client.js';
+import { unbalancedCurrencies } from '../support/database.js';
+import { eventually } from '../support/eventually.js';
+import {
+  historyOf,
+  journalOf,
+  openPayer,
+  type Payer,
+  rowOf,
+  untilParked,
+  untilSubmitted,
+  wake,
+} from '../support/payer.js';
+import { expectedPostings, postingsOf } from '../support/postings.js';
+import { startSystem, type TestSystem } from '../support/system.js';
+
+let system: TestSystem;
+
+beforeAll(async () => {
+  system = await startSystem();
+});
+afterAll(async () => {
+  // Whatever a test did, no money may have come from nowhere.
+  expect(await unbalancedCurrencies(system.database)).toEqual([]);
+  await system.stop();
+});
+
+const cancel = (payer: Payer, id: string, idempotencyKey?: string) =>
+  payer.client(
+    `POST /v1/payouts/${id}/cancel`,
+    idempotencyKey === undefined ? {} : { idempotencyKey },
+  );
+
+const isReplay = ({ headers }: ApiAnswer) => headers.get('idempotent-replayed') === 'true';
+
+/** A payout that the bank will never answer, as soon as it was asked. */
+async function unanswered(payer: Payer): Promise<string> {
+  const id = await payer.send('simulate: timeout then nothing');
+  await untilSubmitted(system, id);
+  return id;
+}
+
+/** Canceled for good: the hold was released once, and the bank has nothing to pay. */
+async function expectCanceled(id: string): Promise<void> {
+  const row = await rowOf(system, id);
+  expect(row).toMatchObject({ status: 'canceled', attentionReason: null });
+  const { accept, release } = expectedPostings(row);
+  expect(await postingsOf(system.database, id)).toEqual({ accept, release });
+  expect(await journalOf(system, id)).not.toContain('transfer');
+}
+
+/** Paid for good: the bank has sent it once, and nothing was released. */
+async function expectSettled(id: string): Promise<void> {
+  const row = await rowOf(system, id);
+  expect(row).toMatchObject({ status: 'settled', attentionReason: null });
+  const { accept, settle } = expectedPostings(row);
+  expect(await postingsOf(system.database, id)).toEqual({ accept, settle });
+  expect(await journalOf(system, id)).toEqual(['transfer', 'settled']);
+}
+
+/** What was answered is what happened, and the other did not happen as well. */
+async function expectOneOutcome(id: string, answer: ApiAnswer): Promise<'canceled' | 'settled'> {
+  await system.temporal.workflow.getHandle(id).result();
+  if (answer.status === 200) {
+    expect(answer.body).toMatchObject({ id, status: 'canceled' });
+    await expectCanceled(id);
+    return 'canceled';
+  }
+  expect(answer).toMatchObject({ status: 409, body: { code: 'payout_not_cancelable' } });
+  await expectSettled(id);
+  return 'settled';
+}
+
+describe('a cancellation that races with the submission', () => {
+  it('cancels or comes too late, never both, for 20 payouts at once', async () => {
+    const payer = await openPayer(system);
+    const outcomes = await Promise.all(
+      Array.from({ length: 20 }, async (_, index) => {
+        // All of them leave the account with nothing, so an early release would show.
+        const asked = payer.ask(`race ${index}`, { amount: '5000' });
+        // Odd ones are canceled while the payout is still decided, even ones right after.
+        if (index % 2 === 0) await asked;
+        const id = await idOf(payer, `race ${index}`);
+        const outcome = await expectOneOutcome(id, await cancel(payer, id));
+        expect([201, 202]).toContain((await asked).status);
+        return outcome;
+      }),
+    );
+    console.log(JSON.stringify(outcomes));
+    const paid = outcomes.filter((outcome) => outcome === 'settled').length;
+    expect(await payer.balance()).toEqual({
+      available: 100_000n - 5_000n * BigInt(paid),
+      held: 0n,
+    });
+  });
+
+  it('wins before the bank was called, and the bank never hears of the payout', async () => {
+    const payer = await openPayer(system);
+    await system.stopWorker();
+    const asked = payer.ask('never called');
+    const id = await idOf(payer, 'never called');
+    const canceled = cancel(payer, id);
+    // The update waits at the server, and so is there before the first step is.
+    await system.startWorker();
+    expect(await expectOneOutcome(id, await canceled)).toBe('canceled');
+    expect(await journalOf(system, id)).toEqual([]);
+    expect(await payer.eventsOf(id)).toEqual(['payout.canceled']);
+    expect([201, 202]).toContain((await asked).status);
+  });
+
+  it('wins over a bank that has not taken the payout and will refuse its key', async () => {
+    const payer = await openPayer(system);
+    const id = await unanswered(payer);
+    const answer = await cancel(payer, id);
+    expect(historyOf(answer)).toEqual(['pending', 'processing', 'canceled']);
+    expect(await expectOneOutcome(id, answer)).toBe('canceled');
+    expect(await journalOf(system, id)).toEqual(['voided']);
+  });
+
+  it('wins though the bank has refused the voided key before it was recorded', async () => {
+    const payer = await openPayer(system);
+    await system.stopWorker();
+    const asked = payer.ask('voided first');
+    const id = await idOf(payer, 'voided first');
+    const rail = createSandboxRail(system.bank);
+    // The first half of a cancellation whose second half is late.
+    expect(await rail.voidKey(id)).toBe('voided');
+    await rail.close();
+    await system.startWorker();
+    await untilSubmitted(system, id);
+    expect(await expectOneOutcome(id, await cancel(payer, id))).toBe('canceled');
+    await asked;
+  });
+
+  it('loses to a bank that has taken the payout, though it has not said so', async () => {
+    const payer = await openPayer(system);
+    const id = await payer.send('simulate: timeout then settle');
+    await eventually('the bank has the transfer', 10_000, async () =>
+      (await journalOf(system, id)).includes('transfer') ? true : undefined,
+    );
+    expect(await expectOneOutcome(id, await cancel(payer, id))).toBe('settled');
+  });
+});
+
+/** The payout of a request that may not have been answered yet. */
+function idOf({ accountId }: Payer, reference: string): Promise<string> {
+  return eventually(`${reference} is recorded`, 10_000, async () => {
+    const rows = await system.database<{ id: string }[]>`
+      select id from payouts where account_id = ${accountId} and reference = ${reference}`;
+    return rows[0]?.id;
+  });
+}
+
+describe('a cancellation', () => {
+  it('of an absent payout and of another account’s is the same 404', async () => {
+    const [owner, stranger] = [await openPayer(system), await openPayer(system)];
+    const id = await unanswered(owner);
+    const absent = newId('payout');
+    const [foreign, missing] = [await cancel(stranger, id), await cancel(stranger, absent)];
+    expect(foreign).toMatchObject({ status: 404, body: { code: 'not_found', received: id } });
+    const { request_id: _one, ...told } = foreign.body;
+    const { request_id: _other, ...toldOfAbsent } = missing.body;
+    expect(JSON.stringify(told).replaceAll(id, absent)).toBe(JSON.stringify(toldOfAbsent));
+    expect(await rowOf(system, id)).toMatchObject({ status: 'processing' });
+    expect((await cancel(owner, id)).status).toBe(200);
+    // What was refused a stranger has not bound the key for the owner's object either.
+    expect((await cancel(stranger, id, 'a-key')).status).toBe(404);
+    expect(isReplay(await cancel(stranger, absent, 'a-key'))).toBe(false);
+  });
+
+  it('repeated with its Idempotency-Key answers the same and releases once', async () => {
+    const payer = await openPayer(system);
+    const id = await unanswered(payer);
+    const key = crypto.randomUUID();
+    const answers = await Promise.all([1, 2, 3].map(() => cancel(payer, id, key)));
+    answers.push(await cancel(payer, id, key));
+    for (const answer of answers) {
+      expect(answer).toMatchObject({ status: 200, body: { id, status: 'canceled' } });
+    }
+    expect(answers.filter(isReplay)).toHaveLength(3);
+    await expectCanceled(id);
+    const other = await unanswered(payer);
+    expect(await cancel(payer, other, key)).toMatchObject({
+      status: 422,
+      body: { code: 'idempotency_key_reused' },
+    });
+    expect(await rowOf(system, other)).toMatchObject({ status: 'processing' });
+    expect(await payer.balance()).toEqual({ available: 90_000n, held: 10_000n });
+    await cancel(payer, other);
+  });
+
+  it('that came too late is refused again when it is repeated with its key', async () => {
+    const payer = await openPayer(system);
+    const id = await payer.send('an ordinary payout');
+    await untilStatus(payer.client, id, 'settled');
+    const key = crypto.randomUUID();
+    const [first, second] = [await cancel(payer, id, key), await cancel(payer, id, key)];
+    for (const answer of [first, second]) {
+      expect(answer).toMatchObject({
+        status: 409,
+        body: { code: 'payout_not_cancelable', received: 'settled', payout: id },
+      });
+    }
+    expect([isReplay(first), isReplay(second)]).toEqual([false, true]);
+    await expectSettled(id);
+  });
+
+  it('takes a parked payout from the person who had to look at it', async () => {
+    const payer = await openPayer(system);
+    const id = await unanswered(payer);
+    await system.database`
+      update payouts set submit_started_at = submit_started_at - interval '25 hours'
+       where id = ${id}`;
+    await wake(system, id);
+    await untilParked(system, id);
+    expect(await expectOneOutcome(id, await cancel(payer, id))).toBe('canceled');
+    const { typedSearchAttributes } = await system.temporal.workflow.getHandle(id).describe();
+    expect(typedSearchAttributes.get(searchAttributes.needsAttention)).toBe(false);
+    expect(await payer.balance()).toEqual({ available: 100_000n, held: 0n });
+  });
+});
+
+describe('in Temporal', () => {
+  it('a cancel request is the caller’s own cancellation', async () => {
+    const payer = await openPayer(system);
+    const id = await unanswered(payer);
+    const handle = system.temporal.workflow.getHandle(id);
+    await handle.cancel();
+    const canceled = await untilStatus(payer.client, id, 'canceled');
+    expect(canceled.body).toMatchObject({ status_reason: 'canceled' });
+    // The workflow ends by itself, with the payout's status, and not as canceled.
+    await expect(handle.result()).resolves.toBe('canceled');
+    expect((await handle.describe()).status.name).toBe('COMPLETED');
+    await expectCanceled(id);
+    expect(await payer.eventsOf(id)).toEqual(['payout.canceled']);
+  });
+
+  it('a cancel request for what the bank has taken leaves it on its way', async () => {
+    const payer = await openPayer(system);
+    const id = await payer.send('simulate: delay 1s');
+    await untilStatus(payer.client, id, 'sent');
+    const handle = system.temporal.workflow.getHandle(id);
+    await handle.cancel();
+    await expect(handle.result()).resolves.toBe('settled');
+    await expectSettled(id);
+  });
+
+  it('a cancel request that came too late leaves operators their commands', async () => {
+    const payer = await openPayer(system);
+    const id = await payer.send('simulate: never settle');
+    await untilStatus(payer.client, id, 'sent');
+    await system.temporal.workflow.getHandle(id).cancel();
+    expect(await cancel(payer, id)).toMatchObject({ status: 409 });
+    await system.database`update payouts set settle_by = now() where id = ${id}`;
+    await wake(system, id);
+    const row = await untilParked(system, id);
+    const args = { operator: 'grace', reason: 'the bank was called', evidence: 'MT103 seen' };
+    const result = await askPayout(
+      system.temporal,
+      row,
+      { name: 'markSettled', args: [args] },
+      20_000,
+    );
+    expect(result).toMatchObject({ outcome: 'done' });
+    await expect(system.temporal.workflow.getHandle(id).result()).resolves.toBe('settled');
+  });
+
+  it('a terminated payout can still be canceled', async () => {
+    const payer = await openPayer(system);
+    const id = await unanswered(payer);
+    await system.temporal.workflow.getHandle(id).terminate('an accident');
+    const answer = await cancel(payer, id);
+    expect(textOf(answer, 'status')).toBe('canceled');
+    expect(await expectOneOutcome(id, answer)).toBe('canceled');
+    expect(await payer.balance()).toEqual({ available: 100_000n, held: 0n });
+  });
+});

@@ -1,0 +1,329 @@
+import { WorkflowNotFoundError } from '@temporalio/client';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { listActions } from '../../src/db/operatorActions.js';
+import type { PayoutRow } from '../../src/db/payouts.js';
+import { askPayout } from '../../src/temporal/wakePayout.js';
+import { callBack, newsOf } from '../support/bankCallback.js';
+import { textOf, untilStatus } from '../support/client.js';
+import { unbalancedCurrencies } from '../support/database.js';
+import { eventually } from '../support/eventually.js';
+import {
+  historyOf,
+  openPayer,
+  type Payer,
+  rowOf,
+  untilParked,
+  untilSubmitted,
+} from '../support/payer.js';
+import { expectedPostings, postingsOf } from '../support/postings.js';
+import { type Receiver, startReceiver } from '../support/receiver.js';
+import { startSystem, type TestSystem } from '../support/system.js';
+
+let system: TestSystem;
+let receiver: Receiver;
+
+beforeAll(async () => {
+  system = await startSystem();
+  receiver = await startReceiver();
+});
+afterAll(async () => {
+  // Whatever a test did, no money may have come from nowhere.
+  expect(await unbalancedCurrencies(system.database)).toEqual([]);
+  await receiver.close();
+  await system.stop();
+});
+
+/** A payout of 100.00 USD that has come to its end, and whose workflow has closed. */
+async function finished(reference: string, status: string): Promise<{ payer: Payer; id: string }> {
+  const payer = await openPayer(system);
+  await payer.client('POST /v1/webhook_endpoints', {
+    json: { url: receiver.url, events: ['payout.returned', 'payout.settled'] },
+  });
+  const id = await payer.send(reference);
+  await untilStatus(payer.client, id, status);
+  await system.temporal.workflow.getHandle(id).result();
+  return { payer, id };
+}
+
+type InboxLine = { readonly fact: unknown; readonly outcome: string | null };
+
+/** What the rail said of a payout, in its order, as soon as all of it has an outcome. */
+function inboxOf(id: string, length: number): Promise<readonly InboxLine[]> {
+  return eventually(`${length} facts of ${id} are applied`, 20_000, async () => {
+    const lines = await system.database<InboxLine[]>`
+      select fact, outcome from rail_inbox where payout_id = ${id} order by id`;
+    const isDone = lines.length === length && lines.every(({ outcome }) => outcome !== null);
+    return isDone ? lines : undefined;
+  });
+}
+
+describe('a return', () => {
+  it('after the workflow has closed gives the net back and keeps the fee', async () => {
+    const payer = await openPayer(system);
+    await payer.client('POST /v1/webhook_endpoints', {
+      json: { url: receiver.url, events: ['payout.returned'] },
+    });
+    const id = await payer.send('simulate: return AM04 after 2s');
+    const { workflow } = system.temporal;
+    await expect(workflow.getHandle(id).result()).resolves.toBe('settled');
+    const first = await workflow.getHandle(id).describe();
+
+    const returned = await untilStatus(payer.client, id, 'returned');
+    expect(returned.body).toMatchObject({
+      status_reason: 'AM04',
+      returned_amount: returned.body['receive_amount'],
+    });
+    const second = await workflow.getHandle(id).describe();
+    expect(second.runId).not.toBe(first.runId);
+
+    const row = await rowOf(system, id);
+    const expected = expectedPostings(row);
+    expect(await postingsOf(system.database, id)).toEqual({
+      accept: expected.accept,
+      settle: expected.settle,
+      return: expected.return,
+    });
+    expect(row.feeMinor).toBeGreaterThan(0n);
+    expect(await payer.balance()).toEqual({
+      available: 100_000n - (row.feeMinor ?? 0n),
+      held: 0n,
+    });
+    expect((await payer.eventsOf(id)).slice(-1)).toEqual(['payout.returned']);
+    const hook = await receiver.next(({ body }) => body.includes(id));
+    expect(JSON.parse(hook.body)).toMatchObject({
+      type: 'payout.returned',
+      data: { id, status: 'returned', status_reason: 'AM04' },
+    });
+  });
+
+  it('of less than was sent is our cost and not the customer’s', async () => {
+    const { payer, id } = await finished('an ordinary payout', 'settled');
+    const row = await rowOf(system, id);
+    const returnedMinor = (row.receiveMinor ?? 0n) - 150n;
+    const news = newsOf(row, {
+      type: 'returned',
+      amount: String(returnedMinor),
+      code: 'AC04',
+      reason: 'The account is closed.',
+    });
+    expect(await callBack(system, [news])).toBe(200);
+    await untilStatus(payer.client, id, 'returned');
+
+    const { return: posted } = await postingsOf(system.database, id);
+    expect(posted).toEqual(expectedPostings(row, returnedMinor).return);
+    expect(posted).toMatchObject({ 'return_costs:EUR': -150n });
+    expect(await payer.balance()).toEqual({
+      available: 100_000n - (row.feeMinor ?? 0n),
+      held: 0n,
+    });
+    expect((await rowOf(system, id)).returnedMinor).toBe(returnedMinor);
+    const hook = await receiver.next(({ body }) => body.includes(id) && isReturn(body));
+    expect(JSON.parse(hook.body)).toMatchObject({ data: { id, status: 'returned' } });
+  });
+
+  it('of more than was sent posts nothing and waits for a person', async () => {
+    const { payer, id } = await finished('an ordinary payout', 'settled');
+    const row = await rowOf(system, id);
+    const amount = String((row.receiveMinor ?? 0n) + 1n);
+    await callBack(system, [newsOf(row, { type: 'returned', amount, code: 'AC04' })]);
+    expect(await untilParked(system, id)).toMatchObject({
+      status: 'settled',
+      attentionReason: 'amount_mismatch',
+    });
+    expect(Object.keys(await postingsOf(system.database, id))).toEqual(['accept', 'settle']);
+    expect(await payer.balance()).toEqual({ available: 90_000n, held: 0n });
+    await confirm(id, 'markSettled', { evidence: 'the bank has corrected itself' });
+  });
+});
+
+const isReturn = (body: string) => body.includes('"payout.returned"');
+
+/** An operator's word that the payout is what its status says; the attention is gone with it. */
+async function confirm(
+  id: string,
+  command: 'markSettled' | 'failAndRelease',
+  evidence: { readonly evidence?: string },
+): Promise<void> {
+  const parked = await rowOf(system, id);
+  const before = await postingsOf(system.database, id);
+  const args = { operator: 'grace', reason: 'the bank was called', ...evidence };
+  const result = await askPayout(system.temporal, parked, { name: command, args: [args] }, 20_000);
+  expect(result).toMatchObject({ outcome: 'done' });
+  const row = await rowOf(system, id);
+  expect(row).toMatchObject({ status: parked.status, attentionReason: null, attentionAt: null });
+  const actions = await listActions(system.database, id);
+  expect(actions.map((action) => [action.id, action.operator, action.command.kind])).toEqual([
+    [result.action, 'grace', command],
+  ]);
+  expect(await postingsOf(system.database, id)).toEqual(before);
+  // Nothing is left to do, so the workflow closes as it would have without the late fact.
+  await expect(system.temporal.workflow.getHandle(id).result()).resolves.toBe(parked.status);
+}
+
+describe('a settlement that arrives after the money was given back', () => {
+  it('is booked to suspense once, however often it is told', async () => {
+    const { payer, id } = await finished('simulate: reject AC04', 'failed');
+    const row = await rowOf(system, id);
+    expect(await callBack(system, [newsOf(row, { type: 'settled' })])).toBe(200);
+    const parked = await untilParked(system, id);
+    expect(parked).toMatchObject({ status: 'failed', attentionReason: 'paid_after_release' });
+    await expectSuspense(payer, parked);
+
+    // Another id makes it another event for whoever goes by ids alone.
+    expect(await callBack(system, [newsOf(row, { type: 'settled' })])).toBe(200);
+    const facts = await inboxOf(id, 2);
+    expect(facts.map(({ outcome }) => outcome)).toEqual([
+      'paid_after_release',
+      'paid_after_release',
+    ]);
+    await expectSuspense(payer, parked);
+    await confirm(id, 'failAndRelease', {});
+  });
+
+  it('is booked once where one callback tells it twice', async () => {
+    const { payer, id } = await finished('simulate: reject AC04', 'failed');
+    const row = await rowOf(system, id);
+    const twice = [newsOf(row, { type: 'settled' }), newsOf(row, { type: 'settled' })];
+    expect(await callBack(system, twice)).toBe(200);
+    await expectSuspense(payer, await untilParked(system, id));
+    await inboxOf(id, 2);
+    await confirm(id, 'failAndRelease', {});
+  });
+
+  it('is the same for a payout that was canceled', async () => {
+    const payer = await openPayer(system);
+    const id = await payer.send('simulate: timeout then nothing');
+    await untilSubmitted(system, id);
+    const canceled = await payer.client(`POST /v1/payouts/${id}/cancel`);
+    expect(canceled).toMatchObject({ status: 200, body: { status: 'canceled' } });
+    await callBack(system, [newsOf(await rowOf(system, id), { type: 'settled' })]);
+    const parked = await untilParked(system, id);
+    expect(parked).toMatchObject({ status: 'canceled', attentionReason: 'paid_after_release' });
+    await expectSuspense(payer, parked);
+    await confirm(id, 'failAndRelease', {});
+  });
+});
+
+/** The customer has the money back, the bank has paid it all the same, and no event says so. */
+async function expectSuspense(payer: Payer, row: PayoutRow): Promise<void> {
+  const { accept, release, late_payment } = expectedPostings(row);
+  expect(await postingsOf(system.database, row.id)).toEqual({ accept, release, late_payment });
+  expect(await payer.balance()).toEqual({ available: 100_000n, held: 0n });
+  expect(await payer.eventsOf(row.id)).toEqual([`payout.${row.status}`]);
+}
+
+describe('a rejection after the settlement', () => {
+  it('waits for a person, who reads both facts, and changes nothing', async () => {
+    const { payer, id } = await finished('an ordinary payout', 'settled');
+    const row = await rowOf(system, id);
+    const rejection = newsOf(row, { type: 'rejected', code: 'AC06', reason: 'Blocked.' });
+    expect(await callBack(system, [rejection])).toBe(200);
+    const parked = await untilParked(system, id);
+    expect(parked).toMatchObject({ status: 'settled', attentionReason: 'contradiction' });
+    expect(parked.attentionDetail).toContain('AC06');
+
+    expect(await inboxOf(id, 2)).toMatchObject([
+      { fact: { kind: 'settled', amountMinor: String(row.receiveMinor) }, outcome: 'settled' },
+      { fact: { kind: 'rejected', code: 'AC06', reason: 'Blocked.' }, outcome: 'contradiction' },
+    ]);
+    const answer = await payer.client(`GET /v1/payouts/${id}`);
+    expect(historyOf(answer)).toEqual(['pending', 'processing', 'sent', 'settled']);
+    const { accept, settle } = expectedPostings(row);
+    expect(await postingsOf(system.database, id)).toEqual({ accept, settle });
+    expect(await payer.balance()).toEqual({ available: 90_000n, held: 0n });
+    expect(await payer.eventsOf(id)).toEqual(['payout.sent', 'payout.settled']);
+
+    const release = { operator: 'grace', reason: 'give it back', statementDate: '2026-01-01' };
+    await expect(
+      askPayout(system.temporal, parked, { name: 'failAndRelease', args: [release] }, 20_000),
+    ).resolves.toMatchObject({ outcome: 'refused' });
+    expect((await rowOf(system, id)).attentionReason).toBe('contradiction');
+  });
+
+  it('is gone with an audit line once an operator has confirmed the settlement', async () => {
+    const { id } = await finished('an ordinary payout', 'settled');
+    const row = await rowOf(system, id);
+    await callBack(system, [newsOf(row, { type: 'rejected', code: 'AC06' })]);
+    await untilParked(system, id);
+    await confirm(id, 'markSettled', { evidence: 'camt.054 of the same day' });
+  });
+});
+
+describe('a settlement that arrives while the answer of the rail is awaited', () => {
+  it('writes sent and settled together, with an event each', async () => {
+    const payer = await openPayer(system);
+    const id = await payer.send('simulate: timeout then nothing');
+    const row = await untilSubmitted(system, id);
+    expect(row.status).toBe('processing');
+    await callBack(system, [newsOf(row, { type: 'settled' })]);
+    const settled = await untilStatus(payer.client, id, 'settled');
+    expect(historyOf(settled)).toEqual(['pending', 'processing', 'sent', 'settled']);
+    const [, , sent, last] = (await rowOf(system, id)).statusHistory;
+    expect(sent?.at).toBe(last?.at);
+    expect(await payer.eventsOf(id)).toEqual(['payout.sent', 'payout.settled']);
+    await expect(system.temporal.workflow.getHandle(id).result()).resolves.toBe('settled');
+  });
+});
+
+describe('a callback', () => {
+  async function linesInTheInbox(): Promise<number> {
+    return (await system.database`select from rail_inbox`).count;
+  }
+
+  it.each([
+    ['signed with another secret', { secret: 'another-secret-0123456789' }],
+    ['with another body than the signed one', { signedBody: '{"events":[]}' }],
+    ['from six minutes ago', { sentAtMs: Date.now() - 6 * 60_000 }],
+    ['from six minutes ahead', { sentAtMs: Date.now() + 6 * 60_000 }],
+  ])('%s is refused, and nothing of it is kept', async (_which, forgery) => {
+    const { payer, id } = await finished('simulate: reject AC04', 'failed');
+    const before = await linesInTheInbox();
+    const news = newsOf(await rowOf(system, id), { type: 'settled' });
+    expect(await callBack(system, [news], forgery)).toBe(401);
+    expect(await linesInTheInbox()).toBe(before);
+    expect(await rowOf(system, id)).toMatchObject({ status: 'failed', attentionReason: null });
+    expect(await payer.balance()).toEqual({ available: 100_000n, held: 0n });
+  });
+
+  it('about a key that we never gave is kept and wakes nobody', async () => {
+    const { id } = await finished('an ordinary payout', 'settled');
+    const stranger = { ...(await rowOf(system, id)), id: 'po_of_somebody_else' };
+    const news = newsOf(stranger, { type: 'settled' });
+    expect(await callBack(system, [news])).toBe(200);
+    const kept = await system.database`
+      select rail_key, payout_id, fact, applied_at from rail_inbox
+       where rail_event_id = ${news.id}`;
+    expect(kept).toMatchObject([
+      { railKey: stranger.id, payoutId: null, fact: { kind: 'settled' }, appliedAt: null },
+    ]);
+    await expect(system.temporal.workflow.getHandle(stranger.id).describe()).rejects.toBeInstanceOf(
+      WorkflowNotFoundError,
+    );
+  });
+
+  it('that says what is known wakes nobody', async () => {
+    const { id } = await finished('an ordinary payout', 'settled');
+    const before = await system.temporal.workflow.getHandle(id).describe();
+    expect(await callBack(system, [newsOf(await rowOf(system, id), { type: 'settled' })])).toBe(
+      200,
+    );
+    const facts = await inboxOf(id, 2);
+    expect(facts.map(({ outcome }) => outcome)).toEqual(['settled', 'nothing new']);
+    const after = await system.temporal.workflow.getHandle(id).describe();
+    expect(after.runId).toBe(before.runId);
+  });
+
+  it('that changes nothing leaves no final payout behind for the sweep', async () => {
+    const payer = await openPayer(system);
+    const id = await payer.send('simulate: timeout then nothing');
+    await untilSubmitted(system, id);
+    expect(textOf(await payer.client(`POST /v1/payouts/${id}/cancel`), 'status')).toBe('canceled');
+    // The rail confirms what the void has told us: the payout is looked at, and it is over.
+    await callBack(system, [newsOf(await rowOf(system, id), { type: 'rejected', code: 'DS02' })]);
+    const facts = await inboxOf(id, 1);
+    expect(facts.map(({ outcome }) => outcome)).toEqual(['nothing new']);
+    await system.temporal.workflow.getHandle(id).result();
+    const [row] = await system.database`select wake_at from payouts where id = ${id}`;
+    expect(row).toMatchObject({ wakeAt: null });
+  });
+});

@@ -1,0 +1,106 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { untilStatus } from '../support/client.js';
+import { historyOf, openPayer, type Payer } from '../support/payer.js';
+import { startSystem, type TestSystem } from '../support/system.js';
+
+let system: TestSystem;
+let payer: Payer;
+
+beforeAll(async () => {
+  system = await startSystem();
+});
+beforeEach(async () => {
+  payer = await openPayer(system);
+});
+afterAll(() => system.stop());
+
+/** Asks for a payout with this preference; the answer and how long it took. */
+async function ask(
+  prefer: string,
+  reference: string,
+  options: { readonly amount?: string; readonly idempotencyKey?: string } = {},
+) {
+  const startedMs = performance.now();
+  const answer = await payer.ask(reference, { ...options, headers: { prefer } });
+  const elapsedMs = performance.now() - startedMs;
+  return { answer, elapsedMs, applied: answer.headers.get('preference-applied') };
+}
+
+/** Longer than a decision on a busy machine, and shorter than the waits that must not happen. */
+const soonMs = 3_500;
+
+describe('Prefer: wait', () => {
+  it('answers the settled payout in one call', async () => {
+    const { answer, applied, elapsedMs } = await ask('wait=5', 'an ordinary payout');
+    expect(answer.status).toBe(201);
+    expect(answer.body).toMatchObject({
+      status: 'settled',
+      received: answer.body['receive_amount'],
+    });
+    expect(historyOf(answer)).toEqual(['pending', 'processing', 'sent', 'settled']);
+    expect(applied).toBe('wait=5');
+    // It does not wait on when there is nothing left to wait for.
+    expect(elapsedMs).toBeLessThan(4_900);
+  });
+
+  it('answers what is known when the time is over', async () => {
+    const { answer, applied, elapsedMs } = await ask('wait=1', 'simulate: delay 10s');
+    expect(answer.status).toBe(201);
+    expect(['processing', 'sent']).toContain(answer.body['status']);
+    expect(answer.body).toMatchObject({ received: null, settled_at: null });
+    expect(applied).toBe('wait=1');
+    expect(elapsedMs).toBeGreaterThanOrEqual(1_000);
+    expect(elapsedMs).toBeLessThan(soonMs);
+  });
+
+  it('is read among other preferences, and longer than we wait is cut to 30 s', async () => {
+    const { answer, applied } = await ask('respond-async, wait=86400', 'an ordinary payout');
+    expect(answer.body).toMatchObject({ status: 'settled' });
+    expect(applied).toBe('wait=30');
+  });
+
+  it.each([
+    'wait',
+    'wait=',
+    'wait=soon',
+    'wait=-5',
+    'wait=1.5',
+    'wait=1e1',
+    'wait=0',
+    'wait=9999999',
+    'waiting=5',
+    'return=minimal',
+  ])('ignores %s', async (prefer) => {
+    const { answer, applied, elapsedMs } = await ask(prefer, 'simulate: delay 10s');
+    expect(answer.status).toBe(201);
+    expect(['processing', 'sent']).toContain(answer.body['status']);
+    expect(applied).toBeNull();
+    expect(elapsedMs).toBeLessThan(soonMs);
+  });
+
+  it('answers a refusal at once', async () => {
+    const { answer, elapsedMs } = await ask('wait=20', 'too much', { amount: '100000000' });
+    expect(answer).toMatchObject({ status: 422, body: { code: 'insufficient_funds' } });
+    expect(elapsedMs).toBeLessThan(soonMs);
+  });
+
+  it('answers a rejection by the bank as soon as it is known', async () => {
+    const { answer, elapsedMs } = await ask('wait=20', 'simulate: reject AC04');
+    expect(answer).toMatchObject({
+      status: 201,
+      body: { status: 'failed', status_reason: 'AC04' },
+    });
+    expect(elapsedMs).toBeLessThan(soonMs);
+  });
+
+  it('holds for a repeat with the same key as well', async () => {
+    const idempotencyKey = crypto.randomUUID();
+    const first = await payer.ask('simulate: delay 1s', { idempotencyKey });
+    expect(first.body['status']).not.toBe('settled');
+    const { answer, applied } = await ask('wait=10', 'simulate: delay 1s', { idempotencyKey });
+    expect(answer.body).toMatchObject({ id: first.body['id'], status: 'settled' });
+    expect(answer.headers.get('idempotent-replayed')).toBe('true');
+    expect(applied).toBe('wait=10');
+    await untilStatus(payer.client, String(first.body['id']), 'settled');
+  });
+});

@@ -1,0 +1,278 @@
+import { Webhook } from 'standardwebhooks';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { simulateOrders } from '../../src/sandbox-bank/orders.js';
+import { searchAttributes } from '../../src/workflows/messages.js';
+import type { JournalLine } from '../support/bankJournal.js';
+import { textOf, untilStatus } from '../support/client.js';
+import { unbalancedCurrencies } from '../support/database.js';
+import {
+  historyOf,
+  journalOf,
+  openPayer,
+  type Payer,
+  rowOf,
+  untilParked,
+  untilSubmitted,
+  wake,
+} from '../support/payer.js';
+import { expectedPostings, postingsOf } from '../support/postings.js';
+import { type Receiver, startReceiver } from '../support/receiver.js';
+import { startSystem, type TestSystem } from '../support/system.js';
+
+/** How a payout with an order ends. */
+type Ending = {
+  /** The order as it is written, with its code and time. */
+  readonly reference: string;
+  readonly history: readonly string[];
+  readonly reason: string | null;
+  /** What the bank's journal says of it. */
+  readonly journal: readonly string[];
+  /** The entries of the ledger after the acceptance. */
+  readonly entries: readonly ('settle' | 'release' | 'return')[];
+  readonly attention?: string;
+  /** What has to happen for the ending to come in a test's time. */
+  readonly hasten?: (system: TestSystem, id: string) => Promise<unknown>;
+};
+
+const settled = {
+  history: ['pending', 'processing', 'sent', 'settled'],
+  reason: null,
+  journal: ['transfer', 'settled'],
+  entries: ['settle'],
+} as const;
+
+/** Every order of the bank's table, by the table's own words. */
+const endings: Readonly<Record<string, Ending>> = {
+  'reject CODE': {
+    reference: 'simulate: reject AC04',
+    history: ['pending', 'processing', 'failed'],
+    reason: 'AC04',
+    journal: ['rejected'],
+    entries: ['release'],
+  },
+  'late rejection CODE': {
+    reference: 'simulate: late rejection AC06',
+    history: ['pending', 'processing', 'sent', 'failed'],
+    reason: 'AC06',
+    journal: ['transfer', 'rejected'],
+    entries: ['release'],
+  },
+  'return CODE after DURATION': {
+    reference: 'simulate: return AM04 after 2s',
+    history: ['pending', 'processing', 'sent', 'settled', 'returned'],
+    reason: 'AM04',
+    journal: ['transfer', 'settled', 'returned'],
+    entries: ['settle', 'return'],
+  },
+  'return CODE after DURATION before settlement': {
+    reference: 'simulate: return AC04 after 300ms before settlement',
+    history: ['pending', 'processing', 'sent', 'returned'],
+    reason: 'AC04',
+    journal: ['transfer', 'returned'],
+    entries: ['settle', 'return'],
+  },
+  'delay DURATION': { ...settled, reference: 'simulate: delay 1s' },
+  'timeout then settle': { ...settled, reference: 'simulate: timeout then settle' },
+  'timeout then nothing': {
+    reference: 'simulate: timeout then nothing',
+    history: ['pending', 'processing'],
+    reason: null,
+    journal: [],
+    entries: [],
+    attention: 'outcome_unknown',
+    // A day is as long as the bank remembers keys: until then the same key is sent again.
+    hasten: async (system, id) => {
+      await untilSubmitted(system, id);
+      await system.database`
+        update payouts set submit_started_at = submit_started_at - interval '25 hours'
+         where id = ${id}`;
+      await wake(system, id);
+    },
+  },
+  'duplicate callbacks': { ...settled, reference: 'simulate: duplicate callbacks' },
+  'never settle': {
+    reference: 'simulate: never settle',
+    history: ['pending', 'processing', 'sent'],
+    reason: null,
+    journal: ['transfer'],
+    entries: [],
+    attention: 'settle_by_passed',
+    hasten: async (system, id) => {
+      await untilSubmitted(system, id);
+      await system.database`
+        update payouts set settle_by = now() - interval '1 hour' where id = ${id}`;
+      await wake(system, id);
+    },
+  },
+  'wrong amount': {
+    reference: 'simulate: wrong amount',
+    history: ['pending', 'processing', 'sent'],
+    reason: null,
+    journal: ['transfer', 'settled'],
+    entries: [],
+    attention: 'amount_mismatch',
+  },
+};
+
+const webhookBody = z.object({
+  type: z.string(),
+  data: z.object({ id: z.string(), status: z.string() }),
+});
+
+let system: TestSystem;
+let receiver: Receiver;
+
+beforeAll(async () => {
+  system = await startSystem();
+  receiver = await startReceiver();
+});
+afterAll(async () => {
+  await receiver.close();
+  await system.stop();
+});
+
+/** A payer whose every event goes to the receiver. */
+async function openListener(): Promise<Payer & { readonly secret: string }> {
+  const payer = await openPayer(system);
+  const endpoint = await payer.client('POST /v1/webhook_endpoints', {
+    json: { url: receiver.url, events: ['*'] },
+  });
+  return { ...payer, secret: textOf(endpoint, 'secret') };
+}
+
+/** Waits until the payout is where its order leads, and its workflow has done all it can. */
+async function untilEnding(payer: Payer, id: string, ending: Ending): Promise<void> {
+  await ending.hasten?.(system, id);
+  await untilStatus(payer.client, id, ending.history.at(-1) ?? '');
+  if (ending.attention === undefined) {
+    // A closed workflow has made its deliveries.
+    await system.temporal.workflow.getHandle(id).result();
+    return;
+  }
+  await untilParked(system, id);
+  const handle = system.temporal.workflow.getHandle(id);
+  await expect
+    .poll(async () => (await handle.describe()).typedSearchAttributes.get(shown), {
+      timeout: 9_000,
+    })
+    .toBe(ending.attention);
+}
+
+const shown = searchAttributes.attentionReason;
+
+/** `payout.sent` where a payout was sent, and so on; the first two statuses have no event. */
+function eventTypesOf({ history }: Ending): readonly string[] {
+  return history.slice(2).map((status) => `payout.${status}`);
+}
+
+describe('an order of the sandbox bank', () => {
+  it('has a test, whichever it is', () => {
+    expect(Object.keys(endings)).toEqual(simulateOrders.map(({ order }) => order));
+  });
+
+  it.each(Object.entries(endings))('%s ends as the table says', async (_order, ending) => {
+    const payer = await openListener();
+    const id = await payer.send(ending.reference);
+    await untilEnding(payer, id, ending);
+
+    const answer = await payer.client(`GET /v1/payouts/${id}`);
+    expect(historyOf(answer)).toEqual(ending.history);
+    expect(answer.body).toMatchObject({
+      status: ending.history.at(-1),
+      status_reason: ending.reason,
+    });
+    const row = await rowOf(system, id);
+    expect(row.attentionReason).toBe(ending.attention ?? null);
+
+    expect(await journalOf(system, id)).toEqual(ending.journal);
+    const expected = expectedPostings(row);
+    const wanted = ending.entries.map((kind) => [kind, expected[kind]]);
+    expect(await postingsOf(system.database, id)).toEqual({
+      accept: expected.accept,
+      ...Object.fromEntries(wanted),
+    });
+    expect(await unbalancedCurrencies(system.database)).toEqual([]);
+    expect(await payer.balance()).toEqual(balanceAfter(ending, row.feeMinor ?? 0n));
+
+    expect(await payer.eventsOf(id)).toEqual(eventTypesOf(ending));
+    await expectWebhooks(id, payer.secret, ending);
+  });
+});
+
+/** What is left of 1,000.00 USD after an order for 100.00. */
+function balanceAfter({ entries }: Ending, feeMinor: bigint) {
+  const [last] = entries.slice(-1);
+  switch (last) {
+    case undefined:
+      return { available: 90_000n, held: 10_000n };
+    case 'settle':
+      return { available: 90_000n, held: 0n };
+    case 'release':
+      return { available: 100_000n, held: 0n };
+    case 'return':
+      return { available: 100_000n - feeMinor, held: 0n };
+  }
+}
+
+/** Each event once, signed, with the payout as it was then. */
+async function expectWebhooks(id: string, secret: string, ending: Ending): Promise<void> {
+  const types = eventTypesOf(ending);
+  for (const type of types) {
+    await receiver.next(({ body }) => body.includes(id) && body.includes(`"${type}"`));
+  }
+  const hooks = receiver.received.filter(({ body }) => body.includes(id));
+  const bodies = hooks.map(({ body, headers }) =>
+    webhookBody.parse(new Webhook(secret).verify(body, headers)),
+  );
+  expect(bodies.map(({ type }) => type).sort()).toEqual([...types].sort());
+  for (const { type, data } of bodies) expect(`payout.${data.status}`).toBe(type);
+}
+
+describe('money that may be on its way', () => {
+  it('stays held, however often the payout is looked at after it was parked', async () => {
+    const payer = await openPayer(system);
+    const id = await payer.send('simulate: timeout then nothing');
+    await endings['timeout then nothing']?.hasten?.(system, id);
+    await untilParked(system, id);
+    const handle = system.temporal.workflow.getHandle(id);
+    await expect
+      .poll(async () => (await handle.describe()).typedSearchAttributes.get(attention))
+      .toBe(true);
+    await wake(system, id);
+    await handle.terminate('an accident');
+    await wake(system, id);
+    // The run that the wake started shows the person the same as the one before it.
+    const next = system.temporal.workflow.getHandle(id);
+    await expect
+      .poll(async () => (await next.describe()).typedSearchAttributes.get(shown))
+      .toBe('outcome_unknown');
+    expect(await rowOf(system, id)).toMatchObject({ status: 'processing' });
+    expect(await payer.balance()).toEqual({ available: 90_000n, held: 10_000n });
+    expect(await journalOf(system, id)).toEqual([]);
+  });
+
+  it('is booked once where every callback comes four times', async () => {
+    const payer = await openPayer(system);
+    const id = await payer.send('simulate: duplicate callbacks');
+    await untilStatus(payer.client, id, 'settled');
+    // Three of the four have the same id, and the bank sends them until each is answered.
+    await expect
+      .poll(async () => (await system.bank.journal()).filter(isAcknowledged(id)).length)
+      .toBe(4);
+    await expect
+      .poll(async () => {
+        const kept = await system.database`
+          select outcome from rail_inbox where payout_id = ${id} order by id`;
+        return kept.map((row) => row['outcome']);
+      })
+      .toEqual(['settled', 'nothing new']);
+    expect(Object.keys(await postingsOf(system.database, id))).toEqual(['accept', 'settle']);
+    expect(await payer.eventsOf(id)).toEqual(['payout.sent', 'payout.settled']);
+  });
+});
+
+const attention = searchAttributes.needsAttention;
+
+const isAcknowledged = (id: string) => (line: JournalLine) =>
+  line.type === 'acknowledged' && line.key === id;

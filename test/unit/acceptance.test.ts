@@ -1,0 +1,265 @@
+import { describe, expect, test } from 'vitest';
+import {
+  type Acceptance,
+  type Asked,
+  decide,
+  type Facts,
+  type HeldQuote,
+  quotedPayoutMaximumAgeMs,
+} from '../../src/domain/acceptance.js';
+import { parseRate } from '../../src/domain/fx.js';
+import { isRefusal, type Refusal } from '../../src/domain/refusal.js';
+
+const fiveMinutesMs = 300_000;
+
+/** 1,000.00 USD that become 852.02 EUR. */
+const quote: HeldQuote = {
+  sourceCurrency: 'USD',
+  destinationCurrency: 'EUR',
+  fixedSide: 'source',
+  amount: 100_000n,
+  sourceMinor: 100_000n,
+  feeMinor: 430n,
+  netMinor: 99_570n,
+  receiveMinor: 85_202n,
+  midValueMinor: 85_630n,
+  rate: parseRate('0.8557'),
+  mid: parseRate('0.86'),
+  usedBy: null,
+  inTime: true,
+};
+
+const quoted: Asked = {
+  quoteId: 'qt_1',
+  beneficiaryId: 'bnf_1',
+  sourceCurrency: null,
+  destinationCurrency: null,
+  fixedSide: null,
+  amount: null,
+  batchId: null,
+  ageMs: 0,
+};
+
+const live: Asked = {
+  ...quoted,
+  quoteId: null,
+  sourceCurrency: 'USD',
+  fixedSide: 'source',
+  amount: 100_000n,
+};
+
+const facts: Facts = {
+  quote,
+  beneficiary: { currency: 'EUR' },
+  midOf: (source, destination) =>
+    source === 'USD' && destination === 'EUR' ? parseRate('0.86') : undefined,
+  availableOf: (currency) => (currency === 'USD' ? 100_000n : 0n),
+};
+const liveFacts: Facts = { ...facts, quote: undefined };
+
+function accepted(asked: Asked, given: Facts): Acceptance {
+  const decided = decide(asked, given);
+  if (isRefusal(decided)) throw new Error(JSON.stringify(decided));
+  return decided;
+}
+
+function refused(asked: Asked, given: Facts): Refusal {
+  const decided = decide(asked, given);
+  if (!isRefusal(decided)) throw new Error('It was accepted');
+  return decided;
+}
+
+describe('a payout with a quote', () => {
+  test('is accepted with the frozen amounts of the quote, whatever the market says now', () => {
+    const { usedBy: _, inTime: __, ...frozen } = quote;
+    expect(accepted(quoted, { ...facts, midOf: () => parseRate('9') })).toMatchObject(frozen);
+  });
+
+  test('takes the last cent there is and not one more', () => {
+    accepted(quoted, { ...facts, availableOf: () => 100_000n });
+    expect(refused(quoted, { ...facts, availableOf: () => 99_999n })).toEqual({
+      refused: true,
+      code: 'insufficient_funds',
+      param: 'quote',
+      expected: 'at most 999.99 USD, the available balance',
+      received: '1000.00 USD',
+      detail: 'Add funds first.',
+    });
+  });
+
+  test('may be five minutes old and not a millisecond older', () => {
+    expect(quotedPayoutMaximumAgeMs).toBe(fiveMinutesMs);
+    accepted({ ...quoted, ageMs: fiveMinutesMs }, facts);
+    expect(refused({ ...quoted, ageMs: fiveMinutesMs + 1 }, facts)).toEqual({
+      refused: true,
+      code: 'quote_expired',
+      param: 'quote',
+      expected: 'a payout requested before the expires_at of its quote',
+      received: 'qt_1',
+      detail: 'Ask for a new quote.',
+    });
+  });
+
+  test('is refused when it was requested too late, however young it is', () => {
+    const late = { ...facts, quote: { ...quote, inTime: false } };
+    expect(refused(quoted, late).code).toBe('quote_expired');
+  });
+
+  test('is refused when the account has no such quote', () => {
+    expect(refused(quoted, { ...facts, quote: undefined })).toEqual({
+      refused: true,
+      code: 'quote_not_found',
+      param: 'quote',
+      expected: 'the id of a quote of this account (qt_…)',
+      received: 'qt_1',
+    });
+  });
+
+  test('is refused when another payout has used the quote, and says which', () => {
+    const used = { ...facts, quote: { ...quote, usedBy: 'po_2' } };
+    expect(refused(quoted, used)).toEqual({
+      refused: true,
+      code: 'quote_used',
+      param: 'quote',
+      expected: 'a quote that no payout has used',
+      received: 'qt_1',
+      detail: 'The quote was used by po_2. Ask for a new quote.',
+    });
+  });
+
+  test('is refused when the account has no such beneficiary', () => {
+    expect(refused(quoted, { ...facts, beneficiary: undefined })).toEqual({
+      refused: true,
+      code: 'beneficiary_not_found',
+      param: 'beneficiary',
+      expected: 'the id of a beneficiary of this account (bnf_…)',
+      received: 'bnf_1',
+    });
+  });
+
+  test('is refused when the beneficiary receives another currency', () => {
+    expect(refused(quoted, { ...facts, beneficiary: { currency: 'GBP' } })).toEqual({
+      refused: true,
+      code: 'currency_mismatch',
+      param: 'quote',
+      expected: 'a payout in GBP, the currency of the beneficiary',
+      received: 'EUR',
+    });
+  });
+
+  test('is told what to repair first: the quote, the beneficiary, then the funds', () => {
+    const hopeless: HeldQuote = { ...quote, usedBy: 'po_2', inTime: false };
+    const none = { ...facts, beneficiary: undefined, availableOf: () => 0n };
+    const steps: readonly Facts[] = [
+      { ...none, quote: undefined },
+      { ...none, quote: hopeless },
+      { ...none, quote: { ...hopeless, usedBy: null } },
+      none,
+      { ...none, beneficiary: { currency: 'GBP' } },
+      { ...none, beneficiary: { currency: 'EUR' } },
+    ];
+    expect(steps.map((given) => refused(quoted, given).code)).toEqual([
+      'quote_not_found',
+      'quote_used',
+      'quote_expired',
+      'beneficiary_not_found',
+      'currency_mismatch',
+      'insufficient_funds',
+    ]);
+  });
+});
+
+describe('a payout at the live rate', () => {
+  test('is priced at the rate of now, into the currency of the beneficiary', () => {
+    expect(accepted(live, liveFacts)).toEqual({
+      sourceCurrency: 'USD',
+      destinationCurrency: 'EUR',
+      fixedSide: 'source',
+      amount: 100_000n,
+      sourceMinor: 100_000n,
+      feeMinor: 430n,
+      netMinor: 99_570n,
+      receiveMinor: 85_202n,
+      midValueMinor: 85_630n,
+      rate: parseRate('0.8557'),
+      mid: parseRate('0.86'),
+    });
+  });
+
+  test('has no age limit, for it was promised no rate', () => {
+    accepted({ ...live, ageMs: 30 * 24 * 3_600_000 }, liveFacts);
+  });
+
+  test('in a batch was promised the rates of the batch for five minutes', () => {
+    const item = { ...live, batchId: 'bat_1' };
+    accepted({ ...item, ageMs: fiveMinutesMs }, liveFacts);
+    expect(refused({ ...item, ageMs: fiveMinutesMs + 1 }, liveFacts)).toEqual({
+      refused: true,
+      code: 'rate_expired',
+      expected: 'an item that is decided within five minutes of its batch',
+      detail: 'Send the item again in a new batch.',
+    });
+  });
+
+  test('is refused when the beneficiary receives another currency than was asked', () => {
+    const asked = { ...live, destinationCurrency: 'USD' };
+    expect(refused(asked, liveFacts)).toMatchObject({
+      code: 'currency_mismatch',
+      param: 'destination_currency',
+      expected: 'a payout in EUR, the currency of the beneficiary',
+      received: 'USD',
+    });
+    accepted(asked, { ...liveFacts, beneficiary: { currency: 'USD' } });
+  });
+
+  test('is refused by its amount when the balance is too low', () => {
+    expect(refused(live, { ...liveFacts, availableOf: () => 0n })).toMatchObject({
+      code: 'insufficient_funds',
+      param: 'amount',
+      expected: 'at most 0.00 USD, the available balance',
+      received: '1000.00 USD',
+    });
+  });
+
+  test('is refused like a quote when it has no price', () => {
+    expect(refused(live, { ...liveFacts, midOf: () => undefined })).toEqual({
+      refused: true,
+      code: 'rate_unavailable',
+      expected: 'a current rate from USD to EUR',
+      detail: 'No rate source has given a rate that is new enough. Try again later.',
+    });
+    expect(refused({ ...live, amount: 1n }, liveFacts).code).toBe('amount_too_small');
+    expect(refused({ ...live, amount: 10n ** 14n }, liveFacts).code).toBe('amount_too_large');
+    expect(refused({ ...live, sourceCurrency: 'RUB' }, liveFacts).code).toBe(
+      'currency_unsupported',
+    );
+  });
+
+  test('is told what to repair first: the rate, the beneficiary, the price, then the funds', () => {
+    const old = { ...live, batchId: 'bat_1', ageMs: fiveMinutesMs + 1, destinationCurrency: 'USD' };
+    const young = { ...old, ageMs: 0 };
+    const empty = { ...liveFacts, beneficiary: undefined, availableOf: () => 0n };
+    const found = { ...empty, beneficiary: { currency: 'EUR' } };
+    const steps: readonly (readonly [Asked, Facts])[] = [
+      [old, empty],
+      [young, empty],
+      [{ ...young, amount: 1n }, found],
+      [young, found],
+      [{ ...young, destinationCurrency: 'EUR' }, found],
+    ];
+    expect(steps.map(([asked, given]) => refused(asked, given).code)).toEqual([
+      'rate_expired',
+      'beneficiary_not_found',
+      'amount_too_small',
+      'currency_mismatch',
+      'insufficient_funds',
+    ]);
+    expect(refused(young, empty)).toMatchObject({ param: 'beneficiary', received: 'bnf_1' });
+  });
+
+  test.each(['sourceCurrency', 'amount', 'fixedSide'])('without its %s is a bug', (name) => {
+    expect(() => decide({ ...live, [name]: null }, liveFacts)).toThrow(
+      'A live-rate payout has a source currency, an amount and a fixed side.',
+    );
+  });
+});

@@ -1,0 +1,364 @@
+import { readFile } from 'node:fs/promises';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { parseRate } from '../../src/domain/fx.js';
+import type { Entry } from '../../src/domain/ledger.js';
+import {
+  attentionReasons,
+  type Effect,
+  effectOf,
+  isFinal,
+  nextStatuses,
+  type PayoutStatus,
+  payoutStatuses,
+  type RailFact,
+  railKey,
+} from '../../src/domain/payout.js';
+import { type Progress, progressOf } from '../../src/domain/progress.js';
+
+/** 1,000.00 USD that become 852.02 EUR, with a margin in both of its parts. */
+const frozen = {
+  sourceCurrency: 'USD',
+  destinationCurrency: 'EUR',
+  sourceMinor: 100_000n,
+  feeMinor: 430n,
+  netMinor: 99_570n,
+  receiveMinor: 85_200n,
+  midValueMinor: 85_630n,
+  rate: parseRate('0.8557'),
+} as const;
+
+const back = { currency: 'EUR', code: 'AM04', reason: 'Insufficient funds' } as const;
+const facts = {
+  accepted: { kind: 'accepted', reference: 'bank-1' },
+  settled: { kind: 'settled', amountMinor: 85_200n, currency: 'EUR' },
+  rejected: { kind: 'rejected', code: 'AC04', reason: 'Closed account' },
+  returned: { kind: 'returned', amountMinor: 85_200n, ...back },
+  short: { kind: 'returned', amountMinor: 85_000n, ...back },
+  canceled: { kind: 'voided', outcome: 'canceled', code: 'canceled' },
+  failed: { kind: 'voided', outcome: 'failed', code: 'released_by_operator' },
+} as const satisfies Record<string, RailFact>;
+type FactName = keyof typeof facts;
+
+/** Whatever a rail may say of another amount or currency than was sent. */
+const mismatches: readonly RailFact[] = [
+  { kind: 'settled', amountMinor: 85_199n, currency: 'EUR' },
+  { kind: 'settled', amountMinor: 85_201n, currency: 'EUR' },
+  { kind: 'settled', amountMinor: 85_200n, currency: 'USD' },
+  { kind: 'settled', amountMinor: 0n, currency: 'EUR' },
+  { kind: 'returned', amountMinor: 85_201n, ...back },
+  { kind: 'returned', amountMinor: 85_200n, ...back, currency: 'USD' },
+  { kind: 'returned', amountMinor: 0n, ...back },
+  { kind: 'returned', amountMinor: -1n, ...back },
+];
+
+/** A payout in that status; of a returned one everything has come back. */
+function payoutThatIs(status: PayoutStatus) {
+  return { ...frozen, status, returnedMinor: status === 'returned' ? 85_200n : null };
+}
+
+function effectFrom(status: PayoutStatus, fact: RailFact): Effect {
+  return effectOf(payoutThatIs(status), fact);
+}
+
+function shown(effect: Effect): string {
+  switch (effect.kind) {
+    case 'none':
+      return '-';
+    case 'move':
+      return effect.path.join(' → ');
+    case 'park':
+      return `parks: ${effect.reason}`;
+  }
+}
+
+function progressFrom(status: PayoutStatus, ...told: readonly RailFact[]): Progress {
+  return progressOf(payoutThatIs(status), told);
+}
+
+/** What all entries together put on each account. */
+function sumsOf(entries: readonly Entry[]): Readonly<Record<string, bigint>> {
+  const sums: Record<string, bigint> = {};
+  for (const { account, currency, amountMinor } of entries.flatMap(({ postings }) => postings)) {
+    const name = `${account} ${currency}`;
+    sums[name] = (sums[name] ?? 0n) + amountMinor;
+  }
+  return Object.fromEntries(Object.entries(sums).filter(([, sum]) => sum !== 0n));
+}
+
+function kindsOf({ entries }: Progress): readonly string[] {
+  return entries.map(({ kind }) => kind);
+}
+
+const anyFact = fc.constantFrom(...Object.values(facts), ...mismatches);
+const anyStatus = fc.constantFrom(...payoutStatuses);
+// A rail is told of a payout once it is processing; before that it cannot speak of it.
+const known = fc.constantFrom(...payoutStatuses.filter((status) => status !== 'pending'));
+
+const columns = ['accepted', 'settled', 'rejected', 'returned', 'canceled', 'failed'] as const;
+const contradicts = 'parks: contradiction';
+const late = 'parks: paid_after_release';
+const table: Readonly<Record<PayoutStatus, readonly string[]>> = {
+  pending: ['-', contradicts, contradicts, contradicts, 'canceled', 'failed'],
+  processing: ['sent', 'sent → settled', 'failed', 'sent → returned', 'canceled', 'failed'],
+  sent: ['-', 'settled', 'failed', 'returned', '-', 'failed'],
+  settled: ['-', '-', contradicts, 'returned', '-', '-'],
+  failed: ['-', late, '-', contradicts, '-', '-'],
+  canceled: ['-', late, '-', contradicts, '-', '-'],
+  returned: ['-', '-', contradicts, '-', '-', '-'],
+};
+
+describe.each(payoutStatuses)('a payout that is %s', (status) => {
+  test.each(columns.map((name, column) => [name, table[status][column]] as const))(
+    'hears %s from the rail: %s',
+    (name: FactName, effect) => {
+      expect(shown(effectFrom(status, facts[name]))).toBe(effect);
+    },
+  );
+
+  test('is parked and posts nothing when the amount or the currency is another', () => {
+    for (const fact of mismatches) {
+      const { moves, entries, attention, outcomes } = progressFrom(status, fact);
+      expect([moves, entries, outcomes]).toEqual([[], [], ['amount_mismatch']]);
+      expect(attention?.reason).toBe('amount_mismatch');
+    }
+  });
+});
+
+describe('the reducer', () => {
+  test('never leaves the table of moves, whatever a rail says and however often', () => {
+    fc.assert(
+      fc.property(anyStatus, fc.array(anyFact, { maxLength: 40 }), (start, told) => {
+        const { moves, outcomes } = progressFrom(start, ...told);
+        let status: PayoutStatus = start;
+        for (const { status: next } of moves) {
+          expect(nextStatuses[status]).toContain(next);
+          status = next;
+        }
+        expect(outcomes).toHaveLength(told.length);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  test('posts each kind of entry once at most, and only what the moves say', () => {
+    fc.assert(
+      fc.property(known, fc.array(anyFact, { maxLength: 40 }), (start, told) => {
+        const progress = progressFrom(start, ...told);
+        const kinds = kindsOf(progress);
+        const passed = progress.moves.map(({ status }) => status);
+        const isBack = passed.includes('returned');
+        const isPaid = passed.includes('settled') || (isBack && start !== 'settled');
+        expect(kinds.filter((kind) => kind === 'settle')).toHaveLength(isPaid ? 1 : 0);
+        expect(kinds.filter((kind) => kind === 'return')).toHaveLength(isBack ? 1 : 0);
+        const isReleased = passed.includes('failed') || passed.includes('canceled');
+        expect(kinds.filter((kind) => kind === 'release')).toHaveLength(isReleased ? 1 : 0);
+        const isLate = progress.outcomes.includes('paid_after_release');
+        expect(kinds.filter((kind) => kind === 'late_payment')).toHaveLength(isLate ? 1 : 0);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  test('takes a fact again, at once or later, without any change', () => {
+    const repeats = fc.array(fc.tuple(fc.nat({ max: 20 }), fc.nat({ max: 20 })), { maxLength: 10 });
+    fc.assert(
+      fc.property(
+        known,
+        fc.array(anyFact, { minLength: 1, maxLength: 10 }),
+        repeats,
+        (start, told, again) => {
+          const more = [...told];
+          for (const [which, after] of again) {
+            const from = which % told.length;
+            const fact = told[from];
+            const first = fact === undefined ? 0 : more.indexOf(fact);
+            const place = first + 1 + (after % (more.length - first));
+            if (fact !== undefined) more.splice(place, 0, fact);
+          }
+          const { outcomes: _, ...once } = progressFrom(start, ...told);
+          expect(progressFrom(start, ...more)).toMatchObject(once);
+        },
+      ),
+      { numRuns: 2_000 },
+    );
+  });
+
+  test('comes to the same ledger in every order, or parks in every order', () => {
+    const names = fc.array(
+      fc.constantFrom<FactName>('accepted', 'settled', 'rejected', 'returned', 'short'),
+      { minLength: 1, maxLength: 8 },
+    );
+    const orders = names.chain((told) => {
+      const shuffled = fc.shuffledSubarray(told, {
+        minLength: told.length,
+        maxLength: told.length,
+      });
+      return fc.tuple(fc.constant(told), shuffled);
+    });
+    fc.assert(
+      fc.property(
+        fc.constantFrom<PayoutStatus>('processing', 'sent'),
+        orders,
+        (start, [one, other]) => {
+          const [first, second] = [one, other].map((order) =>
+            progressFrom(start, ...order.map((name) => facts[name])),
+          );
+          const has = (...some: readonly FactName[]) => some.some((name) => one.includes(name));
+          const contradictory =
+            (has('rejected') && has('settled', 'returned', 'short')) ||
+            (has('returned') && has('short'));
+          expect(first?.attention !== undefined).toBe(contradictory);
+          expect(second?.attention !== undefined).toBe(contradictory);
+          if (contradictory) return;
+          expect(sumsOf(first?.entries ?? [])).toEqual(sumsOf(second?.entries ?? []));
+          expect(first?.moves.at(-1)?.status).toBe(second?.moves.at(-1)?.status);
+        },
+      ),
+      { numRuns: 2_000 },
+    );
+  });
+});
+
+describe('what is recorded', () => {
+  const bare = { statusReason: null, railReference: null, returnedMinor: null };
+
+  test('of an acceptance is its reference', () => {
+    const { moves, entries } = progressFrom('processing', facts.accepted);
+    expect(moves).toEqual([{ ...bare, status: 'sent', railReference: 'bank-1' }]);
+    expect(entries).toEqual([]);
+  });
+
+  test('of a settlement that overtakes the acceptance is both moves and one entry', () => {
+    const progress = progressFrom('processing', facts.settled, facts.accepted);
+    expect(progress.moves).toEqual([
+      { ...bare, status: 'sent' },
+      { ...bare, status: 'settled' },
+    ]);
+    expect(kindsOf(progress)).toEqual(['settle']);
+    expect(progress.outcomes).toEqual(['settled', 'nothing new']);
+  });
+
+  test('of a rejection is its code, and the hold is released', () => {
+    const progress = progressFrom('sent', facts.rejected);
+    expect(progress.moves).toEqual([{ ...bare, status: 'failed', statusReason: 'AC04' }]);
+    expect(kindsOf(progress)).toEqual(['release']);
+    expect(sumsOf(progress.entries)).toEqual({ 'held USD': -100_000n, 'available USD': 100_000n });
+  });
+
+  test('of a voided key is why it was voided, and the hold is released', () => {
+    const canceled = progressFrom('processing', facts.canceled);
+    expect(canceled.moves).toEqual([{ ...bare, status: 'canceled', statusReason: 'canceled' }]);
+    const failed = progressFrom('sent', facts.failed);
+    expect(failed.moves).toEqual([
+      { ...bare, status: 'failed', statusReason: 'released_by_operator' },
+    ]);
+    for (const progress of [canceled, failed]) {
+      expect(kindsOf(progress)).toEqual(['release']);
+      expect(progress.outcomes).toEqual([progress.moves[0]?.status]);
+    }
+  });
+
+  test.each([
+    ['processing', ['sent', 'returned'], ['settle', 'return']],
+    ['sent', ['returned'], ['settle', 'return']],
+    ['settled', ['returned'], ['return']],
+  ] as const)('of a return while it is %s has the settlement behind it', (status, path, kinds) => {
+    const progress = progressFrom(status, facts.short);
+    expect(progress.moves.map((move) => move.status)).toEqual(path);
+    expect(progress.moves.at(-1)).toEqual({
+      ...bare,
+      status: 'returned',
+      statusReason: 'AM04',
+      returnedMinor: 85_000n,
+    });
+    // On the way nothing has a reason or an amount yet.
+    for (const move of progress.moves.slice(0, -1)) expect(move).toEqual({ ...bare, ...move });
+    expect(progress.moves.filter(({ returnedMinor }) => returnedMinor !== null)).toHaveLength(1);
+    expect(progress.moves.filter(({ statusReason }) => statusReason !== null)).toHaveLength(1);
+    expect(kindsOf(progress)).toEqual(kinds);
+    expect(progress.outcomes).toEqual(['returned']);
+  });
+
+  test('of payments after the release is one late payment and a case for a person', () => {
+    const progress = progressFrom('sent', facts.rejected, facts.settled, facts.settled);
+    expect(kindsOf(progress)).toEqual(['release', 'late_payment']);
+    expect(progress.moves.map(({ status }) => status)).toEqual(['failed']);
+    expect(progress.attention).toEqual({
+      reason: 'paid_after_release',
+      detail: 'The rail settled a payout that is failed.',
+    });
+    expect(progress.outcomes).toEqual(['failed', 'paid_after_release', 'paid_after_release']);
+  });
+
+  test('of two returns is the first, and the other one is a case for a person', () => {
+    const progress = progressFrom('settled', facts.short, facts.short, facts.returned);
+    expect(progress.outcomes).toEqual(['returned', 'nothing new', 'contradiction']);
+    expect(progress.moves.map(({ returnedMinor }) => returnedMinor)).toEqual([85_000n]);
+    expect(kindsOf(progress)).toEqual(['return']);
+  });
+
+  test('for the person is the first thing that parked it', () => {
+    const other = { kind: 'settled', amountMinor: 1n, currency: 'JPY' } as const;
+    const { attention, outcomes } = progressFrom('sent', other, facts.settled, facts.rejected);
+    expect(outcomes).toEqual(['amount_mismatch', 'settled', 'contradiction']);
+    expect(attention).toEqual({
+      reason: 'amount_mismatch',
+      detail: 'The rail settled 1 JPY (minor units); 85200 EUR was sent.',
+    });
+  });
+
+  test.each([
+    ['pending', facts.settled, 'The rail settled a payout that was never sent to it.'],
+    ['settled', facts.rejected, 'The rail rejected (AC04) a payout that is settled.'],
+    ['failed', facts.returned, 'The rail returned a payout that is failed.'],
+    [
+      'returned',
+      facts.short,
+      'The rail returned 85000 EUR (minor units) of a payout; before, it returned 85200.',
+    ],
+    [
+      'sent',
+      { kind: 'returned', amountMinor: 85_201n, ...back },
+      'The rail returned 85201 EUR (minor units); 85200 EUR was sent.',
+    ],
+  ] as const)('says what a rail told of a payout that is %s', (status, fact, detail) => {
+    expect(progressFrom(status, fact).attention?.detail).toBe(detail);
+  });
+
+  test('of no fact is nothing', () => {
+    expect(progressFrom('sent')).toEqual({ moves: [], entries: [], outcomes: [] });
+  });
+});
+
+describe('the table of moves', () => {
+  test('is what the architecture page says', async () => {
+    const page = await readFile(new URL('../../docs/architecture.md', import.meta.url), 'utf8');
+    const [, section = ''] = /^## States\n\n(.*?)\n\n/ms.exec(page) ?? [];
+    const written = section.split('·').map((move) => {
+      const [from, ...to] = [...move.matchAll(/`(\w+)`/g)].map(([, status]) => status);
+      return [from, to];
+    });
+    expect(written).toEqual(Object.entries(nextStatuses).filter(([, next]) => next.length > 0));
+  });
+
+  test('has every status, and ends where nothing is waited for', () => {
+    expect(Object.keys(nextStatuses)).toEqual(payoutStatuses);
+    const final = payoutStatuses.filter((status) => isFinal(status));
+    expect(final).toEqual(['settled', 'failed', 'canceled', 'returned']);
+    for (const status of final) {
+      for (const next of nextStatuses[status]) expect(isFinal(next)).toBe(true);
+    }
+  });
+});
+
+test('every reason to call for a person says itself in a sentence', () => {
+  for (const sentence of Object.values(attentionReasons)) {
+    expect(sentence).toMatch(/^(?:The|A) [a-z].{20,}\.$/);
+  }
+});
+
+test('the key at the rail is the same at every repeat and another for each payout', () => {
+  expect(railKey('po_1')).toBe(railKey('po_1'));
+  expect(railKey('po_1')).not.toBe(railKey('po_2'));
+});

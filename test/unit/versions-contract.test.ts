@@ -1,0 +1,354 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import {
+  type BatchCountSource,
+  batchObject,
+  eventObject,
+  listObject,
+  type PayoutSource,
+  payoutObject,
+  type QuoteSource,
+  quoteObject,
+} from '../../src/contract/objects.js';
+import {
+  apiVersions,
+  defaultApiVersion,
+  isApiVersion,
+  render,
+} from '../../src/contract/versions/index.js';
+import { formatRate, parseRate } from '../../src/domain/fx.js';
+import { payoutStatuses } from '../../src/domain/payout.js';
+
+const createdAt = new Date('2026-11-21T12:00:00.000Z');
+
+const quoteSource: QuoteSource = {
+  id: 'qt_1',
+  sourceCurrency: 'USD',
+  destinationCurrency: 'JPY',
+  fixedSide: 'source',
+  amount: 100_000n,
+  sourceMinor: 100_000n,
+  feeMinor: 430n,
+  receiveMinor: 155_000n,
+  rate: '155.6789012',
+  mid: '156.46',
+  rateProvider: 'corridor-reference-2026-11-20',
+  rateAsOf: createdAt,
+  createdAt,
+  expiresAt: new Date('2026-11-21T12:00:30.000Z'),
+  usedBy: null,
+  expired: false,
+};
+
+/** As it is recorded, before anything is decided. */
+const pendingSource: PayoutSource = {
+  id: 'po_1',
+  status: 'pending',
+  statusReason: null,
+  statusHistory: [{ status: 'pending', at: '2026-11-21T12:00:00.000Z', reason: null }],
+  quoteId: null,
+  beneficiaryId: 'bnf_1',
+  sourceCurrency: 'USD',
+  destinationCurrency: null,
+  fixedSide: 'source',
+  amount: 100_000n,
+  reference: 'Invoice 7',
+  metadata: { order: '7' },
+  requestedAt: createdAt,
+  sourceMinor: null,
+  feeMinor: null,
+  receiveMinor: null,
+  rate: null,
+  settledAt: null,
+  returnedMinor: null,
+  batchId: null,
+};
+
+const sentSource: PayoutSource = {
+  ...pendingSource,
+  status: 'sent',
+  quoteId: 'qt_1',
+  destinationCurrency: 'JPY',
+  sourceMinor: 100_000n,
+  feeMinor: 430n,
+  receiveMinor: 155_000n,
+  rate: '155.6789012',
+};
+
+const settledSource: PayoutSource = {
+  ...sentSource,
+  status: 'settled',
+  settledAt: new Date('2026-11-21T12:00:01.000Z'),
+};
+
+const quote = quoteObject(quoteSource);
+const payout = payoutObject(sentSource);
+const numbers = { rate: 155.6789012, fee: 4.3 };
+
+describe('version 2026-06-01', () => {
+  test('has rate and fee of quotes and payouts as numbers and changes nothing else', () => {
+    for (const object of [quote, payout]) {
+      expect(object).toMatchObject({ rate: '155.6789012', fee: '4.30' });
+      expect(render(object, '2026-06-01')).toEqual({ ...object, ...numbers });
+    }
+  });
+
+  test('leaves what is not known yet unknown', () => {
+    const pending = payoutObject(pendingSource);
+    expect(render(pending, '2026-06-01')).toEqual(pending);
+    expect(pending).toMatchObject({ rate: null, fee: null });
+  });
+
+  test('leaves the rates and fees of other objects as they are', () => {
+    const other = { object: 'corridor', rate: '1.5', fee: '4.30', quote: { rate: '1.5' } };
+    expect(render(other, '2026-06-01')).toEqual(other);
+    const batch = batchObject(
+      { id: 'bat_1', status: 'processing', total: 1, createdAt, completedAt: null },
+      [{ ...itemSource, status: 'sent' }],
+    );
+    expect(render(batch, '2026-06-01')).toEqual(batch);
+  });
+
+  test('reaches into lists, events, and lists of events', () => {
+    const list = listObject([quote, payout, { object: 'balance', fee: '1.00' }], true);
+    expect(render(list, '2026-06-01')).toEqual({
+      object: 'list',
+      data: [
+        { ...quote, ...numbers },
+        { ...payout, ...numbers },
+        { object: 'balance', fee: '1.00' },
+      ],
+      has_more: true,
+    });
+    const event = eventObject({
+      id: 'evt_1',
+      type: 'payout.sent',
+      sequence: 7n,
+      data: payout,
+      createdAt,
+    });
+    const older = { ...event, data: { ...payout, ...numbers } };
+    expect(render(event, '2026-06-01')).toEqual(older);
+    expect(render(listObject([event]), '2026-06-01')).toMatchObject({ data: [older] });
+    expect(event).toMatchObject({ type: 'payout.sent', sequence: 7, data: payout });
+  });
+
+  test('takes data that is no object as it is', () => {
+    for (const data of [null, 'text', 7]) {
+      const event = { object: 'event', data };
+      expect(render(event, '2026-06-01')).toEqual(event);
+    }
+    const mixed = { object: 'list', data: [null, 'text', [payout]] };
+    expect(render(mixed, '2026-06-01')).toEqual(mixed);
+  });
+
+  test('loses no digit of a rate or a fee', () => {
+    const digits = fc.bigInt({ min: 1n, max: 10n ** 10n - 1n });
+    fc.assert(
+      fc.property(digits, fc.nat({ max: 6 }), (significant, decimals) => {
+        const rate = formatRate(parseRate(`${significant}`).times(`1e-${decimals}`));
+        const older = render({ object: 'payout', rate, fee: rate }, '2026-06-01');
+        expect(older['fee']).toBe(older['rate']);
+        expect(formatRate(parseRate(JSON.stringify(older['rate'])))).toBe(rate);
+      }),
+    );
+  });
+
+  test('does not change the object it is given', () => {
+    const frozen = Object.freeze({ ...payout });
+    render(frozen, '2026-06-01');
+    expect(frozen).toEqual(payout);
+  });
+});
+
+describe('the versions', () => {
+  test('begin with the newest, in which an object is itself', () => {
+    const [newest] = apiVersions;
+    expect([...apiVersions].sort().reverse()).toEqual(apiVersions);
+    for (const object of [quote, payout, listObject([payout]), { object: 'event', data: quote }]) {
+      expect(render(object, newest)).toEqual(object);
+    }
+  });
+
+  test('are known by their dates, and the specification’s is the default', () => {
+    expect(defaultApiVersion).toBe('2026-06-01');
+    for (const version of apiVersions) expect(isApiVersion(version)).toBe(true);
+    for (const text of ['', '2026-06-02', '2026-06-01 ', 'toString']) {
+      expect(isApiVersion(text)).toBe(false);
+    }
+  });
+});
+
+describe('a quote', () => {
+  test('is open, used or expired; one that was used stays used', () => {
+    const statusOf = (usedBy: string | null, expired: boolean) =>
+      quoteObject({ ...quoteSource, usedBy, expired });
+    expect(statusOf(null, false)).toMatchObject({ status: 'open', payout: null });
+    expect(statusOf(null, true).status).toBe('expired');
+    expect(statusOf('po_1', false)).toMatchObject({ status: 'used', payout: 'po_1' });
+    expect(statusOf('po_1', true).status).toBe('used');
+  });
+
+  test('has minor units as it was sent them, and decimals in each currency’s own digits', () => {
+    expect(quote).toMatchObject({
+      object: 'quote',
+      amount: 100_000,
+      source_amount: '1000.00',
+      receive_amount: '155000',
+      rate_source: { provider: 'corridor-reference-2026-11-20', as_of: createdAt.toISOString() },
+      created_at: '2026-11-21T12:00:00.000Z',
+      expires_at: '2026-11-21T12:00:30.000Z',
+    });
+  });
+});
+
+describe('a payout', () => {
+  test('before its acceptance has what was asked and no amounts', () => {
+    expect(payoutObject(pendingSource)).toEqual({
+      object: 'payout',
+      id: 'po_1',
+      status: 'pending',
+      status_reason: null,
+      quote: null,
+      batch: null,
+      beneficiary: 'bnf_1',
+      reference: 'Invoice 7',
+      metadata: { order: '7' },
+      source_currency: 'USD',
+      destination_currency: null,
+      fixed_side: 'source',
+      amount: 100_000,
+      source_amount: null,
+      fee: null,
+      rate: null,
+      receive_amount: null,
+      received: null,
+      returned_amount: null,
+      created_at: '2026-11-21T12:00:00.000Z',
+      settled_at: null,
+      status_history: pendingSource.statusHistory,
+    });
+  });
+
+  test('with a quote has no amount of its own before its acceptance', () => {
+    const asked = { ...pendingSource, quoteId: 'qt_1', sourceCurrency: null, amount: null };
+    expect(payoutObject(asked)).toMatchObject({ quote: 'qt_1', amount: null, source_amount: null });
+  });
+
+  test('that is sent knows what will be received, and received nothing yet', () => {
+    expect(payout).toMatchObject({
+      source_amount: '1000.00',
+      fee: '4.30',
+      receive_amount: '155000',
+      received: null,
+      settled_at: null,
+    });
+  });
+
+  test('that is settled has received everything', () => {
+    expect(payoutObject(settledSource)).toMatchObject({
+      received: '155000',
+      returned_amount: null,
+      settled_at: '2026-11-21T12:00:01.000Z',
+    });
+  });
+
+  test('that is returned says what came back, in the currency it was sent in', () => {
+    const returned = { ...settledSource, status: 'returned', returnedMinor: 154_000n };
+    expect(payoutObject(returned)).toMatchObject({
+      received: '155000',
+      returned_amount: '154000',
+      settled_at: '2026-11-21T12:00:01.000Z',
+    });
+    const unsettled = { ...returned, settledAt: null };
+    expect(payoutObject(unsettled)).toMatchObject({ received: null, returned_amount: '154000' });
+  });
+});
+
+const itemSource: BatchCountSource = {
+  status: 'settled',
+  sourceCurrency: 'USD',
+  destinationCurrency: 'JPY',
+  count: 2,
+  sourceMinor: 200_000n,
+  feeMinor: 860n,
+  receiveMinor: 310_000n,
+};
+
+describe('a batch', () => {
+  const batchOf = (items: readonly BatchCountSource[]) => {
+    const total = items.reduce((sum, { count }) => sum + count, 0);
+    const row = { id: 'bat_1', status: 'processing', total, createdAt, completedAt: null };
+    return batchObject(row, items);
+  };
+
+  test('counts every item under its status, and the counters add up to the total', () => {
+    const groups = fc.array(
+      fc.record({
+        status: fc.constantFrom(...payoutStatuses),
+        sourceCurrency: fc.constantFrom('USD', 'EUR', null),
+        count: fc.integer({ min: 1, max: 10_000 }),
+      }),
+      { maxLength: 30 },
+    );
+    fc.assert(
+      fc.property(groups, (rows) => {
+        const { counts } = batchOf(rows.map((row) => ({ ...itemSource, ...row })));
+        const sumOf = (items: typeof rows) => items.reduce((sum, { count }) => sum + count, 0);
+        const perStatus = payoutStatuses.map((status) => [
+          status,
+          sumOf(rows.filter((row) => row.status === status)),
+        ]);
+        expect(counts).toEqual({ total: sumOf(rows), ...Object.fromEntries(perStatus) });
+      }),
+    );
+  });
+
+  test('sums up what was accepted, one line for each corridor', () => {
+    const refused = { ...itemSource, status: 'failed', count: 5, sourceMinor: 0n, feeMinor: 0n };
+    const unknown = { ...itemSource, status: 'pending', destinationCurrency: null };
+    const nowhere = { ...itemSource, status: 'pending', sourceCurrency: null };
+    const euros = { ...itemSource, sourceCurrency: 'EUR', count: 1, sourceMinor: 50_000n };
+    const { totals, counts } = batchOf([
+      itemSource,
+      { ...itemSource, status: 'sent', count: 1, sourceMinor: 100_000n, feeMinor: 430n },
+      euros,
+      refused,
+      unknown,
+      nowhere,
+    ]);
+    expect(counts).toMatchObject({ total: 13, settled: 3, sent: 1, failed: 5, pending: 4 });
+    expect(totals).toEqual([
+      {
+        source_currency: 'USD',
+        destination_currency: 'JPY',
+        count: 3,
+        source_amount: '3000.00',
+        fee: '12.90',
+        receive_amount: '620000',
+      },
+      {
+        source_currency: 'EUR',
+        destination_currency: 'JPY',
+        count: 1,
+        source_amount: '500.00',
+        fee: '8.60',
+        receive_amount: '310000',
+      },
+    ]);
+  });
+
+  test('says when it was completed', () => {
+    const completedAt = new Date('2026-11-21T12:00:09.000Z');
+    const row = { id: 'bat_1', status: 'completed', total: 0, createdAt, completedAt };
+    expect(batchObject(row, [])).toEqual({
+      object: 'batch',
+      id: 'bat_1',
+      status: 'completed',
+      counts: { total: 0, ...Object.fromEntries(payoutStatuses.map((status) => [status, 0])) },
+      totals: [],
+      created_at: '2026-11-21T12:00:00.000Z',
+      completed_at: '2026-11-21T12:00:09.000Z',
+    });
+  });
+});
