@@ -11,7 +11,12 @@ export default defineConfig({
     passWithNoTests: false,
     projects: [
       {
-        test: { name: 'unit', include: ['test/unit/**/*.test.ts', 'test/architecture.test.ts'] },
+        test: {
+          name: 'unit',
+          include: ['test/unit/**/*.test.ts', 'test/architecture.test.ts'],
+          // Properties run thousands of cases, and the cores are shared.
+          testTimeout: 60_000,
+        },
       },
       { test: { name: 'replay', include: ['test/replay/**/*.test.ts'], ...patient } },
       {

@@ -132,7 +132,7 @@ async function write(
     ...stepOf(row),
     status: settleInMs.has(row.id) ? 'processing' : failedIds.has(row.id) ? 'failed' : row.status,
     settleInMs: settleInMs.get(row.id) ?? stepOf(row).settleInMs,
-    isListenedTo: heard.has(row.id),
+    isListenedTo: row.owesDelivery || heard.has(row.id),
   }));
 }
 

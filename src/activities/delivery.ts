@@ -62,7 +62,10 @@ async function attemptAll(
   return Promise.all(
     due.map((delivery) =>
       limit(async () => {
-        const result = await attempt(database, sender, delivery);
+        const result = await attempt(database, sender, delivery).catch((error: unknown) =>
+          // A delivery that cannot even be made must not hold up the others, nor stay for ever.
+          failedAttempt(delivery, error instanceof Error ? error.message : String(error)),
+        );
         // Written as it goes: a crash repeats the attempts in flight and no others.
         await recordAttempts(database, [result]);
         return result;
@@ -96,6 +99,19 @@ async function attempt(
   return retryInMs === undefined
     ? { ...base, status: 'exhausted' }
     : { ...base, status: 'pending', retryInMs };
+}
+
+function failedAttempt(delivery: DueDelivery, error: string): AttemptResult {
+  const { eventId, endpointId, attempts } = delivery;
+  const retryInMs = pauseAfter(attempts, Math.random());
+  return {
+    eventId,
+    endpointId,
+    httpStatus: null,
+    error,
+    status: retryInMs === undefined ? 'exhausted' : 'pending',
+    retryInMs: retryInMs ?? 0,
+  };
 }
 
 /** The bytes of an event for an endpoint: the same on every attempt. */

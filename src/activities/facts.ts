@@ -56,7 +56,7 @@ export async function applyFacts(
     return {
       ...step,
       attention: step.attention ?? attention ?? null,
-      isListenedTo: heard.has(row.id),
+      isListenedTo: step.isListenedTo || heard.has(row.id),
       hasNews: false,
     };
   });

@@ -1,9 +1,12 @@
+import type { Database } from '../db/client.js';
 import type { LockedPayout } from '../db/payouts.js';
+import { readEvidence } from '../db/statements.js';
 import type { OperatorCommand, OperatorResult } from '../domain/operator.js';
 import type { RailFact } from '../domain/payout.js';
 import type { Rail } from '../rails/rail.js';
 import { frozenOf } from './facts.js';
 import { factOf, keyIsRemembered } from './rail.js';
+import { readStatements } from './statements.js';
 
 /** What a command comes to: what is applied to the payout, and what the person is told. */
 export type Verdict = {
@@ -28,22 +31,30 @@ const done = (detail: string, effect: Omit<Verdict, 'outcome' | 'detail'>): Verd
  * the rail has rejected or voided the key, or its closed statements show that it did not pay.
  */
 export async function judge(
+  database: Database,
   command: OperatorCommand,
   row: LockedPayout,
   rail: Rail | undefined,
   key: string,
 ): Promise<Verdict> {
   if (command.kind === 'cancel') return judgeCancel(row, rail, key);
-  if (rail === undefined) return refused('The payout was never accepted.');
+  if (rail === undefined) {
+    return command.kind === 'retryNow' && row.status === 'pending'
+      ? done('It is decided again.', { unparks: true })
+      : refused('The payout was never accepted.');
+  }
   switch (command.kind) {
     case 'retryNow':
       return judgeRetry(row, rail, key);
     case 'markSettled':
       return judgeSettled(row, rail, key, command.evidence);
     case 'failAndRelease':
-      return judgeRelease(row, rail, key, command.statementDate);
+      return judgeRelease(database, row, rail, key, command.statementDate);
     case 'extendDeadline':
       if (isOver(row)) return refused(`The payout is ${row.status}; there is nothing to wait for.`);
+      if (row.settleBy !== null && new Date(command.until) <= row.settleBy) {
+        return refused(`until: expected a time after ${row.settleBy.toISOString()}.`);
+      }
       return done(`The rail has until ${command.until}.`, {
         unparks: true,
         settleBy: command.until,
@@ -100,7 +111,9 @@ async function judgeSettled(
   key: string,
   evidence: string,
 ): Promise<Verdict> {
-  if (row.status === 'settled') return done('Confirmed: it is settled.', { unparks: true });
+  if (row.status === 'settled' || row.status === 'returned') {
+    return done(`Confirmed: it is ${row.status}.`, { unparks: true });
+  }
   if (isOver(row)) return refused(`The payout is ${row.status} and cannot be settled any more.`);
   const fact = await factAt(rail, key);
   if (fact?.kind === 'rejected' || fact?.kind === 'returned' || fact?.kind === 'voided') {
@@ -114,6 +127,7 @@ async function judgeSettled(
 }
 
 async function judgeRelease(
+  database: Database,
   row: LockedPayout,
   rail: Rail,
   key: string,
@@ -142,7 +156,7 @@ async function judgeRelease(
       'The rail does not void the key any more. Give the day of a closed statement as evidence.',
     );
   }
-  const gap = await gapInEvidence(row, rail, key, statementDate);
+  const gap = await gapInEvidence(database, row, rail, key, statementDate);
   return gap === undefined
     ? done(`Released; the statements up to ${statementDate} show no payment.`, {
         fact,
@@ -151,14 +165,13 @@ async function judgeRelease(
     : refused(gap);
 }
 
-/** No more days than the longest extension and the rail's own time together. */
-const maximumStatementDays = 62;
-
 /**
- * Why the statements do not prove that the rail never paid: every day from the submission to
- * the given one has to be closed without a payment, and the rail's time has to be over by then.
+ * Why the statements do not prove that the rail never paid: every day from the one before the
+ * submission, for clocks differ, to the given one has to be closed without a payment, and the
+ * rail's time has to be over by then.
  */
 async function gapInEvidence(
+  database: Database,
   row: LockedPayout,
   rail: Rail,
   key: string,
@@ -168,17 +181,13 @@ async function gapInEvidence(
   if (statementDate < settleBy) {
     return `statementDate: expected ${settleBy} or later, for until then the rail may still pay.`;
   }
+  await readStatements(database, rail);
   const first = row.submitStartedAt ?? row.requestedAt;
-  const day = new Date(first.toISOString().slice(0, 10));
-  for (let days = 0; days < maximumStatementDays; days += 1) {
-    const date = day.toISOString().slice(0, 10);
-    if (date > statementDate) return undefined;
-    const { closed, lines } = await rail.statement(date);
-    if (!closed) return `The statement of ${date} is not closed yet.`;
-    if (lines.some((line) => line.key === key)) return `The statement of ${date} shows a payment.`;
-    day.setUTCDate(day.getUTCDate() + 1);
-  }
-  return `statementDate: expected a day within ${maximumStatementDays} days of the submission.`;
+  const evidence = await readEvidence(database, rail.name, key, first, statementDate);
+  if (evidence.payments > 0) return `The statements up to ${statementDate} show a payment.`;
+  return evidence.openDays > 0
+    ? `${evidence.openDays} of the days up to ${statementDate} have no closed statement yet.`
+    : undefined;
 }
 
 async function factAt(rail: Rail, key: string): Promise<RailFact | undefined> {

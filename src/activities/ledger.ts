@@ -3,6 +3,7 @@ import { lockPayouts, parkPayouts } from '../db/payouts.js';
 import type { AttentionReason } from '../domain/payout.js';
 import { type AcceptanceDeps, accept } from './acceptance.js';
 import { applyFacts } from './facts.js';
+import { untilBug } from './failure.js';
 import { type PayoutStep, stepOf } from './step.js';
 
 export type LedgerDeps = AcceptanceDeps & { readonly database: Database };
@@ -25,11 +26,11 @@ export function ledgerActivities(deps: LedgerDeps) {
      * Payouts that were decided before are only reported; those of another driver are left out.
      */
     acceptPayouts: ({ driver, ids, workflowAgeMs }: AcceptInput): Promise<readonly PayoutStep[]> =>
-      transaction(database, (sql) => accept(sql, deps, driver, ids, workflowAgeMs)),
+      untilBug(transaction(database, (sql) => accept(sql, deps, driver, ids, workflowAgeMs))),
 
     /** Applies what the inbox holds about the payouts: moves, postings and events together. */
     settlePayouts: ({ driver, ids }: DriverInput): Promise<readonly PayoutStep[]> =>
-      transaction(database, (sql) => applyFacts(sql, driver, ids, new Map())),
+      untilBug(transaction(database, (sql) => applyFacts(sql, driver, ids, new Map()))),
 
     /** Leaves a payout to a person. */
     parkPayout: ({ driver, id, reason, detail }: ParkInput): Promise<readonly PayoutStep[]> =>

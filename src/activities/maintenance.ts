@@ -1,15 +1,16 @@
 import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
-import { type Database, transaction } from '../db/client.js';
+import type { Database } from '../db/client.js';
 import { overdueEndpoints } from '../db/deliveries.js';
-import { takeOverduePayouts } from '../db/payouts.js';
+import { purgeExpiredKeys } from '../db/idempotency.js';
+import { postponeQuiet, takeOverduePayouts } from '../db/payouts.js';
 import { storeRates } from '../db/rates.js';
-import { countBreaks, storeStatement, unreadDays } from '../db/statements.js';
-import type { Rail } from '../rails/rail.js';
+import { countBreaks } from '../db/statements.js';
 import type { Rails } from '../rails/registry.js';
 import type { RateSource } from '../rates/rateSource.js';
 import type { Metrics } from '../telemetry.js';
 import { wakeEndpoint, wakePayouts } from '../temporal/wakePayout.js';
+import { readStatements } from './statements.js';
 
 export type MaintenanceDeps = {
   readonly rails: Rails;
@@ -28,6 +29,12 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
     sweep: async (): Promise<void> => {
       const payouts = await takeOverduePayouts(database);
       const failures = await wakePayouts(temporal, payouts);
+      const failed = new Set(failures.map(({ id }) => id));
+      const woken = payouts.filter(({ id }) => !failed.has(id));
+      await postponeQuiet(
+        database,
+        woken.map(({ id }) => id),
+      );
       const endpoints = await overdueEndpoints(database);
       for (const endpointId of endpoints) await wakeEndpoint(temporal, endpointId);
       if (payouts.length + endpoints.length > 0) {
@@ -40,6 +47,9 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
 
     refreshRates: (): Promise<void> => refreshRates(database, rateSource),
 
+    /** Forgets what need not be remembered any longer; answers how much it was. */
+    purge: (): Promise<number> => purgeExpiredKeys(database),
+
     /** Reads the days of every rail's statement that are not closed yet, and counts the breaks. */
     readStatements: async (): Promise<number> => {
       for (const rail of rails.all) await readStatements(database, rail);
@@ -48,16 +58,6 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
       return breaks;
     },
   };
-}
-
-/** Brings a rail's statement up to date, day by day; a closed day is read once. */
-async function readStatements(database: Database, rail: Rail): Promise<void> {
-  for (const date of await unreadDays(database, rail.name)) {
-    const { closed, lines } = await rail.statement(date);
-    await transaction(database, (sql) =>
-      storeStatement(sql, { rail: rail.name, date, closed, entries: lines }),
-    );
-  }
 }
 
 /** Reads the source into the table. Also run when a worker starts, so that a quote needs no wait. */

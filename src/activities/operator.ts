@@ -1,9 +1,10 @@
 import { type Database, type Sql, transaction } from '../db/client.js';
-import { findOpenProposal, recordAction } from '../db/operatorActions.js';
+import { findAction, findOpenProposal, recordAction } from '../db/operatorActions.js';
 import { type LockedPayout, lockPayouts, unparkPayout } from '../db/payouts.js';
 import { currentRates, midOf } from '../db/rates.js';
 import { convertFloor } from '../domain/fx.js';
 import {
+  customerName,
   movesMoney,
   type OperatorCommand,
   type OperatorRequest,
@@ -29,6 +30,8 @@ export type OperateInput = {
   readonly driver: string;
   readonly id: string;
   readonly request: OperatorRequest;
+  /** The id of the audit line: a repeated attempt finds what the first one did. */
+  readonly action: string;
 };
 
 export type Operated = {
@@ -40,16 +43,23 @@ export type Operated = {
 export function operatorActivities(deps: OperatorDeps) {
   const { database } = deps;
   return {
-    operatePayout: async ({ driver, id, request }: OperateInput): Promise<Operated> => {
+    operatePayout: async ({ driver, id, request, action }: OperateInput): Promise<Operated> => {
       const [row] = await lockPayouts(database, driver, [id]);
       if (row === undefined)
         return { steps: [], result: refused('Another driver has the payout.') };
       if (row.attentionReason === null && request.command.kind !== 'cancel') {
-        return { steps: [], result: refused('The payout does not need a person.') };
+        return { steps: [stepOf(row)], result: refused('The payout does not need a person.') };
+      }
+      const earlier = await findAction(database, action);
+      if (earlier !== undefined) {
+        const { outcome, detail } = earlier;
+        return { steps: [stepOf(row)], result: { outcome, detail, action } };
       }
       const plan = await planOf(deps, row, request);
       const verdict = plan.kind === 'refused' ? plan.verdict : await verdictOf(deps, row, plan);
-      return transaction(database, (sql) => write(sql, { driver, row, request, plan, verdict }));
+      return transaction(database, (sql) =>
+        write(sql, { driver, row, request, plan, verdict, action }),
+      );
     },
   };
 }
@@ -80,7 +90,7 @@ async function planOf(
   });
   if (proposal === undefined)
     return refuse(`${command.proposal} is no open proposal of ${row.id}.`);
-  if (proposal.operator.toLowerCase() === operator.toLowerCase()) {
+  if (normalised(proposal.operator) === normalised(operator)) {
     return refuse(`${proposal.operator} has proposed this; another person has to approve it.`);
   }
   return { kind: 'act', command: proposal.command, approves: proposal.id };
@@ -112,7 +122,7 @@ async function verdictOf(
     return { outcome: 'proposed', detail };
   }
   const rail = row.rail === null ? undefined : findRail(deps.rails, row.rail);
-  return judge(plan.command, row, rail, railKey(row.id));
+  return judge(deps.database, plan.command, row, rail, railKey(row.id));
 }
 
 type Written = {
@@ -121,42 +131,44 @@ type Written = {
   readonly request: OperatorRequest;
   readonly plan: Plan;
   readonly verdict: Verdict;
+  readonly action: string;
 };
 
 /** The facts, the release from a person's hands and the audit line, in one transaction. */
-async function write(
-  sql: Sql,
-  { driver, row, request, plan, verdict }: Written,
-): Promise<Operated> {
+async function write(sql: Sql, written: Written): Promise<Operated> {
+  const { driver, row, request, plan, verdict, action } = written;
   const { id } = row;
   const [now] = await lockPayouts(sql, driver, [id]);
   if (now === undefined) return { steps: [], result: refused('Another driver has the payout.') };
   if (verdict.ifUnsubmitted === true && now.submitStartedAt !== null) {
     throw notYet('The submission began meanwhile; the rail has to be asked.');
   }
-  const steps =
-    verdict.fact === undefined
-      ? []
-      : await applyFacts(sql, driver, [id], new Map([[id, verdict.fact]]));
+  // First out of the person's hands: a fact that needs a person again parks it anew.
   if (verdict.unparks === true) await unparkPayout(sql, id, verdict.settleBy ?? null);
-  const action =
-    request.command.kind === 'cancel'
-      ? null
-      : await recordAction(sql, {
-          payoutId: id,
-          operator: request.operator,
-          reason: request.reason,
-          command: request.command,
-          outcome: verdict.outcome,
-          detail: verdict.detail,
-          approves: plan.approves,
-        });
-  const after = await lockPayouts(sql, driver, [id]);
-  const isListenedTo = steps.some((step) => step.isListenedTo);
-  return {
-    steps: after.map((latest) => ({ ...stepOf(latest), isListenedTo })),
-    result: { outcome: verdict.outcome, detail: verdict.detail, action },
-  };
+  if (verdict.fact !== undefined) {
+    await applyFacts(sql, driver, [id], new Map([[id, verdict.fact]]));
+  }
+  const isAudited = request.operator !== customerName;
+  if (isAudited) {
+    await recordAction(sql, {
+      id: action,
+      payoutId: id,
+      operator: request.operator.trim(),
+      reason: request.reason,
+      command: request.command,
+      outcome: verdict.outcome,
+      detail: verdict.detail,
+      approves: plan.approves,
+    });
+  }
+  const steps = (await lockPayouts(sql, driver, [id])).map(stepOf);
+  const { outcome, detail } = verdict;
+  return { steps, result: { outcome, detail, action: isAudited ? action : null } };
+}
+
+/** Two spellings of one name are one person; who it really is, nobody here can check. */
+function normalised(name: string): string {
+  return name.normalize('NFKC').trim().toLowerCase();
 }
 
 function refused(detail: string): OperatorResult {

@@ -1,10 +1,9 @@
 import { Context } from '@temporalio/activity';
 import { beneficiariesOf } from '../db/beneficiaries.js';
-import { type Database, transaction } from '../db/client.js';
-import { insertNews, type StoredFact } from '../db/inbox.js';
+import { type Database, type Sql, transaction } from '../db/client.js';
 import {
   beginSubmission,
-  lockPayouts,
+  findPayoutById,
   parkPayouts,
   postponeWake,
   type Submission,
@@ -33,44 +32,72 @@ export function railActivities({ database, rails }: RailDeps) {
     submitPayouts: async ({ driver, ids }: DriverInput): Promise<readonly PayoutStep[]> => {
       const wakeInMs = nextAttemptInMs() + wakeMarginMs;
       const submissions = await beginSubmission(database, driver, ids, wakeInMs);
-      const facts = new Map<string, RailFact>();
-      const unknown: string[] = [];
-      for (const [rail, group] of groupByRail(rails, submissions)) {
-        for (const result of await submitGroup(database, rail, group)) {
-          if (result.fact === undefined) unknown.push(`${result.id}: ${result.detail}`);
-          else facts.set(result.id, result.fact);
-        }
-      }
-      const steps = await transaction(database, (sql) => applyFacts(sql, driver, ids, facts));
+      const results = (
+        await Promise.all(
+          [...groupByRail(rails, submissions)].map(([rail, group]) =>
+            submitGroup(database, rail, group),
+          ),
+        )
+      ).flat();
+      const steps = await transaction(database, (sql) => record(sql, driver, ids, results));
       const open = steps.filter((step) => step.status === 'processing' && step.attention === null);
+      const unknown = results.flatMap((result) => ('unknown' in result ? [result] : []));
       if (open.length > 0 && unknown.length > 0) {
-        throw notYet(`The rail's answer is unknown for ${unknown.join('; ')}`);
+        const details = unknown.map(({ id, unknown: detail }) => `${id}: ${detail}`);
+        throw notYet(`The rail's answer is unknown for ${details.join('; ')}`);
       }
       return steps;
     },
 
     /**
-     * Asks the rail about one payout and keeps what it says as if it had called back. Fails
-     * until there is something to say: its retries are the polling.
+     * Asks the rail about one payout and applies what it says. Fails until there is something
+     * to say: its retries are the polling.
      */
-    pollRail: async ({ payoutId }: { readonly payoutId: string }): Promise<void> => {
+    pollRail: async ({
+      payoutId,
+    }: {
+      readonly payoutId: string;
+    }): Promise<readonly PayoutStep[]> => {
       await postponeWake(database, payoutId, nextAttemptInMs() + wakeMarginMs * 3);
-      const [row] = await lockPayouts(database, payoutId, [payoutId]);
-      if (row === undefined || row.rail === null) return;
+      const row = await findPayoutById(database, payoutId);
+      if (row === undefined || row.rail === null) throw new Error(`${payoutId} has no rail.`);
       const [answer] = await findRail(rails, row.rail).lookup([railKey(payoutId)]);
-      const fact = answer === undefined ? undefined : newsOf(answer);
-      if (fact === undefined) throw notYet(`The rail has no news of ${payoutId}.`);
-      await insertNews(database, [
-        {
-          rail: row.rail,
-          railEventId: `poll:${payoutId}:${fact.kind}`,
-          railKey: railKey(payoutId),
-          payoutId,
-          fact,
-        },
-      ]);
+      const fact = answer === undefined ? undefined : factOf(answer);
+      if (fact === undefined || fact.kind === 'accepted') {
+        throw notYet(`The rail has no news of ${payoutId}.`);
+      }
+      return transaction(database, (sql) =>
+        applyFacts(sql, payoutId, [payoutId], new Map([[payoutId, fact]])),
+      );
     },
   };
+}
+
+/** The facts, and what has to be left to a person, in one transaction. */
+async function record(
+  sql: Sql,
+  driver: string,
+  ids: readonly string[],
+  results: readonly Submitted[],
+): Promise<readonly PayoutStep[]> {
+  const facts = new Map(
+    results.flatMap((result) => ('fact' in result ? [[result.id, result.fact] as const] : [])),
+  );
+  const steps = await applyFacts(sql, driver, ids, facts);
+  const lost = new Map(
+    results.flatMap((result) => ('lost' in result ? [[result.id, result.lost] as const] : [])),
+  );
+  // Only what still waits for an answer: another attempt may have got one meanwhile.
+  const parked = steps.flatMap(({ id, status }) => {
+    const detail = status === 'processing' ? lost.get(id) : undefined;
+    return detail === undefined ? [] : [{ id, reason: 'outcome_unknown', detail } as const];
+  });
+  await parkPayouts(sql, parked);
+  const parkedOf = new Map(parked.map(({ id, reason, detail }) => [id, { reason, detail }]));
+  return steps.map((step) => ({
+    ...step,
+    attention: step.attention ?? parkedOf.get(step.id) ?? null,
+  }));
 }
 
 /** When Temporal will try again if this attempt fails, by the activity's own retry policy. */
@@ -104,9 +131,12 @@ function groupByRail(
   return groups;
 }
 
-type Submitted =
-  | { readonly id: string; readonly fact: RailFact }
-  | { readonly id: string; readonly fact?: undefined; readonly detail: string };
+/** A fact, no answer yet, or one that can no longer be had. */
+type Submitted = { readonly id: string } & (
+  | { readonly fact: RailFact }
+  | { readonly unknown: string }
+  | { readonly lost: string }
+);
 
 /** Looks up what was started before, and sends what the rail has not, in its bulk size. */
 async function submitGroup(
@@ -125,7 +155,7 @@ async function submitGroup(
       const fact = answer === undefined ? undefined : factOf(answer);
       if (fact !== undefined) results.push({ id: submission.id, fact });
       else if (keyIsRemembered(rail, submission)) toSend.push(submission);
-      else results.push(await parkUnknown(database, submission));
+      else results.push({ id: submission.id, lost: keyForgotten });
     }
   }
   for (const chunk of chunksOf(toSend, rail.limits.bulkSize)) {
@@ -134,19 +164,18 @@ async function submitGroup(
   return results;
 }
 
+/** A call that begins while the key is remembered must also arrive while it is. */
+const keyMarginMs = 60 * 60 * 1000;
+
 /** "Not found" is no rejection: the key may be sent again only while the rail knows keys. */
 export function keyIsRemembered(
   rail: Rail,
   submission: { readonly sinceFirstAttemptMs: number },
 ): boolean {
-  return submission.sinceFirstAttemptMs < rail.limits.keyRetentionMs;
+  return submission.sinceFirstAttemptMs < rail.limits.keyRetentionMs - keyMarginMs;
 }
 
-async function parkUnknown(database: Database, { id }: Submission): Promise<Submitted> {
-  const detail = 'The rail does not know the key, and it is too old to be sent again.';
-  await parkPayouts(database, [{ id, reason: 'outcome_unknown', detail }]);
-  return { id, detail };
-}
+const keyForgotten = 'The rail does not know the key, and it is too old to be sent again.';
 
 async function send(
   database: Database,
@@ -176,7 +205,7 @@ async function send(
 }
 
 function submittedOf(id: string, outcome: SubmitOutcome | undefined): Submitted {
-  if (outcome === undefined) return { id, detail: 'the answer does not mention it' };
+  if (outcome === undefined) return { id, unknown: 'the answer does not mention it' };
   switch (outcome.outcome) {
     case 'accepted':
       return { id, fact: { kind: 'accepted', reference: outcome.reference } };
@@ -184,9 +213,9 @@ function submittedOf(id: string, outcome: SubmitOutcome | undefined): Submitted 
       return { id, fact: { kind: 'rejected', code: outcome.code, reason: outcome.reason } };
     case 'voided':
       // A cancellation that is being written is found by the next attempt, or else the void is.
-      return { id, detail: 'its key was voided' };
+      return { id, unknown: 'its key was voided' };
     case 'unknown':
-      return { id, detail: outcome.detail };
+      return { id, unknown: outcome.detail };
   }
 }
 
@@ -204,22 +233,6 @@ export function factOf(answer: LookupAnswer): RailFact | undefined {
     case 'voided':
       return { kind: 'rejected', code: 'VOID', reason: 'The key was voided at the rail.' };
     case 'not_found':
-      return undefined;
-  }
-}
-
-/** What a poll adds to what we know: that the rail has accepted a sent payout is no news. */
-function newsOf(answer: LookupAnswer): StoredFact | undefined {
-  const fact = factOf(answer);
-  switch (fact?.kind) {
-    case 'rejected':
-      return fact;
-    case 'settled':
-    case 'returned':
-      return { ...fact, amountMinor: fact.amountMinor.toString() };
-    case 'accepted':
-    case 'voided':
-    case undefined:
       return undefined;
   }
 }

@@ -7,7 +7,7 @@ export type PayoutStep = {
   readonly id: string;
   readonly status: PayoutStatus;
   readonly attention: { readonly reason: AttentionReason; readonly detail: string } | null;
-  /** Whether this step wrote an event that an endpoint listens to. */
+  /** Whether an endpoint is owed the first attempt of an event. */
   readonly isListenedTo: boolean;
   /** Whether the inbox holds something that was not applied. */
   readonly hasNews: boolean;
@@ -18,14 +18,14 @@ export type PayoutStep = {
 
 /** The step that a row shows. */
 export function stepOf(
-  row: PayoutRow & Partial<Pick<LockedPayout, 'hasNews' | 'settleInMs'>>,
+  row: PayoutRow & Partial<Pick<LockedPayout, 'hasNews' | 'settleInMs' | 'owesDelivery'>>,
 ): PayoutStep {
   const { attentionReason: reason, attentionDetail: detail } = row;
   return {
     id: row.id,
     status: row.status,
     attention: reason === null ? null : { reason, detail: detail ?? '' },
-    isListenedTo: false,
+    isListenedTo: row.owesDelivery ?? false,
     hasNews: row.hasNews ?? false,
     settleInMs: Number(row.settleInMs ?? 0n),
     settleBy: row.settleBy?.toISOString() ?? null,

@@ -5,7 +5,8 @@ import { defaultApiVersion } from '../contract/versions/index.js';
 import { isOutage } from '../db/client.js';
 import { newId } from '../db/id.js';
 import { isMigrated } from '../db/migrate.js';
-import { type Refusal, refuse } from '../domain/refusal.js';
+import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
+import { authenticate } from './auth.js';
 import { maxBodyBytes } from './decoded.js';
 import type { ApiDeps, Route } from './route.js';
 import { accountRoutes } from './routes/account.js';
@@ -40,6 +41,7 @@ export function createApp(deps: ApiDeps): Koa {
   const router = new Router();
   app.use(describeAnswer(deps));
   app.use(answerFailures(deps));
+  app.use(identify(deps));
   app.use(readBytes());
   for (const route of routes) {
     router[route.method](route.path, (ctx) => serve(deps, route, ctx, ctx.params['id'] ?? ''));
@@ -121,6 +123,20 @@ function refusalOfThrown(error: unknown, path: string): Refusal {
 /** What zlib throws on a body that is not what its Content-Encoding says (codes Z_…). */
 function isCorruptGzip(error: unknown): boolean {
   return error instanceof Error && 'code' in error && String(error.code).startsWith('Z_');
+}
+
+/** Who asks is known before a byte of the body is read: a stranger may not fill the memory. */
+function identify(deps: ApiDeps): Koa.Middleware {
+  return async (ctx, next) => {
+    if (!ctx.path.startsWith('/v1/')) return next();
+    const account = await authenticate(deps.database, ctx.get('Authorization'));
+    if (isRefusal(account)) {
+      const headers = { 'WWW-Authenticate': 'Bearer' };
+      return answerProblem(ctx, { refusals: [account], headers });
+    }
+    ctx.state['account'] = account;
+    return next();
+  };
 }
 
 /** Only a batch may be long: 10,000 items are about 2 MB. */

@@ -3,7 +3,6 @@ import { noParams } from '../contract/params.js';
 import { type ApiVersion, apiVersions, isApiVersion, render } from '../contract/versions/index.js';
 import type { Account } from '../db/accounts.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
-import { authenticate } from './auth.js';
 import { decodeBody, isUndecoded } from './decode.js';
 import { readIdempotencyKey } from './idempotency.js';
 import { problemOf } from './problem.js';
@@ -24,7 +23,7 @@ export async function serve(
   ctx: Koa.Context,
   id: string,
 ): Promise<void> {
-  const request = await readRequest(deps, route, ctx, id);
+  const request = readRequest(route, ctx, id);
   if ('refusals' in request) return answerProblem(ctx, request);
   const answer = await route.handle(deps, request);
   if ('refusals' in answer) return answerProblem(ctx, answer);
@@ -33,17 +32,8 @@ export async function serve(
   ctx.body = render(answer.body, request.version);
 }
 
-/** Who asks comes first: to a stranger no other fault of the request is told. */
-async function readRequest(
-  deps: ApiDeps,
-  route: Route,
-  ctx: Koa.Context,
-  id: string,
-): Promise<ApiRequest | Refused> {
-  const account = await authenticate(deps.database, ctx.get('Authorization'));
-  if (isRefusal(account)) {
-    return { refusals: [account], headers: { 'WWW-Authenticate': 'Bearer' } };
-  }
+function readRequest(route: Route, ctx: Koa.Context, id: string): ApiRequest | Refused {
+  const account: Account = ctx.state['account'];
   const version = versionOf(ctx, account);
   if (isRefusal(version)) return refused(version);
   ctx.set('Corridor-Version', version.name);
@@ -112,7 +102,11 @@ function decode(ctx: Koa.Context) {
 export function answerProblem(ctx: Koa.Context, answer: Refused): void {
   const problem = problemOf(answer.refusals, String(ctx.state['requestId']));
   ctx.set({ ...answer.headers });
-  if (problem.status === 503 && !ctx.res.hasHeader('Retry-After')) ctx.set('Retry-After', '5');
+  // A refusal that a payout keeps is the same tomorrow; whoever waits for it waits in vain.
+  const isKept = answer.payout !== undefined && problem.code === 'rate_unavailable';
+  if (problem.status === 503 && !isKept && !ctx.res.hasHeader('Retry-After')) {
+    ctx.set('Retry-After', '5');
+  }
   ctx.body = answer.payout === undefined ? problem : { ...problem, payout: answer.payout };
   ctx.status = problem.status;
   ctx.type = 'application/problem+json';

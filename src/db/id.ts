@@ -10,7 +10,6 @@ const prefixes = {
   event: 'evt',
   webhookEndpoint: 'we',
   request: 'req',
-  operatorAction: 'op',
 } as const;
 
 export type IdKind = keyof typeof prefixes;

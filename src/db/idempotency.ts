@@ -54,6 +54,18 @@ export async function recordKeyRefusal(
      where account_id = ${accountId} and key = ${key}`;
 }
 
+/** Enough for a day of a busy account; the next run takes the rest. */
+const purgeLimit = 50_000;
+
+/** Forgets the keys whose time is over. */
+export async function purgeExpiredKeys(sql: Sql): Promise<number> {
+  const rows = await sql`
+    delete from idempotency_keys where (account_id, key) in (
+      select account_id, key from idempotency_keys where expires_at <= now() limit ${purgeLimit})
+    returning 1 as one`;
+  return rows.length;
+}
+
 /** Forgets a key whose request came to nothing. */
 export async function releaseKey(sql: Sql, accountId: string, key: string): Promise<void> {
   await sql`delete from idempotency_keys where account_id = ${accountId} and key = ${key}`;

@@ -50,7 +50,9 @@ export async function insertNews(
       returning payout_id, applied_at
     )
     update payouts set wake_at = now() + interval '5 seconds'
-     where id in (select payout_id from kept where applied_at is null)
+     where id in (select p.id from payouts p
+                   where p.id in (select payout_id from kept where applied_at is null)
+                   order by p.id for no key update)
     returning id, account_id, mode, batch_id, source_currency, destination_currency, settle_by`;
 }
 

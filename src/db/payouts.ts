@@ -118,6 +118,8 @@ export type LockedPayout = PayoutRow & {
   readonly hasNews: boolean;
   /** Milliseconds since the rail was first called; null before that. */
   readonly sinceFirstAttemptMs: number | null;
+  /** Whether an event of the payout was never attempted at some endpoint. */
+  readonly owesDelivery: boolean;
 };
 
 /**
@@ -136,7 +138,10 @@ export async function lockPayouts(
            exists (select from rail_inbox i where i.payout_id = p.id and i.applied_at is null)
              as has_news,
            (extract(epoch from now() - p.submit_started_at) * 1000)::float8
-             as since_first_attempt_ms
+             as since_first_attempt_ms,
+           exists (select from events e join deliveries d on d.event_id = e.id
+                    where e.payout_id = p.id and d.status = 'pending' and d.attempts = 0)
+             as owes_delivery
       from payouts p where p.id = any (${ids}) and p.driver = ${driver}
      order by p.id for no key update`;
 }
@@ -285,17 +290,25 @@ export type ParkedPayout = {
   readonly detail: string;
 };
 
-/** Leaves payouts to a person. The first reason stays: what follows is in the inbox. */
+/**
+ * Leaves payouts to a person. The first reason stays, and what follows is added to its detail;
+ * but money in suspense is said first.
+ */
 export async function parkPayouts(sql: Sql, parked: readonly ParkedPayout[]): Promise<void> {
   if (parked.length === 0) return;
   await sql`
     update payouts p
-       set attention_reason = t.reason, attention_detail = t.detail, attention_at = now(),
+       set attention_reason = case when p.attention_at is null or t.reason = 'paid_after_release'
+                                   then t.reason else p.attention_reason end,
+           attention_detail = case when strpos(p.attention_detail, t.detail) > 0
+                                   then p.attention_detail
+                                   else concat_ws(E'\n', p.attention_detail, t.detail) end,
+           attention_at = coalesce(p.attention_at, now()),
            wake_at = now() + interval '1 hour'
       from unnest(${parked.map((payout) => payout.id)}::text[],
                   ${parked.map((payout) => payout.reason)}::text[],
                   ${parked.map((payout) => payout.detail)}::text[]) as t (id, reason, detail)
-     where p.id = t.id and p.attention_at is null`;
+     where p.id = t.id`;
 }
 
 /** Takes a payout back from a person; it is due at once. A later settle-by may be granted. */
@@ -325,15 +338,26 @@ export type WakeablePayout = Pick<
 const sweepLimit = 500;
 
 /**
- * Takes what is overdue, and puts it off so that two sweeps do not take the same. A payout
- * that waits for the rail or for a person is looked at hourly, one that should move at once.
+ * Takes what is overdue, single payouts before the items of batches, and puts it off for so
+ * long that two sweeps do not take the same.
  */
 export async function takeOverduePayouts(sql: Sql): Promise<readonly WakeablePayout[]> {
   return sql<WakeablePayout[]>`
-    update payouts p
-       set wake_at = now() + case when attention_at is not null or status = 'sent'
-                             then interval '1 hour' else interval '15 seconds' end
+    update payouts set wake_at = now() + interval '15 seconds'
      where id in (select id from payouts where wake_at < now()
-                   order by wake_at limit ${sweepLimit} for update skip locked)
+                   order by batch_id nulls first, wake_at limit ${sweepLimit}
+                     for update skip locked)
     returning id, account_id, mode, batch_id, source_currency, destination_currency, settle_by`;
+}
+
+/**
+ * Puts off what was woken and only waits, for the rail or for a person, by an hour; its
+ * workflow says so itself when it is to be looked at sooner.
+ */
+export async function postponeQuiet(sql: Sql, ids: readonly string[]): Promise<void> {
+  await sql`
+    update payouts p set wake_at = now() + interval '1 hour'
+     where id = any (${ids}) and wake_at is not null
+       and (attention_at is not null or status = 'sent')
+       and not exists (select from rail_inbox i where i.payout_id = p.id and i.applied_at is null)`;
 }

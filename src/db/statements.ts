@@ -1,3 +1,4 @@
+import { only } from './accounts.js';
 import { bigints, type Sql } from './client.js';
 
 export type StatementEntry = {
@@ -54,17 +55,39 @@ export async function storeStatement(
   }
 }
 
-/** The days that are still to be read, from the first payout on; at most a month at once. */
+/**
+ * The days that are still to be read: after the last closed one, or from the first payout on;
+ * at most a month at once.
+ */
 export async function unreadDays(sql: Sql, rail: string): Promise<readonly string[]> {
   const rows = await sql<{ day: string }[]>`
     select to_char(day, 'YYYY-MM-DD') as day
       from generate_series(
-             (select min(requested_at at time zone 'UTC')::date from payouts where rail = ${rail}),
+             coalesce((select max(statement_date) + 1 from statements where rail = ${rail}),
+                      (select min(requested_at at time zone 'UTC')::date - 1 from payouts
+                        where rail = ${rail})),
              (now() at time zone 'UTC')::date, interval '1 day') as day
-     where not exists (select from statements s
-             where s.rail = ${rail} and s.statement_date = day::date)
      order by day limit 31`;
   return rows.map((row) => row.day);
+}
+
+/** What the statements say of a key from the day before a time to a day. */
+export async function readEvidence(
+  sql: Sql,
+  rail: string,
+  key: string,
+  since: Date,
+  until: string,
+): Promise<{ readonly payments: number; readonly openDays: number }> {
+  const [row] = await sql<{ payments: number; openDays: number }[]>`
+    select (select count(*)::int from statement_entries
+             where rail = ${rail} and rail_key = ${key}) as payments,
+           (select count(*)::int
+              from generate_series((${since}::timestamptz at time zone 'UTC')::date - 1,
+                                   ${until}::text::date, interval '1 day') as day
+             where not exists (select from statements
+                                where rail = ${rail} and statement_date = day::date)) as open_days`;
+  return only(row);
 }
 
 /** Every difference between the bank's statements and the ledger, oldest first. */

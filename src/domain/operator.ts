@@ -24,6 +24,9 @@ export type OperatorRequest = {
   readonly command: OperatorCommand;
 };
 
+/** Stands for the customer, who acts through the API. */
+export const customerName = 'customer';
+
 /** What came of it. A refusal says why; a proposal says who has to do what. */
 export type OperatorResult = {
   readonly outcome: 'done' | 'refused' | 'proposed';
@@ -72,12 +75,11 @@ export function faultOf(
 }
 
 // Without an offset PostgreSQL and this process could each take it for their own time.
-const timeText =
-  /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-](?:0\d|1[0-4]):[0-5]\d)$/;
+const timeOfDay = /^T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-](?:0\d|1[0-4]):[0-5]\d)$/;
 
 function faultOfDeadline(until: string, now: Date): string | undefined {
   const timeMs = Date.parse(until);
-  if (!timeText.test(until) || !isDay(until.slice(0, 10)) || Number.isNaN(timeMs)) {
+  if (!isDay(until.slice(0, 10)) || !timeOfDay.test(until.slice(10)) || Number.isNaN(timeMs)) {
     return 'until: expected an ISO 8601 time with its offset, like 2026-12-01T12:00:00Z';
   }
   if (timeMs <= now.getTime()) return 'until: expected a time that is still to come';
@@ -88,9 +90,8 @@ function faultOfDeadline(until: string, now: Date): string | undefined {
 
 /** 31 February is read as 3 March: only a day that exists is printed as it was written. */
 function isDay(text: string): boolean {
-  if (!/^\d{4}-\d{2}-\d{2}$/.test(text)) return false;
   const day = new Date(text);
-  return !Number.isNaN(day.getTime()) && day.toISOString().startsWith(text);
+  return !Number.isNaN(day.getTime()) && day.toISOString().slice(0, 10) === text;
 }
 
 /** Whether a command moves money, and so needs a second person above the configured sum. */

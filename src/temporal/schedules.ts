@@ -11,6 +11,7 @@ import { taskQueues } from '../workflows/messages.js';
 /** What runs on a schedule, and how often. A run that is late is skipped, not caught up. */
 const schedules = [
   { workflow: 'sweep', everyMs: 10_000 },
+  { workflow: 'retention', everyMs: 24 * 60 * 60_000 },
   { workflow: 'statement', everyMs: 24 * 60 * 60_000 },
   // Rates of the embedded table hold for a day; an hour leaves room for a source that is down.
   { workflow: 'refreshRates', everyMs: 60 * 60_000 },

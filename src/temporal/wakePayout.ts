@@ -35,6 +35,12 @@ const startsInFlight = 25;
  */
 const workflowTaskTimeoutMs = 5_000;
 
+/** Temporal answers in milliseconds; who waits longer has a row to put right and a sweep. */
+const wakeLimitMs = 5_000;
+
+/** What operators search by until the payout is accepted and its rail has said its own time. */
+const usualSettlementMs = 5 * 24 * 60 * 60 * 1000;
+
 function startOptions(payout: StartablePayout) {
   return {
     workflowId: payout.id,
@@ -59,9 +65,8 @@ function attributesOf(payout: StartablePayout): SearchAttributePair[] {
   if (payout.batchId !== null) {
     pairs.push({ key: searchAttributes.batchId, value: payout.batchId });
   }
-  if (payout.settleBy !== null) {
-    pairs.push({ key: searchAttributes.settleBy, value: payout.settleBy });
-  }
+  const settleBy = payout.settleBy ?? new Date(Date.now() + usualSettlementMs);
+  pairs.push({ key: searchAttributes.settleBy, value: settleBy });
   return pairs;
 }
 
@@ -111,27 +116,38 @@ export async function askPayout(
 
 /** Makes sure that the payout's workflow runs and looks again: the one way to wake a payout. */
 export async function wakePayout(client: Client, payout: StartablePayout): Promise<void> {
-  await client.workflow.signalWithStart('payout', {
-    ...startOptions(payout),
-    args: [{ payoutId: payout.id }],
-    signal: railUpdateSignal,
-    signalArgs: [],
-  });
+  await client.withDeadline(Date.now() + wakeLimitMs, () =>
+    client.workflow.signalWithStart('payout', {
+      ...startOptions(payout),
+      args: [{ payoutId: payout.id }],
+      signal: railUpdateSignal,
+      signalArgs: [],
+    }),
+  );
 }
 
+export type WakeFailure = { readonly id: string; readonly error: unknown };
+
 /**
- * Wakes many payouts. Returns the errors of those that could not be woken: their rows stay
- * due, so the sweep tries them again.
+ * Wakes many payouts. Returns those that could not be woken: their rows stay due, so the
+ * sweep tries them again.
  */
 export async function wakePayouts(
   client: Client,
   payouts: readonly StartablePayout[],
-): Promise<readonly unknown[]> {
+): Promise<readonly WakeFailure[]> {
   const limit = pLimit(startsInFlight);
-  const results = await Promise.allSettled(
-    payouts.map((payout) => limit(() => wakePayout(client, payout))),
+  const failures = await Promise.all(
+    payouts.map(({ id, ...payout }) =>
+      limit(() =>
+        wakePayout(client, { id, ...payout }).then(
+          () => undefined,
+          (error: unknown) => ({ id, error }),
+        ),
+      ),
+    ),
   );
-  return results.flatMap((result) => (result.status === 'rejected' ? [result.reason] : []));
+  return failures.filter((failure) => failure !== undefined);
 }
 
 /** Starts the workflow of a batch; it is safe to start it again. */
@@ -151,14 +167,16 @@ export async function startBatch(client: Client, batchId: string): Promise<void>
 
 /** Makes sure that the endpoint's delivery workflow runs and looks at what is due. */
 export async function wakeEndpoint(client: Client, endpointId: string): Promise<void> {
-  await client.workflow.signalWithStart('webhookDelivery', {
-    workflowId: `webhook/${endpointId}`,
-    taskQueue: taskQueues.payouts,
-    workflowTaskTimeout: workflowTaskTimeoutMs,
-    workflowIdReusePolicy: WorkflowIdReusePolicy.ALLOW_DUPLICATE,
-    workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
-    args: [{ endpointId }],
-    signal: deliverSignal,
-    signalArgs: [],
-  });
+  await client.withDeadline(Date.now() + wakeLimitMs, () =>
+    client.workflow.signalWithStart('webhookDelivery', {
+      workflowId: `webhook/${endpointId}`,
+      taskQueue: taskQueues.payouts,
+      workflowTaskTimeout: workflowTaskTimeoutMs,
+      workflowIdReusePolicy: WorkflowIdReusePolicy.ALLOW_DUPLICATE,
+      workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
+      args: [{ endpointId }],
+      signal: deliverSignal,
+      signalArgs: [],
+    }),
+  );
 }

@@ -26,6 +26,8 @@ async function startWorker(config: WorkerConfig, log: Logger): Promise<Running> 
   const database = connectDatabase({
     url: config.DATABASE_URL,
     poolSize: config.DATABASE_POOL_SIZE,
+    // A local activity's attempt ends after 2 s: its transaction must not wait on without it.
+    lockTimeoutMs: 1_500,
     applicationName: 'corridor-worker',
   });
   const rateSource = rateSourceOf(config);

@@ -1,5 +1,6 @@
 import { CancellationScope, condition, setHandler } from '@temporalio/workflow';
 import {
+  customerName,
   faultOf,
   type OperatorCommand,
   type OperatorRequest,
@@ -65,16 +66,20 @@ export function takeCommands(commands: Command[], attention: Attention): void {
     description: "Carry out another person's proposal: {operator, reason, proposal}.",
   });
   const cancel = { kind: 'cancel' } as const;
-  setHandler(cancelUpdate, () => ask(cancel, customer), {
-    description: 'Cancel the payout, as its customer would; refused once the rail has it.',
+  setHandler(cancelUpdate, (args?: OperatorArgs) => ask(cancel, args ?? customer), {
+    validator: (args?: OperatorArgs) => check(cancel, args ?? customer),
+    description: 'Cancel for the customer; refused once the rail has it: {operator, reason}.',
   });
   // The cancel button of the Temporal UI is a customer's wish as well.
   CancellationScope.current().cancelRequested.catch(() => {
-    commands.push({ request: requestOf(cancel, customer), result: undefined });
+    commands.push({ request: requestOf(cancel, cancelButton), result: undefined });
   });
 }
 
-const customer: OperatorArgs = { operator: 'customer', reason: 'canceled' };
+/** What the API sends in a customer's name; it is in the payout's history and needs no audit line. */
+const customer: OperatorArgs = { operator: customerName, reason: 'canceled' };
+
+const cancelButton: OperatorArgs = { operator: 'temporal-ui', reason: 'the cancel button' };
 
 /** Whatever was typed into the UI: what is missing is empty, and refused by the validator. */
 function requestOf(command: OperatorCommand, args: Partial<OperatorArgs> | undefined) {

@@ -1,4 +1,4 @@
 export { batch } from './batch.js';
-export { refreshRates, statement, sweep } from './maintenance.js';
+export { refreshRates, retention, statement, sweep } from './maintenance.js';
 export { payout } from './payout.js';
 export { webhookDelivery } from './webhookDelivery.js';

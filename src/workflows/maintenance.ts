@@ -5,6 +5,11 @@ export async function sweep(): Promise<void> {
   await maintenance.sweep();
 }
 
+/** Forgets idempotency keys whose thirty days are over. */
+export async function retention(): Promise<number> {
+  return maintenance.purge();
+}
+
 /** Reads the banks' statements and counts what differs from the ledger. */
 export async function statement(): Promise<number> {
   return maintenance.readStatements();

@@ -42,8 +42,8 @@ export const approveUpdate = defineUpdate<
   [OperatorArgs & { readonly proposal: string }]
 >('approve');
 
-/** The customer's wish; the cancel button of the Temporal UI means the same. */
-export const cancelUpdate = defineUpdate<OperatorResult>('cancel');
+/** The customer's wish; an operator who acts for the customer says so. */
+export const cancelUpdate = defineUpdate<OperatorResult, [OperatorArgs?]>('cancel');
 
 /** "Look again": the inbox or the row has something new. It carries no data. */
 export const railUpdateSignal = defineSignal('railUpdate');

@@ -3,11 +3,13 @@ import {
   allHandlersFinished,
   CancellationScope,
   condition,
+  continueAsNew,
   isCancellation,
   log,
   setCurrentDetails,
   setHandler,
   upsertSearchAttributes,
+  uuid4,
   workflowInfo,
 } from '@temporalio/workflow';
 import type { PayoutStep } from '../activities/step.js';
@@ -63,10 +65,20 @@ export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 
   takeCommands(hand.commands, () => hand.step && (hand.step.attention?.reason ?? null));
   await CancellationScope.nonCancellable(async () => {
     await drive(hand);
-    await condition(allHandlersFinished);
+    // Who asked when nothing was left to do still gets an answer.
+    while (!allHandlersFinished()) {
+      for (const command of hand.commands.splice(0)) command.result = tooLate;
+      await condition(() => allHandlersFinished() || hand.commands.length > 0);
+    }
   });
   return hand.lost || hand.step === undefined ? 'lost' : hand.step.status;
 }
+
+const tooLate = {
+  outcome: 'refused',
+  detail: 'The payout has just come to its end. Look at it again.',
+  action: null,
+} as const;
 
 async function decision(hand: Hand): Promise<PayoutStatus> {
   await CancellationScope.nonCancellable(() =>
@@ -76,20 +88,12 @@ async function decision(hand: Hand): Promise<PayoutStatus> {
 }
 
 async function drive(hand: Hand): Promise<void> {
-  const { payoutId } = hand;
-  const ageMs = Date.now() - workflowInfo().startTime.getTime();
-  take(
-    hand,
-    await ledgerStep((ledger) =>
-      ledger.acceptPayouts({ driver: payoutId, ids: [payoutId], workflowAgeMs: ageMs }),
-    ),
-  );
   let isOpen = true;
   while (isOpen && !hand.lost) {
     try {
       isOpen = await advance(hand);
     } catch (error) {
-      log.error('a step of the payout failed', { payoutId, error });
+      log.error('a step of the payout failed', { payoutId: hand.payoutId, error });
       await park(hand, 'unexpected_failure', messageOf(error));
     }
   }
@@ -98,11 +102,14 @@ async function drive(hand: Hand): Promise<void> {
 /** One stretch of the way; false when there is nothing left to do. */
 async function advance(hand: Hand): Promise<boolean> {
   const { step } = hand;
-  if (step === undefined) return false;
-  if (isDue(hand) || step.hasNews) {
+  if (step === undefined) {
+    await accept(hand);
+  } else if (isDue(hand) || step.hasNews) {
     await serve(hand);
   } else if (step.attention !== null) {
     await waitForAPerson(hand, step.attention);
+  } else if (step.status === 'pending') {
+    await accept(hand);
   } else if (step.status === 'processing') {
     await submit(hand);
   } else if (step.status === 'sent') {
@@ -112,6 +119,18 @@ async function advance(hand: Hand): Promise<boolean> {
     return isDue(hand);
   }
   return true;
+}
+
+/** Decides a pending payout; one that was decided before is only looked at. */
+async function accept(hand: Hand): Promise<void> {
+  const { payoutId } = hand;
+  const workflowAgeMs = Date.now() - workflowInfo().startTime.getTime();
+  take(
+    hand,
+    await ledgerStep((ledger) =>
+      ledger.acceptPayouts({ driver: payoutId, ids: [payoutId], workflowAgeMs }),
+    ),
+  );
 }
 
 /** Whether somebody has spoken: the rail, through the inbox, or a person. */
@@ -130,6 +149,8 @@ async function serve(hand: Hand): Promise<void> {
       driver: payoutId,
       id: payoutId,
       request: command.request,
+      // Made here, so that an attempt that is repeated after a crash finds its own line.
+      action: `op_${uuid4().replaceAll('-', '')}`,
     });
     take(hand, operated.steps);
     if (hand.step?.settleBy && hand.step.settleBy !== settleBy) {
@@ -187,9 +208,7 @@ async function waitForTheRail(hand: Hand, settleInMs: number): Promise<void> {
   const scope = new CancellationScope();
   const poll = scope
     .run(() => railPoll(settleInMs).pollRail({ payoutId: hand.payoutId }))
-    .then(() => {
-      hand.nudged = true;
-    });
+    .then((steps) => take(hand, steps));
   try {
     await Promise.race([poll, condition(() => isDue(hand))]);
     scope.cancel();
@@ -223,6 +242,10 @@ async function waitForAPerson(
     setCurrentDetails(
       `**Needs a person: ${attention.reason}**\n\n${attentionReasons[attention.reason]}\n\n${attention.detail}`,
     );
+  }
+  // A person may take months; the sweep's hourly looks would fill the history meanwhile.
+  if (workflowInfo().continueAsNewSuggested && allHandlersFinished()) {
+    await continueAsNew<typeof payout>({ payoutId: hand.payoutId });
   }
   await condition(() => isDue(hand));
 }

@@ -46,8 +46,9 @@ const submitRetry = { initialMs: 1_000, maximumMs: 5 * 60_000 } as const;
 
 export const railSubmit = proxyActivities<Pick<Activities, 'submitPayouts'>>({
   taskQueue: taskQueues.rail,
-  // The rail has 5 s to answer a look-up and 5 s to answer the call that may follow.
-  startToCloseTimeout: 15_000,
+  // The rail has 5 s to answer a look-up and 5 s to answer the call that may follow; 2 s are
+  // ours. Not more: a payout whose worker was killed here waits for this time-out.
+  startToCloseTimeout: 12_000,
   cancellationType: ActivityCancellationType.TRY_CANCEL,
   retry: {
     initialInterval: submitRetry.initialMs,
@@ -99,7 +100,7 @@ export const batchStart = proxyActivities<Pick<Activities, 'startItems'>>({
 });
 
 export const maintenance = proxyActivities<
-  Pick<Activities, 'sweep' | 'refreshRates' | 'readStatements'>
+  Pick<Activities, 'sweep' | 'refreshRates' | 'readStatements' | 'purge'>
 >({
   taskQueue: taskQueues.payouts,
   // The schedule starts the next run anyway.

@@ -42,10 +42,19 @@ describe('corridor demo', () => {
     expect(home.processes()).toEqual([]);
   });
 
+  it('can be shown again on the same data', async () => {
+    const { code, stdout } = await home.run('demo');
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^Webhook .* signature verified$/m);
+  });
+
   it('leaves nothing running when it is interrupted', async () => {
     const demo = await home.begin('demo', /^Quote/);
+    const startedMs = performance.now();
     process.kill(demo.pid, 'SIGINT');
     const { code, lastWords } = await demo.exited;
+    // No part waits for a limit of its own to pass; those begin at 10 s.
+    expect(performance.now() - startedMs).toBeLessThan(10_000);
     expect(code).toBe(130);
     expect(lastWords.join('\n')).toContain('Interrupted');
     expect(home.processes()).toEqual([]);

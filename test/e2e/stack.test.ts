@@ -112,6 +112,7 @@ describe('corridor start', () => {
     expect(await interrupt(first)).toBe(0);
     expect(home.processes()).toEqual([]);
     expect(home.hasDescription()).toBe(false);
+    expect(await home.fatalLines()).toEqual([]);
 
     const second = await home.start();
     expect(second.description.api_key).toBe(first.description.api_key);

@@ -91,7 +91,6 @@ describe('a cancellation that races with the submission', () => {
         return outcome;
       }),
     );
-    console.log(JSON.stringify(outcomes));
     const paid = outcomes.filter((outcome) => outcome === 'settled').length;
     expect(await payer.balance()).toEqual({
       available: 100_000n - 5_000n * BigInt(paid),

@@ -43,6 +43,7 @@ describe('operators', () => {
     await untilStatus(system.client, id, 'sent');
     await system.database`
       update payouts set settle_by = now() - interval '2 days',
+             requested_at = now() - interval '6 days',
              submit_started_at = now() - interval '6 days' where id = ${id}`;
     await wake(id);
     await expect

@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -10,6 +10,7 @@ export type TestBank = {
   readonly apiToken: string;
   readonly callbackSecret: string;
   readonly part: Part;
+  readonly journalFile: string;
   /** The journal: what was really sent. */
   readonly journal: () => Promise<readonly JournalLine[]>;
   readonly stop: () => Promise<void>;
@@ -18,10 +19,11 @@ export type TestBank = {
 const journalLine = z.object({ type: z.string(), key: z.string().optional() });
 export type JournalLine = z.infer<typeof journalLine>;
 
-/** The sandbox bank as a process of its own, compiled as it is delivered. */
-export async function startTestBank(callbackUrl: string): Promise<TestBank> {
+/** The sandbox bank as a process of its own, compiled as it is delivered; `past` is its journal. */
+export async function startTestBank(callbackUrl: string, past = ''): Promise<TestBank> {
   const directory = await mkdtemp(join(tmpdir(), 'corridor-test-bank-'));
   const journalFile = join(directory, 'journal.jsonl');
+  await writeFile(journalFile, past);
   const apiToken = 'test-bank-token-0123456789';
   const callbackSecret = 'test-callback-secret-0123456789';
   const part = await startProcess({
@@ -46,6 +48,7 @@ export async function startTestBank(callbackUrl: string): Promise<TestBank> {
     apiToken,
     callbackSecret,
     part,
+    journalFile,
     journal: async () => {
       const text = await readFile(journalFile, 'utf8');
       const lines = text.split('\n').filter((line) => line !== '');

@@ -52,13 +52,16 @@ export async function startProcesses(): Promise<Processes> {
   });
 
   const start = async (name: PartName) => {
-    if (!running.has(name)) running.set(name, await starters[name]());
+    if (running.has(name)) return;
+    const part = await starters[name]();
+    running.set(name, part);
+    // Also one that ended by itself can be started again.
+    void part.exited.then(() => running.delete(name));
   };
   const end = async (name: PartName, how: (part: Part) => Promise<unknown>) => {
     const part = running.get(name);
     if (part === undefined) throw new Error(`${name} does not run.`);
     await how(part);
-    running.delete(name);
   };
   const startAll = async () => {
     for (const name of names) await start(name);

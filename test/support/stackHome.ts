@@ -69,6 +69,8 @@ export type StackHome = {
   /** The keys of the transfers that the bank has really sent, in order. */
   readonly transfers: () => Promise<readonly string[]>;
   readonly hasDescription: () => boolean;
+  /** What its parts have logged when they could not go on. */
+  readonly fatalLines: () => Promise<readonly string[]>;
   /** Every process that runs because of this home. */
   readonly processes: () => readonly StrayProcess[];
   /** Ends what still runs, however the test went, and removes the data. */
@@ -125,6 +127,13 @@ export async function createStackHome(): Promise<StackHome> {
     transfers: async () => {
       const lines = await journal();
       return lines.flatMap((line) => (line.type === 'transfer' ? [line.key ?? ''] : []));
+    },
+    fatalLines: async () => {
+      const names = ['api', 'worker', 'sandbox-bank'];
+      const logs = await Promise.all(
+        names.map((name) => readFile(join(directory, 'logs', `${name}.log`), 'utf8')),
+      );
+      return logs.flatMap((log) => log.split('\n').filter((line) => line.includes('"fatal"')));
     },
     hasDescription: () => existsSync(descriptionFile),
     processes: () => strayProcesses(mark, directory),

@@ -58,7 +58,34 @@ describe('an account with an IBAN', () => {
     // A territory whose accounts are French ones.
     ['RE', 'FR1420041010050500013M02606'],
   ])('in %s is accepted with %s', (country, iban) => {
-    expect(accepted({ ...german, country, iban })).toEqual({ ...german, country, iban });
+    // Strictly: a field that was not sent is absent, and not there without a value.
+    expect(accepted({ ...german, country, iban })).toStrictEqual({ ...german, country, iban });
+  });
+
+  test.each([
+    ['FR1420041010050500013M02606', 'BL GF GP MF MQ NC PF PM RE TF WF YT'],
+    ['GB82WEST12345698765432', 'GG IM JE'],
+    ['FI2112345600000785', 'AX'],
+  ])('like %s belongs to the territories %s as well', (iban, territories) => {
+    const issuer = iban.slice(0, 2);
+    for (const country of territories.split(' ')) {
+      const asked = { ...german, country };
+      expect(accepted({ ...asked, iban, bic: `ABCD${country}22` })).toMatchObject({ iban });
+      expect(accepted({ ...asked, iban, bic: `ABCD${issuer}22` })).toMatchObject({ iban });
+      expect(verdicts({ ...asked, iban, bic: 'ABCDDE22' })).toEqual(['beneficiary_invalid bic']);
+      const [refusal] = refusals({ ...asked, iban, bic: 'ABCD' });
+      expect(refusal).toStrictEqual({
+        refused: true,
+        code: 'beneficiary_invalid',
+        param: 'bic',
+        expected: `A BIC of 8 or 11 characters with ${country} or ${issuer} as its fifth and sixth.`,
+        received: 'ABCD',
+      });
+    }
+  });
+
+  test('is not complete without its number', () => {
+    expect(verdicts({ ...german, iban: '' })).toEqual(['parameter_missing iban']);
   });
 
   test('is normalised: spaces out, upper case, blanks around the name gone', () => {
@@ -144,6 +171,21 @@ describe('an account in the United States', () => {
     );
   });
 
+  test.each([
+    '010000003',
+    '090000007',
+    '120000003',
+    '210000007',
+    '290000001',
+    '320000007',
+    '610000005',
+    '690000009',
+    '720000005',
+    '800000006',
+  ])('may be at a bank with the routing number %s', (routing_number) => {
+    expect(accepted({ ...american, routing_number })).toMatchObject({ routing_number });
+  });
+
   test('receives USD only', () => {
     expect(verdicts({ ...american, currency: 'EUR' })).toEqual(['beneficiary_invalid currency']);
   });
@@ -170,7 +212,17 @@ describe('an account in the United States', () => {
 
   test.each([
     ['routing_number', '000000000'],
-    ['routing_number', '990000004'],
+    // Their check digits are right, and no district has these numbers.
+    ['routing_number', '130000006'],
+    ['routing_number', '200000004'],
+    ['routing_number', '330000000'],
+    ['routing_number', '600000002'],
+    ['routing_number', '730000008'],
+    ['routing_number', '810000009'],
+    ['routing_number', '990000000'],
+    // Nine of their ten digits are a good number.
+    ['routing_number', '0210000210'],
+    ['routing_number', '1021000021'],
     ['routing_number', '02100002'],
     ['account_number', '123'],
     ['account_number', '123456789012345678'],
@@ -232,6 +284,18 @@ describe('validation', () => {
     }
   });
 
+  test('says which fields the country has, and repeats no more than 40 characters', () => {
+    const [refusal, ...others] = refusals({ ...german, routing_number: '1'.repeat(41) });
+    expect(others).toEqual([]);
+    expect(refusal).toEqual({
+      refused: true,
+      code: 'parameter_unknown',
+      param: 'routing_number',
+      expected: 'Nothing: a beneficiary in DE has type, name, country, currency, iban, bic.',
+      received: '1'.repeat(40),
+    });
+  });
+
   test('accepts its own answer unchanged', () => {
     for (const details of [accepted(german), accepted(american)]) {
       expect(accepted(details)).toEqual(details);
@@ -263,8 +327,35 @@ describe('the rules of a country', () => {
       expect(fields.length).toBeGreaterThan(5);
       expect(fields).toEqual(beneficiaryFields.filter((field) => fields.includes(field)));
     }
-    expect(fieldRulesOf('JP')).toBeUndefined();
-    expect(fieldRulesOf('')).toBeUndefined();
+    // Some countries print numbers like IBANs without being in the registry.
+    for (const country of ['JP', 'DZ', 'AO', '']) {
+      expect(fieldRulesOf(country)).toBeUndefined();
+      expect(beneficiaryCountries()).not.toContain(country);
+    }
+  });
+
+  test('say in a sentence what each field has to be', () => {
+    const sentencesOf = (country: string) =>
+      fieldRulesOf(country)?.flatMap(({ field, required, expected }) =>
+        field === 'country' ? [] : [`${field}${required ? '' : '?'}: ${expected}`],
+      );
+    const name =
+      "The account holder's name: 1 to 140 characters, none of them a control character.";
+    expect(sentencesOf('US')).toEqual([
+      'type: individual or business.',
+      `name: ${name}`,
+      'currency: A currency that the account can receive: USD.',
+      'account_number: The account number: 4 to 17 digits.',
+      'routing_number: An ABA routing number: 9 digits, the last of which is a check digit.',
+      'account_type?: checking or savings; checking when it is left out.',
+    ]);
+    expect(sentencesOf('NO')).toEqual([
+      'type: individual or business.',
+      `name: ${name}`,
+      `currency: A currency that the account can receive: ${corridorCurrencies().join(', ')}.`,
+      'iban: An IBAN that starts with NO and has 15 characters.',
+      'bic?: A BIC of 8 or 11 characters with NO as its fifth and sixth.',
+    ]);
   });
 });
 

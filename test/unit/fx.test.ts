@@ -57,6 +57,12 @@ describe('rates as text', () => {
   ])('%j is not a rate', (text) => {
     expect(() => parseRate(text)).toThrow(RangeError);
   });
+
+  test('a text that is no rate is named, but never in full length', () => {
+    expect(() => parseRate('1,5')).toThrow('Not a decimal rate: 1,5');
+    expect(() => parseRate('x'.repeat(1_000))).toThrow(/: x{60}$/);
+    expect(() => parseRate('0.0')).toThrow('A rate must be above zero');
+  });
 });
 
 describe('the quoted rate', () => {
@@ -137,8 +143,9 @@ describe('conversion', () => {
   });
 
   test('a negative amount is a bug and throws', () => {
-    expect(() => convertFloor(-1n, 'USD', 'EUR', parseRate('1'))).toThrow(RangeError);
-    expect(() => convertBackUp(-1n, 'USD', 'EUR', parseRate('1'))).toThrow(RangeError);
+    const bug = new RangeError('Only amounts of zero or more are converted');
+    expect(() => convertFloor(-1n, 'USD', 'EUR', parseRate('1'))).toThrow(bug);
+    expect(() => convertBackUp(-1n, 'USD', 'EUR', parseRate('1'))).toThrow(bug);
   });
 });
 

@@ -87,7 +87,7 @@ describe('amounts as text', () => {
   });
 
   test('an unknown currency is a bug and throws', () => {
-    expect(() => digitsOf('BGN')).toThrow(RangeError);
+    expect(() => digitsOf('BGN')).toThrow(new RangeError('Not an ISO 4217 currency: BGN'));
     expect(() => formatMinor(1n, 'toString')).toThrow(RangeError);
     expect(() => parseMajor('1', 'usd')).toThrow(RangeError);
   });

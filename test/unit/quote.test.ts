@@ -146,6 +146,10 @@ describe('corridors', () => {
     expect(corridorOf('TRY', 'USD').spreadBasisPoints).toBe(150);
   });
 
+  test('are carried by the one rail there is', () => {
+    expect(corridorOf('USD', 'EUR').rail).toBe('sandbox');
+  });
+
   test('do not exist for other currencies', () => {
     expect(findCorridor('USD', 'RUB')).toBeUndefined();
     expect(findCorridor('toString', 'USD')).toBeUndefined();
@@ -300,5 +304,7 @@ describe('a refusal', () => {
     expect(source.expected).toContain('USD, EUR, GBP');
     const destination = refused({ ...rest, sourceCurrency: 'USD', destinationCurrency: 'eur' });
     expect(destination).toMatchObject({ param: 'destination_currency', received: 'eur' });
+    const long = refused({ ...rest, sourceCurrency: 'X'.repeat(41), destinationCurrency: 'EUR' });
+    expect(long.received).toBe('X'.repeat(40));
   });
 });

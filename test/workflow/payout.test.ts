@@ -182,7 +182,7 @@ describe('a rail that does not call back', () => {
       pollRail: async () => {
         timesMs.push(await server.now());
         if (timesMs.length < 13) throw notYet('no news');
-        script.inbox.push('settled');
+        return script.move('settled');
       },
     });
     await drive(script, async (handle) => {

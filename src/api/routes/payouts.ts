@@ -1,6 +1,6 @@
 import { payoutObject } from '../../contract/objects.js';
 import { noParams, type PayoutParams, payoutParams } from '../../contract/params.js';
-import { transaction } from '../../db/client.js';
+import { isOutage, transaction } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { findPayout, insertPayout, type NewPayout, type PayoutRow } from '../../db/payouts.js';
 import { isFinal } from '../../domain/payout.js';
@@ -38,9 +38,26 @@ async function createPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer>
   if (misfits.length > 0) return { refusals: misfits };
 
   const id = newId('payout');
+  try {
+    return await record(deps, request, id, validated.params);
+  } catch (error) {
+    if (!isOutage(error)) throw error;
+    deps.log.error({ err: error, payout: id }, 'the database was away');
+    // Whether the row is there nobody knows; with its id the caller can find out.
+    const detail = 'Send it again with the same idempotency key, or look for the payout.';
+    return { ...refused(refuse('service_unavailable', { detail })), payout: id };
+  }
+}
+
+async function record(
+  deps: ApiDeps,
+  request: ApiRequest,
+  id: string,
+  params: PayoutParams,
+): Promise<Answer> {
   const first = await transaction(deps.database, async (sql) => {
     const bound = await bindRequest(sql, deps, request, id, null);
-    if (bound === 'bound') await insertPayout(sql, newPayout(id, request, validated.params));
+    if (bound === 'bound') await insertPayout(sql, newPayout(id, request, params));
     return bound;
   });
   if (first === 'bound') return decide(deps, request, id, {});

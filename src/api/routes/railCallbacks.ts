@@ -1,4 +1,5 @@
 import type Koa from 'koa';
+import { transaction } from '../../db/client.js';
 import { insertNews } from '../../db/inbox.js';
 import type { CallbackEvent } from '../../rails/rail.js';
 import { wakePayouts } from '../../temporal/wakePayout.js';
@@ -21,11 +22,11 @@ export async function takeCallback(deps: ApiDeps, ctx: Koa.Context, body: Buffer
     return;
   }
   const news = events.map((event) => newsOf(rail.name, event));
-  const payouts = await insertNews(deps.database, news);
+  const payouts = await transaction(deps.database, (sql) => insertNews(sql, news));
   const failures = await wakePayouts(deps.temporal, payouts);
   if (failures.length > 0) {
     deps.metrics.wakeFailures.inc(failures.length);
-    deps.log.warn({ err: failures[0], count: failures.length }, 'left to the sweep');
+    deps.log.warn({ err: failures[0]?.error, count: failures.length }, 'left to the sweep');
   }
   ctx.status = 200;
   ctx.body = { received: events.length };

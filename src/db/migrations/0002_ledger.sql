@@ -12,9 +12,13 @@ create table ledger_accounts (
   currency text not null check (currency ~ '^[A-Z]{3}$'),
   foreign key (account_id, mode) references accounts (id, mode),
   check ((account_id is not null) = (kind in ('available', 'held'))),
-  unique nulls not distinct (mode, account_id, kind, currency),
   unique (id, currency)
 );
+
+-- An expression that the posting's join can look up: a comparison that treats nulls as equal
+-- could not use an index, and would read every account at each posting.
+create unique index ledger_accounts_owner on ledger_accounts
+  (coalesce(account_id, ''), kind, currency, mode);
 
 -- Only customers have a balance row: a row for the accounts of the service would be
 -- locked by every payout there is.
@@ -107,7 +111,7 @@ begin
     select distinct n.mode, n.owner, n.kind, n.currency
       from unnest(modes, owners, kinds, currencies) as n (mode, owner, kind, currency)
      where not exists (select from ledger_accounts a
-             where a.mode = n.mode and a.account_id is not distinct from n.owner
+             where a.mode = n.mode and coalesce(a.account_id, '') = coalesce(n.owner, '')
                and a.kind = n.kind and a.currency = n.currency)
     on conflict do nothing
     returning id, account_id, kind, currency
@@ -125,6 +129,6 @@ begin
       from unnest(posting_entries, modes, owners, kinds, currencies, amounts)
              as p (entry, mode, owner, kind, currency, amount)
       join ledger_accounts a
-        on a.mode = p.mode and a.account_id is not distinct from p.owner
+        on a.mode = p.mode and coalesce(a.account_id, '') = coalesce(p.owner, '')
        and a.kind = p.kind and a.currency = p.currency;
 end $$;

@@ -148,10 +148,12 @@ begin
 end $$;
 create trigger frozen before update on payouts for each row
   when (old.source_minor is not null and
-    (old.source_minor, old.fee_minor, old.receive_minor, old.mid_value_minor, old.rate, old.mid,
-     old.rail, old.beneficiary_id) is distinct from
-    (new.source_minor, new.fee_minor, new.receive_minor, new.mid_value_minor, new.rate, new.mid,
-     new.rail, new.beneficiary_id))
+    (old.account_id, old.source_currency, old.destination_currency, old.source_minor,
+     old.fee_minor, old.receive_minor, old.mid_value_minor, old.rate, old.mid, old.rail,
+     old.beneficiary_id) is distinct from
+    (new.account_id, new.source_currency, new.destination_currency, new.source_minor,
+     new.fee_minor, new.receive_minor, new.mid_value_minor, new.rate, new.mid, new.rail,
+     new.beneficiary_id))
   execute function refuse_thaw();
 create trigger kept before delete on payouts for each row execute function refuse_change();
 

@@ -54,7 +54,7 @@ select p.rail, p.id, 'credit', p.destination_currency, p.returned_minor, e.creat
   from ledger_entries e join payouts p on p.id = e.payout_id
  where e.kind = 'return';
 
--- Differences. The ledger books when it hears, which may be a day after the bank did, so an
+-- Differences: what the bank did for a key in all, so that a payment made twice is one. The ledger books when it hears, which may be a day after the bank did, so an
 -- item counts as missing at the bank only when the day after its own is closed as well.
 create view statement_breaks as
 select coalesce(s.rail, l.rail) as rail, coalesce(s.rail_key, l.payout_id) as payout_id,
@@ -65,7 +65,9 @@ select coalesce(s.rail, l.rail) as rail, coalesce(s.rail_key, l.payout_id) as pa
        s.amount_minor as bank_minor, s.currency as bank_currency,
        l.amount_minor as ledger_minor, l.currency as ledger_currency,
        coalesce(s.booked_at, l.booked_at) as since
-  from statement_entries s
+  from (select rail, rail_key, direction, currency, sum(amount_minor)::bigint as amount_minor,
+               min(booked_at) as booked_at, min(statement_date) as statement_date
+          from statement_entries group by rail, rail_key, direction, currency) s
   full join ledger_movements l
     on l.rail = s.rail and l.payout_id = s.rail_key and l.direction = s.direction
  where (s.rail_key is null and exists (select from statements c where c.rail = l.rail

@@ -31,8 +31,9 @@ const dayMs = 24 * 60 * minuteMs;
 /** The sandbox bank, over HTTP like any other bank. */
 export function createSandboxRail(settings: SandboxSettings): Rail & { close(): Promise<void> } {
   const pool = new Pool(settings.url, {
-    // Enough for the single lane; a bulk request carries 500 transfers on one connection.
-    connections: 16,
+    // As many as the worker has slots for rails: a call that waited for a connection would time
+    // out without having been sent, and count as unknown.
+    connections: 100,
     headersTimeout: requestLimitMs,
     bodyTimeout: requestLimitMs,
     connectTimeout: requestLimitMs,

@@ -1,0 +1,406 @@
+import { execFile } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
+import { pino } from 'pino';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
+import { z } from 'zod';
+import { maintenanceActivities } from '../../src/activities/maintenance.js';
+import { only } from '../../src/db/accounts.js';
+import { takeOverduePayouts } from '../../src/db/payouts.js';
+import { listBreaks } from '../../src/db/statements.js';
+import { createRails } from '../../src/rails/registry.js';
+import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
+import { referenceSource } from '../../src/rates/reference.js';
+import { createMetrics } from '../../src/telemetry.js';
+import { taskQueues } from '../../src/workflows/messages.js';
+import { startTestBank, type TestBank } from '../support/bank.js';
+import { untilStatus } from '../support/client.js';
+import { createTestAccount, unbalancedCurrencies } from '../support/database.js';
+import { eventually } from '../support/eventually.js';
+import {
+  journalOf,
+  openPayer,
+  rowOf,
+  untilParked,
+  untilSubmitted,
+  wake,
+} from '../support/payer.js';
+import { requestPayout } from '../support/requestPayout.js';
+import { startSystem, type TestSystem } from '../support/system.js';
+
+let system: TestSystem;
+
+beforeAll(async () => {
+  system = await startSystem();
+});
+afterAll(async () => {
+  expect(await unbalancedCurrencies(system.database)).toEqual([]);
+  await system.stop();
+});
+
+/** Runs one of the maintenance workflows to its end, as its schedule would. */
+function run(workflow: 'statement' | 'sweep'): Promise<unknown> {
+  return system.temporal.workflow.execute(workflow, {
+    taskQueue: taskQueues.payouts,
+    workflowId: `${workflow}-${crypto.randomUUID()}`,
+  });
+}
+
+const dayMs = 24 * 60 * 60 * 1000;
+
+/** The day of yesterday is closed when the day before it is looked at, and so is that one. */
+const pastDays = 2;
+
+const line = z.looseObject({
+  seq: z.number(),
+  at: z.string(),
+  type: z.string(),
+  key: z.string(),
+});
+type Line = z.infer<typeof line>;
+
+/** What the bank did today, as if it had been done two days ago. */
+async function journalOfThePast(): Promise<readonly Line[]> {
+  const text = await readFile(system.bank.journalFile, 'utf8');
+  const lines = text.split('\n').filter((written) => written !== '');
+  return lines.map((written) => {
+    const parsed = line.parse(JSON.parse(written));
+    return { ...parsed, at: new Date(Date.parse(parsed.at) - pastDays * dayMs).toISOString() };
+  });
+}
+
+/** What the ledger booked today, as if it had been booked two days ago. */
+async function moveLedgerIntoThePast(): Promise<void> {
+  await system.database.begin(async (sql) => {
+    // The triggers that keep the ledger as it is are off for this transaction alone.
+    await sql`set local session_replication_role = replica`;
+    const past = sql`make_interval(days => ${pastDays})`;
+    await sql`update payouts set requested_at = requested_at - ${past}`;
+    await sql`update ledger_entries set created_at = created_at - ${past}`;
+  });
+}
+
+/** The command as an operator runs it: what it says, and its exit code. */
+async function reconcile(): Promise<{ readonly output: string; readonly code: number }> {
+  const [row] = await system.database<{ name: string }[]>`select current_database() as name`;
+  const url = new URL(inject('postgresUrl'));
+  url.pathname = `/${only(row).name}`;
+  const cli = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
+  const env = { ...process.env, DATABASE_URL: url.href };
+  return new Promise((resolve) => {
+    execFile(process.execPath, [cli, 'reconcile'], { env }, (error, stdout, stderr) => {
+      resolve({ output: stdout + stderr, code: error === null ? 0 : Number(error.code) });
+    });
+  });
+}
+
+describe("the bank's statement against the ledger", () => {
+  let settled: string;
+  let returned: string;
+  let past: readonly Line[];
+  let bank: TestBank | undefined;
+
+  beforeAll(async () => {
+    const payer = await openPayer(system);
+    settled = await payer.send('an ordinary payout');
+    returned = await payer.send('simulate: return AM04 after 1s');
+    const failed = await payer.send('simulate: reject AC04');
+    const parked = await payer.send('simulate: never settle');
+    await untilStatus(payer.client, settled, 'settled');
+    await untilStatus(payer.client, returned, 'returned');
+    await untilStatus(payer.client, failed, 'failed');
+    await untilStatus(payer.client, parked, 'sent');
+    // What the bank notes last of all: that each of its three events was heard.
+    await eventually('the bank has told everything', 10_000, async () => {
+      const journal = await system.bank.journal();
+      return journal.filter(({ type }) => type === 'acknowledged').length === 3 || undefined;
+    });
+    expect(await run('statement')).toBe(0);
+    await moveLedgerIntoThePast();
+    past = await journalOfThePast();
+  });
+  beforeEach(async () => {
+    await system.database`truncate statement_entries, statements`;
+  });
+  afterEach(async () => {
+    await bank?.stop();
+    bank = undefined;
+  });
+
+  /** Reads the statements of a bank with this journal; the breaks, counted three times over. */
+  async function readFrom(journal: readonly Line[]) {
+    const text = journal.map((each) => `${JSON.stringify(each)}\n`).join('');
+    bank = await startTestBank(`${system.apiUrl}/rails/sandbox/callbacks`, text);
+    const rail = createSandboxRail(bank);
+    const metrics = createMetrics('test-reconciliation');
+    const { readStatements } = maintenanceActivities({
+      database: system.database,
+      temporal: system.temporal,
+      rails: createRails([rail]),
+      rateSource: referenceSource,
+      log: pino({ level: 'silent' }),
+      metrics,
+    });
+    const counted = await readStatements();
+    // Reading again finds nothing that was not there.
+    expect(await readStatements()).toBe(counted);
+    await rail.close();
+    const breaks = await listBreaks(system.database, 100);
+    expect(breaks).toHaveLength(counted);
+    const gauge = await metrics.registry.getSingleMetricAsString('corridor_statement_breaks');
+    expect(gauge.split(' ').at(-1)).toBe(String(counted));
+    return breaks;
+  }
+
+  /** The one break, what the command says of it, and that it exits 1. */
+  async function expectOnly(breaks: readonly object[], expected: object, words: string) {
+    expect(breaks).toMatchObject([{ rail: 'sandbox', ...expected }]);
+    const { output, code } = await reconcile();
+    expect(output).toContain(`${words}, for ${pastDays * 24} h`);
+    expect(output).toContain('1 breaks.');
+    expect(code).toBe(1);
+  }
+
+  it('has no break after normal days', async () => {
+    expect(await readFrom(past)).toEqual([]);
+    const { database } = system;
+    const entries = await database`
+      select rail_key, direction from statement_entries order by rail_key, direction desc`;
+    expect(entries).toMatchObject([
+      { railKey: settled, direction: 'debit' },
+      { railKey: returned, direction: 'debit' },
+      { railKey: returned, direction: 'credit' },
+    ]);
+    // Today is read as well, but it is not closed.
+    const [closed] = await database<{ days: number }[]>`
+      select (current_date - max(statement_date))::int as days from statements`;
+    expect(closed).toEqual({ days: 1 });
+    const { output, code } = await reconcile();
+    expect(output).toMatch(/EUR debits {2}bank (\S+) {2}ledger \1\n/);
+    expect(output).toMatch(/EUR credits {2}bank (\S+) {2}ledger \1\n/);
+    expect(output).toContain('No breaks.');
+    expect(code).toBe(0);
+  });
+
+  it('has a break for what the bank has paid and the ledger does not know', async () => {
+    const ours = past.filter(({ key }) => key === settled);
+    const foreign = ours.map((each, index) => ({
+      ...each,
+      seq: past.length + index + 1,
+      key: 'po_stranger',
+      bank_reference: 'SBXSTRANGER',
+    }));
+    const breaks = await readFrom([...past, ...foreign]);
+    const { receiveMinor } = await rowOf(system, settled);
+    await expectOnly(
+      breaks,
+      {
+        payoutId: 'po_stranger',
+        kind: 'not in the ledger',
+        direction: 'debit',
+        bankMinor: receiveMinor,
+        bankCurrency: 'EUR',
+        ledgerMinor: null,
+      },
+      'po_stranger  debit not in the ledger',
+    );
+  });
+
+  it('has a break for what the ledger has booked and the bank did not do', async () => {
+    const breaks = await readFrom(past.filter(({ key }) => key !== settled));
+    const { receiveMinor } = await rowOf(system, settled);
+    await expectOnly(
+      breaks,
+      {
+        payoutId: settled,
+        kind: 'not on the statement',
+        direction: 'debit',
+        bankMinor: null,
+        ledgerMinor: receiveMinor,
+        ledgerCurrency: 'EUR',
+      },
+      `${settled}  debit not on the statement`,
+    );
+    expect(ageMs(breaks)).toBeGreaterThan(pastDays * dayMs);
+    expect(ageMs(breaks)).toBeLessThan(pastDays * dayMs + 5 * 60_000);
+  });
+
+  it('has a break where the amounts differ', async () => {
+    const { receiveMinor } = await rowOf(system, settled);
+    const wrongMinor = (receiveMinor ?? 0n) + 1n;
+    const breaks = await readFrom(
+      past.map((each) =>
+        each.key === settled && each.type === 'settled'
+          ? { ...each, amount: String(wrongMinor) }
+          : each,
+      ),
+    );
+    await expectOnly(
+      breaks,
+      {
+        payoutId: settled,
+        kind: 'amounts differ',
+        bankMinor: wrongMinor,
+        ledgerMinor: receiveMinor,
+      },
+      `${settled}  debit amounts differ`,
+    );
+  });
+
+  it('has a break where the bank has paid one payout twice', async () => {
+    expect(await readFrom(past)).toEqual([]);
+    await system.database`
+      insert into statement_entries
+      select rail, 'SBXAGAIN', direction, rail_key, currency, amount_minor, booked_at,
+             statement_date
+        from statement_entries where rail_key = ${settled}`;
+    const { receiveMinor } = await rowOf(system, settled);
+    await expectOnly(
+      await listBreaks(system.database, 100),
+      {
+        payoutId: settled,
+        kind: 'amounts differ',
+        bankMinor: 2n * (receiveMinor ?? 0n),
+        ledgerMinor: receiveMinor,
+      },
+      `${settled}  debit amounts differ`,
+    );
+  });
+
+  it('has a break where the amounts that came back differ', async () => {
+    const { returnedMinor } = await rowOf(system, returned);
+    const breaks = await readFrom(
+      past.map((each) =>
+        each.key === returned && each.type === 'returned' ? { ...each, amount: '1' } : each,
+      ),
+    );
+    await expectOnly(
+      breaks,
+      {
+        payoutId: returned,
+        kind: 'amounts differ',
+        direction: 'credit',
+        bankMinor: 1n,
+        ledgerMinor: returnedMinor,
+      },
+      `${returned}  credit amounts differ`,
+    );
+  });
+
+  it('has a break where the currencies differ', async () => {
+    const breaks = await readFrom(
+      past.map((each) =>
+        each.key === settled && each.type === 'settled' ? { ...each, currency: 'CHF' } : each,
+      ),
+    );
+    await expectOnly(
+      breaks,
+      { payoutId: settled, kind: 'amounts differ', bankCurrency: 'CHF', ledgerCurrency: 'EUR' },
+      `${settled}  debit amounts differ`,
+    );
+  });
+
+  it('waits for the next day to close before it misses anything at the bank', async () => {
+    await system.database.begin(async (sql) => {
+      await sql`set local session_replication_role = replica`;
+      await sql`
+        update ledger_entries set created_at = created_at + interval '1 day'
+         where payout_id = ${settled} and kind = 'settle'`;
+    });
+    expect(await readFrom(past.filter(({ key }) => key !== settled))).toEqual([]);
+    await system.database.begin(async (sql) => {
+      await sql`set local session_replication_role = replica`;
+      await sql`
+        update ledger_entries set created_at = created_at - interval '1 day'
+         where payout_id = ${settled} and kind = 'settle'`;
+    });
+  });
+});
+
+function ageMs(breaks: readonly { readonly since: Date }[]): number {
+  return Date.now() - only(breaks[0]).since.getTime();
+}
+
+describe('the sweep', () => {
+  const isOpen = async (id: string) =>
+    (await system.temporal.workflow.getHandle(id).describe()).status.name === 'RUNNING';
+
+  /** As if nobody had touched the payouts for long. */
+  const makeDue = (...ids: readonly string[]) => system.database`
+    update payouts set wake_at = now() - interval '1 second' where id = any (${[...ids]})`;
+
+  it('starts what was recorded and never woken, once it is due', async () => {
+    const { account } = await createTestAccount(system.database);
+    const { id } = await requestPayout(system.database, account.id);
+    await run('sweep');
+    // The request may still be on its way to Temporal.
+    await expect(isOpen(id)).rejects.toThrow('not found');
+    await makeDue(id);
+    await run('sweep');
+    await expect(system.temporal.workflow.getHandle(id).result()).resolves.toBe('settled');
+    expect(await journalOf(system, id)).toEqual(['transfer', 'settled']);
+  });
+
+  it('starts again what was terminated while the bank was asked', async () => {
+    const payer = await openPayer(system);
+    const id = await payer.send('simulate: timeout then nothing');
+    await untilSubmitted(system, id);
+    await system.temporal.workflow.getHandle(id).terminate('an accident');
+    await makeDue(id);
+    await run('sweep');
+    expect(await isOpen(id)).toBe(true);
+    // It goes on from the row: the bank's key is old enough to be given to a person.
+    await system.database`
+      update payouts set submit_started_at = submit_started_at - interval '25 hours'
+       where id = ${id}`;
+    await wake(system, id);
+    expect(await untilParked(system, id)).toMatchObject({
+      status: 'processing',
+      attentionReason: 'outcome_unknown',
+    });
+  });
+
+  it('starts again what was terminated while the bank had it', async () => {
+    const payer = await openPayer(system);
+    const id = await payer.send('simulate: never settle');
+    await untilStatus(payer.client, id, 'sent');
+    await system.temporal.workflow.getHandle(id).terminate('an accident');
+    await system.database`
+      update payouts set settle_by = now() - interval '1 hour' where id = ${id}`;
+    await makeDue(id);
+    await run('sweep');
+    expect(await untilParked(system, id)).toMatchObject({ attentionReason: 'settle_by_passed' });
+    expect(await journalOf(system, id)).toEqual(['transfer']);
+  });
+
+  it('leaves alone what is over', async () => {
+    const payer = await openPayer(system);
+    const id = await payer.send('an ordinary payout');
+    await untilStatus(payer.client, id, 'settled');
+    const [row] = await system.database`select wake_at from payouts where id = ${id}`;
+    expect(row).toMatchObject({ wakeAt: null });
+  });
+
+  it('twice at once does not take the same rows, and leaves none', async () => {
+    const { account } = await createTestAccount(system.database, { funds: { USD: 10_000_000n } });
+    const ids: string[] = [];
+    for (let count = 0; count < 20; count += 1) {
+      ids.push((await requestPayout(system.database, account.id)).id);
+    }
+    await makeDue(...ids);
+    await system.database.begin(async (sql) => {
+      const first = await takeOverduePayouts(sql);
+      expect(first.map(({ id }) => id).sort()).toEqual([...ids].sort());
+      // The other one neither waits for the rows that the first has taken nor takes them.
+      expect(await takeOverduePayouts(system.database)).toEqual([]);
+    });
+    expect(await takeOverduePayouts(system.database)).toEqual([]);
+
+    await makeDue(...ids);
+    await Promise.all([run('sweep'), run('sweep')]);
+    for (const id of ids) {
+      await expect(system.temporal.workflow.getHandle(id).result()).resolves.toBe('settled');
+      expect(await journalOf(system, id)).toEqual(['transfer', 'settled']);
+    }
+  });
+});

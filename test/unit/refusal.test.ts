@@ -1,0 +1,28 @@
+import { expect, test } from 'vitest';
+import { isRefusal, meaningOf, refuse } from '../../src/domain/refusal.js';
+
+test('a refusal has its code and whatever is known of the details', () => {
+  expect(refuse('not_found')).toEqual({ refused: true, code: 'not_found' });
+  expect(refuse('amount_too_small', { param: 'amount', received: '1' })).toEqual({
+    refused: true,
+    code: 'amount_too_small',
+    param: 'amount',
+    received: '1',
+  });
+});
+
+test('only a refusal is taken for one, whatever else a function returns', () => {
+  expect(isRefusal(refuse('not_found'))).toBe(true);
+  for (const value of [{}, [], { code: 'not_found' }, { refused: false }, { refused: 'yes' }]) {
+    expect(isRefusal(value)).toBe(false);
+  }
+});
+
+test.each([
+  ['parameter_missing', 400, 'A required parameter is missing'],
+  ['quote_expired', 422, 'The quote has expired'],
+  ['rate_unavailable', 503, 'No current rate for this corridor'],
+  ['internal_error', 500, 'The service failed'],
+] as const)('the code %s has the status %i and a title', (code, status, title) => {
+  expect(meaningOf(code)).toEqual({ status, title });
+});
