@@ -39,6 +39,16 @@ export default defineConfig({
       },
       {
         test: {
+          // Bugs are planted in a copy of the source, and tests of the other projects must fail.
+          name: 'planted',
+          include: ['test/planted/**/*.test.ts'],
+          globalSetup: ['test/support/globalPostgres.ts'],
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
+        },
+      },
+      {
+        test: {
           name: 'e2e',
           include: ['test/e2e/**/*.test.ts'],
           globalSetup: ['test/support/globalBuild.ts'],

@@ -104,17 +104,27 @@ async function run(words: readonly string[], flags: Flags): Promise<number> {
         ports: portsOf(flags, freePorts),
         reset: flags.data === undefined || flags.reset,
       });
-    default:
+    case 'migrate':
+    case 'account':
+    case 'payouts':
+    case 'reconcile':
       return withDatabase(flags.data ?? '.corridor', (database) =>
         operate(database, { command, verb, id }, flags),
       );
+    default:
+      throw unknownCommand({ command, verb, id });
   }
 }
 
 type Words = { readonly command: string; readonly verb: string; readonly id: string };
+type DatabaseCommand = 'migrate' | 'account' | 'payouts' | 'reconcile';
 
 /** What works on a database; the exit code says whether it did what was asked. */
-async function operate(database: Database, words: Words, flags: Flags): Promise<number> {
+async function operate(
+  database: Database,
+  words: Words & { readonly command: DatabaseCommand },
+  flags: Flags,
+): Promise<number> {
   switch (words.command) {
     case 'migrate': {
       const applied = await migrate(database);
@@ -127,8 +137,6 @@ async function operate(database: Database, words: Words, flags: Flags): Promise<
       return payouts(database, words, flags);
     case 'reconcile':
       return (await reconcile(database, new Date())) ? 0 : 1;
-    default:
-      throw unknownCommand(words);
   }
 }
 

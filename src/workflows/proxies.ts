@@ -46,9 +46,10 @@ const submitRetry = { initialMs: 1_000, maximumMs: 5 * 60_000 } as const;
 
 export const railSubmit = proxyActivities<Pick<Activities, 'submitPayouts'>>({
   taskQueue: taskQueues.rail,
-  // The rail has 5 s to answer a look-up and 5 s to answer the call that may follow; 2 s are
-  // ours. Not more: a payout whose worker was killed here waits for this time-out.
-  startToCloseTimeout: 12_000,
+  // The rail has 5 s to answer a look-up and 5 s to answer the call that may follow. Not more,
+  // since a payout whose worker is killed meanwhile waits for this time-out: one that ends too
+  // late is repeated by its row, under the same key.
+  startToCloseTimeout: 10_000,
   cancellationType: ActivityCancellationType.TRY_CANCEL,
   retry: {
     initialInterval: submitRetry.initialMs,

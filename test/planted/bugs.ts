@@ -1,0 +1,91 @@
+/** The one test, by a part of its name, that has to fail while the bug is in the source. */
+export type Catcher = {
+  readonly project: 'unit' | 'workflow';
+  readonly file: string;
+  readonly test: string;
+};
+
+/** A mistake that somebody could make: `find` stands exactly once in the file of src. */
+export type Bug = {
+  readonly name: string;
+  readonly file: string;
+  readonly find: string;
+  readonly replace: string;
+  readonly caughtBy: Catcher;
+};
+
+const steps = { project: 'workflow', file: 'test/workflow/steps.test.ts' } as const;
+const reducer = { project: 'unit', file: 'test/unit/payout.test.ts' } as const;
+
+/** The mistakes that would lose or double money, each of them small and plausible. */
+export const bugs: readonly Bug[] = [
+  {
+    name: 'an unknown answer to a submission releases the hold',
+    file: 'src/activities/rail.ts',
+    find: 'return { id, unknown: outcome.detail };',
+    replace: "return { id, fact: { kind: 'rejected', code: 'NARR', reason: outcome.detail } };",
+    caughtBy: { ...steps, test: 'a payout whose outcome is unknown stays held' },
+  },
+  {
+    name: 'a key that the rail does not know releases the hold',
+    file: 'src/activities/rail.ts',
+    find: "case 'not_found':\n      return undefined;",
+    replace: "case 'not_found':\n      return { kind: 'rejected', code: 'NARR', reason: '' };",
+    caughtBy: { ...steps, test: 'a payout whose outcome is unknown stays held' },
+  },
+  {
+    name: 'every call of the rail has a new key',
+    file: 'src/domain/payout.ts',
+    find: '  return payoutId;',
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: it is source text
+    replace: '  return `${payoutId}-${Math.random()}`;',
+    caughtBy: { ...reducer, test: 'the key at the rail is the same at every repeat' },
+  },
+  {
+    name: 'a repeated submission has a new key',
+    file: 'src/activities/rail.ts',
+    find: 'key: railKey(submission.id),',
+    replace: "key: railKey(submission.id) + (submission.isRepeated ? '-again' : ''),",
+    caughtBy: { ...steps, test: 'a payout whose outcome is unknown stays held' },
+  },
+  {
+    name: 'a settlement is posted whatever the status is',
+    file: 'src/domain/payout.ts',
+    find: "return mismatch(standing, fact, 'settled');\n  }",
+    replace:
+      "return mismatch(standing, fact, 'settled');\n  }\n" +
+      "  if (standing.status !== 'processing') return move('settled');",
+    caughtBy: { ...reducer, test: 'hears settled from the rail' },
+  },
+  {
+    name: 'the events are written after the transaction',
+    file: 'src/activities/facts.ts',
+    find: 'const heard = await announce(sql, moved);',
+    replace: "await sql.unsafe('commit; begin');\n  const heard = await announce(sql, moved);",
+    caughtBy: { ...steps, test: 'it fails at an event' },
+  },
+  {
+    name: 'the events are written on another connection',
+    file: 'src/db/client.ts',
+    find: 'return { result: await work(sql) };',
+    replace: `const writesEvents = (text: unknown) => String(text).includes('insert into events');
+          const apply = (inside: Sql, self: unknown, args: unknown[]) =>
+            Reflect.apply(writesEvents(args[0]) ? database : inside, self, args);
+          return { result: await work(new Proxy(sql, { apply })) };`,
+    caughtBy: { ...steps, test: 'it fails at the commit' },
+  },
+  {
+    name: 'a cancellation does not look again under the lock',
+    file: 'src/activities/operator.ts',
+    find: 'if (verdict.ifUnsubmitted === true && now.submitStartedAt !== null) {',
+    replace: 'if (false) {',
+    caughtBy: { ...steps, test: 'a cancellation that was judged before the submission began' },
+  },
+  {
+    name: 'a cancellation looks again without a lock',
+    file: 'src/db/payouts.ts',
+    find: ' order by p.id for no key update`',
+    replace: ' order by p.id`',
+    caughtBy: { ...steps, test: 'a cancellation that was judged before the submission began' },
+  },
+];

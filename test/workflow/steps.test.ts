@@ -1,0 +1,197 @@
+import { MockActivityEnvironment } from '@temporalio/testing';
+import { DefaultLogger } from '@temporalio/worker';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ledgerActivities } from '../../src/activities/ledger.js';
+import { operatorActivities } from '../../src/activities/operator.js';
+import { railActivities } from '../../src/activities/rail.js';
+import { only } from '../../src/db/accounts.js';
+import { newId } from '../../src/db/id.js';
+import { insertNews } from '../../src/db/inbox.js';
+import { beginSubmission, type PayoutRow } from '../../src/db/payouts.js';
+import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
+import { customerName } from '../../src/domain/operator.js';
+import type { Rail } from '../../src/rails/rail.js';
+import { createRails } from '../../src/rails/registry.js';
+import {
+  createTestAccount,
+  createTestDatabase,
+  type TestDatabase,
+  unbalancedCurrencies,
+} from '../support/database.js';
+import { eventually } from '../support/eventually.js';
+import { postingsOf } from '../support/postings.js';
+import { QuietRail } from '../support/quietRail.js';
+import { payoutOf, rateMaximumAgeMs, requestPayout } from '../support/requestPayout.js';
+
+let test: TestDatabase;
+
+beforeAll(async () => {
+  test = await createTestDatabase();
+  await test.database.unsafe(`
+    create function refuse() returns trigger language plpgsql as
+      $$ begin raise exception 'the test refuses'; end $$`);
+});
+afterAll(async () => {
+  expect(await unbalancedCurrencies(test.database)).toEqual([]);
+  await test.drop();
+});
+
+/** The activities as a worker calls them, one attempt a call. */
+function activitiesWith(rail: Rail) {
+  const deps = { database: test.database, rails: createRails([rail]), rateMaximumAgeMs };
+  return {
+    ...ledgerActivities(deps),
+    ...railActivities(deps),
+    ...operatorActivities({ ...deps, approvalAboveMinor: 10_000_000n }),
+  };
+}
+
+// What a test has an activity throw is no news for whoever reads the tests' output.
+const logger = new DefaultLogger('ERROR');
+const attempt = (activity: () => Promise<unknown>) =>
+  new MockActivityEnvironment({}, { logger }).run(activity);
+
+/** A payout that was decided and is not at the rail yet; an endpoint listens to its account. */
+async function accepted(activities: ReturnType<typeof activitiesWith>): Promise<PayoutRow> {
+  const { account } = await createTestAccount(test.database);
+  await insertWebhookEndpoint(test.database, {
+    id: newId('webhookEndpoint'),
+    accountId: account.id,
+    url: 'https://example.com/webhooks',
+    events: ['*'],
+    secret: 'whsec_dGVzdA==',
+    apiVersion: '2026-06-01',
+  });
+  const { id } = await requestPayout(test.database, account.id);
+  await activities.acceptPayouts({ driver: id, ids: [id], workflowAgeMs: 0 });
+  const row = await payoutOf(test.database, account.id, id);
+  expect(row).toMatchObject({ status: 'processing', submitStartedAt: null });
+  return row;
+}
+
+/** Everything that a step may leave behind, but for the call that it made. */
+async function tracesOf({ id, accountId }: PayoutRow) {
+  const { status, statusHistory, attentionReason } = await payoutOf(test.database, accountId, id);
+  const [counts] = await test.database`
+    select (select count(*)::int from events where payout_id = ${id}) as events,
+           (select count(*)::int from deliveries d join events e on e.id = d.event_id
+             where e.payout_id = ${id}) as deliveries,
+           (select count(*)::int from rail_inbox
+             where payout_id = ${id} and applied_at is not null) as applied,
+           (select count(*)::int from operator_actions where payout_id = ${id}) as audited,
+           (select event_sequence::int from accounts where id = ${accountId}) as sequence`;
+  const postings = await postingsOf(test.database, id);
+  return { status, passed: statusHistory.length, attentionReason, postings, ...counts };
+}
+
+describe('a step that fails leaves nothing behind and succeeds when it is repeated: it fails at', () => {
+  const places = {
+    'a posting': 'before insert on ledger_postings',
+    'the mark in the inbox': 'before update on rail_inbox',
+    'an event': 'before insert on events',
+    'a delivery': 'before insert on deliveries',
+    'the audit line': 'before insert on operator_actions',
+    'the commit': 'after update on payouts deferrable initially deferred',
+  } as const;
+
+  it.each(Object.entries(places))('%s', async (_place, place) => {
+    const { database } = test;
+    const activities = activitiesWith(new QuietRail());
+    const row = await accepted(activities);
+    const { id } = row;
+    await attempt(() => activities.submitPayouts({ driver: id, ids: [id] }));
+    const fact = { kind: 'settled', amountMinor: `${row.receiveMinor}`, currency: 'EUR' } as const;
+    await insertNews(database, [
+      { rail: 'sandbox', railEventId: `test:${id}`, railKey: id, payoutId: id, fact },
+    ]);
+    await activities.parkPayout({ driver: id, id, reason: 'settle_by_passed', detail: 'a test' });
+    const before = await tracesOf(row);
+    // One step that writes everything there is: it settles by the inbox, and is audited.
+    const command = { kind: 'markSettled', evidence: 'MT940, line 7' } as const;
+    const request = { operator: 'grace', reason: 'the bank was called', command };
+    const step = () =>
+      attempt(() =>
+        activities.operatePayout({ driver: id, id, request, action: `op_${place}_${id}` }),
+      );
+    const kind = place.startsWith('after') ? 'constraint trigger' : 'trigger';
+    await database.unsafe(`create ${kind} refusal ${place} for each row execute function refuse()`);
+    await expect(step()).rejects.toThrow('the test refuses');
+    expect(await tracesOf(row)).toEqual(before);
+    await database.unsafe(`drop trigger refusal on ${/ on (\w+)/.exec(place)?.[1]}`);
+    await step();
+    expect(await tracesOf(row)).toMatchObject({
+      status: 'settled',
+      attentionReason: null,
+      events: 2,
+      deliveries: 2,
+      applied: 1,
+      audited: 1,
+      sequence: 2,
+    });
+  });
+});
+
+/** A rail that never answers and keeps every key that it was given. */
+class DeafRail extends QuietRail {
+  readonly keys: string[] = [];
+
+  override readonly submit: Rail['submit'] = async (transfers) => {
+    this.keys.push(...transfers.map(({ key }) => key));
+    return transfers.map(({ key }) => ({ key, outcome: 'unknown', detail: 'no answer' }));
+  };
+}
+
+it('a payout whose outcome is unknown stays held, and is sent again under its one key', async () => {
+  const rail = new DeafRail();
+  const activities = activitiesWith(rail);
+  const row = await accepted(activities);
+  const { id } = row;
+  const before = await tracesOf(row);
+  for (const sent of [1, 2, 3]) {
+    const submitted = attempt(() => activities.submitPayouts({ driver: id, ids: [id] }));
+    await Promise.allSettled([submitted]);
+    expect(await tracesOf(row)).toEqual(before);
+    await expect(submitted).rejects.toThrow('answer is unknown');
+    expect(rail.keys).toEqual(Array.from({ length: sent }, () => id));
+  }
+  await expect(attempt(() => activities.pollRail({ payoutId: id }))).rejects.toThrow('no news');
+  expect(await tracesOf(row)).toEqual(before);
+});
+
+it('a cancellation that was judged before the submission began is judged again', async () => {
+  const { database } = test;
+  const activities = activitiesWith(new QuietRail());
+  const row = await accepted(activities);
+  const { id } = row;
+  const request = { operator: customerName, reason: '', command: { kind: 'cancel' } } as const;
+  const cancel = () =>
+    attempt(() => activities.operatePayout({ driver: id, id, request, action: `op_${id}` }));
+  const before = await tracesOf(row);
+  let canceled: Promise<unknown> = Promise.resolve();
+  await database.begin(async (submission) => {
+    await database.begin(async (gate) => {
+      // Stops the cancellation when it has read that the rail was not called.
+      await gate`lock table operator_actions in access exclusive mode`;
+      canceled = cancel();
+      canceled.catch(() => undefined);
+      await untilWaiting('operator_actions');
+      expect(await beginSubmission(submission, id, [id], 60_000)).toHaveLength(1);
+    });
+    // Let go, it comes to the row, which the submission has written and not committed.
+    await untilWaiting('update');
+  });
+  await Promise.allSettled([canceled]);
+  expect(await tracesOf(row)).toEqual(before);
+  await expect(canceled).rejects.toThrow('The submission began meanwhile');
+});
+
+/** Until a statement with this text waits for a lock in the test's database. */
+async function untilWaiting(text: string): Promise<void> {
+  await eventually(`a statement with ${text} waits for a lock`, 10_000, async () => {
+    const [row] = await test.database<{ waiting: number }[]>`
+      select count(*)::int as waiting from pg_stat_activity
+       where datname = current_database() and wait_event_type = 'Lock'
+         and query like ${`%${text}%`}`;
+    return only(row).waiting > 0 ? true : undefined;
+  });
+}
