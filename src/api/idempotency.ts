@@ -1,4 +1,4 @@
-import { createHmac, type Hmac } from 'node:crypto';
+import { createHmac } from 'node:crypto';
 import type { JsonObject } from '../contract/versions/jsonObject.js';
 import { hasSqlState, type Sql, transaction } from '../db/client.js';
 import {
@@ -37,7 +37,7 @@ export function readIdempotencyKey(header: string): string | undefined | Refusal
  * be guessed from it; of each, so that a mismatch can name the parameter.
  */
 function fingerprintsOf(decoded: DecodedObject, secret: string): Readonly<Record<string, string>> {
-  const digests = new Map<string, Hmac>();
+  const digests = new Map<string, ReturnType<typeof createHmac>>();
   for (const [name, value] of flatten(decoded)) {
     // One digest an item of a batch: it names the item, and 10,000 of them take milliseconds.
     const owner = /^[^[]+\[\d+\]/.exec(name)?.[0] ?? name;

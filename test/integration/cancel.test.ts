@@ -1,10 +1,16 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ledgerActivities } from '../../src/activities/ledger.js';
+import { operatorActivities } from '../../src/activities/operator.js';
+import type { Database } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
+import { listActions } from '../../src/db/operatorActions.js';
+import { customerName } from '../../src/domain/operator.js';
+import { createRails } from '../../src/rails/registry.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
 import { askPayout } from '../../src/temporal/wakePayout.js';
 import { searchAttributes } from '../../src/workflows/messages.js';
 import { type ApiAnswer, textOf, untilStatus } from '../support/client.js';
-import { unbalancedCurrencies } from '../support/database.js';
+import { createTestAccount, unbalancedCurrencies } from '../support/database.js';
 import { eventually } from '../support/eventually.js';
 import {
   historyOf,
@@ -17,6 +23,7 @@ import {
   wake,
 } from '../support/payer.js';
 import { expectedPostings, postingsOf } from '../support/postings.js';
+import { rateMaximumAgeMs, requestPayout } from '../support/requestPayout.js';
 import { startSystem, type TestSystem } from '../support/system.js';
 
 let system: TestSystem;
@@ -112,6 +119,31 @@ describe('a cancellation that races with the submission', () => {
     expect([201, 202]).toContain((await asked).status);
   });
 
+  it('asks the bank where the submission has overtaken its look at the row', async () => {
+    const { account } = await createTestAccount(system.database);
+    const { id } = await requestPayout(system.database, account.id);
+    const rail = createSandboxRail(system.bank);
+    const deps = { rails: createRails([rail]), rateMaximumAgeMs, approvalAboveMinor: 0n };
+    const ledger = ledgerActivities({ ...deps, database: system.database });
+    await ledger.acceptPayouts({ driver: id, ids: [id], workflowAgeMs: 0 });
+    const { operatePayout } = operatorActivities({ ...deps, database: submittingFirst(id) });
+    const wish = {
+      operator: customerName,
+      reason: 'canceled',
+      command: { kind: 'cancel' },
+    } as const;
+    const operate = () =>
+      operatePayout({ driver: id, id, request: wish, action: newId('operatorAction') });
+
+    await expect(operate()).rejects.toThrow('began meanwhile');
+    expect(await rowOf(system, id)).toMatchObject({ status: 'processing' });
+    expect(await journalOf(system, id)).toEqual([]);
+    expect((await operate()).result).toMatchObject({ outcome: 'done' });
+    await expectCanceled(id);
+    expect(await journalOf(system, id)).toEqual(['voided']);
+    await rail.close();
+  });
+
   it('wins over a bank that has not taken the payout and will refuse its key', async () => {
     const payer = await openPayer(system);
     const id = await unanswered(payer);
@@ -145,6 +177,21 @@ describe('a cancellation that races with the submission', () => {
     expect(await expectOneOutcome(id, await cancel(payer, id))).toBe('settled');
   });
 });
+
+/** The database, where a submission begins just before each transaction does. */
+function submittingFirst(id: string): Database {
+  return new Proxy(system.database, {
+    get: (database, name) => {
+      if (name !== 'begin') return Reflect.get(database, name);
+      return async (...args: Parameters<Database['begin']>) => {
+        await database`
+          update payouts set submit_started_at = coalesce(submit_started_at, now())
+           where id = ${id}`;
+        return database.begin(...args);
+      };
+    },
+  });
+}
 
 /** The payout of a request that may not have been answered yet. */
 function idOf({ accountId }: Payer, reference: string): Promise<string> {
@@ -237,6 +284,10 @@ describe('in Temporal', () => {
     expect((await handle.describe()).status.name).toBe('COMPLETED');
     await expectCanceled(id);
     expect(await payer.eventsOf(id)).toEqual(['payout.canceled']);
+    // Whoever pressed the button in the Temporal UI has left a trace all the same.
+    expect(await listActions(system.database, id)).toMatchObject([
+      { operator: 'temporal-ui', command: { kind: 'cancel' }, outcome: 'done' },
+    ]);
   });
 
   it('a cancel request for what the bank has taken leaves it on its way', async () => {

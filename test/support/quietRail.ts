@@ -9,15 +9,22 @@ export class QuietRail implements Rail {
   readonly #transfers = new Map<string, Transfer>();
   readonly #settlesAfterLookups: number;
   readonly #answers: boolean;
+  readonly #voids: boolean;
   #lookups = 0;
 
   /**
    * `settlesAfterLookups`: what it has accepted it settles when it is asked so often; never,
-   * unless told. `answers`: whether it ever accepts; else every outcome is unknown.
+   * unless told. `answers`: whether it ever accepts; else every outcome is unknown. `voids`:
+   * whether it gives up a key, or says that it is too late.
    */
-  constructor({ settlesAfterLookups = Number.POSITIVE_INFINITY, answers = true } = {}) {
+  constructor({
+    settlesAfterLookups = Number.POSITIVE_INFINITY,
+    answers = true,
+    voids = false,
+  } = {}) {
     this.#settlesAfterLookups = settlesAfterLookups;
     this.#answers = answers;
+    this.#voids = voids;
   }
 
   readonly submit: Rail['submit'] = async (transfers) => {
@@ -33,7 +40,7 @@ export class QuietRail implements Rail {
     return keys.map((key) => this.#state(key));
   };
 
-  readonly voidKey: Rail['voidKey'] = async () => 'too_late';
+  readonly voidKey: Rail['voidKey'] = async () => (this.#voids ? 'voided' : 'too_late');
   readonly statement: Rail['statement'] = async () => ({ closed: false, lines: [] });
   readonly parseCallback: Rail['parseCallback'] = () => undefined;
 

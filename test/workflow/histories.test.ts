@@ -5,13 +5,15 @@ import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 import { Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ledgerActivities } from '../../src/activities/ledger.js';
+import { operatorActivities } from '../../src/activities/operator.js';
 import { railActivities } from '../../src/activities/rail.js';
 import { newId } from '../../src/db/id.js';
 import { insertNews, type StoredFact } from '../../src/db/inbox.js';
 import type { PayoutRow } from '../../src/db/payouts.js';
 import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
 import { createRails } from '../../src/rails/registry.js';
-import { acceptPayout, wakePayout } from '../../src/temporal/wakePayout.js';
+import { acceptPayout, askPayout, wakePayout } from '../../src/temporal/wakePayout.js';
+import { extendDeadlineUpdate, markSettledUpdate } from '../../src/workflows/messages.js';
 import type { payout } from '../../src/workflows/payout.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
 import { personalDataIn, withoutMachine } from '../support/history.js';
@@ -39,6 +41,9 @@ type Ride = {
   readonly tell: (fact: Omit<StoredFact, 'amountMinor' | 'currency'>) => Promise<void>;
 };
 
+const operator = { operator: 'grace', reason: 'the bank called' };
+const nobody = { operator: '', reason: '', evidence: '' };
+
 let server: TimeSkipping;
 let store: TestDatabase;
 
@@ -63,6 +68,7 @@ async function ride(
   const activities = {
     ...ledgerActivities(deps),
     ...railActivities(deps),
+    ...operatorActivities({ ...deps, approvalAboveMinor: 1_000_000n }),
     deliverEvents: async () => undefined,
   };
   return server.withWorkers(activities, async () => {
@@ -157,6 +163,41 @@ describe('the history of a payout names no person and replays, when the payout i
       return handle.result();
     });
     expect(status).toBe('settled');
+  });
+
+  it('parked, and settled by an operator on evidence', async () => {
+    const status = await ride('settled-by-operator', {}, async ({ handle }) => {
+      await server.sleep(6 * dayMs);
+      const args = [{ ...operator, evidence: 'MT103 seen' }] as const;
+      const result = await handle.executeUpdate(markSettledUpdate, { args: [...args] });
+      expect(result).toMatchObject({ outcome: 'done' });
+      return handle.result();
+    });
+    expect(status).toBe('settled');
+  });
+
+  it('parked, given thirty more days, and settled by poll', async () => {
+    const rail = new QuietRail({ settlesAfterLookups: 200 });
+    const status = await ride('extended', { rail }, async ({ handle }) => {
+      await server.sleep(6 * dayMs);
+      await expect(handle.executeUpdate(markSettledUpdate, { args: [nobody] })).rejects.toThrow();
+      const until = new Date((await server.now()) + 29 * dayMs).toISOString();
+      const args = [{ ...operator, until }] as const;
+      const result = await handle.executeUpdate(extendDeadlineUpdate, { args: [...args] });
+      expect(result).toMatchObject({ outcome: 'done' });
+      return handle.result();
+    });
+    expect(status).toBe('settled');
+  });
+
+  it('canceled by its customer while its submission has no answer', async () => {
+    const rail = new QuietRail({ answers: false, voids: true });
+    const status = await ride('canceled', { rail }, async ({ row, handle }) => {
+      await server.sleep(halfAMinuteMs);
+      await askPayout(server.client, row, { name: 'cancel', args: [] }, 10_000);
+      return handle.result();
+    });
+    expect(status).toBe('canceled');
   });
 
   it('settled, and returned by a run that starts weeks later', async () => {
