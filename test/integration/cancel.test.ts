@@ -133,7 +133,7 @@ describe('a cancellation that races with the submission', () => {
       command: { kind: 'cancel' },
     } as const;
     const operate = () =>
-      operatePayout({ driver: id, id, request: wish, action: newId('operatorAction') });
+      operatePayout({ driver: id, id, request: wish, action: `op_${crypto.randomUUID()}` });
 
     await expect(operate()).rejects.toThrow('began meanwhile');
     expect(await rowOf(system, id)).toMatchObject({ status: 'processing' });

@@ -54,8 +54,9 @@ select p.rail, p.id, 'credit', p.destination_currency, p.returned_minor, e.creat
   from ledger_entries e join payouts p on p.id = e.payout_id
  where e.kind = 'return';
 
--- Differences: what the bank did for a key in all, so that a payment made twice is one. The ledger books when it hears, which may be a day after the bank did, so an
--- item counts as missing at the bank only when the day after its own is closed as well.
+-- Differences: what the bank did for a key in all, so that a payment made twice is one. The
+-- ledger books when it hears, which may be a day after the bank did, so an item counts as
+-- missing at the bank only when the day after its own is closed as well.
 create view statement_breaks as
 select coalesce(s.rail, l.rail) as rail, coalesce(s.rail_key, l.payout_id) as payout_id,
        coalesce(s.direction, l.direction) as direction,
