@@ -148,6 +148,11 @@ async function write(sql: Sql, written: Written): Promise<Operated> {
   if (verdict.fact !== undefined) {
     await applyFacts(sql, driver, [id], new Map([[id, verdict.fact]]));
   }
+  const steps = (await lockPayouts(sql, driver, [id])).map(stepOf);
+  const again = verdict.unparks === true ? steps[0]?.attention : undefined;
+  const detail = again
+    ? `${verdict.detail} It needs a person again: ${again.detail}`
+    : verdict.detail;
   const isAudited = request.operator !== customerName;
   if (isAudited) {
     await recordAction(sql, {
@@ -157,12 +162,11 @@ async function write(sql: Sql, written: Written): Promise<Operated> {
       reason: request.reason,
       command: request.command,
       outcome: verdict.outcome,
-      detail: verdict.detail,
+      detail,
       approves: plan.approves,
     });
   }
-  const steps = (await lockPayouts(sql, driver, [id])).map(stepOf);
-  const { outcome, detail } = verdict;
+  const { outcome } = verdict;
   return { steps, result: { outcome, detail, action: isAudited ? action : null } };
 }
 

@@ -81,15 +81,19 @@ export async function act(
   function dispatch(): Promise<OperatorResult> {
     switch (verb) {
       case 'retry':
+      case 'retryNow':
         return send(retryNowUpdate, [who]);
       case 'settle':
+      case 'markSettled':
         return send(markSettledUpdate, [{ ...who, evidence: given(flags.evidence, 'evidence') }]);
-      case 'fail': {
+      case 'fail':
+      case 'failAndRelease': {
         const { statementDate } = flags;
         const evidence = statementDate === undefined ? {} : { statementDate };
         return send(failAndReleaseUpdate, [{ ...who, ...evidence }]);
       }
       case 'extend':
+      case 'extendDeadline':
         return send(extendDeadlineUpdate, [{ ...who, until: given(flags.until, 'until') }]);
       case 'approve':
         return send(approveUpdate, [{ ...who, proposal: given(flags.proposal, 'proposal') }]);

@@ -27,17 +27,10 @@ Corridor is ready. Data, logs and stack.json are in ${directory}.
   Temporal UI  ${ui ?? '(as configured)'}
   Account      a test account with 1,000,000.00 each of USD, EUR and GBP
 
-Paste these to send a payout:
+Paste this to price a corridor; README.md goes on from here to a settled payout:
 
-  export API=${api} KEY=${key}
-  curl -s $API/v1/quotes -H "Authorization: Bearer $KEY" \\
+  curl -s ${api}/v1/quotes -H 'Authorization: Bearer ${key}' \\
     -d source_currency=USD -d destination_currency=EUR -d amount=125000
-  curl -s $API/v1/beneficiaries -H "Authorization: Bearer $KEY" \\
-    -d type=individual -d 'name=Ada Lovelace' -d country=DE -d currency=EUR \\
-    -d iban=DE89370400440532013000
-  curl -s $API/v1/payouts -H "Authorization: Bearer $KEY" -H 'Idempotency-Key: my-first' \\
-    -d quote=qt_… -d beneficiary=bnf_… -d 'reference=Invoice 17'
-  curl -s $API/v1/payouts/po_… -H "Authorization: Bearer $KEY"
 
 Ctrl-C stops every part.`;
 }

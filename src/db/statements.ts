@@ -113,9 +113,12 @@ export async function movementTotals(sql: Sql): Promise<readonly MovementTotal[]
   return sql<MovementTotal[]>`
     select currency, direction, sum(bank_minor)::bigint as bank_minor,
            sum(ledger_minor)::bigint as ledger_minor
-      from (select currency, direction, amount_minor as bank_minor, 0 as ledger_minor
+      from (select rail, currency, direction, statement_date as day,
+                   amount_minor as bank_minor, 0 as ledger_minor
               from statement_entries
             union all
-            select currency, direction, 0, amount_minor from ledger_movements) as moved
+            select rail, currency, direction, (booked_at at time zone 'UTC')::date, 0, amount_minor
+              from ledger_movements) as moved
+     where exists (select from statements s where s.rail = moved.rail and s.statement_date = day)
      group by currency, direction order by currency, direction`;
 }

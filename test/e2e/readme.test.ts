@@ -41,14 +41,13 @@ describe('the README', () => {
   });
 
   it('shows a journey that works as it is pasted', async () => {
-    const [, journey = '', endpoint = ''] = [...readme.matchAll(/```sh\n([\s\S]*?)```/g)].map(
-      (match) => match[1],
-    );
-    const output = await runShell(journey + endpoint, folder);
+    const [, ...blocks] = [...readme.matchAll(/```sh\n([\s\S]*?)```/g)].map((match) => match[1]);
+    const output = await runShell(blocks.join('\n'), folder);
     expect(output).toContain('"status":"settled"');
     expect(output).toContain('"received":"1066.54"');
     expect(output).toContain('"available":"998750.00"');
     expect(output).toContain('"secret":"whsec_');
+    expect(output).toContain('"status_reason":"AC04"');
   });
 
   it('lists every order that the sandbox bank understands', () => {

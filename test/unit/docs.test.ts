@@ -10,6 +10,6 @@ const operations = readFileSync(
 
 describe('docs/operations.md', () => {
   it.each(Object.entries(attentionReasons))('explains %s as the code does', (reason, meaning) => {
-    expect(operations).toContain(`| \`${reason}\` | ${meaning} |`);
+    expect(operations).toContain(`| \`${reason}\` | ${meaning} | `);
   });
 });
