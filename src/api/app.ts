@@ -38,7 +38,8 @@ const bodyLimitBytes = 256 * 1024;
 /** Makes the application without a port, so that whoever has one may listen. */
 export function createApp(deps: ApiDeps): Koa {
   const app = new Koa();
-  const router = new Router();
+  // One spelling a route: limits, keys and authentication hang on the path.
+  const router = new Router({ sensitive: true, strict: true });
   app.use(describeAnswer(deps));
   app.use(answerFailures(deps));
   app.use(identify(deps));
@@ -94,8 +95,17 @@ function answerFailures(deps: ApiDeps): Koa.Middleware {
         deps.log.error({ err: error, request: ctx.state['requestId'] }, 'a request failed');
       }
       answerProblem(ctx, { refusals: [refusal] });
+      abandonBody(ctx);
     }
   };
+}
+
+/** A body that was not read to its end would hold up the next request on its connection. */
+function abandonBody(ctx: Koa.Context): void {
+  if (ctx.req.complete) return;
+  ctx.set('Connection', 'close');
+  ctx.req.unpipe();
+  ctx.req.resume();
 }
 
 /** What reading the body throws says itself which status it means; the rest is a bug. */
@@ -125,6 +135,9 @@ function isCorruptGzip(error: unknown): boolean {
   return error instanceof Error && 'code' in error && String(error.code).startsWith('Z_');
 }
 
+/** Encodings that a body may have; others would only be more ways to hide a large one. */
+const encodings = ['', 'identity', 'gzip'];
+
 /** Who asks is known before a byte of the body is read: a stranger may not fill the memory. */
 function identify(deps: ApiDeps): Koa.Middleware {
   return async (ctx, next) => {
@@ -135,6 +148,9 @@ function identify(deps: ApiDeps): Koa.Middleware {
       return answerProblem(ctx, { refusals: [account], headers });
     }
     ctx.state['account'] = account;
+    if (!encodings.includes(ctx.get('Content-Encoding').toLowerCase())) {
+      ctx.throw(415);
+    }
     return next();
   };
 }

@@ -77,6 +77,9 @@ async function listen(server: Server, host: string, port: number): Promise<strin
   return `http://${host}:${typeof address === 'object' && address !== null ? address.port : port}`;
 }
 
+/** A deploy does not wait for callers who asked to be kept waiting: they may ask again. */
+const stopPatienceMs = 8_000;
+
 /** How soon a connection is closed after its last answer while the process stops. */
 const idleCheckMs = 50;
 
@@ -87,8 +90,10 @@ const idleCheckMs = 50;
 async function closed(server: Server): Promise<void> {
   const done = new Promise<void>((resolve) => server.close(() => resolve()));
   const timer = setInterval(() => server.closeIdleConnections(), idleCheckMs);
+  const limit = setTimeout(() => server.closeAllConnections(), stopPatienceMs);
   await done;
   clearInterval(timer);
+  clearTimeout(limit);
 }
 
 /** The API process. */

@@ -4,6 +4,7 @@ import { type ApiVersion, apiVersions, isApiVersion, render } from '../contract/
 import type { Account } from '../db/accounts.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
 import { decodeBody, isUndecoded } from './decode.js';
+import type { DecodedObject } from './decoded.js';
 import { readIdempotencyKey } from './idempotency.js';
 import { problemOf } from './problem.js';
 import {
@@ -33,7 +34,8 @@ export async function serve(
 }
 
 function readRequest(route: Route, ctx: Koa.Context, id: string): ApiRequest | Refused {
-  const account: Account = ctx.state['account'];
+  const account: Account | undefined = ctx.state['account'];
+  if (account === undefined) throw new Error(`Nobody was identified for ${ctx.path}.`);
   const version = versionOf(ctx, account);
   if (isRefusal(version)) return refused(version);
   ctx.set('Corridor-Version', version.name);
@@ -41,8 +43,8 @@ function readRequest(route: Route, ctx: Koa.Context, id: string): ApiRequest | R
   if (typeof idempotencyKey === 'object') return refused(idempotencyKey);
   const decoded = decode(ctx);
   if (isUndecoded(decoded)) return { refusals: decoded };
-  if (route.method !== 'post' && route.takesQuery !== true) {
-    const unread = validate(noParams, decoded);
+  if (route.takesQuery !== true) {
+    const unread = validate(noParams, route.method === 'post' ? queryOf(ctx) : decoded);
     if ('refusals' in unread) return unread;
   }
   const request = {
@@ -85,8 +87,13 @@ function versionOf(ctx: Koa.Context, account: Account): { name: ApiVersion } | R
   });
 }
 
+/** The names in the query of a POST, whose parameters belong in its body. */
+function queryOf(ctx: Koa.Context): DecodedObject {
+  return Object.fromEntries(new URLSearchParams(ctx.querystring));
+}
+
 function decode(ctx: Koa.Context) {
-  if (ctx.method === 'GET' || ctx.method === 'DELETE') {
+  if (ctx.method !== 'POST') {
     return decodeBody(Buffer.from(ctx.querystring), 'application/x-www-form-urlencoded');
   }
   const isChunked = ctx.get('Transfer-Encoding') !== '';

@@ -31,9 +31,17 @@ const idOf = (prefix: string, what: string) => {
   return z.string(expected).regex(new RegExp(`^${prefix}_[0-9a-z]{1,64}$`), expected);
 };
 
+/** A line break in a remittance text is a new field on some rails; the others change how it reads. */
+const plainText = /^[^\p{Cc}\u202a-\u202e\u2066-\u2069]*$/u;
+
 const text = (least: number, most: number) => {
-  const expected = `a text of ${least} to ${most} characters`;
-  return z.string(expected).min(least, expected).max(most, expected);
+  const expected = `a text of ${least} to ${most} characters, without control characters`;
+  return z
+    .string(expected)
+    .min(least, expected)
+    .max(most, expected)
+    .regex(plainText, expected)
+    .refine((value) => least === 0 || value.trim() !== '', expected);
 };
 
 const fixedSide = z.enum(['source', 'destination'], 'source or destination');
@@ -94,7 +102,11 @@ const eventTypes = [
 const eventsExpected = `a list of ${eventTypes.join(', ')}`;
 export const webhookEndpointParams = z.strictObject({
   url: text(1, 2_048),
-  events: z.array(z.enum(eventTypes, eventsExpected), eventsExpected).min(1, eventsExpected),
+  events: z
+    .array(z.enum(eventTypes, eventsExpected), eventsExpected)
+    .min(1, eventsExpected)
+    .max(eventTypes.length, eventsExpected)
+    .refine((events) => new Set(events).size === events.length, `${eventsExpected}, each once`),
 });
 
 const versionExpected = `one of ${apiVersions.join(', ')}`;

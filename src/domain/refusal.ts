@@ -16,6 +16,7 @@ const refusals = {
   // 401–415: who asks, where, and in what form.
   api_key_missing: { status: 401, title: 'No API key was sent' },
   api_key_invalid: { status: 401, title: 'The API key is not valid' },
+  signature_invalid: { status: 401, title: 'The signature is not valid' },
   live_mode_unsupported: { status: 403, title: 'This route serves test accounts only' },
   not_found: { status: 404, title: 'No such object' },
   route_not_found: { status: 404, title: 'No such route' },

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { request as httpRequest } from 'node:http';
+import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
@@ -447,4 +448,55 @@ describe('a request is refused whose', () => {
   it.each(['0', '101', 'ten', '1e1'])('page of events is limited to %s', async (limit) => {
     await refuses(`GET /v1/events?limit=${limit}`, {}, invalid('limit'));
   });
+
+  it.each(['GET /V1/balances', 'POST /v1/batches/', 'POST /v1/Payouts'])(
+    'path is spelled otherwise: %s',
+    async (request) => {
+      await refuses(request, {}, { status: 404, code: 'route_not_found' });
+    },
+  );
+
+  it('query holds what belongs in its body', async () => {
+    const wanted = { status: 400, code: 'parameter_unknown', param: 'fixed_side' };
+    await refuses('POST /v1/quotes?fixed_side=destination', { form: quote }, wanted);
+  });
+
+  it.each(['br', 'deflate', 'zstd'])('body is encoded as %s', async (encoding) => {
+    const headers = { 'content-encoding': encoding };
+    const wanted = { status: 415, code: 'content_type_unsupported' };
+    await refuses('POST /v1/quotes', { form: quote, headers }, wanted);
+  });
+
+  it.each(['a\r\nX: y', 'bell \u0007', '\u202eturned', '   '])(
+    'reference would change the bank message: %j',
+    async (reference) => {
+      const payout = { beneficiary: 'bnf_1', source_currency: 'USD', amount: '100', reference };
+      await refuses('POST /v1/payouts', { json: payout }, invalid('reference'));
+    },
+  );
+
+  it('events are named twice', async () => {
+    const json = { url: 'http://127.0.0.1:9/', events: ['payout.sent', 'payout.sent'] };
+    await refuses('POST /v1/webhook_endpoints', { json }, invalid('events'));
+  });
+});
+
+it('a body that is not what it says does not hold up the next request', async () => {
+  const { apiUrl, account } = system;
+  const { hostname, port } = new URL(apiUrl);
+  const junk = Buffer.alloc(200_000, 'A');
+  const head = (line: string) =>
+    `${line} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${account.apiKey}\r\n`;
+  const socket = connect(Number(port), hostname);
+  socket.write(
+    `${head('POST /v1/quotes')}Content-Type: application/json\r\nContent-Encoding: gzip\r\nContent-Length: ${junk.length}\r\n\r\n`,
+  );
+  socket.write(junk);
+  const chunks: Buffer[] = [];
+  socket.on('data', (chunk: Buffer) => chunks.push(chunk));
+  // The answer says that the connection closes, and it does: nobody waits on it for a second one.
+  await once(socket, 'close');
+  const answer = Buffer.concat(chunks).toString('utf8');
+  expect(answer).toMatch(/^HTTP\/1\.1 400 /);
+  expect(answer.toLowerCase()).toContain('connection: close');
 });

@@ -82,9 +82,10 @@ async function decide(
       deps.log.warn({ err: error, payout: id }, 'the decision was not heard in time');
     }
   }
-  if (request.waitMs === 0) return answerOf(await existingPayout(deps, accountId, id), headers);
+  if (request.waitMs === 0)
+    return answerOf(request, await existingPayout(deps, accountId, id), headers);
   const seconds = request.waitMs / 1000;
-  return answerOf(await untilFinal(deps, accountId, id, request.waitMs), {
+  return answerOf(request, await untilFinal(deps, accountId, id, request.waitMs), {
     ...headers,
     'Preference-Applied': `wait=${seconds}`,
   });
@@ -107,8 +108,16 @@ async function untilFinal(
   }
 }
 
-function answerOf(row: PayoutRow, headers: Readonly<Record<string, string>>): Answer {
-  if (row.refusal !== null) return { refusals: [withAdvice(row.refusal)], payout: row.id, headers };
+function answerOf(
+  request: ApiRequest,
+  row: PayoutRow,
+  headers: Readonly<Record<string, string>>,
+): Answer {
+  if (row.refusal !== null) {
+    const isKept = request.idempotencyKey !== undefined;
+    const refusal = isKept ? withAdvice(row.refusal) : row.refusal;
+    return { refusals: [refusal], payout: row.id, headers };
+  }
   return {
     status: row.status === 'pending' ? 202 : 201,
     body: payoutObject(row),

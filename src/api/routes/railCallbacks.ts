@@ -1,9 +1,11 @@
 import type Koa from 'koa';
 import { transaction } from '../../db/client.js';
 import { insertNews } from '../../db/inbox.js';
+import { refuse } from '../../domain/refusal.js';
 import type { CallbackEvent } from '../../rails/rail.js';
 import { wakePayouts } from '../../temporal/wakePayout.js';
 import type { ApiDeps } from '../route.js';
+import { answerProblem } from '../serve.js';
 
 /**
  * Takes a rail's callback: its facts are kept, each once, before anybody is woken. The rail
@@ -18,8 +20,8 @@ export async function takeCallback(deps: ApiDeps, ctx: Koa.Context, body: Buffer
     receivedAt: new Date(),
   });
   if (rail === undefined || events === undefined) {
-    ctx.status = rail === undefined ? 404 : 401;
-    return;
+    const code = rail === undefined ? 'route_not_found' : 'signature_invalid';
+    return answerProblem(ctx, { refusals: [refuse(code)] });
   }
   const news = events.map((event) => newsOf(rail.name, event));
   const payouts = await transaction(deps.database, (sql) => insertNews(sql, news));
