@@ -41,6 +41,16 @@ const wakeLimitMs = 5_000;
 /** What operators search by until the payout is accepted and its rail has said its own time. */
 const usualSettlementMs = 5 * 24 * 60 * 60 * 1000;
 
+/**
+ * Ends a call after its limit. The deadline alone does not: with the server away, the client's
+ * own repeats may go on for seconds after it.
+ */
+function within<T>(client: Client, limitMs: number, call: () => Promise<T>): Promise<T> {
+  return client.withDeadline(Date.now() + limitMs, () =>
+    client.withAbortSignal(AbortSignal.timeout(limitMs), call),
+  );
+}
+
 function startOptions(payout: StartablePayout) {
   return {
     workflowId: payout.id,
@@ -84,7 +94,7 @@ export async function acceptPayout(
     ...startOptions(payout),
     args: [{ payoutId: payout.id }],
   });
-  await client.withDeadline(Date.now() + deadlineMs, () =>
+  await within(client, deadlineMs, () =>
     client.workflow.executeUpdateWithStart(acceptUpdate, {
       updateId: 'accept',
       startWorkflowOperation,
@@ -106,7 +116,7 @@ export async function askPayout(
     ...startOptions(payout),
     args: [{ payoutId: payout.id }],
   });
-  return client.withDeadline(Date.now() + deadlineMs, () =>
+  return within(client, deadlineMs, () =>
     client.workflow.executeUpdateWithStart<Workflow, OperatorResult, object[]>(update.name, {
       args: [...update.args],
       startWorkflowOperation,
@@ -116,7 +126,7 @@ export async function askPayout(
 
 /** Makes sure that the payout's workflow runs and looks again: the one way to wake a payout. */
 export async function wakePayout(client: Client, payout: StartablePayout): Promise<void> {
-  await client.withDeadline(Date.now() + wakeLimitMs, () =>
+  await within(client, wakeLimitMs, () =>
     client.workflow.signalWithStart('payout', {
       ...startOptions(payout),
       args: [{ payoutId: payout.id }],
@@ -167,7 +177,7 @@ export async function startBatch(client: Client, batchId: string): Promise<void>
 
 /** Makes sure that the endpoint's delivery workflow runs and looks at what is due. */
 export async function wakeEndpoint(client: Client, endpointId: string): Promise<void> {
-  await client.withDeadline(Date.now() + wakeLimitMs, () =>
+  await within(client, wakeLimitMs, () =>
     client.workflow.signalWithStart('webhookDelivery', {
       workflowId: `webhook/${endpointId}`,
       taskQueue: taskQueues.payouts,

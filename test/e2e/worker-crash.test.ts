@@ -158,7 +158,8 @@ describe('the row is the truth, whoever should have acted on it', () => {
     expect(answer).toMatchObject({ status: 202, body: { status: 'pending' } });
     expect(answer.headers.get('location')).toBe(`/v1/payouts/${id}`);
     expect(tookMs).toBeGreaterThan(2_900);
-    expect(tookMs).toBeLessThan(4_500);
+    // Three seconds by design; the rest is for a machine that has much to do.
+    expect(tookMs).toBeLessThan(8_000);
 
     await parts.start('worker');
     await untilRowIs(id, 'settled', recoveryLimitMs);
