@@ -64,7 +64,7 @@ async function attemptAll(
       limit(async () => {
         const result = await attempt(database, sender, delivery).catch((error: unknown) =>
           // A delivery that cannot even be made must not hold up the others, nor stay for ever.
-          failedAttempt(delivery, error instanceof Error ? error.message : String(error)),
+          failedAttempt(delivery, null, error instanceof Error ? error.message : String(error)),
         );
         // Written as it goes: a crash repeats the attempts in flight and no others.
         await recordAttempts(database, [result]);
@@ -88,30 +88,27 @@ async function attempt(
   });
   const { eventId, endpointId } = delivery;
   const httpStatus = 'status' in outcome ? outcome.status : null;
-  const base = { eventId, endpointId, httpStatus, error: errorOf(outcome), retryInMs: 0 };
-  if (outcome.kind === 'delivered') return { ...base, status: 'delivered' };
+  const error = errorOf(outcome);
+  const ended = { eventId, endpointId, httpStatus, error, retryInMs: 0 };
+  if (outcome.kind === 'delivered') return { ...ended, status: 'delivered' };
   if (outcome.kind === 'gone') {
     await disableEndpoint(database, endpointId, 'The receiver answered 410 Gone.');
-    return { ...base, status: 'exhausted' };
+    return { ...ended, status: 'exhausted' };
   }
   const retryAfterMs = outcome.kind === 'refused' ? outcome.retryAfterMs : undefined;
-  const retryInMs = pauseAfter(delivery.attempts, Math.random(), retryAfterMs);
-  return retryInMs === undefined
-    ? { ...base, status: 'exhausted' }
-    : { ...base, status: 'pending', retryInMs };
+  return failedAttempt(delivery, httpStatus, error, retryAfterMs);
 }
 
-function failedAttempt(delivery: DueDelivery, error: string): AttemptResult {
-  const { eventId, endpointId, attempts } = delivery;
-  const retryInMs = pauseAfter(attempts, Math.random());
-  return {
-    eventId,
-    endpointId,
-    httpStatus: null,
-    error,
-    status: retryInMs === undefined ? 'exhausted' : 'pending',
-    retryInMs: retryInMs ?? 0,
-  };
+/** An attempt that the ladder goes on from, or that was its last. */
+function failedAttempt(
+  { eventId, endpointId, attempts }: DueDelivery,
+  httpStatus: number | null,
+  error: string | null,
+  retryAfterMs?: number,
+): AttemptResult {
+  const retryInMs = pauseAfter(attempts, Math.random(), retryAfterMs);
+  const status = retryInMs === undefined ? 'exhausted' : 'pending';
+  return { eventId, endpointId, httpStatus, error, status, retryInMs: retryInMs ?? 0 };
 }
 
 /** The bytes of an event for an endpoint: the same on every attempt. */

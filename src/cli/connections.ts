@@ -1,10 +1,10 @@
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Client } from '@temporalio/client';
 import { z } from 'zod';
 import { readOperatorConfig, readOperatorTemporalConfig } from '../config.js';
 import { connectDatabase, type Database } from '../db/client.js';
 import { connectTemporal } from '../temporal/client.js';
+import { readJson } from './jsonFile.js';
 
 /** Runs an operator's command on the configured database, or on that of the local stack. */
 export async function withDatabase<T>(
@@ -45,12 +45,8 @@ const localStack = z.object({ database_url: z.string(), temporal_address: z.stri
 
 /** The environment, with what a local stack that runs in the directory says for what is not set. */
 async function environment(directory: string) {
-  try {
-    const text = await readFile(join(directory, 'stack.json'), 'utf8');
-    const { database_url, temporal_address } = localStack.parse(JSON.parse(text));
-    return { DATABASE_URL: database_url, TEMPORAL_ADDRESS: temporal_address, ...process.env };
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return process.env;
-    throw error;
-  }
+  const stack = await readJson(join(directory, 'stack.json'), localStack);
+  if (stack === undefined) return process.env;
+  const { database_url, temporal_address } = stack;
+  return { DATABASE_URL: database_url, TEMPORAL_ADDRESS: temporal_address, ...process.env };
 }

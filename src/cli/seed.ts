@@ -1,4 +1,3 @@
-import { readFile, rename, writeFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { createApiKey, hashOfKey } from '../api/apiKey.js';
 import { defaultApiVersion } from '../contract/versions/index.js';
@@ -6,6 +5,7 @@ import { findAccount, insertAccount, insertApiKey } from '../db/accounts.js';
 import { type Database, transaction } from '../db/client.js';
 import { postEntries } from '../db/ledger.js';
 import { fundEntry } from '../domain/ledger.js';
+import { readJson, writeJson } from './jsonFile.js';
 
 const seedFile = z.object({ accountId: z.string(), apiKey: z.string() });
 export type Seed = z.infer<typeof seedFile>;
@@ -19,7 +19,7 @@ const funds = [
 
 /** A test account with money and a key, made the first time; the file remembers the key. */
 export async function seedAccount(database: Database, file: string): Promise<Seed> {
-  const known = await readSeed(file);
+  const known = await readJson(file, seedFile);
   if (known !== undefined && (await findAccount(database, known.accountId)) !== undefined) {
     return known;
   }
@@ -43,16 +43,6 @@ export async function seedAccount(database: Database, file: string): Promise<See
     );
     return { accountId, apiKey };
   });
-  await writeFile(`${file}.new`, JSON.stringify(seed), { mode: 0o600 });
-  await rename(`${file}.new`, file);
+  await writeJson(file, seed);
   return seed;
-}
-
-async function readSeed(file: string): Promise<Seed | undefined> {
-  try {
-    return seedFile.parse(JSON.parse(await readFile(file, 'utf8')));
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
-    throw error;
-  }
 }

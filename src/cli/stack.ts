@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { appendFileSync, mkdirSync, rmSync } from 'node:fs';
-import { readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
@@ -13,6 +13,7 @@ import { startPostgres } from '../stack/postgres.js';
 import { type Exit, type Part, startProcess } from '../stack/process.js';
 import { startTemporalDevServer } from '../stack/temporal.js';
 import { findTemporalCli } from '../stack/temporalBinary.js';
+import { readJson, writeJson } from './jsonFile.js';
 import { type Seed, seedAccount } from './seed.js';
 
 export type StackPorts = {
@@ -131,7 +132,7 @@ async function startParts(
     sandbox_bank_url: bankUrl,
     pids: { supervisor: process.pid, ...Object.fromEntries(parts.map((p) => [p.name, p.pid])) },
   };
-  await writeWhole(join(directory, 'stack.json'), JSON.stringify(description, null, 2));
+  await writeJson(join(directory, 'stack.json'), description);
   const broken = Promise.race(
     parts.map(async (part) => ({ part: part.name, exit: await part.exited })),
   );
@@ -257,21 +258,12 @@ const secretsFile = z.object({
 
 /** The stack's own secrets, made once: they must outlive a restart, or replays would mismatch. */
 async function readOrCreateSecrets(file: string): Promise<z.infer<typeof secretsFile>> {
-  try {
-    return secretsFile.parse(JSON.parse(await readFile(file, 'utf8')));
-  } catch (error) {
-    if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error;
-  }
+  const known = await readJson(file, secretsFile);
+  if (known !== undefined) return known;
   const secret = () => randomBytes(24).toString('base64url');
   const secrets = { bankToken: secret(), callbackSecret: secret(), fingerprintSecret: secret() };
-  await writeWhole(file, JSON.stringify(secrets));
+  await writeJson(file, secrets);
   return secrets;
-}
-
-/** Written beside and renamed, so that nobody reads half of it; readable by its owner alone. */
-async function writeWhole(file: string, text: string): Promise<void> {
-  await writeFile(`${file}.new`, `${text}\n`, { mode: 0o600 });
-  await rename(`${file}.new`, file);
 }
 
 /** Everything a stack keeps, but for the lock that this process holds. */

@@ -54,6 +54,7 @@ function within<T>(client: Client, limitMs: number, call: () => Promise<T>): Pro
 function startOptions(payout: StartablePayout) {
   return {
     workflowId: payout.id,
+    args: [{ payoutId: payout.id }],
     taskQueue: taskQueues.payouts,
     workflowTaskTimeout: workflowTaskTimeoutMs,
     workflowIdReusePolicy: WorkflowIdReusePolicy.ALLOW_DUPLICATE,
@@ -90,10 +91,7 @@ export async function acceptPayout(
   payout: StartablePayout,
   deadlineMs: number,
 ): Promise<void> {
-  const startWorkflowOperation = new WithStartWorkflowOperation('payout', {
-    ...startOptions(payout),
-    args: [{ payoutId: payout.id }],
-  });
+  const startWorkflowOperation = new WithStartWorkflowOperation('payout', startOptions(payout));
   await within(client, deadlineMs, () =>
     client.workflow.executeUpdateWithStart(acceptUpdate, {
       updateId: 'accept',
@@ -112,10 +110,7 @@ export async function askPayout(
   update: { readonly name: string; readonly args: readonly object[] },
   deadlineMs: number,
 ): Promise<OperatorResult> {
-  const startWorkflowOperation = new WithStartWorkflowOperation('payout', {
-    ...startOptions(payout),
-    args: [{ payoutId: payout.id }],
-  });
+  const startWorkflowOperation = new WithStartWorkflowOperation('payout', startOptions(payout));
   return within(client, deadlineMs, () =>
     client.workflow.executeUpdateWithStart<Workflow, OperatorResult, object[]>(update.name, {
       args: [...update.args],
@@ -129,7 +124,6 @@ export async function wakePayout(client: Client, payout: StartablePayout): Promi
   await within(client, wakeLimitMs, () =>
     client.workflow.signalWithStart('payout', {
       ...startOptions(payout),
-      args: [{ payoutId: payout.id }],
       signal: railUpdateSignal,
       signalArgs: [],
     }),

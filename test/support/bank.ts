@@ -1,9 +1,9 @@
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { z } from 'zod';
 import { type Part, startProcess } from '../../src/stack/process.js';
+import { type JournalLine, readJournal } from './bankJournal.js';
 
 export type TestBank = {
   readonly url: string;
@@ -15,9 +15,6 @@ export type TestBank = {
   readonly journal: () => Promise<readonly JournalLine[]>;
   readonly stop: () => Promise<void>;
 };
-
-const journalLine = z.object({ type: z.string(), key: z.string().optional() });
-export type JournalLine = z.infer<typeof journalLine>;
 
 /** The sandbox bank as a process of its own, compiled as it is delivered; `past` is its journal. */
 export async function startTestBank(callbackUrl: string, past = ''): Promise<TestBank> {
@@ -49,11 +46,7 @@ export async function startTestBank(callbackUrl: string, past = ''): Promise<Tes
     callbackSecret,
     part,
     journalFile,
-    journal: async () => {
-      const text = await readFile(journalFile, 'utf8');
-      const lines = text.split('\n').filter((line) => line !== '');
-      return lines.map((line) => journalLine.parse(JSON.parse(line)));
-    },
+    journal: () => readJournal(journalFile),
     stop: async () => {
       await part.stop();
       await rm(directory, { recursive: true, force: true });
