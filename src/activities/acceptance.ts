@@ -16,7 +16,7 @@ import { currentRates, midOf } from '../db/rates.js';
 import { type Acceptance, type Asked, decide, type Facts } from '../domain/acceptance.js';
 import { parseRate } from '../domain/fx.js';
 import { acceptEntry } from '../domain/ledger.js';
-import { isRefusal, refuse } from '../domain/refusal.js';
+import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
 import type { Rail } from '../rails/rail.js';
 import type { Rails } from '../rails/registry.js';
 import { announce } from './announcement.js';
@@ -24,7 +24,11 @@ import { owned, type PayoutStep, stepOf } from './step.js';
 
 export type AcceptanceDeps = { readonly rails: Rails; readonly rateMaximumAgeMs: number };
 
-type Decisions = { readonly accepted: AcceptedPayout[]; readonly refused: RefusedPayout[] };
+type Decisions = {
+  readonly accepted: AcceptedPayout[];
+  readonly refused: RefusedPayout[];
+  readonly usedQuotes: Map<string, string>;
+};
 
 /**
  * Decides the pending payouts of the list in its order: each is taken if it fits what the
@@ -38,33 +42,73 @@ export async function accept(
   workflowAgeMs: number,
 ): Promise<readonly PayoutStep[]> {
   const read = await readFacts(sql, deps, driver, ids);
+  return write(sql, read.rows, decideAll(deps, read, ids, workflowAgeMs));
+}
+
+/**
+ * Decides pending payouts as one: all are accepted, or none is and every refusal is returned,
+ * with nothing written.
+ */
+export async function acceptTogether(
+  sql: Sql,
+  deps: AcceptanceDeps,
+  ids: readonly string[],
+  workflowAgeMs: number,
+): Promise<readonly RefusedPayout[]> {
+  const read = await readFacts(sql, deps, null, ids);
+  const decisions = decideAll(deps, read, ids, workflowAgeMs);
+  if (decisions.refused.length === 0) await write(sql, read.rows, decisions);
+  return decisions.refused;
+}
+
+type ReadFacts = Awaited<ReturnType<typeof readFacts>>;
+
+function decideAll(
+  deps: AcceptanceDeps,
+  read: ReadFacts,
+  ids: readonly string[],
+  workflowAgeMs: number,
+): Decisions {
   const rowOf = new Map(read.rows.map((row) => [row.id, row]));
-  const usedQuotes = new Map<string, string>();
-  const decisions: Decisions = { accepted: [], refused: [] };
+  const decisions: Decisions = { accepted: [], refused: [], usedQuotes: new Map() };
   for (const id of ids) {
     const row = rowOf.get(id);
     if (row === undefined || row.status !== 'pending') continue;
     const rail = railFor(deps.rails, row);
     if (rail === undefined) {
-      const detail = `No rail carries ${row.mode} payouts here.`;
-      decisions.refused.push({ id, refusal: refuse('corridor_unavailable', { detail }) });
+      decisions.refused.push({ id, refusal: noRail(row) });
       continue;
     }
-    const decided = decide(askedOf(row, workflowAgeMs), read.factsOf(row, usedQuotes));
+    const decided = decideRow(row, read, decisions, workflowAgeMs);
     if (isRefusal(decided)) {
       decisions.refused.push({ id, refusal: decided });
       continue;
     }
     read.spend(row, decided);
-    if (row.quoteId !== null) usedQuotes.set(row.quoteId, id);
+    if (row.quoteId !== null) decisions.usedQuotes.set(row.quoteId, id);
     const { settleWithinMs } = rail.limits;
     decisions.accepted.push({ id, acceptance: decided, rail: rail.name, settleWithinMs });
   }
-  return write(sql, read.rows, decisions, usedQuotes);
+  return decisions;
+}
+
+/** What was refused before, at the request, stays refused. */
+function decideRow(
+  row: LockedPayout,
+  read: ReadFacts,
+  { usedQuotes }: Decisions,
+  workflowAgeMs: number,
+): Acceptance | Refusal {
+  return row.refusal ?? decide(askedOf(row, workflowAgeMs), read.factsOf(row, usedQuotes));
 }
 
 /** Everything the decisions look at, locked in the order that holds everywhere. */
-async function readFacts(sql: Sql, deps: AcceptanceDeps, driver: string, ids: readonly string[]) {
+async function readFacts(
+  sql: Sql,
+  deps: AcceptanceDeps,
+  driver: string | null,
+  ids: readonly string[],
+) {
   // One round trip: the statements are sent together and run one after another.
   const [rows, quotes, beneficiaries, balances, rates, batches] = await Promise.all([
     lockPayouts(sql, driver, ids),
@@ -110,8 +154,7 @@ async function readFacts(sql: Sql, deps: AcceptanceDeps, driver: string, ids: re
 async function write(
   sql: Sql,
   rows: readonly LockedPayout[],
-  { accepted, refused }: Decisions,
-  usedQuotes: ReadonlyMap<string, string>,
+  { accepted, refused, usedQuotes }: Decisions,
 ): Promise<readonly PayoutStep[]> {
   const rowOf = new Map(rows.map((row) => [row.id, row]));
   const entries = accepted.flatMap(({ id, acceptance }): readonly OwnedEntry[] => {
@@ -138,6 +181,10 @@ async function write(
 
 function askedOf(row: LockedPayout, workflowAgeMs: number): Asked {
   return { ...row, ageMs: Math.max(Number(row.ageMs), workflowAgeMs) };
+}
+
+function noRail({ mode }: PayoutRow): Refusal {
+  return refuse('corridor_unavailable', { detail: `No rail carries ${mode} payouts here.` });
 }
 
 /** A test account reaches only the sandbox bank, a live one never does. */

@@ -1,5 +1,5 @@
 import { batchObject, payoutObject } from '../contract/objects.js';
-import { closeItems, countItems } from '../db/batches.js';
+import { type BatchRow, closeItems, countItems } from '../db/batches.js';
 import type { Sql } from '../db/client.js';
 import { type NewEvent, recordEvents } from '../db/events.js';
 import type { PayoutRow } from '../db/payouts.js';
@@ -44,14 +44,27 @@ async function completions(sql: Sql, moved: readonly PayoutRow[]): Promise<reado
   }
   const events: NewEvent[] = [];
   for (const batch of await closeItems(sql, batchIds)) {
-    events.push({
-      accountId: batch.accountId,
-      type: 'batch.completed',
-      payoutId: closed.get(batch.id) ?? null,
-      data: batchObject(batch, await countItems(sql, batch.id)),
-    });
+    events.push(await completionOf(sql, batch, closed.get(batch.id) ?? null));
   }
   return events;
+}
+
+/** Writes the event of a batch that is complete; it is delivered with those of the payout. */
+export async function announceCompletion(
+  sql: Sql,
+  batch: BatchRow,
+  payoutId: string | null,
+): Promise<void> {
+  await recordEvents(sql, [await completionOf(sql, batch, payoutId)]);
+}
+
+async function completionOf(
+  sql: Sql,
+  batch: BatchRow,
+  payoutId: string | null,
+): Promise<NewEvent> {
+  const data = batchObject(batch, await countItems(sql, batch.id));
+  return { accountId: batch.accountId, type: 'batch.completed', payoutId, data };
 }
 
 /** Whether its last move made the item final: a return after a settlement does not again. */

@@ -1,23 +1,173 @@
-import type { Client } from '@temporalio/client';
-import { pendingItems } from '../db/batches.js';
-import type { Database } from '../db/client.js';
-import { wakePayouts } from '../temporal/wakePayout.js';
+import {
+  allItemsOf,
+  type BatchRow,
+  closeEmptyBatch,
+  closeItems,
+  findBatchById,
+  firstReferenceOf,
+  itemsOf,
+  recordOutcome,
+} from '../db/batches.js';
+import { standingOf } from '../db/chunks.js';
+import { type Database, type Sql, transaction } from '../db/client.js';
+import {
+  type LockedPayout,
+  lockPayouts,
+  movePayouts,
+  type RefusedPayout,
+  refusePayouts,
+} from '../db/payouts.js';
+import { type BatchMode, type Chunk, chunkCountOf, chunkDriver } from '../domain/batch.js';
+import { refuse } from '../domain/refusal.js';
+import { type AcceptanceDeps, accept, acceptTogether } from './acceptance.js';
+import { announce, announceCompletion } from './announcement.js';
+import type { ChunkLook } from './chunk.js';
+import { applyFacts } from './facts.js';
+import { beating, untilBug } from './failure.js';
 
-export type BatchDeps = { readonly database: Database; readonly temporal: Client };
+export type BatchDeps = AcceptanceDeps & { readonly database: Database };
+export type AcceptChunkInput = Chunk & { readonly workflowAgeMs: number };
+export type DecideBatchInput = { readonly batchId: string; readonly workflowAgeMs: number };
+
 export type StartItemsInput = { readonly batchId: string; readonly afterIndex: number };
 
-/** The activities of a batch. */
-export function batchActivities({ database, temporal }: BatchDeps) {
+/** What the workflow of a batch has to know of it. */
+export type BatchPlan = { readonly chunks: number; readonly mode: BatchMode };
+
+/** The activities of a batch: everything that is decided for it as a whole, or in its order. */
+export function batchActivities(deps: BatchDeps) {
+  const { database } = deps;
   return {
-    /**
-     * Starts the workflows of the next pending items, in the order of the request. Answers the
-     * index of the last one, null when none is left. What could not be started is due for the
-     * sweep, so it holds nobody up.
-     */
-    startItems: async ({ batchId, afterIndex }: StartItemsInput): Promise<number | null> => {
-      const items = await pendingItems(database, batchId, afterIndex);
-      await wakePayouts(temporal, items);
-      return items.at(-1)?.batchIndex ?? null;
+    readBatch: async ({ batchId }: { readonly batchId: string }): Promise<BatchPlan> => {
+      const { mode, total } = await existingBatch(database, batchId);
+      return { chunks: chunkCountOf(total), mode };
     },
+
+    /**
+     * Decides an all-or-nothing batch as one: every item is debited, or all are refused. Returns
+     * the payout by whose deliveries the end of a refused batch is told; null when it goes on.
+     */
+    decideBatch: ({ batchId, workflowAgeMs }: DecideBatchInput): Promise<string | null> =>
+      untilBug(
+        beating(() => transaction(database, (sql) => decide(sql, deps, batchId, workflowAgeMs))),
+      ),
+
+    /**
+     * Decides the pending items of a chunk in their order and debits those it accepts; of a
+     * batch that was canceled meanwhile it cancels them.
+     */
+    acceptChunk: ({ workflowAgeMs, ...chunk }: AcceptChunkInput): Promise<ChunkLook> =>
+      untilBug(
+        beating(async () => {
+          const { canceledAt } = await existingBatch(database, chunk.batchId);
+          const steps = await transaction(database, async (sql) => {
+            const ids = await itemsOf(sql, chunk, ['pending']);
+            if (canceledAt !== null) return cancelItems(sql, ids);
+            return accept(sql, deps, chunkDriver(chunk), ids, workflowAgeMs);
+          });
+          const standing = await standingOf(database, chunk);
+          return { ...standing, isListenedTo: steps.some((step) => step.isListenedTo) };
+        }),
+      ),
+
+    /** Cancels what the rail has not been given, whoever drives it; true if somebody listens. */
+    cancelChunk: (chunk: Chunk): Promise<boolean> =>
+      untilBug(
+        beating(async () => {
+          const steps = await transaction(database, async (sql) =>
+            cancelItems(sql, await itemsOf(sql, chunk, ['pending', 'processing'], null)),
+          );
+          return steps.some((step) => step.isListenedTo);
+        }),
+      ),
+
+    /**
+     * Completes a batch that only refers to payouts made before. Returns the payout by whose
+     * deliveries that is told; null when there was nothing to complete.
+     */
+    closeEmptyBatch: ({ batchId }: { readonly batchId: string }): Promise<string | null> =>
+      transaction(database, async (sql) => {
+        const closed = await closeEmptyBatch(sql, batchId);
+        if (closed === undefined) return null;
+        const payoutId = await firstReferenceOf(sql, batchId);
+        await announceCompletion(sql, closed, payoutId);
+        return payoutId;
+      }),
+
+    /** For batches that were begun before there were chunks: their items are due by themselves. */
+    startItems: async (_: StartItemsInput): Promise<number | null> => null,
   };
 }
+
+async function existingBatch(sql: Sql, batchId: string): Promise<BatchRow> {
+  const batch = await findBatchById(sql, batchId);
+  if (batch === undefined) throw new Error(`There is no batch ${batchId}.`);
+  return batch;
+}
+
+async function decide(
+  sql: Sql,
+  deps: AcceptanceDeps,
+  batchId: string,
+  workflowAgeMs: number,
+): Promise<string | null> {
+  const batch = await existingBatch(sql, batchId);
+  if (batch.outcome !== null || batch.canceledAt !== null) return null;
+  const ids = await allItemsOf(sql, batchId, ['pending']);
+  const refused = await acceptTogether(sql, deps, ids, workflowAgeMs);
+  await recordOutcome(sql, batchId, refused.length === 0 ? 'accepted' : 'refused');
+  if (refused.length === 0) return null;
+  await refuseTogether(sql, batchId, ids, refused);
+  return ids[0] ?? null;
+}
+
+/** Every item is refused: the culprits for their own reasons, the others because of them. */
+async function refuseTogether(
+  sql: Sql,
+  batchId: string,
+  ids: readonly string[],
+  culprits: readonly RefusedPayout[],
+): Promise<void> {
+  const reasonOf = new Map(culprits.map(({ id, refusal }) => [id, refusal]));
+  const others = refuse('batch_refused', {
+    detail: `${culprits.length} of the items of ${batchId} were refused, so none is carried out.`,
+  });
+  const rows = await refusePayouts(
+    sql,
+    ids.map((id) => ({ id, refusal: reasonOf.get(id) ?? others })),
+  );
+  // One event tells the end of all: 10,000 that say the same would help nobody.
+  const closed = await closeItems(
+    sql,
+    rows.map(() => batchId),
+  );
+  for (const batch of closed) await announceCompletion(sql, batch, ids[0] ?? null);
+}
+
+const canceled = { kind: 'voided', outcome: 'canceled', code: 'canceled' } as const;
+
+/** Cancels those of the payouts that no rail was ever given, and releases what they hold. */
+async function cancelItems(sql: Sql, ids: readonly string[]): Promise<readonly Told[]> {
+  const rows = await lockPayouts(sql, null, ids);
+  const idsOf = (chosen: readonly LockedPayout[]) => chosen.map(({ id }) => id);
+  const unsent = rows.filter((row) => row.status === 'processing' && row.submitStartedAt === null);
+  const facts = new Map(idsOf(unsent).map((id) => [id, canceled]));
+  const steps = await applyFacts(sql, null, idsOf(unsent), facts);
+  const pending = idsOf(rows.filter((row) => row.status === 'pending'));
+  const moved = await movePayouts(
+    sql,
+    pending.map((id) => ({ id, ...cancellation })),
+  );
+  const heard = await announce(sql, moved);
+  return [...steps, ...pending.map((id) => ({ isListenedTo: heard.has(id) }))];
+}
+
+type Told = { readonly isListenedTo: boolean };
+
+/** The move of a payout that was never decided: there is nothing to release. */
+const cancellation = {
+  status: 'canceled',
+  statusReason: 'canceled',
+  railReference: null,
+  returnedMinor: null,
+} as const;

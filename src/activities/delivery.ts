@@ -1,7 +1,9 @@
+import { Context } from '@temporalio/activity';
 import type { Client } from '@temporalio/client';
 import pLimit from 'p-limit';
 import { eventObject } from '../contract/objects.js';
 import { defaultApiVersion, isApiVersion, render } from '../contract/versions/index.js';
+import { itemsOf } from '../db/batches.js';
 import type { Database } from '../db/client.js';
 import {
   type AttemptResult,
@@ -12,9 +14,12 @@ import {
   takeDueDeliveries,
   takeFirstAttempts,
 } from '../db/deliveries.js';
+import type { Chunk } from '../domain/batch.js';
+import { payoutStatuses } from '../domain/payout.js';
 import { wakeEndpoint } from '../temporal/wakePayout.js';
 import { pauseAfter } from '../webhooks/ladder.js';
 import type { Sender, SendOutcome } from '../webhooks/sender.js';
+import { beating } from './failure.js';
 
 export type DeliveryDeps = {
   readonly database: Database;
@@ -22,24 +27,32 @@ export type DeliveryDeps = {
   readonly temporal: Client;
 };
 
-/** Attempts of one activity at once: enough for a batch, few enough for one receiver. */
-const inFlight = 32;
+/** Attempts of one activity at once: as many as the sender has connections for a receiver. */
+const inFlight = 16;
 
 /** What one run of an endpoint's ladder takes: at 15 s an attempt it ends within its limit. */
 const ladderBatch = 32;
 
+/** Taken at a time from a chunk's events: in the worst case 30 s of attempts, below their lease. */
+const portion = 32;
+
+/** Then a run ends and the next begins: one that a deploy ends has little to lose. */
+const runLimitMs = 20_000;
+
 /** The activities that tell integrators. One attempt for each (event, endpoint) pair. */
-export function deliveryActivities({ database, sender, temporal }: DeliveryDeps) {
+export function deliveryActivities(deps: DeliveryDeps) {
+  const { database, sender } = deps;
   return {
     /** The first attempt of whatever these payouts' events owe; failures go to the ladder. */
     deliverEvents: async ({ payoutIds }: { readonly payoutIds: readonly string[] }) => {
-      const due = await takeFirstAttempts(database, payoutIds);
-      const results = await attemptAll(database, sender, due);
-      const failed = new Set(
-        results.filter((result) => result.status === 'pending').map((result) => result.endpointId),
-      );
-      for (const endpointId of failed) await wakeEndpoint(temporal, endpointId);
+      await deliverAll(deps, payoutIds);
     },
+
+    /** The first attempts of what the events of a chunk owe. True when something is left. */
+    deliverChunk: (chunk: Chunk): Promise<boolean> =>
+      beating(async () =>
+        deliverAll(deps, await itemsOf(database, chunk, payoutStatuses, null)),
+      ),
 
     /** Attempts what is due at an endpoint and says when the next attempt is. */
     deliverDue: async ({ endpointId }: { readonly endpointId: string }) => {
@@ -53,25 +66,81 @@ export function deliveryActivities({ database, sender, temporal }: DeliveryDeps)
   };
 }
 
+/**
+ * First attempts, a portion at a time. An endpoint that takes nothing of a portion is left to
+ * its ladder. True when something is left.
+ */
+async function deliverAll(deps: DeliveryDeps, payoutIds: readonly string[]): Promise<boolean> {
+  const startedMs = performance.now();
+  const dead: string[] = [];
+  while (performance.now() - startedMs < runLimitMs) {
+    const results = await deliverPortion(deps, payoutIds, dead);
+    if (results.length === 0) return false;
+    dead.push(...deadEndpoints(results));
+  }
+  return true;
+}
+
+/** One portion of first attempts. What was tried in vain is handed to the endpoint's ladder. */
+async function deliverPortion(
+  { database, sender, temporal }: DeliveryDeps,
+  payoutIds: readonly string[],
+  exceptEndpoints: readonly string[],
+): Promise<readonly AttemptResult[]> {
+  // A worker that was killed has left attempts behind of which nobody knows what became.
+  const isRepeated = Context.current().info.attempt > 1;
+  const page = { payoutIds, exceptEndpoints, limit: portion, isRepeated };
+  const results = await attemptAll(database, sender, await takeFirstAttempts(database, page));
+  const failed = results.filter((result) => result.status === 'pending');
+  const endpoints = new Set(failed.map((result) => result.endpointId));
+  for (const endpointId of endpoints) await wakeEndpoint(temporal, endpointId);
+  return results;
+}
+
+/** Endpoints that took nothing: they are spared the rest, and their ladder asks one by one. */
+function deadEndpoints(results: readonly AttemptResult[]): readonly string[] {
+  const alive = new Set(
+    results.filter((result) => result.status === 'delivered').map((result) => result.endpointId),
+  );
+  const all = new Set(results.map((result) => result.endpointId));
+  return [...all].filter((endpointId) => !alive.has(endpointId));
+}
+
+/**
+ * Makes the attempts, and writes what came of them as it goes: a crash repeats the attempts in
+ * flight and no others. While one write is under way the next results gather.
+ */
 async function attemptAll(
   database: Database,
   sender: Sender,
   due: readonly DueDelivery[],
 ): Promise<readonly AttemptResult[]> {
   const limit = pLimit(inFlight);
-  return Promise.all(
-    due.map((delivery) =>
-      limit(async () => {
-        const result = await attempt(database, sender, delivery).catch((error: unknown) =>
-          // A delivery that cannot even be made must not hold up the others, nor stay for ever.
-          failedAttempt(delivery, null, error instanceof Error ? error.message : String(error)),
-        );
-        // Written as it goes: a crash repeats the attempts in flight and no others.
-        await recordAttempts(database, [result]);
-        return result;
-      }),
-    ),
+  const all: AttemptResult[] = [];
+  let unwritten: AttemptResult[] = [];
+  let writing = Promise.resolve();
+  const write = async () => {
+    const results = unwritten;
+    unwritten = [];
+    await recordAttempts(database, results);
+  };
+  const attempts = due.map((delivery) =>
+    limit(async () => {
+      const result = await attempt(database, sender, delivery).catch((error: unknown) =>
+        // A delivery that cannot even be made must not hold up the others, nor stay for ever.
+        failedAttempt(delivery, null, error instanceof Error ? error.message : String(error)),
+      );
+      all.push(result);
+      unwritten.push(result);
+      if (unwritten.length > 1) return;
+      writing = writing.then(write);
+      // It is awaited below; until then a failure must not count as one that nobody handles.
+      writing.catch(() => undefined);
+    }),
   );
+  await Promise.all(attempts);
+  await writing;
+  return all;
 }
 
 async function attempt(

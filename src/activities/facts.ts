@@ -21,7 +21,7 @@ import { owned, type PayoutStep, stepOf } from './step.js';
  */
 export async function applyFacts(
   sql: Sql,
-  driver: string,
+  driver: string | null,
   ids: readonly string[],
   brought: ReadonlyMap<string, RailFact>,
 ): Promise<readonly PayoutStep[]> {

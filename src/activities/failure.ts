@@ -33,3 +33,20 @@ export function notYet(message: string): ApplicationFailure {
     category: ApplicationFailureCategory.BENIGN,
   });
 }
+
+/** Four times within the heartbeat time-out of the lane's activities, see workflows/proxies.ts. */
+const beatMs = 1_000;
+
+/**
+ * Shows the server that the activity lives while it works: what a killed worker leaves behind is
+ * then repeated after the heartbeat's time-out, and not after the activity's own.
+ */
+export async function beating<T>(work: () => Promise<T>): Promise<T> {
+  const context = Context.current();
+  const timer = setInterval(() => context.heartbeat(), beatMs);
+  try {
+    return await work();
+  } finally {
+    clearInterval(timer);
+  }
+}

@@ -1,4 +1,5 @@
 import { type BatchDeps, batchActivities } from './batch.js';
+import { type ChunkDeps, chunkActivities } from './chunk.js';
 import { type DeliveryDeps, deliveryActivities } from './delivery.js';
 import { type LedgerDeps, ledgerActivities } from './ledger.js';
 import { type MaintenanceDeps, maintenanceActivities } from './maintenance.js';
@@ -8,6 +9,7 @@ import { type RailDeps, railActivities } from './rail.js';
 export type ActivityDeps = LedgerDeps &
   RailDeps &
   BatchDeps &
+  ChunkDeps &
   DeliveryDeps &
   MaintenanceDeps &
   OperatorDeps;
@@ -18,6 +20,7 @@ export function createActivities(deps: ActivityDeps) {
     ...ledgerActivities(deps),
     ...railActivities(deps),
     ...batchActivities(deps),
+    ...chunkActivities(deps),
     ...deliveryActivities(deps),
     ...maintenanceActivities(deps),
     ...operatorActivities(deps),

@@ -1,5 +1,6 @@
 import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
+import { takeOverdueChunks } from '../db/chunks.js';
 import type { Database } from '../db/client.js';
 import { overdueEndpoints } from '../db/deliveries.js';
 import { purgeExpiredKeys } from '../db/idempotency.js';
@@ -9,7 +10,7 @@ import { countBreaks } from '../db/statements.js';
 import type { Rails } from '../rails/registry.js';
 import type { RateSource } from '../rates/rateSource.js';
 import type { Metrics } from '../telemetry.js';
-import { wakeEndpoint, wakePayouts } from '../temporal/wakePayout.js';
+import { startBatch, wakeChunks, wakeEndpoint, wakePayouts } from '../temporal/wakePayout.js';
 import { readStatements } from './statements.js';
 
 export type MaintenanceDeps = {
@@ -35,13 +36,12 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
         database,
         woken.map(({ id }) => id),
       );
+      const chunks = await wakeOverdueChunks(database, temporal);
       const endpoints = await overdueEndpoints(database);
       for (const endpointId of endpoints) await wakeEndpoint(temporal, endpointId);
-      if (payouts.length + endpoints.length > 0) {
-        log.info(
-          { payouts: payouts.length, endpoints: endpoints.length, failures: failures.length },
-          'the sweep woke what was overdue',
-        );
+      if (payouts.length + chunks + endpoints.length > 0) {
+        const counts = { payouts: payouts.length, chunks, endpoints: endpoints.length };
+        log.info({ ...counts, failures: failures.length }, 'the sweep woke what was overdue');
       }
     },
 
@@ -58,6 +58,20 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
       return breaks;
     },
   };
+}
+
+/** A chunk with undecided items is the business of its batch, which decides in order. */
+async function wakeOverdueChunks(database: Database, temporal: Client): Promise<number> {
+  const chunks = await takeOverdueChunks(database);
+  const undecided = chunks.filter((chunk) => chunk.isUndecided);
+  const batches = new Set(undecided.map(({ batchId }) => batchId));
+  for (const batchId of batches) await startBatch(temporal, batchId);
+  // What could not be woken is overdue again in a moment.
+  await wakeChunks(
+    temporal,
+    chunks.filter((chunk) => !chunk.isUndecided),
+  );
+  return chunks.length;
 }
 
 /** Reads the source into the table. Also run when a worker starts, so that a quote needs no wait. */

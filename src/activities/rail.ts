@@ -22,7 +22,8 @@ export type RailDeps = { readonly database: Database; readonly rails: Rails };
 const wakeMarginMs = 30_000;
 
 /** The activities that call a rail: at most one look-up and one call each. */
-export function railActivities({ database, rails }: RailDeps) {
+export function railActivities(deps: RailDeps) {
+  const { database, rails } = deps;
   return {
     /**
      * Hands payouts to their rail, decided by their rows: what was never started is sent,
@@ -31,20 +32,11 @@ export function railActivities({ database, rails }: RailDeps) {
      */
     submitPayouts: async ({ driver, ids }: DriverInput): Promise<readonly PayoutStep[]> => {
       const wakeInMs = nextAttemptInMs() + wakeMarginMs;
-      const submissions = await beginSubmission(database, driver, ids, wakeInMs);
-      const results = (
-        await Promise.all(
-          [...groupByRail(rails, submissions)].map(([rail, group]) =>
-            submitGroup(database, rail, group),
-          ),
-        )
-      ).flat();
-      const steps = await transaction(database, (sql) => record(sql, driver, ids, results));
-      const open = steps.filter((step) => step.status === 'processing' && step.attention === null);
-      const unknown = results.flatMap((result) => ('unknown' in result ? [result] : []));
-      if (open.length > 0 && unknown.length > 0) {
-        const details = unknown.map(({ id, unknown: detail }) => `${id}: ${detail}`);
-        throw notYet(`The rail's answer is unknown for ${details.join('; ')}`);
+      const { steps, unknown, withheld } = await submitAll(deps, driver, ids, wakeInMs);
+      const isOpen = steps.some((step) => step.status === 'processing' && step.attention === null);
+      if (isOpen && withheld > 0) throw notYet('Its batch is paused or canceled.');
+      if (isOpen && unknown.length > 0) {
+        throw notYet(`The rail's answer is unknown for ${unknown.join('; ')}`);
       }
       return steps;
     },
@@ -71,6 +63,35 @@ export function railActivities({ database, rails }: RailDeps) {
       );
     },
   };
+}
+
+export type SubmittedAll = {
+  readonly steps: readonly PayoutStep[];
+  /** What the rail left open, with what is known about it. */
+  readonly unknown: readonly string[];
+  /** How many of the open ones were not given to the rail, because their batch is held back. */
+  readonly withheld: number;
+};
+
+/** Hands payouts to their rail, decided by their rows, and records what it answers. */
+export async function submitAll(
+  { database, rails }: RailDeps,
+  driver: string,
+  ids: readonly string[],
+  wakeInMs: number,
+): Promise<SubmittedAll> {
+  const submissions = await beginSubmission(database, driver, ids, wakeInMs);
+  const groups = groupByRail(rails, submissions);
+  const results = (
+    await Promise.all([...groups].map(([rail, group]) => submitGroup(database, rail, group)))
+  ).flat();
+  const steps = await transaction(database, (sql) => record(sql, driver, ids, results));
+  const unknown = results.flatMap((result) =>
+    'unknown' in result ? [`${result.id}: ${result.unknown}`] : [],
+  );
+  const begun = new Set(submissions.map(({ id }) => id));
+  const withheld = steps.filter(({ id, status }) => status === 'processing' && !begun.has(id));
+  return { steps, unknown, withheld: withheld.length };
 }
 
 /** The facts, and what has to be left to a person, in one transaction. */
@@ -119,14 +140,16 @@ export function findRail(rails: Rails, name: string): Rail {
   return rail;
 }
 
-function groupByRail(
+export function groupByRail<T extends { readonly rail: string | null }>(
   rails: Rails,
-  submissions: readonly Submission[],
-): ReadonlyMap<Rail, readonly Submission[]> {
-  const groups = new Map<Rail, Submission[]>();
-  for (const submission of submissions) {
-    const rail = findRail(rails, submission.rail ?? '');
-    groups.set(rail, [...(groups.get(rail) ?? []), submission]);
+  payouts: readonly T[],
+): ReadonlyMap<Rail, readonly T[]> {
+  const groups = new Map<Rail, T[]>();
+  for (const payout of payouts) {
+    const rail = findRail(rails, payout.rail ?? '');
+    const group = groups.get(rail);
+    if (group === undefined) groups.set(rail, [payout]);
+    else group.push(payout);
   }
   return groups;
 }
@@ -147,10 +170,10 @@ async function submitGroup(
   const results: Submitted[] = [];
   const toSend = group.filter((submission) => !submission.isRepeated);
   const repeated = group.filter((submission) => submission.isRepeated);
-  for (const chunk of chunksOf(repeated, rail.limits.bulkSize)) {
-    const answers = await rail.lookup(chunk.map((submission) => railKey(submission.id)));
+  for (const slice of slicesOf(repeated, rail.limits.bulkSize)) {
+    const answers = await rail.lookup(slice.map((submission) => railKey(submission.id)));
     const byKey = new Map(answers.map((answer) => [answer.key, answer]));
-    for (const submission of chunk) {
+    for (const submission of slice) {
       const answer = byKey.get(railKey(submission.id));
       const fact = answer === undefined ? undefined : factOf(answer);
       if (fact !== undefined) results.push({ id: submission.id, fact });
@@ -158,8 +181,8 @@ async function submitGroup(
       else results.push({ id: submission.id, lost: keyForgotten });
     }
   }
-  for (const chunk of chunksOf(toSend, rail.limits.bulkSize)) {
-    results.push(...(await send(database, rail, chunk)));
+  for (const slice of slicesOf(toSend, rail.limits.bulkSize)) {
+    results.push(...(await send(database, rail, slice)));
   }
   return results;
 }
@@ -237,10 +260,10 @@ export function factOf(answer: LookupAnswer): RailFact | undefined {
   }
 }
 
-function chunksOf<T>(items: readonly T[], size: number): readonly (readonly T[])[] {
-  const chunks: (readonly T[])[] = [];
+export function slicesOf<T>(items: readonly T[], size: number): readonly (readonly T[])[] {
+  const slices: (readonly T[])[] = [];
   for (let start = 0; start < items.length; start += size) {
-    chunks.push(items.slice(start, start + size));
+    slices.push(items.slice(start, start + size));
   }
-  return chunks;
+  return slices;
 }

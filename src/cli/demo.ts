@@ -41,7 +41,7 @@ const interruptedCode = 130;
 
 /** Runs the main job once, as an integrator would, and shows what happened. */
 export async function demo(options: Omit<StackOptions, 'onProgress'>): Promise<number> {
-  console.log('Starting PostgreSQL, Temporal, the sandbox bank, the worker and the API …');
+  console.log('Starting PostgreSQL, Temporal, the sandbox bank, the workers and the API …');
   const startedMs = performance.now();
   const interrupted = interruption();
   const stack = await startStack({ ...options, onProgress: (line) => console.log(`  ${line}`) });

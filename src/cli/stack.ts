@@ -113,6 +113,7 @@ async function startParts(
       BANK_CALLBACK_SECRET: secrets.callbackSecret,
     }),
     starter.node('worker', connections),
+    starter.node('batch-worker', connections, 'worker', ['--lane', 'batch']),
     starter.node('api', {
       ...connections,
       API_PORT: String(ports.api),
@@ -190,12 +191,17 @@ class Starter {
     return `127.0.0.1:${ports.temporal}`;
   }
 
-  async node(name: string, env: Readonly<Record<string, string>>): Promise<void> {
-    const script = fileURLToPath(new URL(`../${name}/main.js`, import.meta.url));
+  async node(
+    name: string,
+    env: Readonly<Record<string, string>>,
+    folder = name,
+    args: readonly string[] = [],
+  ): Promise<void> {
+    const script = fileURLToPath(new URL(`../${folder}/main.js`, import.meta.url));
     const part = await startProcess({
       name,
       command: process.execPath,
-      args: ['--enable-source-maps', script],
+      args: ['--enable-source-maps', script, ...args],
       env: { ...process.env, ...env },
       ipc: true,
       ready: { line: readyUrl },

@@ -1,6 +1,6 @@
 import type { BeneficiaryDetails } from '../domain/beneficiary.js';
 import { formatMinor } from '../domain/money.js';
-import { type PayoutStatus, payoutStatuses } from '../domain/payout.js';
+import { isFinal, type PayoutStatus, payoutStatuses } from '../domain/payout.js';
 import type { FixedSide } from '../domain/quote.js';
 
 /**
@@ -121,9 +121,13 @@ function wholeNumber(amount: bigint): number {
 export type BatchSource = {
   readonly id: string;
   readonly status: string;
+  readonly mode: string;
+  readonly outcome: string | null;
   readonly total: number;
   readonly createdAt: Date;
   readonly completedAt: Date | null;
+  readonly pausedAt: Date | null;
+  readonly canceledAt: Date | null;
 };
 
 export type BatchCountSource = {
@@ -141,13 +145,19 @@ export function batchObject(batch: BatchSource, items: readonly BatchCountSource
   const countOf = (status: PayoutStatus) =>
     items.filter((item) => item.status === status).reduce((sum, item) => sum + item.count, 0);
   const counts = Object.fromEntries(payoutStatuses.map((status) => [status, countOf(status)]));
+  const final = payoutStatuses.filter(isFinal).reduce((sum, status) => sum + countOf(status), 0);
   return {
     object: 'batch',
     id: batch.id,
     status: batch.status,
+    mode: batch.mode,
+    outcome: batch.outcome,
+    paused: batch.pausedAt !== null && batch.status === 'processing',
     counts: { total: batch.total, ...counts },
+    progress: { final, percent: Math.floor((final * 100) / batch.total) },
     totals: totalsOf(items),
     created_at: batch.createdAt.toISOString(),
+    canceled_at: batch.canceledAt?.toISOString() ?? null,
     completed_at: batch.completedAt?.toISOString() ?? null,
   };
 }

@@ -1,16 +1,23 @@
+import { type BatchMode, type Chunk, chunkCountOf, chunkDriver, chunkSize } from '../domain/batch.js';
 import type { PayoutStatus } from '../domain/payout.js';
+import type { Refusal } from '../domain/refusal.js';
 import { bigints, type Sql } from './client.js';
-import type { NewPayout, WakeablePayout } from './payouts.js';
+import type { NewPayout, PayoutRow } from './payouts.js';
 import type { RateFigure } from './rates.js';
 
 export type BatchRow = {
   readonly id: string;
   readonly accountId: string;
-  readonly status: 'processing' | 'completed';
+  readonly status: 'processing' | 'completed' | 'canceled';
+  readonly mode: BatchMode;
+  /** Of the batch as a whole; null until an all-or-nothing batch is decided. */
+  readonly outcome: 'accepted' | 'refused' | null;
   readonly total: number;
   readonly open: number;
   readonly createdAt: Date;
   readonly completedAt: Date | null;
+  readonly pausedAt: Date | null;
+  readonly canceledAt: Date | null;
 };
 
 /** What items of one status and corridor come to; amounts of refused items are zero. */
@@ -24,60 +31,86 @@ export type BatchCount = {
   readonly receiveMinor: bigint;
 };
 
-/** Rows of one insert: `unnest` of as many is a few milliseconds and small in memory. */
-const insertRows = 1_000;
+/** An item of a request: a payout of its own, or one that its key had made before. */
+export type NewItem = { readonly index: number } & (
+  | {
+      readonly payout: NewPayout;
+      /** Why it will be refused as soon as it is decided. */
+      readonly refusal: Refusal | null;
+    }
+  | { readonly refersTo: string }
+);
 
 export type NewBatch = {
   readonly id: string;
   readonly accountId: string;
+  readonly mode: BatchMode;
   readonly rates: readonly RateFigure[];
   /** In the order of the request. */
-  readonly items: readonly NewPayout[];
+  readonly items: readonly NewItem[];
 };
+
+/** Rows of one insert: `unnest` of as many is a few milliseconds and small in memory. */
+const insertRows = 1_000;
 
 /** Records a batch with its items as pending payouts; the caller's transaction holds it together. */
 export async function insertBatch(sql: Sql, batch: NewBatch): Promise<void> {
-  const { id, accountId, items } = batch;
-  const rates = JSON.stringify(batch.rates);
+  const { id, accountId, mode, items } = batch;
+  const own = items.flatMap((item) => ('payout' in item ? [item] : []));
+  const references = items.flatMap((item) => ('refersTo' in item ? [item] : []));
   await sql`
-    insert into batches (id, account_id, total, open, rates)
-    values (${id}, ${accountId}, ${items.length}, ${items.length}, ${rates}::text::jsonb)`;
-  for (let start = 0; start < items.length; start += insertRows) {
-    await insertItems(sql, id, start, items.slice(start, start + insertRows));
+    insert into batches (id, account_id, mode, outcome, total, open, rates)
+    values (${id}, ${accountId}, ${mode}, ${mode === 'best_effort' ? 'accepted' : null},
+      ${items.length}, ${own.length}, ${JSON.stringify(batch.rates)}::text::jsonb)`;
+  // The batch's workflow starts the chunks; the sweep only what it leaves behind.
+  await sql`
+    insert into batch_chunks (batch_id, number, wake_at)
+    select ${id}, number, now() + interval '60 seconds'
+      from generate_series(0, ${chunkCountOf(items.length) - 1}::int) as number`;
+  for (let start = 0; start < own.length; start += insertRows) {
+    await insertItems(sql, id, own.slice(start, start + insertRows));
   }
+  await sql`
+    insert into batch_references (batch_id, batch_index, payout_id)
+    select ${id}, t.index, t.payout_id
+      from unnest(${references.map((item) => item.index)}::int[],
+                  ${references.map((item) => item.refersTo)}::text[]) as t (index, payout_id)`;
 }
 
 async function insertItems(
   sql: Sql,
   batchId: string,
-  firstIndex: number,
-  items: readonly NewPayout[],
+  items: readonly Extract<NewItem, { payout: NewPayout }>[],
 ): Promise<void> {
-  const of = <T>(pick: (item: NewPayout, index: number) => T): T[] => items.map(pick);
+  const of = <T>(pick: (payout: NewPayout) => T): T[] => items.map(({ payout }) => pick(payout));
   await sql`
     insert into payouts (id, account_id, mode, driver, quote_id, beneficiary_id, source_currency,
-      destination_currency, fixed_side, amount, reference, metadata, batch_id, batch_index, wake_at)
+      destination_currency, fixed_side, amount, reference, metadata, batch_id, batch_index, refusal)
     select t.id, t.account_id, t.mode, t.driver, t.quote_id, t.beneficiary_id, t.source_currency,
-           t.destination_currency, t.fixed_side, t.amount, t.reference, t.metadata, ${batchId}, t.index,
-           -- The batch's workflow starts the items; the sweep only what it leaves behind.
-           now() + interval '60 seconds'
+           t.destination_currency, t.fixed_side, t.amount, t.reference, t.metadata, ${batchId},
+           t.index, t.refusal
       from unnest(
-        ${of((item) => item.id)}::text[],
-        ${of((item) => item.accountId)}::text[],
-        ${of((item) => item.mode)}::text[],
-        ${of((item) => item.driver)}::text[],
-        ${of((item) => item.quoteId)}::text[],
-        ${of((item) => item.beneficiaryId)}::text[],
-        ${of((item) => item.sourceCurrency)}::text[],
-        ${of((item) => item.destinationCurrency)}::text[],
-        ${of((item) => item.fixedSide)}::text[],
-        ${bigints(of((item) => item.amount))}::bigint[],
-        ${of((item) => item.reference)}::text[],
-        ${of((item) => JSON.stringify(item.metadata))}::text[]::jsonb[],
-        ${of((_, index) => firstIndex + index)}::int[]
+        ${of((payout) => payout.id)}::text[],
+        ${of((payout) => payout.accountId)}::text[],
+        ${of((payout) => payout.mode)}::text[],
+        ${of((payout) => payout.driver)}::text[],
+        ${of((payout) => payout.quoteId)}::text[],
+        ${of((payout) => payout.beneficiaryId)}::text[],
+        ${of((payout) => payout.sourceCurrency)}::text[],
+        ${of((payout) => payout.destinationCurrency)}::text[],
+        ${of((payout) => payout.fixedSide)}::text[],
+        ${bigints(of((payout) => payout.amount))}::bigint[],
+        ${of((payout) => payout.reference)}::text[],
+        ${of((payout) => JSON.stringify(payout.metadata))}::text[]::jsonb[],
+        ${items.map(({ index }) => index)}::int[],
+        ${items.map(({ refusal }) => refusal && JSON.stringify(refusal))}::text[]::jsonb[]
       ) as t (id, account_id, mode, driver, quote_id, beneficiary_id, source_currency,
-              destination_currency, fixed_side, amount, reference, metadata, index)`;
+              destination_currency, fixed_side, amount, reference, metadata, index, refusal)`;
 }
+
+const columns = (sql: Sql) => sql`
+  id, account_id, status, mode, outcome, total, open, created_at, completed_at, paused_at,
+  canceled_at`;
 
 export async function findBatch(
   sql: Sql,
@@ -85,20 +118,87 @@ export async function findBatch(
   id: string,
 ): Promise<BatchRow | undefined> {
   const [row] = await sql<BatchRow[]>`
-    select id, account_id, status, total, open, created_at, completed_at
-      from batches where id = ${id} and account_id = ${accountId}`;
+    select ${columns(sql)} from batches where id = ${id} and account_id = ${accountId}`;
   return row;
 }
 
+/** For workflows and operators, who see the batches of every account. */
+export async function findBatchById(sql: Sql, id: string): Promise<BatchRow | undefined> {
+  const [row] = await sql<BatchRow[]>`select ${columns(sql)} from batches where id = ${id}`;
+  return row;
+}
+
+/** What the items of a batch come to, those included that refer to payouts made before. */
 export async function countItems(sql: Sql, batchId: string): Promise<readonly BatchCount[]> {
   return sql<BatchCount[]>`
     select status, source_currency, destination_currency, count(*)::int as count,
            coalesce(sum(source_minor), 0)::bigint as source_minor,
            coalesce(sum(fee_minor), 0)::bigint as fee_minor,
            coalesce(sum(receive_minor), 0)::bigint as receive_minor
-      from payouts where batch_id = ${batchId}
+      from (select status, source_currency, destination_currency, source_minor, fee_minor,
+                   receive_minor
+              from payouts where batch_id = ${batchId}
+            union all
+            select p.status, p.source_currency, p.destination_currency, p.source_minor,
+                   p.fee_minor, p.receive_minor
+              from batch_references r join payouts p on p.id = r.payout_id
+             where r.batch_id = ${batchId}) as items
      group by status, source_currency, destination_currency
      order by status, source_currency, destination_currency`;
+}
+
+export type BatchItem = PayoutRow & { readonly itemIndex: number };
+
+/**
+ * A page of a batch's items in the order of the request, after (or before) the place of one
+ * of them. Items that refer to payouts made before show those.
+ */
+export async function listItems(
+  sql: Sql,
+  batchId: string,
+  page: {
+    readonly after: number;
+    readonly limit: number;
+    readonly status: PayoutStatus | null;
+  },
+): Promise<readonly BatchItem[]> {
+  return sql<BatchItem[]>`
+    select * from (
+      (select p.*, p.batch_index as item_index from payouts p
+        where p.batch_id = ${batchId} and p.batch_index > ${page.after}
+          and (${page.status}::text is null or p.status = ${page.status})
+        order by p.batch_index limit ${page.limit})
+      union all
+      (select p.*, r.batch_index as item_index
+         from batch_references r join payouts p on p.id = r.payout_id
+        where r.batch_id = ${batchId} and r.batch_index > ${page.after}
+          and (${page.status}::text is null or p.status = ${page.status})
+        order by r.batch_index limit ${page.limit})
+    ) as items order by item_index limit ${page.limit}`;
+}
+
+/** The place of a payout among the items of a batch; undefined when it is none of them. */
+export async function indexOfItem(
+  sql: Sql,
+  batchId: string,
+  payoutId: string,
+): Promise<number | undefined> {
+  const [row] = await sql<{ index: number }[]>`
+    select batch_index as index from payouts where id = ${payoutId} and batch_id = ${batchId}
+    union all
+    select batch_index from batch_references
+     where batch_id = ${batchId} and payout_id = ${payoutId}
+     order by index limit 1`;
+  return row?.index;
+}
+
+/** Every item of a batch with its status, in the order of the request: 10,000 are 400 kB. */
+export async function statusesOfItems(
+  sql: Sql,
+  batchId: string,
+): Promise<readonly { readonly id: string; readonly status: PayoutStatus }[]> {
+  return sql<{ id: string; status: PayoutStatus }[]>`
+    select id, status from payouts where batch_id = ${batchId} order by batch_index`;
 }
 
 /** The rates that the batches of these payouts were promised. */
@@ -108,7 +208,43 @@ export async function batchRatesOf(
 ): Promise<readonly { id: string; rates: readonly RateFigure[] }[]> {
   return sql<{ id: string; rates: RateFigure[] }[]>`
     select id, rates from batches
-     where id in (select batch_id from payouts where id = any (${payoutIds}))`;
+     where id in (select distinct batch_id from payouts where id = any (${payoutIds}))`;
+}
+
+/** The payouts of a chunk that a driver may move (null: any), in the order of the request. */
+export async function itemsOf(
+  sql: Sql,
+  chunk: Chunk,
+  statuses: readonly PayoutStatus[],
+  driver: string | null = chunkDriver(chunk),
+): Promise<readonly string[]> {
+  const first = chunk.number * chunkSize;
+  const rows = await sql<{ id: string }[]>`
+    select id from payouts
+     where batch_id = ${chunk.batchId} and batch_index >= ${first}
+       and batch_index < ${first + chunkSize} and status = any (${[...statuses]})
+       and (${driver}::text is null or driver = ${driver}) order by batch_index`;
+  return rows.map((row) => row.id);
+}
+
+/** The payouts of a batch in some states, in the order of the request. */
+export async function allItemsOf(
+  sql: Sql,
+  batchId: string,
+  statuses: readonly PayoutStatus[],
+): Promise<readonly string[]> {
+  const rows = await sql<{ id: string }[]>`
+    select id from payouts where batch_id = ${batchId} and status = any (${[...statuses]})
+     order by batch_index`;
+  return rows.map((row) => row.id);
+}
+
+/** The first of the payouts made before that items of the batch refer to. */
+export async function firstReferenceOf(sql: Sql, batchId: string): Promise<string | null> {
+  const [row] = await sql<{ payoutId: string }[]>`
+    select payout_id from batch_references where batch_id = ${batchId}
+     order by batch_index limit 1`;
+  return row?.payoutId ?? null;
 }
 
 /** Counts items as final, each once, and returns the batches that are complete by that. */
@@ -126,26 +262,49 @@ export async function closeItems(
     )
     update batches b
        set open = b.open - c.count,
-           status = case when b.open = c.count then 'completed' else b.status end,
+           status = case when b.open > c.count then b.status
+                         when b.canceled_at is null then 'completed' else 'canceled' end,
            completed_at = case when b.open = c.count then now() end
       from closed c join locked using (id) where b.id = c.id
-    returning b.id, b.account_id, b.status, b.total, b.open, b.created_at, b.completed_at`;
-  return rows.filter((row) => row.status === 'completed');
+    returning b.id, b.account_id, b.status, b.mode, b.outcome, b.total, b.open, b.created_at,
+      b.completed_at, b.paused_at, b.canceled_at`;
+  return rows.filter((row) => row.status !== 'processing');
 }
 
-/** The most items that are started by one activity run: some seconds at 25 in flight. */
-const startLimit = 500;
+/** Completes a batch of which nothing was ever open; undefined when it is complete already. */
+export async function closeEmptyBatch(sql: Sql, id: string): Promise<BatchRow | undefined> {
+  const [row] = await sql<BatchRow[]>`
+    update batches
+       set status = 'completed', completed_at = now(), outcome = coalesce(outcome, 'accepted')
+     where id = ${id} and status = 'processing' and open = 0 returning ${columns(sql)}`;
+  return row;
+}
 
-/** The next items of a batch that nobody has decided, in the order of the request. */
-export async function pendingItems(
+export async function recordOutcome(
   sql: Sql,
-  batchId: string,
-  afterIndex: number,
-): Promise<readonly (WakeablePayout & { readonly batchIndex: number })[]> {
-  return sql<(WakeablePayout & { readonly batchIndex: number })[]>`
-    select id, account_id, mode, batch_id, source_currency, destination_currency, settle_by,
-           batch_index
-      from payouts
-     where batch_id = ${batchId} and batch_index > ${afterIndex} and status = 'pending'
-     order by batch_index limit ${startLimit}`;
+  id: string,
+  outcome: 'accepted' | 'refused',
+): Promise<void> {
+  await sql`update batches set outcome = ${outcome} where id = ${id} and outcome is null`;
+}
+
+/** From now on nothing more of the batch is handed to a rail; a second time changes nothing. */
+export async function cancelBatch(sql: Sql, id: string): Promise<void> {
+  await sql`
+    update batches set canceled_at = now()
+     where id = ${id} and canceled_at is null and status = 'processing'`;
+}
+
+/** Withholds what the rail has not been given, until the batch is resumed. */
+export async function pauseBatch(sql: Sql, id: string): Promise<boolean> {
+  const rows = await sql`
+    update batches set paused_at = coalesce(paused_at, now())
+     where id = ${id} and status = 'processing' returning id`;
+  return rows.length > 0;
+}
+
+export async function resumeBatch(sql: Sql, id: string): Promise<boolean> {
+  const rows = await sql`
+    update batches set paused_at = null where id = ${id} and paused_at is not null returning id`;
+  return rows.length > 0;
 }

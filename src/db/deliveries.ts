@@ -15,23 +15,33 @@ export type DueDelivery = {
   readonly createdAt: Date;
 };
 
-/** Longer than an attempt may take (15 s), so that nobody else attempts the same pair meanwhile. */
-const lease = '30 seconds';
+/** Longer than a portion of attempts may take (30 s), so that nobody else attempts it meanwhile. */
+const lease = '45 seconds';
 
-/** Takes the pairs of these payouts' events that were never attempted. */
+export type FirstAttempts = {
+  readonly payoutIds: readonly string[];
+  readonly exceptEndpoints: readonly string[];
+  readonly limit: number;
+  /** An earlier run of the same activity may have taken some and died. */
+  readonly isRepeated: boolean;
+};
+
+/** Takes pairs of these payouts' events that were never attempted, as far as anybody knows. */
 export async function takeFirstAttempts(
   sql: Sql,
-  payoutIds: readonly string[],
+  { payoutIds, exceptEndpoints, limit, isRepeated }: FirstAttempts,
 ): Promise<readonly DueDelivery[]> {
   return sql<DueDelivery[]>`
     with taken as (
       update deliveries d
-         set attempts = d.attempts + 1, last_attempt_at = now(),
-             next_attempt_at = now() + ${lease}::interval
+         set attempts = 1, last_attempt_at = now(), next_attempt_at = now() + ${lease}::interval
        where (d.event_id, d.endpoint_id) in (
          select event_id, endpoint_id from deliveries join events e on e.id = event_id
-          where e.payout_id = any (${payoutIds}) and status = 'pending' and attempts = 0
-          order by event_id, endpoint_id for update of deliveries skip locked)
+          where e.payout_id = any (${payoutIds}) and status = 'pending'
+            and endpoint_id <> all (${[...exceptEndpoints]}::text[])
+            and (attempts = 0 or (${isRepeated} and attempts = 1
+                   and last_status is null and last_error is null))
+          order by event_id, endpoint_id limit ${limit} for update of deliveries skip locked)
       returning d.event_id, d.endpoint_id, d.attempts
     )
     select t.*, w.url, w.secret, w.api_version, e.type, e.sequence, e.data, e.created_at

@@ -1,3 +1,4 @@
+import { type Chunk, chunkSize } from '../domain/batch.js';
 import { bigints, type Sql } from './client.js';
 import type { WakeablePayout } from './payouts.js';
 
@@ -18,42 +19,60 @@ export type RailNews = {
   readonly fact: StoredFact;
 };
 
+/** Who has to look again: payouts with workflows of their own, and chunks nobody looks after. */
+export type News = {
+  readonly payouts: readonly WakeablePayout[];
+  readonly chunks: readonly Chunk[];
+};
+
 /**
- * Keeps what a rail told us, each of its events once, and makes the payouts due within
- * five seconds, should waking them fail. Returns the payouts that have something new: a fact
- * that a final payout knows already is marked as applied and wakes nobody.
+ * Keeps what a rail told us, each of its events once, and makes what they are about due within
+ * five seconds, should waking it fail. A fact that a final payout knows already is marked as
+ * applied and wakes nobody; a chunk that somebody is looking after finds its news itself.
  */
-export async function insertNews(
-  sql: Sql,
-  news: readonly RailNews[],
-): Promise<readonly WakeablePayout[]> {
-  return sql<WakeablePayout[]>`
-    with kept as (
-      insert into rail_inbox (rail, rail_event_id, rail_key, payout_id, fact, applied_at, outcome)
-      select t.rail, t.rail_event_id, t.rail_key, p.id, t.fact,
-             case when k.is_known then now() end, case when k.is_known then 'nothing new' end
-        from unnest(${news.map((item) => item.rail)}::text[],
-                    ${news.map((item) => item.railEventId)}::text[],
-                    ${news.map((item) => item.railKey)}::text[],
-                    ${news.map((item) => item.payoutId)}::text[],
-                    ${news.map((item) => JSON.stringify(item.fact))}::text[]::jsonb[])
-               as t (rail, rail_event_id, rail_key, payout_id, fact)
-        left join payouts p on p.id = t.payout_id and p.rail = t.rail
-        cross join lateral (select
-          (p.status in ('settled', 'returned') and t.fact ->> 'kind' = 'settled'
-             and t.fact ->> 'currency' = p.destination_currency
-             and t.fact ->> 'amountMinor' = p.receive_minor::text)
-          or (p.status = 'failed' and t.fact ->> 'kind' = 'rejected')
-          or (p.status = 'returned' and t.fact ->> 'kind' = 'returned'
-             and t.fact ->> 'amountMinor' = p.returned_minor::text) as is_known) k
-      on conflict (rail, rail_event_id) do nothing
-      returning payout_id, applied_at
+export async function insertNews(sql: Sql, news: readonly RailNews[]): Promise<News> {
+  const kept = await sql<{ payoutId: string }[]>`
+    insert into rail_inbox (rail, rail_event_id, rail_key, payout_id, fact, applied_at, outcome)
+    select t.rail, t.rail_event_id, t.rail_key, p.id, t.fact,
+           case when k.is_known then now() end, case when k.is_known then 'nothing new' end
+      from unnest(${news.map((item) => item.rail)}::text[],
+                  ${news.map((item) => item.railEventId)}::text[],
+                  ${news.map((item) => item.railKey)}::text[],
+                  ${news.map((item) => item.payoutId)}::text[],
+                  ${news.map((item) => JSON.stringify(item.fact))}::text[]::jsonb[])
+             as t (rail, rail_event_id, rail_key, payout_id, fact)
+      left join payouts p on p.id = t.payout_id and p.rail = t.rail
+      cross join lateral (select
+        (p.status in ('settled', 'returned') and t.fact ->> 'kind' = 'settled'
+           and t.fact ->> 'currency' = p.destination_currency
+           and t.fact ->> 'amountMinor' = p.receive_minor::text)
+        or (p.status = 'failed' and t.fact ->> 'kind' = 'rejected')
+        or (p.status = 'returned' and t.fact ->> 'kind' = 'returned'
+           and t.fact ->> 'amountMinor' = p.returned_minor::text) as is_known) k
+    on conflict (rail, rail_event_id) do nothing
+    returning case when applied_at is null then payout_id end as payout_id`;
+  const ids = kept.flatMap(({ payoutId }) => payoutId ?? []);
+  if (ids.length === 0) return { payouts: [], chunks: [] };
+  // Its row is locked in any case, also of a chunk that is looked after: who is just about to
+  // leave it then either sees these news or is seen to have left.
+  const chunks = await sql<Chunk[]>`
+    with found as (
+      select c.batch_id, c.number, c.waiting from batch_chunks c
+       where (c.batch_id, c.number) in (
+         select p.batch_id, p.batch_index / ${chunkSize}::int from payouts p
+          where p.id = any (${ids}) and p.driver <> p.id)
+       order by c.batch_id, c.number for no key update
     )
+    update batch_chunks c set waiting = false, wake_at = now() + interval '5 seconds'
+      from found f where f.batch_id = c.batch_id and f.number = c.number and f.waiting
+    returning c.batch_id, c.number`;
+  // After the chunks: a payout that leaves its chunk meanwhile is woken by itself.
+  const payouts = await sql<WakeablePayout[]>`
     update payouts set wake_at = now() + interval '5 seconds'
-     where id in (select p.id from payouts p
-                   where p.id in (select payout_id from kept where applied_at is null)
-                   order by p.id for no key update)
+     where id in (select id from payouts where id = any (${ids}) and driver = id
+                   order by id for no key update)
     returning id, account_id, mode, batch_id, source_currency, destination_currency, settle_by`;
+  return { payouts, chunks };
 }
 
 export type InboxRow = {

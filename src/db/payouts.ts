@@ -124,11 +124,12 @@ export type LockedPayout = PayoutRow & {
 
 /**
  * Locks the payouts that this driver may move, in the order of their ids. A payout that
- * another driver has taken over is not returned: the caller has lost it.
+ * another driver has taken over is not returned: the caller has lost it. A driver of null
+ * takes them whoever drives them, for what no driver may prevent.
  */
 export async function lockPayouts(
   sql: Sql,
-  driver: string,
+  driver: string | null,
   ids: readonly string[],
 ): Promise<readonly LockedPayout[]> {
   return sql<LockedPayout[]>`
@@ -142,7 +143,8 @@ export async function lockPayouts(
            exists (select from events e join deliveries d on d.event_id = e.id
                     where e.payout_id = p.id and d.status = 'pending' and d.attempts = 0)
              as owes_delivery
-      from payouts p where p.id = any (${ids}) and p.driver = ${driver}
+      from payouts p
+     where p.id = any (${ids}) and (${driver}::text is null or p.driver = ${driver})
      order by p.id for no key update`;
 }
 
@@ -165,7 +167,8 @@ export async function freezePayouts(sql: Sql, accepted: readonly AcceptedPayout[
            fee_minor = t.fee_minor, net_minor = t.net_minor, receive_minor = t.receive_minor,
            mid_value_minor = t.mid_value_minor, rate = t.rate, mid = t.mid, rail = t.rail,
            settle_by = now() + make_interval(secs => t.settle_within_ms / 1000.0),
-           wake_at = now() + interval '15 seconds'
+           -- The items of a batch are never due themselves: their chunk is.
+           wake_at = case when p.driver = p.id then now() + interval '15 seconds' end
       from unnest(
         ${of((payout) => payout.id)}::text[],
         ${of((payout) => payout.acceptance.sourceCurrency)}::text[],
@@ -214,7 +217,8 @@ export type Submission = PayoutRow & {
 
 /**
  * Commits that submission begins, before the rail is called, so that no crash can leave a
- * call behind that nobody knows of.
+ * call behind that nobody knows of. What a paused or canceled batch has not given to the rail
+ * is withheld; what it has given goes on.
  */
 export async function beginSubmission(
   sql: Sql,
@@ -224,14 +228,16 @@ export async function beginSubmission(
 ): Promise<readonly Submission[]> {
   return sql<Submission[]>`
     with mine as (
-      select id, submit_started_at from payouts
-       where id = any (${ids}) and driver = ${driver} and status = 'processing'
-         and attention_at is null
-       order by id for no key update
+      select p.id, p.submit_started_at from payouts p left join batches b on b.id = p.batch_id
+       where p.id = any (${ids}) and p.driver = ${driver} and p.status = 'processing'
+         and p.attention_at is null
+         and (p.submit_started_at is not null or (b.paused_at is null and b.canceled_at is null))
+       order by p.id for no key update of p
     )
     update payouts p
        set submit_started_at = coalesce(p.submit_started_at, now()),
-           wake_at = now() + make_interval(secs => ${wakeInMs / 1000})
+           wake_at = case when p.driver = p.id
+                          then now() + make_interval(secs => ${wakeInMs / 1000}) end
       from mine where p.id = mine.id
     returning p.*, mine.submit_started_at is not null as is_repeated,
       (extract(epoch from now() - p.submit_started_at) * 1000)::float8 as since_first_attempt_ms`;
@@ -272,7 +278,8 @@ export async function movePayouts(
                                    then null else p.attention_reason end,
            attention_at = case when p.attention_reason = any (${waitingReasons}::text[])
                                then null else p.attention_at end,
-           wake_at = case when t.status = 'sent' then now() + interval '90 seconds' end
+           wake_at = case when t.status = 'sent' and p.driver = p.id
+                          then now() + interval '90 seconds' end
       from unnest(
         ${moves.map((move) => move.id)}::text[],
         ${moves.map((move) => move.status)}::text[],
@@ -304,7 +311,7 @@ export async function parkPayouts(sql: Sql, parked: readonly ParkedPayout[]): Pr
                                    then p.attention_detail
                                    else concat_ws(E'\n', p.attention_detail, t.detail) end,
            attention_at = coalesce(p.attention_at, now()),
-           wake_at = now() + interval '1 hour'
+           wake_at = case when p.driver = p.id then now() + interval '1 hour' end
       from unnest(${parked.map((payout) => payout.id)}::text[],
                   ${parked.map((payout) => payout.reason)}::text[],
                   ${parked.map((payout) => payout.detail)}::text[]) as t (id, reason, detail)
@@ -338,14 +345,13 @@ export type WakeablePayout = Pick<
 const sweepLimit = 500;
 
 /**
- * Takes what is overdue, single payouts before the items of batches, and puts it off for so
- * long that two sweeps do not take the same.
+ * Takes what is overdue, and puts it off for so long that two sweeps do not take the same.
  */
 export async function takeOverduePayouts(sql: Sql): Promise<readonly WakeablePayout[]> {
   return sql<WakeablePayout[]>`
     update payouts set wake_at = now() + interval '15 seconds'
      where id in (select id from payouts where wake_at < now()
-                   order by batch_id nulls first, wake_at limit ${sweepLimit}
+                   order by wake_at limit ${sweepLimit}
                      for update skip locked)
     returning id, account_id, mode, batch_id, source_currency, destination_currency, settle_by`;
 }

@@ -6,8 +6,10 @@ import {
 } from '@temporalio/client';
 import { type SearchAttributePair, TypedSearchAttributes, type Workflow } from '@temporalio/common';
 import pLimit from 'p-limit';
+import { type Chunk, chunkDriver } from '../domain/batch.js';
 import {
   acceptUpdate,
+  cancelBatchUpdate,
   deliverSignal,
   type OperatorResult,
   railUpdateSignal,
@@ -136,17 +138,33 @@ export type WakeFailure = { readonly id: string; readonly error: unknown };
  * Wakes many payouts. Returns those that could not be woken: their rows stay due, so the
  * sweep tries them again.
  */
-export async function wakePayouts(
+export function wakePayouts(
   client: Client,
   payouts: readonly StartablePayout[],
 ): Promise<readonly WakeFailure[]> {
+  return wakeAll(payouts, ({ id }) => id, (payout) => wakePayout(client, payout));
+}
+
+/** Wakes the workflows of chunks, as wakePayouts does those of payouts. */
+export function wakeChunks(
+  client: Client,
+  chunks: readonly Chunk[],
+): Promise<readonly WakeFailure[]> {
+  return wakeAll(chunks, chunkDriver, (chunk) => wakeChunk(client, chunk));
+}
+
+async function wakeAll<T>(
+  items: readonly T[],
+  idOf: (item: T) => string,
+  wake: (item: T) => Promise<void>,
+): Promise<readonly WakeFailure[]> {
   const limit = pLimit(startsInFlight);
   const failures = await Promise.all(
-    payouts.map(({ id, ...payout }) =>
+    items.map((item) =>
       limit(() =>
-        wakePayout(client, { id, ...payout }).then(
+        wake(item).then(
           () => undefined,
-          (error: unknown) => ({ id, error }),
+          (error: unknown) => ({ id: idOf(item), error }),
         ),
       ),
     ),
@@ -154,19 +172,55 @@ export async function wakePayouts(
   return failures.filter((failure) => failure !== undefined);
 }
 
-/** Starts the workflow of a batch; it is safe to start it again. */
-export async function startBatch(client: Client, batchId: string): Promise<void> {
-  await client.workflow.start('batch', {
-    workflowId: batchId,
-    taskQueue: taskQueues.payouts,
+function batchOptions(workflowId: string, batchId: string) {
+  return {
+    workflowId,
+    taskQueue: taskQueues.batch,
     workflowTaskTimeout: workflowTaskTimeoutMs,
     workflowIdReusePolicy: WorkflowIdReusePolicy.ALLOW_DUPLICATE,
     workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
     typedSearchAttributes: new TypedSearchAttributes([
       { key: searchAttributes.batchId, value: batchId },
     ]),
+  };
+}
+
+/** Makes sure that the workflow of a chunk runs and looks again. */
+async function wakeChunk(client: Client, chunk: Chunk): Promise<void> {
+  const { batchId, number } = chunk;
+  await within(client, wakeLimitMs, () =>
+    client.workflow.signalWithStart('batchChunk', {
+      ...batchOptions(chunkDriver(chunk), batchId),
+      args: [{ batchId, number, isListenedTo: true }],
+      signal: railUpdateSignal,
+      signalArgs: [],
+    }),
+  );
+}
+
+/** Starts the workflow of a batch; it is safe to start it again. */
+export async function startBatch(client: Client, batchId: string): Promise<void> {
+  await within(client, wakeLimitMs, () =>
+    client.workflow.start('batch', { ...batchOptions(batchId, batchId), args: [{ batchId }] }),
+  );
+}
+
+/**
+ * Has the workflow of a batch cancel what the rail has not been given, starting it if need be,
+ * and waits until it has, at most until the deadline.
+ */
+export async function cancelBatchItems(
+  client: Client,
+  batchId: string,
+  deadlineMs: number,
+): Promise<void> {
+  const startWorkflowOperation = new WithStartWorkflowOperation('batch', {
+    ...batchOptions(batchId, batchId),
     args: [{ batchId }],
   });
+  await within(client, deadlineMs, () =>
+    client.workflow.executeUpdateWithStart(cancelBatchUpdate, { startWorkflowOperation }),
+  );
 }
 
 /** Makes sure that the endpoint's delivery workflow runs and looks at what is due. */

@@ -1,10 +1,11 @@
 import { readFile } from 'node:fs/promises';
+import { parseArgs } from 'node:util';
 import { Client } from '@temporalio/client';
 import { DefaultLogger, NativeConnection, Runtime } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { createActivities } from '../activities/index.js';
 import { refreshRates } from '../activities/maintenance.js';
-import { readWorkerConfig, type WorkerConfig } from '../config.js';
+import { ConfigError, readWorkerConfig, type WorkerConfig } from '../config.js';
 import { connectDatabase } from '../db/client.js';
 import { type Running, runProcess } from '../process.js';
 import { createRails } from '../rails/registry.js';
@@ -16,19 +17,24 @@ import { createLog, createMetrics, serveMetrics } from '../telemetry.js';
 import { upsertSchedules } from '../temporal/schedules.js';
 import { ensureSearchAttributes } from '../temporal/searchAttributes.js';
 import { createSender } from '../webhooks/sender.js';
-import { createSingleLane } from './workers.js';
+import { createBatchLane, createSingleLane } from './workers.js';
 
 /** The bundle that the build makes; see bundle.ts. */
 const bundle = new URL('../workflows/bundle.js', import.meta.url);
 
-async function startWorker(config: WorkerConfig, log: Logger): Promise<Running> {
+async function startWorker(
+  lane: Lane,
+  config: WorkerConfig,
+  log: Logger,
+): Promise<Running> {
   installRuntime(log);
   const database = connectDatabase({
     url: config.DATABASE_URL,
     poolSize: config.DATABASE_POOL_SIZE,
     // A local activity's attempt ends after 2 s: its transaction must not wait on without it.
-    lockTimeoutMs: 1_500,
-    applicationName: 'corridor-worker',
+    // Chunks have the time to wait for each other.
+    lockTimeoutMs: lane === 'single' ? 1_500 : 5_000,
+    applicationName: `corridor-worker-${lane}`,
   });
   const rateSource = rateSourceOf(config);
   await refreshRates(database, rateSource);
@@ -45,7 +51,7 @@ async function startWorker(config: WorkerConfig, log: Logger): Promise<Running> 
     allowInsecure: config.WEBHOOKS_ALLOW_INSECURE,
     allowPrivateAddresses: config.WEBHOOKS_ALLOW_INSECURE,
   });
-  const metrics = createMetrics('worker');
+  const metrics = createMetrics(`worker-${lane}`);
   const activities = createActivities({
     database,
     metrics,
@@ -57,7 +63,8 @@ async function startWorker(config: WorkerConfig, log: Logger): Promise<Running> 
     rateSource,
     log,
   });
-  const workers = await createSingleLane({
+  const createLane = lane === 'single' ? createSingleLane : createBatchLane;
+  const workers = await createLane({
     connection,
     namespace,
     activities,
@@ -66,7 +73,7 @@ async function startWorker(config: WorkerConfig, log: Logger): Promise<Running> 
   });
   const running = workers.map((worker) => worker.run());
   await ensureSearchAttributes(connection, temporal);
-  await upsertSchedules(temporal);
+  if (lane === 'single') await upsertSchedules(temporal);
 
   const server = await serveMetrics({
     host: config.METRICS_HOST,
@@ -111,10 +118,21 @@ function installRuntime(log: Logger): void {
   });
 }
 
+type Lane = 'single' | 'batch';
+
+/** `--lane batch` carries batches; without it a worker carries single payouts and the schedules. */
+function readLane(args: string[]): Lane {
+  const { values } = parseArgs({ args, options: { lane: { type: 'string', default: 'single' } } });
+  if (values.lane === 'single' || values.lane === 'batch') return values.lane;
+  throw new ConfigError(`--lane: expected single or batch, not ${values.lane}`);
+}
+
 await runProcess(
   async () => {
+    const lane = readLane(process.argv.slice(2));
     const config = readWorkerConfig(process.env);
-    return startWorker(config, createLog({ part: 'worker', level: config.LOG_LEVEL }));
+    const log = createLog({ part: `worker-${lane}`, level: config.LOG_LEVEL });
+    return startWorker(lane, config, log);
   },
   () => createLog({ part: 'worker', level: 'info' }),
 );

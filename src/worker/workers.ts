@@ -22,16 +22,21 @@ const shutdownForceMs = 20_000;
  */
 const stickyQueueScheduleToStartTimeout = '2s';
 
-/** The workers of the single lane: workflows and ledger, calls to rails, webhooks. */
-export async function createSingleLane(options: LaneOptions): Promise<readonly Worker[]> {
-  const { connection, namespace, activities, poolSize } = options;
-  const shared = {
+/** What the workers of a lane have in common. */
+function sharedOptions({ connection, namespace, activities }: LaneOptions) {
+  return {
     connection,
     namespace,
     activities,
     shutdownGraceTime: shutdownGraceMs,
     shutdownForceTime: shutdownForceMs,
   };
+}
+
+/** The workers of the single lane: workflows and ledger, calls to rails, webhooks. */
+export async function createSingleLane(options: LaneOptions): Promise<readonly Worker[]> {
+  const { poolSize } = options;
+  const shared = sharedOptions(options);
   return Promise.all([
     Worker.create({
       ...shared,
@@ -50,11 +55,40 @@ export async function createSingleLane(options: LaneOptions): Promise<readonly W
       taskQueue: taskQueues.rail,
       maxConcurrentActivityTaskExecutions: 100,
     }),
-    // An attempt takes up to 15 s, and each activity makes up to 32 at once.
+    // An attempt takes up to 15 s, and each activity makes up to 16 at once.
     Worker.create({
       ...shared,
       taskQueue: taskQueues.webhooks,
       maxConcurrentActivityTaskExecutions: 50,
+    }),
+  ]);
+}
+
+/** The workers of the batch lane: a process of its own, so that single payouts never wait for it. */
+export async function createBatchLane(options: LaneOptions): Promise<readonly Worker[]> {
+  const shared = sharedOptions(options);
+  return Promise.all([
+    Worker.create({
+      ...shared,
+      ...options.workflows,
+      taskQueue: taskQueues.batch,
+      stickyQueueScheduleToStartTimeout,
+      maxCachedWorkflows: 500,
+      maxConcurrentWorkflowTaskExecutions: 20,
+      // Most of these only wait for news: the pool of connections is what limits the work.
+      maxConcurrentActivityTaskExecutions: 100,
+    }),
+    // 500 orders each.
+    Worker.create({
+      ...shared,
+      taskQueue: taskQueues.batchRail,
+      maxConcurrentActivityTaskExecutions: 4,
+    }),
+    // 16 attempts at once each: with more, they would wait for the receiver's connections.
+    Worker.create({
+      ...shared,
+      taskQueue: taskQueues.batchWebhooks,
+      maxConcurrentActivityTaskExecutions: 4,
     }),
   ]);
 }

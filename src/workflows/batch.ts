@@ -1,13 +1,120 @@
-import type { BatchInput } from './messages.js';
-import { batchStart } from './proxies.js';
+import { WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
+import {
+  allHandlersFinished,
+  condition,
+  log,
+  ParentClosePolicy,
+  patched,
+  setHandler,
+  startChild,
+  workflowInfo,
+} from '@temporalio/workflow';
+import type { ChunkLook } from '../activities/chunk.js';
+import { type Chunk, chunkDriver } from '../domain/batch.js';
+import type { batchChunk } from './batchChunk.js';
+import { type BatchInput, cancelBatchUpdate, searchAttributes } from './messages.js';
+import { batchLedger, batchStart, batchWebhooks, webhooks } from './proxies.js';
+import { changes } from './versions.js';
 
 /**
- * Starts the payouts of a batch, in the order of the request. Each then goes its own way; the
- * transaction that makes the last one final completes the batch.
+ * A batch, until every item is decided: group by group in the order of the request, so that of
+ * too many items the same are refused each time. What was accepted belongs to the workflow of
+ * its chunk at once, and the transaction that makes the last item final completes the batch.
+ * It works from the rows, so it may be started at any moment and any number of times.
  */
 export async function batch({ batchId }: BatchInput): Promise<void> {
+  if (!patched(changes.batchInChunks)) return startOneByOne(batchId);
+  let asked = 0;
+  let canceled = 0;
+  setHandler(
+    cancelBatchUpdate,
+    async () => {
+      asked += 1;
+      const mine = asked;
+      await condition(() => canceled >= mine);
+    },
+    { description: 'Cancels what the rail has not been given; the row says so already.' },
+  );
+  const { chunks, mode } = await batchLedger.readBatch({ batchId });
+  const told: Promise<void>[] = [];
+  if (mode === 'all_or_nothing') told.push(tell(await batchLedger.decideBatch(aged(batchId))));
+  for (let number = 0; number < chunks; number += 1) await begin({ batchId, number });
+  told.push(tell(await batchLedger.closeEmptyBatch({ batchId })));
+  do {
+    const upTo = asked;
+    if (upTo > canceled) told.push(...(await cancelAll(batchId, chunks)));
+    canceled = upTo;
+    await Promise.all(told.splice(0));
+    await condition(() => allHandlersFinished() || asked > canceled);
+  } while (asked > canceled);
+}
+
+/** How long the batch has waited for its decisions, by the server's clock alone. */
+function aged(batchId: string) {
+  return { batchId, workflowAgeMs: Date.now() - workflowInfo().startTime.getTime() };
+}
+
+/** Decides a chunk, and hands what was accepted to its workflow. */
+async function begin(chunk: Chunk): Promise<void> {
+  const look = await decideChunk(chunk);
+  const isOpen = look.unsent + look.unanswered + look.sent + look.troubled > 0;
+  if (!isOpen && !look.isListenedTo) return;
+  try {
+    await startChild<typeof batchChunk>('batchChunk', {
+      workflowId: chunkDriver(chunk),
+      args: [{ ...chunk, isListenedTo: look.isListenedTo }],
+      // The chunk outlives its batch's workflow, which ends when everything is decided.
+      parentClosePolicy: ParentClosePolicy.ABANDON,
+      workflowTaskTimeout: '5s',
+      typedSearchAttributes: [{ key: searchAttributes.batchId, value: chunk.batchId }],
+    });
+  } catch (error) {
+    // It was started by an earlier run, or by news: it works from the rows as well.
+    if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
+  }
+}
+
+async function decideChunk(chunk: Chunk): Promise<ChunkLook> {
+  try {
+    const { workflowAgeMs } = aged(chunk.batchId);
+    return await batchLedger.acceptChunk({ ...chunk, workflowAgeMs });
+  } catch (error) {
+    // A bug that one of 500 items brings to light must not hold up the others: each goes its
+    // own way, and those that cannot are parked for a person.
+    log.error('a chunk could not be decided as one', { ...chunk, error });
+    return batchLedger.handOverChunk({ ...chunk, scope: 'all' });
+  }
+}
+
+/** Cancels chunk by chunk; what was given to the rail goes on. */
+async function cancelAll(batchId: string, chunks: number): Promise<readonly Promise<void>[]> {
+  const told: Promise<void>[] = [];
+  for (let number = 0; number < chunks; number += 1) {
+    const chunk = { batchId, number };
+    if (await batchLedger.cancelChunk(chunk)) told.push(tellChunk(chunk));
+  }
+  return told;
+}
+
+async function tellChunk(chunk: Chunk): Promise<void> {
+  // 500 events to each of 16 endpoints that answer slowly are minutes of runs of 20 s.
+  for (let run = 0; run < 100 && (await batchWebhooks.deliverChunk(chunk)); run += 1);
+}
+
+/** Delivers what is told by the events of a payout, here the completion of the batch. */
+async function tell(payoutId: string | null): Promise<void> {
+  if (payoutId === null) return;
+  try {
+    await webhooks.deliverEvents({ payoutIds: [payoutId] });
+  } catch (error) {
+    // Nothing is lost: the deliveries stay due, and the sweep hands them to the endpoint.
+    log.warn('the first delivery did not finish', { payoutId, error });
+  }
+}
+
+/** How batches were begun before there were chunks: in runs of 500, at most 21. */
+async function startOneByOne(batchId: string): Promise<void> {
   let afterIndex: number | null = -1;
-  // 10,000 items in runs of 500: at most 21 runs.
   while (afterIndex !== null) {
     afterIndex = await batchStart.startItems({ batchId, afterIndex });
   }

@@ -1,5 +1,6 @@
 import { defineSearchAttributeKey, SearchAttributeType } from '@temporalio/common';
 import { defineSignal, defineUpdate } from '@temporalio/workflow';
+import type { Chunk } from '../domain/batch.js';
 import type { OperatorResult } from '../domain/operator.js';
 import type { PayoutStatus } from '../domain/payout.js';
 
@@ -8,12 +9,24 @@ import type { PayoutStatus } from '../domain/payout.js';
  * messages. The only file of this folder that others may import.
  */
 
-/** Apart from each other, so that slow webhooks cannot starve payouts, nor a slow bank either. */
-export const taskQueues = { payouts: 'payouts', rail: 'rail', webhooks: 'webhooks' } as const;
+/**
+ * Apart from each other, so that slow webhooks cannot starve payouts, nor a slow bank either;
+ * those of batches are a worker process's of their own, so that 10,000 items cannot.
+ */
+export const taskQueues = {
+  payouts: 'payouts',
+  rail: 'rail',
+  webhooks: 'webhooks',
+  batch: 'batch',
+  batchRail: 'batch-rail',
+  batchWebhooks: 'batch-webhooks',
+} as const;
 
 /** Ids alone: personal data never enters a history. */
 export type PayoutInput = { readonly payoutId: string };
 export type BatchInput = { readonly batchId: string };
+/** `isListenedTo`: events of the chunk are owed to somebody already. */
+export type BatchChunkInput = Chunk & { readonly isListenedTo: boolean };
 export type WebhookDeliveryInput = { readonly endpointId: string };
 
 /** Waits for the decision; the main function decides, whoever started it. */
@@ -44,6 +57,9 @@ export const approveUpdate = defineUpdate<
 
 /** The customer's wish; an operator who acts for the customer says so. */
 export const cancelUpdate = defineUpdate<OperatorResult, [OperatorArgs?]>('cancel');
+
+/** Cancels what the rail has not been given; the batch's row says so already. */
+export const cancelBatchUpdate = defineUpdate<void>('cancel');
 
 /** "Look again": the inbox or the row has something new. It carries no data. */
 export const railUpdateSignal = defineSignal('railUpdate');

@@ -93,9 +93,44 @@ export const webhooks = proxyActivities<Pick<Activities, 'deliverEvents' | 'deli
   retry: { initialInterval: 1_000, maximumAttempts: 3 },
 });
 
+/** Steps of whole chunks: a killed worker shows by its heartbeat, long before a step's own limit. */
+const chunkStep = { startToCloseTimeout: 60_000, heartbeatTimeout: 4_000 } as const;
+
+export const batchLedger = proxyActivities<
+  Pick<
+    Activities,
+    | 'readBatch'
+    | 'decideBatch'
+    | 'acceptChunk'
+    | 'cancelChunk'
+    | 'closeEmptyBatch'
+    | 'settleChunk'
+    | 'restChunk'
+    | 'handOverChunk'
+  >
+>({
+  ...chunkStep,
+  taskQueue: taskQueues.batch,
+  // Until the database is back; what is a bug says so after ten attempts and is retried no more.
+  retry: { initialInterval: 1_000, backoffCoefficient: 2, maximumInterval: 10_000 },
+});
+
+export const batchRail = proxyActivities<Pick<Activities, 'submitChunk' | 'pollChunk'>>({
+  ...chunkStep,
+  taskQueue: taskQueues.batchRail,
+  // A rail that stays away is asked again by the chunk's next look; callbacks count meanwhile.
+  retry: { initialInterval: 1_000, backoffCoefficient: 2, maximumAttempts: 4 },
+});
+
+export const batchWebhooks = proxyActivities<Pick<Activities, 'deliverChunk'>>({
+  ...chunkStep,
+  taskQueue: taskQueues.batchWebhooks,
+  // As long as a restart of the database may take; then the sweep hands it to the endpoints.
+  retry: { initialInterval: 1_000, maximumInterval: 10_000, maximumAttempts: 10 },
+});
+
 export const batchStart = proxyActivities<Pick<Activities, 'startItems'>>({
   taskQueue: taskQueues.payouts,
-  // 500 starts at 25 in flight; the sweep starts what an attempt leaves behind.
   startToCloseTimeout: 60_000,
   retry: { initialInterval: 1_000, maximumInterval: 30_000 },
 });

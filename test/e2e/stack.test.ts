@@ -134,7 +134,7 @@ describe('corridor start', () => {
     expect(stranger.status).toBe(401);
   });
 
-  it.each(['api', 'worker', 'sandbox-bank', 'temporal', 'postgres'] as const)(
+  it.each(['api', 'worker', 'batch-worker', 'sandbox-bank', 'temporal', 'postgres'] as const)(
     'stops with exit code 1 and the last words of its part when %s is killed',
     async (name) => {
       const { part, description, output } = await home.start();

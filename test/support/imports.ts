@@ -39,7 +39,7 @@ const table: readonly (readonly [part: string, rule: Rule])[] = [
   ['rates/', { ours: ['domain/', 'telemetry'] }],
   ['rails/', { ours: ['domain/', 'telemetry'] }],
   ['webhooks/', { ours: ['domain/', 'telemetry'] }],
-  ['temporal/', { ours: ['workflows/messages', 'telemetry'] }],
+  ['temporal/', { ours: ['domain/', 'workflows/messages', 'telemetry'] }],
   [
     'activities/',
     {

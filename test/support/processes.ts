@@ -16,7 +16,7 @@ import { type RailProxy, startRailProxy } from './railProxy.js';
 import { finderOptions } from './servers.js';
 
 /** In the order in which they need each other. */
-const names = ['postgres', 'temporal', 'sandbox-bank', 'api', 'worker'] as const;
+const names = ['postgres', 'temporal', 'sandbox-bank', 'api', 'worker', 'batch-worker'] as const;
 export type PartName = (typeof names)[number];
 
 /** Corridor as the processes of `dist/`, each of which a test may end and start again. */
@@ -170,16 +170,23 @@ function startersOf(directory: string, ports: Ports, railUrl: string) {
         FINGERPRINT_SECRET: 'a-fingerprint-secret-of-the-tests',
       }),
     worker: () => startNode('worker', connections()),
+    'batch-worker': () =>
+      startNode('worker', connections(), ['--lane', 'batch']),
   };
 }
 
-function startNode(name: string, env: Readonly<Record<string, string>>): Promise<Part> {
+function startNode(
+  name: string,
+  env: Readonly<Record<string, string>>,
+  args: readonly string[] = [],
+): Promise<Part> {
   return startProcess({
     name,
     command: process.execPath,
     args: [
       '--enable-source-maps',
       fileURLToPath(new URL(`../../dist/${name}/main.js`, import.meta.url)),
+      ...args,
     ],
     env: { ...process.env, ...env },
     ipc: true,

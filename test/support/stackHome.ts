@@ -37,6 +37,7 @@ const descriptionShape = z.strictObject({
     temporal: z.int(),
     'sandbox-bank': z.int(),
     worker: z.int(),
+    'batch-worker': z.int(),
     api: z.int(),
   }),
 });
@@ -129,7 +130,7 @@ export async function createStackHome(): Promise<StackHome> {
       return lines.flatMap((line) => (line.type === 'transfer' ? [line.key ?? ''] : []));
     },
     fatalLines: async () => {
-      const names = ['api', 'worker', 'sandbox-bank'];
+      const names = ['api', 'worker', 'batch-worker', 'sandbox-bank'];
       const logs = await Promise.all(
         names.map((name) => readFile(join(directory, 'logs', `${name}.log`), 'utf8')),
       );

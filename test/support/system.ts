@@ -13,7 +13,7 @@ import { referenceSource } from '../../src/rates/reference.js';
 import { createMetrics } from '../../src/telemetry.js';
 import { ensureSearchAttributes } from '../../src/temporal/searchAttributes.js';
 import { createSender } from '../../src/webhooks/sender.js';
-import { createSingleLane } from '../../src/worker/workers.js';
+import { createBatchLane, createSingleLane } from '../../src/worker/workers.js';
 import { startTestBank, type TestBank } from './bank.js';
 import { type ApiClient, createClient } from './client.js';
 import { createTestAccount, createTestDatabase, type TestAccount } from './database.js';
@@ -28,7 +28,7 @@ export type TestSystem = {
   readonly account: TestAccount;
   /** Calls as the system's account. */
   readonly client: ApiClient;
-  /** Starts the worker; the system starts with one. */
+  /** Starts the workers of both lanes; the system starts with them. */
   readonly startWorker: () => Promise<void>;
   readonly stopWorker: () => Promise<void>;
   readonly stop: () => Promise<void>;
@@ -83,13 +83,14 @@ export async function startSystem(
   });
   let stopWorker = async () => {};
   const startWorker = async () => {
-    const workers = await createSingleLane({
+    const lane = {
       connection: native,
       namespace: 'default',
       activities,
       workflows: { workflowBundle: await workflowBundle() },
       poolSize: 8,
-    });
+    };
+    const workers = [...(await createSingleLane(lane)), ...(await createBatchLane(lane))];
     const running = workers.map((worker) => worker.run());
     stopWorker = async () => {
       for (const worker of workers) if (worker.getState() === 'RUNNING') worker.shutdown();

@@ -85,6 +85,8 @@ const quote = quoteObject(quoteSource);
 const payout = payoutObject(sentSource);
 const numbers = { rate: 155.6789012, fee: 4.3 };
 
+const terms = { mode: 'best_effort', outcome: 'accepted', pausedAt: null, canceledAt: null };
+
 describe('version 2026-06-01', () => {
   test('has rate and fee of quotes and payouts as numbers and changes nothing else', () => {
     for (const object of [quote, payout]) {
@@ -103,7 +105,7 @@ describe('version 2026-06-01', () => {
     const other = { object: 'corridor', rate: '1.5', fee: '4.30', quote: { rate: '1.5' } };
     expect(render(other, '2026-06-01')).toEqual(other);
     const batch = batchObject(
-      { id: 'bat_1', status: 'processing', total: 1, createdAt, completedAt: null },
+      { ...terms, id: 'bat_1', status: 'processing', total: 1, createdAt, completedAt: null },
       [{ ...itemSource, status: 'sent' }],
     );
     expect(render(batch, '2026-06-01')).toEqual(batch);
@@ -278,7 +280,7 @@ const itemSource: BatchCountSource = {
 describe('a batch', () => {
   const batchOf = (items: readonly BatchCountSource[]) => {
     const total = items.reduce((sum, { count }) => sum + count, 0);
-    const row = { id: 'bat_1', status: 'processing', total, createdAt, completedAt: null };
+    const row = { ...terms, id: 'bat_1', status: 'processing', total, createdAt, completedAt: null };
     return batchObject(row, items);
   };
 
@@ -340,7 +342,7 @@ describe('a batch', () => {
 
   test('says when it was completed', () => {
     const completedAt = new Date('2026-11-21T12:00:09.000Z');
-    const row = { id: 'bat_1', status: 'completed', total: 0, createdAt, completedAt };
+    const row = { ...terms, id: 'bat_1', status: 'completed', total: 1, createdAt, completedAt };
     expect(batchObject(row, [])).toEqual({
       object: 'batch',
       id: 'bat_1',

@@ -4,6 +4,7 @@ import { type BatchRow, countItems, findBatch, insertBatch } from '../../db/batc
 import { transaction } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { currentRates } from '../../db/rates.js';
+import { chunkDriver, chunkNumberOf } from '../../domain/batch.js';
 import { startBatch } from '../../temporal/wakePayout.js';
 import { bindRequest, mismatch, replayed } from '../idempotency.js';
 import {
@@ -47,7 +48,8 @@ async function createBatch(deps: ApiDeps, request: ApiRequest): Promise<Answer> 
         id,
         accountId: request.account.id,
         rates: rates.map(({ currency, perEuro }) => ({ currency, perEuro })),
-        items: validated.params.payouts.map((item) => itemOf(request, item)),
+        mode: 'best_effort',
+        items: validated.params.payouts.map((item, index) => itemOf(request, id, item, index)),
       });
     }
     return bound;
@@ -75,8 +77,10 @@ async function start(deps: ApiDeps, batchId: string): Promise<void> {
   }
 }
 
-function itemOf(request: ApiRequest, params: PayoutParams) {
-  return newPayout(newId('payout'), request, params);
+function itemOf(request: ApiRequest, batchId: string, params: PayoutParams, index: number) {
+  const driver = chunkDriver({ batchId, number: chunkNumberOf(index) });
+  const payout = { ...newPayout(newId('payout'), request, params), driver };
+  return { index, payout, refusal: null };
 }
 
 async function readBatch(deps: ApiDeps, request: ApiRequest): Promise<Answer> {

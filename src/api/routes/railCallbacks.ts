@@ -3,7 +3,7 @@ import { transaction } from '../../db/client.js';
 import { insertNews } from '../../db/inbox.js';
 import { refuse } from '../../domain/refusal.js';
 import type { CallbackEvent } from '../../rails/rail.js';
-import { wakePayouts } from '../../temporal/wakePayout.js';
+import { wakeChunks, wakePayouts } from '../../temporal/wakePayout.js';
 import type { ApiDeps } from '../route.js';
 import { answerProblem } from '../serve.js';
 
@@ -24,8 +24,11 @@ export async function takeCallback(deps: ApiDeps, ctx: Koa.Context, body: Buffer
     return answerProblem(ctx, { refusals: [refuse(code)] });
   }
   const news = events.map((event) => newsOf(rail.name, event));
-  const payouts = await transaction(deps.database, (sql) => insertNews(sql, news));
-  const failures = await wakePayouts(deps.temporal, payouts);
+  const woken = await transaction(deps.database, (sql) => insertNews(sql, news));
+  const failures = [
+    ...(await wakePayouts(deps.temporal, woken.payouts)),
+    ...(await wakeChunks(deps.temporal, woken.chunks)),
+  ];
   if (failures.length > 0) {
     deps.metrics.wakeFailures.inc(failures.length);
     deps.log.warn({ err: failures[0]?.error, count: failures.length }, 'left to the sweep');

@@ -1,0 +1,171 @@
+import { setTimeout } from 'node:timers/promises';
+import type { Client } from '@temporalio/client';
+import { itemsOf } from '../db/batches.js';
+import {
+  type ChunkStanding,
+  handOverItems,
+  holdChunk,
+  itemsWithNews,
+  leaveChunk,
+  standingOf,
+} from '../db/chunks.js';
+import { type Database, transaction } from '../db/client.js';
+import { type LockedPayout, lockPayouts } from '../db/payouts.js';
+import { type Chunk, chunkDriver } from '../domain/batch.js';
+import { type RailFact, railKey } from '../domain/payout.js';
+import { wakePayouts } from '../temporal/wakePayout.js';
+import { applyFacts } from './facts.js';
+import { beating, untilBug } from './failure.js';
+import { factOf, groupByRail, type RailDeps, slicesOf, submitAll } from './rail.js';
+import type { PayoutStep } from './step.js';
+
+export type ChunkDeps = RailDeps & { readonly temporal: Client };
+
+/** Where a chunk stands after a step, and whether the step has left something to tell. */
+export type ChunkLook = ChunkStanding & { readonly isListenedTo: boolean };
+
+export type HandOverInput = Chunk & {
+  /** Beside what waits for a person: what had no answer for ten minutes, or all that is open. */
+  readonly scope: 'troubled' | 'unanswered' | 'all';
+};
+export type RestInput = Chunk & { readonly forMs: number };
+
+/** Longer than any step of a chunk with its repeats after a killed worker. */
+const holdMs = 60_000;
+
+/** One run looks for so long at what comes in; a timer of the workflow could not be as fine. */
+const lookLimitMs = 5_000;
+
+/** Between two looks into the inbox; doubled while there is nothing, to spare the database. */
+const firstPauseMs = 50;
+const longestPauseMs = 400;
+
+/** What is collected for so long is told together, unless everything is there before. */
+const gatherMs = 1_000;
+
+/** The activities of a chunk: the same steps as those of a single payout, for 500 at once. */
+export function chunkActivities(deps: ChunkDeps) {
+  const { database, temporal } = deps;
+  return {
+    /** Gives the rail what it has not been given, and asks about what it has not answered. */
+    submitChunk: (chunk: Chunk): Promise<ChunkLook> =>
+      beating(async () => {
+        await holdChunk(database, chunk, holdMs);
+        const ids = await itemsOf(database, chunk, ['processing']);
+        if (ids.length === 0) return lookAt(database, chunk, []);
+        const { steps } = await submitAll(deps, chunkDriver(chunk), ids, holdMs);
+        return lookAt(database, chunk, steps);
+      }),
+
+    /**
+     * Applies what the inbox holds about the chunk, one transaction at a time, and waits for
+     * more while the rail owes an answer, for at most five seconds.
+     */
+    settleChunk: (chunk: Chunk): Promise<ChunkLook> =>
+      untilBug(beating(() => settle(database, chunk))),
+
+    /** Asks the rail about everything it has taken and not reported. */
+    pollChunk: (chunk: Chunk): Promise<ChunkLook> =>
+      beating(async () => {
+        await holdChunk(database, chunk, holdMs);
+        const ids = await itemsOf(database, chunk, ['sent']);
+        const rows = await lockPayouts(database, chunkDriver(chunk), ids);
+        const facts = await lookUp(deps, rows);
+        const steps = await untilBug(
+          transaction(database, (sql) =>
+            applyFacts(sql, chunkDriver(chunk), [...facts.keys()], facts),
+          ),
+        );
+        return lookAt(database, chunk, steps);
+      }),
+
+    /** Leaves the chunk until there is news or its time is over; false when there is news. */
+    restChunk: ({ forMs, ...chunk }: RestInput): Promise<boolean> =>
+      transaction(database, async (sql) => {
+        await leaveChunk(sql, chunk, forMs + holdMs);
+        return (await itemsWithNews(sql, chunk)).length === 0;
+      }),
+
+    /** Gives troubled payouts workflows of their own, where operators see and resolve them. */
+    handOverChunk: ({ scope, ...chunk }: HandOverInput): Promise<ChunkLook> =>
+      beating(async () => {
+        const handed = await handOverItems(database, chunk, scope);
+        // What could not be woken is due for the sweep.
+        await wakePayouts(temporal, handed);
+        return lookAt(database, chunk, []);
+      }),
+  };
+}
+
+async function lookAt(
+  database: Database,
+  chunk: Chunk,
+  steps: readonly PayoutStep[],
+): Promise<ChunkLook> {
+  const standing = await standingOf(database, chunk);
+  return { ...standing, isListenedTo: steps.some((step) => step.isListenedTo) };
+}
+
+async function settle(database: Database, chunk: Chunk): Promise<ChunkLook> {
+  const startedMs = performance.now();
+  const driver = chunkDriver(chunk);
+  let isListenedTo = false;
+  let pauseMs = firstPauseMs;
+  await holdChunk(database, chunk, holdMs);
+  for (;;) {
+    const ids = await itemsWithNews(database, chunk);
+    if (ids.length > 0) {
+      const steps = await transaction(database, (sql) => applyFacts(sql, driver, ids, new Map()));
+      isListenedTo ||= steps.some((step) => step.isListenedTo);
+      pauseMs = firstPauseMs;
+    }
+    const standing = await standingOf(database, chunk);
+    const lookedMs = performance.now() - startedMs;
+    const isEnough = lookedMs >= (isListenedTo ? gatherMs : lookLimitMs);
+    if (standing.sent + standing.unanswered === 0) {
+      if (isOpen(standing) || (await letGo(database, chunk, standing))) {
+        return { ...standing, isListenedTo };
+      }
+    } else if (isEnough) {
+      return { ...standing, isListenedTo };
+    }
+    await setTimeout(pauseMs);
+    pauseMs = Math.min(pauseMs * 2, longestPauseMs);
+  }
+}
+
+/** Whether something of the chunk has still to be moved by its workflow. */
+function isOpen({ unsent, unanswered, sent, troubled }: ChunkStanding): boolean {
+  return unsent + unanswered + sent + troubled > 0;
+}
+
+/** Leaves a chunk that has nothing to do; false when something has come in meanwhile. */
+async function letGo(
+  database: Database,
+  chunk: Chunk,
+  { pending }: ChunkStanding,
+): Promise<boolean> {
+  return transaction(database, async (sql) => {
+    // What is not decided yet is the batch's own; should that have died, the sweep wakes it.
+    await leaveChunk(sql, chunk, pending > 0 ? holdMs : null);
+    return (await itemsWithNews(sql, chunk)).length === 0;
+  });
+}
+
+/** What the rails say of payouts they have taken, where it is more than that. */
+async function lookUp(
+  { rails }: Pick<RailDeps, 'rails'>,
+  rows: readonly LockedPayout[],
+): Promise<ReadonlyMap<string, RailFact>> {
+  const facts = new Map<string, RailFact>();
+  for (const [rail, group] of groupByRail(rails, rows)) {
+    for (const slice of slicesOf(group, rail.limits.bulkSize)) {
+      // The rail's key of a payout is its id.
+      for (const answer of await rail.lookup(slice.map(({ id }) => railKey(id)))) {
+        const fact = factOf(answer);
+        if (fact !== undefined && fact.kind !== 'accepted') facts.set(answer.key, fact);
+      }
+    }
+  }
+  return facts;
+}

@@ -1,0 +1,136 @@
+import { type Chunk, chunkDriver, chunkSize } from '../domain/batch.js';
+import type { Sql } from './client.js';
+import type { WakeablePayout } from './payouts.js';
+
+/** Where the payouts of a chunk stand that its workflow still drives. */
+export type ChunkStanding = {
+  /** Not decided yet: that is the batch's own workflow's to do. */
+  readonly pending: number;
+  /** Accepted, and never given to the rail. */
+  readonly unsent: number;
+  /** Given to the rail, which has not said what became of it. */
+  readonly unanswered: number;
+  readonly sent: number;
+  /** For a person, or silent beyond the rail's own time: its own workflow takes it over. */
+  readonly troubled: number;
+};
+
+export async function standingOf(sql: Sql, chunk: Chunk): Promise<ChunkStanding> {
+  const first = chunk.number * chunkSize;
+  const [row] = await sql<ChunkStanding[]>`
+    select count(*) filter (where attention_at is null and status = 'pending')::int as pending,
+           count(*) filter (where attention_at is null and status = 'processing'
+                              and submit_started_at is null)::int as unsent,
+           count(*) filter (where attention_at is null and status = 'processing'
+                              and submit_started_at is not null)::int as unanswered,
+           count(*) filter (where attention_at is null and status = 'sent'
+                              and settle_by > now())::int as sent,
+           count(*) filter (where attention_at is not null
+                               or (status = 'sent' and settle_by <= now()))::int as troubled
+      from payouts
+     where batch_id = ${chunk.batchId} and batch_index >= ${first}
+       and batch_index < ${first + chunkSize} and driver = ${chunkDriver(chunk)}`;
+  return row ?? { pending: 0, unsent: 0, unanswered: 0, sent: 0, troubled: 0 };
+}
+
+/** The payouts of a chunk that the inbox has something new of. */
+export async function itemsWithNews(sql: Sql, chunk: Chunk): Promise<readonly string[]> {
+  const first = chunk.number * chunkSize;
+  const rows = await sql<{ id: string }[]>`
+    select p.id from payouts p
+     where p.batch_id = ${chunk.batchId} and p.batch_index >= ${first}
+       and p.batch_index < ${first + chunkSize} and p.driver = ${chunkDriver(chunk)}
+       and exists (select from rail_inbox i where i.payout_id = p.id and i.applied_at is null)`;
+  return rows.map((row) => row.id);
+}
+
+/** Says that the chunk is in good hands for so long; the sweep looks only after that. */
+export async function holdChunk(sql: Sql, chunk: Chunk, forMs: number): Promise<void> {
+  await sql`
+    update batch_chunks
+       set waiting = false, wake_at = now() + make_interval(secs => ${forMs / 1000})
+     where batch_id = ${chunk.batchId} and number = ${chunk.number}`;
+}
+
+/**
+ * Lets go of a chunk: from now on whoever brings news has to wake it. What was brought just
+ * before is answered by the caller's next look at the inbox, in the same transaction: the row's
+ * lock puts the two in order.
+ *
+ * @param forMs when it is due again without any news; null is never
+ */
+export async function leaveChunk(sql: Sql, chunk: Chunk, forMs: number | null): Promise<void> {
+  await sql`
+    update batch_chunks
+       set waiting = true, wake_at = now() + make_interval(secs => ${forMs === null ? null : forMs / 1000}::float8)
+     where batch_id = ${chunk.batchId} and number = ${chunk.number}`;
+}
+
+/** How long a rail may leave an order unanswered before a person should see it. */
+const unansweredLimit = '10 minutes';
+
+/**
+ * Hands payouts of a chunk to workflows of their own, where operators find them: what waits
+ * for a person and what the rail is silent about beyond its own time, and either what it had
+ * no definite answer to for ten minutes, or all that is open.
+ */
+export async function handOverItems(
+  sql: Sql,
+  chunk: Chunk,
+  scope: 'troubled' | 'unanswered' | 'all',
+): Promise<readonly WakeablePayout[]> {
+  const first = chunk.number * chunkSize;
+  return sql<WakeablePayout[]>`
+    update payouts set driver = id, wake_at = now() + interval '15 seconds'
+     where id in (select id from payouts
+                   where batch_id = ${chunk.batchId} and batch_index >= ${first}
+                     and batch_index < ${first + chunkSize} and driver = ${chunkDriver(chunk)}
+                     and (attention_at is not null
+                       or (status = 'sent' and settle_by <= now())
+                       or (${scope === 'unanswered'} and status = 'processing'
+                           and submit_started_at < now() - ${unansweredLimit}::interval)
+                       or (${scope === 'all'} and status in ('pending', 'processing', 'sent')))
+                   order by id for no key update)
+    returning id, account_id, mode, batch_id, source_currency, destination_currency, settle_by`;
+}
+
+/**
+ * Takes a payout out of its chunk, so that its own workflow does what is asked of it. Its
+ * row is due, should that workflow not be started. What is not decided yet stays: it is
+ * decided in the order of its batch.
+ */
+export async function takeOver(sql: Sql, payoutId: string): Promise<void> {
+  await sql`
+    update payouts set driver = id, wake_at = now() + interval '15 seconds'
+     where id = ${payoutId} and driver <> id
+       and (attention_at is not null or status in ('processing', 'sent'))`;
+}
+
+export type OverdueChunk = Chunk & {
+  /** Some of it is not decided yet: the batch's own workflow has to go on. */
+  readonly isUndecided: boolean;
+};
+
+/** More chunks than ten full batches have; the next sweep takes the rest. */
+const sweepLimit = 250;
+
+/** Takes the chunks that nobody has looked after in time, and puts them off a little. */
+export async function takeOverdueChunks(sql: Sql): Promise<readonly OverdueChunk[]> {
+  return sql<OverdueChunk[]>`
+    update batch_chunks c set wake_at = now() + interval '15 seconds'
+     where (batch_id, number) in (select batch_id, number from batch_chunks
+                                   where wake_at < now() order by wake_at limit ${sweepLimit}
+                                     for update skip locked)
+    returning batch_id, number,
+      exists (select from payouts p where p.batch_id = c.batch_id
+                 and p.batch_index >= c.number * ${chunkSize}::int
+                 and p.batch_index < (c.number + 1) * ${chunkSize}::int
+                 and p.status = 'pending' and p.driver = c.batch_id || '/' || c.number)
+        as is_undecided`;
+}
+
+/** The chunks of a batch, for waking all of them. */
+export async function chunksOf(sql: Sql, batchId: string): Promise<readonly Chunk[]> {
+  return sql<Chunk[]>`
+    select batch_id, number from batch_chunks where batch_id = ${batchId} order by number`;
+}

@@ -1,0 +1,136 @@
+import { condition, continueAsNew, log, setHandler, workflowInfo } from '@temporalio/workflow';
+import type { ChunkLook } from '../activities/chunk.js';
+import type { Chunk } from '../domain/batch.js';
+import { type BatchChunkInput, railUpdateSignal } from './messages.js';
+import { batchLedger, batchRail, batchWebhooks } from './proxies.js';
+
+/** Half a minute of looks of five seconds each, while the rail owes an answer. */
+const looks = 6;
+
+/** After that the chunk holds no slot: it is woken by news, or asks the rail itself. */
+const firstPauseMs = 10_000;
+const longestPauseMs = 15 * 60_000;
+
+/**
+ * The payouts of a chunk, from the rail to their last delivered event, together. What waits for
+ * a person, or for an answer that does not come, gets a workflow of its own. It works from the
+ * rows, so it may be started at any moment and any number of times; it ends when nothing of the
+ * chunk is open, and starts again with the next news.
+ */
+export async function batchChunk({ isListenedTo, ...chunk }: BatchChunkInput): Promise<void> {
+  let nudged = false;
+  setHandler(
+    railUpdateSignal,
+    () => {
+      nudged = true;
+    },
+    { description: 'Look at the rows and the inbox again; carries no data.' },
+  );
+  const teller = createTeller(chunk);
+  teller.take({ isListenedTo });
+  let pauseMs = firstPauseMs;
+  for (;;) {
+    nudged = false;
+    if (!isOpen(await carry(chunk, teller))) {
+      await teller.done();
+      if (!nudged) return;
+    } else if (await batchLedger.restChunk({ ...chunk, forMs: pauseMs })) {
+      const isTimeUp = !(await condition(() => nudged, pauseMs));
+      pauseMs = isTimeUp ? Math.min(pauseMs * 2, longestPauseMs) : firstPauseMs;
+      if (isTimeUp) await poll(chunk, teller);
+    }
+    if (workflowInfo().continueAsNewSuggested) {
+      await teller.done();
+      await continueAsNew<typeof batchChunk>({ ...chunk, isListenedTo: false });
+    }
+  }
+}
+
+/** Whether something of the chunk has still to be moved by this workflow. */
+function isOpen({ unsent, unanswered, sent, troubled }: ChunkLook): boolean {
+  return unsent + unanswered + sent + troubled > 0;
+}
+
+/** Gives the rail what it has not, and takes what it says for half a minute. */
+async function carry(chunk: Chunk, teller: Teller): Promise<ChunkLook> {
+  await submit(chunk, teller);
+  let look = await settle(chunk, teller);
+  for (let round = 1; round < looks; round += 1) {
+    if (look.troubled > 0) await batchLedger.handOverChunk({ ...chunk, scope: 'troubled' });
+    else if (look.unanswered > 0) await submit(chunk, teller);
+    else if (look.sent === 0) return look;
+    look = await settle(chunk, teller);
+  }
+  return look;
+}
+
+/** Nothing is lost when it fails: what the rail has not answered is looked up by the next run. */
+async function submit(chunk: Chunk, teller: Teller): Promise<void> {
+  try {
+    const look = await batchRail.submitChunk(chunk);
+    teller.take(look);
+    if (look.unanswered === 0 || !isOld()) return;
+  } catch (error) {
+    log.warn('a chunk could not be submitted', { ...chunk, error });
+    return;
+  }
+  // The rail answers, but not what became of these: a person may have to ask it.
+  await batchLedger.handOverChunk({ ...chunk, scope: 'unanswered' });
+}
+
+/** Before that no answer can be overdue by the limit that the rows are judged by. */
+const answerLimitMs = 10 * 60_000;
+
+function isOld(): boolean {
+  return Date.now() - workflowInfo().startTime.getTime() > answerLimitMs;
+}
+
+async function settle(chunk: Chunk, teller: Teller): Promise<ChunkLook> {
+  try {
+    const look = await batchLedger.settleChunk(chunk);
+    teller.take(look);
+    return look;
+  } catch (error) {
+    // A bug that one of 500 payouts brings to light must not hold up the others: each goes its
+    // own way, and those that cannot are parked for a person.
+    log.error('a chunk could not be settled as one', { ...chunk, error });
+    return batchLedger.handOverChunk({ ...chunk, scope: 'all' });
+  }
+}
+
+async function poll(chunk: Chunk, teller: Teller): Promise<void> {
+  try {
+    teller.take(await batchRail.pollChunk(chunk));
+  } catch (error) {
+    log.warn('the rail did not answer the poll of a chunk', { ...chunk, error });
+  }
+}
+
+type Teller = ReturnType<typeof createTeller>;
+
+/** Delivers what the chunk's events owe, one run at a time, beside everything else. */
+function createTeller(chunk: Chunk) {
+  let isOwed = false;
+  let running: Promise<void> | undefined;
+  async function run(): Promise<void> {
+    while (isOwed) {
+      isOwed = false;
+      try {
+        isOwed = (await batchWebhooks.deliverChunk(chunk)) || isOwed;
+      } catch (error) {
+        // Nothing is lost: the deliveries stay due, and the sweep hands them to the endpoint.
+        log.warn('the first deliveries did not finish', { ...chunk, error });
+      }
+    }
+    running = undefined;
+  }
+  return {
+    take: ({ isListenedTo }: { readonly isListenedTo: boolean }): void => {
+      isOwed ||= isListenedTo;
+      if (isOwed) running ??= run();
+    },
+    done: async (): Promise<void> => {
+      await running;
+    },
+  };
+}
