@@ -12,6 +12,7 @@ import {
   nextAttemptInMs,
   recordAttempts,
   takeDueDeliveries,
+  owedFirstAttempts,
   takeFirstAttempts,
 } from '../db/deliveries.js';
 import type { Chunk } from '../domain/batch.js';
@@ -72,29 +73,26 @@ export function deliveryActivities(deps: DeliveryDeps) {
  */
 async function deliverAll(deps: DeliveryDeps, payoutIds: readonly string[]): Promise<boolean> {
   const startedMs = performance.now();
-  const dead: string[] = [];
-  while (performance.now() - startedMs < runLimitMs) {
-    const results = await deliverPortion(deps, payoutIds, dead);
-    if (results.length === 0) return false;
-    dead.push(...deadEndpoints(results));
-  }
-  return true;
-}
-
-/** One portion of first attempts. What was tried in vain is handed to the endpoint's ladder. */
-async function deliverPortion(
-  { database, sender, temporal }: DeliveryDeps,
-  payoutIds: readonly string[],
-  exceptEndpoints: readonly string[],
-): Promise<readonly AttemptResult[]> {
   // A worker that was killed has left attempts behind of which nobody knows what became.
   const isRepeated = Context.current().info.attempt > 1;
-  const page = { payoutIds, exceptEndpoints, limit: portion, isRepeated };
-  const results = await attemptAll(database, sender, await takeFirstAttempts(database, page));
+  const owed = await owedFirstAttempts(deps.database, payoutIds, isRepeated);
+  const dead = new Set<string>();
+  for (let start = 0; start < owed.length; start += portion) {
+    if (performance.now() - startedMs > runLimitMs) return true;
+    const pairs = owed.slice(start, start + portion).filter((pair) => !dead.has(pair.endpointId));
+    const due = await takeFirstAttempts(deps.database, pairs, isRepeated);
+    const results = await attemptAll(deps.database, deps.sender, due);
+    await handToLadders(deps.temporal, results);
+    for (const endpointId of deadEndpoints(results)) dead.add(endpointId);
+  }
+  return false;
+}
+
+/** What was tried in vain belongs to the workflow of its endpoint. */
+async function handToLadders(temporal: Client, results: readonly AttemptResult[]): Promise<void> {
   const failed = results.filter((result) => result.status === 'pending');
   const endpoints = new Set(failed.map((result) => result.endpointId));
   for (const endpointId of endpoints) await wakeEndpoint(temporal, endpointId);
-  return results;
 }
 
 /** Endpoints that took nothing: they are spared the rest, and their ladder asks one by one. */
