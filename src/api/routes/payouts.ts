@@ -186,7 +186,7 @@ const liveParams = ['source_currency', 'amount', 'fixed_side', 'destination_curr
  * gives a parameter's name in the caller's notation.
  */
 export function exclusions(
-  params: PayoutParams,
+  params: Readonly<Partial<Record<'quote' | (typeof liveParams)[number], unknown>>>,
   named: (name: string) => string = (name) => name,
 ): readonly Refusal[] {
   if (params.quote !== undefined) {
