@@ -46,7 +46,7 @@ async function createBatch(deps: ApiDeps, request: ApiRequest): Promise<Answer> 
     return bound;
   });
   if (first !== 'bound') {
-    const different = mismatch(deps, request, first);
+    const different = await mismatch(deps, request, first);
     if (different !== undefined) return refused(different);
   }
   const batchId = first === 'bound' ? id : first.objectId;
