@@ -163,11 +163,12 @@ describe('a batch is refused', () => {
 it('lets others have their turn while 10,000 items are judged', async () => {
   const payouts = Array.from({ length: 10_000 }, () => live);
   let turns = 0;
-  const ticking = setInterval(() => {
+  let waiting = setImmediate(function turn() {
     turns += 1;
-  }, 0);
+    waiting = setImmediate(turn);
+  });
   const result = await validateBatch(decode({ payouts }));
-  clearInterval(ticking);
+  clearImmediate(waiting);
   expect(result).toHaveProperty('params');
-  expect(turns).toBeGreaterThan(3);
+  expect(turns).toBeGreaterThan(10);
 });
