@@ -1,11 +1,14 @@
-// Milliseconds to decode a batch, as a form and as JSON; run it after the build.
+// Milliseconds to decode and to judge a batch, in each format; run it after the build.
+// With `node --expose-gc` it also tells what the heap grows by until the batch can be stored.
 import { decodeBody, isUndecoded } from '../dist/api/decode.js';
+import { fingerprintsOf } from '../dist/api/idempotency.js';
+import { validateBatch } from '../dist/api/routes/batchShape.js';
 
 const runs = 7;
 
 function batch(items) {
   return Array.from({ length: items }, (_, index) => ({
-    beneficiary: `ben_${String(index).padStart(24, '0')}`,
+    beneficiary: `bnf_${String(index).padStart(24, '0')}`,
     amount: 100_000 + index,
     source_currency: 'USD',
     destination_currency: 'EUR',
@@ -22,27 +25,84 @@ function form(payouts, brackets) {
         `payouts${open}${index}${close}${open}${name}${close}=${encodeURIComponent(value)}`,
     ),
   );
-  return Buffer.from(pairs.join('&'));
+  return pairs.join('&');
 }
+
+function csv(payouts) {
+  const rows = [Object.keys(payouts[0]), ...payouts.map((payout) => Object.values(payout))];
+  return rows.map((row) => row.map((cell) => `"${cell}"`).join(',')).join('\r\n');
+}
+
+/** The time since the last call, so that each stage is told apart. */
+function stopwatch() {
+  let lastMs = performance.now();
+  return () => {
+    const startMs = lastMs;
+    lastMs = performance.now();
+    return lastMs - startMs;
+  };
+}
+
+/** The longest that anybody else would have waited for the event loop. */
+function watchTurns() {
+  const elapsed = stopwatch();
+  let longestMs = 0;
+  const turn = () => {
+    longestMs = Math.max(longestMs, elapsed());
+  };
+  const ticking = setInterval(turn, 1);
+  return () => {
+    clearInterval(ticking);
+    turn();
+    return longestMs;
+  };
+}
+
+async function measure(contentType, body, items) {
+  globalThis.gc?.();
+  const before = process.memoryUsage().heapUsed;
+  const elapsed = stopwatch();
+  const decoded = decodeBody(body, contentType, true);
+  const decodeMs = elapsed();
+  if (isUndecoded(decoded) || decoded.payouts.length !== items) throw new Error('not decoded');
+  const longestTurn = watchTurns();
+  const validated = await validateBatch(decoded);
+  if ('refusals' in validated) throw new Error(JSON.stringify(validated.refusals[0]));
+  const validateMs = elapsed();
+  const fingerprints = await fingerprintsOf(decoded, 'secret');
+  const fingerprintMs = elapsed();
+  const turnMs = longestTurn();
+  globalThis.gc?.();
+  const heapMiB = (process.memoryUsage().heapUsed - before) / 2 ** 20;
+  const kept = { decoded, validated, fingerprints };
+  return { decodeMs, validateMs, fingerprintMs, turnMs, heapMiB, kept };
+}
+
+const median = (numbers) => numbers.sort((a, b) => a - b)[Math.floor(numbers.length / 2)];
 
 for (const items of [1_000, 10_000]) {
   const payouts = batch(items);
+  const json = (each) => JSON.stringify(each);
   const bodies = {
     form: ['application/x-www-form-urlencoded', form(payouts, ['[', ']'])],
     'form, brackets encoded': ['application/x-www-form-urlencoded', form(payouts, ['%5B', '%5D'])],
-    json: ['application/json', Buffer.from(JSON.stringify({ payouts }))],
+    json: ['application/json', json({ payouts })],
+    ndjson: ['application/x-ndjson', payouts.map(json).join('\n')],
+    csv: ['text/csv', csv(payouts)],
   };
-  for (const [name, [contentType, body]] of Object.entries(bodies)) {
-    const timesMs = Array.from({ length: runs }, () => {
-      const startMs = performance.now();
-      const decoded = decodeBody(body, contentType);
-      if (isUndecoded(decoded) || decoded.payouts.length !== items) throw new Error('not decoded');
-      return performance.now() - startMs;
-    }).sort((a, b) => a - b);
-    const [fastest] = timesMs;
+  for (const [name, [contentType, text]] of Object.entries(bodies)) {
+    const body = Buffer.from(text);
+    const taken = [];
+    for (let run = 0; run < runs; run += 1) {
+      const { kept: _, ...numbers } = await measure(contentType, body, items);
+      taken.push(numbers);
+    }
+    const of = (stage) => median(taken.map((numbers) => numbers[stage])).toFixed(1);
+    const heap = globalThis.gc === undefined ? '' : `, heap +${of('heapMiB')} MiB`;
     console.log(
-      `${items} items, ${name}, ${body.length} bytes: median ${timesMs[3].toFixed(1)} ms, ` +
-        `fastest ${fastest.toFixed(1)} ms, slowest ${timesMs.at(-1).toFixed(1)} ms`,
+      `${items} items, ${name}, ${body.length} bytes: decode ${of('decodeMs')} ms, ` +
+        `validate ${of('validateMs')} ms, fingerprints ${of('fingerprintMs')} ms, ` +
+        `longest turn after decoding ${of('turnMs')} ms${heap}`,
     );
   }
 }

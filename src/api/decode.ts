@@ -1,33 +1,57 @@
 import { type Refusal, refuse } from '../domain/refusal.js';
+import { decodeCsv } from './csvBody.js';
 import { type DecodedObject, maxBodyBytes } from './decoded.js';
 import { decodeForm } from './formBody.js';
 import { decodeJson } from './jsonBody.js';
+import { decodeNdjson } from './ndjsonBody.js';
 
-export type BodyStyle = 'form' | 'json';
+export type BodyStyle = 'form' | 'json' | 'ndjson' | 'csv';
+
+const styles: ReadonlyMap<string, BodyStyle> = new Map([
+  ['application/x-www-form-urlencoded', 'form'],
+  ['application/json', 'json'],
+  ['application/x-ndjson', 'ndjson'],
+  ['application/jsonl', 'ndjson'],
+  ['text/csv', 'csv'],
+]);
+
+const decoders = {
+  form: decodeForm,
+  json: decodeJson,
+  ndjson: decodeNdjson,
+  csv: decodeCsv,
+} as const satisfies Record<BodyStyle, (body: Buffer) => DecodedObject | readonly Refusal[]>;
 
 /**
  * Decodes a request body to its parameters, in time linear in its length and within the
  * caps of decoded.ts. An empty body is no parameters, whatever its type. Refusals:
- * `content_type_unsupported`, `body_too_large`, `body_malformed` for the whole, and
- * `parameter_invalid` for each parameter that cannot be decoded.
+ * `content_type_unsupported`, `body_too_large`, `body_malformed` for the whole, for an item or
+ * for a cell, and `parameter_invalid` for each parameter that cannot be decoded.
  *
  * @param contentType the Content-Type header, or the empty string if there is none
+ * @param takesLines whether NDJSON and CSV are taken, whose lines are the items of `payouts`
  */
-export function decodeBody(body: Buffer, contentType: string): DecodedObject | readonly Refusal[] {
+export function decodeBody(
+  body: Buffer,
+  contentType: string,
+  takesLines = false,
+): DecodedObject | readonly Refusal[] {
   if (body.length === 0) return Object.create(null);
   if (body.length > maxBodyBytes) {
     return [refuse('body_too_large', { expected: `at most ${maxBodyBytes} bytes` })];
   }
   const style = bodyStyle(contentType);
-  if (style === undefined) {
+  if (style === undefined || (isLines(style) && !takesLines)) {
+    const taken = [...styles].filter(([, each]) => takesLines || !isLines(each));
+    const [last, ...others] = taken.map(([type]) => type).reverse();
     return [
       refuse('content_type_unsupported', {
-        expected: 'application/x-www-form-urlencoded or application/json, in UTF-8',
+        expected: `${others.reverse().join(', ')} or ${last}, in UTF-8`,
         received: contentType.slice(0, 100),
       }),
     ];
   }
-  return style === 'form' ? decodeForm(body) : decodeJson(body);
+  return decoders[style](body);
 }
 
 /** Tells the refusals of decodeBody from what it decoded. */
@@ -37,13 +61,17 @@ export function isUndecoded(
   return Array.isArray(result);
 }
 
+/** Whether the lines of such a body are items, so that it has no place for anything else. */
+export function isLines(style: BodyStyle | undefined): boolean {
+  return style === 'ndjson' || style === 'csv';
+}
+
 /** Reads a media type (RFC 9110, section 8.3.1); parameters but charset mean nothing here. */
 export function bodyStyle(contentType: string): BodyStyle | undefined {
-  const [type, ...parameters] = contentType.toLowerCase().split(';');
+  const [type = '', ...parameters] = contentType.toLowerCase().split(';');
   const charset = parameters
     .map((parameter) => parameter.trim())
     .find((parameter) => parameter.startsWith('charset='));
   if (charset !== undefined && !/^charset="?utf-?8"?$/.test(charset)) return undefined;
-  if (type?.trim() === 'application/x-www-form-urlencoded') return 'form';
-  return type?.trim() === 'application/json' ? 'json' : undefined;
+  return styles.get(type.trim());
 }

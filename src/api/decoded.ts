@@ -7,11 +7,11 @@ export type Decoded = string | DecodedNumber | boolean | null | readonly Decoded
 /** An object without a prototype, so that no name in it can mean anything but itself. */
 export type DecodedObject = { readonly [name: string]: Decoded };
 
-// A batch of 10,000 payouts with 6 parameters each is 2 MB, and 3 MB with the brackets
+// A batch of 10,000 payouts with 7 parameters each is 3 MB, and 4 MB with the brackets
 // percent-encoded; this leaves room for long references in scripts of 3 bytes a letter.
 export const maxBodyBytes = 8 * 1024 * 1024;
-// 10,000 payouts with 6 parameters each, and one more for every payout.
-export const maxFields = 70_000;
+// 10,000 payouts with 7 parameters and 4 names of metadata each, and one more for every payout.
+export const maxFields = 120_000;
 // The deepest name we know, payouts[0][metadata][key], has four levels.
 export const maxDepth = 8;
 // The longest name is a metadata key, and nobody reads a longer one in an error.
@@ -74,9 +74,19 @@ function collect(name: string, value: Decoded | undefined, pairs: (readonly [str
   else for (const key of Object.keys(value).sort()) collect(`${name}[${key}]`, value[key], pairs);
 }
 
-// Array.isArray alone does not narrow a readonly array.
-function isList(value: Decoded): value is readonly Decoded[] {
+/** Tells a list; Array.isArray alone does not narrow a readonly array. */
+export function isList(value: Decoded | undefined): value is readonly Decoded[] {
   return Array.isArray(value);
+}
+
+/** Tells an object with names from everything else that is decoded. */
+export function isObject(value: Decoded): value is DecodedObject {
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    !isList(value) &&
+    !(value instanceof DecodedNumber)
+  );
 }
 
 /** Refuses one parameter by its name, which may itself be far too long to be answered. */

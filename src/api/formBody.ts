@@ -19,8 +19,8 @@ type Branch = {
   readonly children: Map<string, string | Branch>;
 };
 
-const once = 'to be sent once';
-const oneKind = 'to be either one value, a list or an object, not two of them';
+export const once = 'to be sent once';
+export const oneKind = 'to be either one value, a list or an object, not two of them';
 
 /**
  * Decodes `application/x-www-form-urlencoded` (WHATWG URL, section 5) with nested names in
@@ -76,7 +76,7 @@ function decodeText(sent: string): string | { readonly expected: string } {
 }
 
 /** Splits `a[b][]` into `a`, `b` and the empty name that appends. */
-function readName(name: string): string[] | { readonly expected: string } {
+export function readName(name: string): string[] | { readonly expected: string } {
   const bracket = name.indexOf('[');
   const nested = bracket >= 0 && name.endsWith(']');
   // One name more than allowed is enough to see that there are too many.

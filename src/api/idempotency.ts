@@ -1,4 +1,5 @@
 import { createHmac } from 'node:crypto';
+import { setImmediate } from 'node:timers/promises';
 import type { JsonObject } from '../contract/versions/jsonObject.js';
 import { hasSqlState, type Sql, transaction } from '../db/client.js';
 import {
@@ -9,11 +10,14 @@ import {
   releaseKey,
 } from '../db/idempotency.js';
 import { isRefusal, meaningOf, type Refusal, refuse } from '../domain/refusal.js';
-import { type DecodedObject, flatten } from './decoded.js';
+import { type Decoded, type DecodedObject, flatten, isList } from './decoded.js';
 import { type Answer, type ApiDeps, type ApiRequest, refused } from './route.js';
 
 /** PostgreSQL's lock_not_available: the first request with this key is still running. */
 const lockNotAvailable = '55P03';
+
+// So many digests take a few milliseconds, after which other requests have their turn.
+const sliceParameters = 500;
 
 export const replayed = { 'Idempotent-Replayed': 'true' } as const;
 
@@ -36,24 +40,45 @@ export function readIdempotencyKey(header: string): string | undefined | Refusal
  * A keyed digest of each parameter as it was sent. Keyed, so that an account number cannot
  * be guessed from it; of each, so that a mismatch can name the parameter.
  */
-function fingerprintsOf(decoded: DecodedObject, secret: string): Readonly<Record<string, string>> {
-  const digests = new Map<string, ReturnType<typeof createHmac>>();
-  for (const [name, value] of flatten(decoded)) {
-    // One digest an item of a batch: it names the item, and 10,000 of them take milliseconds.
-    const owner = /^[^[]+\[\d+\]/.exec(name)?.[0] ?? name;
-    const digest = digests.get(owner) ?? createHmac('sha256', secret);
-    digests.set(owner, digest.update(`${name}\0${value}\0`));
+export async function fingerprintsOf(
+  decoded: DecodedObject,
+  secret: string,
+): Promise<Readonly<Record<string, string>>> {
+  const fingerprints: Record<string, string> = {};
+  let count = 0;
+  for (const [name, text] of fingerprinted(decoded)) {
+    // 96 bits tell two values of one parameter apart as well as 256 do.
+    fingerprints[name] = createHmac('sha256', secret).update(text).digest('base64url').slice(0, 16);
+    count += 1;
+    if (count % sliceParameters === 0) await setImmediate();
   }
-  // 96 bits tell two values of one parameter apart as well as 256 do.
-  const entries = [...digests].map(([name, digest]) => [
-    name,
-    digest.digest('base64url').slice(0, 16),
-  ]);
-  return Object.fromEntries(entries);
+  return fingerprints;
+}
+
+/** What is digested, under its name: each parameter, but the items of a list whole. */
+function* fingerprinted(decoded: DecodedObject): Iterable<readonly [name: string, text: string]> {
+  for (const root of Object.keys(decoded).sort()) {
+    const value = decoded[root] ?? null;
+    if (isList(value)) yield* fingerprintedItems(root, value);
+    else yield* flatten({ [root]: value }).map((pair) => [pair[0], digestible(pair)] as const);
+  }
+}
+
+function* fingerprintedItems(root: string, items: readonly Decoded[]) {
+  for (const [index, item] of items.entries()) {
+    const name = `${root}[${index}]`;
+    const pairs = flatten({ [name]: item });
+    // An item without a value is nothing, as in a form.
+    if (pairs.length > 0) yield [name, pairs.map(digestible).join('')] as const;
+  }
+}
+
+function digestible([name, value]: readonly [string, string]): string {
+  return `${name}\0${value}\0`;
 }
 
 /** Binds the request's key to an object; what it was bound to before when it is not new. */
-export function bindRequest(
+export async function bindRequest(
   sql: Sql,
   deps: ApiDeps,
   request: ApiRequest,
@@ -61,19 +86,19 @@ export function bindRequest(
   retention: Retention,
 ): Promise<KeyBinding | 'bound'> {
   const { account, idempotencyKey, route, decoded } = request;
-  if (idempotencyKey === undefined) return Promise.resolve('bound');
-  const fingerprints = fingerprintsOf(decoded, deps.fingerprintSecret);
+  if (idempotencyKey === undefined) return 'bound';
+  const fingerprints = await fingerprintsOf(decoded, deps.fingerprintSecret);
   const binding = { key: idempotencyKey, route, fingerprints, objectId, refusal: null };
   return bindKey(sql, account.id, binding, retention);
 }
 
 /** The refusal of a key that was used for another request, or undefined when it is the same. */
-export function mismatch(
+export async function mismatch(
   deps: ApiDeps,
   request: ApiRequest,
   first: KeyBinding,
-): Refusal | undefined {
-  const now = fingerprintsOf(request.decoded, deps.fingerprintSecret);
+): Promise<Refusal | undefined> {
+  const now = await fingerprintsOf(request.decoded, deps.fingerprintSecret);
   const names = new Set([...Object.keys(now), ...Object.keys(first.fingerprints)]);
   const different = [...names].filter((name) => now[name] !== first.fingerprints[name]);
   if (first.route !== request.route) {
@@ -136,7 +161,7 @@ async function performOnce(
 ): Promise<Answer> {
   const bound = await bindRequest(sql, deps, request, creation.objectId, '30 days');
   if (bound !== 'bound') {
-    const different = mismatch(deps, request, bound);
+    const different = await mismatch(deps, request, bound);
     if (different !== undefined) return refused(different);
     if (bound.refusal !== null) {
       return { ...refused(withAdvice(bound.refusal)), headers: replayed };

@@ -28,28 +28,49 @@ class Unreadable extends Error {
  */
 export function decodeJson(body: Buffer): DecodedObject | readonly Refusal[] {
   if (!isUtf8(body)) return [refuse('body_malformed', { expected: 'JSON in UTF-8' })];
-  const reader = new JsonReader(body.toString('utf8'));
-  try {
-    const decoded = reader.readBody();
-    return reader.problems.length > 0 ? reader.problems : decoded;
-  } catch (error) {
-    if (!(error instanceof Unreadable)) throw error;
-    return [refuse('body_malformed', { expected: `JSON with ${error.message}` })];
-  }
+  const reader = new JsonReader();
+  const decoded = reader.readText(body.toString('utf8'));
+  return decoded === undefined || reader.problems.length > 0 ? reader.problems : decoded;
 }
 
-class JsonReader {
+/** Reads one JSON text after another, within one set of caps for all of them. */
+export class JsonReader {
   readonly problems: Refusal[] = [];
-  private readonly text: string;
-  private readonly path: (string | number)[] = [];
+  private text = '';
+  private path: (string | number)[] = [];
   private at = 0;
   private fields = 0;
 
-  constructor(text: string) {
-    this.text = text;
+  /** Whether nothing more may be read: the caps hold, or as much is wrong as an answer lists. */
+  get isFull(): boolean {
+    return this.fields > maxFields || this.problems.length >= maxProblems;
   }
 
-  readBody(): DecodedObject {
+  /**
+   * Reads an object that is all of a text; undefined, with a problem more, where it is none.
+   *
+   * @param path where the object stands in the body
+   * @param place is told with a text that is no JSON
+   */
+  readText(
+    text: string,
+    path: readonly (string | number)[] = [],
+    place: Pick<Refusal, 'param' | 'detail'> = {},
+  ): DecodedObject | undefined {
+    this.text = text;
+    this.path = [...path];
+    this.at = 0;
+    try {
+      return this.readRoot();
+    } catch (error) {
+      if (!(error instanceof Unreadable)) throw error;
+      const expected = `JSON with ${error.message}`;
+      this.problems.push(refuse('body_malformed', { ...place, expected }));
+      return undefined;
+    }
+  }
+
+  private readRoot(): DecodedObject {
     if (this.peek() !== '{') throw this.unreadable('an object as the root');
     const root = this.readObject();
     if (this.peek() !== undefined) throw this.unreadable('nothing after the root object');

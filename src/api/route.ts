@@ -59,6 +59,8 @@ export type Route = {
   readonly path: string;
   /** Reads parameters of the query; without it any is unknown. */
   readonly takesQuery?: true;
+  /** Takes its list as NDJSON or CSV too, and then the other parameters in the query. */
+  readonly takesLines?: true;
   readonly handle: (deps: ApiDeps, request: ApiRequest) => Promise<Answer>;
 };
 

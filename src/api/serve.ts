@@ -3,7 +3,7 @@ import { noParams } from '../contract/params.js';
 import { type ApiVersion, apiVersions, isApiVersion, render } from '../contract/versions/index.js';
 import type { Account } from '../db/accounts.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
-import { decodeBody, isUndecoded } from './decode.js';
+import { bodyStyle, decodeBody, isLines, isUndecoded } from './decode.js';
 import type { DecodedObject } from './decoded.js';
 import { readIdempotencyKey } from './idempotency.js';
 import { problemOf } from './problem.js';
@@ -41,9 +41,9 @@ function readRequest(route: Route, ctx: Koa.Context, id: string): ApiRequest | R
   ctx.set('Corridor-Version', version.name);
   const idempotencyKey = readIdempotencyKey(ctx.get('Idempotency-Key'));
   if (typeof idempotencyKey === 'object') return refused(idempotencyKey);
-  const decoded = decode(ctx);
+  const decoded = decode(route, ctx);
   if (isUndecoded(decoded)) return { refusals: decoded };
-  if (route.takesQuery !== true) {
+  if (route.takesQuery !== true && !hasLines(route, ctx)) {
     const unread = validate(noParams, route.method === 'post' ? queryOf(ctx) : decoded);
     if ('refusals' in unread) return unread;
   }
@@ -92,17 +92,36 @@ function queryOf(ctx: Koa.Context): DecodedObject {
   return Object.fromEntries(new URLSearchParams(ctx.querystring));
 }
 
-function decode(ctx: Koa.Context) {
-  if (ctx.method !== 'POST') {
-    return decodeBody(Buffer.from(ctx.querystring), 'application/x-www-form-urlencoded');
+/** Whether the body is the items alone, and what concerns them all is in the query. */
+function hasLines(route: Route, ctx: Koa.Context): boolean {
+  return route.takesLines === true && isLines(bodyStyle(ctx.get('Content-Type')));
+}
+
+function decode(route: Route, ctx: Koa.Context): DecodedObject | readonly Refusal[] {
+  if (ctx.method !== 'POST') return decodeQuery(ctx);
+  const body = decodePosted(route, ctx);
+  if (!hasLines(route, ctx) || isUndecoded(body)) return body;
+  const query = decodeQuery(ctx);
+  if (isUndecoded(query)) return query;
+  if ('payouts' in query) {
+    const expected = 'to be the lines of the body, not in the query';
+    return [refuse('parameter_invalid', { param: 'payouts', expected })];
   }
+  return Object.assign(Object.create(null), query, body);
+}
+
+function decodeQuery(ctx: Koa.Context) {
+  return decodeBody(Buffer.from(ctx.querystring), 'application/x-www-form-urlencoded');
+}
+
+function decodePosted(route: Route, ctx: Koa.Context) {
   const isChunked = ctx.get('Transfer-Encoding') !== '';
   const hasBody = isChunked || !['', '0'].includes(ctx.get('Content-Length'));
   const isUnread = typeof ctx.request.body !== 'string' && hasBody;
   // A body without a type was not read at all, and is refused for that.
   return isUnread
-    ? decodeBody(Buffer.from('-'), '')
-    : decodeBody(bytesOf(ctx), ctx.get('Content-Type'));
+    ? decodeBody(Buffer.from('-'), '', route.takesLines)
+    : decodeBody(bytesOf(ctx), ctx.get('Content-Type'), route.takesLines);
 }
 
 /** Answers with problem details (RFC 9457). */

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { DecodedNumber } from '../contract/decodedNumber.js';
 import { type Refusal, refuse } from '../domain/refusal.js';
-import { type DecodedObject, paramName } from './decoded.js';
+import { type Decoded, paramName } from './decoded.js';
 import { nearestName } from './nearestName.js';
 
 /** More errors than this in one answer help nobody. */
@@ -15,24 +15,33 @@ const secretNames = /(^|\[)(iban|account_number|secret|key)\]?$/;
 
 export type Validated<T> = { readonly params: T } | { readonly refusals: readonly Refusal[] };
 
-/** Checks decoded parameters: the typed values, or every refusal in the caller's own notation. */
-export function validate<T>(schema: z.ZodType<T>, decoded: DecodedObject): Validated<T> {
+/**
+ * Checks decoded parameters: the typed values, or every refusal in the caller's own notation.
+ *
+ * @param at where the decoded value stands in the request
+ */
+export function validate<T>(
+  schema: z.ZodType<T>,
+  decoded: Decoded,
+  at: readonly PropertyKey[] = [],
+): Validated<T> {
   const result = schema.safeParse(decoded);
   if (result.success) return { params: result.data };
-  const refusals = result.error.issues.flatMap((issue) => refusalsOf(issue, decoded, schema));
+  const refusals = result.error.issues.flatMap((issue) => refusalsOf(issue, decoded, schema, at));
   return { refusals: refusals.slice(0, maximumErrors) };
 }
 
 function refusalsOf(
   issue: z.core.$ZodIssue,
-  decoded: DecodedObject,
+  decoded: Decoded,
   schema: z.ZodType,
+  at: readonly PropertyKey[],
 ): readonly Refusal[] {
   if (issue.code === 'unrecognized_keys') {
     const known = knownNames(schema, issue.path);
-    return issue.keys.map((name) => unknownParameter([...issue.path, name], name, known));
+    return issue.keys.map((name) => unknownParameter([...at, ...issue.path, name], name, known));
   }
-  const param = paramName(issue.path);
+  const param = paramName([...at, ...issue.path]);
   const sent = valueAt(decoded, issue.path);
   const expected = issue.message;
   if (sent === undefined) return [refuse('parameter_missing', { param, expected })];
@@ -65,7 +74,7 @@ function knownNames(schema: z.core.$ZodType, path: readonly PropertyKey[]): read
   return member === undefined ? [] : knownNames(member, rest);
 }
 
-function valueAt(decoded: DecodedObject, path: readonly PropertyKey[]): unknown {
+function valueAt(decoded: Decoded, path: readonly PropertyKey[]): unknown {
   let value: unknown = decoded;
   for (const name of path) {
     if (typeof value !== 'object' || value === null) return undefined;
@@ -78,7 +87,7 @@ function receivedOf(param: string, sent: unknown): { received?: string } {
   if (secretNames.test(param)) return {};
   const text = sent instanceof DecodedNumber ? sent.text : sent;
   if (typeof text === 'object' && text !== null) {
-    return { received: Array.isArray(text) ? 'a list' : 'an object' };
+    return { received: Array.isArray(text) ? `a list of ${text.length}` : 'an object' };
   }
   return { received: String(text).slice(0, receivedLength) };
 }

@@ -71,15 +71,46 @@ export const payoutParams = z.strictObject({
 });
 export type PayoutParams = z.infer<typeof payoutParams>;
 
+/** As the Idempotency-Key header of a single payout, but no quotes are stripped. */
+const itemKeyExpected = '1 to 255 visible ASCII characters';
+export const batchItemParams = z.strictObject(
+  {
+    ...payoutParams.shape,
+    idempotency_key: z
+      .string(itemKeyExpected)
+      .regex(/^[\x21-\x7e]{1,255}$/, itemKeyExpected)
+      .optional(),
+  },
+  'an object with the parameters of a payout',
+);
+export type BatchItemParams = z.infer<typeof batchItemParams>;
+
 /** The specification's limit. */
 const maximumBatchItems = 10_000;
 const batchExpected = `a list of 1 to ${maximumBatchItems.toLocaleString('en')} payouts`;
-export const batchParams = z.strictObject({
-  payouts: z
-    .array(payoutParams, batchExpected)
-    .min(1, batchExpected)
-    .max(maximumBatchItems, batchExpected),
-});
+const validateOnlyExpected = 'true or false';
+
+/** A batch of items that are as a schema says. */
+const batchOf = <Item extends z.ZodType>(item: Item) =>
+  z.strictObject({
+    payouts: z
+      .array(item, batchExpected)
+      .min(1, batchExpected)
+      .max(maximumBatchItems, batchExpected),
+    mode: z
+      .enum(['best_effort', 'all_or_nothing'], 'best_effort or all_or_nothing')
+      .default('best_effort'),
+    validate_only: z
+      .union([z.boolean(), z.enum(['true', 'false'])], validateOnlyExpected)
+      .transform((value) => value === true || value === 'true')
+      .default(false),
+  });
+
+export const batchParams = batchOf(batchItemParams);
+export type BatchParams = z.infer<typeof batchParams>;
+
+/** A batch whose items are judged apart, as 10,000 at once would hold up everybody else. */
+export const batchEnvelope = batchOf(z.custom<object>());
 
 /** All text here; which fields belong together is the domain's to say. */
 export const beneficiaryParams = z.strictObject(

@@ -344,11 +344,11 @@ describe('the work', () => {
   async function steps(body: string, contentType: string): Promise<number> {
     // Taking the counts also sets them back to zero.
     await inspector.post('Profiler.takePreciseCoverage');
-    const result = decodeBody(Buffer.from(body), contentType);
+    const result = decodeBody(Buffer.from(body), contentType, true);
     const { result: scripts } = await inspector.post('Profiler.takePreciseCoverage');
     expect(isUndecoded(result)).toBe(false);
     return scripts
-      .filter(({ url }) => /src\/api\/(decoded?|formBody|jsonBody)\.ts/.test(url))
+      .filter(({ url }) => /src\/api\/(decoded?|(form|json|ndjson|csv)Body|csvRows)\.ts/.test(url))
       .flatMap(({ functions }) => functions)
       .flatMap(({ ranges }) => ranges)
       .reduce((sum, { count }) => sum + count, 0);
@@ -358,10 +358,14 @@ describe('the work', () => {
     Array.from({ length: items }, (_, i) => `p%5B${items - 1 - i}%5D[amount]=1`).join('&');
   const jsonOf = (items: number) =>
     `{"p":[${Array.from({ length: items }, () => '{"amount": 1000, "name":"x"}').join(',')}]}`;
+  const ndjsonOf = (items: number) => '{"amount": 1000, "name":"x"}\n'.repeat(items);
+  const csvOf = (items: number) => `amount,metadata[x]\n${'1000,"x ""y"""\r\n'.repeat(items)}`;
 
   it.each([
     ['a form', formOf, formType],
     ['JSON', jsonOf, jsonType],
+    ['NDJSON', ndjsonOf, 'application/x-ndjson'],
+    ['CSV', csvOf, 'text/csv'],
   ])('grows with the items of %s, and no faster', async (_, bodyOf, contentType) => {
     const few = await steps(bodyOf(500), contentType);
     const many = await steps(bodyOf(5_000), contentType);

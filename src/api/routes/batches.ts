@@ -1,5 +1,5 @@
 import { batchObject } from '../../contract/objects.js';
-import { batchParams, type PayoutParams } from '../../contract/params.js';
+import type { PayoutParams } from '../../contract/params.js';
 import { type BatchRow, countItems, findBatch, insertBatch } from '../../db/batches.js';
 import { transaction } from '../../db/client.js';
 import { newId } from '../../db/id.js';
@@ -15,16 +15,13 @@ import {
   type Route,
   refused,
 } from '../route.js';
-import { validate } from '../validate.js';
-import { exclusions, newPayout } from './payouts.js';
+import { validateBatch } from './batchShape.js';
+import { newPayout } from './payouts.js';
 
 export const batchRoutes: readonly Route[] = [
-  { method: 'post', path: '/v1/batches', handle: createBatch },
+  { method: 'post', path: '/v1/batches', takesLines: true, handle: createBatch },
   { method: 'get', path: '/v1/batches/:id', handle: readBatch },
 ];
-
-/** More errors than this in one answer help nobody. */
-const maximumErrors = 100;
 
 /**
  * Records a batch with its items, whole or not at all, and has its workflow start them. The
@@ -32,12 +29,8 @@ const maximumErrors = 100;
  * decided item by item.
  */
 async function createBatch(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const validated = validate(batchParams, request.decoded);
+  const validated = await validateBatch(request.decoded);
   if ('refusals' in validated) return validated;
-  const misfits = validated.params.payouts
-    .flatMap((item, index) => exclusions(item, (name) => `payouts[${index}][${name}]`))
-    .slice(0, maximumErrors);
-  if (misfits.length > 0) return { refusals: misfits };
 
   const id = newId('batch');
   const first = await transaction(deps.database, async (sql) => {
@@ -55,7 +48,7 @@ async function createBatch(deps: ApiDeps, request: ApiRequest): Promise<Answer> 
     return bound;
   });
   if (first !== 'bound') {
-    const different = mismatch(deps, request, first);
+    const different = await mismatch(deps, request, first);
     if (different !== undefined) return refused(different);
   }
   const batchId = first === 'bound' ? id : first.objectId;

@@ -61,7 +61,7 @@ async function record(
     return bound;
   });
   if (first === 'bound') return decide(deps, request, id, {});
-  const different = mismatch(deps, request, first);
+  const different = await mismatch(deps, request, first);
   if (different !== undefined) return refused(different);
   return decide(deps, request, first.objectId, replayed);
 }
@@ -136,7 +136,7 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const row = await findPayout(deps.database, accountId, request.id);
   if (row === undefined) return refused(notFound(request));
   const bound = await bindRequest(deps.database, deps, request, row.id, '30 days');
-  const different = bound === 'bound' ? undefined : mismatch(deps, request, bound);
+  const different = bound === 'bound' ? undefined : await mismatch(deps, request, bound);
   if (different !== undefined) return refused(different);
   const headers = bound === 'bound' ? {} : replayed;
   const isHeard = isFinal(row.status) || (await isCancelHeard(deps, row));
@@ -186,7 +186,7 @@ const liveParams = ['source_currency', 'amount', 'fixed_side', 'destination_curr
  * gives a parameter's name in the caller's notation.
  */
 export function exclusions(
-  params: PayoutParams,
+  params: Readonly<Partial<Record<'quote' | (typeof liveParams)[number], unknown>>>,
   named: (name: string) => string = (name) => name,
 ): readonly Refusal[] {
   if (params.quote !== undefined) {

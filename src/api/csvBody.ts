@@ -1,0 +1,167 @@
+import { isUtf8 } from 'node:buffer';
+import { type Refusal, refuse } from '../domain/refusal.js';
+import { type CsvFault, CsvReader, type CsvRow } from './csvRows.js';
+import {
+  type Decoded,
+  type DecodedObject,
+  expectedOfValue,
+  maxDepth,
+  maxFields,
+  maxProblems,
+  paramName,
+  refuseParam,
+} from './decoded.js';
+import { once, oneKind, readName } from './formBody.js';
+
+// An item's own parameters and its 50 names of metadata are 57.
+const maxColumns = 100;
+
+/** The columns by their names: the number of the column, or the names below. */
+type Columns = Map<string, number | Columns>;
+
+type Header = { readonly names: readonly string[]; readonly columns: Columns };
+
+/** What a cell ought to have been, or undefined if it is well. */
+type CellCheck = (cell: string) => string | undefined;
+
+/**
+ * Decodes `text/csv` (RFC 4180) with names in its first row, nested ones in brackets as in
+ * `metadata[order]`: every other row is an item of `payouts`. An empty cell is a parameter
+ * that was not sent. One pass over the body; what is refused is named with its line.
+ */
+export function decodeCsv(body: Buffer): DecodedObject | readonly Refusal[] {
+  // Where a byte is not UTF-8, Latin-1 has one character a byte, and its cell can be named.
+  const isText = isUtf8(body);
+  const text = body.toString(isText ? 'utf8' : 'latin1').replace(/^(\ufeff|\xef\xbb\xbf)/, '');
+  const expectedOfCell: CellCheck = (cell) =>
+    isText || isUtf8(Buffer.from(cell, 'latin1')) ? expectedOfValue(cell) : 'UTF-8';
+  const reader = new CsvReader(text);
+  const problems: Refusal[] = [];
+  const header = readHeader(reader, expectedOfCell, problems);
+  // Under a header that is wrong every row would be, and hide the cause.
+  if (problems.length > 0) return problems;
+  const payouts = readItems(reader, header, expectedOfCell, problems);
+  return problems.length > 0 ? problems : Object.assign(Object.create(null), { payouts });
+}
+
+function readHeader(reader: CsvReader, expectedOfCell: CellCheck, problems: Refusal[]): Header {
+  const columns: Columns = new Map();
+  const row = reader.readRow(maxColumns);
+  if (row === undefined) return { names: [], columns };
+  if ('expected' in row) {
+    problems.push(misread(row, `column ${row.column + 1}`));
+    return { names: [], columns };
+  }
+  if (row.count > maxColumns) {
+    problems.push(refuse('body_malformed', { expected: `at most ${maxColumns} columns` }));
+    return { names: [], columns };
+  }
+  for (const [column, name] of row.cells.entries()) {
+    const expected = expectedOfCell(name) ?? addColumn(columns, name, column);
+    if (expected !== undefined) problems.push(refuseAt(row.line, name, expected));
+  }
+  return { names: row.cells, columns };
+}
+
+/** Adds a column by its name; answers what was expected instead if it cannot be. */
+function addColumn(columns: Columns, name: string, column: number): string | undefined {
+  // What spreadsheets write where the comma is decimal; as a name it would only be unknown.
+  if (/[;\t]/.test(name)) return 'names with commas between them, not semicolons or tabs';
+  const path = readName(name);
+  if (!Array.isArray(path)) return path.expected;
+  // An item stands two levels down, in payouts[0].
+  if (path.length > maxDepth - 2) return `at most ${maxDepth - 2} levels`;
+  const last = path.pop() ?? '';
+  if (last === '' && path.length > 0) return 'a name in the brackets, as in metadata[order]';
+  let branch = columns;
+  for (const key of path) {
+    const child = branch.get(key) ?? new Map();
+    if (typeof child === 'number') return oneKind;
+    branch.set(key, child);
+    branch = child;
+  }
+  const present = branch.get(last);
+  if (present !== undefined) return typeof present === 'number' ? once : oneKind;
+  branch.set(last, column);
+  return undefined;
+}
+
+function readItems(
+  reader: CsvReader,
+  header: Header,
+  expectedOfCell: CellCheck,
+  problems: Refusal[],
+): readonly DecodedObject[] {
+  const items: DecodedObject[] = [];
+  let fields = 0;
+  while (problems.length < maxProblems) {
+    const param = paramName(['payouts', items.length]);
+    const row = reader.readRow(header.names.length);
+    if (row === undefined) break;
+    if ('expected' in row) {
+      problems.push(misread(row, paramOfCell(param, header.names[row.column])));
+      break;
+    }
+    // A row without a value counts as well, so that no body is more rows than fields.
+    fields += Math.max(1, checkRow(row, header.names, param, expectedOfCell, problems));
+    if (fields > maxFields) {
+      problems.push(refuse('body_malformed', { expected: `at most ${maxFields} values` }));
+      break;
+    }
+    items.push(itemOf(header.columns, row.cells) ?? Object.create(null));
+  }
+  return items;
+}
+
+/** Refuses what is wrong with a row, and counts its values. */
+function checkRow(
+  row: CsvRow,
+  names: readonly string[],
+  param: string,
+  expectedOfCell: CellCheck,
+  problems: Refusal[],
+): number {
+  if (row.count !== names.length) {
+    const expected = `as many cells as the header has, which are ${names.length}`;
+    problems.push({ ...refuseAt(row.line, param, expected), received: `${row.count} cells` });
+  }
+  let values = 0;
+  for (const [column, cell] of row.cells.entries()) {
+    if (cell === '') continue;
+    values += 1;
+    const expected = expectedOfCell(cell);
+    if (expected === undefined || problems.length >= maxProblems) continue;
+    problems.push(refuseAt(row.line, paramOfCell(param, names[column]), expected));
+  }
+  return values;
+}
+
+/** The object of the values that a row has under these names; undefined if it has none. */
+function itemOf(columns: Columns, cells: readonly string[]): DecodedObject | undefined {
+  const item: Record<string, Decoded> = Object.create(null);
+  let isEmpty = true;
+  for (const [name, column] of columns) {
+    const value = typeof column === 'number' ? cells[column] : itemOf(column, cells);
+    if (value === undefined || value === '') continue;
+    item[name] = value;
+    isEmpty = false;
+  }
+  return isEmpty ? undefined : item;
+}
+
+/** `metadata[order]` of `payouts[17]` is `payouts[17][metadata][order]`. */
+function paramOfCell(item: string, name: string | undefined): string {
+  if (name === undefined) return item;
+  const bracket = name.indexOf('[');
+  return bracket < 0
+    ? `${item}[${name}]`
+    : `${item}[${name.slice(0, bracket)}]${name.slice(bracket)}`;
+}
+
+function refuseAt(line: number, param: string, expected: string): Refusal {
+  return { ...refuseParam(param, expected), detail: `Line ${line} of the body.` };
+}
+
+function misread({ expected, line }: CsvFault, param: string): Refusal {
+  return refuse('body_malformed', { param, expected, detail: `Line ${line} of the body.` });
+}

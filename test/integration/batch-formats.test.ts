@@ -1,0 +1,133 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { textOf } from '../support/client.js';
+import { startSystem, type TestSystem } from '../support/system.js';
+
+let system: TestSystem;
+let beneficiary: string;
+
+beforeAll(async () => {
+  // What is asked here is decided before a workflow sees it.
+  system = await startSystem({ startsWorker: false });
+  const stored = await system.client('POST /v1/beneficiaries', {
+    form: {
+      type: 'business',
+      name: 'Analytical Engines',
+      country: 'DE',
+      currency: 'EUR',
+      iban: 'DE89370400440532013000',
+    },
+  });
+  beneficiary = textOf(stored, 'id');
+});
+afterAll(() => system.stop());
+
+/** Two items, the first with a comma and quotes in its reference, the second with metadata. */
+function bodies(): Readonly<Record<string, readonly [contentType: string, body: string]>> {
+  const live = { source_currency: 'USD', amount: '2000', beneficiary };
+  const payouts = [
+    { ...live, reference: 'Say "hello", Zoë', idempotency_key: 'item-1' },
+    { ...live, metadata: { order: '17' } },
+  ];
+  const form = new URLSearchParams(
+    payouts.flatMap((item, index) =>
+      Object.entries(item).map(([name, value]): [string, string] =>
+        typeof value === 'string'
+          ? [`payouts[${index}][${name}]`, value]
+          : [`payouts[${index}][${name}][order]`, value.order],
+      ),
+    ),
+  );
+  const csv = [
+    'source_currency,amount,beneficiary,reference,idempotency_key,metadata[order]',
+    `USD,2000,${beneficiary},"Say ""hello"", Zoë",item-1,`,
+    `USD,2000,${beneficiary},,,17`,
+  ];
+  return {
+    form: ['application/x-www-form-urlencoded', form.toString()],
+    json: ['application/json', JSON.stringify({ payouts })],
+    ndjson: ['application/x-ndjson', payouts.map((item) => JSON.stringify(item)).join('\n')],
+    csv: ['text/csv; charset=utf-8', `\ufeff${csv.join('\r\n')}\r\n`],
+  };
+}
+
+const styles = ['form', 'json', 'ndjson', 'csv'] as const;
+
+function send(style: string, idempotencyKey: string, path = '/v1/batches') {
+  const [contentType = '', body = ''] = bodies()[style] ?? [];
+  return system.client(`POST ${path}`, { raw: { contentType, body }, idempotencyKey });
+}
+
+async function stored(batchId: string) {
+  return system.database`
+    select source_currency, amount, beneficiary_id, reference, metadata
+      from payouts where batch_id = ${batchId} order by batch_index`;
+}
+
+describe('a batch', () => {
+  it.each(styles)('as %s is taken, and is the same in every other format', async (style) => {
+    const first = await send(style, `as-${style}`);
+    expect(first).toMatchObject({ status: 202, body: { counts: { total: 2 } } });
+    const id = textOf(first, 'id');
+    const items = { sourceCurrency: 'USD', amount: 2000n, beneficiaryId: beneficiary };
+    expect(await stored(id)).toMatchObject([
+      { ...items, reference: 'Say "hello", Zoë', metadata: {} },
+      { ...items, reference: null, metadata: { order: '17' } },
+    ]);
+    for (const other of styles) {
+      const again = await send(other, `as-${style}`);
+      expect(again.status).toBe(202);
+      expect(again.headers.get('idempotent-replayed')).toBe('true');
+      expect(textOf(again, 'id')).toBe(id);
+    }
+  });
+
+  it('in lines has its other parameters in the query, which count as parameters', async () => {
+    const first = await send('csv', 'in-query', '/v1/batches?mode=all_or_nothing');
+    expect(first.status).toBe(202);
+    const again = await send('ndjson', 'in-query', '/v1/batches?mode=all_or_nothing');
+    expect(again.headers.get('idempotent-replayed')).toBe('true');
+    expect(textOf(again, 'id')).toBe(textOf(first, 'id'));
+    expect(await send('csv', 'in-query')).toMatchObject({
+      status: 422,
+      body: { code: 'idempotency_key_reused', param: 'mode' },
+    });
+  });
+
+  it.each([
+    ['csv', '?mode=some', { code: 'parameter_invalid', param: 'mode' }],
+    ['csv', '?mod=best_effort', { code: 'parameter_unknown', detail: 'Did you mean mode?' }],
+    ['ndjson', '?payouts[0][amount]=1', { code: 'parameter_invalid', param: 'payouts' }],
+    ['ndjson', '?mode=%ff', { code: 'parameter_invalid', param: 'mode' }],
+    ['form', '?mode=best_effort', { code: 'parameter_unknown', param: 'mode' }],
+    ['json', '?mode=best_effort', { code: 'parameter_unknown', param: 'mode' }],
+  ])('as %s with the query %s is refused', async (style, query, body) => {
+    const answer = await send(style, 'never', `/v1/batches${query}`);
+    expect(answer).toMatchObject({ status: 400, body });
+  });
+
+  it('of no lines lacks its payouts', async () => {
+    for (const contentType of ['text/csv', 'application/x-ndjson']) {
+      const answer = await system.client('POST /v1/batches', { raw: { contentType, body: '' } });
+      expect(answer).toMatchObject({ status: 400, body: { param: 'payouts' } });
+    }
+  });
+
+  it.each([
+    ['ndjson', '{"amount":"x"}\n'],
+    ['csv', `amount\n${'x\n'.repeat(10_001)}`],
+  ])('of 10,001 items as %s is refused by naming the limit', async (style, text) => {
+    const contentType = style === 'csv' ? 'text/csv' : 'application/x-ndjson';
+    const body = style === 'csv' ? text : text.repeat(10_001);
+    const answer = await system.client('POST /v1/batches', { raw: { contentType, body } });
+    expect(answer).toMatchObject({ status: 400, body: { param: 'payouts' } });
+    expect(textOf(answer, 'expected')).toContain('10,000');
+  });
+});
+
+it.each(['ndjson', 'csv'])('%s is refused where one object is asked for', async (style) => {
+  const answer = await send(style, 'elsewhere', '/v1/payouts');
+  expect(answer).toMatchObject({ status: 415, body: { code: 'content_type_unsupported' } });
+  expect(textOf(answer, 'expected')).toBe(
+    'application/x-www-form-urlencoded or application/json, in UTF-8',
+  );
+});
