@@ -33,15 +33,19 @@ export async function standingOf(sql: Sql, chunk: Chunk): Promise<ChunkStanding>
   return row ?? { pending: 0, unsent: 0, unanswered: 0, sent: 0, troubled: 0 };
 }
 
-/** The payouts of a chunk that the inbox has something new of. */
+/**
+ * The payouts of a chunk that the inbox has something new of. The array makes the planner
+ * begin with the chunk's own payouts: there may be more news than those.
+ */
 export async function itemsWithNews(sql: Sql, chunk: Chunk): Promise<readonly string[]> {
   const first = chunk.number * chunkSize;
-  const rows = await sql<{ id: string }[]>`
-    select p.id from payouts p
-     where p.batch_id = ${chunk.batchId} and p.batch_index >= ${first}
-       and p.batch_index < ${first + chunkSize} and p.driver = ${chunkDriver(chunk)}
-       and exists (select from rail_inbox i where i.payout_id = p.id and i.applied_at is null)`;
-  return rows.map((row) => row.id);
+  const rows = await sql<{ payoutId: string }[]>`
+    select distinct payout_id from rail_inbox
+     where applied_at is null and payout_id = any (array(
+       select id from payouts
+        where batch_id = ${chunk.batchId} and batch_index >= ${first}
+          and batch_index < ${first + chunkSize} and driver = ${chunkDriver(chunk)}))`;
+  return rows.map((row) => row.payoutId);
 }
 
 /** Says that the chunk is in good hands for so long; the sweep looks only after that. */
