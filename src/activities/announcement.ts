@@ -58,11 +58,7 @@ export async function announceCompletion(
   await recordEvents(sql, [await completionOf(sql, batch, payoutId)]);
 }
 
-async function completionOf(
-  sql: Sql,
-  batch: BatchRow,
-  payoutId: string | null,
-): Promise<NewEvent> {
+async function completionOf(sql: Sql, batch: BatchRow, payoutId: string | null): Promise<NewEvent> {
   const data = batchObject(batch, await countItems(sql, batch.id));
   return { accountId: batch.accountId, type: 'batch.completed', payoutId, data };
 }

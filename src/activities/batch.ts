@@ -29,8 +29,6 @@ export type BatchDeps = AcceptanceDeps & { readonly database: Database };
 export type AcceptChunkInput = Chunk & { readonly workflowAgeMs: number };
 export type DecideBatchInput = { readonly batchId: string; readonly workflowAgeMs: number };
 
-export type StartItemsInput = { readonly batchId: string; readonly afterIndex: number };
-
 /** What the workflow of a batch has to know of it. */
 export type BatchPlan = { readonly chunks: number; readonly mode: BatchMode };
 
@@ -95,7 +93,7 @@ export function batchActivities(deps: BatchDeps) {
       }),
 
     /** For batches that were begun before there were chunks: their items are due by themselves. */
-    startItems: async (_: StartItemsInput): Promise<number | null> => null,
+    startItems: async (): Promise<number | null> => null,
   };
 }
 

@@ -13,6 +13,7 @@ import { type Database, transaction } from '../db/client.js';
 import { type LockedPayout, lockPayouts } from '../db/payouts.js';
 import { type Chunk, chunkDriver } from '../domain/batch.js';
 import { type RailFact, railKey } from '../domain/payout.js';
+import type { LookupAnswer } from '../rails/rail.js';
 import { wakePayouts } from '../temporal/wakePayout.js';
 import { applyFacts } from './facts.js';
 import { beating, untilBug } from './failure.js';
@@ -157,15 +158,17 @@ async function lookUp(
   { rails }: Pick<RailDeps, 'rails'>,
   rows: readonly LockedPayout[],
 ): Promise<ReadonlyMap<string, RailFact>> {
-  const facts = new Map<string, RailFact>();
+  const answers: LookupAnswer[] = [];
   for (const [rail, group] of groupByRail(rails, rows)) {
     for (const slice of slicesOf(group, rail.limits.bulkSize)) {
-      // The rail's key of a payout is its id.
-      for (const answer of await rail.lookup(slice.map(({ id }) => railKey(id)))) {
-        const fact = factOf(answer);
-        if (fact !== undefined && fact.kind !== 'accepted') facts.set(answer.key, fact);
-      }
+      answers.push(...(await rail.lookup(slice.map(({ id }) => railKey(id)))));
     }
+  }
+  const facts = new Map<string, RailFact>();
+  for (const answer of answers) {
+    const fact = factOf(answer);
+    // The rail's key of a payout is its id.
+    if (fact !== undefined && fact.kind !== 'accepted') facts.set(answer.key, fact);
   }
   return facts;
 }

@@ -10,9 +10,9 @@ import {
   type DueDelivery,
   disableEndpoint,
   nextAttemptInMs,
+  owedFirstAttempts,
   recordAttempts,
   takeDueDeliveries,
-  owedFirstAttempts,
   takeFirstAttempts,
 } from '../db/deliveries.js';
 import type { Chunk } from '../domain/batch.js';
@@ -51,9 +51,7 @@ export function deliveryActivities(deps: DeliveryDeps) {
 
     /** The first attempts of what the events of a chunk owe. True when something is left. */
     deliverChunk: (chunk: Chunk): Promise<boolean> =>
-      beating(async () =>
-        deliverAll(deps, await itemsOf(database, chunk, payoutStatuses, null)),
-      ),
+      beating(async () => deliverAll(deps, await itemsOf(database, chunk, payoutStatuses, null))),
 
     /** Attempts what is due at an endpoint and says when the next attempt is. */
     deliverDue: async ({ endpointId }: { readonly endpointId: string }) => {

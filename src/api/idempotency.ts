@@ -98,16 +98,28 @@ export async function mismatch(
   request: ApiRequest,
   first: KeyBinding,
 ): Promise<Refusal | undefined> {
-  const now = await fingerprintsOf(request.decoded, deps.fingerprintSecret);
-  const names = new Set([...Object.keys(now), ...Object.keys(first.fingerprints)]);
-  const different = [...names].filter((name) => now[name] !== first.fingerprints[name]);
-  if (first.route !== request.route) {
+  return differenceOf(first, {
+    route: request.route,
+    fingerprints: await fingerprintsOf(request.decoded, deps.fingerprintSecret),
+  });
+}
+
+/** How a request differs from the first one with its key; undefined when it does not. */
+export function differenceOf(
+  first: KeyBinding,
+  now: Pick<KeyBinding, 'route' | 'fingerprints'>,
+): Refusal | undefined {
+  if (first.route !== now.route) {
     return refuse('idempotency_key_reused', {
       expected: `the request that the key was first used for: ${first.route}`,
-      received: request.route,
+      received: now.route,
       detail: `The key belongs to ${first.objectId}. Use a new key for a new request.`,
     });
   }
+  const names = new Set([...Object.keys(now.fingerprints), ...Object.keys(first.fingerprints)]);
+  const different = [...names].filter(
+    (name) => now.fingerprints[name] !== first.fingerprints[name],
+  );
   const [param] = different;
   if (param === undefined) return undefined;
   return refuse('idempotency_key_reused', {

@@ -47,8 +47,8 @@ export type Success = {
 export type Refused = {
   readonly refusals: readonly Refusal[];
   readonly headers?: Readonly<Record<string, string>>;
-  /** The payout that records the refusal. */
-  readonly payout?: string;
+  /** The payout or batch that the refusal is about, or that records it. */
+  readonly object?: { readonly payout: string } | { readonly batch: string };
 };
 
 export type Answer = Success | Refused;

@@ -129,11 +129,11 @@ export function answerProblem(ctx: Koa.Context, answer: Refused): void {
   const problem = problemOf(answer.refusals, String(ctx.state['requestId']));
   ctx.set({ ...answer.headers });
   // A refusal that a payout keeps is the same tomorrow; whoever waits for it waits in vain.
-  const isKept = answer.payout !== undefined && problem.code === 'rate_unavailable';
+  const isKept = answer.object !== undefined && problem.code === 'rate_unavailable';
   if (problem.status === 503 && !isKept && !ctx.res.hasHeader('Retry-After')) {
     ctx.set('Retry-After', '5');
   }
-  ctx.body = answer.payout === undefined ? problem : { ...problem, payout: answer.payout };
+  ctx.body = { ...problem, ...answer.object };
   ctx.status = problem.status;
   ctx.type = 'application/problem+json';
 }

@@ -1,11 +1,16 @@
-import { once } from 'node:events';
-import { createServer, type IncomingMessage } from 'node:http';
 import { z } from 'zod';
 import { connectDatabase } from '../db/client.js';
 import { sumPostings } from '../db/ledger.js';
-import { verifyWebhook } from '../webhooks/signature.js';
+import { sendBatch } from './demoBatch.js';
+import { type Call, caller } from './demoCaller.js';
+import { type Receiver, startReceiver } from './demoReceiver.js';
 import { interruption } from './interruption.js';
 import { type Stack, type StackOptions, startStack } from './stack.js';
+
+export type DemoOptions = Omit<StackOptions, 'onProgress'> & {
+  /** How many payouts to send as one batch; undefined sends one payout by itself. */
+  readonly batch: number | undefined;
+};
 
 /** Everything settles in about a second; a demonstration that takes longer has failed. */
 const settleLimitMs = 30_000;
@@ -29,18 +34,13 @@ const payoutShape = z.object({
 const balancesShape = z.object({
   data: z.array(z.object({ currency: z.string(), available: z.string(), held: z.string() })),
 });
-const eventShape = z.object({
-  id: z.string(),
-  type: z.string(),
-  data: z.object({ id: z.string() }),
-});
 const created = z.object({ id: z.string() });
 
 /** What a shell reports of a command that SIGINT ended: 128 and the number of the signal. */
 const interruptedCode = 130;
 
 /** Runs the main job once, as an integrator would, and shows what happened. */
-export async function demo(options: Omit<StackOptions, 'onProgress'>): Promise<number> {
+export async function demo({ batch, ...options }: DemoOptions): Promise<number> {
   console.log('Starting PostgreSQL, Temporal, the sandbox bank, the workers and the API …');
   const startedMs = performance.now();
   const interrupted = interruption();
@@ -51,7 +51,7 @@ export async function demo(options: Omit<StackOptions, 'onProgress'>): Promise<n
   });
   const receiver = await startReceiver();
   try {
-    const end = await Promise.race([sendOnePayout(stack, receiver), broken, interrupted]);
+    const end = await Promise.race([perform(stack, receiver, batch), broken, interrupted]);
     if (end === 'interrupted') {
       console.error('Interrupted: stopping every part …');
       return interruptedCode;
@@ -66,64 +66,78 @@ export async function demo(options: Omit<StackOptions, 'onProgress'>): Promise<n
   }
 }
 
-async function sendOnePayout({ description }: Stack, receiver: Receiver): Promise<void> {
+async function perform(
+  { description }: Stack,
+  receiver: Receiver,
+  batch: number | undefined,
+): Promise<void> {
   const call = caller(description.api_url, description.api_key);
+  const events = batch === undefined ? ['payout.settled'] : ['payout.settled', 'batch.completed'];
   const endpoint = await call(
     'POST /v1/webhook_endpoints',
     created.extend({ secret: z.string() }),
-    {
-      url: receiver.url,
-      'events[]': 'payout.settled',
-    },
+    new URLSearchParams([
+      ['url', receiver.url],
+      ...events.map((event): [string, string] => ['events[]', event]),
+    ]),
   );
+  receiver.trust(endpoint.secret);
   const before = await call('GET /v1/balances', balancesShape);
+  if (batch === undefined) await sendOnePayout(call, receiver);
+  else await sendBatch(call, receiver, await storeBeneficiary(call), batch);
+  await showBalances(call, before.data);
+}
+
+async function storeBeneficiary(call: Call): Promise<string> {
+  const beneficiary = await call(
+    'POST /v1/beneficiaries',
+    created,
+    new URLSearchParams({
+      type: 'individual',
+      name: 'Ada Lovelace',
+      country: 'DE',
+      currency: 'EUR',
+      iban: 'DE89370400440532013000',
+    }),
+  );
+  show('Beneficiary', beneficiary.id);
+  return beneficiary.id;
+}
+
+async function sendOnePayout(call: Call, receiver: Receiver): Promise<void> {
   const startedMs = performance.now();
-  const quote = await call('POST /v1/quotes', quoteShape, {
-    source_currency: 'USD',
-    destination_currency: 'EUR',
-    amount: '125000',
-  });
+  const quote = await call(
+    'POST /v1/quotes',
+    quoteShape,
+    new URLSearchParams({
+      source_currency: 'USD',
+      destination_currency: 'EUR',
+      amount: '125000',
+    }),
+  );
   show('Quote', `${quote.id}: ${quote.source_amount} USD gives ${quote.receive_amount} EUR`);
   show('', `rate ${quote.rate}, fee ${quote.fee} USD, held until ${quote.expires_at}`);
-  const beneficiary = await call('POST /v1/beneficiaries', created, {
-    type: 'individual',
-    name: 'Ada Lovelace',
-    country: 'DE',
-    currency: 'EUR',
-    iban: 'DE89370400440532013000',
-  });
-  show('Beneficiary', beneficiary.id);
+  const beneficiary = await storeBeneficiary(call);
   const payout = await call(
     'POST /v1/payouts',
     payoutShape,
-    { quote: quote.id, beneficiary: beneficiary.id, reference: 'Invoice 17' },
+    new URLSearchParams({ quote: quote.id, beneficiary, reference: 'Invoice 17' }),
     // A demonstration on data of an earlier one is another request.
     `demo-${quote.id}`,
   );
   show('Payout', `${payout.id}: ${payout.status} after ${seconds(startedMs)}`);
-  const webhook = await receiver.next(settleLimitMs);
-  const arrivedAfter = seconds(startedMs);
-  const nowSeconds = Math.floor(Date.now() / 1000);
-  if (!verifyWebhook({ ...webhook, secrets: [endpoint.secret], nowSeconds })) {
-    throw new Error('The signature of the webhook is not right.');
-  }
-  const event = eventShape.parse(JSON.parse(webhook.body));
-  if (event.data.id !== payout.id) throw new Error('The webhook is about another payout.');
-  show('Webhook', `${event.id}: ${event.type} after ${arrivedAfter}, signature verified`);
-  await showEnd(call, payout.id, before.data);
-}
-
-type Call = ReturnType<typeof caller>;
-
-async function showEnd(
-  call: Call,
-  payoutId: string,
-  before: z.infer<typeof balancesShape>['data'],
-): Promise<void> {
-  const settled = await call(`GET /v1/payouts/${payoutId}`, payoutShape);
+  const event = await receiver.next(({ data }) => data.id === payout.id, settleLimitMs);
+  show('Webhook', `${event.id}: ${event.type} after ${seconds(startedMs)}, signature verified`);
+  const settled = await call(`GET /v1/payouts/${payout.id}`, payoutShape);
   if (settled.status !== 'settled') throw new Error(`The payout is ${settled.status}.`);
   for (const change of settled.status_history) show('', `${change.at}  ${change.status}`);
   show('Received', `${settled.received} EUR at ${settled.rate}`);
+}
+
+async function showBalances(
+  call: Call,
+  before: z.infer<typeof balancesShape>['data'],
+): Promise<void> {
   const after = await call('GET /v1/balances', balancesShape);
   for (const { currency, available } of before) {
     const now = after.data.find((balance) => balance.currency === currency);
@@ -141,80 +155,6 @@ async function showLedger(url: string): Promise<void> {
   } finally {
     await database.end({ timeout: 5 });
   }
-}
-
-/** Calls the API with form fields; an answer that is no success shows its problem. */
-function caller(apiUrl: string, apiKey: string) {
-  return async <T>(
-    request: string,
-    shape: z.ZodType<T>,
-    fields?: Readonly<Record<string, string>>,
-    idempotencyKey?: string,
-  ): Promise<T> => {
-    const [method = 'GET', path = '/'] = request.split(' ');
-    const response = await fetch(apiUrl + path, {
-      method,
-      headers: {
-        authorization: `Bearer ${apiKey}`,
-        ...(idempotencyKey === undefined ? {} : { 'idempotency-key': idempotencyKey }),
-      },
-      ...(fields === undefined ? {} : { body: new URLSearchParams(fields) }),
-      signal: AbortSignal.timeout(10_000),
-    });
-    const text = await response.text();
-    if (!response.ok) throw new Error(`${request} was answered ${response.status}: ${text}`);
-    return shape.parse(JSON.parse(text));
-  };
-}
-
-type Received = Pick<Parameters<typeof verifyWebhook>[0], 'headers' | 'body'>;
-
-type Receiver = Awaited<ReturnType<typeof startReceiver>>;
-
-/** An integrator's receiver: takes webhooks on a port of its own and answers 200. */
-async function startReceiver() {
-  const waiting: ((webhook: Received) => void)[] = [];
-  const server = createServer((request, response) => {
-    readText(request).then(
-      (body) => {
-        response.writeHead(200).end();
-        const header = (name: string) => String(request.headers[name] ?? '');
-        waiting.shift()?.({
-          headers: {
-            'webhook-id': header('webhook-id'),
-            'webhook-timestamp': header('webhook-timestamp'),
-            'webhook-signature': header('webhook-signature'),
-          },
-          body,
-        });
-      },
-      () => response.destroy(),
-    );
-  });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  const port = typeof address === 'object' && address !== null ? address.port : 0;
-  return {
-    url: `http://127.0.0.1:${port}/webhooks`,
-    next: (limitMs: number) =>
-      new Promise<Received>((resolve, reject) => {
-        const late = () => reject(new Error('No webhook came in time.'));
-        // An interrupted demonstration does not wait for it.
-        const timer = setTimeout(late, limitMs).unref();
-        waiting.push((webhook) => {
-          clearTimeout(timer);
-          resolve(webhook);
-        });
-      }),
-    close: () => server.close(),
-  };
-}
-
-async function readText(request: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of request) chunks.push(Buffer.from(chunk));
-  return Buffer.concat(chunks).toString('utf8');
 }
 
 function show(label: string, text: string): void {

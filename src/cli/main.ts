@@ -3,8 +3,10 @@ import { parseArgs } from 'node:util';
 import { ConfigError } from '../config.js';
 import type { Database } from '../db/client.js';
 import { migrate } from '../db/migrate.js';
+import { maximumBatchItems } from '../domain/batch.js';
 import { CannotStart } from '../stack/cannotStart.js';
 import { createKey, fundAccount, listKeys, openAccount, revokeKey } from './account.js';
+import { listBatches, pause, resume, showBatch } from './batches.js';
 import { withDatabase, withTemporal } from './connections.js';
 import { demo } from './demo.js';
 import { act, listAttention, showPayout } from './payouts.js';
@@ -36,6 +38,7 @@ const options = {
   'statement-date': { type: 'string' },
   until: { type: 'string' },
   proposal: { type: 'string' },
+  batch: { type: 'string' },
 } as const;
 
 type Flags = ReturnType<typeof parse>['values'];
@@ -103,10 +106,12 @@ async function run(words: readonly string[], flags: Flags): Promise<number> {
         directory: flags.data ?? '.corridor/demo',
         ports: portsOf(flags, freePorts),
         reset: flags.data === undefined || flags.reset,
+        batch: batchOf(flags),
       });
     case 'migrate':
     case 'account':
     case 'payouts':
+    case 'batches':
     case 'reconcile':
       return withDatabase(flags.data ?? '.corridor', (database) =>
         operate(database, { command, verb, id }, flags),
@@ -117,7 +122,7 @@ async function run(words: readonly string[], flags: Flags): Promise<number> {
 }
 
 type Words = { readonly command: string; readonly verb: string; readonly id: string };
-type DatabaseCommand = 'migrate' | 'account' | 'payouts' | 'reconcile';
+type DatabaseCommand = 'migrate' | 'account' | 'payouts' | 'batches' | 'reconcile';
 
 /** What works on a database; the exit code says whether it did what was asked. */
 async function operate(
@@ -135,6 +140,8 @@ async function operate(
       return account(database, words.verb, flags);
     case 'payouts':
       return payouts(database, words, flags);
+    case 'batches':
+      return batches(database, words, flags);
     case 'reconcile':
       return (await reconcile(database, new Date())) ? 0 : 1;
   }
@@ -183,6 +190,27 @@ async function payouts(database: Database, { verb, id }: Words, flags: Flags): P
   return isCarriedOut ? 0 : 1;
 }
 
+async function batches(database: Database, { verb, id }: Words, flags: Flags): Promise<number> {
+  if (verb === 'list') {
+    await listBatches(database);
+    return 0;
+  }
+  if (id === '') throw new UsageError(`The id of a batch is missing.\n\n${usage}`);
+  switch (verb) {
+    case 'show':
+      await showBatch(database, id);
+      return 0;
+    case 'pause':
+      return (await pause(database, id)) ? 0 : 1;
+    case 'resume':
+      return withTemporal(flags.data ?? '.corridor', async (temporal) =>
+        (await resume(database, temporal, id)) ? 0 : 1,
+      );
+    default:
+      throw unknownCommand({ command: 'batches', verb, id });
+  }
+}
+
 function unknownCommand({ command, verb }: Words): UsageError {
   const sent = `${command} ${verb}`.trim();
   const fault = sent === '' ? 'A command is missing.' : `There is no command "${sent}".`;
@@ -208,6 +236,15 @@ function required(flags: Flags, name: RequiredFlag): string {
 function modeOf(text: string): 'test' | 'live' {
   if (text === 'test' || text === 'live') return text;
   throw new UsageError('--mode expects test or live.');
+}
+
+function batchOf({ batch }: Flags): number | undefined {
+  if (batch === undefined) return undefined;
+  const count = /^[1-9]\d{0,4}$/.test(batch) ? Number.parseInt(batch, 10) : 0;
+  if (count < 1 || count > maximumBatchItems) {
+    throw new UsageError(`--batch expects a number of payouts, 1 to ${maximumBatchItems}.`);
+  }
+  return count;
 }
 
 function portsOf(flags: Flags, defaults: StackPorts): StackPorts {

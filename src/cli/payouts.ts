@@ -1,4 +1,5 @@
 import { type Client, WorkflowUpdateFailedError } from '@temporalio/client';
+import { takeOver } from '../db/chunks.js';
 import type { Database } from '../db/client.js';
 import { listActions } from '../db/operatorActions.js';
 import { findPayoutById, listParked, type PayoutRow } from '../db/payouts.js';
@@ -69,6 +70,8 @@ export async function act(
   flags: ActionFlags,
 ): Promise<boolean> {
   const row = await existingPayout(database, id);
+  // A payout of a batch gets a workflow of its own for this.
+  await takeOver(database, id);
   const { operator, reason } = flags;
   const who = { operator, reason };
   const send = ({ name }: { readonly name: string }, args: readonly object[]) =>

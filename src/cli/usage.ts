@@ -7,6 +7,7 @@ export const usage = `corridor: cross-currency payouts
 
   corridor start [options]      run the whole stack until Ctrl-C
   corridor demo [options]       send one payout through a stack of its own, and show it
+    --batch N                   send a batch of N payouts instead, up to 10,000
     --data DIR                  where data is kept (.corridor; the demo: .corridor/demo)
     --reset                     empty it first
     --api-port N  --metrics-port N  --temporal-port N  --temporal-ui-port N
@@ -26,6 +27,10 @@ export const usage = `corridor: cross-currency payouts
                                 void the key at the rail and give the money back
     extend   --until ISO-TIME   wait for the rail until then
     approve  --proposal ID      carry out what another person has proposed
+  corridor batches list         every batch that is under way
+  corridor batches show ID      its counters
+  corridor batches pause|resume ID
+                                withhold what the rail has not been given, and go on
   corridor reconcile            the bank's statements against the ledger
 
 All but start and demo use DATABASE_URL and TEMPORAL_ADDRESS, or the stack that runs in

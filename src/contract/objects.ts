@@ -1,7 +1,10 @@
+import type { Acceptance } from '../domain/acceptance.js';
+import type { BatchMode } from '../domain/batch.js';
 import type { BeneficiaryDetails } from '../domain/beneficiary.js';
 import { formatMinor } from '../domain/money.js';
 import { isFinal, type PayoutStatus, payoutStatuses } from '../domain/payout.js';
 import type { FixedSide } from '../domain/quote.js';
+import type { Refusal } from '../domain/refusal.js';
 
 /**
  * The objects integrators see, in the newest version. Each function takes what its object
@@ -140,6 +143,19 @@ export type BatchCountSource = {
   readonly receiveMinor: bigint;
 };
 
+/** The answer to a cancellation: which payouts it has canceled, and which are past it. */
+export function canceledBatchObject(
+  batch: BatchSource,
+  counts: readonly BatchCountSource[],
+  items: readonly { readonly id: string; readonly status: string }[],
+) {
+  return {
+    ...batchObject(batch, counts),
+    canceled: items.flatMap(({ id, status }) => (status === 'canceled' ? [id] : [])),
+    not_canceled: items.filter(({ status }) => status !== 'canceled'),
+  };
+}
+
 /** The counters always add up to `total`: they are counted from the items themselves. */
 export function batchObject(batch: BatchSource, items: readonly BatchCountSource[]) {
   const countOf = (status: PayoutStatus) =>
@@ -162,12 +178,40 @@ export function batchObject(batch: BatchSource, items: readonly BatchCountSource
   };
 }
 
+/** What an item of a batch would come to. */
+export type PreviewedItem =
+  | { readonly kind: 'accepted'; readonly acceptance: Acceptance }
+  | { readonly kind: 'refused'; readonly index: number; readonly refusal: Refusal }
+  | { readonly kind: 'existing' };
+
+/** What a batch would come to: its totals, its fees and every refusal, with nothing stored. */
+export function batchPreviewObject(mode: BatchMode, items: readonly PreviewedItem[]) {
+  const accepted = items.flatMap((item) => (item.kind === 'accepted' ? [item.acceptance] : []));
+  const refused = items.flatMap((item) => (item.kind === 'refused' ? [item] : []));
+  const isRefused = mode === 'all_or_nothing' && refused.length > 0;
+  return {
+    object: 'batch_preview',
+    mode,
+    outcome: isRefused ? 'refused' : 'accepted',
+    counts: {
+      total: items.length,
+      accepted: accepted.length,
+      refused: refused.length,
+      existing: items.length - accepted.length - refused.length,
+    },
+    totals: totalsOf(accepted.map((acceptance) => ({ ...acceptance, count: 1 }))),
+    refusals: refused.map(({ index, refusal }) => {
+      const { code, param, expected, received, detail } = refusal;
+      return { index, code, param, expected, received, detail };
+    }),
+  };
+}
+
+type CorridorCount = Omit<BatchCountSource, 'status'>;
+
 /** What the accepted items come to, one entry a corridor. */
-function totalsOf(items: readonly BatchCountSource[]) {
-  const totals = new Map<
-    string,
-    { items: BatchCountSource[]; source: string; destination: string }
-  >();
+function totalsOf(items: readonly CorridorCount[]) {
+  const totals = new Map<string, { items: CorridorCount[]; source: string; destination: string }>();
   for (const item of items) {
     const { sourceCurrency: source, destinationCurrency: destination } = item;
     if (source === null || destination === null || item.sourceMinor === 0n) continue;
@@ -186,7 +230,7 @@ function totalsOf(items: readonly BatchCountSource[]) {
 }
 
 function sumOf(
-  items: readonly BatchCountSource[],
+  items: readonly CorridorCount[],
   name: 'sourceMinor' | 'feeMinor' | 'receiveMinor',
 ): bigint {
   return items.reduce((sum, item) => sum + item[name], 0n);

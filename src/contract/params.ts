@@ -1,6 +1,8 @@
 import { z } from 'zod';
+import { batchModes, maximumBatchItems } from '../domain/batch.js';
 import { beneficiaryFields } from '../domain/beneficiary.js';
 import { isCurrency } from '../domain/money.js';
+import { payoutStatuses } from '../domain/payout.js';
 import { DecodedNumber } from './decodedNumber.js';
 import { apiVersions, isApiVersion } from './versions/index.js';
 
@@ -85,8 +87,6 @@ export const batchItemParams = z.strictObject(
 );
 export type BatchItemParams = z.infer<typeof batchItemParams>;
 
-/** The specification's limit. */
-const maximumBatchItems = 10_000;
 const batchExpected = `a list of 1 to ${maximumBatchItems.toLocaleString('en')} payouts`;
 const validateOnlyExpected = 'true or false';
 
@@ -97,9 +97,7 @@ const batchOf = <Item extends z.ZodType>(item: Item) =>
       .array(item, batchExpected)
       .min(1, batchExpected)
       .max(maximumBatchItems, batchExpected),
-    mode: z
-      .enum(['best_effort', 'all_or_nothing'], 'best_effort or all_or_nothing')
-      .default('best_effort'),
+    mode: z.enum(batchModes, 'best_effort or all_or_nothing').default('best_effort'),
     validate_only: z
       .union([z.boolean(), z.enum(['true', 'false'])], validateOnlyExpected)
       .transform((value) => value === true || value === 'true')
@@ -146,6 +144,17 @@ export const accountParams = z.strictObject({
 });
 
 const limitExpected = 'a number from 1 to 100';
+const statusExpected = `one of ${payoutStatuses.join(', ')}`;
+export const batchPayoutListParams = z.strictObject({
+  limit: z
+    .string()
+    .regex(/^([1-9]\d?|100)$/, limitExpected)
+    .default('20')
+    .transform(Number),
+  starting_after: idOf('po', 'payout').optional(),
+  status: z.enum(payoutStatuses, statusExpected).optional(),
+});
+
 export const eventListParams = z.strictObject({
   limit: z
     .string()

@@ -1,4 +1,10 @@
-import { type BatchMode, type Chunk, chunkCountOf, chunkDriver, chunkSize } from '../domain/batch.js';
+import {
+  type BatchMode,
+  type Chunk,
+  chunkCountOf,
+  chunkDriver,
+  chunkSize,
+} from '../domain/batch.js';
 import type { PayoutStatus } from '../domain/payout.js';
 import type { Refusal } from '../domain/refusal.js';
 import { bigints, type Sql } from './client.js';
@@ -126,6 +132,13 @@ export async function findBatch(
 export async function findBatchById(sql: Sql, id: string): Promise<BatchRow | undefined> {
   const [row] = await sql<BatchRow[]>`select ${columns(sql)} from batches where id = ${id}`;
   return row;
+}
+
+/** For operators: what is under way in every account; nobody reads more than a thousand. */
+export async function listOpenBatches(sql: Sql): Promise<readonly BatchRow[]> {
+  return sql<BatchRow[]>`
+    select ${columns(sql)} from batches where status = 'processing'
+     order by created_at limit 1000`;
 }
 
 /** What the items of a batch come to, those included that refer to payouts made before. */

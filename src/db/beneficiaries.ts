@@ -38,6 +38,17 @@ export async function findBeneficiary(
   return row;
 }
 
+/** Beneficiaries of an account by their ids, deleted ones too: payouts were made to them. */
+export async function findBeneficiaries(
+  sql: Sql,
+  accountId: string,
+  ids: readonly string[],
+): Promise<readonly BeneficiaryRow[]> {
+  return sql<BeneficiaryRow[]>`
+    select id, account_id, details, created_at, deleted_at from beneficiaries
+     where id = any (${ids}) and account_id = ${accountId}`;
+}
+
 export async function deleteBeneficiary(
   sql: Sql,
   accountId: string,

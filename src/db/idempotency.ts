@@ -42,6 +42,56 @@ export async function bindKey(
   return first;
 }
 
+export type NewBinding = Pick<KeyBinding, 'key' | 'fingerprints' | 'objectId'>;
+
+/**
+ * Binds many keys of one route for ever, each to its object. Returns those that were bound
+ * before, with what they are bound to. The keys are taken in their own order, so that two
+ * batches that share some cannot wait for each other.
+ */
+export async function bindKeys(
+  sql: Sql,
+  accountId: string,
+  route: string,
+  bindings: readonly NewBinding[],
+): Promise<readonly KeyBinding[]> {
+  if (bindings.length === 0) return [];
+  const rows = await sql<{ key: string }[]>`
+    insert into idempotency_keys (account_id, key, route, fingerprints, object_id)
+    select ${accountId}, t.key, ${route}, t.fingerprints, t.object_id
+      from unnest(${bindings.map(({ key }) => key)}::text[],
+                  ${bindings.map(({ fingerprints }) => JSON.stringify(fingerprints))}::text[]::jsonb[],
+                  ${bindings.map(({ objectId }) => objectId)}::text[])
+             as t (key, fingerprints, object_id)
+     order by t.key
+    on conflict (account_id, key) do update
+       set route = excluded.route, fingerprints = excluded.fingerprints,
+           object_id = excluded.object_id, refusal = excluded.refusal,
+           created_at = now(), expires_at = excluded.expires_at
+     where idempotency_keys.expires_at <= now()
+    returning key`;
+  const bound = new Set(rows.map(({ key }) => key));
+  const before = bindings.filter(({ key }) => !bound.has(key));
+  return findKeys(
+    sql,
+    accountId,
+    before.map(({ key }) => key),
+  );
+}
+
+/** What keys of an account are bound to; those that are not, or no longer, are left out. */
+export async function findKeys(
+  sql: Sql,
+  accountId: string,
+  keys: readonly string[],
+): Promise<readonly KeyBinding[]> {
+  if (keys.length === 0) return [];
+  return sql<KeyBinding[]>`
+    select key, route, fingerprints, object_id, refusal from idempotency_keys
+     where account_id = ${accountId} and key = any (${[...keys]})
+       and (expires_at is null or expires_at > now())`;
+}
+
 /** Keeps the refusal that the key's request was answered with. */
 export async function recordKeyRefusal(
   sql: Sql,

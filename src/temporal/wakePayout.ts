@@ -142,7 +142,11 @@ export function wakePayouts(
   client: Client,
   payouts: readonly StartablePayout[],
 ): Promise<readonly WakeFailure[]> {
-  return wakeAll(payouts, ({ id }) => id, (payout) => wakePayout(client, payout));
+  return wakeAll(
+    payouts,
+    ({ id }) => id,
+    (payout) => wakePayout(client, payout),
+  );
 }
 
 /** Wakes the workflows of chunks, as wakePayouts does those of payouts. */

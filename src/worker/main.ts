@@ -22,11 +22,7 @@ import { createBatchLane, createSingleLane } from './workers.js';
 /** The bundle that the build makes; see bundle.ts. */
 const bundle = new URL('../workflows/bundle.js', import.meta.url);
 
-async function startWorker(
-  lane: Lane,
-  config: WorkerConfig,
-  log: Logger,
-): Promise<Running> {
+async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promise<Running> {
   installRuntime(log);
   const database = connectDatabase({
     url: config.DATABASE_URL,

@@ -23,7 +23,7 @@ import { changes } from './versions.js';
  * It works from the rows, so it may be started at any moment and any number of times.
  */
 export async function batch({ batchId }: BatchInput): Promise<void> {
-  if (!patched(changes.batchInChunks)) return startOneByOne(batchId);
+  if (!patched(changes.batchInChunks)) return startOneByOne();
   let asked = 0;
   let canceled = 0;
   setHandler(
@@ -112,10 +112,8 @@ async function tell(payoutId: string | null): Promise<void> {
   }
 }
 
-/** How batches were begun before there were chunks: in runs of 500, at most 21. */
-async function startOneByOne(batchId: string): Promise<void> {
+/** How batches were begun before there were chunks: in runs of 500 items, at most 21. */
+async function startOneByOne(): Promise<void> {
   let afterIndex: number | null = -1;
-  while (afterIndex !== null) {
-    afterIndex = await batchStart.startItems({ batchId, afterIndex });
-  }
+  while (afterIndex !== null) afterIndex = await batchStart.startItems();
 }

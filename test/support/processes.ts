@@ -170,8 +170,7 @@ function startersOf(directory: string, ports: Ports, railUrl: string) {
         FINGERPRINT_SECRET: 'a-fingerprint-secret-of-the-tests',
       }),
     worker: () => startNode('worker', connections()),
-    'batch-worker': () =>
-      startNode('worker', connections(), ['--lane', 'batch']),
+    'batch-worker': () => startNode('worker', connections(), ['--lane', 'batch']),
   };
 }
 

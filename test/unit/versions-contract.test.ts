@@ -280,7 +280,14 @@ const itemSource: BatchCountSource = {
 describe('a batch', () => {
   const batchOf = (items: readonly BatchCountSource[]) => {
     const total = items.reduce((sum, { count }) => sum + count, 0);
-    const row = { ...terms, id: 'bat_1', status: 'processing', total, createdAt, completedAt: null };
+    const row = {
+      ...terms,
+      id: 'bat_1',
+      status: 'processing',
+      total,
+      createdAt,
+      completedAt: null,
+    };
     return batchObject(row, items);
   };
 
@@ -347,9 +354,14 @@ describe('a batch', () => {
       object: 'batch',
       id: 'bat_1',
       status: 'completed',
-      counts: { total: 0, ...Object.fromEntries(payoutStatuses.map((status) => [status, 0])) },
+      mode: 'best_effort',
+      outcome: 'accepted',
+      paused: false,
+      progress: { final: 0, percent: 0 },
+      counts: { total: 1, ...Object.fromEntries(payoutStatuses.map((status) => [status, 0])) },
       totals: [],
       created_at: '2026-11-21T12:00:00.000Z',
+      canceled_at: null,
       completed_at: '2026-11-21T12:00:09.000Z',
     });
   });

@@ -97,7 +97,9 @@ async function callBack(accountId: string, id: string, fact: StoredFact): Promis
   const amount = { amountMinor: `${receiveMinor}`, currency: destinationCurrency ?? '' };
   const railEventId = `test:${id}:${fact.kind}`;
   const news = { rail: 'sandbox', railEventId, railKey: id, payoutId: id };
-  const { payouts: woken } = await insertNews(store.database, [{ ...news, fact: { ...amount, ...fact } }]);
+  const { payouts: woken } = await insertNews(store.database, [
+    { ...news, fact: { ...amount, ...fact } },
+  ]);
   for (const row of woken) await wakePayout(server.client, row);
 }
 

@@ -1,11 +1,25 @@
-import { batchObject } from '../../contract/objects.js';
-import type { PayoutParams } from '../../contract/params.js';
-import { type BatchRow, countItems, findBatch, insertBatch } from '../../db/batches.js';
-import { transaction } from '../../db/client.js';
+import {
+  batchObject,
+  canceledBatchObject,
+  listObject,
+  payoutObject,
+} from '../../contract/objects.js';
+import { type BatchParams, batchPayoutListParams, noParams } from '../../contract/params.js';
+import {
+  type BatchRow,
+  cancelBatch,
+  countItems,
+  findBatch,
+  indexOfItem,
+  insertBatch,
+  listItems,
+  statusesOfItems,
+} from '../../db/batches.js';
+import { isOutage, transaction } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { currentRates } from '../../db/rates.js';
-import { chunkDriver, chunkNumberOf } from '../../domain/batch.js';
-import { startBatch } from '../../temporal/wakePayout.js';
+import { refuse } from '../../domain/refusal.js';
+import { cancelBatchItems, startBatch } from '../../temporal/wakePayout.js';
 import { bindRequest, mismatch, replayed } from '../idempotency.js';
 import {
   type Answer,
@@ -15,24 +29,47 @@ import {
   type Route,
   refused,
 } from '../route.js';
+import { validate } from '../validate.js';
+import { bindItems, keyedItems } from './batchItems.js';
+import { previewBatch } from './batchPreview.js';
 import { validateBatch } from './batchShape.js';
-import { newPayout } from './payouts.js';
 
 export const batchRoutes: readonly Route[] = [
   { method: 'post', path: '/v1/batches', takesLines: true, handle: createBatch },
   { method: 'get', path: '/v1/batches/:id', handle: readBatch },
+  { method: 'get', path: '/v1/batches/:id/payouts', takesQuery: true, handle: listPayouts },
+  { method: 'post', path: '/v1/batches/:id/cancel', handle: cancel },
 ];
 
 /**
- * Records a batch with its items, whole or not at all, and has its workflow start them. The
+ * Records a batch with its items, whole or not at all, and has its workflow carry them. The
  * shape of every item is judged before anything is stored; what each item comes to is
- * decided item by item.
+ * decided item by item, or for all of them as one.
  */
 async function createBatch(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const validated = await validateBatch(request.decoded);
   if ('refusals' in validated) return validated;
-
+  const { params } = validated;
+  if (params.validate_only) return previewBatch(deps, request, params);
   const id = newId('batch');
+  try {
+    return await record(deps, request, id, params);
+  } catch (error) {
+    if (!isOutage(error)) throw error;
+    deps.log.error({ err: error, batch: id }, 'the database was away');
+    // Whether the rows are there nobody knows; with the id the caller can find out.
+    const detail = 'Send it again with the same idempotency key, or look for the batch.';
+    return { ...refused(refuse('service_unavailable', { detail })), object: { batch: id } };
+  }
+}
+
+async function record(
+  deps: ApiDeps,
+  request: ApiRequest,
+  id: string,
+  { payouts, mode }: BatchParams,
+): Promise<Answer> {
+  const keyed = await keyedItems(deps, request, payouts);
   const first = await transaction(deps.database, async (sql) => {
     const bound = await bindRequest(sql, deps, request, id, null);
     if (bound === 'bound') {
@@ -40,9 +77,9 @@ async function createBatch(deps: ApiDeps, request: ApiRequest): Promise<Answer> 
       await insertBatch(sql, {
         id,
         accountId: request.account.id,
+        mode,
         rates: rates.map(({ currency, perEuro }) => ({ currency, perEuro })),
-        mode: 'best_effort',
-        items: validated.params.payouts.map((item, index) => itemOf(request, id, item, index)),
+        items: await bindItems(sql, request, id, keyed),
       });
     }
     return bound;
@@ -63,23 +100,88 @@ async function createBatch(deps: ApiDeps, request: ApiRequest): Promise<Answer> 
 
 async function start(deps: ApiDeps, batchId: string): Promise<void> {
   try {
-    await deps.temporal.withDeadline(Date.now() + 3_000, () => startBatch(deps.temporal, batchId));
+    await startBatch(deps.temporal, batchId);
   } catch (error) {
     // The rows are the request: the sweep starts what nobody else does.
     deps.log.warn({ err: error, batch: batchId }, 'the batch was left to the sweep');
   }
 }
 
-function itemOf(request: ApiRequest, batchId: string, params: PayoutParams, index: number) {
-  const driver = chunkDriver({ batchId, number: chunkNumberOf(index) });
-  const payout = { ...newPayout(newId('payout'), request, params), driver };
-  return { index, payout, refusal: null };
-}
-
 async function readBatch(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const batch = await findBatch(deps.database, request.account.id, request.id);
   if (batch === undefined) return refused(notFound(request));
   return { status: 200, body: batchObject(batch, await countItems(deps.database, batch.id)) };
+}
+
+/** The items in the order of the request; a cursor is the id of one of them. */
+async function listPayouts(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const validated = validate(batchPayoutListParams, request.decoded);
+  if ('refusals' in validated) return validated;
+  const { limit, status = null, starting_after: after = '' } = validated.params;
+  const { database } = deps;
+  const batch = await findBatch(database, request.account.id, request.id);
+  if (batch === undefined) return refused(notFound(request));
+  const index = after === '' ? -1 : await indexOfItem(database, batch.id, after);
+  if (index === undefined) {
+    const expected = 'the id of a payout of this batch';
+    return refused(
+      refuse('cursor_not_found', { param: 'starting_after', expected, received: after }),
+    );
+  }
+  // One more than asked for tells whether there are more.
+  const rows = await listItems(database, batch.id, { after: index, limit: limit + 1, status });
+  const body = listObject(rows.slice(0, limit).map(payoutObject), rows.length > limit);
+  return { status: 200, body };
+}
+
+/** Canceling 10,000 items that nobody was given takes a second or two. */
+const cancelLimitMs = 10_000;
+
+/** Cancels what the rail has not been given. To cancel a canceled batch is no mistake. */
+async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const validated = validate(noParams, request.decoded);
+  if ('refusals' in validated) return validated;
+  const { database } = deps;
+  const batch = await findBatch(database, request.account.id, request.id);
+  if (batch === undefined) return refused(notFound(request));
+  const bound = await bindRequest(database, deps, request, batch.id, '30 days');
+  const different = bound === 'bound' ? undefined : await mismatch(deps, request, bound);
+  if (different !== undefined) return refused(different);
+  if (batch.status === 'completed') {
+    const expected = 'a batch that is processing';
+    const refusal = refuse('batch_not_cancelable', { expected, received: batch.status });
+    return { ...refused(refusal), object: { batch: batch.id } };
+  }
+  // From here on nothing more is handed to the rail, whatever becomes of this request.
+  await cancelBatch(database, batch.id);
+  const isHeard = batch.status === 'canceled' || (await isCancelHeard(deps, batch.id));
+  if (!isHeard) {
+    const detail = 'Nothing more is sent; what becomes of each item is seen in a moment.';
+    return {
+      ...refused(refuse('service_unavailable', { detail })),
+      object: { batch: batch.id },
+    };
+  }
+  const after = await existingBatch(deps, request.account.id, batch.id);
+  const [counts, items] = await Promise.all([
+    countItems(database, batch.id),
+    statusesOfItems(database, batch.id),
+  ]);
+  return {
+    status: 200,
+    body: canceledBatchObject(after, counts, items),
+    headers: bound === 'bound' ? {} : replayed,
+  };
+}
+
+async function isCancelHeard(deps: ApiDeps, batchId: string): Promise<boolean> {
+  try {
+    await cancelBatchItems(deps.temporal, batchId, cancelLimitMs);
+    return true;
+  } catch (error) {
+    deps.log.warn({ err: error, batch: batchId }, 'the cancellation was not heard in time');
+    return false;
+  }
 }
 
 async function existingBatch(deps: ApiDeps, accountId: string, id: string): Promise<BatchRow> {

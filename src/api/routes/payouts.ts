@@ -1,5 +1,6 @@
 import { payoutObject } from '../../contract/objects.js';
 import { noParams, type PayoutParams, payoutParams } from '../../contract/params.js';
+import { takeOver } from '../../db/chunks.js';
 import { isOutage, transaction } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { findPayout, insertPayout, type NewPayout, type PayoutRow } from '../../db/payouts.js';
@@ -45,7 +46,7 @@ async function createPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer>
     deps.log.error({ err: error, payout: id }, 'the database was away');
     // Whether the row is there nobody knows; with its id the caller can find out.
     const detail = 'Send it again with the same idempotency key, or look for the payout.';
-    return { ...refused(refuse('service_unavailable', { detail })), payout: id };
+    return { ...refused(refuse('service_unavailable', { detail })), object: { payout: id } };
   }
 }
 
@@ -116,7 +117,7 @@ function answerOf(
   if (row.refusal !== null) {
     const isKept = request.idempotencyKey !== undefined;
     const refusal = isKept ? withAdvice(row.refusal) : row.refusal;
-    return { refusals: [refusal], payout: row.id, headers };
+    return { refusals: [refusal], object: { payout: row.id }, headers };
   }
   return {
     status: row.status === 'pending' ? 202 : 201,
@@ -139,14 +140,23 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const different = bound === 'bound' ? undefined : await mismatch(deps, request, bound);
   if (different !== undefined) return refused(different);
   const headers = bound === 'bound' ? {} : replayed;
-  const isHeard = isFinal(row.status) || (await isCancelHeard(deps, row));
+  // An item of a batch gets a workflow of its own for this, unless it is not decided yet.
+  await takeOver(deps.database, row.id);
+  const isHeard =
+    isFinal(row.status) || (await isUndecidedItem(deps, row)) || (await isCancelHeard(deps, row));
   const after = await existingPayout(deps, accountId, row.id);
   if (after.status === 'canceled') return { status: 200, body: payoutObject(after), headers };
   const refusal =
     isHeard || isFinal(after.status)
       ? notCancelable(after)
       : refuse('service_unavailable', { detail: 'It may still be canceled: send it again.' });
-  return { ...refused(refusal), payout: row.id, headers };
+  return { ...refused(refusal), object: { payout: row.id }, headers };
+}
+
+/** What a batch has not decided yet is decided in its order, before it can be canceled alone. */
+async function isUndecidedItem(deps: ApiDeps, { accountId, id }: PayoutRow): Promise<boolean> {
+  const { status, driver } = await existingPayout(deps, accountId, id);
+  return status === 'pending' && driver !== id;
 }
 
 async function isCancelHeard(deps: ApiDeps, row: PayoutRow): Promise<boolean> {
@@ -159,11 +169,14 @@ async function isCancelHeard(deps: ApiDeps, row: PayoutRow): Promise<boolean> {
   }
 }
 
-function notCancelable({ status }: PayoutRow): Refusal {
+function notCancelable({ status, batchId }: PayoutRow): Refusal {
   return refuse('payout_not_cancelable', {
     expected: 'a payout that the rail has not taken',
     received: status,
-    detail: `The payout is ${status}.`,
+    detail:
+      status === 'pending' && batchId !== null
+        ? 'It is decided in the order of its batch: cancel the batch, or ask again in a moment.'
+        : `The payout is ${status}.`,
   });
 }
 

@@ -37,6 +37,8 @@ alter table batches
   add check (status <> 'canceled' or canceled_at is not null),
   add check (outcome = 'accepted' or mode = 'all_or_nothing');
 
+create index on batches (created_at) where status = 'processing';
+
 -- The accounts and entries of postings are checked for a statement's postings at once, like
 -- their balance: two foreign keys row by row cost more than the rest of a posting. Neither
 -- can go away afterwards: entries are append-only, and from now on accounts are as well.

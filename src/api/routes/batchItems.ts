@@ -1,0 +1,99 @@
+import { setImmediate } from 'node:timers/promises';
+import type { BatchItemParams } from '../../contract/params.js';
+import type { NewItem } from '../../db/batches.js';
+import type { Sql } from '../../db/client.js';
+import { newId } from '../../db/id.js';
+import { bindKeys, type KeyBinding } from '../../db/idempotency.js';
+import { chunkDriver, chunkNumberOf, chunkSize } from '../../domain/batch.js';
+import type { Refusal } from '../../domain/refusal.js';
+import { type DecodedObject, isList, isObject, paramName } from '../decoded.js';
+import { differenceOf, fingerprintsOf } from '../idempotency.js';
+import type { ApiDeps, ApiRequest } from '../route.js';
+import { newPayout } from './payouts.js';
+
+/** An item with a key is the same request as a single payout with that key. */
+const itemRoute = 'POST /v1/payouts';
+
+/** An item of a request with the key it was sent with, if any. */
+export type KeyedItem = {
+  readonly index: number;
+  readonly params: BatchItemParams;
+  readonly payoutId: string;
+  readonly key: Pick<KeyBinding, 'key' | 'fingerprints'> | undefined;
+};
+
+/** The items of a batch with the fingerprints of those that have keys of their own. */
+export async function keyedItems(
+  deps: ApiDeps,
+  request: ApiRequest,
+  items: readonly BatchItemParams[],
+): Promise<readonly KeyedItem[]> {
+  const sent = request.decoded['payouts'];
+  const keyed: KeyedItem[] = [];
+  for (const [index, params] of items.entries()) {
+    const decoded = (isList(sent) ? sent[index] : null) ?? null;
+    const key =
+      params.idempotency_key !== undefined && isObject(decoded)
+        ? {
+            key: params.idempotency_key,
+            fingerprints: await itemFingerprints(deps, decoded),
+          }
+        : undefined;
+    keyed.push({ index, params, payoutId: newId('payout'), key });
+    // Other requests have their turn.
+    if (index % chunkSize === chunkSize - 1) await setImmediate();
+  }
+  return keyed;
+}
+
+function itemFingerprints(deps: ApiDeps, decoded: DecodedObject) {
+  const { idempotency_key: _, ...params } = decoded;
+  return fingerprintsOf(params, deps.fingerprintSecret);
+}
+
+/**
+ * Binds the items' own keys and returns the items of the batch: an item whose key has made a
+ * payout before refers to that one, if it asks for the same, and will be refused if not.
+ */
+export async function bindItems(
+  sql: Sql,
+  request: ApiRequest,
+  batchId: string,
+  items: readonly KeyedItem[],
+): Promise<readonly NewItem[]> {
+  const bindings = items.flatMap(({ key, payoutId }) =>
+    key === undefined ? [] : [{ ...key, objectId: payoutId }],
+  );
+  const before = await bindKeys(sql, request.account.id, itemRoute, bindings);
+  const bindingOf = new Map(before.map((binding) => [binding.key, binding]));
+  return items.map((item) => newItem(request, batchId, item, bindingOf));
+}
+
+function newItem(
+  request: ApiRequest,
+  batchId: string,
+  item: KeyedItem,
+  before: ReadonlyMap<string, KeyBinding>,
+): NewItem {
+  const { index, params, payoutId } = item;
+  const earlier = earlierOf(item, before);
+  if (earlier !== undefined && 'payoutId' in earlier) {
+    return { index, refersTo: earlier.payoutId };
+  }
+  const driver = chunkDriver({ batchId, number: chunkNumberOf(index) });
+  const payout = { ...newPayout(payoutId, request, params), driver };
+  return { index, payout, refusal: earlier?.refusal ?? null };
+}
+
+/** What an item's key has made before: the payout it refers to, or why it cannot. */
+export function earlierOf(
+  { index, key }: Pick<KeyedItem, 'index' | 'key'>,
+  before: ReadonlyMap<string, KeyBinding>,
+): { readonly payoutId: string } | { readonly refusal: Refusal } | undefined {
+  const first = key === undefined ? undefined : before.get(key.key);
+  if (key === undefined || first === undefined) return undefined;
+  const different = differenceOf(first, { ...key, route: itemRoute });
+  if (different === undefined) return { payoutId: first.objectId };
+  const param = paramName(['payouts', index, different.param ?? 'idempotency_key']);
+  return { refusal: { ...different, param } };
+}

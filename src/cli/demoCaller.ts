@@ -1,0 +1,35 @@
+import type { z } from 'zod';
+
+/** A body as form fields, which is what the specification shows, or as JSON. */
+type Sent = URLSearchParams | { readonly json: object };
+
+export type Call = ReturnType<typeof caller>;
+
+/** A demonstration that waits longer for an answer has failed. */
+const answerLimitMs = 10_000;
+
+/** Calls the API as an integrator would; an answer that is no success shows its problem. */
+export function caller(apiUrl: string, apiKey: string) {
+  return async <T>(
+    request: string,
+    shape: z.ZodType<T>,
+    sent?: Sent,
+    idempotencyKey?: string,
+  ): Promise<T> => {
+    const [method = 'GET', path = '/'] = request.split(' ');
+    const isJson = sent !== undefined && 'json' in sent;
+    const response = await fetch(apiUrl + path, {
+      method,
+      headers: {
+        authorization: `Bearer ${apiKey}`,
+        ...(isJson ? { 'content-type': 'application/json' } : {}),
+        ...(idempotencyKey === undefined ? {} : { 'idempotency-key': idempotencyKey }),
+      },
+      ...(sent === undefined ? {} : { body: isJson ? JSON.stringify(sent.json) : sent }),
+      signal: AbortSignal.timeout(answerLimitMs),
+    });
+    const text = await response.text();
+    if (!response.ok) throw new Error(`${request} was answered ${response.status}: ${text}`);
+    return shape.parse(JSON.parse(text));
+  };
+}
