@@ -3,6 +3,7 @@ import { noParams } from '../contract/params.js';
 import { type ApiVersion, apiVersions, isApiVersion, render } from '../contract/versions/index.js';
 import type { Account } from '../db/accounts.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
+import { holderOf } from './auth.js';
 import { decodeBody, isUndecoded } from './decode.js';
 import type { DecodedObject } from './decoded.js';
 import { readIdempotencyKey } from './idempotency.js';
@@ -34,8 +35,7 @@ export async function serve(
 }
 
 function readRequest(route: Route, ctx: Koa.Context, id: string): ApiRequest | Refused {
-  const account: Account | undefined = ctx.state['account'];
-  if (account === undefined) throw new Error(`Nobody was identified for ${ctx.path}.`);
+  const { account } = holderOf(ctx);
   const version = versionOf(ctx, account);
   if (isRefusal(version)) return refused(version);
   ctx.set('Corridor-Version', version.name);

@@ -5,7 +5,7 @@ import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { createApiKey, hashOfKey } from '../../src/api/apiKey.js';
-import { insertApiKey, revokeApiKey } from '../../src/db/accounts.js';
+import { insertApiKey, revokeApiKey } from '../../src/db/apiKeys.js';
 import { type ApiAnswer, createClient, type RequestOptions } from '../support/client.js';
 import { startSystem, type TestSystem } from '../support/system.js';
 
@@ -396,7 +396,7 @@ describe('a key is refused that', () => {
     const { id } = await insertApiKey(system.database, key);
     const before = await createClient(system.apiUrl, apiKey)('GET /v1/balances');
     expect(before.status).toBe(200);
-    expect(await revokeApiKey(system.database, accountId, id)).toBe(true);
+    expect(await revokeApiKey(system.database, id)).toBe(true);
     await refusesKey(`Bearer ${apiKey}`);
   });
 });

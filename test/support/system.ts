@@ -6,6 +6,7 @@ import { pino } from 'pino';
 import { inject } from 'vitest';
 import { createActivities } from '../../src/activities/index.js';
 import { createApp } from '../../src/api/app.js';
+import { createLimiter, type Limiter } from '../../src/api/rateLimit.js';
 import type { Database } from '../../src/db/client.js';
 import { createRails } from '../../src/rails/registry.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
@@ -36,9 +37,11 @@ export type TestSystem = {
 
 const policy = { allowInsecure: true, allowPrivateAddresses: true };
 const dayMs = 24 * 60 * 60 * 1000;
+/** More than any test sends that is not about limits. */
+const unlimited = () => createLimiter({ perSecond: 10_000, burst: 10_000, inFlight: 10_000 });
 
 export async function startSystem(
-  options: { readonly startsWorker?: boolean } = {},
+  options: { readonly startsWorker?: boolean; readonly limiter?: Limiter } = {},
 ): Promise<TestSystem> {
   quietRuntime();
   const { database, drop } = await createTestDatabase();
@@ -64,6 +67,7 @@ export async function startSystem(
     rateMaximumAgeMs: dayMs,
     webhookPolicy: policy,
     fingerprintSecret: 'test-fingerprint-secret',
+    limiter: options.limiter ?? unlimited(),
   });
   const handle = app.callback();
   server.on('request', (request, response) => void handle(request, response));

@@ -18,8 +18,8 @@ import { validate } from '../validate.js';
 import { exclusions, newPayout } from './payouts.js';
 
 export const batchRoutes: readonly Route[] = [
-  { method: 'post', path: '/v1/batches', handle: createBatch },
-  { method: 'get', path: '/v1/batches/:id', handle: readBatch },
+  { method: 'post', path: '/v1/batches', scope: 'payouts:create', handle: createBatch },
+  { method: 'get', path: '/v1/batches/:id', scope: 'read', handle: readBatch },
 ];
 
 /** More errors than this in one answer help nobody. */
