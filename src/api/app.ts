@@ -2,6 +2,7 @@ import Router from '@koa/router';
 import Koa from 'koa';
 import { koaBody } from 'koa-body';
 import { defaultApiVersion } from '../contract/versions/index.js';
+import { versionHeaders } from '../contract/versions/lifecycle.js';
 import { isOutage } from '../db/client.js';
 import { newId } from '../db/id.js';
 import { isMigrated } from '../db/migrate.js';
@@ -66,7 +67,7 @@ function describeAnswer(deps: ApiDeps): Koa.Middleware {
     const startedMs = performance.now();
     ctx.state['requestId'] = newId('request');
     ctx.set('Request-Id', ctx.state['requestId']);
-    ctx.set('Corridor-Version', defaultApiVersion);
+    ctx.set(versionHeaders(defaultApiVersion));
     ctx.set('Cache-Control', 'no-store');
     ctx.set('X-Content-Type-Options', 'nosniff');
     await next();

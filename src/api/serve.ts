@@ -1,6 +1,7 @@
 import type Koa from 'koa';
 import { noParams } from '../contract/params.js';
 import { type ApiVersion, apiVersions, isApiVersion, render } from '../contract/versions/index.js';
+import { versionHeaders } from '../contract/versions/lifecycle.js';
 import type { Account } from '../db/accounts.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
 import { holderOf } from './auth.js';
@@ -38,7 +39,7 @@ function readRequest(route: Route, ctx: Koa.Context, id: string): ApiRequest | R
   const { account } = holderOf(ctx);
   const version = versionOf(ctx, account);
   if (isRefusal(version)) return refused(version);
-  ctx.set('Corridor-Version', version.name);
+  ctx.set(versionHeaders(version.name));
   const idempotencyKey = readIdempotencyKey(ctx.get('Idempotency-Key'));
   if (typeof idempotencyKey === 'object') return refused(idempotencyKey);
   const decoded = decode(ctx);
