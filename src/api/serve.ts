@@ -40,7 +40,7 @@ function readRequest(route: Route, ctx: Koa.Context, id: string): ApiRequest | R
   const version = versionOf(ctx, account);
   if (isRefusal(version)) return refused(version);
   ctx.set(versionHeaders(version.name));
-  const idempotencyKey = readIdempotencyKey(ctx.get('Idempotency-Key'));
+  const idempotencyKey = readIdempotencyKey(sentHeader(ctx, 'Idempotency-Key'));
   if (typeof idempotencyKey === 'object') return refused(idempotencyKey);
   const decoded = decode(ctx);
   if (isUndecoded(decoded)) return { refusals: decoded };
@@ -65,6 +65,11 @@ function readRequest(route: Route, ctx: Koa.Context, id: string): ApiRequest | R
 export function bytesOf(ctx: Koa.Context): Buffer {
   const { body } = ctx.request;
   return typeof body === 'string' ? Buffer.from(body, 'latin1') : Buffer.alloc(0);
+}
+
+/** A header's value, which may be empty; undefined when it was not sent. */
+function sentHeader(ctx: Koa.Context, name: string): string | undefined {
+  return name.toLowerCase() in ctx.headers ? ctx.get(name) : undefined;
 }
 
 /** The longest a request is held open: proxies in between give up not much later. */

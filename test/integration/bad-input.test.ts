@@ -403,7 +403,7 @@ describe('a key is refused that', () => {
 
 describe('a request is refused whose', () => {
   const overlong = 'k'.repeat(256);
-  it.each([overlong, 'two words', 'schlüssel', `"${overlong}"`])(
+  it.each(['', '""', overlong, 'two words', 'schlüssel', `"${overlong}"`])(
     'Idempotency-Key is "%s"',
     async (idempotencyKey) => {
       const wanted = { status: 400, code: 'header_invalid', param: 'Idempotency-Key' };
