@@ -23,6 +23,7 @@ import { quietRuntime, workflowBundle } from './workflowBundle.js';
 /** Corridor on real parts: the API and the worker in this process, the rest beside it. */
 export type TestSystem = {
   readonly apiUrl: string;
+  readonly databaseUrl: string;
   readonly database: Database;
   readonly temporal: Client;
   readonly bank: TestBank;
@@ -36,6 +37,7 @@ export type TestSystem = {
 };
 
 const policy = { allowInsecure: true, allowPrivateAddresses: true };
+export const fingerprintSecret = 'test-fingerprint-secret';
 const dayMs = 24 * 60 * 60 * 1000;
 /** More than any test sends that is not about limits. */
 const unlimited = () => createLimiter({ perSecond: 10_000, burst: 10_000, inFlight: 10_000 });
@@ -44,7 +46,7 @@ export async function startSystem(
   options: { readonly startsWorker?: boolean; readonly limiter?: Limiter } = {},
 ): Promise<TestSystem> {
   quietRuntime();
-  const { database, drop } = await createTestDatabase();
+  const { url: databaseUrl, database, drop } = await createTestDatabase();
   const server = createServer();
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -66,7 +68,7 @@ export async function startSystem(
     log,
     rateMaximumAgeMs: dayMs,
     webhookPolicy: policy,
-    fingerprintSecret: 'test-fingerprint-secret',
+    fingerprintSecret,
     limiter: options.limiter ?? unlimited(),
   });
   const handle = app.callback();
@@ -104,6 +106,7 @@ export async function startSystem(
   const account = await createTestAccount(database);
   return {
     apiUrl,
+    databaseUrl,
     database,
     temporal,
     bank,
