@@ -24,6 +24,9 @@ export type KeyFlags = {
 /** The outgoing key and the one that takes its place. */
 const activeKeysOfName = 2;
 
+/** 30 days: who needs longer has not begun to change over. */
+const longestOverlapHours = 720;
+
 /** Makes a key and shows it, once. */
 export async function createKey(
   database: Database,
@@ -43,16 +46,14 @@ export async function createKey(
 
 /**
  * Makes a key that takes another one's place: the same name and scopes. The old one works for
- * `overlapHours` more, so that every caller can change over meanwhile.
+ * `overlap` hours more, so that every caller can change over meanwhile.
  */
 export async function rollKey(
   database: Database,
   id: string,
-  {
-    overlapHours,
-    expires,
-  }: { readonly overlapHours: number; readonly expires: string | undefined },
+  { overlap, expires }: { readonly overlap: string; readonly expires: string | undefined },
 ): Promise<void> {
+  const overlapHours = overlapOf(overlap);
   const { key, row, old } = await transaction(database, async (sql) => {
     const rolled = await findApiKey(sql, id);
     if (rolled === undefined) throw new UsageError(`There is no key ${id}.`);
@@ -138,6 +139,12 @@ function scopesOf(text: string): readonly Scope[] {
   const known = names.filter(isScope);
   if (known.length === names.length) return known;
   throw new UsageError(`--scopes expects some of ${scopes.join(',')}, separated by commas.`);
+}
+
+function overlapOf(text: string): number {
+  const hours = /^\d{1,3}$/.test(text) ? Number.parseInt(text, 10) : Number.NaN;
+  if (hours <= longestOverlapHours) return hours;
+  throw new UsageError(`--overlap expects hours, 0 to ${longestOverlapHours}.`);
 }
 
 function timeOf(text: string): Date {

@@ -201,16 +201,7 @@ function keys(database: Database, { verb, id }: Words, flags: Flags): Promise<vo
   if (verb !== 'roll' && verb !== 'revoke') throw unknownCommand({ command: 'keys', verb, id });
   if (id === '') throw new UsageError(`The id of a key is missing.\n\n${usage}`);
   if (verb === 'revoke') return revokeKey(database, id);
-  return rollKey(database, id, { overlapHours: overlapOf(flags.overlap), expires });
-}
-
-/** At most 30 days: who needs longer has not begun to change over. */
-const longestOverlapHours = 720;
-
-function overlapOf(text: string): number {
-  const hours = /^\d{1,3}$/.test(text) ? Number.parseInt(text, 10) : Number.NaN;
-  if (hours <= longestOverlapHours) return hours;
-  throw new UsageError(`--overlap expects hours, 0 to ${longestOverlapHours}.`);
+  return rollKey(database, id, { overlap: flags.overlap, expires });
 }
 
 type RequiredFlag = 'name' | 'account' | 'currency' | 'amount' | 'operator' | 'reason';

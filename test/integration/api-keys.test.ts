@@ -1,5 +1,8 @@
+import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { request as httpRequest } from 'node:http';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { createApiKey, hashOfKey } from '../../src/api/apiKey.js';
 import { routes } from '../../src/api/app.js';
@@ -232,7 +235,7 @@ describe('corridor keys', () => {
 
   it('roll makes a key of the same scopes, and the old one works for the overlap', async () => {
     const { id, apiKey, accountId } = await openKey({ scopes: ['read'] });
-    const roll = () => rollKey(system.database, id, { overlapHours: 2, expires: undefined });
+    const roll = () => rollKey(system.database, id, { overlap: '2', expires: undefined });
     const text = await printed(roll);
     const rolled = createClient(system.apiUrl, shownKey(text));
     expect((await ask(apiKey)).status).toBe(200);
@@ -256,7 +259,7 @@ describe('corridor keys', () => {
   it('roll without overlap ends the old key at once', async () => {
     const { id, apiKey } = await openKey();
     const text = await printed(() =>
-      rollKey(system.database, id, { overlapHours: 0, expires: undefined }),
+      rollKey(system.database, id, { overlap: '0', expires: undefined }),
     );
     expect((await ask(apiKey)).status).toBe(401);
     expect((await ask(shownKey(text))).status).toBe(200);
@@ -265,14 +268,20 @@ describe('corridor keys', () => {
   it('roll of a key that expires asks when the new one does', async () => {
     const { id } = await openKey({ expiresAt: new Date('2999-01-01') });
     const roll = (expires: string | undefined) =>
-      rollKey(system.database, id, { overlapHours: 24, expires });
+      rollKey(system.database, id, { overlap: '24', expires });
     await expect(roll(undefined)).rejects.toThrow('say with --expires');
     expect(await printed(() => roll('2999-06-01T00:00:00Z'))).toContain('2999-06-01');
   });
 
+  it.each(['', '-1', '1.5', '721', 'a day'])('roll refuses an overlap of "%s"', async (overlap) => {
+    const { id } = await openKey();
+    const roll = rollKey(system.database, id, { overlap, expires: undefined });
+    await expect(roll).rejects.toThrow('--overlap expects hours, 0 to 720');
+  });
+
   it('roll at the same time by two makes one key', async () => {
     const { id, accountId } = await openKey();
-    const roll = () => rollKey(system.database, id, { overlapHours: 24, expires: undefined });
+    const roll = () => rollKey(system.database, id, { overlap: '24', expires: undefined });
     const text = await printed(async () => {
       const ends = await Promise.allSettled([roll(), roll(), roll()]);
       expect(ends.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
@@ -292,5 +301,28 @@ describe('corridor keys', () => {
     expect((await ask(key)).status).toBe(401);
     await expect(revokeKey(system.database, shownId(text))).rejects.toThrow('revoked already');
     expect(await printed(() => listKeys(system.database, accountId))).toMatch(/ {2}revoked \d{4}-/);
+  });
+
+  it('is a command: create, roll, list, revoke', async () => {
+    const { account } = await createTestAccount(system.database, { funds: {} });
+    const corridor = async (words: string) => {
+      const main = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
+      const env = { ...process.env, DATABASE_URL: system.databaseUrl };
+      const args = [main, 'keys', ...words.split(' ')];
+      return (await promisify(execFile)(process.execPath, args, { env })).stdout;
+    };
+    const made = await corridor(`create --account ${account.id} --name web --scopes read`);
+    const rolled = await corridor(`roll ${shownId(made)}`);
+    for (const text of [made, rolled]) expect((await ask(shownKey(text))).status).toBe(200);
+    const lines = (await corridor(`list --account ${account.id}`)).trim().split('\n');
+    const named = lines.filter((line) => line.includes('  web  read  '));
+    expect(named.map((line) => /active.*/.exec(line)?.[0])).toEqual([
+      expect.stringMatching(/^active until /),
+      'active',
+    ]);
+    await corridor(`revoke ${shownId(made)}`);
+    expect((await ask(shownKey(made))).status).toBe(401);
+    expect((await ask(shownKey(rolled))).status).toBe(200);
+    await expect(corridor(`revoke ${shownId(made)}`)).rejects.toMatchObject({ code: 2 });
   });
 });
