@@ -57,6 +57,17 @@ const sandboxBank = {
   SANDBOX_BANK_CALLBACK_SECRET: secret,
 };
 
+/** What one API key may ask of one API process: see api/rateLimit.ts. */
+const rateLimits = (limits: {
+  readonly perSecond: number;
+  readonly burst: number;
+  readonly inFlight: number;
+}) => ({
+  RATE_LIMIT_PER_SECOND: count.default(limits.perSecond),
+  RATE_LIMIT_BURST: count.default(limits.burst),
+  IN_FLIGHT_LIMIT: count.default(limits.inFlight),
+});
+
 const apiSchema = z.object({
   ...connections,
   ...webhookPolicy,
@@ -65,6 +76,8 @@ const apiSchema = z.object({
   API_PORT: port.default(8080),
   /** Keys the fingerprints of idempotent requests; changing it makes old replays mismatch. */
   FINGERPRINT_SECRET: secret,
+  /** 50 requests at a time keep the pool's 16 connections busy, and more would only queue. */
+  ...rateLimits({ perSecond: 100, burst: 200, inFlight: 50 }),
 });
 
 const workerSchema = z.object({
@@ -98,6 +111,8 @@ const stackSchema = z.object({
   XDG_CACHE_HOME: z.string().optional(),
   HOME: z.string().optional(),
   PATH: z.string().default(''),
+  /** On one's own machine nobody needs to be kept from anybody. */
+  ...rateLimits({ perSecond: 5_000, burst: 10_000, inFlight: 1_000 }),
 });
 
 export type ApiConfig = z.infer<typeof apiSchema>;

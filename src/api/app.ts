@@ -2,11 +2,12 @@ import Router from '@koa/router';
 import Koa from 'koa';
 import { koaBody } from 'koa-body';
 import { defaultApiVersion } from '../contract/versions/index.js';
+import { versionHeaders } from '../contract/versions/lifecycle.js';
 import { isOutage } from '../db/client.js';
 import { newId } from '../db/id.js';
 import { isMigrated } from '../db/migrate.js';
-import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
-import { authenticate } from './auth.js';
+import { type Refusal, refuse } from '../domain/refusal.js';
+import { identify, limitRate, requireScope } from './admission.js';
 import { maxBodyBytes } from './decoded.js';
 import type { ApiDeps, Route } from './route.js';
 import { accountRoutes } from './routes/account.js';
@@ -21,7 +22,7 @@ import { webhookEndpointRoutes } from './routes/webhookEndpoints.js';
 import { answerProblem, bytesOf, serve } from './serve.js';
 
 /** Every route that an integrator calls. */
-const routes: readonly Route[] = [
+export const routes: readonly Route[] = [
   ...quoteRoutes,
   ...payoutRoutes,
   ...batchRoutes,
@@ -43,11 +44,14 @@ export function createApp(deps: ApiDeps): Koa {
   app.use(describeAnswer(deps));
   app.use(answerFailures(deps));
   app.use(identify(deps));
-  app.use(readBytes());
+  app.use(limitRate(deps));
+  const read = readBytes();
   for (const route of routes) {
-    router[route.method](route.path, (ctx) => serve(deps, route, ctx, ctx.params['id'] ?? ''));
+    router[route.method](route.path, requireScope(route), read, (ctx) =>
+      serve(deps, route, ctx, ctx.params['id'] ?? ''),
+    );
   }
-  router.post('/rails/:rail/callbacks', (ctx) => takeCallback(deps, ctx, bytesOf(ctx)));
+  router.post('/rails/:rail/callbacks', read, (ctx) => takeCallback(deps, ctx, bytesOf(ctx)));
   router.get('/livez', (ctx) => {
     ctx.body = { status: 'live' };
   });
@@ -63,7 +67,7 @@ function describeAnswer(deps: ApiDeps): Koa.Middleware {
     const startedMs = performance.now();
     ctx.state['requestId'] = newId('request');
     ctx.set('Request-Id', ctx.state['requestId']);
-    ctx.set('Corridor-Version', defaultApiVersion);
+    ctx.set(versionHeaders(defaultApiVersion));
     ctx.set('Cache-Control', 'no-store');
     ctx.set('X-Content-Type-Options', 'nosniff');
     await next();
@@ -135,30 +139,13 @@ function isCorruptGzip(error: unknown): boolean {
   return error instanceof Error && 'code' in error && String(error.code).startsWith('Z_');
 }
 
-/** Encodings that a body may have; others would only be more ways to hide a large one. */
-const encodings = ['', 'identity', 'gzip'];
-
-/** Who asks is known before a byte of the body is read: a stranger may not fill the memory. */
-function identify(deps: ApiDeps): Koa.Middleware {
-  return async (ctx, next) => {
-    if (!ctx.path.startsWith('/v1/')) return next();
-    const account = await authenticate(deps.database, ctx.get('Authorization'));
-    if (isRefusal(account)) {
-      const headers = { 'WWW-Authenticate': 'Bearer' };
-      return answerProblem(ctx, { refusals: [account], headers });
-    }
-    ctx.state['account'] = account;
-    if (!encodings.includes(ctx.get('Content-Encoding').toLowerCase())) {
-      ctx.throw(415);
-    }
-    return next();
-  };
-}
-
 /** Only a batch may be long: 10,000 items are about 2 MB. */
 function bodyLimitOf(path: string): number {
   return path === '/v1/batches' ? maxBodyBytes : bodyLimitBytes;
 }
+
+/** Encodings that a body may have; others would only be more ways to hide a large one. */
+const encodings = ['', 'identity', 'gzip'];
 
 /** Reads bodies as bytes, one character each; decoding them is ours. */
 function readBytes(): Koa.Middleware {
@@ -174,7 +161,10 @@ function readBytes(): Koa.Middleware {
     });
   const short = upTo(bodyLimitBytes);
   const long = upTo(maxBodyBytes);
-  return (ctx, next) => (bodyLimitOf(ctx.path) === maxBodyBytes ? long : short)(ctx, next);
+  return (ctx, next) => {
+    if (!encodings.includes(ctx.get('Content-Encoding').toLowerCase())) ctx.throw(415);
+    return (bodyLimitOf(ctx.path) === maxBodyBytes ? long : short)(ctx, next);
+  };
 }
 
 function answerUnknownRoute(ctx: Koa.Context, router: Router): void {

@@ -1,16 +1,34 @@
-import { type Account, findAccountByKeyHash } from '../db/accounts.js';
+import type Koa from 'koa';
+import { findKeyHolder, type KeyHolder, noteUse } from '../db/apiKeys.js';
 import type { Sql } from '../db/client.js';
 import { type Refusal, refuse } from '../domain/refusal.js';
 import { hashOfKey, isWellFormedKey } from './apiKey.js';
 
 const expected = 'Authorization: Bearer <API_KEY> with an active key of the account';
 
-/** The account of the request's API key (RFC 6750), or why there is none. */
-export async function authenticate(sql: Sql, header: string): Promise<Account | Refusal> {
+/**
+ * Who holds the request's API key (RFC 6750), or why nobody is let in. The key's row is read
+ * for each request, so a revocation holds from the next one; it is written once a minute.
+ */
+export async function authenticate(sql: Sql, header: string): Promise<KeyHolder | Refusal> {
   if (header === '') return refuse('api_key_missing', { param: 'Authorization', expected });
   const key = /^Bearer +(\S+)$/i.exec(header)?.[1] ?? '';
   // Malformed, unknown and revoked look the same from outside.
   const invalid = refuse('api_key_invalid', { param: 'Authorization', expected });
   if (!isWellFormedKey(key)) return invalid;
-  return (await findAccountByKeyHash(sql, hashOfKey(key))) ?? invalid;
+  const holder = await findKeyHolder(sql, hashOfKey(key));
+  if (holder === undefined) return invalid;
+  if (holder.isExpired) {
+    // Only who has the key itself learns this.
+    return { ...invalid, detail: `The key expired at ${holder.expiresAt?.toISOString()}.` };
+  }
+  if (!holder.isUseNoted) await noteUse(sql, holder.keyId);
+  return holder;
+}
+
+/** Who sends a request that was let in. */
+export function holderOf(ctx: Koa.Context): KeyHolder {
+  const holder: KeyHolder | undefined = ctx.state['holder'];
+  if (holder === undefined) throw new Error(`Nobody was identified for ${ctx.path}.`);
+  return holder;
 }

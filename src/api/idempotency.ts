@@ -25,9 +25,10 @@ export const replayed = { 'Idempotent-Replayed': 'true' } as const;
  * Reads the Idempotency-Key header: 1 to 255 visible ASCII characters, of which one pair of
  * quotes is stripped (the IETF draft sends a quoted string, most clients a bare one).
  */
-export function readIdempotencyKey(header: string): string | undefined | Refusal {
-  if (header === '') return undefined;
-  const key = /^"(.+)"$/.exec(header)?.[1] ?? header;
+export function readIdempotencyKey(header: string | undefined): string | undefined | Refusal {
+  if (header === undefined) return undefined;
+  const key = /^"(.*)"$/.exec(header)?.[1] ?? header;
+  // An empty key is a caller's mistake: to take it for none would leave a retry unprotected.
   if (/^[\x21-\x7e]{1,255}$/.test(key)) return key;
   return refuse('header_invalid', {
     param: 'Idempotency-Key',

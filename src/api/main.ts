@@ -8,6 +8,7 @@ import { createSandboxRail } from '../rails/sandbox/connector.js';
 import { createLog, createMetrics, serveMetrics } from '../telemetry.js';
 import { connectTemporal } from '../temporal/client.js';
 import { createApp } from './app.js';
+import { createLimiter } from './rateLimit.js';
 
 async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
   const database = connectDatabase({
@@ -37,6 +38,11 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
       allowPrivateAddresses: config.WEBHOOKS_ALLOW_INSECURE,
     },
     fingerprintSecret: config.FINGERPRINT_SECRET,
+    limiter: createLimiter({
+      perSecond: config.RATE_LIMIT_PER_SECOND,
+      burst: config.RATE_LIMIT_BURST,
+      inFlight: config.IN_FLIGHT_LIMIT,
+    }),
   });
   const handle = app.callback();
   const server = createServer(

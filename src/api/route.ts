@@ -5,10 +5,12 @@ import type { JsonObject } from '../contract/versions/jsonObject.js';
 import type { Account } from '../db/accounts.js';
 import type { Database } from '../db/client.js';
 import { type Refusal, refuse } from '../domain/refusal.js';
+import type { Scope } from '../domain/scope.js';
 import type { Rails } from '../rails/registry.js';
 import type { Metrics } from '../telemetry.js';
 import type { UrlPolicy } from '../webhooks/guard.js';
 import type { DecodedObject } from './decoded.js';
+import type { Limiter } from './rateLimit.js';
 
 /** What the routes work with. */
 export type ApiDeps = {
@@ -20,6 +22,7 @@ export type ApiDeps = {
   readonly rateMaximumAgeMs: number;
   readonly webhookPolicy: UrlPolicy;
   readonly fingerprintSecret: string;
+  readonly limiter: Limiter;
 };
 
 /** A request that was authenticated and decoded. */
@@ -57,6 +60,8 @@ export type Answer = Success | Refused;
 export type Route = {
   readonly method: 'get' | 'post' | 'delete';
   readonly path: string;
+  /** The narrowest scope of a key that reaches it; `read` or `write` does as well. */
+  readonly scope: Scope;
   /** Reads parameters of the query; without it any is unknown. */
   readonly takesQuery?: true;
   /** Takes its list as NDJSON or CSV too, and then the other parameters in the query. */

@@ -1,8 +1,10 @@
 import type Koa from 'koa';
 import { noParams } from '../contract/params.js';
 import { type ApiVersion, apiVersions, isApiVersion, render } from '../contract/versions/index.js';
+import { versionHeaders } from '../contract/versions/lifecycle.js';
 import type { Account } from '../db/accounts.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
+import { holderOf } from './auth.js';
 import { bodyStyle, decodeBody, isLines, isUndecoded } from './decode.js';
 import type { DecodedObject } from './decoded.js';
 import { readIdempotencyKey } from './idempotency.js';
@@ -34,12 +36,11 @@ export async function serve(
 }
 
 function readRequest(route: Route, ctx: Koa.Context, id: string): ApiRequest | Refused {
-  const account: Account | undefined = ctx.state['account'];
-  if (account === undefined) throw new Error(`Nobody was identified for ${ctx.path}.`);
+  const { account } = holderOf(ctx);
   const version = versionOf(ctx, account);
   if (isRefusal(version)) return refused(version);
-  ctx.set('Corridor-Version', version.name);
-  const idempotencyKey = readIdempotencyKey(ctx.get('Idempotency-Key'));
+  ctx.set(versionHeaders(version.name));
+  const idempotencyKey = readIdempotencyKey(sentHeader(ctx, 'Idempotency-Key'));
   if (typeof idempotencyKey === 'object') return refused(idempotencyKey);
   const decoded = decode(route, ctx);
   if (isUndecoded(decoded)) return { refusals: decoded };
@@ -64,6 +65,11 @@ function readRequest(route: Route, ctx: Koa.Context, id: string): ApiRequest | R
 export function bytesOf(ctx: Koa.Context): Buffer {
   const { body } = ctx.request;
   return typeof body === 'string' ? Buffer.from(body, 'latin1') : Buffer.alloc(0);
+}
+
+/** A header's value, which may be empty; undefined when it was not sent. */
+function sentHeader(ctx: Koa.Context, name: string): string | undefined {
+  return name.toLowerCase() in ctx.headers ? ctx.get(name) : undefined;
 }
 
 /** The longest a request is held open: proxies in between give up not much later. */

@@ -5,10 +5,11 @@ import type { Database } from '../db/client.js';
 import { migrate } from '../db/migrate.js';
 import { maximumBatchItems } from '../domain/batch.js';
 import { CannotStart } from '../stack/cannotStart.js';
-import { createKey, fundAccount, listKeys, openAccount, revokeKey } from './account.js';
+import { fundAccount, openAccount } from './account.js';
 import { listBatches, pause, resume, showBatch } from './batches.js';
 import { withDatabase, withTemporal } from './connections.js';
 import { demo } from './demo.js';
+import { createKey, listKeys, revokeKey, rollKey } from './keys.js';
 import { act, listAttention, showPayout } from './payouts.js';
 import { reconcile } from './reconcile.js';
 import type { StackPorts } from './stack.js';
@@ -30,8 +31,9 @@ const options = {
   account: { type: 'string' },
   currency: { type: 'string' },
   amount: { type: 'string' },
-  create: { type: 'boolean', default: false },
-  revoke: { type: 'string' },
+  scopes: { type: 'string' },
+  expires: { type: 'string' },
+  overlap: { type: 'string', default: '24' },
   operator: { type: 'string' },
   reason: { type: 'string' },
   evidence: { type: 'string' },
@@ -110,6 +112,7 @@ async function run(words: readonly string[], flags: Flags): Promise<number> {
       });
     case 'migrate':
     case 'account':
+    case 'keys':
     case 'payouts':
     case 'batches':
     case 'reconcile':
@@ -122,7 +125,7 @@ async function run(words: readonly string[], flags: Flags): Promise<number> {
 }
 
 type Words = { readonly command: string; readonly verb: string; readonly id: string };
-type DatabaseCommand = 'migrate' | 'account' | 'payouts' | 'batches' | 'reconcile';
+type DatabaseCommand = 'migrate' | 'account' | 'keys' | 'payouts' | 'batches' | 'reconcile';
 
 /** What works on a database; the exit code says whether it did what was asked. */
 async function operate(
@@ -138,6 +141,9 @@ async function operate(
     }
     case 'account':
       return account(database, words.verb, flags);
+    case 'keys':
+      await keys(database, words, flags);
+      return 0;
     case 'payouts':
       return payouts(database, words, flags);
     case 'batches':
@@ -158,9 +164,6 @@ async function account(database: Database, verb: string, flags: Flags): Promise<
         currency: required(flags, 'currency'),
         amount: required(flags, 'amount'),
       });
-      return 0;
-    case 'keys':
-      await keys(database, flags);
       return 0;
     default:
       throw unknownCommand({ command: 'account', verb, id: '' });
@@ -217,11 +220,16 @@ function unknownCommand({ command, verb }: Words): UsageError {
   return new UsageError(`${fault}\n\n${usage}`);
 }
 
-function keys(database: Database, flags: Flags): Promise<void> {
-  const accountId = required(flags, 'account');
-  if (flags.create) return createKey(database, accountId);
-  if (flags.revoke !== undefined) return revokeKey(database, accountId, flags.revoke);
-  return listKeys(database, accountId);
+function keys(database: Database, { verb, id }: Words, flags: Flags): Promise<void> {
+  const { name, scopes, expires } = flags;
+  if (verb === 'create') {
+    return createKey(database, required(flags, 'account'), { name, scopes, expires });
+  }
+  if (verb === 'list') return listKeys(database, required(flags, 'account'));
+  if (verb !== 'roll' && verb !== 'revoke') throw unknownCommand({ command: 'keys', verb, id });
+  if (id === '') throw new UsageError(`The id of a key is missing.\n\n${usage}`);
+  if (verb === 'revoke') return revokeKey(database, id);
+  return rollKey(database, id, { overlap: flags.overlap, expires });
 }
 
 type RequiredFlag = 'name' | 'account' | 'currency' | 'amount' | 'operator' | 'reason';

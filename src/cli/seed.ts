@@ -1,7 +1,8 @@
 import { z } from 'zod';
 import { createApiKey, hashOfKey } from '../api/apiKey.js';
 import { defaultApiVersion } from '../contract/versions/index.js';
-import { findAccount, insertAccount, insertApiKey } from '../db/accounts.js';
+import { findAccount, insertAccount } from '../db/accounts.js';
+import { insertApiKey } from '../db/apiKeys.js';
 import { type Database, transaction } from '../db/client.js';
 import { postEntries } from '../db/ledger.js';
 import { fundEntry } from '../domain/ledger.js';

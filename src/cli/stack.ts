@@ -119,6 +119,9 @@ async function startParts(
       API_PORT: String(ports.api),
       METRICS_PORT: String(ports.metrics),
       FINGERPRINT_SECRET: secrets.fingerprintSecret,
+      RATE_LIMIT_PER_SECOND: String(config.RATE_LIMIT_PER_SECOND),
+      RATE_LIMIT_BURST: String(config.RATE_LIMIT_BURST),
+      IN_FLIGHT_LIMIT: String(config.IN_FLIGHT_LIMIT),
     }),
   ]);
 

@@ -17,7 +17,14 @@ export const usage = `corridor: cross-currency payouts
   corridor migrate              bring the database to the newest schema
   corridor account open --name TEXT [--mode test|live]
   corridor account fund --account ID --currency CODE --amount 1000.00
-  corridor account keys --account ID [--create | --revoke ID]
+
+  corridor keys list --account ID
+  corridor keys create --account ID [--name NAME] [--scopes LIST] [--expires ISO-TIME]
+    --name NAME                 two keys of one name may be active at a time (default)
+    --scopes LIST               read,write,payouts:create,webhooks (read,write: everything)
+  corridor keys roll ID [--overlap HOURS] [--expires ISO-TIME]
+                                make a new key like it; the old one works 24 hours more
+  corridor keys revoke ID       end a key at once
 
   corridor payouts list         every payout that needs a person
   corridor payouts show ID      what happened to it, and who did what

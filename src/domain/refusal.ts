@@ -17,6 +17,7 @@ const refusals = {
   api_key_missing: { status: 401, title: 'No API key was sent' },
   api_key_invalid: { status: 401, title: 'The API key is not valid' },
   signature_invalid: { status: 401, title: 'The signature is not valid' },
+  scope_missing: { status: 403, title: 'The API key may not do this' },
   live_mode_unsupported: { status: 403, title: 'This route serves test accounts only' },
   not_found: { status: 404, title: 'No such object' },
   route_not_found: { status: 404, title: 'No such route' },
@@ -53,6 +54,9 @@ const refusals = {
   limit_reached: { status: 422, title: 'A limit of the account is reached' },
   batch_refused: { status: 422, title: 'Another item of the batch was refused' },
   rate_expired: { status: 422, title: 'The rates of the batch have expired' },
+  // 429 and 503: the same request may succeed later.
+  rate_limited: { status: 429, title: 'Too many requests in too short a time' },
+  too_many_in_flight: { status: 429, title: 'Too many requests at one time' },
   rate_unavailable: { status: 503, title: 'No current rate for this corridor' },
   service_unavailable: { status: 503, title: 'The service cannot answer just now' },
   internal_error: { status: 500, title: 'The service failed' },

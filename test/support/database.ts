@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { inject } from 'vitest';
 import { createApiKey, hashOfKey } from '../../src/api/apiKey.js';
-import { type Account, insertAccount, insertApiKey, type Mode } from '../../src/db/accounts.js';
+import { type Account, insertAccount, type Mode } from '../../src/db/accounts.js';
+import { insertApiKey } from '../../src/db/apiKeys.js';
 import { connectDatabase, type Database, transaction } from '../../src/db/client.js';
 import { postEntries } from '../../src/db/ledger.js';
 import { migrate } from '../../src/db/migrate.js';

@@ -168,6 +168,10 @@ function startersOf(directory: string, ports: Ports, railUrl: string) {
         ...connections(),
         API_PORT: String(ports.api),
         FINGERPRINT_SECRET: 'a-fingerprint-secret-of-the-tests',
+        // A test sends as fast as it can; what a key may send is another test's business.
+        RATE_LIMIT_PER_SECOND: '10000',
+        RATE_LIMIT_BURST: '10000',
+        IN_FLIGHT_LIMIT: '10000',
       }),
     worker: () => startNode('worker', connections()),
     'batch-worker': () => startNode('worker', connections(), ['--lane', 'batch']),

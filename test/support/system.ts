@@ -6,6 +6,7 @@ import { pino } from 'pino';
 import { inject } from 'vitest';
 import { createActivities } from '../../src/activities/index.js';
 import { createApp } from '../../src/api/app.js';
+import { createLimiter, type Limiter } from '../../src/api/rateLimit.js';
 import type { Database } from '../../src/db/client.js';
 import { createRails } from '../../src/rails/registry.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
@@ -22,6 +23,7 @@ import { quietRuntime, workflowBundle } from './workflowBundle.js';
 /** Corridor on real parts: the API and the worker in this process, the rest beside it. */
 export type TestSystem = {
   readonly apiUrl: string;
+  readonly databaseUrl: string;
   readonly database: Database;
   readonly temporal: Client;
   readonly bank: TestBank;
@@ -35,13 +37,16 @@ export type TestSystem = {
 };
 
 const policy = { allowInsecure: true, allowPrivateAddresses: true };
+export const fingerprintSecret = 'test-fingerprint-secret';
 const dayMs = 24 * 60 * 60 * 1000;
+/** More than any test sends that is not about limits. */
+const unlimited = () => createLimiter({ perSecond: 10_000, burst: 10_000, inFlight: 10_000 });
 
 export async function startSystem(
-  options: { readonly startsWorker?: boolean } = {},
+  options: { readonly startsWorker?: boolean; readonly limiter?: Limiter } = {},
 ): Promise<TestSystem> {
   quietRuntime();
-  const { database, drop } = await createTestDatabase();
+  const { url: databaseUrl, database, drop } = await createTestDatabase();
   const server = createServer();
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -63,7 +68,8 @@ export async function startSystem(
     log,
     rateMaximumAgeMs: dayMs,
     webhookPolicy: policy,
-    fingerprintSecret: 'test-fingerprint-secret',
+    fingerprintSecret,
+    limiter: options.limiter ?? unlimited(),
   });
   const handle = app.callback();
   server.on('request', (request, response) => void handle(request, response));
@@ -101,6 +107,7 @@ export async function startSystem(
   const account = await createTestAccount(database);
   return {
     apiUrl,
+    databaseUrl,
     database,
     temporal,
     bank,

@@ -156,6 +156,40 @@ describe('version 2026-06-01', () => {
     );
   });
 
+  /** Digits as a currency has them: of any number of decimals, up to the largest amount. */
+  const decimals = fc
+    .tuple(fc.bigInt({ min: 0n, max: 10n ** 14n }), fc.nat(4))
+    .map(([minor, digits]) => {
+      const text = `${minor}`.padStart(digits + 1, '0');
+      return digits === 0 ? text : `${text.slice(0, -digits)}.${text.slice(-digits)}`;
+    });
+  const trimmed = (text: string) => text.replace(/(\.\d*?)0+$/, '$1').replace(/\.$/, '');
+
+  test('of any quote and payout changes rate and fee, to the same number, and nothing else', () => {
+    const known = fc.record({
+      object: fc.constantFrom('quote', 'payout'),
+      rate: fc.option(decimals),
+      fee: fc.option(decimals),
+    });
+    const names = fc.string().filter((name) => !['object', 'rate', 'fee', 'data'].includes(name));
+    const others = fc.dictionary(names, fc.jsonValue());
+    fc.assert(
+      fc.property(known, others, (object, rest) => {
+        const { rate, fee, ...kept } = render({ ...rest, ...object }, '2026-06-01');
+        expect(kept).toEqual({ ...rest, object: object.object });
+        const converted: readonly (readonly [unknown, string | null])[] = [
+          [rate, object.rate],
+          [fee, object.fee],
+        ];
+        for (const [number, text] of converted) {
+          if (text === null) expect(number).toBeNull();
+          // Its shortest digits are those of the text: nothing was rounded.
+          else expect(JSON.stringify(number)).toBe(trimmed(text));
+        }
+      }),
+    );
+  });
+
   test('does not change the object it is given', () => {
     const frozen = Object.freeze({ ...payout });
     render(frozen, '2026-06-01');

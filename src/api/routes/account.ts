@@ -6,8 +6,8 @@ import type { Answer, ApiDeps, ApiRequest, Route } from '../route.js';
 import { validate } from '../validate.js';
 
 export const accountRoutes: readonly Route[] = [
-  { method: 'get', path: '/v1/account', handle: readAccount },
-  { method: 'post', path: '/v1/account', handle: changeAccount },
+  { method: 'get', path: '/v1/account', scope: 'read', handle: readAccount },
+  { method: 'post', path: '/v1/account', scope: 'write', handle: changeAccount },
 ];
 
 async function readAccount(_deps: ApiDeps, request: ApiRequest): Promise<Answer> {

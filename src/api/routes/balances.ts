@@ -10,8 +10,8 @@ import { type Answer, type ApiDeps, type ApiRequest, type Route, refused } from 
 import { validate } from '../validate.js';
 
 export const balanceRoutes: readonly Route[] = [
-  { method: 'get', path: '/v1/balances', handle: readBalances },
-  { method: 'post', path: '/v1/test/fund', handle: fund },
+  { method: 'get', path: '/v1/balances', scope: 'read', handle: readBalances },
+  { method: 'post', path: '/v1/test/fund', scope: 'write', handle: fund },
 ];
 
 /** Every currency balance of the account; never paginated. */

@@ -35,10 +35,22 @@ import { previewBatch } from './batchPreview.js';
 import { validateBatch } from './batchShape.js';
 
 export const batchRoutes: readonly Route[] = [
-  { method: 'post', path: '/v1/batches', takesLines: true, handle: createBatch },
-  { method: 'get', path: '/v1/batches/:id', handle: readBatch },
-  { method: 'get', path: '/v1/batches/:id/payouts', takesQuery: true, handle: listPayouts },
-  { method: 'post', path: '/v1/batches/:id/cancel', handle: cancel },
+  {
+    method: 'post',
+    path: '/v1/batches',
+    scope: 'payouts:create',
+    takesLines: true,
+    handle: createBatch,
+  },
+  { method: 'get', path: '/v1/batches/:id', scope: 'read', handle: readBatch },
+  {
+    method: 'get',
+    path: '/v1/batches/:id/payouts',
+    scope: 'read',
+    takesQuery: true,
+    handle: listPayouts,
+  },
+  { method: 'post', path: '/v1/batches/:id/cancel', scope: 'write', handle: cancel },
 ];
 
 /**

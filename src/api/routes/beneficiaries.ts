@@ -17,9 +17,9 @@ import {
 import { validate } from '../validate.js';
 
 export const beneficiaryRoutes: readonly Route[] = [
-  { method: 'post', path: '/v1/beneficiaries', handle: createBeneficiary },
-  { method: 'get', path: '/v1/beneficiaries/:id', handle: readBeneficiary },
-  { method: 'delete', path: '/v1/beneficiaries/:id', handle: removeBeneficiary },
+  { method: 'post', path: '/v1/beneficiaries', scope: 'write', handle: createBeneficiary },
+  { method: 'get', path: '/v1/beneficiaries/:id', scope: 'read', handle: readBeneficiary },
+  { method: 'delete', path: '/v1/beneficiaries/:id', scope: 'write', handle: removeBeneficiary },
 ];
 
 /** Stores a beneficiary after its details passed the rules of its country. */

@@ -5,7 +5,7 @@ import type { Answer, ApiDeps, ApiRequest, Route } from '../route.js';
 import { validate } from '../validate.js';
 
 export const eventRoutes: readonly Route[] = [
-  { method: 'get', path: '/v1/events', takesQuery: true, handle: readEvents },
+  { method: 'get', path: '/v1/events', scope: 'webhooks', takesQuery: true, handle: readEvents },
 ];
 
 /** The account's events after a sequence, oldest first: what a webhook missed is found here. */

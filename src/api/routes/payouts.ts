@@ -20,9 +20,9 @@ import {
 import { validate } from '../validate.js';
 
 export const payoutRoutes: readonly Route[] = [
-  { method: 'post', path: '/v1/payouts', handle: createPayout },
-  { method: 'get', path: '/v1/payouts/:id', handle: readPayout },
-  { method: 'post', path: '/v1/payouts/:id/cancel', handle: cancel },
+  { method: 'post', path: '/v1/payouts', scope: 'payouts:create', handle: createPayout },
+  { method: 'get', path: '/v1/payouts/:id', scope: 'read', handle: readPayout },
+  { method: 'post', path: '/v1/payouts/:id/cancel', scope: 'write', handle: cancel },
 ];
 
 /** How long a caller waits for the decision before the answer is 202 `pending`. */

@@ -18,8 +18,8 @@ import {
 import { validate } from '../validate.js';
 
 export const quoteRoutes: readonly Route[] = [
-  { method: 'post', path: '/v1/quotes', handle: createQuote },
-  { method: 'get', path: '/v1/quotes/:id', handle: readQuote },
+  { method: 'post', path: '/v1/quotes', scope: 'payouts:create', handle: createQuote },
+  { method: 'get', path: '/v1/quotes/:id', scope: 'read', handle: readQuote },
 ];
 
 /** Prices a corridor and holds the rate for 30 seconds. */

@@ -24,10 +24,15 @@ import {
 import { validate } from '../validate.js';
 
 export const webhookEndpointRoutes: readonly Route[] = [
-  { method: 'post', path: '/v1/webhook_endpoints', handle: createEndpoint },
-  { method: 'get', path: '/v1/webhook_endpoints', handle: listEndpoints },
-  { method: 'get', path: '/v1/webhook_endpoints/:id', handle: readEndpoint },
-  { method: 'delete', path: '/v1/webhook_endpoints/:id', handle: removeEndpoint },
+  { method: 'post', path: '/v1/webhook_endpoints', scope: 'webhooks', handle: createEndpoint },
+  { method: 'get', path: '/v1/webhook_endpoints', scope: 'webhooks', handle: listEndpoints },
+  { method: 'get', path: '/v1/webhook_endpoints/:id', scope: 'webhooks', handle: readEndpoint },
+  {
+    method: 'delete',
+    path: '/v1/webhook_endpoints/:id',
+    scope: 'webhooks',
+    handle: removeEndpoint,
+  },
 ];
 
 /** Every event is written once for each endpoint, so their number is a factor of the work. */

@@ -1,0 +1,156 @@
+import { createApiKey, hashOfKey } from '../api/apiKey.js';
+import { type Account, findAccount } from '../db/accounts.js';
+import {
+  type ApiKey,
+  countActiveKeys,
+  expireApiKey,
+  findApiKey,
+  insertApiKey,
+  listApiKeys,
+  type NewApiKey,
+  revokeApiKey,
+} from '../db/apiKeys.js';
+import { type Database, type Sql, transaction } from '../db/client.js';
+import { isScope, type Scope, scopes } from '../domain/scope.js';
+import { UsageError } from './usage.js';
+
+/** The flags of `corridor keys`, as they were typed; what is left out has its default. */
+export type KeyFlags = {
+  readonly name: string | undefined;
+  readonly scopes: string | undefined;
+  readonly expires: string | undefined;
+};
+
+/** The outgoing key and the one that takes its place. */
+const activeKeysOfName = 2;
+
+/** 30 days: who needs longer has not begun to change over. */
+const longestOverlapHours = 720;
+
+/** Makes a key and shows it, once. */
+export async function createKey(
+  database: Database,
+  accountId: string,
+  flags: KeyFlags,
+): Promise<void> {
+  const account = await existingAccount(database, accountId);
+  const { name } = flags;
+  const wanted = {
+    ...(name === undefined ? {} : { name: nameOf(name) }),
+    ...(flags.scopes === undefined ? {} : { scopes: scopesOf(flags.scopes) }),
+    ...(flags.expires === undefined ? {} : { expiresAt: timeOf(flags.expires) }),
+  };
+  const { key, row } = await transaction(database, (sql) => addKey(sql, account, wanted));
+  show(key, row);
+}
+
+/**
+ * Makes a key that takes another one's place: the same name and scopes. The old one works for
+ * `overlap` hours more, so that every caller can change over meanwhile.
+ */
+export async function rollKey(
+  database: Database,
+  id: string,
+  { overlap, expires }: { readonly overlap: string; readonly expires: string | undefined },
+): Promise<void> {
+  const overlapHours = overlapOf(overlap);
+  const { key, row, old } = await transaction(database, async (sql) => {
+    const rolled = await findApiKey(sql, id);
+    if (rolled === undefined) throw new UsageError(`There is no key ${id}.`);
+    if (!rolled.isActive) throw new UsageError(`${id} is not active; create a new key.`);
+    if (rolled.expiresAt !== null && expires === undefined) {
+      throw new UsageError(`${id} expires; say with --expires when the new key does.`);
+    }
+    const account = await existingAccount(sql, rolled.accountId);
+    const { name, scopes: granted } = rolled;
+    const expiresAt = expires === undefined ? null : timeOf(expires);
+    const added = await addKey(sql, account, { name, scopes: granted, expiresAt });
+    return { ...added, old: await expireApiKey(sql, id, overlapHours) };
+  });
+  show(key, row);
+  console.log(`${old.id} works until ${old.expiresAt?.toISOString()}.`);
+}
+
+/** Revokes a key: the next request with it is refused. */
+export async function revokeKey(database: Database, id: string): Promise<void> {
+  if (!(await revokeApiKey(database, id))) {
+    throw new UsageError(`${id} is no key, or is revoked already.`);
+  }
+  console.log(`${id} is revoked.`);
+}
+
+export async function listKeys(database: Database, accountId: string): Promise<void> {
+  await existingAccount(database, accountId);
+  for (const key of await listApiKeys(database, accountId)) {
+    const used = key.lastUsedAt === null ? 'never used' : `used ${key.lastUsedAt.toISOString()}`;
+    const made = `made ${key.createdAt.toISOString()}`;
+    const what = `${key.name}  ${key.scopes.join(',')}`;
+    console.log(`${key.id}  …${key.lastFour}  ${what}  ${made}  ${used}  ${stateOf(key)}`);
+  }
+}
+
+function stateOf({ revokedAt, expiresAt, isActive }: ApiKey): string {
+  if (revokedAt !== null) return `revoked ${revokedAt.toISOString()}`;
+  if (expiresAt === null) return 'active';
+  return isActive
+    ? `active until ${expiresAt.toISOString()}`
+    : `expired ${expiresAt.toISOString()}`;
+}
+
+/** Adds a key to its account; the key itself is nowhere but in the result. */
+export async function addKey(
+  sql: Sql,
+  account: Account,
+  wanted: Pick<NewApiKey, 'name' | 'scopes' | 'expiresAt'>,
+): Promise<{ readonly key: string; readonly row: ApiKey }> {
+  const key = createApiKey(account.mode);
+  const accountId = account.id;
+  const keyHash = hashOfKey(key);
+  const row = await insertApiKey(sql, { ...wanted, accountId, keyHash, lastFour: key.slice(-4) });
+  if ((await countActiveKeys(sql, accountId, row.name)) > activeKeysOfName) {
+    throw new UsageError(
+      `${accountId} has ${activeKeysOfName} active keys named ${row.name}: revoke one first, or give --name.`,
+    );
+  }
+  return { key, row };
+}
+
+/** Shows a new key. */
+export function show(key: string, { id, name, scopes: granted, expiresAt }: ApiKey): void {
+  const end = expiresAt === null ? '' : `, until ${expiresAt.toISOString()}`;
+  console.log(`API key  ${key}`);
+  console.log(`         ${id} (${name}: ${granted.join(', ')}${end}); it is shown this once`);
+}
+
+/** The account with this id, or a message that there is none. */
+export async function existingAccount(sql: Sql, accountId: string): Promise<Account> {
+  const account = await findAccount(sql, accountId);
+  if (account === undefined) throw new UsageError(`There is no account ${accountId}.`);
+  return account;
+}
+
+function nameOf(text: string): string {
+  if (/^[A-Za-z0-9._-]{1,64}$/.test(text)) return text;
+  throw new UsageError('--name expects 1 to 64 letters, digits, dots, dashes and underscores.');
+}
+
+function scopesOf(text: string): readonly Scope[] {
+  const names = [...new Set(text.split(','))];
+  const known = names.filter(isScope);
+  if (known.length === names.length) return known;
+  throw new UsageError(`--scopes expects some of ${scopes.join(',')}, separated by commas.`);
+}
+
+function overlapOf(text: string): number {
+  const hours = /^\d{1,3}$/.test(text) ? Number.parseInt(text, 10) : Number.NaN;
+  if (hours <= longestOverlapHours) return hours;
+  throw new UsageError(`--overlap expects hours, 0 to ${longestOverlapHours}.`);
+}
+
+function timeOf(text: string): Date {
+  const isTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d\d)$/.test(text);
+  const timeMs = isTime ? Date.parse(text) : Number.NaN;
+  // No number is greater than NaN, so what is no time is refused as well.
+  if (timeMs > Date.now()) return new Date(timeMs);
+  throw new UsageError('--expires expects a time to come, like 2027-01-31T12:00:00Z.');
+}

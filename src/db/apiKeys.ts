@@ -1,0 +1,113 @@
+import { allScopes, type Scope } from '../domain/scope.js';
+import { type Account, only } from './accounts.js';
+import type { Sql } from './client.js';
+import { newId } from './id.js';
+
+export type ApiKey = {
+  readonly id: string;
+  readonly accountId: string;
+  /** Keys of one name stand for each other: two of them may be active, while one is rolled. */
+  readonly name: string;
+  readonly scopes: readonly Scope[];
+  readonly lastFour: string;
+  readonly createdAt: Date;
+  readonly expiresAt: Date | null;
+  /** To the minute. */
+  readonly lastUsedAt: Date | null;
+  readonly revokedAt: Date | null;
+  readonly isActive: boolean;
+};
+
+export type NewApiKey = {
+  readonly accountId: string;
+  /** SHA-256; the key itself is not stored. */
+  readonly keyHash: Buffer;
+  readonly lastFour: string;
+  readonly name?: string;
+  readonly scopes?: readonly Scope[];
+  readonly expiresAt?: Date | null;
+};
+
+/** Who sends a request, as far as the request's key tells. */
+export type KeyHolder = {
+  readonly account: Account;
+  readonly keyId: string;
+  readonly scopes: readonly Scope[];
+  readonly expiresAt: Date | null;
+  readonly isExpired: boolean;
+  /** Whether its last use is noted and less than a minute ago. */
+  readonly isUseNoted: boolean;
+};
+
+type HolderRow = Account & Omit<KeyHolder, 'account'>;
+
+/** Who holds a key that is not revoked: one statement, by the unique index of the hash. */
+export async function findKeyHolder(sql: Sql, keyHash: Buffer): Promise<KeyHolder | undefined> {
+  const [row] = await sql<HolderRow[]>`
+    select a.id, a.mode, a.name, a.api_version, a.created_at, k.id as key_id, k.scopes,
+           k.expires_at, coalesce(k.expires_at <= now(), false) as is_expired,
+           coalesce(k.last_used_at > now() - interval '1 minute', false) as is_use_noted
+      from api_keys k join accounts a on a.id = k.account_id
+     where k.key_hash = ${keyHash} and k.revoked_at is null`;
+  if (row === undefined) return undefined;
+  const { keyId, scopes, expiresAt, isExpired, isUseNoted, ...account } = row;
+  return { account, keyId, scopes, expiresAt, isExpired, isUseNoted };
+}
+
+/** Notes that a key is used. Of requests that come together one does, and no other waits. */
+export async function noteUse(sql: Sql, keyId: string): Promise<void> {
+  await sql`
+    update api_keys set last_used_at = now() where id in (
+      select id from api_keys where id = ${keyId}
+         and coalesce(last_used_at, '-infinity') <= now() - interval '1 minute'
+         for no key update skip locked)`;
+}
+
+const columns = (sql: Sql) => sql`
+  id, account_id, name, scopes, last_four, created_at, expires_at, last_used_at, revoked_at,
+  revoked_at is null and coalesce(expires_at > now(), true) as is_active`;
+
+/** Without a name, scopes and expiry it is the key `default`, which may do everything for ever. */
+export async function insertApiKey(sql: Sql, key: NewApiKey): Promise<ApiKey> {
+  const { name = 'default', scopes = allScopes, expiresAt = null } = key;
+  const [row] = await sql<ApiKey[]>`
+    insert into api_keys (id, account_id, key_hash, last_four, name, scopes, expires_at)
+    values (${newId('apiKey')}, ${key.accountId}, ${key.keyHash}, ${key.lastFour}, ${name},
+      ${[...scopes]}::text[], ${expiresAt})
+    returning ${columns(sql)}`;
+  return only(row);
+}
+
+/** How many active keys have a name. Until the transaction ends nobody else can count them. */
+export async function countActiveKeys(sql: Sql, accountId: string, name: string): Promise<number> {
+  await sql`select from accounts where id = ${accountId} for no key update`;
+  const rows = await sql`
+    select from api_keys where account_id = ${accountId} and name = ${name}
+       and revoked_at is null and coalesce(expires_at > now(), true)`;
+  return rows.count;
+}
+
+export async function findApiKey(sql: Sql, id: string): Promise<ApiKey | undefined> {
+  const [row] = await sql<ApiKey[]>`select ${columns(sql)} from api_keys where id = ${id}`;
+  return row;
+}
+
+export async function listApiKeys(sql: Sql, accountId: string): Promise<readonly ApiKey[]> {
+  return sql<ApiKey[]>`
+    select ${columns(sql)} from api_keys where account_id = ${accountId} order by name, id`;
+}
+
+/** Lets a key work for so long and no longer; one that ends sooner ends as it would have. */
+export async function expireApiKey(sql: Sql, id: string, afterHours: number): Promise<ApiKey> {
+  const [row] = await sql<ApiKey[]>`
+    update api_keys set expires_at = least(expires_at, now() + make_interval(hours => ${afterHours}))
+     where id = ${id} returning ${columns(sql)}`;
+  return only(row);
+}
+
+/** Revokes a key; false when it is unknown or revoked already. */
+export async function revokeApiKey(sql: Sql, id: string): Promise<boolean> {
+  const rows = await sql`
+    update api_keys set revoked_at = now() where id = ${id} and revoked_at is null returning id`;
+  return rows.length === 1;
+}

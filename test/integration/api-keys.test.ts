@@ -1,0 +1,328 @@
+import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { request as httpRequest } from 'node:http';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { createApiKey, hashOfKey } from '../../src/api/apiKey.js';
+import { routes } from '../../src/api/app.js';
+import { createKey, listKeys, revokeKey, rollKey } from '../../src/cli/keys.js';
+import { only } from '../../src/db/accounts.js';
+import { insertApiKey, type NewApiKey } from '../../src/db/apiKeys.js';
+import { scopes } from '../../src/domain/scope.js';
+import { type ApiAnswer, createClient } from '../support/client.js';
+import { createTestAccount } from '../support/database.js';
+import { startSystem, type TestSystem } from '../support/system.js';
+
+let system: TestSystem;
+
+beforeAll(async () => {
+  system = await startSystem({ startsWorker: false });
+});
+afterAll(() => system.stop());
+
+/** An account of its own and a key of it. */
+async function openKey(options: Pick<NewApiKey, 'scopes' | 'expiresAt'> = {}) {
+  const { account } = await createTestAccount(system.database);
+  const apiKey = createApiKey('test');
+  const stored = { accountId: account.id, keyHash: hashOfKey(apiKey), lastFour: apiKey.slice(-4) };
+  const { id } = await insertApiKey(system.database, { ...stored, ...options, name: 'tested' });
+  return { id, apiKey, accountId: account.id, client: createClient(system.apiUrl, apiKey) };
+}
+
+const ask = (apiKey: string) => createClient(system.apiUrl, apiKey)('GET /v1/account');
+
+/** What a command prints. */
+async function printed(command: () => Promise<void>): Promise<string> {
+  const log = vi.spyOn(console, 'log').mockReturnValue(undefined);
+  try {
+    await command();
+    return log.mock.calls.flat().join('\n');
+  } finally {
+    log.mockRestore();
+  }
+}
+const shownKey = (text: string) => only(/cor_test_\w{36}/.exec(text)?.[0]);
+const shownId = (text: string) => only(/key_\w+/.exec(text)?.[0]);
+
+describe('a key with one scope', () => {
+  const sendsPayouts = ['POST /v1/quotes', 'POST /v1/payouts', 'POST /v1/batches'];
+  const isReached = {
+    read: (route: string) => route.startsWith('GET '),
+    write: (route: string) => !route.startsWith('GET '),
+    'payouts:create': (route: string) => sendsPayouts.includes(route),
+    webhooks: (route: string) => /^\w+ \/v1\/(webhook_endpoints|events)\b/.test(route),
+  };
+
+  it.each(scopes)(
+    '%s reaches its routes and is told of every other what it lacks',
+    async (scope) => {
+      const { client } = await openKey({ scopes: [scope] });
+      const reached: string[] = [];
+      for (const { method, path } of routes) {
+        const route = `${method.toUpperCase()} ${path}`;
+        const answer = await client(route.replace(':id', 'none'));
+        if (answer.status !== 403) {
+          reached.push(route);
+          continue;
+        }
+        const broad = method === 'get' ? 'read' : 'write';
+        expect(answer.body).toMatchObject({
+          code: 'scope_missing',
+          param: 'Authorization',
+          expected: expect.stringContaining(broad),
+          received: `a key with the scope ${scope}`,
+        });
+        expect(answer.headers.get('www-authenticate')).toMatch(
+          /^Bearer error="insufficient_scope", scope="[a-z:]+"$/,
+        );
+      }
+      const all = routes.map(({ method, path }) => `${method.toUpperCase()} ${path}`);
+      expect(reached).toEqual(all.filter(isReached[scope]));
+    },
+  );
+
+  it('is refused before its body is read, and leaves nothing behind', async () => {
+    const { apiKey } = await openKey({ scopes: ['read'] });
+    const sending = httpRequest(`${system.apiUrl}/v1/payouts`, {
+      method: 'POST',
+      headers: {
+        authorization: `Bearer ${apiKey}`,
+        'content-type': 'application/x-www-form-urlencoded',
+        'content-length': '1000',
+      },
+    });
+    onTestFinished(() => void sending.destroy());
+    sending.flushHeaders();
+    const [response] = await once(sending, 'response');
+    expect(response).toMatchObject({ statusCode: 403 });
+  });
+});
+
+it('a key without stated scopes reaches every route', async () => {
+  const { client } = await openKey();
+  for (const { method, path } of routes) {
+    const answer = await client(`${method.toUpperCase()} ${path.replace(':id', 'none')}`);
+    expect(answer.status).not.toBe(403);
+  }
+});
+
+describe('a key that expires', () => {
+  const moveExpiry = (id: string, seconds: number) =>
+    system.database`
+      update api_keys set expires_at = now() + make_interval(secs => ${seconds}) where id = ${id}`;
+  const isRefused = ({ status, body }: ApiAnswer) => ({ status, code: body['code'] });
+  const invalid = { status: 401, code: 'api_key_invalid' };
+
+  it('works until then; afterwards who has it learns why it does not', async () => {
+    const { id, apiKey } = await openKey();
+    await moveExpiry(id, 60);
+    expect((await ask(apiKey)).status).toBe(200);
+    await moveExpiry(id, 0);
+    const answer = await ask(apiKey);
+    expect(isRefused(answer)).toEqual(invalid);
+    expect(answer.headers.get('www-authenticate')).toBe('Bearer');
+    expect(answer.body['detail']).toMatch(/^The key expired at \d{4}-.*Z\.$/);
+    const unknown = await ask(createApiKey('test'));
+    expect(isRefused(unknown)).toEqual(invalid);
+    expect(unknown.body['detail']).not.toContain('expired');
+  });
+
+  it('and is revoked is refused as one that never was', async () => {
+    const { id, apiKey } = await openKey();
+    await moveExpiry(id, 0);
+    await printed(() => revokeKey(system.database, id));
+    const [revoked, unknown] = [await ask(apiKey), await ask(createApiKey('test'))];
+    const { request_id: _one, ...told } = revoked.body;
+    const { request_id: _other, ...wanted } = unknown.body;
+    expect(told).toEqual(wanted);
+  });
+});
+
+describe('the last use of a key', () => {
+  beforeAll(async () => {
+    // Counts the statements that would note a use, and the rows that were written.
+    await system.database`create table noted (what text)`;
+    await system.database`
+      create function count_note() returns trigger language plpgsql as $$
+      begin insert into noted values (tg_level); return null; end $$`;
+    await system.database`
+      create trigger count_rows after update of last_used_at on api_keys
+        for each row execute function count_note()`;
+    await system.database`
+      create trigger count_statements after update of last_used_at on api_keys
+        for each statement execute function count_note()`;
+  });
+  afterAll(() => system.database`drop function count_note() cascade`);
+
+  const writes = async () => {
+    const [row] = await system.database<{ rows: number; statements: number }[]>`
+      select count(*) filter (where what = 'ROW')::int as rows,
+             count(*) filter (where what = 'STATEMENT')::int as statements from noted`;
+    return only(row);
+  };
+  const askTogether = async (apiKey: string) => {
+    const asking = Array.from({ length: 20 }, () => ask(apiKey));
+    for (const { status } of await Promise.all(asking)) expect(status).toBe(200);
+  };
+
+  it('is written once a minute, however many requests there are', async () => {
+    const { id, apiKey } = await openKey();
+    const ageOfUse = async () => {
+      const [row] = await system.database<{ age: number | null }[]>`
+        select extract(epoch from now() - last_used_at)::float as age
+          from api_keys where id = ${id}`;
+      return only(row).age;
+    };
+    expect(await ageOfUse()).toBeNull();
+    await system.database`truncate noted`;
+    await askTogether(apiKey);
+    expect(await ageOfUse()).toBeLessThan(60);
+    const once = await writes();
+    expect(once.rows).toBe(1);
+    await askTogether(apiKey);
+    expect(await writes()).toEqual(once);
+
+    await system.database`
+      update api_keys set last_used_at = now() - interval '61 seconds' where id = ${id}`;
+    await system.database`truncate noted`;
+    await askTogether(apiKey);
+    expect(await ageOfUse()).toBeLessThan(60);
+    expect(await writes()).toMatchObject({ rows: 1 });
+  });
+
+  it('is not waited for: a request passes while the row is locked', async () => {
+    const { id, apiKey } = await openKey();
+    await system.database.begin(async (sql) => {
+      await sql`select from api_keys where id = ${id} for update`;
+      expect((await ask(apiKey)).status).toBe(200);
+    });
+  });
+});
+
+describe('corridor keys', () => {
+  const flags = { name: undefined, scopes: undefined, expires: undefined };
+
+  it('create makes a key with what is asked for, and shows it once', async () => {
+    const { account } = await createTestAccount(system.database);
+    const text = await printed(() =>
+      createKey(system.database, account.id, {
+        name: 'payroll',
+        scopes: 'read,payouts:create',
+        expires: '2999-01-01T00:00:00Z',
+      }),
+    );
+    const client = createClient(system.apiUrl, shownKey(text));
+    expect((await client('GET /v1/account')).status).toBe(200);
+    expect((await client('POST /v1/quotes')).status).toBe(400);
+    expect((await client('POST /v1/beneficiaries')).status).toBe(403);
+    const listed = await printed(() => listKeys(system.database, account.id));
+    expect(listed).toContain('payroll  read,payouts:create');
+    expect(listed).toContain('active until 2999-01-01T00:00:00.000Z');
+    expect(listed).not.toContain(shownKey(text));
+  });
+
+  it.each([
+    [{ ...flags, scopes: 'read,everything' }, '--scopes expects'],
+    [{ ...flags, scopes: '' }, '--scopes expects'],
+    [{ ...flags, expires: '2020-01-01T00:00:00Z' }, '--expires expects a time to come'],
+    [{ ...flags, expires: 'tomorrow' }, '--expires expects a time to come'],
+    [{ ...flags, name: 'a b' }, '--name expects'],
+  ])('create refuses %j', async (wrong, message) => {
+    const { accountId } = await openKey();
+    await expect(createKey(system.database, accountId, wrong)).rejects.toThrow(message);
+  });
+
+  it('roll makes a key of the same scopes, and the old one works for the overlap', async () => {
+    const { id, apiKey, accountId } = await openKey({ scopes: ['read'] });
+    const roll = () => rollKey(system.database, id, { overlap: '2', expires: undefined });
+    const text = await printed(roll);
+    const rolled = createClient(system.apiUrl, shownKey(text));
+    expect((await ask(apiKey)).status).toBe(200);
+    expect((await rolled('GET /v1/account')).status).toBe(200);
+    expect((await rolled('POST /v1/quotes')).status).toBe(403);
+    const [old] = await system.database<{ inTime: boolean }[]>`
+      select expires_at between now() + interval '119 minutes' and now() + interval '2 hours'
+             as in_time from api_keys where id = ${id}`;
+    expect(old).toEqual({ inTime: true });
+
+    // Two of the name are active: a third one would be forgotten somewhere.
+    const third = { ...flags, name: 'tested' };
+    await expect(createKey(system.database, accountId, third)).rejects.toThrow('2 active keys');
+    await printed(() => createKey(system.database, accountId, { ...flags, name: 'another' }));
+    await system.database`update api_keys set expires_at = now() where id = ${id}`;
+    expect((await ask(apiKey)).status).toBe(401);
+    await expect(roll()).rejects.toThrow('is not active');
+    await printed(() => createKey(system.database, accountId, third));
+  });
+
+  it('roll without overlap ends the old key at once', async () => {
+    const { id, apiKey } = await openKey();
+    const text = await printed(() =>
+      rollKey(system.database, id, { overlap: '0', expires: undefined }),
+    );
+    expect((await ask(apiKey)).status).toBe(401);
+    expect((await ask(shownKey(text))).status).toBe(200);
+  });
+
+  it('roll of a key that expires asks when the new one does', async () => {
+    const { id } = await openKey({ expiresAt: new Date('2999-01-01') });
+    const roll = (expires: string | undefined) =>
+      rollKey(system.database, id, { overlap: '24', expires });
+    await expect(roll(undefined)).rejects.toThrow('say with --expires');
+    expect(await printed(() => roll('2999-06-01T00:00:00Z'))).toContain('2999-06-01');
+  });
+
+  it.each(['', '-1', '1.5', '721', 'a day'])('roll refuses an overlap of "%s"', async (overlap) => {
+    const { id } = await openKey();
+    const roll = rollKey(system.database, id, { overlap, expires: undefined });
+    await expect(roll).rejects.toThrow('--overlap expects hours, 0 to 720');
+  });
+
+  it('roll at the same time by two makes one key', async () => {
+    const { id, accountId } = await openKey();
+    const roll = () => rollKey(system.database, id, { overlap: '24', expires: undefined });
+    const text = await printed(async () => {
+      const ends = await Promise.allSettled([roll(), roll(), roll()]);
+      expect(ends.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
+    });
+    expect(text.match(/API key/g)).toHaveLength(1);
+    const rows = await system.database`
+      select from api_keys where account_id = ${accountId} and name = 'tested'`;
+    expect(rows.count).toBe(2);
+  });
+
+  it('revoke holds from the next request on, and only once', async () => {
+    const { accountId } = await openKey();
+    const text = await printed(() => createKey(system.database, accountId, flags));
+    const key = shownKey(text);
+    expect((await ask(key)).status).toBe(200);
+    await printed(() => revokeKey(system.database, shownId(text)));
+    expect((await ask(key)).status).toBe(401);
+    await expect(revokeKey(system.database, shownId(text))).rejects.toThrow('revoked already');
+    expect(await printed(() => listKeys(system.database, accountId))).toMatch(/ {2}revoked \d{4}-/);
+  });
+
+  it('is a command: create, roll, list, revoke', async () => {
+    const { account } = await createTestAccount(system.database, { funds: {} });
+    const corridor = async (words: string) => {
+      const main = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
+      const env = { ...process.env, DATABASE_URL: system.databaseUrl };
+      const args = [main, 'keys', ...words.split(' ')];
+      return (await promisify(execFile)(process.execPath, args, { env })).stdout;
+    };
+    const made = await corridor(`create --account ${account.id} --name web --scopes read`);
+    const rolled = await corridor(`roll ${shownId(made)}`);
+    for (const text of [made, rolled]) expect((await ask(shownKey(text))).status).toBe(200);
+    const lines = (await corridor(`list --account ${account.id}`)).trim().split('\n');
+    const named = lines.filter((line) => line.includes('  web  read  '));
+    expect(named.map((line) => /active.*/.exec(line)?.[0])).toEqual([
+      expect.stringMatching(/^active until /),
+      'active',
+    ]);
+    await corridor(`revoke ${shownId(made)}`);
+    expect((await ask(shownKey(made))).status).toBe(401);
+    expect((await ask(shownKey(rolled))).status).toBe(200);
+    await expect(corridor(`revoke ${shownId(made)}`)).rejects.toMatchObject({ code: 2 });
+  });
+});

@@ -1,0 +1,369 @@
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { routes } from '../../src/api/app.js';
+import { only } from '../../src/db/accounts.js';
+import { type Part, sendSignal, startProcess } from '../../src/stack/process.js';
+import { type ApiAnswer, type ApiClient, createClient, textOf } from '../support/client.js';
+import { createTestAccount } from '../support/database.js';
+import { eventually } from '../support/eventually.js';
+import { beneficiary } from '../support/requestPayout.js';
+import { openSilentLine } from '../support/silentLine.js';
+import { fingerprintSecret, startSystem, type TestSystem } from '../support/system.js';
+
+let system: TestSystem;
+
+beforeAll(async () => {
+  system = await startSystem();
+});
+afterAll(() => system.stop());
+
+type Form = Readonly<Record<string, string>>;
+type Asked = { readonly request: string; readonly form?: Form };
+
+/** A request that writes, and another one of the same route that means something else. */
+type Write = {
+  readonly status: number;
+  /** Makes what the requests are about. */
+  readonly prepare: (
+    client: ApiClient,
+  ) => Promise<{ readonly asked: Asked; readonly other: Asked }>;
+  /** What PostgreSQL says when the request is kept: the end of a transaction unless stated. */
+  readonly done?: 'COMMIT\0' | 'INSERT 0 1\0';
+};
+
+const form = (request: string, one: Form, other: Form): Write['prepare'] => {
+  return () => Promise.resolve({ asked: { request, form: one }, other: { request, form: other } });
+};
+
+/** A route that is about an object: of two objects, each its own request. */
+const about = (
+  make: (client: ApiClient) => Promise<string>,
+  requestOf: (id: string) => string,
+): Write['prepare'] => {
+  return async (client) => ({
+    asked: { request: requestOf(await make(client)) },
+    other: { request: requestOf(await make(client)) },
+  });
+};
+
+const quote = { source_currency: 'USD', destination_currency: 'EUR', amount: '10000' };
+const endpoint = { url: 'http://127.0.0.1:9/hooks', 'events[]': 'payout.settled' };
+const created = (request: string, fields: Form) => async (client: ApiClient) =>
+  textOf(await client(request, { form: fields }), 'id');
+const addBeneficiary = created('POST /v1/beneficiaries', beneficiary);
+const addEndpoint = created('POST /v1/webhook_endpoints', endpoint);
+
+const payout = (stored: string, reference: string) => ({
+  source_currency: 'USD',
+  amount: '10000',
+  beneficiary: stored,
+  reference,
+});
+
+/** A payout that the bank does not answer, so that it can be canceled. */
+async function addUnansweredPayout(client: ApiClient): Promise<string> {
+  const fields = payout(await addBeneficiary(client), 'simulate: timeout then nothing');
+  const id = textOf(await client('POST /v1/payouts', { form: fields }), 'id');
+  await eventually(`${id} is submitted`, 20_000, async () => {
+    const rows = await system.database`
+      select from payouts where id = ${id} and submit_started_at is not null`;
+    return rows.count === 1 ? rows : undefined;
+  });
+  return id;
+}
+
+/** Every route that writes. */
+const writes: Readonly<Record<string, Write>> = {
+  'POST /v1/quotes': {
+    status: 201,
+    prepare: form('POST /v1/quotes', quote, { ...quote, amount: '20000' }),
+  },
+  'POST /v1/payouts': {
+    status: 201,
+    prepare: async (client) => {
+      const fields = payout(await addBeneficiary(client), 'simulate: never settle');
+      const request = 'POST /v1/payouts';
+      return {
+        asked: { request, form: fields },
+        other: { request, form: { ...fields, amount: '20000' } },
+      };
+    },
+  },
+  'POST /v1/payouts/:id/cancel': {
+    status: 200,
+    prepare: about(addUnansweredPayout, (id) => `POST /v1/payouts/${id}/cancel`),
+    done: 'INSERT 0 1\0',
+  },
+  'POST /v1/batches': {
+    status: 202,
+    prepare: form(
+      'POST /v1/batches',
+      {
+        'payouts[0][source_currency]': 'USD',
+        'payouts[0][amount]': '10000',
+        'payouts[0][beneficiary]': 'bnf_none',
+      },
+      {
+        'payouts[0][source_currency]': 'USD',
+        'payouts[0][amount]': '20000',
+        'payouts[0][beneficiary]': 'bnf_none',
+      },
+    ),
+  },
+  'POST /v1/beneficiaries': {
+    status: 201,
+    prepare: form('POST /v1/beneficiaries', beneficiary, { ...beneficiary, name: 'Ada Byron' }),
+  },
+  'DELETE /v1/beneficiaries/:id': {
+    status: 200,
+    prepare: about(addBeneficiary, (id) => `DELETE /v1/beneficiaries/${id}`),
+  },
+  'POST /v1/test/fund': {
+    status: 201,
+    prepare: form(
+      'POST /v1/test/fund',
+      { currency: 'USD', amount: '500' },
+      { currency: 'USD', amount: '600' },
+    ),
+  },
+  'POST /v1/webhook_endpoints': {
+    status: 201,
+    prepare: form('POST /v1/webhook_endpoints', endpoint, { ...endpoint, 'events[]': '*' }),
+  },
+  'DELETE /v1/webhook_endpoints/:id': {
+    status: 200,
+    prepare: about(addEndpoint, (id) => `DELETE /v1/webhook_endpoints/${id}`),
+  },
+  'POST /v1/account': {
+    status: 200,
+    prepare: form('POST /v1/account', { api_version: '2026-11-15' }, { api_version: '2026-06-01' }),
+  },
+};
+
+async function openCaller({ prepare }: Write) {
+  const { account, apiKey } = await createTestAccount(system.database);
+  const client = createClient(system.apiUrl, apiKey);
+  return { accountId: account.id, apiKey, client, ...(await prepare(client)) };
+}
+
+const send = (client: ApiClient, { request, form: fields }: Asked, idempotencyKey: string) =>
+  client(request, fields === undefined ? { idempotencyKey } : { form: fields, idempotencyKey });
+
+const isReplay = ({ headers }: ApiAnswer) => headers.get('idempotent-replayed') === 'true';
+
+/** A payout answers 202 until it is decided, which on a busy machine may be after 3 s. */
+const statusOf = ({ status, body }: ApiAnswer) =>
+  body['object'] === 'payout' && status === 202 ? 201 : status;
+
+/** What an answer is about, whatever has become of it since. */
+const subjectOf = ({ body, ...answer }: ApiAnswer) => ({
+  status: statusOf({ body, ...answer }),
+  object: body['object'],
+  id: body['id'],
+  secret: body['secret'],
+});
+
+/** Everything of an account that a write may have changed, but for what workflows do later. */
+async function worldOf(accountId: string) {
+  const { database } = system;
+  await eventually('every payout is decided', 20_000, async () => {
+    const pending = await database`
+      select from payouts where account_id = ${accountId} and status = 'pending'`;
+    return pending.count === 0 ? true : undefined;
+  });
+  const [row] = await database<{ keys: number }[]>`
+    select (select api_version from accounts where id = ${accountId}) as version,
+      (select count(*)::int from idempotency_keys where account_id = ${accountId}) as keys,
+      (select count(*)::int from quotes where account_id = ${accountId}) as quotes,
+      (select count(*)::int from payouts where account_id = ${accountId}) as payouts,
+      (select count(*)::int from payouts
+        where account_id = ${accountId} and status = 'canceled') as canceled,
+      (select count(*)::int from batches where account_id = ${accountId}) as batches,
+      (select array_agg(deleted_at is null order by id) from beneficiaries
+        where account_id = ${accountId}) as beneficiaries,
+      (select array_agg(deleted_at is null order by id) from webhook_endpoints
+        where account_id = ${accountId}) as endpoints,
+      (select array_agg((p.currency, a.kind, p.amount_minor)::text order by p.id)
+         from ledger_postings p join ledger_accounts a on a.id = p.ledger_account_id
+        where a.account_id = ${accountId}) as postings`;
+  return only(row);
+}
+
+async function countKeys(accountId: string): Promise<number> {
+  const rows = await system.database`
+    select from idempotency_keys where account_id = ${accountId}`;
+  return rows.count;
+}
+
+it('every route that writes has its line here', () => {
+  const all = routes
+    .filter(({ method }) => method !== 'get')
+    .map(({ method, path }) => `${method.toUpperCase()} ${path}`);
+  expect(Object.keys(writes).sort()).toEqual(all.sort());
+});
+
+describe.each(Object.entries(writes))('with one key %s', (_route, write) => {
+  it('sent 20 times at once does what it does when sent once', async () => {
+    const once = await openCaller(write);
+    await send(once.client, once.asked, 'a-key');
+    const often = await openCaller(write);
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, () => send(often.client, often.asked, 'a-key')),
+    );
+    const [first, ...repeats] = answers.toSorted(
+      (a, b) => Number(isReplay(a)) - Number(isReplay(b)),
+    );
+    expect(statusOf(only(first))).toBe(write.status);
+    expect(answers.filter(isReplay)).toHaveLength(19);
+    for (const repeat of repeats) expect(subjectOf(repeat)).toEqual(subjectOf(only(first)));
+    expect(await worldOf(often.accountId)).toEqual(await worldOf(once.accountId));
+  });
+
+  it('in quotes is the same request', async () => {
+    const { client, asked, accountId } = await openCaller(write);
+    const first = await send(client, asked, 'a-key');
+    const before = await worldOf(accountId);
+    const quoted = await send(client, asked, '"a-key"');
+    expect([isReplay(first), isReplay(quoted)]).toEqual([false, true]);
+    expect(subjectOf(quoted)).toEqual(subjectOf(first));
+    expect(await worldOf(accountId)).toEqual(before);
+  });
+
+  it('for something else is refused, and says what differs', async () => {
+    const { client, asked, other, accountId } = await openCaller(write);
+    const first = await send(client, asked, 'a-key');
+    const before = await worldOf(accountId);
+    const second = await send(client, other, 'a-key');
+    expect(second.status).toBe(422);
+    expect(second.body['code']).toBe('idempotency_key_reused');
+    if (other.request === asked.request) {
+      const names = Object.entries(other.form ?? {})
+        .filter(([name, value]) => asked.form?.[name] !== value)
+        // The items of a batch are named as a whole, those of a list one by one.
+        .map(([name]) => name.replace(/^(payouts\[0\]).*/, '$1').replace('[]', '[0]'));
+      expect([second.body['param']]).toEqual(names);
+    } else {
+      expect(second.body).toMatchObject({
+        received: other.request,
+        expected: expect.stringContaining(asked.request),
+      });
+    }
+    expect(isReplay(second)).toBe(false);
+    expect(subjectOf(await send(client, asked, 'a-key'))).toEqual(subjectOf(first));
+    expect(await worldOf(accountId)).toEqual(before);
+  });
+
+  it('for two things at once does one of them', async () => {
+    const { client, asked, other, accountId } = await openCaller(write);
+    const answers = await Promise.all([asked, other].map((one) => send(client, one, 'a-key')));
+    expect(new Set(answers.map(statusOf))).toEqual(new Set([write.status, 422]));
+    expect(await countKeys(accountId)).toBe(1);
+  });
+
+  it('of two accounts are two requests', async () => {
+    const callers = [await openCaller(write), await openCaller(write)];
+    for (const { client, asked } of callers) {
+      const answer = await send(client, asked, 'a-key');
+      expect(statusOf(answer)).toBe(write.status);
+      expect(isReplay(answer)).toBe(false);
+    }
+  });
+});
+
+it('a key of any route is refused on every other one, and nothing happens', async () => {
+  const { account, apiKey } = await createTestAccount(system.database);
+  const client = createClient(system.apiUrl, apiKey);
+  const all: { readonly route: string; readonly asked: Asked }[] = [];
+  for (const [route, { prepare }] of Object.entries(writes)) {
+    all.push({ route, asked: (await prepare(client)).asked });
+  }
+  for (const { route, asked } of all) {
+    expect(isReplay(await send(client, asked, `key-of ${route}`.replaceAll(' ', '-')))).toBe(false);
+  }
+  const before = await worldOf(account.id);
+  for (const owner of all) {
+    for (const { asked } of all.filter(({ route }) => route !== owner.route)) {
+      const answer = await send(client, asked, `key-of ${owner.route}`.replaceAll(' ', '-'));
+      expect(answer.status).toBe(422);
+      expect(answer.body).toMatchObject({
+        code: 'idempotency_key_reused',
+        expected: expect.stringContaining(owner.asked.request),
+        received: asked.request,
+      });
+    }
+  }
+  expect(await worldOf(account.id)).toEqual(before);
+});
+
+/** An API process on the system's database. */
+function startApi(databaseUrl: string): Promise<Part> {
+  return startProcess({
+    name: 'api',
+    command: process.execPath,
+    args: [fileURLToPath(new URL('../../dist/api/main.js', import.meta.url))],
+    env: {
+      ...process.env,
+      DATABASE_URL: databaseUrl,
+      TEMPORAL_ADDRESS: inject('temporalAddress'),
+      SANDBOX_BANK_URL: system.bank.url,
+      SANDBOX_BANK_TOKEN: system.bank.apiToken,
+      SANDBOX_BANK_CALLBACK_SECRET: system.bank.callbackSecret,
+      WEBHOOKS_ALLOW_INSECURE: 'true',
+      FINGERPRINT_SECRET: fingerprintSecret,
+      API_PORT: '0',
+    },
+    ipc: true,
+    ready: { line: (line) => /"ready":"(http[^"]+)"/.exec(line)?.[1] },
+    readyTimeoutMs: 20_000,
+    onLog: () => undefined,
+  });
+}
+
+describe('when the API dies after the database has committed and before it has answered', () => {
+  const callers = new Map<string, Awaited<ReturnType<typeof openCaller>>>();
+  let next: Part;
+
+  beforeAll(async () => {
+    for (const [route, write] of Object.entries(writes)) {
+      callers.set(route, await openCaller(write));
+    }
+    const line = await openSilentLine(system.databaseUrl);
+    const dying = await startApi(line.url);
+    const lost: Promise<string>[] = [];
+    // The one that binds its key without a transaction comes last: in the others it is no end.
+    for (const said of ['COMMIT\0', 'INSERT 0 1\0'] as const) {
+      const asking = Object.entries(writes).filter(([, { done = 'COMMIT\0' }]) => done === said);
+      const areDone = line.keepBack(said, asking.length);
+      for (const [route] of asking) {
+        const { apiKey, asked } = only(callers.get(route));
+        const sending = send(createClient(dying.announced, apiKey), asked, 'a-key');
+        lost.push(
+          sending.then(
+            ({ status }) => `${route} was answered ${status}`,
+            () => 'lost',
+          ),
+        );
+      }
+      await areDone;
+    }
+    sendSignal(dying.pid, 'SIGKILL');
+    await dying.exited;
+    expect(await Promise.all(lost)).toEqual(lost.map(() => 'lost'));
+    await line.close();
+    next = await startApi(system.databaseUrl);
+  });
+  afterAll(() => next?.stop());
+
+  it.each(Object.entries(writes))('%s is done once by whoever repeats it', async (route, write) => {
+    const once = await openCaller(write);
+    const wanted = await send(once.client, once.asked, 'a-key');
+    const { accountId, apiKey, asked } = only(callers.get(route));
+    expect(await countKeys(accountId)).toBe(1);
+    const repeat = () => send(createClient(next.announced, apiKey), asked, 'a-key');
+    const answer = await repeat();
+    expect(statusOf(answer)).toBe(statusOf(wanted));
+    expect(isReplay(answer)).toBe(true);
+    expect(subjectOf(await repeat())).toEqual(subjectOf(answer));
+    expect(await worldOf(accountId)).toEqual(await worldOf(once.accountId));
+  });
+});

@@ -1,0 +1,156 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { createLimiter, takeRequest } from '../../src/api/rateLimit.js';
+
+const quotas = fc.record({
+  perSecond: fc.integer({ min: 1, max: 400 }),
+  burst: fc.integer({ min: 1, max: 40 }),
+});
+/** Pauses between requests in milliseconds: many at once, some of a few seconds. */
+const pauses = fc.array(fc.oneof(fc.constant(0), fc.nat(20), fc.nat(5_000)), { maxLength: 150 });
+
+/** What is taken of a quota by requests after these pauses. */
+function takeAll(quota: { readonly perSecond: number; readonly burst: number }, times: number[]) {
+  let fullAt = 0;
+  return times.map((atMs) => {
+    const taken = takeRequest(quota, fullAt, atMs);
+    fullAt = taken.fullAt;
+    return { atMs, ...taken };
+  });
+}
+
+/** The times that the pauses lead to. */
+function timesOf(gaps: readonly number[]): number[] {
+  let atMs = 1_000;
+  return gaps.map((gap) => {
+    atMs += gap;
+    return atMs;
+  });
+}
+
+describe('a quota', () => {
+  test('gives at most burst + rate × time in any window, and never less than that', () => {
+    fc.assert(
+      fc.property(quotas, pauses, (quota, gaps) => {
+        const allowed: number[] = [];
+        for (const { atMs, isAllowed } of takeAll(quota, timesOf(gaps))) {
+          const candidates = [...allowed, atMs];
+          // With this one no window that ends now may hold more: a thousandth is a tick.
+          const fits = candidates.every((from, index) => {
+            const count = candidates.length - index;
+            return count * 1000 <= quota.burst * 1000 + quota.perSecond * (atMs - from);
+          });
+          expect(isAllowed).toBe(fits);
+          if (isAllowed) allowed.push(atMs);
+        }
+      }),
+    );
+  });
+
+  test('is never refused to whoever keeps to its rate', () => {
+    fc.assert(
+      fc.property(quotas, fc.integer({ min: 1, max: 200 }), (quota, count) => {
+        const pause = Math.ceil(1000 / quota.perSecond);
+        const steady = timesOf(Array.from({ length: count }, () => pause));
+        expect(takeAll(quota, steady).every(({ isAllowed }) => isAllowed)).toBe(true);
+      }),
+    );
+  });
+
+  test('says how many are left, when all of them are back, and when to ask again', () => {
+    fc.assert(
+      fc.property(quotas, pauses, (quota, gaps) => {
+        const last = takeAll(quota, timesOf(gaps)).at(-1);
+        if (last === undefined) return;
+        const { atMs, fullAt, remaining, fullInMs, retryInMs } = last;
+        const isAllowedAt = (count: number, later: number) => {
+          const asked = Array.from({ length: count }, () => atMs + later);
+          let state = fullAt;
+          return asked.every((time) => {
+            const taken = takeRequest(quota, state, time);
+            state = taken.fullAt;
+            return taken.isAllowed;
+          });
+        };
+        expect(isAllowedAt(remaining, 0)).toBe(true);
+        expect(isAllowedAt(remaining + 1, 0)).toBe(false);
+        expect(isAllowedAt(quota.burst, fullInMs)).toBe(true);
+        if (retryInMs > 0) {
+          expect(isAllowedAt(1, retryInMs)).toBe(true);
+          expect(isAllowedAt(1, retryInMs - 1)).toBe(false);
+        }
+      }),
+    );
+  });
+});
+
+describe('a limiter', () => {
+  const limits = { perSecond: 2, burst: 3, inFlight: 2 };
+
+  /** A limiter with a clock that stands still until it is moved. */
+  function createWatched(changed: Partial<typeof limits> = {}) {
+    let nowMs = 0;
+    const limiter = createLimiter({ ...limits, ...changed }, () => nowMs);
+    const pass = (keyId: string) => {
+      const admission = limiter.enter(keyId);
+      if (admission.refusal === undefined) limiter.leave(keyId);
+      return admission;
+    };
+    return {
+      limiter,
+      pass,
+      advance: (ms: number) => {
+        nowMs += ms;
+      },
+    };
+  }
+
+  test('tells in structured fields what is allowed and what is left of it', () => {
+    const { pass } = createWatched();
+    const told = [pass('a'), pass('a'), pass('a'), pass('a')].map(({ headers }) => headers);
+    const policy = { 'RateLimit-Policy': '"default";q=3;w=2' };
+    expect(told).toEqual([
+      { ...policy, RateLimit: '"default";r=2;t=1' },
+      { ...policy, RateLimit: '"default";r=1;t=1' },
+      { ...policy, RateLimit: '"default";r=0;t=2' },
+      { ...policy, RateLimit: '"default";r=0;t=2', 'Retry-After': '1' },
+    ]);
+  });
+
+  test('refuses a key that is too fast until Retry-After is over, and no other key', () => {
+    const { pass, advance } = createWatched();
+    const codes = () => [pass('a'), pass('b')].map(({ refusal }) => refusal?.code);
+    for (let sent = 0; sent < limits.burst; sent += 1) expect(pass('a').refusal).toBeUndefined();
+    expect(codes()).toEqual(['rate_limited', undefined]);
+    advance(499);
+    expect(codes()).toEqual(['rate_limited', undefined]);
+    advance(1);
+    expect(codes()).toEqual([undefined, undefined]);
+    expect(codes()).toEqual(['rate_limited', undefined]);
+  });
+
+  test('refuses what a key asks beside its requests in flight, until one of them is answered', () => {
+    const { limiter } = createWatched({ burst: 100 });
+    const codes = () =>
+      [limiter.enter('a'), limiter.enter('b')].map(({ refusal }) => refusal?.code);
+    expect(codes()).toEqual([undefined, undefined]);
+    expect(codes()).toEqual([undefined, undefined]);
+    expect(limiter.enter('a')).toMatchObject({
+      refusal: { code: 'too_many_in_flight' },
+      headers: { 'Retry-After': '1' },
+    });
+    limiter.leave('a');
+    expect(codes()).toEqual([undefined, 'too_many_in_flight']);
+  });
+
+  test('forgets keys without granting a key more than its limits', () => {
+    const { limiter, pass, advance } = createWatched();
+    limiter.enter('busy');
+    limiter.enter('busy');
+    advance(60_000);
+    for (let sent = 0; sent < limits.burst; sent += 1) pass('fast');
+    for (let other = 0; other < 25_000; other += 1) pass(`key_${other}`);
+    expect(pass('busy').refusal?.code).toBe('too_many_in_flight');
+    expect(pass('fast').refusal?.code).toBe('rate_limited');
+  });
+});
