@@ -1,7 +1,7 @@
 // Three ways of carrying N payouts, one after another on one stack; see ../README.md.
 import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
-import { cpus } from 'node:os';
+import { cpus, loadavg } from 'node:os';
 import { parseArgs } from 'node:util';
 import { withBench } from './bench.mjs';
 import { measureChild, mostPayouts } from './child.mjs';
@@ -66,6 +66,14 @@ if (wanted.includes('dbos') && !existsSync(sdk)) {
   throw new Error('DBOS is not installed: npm ci --prefix bench/batch, or --only ours,child');
 }
 
+const [loadBefore] = loadavg();
+const machine = {
+  node: process.version,
+  cores: cpus().length,
+  at: new Date().toISOString(),
+  loadBefore,
+};
+
 const results = await withBench(values.data, async (bench) => {
   const measured = {};
   for (const name of wanted) {
@@ -83,7 +91,6 @@ if (problems.length > 0) {
   console.error(['No figures, for what was carried is not right:', ...problems].join('\n  '));
   process.exitCode = 1;
 } else {
-  const machine = { node: process.version, cores: cpus().length, at: new Date().toISOString() };
   console.log(report(results, machine));
   if (values.json !== undefined) {
     await writeFile(values.json, `${JSON.stringify({ ...machine, ...results }, null, 2)}\n`);

@@ -95,8 +95,9 @@ async function takeCallback(body, headers) {
     payoutId: key,
     fact: { kind, amountMinor, currency },
   }));
-  const payouts = await transaction(database, (sql) => insertNews(sql, news));
-  await Promise.all(payouts.map(({ id }) => DBOS.send(id, null, topic)));
+  await transaction(database, (sql) => insertNews(sql, news));
+  const told = new Set(events.map(({ key }) => key));
+  await Promise.all([...told].map((id) => DBOS.send(id, null, topic)));
   return { status: 200 };
 }
 

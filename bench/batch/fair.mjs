@@ -1,11 +1,12 @@
 // What a batch does to those who send single payouts: the time until POST /v1/payouts answers,
 // idle and while batches run, on one stack in one run; see ../README.md.
 import { writeFile } from 'node:fs/promises';
-import { cpus } from 'node:os';
+import { cpus, loadavg } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { withBench } from './bench.mjs';
 import { amountMinor, batchBody, openCustomer } from './customer.mjs';
+import { heading } from './report.mjs';
 
 const { values } = parseArgs({
   options: {
@@ -22,6 +23,9 @@ const intervalMs = 1_000 / Number(values['a-second']);
 
 /** The first requests of a process are slow, and say nothing about a batch. */
 const warmup = 20;
+
+/** How soon it is seen that a batch is over, and the next one sent. */
+const askIntervalMs = 250;
 
 /** Batches follow each other, so that there is always one while the samples are taken. */
 const mostBatches = 50;
@@ -55,18 +59,13 @@ async function sendOne(customer, reference) {
 function keepBatchesRunning(customer) {
   const body = batchBody(customer, items);
   let isStopped = false;
-  let started;
-  const running = new Promise((resolve) => {
-    started = resolve;
-  });
   const run = async () => {
     const counts = { batches: 0, settled: 0 };
     while (!isStopped && counts.batches < mostBatches) {
       let batch = await customer.ask('POST /v1/batches', body);
       counts.batches += 1;
-      started();
       while (!isStopped && batch.status === 'processing') {
-        await delay(250);
+        await delay(askIntervalMs);
         batch = await customer.ask(`GET /v1/batches/${batch.id}`);
       }
       counts.settled += batch.counts.settled;
@@ -74,11 +73,10 @@ function keepBatchesRunning(customer) {
     return counts;
   };
   const ended = run();
-  const stop = () => {
+  return () => {
     isStopped = true;
     return ended;
   };
-  return { running: Promise.race([running, ended]), stop };
 }
 
 function figures(answers) {
@@ -88,18 +86,26 @@ function figures(answers) {
   return { p50Ms: at(0.5), p95Ms: at(0.95), mostMs: sorted.at(-1), pending };
 }
 
+const [loadBefore] = loadavg();
+const machine = {
+  node: process.version,
+  cores: cpus().length,
+  at: new Date().toISOString(),
+  loadBefore,
+};
+
 const result = await withBench(values.data, async (bench) => {
   const single = await openCustomer(bench, 'single', 2 * samples + warmup);
   // The customer of the batches is another one: what is compared is not their common balance.
-  const bulk = await openCustomer(bench, 'bulk', 10 * items);
+  const bulk = await openCustomer(bench, 'bulk', mostBatches * items);
   await sample(single, warmup, 'warm-up');
   const idle = figures(await sample(single, samples, 'idle'));
-  const batches = keepBatchesRunning(bulk);
-  await batches.running;
+  const stopBatches = keepBatchesRunning(bulk);
   const busy = figures(await sample(single, samples, 'busy'));
-  return { idle, busy, ...(await batches.stop()), p95Ratio: busy.p95Ms / idle.p95Ms };
+  return { idle, busy, ...(await stopBatches()), p95Ratio: busy.p95Ms / idle.p95Ms };
 });
 
+console.log(heading(machine));
 for (const name of ['idle', 'busy']) {
   const { p50Ms, p95Ms, mostMs, pending } = result[name];
   console.log(
@@ -112,6 +118,5 @@ console.log(
     `meanwhile): ${result.p95Ratio.toFixed(2)} times that of an idle system`,
 );
 if (values.json !== undefined) {
-  const machine = { node: process.version, cores: cpus().length, at: new Date().toISOString() };
   await writeFile(values.json, `${JSON.stringify({ ...machine, items, ...result }, null, 2)}\n`);
 }
