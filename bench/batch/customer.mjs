@@ -1,0 +1,54 @@
+// An account with money, a beneficiary and a webhook endpoint, made through the API.
+import { join } from 'node:path';
+import { seedAccount } from '../../dist/cli/seed.js';
+
+/** 10.00 US dollars: above the smallest fee, and small enough for a test account's money. */
+export const amountMinor = 1_000;
+
+async function call(stack, apiKey, request, body) {
+  const [method, path] = request.split(' ');
+  const response = await fetch(stack.description.api_url + path, {
+    method,
+    headers: { authorization: `Bearer ${apiKey}`, 'content-type': 'application/json' },
+    ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+  });
+  const text = await response.text();
+  if (!response.ok) {
+    throw new Error(`${request} was answered ${response.status}: ${text.slice(0, 2_000)}`);
+  }
+  return JSON.parse(text);
+}
+
+/**
+ * @param {{ stack: import('../../dist/cli/stack.js').Stack, database: object, directory: string,
+ *   sinkUrl: string }} bench
+ */
+export async function openCustomer(bench, name, payouts) {
+  const { stack, database, directory, sinkUrl } = bench;
+  const seed = await seedAccount(database, join(directory, `account-${name}.json`));
+  const ask = (request, body) => call(stack, seed.apiKey, request, body);
+  await ask('POST /v1/test/fund', { currency: 'USD', amount: payouts * amountMinor });
+  const beneficiary = await ask('POST /v1/beneficiaries', {
+    type: 'individual',
+    name: 'Ada Lovelace',
+    country: 'DE',
+    currency: 'EUR',
+    iban: 'DE89370400440532013000',
+  });
+  const endpoint = await ask('POST /v1/webhook_endpoints', {
+    url: `${sinkUrl}/${name}`,
+    events: ['payout.settled'],
+  });
+  return { name, ...seed, ask, beneficiaryId: beneficiary.id, endpointId: endpoint.id };
+}
+
+/** The body of a batch, so that making it is not part of the measurement. */
+export function batchBody(customer, count) {
+  const payouts = Array.from({ length: count }, (_, index) => ({
+    beneficiary: customer.beneficiaryId,
+    source_currency: 'USD',
+    amount: amountMinor,
+    reference: `Invoice ${index + 1}`,
+  }));
+  return JSON.stringify({ payouts });
+}

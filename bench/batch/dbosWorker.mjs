@@ -1,0 +1,141 @@
+// The process of the third way: DBOS Transact with one workflow a payout. It takes the request
+// and the bank's callbacks over HTTP, and its steps are the product's own activities.
+import { createServer } from 'node:http';
+import { DBOS } from '@dbos-inc/dbos-sdk';
+import { asyncLocalStorage } from '@temporalio/activity';
+import { deliveryActivities } from '../../dist/activities/delivery.js';
+import { ledgerActivities } from '../../dist/activities/ledger.js';
+import { refreshRates } from '../../dist/activities/maintenance.js';
+import { railActivities } from '../../dist/activities/rail.js';
+import { connectDatabase, transaction } from '../../dist/db/client.js';
+import { insertNews } from '../../dist/db/inbox.js';
+import { createRails } from '../../dist/rails/registry.js';
+import { createSandboxRail } from '../../dist/rails/sandbox/connector.js';
+import { referenceSource } from '../../dist/rates/reference.js';
+import { createSender } from '../../dist/webhooks/sender.js';
+import { insertPending } from './payoutRows.mjs';
+
+const env = process.env;
+const database = connectDatabase({
+  url: env.DATABASE_URL,
+  poolSize: 16,
+  applicationName: 'bench-dbos',
+});
+const rail = createSandboxRail({
+  url: env.SANDBOX_BANK_URL,
+  apiToken: env.SANDBOX_BANK_TOKEN,
+  callbackSecret: env.SANDBOX_BANK_CALLBACK_SECRET,
+});
+const deps = {
+  database,
+  rails: createRails([rail]),
+  rateMaximumAgeMs: 24 * 60 * 60 * 1_000,
+  sender: createSender({ allowInsecure: true, allowPrivateAddresses: true }),
+  // Asked only for a webhook that failed; the sink takes every one.
+  temporal: {},
+};
+const activities = {
+  ...ledgerActivities(deps),
+  ...railActivities(deps),
+  ...deliveryActivities(deps),
+};
+
+/** What the activities read of Temporal: a first attempt without a retry policy. */
+const context = { info: { attempt: 1, isLocal: false }, heartbeat: () => undefined };
+
+/** One of the product's activities as a step: checkpointed, and tried again as often as there. */
+function step(name, input) {
+  return DBOS.runStep(() => asyncLocalStorage.run(context, () => activities[name](input)), {
+    name,
+    retriesAllowed: true,
+    intervalSeconds: 1,
+    maxAttempts: 10,
+  });
+}
+
+/** The topic of the nudge: the bank has said something about the payout. */
+const topic = 'railUpdate';
+
+const payout = DBOS.registerWorkflow(
+  async (id) => {
+    const mine = { driver: id, ids: [id] };
+    let [row] = await step('acceptPayouts', { ...mine, workflowAgeMs: 0 });
+    if (row.status === 'processing') [row] = await step('submitPayouts', mine);
+    while (row.status === 'processing' || row.status === 'sent') {
+      await DBOS.recv(topic, 60);
+      [row] = await step('settlePayouts', mine);
+    }
+    await step('deliverEvents', { payoutIds: [id] });
+  },
+  { name: 'payout' },
+);
+
+const queueName = 'payouts';
+
+/** Records the payouts and enqueues a workflow for each, as the API does with a request. */
+async function takeRequest({ accountId, beneficiaryId, count }) {
+  const ids = await insertPending(database, { accountId, beneficiaryId }, count);
+  // The pool of the system database lets so many through at once as it has connections.
+  await Promise.all(ids.map((id) => DBOS.startWorkflow(payout, { workflowID: id, queueName })(id)));
+  return { status: 202 };
+}
+
+/** As the API takes a callback: kept first, each fact once; then whoever waits for it is told. */
+async function takeCallback(body, headers) {
+  const events = rail.parseCallback({
+    body,
+    header: (name) => headers[name] ?? '',
+    receivedAt: new Date(),
+  });
+  if (events === undefined) return { status: 401 };
+  const news = events.map(({ id, key, kind, amountMinor, currency }) => ({
+    rail: rail.name,
+    railEventId: id,
+    railKey: key,
+    payoutId: key,
+    fact: { kind, amountMinor, currency },
+  }));
+  await transaction(database, (sql) => insertNews(sql, news));
+  const told = new Set(events.map(({ key }) => key));
+  await Promise.all([...told].map((id) => DBOS.send(id, null, topic)));
+  return { status: 200 };
+}
+
+function answer(request, body) {
+  if (request.url === '/payouts') return takeRequest(JSON.parse(body.toString('utf8')));
+  return takeCallback(body, request.headers);
+}
+
+async function serve(request, response) {
+  try {
+    const parts = [];
+    for await (const part of request) parts.push(part);
+    const { status } = await answer(request, Buffer.concat(parts));
+    response.writeHead(status).end();
+  } catch (error) {
+    console.error(error);
+    response.writeHead(500).end(String(error));
+  }
+}
+
+// It answers its own failures; the promise never rejects.
+const server = createServer((request, response) => void serve(request, response));
+
+await refreshRates(database, referenceSource);
+DBOS.setConfig({
+  name: 'bench',
+  systemDatabaseUrl: env.DBOS_SYSTEM_DATABASE_URL,
+  systemDatabasePoolSize: Number(env.DBOS_POOL_SIZE),
+  applicationVersion: 'bench',
+  logLevel: 'warn',
+});
+await DBOS.launch();
+await DBOS.registerQueue(queueName, {
+  workerConcurrency: Number(env.DBOS_CONCURRENCY),
+  // By default a queue is looked at once a second, and then filled up.
+  minPollingIntervalMs: Number(env.DBOS_POLLING_MS),
+});
+server.listen(Number(env.PORT), '127.0.0.1', () => {
+  console.log(JSON.stringify({ ready: `http://127.0.0.1:${server.address().port}` }));
+});
+for (const end of ['disconnect', 'SIGTERM']) process.once(end, () => process.exit(0));

@@ -1,0 +1,122 @@
+// What a batch does to those who send single payouts: the time until POST /v1/payouts answers,
+// idle and while batches run, on one stack in one run; see ../README.md.
+import { writeFile } from 'node:fs/promises';
+import { cpus, loadavg } from 'node:os';
+import { setTimeout as delay } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
+import { withBench } from './bench.mjs';
+import { amountMinor, batchBody, openCustomer } from './customer.mjs';
+import { heading } from './report.mjs';
+
+const { values } = parseArgs({
+  options: {
+    payouts: { type: 'string', default: '10000' },
+    samples: { type: 'string', default: '100' },
+    'a-second': { type: 'string', default: '10' },
+    data: { type: 'string', default: '.corridor/bench' },
+    json: { type: 'string' },
+  },
+});
+const items = Number(values.payouts);
+const samples = Number(values.samples);
+const intervalMs = 1_000 / Number(values['a-second']);
+
+/** The first requests of a process are slow, and say nothing about a batch. */
+const warmup = 20;
+
+/** How soon it is seen that a batch is over, and the next one sent. */
+const askIntervalMs = 250;
+
+/** Batches follow each other, so that there is always one while the samples are taken. */
+const mostBatches = 50;
+
+/**
+ * Sends single payouts at fixed moments, whether or not the ones before are answered: a caller
+ * who waited for a slow answer would leave out the requests that it delays.
+ */
+async function sample(customer, count, label) {
+  const answers = [];
+  const startMs = performance.now();
+  for (let index = 0; index < count; index += 1) {
+    await delay(Math.max(0, startMs + index * intervalMs - performance.now()));
+    answers.push(sendOne(customer, `${label} ${index}`));
+  }
+  return Promise.all(answers);
+}
+
+async function sendOne(customer, reference) {
+  const startMs = performance.now();
+  const payout = await customer.ask('POST /v1/payouts', {
+    beneficiary: customer.beneficiaryId,
+    source_currency: 'USD',
+    amount: amountMinor,
+    reference,
+  });
+  return { ms: performance.now() - startMs, isPending: payout.status === 'pending' };
+}
+
+/** Sends one batch after another until it is told to stop; answers what became of them. */
+function keepBatchesRunning(customer) {
+  const body = batchBody(customer, items);
+  let isStopped = false;
+  const run = async () => {
+    const counts = { batches: 0, settled: 0 };
+    while (!isStopped && counts.batches < mostBatches) {
+      let batch = await customer.ask('POST /v1/batches', body);
+      counts.batches += 1;
+      while (!isStopped && batch.status === 'processing') {
+        await delay(askIntervalMs);
+        batch = await customer.ask(`GET /v1/batches/${batch.id}`);
+      }
+      counts.settled += batch.counts.settled;
+    }
+    return counts;
+  };
+  const ended = run();
+  return () => {
+    isStopped = true;
+    return ended;
+  };
+}
+
+function figures(answers) {
+  const sorted = answers.map(({ ms }) => ms).sort((a, b) => a - b);
+  const at = (share) => sorted[Math.ceil(share * sorted.length) - 1];
+  const pending = answers.filter(({ isPending }) => isPending).length;
+  return { p50Ms: at(0.5), p95Ms: at(0.95), mostMs: sorted.at(-1), pending };
+}
+
+const [loadBefore] = loadavg();
+const machine = {
+  node: process.version,
+  cores: cpus().length,
+  at: new Date().toISOString(),
+  loadBefore,
+};
+
+const result = await withBench(values.data, async (bench) => {
+  const single = await openCustomer(bench, 'single', 2 * samples + warmup);
+  // The customer of the batches is another one: what is compared is not their common balance.
+  const bulk = await openCustomer(bench, 'bulk', mostBatches * items);
+  await sample(single, warmup, 'warm-up');
+  const idle = figures(await sample(single, samples, 'idle'));
+  const stopBatches = keepBatchesRunning(bulk);
+  const busy = figures(await sample(single, samples, 'busy'));
+  return { idle, busy, ...(await stopBatches()), p95Ratio: busy.p95Ms / idle.p95Ms };
+});
+
+console.log(heading(machine));
+for (const name of ['idle', 'busy']) {
+  const { p50Ms, p95Ms, mostMs, pending } = result[name];
+  console.log(
+    `${name}: p50 ${p50Ms.toFixed(1)} ms, p95 ${p95Ms.toFixed(1)} ms, slowest ${mostMs.toFixed(1)} ms; ` +
+      `${pending} of ${samples} were answered as pending`,
+  );
+}
+console.log(
+  `p95 while batches of ${items} ran (${result.batches} sent, ${result.settled} items settled ` +
+    `meanwhile): ${result.p95Ratio.toFixed(2)} times that of an idle system`,
+);
+if (values.json !== undefined) {
+  await writeFile(values.json, `${JSON.stringify({ ...machine, items, ...result }, null, 2)}\n`);
+}

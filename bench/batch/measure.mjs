@@ -1,0 +1,136 @@
+import { readFile } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
+import { sumPostings } from '../../dist/db/ledger.js';
+
+/** A third of a second a payout is slower than any way here; a minute more for what is fixed. */
+const limitMs = (payouts) => 60_000 + payouts * 300;
+
+/** Asking the sink five times a second costs nothing; it notes the time of each webhook itself. */
+const askIntervalMs = 200;
+
+/** Waits until the sink has heard of so many payouts of the customer. */
+async function waitForWebhooks({ sinkUrl }, customer, payouts) {
+  const deadline = Date.now() + limitMs(payouts);
+  for (;;) {
+    const heard = await (await fetch(`${sinkUrl}/${customer.name}`)).json();
+    if (heard.payouts >= payouts) return heard;
+    if (Date.now() > deadline) {
+      throw new Error(`${customer.name}: ${heard.payouts} of ${payouts} webhooks have come.`);
+    }
+    await delay(askIntervalMs);
+  }
+}
+
+/** After the last webhook of the warm-up its workflows end, which is not to be measured. */
+const coolMs = 1_000;
+
+/**
+ * Times a way from the request to the last settlement and the last webhook.
+ *
+ * @param prepare makes the request for a number of payouts; what it returns sends it, and
+ *   resolves with figures of its own when it is answered
+ */
+export async function timeWay({ bench, database, customer, warmup, payouts, prepare }) {
+  if (warmup > 0) {
+    await (await prepare(warmup))(warmup);
+    await waitForWebhooks(bench, customer, warmup);
+    await delay(coolMs);
+  }
+  const send = await prepare(payouts);
+  const startedAtMs = Date.now();
+  const figures = await send(payouts);
+  const answeredAfterMs = Date.now() - startedAtMs;
+  const heard = await waitForWebhooks(bench, customer, warmup + payouts);
+  const [{ settled, lastAt }] = await database`
+    select count(*)::int as settled, max(settled_at) as last_at from payouts
+     where account_id = ${customer.accountId} and status = 'settled'`;
+  if (settled !== warmup + payouts) {
+    throw new Error(`${customer.name}: ${settled} of ${warmup + payouts} payouts are settled.`);
+  }
+  const settledSeconds = (lastAt.getTime() - startedAtMs) / 1_000;
+  const announcedSeconds = (heard.lastAtMs - startedAtMs) / 1_000;
+  return {
+    payouts,
+    startedAtMs,
+    answeredAfterMs,
+    settledSeconds,
+    announcedSeconds,
+    settledPerSecond: payouts / settledSeconds,
+    announcedPerSecond: payouts / announcedSeconds,
+    msAPayout: (announcedSeconds * 1_000) / payouts,
+    ...figures,
+  };
+}
+
+/** The workflows of schedules, which run all the time, whatever is measured. */
+const schedules = new Set(['sweep', 'statement', 'refreshRates', 'retention']);
+
+/** Workflows close right after their last webhook; who is open after this is asked by itself. */
+const closeLimitMs = 20_000;
+
+/** State transitions of every workflow that started since. */
+export async function countTransitions(temporal, sinceMs) {
+  const query = `StartTime >= '${new Date(sinceMs).toISOString()}'`;
+  const deadline = Date.now() + closeLimitMs;
+  for (;;) {
+    const found = [];
+    for await (const workflow of temporal.workflow.list({ query, pageSize: 1_000 })) {
+      if (!schedules.has(workflow.type)) found.push(workflow);
+    }
+    const open = found.filter(({ status }) => status.name === 'RUNNING');
+    if ((found.length > 0 && open.length === 0) || Date.now() > deadline) {
+      // The list tells the transitions of closed workflows alone.
+      const closed = found.filter(({ status }) => status.name !== 'RUNNING');
+      const counts = closed.map(({ raw }) => Number(raw.stateTransitionCount));
+      for (const { workflowId, runId } of open) {
+        const { raw } = await temporal.workflow.getHandle(workflowId, runId).describe();
+        counts.push(Number(raw.workflowExecutionInfo.stateTransitionCount));
+      }
+      const transitions = counts.reduce((sum, count) => sum + count, 0);
+      return { workflows: found.length, transitions };
+    }
+    await delay(500);
+  }
+}
+
+/**
+ * What must hold before a figure may be printed: each payout was announced, is in the bank's
+ * journal once, and the ledger's currencies sum to zero.
+ *
+ * @returns {Promise<{ problems: string[], duplicates: number }>}
+ */
+export async function check({ bench, database, customer, journal, payouts }) {
+  const problems = [];
+  const heard = await (await fetch(`${bench.sinkUrl}/${customer.name}`)).json();
+  if (heard.payouts !== payouts) {
+    problems.push(`${heard.payouts} payouts were announced, not ${payouts}`);
+  }
+  const rows = await database`select id from payouts where account_id = ${customer.accountId}`;
+  const facts = await countFacts(journal);
+  const wrong = rows.filter(
+    ({ id }) => facts.get(`transfer ${id}`) !== 1 || facts.get(`settled ${id}`) !== 1,
+  );
+  if (rows.length !== payouts) problems.push(`there are ${rows.length} payouts, not ${payouts}`);
+  if (wrong.length > 0) {
+    problems.push(`${wrong.length} payouts are not once in the bank's journal: ${wrong[0].id}`);
+  }
+  for (const { currency, sumMinor } of await sumPostings(database)) {
+    if (sumMinor !== 0n) problems.push(`the ledger is off by ${sumMinor} in ${currency}`);
+  }
+  const [{ parked }] = await database`
+    select count(*)::int as parked from payouts
+     where account_id = ${customer.accountId} and attention_at is not null`;
+  if (parked > 0) problems.push(`${parked} payouts wait for a person`);
+  return { problems, duplicates: heard.duplicates };
+}
+
+/** How often each thing has happened to each key at the bank. */
+async function countFacts(journal) {
+  const facts = new Map();
+  for (const line of (await readFile(journal, 'utf8')).split('\n')) {
+    if (line === '') continue;
+    const { type, key } = JSON.parse(line);
+    facts.set(`${type} ${key}`, (facts.get(`${type} ${key}`) ?? 0) + 1);
+  }
+  return facts;
+}
