@@ -1,5 +1,14 @@
 import type { PayoutStatus } from '../domain/payout.js';
 import { bigints, type Sql } from './client.js';
+import {
+  beyond,
+  type Created,
+  createdWithin,
+  type Listed,
+  listed,
+  nearest,
+  type Page,
+} from './page.js';
 import type { NewPayout, WakeablePayout } from './payouts.js';
 import type { RateFigure } from './rates.js';
 
@@ -88,6 +97,33 @@ export async function findBatch(
     select id, account_id, status, total, open, created_at, completed_at
       from batches where id = ${id} and account_id = ${accountId}`;
   return row;
+}
+
+/** Batches of an account by their ids. */
+export async function findBatches(
+  sql: Sql,
+  accountId: string,
+  ids: readonly string[],
+): Promise<readonly BatchRow[]> {
+  return sql<BatchRow[]>`
+    select id, account_id, status, total, open, created_at, completed_at
+      from batches where id = any (${ids}) and account_id = ${accountId}`;
+}
+
+export async function listBatches(
+  sql: Sql,
+  accountId: string,
+  page: Page,
+  filter: { readonly created?: Created | undefined; readonly status?: string | undefined },
+): Promise<Listed<BatchRow>> {
+  const { created, status = null } = filter;
+  const rows = await sql<BatchRow[]>`
+    select id, account_id, status, total, open, created_at, completed_at from batches
+     where account_id = ${accountId} and (${status}::text is null or status = ${status})
+       and ${createdWithin(sql, created, 'created_at')}
+       and ${beyond(sql, page, ['created_at', 'id'])}
+     ${nearest(sql, page, ['created_at', 'id'])}`;
+  return listed(page, rows);
 }
 
 export async function countItems(sql: Sql, batchId: string): Promise<readonly BatchCount[]> {

@@ -1,6 +1,15 @@
 import type { BeneficiaryDetails } from '../domain/beneficiary.js';
 import { only } from './accounts.js';
 import type { Sql } from './client.js';
+import {
+  beyond,
+  type Created,
+  createdWithin,
+  type Listed,
+  listed,
+  nearest,
+  type Page,
+} from './page.js';
 
 export type BeneficiaryRow = {
   readonly id: string;
@@ -36,6 +45,35 @@ export async function findBeneficiary(
     select id, account_id, details, created_at, deleted_at from beneficiaries
      where id = ${id} and account_id = ${accountId}`;
   return row;
+}
+
+/** Beneficiaries of an account by their ids, deleted ones too: payouts were made to them. */
+export async function findBeneficiaries(
+  sql: Sql,
+  accountId: string,
+  ids: readonly string[],
+): Promise<readonly BeneficiaryRow[]> {
+  return sql<BeneficiaryRow[]>`
+    select id, account_id, details, created_at, deleted_at from beneficiaries
+     where id = any (${ids}) and account_id = ${accountId}`;
+}
+
+/** A page of an account's beneficiaries that are not deleted. */
+export async function listBeneficiaries(
+  sql: Sql,
+  accountId: string,
+  page: Page,
+  filter: { readonly created?: Created | undefined; readonly currency?: string | undefined },
+): Promise<Listed<BeneficiaryRow>> {
+  const { created, currency = null } = filter;
+  const rows = await sql<BeneficiaryRow[]>`
+    select id, account_id, details, created_at, deleted_at from beneficiaries
+     where account_id = ${accountId} and deleted_at is null
+       and (${currency}::text is null or currency = ${currency})
+       and ${createdWithin(sql, created, 'created_at')}
+       and ${beyond(sql, page, ['created_at', 'id'])}
+     ${nearest(sql, page, ['created_at', 'id'])}`;
+  return listed(page, rows);
 }
 
 export async function deleteBeneficiary(

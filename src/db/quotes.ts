@@ -66,6 +66,17 @@ export async function findQuote(
   return row;
 }
 
+/** Quotes of an account by their ids. */
+export async function findQuotes(
+  sql: Sql,
+  accountId: string,
+  ids: readonly string[],
+): Promise<readonly QuoteRow[]> {
+  return sql<QuoteRow[]>`
+    select *, expires_at <= now() as expired from quotes
+     where id = any (${ids}) and account_id = ${accountId}`;
+}
+
 export type QuoteOfPayout = QuoteRow & { readonly payoutId: string; readonly inTime: boolean };
 
 /**

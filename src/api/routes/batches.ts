@@ -1,11 +1,19 @@
-import { batchObject } from '../../contract/objects.js';
+import { batchListParams } from '../../contract/listParams.js';
+import { batchObject, uncountedBatchObject } from '../../contract/objects.js';
 import { batchParams, type PayoutParams } from '../../contract/params.js';
-import { type BatchRow, countItems, findBatch, insertBatch } from '../../db/batches.js';
+import {
+  type BatchRow,
+  countItems,
+  findBatch,
+  insertBatch,
+  listBatches,
+} from '../../db/batches.js';
 import { transaction } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { currentRates } from '../../db/rates.js';
 import { startBatch } from '../../temporal/wakePayout.js';
 import { bindRequest, mismatch, replayed } from '../idempotency.js';
+import { byIdIn, pageAnswer, readPage } from '../listPage.js';
 import {
   type Answer,
   type ApiDeps,
@@ -19,6 +27,7 @@ import { exclusions, newPayout } from './payouts.js';
 
 export const batchRoutes: readonly Route[] = [
   { method: 'post', path: '/v1/batches', handle: createBatch },
+  { method: 'get', path: '/v1/batches', takesQuery: true, handle: listed },
   { method: 'get', path: '/v1/batches/:id', handle: readBatch },
 ];
 
@@ -83,6 +92,15 @@ async function readBatch(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const batch = await findBatch(deps.database, request.account.id, request.id);
   if (batch === undefined) return refused(notFound(request));
   return { status: 200, body: batchObject(batch, await countItems(deps.database, batch.id)) };
+}
+
+async function listed(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const validated = validate(batchListParams, request.decoded);
+  if ('refusals' in validated) return validated;
+  const page = await readPage(deps, request, validated.params, byIdIn('batches'));
+  if ('refusals' in page) return page;
+  const batches = await listBatches(deps.database, request.account.id, page, validated.params);
+  return pageAnswer(batches, uncountedBatchObject);
 }
 
 async function existingBatch(deps: ApiDeps, accountId: string, id: string): Promise<BatchRow> {
