@@ -26,7 +26,7 @@ export type PayoutFilter = {
 
 /**
  * A page of an account's payouts. With one filter the rows read are a few times the page,
- * however many there are; with several, one filter finds and the others sort out.
+ * however many there are; with several, one of them finds and the others sort out.
  */
 export async function listPayouts(
   sql: Sql,
@@ -51,52 +51,60 @@ async function byStatus(sql: Sql, accountId: string, page: Page, filter: PayoutF
        where account_id = ${accountId} and status = s.status
          and ${beyond(sql, page, ['requested_at', 'id'])}
          and ${createdWithin(sql, filter.created, 'requested_at')}
+         and ${matching(sql, filter)}
        ${nearest(sql, page, ['requested_at', 'id'])}) p
     ${nearest(sql, page, ['p.requested_at', 'p.id'])}`;
 }
 
 type Term = { readonly name: string; readonly value: string };
 
-/** What the payouts are found by: of several filters the one that most likely names few. */
+/**
+ * What the payouts are found by: of several filters the one that most likely names few. A
+ * currency names many, and any status but the one that all come to names fewer.
+ */
 function termOf(filter: PayoutFilter): Term | undefined {
+  const isCommonStatus = filter.status === undefined || filter.status === 'settled';
+  const metadata = Object.entries(filter.metadata ?? {});
   const terms = [
     { name: 'reference', value: filter.reference },
-    ...Object.entries(filter.metadata ?? {}).map(([key, value]) => ({
-      name: `metadata ${key}`,
-      value,
-    })),
+    ...metadata.map(([key, value]) => ({ name: `metadata ${key}`, value })),
     { name: 'batch', value: filter.batchId },
     { name: 'beneficiary', value: filter.beneficiaryId },
-    { name: 'destination_currency', value: filter.destinationCurrency },
-    { name: 'source_currency', value: filter.sourceCurrency },
+    {
+      name: 'destination_currency',
+      value: isCommonStatus ? filter.destinationCurrency : undefined,
+    },
+    { name: 'source_currency', value: isCommonStatus ? filter.sourceCurrency : undefined },
   ];
   return terms.find((term): term is Term => term.value !== undefined);
 }
 
 /**
- * Both tables have the columns of the order, and each its cursor, so that the planner may begin
- * with either: with the term, or with the status where that is rarer.
+ * Walks the term in the order of the list and looks each payout up. The limit of one row keeps
+ * the planner from joining the tables as wholes, which it does where it guesses few rows.
  */
 async function byTerm(sql: Sql, accountId: string, page: Page, filter: PayoutFilter, term: Term) {
   return sql<PayoutRow[]>`
-    select p.* from payout_terms t
-      join payouts p on p.id = t.payout_id and p.requested_at = t.requested_at
+    select p.* from payout_terms t cross join lateral (
+      select * from payouts
+       where id = t.payout_id and account_id = ${accountId} and ${matching(sql, filter)}
+       limit 1) p
      where t.term = payout_term(${accountId}, ${term.name}, ${term.value})
        and ${beyond(sql, page, ['t.requested_at', 't.payout_id'])}
        and ${createdWithin(sql, filter.created, 't.requested_at')}
-       and p.account_id = ${accountId} and ${matching(sql, filter)}
      ${nearest(sql, page, ['t.requested_at', 't.payout_id'])}`;
 }
 
 function matching(sql: Sql, filter: PayoutFilter): Fragment {
   const { status = null, sourceCurrency = null, destinationCurrency = null } = filter;
   const { reference = null, beneficiaryId = null, batchId = null } = filter;
+  const metadata = filter.metadata === undefined ? null : sql.json(filter.metadata);
   return sql`
-    (${status}::text is null or p.status = ${status})
-    and (${sourceCurrency}::text is null or p.source_currency = ${sourceCurrency})
-    and (${destinationCurrency}::text is null or p.destination_currency = ${destinationCurrency})
-    and (${reference}::text is null or p.reference = ${reference})
-    and (${beneficiaryId}::text is null or p.beneficiary_id = ${beneficiaryId})
-    and (${batchId}::text is null or p.batch_id = ${batchId})
-    and p.metadata @> ${sql.json(filter.metadata ?? {})}`;
+    (${status}::text is null or status = ${status})
+    and (${sourceCurrency}::text is null or source_currency = ${sourceCurrency})
+    and (${destinationCurrency}::text is null or destination_currency = ${destinationCurrency})
+    and (${reference}::text is null or reference = ${reference})
+    and (${beneficiaryId}::text is null or beneficiary_id = ${beneficiaryId})
+    and (${batchId}::text is null or batch_id = ${batchId})
+    and (${metadata}::jsonb is null or metadata @> ${metadata})`;
 }

@@ -51,19 +51,19 @@ export async function openPlanReader(url: string): Promise<PlanReader> {
     connection: {
       plan_cache_mode: 'force_custom_plan',
       timezone: 'UTC',
-      client_min_messages: 'log',
-      session_preload_libraries: 'auto_explain',
-      'auto_explain.log_min_duration': 0,
-      'auto_explain.log_analyze': true,
-      'auto_explain.log_timing': false,
-      'auto_explain.log_format': 'json',
     },
     onnotice: ({ message = '' }) => {
       const json = message.indexOf('{');
       if (message.startsWith('duration:') && json > 0) plans.push(planOf(message.slice(json)));
     },
   });
-  await database`select 1`;
+  await database.unsafe(`
+    load 'auto_explain';
+    set auto_explain.log_min_duration = 0;
+    set auto_explain.log_analyze = on;
+    set auto_explain.log_timing = off;
+    set auto_explain.log_format = 'json';
+    set client_min_messages = log`);
   return {
     database,
     plansOf: async (work) => {
