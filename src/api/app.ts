@@ -14,6 +14,7 @@ import { accountRoutes } from './routes/account.js';
 import { balanceRoutes } from './routes/balances.js';
 import { batchRoutes } from './routes/batches.js';
 import { beneficiaryRoutes } from './routes/beneficiaries.js';
+import { corridorRoutes } from './routes/corridors.js';
 import { eventRoutes } from './routes/events.js';
 import { payoutRoutes } from './routes/payouts.js';
 import { quoteRoutes } from './routes/quotes.js';
@@ -30,6 +31,7 @@ export const routes: readonly Route[] = [
   ...balanceRoutes,
   ...webhookEndpointRoutes,
   ...eventRoutes,
+  ...corridorRoutes,
   ...accountRoutes,
 ];
 

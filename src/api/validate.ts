@@ -45,7 +45,12 @@ function refusalsOf(
   const sent = valueAt(decoded, issue.path);
   const expected = issue.message;
   if (sent === undefined) return [refuse('parameter_missing', { param, expected })];
-  return [refuse('parameter_invalid', { param, expected, ...receivedOf(param, sent) })];
+  const nearest =
+    issue.code === 'invalid_value' && typeof sent === 'string'
+      ? nearestName(sent, issue.values.map(String))
+      : undefined;
+  const hint = nearest === undefined ? {} : { detail: `Did you mean ${nearest}?` };
+  return [refuse('parameter_invalid', { param, expected, ...receivedOf(param, sent), ...hint })];
 }
 
 function unknownParameter(

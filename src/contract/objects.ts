@@ -1,6 +1,7 @@
 import type { Acceptance } from '../domain/acceptance.js';
 import type { BatchMode } from '../domain/batch.js';
-import type { BeneficiaryDetails } from '../domain/beneficiary.js';
+import type { BeneficiaryDetails, FieldRule } from '../domain/beneficiary.js';
+import type { Corridor } from '../domain/corridor.js';
 import { formatMinor } from '../domain/money.js';
 import { isFinal, type PayoutStatus, payoutStatuses } from '../domain/payout.js';
 import type { FixedSide } from '../domain/quote.js';
@@ -209,6 +210,14 @@ export function batchPreviewObject(mode: BatchMode, items: readonly PreviewedIte
 
 type CorridorCount = Omit<BatchCountSource, 'status'>;
 
+/**
+ * A batch among others: its items are not counted, for a page of batches may have a million of
+ * them. `counts`, `progress` and `totals` are null; reading the batch tells them.
+ */
+export function uncountedBatchObject(batch: BatchSource) {
+  return { ...batchObject(batch, []), counts: null, progress: null, totals: null };
+}
+
 /** What the accepted items come to, one entry a corridor. */
 function totalsOf(items: readonly CorridorCount[]) {
   const totals = new Map<string, { items: CorridorCount[]; source: string; destination: string }>();
@@ -272,6 +281,67 @@ export function balanceObject(balance: {
   };
 }
 
+/** One movement of a balance: positive came in, negative went out. */
+export function balanceTransactionObject(posting: {
+  readonly id: bigint;
+  readonly type: string;
+  readonly payoutId: string | null;
+  readonly balance: 'available' | 'held';
+  readonly currency: string;
+  readonly amountMinor: bigint;
+  readonly createdAt: Date;
+}) {
+  return {
+    object: 'balance_transaction',
+    id: `txn_${posting.id}`,
+    type: posting.type,
+    payout: posting.payoutId,
+    balance: posting.balance,
+    currency: posting.currency,
+    amount: formatMinor(posting.amountMinor, posting.currency),
+    created_at: posting.createdAt.toISOString(),
+  };
+}
+
+/** A corridor's terms: amounts in units of its source currency, shares in basis points. */
+export function corridorObject(corridor: Corridor) {
+  const { source, destination, fee } = corridor;
+  return {
+    object: 'corridor',
+    source_currency: source,
+    destination_currency: destination,
+    maximum_amount: formatMinor(corridor.maximumMinor, source),
+    fee: {
+      fixed: formatMinor(fee.fixedMinor, source),
+      basis_points: fee.basisPoints,
+      minimum: formatMinor(fee.minimumMinor, source),
+    },
+    spread_basis_points: corridor.spreadBasisPoints,
+    rail: corridor.rail,
+  };
+}
+
+/** What a beneficiary's details must be in a country, in the order of a form. */
+export function requirementsObject(
+  country: string,
+  currency: string | null,
+  rules: readonly FieldRule[],
+) {
+  return {
+    object: 'beneficiary_requirements',
+    country,
+    currency,
+    fields: rules.map((rule) => ({
+      name: rule.field,
+      type: 'string',
+      required: rule.required,
+      description: rule.expected,
+      pattern: rule.pattern,
+      example: rule.example,
+    })),
+  };
+}
+
 export type WebhookEndpointSource = {
   readonly id: string;
   readonly url: string;
@@ -313,6 +383,30 @@ export function eventObject(event: {
     sequence: Number(event.sequence),
     created_at: event.createdAt.toISOString(),
     data: event.data,
+  };
+}
+
+/** What one endpoint has of an event: how often it was tried, and how the last attempt ended. */
+export function deliveryObject(delivery: {
+  readonly eventId: string;
+  readonly endpointId: string;
+  readonly status: string;
+  readonly attempts: number;
+  readonly lastAttemptAt: Date | null;
+  readonly lastStatus: number | null;
+  readonly lastError: string | null;
+  readonly nextAttemptAt: Date;
+}) {
+  return {
+    object: 'delivery',
+    event: delivery.eventId,
+    webhook_endpoint: delivery.endpointId,
+    status: delivery.status,
+    attempts: delivery.attempts,
+    last_attempt_at: delivery.lastAttemptAt?.toISOString() ?? null,
+    last_status: delivery.lastStatus,
+    last_error: delivery.lastError,
+    next_attempt_at: delivery.status === 'pending' ? delivery.nextAttemptAt.toISOString() : null,
   };
 }
 

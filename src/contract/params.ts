@@ -2,7 +2,6 @@ import { z } from 'zod';
 import { batchModes, maximumBatchItems } from '../domain/batch.js';
 import { beneficiaryFields } from '../domain/beneficiary.js';
 import { isCurrency } from '../domain/money.js';
-import { payoutStatuses } from '../domain/payout.js';
 import { DecodedNumber } from './decodedNumber.js';
 import { apiVersions, isApiVersion } from './versions/index.js';
 
@@ -26,9 +25,9 @@ function isAmount(text: string): boolean {
 }
 
 const currencyExpected = 'an ISO 4217 currency code in capitals, such as EUR';
-const currency = z.string(currencyExpected).refine(isCurrency, currencyExpected);
+export const currency = z.string(currencyExpected).refine(isCurrency, currencyExpected);
 
-const idOf = (prefix: string, what: string) => {
+export const idOf = (prefix: string, what: string) => {
   const expected = `the id of a ${what} (${prefix}_…)`;
   return z.string(expected).regex(new RegExp(`^${prefix}_[0-9a-z]{1,64}$`), expected);
 };
@@ -36,7 +35,7 @@ const idOf = (prefix: string, what: string) => {
 /** A line break in a remittance text is a new field on some rails; the others change how it reads. */
 const plainText = /^[^\p{Cc}\u202a-\u202e\u2066-\u2069]*$/u;
 
-const text = (least: number, most: number) => {
+export const text = (least: number, most: number) => {
   const expected = `a text of ${least} to ${most} characters, without control characters`;
   return z
     .string(expected)
@@ -49,7 +48,7 @@ const text = (least: number, most: number) => {
 const fixedSide = z.enum(['source', 'destination'], 'source or destination');
 
 const metadataExpected = 'at most 50 names of up to 40 characters, each with a text of up to 500';
-const metadata = z
+export const metadata = z
   .record(z.string().min(1).max(40, metadataExpected), text(0, 500), metadataExpected)
   .refine((record) => Object.keys(record).length <= 50, metadataExpected);
 
@@ -117,9 +116,7 @@ export const beneficiaryParams = z.strictObject(
 
 export const fundParams = z.strictObject({ currency, amount });
 
-/** The events an endpoint may listen to; `*` is all of them, also those that are added later. */
-const eventTypes = [
-  '*',
+export const eventTypes = [
   'payout.sent',
   'payout.settled',
   'payout.failed',
@@ -128,44 +125,22 @@ const eventTypes = [
   'batch.completed',
 ] as const;
 
-const eventsExpected = `a list of ${eventTypes.join(', ')}`;
+/** What an endpoint may listen to; `*` is all events, also those that are added later. */
+const heardTypes = ['*', ...eventTypes] as const;
+
+const eventsExpected = `a list of ${heardTypes.join(', ')}`;
 export const webhookEndpointParams = z.strictObject({
   url: text(1, 2_048),
   events: z
-    .array(z.enum(eventTypes, eventsExpected), eventsExpected)
+    .array(z.enum(heardTypes, eventsExpected), eventsExpected)
     .min(1, eventsExpected)
-    .max(eventTypes.length, eventsExpected)
+    .max(heardTypes.length, eventsExpected)
     .refine((events) => new Set(events).size === events.length, `${eventsExpected}, each once`),
 });
 
 const versionExpected = `one of ${apiVersions.join(', ')}`;
 export const accountParams = z.strictObject({
   api_version: z.string(versionExpected).refine(isApiVersion, versionExpected),
-});
-
-const limitExpected = 'a number from 1 to 100';
-const statusExpected = `one of ${payoutStatuses.join(', ')}`;
-export const batchPayoutListParams = z.strictObject({
-  limit: z
-    .string()
-    .regex(/^([1-9]\d?|100)$/, limitExpected)
-    .default('20')
-    .transform(Number),
-  starting_after: idOf('po', 'payout').optional(),
-  status: z.enum(payoutStatuses, statusExpected).optional(),
-});
-
-export const eventListParams = z.strictObject({
-  limit: z
-    .string()
-    .regex(/^([1-9]\d?|100)$/, limitExpected)
-    .default('20')
-    .transform(Number),
-  after: z
-    .string()
-    .regex(/^\d{1,18}$/, 'the sequence of an event')
-    .default('0')
-    .transform((digits) => BigInt(digits)),
 });
 
 export const noParams = z.strictObject({});

@@ -1,5 +1,7 @@
 import {
   type BatchMode,
+  type BatchStatus,
+  batchStatuses,
   type Chunk,
   chunkCountOf,
   chunkDriver,
@@ -8,13 +10,23 @@ import {
 import type { PayoutStatus } from '../domain/payout.js';
 import type { Refusal } from '../domain/refusal.js';
 import { bigints, type Sql } from './client.js';
+import {
+  beyond,
+  type Created,
+  createdWithin,
+  given,
+  type Listed,
+  listed,
+  nearest,
+  type Page,
+} from './page.js';
 import type { NewPayout, PayoutRow } from './payouts.js';
 import type { RateFigure } from './rates.js';
 
 export type BatchRow = {
   readonly id: string;
   readonly accountId: string;
-  readonly status: 'processing' | 'completed' | 'canceled';
+  readonly status: BatchStatus;
   readonly mode: BatchMode;
   /** Of the batch as a whole; null until an all-or-nothing batch is decided. */
   readonly outcome: 'accepted' | 'refused' | null;
@@ -141,6 +153,36 @@ export async function listOpenBatches(sql: Sql): Promise<readonly BatchRow[]> {
      order by created_at limit 1000`;
 }
 
+/** Batches of an account by their ids. */
+export async function findBatches(
+  sql: Sql,
+  accountId: string,
+  ids: readonly string[],
+): Promise<readonly BatchRow[]> {
+  return sql<BatchRow[]>`
+    select ${columns(sql)}
+      from batches where id = any (${ids}) and account_id = ${accountId}`;
+}
+
+export async function listBatches(
+  sql: Sql,
+  accountId: string,
+  page: Page,
+  filter: { readonly created?: Created | undefined; readonly status?: string | undefined },
+): Promise<Listed<BatchRow>> {
+  const statuses = filter.status === undefined ? [...batchStatuses] : [filter.status];
+  // The newest of each status are among the newest of all: one index serves both.
+  const rows = await sql<BatchRow[]>`
+    select b.* from unnest(${statuses}::text[]) s (status) cross join lateral (
+      select ${columns(sql)} from batches
+       where account_id = ${accountId} and status = s.status
+         and ${createdWithin(sql, filter.created, 'created_at')}
+         and ${beyond(sql, page, ['created_at', 'id'])}
+       ${nearest(sql, page, ['created_at', 'id'])}) b
+     ${nearest(sql, page, ['b.created_at', 'b.id'])}`;
+  return listed(page, rows);
+}
+
 /** What the items of a batch come to, those included that refer to payouts made before. */
 export async function countItems(sql: Sql, batchId: string): Promise<readonly BatchCount[]> {
   return sql<BatchCount[]>`
@@ -179,13 +221,13 @@ export async function listItems(
     select * from (
       (select p.*, p.batch_index as item_index from payouts p
         where p.batch_id = ${batchId} and p.batch_index > ${page.after}
-          and (${page.status}::text is null or p.status = ${page.status})
+          and ${given(sql, page.status, (wanted) => sql`p.status = ${wanted}`)}
         order by p.batch_index limit ${page.limit})
       union all
       (select p.*, r.batch_index as item_index
          from batch_references r join payouts p on p.id = r.payout_id
         where r.batch_id = ${batchId} and r.batch_index > ${page.after}
-          and (${page.status}::text is null or p.status = ${page.status})
+          and ${given(sql, page.status, (wanted) => sql`p.status = ${wanted}`)}
         order by r.batch_index limit ${page.limit})
     ) as items order by item_index limit ${page.limit}`;
 }
@@ -236,7 +278,7 @@ export async function itemsOf(
     select id from payouts
      where batch_id = ${chunk.batchId} and batch_index >= ${first}
        and batch_index < ${first + chunkSize} and status = any (${[...statuses]})
-       and (${driver}::text is null or driver = ${driver}) order by batch_index`;
+       and ${given(sql, driver, (wanted) => sql`driver = ${wanted}`)} order by batch_index`;
   return rows.map((row) => row.id);
 }
 

@@ -1,6 +1,16 @@
 import type { BeneficiaryDetails } from '../domain/beneficiary.js';
 import { only } from './accounts.js';
 import type { Sql } from './client.js';
+import {
+  beyond,
+  type Created,
+  createdWithin,
+  given,
+  type Listed,
+  listed,
+  nearest,
+  type Page,
+} from './page.js';
 
 export type BeneficiaryRow = {
   readonly id: string;
@@ -47,6 +57,24 @@ export async function findBeneficiaries(
   return sql<BeneficiaryRow[]>`
     select id, account_id, details, created_at, deleted_at from beneficiaries
      where id = any (${ids}) and account_id = ${accountId}`;
+}
+
+/** A page of an account's beneficiaries that are not deleted. */
+export async function listBeneficiaries(
+  sql: Sql,
+  accountId: string,
+  page: Page,
+  filter: { readonly created?: Created | undefined; readonly currency?: string | undefined },
+): Promise<Listed<BeneficiaryRow>> {
+  const { created, currency = null } = filter;
+  const rows = await sql<BeneficiaryRow[]>`
+    select id, account_id, details, created_at, deleted_at from beneficiaries
+     where account_id = ${accountId} and deleted_at is null
+       and ${given(sql, currency, (wanted) => sql`currency = ${wanted}`)}
+       and ${createdWithin(sql, created, 'created_at')}
+       and ${beyond(sql, page, ['created_at', 'id'])}
+     ${nearest(sql, page, ['created_at', 'id'])}`;
+  return listed(page, rows);
 }
 
 export async function deleteBeneficiary(

@@ -116,6 +116,25 @@ export async function recordAttempts(sql: Sql, results: readonly AttemptResult[]
      where d.event_id = t.event_id and d.endpoint_id = t.endpoint_id and ${isPending(sql)}`;
 }
 
+export type DeliveryRow = {
+  readonly eventId: string;
+  readonly endpointId: string;
+  readonly status: 'pending' | 'delivered' | 'exhausted' | 'canceled';
+  readonly attempts: number;
+  readonly lastAttemptAt: Date | null;
+  readonly lastStatus: number | null;
+  readonly lastError: string | null;
+  readonly nextAttemptAt: Date;
+};
+
+/** What became of an event at each endpoint that listened: no more than an account may have. */
+export async function deliveriesOf(sql: Sql, eventId: string): Promise<readonly DeliveryRow[]> {
+  return sql<DeliveryRow[]>`
+    select event_id, endpoint_id, status, attempts, last_attempt_at, last_status, last_error,
+           next_attempt_at
+      from deliveries where event_id = ${eventId} order by endpoint_id desc`;
+}
+
 /** Milliseconds until the endpoint's next attempt is due; undefined when nothing is owed. */
 export async function nextAttemptInMs(sql: Sql, endpointId: string): Promise<number | undefined> {
   // greatest() ignores nulls: without the having clause nothing owed would read as due now.

@@ -1,5 +1,16 @@
+import type { Fragment } from 'postgres';
 import type { Sql } from './client.js';
 import { newId } from './id.js';
+import {
+  beyond,
+  type Created,
+  createdWithin,
+  given,
+  type Listed,
+  listed,
+  nearest,
+  type Page,
+} from './page.js';
 
 export type EventType =
   | 'payout.sent'
@@ -67,14 +78,59 @@ export async function recordEvents(
   return new Set(rows.map((row) => row.payoutId));
 }
 
-/** Events of an account after a number, oldest first: the feed has no gaps. */
+export type EventFilter = {
+  readonly created?: Created | undefined;
+  readonly type?: EventType | undefined;
+  readonly payoutId?: string | undefined;
+};
+
+/** A page of an account's events. */
 export async function listEvents(
   sql: Sql,
   accountId: string,
-  page: { readonly after: bigint; readonly limit: number },
-): Promise<readonly EventRow[]> {
-  return sql<EventRow[]>`
+  page: Page,
+  filter: EventFilter,
+): Promise<Listed<EventRow>> {
+  const rows = await sql<EventRow[]>`
     select id, account_id, sequence, type, data, created_at from events
-     where account_id = ${accountId} and sequence > ${page.after}
-     order by sequence limit ${page.limit}`;
+     where account_id = ${accountId} and ${matching(sql, filter)}
+       and ${beyond(sql, page, ['created_at', 'id'])}
+     ${nearest(sql, page, ['created_at', 'id'])}`;
+  return listed(page, rows);
+}
+
+/**
+ * The account's events after a number, oldest first: numbers are given in the order of the
+ * commits, so who goes on from the last one misses none.
+ */
+export async function feedEvents(
+  sql: Sql,
+  accountId: string,
+  after: bigint,
+  limit: number,
+): Promise<Listed<EventRow>> {
+  const rows = await sql<EventRow[]>`
+    select id, account_id, sequence, type, data, created_at from events
+     where account_id = ${accountId} and sequence > ${after}
+     order by sequence limit ${limit + 1}`;
+  return { rows: rows.slice(0, limit), hasMore: rows.length > limit };
+}
+
+function matching(sql: Sql, filter: EventFilter): Fragment {
+  const { created, type, payoutId } = filter;
+  return sql`
+    ${given(sql, type, (wanted) => sql`type = ${wanted}`)}
+    and ${given(sql, payoutId, (wanted) => sql`payout_id = ${wanted}`)}
+    and ${createdWithin(sql, created, 'created_at')}`;
+}
+
+export async function findEvent(
+  sql: Sql,
+  accountId: string,
+  id: string,
+): Promise<EventRow | undefined> {
+  const [row] = await sql<EventRow[]>`
+    select id, account_id, sequence, type, data, created_at from events
+     where id = ${id} and account_id = ${accountId}`;
+  return row;
 }

@@ -5,6 +5,7 @@ import type { FixedSide } from '../domain/quote.js';
 import type { Refusal } from '../domain/refusal.js';
 import type { Mode } from './accounts.js';
 import { bigints, type Sql } from './client.js';
+import { given } from './page.js';
 
 export type StatusChange = {
   readonly status: PayoutStatus;
@@ -144,7 +145,7 @@ export async function lockPayouts(
                     where e.payout_id = p.id and d.status = 'pending' and d.attempts = 0)
              as owes_delivery
       from payouts p
-     where p.id = any (${ids}) and (${driver}::text is null or p.driver = ${driver})
+     where p.id = any (${ids}) and ${given(sql, driver, (wanted) => sql`p.driver = ${wanted}`)}
      order by p.id for no key update`;
 }
 

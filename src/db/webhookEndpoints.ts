@@ -1,5 +1,15 @@
 import { only } from './accounts.js';
 import type { Sql } from './client.js';
+import {
+  beyond,
+  type Created,
+  createdWithin,
+  given,
+  type Listed,
+  listed,
+  nearest,
+  type Page,
+} from './page.js';
 
 export type WebhookEndpointRow = {
   readonly id: string;
@@ -46,13 +56,22 @@ export async function findWebhookEndpoint(
   return row;
 }
 
+/** A page of the endpoints that are not deleted: a handful, which are sorted as they are read. */
 export async function listWebhookEndpoints(
   sql: Sql,
   accountId: string,
-): Promise<readonly WebhookEndpointRow[]> {
-  return sql<WebhookEndpointRow[]>`
+  page: Page,
+  filter: { readonly created?: Created | undefined; readonly status?: string | undefined },
+): Promise<Listed<WebhookEndpointRow>> {
+  const { created, status } = filter;
+  const rows = await sql<WebhookEndpointRow[]>`
     select * from webhook_endpoints
-     where account_id = ${accountId} and deleted_at is null order by id desc`;
+     where account_id = ${accountId} and deleted_at is null
+       and ${given(sql, status, (wanted) => sql`status = ${wanted}`)}
+       and ${createdWithin(sql, created, 'created_at')}
+       and ${beyond(sql, page, ['created_at', 'id'])}
+     ${nearest(sql, page, ['created_at', 'id'])}`;
+  return listed(page, rows);
 }
 
 /** Hides an endpoint and cancels what it was still owed, in one statement. */

@@ -28,3 +28,6 @@ export function chunkDriver({ batchId, number }: Chunk): string {
 /** All items are decided one by one, or they are debited together or not at all. */
 export const batchModes = ['best_effort', 'all_or_nothing'] as const;
 export type BatchMode = (typeof batchModes)[number];
+
+export const batchStatuses = ['processing', 'completed', 'canceled'] as const;
+export type BatchStatus = (typeof batchStatuses)[number];

@@ -1,5 +1,6 @@
 import { countrySpecs, isValidBIC, ValidationErrorsIBAN, validateIBAN } from 'ibantools';
 import { corridorCurrencies } from './corridor.js';
+import { exampleIban, ibanPattern } from './ibanExample.js';
 import { type Refusal, refuse } from './refusal.js';
 
 /** Every parameter that describes a beneficiary; which of them apply is up to its country. */
@@ -41,6 +42,10 @@ export type FieldRule = {
   readonly field: BeneficiaryField;
   readonly required: boolean;
   readonly expected: string;
+  /** A regular expression (ECMA-262) that every valid value matches, spaces left out. */
+  readonly pattern: string;
+  /** A valid value. */
+  readonly example: string;
   readonly read: (text: string) => string | undefined;
   /** Says what is wrong with a text that `read` did not take, when it can be said. */
   readonly fault?: (text: string) => string | undefined;
@@ -75,9 +80,9 @@ export function beneficiaryCountries(): readonly string[] {
  * `undefined` when its accounts cannot be paid.
  */
 export function fieldRulesOf(country: string): readonly FieldRule[] | undefined {
-  if (country === 'US') return [...identityRules(['USD']), ...unitedStatesRules];
+  if (country === 'US') return [...identityRules('US', ['USD']), ...unitedStatesRules];
   if (!ibanCountries.has(country)) return undefined;
-  return [...identityRules(corridorCurrencies()), ibanRule(country), bicRule(country)];
+  return [...identityRules(country, corridorCurrencies()), ibanRule(country), bicRule(country)];
 }
 
 /**
@@ -93,7 +98,7 @@ export function validateBeneficiary(sent: SentDetails): BeneficiaryDetails | rea
   const countryRules = fieldRulesOf(textOf(sent, 'country'));
   // Without a country nobody can say which account fields belong, so only those
   // that everybody has are judged.
-  for (const rule of countryRules ?? identityRules(corridorCurrencies())) {
+  for (const rule of countryRules ?? identityRules('DE', corridorCurrencies())) {
     const text = textOf(sent, rule.field);
     const value = text === '' ? undefined : rule.read(text);
     if (value !== undefined) values[rule.field] = value;
@@ -176,13 +181,15 @@ function isAccountType(text: string | undefined): text is 'checking' | 'savings'
 }
 
 /** The rules that hold everywhere; `currencies` are those the country's accounts receive. */
-function identityRules(currencies: readonly string[]): readonly FieldRule[] {
+function identityRules(country: string, currencies: readonly string[]): readonly FieldRule[] {
   const countries = beneficiaryCountries();
   return [
     {
       field: 'type',
       required: true,
       expected: 'individual or business.',
+      pattern: '^(individual|business)$',
+      example: 'individual',
       read: (text) => (isBeneficiaryType(text) ? text : undefined),
     },
     {
@@ -190,18 +197,24 @@ function identityRules(currencies: readonly string[]): readonly FieldRule[] {
       required: true,
       // 140 characters are what ISO 20022 gives a party's name (Max140Text).
       expected: "The account holder's name: 1 to 140 characters, none of them a control character.",
+      pattern: '^.{1,140}$',
+      example: 'Ada Lovelace',
       read: (text) => (/^\P{Cc}{1,140}$/u.test(text) ? text : undefined),
     },
     {
       field: 'country',
       required: true,
       expected: `The country of the account, one of ${countries.join(', ')}.`,
+      pattern: '^[A-Z]{2}$',
+      example: country,
       read: (text) => (countries.includes(text) ? text : undefined),
     },
     {
       field: 'currency',
       required: true,
       expected: `A currency that the account can receive: ${currencies.join(', ')}.`,
+      pattern: `^(${currencies.join('|')})$`,
+      example: currencies[0] ?? 'USD',
       read: (text) => (currencies.includes(text) ? text : undefined),
     },
   ];
@@ -214,6 +227,11 @@ function ibanRule(country: string): FieldRule {
     field: 'iban',
     required: true,
     expected: `An IBAN that starts with ${issuer} and has ${countrySpecs[issuer]?.chars} characters.`,
+    pattern: ibanPattern(issuer),
+    // It takes some tries to find, and only people read it.
+    get example() {
+      return exampleIban(issuer);
+    },
     read: (text) => {
       const iban = compact(text);
       return ibanFault(iban, issuer) === undefined ? iban : undefined;
@@ -249,6 +267,8 @@ function bicRule(country: string): FieldRule {
     field: 'bic',
     required: false,
     expected: `A BIC of 8 or 11 characters with ${places.join(' or ')} as its fifth and sixth.`,
+    pattern: `^[A-Z]{4}(${places.join('|')})[A-Z0-9]{2}([A-Z0-9]{3})?$`,
+    example: `ABCD${country}2A`,
     read: (text) => {
       const bic = compact(text);
       return isValidBIC(bic) && places.includes(bic.slice(4, 6)) ? bic : undefined;
@@ -278,18 +298,24 @@ const unitedStatesRules: readonly FieldRule[] = [
     required: true,
     // 17 is the width of the account number field in a Nacha entry.
     expected: 'The account number: 4 to 17 digits.',
+    pattern: '^[0-9]{4,17}$',
+    example: '000123456789',
     read: (text) => (/^\d{4,17}$/.test(compact(text)) ? compact(text) : undefined),
   },
   {
     field: 'routing_number',
     required: true,
     expected: 'An ABA routing number: 9 digits, the last of which is a check digit.',
+    pattern: '^[0-9]{9}$',
+    example: '021000021',
     read: (text) => (isRoutingNumber(compact(text)) ? compact(text) : undefined),
   },
   {
     field: 'account_type',
     required: false,
     expected: 'checking or savings; checking when it is left out.',
+    pattern: '^(checking|savings)$',
+    example: 'checking',
     read: (text) => (isAccountType(text) ? text : undefined),
   },
 ];

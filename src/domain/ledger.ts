@@ -20,7 +20,15 @@ export type Posting = {
   readonly amountMinor: bigint;
 };
 
-export type EntryKind = 'fund' | 'accept' | 'settle' | 'release' | 'return' | 'late_payment';
+export const entryKinds = [
+  'fund',
+  'accept',
+  'settle',
+  'release',
+  'return',
+  'late_payment',
+] as const;
+export type EntryKind = (typeof entryKinds)[number];
 
 /** One balanced set of postings, written together or not at all. */
 export type Entry = { readonly kind: EntryKind; readonly postings: readonly Posting[] };

@@ -39,7 +39,7 @@ const refusals = {
   amount_too_small: { status: 422, title: 'The amount is too small' },
   amount_too_large: { status: 422, title: 'The amount is too large' },
   corridor_unavailable: { status: 422, title: 'No rail carries this payout here' },
-  cursor_not_found: { status: 422, title: 'No such place in the list' },
+  cursor_not_found: { status: 422, title: 'The list has no such object to go on from' },
   quote_not_found: { status: 422, title: 'No such quote' },
   quote_expired: { status: 422, title: 'The quote has expired' },
   quote_used: { status: 422, title: 'The quote has been used' },

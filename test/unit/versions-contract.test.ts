@@ -122,6 +122,10 @@ describe('version 2026-06-01', () => {
       ],
       has_more: true,
     });
+    const expanded = listObject([{ ...payout, quote, metadata: { object: 'quote', rate: '1.5' } }]);
+    expect(render(expanded, '2026-06-01')).toMatchObject({
+      data: [{ ...numbers, quote: { ...quote, ...numbers }, metadata: { rate: '1.5' } }],
+    });
     const event = eventObject({
       id: 'evt_1',
       type: 'payout.sent',

@@ -1,16 +1,29 @@
-import { balanceObject, listObject } from '../../contract/objects.js';
+import { balanceTransactionListParams } from '../../contract/listParams.js';
+import { balanceObject, balanceTransactionObject, listObject } from '../../contract/objects.js';
 import { fundParams } from '../../contract/params.js';
+import {
+  listBalanceTransactions,
+  positionOfBalanceTransaction,
+} from '../../db/balanceTransactions.js';
 import type { Sql } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { listBalances, postEntries } from '../../db/ledger.js';
 import { fundEntry } from '../../domain/ledger.js';
 import { refuse } from '../../domain/refusal.js';
 import { once } from '../idempotency.js';
+import { pageAnswer, readPage } from '../listPage.js';
 import { type Answer, type ApiDeps, type ApiRequest, type Route, refused } from '../route.js';
 import { validate } from '../validate.js';
 
 export const balanceRoutes: readonly Route[] = [
   { method: 'get', path: '/v1/balances', scope: 'read', handle: readBalances },
+  {
+    method: 'get',
+    path: '/v1/balance_transactions',
+    scope: 'read',
+    takesQuery: true,
+    handle: readTransactions,
+  },
   { method: 'post', path: '/v1/test/fund', scope: 'write', handle: fund },
 ];
 
@@ -18,6 +31,26 @@ export const balanceRoutes: readonly Route[] = [
 async function readBalances(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const balances = await listBalances(deps.database, request.account.id);
   return { status: 200, body: listObject(balances.map(balanceObject)) };
+}
+
+/** What moved the balances, posting by posting. */
+async function readTransactions(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const validated = validate(balanceTransactionListParams, request.decoded);
+  if ('refusals' in validated) return validated;
+  const { payout: payoutId, ...params } = validated.params;
+  const page = await readPage(deps, request, params, (sql, accountId, id) =>
+    positionOfBalanceTransaction(sql, accountId, id.slice('txn_'.length)),
+  );
+  if ('refusals' in page) return page;
+  const filter = {
+    created: params.created,
+    currency: params.currency,
+    type: params.type,
+    payoutId,
+  };
+  const { id: accountId } = request.account;
+  const transactions = await listBalanceTransactions(deps.database, accountId, page, filter);
+  return pageAnswer(transactions, balanceTransactionObject);
 }
 
 /** Puts money on a test account: the one route that posts to the ledger by itself. */

@@ -1,10 +1,12 @@
+import { batchItemListParams, batchListParams } from '../../contract/listParams.js';
 import {
   batchObject,
   canceledBatchObject,
   listObject,
   payoutObject,
+  uncountedBatchObject,
 } from '../../contract/objects.js';
-import { type BatchParams, batchPayoutListParams, noParams } from '../../contract/params.js';
+import { type BatchParams, noParams } from '../../contract/params.js';
 import {
   type BatchRow,
   cancelBatch,
@@ -12,6 +14,7 @@ import {
   findBatch,
   indexOfItem,
   insertBatch,
+  listBatches,
   listItems,
   statusesOfItems,
 } from '../../db/batches.js';
@@ -21,6 +24,7 @@ import { currentRates } from '../../db/rates.js';
 import { refuse } from '../../domain/refusal.js';
 import { cancelBatchItems, startBatch } from '../../temporal/wakePayout.js';
 import { bindRequest, mismatch, replayed } from '../idempotency.js';
+import { byIdIn, pageAnswer, readPage } from '../listPage.js';
 import {
   type Answer,
   type ApiDeps,
@@ -42,6 +46,7 @@ export const batchRoutes: readonly Route[] = [
     takesLines: true,
     handle: createBatch,
   },
+  { method: 'get', path: '/v1/batches', scope: 'read', takesQuery: true, handle: listed },
   { method: 'get', path: '/v1/batches/:id', scope: 'read', handle: readBatch },
   {
     method: 'get',
@@ -127,7 +132,7 @@ async function readBatch(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
 
 /** The items in the order of the request; a cursor is the id of one of them. */
 async function listPayouts(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const validated = validate(batchPayoutListParams, request.decoded);
+  const validated = validate(batchItemListParams, request.decoded);
   if ('refusals' in validated) return validated;
   const { limit, status = null, starting_after: after = '' } = validated.params;
   const { database } = deps;
@@ -194,6 +199,15 @@ async function isCancelHeard(deps: ApiDeps, batchId: string): Promise<boolean> {
     deps.log.warn({ err: error, batch: batchId }, 'the cancellation was not heard in time');
     return false;
   }
+}
+
+async function listed(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const validated = validate(batchListParams, request.decoded);
+  if ('refusals' in validated) return validated;
+  const page = await readPage(deps, request, validated.params, byIdIn('batches'));
+  if ('refusals' in page) return page;
+  const batches = await listBatches(deps.database, request.account.id, page, validated.params);
+  return pageAnswer(batches, uncountedBatchObject);
 }
 
 async function existingBatch(deps: ApiDeps, accountId: string, id: string): Promise<BatchRow> {

@@ -1,11 +1,18 @@
+import { beneficiaryListParams } from '../../contract/listParams.js';
 import { beneficiaryObject } from '../../contract/objects.js';
 import { beneficiaryParams } from '../../contract/params.js';
-import { deleteBeneficiary, findBeneficiary, insertBeneficiary } from '../../db/beneficiaries.js';
+import {
+  deleteBeneficiary,
+  findBeneficiary,
+  insertBeneficiary,
+  listBeneficiaries,
+} from '../../db/beneficiaries.js';
 import type { Sql } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { maskedDetails, validateBeneficiary } from '../../domain/beneficiary.js';
 import { meaningOf } from '../../domain/refusal.js';
 import { once } from '../idempotency.js';
+import { byIdIn, pageAnswer, readPage } from '../listPage.js';
 import {
   type Answer,
   type ApiDeps,
@@ -18,6 +25,7 @@ import { validate } from '../validate.js';
 
 export const beneficiaryRoutes: readonly Route[] = [
   { method: 'post', path: '/v1/beneficiaries', scope: 'write', handle: createBeneficiary },
+  { method: 'get', path: '/v1/beneficiaries', scope: 'read', takesQuery: true, handle: listed },
   { method: 'get', path: '/v1/beneficiaries/:id', scope: 'read', handle: readBeneficiary },
   { method: 'delete', path: '/v1/beneficiaries/:id', scope: 'write', handle: removeBeneficiary },
 ];
@@ -66,6 +74,16 @@ async function readBeneficiary(deps: ApiDeps, request: ApiRequest): Promise<Answ
     return refused(notFound(request));
   }
   return { status: 200, body: beneficiaryObject(row, maskedDetails) };
+}
+
+async function listed(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const validated = validate(beneficiaryListParams, request.decoded);
+  if ('refusals' in validated) return validated;
+  const page = await readPage(deps, request, validated.params, byIdIn('beneficiaries'));
+  if ('refusals' in page) return page;
+  const { id: accountId } = request.account;
+  const stored = await listBeneficiaries(deps.database, accountId, page, validated.params);
+  return pageAnswer(stored, (row) => beneficiaryObject(row, maskedDetails));
 }
 
 async function removeBeneficiary(deps: ApiDeps, request: ApiRequest): Promise<Answer> {

@@ -1,14 +1,18 @@
+import { payoutListParams, payoutReadParams } from '../../contract/listParams.js';
 import { payoutObject } from '../../contract/objects.js';
 import { noParams, type PayoutParams, payoutParams } from '../../contract/params.js';
 import { takeOver } from '../../db/chunks.js';
 import { isOutage, transaction } from '../../db/client.js';
 import { newId } from '../../db/id.js';
+import { listPayouts } from '../../db/payoutLists.js';
 import { findPayout, insertPayout, type NewPayout, type PayoutRow } from '../../db/payouts.js';
 import { isFinal } from '../../domain/payout.js';
 import { type Refusal, refuse } from '../../domain/refusal.js';
 import { acceptPayout, askPayout } from '../../temporal/wakePayout.js';
 import { cancelUpdate } from '../../workflows/messages.js';
+import { expandPayouts } from '../expand.js';
 import { bindRequest, mismatch, replayed, withAdvice } from '../idempotency.js';
+import { byIdIn, pageAnswer, readPage } from '../listPage.js';
 import {
   type Answer,
   type ApiDeps,
@@ -21,7 +25,8 @@ import { validate } from '../validate.js';
 
 export const payoutRoutes: readonly Route[] = [
   { method: 'post', path: '/v1/payouts', scope: 'payouts:create', handle: createPayout },
-  { method: 'get', path: '/v1/payouts/:id', scope: 'read', handle: readPayout },
+  { method: 'get', path: '/v1/payouts', scope: 'read', takesQuery: true, handle: listed },
+  { method: 'get', path: '/v1/payouts/:id', scope: 'read', takesQuery: true, handle: readPayout },
   { method: 'post', path: '/v1/payouts/:id/cancel', scope: 'write', handle: cancel },
 ];
 
@@ -181,9 +186,36 @@ function notCancelable({ status, batchId }: PayoutRow): Refusal {
 }
 
 async function readPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const row = await findPayout(deps.database, request.account.id, request.id);
+  const validated = validate(payoutReadParams, request.decoded);
+  if ('refusals' in validated) return validated;
+  const { id: accountId } = request.account;
+  const row = await findPayout(deps.database, accountId, request.id);
   if (row === undefined) return refused(notFound(request));
-  return { status: 200, body: payoutObject(row) };
+  const render = await expandPayouts(deps.database, accountId, [row], validated.params.expand);
+  return { status: 200, body: render(row) };
+}
+
+async function listed(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const validated = validate(payoutListParams, request.decoded);
+  if ('refusals' in validated) return validated;
+  const { params } = validated;
+  const page = await readPage(deps, request, params, byIdIn('payouts'));
+  if ('refusals' in page) return page;
+  const { id: accountId } = request.account;
+  const payouts = await listPayouts(deps.database, accountId, page, {
+    created: params.created,
+    status: params.status,
+    sourceCurrency: params.source_currency,
+    destinationCurrency: params.destination_currency,
+    reference: params.reference,
+    beneficiaryId: params.beneficiary,
+    batchId: params.batch,
+    metadata: params.metadata,
+  });
+  return pageAnswer(
+    payouts,
+    await expandPayouts(deps.database, accountId, payouts.rows, params.expand),
+  );
 }
 
 async function existingPayout(deps: ApiDeps, accountId: string, id: string): Promise<PayoutRow> {

@@ -1,4 +1,5 @@
-import { listObject, webhookEndpointObject } from '../../contract/objects.js';
+import { webhookEndpointListParams } from '../../contract/listParams.js';
+import { webhookEndpointObject } from '../../contract/objects.js';
 import { webhookEndpointParams } from '../../contract/params.js';
 import type { Sql } from '../../db/client.js';
 import { newId } from '../../db/id.js';
@@ -13,6 +14,7 @@ import { refuse } from '../../domain/refusal.js';
 import { checkWebhookUrl } from '../../webhooks/guard.js';
 import { createWebhookSecret } from '../../webhooks/signature.js';
 import { once } from '../idempotency.js';
+import { byIdIn, pageAnswer, readPage } from '../listPage.js';
 import {
   type Answer,
   type ApiDeps,
@@ -25,7 +27,13 @@ import { validate } from '../validate.js';
 
 export const webhookEndpointRoutes: readonly Route[] = [
   { method: 'post', path: '/v1/webhook_endpoints', scope: 'webhooks', handle: createEndpoint },
-  { method: 'get', path: '/v1/webhook_endpoints', scope: 'webhooks', handle: listEndpoints },
+  {
+    method: 'get',
+    path: '/v1/webhook_endpoints',
+    scope: 'webhooks',
+    takesQuery: true,
+    handle: listEndpoints,
+  },
   { method: 'get', path: '/v1/webhook_endpoints/:id', scope: 'webhooks', handle: readEndpoint },
   {
     method: 'delete',
@@ -74,8 +82,13 @@ async function createEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answe
 }
 
 async function listEndpoints(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const rows = await listWebhookEndpoints(deps.database, request.account.id);
-  return { status: 200, body: listObject(rows.map(webhookEndpointObject)) };
+  const validated = validate(webhookEndpointListParams, request.decoded);
+  if ('refusals' in validated) return validated;
+  const page = await readPage(deps, request, validated.params, byIdIn('webhook_endpoints'));
+  if ('refusals' in page) return page;
+  const { id: accountId } = request.account;
+  const endpoints = await listWebhookEndpoints(deps.database, accountId, page, validated.params);
+  return pageAnswer(endpoints, webhookEndpointObject);
 }
 
 async function readEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answer> {

@@ -25,10 +25,11 @@ export function render(object: JsonObject, version: ApiVersion): JsonObject {
 }
 
 function convert(object: JsonObject, step: (object: JsonObject) => JsonObject): JsonObject {
-  const { data } = object;
+  const { data, quote } = object;
   if (Array.isArray(data)) return { ...object, data: data.map((item) => convertAny(item, step)) };
   if (object['object'] === 'event') return { ...object, data: convertAny(data, step) };
-  return step(object);
+  // Of the objects that a payout is expanded with, only a quote differs between versions.
+  return step(isObject(quote) ? { ...object, quote: convert(quote, step) } : object);
 }
 
 function convertAny(value: unknown, step: (object: JsonObject) => JsonObject): unknown {

@@ -1,0 +1,60 @@
+import { corridorListParams, requirementsParams } from '../../contract/listParams.js';
+import { corridorObject, listObject, requirementsObject } from '../../contract/objects.js';
+import { beneficiaryCountries, fieldRulesOf } from '../../domain/beneficiary.js';
+import { type Corridor, corridorCurrencies, findCorridor } from '../../domain/corridor.js';
+import { refuse } from '../../domain/refusal.js';
+import { type Answer, type ApiDeps, type ApiRequest, type Route, refused } from '../route.js';
+import { validate } from '../validate.js';
+
+/** What can be paid, where, on which terms: the same for everybody of a mode. */
+export const corridorRoutes: readonly Route[] = [
+  { method: 'get', path: '/v1/corridors', scope: 'read', takesQuery: true, handle: readCorridors },
+  {
+    method: 'get',
+    path: '/v1/beneficiary_requirements',
+    scope: 'read',
+    takesQuery: true,
+    handle: readRequirements,
+  },
+];
+
+/** Every corridor, or those of one currency; like balances they are one page. */
+async function readCorridors(_deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const validated = validate(corridorListParams, request.decoded);
+  if ('refusals' in validated) return validated;
+  const { source_currency: source, destination_currency: destination } = validated.params;
+  const sources = source === undefined ? corridorCurrencies() : [source];
+  const destinations = destination === undefined ? corridorCurrencies() : [destination];
+  const corridors = sources
+    .flatMap((from) => destinations.map((to) => findCorridor(from, to)))
+    .filter((corridor) => corridor !== undefined)
+    .filter((corridor) => isReachable(corridor, request.account.mode));
+  return { status: 200, body: listObject(corridors.map(corridorObject)) };
+}
+
+/** A test account reaches only the sandbox bank, and a live one never does. */
+function isReachable({ rail }: Corridor, mode: 'test' | 'live'): boolean {
+  return (rail === 'sandbox') === (mode === 'test');
+}
+
+/** The fields of a beneficiary in a country, optionally for one of its currencies. */
+async function readRequirements(_deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const validated = validate(requirementsParams, request.decoded);
+  if ('refusals' in validated) return validated;
+  const { country, currency } = validated.params;
+  const rules = fieldRulesOf(country);
+  if (rules === undefined) {
+    const expected = `one of ${beneficiaryCountries().join(', ')}`;
+    return refused(
+      refuse('beneficiary_invalid', { param: 'country', expected, received: country }),
+    );
+  }
+  const currencyRule = rules.find((rule) => rule.field === 'currency');
+  if (currency !== undefined && currencyRule?.read(currency) === undefined) {
+    const expected = currencyRule?.expected ?? 'a currency of the country';
+    return refused(
+      refuse('currency_unsupported', { param: 'currency', expected, received: currency }),
+    );
+  }
+  return { status: 200, body: requirementsObject(country, currency ?? null, rules) };
+}

@@ -1,0 +1,120 @@
+import { z } from 'zod';
+import { batchStatuses } from '../domain/batch.js';
+import { entryKinds } from '../domain/ledger.js';
+import { payoutStatuses } from '../domain/payout.js';
+import { currency, eventTypes, idOf, metadata, text } from './params.js';
+
+/** The query parameters of every list: which page, and what it is filtered by. */
+
+const limitExpected = 'a number from 1 to 100';
+const limit = z
+  .string(limitExpected)
+  .regex(/^([1-9]\d?|100)$/, limitExpected)
+  .default('20')
+  .transform(Number);
+
+/** Where a page begins: next to an object of the list, on one side of it. */
+function pageParams<T extends z.ZodType>(id: T) {
+  return { limit, starting_after: id.optional(), ending_before: id.optional() };
+}
+
+const timeExpected = 'a time in ISO 8601 UTC, such as 2026-11-21T12:00:00.000Z';
+const time = z
+  .string(timeExpected)
+  // Longer than with milliseconds there is no time here to compare it with.
+  .max(24, timeExpected)
+  .pipe(z.iso.datetime(timeExpected))
+  .transform((at) => new Date(at))
+  .optional();
+
+const createdExpected = 'created[gte], created[gt], created[lte] or created[lt]';
+const created = z
+  .strictObject({ gte: time, gt: time, lte: time, lt: time }, createdExpected)
+  .optional();
+
+const oneOf = (names: readonly string[]) => `one of ${names.join(', ')}`;
+
+/** The objects that a payout names by id and that can be answered in their place. */
+export const expandable = ['beneficiary', 'quote', 'batch'] as const;
+export type Expandable = (typeof expandable)[number];
+
+const expandExpected = `expand[] with ${oneOf(expandable)}`;
+const expand = z
+  .array(z.enum(expandable, oneOf(expandable)), expandExpected)
+  .max(expandable.length, expandExpected)
+  .default([]);
+
+export const payoutReadParams = z.strictObject({ expand });
+
+export const payoutListParams = z.strictObject({
+  ...pageParams(idOf('po', 'payout')),
+  expand,
+  created,
+  status: z.enum(payoutStatuses, oneOf(payoutStatuses)).optional(),
+  source_currency: currency.optional(),
+  destination_currency: currency.optional(),
+  reference: text(1, 140).optional(),
+  beneficiary: idOf('bnf', 'beneficiary').optional(),
+  batch: idOf('bat', 'batch').optional(),
+  metadata: metadata.optional(),
+});
+
+export const batchListParams = z.strictObject({
+  ...pageParams(idOf('bat', 'batch')),
+  created,
+  status: z.enum(batchStatuses, oneOf(batchStatuses)).optional(),
+});
+
+/** The items of a batch, in the order of the request: there is no newest among them. */
+export const batchItemListParams = z.strictObject({
+  limit,
+  starting_after: idOf('po', 'payout').optional(),
+  status: z.enum(payoutStatuses, oneOf(payoutStatuses)).optional(),
+});
+
+export const beneficiaryListParams = z.strictObject({
+  ...pageParams(idOf('bnf', 'beneficiary')),
+  created,
+  currency: currency.optional(),
+});
+
+const endpointStatuses = ['enabled', 'disabled'] as const;
+export const webhookEndpointListParams = z.strictObject({
+  ...pageParams(idOf('we', 'webhook endpoint')),
+  created,
+  status: z.enum(endpointStatuses, oneOf(endpointStatuses)).optional(),
+});
+
+const sequenceExpected = 'the sequence of an event, or 0';
+export const eventListParams = z.strictObject({
+  ...pageParams(idOf('evt', 'event')),
+  /** Turns the list into the feed: oldest first and without gaps. */
+  after: z
+    .string(sequenceExpected)
+    .regex(/^\d{1,18}$/, sequenceExpected)
+    .transform((digits) => BigInt(digits))
+    .optional(),
+  created,
+  type: z.enum(eventTypes, oneOf(eventTypes)).optional(),
+  payout: idOf('po', 'payout').optional(),
+});
+
+const transactionExpected = 'the id of a balance transaction (txn_…)';
+export const balanceTransactionListParams = z.strictObject({
+  ...pageParams(z.string(transactionExpected).regex(/^txn_\d{1,18}$/, transactionExpected)),
+  created,
+  currency: currency.optional(),
+  payout: idOf('po', 'payout').optional(),
+  type: z.enum(entryKinds, oneOf(entryKinds)).optional(),
+});
+
+export const corridorListParams = z.strictObject({
+  source_currency: currency.optional(),
+  destination_currency: currency.optional(),
+});
+
+const countryExpected = 'an ISO 3166-1 country code in capitals, such as DE';
+export const requirementsParams = z.strictObject({
+  country: z.string(countryExpected).regex(/^[A-Z]{2}$/, countryExpected),
+  currency: currency.optional(),
+});

@@ -1,0 +1,97 @@
+import type { Fragment } from 'postgres';
+import type { Sql } from './client.js';
+
+/** Where a row stands in its list: lists are ordered by time and, within it, by id. */
+export type Position = { readonly at: Date; readonly id: string };
+
+/** What is asked of a list: up to `limit` rows, next to `from` on one side, or the newest. */
+export type Page = {
+  readonly limit: number;
+  readonly toward: 'older' | 'newer';
+  readonly from: Position | null;
+};
+
+/** Rows of a page, newest first whichever way it was walked, and whether more lie beyond. */
+export type Listed<T> = { readonly rows: readonly T[]; readonly hasMore: boolean };
+
+/** Bounds of the time a row was created at. */
+export type Created = {
+  readonly gte?: Date | undefined;
+  readonly gt?: Date | undefined;
+  readonly lte?: Date | undefined;
+  readonly lt?: Date | undefined;
+};
+
+/** The two columns that a list is ordered by. */
+type Columns = readonly [at: string, id: string];
+
+/** The condition that keeps the rows beyond the page's cursor. */
+export function beyond(sql: Sql, page: Page, [at, id]: Columns): Fragment {
+  if (page.from === null) return sql`true`;
+  const { from, toward } = page;
+  return toward === 'older'
+    ? sql`(${sql(at)}, ${sql(id)}) < (${from.at}, ${from.id})`
+    : sql`(${sql(at)}, ${sql(id)}) > (${from.at}, ${from.id})`;
+}
+
+/**
+ * The order and the end of a page's rows, nearest to the cursor first; one row more than asked
+ * for tells whether there are more.
+ */
+export function nearest(sql: Sql, page: Page, [at, id]: Columns): Fragment {
+  return page.toward === 'older'
+    ? sql`order by ${sql(at)} desc, ${sql(id)} desc limit ${page.limit + 1}`
+    : sql`order by ${sql(at)}, ${sql(id)} limit ${page.limit + 1}`;
+}
+
+/**
+ * A condition on a value that is asked for, or none. So each combination of filters is a
+ * statement of its own, whose plan can be kept: one for all of them would fit none.
+ */
+export function given<T>(
+  sql: Sql,
+  value: T | null | undefined,
+  condition: (value: T) => Fragment,
+): Fragment {
+  return value === null || value === undefined ? sql`true` : condition(value);
+}
+
+/** The condition that keeps the rows created within bounds. */
+export function createdWithin(sql: Sql, created: Created | undefined, at: string): Fragment {
+  return sql`
+    ${given(sql, created?.gte, (time) => sql`${sql(at)} >= ${time}`)}
+    and ${given(sql, created?.gt, (time) => sql`${sql(at)} > ${time}`)}
+    and ${given(sql, created?.lte, (time) => sql`${sql(at)} <= ${time}`)}
+    and ${given(sql, created?.lt, (time) => sql`${sql(at)} < ${time}`)}`;
+}
+
+/** A page of the rows that were read with `beyond` and `nearest`. */
+export function listed<T>(page: Page, rows: readonly T[]): Listed<T> {
+  const kept = rows.slice(0, page.limit);
+  const newestFirst = page.toward === 'older' ? kept : kept.reverse();
+  return { rows: newestFirst, hasMore: rows.length > page.limit };
+}
+
+/** The column that says when a row was created, of each table whose lists go on from an id. */
+const clocks = {
+  payouts: 'requested_at',
+  batches: 'created_at',
+  beneficiaries: 'created_at',
+  webhook_endpoints: 'created_at',
+  events: 'created_at',
+} as const;
+
+export type ListedTable = keyof typeof clocks;
+
+/** Where an account's object stands in its list, also one that is no longer listed. */
+export async function positionOf(
+  sql: Sql,
+  table: ListedTable,
+  accountId: string,
+  id: string,
+): Promise<Position | undefined> {
+  const [row] = await sql<Position[]>`
+    select ${sql(clocks[table])} as at, id from ${sql(table)}
+     where id = ${id} and account_id = ${accountId}`;
+  return row;
+}

@@ -1,0 +1,497 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { insertBatch } from '../../src/db/batches.js';
+import { transaction } from '../../src/db/client.js';
+import { newId } from '../../src/db/id.js';
+import { insertPayout, type NewPayout, refusePayouts } from '../../src/db/payouts.js';
+import { refuse } from '../../src/domain/refusal.js';
+import { type ApiClient, createClient, textOf, untilStatus } from '../support/client.js';
+import { createTestAccount } from '../support/database.js';
+import { beneficiary } from '../support/requestPayout.js';
+import { startSystem, type TestSystem } from '../support/system.js';
+
+let system: TestSystem;
+
+beforeAll(async () => {
+  system = await startSystem();
+});
+afterAll(() => system.stop());
+
+const listed = z.object({
+  object: z.literal('list'),
+  data: z.array(z.looseObject({ id: z.string() })),
+  has_more: z.boolean(),
+});
+type Page = z.infer<typeof listed>;
+const idsOf = ({ data }: Page) => data.map(({ id }) => id);
+
+type Owner = { readonly client: ApiClient; readonly accountId: string; readonly stored: string };
+
+/** An account of its own for a test, with a beneficiary. */
+async function openOwner(): Promise<Owner> {
+  const { account, apiKey } = await createTestAccount(system.database);
+  const client = createClient(system.apiUrl, apiKey);
+  const stored = textOf(await client('POST /v1/beneficiaries', { form: beneficiary }), 'id');
+  return { client, accountId: account.id, stored };
+}
+
+async function list(client: ApiClient, path: string): Promise<Page> {
+  const answer = await client(`GET ${path}`);
+  expect(answer.status, JSON.stringify(answer.body)).toBe(200);
+  return listed.parse(answer.body);
+}
+
+/** A payout as a request records it; nobody decides it during a test. */
+function asked({ accountId, stored }: Owner, changes: Partial<NewPayout> = {}): NewPayout {
+  return {
+    id: newId('payout'),
+    accountId,
+    mode: 'test',
+    driver: 'a test',
+    quoteId: null,
+    beneficiaryId: stored,
+    sourceCurrency: 'USD',
+    destinationCurrency: 'EUR',
+    fixedSide: 'source',
+    amount: 10_000n,
+    reference: null,
+    metadata: {},
+    ...changes,
+  };
+}
+
+async function record(owner: Owner, changes: Partial<NewPayout> = {}): Promise<string> {
+  const payout = asked(owner, changes);
+  await insertPayout(system.database, payout);
+  return payout.id;
+}
+
+/** Several payouts of one moment: only their ids tell them apart. */
+async function recordTogether(owner: Owner, count: number): Promise<readonly string[]> {
+  const payouts = Array.from({ length: count }, () => asked(owner));
+  await transaction(system.database, async (sql) => {
+    for (const payout of payouts) await insertPayout(sql, payout);
+  });
+  return payouts.map(({ id }) => id);
+}
+
+/** Walks a list to its end, page by page; `between` happens before each next page. */
+async function walk(
+  client: ApiClient,
+  path: string,
+  limit: number,
+  between: () => Promise<unknown> = () => Promise.resolve(),
+): Promise<readonly string[]> {
+  const seen: string[] = [];
+  // A list that never ends fails the test.
+  for (let pages = 0; pages < 50; pages += 1) {
+    const cursor = seen.length === 0 ? '' : `&starting_after=${seen.at(-1)}`;
+    const page = await list(client, `${path}limit=${limit}${cursor}`);
+    seen.push(...idsOf(page));
+    if (!page.has_more) return seen;
+    await between();
+  }
+  throw new Error(`${path} has no end.`);
+}
+
+describe('who walks the payouts page by page', () => {
+  it('meets each once and misses none, also of one moment, while others arrive', async () => {
+    const owner = await openOwner();
+    const first = await recordTogether(owner, 17);
+    const second = [await record(owner), await record(owner)];
+    const seen = await walk(owner.client, '/v1/payouts?', 4, () => recordTogether(owner, 3));
+    expect(seen).toHaveLength(19);
+    expect(new Set(seen)).toEqual(new Set([...first, ...second]));
+    expect(seen.slice(0, 2)).toEqual(second.toReversed());
+  });
+
+  it('keeps the order while payouts change their status', async () => {
+    const owner = await openOwner();
+    const ids = await recordTogether(owner, 12);
+    const seen = await walk(owner.client, '/v1/payouts?', 5, async () => {
+      const id = ids[Math.floor(Math.random() * ids.length)] ?? '';
+      const refusals = [{ id, refusal: refuse('quote_expired') }];
+      const pending = await system.database`
+        select from payouts where id = ${id} and status = 'pending'`;
+      if (pending.length > 0) await refusePayouts(system.database, refusals);
+    });
+    expect(seen).toEqual([...ids].sort().reverse());
+  });
+
+  it('comes back the same way with ending_before, the nearest first to be answered', async () => {
+    const owner = await openOwner();
+    const newestFirst = [...(await recordTogether(owner, 9))].sort().reverse();
+    const back = await list(owner.client, `/v1/payouts?limit=3&ending_before=${newestFirst[7]}`);
+    expect(idsOf(back)).toEqual(newestFirst.slice(4, 7));
+    expect(back.has_more).toBe(true);
+    const start = await list(owner.client, `/v1/payouts?limit=3&ending_before=${newestFirst[2]}`);
+    expect(idsOf(start)).toEqual(newestFirst.slice(0, 2));
+    expect(start.has_more).toBe(false);
+  });
+});
+
+describe('payouts are found by', () => {
+  let owner: Owner;
+  let other: Owner;
+  const made: Record<string, string> = {};
+
+  beforeAll(async () => {
+    [owner, other] = [await openOwner(), await openOwner()];
+    const second = textOf(
+      await owner.client('POST /v1/beneficiaries', { form: beneficiary }),
+      'id',
+    );
+    made['plain'] = await record(owner);
+    made['referred'] = await record(owner, { reference: 'Rent & more' });
+    made['yen'] = await record(owner, { sourceCurrency: 'JPY', destinationCurrency: 'GBP' });
+    made['second'] = await record(owner, { beneficiaryId: second });
+    made['tagged'] = await record(owner, { metadata: { order: '7', 'a key': 'é 漢' } });
+    made['half'] = await record(owner, { metadata: { order: '7' } });
+    made['failed'] = await record(owner, { reference: 'Rent & more' });
+    await refusePayouts(system.database, [
+      { id: made['failed'], refusal: refuse('quote_expired') },
+    ]);
+    const item = asked(owner);
+    made['item'] = item.id;
+    made['batch'] = newId('batch');
+    await insertBatch(system.database, {
+      id: made['batch'],
+      accountId: owner.accountId,
+      mode: 'best_effort',
+      rates: [],
+      items: [{ index: 0, payout: item, refusal: null }],
+    });
+    made['beneficiary'] = second;
+    await record(other, { reference: 'Rent & more', metadata: { order: '7' } });
+  });
+
+  const found = async (query: string) => {
+    const page = await list(owner.client, `/v1/payouts?${query}`);
+    const names = Object.entries(made).map(([name, id]) => [id, name] as const);
+    return idsOf(page).map((id) => new Map(names).get(id));
+  };
+
+  it.each([
+    ['status=failed', ['failed']],
+    ['status=settled', []],
+    ['reference=Rent+%26+more', ['failed', 'referred']],
+    ['reference=Rent+%26+more&status=pending', ['referred']],
+    ['reference=rent+%26+more', []],
+    ['source_currency=JPY', ['yen']],
+    ['destination_currency=GBP', ['yen']],
+    ['destination_currency=GBP&source_currency=USD', []],
+    ['metadata[order]=7', ['half', 'tagged']],
+    ['metadata%5Border%5D=7&metadata[a+key]=%C3%A9+%E6%BC%A2', ['tagged']],
+    ['metadata[order]=8', []],
+  ])('%s', async (query, names) => {
+    expect(await found(query)).toEqual(names);
+  });
+
+  it('their beneficiary and their batch', async () => {
+    expect(await found(`beneficiary=${made['beneficiary']}`)).toEqual(['second']);
+    expect(await found(`batch=${made['batch']}`)).toEqual(['item']);
+    expect(await found(`batch=${made['batch']}&beneficiary=${made['beneficiary']}`)).toEqual([]);
+  });
+
+  it('the time they were created at, with bounds that include it or not', async () => {
+    const read = await owner.client(`GET /v1/payouts/${made['yen']}`);
+    const at = textOf(read, 'created_at');
+    const at2 = new Date(Date.parse(at) + 1).toISOString();
+    expect(await found(`created[gte]=${at}&created[lt]=${at2}`)).toContain('yen');
+    expect(await found(`created[lte]=${at}`)).toContain('yen');
+    expect(await found(`created[lt]=${at}`)).not.toContain('yen');
+    expect(await found(`created[gt]=${at}`)).not.toContain('yen');
+    expect(await found(`created[gte]=${at}&created[lte]=${at}&source_currency=JPY`)).toEqual([
+      'yen',
+    ]);
+  });
+
+  it('a currency that only the decision has found out', async () => {
+    const id = await record(owner, { sourceCurrency: null, destinationCurrency: 'EUR' });
+    expect(await found('source_currency=SEK')).toEqual([]);
+    await system.database`update payouts set source_currency = 'SEK' where id = ${id}`;
+    expect(idsOf(await list(owner.client, '/v1/payouts?source_currency=SEK'))).toEqual([id]);
+  });
+
+  it('nobody else, whatever is asked', async () => {
+    const mine = [owner, other].map((who) => list(who.client, '/v1/payouts?limit=100'));
+    const [owned = [], others = []] = (await Promise.all(mine)).map(idsOf);
+    expect(others).toHaveLength(1);
+    expect(owned).not.toContain(others[0]);
+    for (const query of [`beneficiary=${owner.stored}`, `batch=${made['batch']}`]) {
+      expect(idsOf(await list(other.client, `/v1/payouts?${query}`))).toEqual([]);
+    }
+    const cursor = await other.client(`GET /v1/payouts?starting_after=${made['plain']}`);
+    expect(cursor).toMatchObject({ status: 422, body: { code: 'cursor_not_found' } });
+  });
+});
+
+describe('a list refuses', () => {
+  it.each([
+    ['/v1/payouts?statis=sent', 'statis', 'Did you mean status?'],
+    ['/v1/payouts?status=setled', 'status', 'Did you mean settled?'],
+    ['/v1/payouts?expand[]=beneficary', 'expand[0]', 'Did you mean beneficiary?'],
+    ['/v1/payouts?created[gtr]=2026-01-01T00:00:00Z', 'created[gtr]', 'Did you mean gt'],
+    ['/v1/payouts?created=2026-01-01', 'created', 'created[gte]'],
+    ['/v1/payouts?created[gte]=2026-02-30T00:00:00Z', 'created[gte]', 'ISO 8601'],
+    ['/v1/payouts?created[gte]=2026-02-20T00:00:00%2B01:00', 'created[gte]', 'ISO 8601'],
+    ['/v1/payouts?limit=0', 'limit', '1 to 100'],
+    ['/v1/payouts?limit=101', 'limit', '1 to 100'],
+    ['/v1/payouts?source_currency=usd', 'source_currency', 'EUR'],
+    ['/v1/payouts?metadata=7', 'metadata', 'names'],
+    ['/v1/payouts?starting_after=bnf_1', 'starting_after', 'po_'],
+    ['/v1/batches?status=done', 'status', 'completed'],
+    ['/v1/beneficiaries?curency=EUR', 'curency', 'Did you mean currency?'],
+    ['/v1/webhook_endpoints?status=off', 'status', 'enabled'],
+    ['/v1/events?type=payout.settle', 'type', 'Did you mean payout.settled?'],
+    ['/v1/events?after=-1', 'after', 'sequence'],
+    ['/v1/events?after=0&type=payout.sent', 'type', 'left out'],
+    ['/v1/balance_transactions?type=settled', 'type', 'Did you mean settle?'],
+    ['/v1/balance_transactions?starting_after=7', 'starting_after', 'txn_'],
+    ['/v1/corridors?from=USD', 'from', 'source_currency'],
+    ['/v1/beneficiary_requirements', 'country', 'ISO 3166-1'],
+  ])('GET %s and names %s', async (path, param, told) => {
+    const answer = await system.client(`GET ${path}`);
+    expect(answer).toMatchObject({ status: 400, body: { param } });
+    expect(JSON.stringify(answer.body)).toContain(told);
+  });
+
+  it('everything that is wrong at once', async () => {
+    const answer = await system.client('GET /v1/payouts?limit=0&status=x&colour=red');
+    const errors = z.array(z.object({ param: z.string() })).parse(answer.body['errors']);
+    expect(errors.map(({ param }) => param).sort()).toEqual(['colour', 'limit', 'status']);
+  });
+
+  it.each([
+    ['payouts', 'po_1'],
+    ['batches', 'bat_1'],
+    ['beneficiaries', 'bnf_1'],
+    ['webhook_endpoints', 'we_1'],
+    ['events', 'evt_1'],
+    ['balance_transactions', 'txn_999999999999'],
+  ])('%s after an object that is not there, or two cursors', async (name, id) => {
+    const absent = await system.client(`GET /v1/${name}?ending_before=${id}`);
+    expect(absent).toMatchObject({
+      status: 422,
+      body: { code: 'cursor_not_found', param: 'ending_before', received: id },
+    });
+    const both = await system.client(`GET /v1/${name}?ending_before=${id}&starting_after=${id}`);
+    expect(both).toMatchObject({
+      status: 400,
+      body: { code: 'parameters_exclusive', param: 'ending_before' },
+    });
+  });
+});
+
+describe('an expanded payout', () => {
+  const numbers = { rate: expect.any(Number), fee: expect.any(Number) };
+
+  it('has the objects in the place of their ids, in the version that is asked for', async () => {
+    const { client, stored } = await openOwner();
+    const quote = await client('POST /v1/quotes', {
+      form: { source_currency: 'USD', destination_currency: 'EUR', amount: '10000' },
+    });
+    const id = textOf(
+      await client('POST /v1/payouts', {
+        form: { quote: textOf(quote, 'id'), beneficiary: stored },
+      }),
+      'id',
+    );
+    await untilStatus(client, id, 'settled');
+    const query = 'expand[]=quote&expand[]=beneficiary&expand[]=batch';
+    const single = await client(`GET /v1/payouts/${id}?${query}`);
+    expect(single.body).toMatchObject({
+      id,
+      ...numbers,
+      quote: { object: 'quote', id: quote.body['id'], payout: id, ...numbers },
+      beneficiary: { object: 'beneficiary', id: stored, iban: '****3000' },
+      batch: null,
+    });
+    expect((await list(client, `/v1/payouts?${query}`)).data).toEqual([single.body]);
+    const newer = await client(`GET /v1/payouts?${query}`, {
+      headers: { 'corridor-version': '2026-11-15' },
+    });
+    expect(newer.body).toMatchObject({
+      data: [{ rate: expect.any(String), quote: { fee: expect.any(String) } }],
+    });
+    const plain = await client(`GET /v1/payouts/${id}`);
+    expect(plain.body).toMatchObject({ quote: quote.body['id'], beneficiary: stored });
+  });
+
+  it('keeps ids that name nothing of the account, and shows deleted beneficiaries', async () => {
+    const owner = await openOwner();
+    const stranger = await openOwner();
+    const foreign = await record(owner, { beneficiaryId: stranger.stored, quoteId: 'qt_none' });
+    const deleted = await record(owner);
+    await owner.client(`DELETE /v1/beneficiaries/${owner.stored}`);
+    const { data } = await list(owner.client, '/v1/payouts?expand[]=beneficiary&expand[]=quote');
+    expect(data).toMatchObject([
+      { id: deleted, beneficiary: { id: owner.stored, deleted: true } },
+      { id: foreign, beneficiary: stranger.stored, quote: 'qt_none' },
+    ]);
+  });
+
+  it('of a batch shows it without counting it', async () => {
+    const owner = await openOwner();
+    const id = newId('batch');
+    await insertBatch(system.database, {
+      id,
+      accountId: owner.accountId,
+      mode: 'best_effort',
+      rates: [],
+      items: [0, 1].map((index) => ({ index, payout: asked(owner), refusal: null })),
+    });
+    const { data } = await list(owner.client, `/v1/payouts?batch=${id}&expand[]=batch`);
+    const batch = { object: 'batch', id, status: 'processing', counts: null, totals: null };
+    expect(data).toMatchObject([{ batch }, { batch }]);
+    expect((await list(owner.client, '/v1/batches?status=processing')).data).toMatchObject([batch]);
+    expect((await list(owner.client, '/v1/batches?status=completed')).data).toEqual([]);
+  });
+});
+
+describe('the other lists', () => {
+  it('of beneficiaries leave out the deleted ones, which still hold a place', async () => {
+    const { client, stored } = await openOwner();
+    const add = async (form: Readonly<Record<string, string>>) =>
+      textOf(await client('POST /v1/beneficiaries', { form }), 'id');
+    const us = await add({
+      type: 'business',
+      name: 'Grace Hopper',
+      country: 'US',
+      currency: 'USD',
+      account_number: '000123456789',
+      routing_number: '021000021',
+    });
+    const last = await add(beneficiary);
+    expect(await walk(client, '/v1/beneficiaries?', 1)).toEqual([last, us, stored]);
+    expect(idsOf(await list(client, '/v1/beneficiaries?currency=USD'))).toEqual([us]);
+    await client(`DELETE /v1/beneficiaries/${us}`);
+    expect(idsOf(await list(client, '/v1/beneficiaries'))).toEqual([last, stored]);
+    expect(idsOf(await list(client, `/v1/beneficiaries?starting_after=${us}`))).toEqual([stored]);
+  });
+
+  it('of webhook endpoints go page by page', async () => {
+    const { client } = await openOwner();
+    const ids: string[] = [];
+    for (const path of ['a', 'b', 'c']) {
+      const json = { url: `http://127.0.0.1:9/${path}`, events: ['*'] };
+      ids.unshift(textOf(await client('POST /v1/webhook_endpoints', { json }), 'id'));
+    }
+    expect(await walk(client, '/v1/webhook_endpoints?status=enabled&', 1)).toEqual(ids);
+    expect(idsOf(await list(client, '/v1/webhook_endpoints?status=disabled'))).toEqual([]);
+  });
+
+  it('of events and of balance transactions tell what a payout did, and to whom it was told', async () => {
+    const { client, stored } = await openOwner();
+    const endpoint = await client('POST /v1/webhook_endpoints', {
+      json: { url: 'http://127.0.0.1:9/', events: ['payout.settled'] },
+    });
+    const form = { source_currency: 'USD', amount: '10000', beneficiary: stored };
+    const pay = async () => {
+      const id = textOf(await client('POST /v1/payouts', { form }), 'id');
+      const settled = await untilStatus(client, id, 'settled');
+      return { id, fee: settled.body['fee'] };
+    };
+    const [first, second] = [await pay(), await pay()];
+
+    const types = (page: Page) => page.data.map(({ type }) => type);
+    const events = await list(client, '/v1/events');
+    expect(types(events).slice(0, 1)).toEqual(['payout.settled']);
+    expect(events.data).toHaveLength(4);
+    expect(await walk(client, '/v1/events?', 3)).toEqual(idsOf(events));
+    expect(types(await list(client, `/v1/events?payout=${first.id}`))).toEqual([
+      'payout.settled',
+      'payout.sent',
+    ]);
+    const told = await list(client, '/v1/events?type=payout.settled');
+    expect(told.data).toMatchObject([{ data: { id: second.id } }, { data: { id: first.id } }]);
+    const feed = await list(client, '/v1/events?after=1&limit=2');
+    expect(feed.data).toMatchObject([{ sequence: 2 }, { sequence: 3 }]);
+
+    const id = told.data[0]?.id ?? '';
+    expect((await client(`GET /v1/events/${id}`)).body).toEqual(told.data[0]);
+    await expect
+      .poll(async () => (await client(`GET /v1/events/${id}/deliveries`)).body)
+      .toMatchObject({
+        data: [
+          {
+            object: 'delivery',
+            event: id,
+            webhook_endpoint: endpoint.body['id'],
+            status: 'pending',
+            last_status: null,
+            last_error: expect.any(String),
+            next_attempt_at: expect.any(String),
+          },
+        ],
+        has_more: false,
+      });
+    for (const path of [id, `${id}/deliveries`]) {
+      expect((await system.client(`GET /v1/events/${path}`)).status).toBe(404);
+    }
+
+    const moved = await list(client, `/v1/balance_transactions?payout=${second.id}`);
+    const one = { object: 'balance_transaction', payout: second.id, currency: 'USD' };
+    expect(moved.data).toHaveLength(4);
+    expect(moved.data).toMatchObject([
+      { ...one, type: 'settle', balance: 'held' },
+      { ...one, type: 'settle', balance: 'held' },
+      { ...one, type: 'accept', balance: 'held', amount: '100.00' },
+      { ...one, type: 'accept', balance: 'available', amount: '-100.00' },
+    ]);
+    const all = await walk(client, '/v1/balance_transactions?', 3);
+    expect(all).toHaveLength(10);
+    expect(idsOf(await list(client, '/v1/balance_transactions'))).toEqual(all);
+    const funds = await list(client, '/v1/balance_transactions?type=fund&currency=EUR');
+    expect(funds.data).toMatchObject([
+      { type: 'fund', payout: null, balance: 'available', amount: '10000.00', currency: 'EUR' },
+    ]);
+    const foreign = await system.client(`GET /v1/balance_transactions?payout=${second.id}`);
+    expect(foreign.body).toMatchObject({ data: [] });
+  });
+});
+
+describe('what can be paid', () => {
+  it('is told corridor by corridor', async () => {
+    const one = await system.client(
+      'GET /v1/corridors?source_currency=USD&destination_currency=JPY',
+    );
+    expect(one.body).toEqual({
+      object: 'list',
+      data: [
+        {
+          object: 'corridor',
+          source_currency: 'USD',
+          destination_currency: 'JPY',
+          maximum_amount: '1000000.00',
+          fee: { fixed: '0.30', basis_points: 40, minimum: '1.00' },
+          spread_basis_points: 50,
+          rail: 'sandbox',
+        },
+      ],
+      has_more: false,
+    });
+    const all = await system.client('GET /v1/corridors');
+    expect(z.array(z.object({})).parse(all.body['data'])).toHaveLength(33 * 33);
+    const { apiKey } = await createTestAccount(system.database, { mode: 'live', funds: {} });
+    const live = await createClient(system.apiUrl, apiKey)('GET /v1/corridors');
+    expect(live.body['data']).toEqual([]);
+  });
+
+  it('and with which details of a beneficiary', async () => {
+    const answer = await system.client('GET /v1/beneficiary_requirements?country=US&currency=USD');
+    expect(answer.body).toMatchObject({ object: 'beneficiary_requirements', country: 'US' });
+    const field = z.object({ name: z.string(), required: z.boolean(), example: z.string() });
+    const fields = z.array(field).parse(answer.body['fields']);
+    const form = Object.fromEntries(fields.map(({ name, example }) => [name, example]));
+    const stored = await system.client('POST /v1/beneficiaries', { form });
+    expect(stored.status).toBe(201);
+    for (const [query, param] of [
+      ['country=ZZ', 'country'],
+      ['country=US&currency=EUR', 'currency'],
+    ]) {
+      const refused = await system.client(`GET /v1/beneficiary_requirements?${query}`);
+      expect(refused).toMatchObject({ status: 422, body: { param } });
+    }
+  });
+});
