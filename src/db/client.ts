@@ -34,7 +34,7 @@ export function connectDatabase(options: DatabaseOptions): Database {
       // Every statement of ours finds its rows by an index. A plan that was cached while its
       // table was small would else go on reading it whole when it is large; to plan anew each
       // time instead would also plan each check of a foreign key, which doubled all costs.
-      enable_seqscan: false,
+      enable_seqscan: 'off',
       timezone: 'UTC',
     },
   });
