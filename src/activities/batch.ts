@@ -8,7 +8,6 @@ import {
   itemsOf,
   recordOutcome,
 } from '../db/batches.js';
-import { standingOf } from '../db/chunks.js';
 import { type Database, type Sql, transaction } from '../db/client.js';
 import {
   type LockedPayout,
@@ -21,7 +20,7 @@ import { type BatchMode, type Chunk, chunkCountOf, chunkDriver } from '../domain
 import { refuse } from '../domain/refusal.js';
 import { type AcceptanceDeps, accept, acceptTogether } from './acceptance.js';
 import { announce, announceCompletion } from './announcement.js';
-import type { ChunkLook } from './chunk.js';
+import { type ChunkLook, isRepeated, lookAt } from './chunk.js';
 import { applyFacts } from './facts.js';
 import { beating, untilBug } from './failure.js';
 
@@ -63,8 +62,7 @@ export function batchActivities(deps: BatchDeps) {
             if (canceledAt !== null) return cancelItems(sql, ids);
             return accept(sql, deps, chunkDriver(chunk), ids, workflowAgeMs);
           });
-          const standing = await standingOf(database, chunk);
-          return { ...standing, isListenedTo: steps.some((step) => step.isListenedTo) };
+          return lookAt(database, chunk, steps);
         }),
       ),
 
@@ -75,7 +73,7 @@ export function batchActivities(deps: BatchDeps) {
           const steps = await transaction(database, async (sql) =>
             cancelItems(sql, await itemsOf(sql, chunk, ['pending', 'processing'], null)),
           );
-          return steps.some((step) => step.isListenedTo);
+          return isRepeated() || steps.some((step) => step.isListenedTo);
         }),
       ),
 
@@ -151,13 +149,14 @@ async function cancelItems(sql: Sql, ids: readonly string[]): Promise<readonly T
   const unsent = rows.filter((row) => row.status === 'processing' && row.submitStartedAt === null);
   const facts = new Map(idsOf(unsent).map((id) => [id, canceled]));
   const steps = await applyFacts(sql, null, idsOf(unsent), facts);
-  const pending = idsOf(rows.filter((row) => row.status === 'pending'));
+  const pending = rows.filter((row) => row.status === 'pending');
   const moved = await movePayouts(
     sql,
-    pending.map((id) => ({ id, ...cancellation })),
+    pending,
+    idsOf(pending).map((id) => ({ id, ...cancellation })),
   );
   const heard = await announce(sql, moved);
-  return [...steps, ...pending.map((id) => ({ isListenedTo: heard.has(id) }))];
+  return [...steps, ...moved.map(({ id }) => ({ isListenedTo: heard.has(id) }))];
 }
 
 type Told = { readonly isListenedTo: boolean };

@@ -102,6 +102,7 @@ function appliedOf({ inbox, direct, outcomes }: Judged) {
 
 /** Moves every payout along its own path, one status a statement, all of a depth together. */
 async function moveAll(sql: Sql, progress: readonly Judged[]): Promise<readonly PayoutRow[]> {
+  const rows = progress.map(({ row }) => row);
   const moved: PayoutRow[] = [];
   // No path is longer than processing → sent → settled → returned.
   for (let depth = 0; depth < 3; depth += 1) {
@@ -109,7 +110,7 @@ async function moveAll(sql: Sql, progress: readonly Judged[]): Promise<readonly 
       const move = path[depth];
       return move === undefined ? [] : [{ id: row.id, ...move }];
     });
-    moved.push(...(await movePayouts(sql, moves)));
+    moved.push(...(await movePayouts(sql, rows, moves)));
   }
   return moved;
 }

@@ -11,7 +11,7 @@ import {
 import { type RailFact, railKey } from '../domain/payout.js';
 import type { LookupAnswer, Rail, SubmitOutcome, Transfer } from '../rails/rail.js';
 import type { Rails } from '../rails/registry.js';
-import { applyFacts, frozenOf } from './facts.js';
+import { applyFacts } from './facts.js';
 import { notYet } from './failure.js';
 import type { DriverInput } from './ledger.js';
 import type { PayoutStep } from './step.js';
@@ -214,7 +214,7 @@ async function send(
   const transfers = submissions.map((submission): Transfer => {
     const beneficiary = detailsOf.get(submission.id);
     if (beneficiary === undefined) throw new Error(`${submission.id} has no beneficiary.`);
-    const { receiveMinor, destinationCurrency } = frozenOf(submission);
+    const { receiveMinor, destinationCurrency } = submission;
     return {
       key: railKey(submission.id),
       amountMinor: receiveMinor,

@@ -158,8 +158,10 @@ export async function disableEndpoint(sql: Sql, endpointId: string, reason: stri
 
 /** Endpoints whose deliveries are overdue: nobody is working on them. */
 export async function overdueEndpoints(sql: Sql): Promise<readonly string[]> {
-  const rows = await sql<{ endpointId: string }[]>`
-    select distinct endpoint_id from deliveries
-     where status = 'pending' and next_attempt_at < now() - interval '15 seconds' limit 500`;
-  return rows.map((row) => row.endpointId);
+  const rows = await sql<{ id: string }[]>`
+    select id from webhook_endpoints w
+     where exists (select from deliveries d
+                    where d.endpoint_id = w.id and d.status = 'pending'
+                      and d.next_attempt_at < now() - interval '15 seconds') limit 500`;
+  return rows.map((row) => row.id);
 }

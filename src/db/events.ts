@@ -1,5 +1,5 @@
 import type { Fragment } from 'postgres';
-import type { Sql } from './client.js';
+import { jsonTexts, type Sql } from './client.js';
 import { newId } from './id.js';
 import {
   beyond,
@@ -54,7 +54,10 @@ export async function recordEvents(
                     ${events.map((event) => event.accountId)}::text[],
                     ${events.map((event) => event.type)}::text[],
                     ${events.map((event) => event.payoutId)}::text[],
-                    ${events.map((event) => JSON.stringify(event.data))}::text[])
+                    ${jsonTexts(
+                      sql,
+                      events.map((event) => event.data),
+                    )})
                with ordinality as t (id, account_id, type, payout_id, data, position)
     ), numbered as (
       update accounts a set event_sequence = a.event_sequence + n.count

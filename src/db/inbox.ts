@@ -1,5 +1,5 @@
 import { type Chunk, chunkSize } from '../domain/batch.js';
-import { bigints, type Sql } from './client.js';
+import { bigints, jsonTexts, type Sql } from './client.js';
 import type { WakeablePayout } from './payouts.js';
 
 /** A fact of a rail as it is kept: amounts as text of minor units, for JSON has no bigint. */
@@ -39,7 +39,10 @@ export async function insertNews(sql: Sql, news: readonly RailNews[]): Promise<N
                   ${news.map((item) => item.railEventId)}::text[],
                   ${news.map((item) => item.railKey)}::text[],
                   ${news.map((item) => item.payoutId)}::text[],
-                  ${news.map((item) => JSON.stringify(item.fact))}::text[]::jsonb[])
+                  ${jsonTexts(
+                    sql,
+                    news.map((item) => item.fact),
+                  )}::jsonb[])
              as t (rail, rail_event_id, rail_key, payout_id, fact)
       left join payouts p on p.id = t.payout_id and p.rail = t.rail
       cross join lateral (select

@@ -209,7 +209,10 @@ export async function refusePayouts(
     returning p.*`;
 }
 
-export type Submission = PayoutRow & {
+/** What the rail has to be told; frozen at the acceptance, so it is there. */
+export type Submission = Pick<PayoutRow, 'id' | 'rail' | 'reference'> & {
+  readonly receiveMinor: bigint;
+  readonly destinationCurrency: string;
   /** Whether an earlier attempt began and left no answer: look before sending again. */
   readonly isRepeated: boolean;
   /** Milliseconds since the first attempt began, by the database's clock. */
@@ -240,9 +243,22 @@ export async function beginSubmission(
            wake_at = case when p.driver = p.id
                           then now() + make_interval(secs => ${wakeInMs / 1000}) end
       from mine where p.id = mine.id
-    returning p.*, mine.submit_started_at is not null as is_repeated,
+    returning p.id, p.rail, p.reference, p.receive_minor, p.destination_currency,
+      mine.submit_started_at is not null as is_repeated,
       (extract(epoch from now() - p.submit_started_at) * 1000)::float8 as since_first_attempt_ms`;
 }
+
+/** What a move changes of a row. */
+type MovedColumn =
+  | 'id'
+  | 'status'
+  | 'statusReason'
+  | 'statusHistory'
+  | 'railReference'
+  | 'settledAt'
+  | 'returnedMinor'
+  | 'attentionReason'
+  | 'attentionAt';
 
 export type MovedPayout = {
   readonly id: string;
@@ -260,15 +276,18 @@ const waitingReasons: AttentionReason[] = [
 ];
 
 /**
- * Moves each payout by one status. Who sent a payout waits 60 s for the rail before it
+ * Moves each payout by one status, and returns its row as it is then: what the move does not
+ * change is taken from the row that was read under lock. Who sent a payout waits 60 s for the rail before it
  * polls, so a `sent` row that nobody touched for 90 s has lost its workflow.
  */
 export async function movePayouts(
   sql: Sql,
+  rows: readonly PayoutRow[],
   moves: readonly MovedPayout[],
 ): Promise<readonly PayoutRow[]> {
   if (moves.length === 0) return [];
-  return sql<PayoutRow[]>`
+  const rowOf = new Map(rows.map((row) => [row.id, row]));
+  const changes = await sql<Pick<PayoutRow, MovedColumn>[]>`
     update payouts p
        set status = t.status, status_reason = t.status_reason,
            rail_reference = coalesce(t.rail_reference, p.rail_reference),
@@ -289,7 +308,12 @@ export async function movePayouts(
         ${bigints(moves.map((move) => move.returnedMinor))}::bigint[]
       ) as t (id, status, status_reason, rail_reference, returned_minor)
      where p.id = t.id
-    returning p.*`;
+    returning p.id, p.status, p.status_reason, p.status_history, p.rail_reference, p.settled_at,
+      p.returned_minor, p.attention_reason, p.attention_at`;
+  return changes.flatMap((change) => {
+    const row = rowOf.get(change.id);
+    return row === undefined ? [] : [{ ...row, ...change }];
+  });
 }
 
 export type ParkedPayout = {
