@@ -8,7 +8,7 @@ import {
   itemsOf,
   recordOutcome,
 } from '../db/batches.js';
-import { type Database, type Sql, transaction } from '../db/client.js';
+import { bulkTransaction, type Database, type Sql, transaction } from '../db/client.js';
 import {
   type LockedPayout,
   lockPayouts,
@@ -16,7 +16,14 @@ import {
   type RefusedPayout,
   refusePayouts,
 } from '../db/payouts.js';
-import { type BatchMode, type Chunk, chunkCountOf, chunkDriver } from '../domain/batch.js';
+import {
+  type BatchMode,
+  type Chunk,
+  chunkCountOf,
+  chunkDriver,
+  chunkSize,
+  maximumBatchItems,
+} from '../domain/batch.js';
 import { refuse } from '../domain/refusal.js';
 import { type AcceptanceDeps, accept, acceptTogether } from './acceptance.js';
 import { announce, announceCompletion } from './announcement.js';
@@ -46,7 +53,11 @@ export function batchActivities(deps: BatchDeps) {
      */
     decideBatch: ({ batchId, workflowAgeMs }: DecideBatchInput): Promise<string | null> =>
       untilBug(
-        beating(() => transaction(database, (sql) => decide(sql, deps, batchId, workflowAgeMs))),
+        beating(() =>
+          bulkTransaction(database, maximumBatchItems, (sql) =>
+            decide(sql, deps, batchId, workflowAgeMs),
+          ),
+        ),
       ),
 
     /**
@@ -57,7 +68,7 @@ export function batchActivities(deps: BatchDeps) {
       untilBug(
         beating(async () => {
           const { canceledAt } = await existingBatch(database, chunk.batchId);
-          const steps = await transaction(database, async (sql) => {
+          const steps = await bulkTransaction(database, chunkSize, async (sql) => {
             const ids = await itemsOf(sql, chunk, ['pending']);
             if (canceledAt !== null) return cancelItems(sql, ids);
             return accept(sql, deps, chunkDriver(chunk), ids, workflowAgeMs);
@@ -70,7 +81,7 @@ export function batchActivities(deps: BatchDeps) {
     cancelChunk: (chunk: Chunk): Promise<boolean> =>
       untilBug(
         beating(async () => {
-          const steps = await transaction(database, async (sql) =>
+          const steps = await bulkTransaction(database, chunkSize, async (sql) =>
             cancelItems(sql, await itemsOf(sql, chunk, ['pending', 'processing'], null)),
           );
           return isRepeated() || steps.some((step) => step.isListenedTo);

@@ -10,7 +10,7 @@ import {
   leaveChunk,
   standingOf,
 } from '../db/chunks.js';
-import { type Database, transaction } from '../db/client.js';
+import { bulkTransaction, type Database, transaction } from '../db/client.js';
 import { type LockedPayout, lockPayouts } from '../db/payouts.js';
 import { type Chunk, chunkDriver } from '../domain/batch.js';
 import { type RailFact, railKey } from '../domain/payout.js';
@@ -74,7 +74,7 @@ export function chunkActivities(deps: ChunkDeps) {
         const rows = await lockPayouts(database, chunkDriver(chunk), ids);
         const facts = await lookUp(deps, rows);
         const steps = await untilBug(
-          transaction(database, (sql) =>
+          bulkTransaction(database, facts.size, (sql) =>
             applyFacts(sql, chunkDriver(chunk), [...facts.keys()], facts),
           ),
         );
@@ -122,7 +122,9 @@ async function settle(database: Database, chunk: Chunk): Promise<ChunkLook> {
   for (;;) {
     const ids = await itemsWithNews(database, chunk);
     if (ids.length > 0) {
-      const steps = await transaction(database, (sql) => applyFacts(sql, driver, ids, new Map()));
+      const steps = await bulkTransaction(database, ids.length, (sql) =>
+        applyFacts(sql, driver, ids, new Map()),
+      );
       isListenedTo ||= steps.some((step) => step.isListenedTo);
       pauseMs = firstPauseMs;
     }

@@ -1,6 +1,6 @@
 import { Context } from '@temporalio/activity';
 import { beneficiariesOf } from '../db/beneficiaries.js';
-import { type Database, type Sql, transaction } from '../db/client.js';
+import { bulkTransaction, type Database, type Sql, transaction } from '../db/client.js';
 import {
   beginSubmission,
   findPayoutById,
@@ -85,7 +85,9 @@ export async function submitAll(
   const results = (
     await Promise.all([...groups].map(([rail, group]) => submitGroup(database, rail, group)))
   ).flat();
-  const steps = await transaction(database, (sql) => record(sql, driver, ids, results));
+  const steps = await bulkTransaction(database, ids.length, (sql) =>
+    record(sql, driver, ids, results),
+  );
   const unknown = results.flatMap((result) =>
     'unknown' in result ? [`${result.id}: ${result.unknown}`] : [],
   );

@@ -1,8 +1,9 @@
 import { z } from 'zod';
 import { batchStatuses } from '../domain/batch.js';
+import { eventTypes } from '../domain/event.js';
 import { entryKinds } from '../domain/ledger.js';
 import { payoutStatuses } from '../domain/payout.js';
-import { currency, eventTypes, idOf, metadata, text } from './params.js';
+import { currency, idOf, metadata, text } from './params.js';
 
 /** The query parameters of every list: which page, and what it is filtered by. */
 

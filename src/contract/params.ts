@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { batchModes, maximumBatchItems } from '../domain/batch.js';
 import { beneficiaryFields } from '../domain/beneficiary.js';
+import { eventTypes } from '../domain/event.js';
 import { isCurrency } from '../domain/money.js';
 import { DecodedNumber } from './decodedNumber.js';
 import { apiVersions, isApiVersion } from './versions/index.js';
@@ -115,15 +116,6 @@ export const beneficiaryParams = z.strictObject(
 );
 
 export const fundParams = z.strictObject({ currency, amount });
-
-export const eventTypes = [
-  'payout.sent',
-  'payout.settled',
-  'payout.failed',
-  'payout.returned',
-  'payout.canceled',
-  'batch.completed',
-] as const;
 
 /** What an endpoint may listen to; `*` is all events, also those that are added later. */
 const heardTypes = ['*', ...eventTypes] as const;

@@ -104,8 +104,11 @@ async function insertItems(
   await sql`
     insert into payouts (id, account_id, mode, driver, quote_id, beneficiary_id, source_currency,
       destination_currency, fixed_side, amount, reference, metadata, batch_id, batch_index, refusal)
-    select t.id, t.account_id, t.mode, t.driver, t.quote_id, t.beneficiary_id, t.source_currency,
-           t.destination_currency, t.fixed_side, t.amount, t.reference, t.metadata, ${batchId},
+    select t.id, t.account_id, t.mode, t.driver, t.quote_id, t.beneficiary_id,
+           coalesce(t.source_currency, (select source_currency from quotes q
+             where q.id = t.quote_id and q.account_id = t.account_id)),
+           coalesce(t.destination_currency, (select currency from beneficiaries b
+             where b.id = t.beneficiary_id and b.account_id = t.account_id)), t.fixed_side, t.amount, t.reference, t.metadata, ${batchId},
            t.index, t.refusal
       from unnest(
         ${of((payout) => payout.id)}::text[],

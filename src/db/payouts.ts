@@ -137,12 +137,15 @@ export async function lockPayouts(
     select p.*,
            (extract(epoch from now() - p.requested_at) * 1000)::bigint as age_ms,
            (extract(epoch from p.settle_by - now()) * 1000)::bigint as settle_in_ms,
-           exists (select from rail_inbox i where i.payout_id = p.id and i.applied_at is null)
-             as has_news,
+           -- Counted: for the first one alone the planner would rather look through the table.
+           (select count(*) from rail_inbox i
+             where i.payout_id = p.id and i.applied_at is null) > 0 as has_news,
            (extract(epoch from now() - p.submit_started_at) * 1000)::float8
              as since_first_attempt_ms,
-           exists (select from events e join deliveries d on d.event_id = e.id
-                    where e.payout_id = p.id and d.status = 'pending' and d.attempts = 0)
+           -- Not a join: the planner may begin that with all that is owed to anybody.
+           (select count(*) from deliveries d
+             where d.event_id = any (array(select e.id from events e where e.payout_id = p.id))
+               and d.attempts = 0 and d.status not in ('delivered', 'exhausted', 'canceled')) > 0
              as owes_delivery
       from payouts p
      where p.id = any (${ids}) and ${given(sql, driver, (wanted) => sql`p.driver = ${wanted}`)}

@@ -49,9 +49,7 @@ export async function openPlanReader(url: string): Promise<PlanReader> {
     types: { bigint: postgres.BigInt },
     transform: { column: { from: postgres.toCamel }, undefined: null },
     connection: {
-      enable_seqscan: 'off',
-      // The plans that the service's connections come to keep, whatever a statement's values.
-      plan_cache_mode: 'force_generic_plan',
+      plan_cache_mode: 'force_custom_plan',
       timezone: 'UTC',
     },
     onnotice: ({ message = '' }) => {

@@ -18,7 +18,7 @@ import {
   listItems,
   statusesOfItems,
 } from '../../db/batches.js';
-import { isOutage, transaction } from '../../db/client.js';
+import { bulkTransaction, isOutage } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { currentRates } from '../../db/rates.js';
 import { refuse } from '../../domain/refusal.js';
@@ -87,7 +87,7 @@ async function record(
   { payouts, mode }: BatchParams,
 ): Promise<Answer> {
   const keyed = await keyedItems(deps, request, payouts);
-  const first = await transaction(deps.database, async (sql) => {
+  const first = await bulkTransaction(deps.database, keyed.length, async (sql) => {
     const bound = await bindRequest(sql, deps, request, id, null);
     if (bound === 'bound') {
       const rates = await currentRates(sql, deps.rateMaximumAgeMs);

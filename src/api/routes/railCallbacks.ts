@@ -1,5 +1,5 @@
 import type Koa from 'koa';
-import { transaction } from '../../db/client.js';
+import { bulkTransaction } from '../../db/client.js';
 import { insertNews } from '../../db/inbox.js';
 import { refuse } from '../../domain/refusal.js';
 import type { CallbackEvent } from '../../rails/rail.js';
@@ -24,7 +24,7 @@ export async function takeCallback(deps: ApiDeps, ctx: Koa.Context, body: Buffer
     return answerProblem(ctx, { refusals: [refuse(code)] });
   }
   const news = events.map((event) => newsOf(rail.name, event));
-  const woken = await transaction(deps.database, (sql) => insertNews(sql, news));
+  const woken = await bulkTransaction(deps.database, news.length, (sql) => insertNews(sql, news));
   const failures = [
     ...(await wakePayouts(deps.temporal, woken.payouts)),
     ...(await wakeChunks(deps.temporal, woken.chunks)),

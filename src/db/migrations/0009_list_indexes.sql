@@ -84,7 +84,6 @@ create index beneficiaries_list on beneficiaries (account_id, created_at, id)
 create index beneficiaries_by_currency on beneficiaries (account_id, currency, created_at, id)
   where deleted_at is null;
 
-create index events_list on events (account_id, created_at, id);
 create index events_by_type on events (account_id, type, created_at, id);
 
 -- The customers' postings are listed: they repeat the kind and the time of their entry, and the
@@ -103,7 +102,7 @@ create index ledger_postings_list on ledger_postings (ledger_account_id, created
 create index ledger_postings_by_kind on ledger_postings
   (ledger_account_id, entry_kind, created_at, id) where entry_kind is not null;
 
--- As before, and the two columns.
+-- As before, and the two columns; and each account is looked up once, not once a posting.
 create or replace function post_entries(
   entry_payouts text[], entry_kinds text[],
   posting_entries int[], modes text[], owners text[], kinds text[],
@@ -114,11 +113,12 @@ declare
 begin
   with missing as (
     insert into ledger_accounts (mode, account_id, kind, currency)
-    select distinct n.mode, n.owner, n.kind, n.currency
-      from unnest(modes, owners, kinds, currencies) as n (mode, owner, kind, currency)
-     where not exists (select from ledger_accounts a
+    select n.mode, n.owner, n.kind, n.currency
+      from (select distinct * from unnest(modes, owners, kinds, currencies))
+             as n (mode, owner, kind, currency)
+     where (select a.id from ledger_accounts a
              where a.mode = n.mode and coalesce(a.account_id, '') = coalesce(n.owner, '')
-               and a.kind = n.kind and a.currency = n.currency)
+               and a.kind = n.kind and a.currency = n.currency) is null
     on conflict do nothing
     returning id, account_id, kind, currency
   )
@@ -130,14 +130,21 @@ begin
       from generate_subscripts(entry_kinds, 1));
   insert into ledger_entries (id, payout_id, kind) overriding system value
     select * from unnest(entry_ids, entry_payouts, entry_kinds);
+  with named as materialized (
+    select n.*, (select a.id from ledger_accounts a
+                  where a.mode = n.mode and coalesce(a.account_id, '') = coalesce(n.owner, '')
+                    and a.kind = n.kind and a.currency = n.currency) as id
+      from (select distinct * from unnest(modes, owners, kinds, currencies))
+             as n (mode, owner, kind, currency)
+  )
   insert into ledger_postings
     (entry_id, ledger_account_id, currency, amount_minor, entry_kind, created_at)
-    select entry_ids[p.entry], a.id, p.currency, p.amount,
+    select entry_ids[p.entry], n.id, p.currency, p.amount,
            case when p.owner is not null then entry_kinds[p.entry] end,
            case when p.owner is not null then now() end
       from unnest(posting_entries, modes, owners, kinds, currencies, amounts)
              as p (entry, mode, owner, kind, currency, amount)
-      join ledger_accounts a
-        on a.mode = p.mode and coalesce(a.account_id, '') = coalesce(p.owner, '')
-       and a.kind = p.kind and a.currency = p.currency;
+      join named n
+        on n.mode = p.mode and coalesce(n.owner, '') = coalesce(p.owner, '')
+       and n.kind = p.kind and n.currency = p.currency;
 end $$;

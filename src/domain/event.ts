@@ -1,0 +1,10 @@
+/** What integrators are told about. */
+export const eventTypes = [
+  'payout.sent',
+  'payout.settled',
+  'payout.failed',
+  'payout.returned',
+  'payout.canceled',
+  'batch.completed',
+] as const;
+export type EventType = (typeof eventTypes)[number];
