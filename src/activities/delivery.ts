@@ -9,6 +9,7 @@ import {
   type AttemptResult,
   type DueDelivery,
   disableEndpoint,
+  giveBack,
   nextAttemptInMs,
   owedFirstAttempts,
   recordAttempts,
@@ -34,11 +35,17 @@ const inFlight = 16;
 /** What one run of an endpoint's ladder takes: at 15 s an attempt it ends within its limit. */
 const ladderBatch = 32;
 
-/** Taken at a time from a chunk's events: in the worst case 30 s of attempts, below their lease. */
-const portion = 32;
+/** Taken at a time: a chunk's events for one endpoint, in one statement. */
+const portion = 500;
 
-/** Then a run ends and the next begins: one that a deploy ends has little to lose. */
+/**
+ * Then a run ends, and what it has taken and not tried is given back: with the longest attempt
+ * (15 s) it ends within its lease.
+ */
 const runLimitMs = 20_000;
+
+/** Results are written by so many: what a crash may repeat, and no more. */
+const writtenTogether = 50;
 
 /** The activities that tell integrators. One attempt for each (event, endpoint) pair. */
 export function deliveryActivities(deps: DeliveryDeps) {
@@ -66,24 +73,33 @@ export function deliveryActivities(deps: DeliveryDeps) {
 }
 
 /**
- * First attempts, a portion at a time. An endpoint that takes nothing of a portion is left to
+ * First attempts, a portion at a time. An endpoint that takes none of its first ones is left to
  * its ladder. True when something is left.
  */
 async function deliverAll(deps: DeliveryDeps, payoutIds: readonly string[]): Promise<boolean> {
-  const startedMs = performance.now();
+  const { database, sender, temporal } = deps;
+  const endsAtMs = performance.now() + runLimitMs;
   // A worker that was killed has left attempts behind of which nobody knows what became.
   const isRepeated = Context.current().info.attempt > 1;
-  const owed = await owedFirstAttempts(deps.database, payoutIds, isRepeated);
-  const dead = new Set<string>();
+  const owed = await owedFirstAttempts(database, payoutIds, isRepeated);
   for (let start = 0; start < owed.length; start += portion) {
-    if (performance.now() - startedMs > runLimitMs) return true;
-    const pairs = owed.slice(start, start + portion).filter((pair) => !dead.has(pair.endpointId));
-    const due = await takeFirstAttempts(deps.database, pairs, isRepeated);
-    const results = await attemptAll(deps.database, deps.sender, due);
-    await handToLadders(deps.temporal, results);
-    for (const endpointId of deadEndpoints(results)) dead.add(endpointId);
+    if (performance.now() > endsAtMs) return true;
+    const pairs = owed.slice(start, start + portion);
+    const due = await takeFirstAttempts(database, pairs, isRepeated);
+    const results = await attemptAll(database, sender, due, endsAtMs);
+    await giveBack(database, untried(due, results));
+    await handToLadders(temporal, results);
   }
   return false;
+}
+
+/** What was taken and then not attempted, for want of time or because its endpoint is dead. */
+function untried(
+  due: readonly DueDelivery[],
+  results: readonly AttemptResult[],
+): readonly DueDelivery[] {
+  const tried = new Set(results.map(({ eventId, endpointId }) => `${eventId} ${endpointId}`));
+  return due.filter(({ eventId, endpointId }) => !tried.has(`${eventId} ${endpointId}`));
 }
 
 /** What was tried in vain belongs to the workflow of its endpoint. */
@@ -93,49 +109,49 @@ async function handToLadders(temporal: Client, results: readonly AttemptResult[]
   for (const endpointId of endpoints) await wakeEndpoint(temporal, endpointId);
 }
 
-/** Endpoints that took nothing: they are spared the rest, and their ladder asks one by one. */
-function deadEndpoints(results: readonly AttemptResult[]): readonly string[] {
-  const alive = new Set(
-    results.filter((result) => result.status === 'delivered').map((result) => result.endpointId),
-  );
-  const all = new Set(results.map((result) => result.endpointId));
-  return [...all].filter((endpointId) => !alive.has(endpointId));
-}
+/** An endpoint that has failed so often without a success is asked by its ladder, one by one. */
+const deadAfterFailures = 16;
 
 /**
- * Makes the attempts, and writes what came of them as it goes: a crash repeats the attempts in
- * flight and no others. While one write is under way the next results gather.
+ * Makes the attempts, until the time is over, and writes what came of them as it goes: a crash
+ * repeats the attempts of the last moments and no others.
  */
 async function attemptAll(
   database: Database,
   sender: Sender,
   due: readonly DueDelivery[],
+  endsAtMs = Number.POSITIVE_INFINITY,
 ): Promise<readonly AttemptResult[]> {
   const limit = pLimit(inFlight);
   const all: AttemptResult[] = [];
+  /** Failures of each endpoint that has taken nothing yet; a success ends the count for good. */
+  const failures = new Map<string, number>();
   let unwritten: AttemptResult[] = [];
-  let writing = Promise.resolve();
   const write = async () => {
     const results = unwritten;
     unwritten = [];
     await recordAttempts(database, results);
   };
+  const note = ({ endpointId, status }: AttemptResult) => {
+    const count = status === 'delivered' ? Number.NEGATIVE_INFINITY : 1;
+    failures.set(endpointId, (failures.get(endpointId) ?? 0) + count);
+  };
   const attempts = due.map((delivery) =>
     limit(async () => {
+      const isDead = (failures.get(delivery.endpointId) ?? 0) >= deadAfterFailures;
+      if (isDead || performance.now() > endsAtMs) return;
       const result = await attempt(database, sender, delivery).catch((error: unknown) =>
         // A delivery that cannot even be made must not hold up the others, nor stay for ever.
         failedAttempt(delivery, null, error instanceof Error ? error.message : String(error)),
       );
+      note(result);
       all.push(result);
       unwritten.push(result);
-      if (unwritten.length > 1) return;
-      writing = writing.then(write);
-      // It is awaited below; until then a failure must not count as one that nobody handles.
-      writing.catch(() => undefined);
+      if (unwritten.length >= writtenTogether) await write();
     }),
   );
   await Promise.all(attempts);
-  await writing;
+  await write();
   return all;
 }
 

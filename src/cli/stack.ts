@@ -204,7 +204,8 @@ class Starter {
     const part = await startProcess({
       name,
       command: process.execPath,
-      args: ['--enable-source-maps', script, ...args],
+      // Short-lived objects by the thousand: with room for them less is moved about in memory.
+      args: ['--max-semi-space-size=32', '--enable-source-maps', script, ...args],
       env: { ...process.env, ...env },
       ipc: true,
       ready: { line: readyUrl },

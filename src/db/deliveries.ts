@@ -15,7 +15,7 @@ export type DueDelivery = {
   readonly createdAt: Date;
 };
 
-/** Longer than a portion of attempts may take (30 s), so that nobody else attempts it meanwhile. */
+/** Longer than a run of attempts may take (35 s), so that nobody else attempts it meanwhile. */
 const lease = '45 seconds';
 
 export type Pair = { readonly eventId: string; readonly endpointId: string };
@@ -56,6 +56,16 @@ export async function takeFirstAttempts(
     select t.*, w.url, w.secret, w.api_version, e.type, e.sequence, e.data, e.created_at
       from taken t join events e on e.id = t.event_id
       join webhook_endpoints w on w.id = t.endpoint_id order by e.sequence`;
+}
+
+/** Gives back what was taken and not tried: it is due as if it never had been. */
+export async function giveBack(sql: Sql, pairs: readonly Pair[]): Promise<void> {
+  if (pairs.length === 0) return;
+  await sql`
+    update deliveries d set attempts = 0, last_attempt_at = null, next_attempt_at = now()
+      from unnest(${pairs.map((pair) => pair.eventId)}::text[],
+                  ${pairs.map((pair) => pair.endpointId)}::text[]) as t (event_id, endpoint_id)
+     where d.event_id = t.event_id and d.endpoint_id = t.endpoint_id and ${isPending(sql)}`;
 }
 
 /**
