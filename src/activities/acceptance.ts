@@ -1,7 +1,12 @@
 import { batchRatesOf } from '../db/batches.js';
 import { shareBeneficiariesOf } from '../db/beneficiaries.js';
 import type { Sql } from '../db/client.js';
-import { lockBalancesOf, type OwnedEntry, postEntries } from '../db/ledger.js';
+import {
+  type AvailableBalance,
+  lockBalancesOf,
+  type OwnedEntry,
+  postEntries,
+} from '../db/ledger.js';
 import {
   type AcceptedPayout,
   freezePayouts,
@@ -13,7 +18,14 @@ import {
 } from '../db/payouts.js';
 import { lockQuotesOf, useQuotes } from '../db/quotes.js';
 import { currentRates, midOf } from '../db/rates.js';
-import { type Acceptance, type Asked, decide, type Facts } from '../domain/acceptance.js';
+import {
+  type Acceptance,
+  type Asked,
+  afford,
+  type Facts,
+  priceOf,
+  quoteUsed,
+} from '../domain/acceptance.js';
 import { parseRate } from '../domain/fx.js';
 import { acceptEntry } from '../domain/ledger.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
@@ -41,8 +53,8 @@ export async function accept(
   ids: readonly string[],
   workflowAgeMs: number,
 ): Promise<readonly PayoutStep[]> {
-  const read = await readFacts(sql, deps, driver, ids);
-  return write(sql, read.rows, decideAll(deps, read, ids, workflowAgeMs));
+  const { rows, decisions } = await decideAll(sql, deps, driver, ids, workflowAgeMs);
+  return write(sql, rows, decisions);
 }
 
 /**
@@ -55,54 +67,83 @@ export async function acceptTogether(
   ids: readonly string[],
   workflowAgeMs: number,
 ): Promise<readonly RefusedPayout[]> {
-  const read = await readFacts(sql, deps, null, ids);
-  const decisions = decideAll(deps, read, ids, workflowAgeMs);
-  if (decisions.refused.length === 0) await write(sql, read.rows, decisions);
+  const { rows, decisions } = await decideAll(sql, deps, null, ids, workflowAgeMs);
+  if (decisions.refused.length === 0) await write(sql, rows, decisions);
   return decisions.refused;
 }
 
-type ReadFacts = Awaited<ReturnType<typeof readFacts>>;
-
-function decideAll(
+async function decideAll(
+  sql: Sql,
   deps: AcceptanceDeps,
-  read: ReadFacts,
+  driver: string | null,
   ids: readonly string[],
   workflowAgeMs: number,
-): Decisions {
-  const rowOf = new Map(read.rows.map((row) => [row.id, row]));
-  const decisions: Decisions = { accepted: [], refused: [], usedQuotes: new Map() };
-  for (const id of ids) {
+): Promise<{ readonly rows: readonly LockedPayout[]; readonly decisions: Decisions }> {
+  // A single payout's balance is locked in the same round trip. Hundreds are priced first, so
+  // that nobody else who needs the balance waits for that.
+  const isSingle = ids.length === 1;
+  const [read, early] = await Promise.all([
+    readFacts(sql, deps, driver, ids),
+    isSingle ? lockBalancesOf(sql, ids) : undefined,
+  ]);
+  const priced = priceAll(deps, read, ids, workflowAgeMs);
+  const balances = early ?? (await lockBalancesOf(sql, ids));
+  return { rows: read.rows, decisions: fundAll(priced, balances) };
+}
+
+/** A pending payout with its price, or the reason why it has none. */
+type Priced = {
+  readonly row: LockedPayout;
+  readonly asked: Asked;
+  readonly priced: Acceptance | Refusal;
+  readonly rail: Rail | undefined;
+};
+
+function priceAll(
+  deps: AcceptanceDeps,
+  { rows, factsOf }: Awaited<ReturnType<typeof readFacts>>,
+  ids: readonly string[],
+  workflowAgeMs: number,
+): readonly Priced[] {
+  const rowOf = new Map(rows.map((row) => [row.id, row]));
+  return ids.flatMap((id): readonly Priced[] => {
     const row = rowOf.get(id);
-    if (row === undefined || row.status !== 'pending') continue;
+    if (row === undefined || row.status !== 'pending') return [];
     const rail = railFor(deps.rails, row);
-    if (rail === undefined) {
-      decisions.refused.push({ id, refusal: noRail(row) });
+    const asked = askedOf(row, workflowAgeMs);
+    // What was refused before, at the request, stays refused.
+    const priced = row.refusal ?? (rail === undefined ? noRail(row) : priceOf(asked, factsOf(row)));
+    return [{ row, asked, priced, rail }];
+  });
+}
+
+/** Takes what each may have from what the ones before it have left; a quote serves one of them. */
+function fundAll(all: readonly Priced[], balances: readonly AvailableBalance[]): Decisions {
+  const decisions: Decisions = { accepted: [], refused: [], usedQuotes: new Map() };
+  const funds = new Map(balances.map((b) => [`${b.accountId} ${b.currency}`, b.availableMinor]));
+  for (const { row, asked, priced, rail } of all) {
+    const { id, quoteId } = row;
+    const purse = isRefusal(priced) ? '' : `${row.accountId} ${priced.sourceCurrency}`;
+    const available = funds.get(purse) ?? 0n;
+    const usedBy = decisions.usedQuotes.get(quoteId ?? '');
+    const decided = isRefusal(priced)
+      ? priced
+      : usedBy === undefined
+        ? afford(asked, priced, available)
+        : quoteUsed(asked, usedBy);
+    if (isRefusal(decided) || rail === undefined) {
+      if (isRefusal(decided)) decisions.refused.push({ id, refusal: decided });
       continue;
     }
-    const decided = decideRow(row, read, decisions, workflowAgeMs);
-    if (isRefusal(decided)) {
-      decisions.refused.push({ id, refusal: decided });
-      continue;
-    }
-    read.spend(row, decided);
-    if (row.quoteId !== null) decisions.usedQuotes.set(row.quoteId, id);
+    funds.set(purse, available - decided.sourceMinor);
+    if (quoteId !== null) decisions.usedQuotes.set(quoteId, id);
     const { settleWithinMs } = rail.limits;
     decisions.accepted.push({ id, acceptance: decided, rail: rail.name, settleWithinMs });
   }
   return decisions;
 }
 
-/** What was refused before, at the request, stays refused. */
-function decideRow(
-  row: LockedPayout,
-  read: ReadFacts,
-  { usedQuotes }: Decisions,
-  workflowAgeMs: number,
-): Acceptance | Refusal {
-  return row.refusal ?? decide(askedOf(row, workflowAgeMs), read.factsOf(row, usedQuotes));
-}
-
-/** Everything the decisions look at, locked in the order that holds everywhere. */
+/** Everything but the funds that the decisions look at, locked in the order that holds everywhere. */
 async function readFacts(
   sql: Sql,
   deps: AcceptanceDeps,
@@ -110,43 +151,27 @@ async function readFacts(
   ids: readonly string[],
 ) {
   // One round trip: the statements are sent together and run one after another.
-  const [rows, quotes, beneficiaries, balances, rates, batches] = await Promise.all([
+  const [rows, quotes, beneficiaries, rates, batches] = await Promise.all([
     lockPayouts(sql, driver, ids),
     lockQuotesOf(sql, ids),
     shareBeneficiariesOf(sql, ids),
-    lockBalancesOf(sql, ids),
     currentRates(sql, deps.rateMaximumAgeMs),
     batchRatesOf(sql, ids),
   ]);
   const quoteOf = new Map(quotes.map((quote) => [quote.payoutId, quote]));
   const beneficiaryOf = new Map(beneficiaries.map((found) => [found.payoutId, found]));
-  const funds = new Map(balances.map((b) => [`${b.accountId} ${b.currency}`, b.availableMinor]));
   const batchRates = new Map(batches.map((batch) => [batch.id, batch.rates]));
-  const availableOf = (row: PayoutRow, currency: string) =>
-    funds.get(`${row.accountId} ${currency}`) ?? 0n;
   const ratesOf = ({ batchId }: PayoutRow) =>
     batchId === null ? rates : (batchRates.get(batchId) ?? []);
   return {
     rows,
-    /** The facts for one payout; a quote may have been used by one before it in the list. */
-    factsOf: (row: PayoutRow, usedQuotes: ReadonlyMap<string, string>): Facts => {
+    factsOf: (row: PayoutRow): Omit<Facts, 'availableOf'> => {
       const quote = quoteOf.get(row.id);
       return {
-        quote: quote && {
-          ...quote,
-          rate: parseRate(quote.rate),
-          mid: parseRate(quote.mid),
-          usedBy: quote.usedBy ?? usedQuotes.get(quote.id) ?? null,
-        },
+        quote: quote && { ...quote, rate: parseRate(quote.rate), mid: parseRate(quote.mid) },
         beneficiary: beneficiaryOf.get(row.id),
         midOf: (source, destination) => midOf(ratesOf(row), source, destination),
-        availableOf: (currency) => availableOf(row, currency),
       };
-    },
-    /** Takes an accepted amount from what the next payouts of the list may use. */
-    spend: (row: PayoutRow, { sourceCurrency, sourceMinor }: Acceptance): void => {
-      const left = availableOf(row, sourceCurrency) - sourceMinor;
-      funds.set(`${row.accountId} ${sourceCurrency}`, left);
     },
   };
 }

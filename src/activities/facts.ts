@@ -42,12 +42,13 @@ export async function applyFacts(
     due.filter((entry) => !posted.has(`${row.id} ${entry.kind}`)).map((entry) => owned(row, entry)),
   );
   await Promise.all([
-    postEntries(sql, entries),
     parkPayouts(
       sql,
       progress.flatMap(({ row, attention }) => (attention ? [{ id: row.id, ...attention }] : [])),
     ),
     markApplied(sql, progress.flatMap(appliedOf)),
+    // Last of them, for it locks the balances, which others wait for.
+    postEntries(sql, entries),
   ]);
   const heard = await announce(sql, moved);
   const latestOf = new Map(moved.map((row) => [row.id, row]));

@@ -51,6 +51,14 @@ export type Acceptance = Price & {
  * the order in which a caller can repair them: the quote, the beneficiary, the funds.
  */
 export function decide(asked: Asked, facts: Facts): Acceptance | Refusal {
+  const priced = priceOf(asked, facts);
+  return isRefusal(priced)
+    ? priced
+    : afford(asked, priced, facts.availableOf(priced.sourceCurrency));
+}
+
+/** What the payout would come to, or why there is no such payout: all but the funds. */
+export function priceOf(asked: Asked, facts: Omit<Facts, 'availableOf'>): Acceptance | Refusal {
   const priced = asked.quoteId === null ? livePrice(asked, facts) : quotedPrice(asked, facts);
   if (isRefusal(priced)) return priced;
   if (facts.beneficiary === undefined) return beneficiaryNotFound(asked.beneficiaryId);
@@ -62,7 +70,11 @@ export function decide(asked: Asked, facts: Facts): Acceptance | Refusal {
       received: priced.destinationCurrency,
     });
   }
-  const available = facts.availableOf(priced.sourceCurrency);
+  return priced;
+}
+
+/** The payout, or why the available balance (minor units of its source) does not carry it. */
+export function afford(asked: Asked, priced: Acceptance, available: bigint): Acceptance | Refusal {
   if (available < priced.sourceMinor) {
     return refuse('insufficient_funds', {
       param: asked.quoteId === null ? 'amount' : 'quote',
@@ -74,7 +86,7 @@ export function decide(asked: Asked, facts: Facts): Acceptance | Refusal {
   return priced;
 }
 
-function quotedPrice(asked: Asked, { quote }: Facts): Acceptance | Refusal {
+function quotedPrice(asked: Asked, { quote }: Pick<Facts, 'quote'>): Acceptance | Refusal {
   const received = asked.quoteId ?? '';
   if (quote === undefined) {
     return refuse('quote_not_found', {
@@ -83,14 +95,7 @@ function quotedPrice(asked: Asked, { quote }: Facts): Acceptance | Refusal {
       received,
     });
   }
-  if (quote.usedBy !== null) {
-    return refuse('quote_used', {
-      param: 'quote',
-      expected: 'a quote that no payout has used',
-      received,
-      detail: `The quote was used by ${quote.usedBy}. Ask for a new quote.`,
-    });
-  }
+  if (quote.usedBy !== null) return quoteUsed(asked, quote.usedBy);
   if (!quote.inTime || asked.ageMs > quotedPayoutMaximumAgeMs) {
     return refuse('quote_expired', {
       param: 'quote',
@@ -102,7 +107,17 @@ function quotedPrice(asked: Asked, { quote }: Facts): Acceptance | Refusal {
   return quote;
 }
 
-function livePrice(asked: Asked, facts: Facts): Acceptance | Refusal {
+/** A quote holds its rate for one payout. */
+export function quoteUsed({ quoteId }: Asked, usedBy: string): Refusal {
+  return refuse('quote_used', {
+    param: 'quote',
+    expected: 'a quote that no payout has used',
+    received: quoteId ?? '',
+    detail: `The quote was used by ${usedBy}. Ask for a new quote.`,
+  });
+}
+
+function livePrice(asked: Asked, facts: Omit<Facts, 'availableOf'>): Acceptance | Refusal {
   const { sourceCurrency, amount, fixedSide } = asked;
   if (sourceCurrency === null || amount === null || fixedSide === null) {
     throw new Error('A live-rate payout has a source currency, an amount and a fixed side.');

@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises';
+import { constants, setPriority } from 'node:os';
 import { parseArgs } from 'node:util';
 import { Client } from '@temporalio/client';
 import { DefaultLogger, NativeConnection, Runtime } from '@temporalio/worker';
@@ -26,7 +27,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
   installRuntime(log);
   const database = connectDatabase({
     url: config.DATABASE_URL,
-    poolSize: config.DATABASE_POOL_SIZE,
+    poolSize: lane === 'single' ? config.DATABASE_POOL_SIZE : batchPoolSize(config),
     // A local activity's attempt ends after 2 s: its transaction must not wait on without it.
     // Chunks have the time to wait for each other.
     lockTimeoutMs: lane === 'single' ? 1_500 : 5_000,
@@ -92,6 +93,16 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
   };
 }
 
+/**
+ * The transactions of chunks hold their account's balance for a moment each: more of them at
+ * once would not end sooner, and single payouts would stand behind them all.
+ */
+const batchConnections = 4;
+
+function batchPoolSize(config: WorkerConfig): number {
+  return Math.min(config.DATABASE_POOL_SIZE, batchConnections);
+}
+
 /** Rejects with the first worker that fails; one that ends by itself without a failure is one too. */
 async function failureOf(running: readonly Promise<void>[]): Promise<never> {
   await Promise.race(running);
@@ -126,6 +137,8 @@ function readLane(args: string[]): Lane {
 await runProcess(
   async () => {
     const lane = readLane(process.argv.slice(2));
+    // Single payouts first, where both lanes share a machine.
+    if (lane === 'batch') setPriority(constants.priority.PRIORITY_BELOW_NORMAL);
     const config = readWorkerConfig(process.env);
     const log = createLog({ part: `worker-${lane}`, level: config.LOG_LEVEL });
     return startWorker(lane, config, log);
