@@ -21,7 +21,7 @@ import {
   type Chunk,
   chunkCountOf,
   chunkDriver,
-  chunkSize,
+  groupsOf,
   maximumBatchItems,
 } from '../domain/batch.js';
 import { refuse } from '../domain/refusal.js';
@@ -68,11 +68,15 @@ export function batchActivities(deps: BatchDeps) {
       untilBug(
         beating(async () => {
           const { canceledAt } = await existingBatch(database, chunk.batchId);
-          const steps = await bulkTransaction(database, chunkSize, async (sql) => {
-            const ids = await itemsOf(sql, chunk, ['pending']);
-            if (canceledAt !== null) return cancelItems(sql, ids);
-            return accept(sql, deps, chunkDriver(chunk), ids, workflowAgeMs);
-          });
+          const steps: Told[] = [];
+          for (const ids of groupsOf(await itemsOf(database, chunk, ['pending']))) {
+            const told = await bulkTransaction(database, ids.length, (sql) =>
+              canceledAt === null
+                ? accept(sql, deps, chunkDriver(chunk), ids, workflowAgeMs)
+                : cancelItems(sql, ids),
+            );
+            steps.push(...told);
+          }
           return lookAt(database, chunk, steps);
         }),
       ),
@@ -81,9 +85,14 @@ export function batchActivities(deps: BatchDeps) {
     cancelChunk: (chunk: Chunk): Promise<boolean> =>
       untilBug(
         beating(async () => {
-          const steps = await bulkTransaction(database, chunkSize, async (sql) =>
-            cancelItems(sql, await itemsOf(sql, chunk, ['pending', 'processing'], null)),
-          );
+          const open = await itemsOf(database, chunk, ['pending', 'processing'], null);
+          const steps: Told[] = [];
+          for (const ids of groupsOf(open)) {
+            const told = await bulkTransaction(database, ids.length, (sql) =>
+              cancelItems(sql, ids),
+            );
+            steps.push(...told);
+          }
           return isRepeated() || steps.some((step) => step.isListenedTo);
         }),
       ),

@@ -12,13 +12,13 @@ import {
 } from '../db/chunks.js';
 import { bulkTransaction, type Database, transaction } from '../db/client.js';
 import { type LockedPayout, lockPayouts } from '../db/payouts.js';
-import { type Chunk, chunkDriver } from '../domain/batch.js';
+import { type Chunk, chunkDriver, groupsOf } from '../domain/batch.js';
 import { type RailFact, railKey } from '../domain/payout.js';
 import type { LookupAnswer } from '../rails/rail.js';
 import { wakePayouts } from '../temporal/wakePayout.js';
 import { applyFacts } from './facts.js';
 import { beating, untilBug } from './failure.js';
-import { factOf, groupByRail, type RailDeps, slicesOf, submitAll } from './rail.js';
+import { factOf, groupByRail, type RailDeps, submitAll } from './rail.js';
 import type { PayoutStep } from './step.js';
 
 export type ChunkDeps = RailDeps & { readonly temporal: Client };
@@ -53,9 +53,10 @@ export function chunkActivities(deps: ChunkDeps) {
     submitChunk: (chunk: Chunk): Promise<ChunkLook> =>
       beating(async () => {
         await holdChunk(database, chunk, holdMs);
-        const ids = await itemsOf(database, chunk, ['processing']);
-        if (ids.length === 0) return lookAt(database, chunk, []);
-        const { steps } = await submitAll(deps, chunkDriver(chunk), ids, holdMs);
+        const steps: PayoutStep[] = [];
+        for (const ids of groupsOf(await itemsOf(database, chunk, ['processing']))) {
+          steps.push(...(await submitAll(deps, chunkDriver(chunk), ids, holdMs)).steps);
+        }
         return lookAt(database, chunk, steps);
       }),
 
@@ -73,11 +74,7 @@ export function chunkActivities(deps: ChunkDeps) {
         const ids = await itemsOf(database, chunk, ['sent']);
         const rows = await lockPayouts(database, chunkDriver(chunk), ids);
         const facts = await lookUp(deps, rows);
-        const steps = await untilBug(
-          bulkTransaction(database, facts.size, (sql) =>
-            applyFacts(sql, chunkDriver(chunk), [...facts.keys()], facts),
-          ),
-        );
+        const steps = await untilBug(applyInGroups(database, chunk, [...facts.keys()], facts));
         return lookAt(database, chunk, steps);
       }),
 
@@ -115,16 +112,13 @@ export function isRepeated(): boolean {
 
 async function settle(database: Database, chunk: Chunk): Promise<ChunkLook> {
   const startedMs = performance.now();
-  const driver = chunkDriver(chunk);
   let isListenedTo = isRepeated();
   let pauseMs = firstPauseMs;
   await holdChunk(database, chunk, holdMs);
   for (;;) {
     const ids = await itemsWithNews(database, chunk);
     if (ids.length > 0) {
-      const steps = await bulkTransaction(database, ids.length, (sql) =>
-        applyFacts(sql, driver, ids, new Map()),
-      );
+      const steps = await applyInGroups(database, chunk, ids, new Map());
       isListenedTo ||= steps.some((step) => step.isListenedTo);
       pauseMs = firstPauseMs;
     }
@@ -141,6 +135,23 @@ async function settle(database: Database, chunk: Chunk): Promise<ChunkLook> {
     await setTimeout(pauseMs);
     pauseMs = Math.min(pauseMs * 2, longestPauseMs);
   }
+}
+
+/** Facts and what the inbox holds, a group a transaction. */
+async function applyInGroups(
+  database: Database,
+  chunk: Chunk,
+  ids: readonly string[],
+  facts: ReadonlyMap<string, RailFact>,
+): Promise<readonly PayoutStep[]> {
+  const steps: PayoutStep[] = [];
+  for (const group of groupsOf(ids)) {
+    const applied = await bulkTransaction(database, group.length, (sql) =>
+      applyFacts(sql, chunkDriver(chunk), group, facts),
+    );
+    steps.push(...applied);
+  }
+  return steps;
 }
 
 /** Whether something of the chunk has still to be moved by its workflow. */
@@ -168,7 +179,7 @@ async function lookUp(
 ): Promise<ReadonlyMap<string, RailFact>> {
   const answers: LookupAnswer[] = [];
   for (const [rail, group] of groupByRail(rails, rows)) {
-    for (const slice of slicesOf(group, rail.limits.bulkSize)) {
+    for (const slice of groupsOf(group, rail.limits.bulkSize)) {
       answers.push(...(await rail.lookup(slice.map(({ id }) => railKey(id)))));
     }
   }

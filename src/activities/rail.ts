@@ -8,6 +8,7 @@ import {
   postponeWake,
   type Submission,
 } from '../db/payouts.js';
+import { groupsOf } from '../domain/batch.js';
 import { type RailFact, railKey } from '../domain/payout.js';
 import type { LookupAnswer, Rail, SubmitOutcome, Transfer } from '../rails/rail.js';
 import type { Rails } from '../rails/registry.js';
@@ -172,7 +173,7 @@ async function submitGroup(
   const results: Submitted[] = [];
   const toSend = group.filter((submission) => !submission.isRepeated);
   const repeated = group.filter((submission) => submission.isRepeated);
-  for (const slice of slicesOf(repeated, rail.limits.bulkSize)) {
+  for (const slice of groupsOf(repeated, rail.limits.bulkSize)) {
     const answers = await rail.lookup(slice.map((submission) => railKey(submission.id)));
     const byKey = new Map(answers.map((answer) => [answer.key, answer]));
     for (const submission of slice) {
@@ -183,7 +184,7 @@ async function submitGroup(
       else results.push({ id: submission.id, lost: keyForgotten });
     }
   }
-  for (const slice of slicesOf(toSend, rail.limits.bulkSize)) {
+  for (const slice of groupsOf(toSend, rail.limits.bulkSize)) {
     results.push(...(await send(database, rail, slice)));
   }
   return results;
@@ -260,12 +261,4 @@ export function factOf(answer: LookupAnswer): RailFact | undefined {
     case 'not_found':
       return undefined;
   }
-}
-
-export function slicesOf<T>(items: readonly T[], size: number): readonly (readonly T[])[] {
-  const slices: (readonly T[])[] = [];
-  for (let start = 0; start < items.length; start += size) {
-    slices.push(items.slice(start, start + size));
-  }
-  return slices;
 }

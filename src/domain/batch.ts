@@ -1,13 +1,28 @@
 /** The specification's limit. */
 export const maximumBatchItems = 10_000;
 
-/**
- * Items that are carried together: as many as a bulk request of the rail takes. Measured,
- * smaller groups cost more Temporal and larger ones hold the balance's lock for longer.
- */
-export const chunkSize = 500;
+/** Items that one workflow carries. Measured: 500 cost twice as much of Temporal's time. */
+export const chunkSize = 1_000;
 
-/** A stretch of a batch, in the order of its request: items from 500 × number on. */
+/**
+ * Items that one transaction writes, and one bulk request of the rail takes. Measured: 1,000
+ * hold the balance for so long that single payouts beside them wait half as long again.
+ */
+export const groupSize = 500;
+
+/** A list in groups, in its order. */
+export function groupsOf<T>(
+  items: readonly T[],
+  size: number = groupSize,
+): readonly (readonly T[])[] {
+  const groups: (readonly T[])[] = [];
+  for (let start = 0; start < items.length; start += size) {
+    groups.push(items.slice(start, start + size));
+  }
+  return groups;
+}
+
+/** A stretch of a batch, in the order of its request: items from 1,000 × number on. */
 export type Chunk = { readonly batchId: string; readonly number: number };
 
 /** The chunk that an item belongs to, by its place in the request. */

@@ -4,7 +4,7 @@ import type { NewItem } from '../../db/batches.js';
 import type { Sql } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { bindKeys, type KeyBinding } from '../../db/idempotency.js';
-import { chunkDriver, chunkNumberOf, chunkSize } from '../../domain/batch.js';
+import { chunkDriver, chunkNumberOf, groupSize } from '../../domain/batch.js';
 import type { Refusal } from '../../domain/refusal.js';
 import { type DecodedObject, isList, isObject, paramName } from '../decoded.js';
 import { differenceOf, fingerprintsOf } from '../idempotency.js';
@@ -41,7 +41,7 @@ export async function keyedItems(
         : undefined;
     keyed.push({ index, params, payoutId: newId('payout'), key });
     // Other requests have their turn.
-    if (index % chunkSize === chunkSize - 1) await setImmediate();
+    if (index % groupSize === groupSize - 1) await setImmediate();
   }
   return keyed;
 }

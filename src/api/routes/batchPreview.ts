@@ -7,7 +7,7 @@ import { listBalances } from '../../db/ledger.js';
 import { findQuotes, type QuoteRow } from '../../db/quotes.js';
 import { currentRates, midOf } from '../../db/rates.js';
 import { decide, type Facts, type HeldQuote } from '../../domain/acceptance.js';
-import { chunkSize } from '../../domain/batch.js';
+import { groupSize } from '../../domain/batch.js';
 import { parseRate } from '../../domain/fx.js';
 import { isRefusal, type Refusal, refuse } from '../../domain/refusal.js';
 import { paramName } from '../decoded.js';
@@ -27,7 +27,7 @@ export async function previewBatch(
   const { factsOf, spend, earlier } = await readFacts(deps, request, items);
   const previewed: PreviewedItem[] = [];
   for (const item of items) {
-    if (item.index % chunkSize === chunkSize - 1) await setImmediate();
+    if (item.index % groupSize === groupSize - 1) await setImmediate();
     const before = earlierOf(item, earlier);
     if (before !== undefined && 'payoutId' in before) {
       previewed.push({ kind: 'existing' });
