@@ -97,7 +97,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
  * The transactions of chunks hold their account's balance for a moment each: more of them at
  * once would not end sooner, and single payouts would stand behind them all.
  */
-const batchConnections = 4;
+const batchConnections = 3;
 
 function batchPoolSize(config: WorkerConfig): number {
   return Math.min(config.DATABASE_POOL_SIZE, batchConnections);
