@@ -8,6 +8,7 @@ import { isMigrated } from '../db/migrate.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
 import { authenticate } from './auth.js';
 import { maxBodyBytes } from './decoded.js';
+import { addReference } from './reference.js';
 import type { ApiDeps, Route } from './route.js';
 import { accountRoutes } from './routes/account.js';
 import { balanceRoutes } from './routes/balances.js';
@@ -47,6 +48,7 @@ export function createApp(deps: ApiDeps): Koa {
   for (const route of routes) {
     router[route.method](route.path, (ctx) => serve(deps, route, ctx, ctx.params['id'] ?? ''));
   }
+  addReference(router, routes);
   router.post('/rails/:rail/callbacks', (ctx) => takeCallback(deps, ctx, bytesOf(ctx)));
   router.get('/livez', (ctx) => {
     ctx.body = { status: 'live' };

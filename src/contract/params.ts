@@ -1,12 +1,18 @@
 import { z } from 'zod';
-import { beneficiaryFields } from '../domain/beneficiary.js';
+import {
+  type BeneficiaryField,
+  beneficiaryCountries,
+  beneficiaryFields,
+} from '../domain/beneficiary.js';
+import { iso4217 } from '../domain/iso4217.js';
 import { isCurrency } from '../domain/money.js';
 import { DecodedNumber } from './decodedNumber.js';
-import { apiVersions, isApiVersion } from './versions/index.js';
+import { apiVersions } from './versions/index.js';
 
 /**
  * The parameters of every request. The error text of a schema is the sentence that a refusal
- * carries as `expected`; a form sends text, JSON may send numbers, both end up the same.
+ * carries as `expected`; a form sends text, JSON may send numbers, both end up the same. What
+ * JSON Schema cannot be told by zod itself stands in `meta`.
  */
 
 /** The largest amount: it and every fee of it survive as JSON numbers. */
@@ -17,14 +23,27 @@ const amount = z
   .union([z.string(), z.instanceof(DecodedNumber)], amountExpected)
   .transform((value) => (typeof value === 'string' ? value : value.text))
   .refine(isAmount, amountExpected)
-  .transform((digits) => BigInt(digits));
+  .transform((digits) => BigInt(digits))
+  .meta({
+    description: amountExpected,
+    anyOf: [
+      { type: 'integer', minimum: 1, maximum: Number(maximumAmount) },
+      { type: 'string', pattern: '^([1-9]\\d{0,13}|10{14})$' },
+    ],
+  });
 
 function isAmount(text: string): boolean {
   return /^[1-9]\d{0,14}$/.test(text) && BigInt(text) <= maximumAmount;
 }
 
 const currencyExpected = 'an ISO 4217 currency code in capitals, such as EUR';
-const currency = z.string(currencyExpected).refine(isCurrency, currencyExpected);
+const currency = z
+  .string(currencyExpected)
+  .refine(isCurrency, currencyExpected)
+  .meta({ description: currencyExpected, enum: [...iso4217.keys()] });
+
+/** Parameters that many requests have, by the name the published document gives them. */
+export const sharedParams = { amount_param: amount, currency_param: currency } as const;
 
 const idOf = (prefix: string, what: string) => {
   const expected = `the id of a ${what} (${prefix}_…)`;
@@ -36,12 +55,12 @@ const plainText = /^[^\p{Cc}\u202a-\u202e\u2066-\u2069]*$/u;
 
 const text = (least: number, most: number) => {
   const expected = `a text of ${least} to ${most} characters, without control characters`;
-  return z
+  const plain = z
     .string(expected)
     .min(least, expected)
     .max(most, expected)
-    .regex(plainText, expected)
-    .refine((value) => least === 0 || value.trim() !== '', expected);
+    .regex(plainText, expected);
+  return (least === 0 ? plain : plain.regex(/\S/, expected)).describe(expected);
 };
 
 const fixedSide = z.enum(['source', 'destination'], 'source or destination');
@@ -49,7 +68,8 @@ const fixedSide = z.enum(['source', 'destination'], 'source or destination');
 const metadataExpected = 'at most 50 names of up to 40 characters, each with a text of up to 500';
 const metadata = z
   .record(z.string().min(1).max(40, metadataExpected), text(0, 500), metadataExpected)
-  .refine((record) => Object.keys(record).length <= 50, metadataExpected);
+  .refine((record) => Object.keys(record).length <= 50, metadataExpected)
+  .meta({ description: metadataExpected, maxProperties: 50 });
 
 export const quoteParams = z.strictObject({
   source_currency: currency,
@@ -81,15 +101,38 @@ export const batchParams = z.strictObject({
     .max(maximumBatchItems, batchExpected),
 });
 
+/** What each field of a beneficiary is, for whoever reads the published document. */
+const beneficiaryHints: Readonly<Record<BeneficiaryField, z.GlobalMeta>> = {
+  type: { enum: ['individual', 'business'] },
+  name: { description: 'The holder of the account.' },
+  country: { enum: beneficiaryCountries(), description: 'Where the account is (ISO 3166-1).' },
+  currency: { description: 'What the account receives (ISO 4217).' },
+  iban: { description: 'Required outside of the United States.' },
+  bic: { description: 'Optional beside an IBAN.' },
+  account_number: { description: 'United States: 4 to 17 digits.' },
+  routing_number: { description: 'United States: the ABA routing number, 9 digits.' },
+  account_type: {
+    enum: ['checking', 'savings'],
+    description: 'United States; checking by default.',
+  },
+};
+
 /** All text here; which fields belong together is the domain's to say. */
-export const beneficiaryParams = z.strictObject(
-  Object.fromEntries(beneficiaryFields.map((field) => [field, text(1, 140).optional()])),
-);
+export const beneficiaryParams = z
+  .strictObject(
+    Object.fromEntries(
+      beneficiaryFields.map((field) => [
+        field,
+        text(1, 140).optional().meta(beneficiaryHints[field]),
+      ]),
+    ),
+  )
+  .meta({ required: ['type', 'name', 'country', 'currency'] });
 
 export const fundParams = z.strictObject({ currency, amount });
 
 /** The events an endpoint may listen to; `*` is all of them, also those that are added later. */
-const eventTypes = [
+export const eventTypes = [
   '*',
   'payout.sent',
   'payout.settled',
@@ -106,12 +149,13 @@ export const webhookEndpointParams = z.strictObject({
     .array(z.enum(eventTypes, eventsExpected), eventsExpected)
     .min(1, eventsExpected)
     .max(eventTypes.length, eventsExpected)
-    .refine((events) => new Set(events).size === events.length, `${eventsExpected}, each once`),
+    .refine((events) => new Set(events).size === events.length, `${eventsExpected}, each once`)
+    .meta({ uniqueItems: true }),
 });
 
 const versionExpected = `one of ${apiVersions.join(', ')}`;
 export const accountParams = z.strictObject({
-  api_version: z.string(versionExpected).refine(isApiVersion, versionExpected),
+  api_version: z.enum(apiVersions, versionExpected),
 });
 
 const limitExpected = 'a number from 1 to 100';
@@ -120,12 +164,14 @@ export const eventListParams = z.strictObject({
     .string()
     .regex(/^([1-9]\d?|100)$/, limitExpected)
     .default('20')
-    .transform(Number),
+    .transform(Number)
+    .meta({ type: 'integer', minimum: 1, maximum: 100, pattern: undefined }),
   after: z
     .string()
     .regex(/^\d{1,18}$/, 'the sequence of an event')
     .default('0')
-    .transform((digits) => BigInt(digits)),
+    .transform((digits) => BigInt(digits))
+    .meta({ type: 'integer', minimum: 0, pattern: undefined }),
 });
 
 export const noParams = z.strictObject({});

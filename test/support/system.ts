@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { Client, Connection } from '@temporalio/client';
 import { NativeConnection } from '@temporalio/worker';
+import type Koa from 'koa';
 import { pino } from 'pino';
 import { inject } from 'vitest';
 import { createActivities } from '../../src/activities/index.js';
@@ -22,6 +23,7 @@ import { quietRuntime, workflowBundle } from './workflowBundle.js';
 /** Corridor on real parts: the API and the worker in this process, the rest beside it. */
 export type TestSystem = {
   readonly apiUrl: string;
+  readonly app: Koa;
   readonly database: Database;
   readonly temporal: Client;
   readonly bank: TestBank;
@@ -100,6 +102,7 @@ export async function startSystem(
   const account = await createTestAccount(database);
   return {
     apiUrl,
+    app,
     database,
     temporal,
     bank,

@@ -254,7 +254,7 @@ describe('a payout', () => {
   });
 
   test('that is returned says what came back, in the currency it was sent in', () => {
-    const returned = { ...settledSource, status: 'returned', returnedMinor: 154_000n };
+    const returned = { ...settledSource, status: 'returned', returnedMinor: 154_000n } as const;
     expect(payoutObject(returned)).toMatchObject({
       received: '155000',
       returned_amount: '154000',
@@ -278,7 +278,8 @@ const itemSource: BatchCountSource = {
 describe('a batch', () => {
   const batchOf = (items: readonly BatchCountSource[]) => {
     const total = items.reduce((sum, { count }) => sum + count, 0);
-    const row = { id: 'bat_1', status: 'processing', total, createdAt, completedAt: null };
+    const status = 'processing';
+    const row = { id: 'bat_1', status, total, createdAt, completedAt: null } as const;
     return batchObject(row, items);
   };
 
@@ -340,7 +341,7 @@ describe('a batch', () => {
 
   test('says when it was completed', () => {
     const completedAt = new Date('2026-11-21T12:00:09.000Z');
-    const row = { id: 'bat_1', status: 'completed', total: 0, createdAt, completedAt };
+    const row = { id: 'bat_1', status: 'completed', total: 0, createdAt, completedAt } as const;
     expect(batchObject(row, [])).toEqual({
       object: 'batch',
       id: 'bat_1',

@@ -10,8 +10,27 @@ import { type Answer, type ApiDeps, type ApiRequest, type Route, refused } from 
 import { validate } from '../validate.js';
 
 export const balanceRoutes: readonly Route[] = [
-  { method: 'get', path: '/v1/balances', handle: readBalances },
-  { method: 'post', path: '/v1/test/fund', handle: fund },
+  {
+    method: 'get',
+    path: '/v1/balances',
+    handle: readBalances,
+    operationId: 'listBalances',
+    summary: 'List every currency balance of the account.',
+    statuses: [200],
+    response: 'balance_list',
+  },
+  {
+    method: 'post',
+    path: '/v1/test/fund',
+    handle: fund,
+    operationId: 'fundTestAccount',
+    summary: 'Put money on a test account.',
+    params: fundParams,
+    examples: { '1000 US dollars': { currency: 'USD', amount: 100_000 } },
+    statuses: [201],
+    response: 'balance',
+    refusals: ['live_mode_unsupported'],
+  },
 ];
 
 /** Every currency balance of the account; never paginated. */

@@ -18,8 +18,34 @@ import { validate } from '../validate.js';
 import { exclusions, newPayout } from './payouts.js';
 
 export const batchRoutes: readonly Route[] = [
-  { method: 'post', path: '/v1/batches', handle: createBatch },
-  { method: 'get', path: '/v1/batches/:id', handle: readBatch },
+  {
+    method: 'post',
+    path: '/v1/batches',
+    handle: createBatch,
+    operationId: 'createBatch',
+    summary: 'Send up to 10,000 payouts in one request.',
+    params: batchParams,
+    examples: {
+      'two payouts': {
+        payouts: [
+          { beneficiary: 'bnf_01ky', source_currency: 'USD', amount: 5_000 },
+          { beneficiary: 'bnf_01ky', source_currency: 'EUR', amount: 5_000, reference: 'July' },
+        ],
+      },
+    },
+    statuses: [202],
+    response: 'batch',
+    refusals: ['parameters_exclusive'],
+  },
+  {
+    method: 'get',
+    path: '/v1/batches/:id',
+    handle: readBatch,
+    operationId: 'readBatch',
+    summary: 'Read a batch and how far its payouts are.',
+    statuses: [200],
+    response: 'batch',
+  },
 ];
 
 /** More errors than this in one answer help nobody. */
@@ -62,7 +88,7 @@ async function createBatch(deps: ApiDeps, request: ApiRequest): Promise<Answer> 
   return {
     status: 202,
     body: batchObject(batch, await countItems(deps.database, batchId)),
-    headers: { ...(first === 'bound' ? {} : replayed), Location: `/v1/batches/${batchId}` },
+    headers: first === 'bound' ? {} : replayed,
   };
 }
 

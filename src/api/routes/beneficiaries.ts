@@ -17,9 +17,52 @@ import {
 import { validate } from '../validate.js';
 
 export const beneficiaryRoutes: readonly Route[] = [
-  { method: 'post', path: '/v1/beneficiaries', handle: createBeneficiary },
-  { method: 'get', path: '/v1/beneficiaries/:id', handle: readBeneficiary },
-  { method: 'delete', path: '/v1/beneficiaries/:id', handle: removeBeneficiary },
+  {
+    method: 'post',
+    path: '/v1/beneficiaries',
+    handle: createBeneficiary,
+    operationId: 'createBeneficiary',
+    summary: 'Store a beneficiary after its details were checked by the rules of its country.',
+    params: beneficiaryParams,
+    examples: {
+      'an account in Germany': {
+        type: 'individual',
+        name: 'Ada Lovelace',
+        country: 'DE',
+        currency: 'EUR',
+        iban: 'DE89370400440532013000',
+      },
+      'an account in the United States': {
+        type: 'business',
+        name: 'Babbage Engines',
+        country: 'US',
+        currency: 'USD',
+        account_number: '000123456789',
+        routing_number: '021000021',
+      },
+    },
+    statuses: [201],
+    response: 'beneficiary',
+    refusals: ['beneficiary_invalid'],
+  },
+  {
+    method: 'get',
+    path: '/v1/beneficiaries/:id',
+    handle: readBeneficiary,
+    operationId: 'readBeneficiary',
+    summary: 'Read a beneficiary, its account numbers masked.',
+    statuses: [200],
+    response: 'beneficiary',
+  },
+  {
+    method: 'delete',
+    path: '/v1/beneficiaries/:id',
+    handle: removeBeneficiary,
+    operationId: 'deleteBeneficiary',
+    summary: 'Delete a beneficiary; payouts that were accepted still reach it.',
+    statuses: [200],
+    response: 'beneficiary',
+  },
 ];
 
 /** Stores a beneficiary after its details passed the rules of its country. */

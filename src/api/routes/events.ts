@@ -5,7 +5,16 @@ import type { Answer, ApiDeps, ApiRequest, Route } from '../route.js';
 import { validate } from '../validate.js';
 
 export const eventRoutes: readonly Route[] = [
-  { method: 'get', path: '/v1/events', takesQuery: true, handle: readEvents },
+  {
+    method: 'get',
+    path: '/v1/events',
+    handle: readEvents,
+    operationId: 'listEvents',
+    summary: 'List the events after a sequence, oldest first.',
+    params: eventListParams,
+    statuses: [200],
+    response: 'event_list',
+  },
 ];
 
 /** The account's events after a sequence, oldest first: what a webhook missed is found here. */

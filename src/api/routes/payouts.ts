@@ -19,9 +19,59 @@ import {
 import { validate } from '../validate.js';
 
 export const payoutRoutes: readonly Route[] = [
-  { method: 'post', path: '/v1/payouts', handle: createPayout },
-  { method: 'get', path: '/v1/payouts/:id', handle: readPayout },
-  { method: 'post', path: '/v1/payouts/:id/cancel', handle: cancel },
+  {
+    method: 'post',
+    path: '/v1/payouts',
+    handle: createPayout,
+    operationId: 'createPayout',
+    summary: 'Send a payout against a quote or at the live rate; 202 while it is not decided yet.',
+    params: payoutParams,
+    examples: {
+      'against a quote': {
+        quote: 'qt_01ky',
+        beneficiary: 'bnf_01ky',
+        reference: 'Invoice 7',
+        metadata: { order: '7' },
+      },
+      'at the live rate': { beneficiary: 'bnf_01ky', source_currency: 'USD', amount: 5_000 },
+    },
+    statuses: [201, 202],
+    response: 'payout',
+    refusals: [
+      'parameters_exclusive',
+      'quote_not_found',
+      'quote_expired',
+      'quote_used',
+      'beneficiary_not_found',
+      'currency_unsupported',
+      'currency_mismatch',
+      'corridor_unavailable',
+      'amount_too_small',
+      'amount_too_large',
+      'insufficient_funds',
+      'rate_unavailable',
+    ],
+    takesWait: true,
+  },
+  {
+    method: 'get',
+    path: '/v1/payouts/:id',
+    handle: readPayout,
+    operationId: 'readPayout',
+    summary: 'Read the current state of a payout.',
+    statuses: [200],
+    response: 'payout',
+  },
+  {
+    method: 'post',
+    path: '/v1/payouts/:id/cancel',
+    handle: cancel,
+    operationId: 'cancelPayout',
+    summary: 'Cancel a payout that the rail has not taken.',
+    statuses: [200],
+    response: 'payout',
+    refusals: ['payout_not_cancelable'],
+  },
 ];
 
 /** How long a caller waits for the decision before the answer is 202 `pending`. */
@@ -121,7 +171,7 @@ function answerOf(
   return {
     status: row.status === 'pending' ? 202 : 201,
     body: payoutObject(row),
-    headers: { ...headers, Location: `/v1/payouts/${row.id}` },
+    headers,
   };
 }
 

@@ -1,0 +1,249 @@
+import { z } from 'zod';
+import { payoutStatuses } from '../domain/payout.js';
+import { refusalCodes } from '../domain/refusal.js';
+import { eventTypes } from './params.js';
+import { type ApiVersion, apiVersions } from './versions/index.js';
+
+/**
+ * What every answer looks like. The functions of objects.ts return these types, the published
+ * document is generated from them, and the tests check every answer against that document.
+ */
+
+const idOf = (prefix: string) =>
+  z
+    .string()
+    .regex(new RegExp(`^${prefix}_[0-9a-z]+$`))
+    .meta({ examples: [`${prefix}_01ky…`] });
+const time = z
+  .string()
+  .regex(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
+  .meta({ format: 'date-time', description: 'UTC, with milliseconds.' });
+const currency = z
+  .string()
+  .regex(/^[A-Z]{3}$/)
+  .describe('ISO 4217 code.');
+const decimal = z.string().regex(/^-?\d+(\.\d+)?$/);
+const money = decimal.describe("Major units, with the currency's own ISO 4217 digits.");
+const minorUnits = z
+  .int()
+  .min(1)
+  .max(1e14)
+  .describe('Minor units, as sent: of the source currency, or of the fixed side.');
+const fixedSide = z.enum(['source', 'destination']);
+const count = z.int().min(0);
+
+/** `exact` is how a version writes a rate and a fee: as a number, or as a decimal string. */
+function quoteWith<Exact extends z.ZodType>(exact: Exact) {
+  return z.object({
+    object: z.literal('quote'),
+    id: idOf('qt'),
+    status: z.enum(['open', 'used', 'expired']),
+    source_currency: currency,
+    destination_currency: currency,
+    fixed_side: fixedSide,
+    amount: minorUnits,
+    source_amount: money.describe('What leaves the balance, fee included.'),
+    fee: exact.describe('Major units of the source currency, part of source_amount.'),
+    rate: exact.describe('Held until expires_at.'),
+    mid_rate: decimal.describe('The rate of the market, before the spread.'),
+    rate_source: z.object({ provider: z.string(), as_of: time }),
+    receive_amount: money.describe('What the beneficiary receives.'),
+    payout: idOf('po').nullable().describe('The payout that used the quote.'),
+    created_at: time,
+    expires_at: time.describe('30 seconds after created_at.'),
+  });
+}
+
+function payoutWith<Exact extends z.ZodType>(exact: Exact) {
+  return z.object({
+    object: z.literal('payout'),
+    id: idOf('po'),
+    status: z.enum(payoutStatuses),
+    status_reason: z.string().nullable().describe('Why it failed, was canceled or came back.'),
+    quote: idOf('qt').nullable(),
+    batch: idOf('bat').nullable(),
+    beneficiary: z.string(),
+    reference: z.string().nullable(),
+    metadata: z.record(z.string(), z.string()),
+    source_currency: currency.nullable(),
+    destination_currency: currency.nullable(),
+    fixed_side: fixedSide.nullable(),
+    amount: minorUnits.nullable(),
+    source_amount: money.nullable().describe('What leaves the balance, fee included.'),
+    fee: exact.nullable().describe('Major units of the source currency.'),
+    rate: exact.nullable(),
+    receive_amount: money.nullable().describe('What the beneficiary is to receive.'),
+    received: money.nullable().describe('What the beneficiary received; null until it settles.'),
+    returned_amount: money.nullable().describe('What came back from the beneficiary’s bank.'),
+    created_at: time,
+    settled_at: time.nullable(),
+    status_history: z.array(
+      z.object({ status: z.enum(payoutStatuses), at: time, reason: z.string().nullable() }),
+    ),
+  });
+}
+
+const batch = z.object({
+  object: z.literal('batch'),
+  id: idOf('bat'),
+  status: z.enum(['processing', 'completed']),
+  counts: z
+    .object({
+      total: count,
+      pending: count,
+      processing: count,
+      sent: count,
+      settled: count,
+      failed: count,
+      canceled: count,
+      returned: count,
+    })
+    .describe('How many of its payouts are in each status; they add up to total.'),
+  totals: z
+    .array(
+      z.object({
+        source_currency: currency,
+        destination_currency: currency,
+        count,
+        source_amount: money,
+        fee: money,
+        receive_amount: money,
+      }),
+    )
+    .describe('What the accepted payouts come to, one entry a corridor.'),
+  created_at: time,
+  completed_at: time.nullable(),
+});
+
+const deleted = z.literal(true).optional().describe('Only on an object that was deleted.');
+
+const beneficiary = z.object({
+  object: z.literal('beneficiary'),
+  id: idOf('bnf'),
+  type: z.enum(['individual', 'business']),
+  name: z.string(),
+  country: z.string().describe('ISO 3166-1 alpha-2 code.'),
+  currency,
+  iban: z.string().optional().describe('Masked: its last four characters.'),
+  bic: z.string().optional(),
+  account_number: z.string().optional().describe('Masked: its last four digits at most.'),
+  routing_number: z.string().optional(),
+  account_type: z.enum(['checking', 'savings']).optional(),
+  created_at: time,
+  deleted,
+});
+
+const balance = z.object({
+  object: z.literal('balance'),
+  currency,
+  available: money.describe('What payouts may take.'),
+  held: money.describe('What payouts under way have taken and not yet paid.'),
+  total: money,
+});
+
+const webhookEndpoint = z.object({
+  object: z.literal('webhook_endpoint'),
+  id: idOf('we'),
+  url: z.string(),
+  events: z.array(z.string()).describe('The types of event it is sent; * is all of them.'),
+  api_version: z.string(),
+  status: z.enum(['enabled', 'disabled']),
+  status_reason: z.string().nullable(),
+  created_at: time,
+  deleted,
+});
+
+const account = z.object({
+  object: z.literal('account'),
+  id: idOf('acc'),
+  mode: z.enum(['test', 'live']),
+  name: z.string(),
+  api_version: z.string().describe('The version of requests that name none.'),
+  created_at: time,
+});
+
+const refusedParam = z.object({
+  code: z.enum(refusalCodes),
+  param: z.string().optional().describe("In the caller's notation: payouts[17][amount]."),
+  expected: z.string().optional().describe('What it should have been.'),
+  received: z.string().optional().describe('What came, shortened; never a secret.'),
+  detail: z.string().optional(),
+});
+
+/** RFC 9457 problem details. */
+const problem = refusedParam.extend({
+  type: z.string().describe('Where this code is explained.'),
+  title: z.string(),
+  status: z.int(),
+  detail: z.string(),
+  errors: z.array(refusedParam).min(1).max(100).describe('Every refusal, the first one included.'),
+  request_id: idOf('req'),
+  payout: idOf('po').optional().describe('The payout that records the refusal.'),
+});
+
+const eventType = z.enum(eventTypes).exclude(['*']);
+const sequence = z.int().min(1).describe('Without gaps within the account.');
+
+function listOf<Item extends z.ZodType>(item: Item) {
+  return z.object({ object: z.literal('list'), data: z.array(item), has_more: z.boolean() });
+}
+
+/** Every object of a version, by the name that routes call it. */
+function objectsWith<Exact extends z.ZodType>(exact: Exact) {
+  const quote = quoteWith(exact);
+  const payout = payoutWith(exact);
+  const data = z.union([payout, batch]).describe('The object as it was when the event happened.');
+  const event = z.object({
+    object: z.literal('event'),
+    id: idOf('evt'),
+    type: eventType,
+    timestamp: time,
+    sequence,
+    created_at: time,
+    data,
+  });
+  return {
+    account,
+    balance,
+    balance_list: listOf(balance),
+    batch,
+    beneficiary,
+    event,
+    event_list: listOf(event),
+    payout,
+    problem,
+    quote,
+    webhook_endpoint: webhookEndpoint,
+    webhook_endpoint_list: listOf(webhookEndpoint),
+    webhook_endpoint_with_secret: webhookEndpoint.extend({
+      secret: z.string().describe('Signs what the endpoint is sent. Shown only here.'),
+    }),
+    webhook_message: z.object({
+      id: idOf('evt'),
+      type: eventType,
+      timestamp: time,
+      api_version: z.enum(apiVersions),
+      sequence,
+      data,
+    }),
+  };
+}
+
+export type ObjectName = keyof ReturnType<typeof objectsWith>;
+
+const newest = objectsWith(decimal);
+
+/** The objects of each version; what the down-converters of versions/ make of the newest. */
+export const objectsOf: Readonly<Record<ApiVersion, Readonly<Record<ObjectName, z.ZodObject>>>> = {
+  '2026-11-15': newest,
+  '2026-06-01': objectsWith(z.number()),
+};
+
+/** An object of the newest version, as the functions of objects.ts make it. */
+export type ContractObject<Name extends ObjectName> = Immutable<z.infer<(typeof newest)[Name]>>;
+
+type Immutable<T> = T extends readonly (infer Item)[]
+  ? readonly Immutable<Item>[]
+  : T extends object
+    ? { readonly [Name in keyof T]: Immutable<T[Name]> }
+    : T;
