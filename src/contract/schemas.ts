@@ -13,17 +13,24 @@ const idOf = (prefix: string) =>
   z
     .string()
     .regex(new RegExp(`^${prefix}_[0-9a-z]+$`))
-    .meta({ examples: [`${prefix}_01ky…`] });
+    .meta({ examples: [`${prefix}_01ky`] });
 const time = z
   .string()
   .regex(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
-  .meta({ format: 'date-time', description: 'UTC, with milliseconds.' });
+  .meta({
+    format: 'date-time',
+    description: 'UTC, with milliseconds.',
+    examples: ['2026-11-21T12:00:00.000Z'],
+  });
 const currency = z
   .string()
   .regex(/^[A-Z]{3}$/)
   .describe('ISO 4217 code.');
 const decimal = z.string().regex(/^-?\d+(\.\d+)?$/);
-const money = decimal.describe("Major units, with the currency's own ISO 4217 digits.");
+const money = decimal.meta({
+  description: "Major units, with the currency's own ISO 4217 digits.",
+  examples: ['1234.50'],
+});
 const minorUnits = z
   .int()
   .min(1)
@@ -172,9 +179,11 @@ const refusedParam = z.object({
 
 /** RFC 9457 problem details. */
 const problem = refusedParam.extend({
-  type: z.string().describe('Where this code is explained.'),
+  type: z
+    .string()
+    .meta({ description: 'Explains the code.', examples: ['/docs/errors#parameter_invalid'] }),
   title: z.string(),
-  status: z.int(),
+  status: z.int().min(400).max(599),
   detail: z.string(),
   errors: z.array(refusedParam).min(1).max(100).describe('Every refusal, the first one included.'),
   request_id: idOf('req'),
@@ -231,12 +240,12 @@ function objectsWith<Exact extends z.ZodType>(exact: Exact) {
 
 export type ObjectName = keyof ReturnType<typeof objectsWith>;
 
-const newest = objectsWith(decimal);
+const newest = objectsWith(decimal.meta({ examples: ['0.8612'] }));
 
 /** The objects of each version; what the down-converters of versions/ make of the newest. */
 export const objectsOf: Readonly<Record<ApiVersion, Readonly<Record<ObjectName, z.ZodObject>>>> = {
   '2026-11-15': newest,
-  '2026-06-01': objectsWith(z.number()),
+  '2026-06-01': objectsWith(z.number().meta({ examples: [0.8612] })),
 };
 
 /** An object of the newest version, as the functions of objects.ts make it. */
