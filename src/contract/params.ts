@@ -37,10 +37,11 @@ function isAmount(text: string): boolean {
 }
 
 const currencyExpected = 'an ISO 4217 currency code in capitals, such as EUR';
+const currencyCodes = [...iso4217.keys()];
 const currency = z
   .string(currencyExpected)
-  .refine(isCurrency, currencyExpected)
-  .meta({ description: currencyExpected, enum: [...iso4217.keys()] });
+  .refine(isCurrency, { error: currencyExpected, params: { values: currencyCodes } })
+  .meta({ description: currencyExpected, enum: currencyCodes });
 
 /** Parameters that many requests have, by the name the published document gives them. */
 export const sharedParams = { amount_param: amount, currency_param: currency } as const;

@@ -5,6 +5,7 @@ import type { Sql } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { maskedDetails, validateBeneficiary } from '../../domain/beneficiary.js';
 import { meaningOf } from '../../domain/refusal.js';
+import type { DecodedObject } from '../decoded.js';
 import { once } from '../idempotency.js';
 import {
   type Answer,
@@ -67,9 +68,7 @@ export const beneficiaryRoutes: readonly Route[] = [
 
 /** Stores a beneficiary after its details passed the rules of its country. */
 async function createBeneficiary(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const validated = validate(beneficiaryParams, request.decoded);
-  if ('refusals' in validated) return validated;
-  const details = validateBeneficiary(validated.params);
+  const details = readDetails(request.decoded);
   if (!('country' in details)) return refuseDetails(deps, request, details);
   const id = newId('beneficiary');
   const accountId = request.account.id;
@@ -80,6 +79,20 @@ async function createBeneficiary(deps: ApiDeps, request: ApiRequest): Promise<An
       beneficiaryObject(await insertBeneficiary(sql, { id, accountId, details }), maskedDetails),
     replay: (sql, objectId) => existingBeneficiary(sql, accountId, objectId),
   });
+}
+
+/** Checks the details; what cannot be read is told together with what breaks the rules. */
+function readDetails(decoded: DecodedObject): ReturnType<typeof validateBeneficiary> {
+  const validated = validate(beneficiaryParams, decoded);
+  if ('params' in validated) return validateBeneficiary(validated.params);
+  const { refusals } = validated;
+  const unread = new Set(refusals.map(({ param }) => param));
+  const readable = Object.entries(decoded).flatMap(([name, value]) =>
+    typeof value === 'string' && !unread.has(name) ? [[name, value] as const] : [],
+  );
+  const details = validateBeneficiary(Object.fromEntries(readable));
+  if ('country' in details) return refusals;
+  return [...refusals, ...details.filter(({ param = '' }) => !unread.has(param))];
 }
 
 /** A malformed request binds no key; details that are understood and wrong do. */

@@ -83,8 +83,8 @@ const decisionLimitMs = 3_000;
  */
 async function createPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const validated = validate(payoutParams, request.decoded);
-  if ('refusals' in validated) return validated;
-  const misfits = exclusions(validated.params);
+  const misfits = exclusions(request.decoded);
+  if ('refusals' in validated) return { refusals: [...validated.refusals, ...misfits] };
   if (misfits.length > 0) return { refusals: misfits };
 
   const id = newId('payout');
@@ -236,10 +236,10 @@ const liveParams = ['source_currency', 'amount', 'fixed_side', 'destination_curr
  * gives a parameter's name in the caller's notation.
  */
 export function exclusions(
-  params: PayoutParams,
+  params: Readonly<Record<string, unknown>>,
   named: (name: string) => string = (name) => name,
 ): readonly Refusal[] {
-  if (params.quote !== undefined) {
+  if (params['quote'] !== undefined) {
     return liveParams
       .filter((name) => params[name] !== undefined)
       .map((name) =>
