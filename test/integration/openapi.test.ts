@@ -5,6 +5,7 @@ import { z } from 'zod';
 import { apiVersions, defaultApiVersion } from '../../src/contract/versions/index.js';
 import { textOf } from '../support/client.js';
 import { type Document, readDocument } from '../support/document.js';
+import { startReceiver } from '../support/receiver.js';
 import { startSystem, type TestSystem } from '../support/system.js';
 
 let system: TestSystem;
@@ -125,6 +126,32 @@ function formOf(value: unknown, name = ''): Record<string, string> {
   const named = (key: string) => (name === '' ? key : `${name}[${key}]`);
   return Object.assign({}, ...Object.entries(value).map(([key, of]) => formOf(of, named(key))));
 }
+
+describe('a webhook', () => {
+  it.each(apiVersions)('is as the document of version %s announces it', async (version) => {
+    const receiver = await startReceiver();
+    await system.client('POST /v1/account', { json: { api_version: version } });
+    const endpoint = await system.client('POST /v1/webhook_endpoints', {
+      json: { url: receiver.url, events: ['*'] },
+    });
+    const json = await withRealIds({ quote: 'qt_1', beneficiary: 'bnf_1' });
+    await system.client('POST /v1/batches', {
+      json: { payouts: [await withRealIds({ ...quoted.json, beneficiary: 'bnf_1' })] },
+    });
+    await system.client('POST /v1/payouts', { json });
+    const announced = await readDocument(system.apiUrl, version);
+    for (const type of ['payout.sent', 'payout.settled', 'batch.completed']) {
+      const webhook = await receiver.next(({ body }) => body.includes(`"type":"${type}"`));
+      const body = '/post/requestBody/content/application~1json/schema';
+      const fault = announced.faultOf(`/webhooks/${type}${body}`, JSON.parse(webhook.body));
+      expect(fault, webhook.body).toBeUndefined();
+      const names = ['webhook-id', 'webhook-timestamp', 'webhook-signature'];
+      for (const name of names) expect(webhook.headers).toHaveProperty(name);
+    }
+    await system.client(`DELETE /v1/webhook_endpoints/${textOf(endpoint, 'id')}`);
+    await receiver.close();
+  });
+});
 
 describe('every example of the document', () => {
   it('is answered as documented, as JSON and as a form', async () => {
