@@ -171,6 +171,7 @@ function problemsOf(route: Route): JsonObject {
 function problemOf(route: Route, codes: readonly RefusalCode[]): JsonObject {
   const names: (keyof typeof answerHeaders)[] = ['Request-Id', 'Corridor-Version'];
   if (route.method !== 'get') names.push('Idempotent-Replayed');
+  if (route.takesWait === true) names.push('Preference-Applied');
   const statuses = codes.map((code) => meaningOf(code).status);
   if (statuses.some((status) => [409, 429, 503].includes(status))) names.push('Retry-After');
   const code = { properties: { code: { enum: codes } } };

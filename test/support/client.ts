@@ -47,7 +47,7 @@ export function createClient(apiUrl: string, apiKey: string): ApiClient {
       headers: response.headers,
       body: text === '' ? {} : json.parse(JSON.parse(text)),
     };
-    await assertDocumented(apiUrl, request, answer);
+    await assertDocumented(apiUrl, request, options.json, answer);
     return answer;
   };
 }

@@ -71,10 +71,11 @@ function closed(schema: unknown): unknown {
 /** One a version: every API of a test run publishes the same. */
 const documents = new Map<string, Promise<Document>>();
 
-/** Throws when an answer is not one that /openapi.json announces. */
+/** Throws when an answer, or a JSON body that was taken, is not as /openapi.json announces. */
 export async function assertDocumented(
   apiUrl: string,
   request: string,
+  sent: unknown,
   answer: ApiAnswer,
 ): Promise<void> {
   const version = answer.headers.get('corridor-version') ?? 'none';
@@ -82,7 +83,10 @@ export async function assertDocumented(
   documents.set(version, known);
   // Whoever asks next asks again when the API was away.
   known.catch(() => documents.delete(version));
-  const faults = faultsOf(await known, request, answer);
+  const faults = [
+    ...faultsOf(await known, request, answer),
+    ...(answer.status < 300 ? sentFaults(await known, request, sent) : []),
+  ];
   if (faults.length === 0) return;
   const told = JSON.stringify(answer.body).slice(0, 2_000);
   throw new Error(
@@ -107,6 +111,16 @@ function faultsOf(document: Document, request: string, answer: ApiAnswer): reado
   const pointer = [found.pointer, 'responses', answer.status, 'content', escaped(type), 'schema'];
   const fault = document.faultOf(pointer.join('/'), answer.body);
   return [...(fault === undefined ? [] : [fault]), ...headerFaults(document, response, answer)];
+}
+
+/** What was taken must be what a generated client could have sent. */
+function sentFaults(document: Document, request: string, sent: unknown): readonly string[] {
+  const [method = '', url = ''] = request.split(' ');
+  const found = findOperation(document, method, url);
+  if (found?.operation.requestBody === undefined || sent === undefined) return [];
+  const pointer = `${found.pointer}/requestBody/content/application~1json/schema`;
+  const fault = document.faultOf(pointer, sent);
+  return fault === undefined ? [] : [`a body was taken that is not announced: ${fault}`];
 }
 
 const everyAnswer = ['Request-Id', 'Corridor-Version'];
