@@ -65,7 +65,7 @@ section:target { background: #fff8d6; }
 article pre { padding: 0.75rem; overflow-x: auto; background: #f4f4f4; }
 `;
 
-/** Every stable code, with an anchor of its own: the \`type\` of a problem leads here. */
+/** Every stable code, with an anchor of its own: the `type` of a problem leads here. */
 export function errorsPage(): string {
   const sections = refusalCodes.map((code) => {
     const { status, title } = meaningOf(code);
@@ -87,7 +87,7 @@ ${sections.join('\n')}
   );
 }
 
-/** The same five lines in any language: the key is base64, the signed text has dots in it. */
+/** Short enough to be written again in any language: a base64 key, and a text with two dots. */
 const verification = `import { createHmac, timingSafeEqual } from 'node:crypto';
 
 export function isGenuine(headers, body, secret) {
