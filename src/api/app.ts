@@ -9,6 +9,7 @@ import { isMigrated } from '../db/migrate.js';
 import { type Refusal, refuse } from '../domain/refusal.js';
 import { identify, limitRate, requireScope } from './admission.js';
 import { maxBodyBytes } from './decoded.js';
+import { addReference } from './reference.js';
 import type { ApiDeps, Route } from './route.js';
 import { accountRoutes } from './routes/account.js';
 import { balanceRoutes } from './routes/balances.js';
@@ -53,6 +54,7 @@ export function createApp(deps: ApiDeps): Koa {
       serve(deps, route, ctx, ctx.params['id'] ?? ''),
     );
   }
+  addReference(router, routes);
   router.post('/rails/:rail/callbacks', read, (ctx) => takeCallback(deps, ctx, bytesOf(ctx)));
   router.get('/livez', (ctx) => {
     ctx.body = { status: 'live' };

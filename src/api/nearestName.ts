@@ -1,13 +1,18 @@
 /** A name further away than this is another name, not a slip of the finger. */
 const farthest = 3;
 
-/** The known name nearest to what was sent, or undefined when none is near. */
+/** Of a short one, such as a currency code, every letter tells more. */
+function reachOf(name: string): number {
+  return Math.min(farthest, Math.ceil(name.length / 3));
+}
+
+/** The known name or value nearest to what was sent, or undefined when none is near. */
 export function nearestName(sent: string, known: readonly string[]): string | undefined {
   // A longer name cannot be within reach, and the distance takes time with its length.
   if (sent.length > 64) return undefined;
   const ranked = known
-    .map((name) => ({ name, distance: distanceOf(sent.toLowerCase(), name) }))
-    .filter(({ distance }) => distance <= farthest)
+    .map((name) => ({ name, distance: distanceOf(sent.toLowerCase(), name.toLowerCase()) }))
+    .filter(({ name, distance }) => distance <= reachOf(name))
     .sort((a, b) => a.distance - b.distance);
   return ranked[0]?.name;
 }

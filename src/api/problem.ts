@@ -1,3 +1,4 @@
+import type { ContractObject } from '../contract/schemas.js';
 import { meaningOf, type Refusal } from '../domain/refusal.js';
 
 /** One refused parameter inside a problem, or the problem's own first one. */
@@ -10,14 +11,17 @@ function memberOf({ code, param, expected, received, detail }: Refusal) {
  * the top; `errors` lists all of them. When some are malformed (400) and some refused, the
  * request counts as malformed: nothing of it was judged.
  */
-export function problemOf(refusals: readonly Refusal[], requestId: string) {
+export function problemOf(
+  refusals: readonly Refusal[],
+  requestId: string,
+): ContractObject<'problem'> {
   const sorted = [...refusals].sort((a, b) => meaningOf(a.code).status - meaningOf(b.code).status);
   const [first] = sorted;
   if (first === undefined) throw new Error('A problem needs a refusal.');
   const { status, title } = meaningOf(first.code);
   const { detail, ...member } = memberOf(first);
   return {
-    type: `/docs#${first.code}`,
+    type: `/docs/errors#${first.code}`,
     title,
     status,
     detail: detail ?? describe(first),

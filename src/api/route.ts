@@ -1,10 +1,12 @@
 import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
+import type { z } from 'zod';
+import type { ObjectName } from '../contract/schemas.js';
 import type { ApiVersion } from '../contract/versions/index.js';
 import type { JsonObject } from '../contract/versions/jsonObject.js';
 import type { Account } from '../db/accounts.js';
 import type { Database } from '../db/client.js';
-import { type Refusal, refuse } from '../domain/refusal.js';
+import { type Refusal, type RefusalCode, refuse } from '../domain/refusal.js';
 import type { Scope } from '../domain/scope.js';
 import type { Rails } from '../rails/registry.js';
 import type { Metrics } from '../telemetry.js';
@@ -56,17 +58,32 @@ export type Refused = {
 
 export type Answer = Success | Refused;
 
-/** One entry of the route table. */
+/** One entry of the route table: what serves a request, and what /openapi.json says of it. */
 export type Route = {
   readonly method: 'get' | 'post' | 'delete';
   readonly path: string;
   /** The narrowest scope of a key that reaches it; `read` or `write` does as well. */
   readonly scope: Scope;
-  /** Reads parameters of the query; without it any is unknown. */
-  readonly takesQuery?: true;
   /** Takes its list as NDJSON or CSV too, and then the other parameters in the query. */
   readonly takesLines?: true;
   readonly handle: (deps: ApiDeps, request: ApiRequest) => Promise<Answer>;
+  /** What a generated client calls the operation. */
+  readonly operationId: string;
+  /** One sentence. */
+  readonly summary: string;
+  /** The parameters of the body, or of a GET's query; without it any is unknown. */
+  readonly params?: z.ZodObject;
+  /** Bodies to send, by what they show. A test sends each of them. */
+  readonly examples?: Readonly<Record<string, JsonObject>>;
+  /** The statuses and the body of a success. */
+  readonly statuses: readonly Success['status'][];
+  readonly response: ObjectName;
+  /** What 200 answers where that is a rehearsal and not the thing itself. */
+  readonly rehearsal?: ObjectName;
+  /** The refusals of its own; those of every route of its kind are added to them. */
+  readonly refusals?: readonly RefusalCode[];
+  /** Whether it can wait for a final state (`Prefer: wait=N`). */
+  readonly takesWait?: true;
 };
 
 /** No such object, or another account's, which is the same to whoever asks. */

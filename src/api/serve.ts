@@ -16,6 +16,7 @@ import {
   type Refused,
   type Route,
   refused,
+  type Success,
 } from './route.js';
 import { validate } from './validate.js';
 
@@ -31,8 +32,15 @@ export async function serve(
   const answer = await route.handle(deps, request);
   if ('refusals' in answer) return answerProblem(ctx, answer);
   ctx.status = answer.status;
-  ctx.set({ ...answer.headers });
+  ctx.set({ ...locationOf(route, answer), ...answer.headers });
   ctx.body = render(answer.body, request.version);
+}
+
+/** Where what was made is found: the id of a new object under the path of its kind. */
+function locationOf(route: Route, { status, body }: Success): Readonly<Record<string, string>> {
+  const { id } = body;
+  const isNew = status !== 200 && typeof id === 'string' && !route.path.includes(':id');
+  return isNew ? { Location: `${route.path}/${id}` } : {};
 }
 
 function readRequest(route: Route, ctx: Koa.Context, id: string): ApiRequest | Refused {
@@ -44,7 +52,7 @@ function readRequest(route: Route, ctx: Koa.Context, id: string): ApiRequest | R
   if (typeof idempotencyKey === 'object') return refused(idempotencyKey);
   const decoded = decode(route, ctx);
   if (isUndecoded(decoded)) return { refusals: decoded };
-  if (route.takesQuery !== true && !hasLines(route, ctx)) {
+  if ((route.method !== 'get' || route.params === undefined) && !hasLines(route, ctx)) {
     const unread = validate(noParams, route.method === 'post' ? queryOf(ctx) : decoded);
     if ('refusals' in unread) return unread;
   }

@@ -45,12 +45,20 @@ function refusalsOf(
   const sent = valueAt(decoded, issue.path);
   const expected = issue.message;
   if (sent === undefined) return [refuse('parameter_missing', { param, expected })];
-  const nearest =
-    issue.code === 'invalid_value' && typeof sent === 'string'
-      ? nearestName(sent, issue.values.map(String))
-      : undefined;
-  const hint = nearest === undefined ? {} : { detail: `Did you mean ${nearest}?` };
-  return [refuse('parameter_invalid', { param, expected, ...receivedOf(param, sent), ...hint })];
+  const nearest = typeof sent === 'string' ? nearestName(sent, valuesOf(issue)) : undefined;
+  const details = { param, expected, ...receivedOf(param, sent), ...hintOf(nearest) };
+  return [refuse('parameter_invalid', details)];
+}
+
+/** The values that would have been right, where they are few enough to be listed. */
+function valuesOf(issue: z.core.$ZodIssue): readonly string[] {
+  if (issue.code === 'invalid_value') return issue.values.map(String);
+  const listed = z.object({ values: z.array(z.string()) });
+  return (issue.code === 'custom' && listed.safeParse(issue.params).data?.values) || [];
+}
+
+function hintOf(nearest: string | undefined): { detail?: string } {
+  return nearest === undefined ? {} : { detail: `Did you mean ${nearest}?` };
 }
 
 function unknownParameter(
@@ -62,7 +70,7 @@ function unknownParameter(
   return refuse('parameter_unknown', {
     param: paramName(path),
     expected: known.length === 0 ? 'no parameters' : `one of ${known.join(', ')}`,
-    ...(nearest === undefined ? {} : { detail: `Did you mean ${nearest}?` }),
+    ...hintOf(nearest),
   });
 }
 

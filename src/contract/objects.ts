@@ -3,9 +3,11 @@ import type { BatchMode } from '../domain/batch.js';
 import type { BeneficiaryDetails, FieldRule } from '../domain/beneficiary.js';
 import type { Corridor } from '../domain/corridor.js';
 import { formatMinor } from '../domain/money.js';
-import { isFinal, type PayoutStatus, payoutStatuses } from '../domain/payout.js';
+import type { PayoutStatus } from '../domain/payout.js';
+import { isFinal, payoutStatuses } from '../domain/payout.js';
 import type { FixedSide } from '../domain/quote.js';
 import type { Refusal } from '../domain/refusal.js';
+import type { ContractObject } from './schemas.js';
 
 /**
  * The objects integrators see, in the newest version. Each function takes what its object
@@ -31,7 +33,7 @@ export type QuoteSource = {
   readonly expired: boolean;
 };
 
-export function quoteObject(quote: QuoteSource) {
+export function quoteObject(quote: QuoteSource): ContractObject<'quote'> {
   return {
     object: 'quote',
     id: quote.id,
@@ -59,10 +61,10 @@ function quoteStatus(quote: QuoteSource): 'open' | 'used' | 'expired' {
 
 export type PayoutSource = {
   readonly id: string;
-  readonly status: string;
+  readonly status: PayoutStatus;
   readonly statusReason: string | null;
   readonly statusHistory: readonly {
-    readonly status: string;
+    readonly status: PayoutStatus;
     readonly at: string;
     readonly reason: string | null;
   }[];
@@ -85,7 +87,7 @@ export type PayoutSource = {
 };
 
 /** `received` and `settled_at` are null until known, the amounts until the payout is accepted. */
-export function payoutObject(payout: PayoutSource) {
+export function payoutObject(payout: PayoutSource): ContractObject<'payout'> {
   return {
     object: 'payout',
     id: payout.id,
@@ -124,9 +126,9 @@ function wholeNumber(amount: bigint): number {
 
 export type BatchSource = {
   readonly id: string;
-  readonly status: string;
-  readonly mode: string;
-  readonly outcome: string | null;
+  readonly status: ContractObject<'batch'>['status'];
+  readonly mode: BatchMode;
+  readonly outcome: ContractObject<'batch'>['outcome'];
   readonly total: number;
   readonly createdAt: Date;
   readonly completedAt: Date | null;
@@ -158,10 +160,12 @@ export function canceledBatchObject(
 }
 
 /** The counters always add up to `total`: they are counted from the items themselves. */
-export function batchObject(batch: BatchSource, items: readonly BatchCountSource[]) {
+export function batchObject(
+  batch: BatchSource,
+  items: readonly BatchCountSource[],
+): ContractObject<'batch'> {
   const countOf = (status: PayoutStatus) =>
     items.filter((item) => item.status === status).reduce((sum, item) => sum + item.count, 0);
-  const counts = Object.fromEntries(payoutStatuses.map((status) => [status, countOf(status)]));
   const final = payoutStatuses.filter(isFinal).reduce((sum, status) => sum + countOf(status), 0);
   return {
     object: 'batch',
@@ -170,7 +174,16 @@ export function batchObject(batch: BatchSource, items: readonly BatchCountSource
     mode: batch.mode,
     outcome: batch.outcome,
     paused: batch.pausedAt !== null && batch.status === 'processing',
-    counts: { total: batch.total, ...counts },
+    counts: {
+      total: batch.total,
+      pending: countOf('pending'),
+      processing: countOf('processing'),
+      sent: countOf('sent'),
+      settled: countOf('settled'),
+      failed: countOf('failed'),
+      canceled: countOf('canceled'),
+      returned: countOf('returned'),
+    },
     progress: { final, percent: Math.floor((final * 100) / batch.total) },
     totals: totalsOf(items),
     created_at: batch.createdAt.toISOString(),
@@ -256,7 +269,7 @@ export type BeneficiarySource = {
 export function beneficiaryObject(
   beneficiary: BeneficiarySource,
   masked: (details: BeneficiaryDetails) => BeneficiaryDetails,
-) {
+): ContractObject<'beneficiary'> {
   return {
     object: 'beneficiary',
     id: beneficiary.id,
@@ -270,7 +283,7 @@ export function balanceObject(balance: {
   readonly currency: string;
   readonly availableMinor: bigint;
   readonly heldMinor: bigint;
-}) {
+}): ContractObject<'balance'> {
   const { currency, availableMinor, heldMinor } = balance;
   return {
     object: 'balance',
@@ -347,13 +360,15 @@ export type WebhookEndpointSource = {
   readonly url: string;
   readonly events: readonly string[];
   readonly apiVersion: string;
-  readonly status: string;
+  readonly status: ContractObject<'webhook_endpoint'>['status'];
   readonly statusReason: string | null;
   readonly createdAt: Date;
   readonly deletedAt: Date | null;
 };
 
-export function webhookEndpointObject(endpoint: WebhookEndpointSource) {
+export function webhookEndpointObject(
+  endpoint: WebhookEndpointSource,
+): ContractObject<'webhook_endpoint'> {
   return {
     object: 'webhook_endpoint',
     id: endpoint.id,
@@ -370,11 +385,11 @@ export function webhookEndpointObject(endpoint: WebhookEndpointSource) {
 /** An event as it is listed and as it is sent; `data` is the object as it was then. */
 export function eventObject(event: {
   readonly id: string;
-  readonly type: string;
+  readonly type: ContractObject<'event'>['type'];
   readonly sequence: bigint;
   readonly data: Readonly<Record<string, unknown>>;
   readonly createdAt: Date;
-}) {
+}): Omit<ContractObject<'event'>, 'data'> & { readonly data: Readonly<Record<string, unknown>> } {
   return {
     object: 'event',
     id: event.id,
@@ -412,11 +427,11 @@ export function deliveryObject(delivery: {
 
 export function accountObject(account: {
   readonly id: string;
-  readonly mode: string;
+  readonly mode: ContractObject<'account'>['mode'];
   readonly name: string;
   readonly apiVersion: string;
   readonly createdAt: Date;
-}) {
+}): ContractObject<'account'> {
   return {
     object: 'account',
     id: account.id,
@@ -427,6 +442,9 @@ export function accountObject(account: {
   };
 }
 
-export function listObject<T extends object>(data: readonly T[], hasMore = false) {
+export function listObject<T extends object>(
+  data: readonly T[],
+  hasMore = false,
+): Omit<ContractObject<'balance_list'>, 'data'> & { readonly data: readonly T[] } {
   return { object: 'list', data, has_more: hasMore };
 }

@@ -1,14 +1,20 @@
 import { z } from 'zod';
 import { batchModes, maximumBatchItems } from '../domain/batch.js';
-import { beneficiaryFields } from '../domain/beneficiary.js';
+import {
+  type BeneficiaryField,
+  beneficiaryCountries,
+  beneficiaryFields,
+} from '../domain/beneficiary.js';
 import { eventTypes } from '../domain/event.js';
+import { iso4217 } from '../domain/iso4217.js';
 import { isCurrency } from '../domain/money.js';
 import { DecodedNumber } from './decodedNumber.js';
-import { apiVersions, isApiVersion } from './versions/index.js';
+import { apiVersions } from './versions/index.js';
 
 /**
  * The parameters of every request. The error text of a schema is the sentence that a refusal
- * carries as `expected`; a form sends text, JSON may send numbers, both end up the same.
+ * carries as `expected`; a form sends text, JSON may send numbers, both end up the same. What
+ * JSON Schema cannot be told by zod itself stands in `meta`.
  */
 
 /** The largest amount: it and every fee of it survive as JSON numbers. */
@@ -19,14 +25,28 @@ const amount = z
   .union([z.string(), z.instanceof(DecodedNumber)], amountExpected)
   .transform((value) => (typeof value === 'string' ? value : value.text))
   .refine(isAmount, amountExpected)
-  .transform((digits) => BigInt(digits));
+  .transform((digits) => BigInt(digits))
+  .meta({
+    description: amountExpected,
+    anyOf: [
+      { type: 'integer', minimum: 1, maximum: Number(maximumAmount) },
+      { type: 'string', pattern: '^([1-9]\\d{0,13}|10{14})$' },
+    ],
+  });
 
 function isAmount(text: string): boolean {
   return /^[1-9]\d{0,14}$/.test(text) && BigInt(text) <= maximumAmount;
 }
 
 const currencyExpected = 'an ISO 4217 currency code in capitals, such as EUR';
-export const currency = z.string(currencyExpected).refine(isCurrency, currencyExpected);
+const currencyCodes = [...iso4217.keys()];
+export const currency = z
+  .string(currencyExpected)
+  .refine(isCurrency, { error: currencyExpected, params: { values: currencyCodes } })
+  .meta({ description: currencyExpected, enum: currencyCodes });
+
+/** Parameters that many requests have, by the name the published document gives them. */
+export const sharedParams = { amount_param: amount, currency_param: currency } as const;
 
 export const idOf = (prefix: string, what: string) => {
   const expected = `the id of a ${what} (${prefix}_…)`;
@@ -38,12 +58,12 @@ const plainText = /^[^\p{Cc}\u202a-\u202e\u2066-\u2069]*$/u;
 
 export const text = (least: number, most: number) => {
   const expected = `a text of ${least} to ${most} characters, without control characters`;
-  return z
+  const plain = z
     .string(expected)
     .min(least, expected)
     .max(most, expected)
-    .regex(plainText, expected)
-    .refine((value) => least === 0 || value.trim() !== '', expected);
+    .regex(plainText, expected);
+  return (least === 0 ? plain : plain.regex(/\S/, expected)).describe(expected);
 };
 
 const fixedSide = z.enum(['source', 'destination'], 'source or destination');
@@ -51,7 +71,8 @@ const fixedSide = z.enum(['source', 'destination'], 'source or destination');
 const metadataExpected = 'at most 50 names of up to 40 characters, each with a text of up to 500';
 export const metadata = z
   .record(z.string().min(1).max(40, metadataExpected), text(0, 500), metadataExpected)
-  .refine((record) => Object.keys(record).length <= 50, metadataExpected);
+  .refine((record) => Object.keys(record).length <= 50, metadataExpected)
+  .meta({ description: metadataExpected, maxProperties: 50 });
 
 export const quoteParams = z.strictObject({
   source_currency: currency,
@@ -110,10 +131,33 @@ export type BatchParams = z.infer<typeof batchParams>;
 /** A batch whose items are judged apart, as 10,000 at once would hold up everybody else. */
 export const batchEnvelope = batchOf(z.custom<object>());
 
+/** What each field of a beneficiary is, for whoever reads the published document. */
+const beneficiaryHints: Readonly<Record<BeneficiaryField, z.GlobalMeta>> = {
+  type: { enum: ['individual', 'business'] },
+  name: { description: 'The holder of the account.' },
+  country: { enum: beneficiaryCountries(), description: 'Where the account is (ISO 3166-1).' },
+  currency: { description: 'What the account receives (ISO 4217).' },
+  iban: { description: 'Required outside of the United States.' },
+  bic: { description: 'Optional beside an IBAN.' },
+  account_number: { description: 'United States: 4 to 17 digits.' },
+  routing_number: { description: 'United States: the ABA routing number, 9 digits.' },
+  account_type: {
+    enum: ['checking', 'savings'],
+    description: 'United States; checking by default.',
+  },
+};
+
 /** All text here; which fields belong together is the domain's to say. */
-export const beneficiaryParams = z.strictObject(
-  Object.fromEntries(beneficiaryFields.map((field) => [field, text(1, 140).optional()])),
-);
+export const beneficiaryParams = z
+  .strictObject(
+    Object.fromEntries(
+      beneficiaryFields.map((field) => [
+        field,
+        text(1, 140).optional().meta(beneficiaryHints[field]),
+      ]),
+    ),
+  )
+  .meta({ required: ['type', 'name', 'country', 'currency'] });
 
 export const fundParams = z.strictObject({ currency, amount });
 
@@ -127,12 +171,13 @@ export const webhookEndpointParams = z.strictObject({
     .array(z.enum(heardTypes, eventsExpected), eventsExpected)
     .min(1, eventsExpected)
     .max(heardTypes.length, eventsExpected)
-    .refine((events) => new Set(events).size === events.length, `${eventsExpected}, each once`),
+    .refine((events) => new Set(events).size === events.length, `${eventsExpected}, each once`)
+    .meta({ uniqueItems: true }),
 });
 
 const versionExpected = `one of ${apiVersions.join(', ')}`;
 export const accountParams = z.strictObject({
-  api_version: z.string(versionExpected).refine(isApiVersion, versionExpected),
+  api_version: z.enum(apiVersions, versionExpected),
 });
 
 export const noParams = z.strictObject({});

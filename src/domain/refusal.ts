@@ -64,6 +64,13 @@ const refusals = {
 
 export type RefusalCode = keyof typeof refusals;
 
+/** Every code there is, in the order of the table. */
+export const refusalCodes: readonly RefusalCode[] = Object.keys(refusals).filter(isRefusalCode);
+
+function isRefusalCode(text: string): text is RefusalCode {
+  return Object.hasOwn(refusals, text);
+}
+
 /**
  * One refusal. `param` is in the caller's own notation (`payouts[17][amount]`),
  * `expected` one sentence, `received` what came, shortened and never a secret.

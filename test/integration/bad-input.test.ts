@@ -159,6 +159,26 @@ const cases: readonly Case[] = [
       detail: 'Did you mean destination_currency?',
     },
   ],
+  ...(
+    [
+      ['POST /v1/quotes', { ...quote, fixed_side: 'sorce' }, 'fixed_side', 'source'],
+      ['POST /v1/quotes', { ...quote, source_currency: 'usd' }, 'source_currency', 'USD'],
+      [
+        'POST /v1/quotes',
+        { ...quote, destination_currency: 'EURO' },
+        'destination_currency',
+        'EUR',
+      ],
+      ['POST /v1/account', { api_version: '2026-06-10' }, 'api_version', '2026-06-01'],
+    ] as const
+  ).map(
+    ([request, params, param, nearest]): Case => [
+      `a slip of the finger in ${param}, with ${nearest} as the nearest value`,
+      request,
+      params,
+      { ...invalid(param), detail: `Did you mean ${nearest}?` },
+    ],
+  ),
   [
     'a payout without beneficiary',
     'POST /v1/payouts',
@@ -235,6 +255,54 @@ describe.each(['form', 'json'] as const)('as %s, a request is refused for', (sty
     ]);
   });
 
+  it.each([
+    [
+      'POST /v1/payouts',
+      { quote: 'qt_1', amount: '1.5', fixed_side: 'source', referense: 'July' },
+      [
+        'parameter_invalid amount',
+        'parameter_missing beneficiary',
+        'parameter_unknown referense',
+        'parameters_exclusive amount',
+        'parameters_exclusive fixed_side',
+      ],
+    ],
+    [
+      'POST /v1/payouts',
+      { beneficiary: 'Ada', curency: 'USD' },
+      [
+        'parameter_invalid beneficiary',
+        'parameter_missing amount',
+        'parameter_missing source_currency',
+        'parameter_unknown curency',
+      ],
+    ],
+    [
+      'POST /v1/beneficiaries',
+      {
+        type: 'person',
+        country: 'DE',
+        currency: 'EUR',
+        iban: 'DE0',
+        nam: 'Ada',
+        bic: 'x'.repeat(141),
+      },
+      [
+        'beneficiary_invalid iban',
+        'beneficiary_invalid type',
+        'parameter_invalid bic',
+        'parameter_missing name',
+        'parameter_unknown nam',
+      ],
+    ],
+  ])('all that is wrong with %s, by whichever rule: %j', async (request, params, wanted) => {
+    const sent = style === 'form' ? { form: params } : { json: params };
+    const answer = await system.client(request, sent);
+    expect(answer.status).toBe(400);
+    const { errors } = problem.parse(answer.body);
+    expect(errors.map(({ code, param }) => `${code} ${param}`).sort()).toEqual(wanted);
+  });
+
   it('both account fields that are wrong, without showing them in full', async () => {
     const params = { ...american, account_number: '12345678901234567890', routing_number: '1' };
     const sent = style === 'form' ? { form: params } : { json: params };
@@ -266,9 +334,12 @@ describe.each(['form', 'json'] as const)('as %s, a request is refused for', (sty
     const url = 'https://example.com/hooks';
     const sent =
       style === 'form'
-        ? { form: { url, 'events[0]': 'payout.settled', 'events[1]': 'payout.lost' } }
-        : { json: { url, events: ['payout.settled', 'payout.lost'] } };
-    await refuses('POST /v1/webhook_endpoints', sent, invalid('events[1]'));
+        ? { form: { url, 'events[0]': 'payout.settled', 'events[1]': 'payout.setled' } }
+        : { json: { url, events: ['payout.settled', 'payout.setled'] } };
+    await refuses('POST /v1/webhook_endpoints', sent, {
+      ...invalid('events[1]'),
+      detail: 'Did you mean payout.settled?',
+    });
   });
 });
 

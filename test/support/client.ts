@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { assertDocumented } from './document.js';
 
 const json = z.record(z.string(), z.unknown());
 
@@ -41,11 +42,13 @@ export function createClient(apiUrl: string, apiKey: string): ApiClient {
     const init = body === undefined ? { method, headers } : { method, headers, body };
     const response = await fetch(apiUrl + path, { ...init, signal: AbortSignal.timeout(30_000) });
     const text = await response.text();
-    return {
+    const answer = {
       status: response.status,
       headers: response.headers,
       body: text === '' ? {} : json.parse(JSON.parse(text)),
     };
+    await assertDocumented(apiUrl, request, options.json, answer);
+    return answer;
   };
 }
 

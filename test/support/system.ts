@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { Client, Connection } from '@temporalio/client';
 import { NativeConnection } from '@temporalio/worker';
+import type Koa from 'koa';
 import { pino } from 'pino';
 import { inject } from 'vitest';
 import { createActivities } from '../../src/activities/index.js';
@@ -24,6 +25,7 @@ import { quietRuntime, workflowBundle } from './workflowBundle.js';
 export type TestSystem = {
   readonly apiUrl: string;
   readonly databaseUrl: string;
+  readonly app: Koa;
   readonly database: Database;
   readonly temporal: Client;
   readonly bank: TestBank;
@@ -108,6 +110,7 @@ export async function startSystem(
   return {
     apiUrl,
     databaseUrl,
+    app,
     database,
     temporal,
     bank,

@@ -85,7 +85,12 @@ const quote = quoteObject(quoteSource);
 const payout = payoutObject(sentSource);
 const numbers = { rate: 155.6789012, fee: 4.3 };
 
-const terms = { mode: 'best_effort', outcome: 'accepted', pausedAt: null, canceledAt: null };
+const terms = {
+  mode: 'best_effort',
+  outcome: 'accepted',
+  pausedAt: null,
+  canceledAt: null,
+} as const;
 
 describe('version 2026-06-01', () => {
   test('has rate and fee of quotes and payouts as numbers and changes nothing else', () => {
@@ -294,7 +299,7 @@ describe('a payout', () => {
   });
 
   test('that is returned says what came back, in the currency it was sent in', () => {
-    const returned = { ...settledSource, status: 'returned', returnedMinor: 154_000n };
+    const returned = { ...settledSource, status: 'returned', returnedMinor: 154_000n } as const;
     expect(payoutObject(returned)).toMatchObject({
       received: '155000',
       returned_amount: '154000',
@@ -325,7 +330,7 @@ describe('a batch', () => {
       total,
       createdAt,
       completedAt: null,
-    };
+    } as const;
     return batchObject(row, items);
   };
 
@@ -387,7 +392,14 @@ describe('a batch', () => {
 
   test('says when it was completed', () => {
     const completedAt = new Date('2026-11-21T12:00:09.000Z');
-    const row = { ...terms, id: 'bat_1', status: 'completed', total: 1, createdAt, completedAt };
+    const row = {
+      ...terms,
+      id: 'bat_1',
+      status: 'completed',
+      total: 1,
+      createdAt,
+      completedAt,
+    } as const;
     expect(batchObject(row, [])).toEqual({
       object: 'batch',
       id: 'bat_1',

@@ -6,8 +6,28 @@ import type { Answer, ApiDeps, ApiRequest, Route } from '../route.js';
 import { validate } from '../validate.js';
 
 export const accountRoutes: readonly Route[] = [
-  { method: 'get', path: '/v1/account', scope: 'read', handle: readAccount },
-  { method: 'post', path: '/v1/account', scope: 'write', handle: changeAccount },
+  {
+    method: 'get',
+    path: '/v1/account',
+    scope: 'read',
+    handle: readAccount,
+    operationId: 'readAccount',
+    summary: 'Read the account of the API key.',
+    statuses: [200],
+    response: 'account',
+  },
+  {
+    method: 'post',
+    path: '/v1/account',
+    scope: 'write',
+    handle: changeAccount,
+    operationId: 'changeAccount',
+    summary: 'Opt the account in to an API version.',
+    params: accountParams,
+    examples: { 'the first version': { api_version: '2026-06-01' } },
+    statuses: [200],
+    response: 'account',
+  },
 ];
 
 async function readAccount(_deps: ApiDeps, request: ApiRequest): Promise<Answer> {

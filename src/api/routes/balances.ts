@@ -16,15 +16,41 @@ import { type Answer, type ApiDeps, type ApiRequest, type Route, refused } from 
 import { validate } from '../validate.js';
 
 export const balanceRoutes: readonly Route[] = [
-  { method: 'get', path: '/v1/balances', scope: 'read', handle: readBalances },
+  {
+    method: 'get',
+    path: '/v1/balances',
+    scope: 'read',
+    handle: readBalances,
+    operationId: 'listBalances',
+    summary: 'List every currency balance of the account.',
+    statuses: [200],
+    response: 'balance_list',
+  },
   {
     method: 'get',
     path: '/v1/balance_transactions',
     scope: 'read',
-    takesQuery: true,
     handle: readTransactions,
+    operationId: 'listBalanceTransactions',
+    summary: 'List what moved the balances of the account.',
+    params: balanceTransactionListParams,
+    statuses: [200],
+    response: 'balance_transaction_list',
+    refusals: ['cursor_not_found', 'parameters_exclusive'],
   },
-  { method: 'post', path: '/v1/test/fund', scope: 'write', handle: fund },
+  {
+    method: 'post',
+    path: '/v1/test/fund',
+    scope: 'write',
+    handle: fund,
+    operationId: 'fundTestAccount',
+    summary: 'Put money on a test account.',
+    params: fundParams,
+    examples: { '1000 US dollars': { currency: 'USD', amount: 100_000 } },
+    statuses: [201],
+    response: 'balance',
+    refusals: ['live_mode_unsupported'],
+  },
 ];
 
 /** Every currency balance of the account; never paginated. */

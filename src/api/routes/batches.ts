@@ -6,7 +6,7 @@ import {
   payoutObject,
   uncountedBatchObject,
 } from '../../contract/objects.js';
-import { type BatchParams, noParams } from '../../contract/params.js';
+import { type BatchParams, batchParams, noParams } from '../../contract/params.js';
 import {
   type BatchRow,
   cancelBatch,
@@ -45,17 +45,67 @@ export const batchRoutes: readonly Route[] = [
     scope: 'payouts:create',
     takesLines: true,
     handle: createBatch,
+    operationId: 'createBatch',
+    summary: 'Send up to 10,000 payouts in one request.',
+    params: batchParams,
+    examples: {
+      'two payouts': {
+        payouts: [
+          { beneficiary: 'bnf_01ky', source_currency: 'USD', amount: 5_000 },
+          { beneficiary: 'bnf_01ky', source_currency: 'EUR', amount: 5_000, reference: 'July' },
+        ],
+      },
+    },
+    statuses: [200, 202],
+    response: 'batch',
+    rehearsal: 'batch_preview',
+    refusals: ['parameters_exclusive'],
   },
-  { method: 'get', path: '/v1/batches', scope: 'read', takesQuery: true, handle: listed },
-  { method: 'get', path: '/v1/batches/:id', scope: 'read', handle: readBatch },
+  {
+    method: 'get',
+    path: '/v1/batches',
+    scope: 'read',
+    handle: listed,
+    operationId: 'listBatches',
+    summary: 'List the batches of the account, without counting their payouts.',
+    params: batchListParams,
+    statuses: [200],
+    response: 'batch_list',
+    refusals: ['cursor_not_found', 'parameters_exclusive'],
+  },
+  {
+    method: 'get',
+    path: '/v1/batches/:id',
+    scope: 'read',
+    handle: readBatch,
+    operationId: 'readBatch',
+    summary: 'Read a batch and how far its payouts are.',
+    statuses: [200],
+    response: 'batch',
+  },
   {
     method: 'get',
     path: '/v1/batches/:id/payouts',
     scope: 'read',
-    takesQuery: true,
     handle: listPayouts,
+    operationId: 'listBatchPayouts',
+    summary: 'List the payouts of a batch in the order of its request.',
+    params: batchItemListParams,
+    statuses: [200],
+    response: 'payout_list',
+    refusals: ['cursor_not_found'],
   },
-  { method: 'post', path: '/v1/batches/:id/cancel', scope: 'write', handle: cancel },
+  {
+    method: 'post',
+    path: '/v1/batches/:id/cancel',
+    scope: 'write',
+    handle: cancel,
+    operationId: 'cancelBatch',
+    summary: 'Cancel what the rail was not given of a batch.',
+    statuses: [200],
+    response: 'canceled_batch',
+    refusals: ['batch_not_cancelable'],
+  },
 ];
 
 /**
@@ -111,7 +161,7 @@ async function record(
   return {
     status: 202,
     body: batchObject(batch, await countItems(deps.database, batchId)),
-    headers: { ...(first === 'bound' ? {} : replayed), Location: `/v1/batches/${batchId}` },
+    headers: first === 'bound' ? {} : replayed,
   };
 }
 

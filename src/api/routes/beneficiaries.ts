@@ -11,6 +11,7 @@ import type { Sql } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { maskedDetails, validateBeneficiary } from '../../domain/beneficiary.js';
 import { meaningOf } from '../../domain/refusal.js';
+import type { DecodedObject } from '../decoded.js';
 import { once } from '../idempotency.js';
 import { byIdIn, pageAnswer, readPage } from '../listPage.js';
 import {
@@ -24,17 +25,72 @@ import {
 import { validate } from '../validate.js';
 
 export const beneficiaryRoutes: readonly Route[] = [
-  { method: 'post', path: '/v1/beneficiaries', scope: 'write', handle: createBeneficiary },
-  { method: 'get', path: '/v1/beneficiaries', scope: 'read', takesQuery: true, handle: listed },
-  { method: 'get', path: '/v1/beneficiaries/:id', scope: 'read', handle: readBeneficiary },
-  { method: 'delete', path: '/v1/beneficiaries/:id', scope: 'write', handle: removeBeneficiary },
+  {
+    method: 'post',
+    path: '/v1/beneficiaries',
+    scope: 'write',
+    handle: createBeneficiary,
+    operationId: 'createBeneficiary',
+    summary: 'Store a beneficiary after its details were checked by the rules of its country.',
+    params: beneficiaryParams,
+    examples: {
+      'an account in Germany': {
+        type: 'individual',
+        name: 'Ada Lovelace',
+        country: 'DE',
+        currency: 'EUR',
+        iban: 'DE89370400440532013000',
+      },
+      'an account in the United States': {
+        type: 'business',
+        name: 'Babbage Engines',
+        country: 'US',
+        currency: 'USD',
+        account_number: '000123456789',
+        routing_number: '021000021',
+      },
+    },
+    statuses: [201],
+    response: 'beneficiary',
+    refusals: ['beneficiary_invalid'],
+  },
+  {
+    method: 'get',
+    path: '/v1/beneficiaries',
+    scope: 'read',
+    handle: listed,
+    operationId: 'listBeneficiaries',
+    summary: 'List the beneficiaries of the account.',
+    params: beneficiaryListParams,
+    statuses: [200],
+    response: 'beneficiary_list',
+    refusals: ['cursor_not_found', 'parameters_exclusive'],
+  },
+  {
+    method: 'get',
+    path: '/v1/beneficiaries/:id',
+    scope: 'read',
+    handle: readBeneficiary,
+    operationId: 'readBeneficiary',
+    summary: 'Read a beneficiary, its account numbers masked.',
+    statuses: [200],
+    response: 'beneficiary',
+  },
+  {
+    method: 'delete',
+    path: '/v1/beneficiaries/:id',
+    scope: 'write',
+    handle: removeBeneficiary,
+    operationId: 'deleteBeneficiary',
+    summary: 'Delete a beneficiary; payouts that were accepted still reach it.',
+    statuses: [200],
+    response: 'beneficiary',
+  },
 ];
 
 /** Stores a beneficiary after its details passed the rules of its country. */
 async function createBeneficiary(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const validated = validate(beneficiaryParams, request.decoded);
-  if ('refusals' in validated) return validated;
-  const details = validateBeneficiary(validated.params);
+  const details = readDetails(request.decoded);
   if (!('country' in details)) return refuseDetails(deps, request, details);
   const id = newId('beneficiary');
   const accountId = request.account.id;
@@ -45,6 +101,20 @@ async function createBeneficiary(deps: ApiDeps, request: ApiRequest): Promise<An
       beneficiaryObject(await insertBeneficiary(sql, { id, accountId, details }), maskedDetails),
     replay: (sql, objectId) => existingBeneficiary(sql, accountId, objectId),
   });
+}
+
+/** Checks the details; what cannot be read is told together with what breaks the rules. */
+function readDetails(decoded: DecodedObject): ReturnType<typeof validateBeneficiary> {
+  const validated = validate(beneficiaryParams, decoded);
+  if ('params' in validated) return validateBeneficiary(validated.params);
+  const { refusals } = validated;
+  const unread = new Set(refusals.map(({ param }) => param));
+  const readable = Object.entries(decoded).flatMap(([name, value]) =>
+    typeof value === 'string' && !unread.has(name) ? [[name, value] as const] : [],
+  );
+  const details = validateBeneficiary(Object.fromEntries(readable));
+  if ('country' in details) return refusals;
+  return [...refusals, ...details.filter(({ param = '' }) => !unread.has(param))];
 }
 
 /** A malformed request binds no key; details that are understood and wrong do. */

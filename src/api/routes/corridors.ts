@@ -8,13 +8,28 @@ import { validate } from '../validate.js';
 
 /** What can be paid, where, on which terms: the same for everybody of a mode. */
 export const corridorRoutes: readonly Route[] = [
-  { method: 'get', path: '/v1/corridors', scope: 'read', takesQuery: true, handle: readCorridors },
+  {
+    method: 'get',
+    path: '/v1/corridors',
+    scope: 'read',
+    handle: readCorridors,
+    operationId: 'listCorridors',
+    summary: 'List what can be paid, on which terms.',
+    params: corridorListParams,
+    statuses: [200],
+    response: 'corridor_list',
+  },
   {
     method: 'get',
     path: '/v1/beneficiary_requirements',
     scope: 'read',
-    takesQuery: true,
     handle: readRequirements,
+    operationId: 'readBeneficiaryRequirements',
+    summary: 'Read which details of a beneficiary a country needs.',
+    params: requirementsParams,
+    statuses: [200],
+    response: 'beneficiary_requirements',
+    refusals: ['parameter_missing', 'beneficiary_invalid', 'currency_unsupported'],
   },
 ];
 

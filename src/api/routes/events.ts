@@ -14,9 +14,38 @@ import {
 import { validate } from '../validate.js';
 
 export const eventRoutes: readonly Route[] = [
-  { method: 'get', path: '/v1/events', scope: 'webhooks', takesQuery: true, handle: readEvents },
-  { method: 'get', path: '/v1/events/:id', scope: 'webhooks', handle: readEvent },
-  { method: 'get', path: '/v1/events/:id/deliveries', scope: 'webhooks', handle: readDeliveries },
+  {
+    method: 'get',
+    path: '/v1/events',
+    scope: 'webhooks',
+    handle: readEvents,
+    operationId: 'listEvents',
+    summary: 'List the events, newest first; with after, oldest first and without gaps.',
+    params: eventListParams,
+    statuses: [200],
+    response: 'event_list',
+    refusals: ['cursor_not_found', 'parameters_exclusive'],
+  },
+  {
+    method: 'get',
+    path: '/v1/events/:id',
+    scope: 'webhooks',
+    handle: readEvent,
+    operationId: 'readEvent',
+    summary: 'Read an event.',
+    statuses: [200],
+    response: 'event',
+  },
+  {
+    method: 'get',
+    path: '/v1/events/:id/deliveries',
+    scope: 'webhooks',
+    handle: readDeliveries,
+    operationId: 'listDeliveries',
+    summary: 'List who was told of an event, and how that went.',
+    statuses: [200],
+    response: 'delivery_list',
+  },
 ];
 
 /**

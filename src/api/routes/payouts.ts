@@ -24,10 +24,75 @@ import {
 import { validate } from '../validate.js';
 
 export const payoutRoutes: readonly Route[] = [
-  { method: 'post', path: '/v1/payouts', scope: 'payouts:create', handle: createPayout },
-  { method: 'get', path: '/v1/payouts', scope: 'read', takesQuery: true, handle: listed },
-  { method: 'get', path: '/v1/payouts/:id', scope: 'read', takesQuery: true, handle: readPayout },
-  { method: 'post', path: '/v1/payouts/:id/cancel', scope: 'write', handle: cancel },
+  {
+    method: 'post',
+    path: '/v1/payouts',
+    scope: 'payouts:create',
+    handle: createPayout,
+    operationId: 'createPayout',
+    summary: 'Send a payout against a quote or at the live rate; 202 while it is not decided yet.',
+    params: payoutParams,
+    examples: {
+      'against a quote': {
+        quote: 'qt_01ky',
+        beneficiary: 'bnf_01ky',
+        reference: 'Invoice 7',
+        metadata: { order: '7' },
+      },
+      'at the live rate': { beneficiary: 'bnf_01ky', source_currency: 'USD', amount: 5_000 },
+    },
+    statuses: [201, 202],
+    response: 'payout',
+    refusals: [
+      'parameters_exclusive',
+      'quote_not_found',
+      'quote_expired',
+      'quote_used',
+      'beneficiary_not_found',
+      'currency_unsupported',
+      'currency_mismatch',
+      'corridor_unavailable',
+      'amount_too_small',
+      'amount_too_large',
+      'insufficient_funds',
+      'rate_unavailable',
+    ],
+    takesWait: true,
+  },
+  {
+    method: 'get',
+    path: '/v1/payouts',
+    scope: 'read',
+    handle: listed,
+    operationId: 'listPayouts',
+    summary: 'List the payouts of the account.',
+    params: payoutListParams,
+    statuses: [200],
+    response: 'payout_list',
+    refusals: ['cursor_not_found', 'parameters_exclusive'],
+  },
+  {
+    method: 'get',
+    path: '/v1/payouts/:id',
+    scope: 'read',
+    handle: readPayout,
+    operationId: 'readPayout',
+    summary: 'Read the current state of a payout.',
+    params: payoutReadParams,
+    statuses: [200],
+    response: 'expanded_payout',
+  },
+  {
+    method: 'post',
+    path: '/v1/payouts/:id/cancel',
+    scope: 'write',
+    handle: cancel,
+    operationId: 'cancelPayout',
+    summary: 'Cancel a payout that the rail has not taken.',
+    statuses: [200],
+    response: 'payout',
+    refusals: ['payout_not_cancelable'],
+  },
 ];
 
 /** How long a caller waits for the decision before the answer is 202 `pending`. */
@@ -39,8 +104,8 @@ const decisionLimitMs = 3_000;
  */
 async function createPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const validated = validate(payoutParams, request.decoded);
-  if ('refusals' in validated) return validated;
-  const misfits = exclusions(validated.params);
+  const misfits = exclusions(request.decoded);
+  if ('refusals' in validated) return { refusals: [...validated.refusals, ...misfits] };
   if (misfits.length > 0) return { refusals: misfits };
 
   const id = newId('payout');
@@ -127,7 +192,7 @@ function answerOf(
   return {
     status: row.status === 'pending' ? 202 : 201,
     body: payoutObject(row),
-    headers: { ...headers, Location: `/v1/payouts/${row.id}` },
+    headers,
   };
 }
 
@@ -231,10 +296,10 @@ const liveParams = ['source_currency', 'amount', 'fixed_side', 'destination_curr
  * gives a parameter's name in the caller's notation.
  */
 export function exclusions(
-  params: Readonly<Partial<Record<'quote' | (typeof liveParams)[number], unknown>>>,
+  params: Readonly<Record<string, unknown>>,
   named: (name: string) => string = (name) => name,
 ): readonly Refusal[] {
-  if (params.quote !== undefined) {
+  if (params['quote'] !== undefined) {
     return liveParams
       .filter((name) => params[name] !== undefined)
       .map((name) =>

@@ -18,8 +18,41 @@ import {
 import { validate } from '../validate.js';
 
 export const quoteRoutes: readonly Route[] = [
-  { method: 'post', path: '/v1/quotes', scope: 'payouts:create', handle: createQuote },
-  { method: 'get', path: '/v1/quotes/:id', scope: 'read', handle: readQuote },
+  {
+    method: 'post',
+    path: '/v1/quotes',
+    scope: 'payouts:create',
+    handle: createQuote,
+    operationId: 'createQuote',
+    summary: 'Price a corridor and hold the rate for 30 seconds.',
+    params: quoteParams,
+    examples: {
+      'what 1250 US dollars come to': {
+        source_currency: 'USD',
+        destination_currency: 'EUR',
+        amount: 125_000,
+      },
+      'what 1000 euros cost': {
+        source_currency: 'USD',
+        destination_currency: 'EUR',
+        amount: 100_000,
+        fixed_side: 'destination',
+      },
+    },
+    statuses: [201],
+    response: 'quote',
+    refusals: ['currency_unsupported', 'amount_too_small', 'amount_too_large', 'rate_unavailable'],
+  },
+  {
+    method: 'get',
+    path: '/v1/quotes/:id',
+    scope: 'read',
+    handle: readQuote,
+    operationId: 'readQuote',
+    summary: 'Read a quote.',
+    statuses: [200],
+    response: 'quote',
+  },
 ];
 
 /** Prices a corridor and holds the rate for 30 seconds. */

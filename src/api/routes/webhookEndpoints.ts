@@ -26,20 +26,55 @@ import {
 import { validate } from '../validate.js';
 
 export const webhookEndpointRoutes: readonly Route[] = [
-  { method: 'post', path: '/v1/webhook_endpoints', scope: 'webhooks', handle: createEndpoint },
+  {
+    method: 'post',
+    path: '/v1/webhook_endpoints',
+    scope: 'webhooks',
+    handle: createEndpoint,
+    operationId: 'createWebhookEndpoint',
+    summary: 'Have events sent to a URL; only this answer shows the secret that signs them.',
+    params: webhookEndpointParams,
+    examples: {
+      'what became of payouts': {
+        url: 'https://example.com/corridor',
+        events: ['payout.settled', 'payout.failed', 'payout.returned'],
+      },
+    },
+    statuses: [201],
+    response: 'webhook_endpoint_with_secret',
+    refusals: ['webhook_url_refused', 'limit_reached'],
+  },
   {
     method: 'get',
     path: '/v1/webhook_endpoints',
     scope: 'webhooks',
-    takesQuery: true,
     handle: listEndpoints,
+    operationId: 'listWebhookEndpoints',
+    summary: 'List the webhook endpoints of the account.',
+    params: webhookEndpointListParams,
+    statuses: [200],
+    response: 'webhook_endpoint_list',
+    refusals: ['cursor_not_found', 'parameters_exclusive'],
   },
-  { method: 'get', path: '/v1/webhook_endpoints/:id', scope: 'webhooks', handle: readEndpoint },
+  {
+    method: 'get',
+    path: '/v1/webhook_endpoints/:id',
+    scope: 'webhooks',
+    handle: readEndpoint,
+    operationId: 'readWebhookEndpoint',
+    summary: 'Read a webhook endpoint.',
+    statuses: [200],
+    response: 'webhook_endpoint',
+  },
   {
     method: 'delete',
     path: '/v1/webhook_endpoints/:id',
     scope: 'webhooks',
     handle: removeEndpoint,
+    operationId: 'deleteWebhookEndpoint',
+    summary: 'Delete a webhook endpoint; it is sent nothing more.',
+    statuses: [200],
+    response: 'webhook_endpoint',
   },
 ];
 

@@ -1,0 +1,315 @@
+import { STATUS_CODES } from 'node:http';
+import { z } from 'zod';
+import { sharedParams } from '../contract/params.js';
+import { type ObjectName, objectsOf } from '../contract/schemas.js';
+import { type ApiVersion, apiVersions, defaultApiVersion } from '../contract/versions/index.js';
+import type { JsonObject } from '../contract/versions/jsonObject.js';
+import { eventTypes } from '../domain/event.js';
+import { meaningOf, type RefusalCode } from '../domain/refusal.js';
+import type { Route } from './route.js';
+
+/**
+ * The OpenAPI 3.1 document of a version, made of the schemas that validate, the route table and
+ * the table of refusals, so that it cannot say anything else than the service does.
+ */
+export function openapiDocument(routes: readonly Route[], version: ApiVersion): JsonObject {
+  return {
+    openapi: '3.1.1',
+    info: { title: 'Corridor', version, summary: 'Cross-currency payouts.', description },
+    servers: [{ url: '/' }],
+    security: [{ api_key: [] }],
+    tags: [...new Set(routes.map(tagOf))].map((name) => ({ name })),
+    paths: pathsOf(routes),
+    webhooks: Object.fromEntries(eventTypes.map((type) => [type, webhookOf(type)])),
+    components: {
+      securitySchemes: { api_key: { type: 'http', scheme: 'bearer', description: keyDescription } },
+      schemas: schemasOf(routes, version),
+      parameters: requestHeaders,
+      headers: answerHeaders,
+    },
+  };
+}
+
+const description = `Prices a currency corridor, holds the rate for 30 seconds, sends payouts one by one or 10,000 at a time, and tells by signed webhook when the money has arrived.
+
+Integers are minor units, decimal strings are major units. Parameters are sent as a form (nested names in brackets: \`payouts[0][beneficiary]\`) or as JSON. What is refused is answered with problem details (RFC 9457); every code is explained at [/docs/errors](/docs/errors), and the rules of keys, versions and webhooks at [/docs/guide](/docs/guide).`;
+
+const keyDescription = 'An API key of the account: `cor_test_…` or `cor_live_…`.';
+
+/** `/v1/webhook_endpoints/:id` belongs to webhook_endpoints. */
+function tagOf(route: Route): string {
+  return route.path.split('/')[2] ?? '';
+}
+
+function pathsOf(routes: readonly Route[]): JsonObject {
+  const paths: Record<string, Record<string, JsonObject>> = {};
+  for (const route of routes) {
+    const path = route.path.replace(':id', '{id}');
+    paths[path] = { ...paths[path], [route.method]: operationOf(route) };
+  }
+  return paths;
+}
+
+function operationOf(route: Route): JsonObject {
+  const body = route.method === 'post' ? bodyOf(route) : undefined;
+  return {
+    operationId: route.operationId,
+    summary: route.summary,
+    tags: [tagOf(route)],
+    security: [{ api_key: [route.scope] }],
+    parameters: parametersOf(route),
+    ...(body === undefined ? {} : { requestBody: body }),
+    responses: {
+      ...Object.fromEntries(route.statuses.map((status) => [status, successOf(route, status)])),
+      ...problemsOf(route),
+    },
+  };
+}
+
+function parametersOf(route: Route): readonly JsonObject[] {
+  const names: (keyof typeof requestHeaders)[] = ['Corridor-Version'];
+  if (route.method !== 'get') names.push('Idempotency-Key');
+  if (route.takesWait === true) names.push('Prefer');
+  const id = { name: 'id', in: 'path', required: true, schema: { type: 'string' } };
+  return [
+    ...(route.path.includes(':id') ? [id] : []),
+    ...(route.method === 'get' ? queryOf(route) : []),
+    ...names.map((name) => ({ $ref: `#/components/parameters/${name}` })),
+  ];
+}
+
+const requestHeaders = {
+  'Corridor-Version': {
+    name: 'Corridor-Version',
+    in: 'header',
+    description: "The API version of this request; the account's own when it is left out.",
+    schema: { type: 'string', enum: apiVersions },
+  },
+  'Idempotency-Key': {
+    name: 'Idempotency-Key',
+    in: 'header',
+    description:
+      'Chosen by the caller, new for every new request. A repeat with the same key answers for the first request and does nothing again.',
+    schema: { type: 'string', pattern: '^[\\x21-\\x7e]{1,255}$' },
+  },
+  Prefer: {
+    name: 'Prefer',
+    in: 'header',
+    description: 'wait=N: answer when the payout is final, or after N seconds, at most 30.',
+    schema: { type: 'string', examples: ['wait=10'] },
+  },
+} as const;
+
+function queryOf(route: Route): readonly JsonObject[] {
+  if (route.params === undefined) return [];
+  const { properties = {} } = z.toJSONSchema(route.params, inputOptions);
+  return Object.entries(properties).map(([name, schema]) => ({ name, in: 'query', schema }));
+}
+
+function bodyOf(route: Route): JsonObject | undefined {
+  if (route.params === undefined) return undefined;
+  const schema = { $ref: reference(paramsName(route)) };
+  const { examples = {} } = route;
+  const media = {
+    schema,
+    examples: Object.fromEntries(
+      Object.entries(examples).map(([name, value]) => [name, { summary: name, value }]),
+    ),
+  };
+  return {
+    required: Object.keys(examples).length > 0,
+    content: {
+      'application/json': media,
+      'application/x-www-form-urlencoded': { ...media, ...bracketsOf(route.params) },
+      ...(route.takesLines === true ? lines : {}),
+    },
+  };
+}
+
+/** Lists also come a line an item, with the other parameters in the query. */
+const lines = {
+  'application/x-ndjson': { schema: { type: 'string', description: 'One item a line, as JSON.' } },
+  'text/csv': { schema: { type: 'string', description: 'RFC 4180; the header names the fields.' } },
+} as const;
+
+/** Nested parameters of a form have their names in brackets. */
+function bracketsOf(params: z.ZodObject): JsonObject {
+  const { properties = {} } = z.toJSONSchema(params, inputOptions);
+  const nested = Object.entries(properties).filter(
+    ([, schema]) => typeof schema === 'object' && /^(object|array)$/.test(String(schema.type)),
+  );
+  const styles = nested.map(([name]) => [name, { style: 'deepObject', explode: true }] as const);
+  return styles.length === 0 ? {} : { encoding: Object.fromEntries(styles) };
+}
+
+/** A rehearsal of a batch is answered 200, the batch itself 202. */
+function responseOf(route: Route, status: number): ObjectName {
+  return status === 200 ? (route.rehearsal ?? route.response) : route.response;
+}
+
+function successOf(route: Route, status: number): JsonObject {
+  const names: (keyof typeof answerHeaders)[] = [...everyHeader];
+  if (route.method !== 'get') names.push('Idempotent-Replayed');
+  if (locates(route, status)) names.push('Location');
+  if (route.takesWait === true) names.push('Preference-Applied');
+  return {
+    description: STATUS_CODES[status] ?? '',
+    headers: headersOf(names),
+    content: { 'application/json': { schema: { $ref: reference(responseOf(route, status)) } } },
+  };
+}
+
+/** Whether an answer says where what it made is found: see serve.ts. */
+function locates(route: Route, status: number): boolean {
+  const { shape } = objectsOf[defaultApiVersion][route.response];
+  return status !== 200 && 'id' in shape && !route.path.includes(':id');
+}
+
+/** One entry a status; the codes that it may carry are named in its schema. */
+function problemsOf(route: Route): JsonObject {
+  const codes = refusalsOf(route);
+  const statuses = [...new Set(codes.map((code) => meaningOf(code).status))];
+  return Object.fromEntries(
+    statuses.map((status) => [
+      status,
+      problemOf(
+        route,
+        codes.filter((code) => meaningOf(code).status === status),
+      ),
+    ]),
+  );
+}
+
+function problemOf(route: Route, codes: readonly RefusalCode[]): JsonObject {
+  const names: (keyof typeof answerHeaders)[] = [...everyHeader];
+  if (route.method !== 'get') names.push('Idempotent-Replayed');
+  if (route.takesWait === true) names.push('Preference-Applied');
+  const statuses = codes.map((code) => meaningOf(code).status);
+  if (statuses.some((status) => [409, 429, 503].includes(status))) names.push('Retry-After');
+  const code = { properties: { code: { enum: codes } } };
+  return {
+    description: codes.map((name) => `\`${name}\`: ${meaningOf(name).title}`).join('\n\n'),
+    headers: headersOf(names),
+    content: {
+      'application/problem+json': { schema: { allOf: [{ $ref: reference('problem') }, code] } },
+    },
+  };
+}
+
+/** What a route may refuse: its own reasons, and those of every route of its kind. */
+function refusalsOf(route: Route): readonly RefusalCode[] {
+  const codes: RefusalCode[] = [
+    ...(['parameter_invalid', 'parameter_unknown', 'body_malformed', 'header_invalid'] as const),
+    ...(['api_version_unknown', 'api_key_missing', 'api_key_invalid'] as const),
+    ...(['scope_missing', 'rate_limited', 'too_many_in_flight'] as const),
+    ...(['content_type_unsupported', 'internal_error', 'service_unavailable'] as const),
+  ];
+  if (route.method === 'post') codes.push('parameter_missing', 'body_too_large');
+  if (route.method !== 'get') codes.push('idempotency_key_reused', 'request_in_progress');
+  if (route.path.includes(':id')) codes.push('not_found');
+  return [...codes, ...(route.refusals ?? [])];
+}
+
+const everyHeader = ['Request-Id', 'Corridor-Version', 'RateLimit', 'RateLimit-Policy'] as const;
+
+const answerHeaders = {
+  RateLimit: {
+    description: 'How many requests are left of the policy, and when it is whole again.',
+    schema: { type: 'string' },
+  },
+  'RateLimit-Policy': {
+    description: 'The policy of the key: requests, and the seconds they are counted in.',
+    schema: { type: 'string' },
+  },
+  'Request-Id': {
+    description: 'Names this request in our logs.',
+    schema: { type: 'string', pattern: '^req_' },
+  },
+  'Corridor-Version': {
+    description: 'The API version of this answer.',
+    schema: { type: 'string', enum: apiVersions },
+  },
+  'Idempotent-Replayed': {
+    description: 'Present when the key was used before: the answer is for the first request.',
+    schema: { type: 'string', const: 'true' },
+  },
+  Location: {
+    description: 'The path of what was made.',
+    schema: { type: 'string', pattern: '^/v1/' },
+  },
+  'Preference-Applied': {
+    description: 'How long the answer waited, at most.',
+    schema: { type: 'string', pattern: '^wait=\\d+$' },
+  },
+  'Retry-After': {
+    description: 'After how many seconds to send the request again.',
+    schema: { type: 'string', pattern: '^\\d+$' },
+  },
+} as const;
+
+function headersOf(names: readonly (keyof typeof answerHeaders)[]): JsonObject {
+  return Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
+}
+
+/** An event as an endpoint receives it: Standard Webhooks 1.0. */
+function webhookOf(type: string): JsonObject {
+  const header = (name: string, text: string) => ({
+    name,
+    in: 'header',
+    required: true,
+    description: text,
+    schema: { type: 'string' },
+  });
+  const message = { $ref: reference('webhook_message') };
+  const data = { $ref: reference(type.startsWith('batch') ? 'batch' : 'payout') };
+  const one = { properties: { type: { const: type }, data } };
+  return {
+    post: {
+      operationId: type.replace('.', '_'),
+      summary: `What an endpoint is sent for ${type}.`,
+      security: [],
+      parameters: [
+        header('webhook-id', 'The id of the event: the same on every attempt.'),
+        header('webhook-timestamp', 'When this attempt was made, in seconds since 1970.'),
+        header('webhook-signature', '`v1,` and the base64 HMAC-SHA256 of `id.timestamp.body`.'),
+      ],
+      requestBody: {
+        required: true,
+        content: { 'application/json': { schema: { allOf: [message, one] } } },
+      },
+      responses: { '2XX': { description: 'Taken. Anything else is tried again for three days.' } },
+    },
+  };
+}
+
+const inputOptions = { io: 'input', unrepresentable: 'any', override: withNumber } as const;
+
+/** A number of a query is read from text, and so is its default; it is published as a number. */
+function withNumber({ jsonSchema }: { readonly jsonSchema: z.core.JSONSchema.BaseSchema }): void {
+  const { type, default: value } = jsonSchema;
+  if (type === 'integer' && typeof value === 'string') jsonSchema.default = Number(value);
+}
+
+/** Every schema of the document: the objects of the version, and the bodies of the routes. */
+function schemasOf(routes: readonly Route[], version: ApiVersion): JsonObject {
+  const named = z.registry<{ id: string }>();
+  for (const [id, schema] of Object.entries(objectsOf[version])) named.add(schema, { id });
+  for (const [id, schema] of Object.entries(sharedParams)) named.add(schema, { id });
+  for (const route of routes) {
+    if (route.method !== 'post' || route.params === undefined) continue;
+    const { params } = route;
+    named.add(named.has(params) ? params.clone() : params, { id: paramsName(route) });
+  }
+  const { schemas } = z.toJSONSchema(named, { ...inputOptions, uri: reference });
+  return Object.fromEntries(
+    Object.entries(schemas).map(([id, { $id: _id, $schema: _schema, ...schema }]) => [id, schema]),
+  );
+}
+
+function paramsName(route: Route): string {
+  return `${route.operationId}_params`;
+}
+
+function reference(name: string): string {
+  return `#/components/schemas/${name}`;
+}

@@ -1,0 +1,120 @@
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import type Router from '@koa/router';
+import type Koa from 'koa';
+import {
+  type ApiVersion,
+  apiVersions,
+  defaultApiVersion,
+  isApiVersion,
+} from '../contract/versions/index.js';
+import { refuse } from '../domain/refusal.js';
+import { openapiDocument } from './openapi.js';
+import {
+  errorsPage,
+  guidePage,
+  pageStyle,
+  referencePage,
+  referenceScript,
+} from './referencePages.js';
+import type { Route } from './route.js';
+import { answerProblem } from './serve.js';
+
+/** Publishes what describes the API; who reads it needs no key. */
+export function addReference(router: Router, routes: readonly Route[]): void {
+  const documents = new Map(
+    apiVersions.map((version) => {
+      const text = JSON.stringify(openapiDocument(routes, version));
+      return [version, asPublished('application/json', text)];
+    }),
+  );
+  router.get('/openapi.json', (ctx) => {
+    const version = askedVersion(ctx);
+    const document = version === undefined ? undefined : documents.get(version);
+    if (version === undefined || document === undefined) return refuseVersion(ctx);
+    ctx.set('Corridor-Version', version);
+    ctx.set('Vary', 'Corridor-Version');
+    publish(ctx, document);
+  });
+  for (const [path, published] of pages()) {
+    router.get(path, (ctx) => {
+      ctx.set('Content-Security-Policy', contentPolicy);
+      ctx.set('Referrer-Policy', 'no-referrer');
+      publish(ctx, published);
+    });
+  }
+}
+
+type Published = { readonly type: string; readonly body: string | Buffer; readonly tag: string };
+
+function asPublished(type: string, body: string | Buffer): Published {
+  const tag = createHash('sha256').update(body).digest('base64url').slice(0, 22);
+  return { type, body, tag };
+}
+
+/** The pages of /docs and what they load: all of it our own, so that they work offline. */
+function pages(): readonly (readonly [path: string, published: Published])[] {
+  const html = (body: string) => asPublished('text/html; charset=utf-8', body);
+  return [
+    ['/docs', html(referencePage())],
+    ['/docs/errors', html(errorsPage())],
+    ['/docs/guide', html(guidePage())],
+    ['/docs/page.js', asPublished('text/javascript; charset=utf-8', referenceScript)],
+    ['/docs/page.css', asPublished('text/css; charset=utf-8', pageStyle)],
+    [
+      '/docs/swagger-ui-bundle.js',
+      packaged('text/javascript', import.meta.resolve('swagger-ui-dist/swagger-ui-bundle.js')),
+    ],
+    [
+      '/docs/swagger-ui.css',
+      packaged('text/css', import.meta.resolve('swagger-ui-dist/swagger-ui.css')),
+    ],
+    [
+      '/docs/favicon.png',
+      packaged('image/png', import.meta.resolve('swagger-ui-dist/favicon-32x32.png')),
+    ],
+  ];
+}
+
+function packaged(type: string, url: string): Published {
+  return asPublished(type, readFileSync(fileURLToPath(url)));
+}
+
+/** Nothing of another origin is loaded, asked or sent, and no script or style stands in a page. */
+const contentPolicy = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  // The reference's own icons are in its style sheet.
+  "img-src 'self' data:",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+/** May be kept, and is asked for again each time, so that a deploy is seen at once. */
+function publish(ctx: Koa.Context, { type, body, tag }: Published): void {
+  ctx.set('Cache-Control', 'public, no-cache');
+  ctx.etag = tag;
+  ctx.status = 200;
+  ctx.body = body;
+  ctx.set('Content-Type', type);
+  // Koa leaves the body out of a 304 itself.
+  if (ctx.fresh) ctx.status = 304;
+}
+
+/** The query decides before the header: a link must show what it names. */
+function askedVersion(ctx: Koa.Context): ApiVersion | undefined {
+  const query = new URLSearchParams(ctx.querystring).get('version');
+  const asked = query ?? (ctx.get('Corridor-Version') || defaultApiVersion);
+  return isApiVersion(asked) ? asked : undefined;
+}
+
+function refuseVersion(ctx: Koa.Context): void {
+  const inQuery = new URLSearchParams(ctx.querystring).has('version');
+  const param = inQuery ? 'version' : 'Corridor-Version';
+  const expected = `one of ${apiVersions.join(', ')}`;
+  answerProblem(ctx, { refusals: [refuse('api_version_unknown', { param, expected })] });
+}

@@ -1,0 +1,362 @@
+import { z } from 'zod';
+import { batchModes, batchStatuses } from '../domain/batch.js';
+import { eventTypes } from '../domain/event.js';
+import { entryKinds } from '../domain/ledger.js';
+import { payoutStatuses } from '../domain/payout.js';
+import { refusalCodes } from '../domain/refusal.js';
+import { type ApiVersion, apiVersions } from './versions/index.js';
+
+/**
+ * What every answer looks like. The functions of objects.ts return these types, the published
+ * document is generated from them, and the tests check every answer against that document.
+ */
+
+const idOf = (prefix: string) =>
+  z
+    .string()
+    .regex(new RegExp(`^${prefix}_[0-9a-z]+$`))
+    .meta({ examples: [`${prefix}_01ky`] });
+const time = z
+  .string()
+  .regex(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
+  .meta({
+    format: 'date-time',
+    description: 'UTC, with milliseconds.',
+    examples: ['2026-11-21T12:00:00.000Z'],
+  });
+const currency = z
+  .string()
+  .regex(/^[A-Z]{3}$/)
+  .describe('ISO 4217 code.');
+const decimal = z.string().regex(/^-?\d+(\.\d+)?$/);
+const money = decimal.meta({
+  description: "Major units, with the currency's own ISO 4217 digits.",
+  examples: ['1234.50'],
+});
+const minorUnits = z
+  .int()
+  .min(1)
+  .max(1e14)
+  .describe('Minor units, as sent: of the source currency, or of the fixed side.');
+const fixedSide = z.enum(['source', 'destination']);
+const count = z.int().min(0);
+
+/** `exact` is how a version writes a rate and a fee: as a number, or as a decimal string. */
+function quoteWith<Exact extends z.ZodType>(exact: Exact) {
+  return z.object({
+    object: z.literal('quote'),
+    id: idOf('qt'),
+    status: z.enum(['open', 'used', 'expired']),
+    source_currency: currency,
+    destination_currency: currency,
+    fixed_side: fixedSide,
+    amount: minorUnits,
+    source_amount: money.describe('What leaves the balance, fee included.'),
+    fee: exact.describe('Major units of the source currency, part of source_amount.'),
+    rate: exact.describe('Held until expires_at.'),
+    mid_rate: decimal.describe('The rate of the market, before the spread.'),
+    rate_source: z.object({ provider: z.string(), as_of: time }),
+    receive_amount: money.describe('What the beneficiary receives.'),
+    payout: idOf('po').nullable().describe('The payout that used the quote.'),
+    created_at: time,
+    expires_at: time.describe('30 seconds after created_at.'),
+  });
+}
+
+function payoutWith<Exact extends z.ZodType>(exact: Exact) {
+  return z.object({
+    object: z.literal('payout'),
+    id: idOf('po'),
+    status: z.enum(payoutStatuses),
+    status_reason: z.string().nullable().describe('Why it failed, was canceled or came back.'),
+    quote: idOf('qt').nullable(),
+    batch: idOf('bat').nullable(),
+    beneficiary: z.string(),
+    reference: z.string().nullable(),
+    metadata: z.record(z.string(), z.string()),
+    source_currency: currency.nullable(),
+    destination_currency: currency.nullable(),
+    fixed_side: fixedSide.nullable(),
+    amount: minorUnits.nullable(),
+    source_amount: money.nullable().describe('What leaves the balance, fee included.'),
+    fee: exact.nullable().describe('Major units of the source currency.'),
+    rate: exact.nullable(),
+    receive_amount: money.nullable().describe('What the beneficiary is to receive.'),
+    received: money.nullable().describe('What the beneficiary received; null until it settles.'),
+    returned_amount: money.nullable().describe('What came back from the beneficiary’s bank.'),
+    created_at: time,
+    settled_at: time.nullable(),
+    status_history: z.array(
+      z.object({ status: z.enum(payoutStatuses), at: time, reason: z.string().nullable() }),
+    ),
+  });
+}
+
+const corridorTotals = z
+  .array(
+    z.object({
+      source_currency: currency,
+      destination_currency: currency,
+      count,
+      source_amount: money,
+      fee: money,
+      receive_amount: money,
+    }),
+  )
+  .describe('What the accepted payouts come to, one entry a corridor.');
+
+const batch = z.object({
+  object: z.literal('batch'),
+  id: idOf('bat'),
+  status: z.enum(batchStatuses),
+  mode: z.enum(batchModes),
+  outcome: z
+    .enum(['accepted', 'refused'])
+    .nullable()
+    .describe('Of the batch as a whole; null until an all-or-nothing batch is decided.'),
+  paused: z.boolean().describe('Whether an operator withholds what the rail was not given.'),
+  counts: z
+    .object({
+      total: count,
+      pending: count,
+      processing: count,
+      sent: count,
+      settled: count,
+      failed: count,
+      canceled: count,
+      returned: count,
+    })
+    .describe('How many of its payouts are in each status; they add up to total.'),
+  progress: z
+    .object({ final: count, percent: z.int().min(0).max(100) })
+    .describe('How many of its payouts are final.'),
+  totals: corridorTotals,
+  created_at: time,
+  canceled_at: time.nullable().describe('When it was asked to be canceled.'),
+  completed_at: time.nullable(),
+});
+
+const uncountedBatch = batch
+  .extend({ counts: z.null(), progress: z.null(), totals: z.null() })
+  .describe('A batch among others, whose payouts are not counted; reading it counts them.');
+
+const canceledBatch = batch.extend({
+  canceled: z.array(idOf('po')).describe('The payouts that are canceled.'),
+  not_canceled: z
+    .array(z.object({ id: idOf('po'), status: z.enum(payoutStatuses) }))
+    .describe('The payouts that the rail had been given, or that were final.'),
+});
+
+const deleted = z.literal(true).optional().describe('Only on an object that was deleted.');
+
+const beneficiary = z.object({
+  object: z.literal('beneficiary'),
+  id: idOf('bnf'),
+  type: z.enum(['individual', 'business']),
+  name: z.string(),
+  country: z.string().describe('ISO 3166-1 alpha-2 code.'),
+  currency,
+  iban: z.string().optional().describe('Masked: its last four characters.'),
+  bic: z.string().optional(),
+  account_number: z.string().optional().describe('Masked: its last four digits at most.'),
+  routing_number: z.string().optional(),
+  account_type: z.enum(['checking', 'savings']).optional(),
+  created_at: time,
+  deleted,
+});
+
+const balance = z.object({
+  object: z.literal('balance'),
+  currency,
+  available: money.describe('What payouts may take.'),
+  held: money.describe('What payouts under way have taken and not yet paid.'),
+  total: money,
+});
+
+const balanceTransaction = z.object({
+  object: z.literal('balance_transaction'),
+  id: z.string().regex(/^txn_\d+$/),
+  type: z.enum(entryKinds),
+  payout: idOf('po').nullable(),
+  balance: z.enum(['available', 'held']),
+  currency,
+  amount: money.describe('Positive came in, negative went out.'),
+  created_at: time,
+});
+
+const corridor = z.object({
+  object: z.literal('corridor'),
+  source_currency: currency,
+  destination_currency: currency,
+  maximum_amount: money,
+  fee: z.object({ fixed: money, basis_points: count, minimum: money }),
+  spread_basis_points: count,
+  rail: z.string(),
+});
+
+const requirements = z.object({
+  object: z.literal('beneficiary_requirements'),
+  country: z.string(),
+  currency: currency.nullable(),
+  fields: z.array(
+    z.object({
+      name: z.string(),
+      type: z.literal('string'),
+      required: z.boolean(),
+      description: z.string(),
+      pattern: z.string(),
+      example: z.string(),
+    }),
+  ),
+});
+
+const delivery = z.object({
+  object: z.literal('delivery'),
+  event: idOf('evt'),
+  webhook_endpoint: idOf('we'),
+  status: z.enum(['pending', 'delivered', 'exhausted', 'canceled']),
+  attempts: count,
+  last_attempt_at: time.nullable(),
+  last_status: z.int().nullable().describe('The HTTP status of the last attempt.'),
+  last_error: z.string().nullable(),
+  next_attempt_at: time.nullable(),
+});
+
+const webhookEndpoint = z.object({
+  object: z.literal('webhook_endpoint'),
+  id: idOf('we'),
+  url: z.string(),
+  events: z.array(z.string()).describe('The types of event it is sent; * is all of them.'),
+  api_version: z.string(),
+  status: z.enum(['enabled', 'disabled']),
+  status_reason: z.string().nullable(),
+  created_at: time,
+  deleted,
+});
+
+const account = z.object({
+  object: z.literal('account'),
+  id: idOf('acc'),
+  mode: z.enum(['test', 'live']),
+  name: z.string(),
+  api_version: z.string().describe('The version of requests that name none.'),
+  created_at: time,
+});
+
+const refusedParam = z.object({
+  code: z.enum(refusalCodes),
+  param: z.string().optional().describe("In the caller's notation: payouts[17][amount]."),
+  expected: z.string().optional().describe('What it should have been.'),
+  received: z.string().optional().describe('What came, shortened; never a secret.'),
+  detail: z.string().optional(),
+});
+
+const batchPreview = z.object({
+  object: z.literal('batch_preview'),
+  mode: z.enum(batchModes),
+  outcome: z.enum(['accepted', 'refused']),
+  counts: z
+    .object({ total: count, accepted: count, refused: count, existing: count })
+    .describe('Existing are those whose keys have made payouts before.'),
+  totals: corridorTotals,
+  refusals: z.array(refusedParam.extend({ index: count })),
+});
+
+/** RFC 9457 problem details. */
+const problem = refusedParam.extend({
+  type: z
+    .string()
+    .meta({ description: 'Explains the code.', examples: ['/docs/errors#parameter_invalid'] }),
+  title: z.string(),
+  status: z.int().min(400).max(599),
+  detail: z.string(),
+  errors: z.array(refusedParam).min(1).max(100).describe('Every refusal, the first one included.'),
+  request_id: idOf('req'),
+  payout: idOf('po').optional().describe('The payout that records the refusal.'),
+  batch: idOf('bat').optional().describe('The batch that the refusal is about.'),
+});
+
+const eventType = z.enum(eventTypes);
+const sequence = z.int().min(1).describe('Without gaps within the account.');
+
+function listOf<Item extends z.ZodType>(item: Item) {
+  return z.object({ object: z.literal('list'), data: z.array(item), has_more: z.boolean() });
+}
+
+/** Every object of a version, by the name that routes call it. */
+function objectsWith<Exact extends z.ZodType>(exact: Exact) {
+  const quote = quoteWith(exact);
+  const payout = payoutWith(exact);
+  const expandedPayout = payout.extend({
+    quote: z.union([payout.shape.quote, quote]),
+    batch: z.union([payout.shape.batch, uncountedBatch]),
+    beneficiary: z.union([payout.shape.beneficiary, beneficiary]),
+  });
+  const data = z.union([payout, batch]).describe('The object as it was when the event happened.');
+  const event = z.object({
+    object: z.literal('event'),
+    id: idOf('evt'),
+    type: eventType,
+    timestamp: time,
+    sequence,
+    created_at: time,
+    data,
+  });
+  return {
+    account,
+    balance,
+    balance_list: listOf(balance),
+    balance_transaction: balanceTransaction,
+    balance_transaction_list: listOf(balanceTransaction),
+    batch,
+    batch_list: listOf(uncountedBatch),
+    batch_preview: batchPreview,
+    beneficiary,
+    beneficiary_list: listOf(beneficiary),
+    beneficiary_requirements: requirements,
+    canceled_batch: canceledBatch,
+    corridor,
+    corridor_list: listOf(corridor),
+    delivery,
+    delivery_list: listOf(delivery),
+    event,
+    event_list: listOf(event),
+    expanded_payout: expandedPayout,
+    payout,
+    payout_list: listOf(expandedPayout),
+    problem,
+    quote,
+    webhook_endpoint: webhookEndpoint,
+    webhook_endpoint_list: listOf(webhookEndpoint),
+    webhook_endpoint_with_secret: webhookEndpoint.extend({
+      secret: z.string().describe('Signs what the endpoint is sent. Shown only here.'),
+    }),
+    webhook_message: z.object({
+      id: idOf('evt'),
+      type: eventType,
+      timestamp: time,
+      api_version: z.enum(apiVersions),
+      sequence,
+      data,
+    }),
+  };
+}
+
+export type ObjectName = keyof ReturnType<typeof objectsWith>;
+
+const newest = objectsWith(decimal.meta({ examples: ['0.8612'] }));
+
+/** The objects of each version; what the down-converters of versions/ make of the newest. */
+export const objectsOf: Readonly<Record<ApiVersion, Readonly<Record<ObjectName, z.ZodObject>>>> = {
+  '2026-11-15': newest,
+  '2026-06-01': objectsWith(z.number().meta({ examples: [0.8612] })),
+};
+
+/** An object of the newest version, as the functions of objects.ts make it. */
+export type ContractObject<Name extends ObjectName> = Immutable<z.infer<(typeof newest)[Name]>>;
+
+type Immutable<T> = T extends readonly (infer Item)[]
+  ? readonly Immutable<Item>[]
+  : T extends object
+    ? { readonly [Name in keyof T]: Immutable<T[Name]> }
+    : T;

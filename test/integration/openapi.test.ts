@@ -1,0 +1,177 @@
+import { Validator } from '@seriousme/openapi-schema-validator';
+import { request } from 'undici';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { apiVersions, defaultApiVersion } from '../../src/contract/versions/index.js';
+import { textOf } from '../support/client.js';
+import { type Document, readDocument } from '../support/document.js';
+import { startReceiver } from '../support/receiver.js';
+import { startSystem, type TestSystem } from '../support/system.js';
+
+let system: TestSystem;
+let document: Document;
+
+beforeAll(async () => {
+  system = await startSystem();
+  document = await readDocument(system.apiUrl, defaultApiVersion);
+});
+afterAll(() => system.stop());
+
+const read = (path: string, headers: Record<string, string> = {}) =>
+  fetch(system.apiUrl + path, { headers, signal: AbortSignal.timeout(10_000) });
+
+/** `POST /v1/payouts/{id}/cancel` and all the others. */
+function operations() {
+  return Object.entries(document.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => ({
+      name: `${method.toUpperCase()} ${path}`,
+      operation,
+    })),
+  );
+}
+
+describe('/openapi.json', () => {
+  it.each(apiVersions)('is a valid OpenAPI 3.1 document of version %s', async (version) => {
+    const response = await read(`/openapi.json?version=${version}`);
+    expect(response.headers.get('corridor-version')).toBe(version);
+    const text = await response.text();
+    // The validator takes a text without a line break for the name of a file.
+    const result = await new Validator().validate(z.looseObject({}).parse(JSON.parse(text)));
+    expect(result).toEqual({ valid: true });
+    expect(JSON.parse(text)).toMatchObject({ openapi: '3.1.1', info: { version } });
+  });
+
+  it('is of the version that is asked for, by query before header, or of the default', async () => {
+    const [newest] = apiVersions;
+    const versionOf = async (path: string, headers = {}) =>
+      z
+        .looseObject({ info: z.looseObject({ version: z.string() }) })
+        .parse(await (await read(path, headers)).json()).info.version;
+    expect(await versionOf('/openapi.json')).toBe(defaultApiVersion);
+    expect(await versionOf('/openapi.json', { 'corridor-version': newest })).toBe(newest);
+    const older = `/openapi.json?version=${defaultApiVersion}`;
+    expect(await versionOf(older, { 'corridor-version': newest })).toBe(defaultApiVersion);
+    const unknown = await read('/openapi.json?version=2020-01-01');
+    expect(unknown.status).toBe(400);
+    expect(await unknown.json()).toMatchObject({ code: 'api_version_unknown', param: 'version' });
+  });
+
+  it('is not sent again to whoever has it', async () => {
+    const first = await read('/openapi.json');
+    expect(first.headers.get('cache-control')).toBe('public, no-cache');
+    // fetch would add a Cache-Control of its own.
+    const again = await request(`${system.apiUrl}/openapi.json`, {
+      headers: { 'if-none-match': first.headers.get('etag') ?? '' },
+    });
+    expect(again.statusCode).toBe(304);
+    expect(await again.body.text()).toBe('');
+  });
+
+  it('names every route of the router, and no other', () => {
+    const layer = z.object({ path: z.string(), methods: z.array(z.string()) });
+    const router = z.object({ router: z.object({ stack: z.array(layer) }) });
+    const routed = system.app.middleware
+      .flatMap((middleware) => ('router' in middleware ? [{ router: middleware.router }] : []))
+      .flatMap((found) => router.parse(found).router.stack)
+      .filter(({ path }) => path.startsWith('/v1/'))
+      // A router answers HEAD wherever it answers GET.
+      .flatMap(({ path, methods }) =>
+        methods.filter((method) => method !== 'HEAD').map((method) => `${method} ${path}`),
+      );
+    const named = operations().map(({ name }) => name.replaceAll(/\{(\w+)\}/g, ':$1'));
+    expect(named.sort()).toEqual(routed.sort());
+    expect(named.length).toBeGreaterThan(15);
+  });
+
+  it('names only routes that answer', async () => {
+    for (const { name } of operations()) {
+      const answer = await system.client(name.replace('{id}', 'none_1'), { json: undefined });
+      expect(answer.body['code']).not.toBe('route_not_found');
+      expect(answer.body['code']).not.toBe('method_not_allowed');
+    }
+  });
+
+  it('calls every operation by a name of its own, also the webhooks', () => {
+    const names = operations().map(({ operation }) => operation.operationId);
+    expect(new Set(names).size).toBe(names.length);
+    expect(Object.keys(document.webhooks)).toContain('payout.settled');
+  });
+});
+
+const quoted = {
+  json: { source_currency: 'USD', destination_currency: 'EUR', amount: 5_000 },
+} as const;
+
+/** An example with the ids of objects that are there; a quote is used up by each payout. */
+async function withRealIds(example: unknown): Promise<unknown> {
+  const beneficiary = await system.client('POST /v1/beneficiaries', {
+    json: {
+      type: 'individual',
+      name: 'Ada Lovelace',
+      country: 'DE',
+      currency: 'EUR',
+      iban: 'DE89370400440532013000',
+    },
+  });
+  const quote = await system.client('POST /v1/quotes', quoted);
+  const text = JSON.stringify(example)
+    .replaceAll(/bnf_\w+/g, textOf(beneficiary, 'id'))
+    .replaceAll(/qt_\w+/g, textOf(quote, 'id'));
+  return JSON.parse(text);
+}
+
+/** Nested names in brackets, as the document says of forms. */
+function formOf(value: unknown, name = ''): Record<string, string> {
+  if (typeof value !== 'object' || value === null) return { [name]: String(value) };
+  const named = (key: string) => (name === '' ? key : `${name}[${key}]`);
+  return Object.assign({}, ...Object.entries(value).map(([key, of]) => formOf(of, named(key))));
+}
+
+describe('a webhook', () => {
+  it.each(apiVersions)('is as the document of version %s announces it', async (version) => {
+    const receiver = await startReceiver();
+    await system.client('POST /v1/account', { json: { api_version: version } });
+    const endpoint = await system.client('POST /v1/webhook_endpoints', {
+      json: { url: receiver.url, events: ['*'] },
+    });
+    const json = await withRealIds({ quote: 'qt_1', beneficiary: 'bnf_1' });
+    await system.client('POST /v1/batches', {
+      json: { payouts: [await withRealIds({ ...quoted.json, beneficiary: 'bnf_1' })] },
+    });
+    await system.client('POST /v1/payouts', { json });
+    const announced = await readDocument(system.apiUrl, version);
+    for (const type of ['payout.sent', 'payout.settled', 'batch.completed']) {
+      const webhook = await receiver.next(({ body }) => body.includes(`"type":"${type}"`));
+      const body = '/post/requestBody/content/application~1json/schema';
+      const fault = announced.faultOf(`/webhooks/${type}${body}`, JSON.parse(webhook.body));
+      expect(fault, webhook.body).toBeUndefined();
+      const names = ['webhook-id', 'webhook-timestamp', 'webhook-signature'];
+      for (const name of names) expect(webhook.headers).toHaveProperty(name);
+    }
+    await system.client(`DELETE /v1/webhook_endpoints/${textOf(endpoint, 'id')}`);
+    await receiver.close();
+  });
+});
+
+describe('every example of the document', () => {
+  it('is answered as documented, as JSON and as a form', async () => {
+    const sent: string[] = [];
+    for (const { name, operation } of operations()) {
+      const media = operation.requestBody?.content['application/json'];
+      for (const [title, { value }] of Object.entries(media?.examples ?? {})) {
+        const json = await withRealIds(value);
+        const asJson = await system.client(name, { json });
+        const asForm = await system.client(name, { form: formOf(await withRealIds(value)) });
+        // The client has compared both answers with the document.
+        const told = `${name}, ${title}: ${JSON.stringify([asJson.body, asForm.body])}`;
+        expect(
+          [asJson.status, asForm.status].every((status) => status < 300),
+          told,
+        ).toBe(true);
+        sent.push(name);
+      }
+    }
+    const writing = operations().filter(({ operation }) => operation.requestBody !== undefined);
+    expect([...new Set(sent)]).toEqual(writing.map(({ name }) => name));
+  });
+});

@@ -1,0 +1,164 @@
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import { z } from 'zod';
+import type { ApiAnswer } from './client.js';
+
+const operation = z.looseObject({
+  operationId: z.string(),
+  parameters: z.array(z.unknown()),
+  requestBody: z
+    .object({
+      content: z.record(
+        z.string(),
+        z.object({ examples: z.record(z.string(), z.object({ value: z.unknown() })) }).loose(),
+      ),
+    })
+    .loose()
+    .optional(),
+  responses: z.record(
+    z.string(),
+    z.object({
+      headers: z.record(z.string(), z.object({ $ref: z.string() })),
+      content: z.record(z.string(), z.unknown()),
+    }),
+  ),
+});
+export type Operation = z.infer<typeof operation>;
+
+const openapi = z.looseObject({
+  info: z.looseObject({ version: z.string() }),
+  paths: z.record(z.string(), z.record(z.string(), operation)),
+  webhooks: z.record(z.string(), z.unknown()),
+  components: z.looseObject({ schemas: z.record(z.string(), z.unknown()) }),
+});
+
+/** /openapi.json of one version, with what it takes to check an answer by it. */
+export type Document = z.infer<typeof openapi> & {
+  /** What is wrong with a value, by the schema at a JSON pointer of the document. */
+  readonly faultOf: (pointer: string, value: unknown) => string | undefined;
+};
+
+/** Reads the document of a version from the API; `fetch` it yourself to see its headers. */
+export async function readDocument(apiUrl: string, version: string): Promise<Document> {
+  const url = `${apiUrl}/openapi.json?version=${version}`;
+  const response = await fetch(url, { signal: AbortSignal.timeout(30_000) });
+  const document = openapi.parse(await response.json());
+  const ajv = new Ajv2020({ strict: false, allErrors: true, validateFormats: false });
+  ajv.addSchema({ ...document, components: closed(document.components) }, 'openapi');
+  return {
+    ...document,
+    faultOf: (pointer, value) => {
+      const validate = ajv.getSchema(`openapi#${pointer}`);
+      if (validate === undefined) return `there is no ${pointer}`;
+      return validate(value) === true ? undefined : ajv.errorsText(validate.errors);
+    },
+  };
+}
+
+/**
+ * Integrators must bear a member that is new to them, so the document allows it. The tests do
+ * not: a member that the document does not name is one that somebody forgot to put there.
+ */
+function closed(schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.map(closed);
+  if (typeof schema !== 'object' || schema === null) return schema;
+  const copy = Object.fromEntries(Object.entries(schema).map(([name, of]) => [name, closed(of)]));
+  const isOpen = copy['type'] === 'object' && 'properties' in copy;
+  return isOpen && !('additionalProperties' in copy)
+    ? { ...copy, additionalProperties: false }
+    : copy;
+}
+
+/** One a version: every API of a test run publishes the same. */
+const documents = new Map<string, Promise<Document>>();
+
+/** Throws when an answer, or a JSON body that was taken, is not as /openapi.json announces. */
+export async function assertDocumented(
+  apiUrl: string,
+  request: string,
+  sent: unknown,
+  answer: ApiAnswer,
+): Promise<void> {
+  const version = answer.headers.get('corridor-version') ?? 'none';
+  const known = documents.get(version) ?? readDocument(apiUrl, version);
+  documents.set(version, known);
+  // Whoever asks next asks again when the API was away.
+  known.catch(() => documents.delete(version));
+  const faults = [
+    ...faultsOf(await known, request, answer),
+    ...(answer.status < 300 ? sentFaults(await known, request, sent) : []),
+  ];
+  if (faults.length === 0) return;
+  const told = JSON.stringify(answer.body).slice(0, 2_000);
+  throw new Error(
+    `${request} answered ${answer.status}, not as documented: ${faults.join('; ')}\n${told}`,
+  );
+}
+
+/** Whatever no operation answers, be it no route or another method, is a problem. */
+const problemPointer = '/components/schemas/problem';
+
+function faultsOf(document: Document, request: string, answer: ApiAnswer): readonly string[] {
+  const [method = '', url = ''] = request.split(' ');
+  const found = findOperation(document, method, url);
+  if (found === undefined) {
+    if (!url.startsWith('/v1/')) return [];
+    return [document.faultOf(problemPointer, answer.body)].filter((fault) => fault !== undefined);
+  }
+  const response = found.operation.responses[answer.status];
+  if (response === undefined) return [`the status ${answer.status} is not announced`];
+  const type = answer.headers.get('content-type')?.split(';')[0] ?? '';
+  if (!(type in response.content)) return [`the content type ${type} is not announced`];
+  const pointer = [found.pointer, 'responses', answer.status, 'content', escaped(type), 'schema'];
+  const fault = document.faultOf(pointer.join('/'), answer.body);
+  return [...(fault === undefined ? [] : [fault]), ...headerFaults(document, response, answer)];
+}
+
+/** What was taken must be what a generated client could have sent. */
+function sentFaults(document: Document, request: string, sent: unknown): readonly string[] {
+  const [method = '', url = ''] = request.split(' ');
+  const found = findOperation(document, method, url);
+  if (found?.operation.requestBody === undefined || sent === undefined) return [];
+  const pointer = `${found.pointer}/requestBody/content/application~1json/schema`;
+  const fault = document.faultOf(pointer, sent);
+  return fault === undefined ? [] : [`a body was taken that is not announced: ${fault}`];
+}
+
+const everyAnswer = ['Request-Id', 'Corridor-Version'];
+const ourHeaders = [
+  ...everyAnswer,
+  'Idempotent-Replayed',
+  'Location',
+  'Preference-Applied',
+  'Retry-After',
+];
+
+function headerFaults(
+  document: Document,
+  { headers }: Operation['responses'][string],
+  answer: ApiAnswer,
+): readonly string[] {
+  return ourHeaders.flatMap((name) => {
+    const value = answer.headers.get(name);
+    if (value === null) return everyAnswer.includes(name) ? [`there is no ${name}`] : [];
+    if (!(name in headers)) return [`the header ${name} is not announced`];
+    const fault = document.faultOf(`/components/headers/${name}/schema`, value);
+    return fault === undefined ? [] : [`the header ${name}: ${fault}`];
+  });
+}
+
+/** The operation of a request, and where in the document it is. */
+function findOperation(document: Document, method: string, url: string) {
+  const { pathname } = new URL(url, 'http://localhost');
+  for (const [template, operations] of Object.entries(document.paths)) {
+    const pattern = new RegExp(`^${template.replaceAll(/\{\w+\}/g, '[^/]+')}$`);
+    const found = operations[method.toLowerCase()];
+    if (found === undefined || !pattern.test(pathname)) continue;
+    return { operation: found, pointer: `/paths/${escaped(template)}/${method.toLowerCase()}` };
+  }
+  return undefined;
+}
+
+/** RFC 6901, and encoded for the fragment of a URI. */
+function escaped(name: string): string {
+  return encodeURIComponent(name.replaceAll('~', '~0').replaceAll('/', '~1'));
+}
