@@ -1,4 +1,5 @@
-import { batchObject, payoutObject } from '../contract/objects.js';
+import { batchObject } from '../contract/batchObjects.js';
+import { payoutObject } from '../contract/objects.js';
 import { type BatchRow, closeItems, countItems } from '../db/batches.js';
 import type { Sql } from '../db/client.js';
 import { type NewEvent, recordEvents } from '../db/events.js';

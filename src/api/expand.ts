@@ -1,10 +1,6 @@
+import { uncountedBatchObject } from '../contract/batchObjects.js';
 import type { Expandable } from '../contract/listParams.js';
-import {
-  beneficiaryObject,
-  payoutObject,
-  quoteObject,
-  uncountedBatchObject,
-} from '../contract/objects.js';
+import { beneficiaryObject, payoutObject, quoteObject } from '../contract/objects.js';
 import type { JsonObject } from '../contract/versions/jsonObject.js';
 import { findBatches } from '../db/batches.js';
 import { findBeneficiaries } from '../db/beneficiaries.js';

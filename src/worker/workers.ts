@@ -78,11 +78,11 @@ export async function createBatchLane(options: LaneOptions): Promise<readonly Wo
       // Most of these only wait for news: the pool of connections is what limits the work.
       maxConcurrentActivityTaskExecutions: 100,
     }),
-    // 500 orders each.
+    // A rail that does not answer holds a slot for 10 s: small batches must not wait for each other.
     Worker.create({
       ...shared,
       taskQueue: taskQueues.batchRail,
-      maxConcurrentActivityTaskExecutions: 4,
+      maxConcurrentActivityTaskExecutions: 20,
     }),
     // 16 attempts at once each: with more, they would wait for the receiver's connections.
     Worker.create({

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { listItems } from '../../src/db/batches.js';
 import { textOf } from '../support/client.js';
 import { startSystem, type TestSystem } from '../support/system.js';
 
@@ -57,10 +58,9 @@ function send(style: string, idempotencyKey: string, path = '/v1/batches') {
   return system.client(`POST ${path}`, { raw: { contentType, body }, idempotencyKey });
 }
 
+/** The items, whether they are payouts of this batch or refer to those of another. */
 async function stored(batchId: string) {
-  return system.database`
-    select source_currency, amount, beneficiary_id, reference, metadata
-      from payouts where batch_id = ${batchId} order by batch_index`;
+  return listItems(system.database, batchId, { after: -1, limit: 10, status: null });
 }
 
 describe('a batch', () => {

@@ -72,6 +72,18 @@ async function addUnansweredPayout(client: ApiClient): Promise<string> {
   return id;
 }
 
+/** A batch whose one payout the bank never answers: it stays open. */
+async function addUnansweredBatch(client: ApiClient): Promise<string> {
+  const item = payout(await addBeneficiary(client), 'simulate: timeout then nothing');
+  const id = textOf(await client('POST /v1/batches', { json: { payouts: [item] } }), 'id');
+  await eventually(`${id} is submitted`, 20_000, async () => {
+    const rows = await system.database`
+      select from payouts where batch_id = ${id} and submit_started_at is not null`;
+    return rows.count === 1 ? rows : undefined;
+  });
+  return id;
+}
+
 /** Every route that writes. */
 const writes: Readonly<Record<string, Write>> = {
   'POST /v1/quotes': {
@@ -109,6 +121,11 @@ const writes: Readonly<Record<string, Write>> = {
         'payouts[0][beneficiary]': 'bnf_none',
       },
     ),
+  },
+  'POST /v1/batches/:id/cancel': {
+    status: 200,
+    prepare: about(addUnansweredBatch, (id) => `POST /v1/batches/${id}/cancel`),
+    done: 'INSERT 0 1\0',
   },
   'POST /v1/beneficiaries': {
     status: 201,

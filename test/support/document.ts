@@ -9,7 +9,9 @@ const operation = z.looseObject({
     .object({
       content: z.record(
         z.string(),
-        z.object({ examples: z.record(z.string(), z.object({ value: z.unknown() })) }).loose(),
+        z
+          .object({ examples: z.record(z.string(), z.object({ value: z.unknown() })).optional() })
+          .loose(),
       ),
     })
     .loose()

@@ -1,8 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { type BatchCountSource, batchObject } from '../../src/contract/batchObjects.js';
 import {
-  type BatchCountSource,
-  batchObject,
   eventObject,
   listObject,
   type PayoutSource,

@@ -1,5 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
-import { batchPreviewObject, type PreviewedItem } from '../../contract/objects.js';
+import { batchPreviewObject, type PreviewedItem } from '../../contract/batchObjects.js';
 import type { BatchItemParams, BatchParams } from '../../contract/params.js';
 import { findBeneficiaries } from '../../db/beneficiaries.js';
 import { findKeys } from '../../db/idempotency.js';

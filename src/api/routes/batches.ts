@@ -1,11 +1,10 @@
-import { batchItemListParams, batchListParams } from '../../contract/listParams.js';
 import {
   batchObject,
   canceledBatchObject,
-  listObject,
-  payoutObject,
   uncountedBatchObject,
-} from '../../contract/objects.js';
+} from '../../contract/batchObjects.js';
+import { batchItemListParams, batchListParams } from '../../contract/listParams.js';
+import { listObject, payoutObject } from '../../contract/objects.js';
 import { type BatchParams, batchParams, noParams } from '../../contract/params.js';
 import {
   type BatchRow,

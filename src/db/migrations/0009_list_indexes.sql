@@ -143,8 +143,9 @@ begin
            case when p.owner is not null then entry_kinds[p.entry] end,
            case when p.owner is not null then now() end
       from unnest(posting_entries, modes, owners, kinds, currencies, amounts)
-             as p (entry, mode, owner, kind, currency, amount)
+             with ordinality as p (entry, mode, owner, kind, currency, amount, position)
       join named n
         on n.mode = p.mode and coalesce(n.owner, '') = coalesce(p.owner, '')
-       and n.kind = p.kind and n.currency = p.currency;
+       and n.kind = p.kind and n.currency = p.currency
+     order by p.position;
 end $$;

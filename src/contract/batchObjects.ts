@@ -1,0 +1,142 @@
+import type { Acceptance } from '../domain/acceptance.js';
+import type { BatchMode } from '../domain/batch.js';
+import { formatMinor } from '../domain/money.js';
+import { isFinal, type PayoutStatus, payoutStatuses } from '../domain/payout.js';
+import type { Refusal } from '../domain/refusal.js';
+import type { ContractObject } from './schemas.js';
+
+/** The objects of a batch, made as those of objects.ts are. */
+
+export type BatchSource = {
+  readonly id: string;
+  readonly status: ContractObject<'batch'>['status'];
+  readonly mode: BatchMode;
+  readonly outcome: ContractObject<'batch'>['outcome'];
+  readonly total: number;
+  readonly createdAt: Date;
+  readonly completedAt: Date | null;
+  readonly pausedAt: Date | null;
+  readonly canceledAt: Date | null;
+};
+
+export type BatchCountSource = {
+  readonly status: string;
+  readonly sourceCurrency: string | null;
+  readonly destinationCurrency: string | null;
+  readonly count: number;
+  readonly sourceMinor: bigint;
+  readonly feeMinor: bigint;
+  readonly receiveMinor: bigint;
+};
+
+/** The answer to a cancellation: which payouts it has canceled, and which are past it. */
+export function canceledBatchObject(
+  batch: BatchSource,
+  counts: readonly BatchCountSource[],
+  items: readonly { readonly id: string; readonly status: string }[],
+) {
+  return {
+    ...batchObject(batch, counts),
+    canceled: items.flatMap(({ id, status }) => (status === 'canceled' ? [id] : [])),
+    not_canceled: items.filter(({ status }) => status !== 'canceled'),
+  };
+}
+
+/** The counters always add up to `total`: they are counted from the items themselves. */
+export function batchObject(
+  batch: BatchSource,
+  items: readonly BatchCountSource[],
+): ContractObject<'batch'> {
+  const countOf = (status: PayoutStatus) =>
+    items.filter((item) => item.status === status).reduce((sum, item) => sum + item.count, 0);
+  const final = payoutStatuses.filter(isFinal).reduce((sum, status) => sum + countOf(status), 0);
+  return {
+    object: 'batch',
+    id: batch.id,
+    status: batch.status,
+    mode: batch.mode,
+    outcome: batch.outcome,
+    paused: batch.pausedAt !== null && batch.status === 'processing',
+    counts: {
+      total: batch.total,
+      pending: countOf('pending'),
+      processing: countOf('processing'),
+      sent: countOf('sent'),
+      settled: countOf('settled'),
+      failed: countOf('failed'),
+      canceled: countOf('canceled'),
+      returned: countOf('returned'),
+    },
+    progress: { final, percent: Math.floor((final * 100) / batch.total) },
+    totals: totalsOf(items),
+    created_at: batch.createdAt.toISOString(),
+    canceled_at: batch.canceledAt?.toISOString() ?? null,
+    completed_at: batch.completedAt?.toISOString() ?? null,
+  };
+}
+
+/** What an item of a batch would come to. */
+export type PreviewedItem =
+  | { readonly kind: 'accepted'; readonly acceptance: Acceptance }
+  | { readonly kind: 'refused'; readonly index: number; readonly refusal: Refusal }
+  | { readonly kind: 'existing' };
+
+/** What a batch would come to: its totals, its fees and every refusal, with nothing stored. */
+export function batchPreviewObject(mode: BatchMode, items: readonly PreviewedItem[]) {
+  const accepted = items.flatMap((item) => (item.kind === 'accepted' ? [item.acceptance] : []));
+  const refused = items.flatMap((item) => (item.kind === 'refused' ? [item] : []));
+  const isRefused = mode === 'all_or_nothing' && refused.length > 0;
+  return {
+    object: 'batch_preview',
+    mode,
+    outcome: isRefused ? 'refused' : 'accepted',
+    counts: {
+      total: items.length,
+      accepted: accepted.length,
+      refused: refused.length,
+      existing: items.length - accepted.length - refused.length,
+    },
+    totals: totalsOf(accepted.map((acceptance) => ({ ...acceptance, count: 1 }))),
+    refusals: refused.map(({ index, refusal }) => {
+      const { code, param, expected, received, detail } = refusal;
+      return { index, code, param, expected, received, detail };
+    }),
+  };
+}
+
+type CorridorCount = Omit<BatchCountSource, 'status'>;
+
+/**
+ * A batch among others: its items are not counted, for a page of batches may have a million of
+ * them. `counts`, `progress` and `totals` are null; reading the batch tells them.
+ */
+export function uncountedBatchObject(batch: BatchSource) {
+  return { ...batchObject(batch, []), counts: null, progress: null, totals: null };
+}
+
+/** What the accepted items come to, one entry a corridor. */
+function totalsOf(items: readonly CorridorCount[]) {
+  const totals = new Map<string, { items: CorridorCount[]; source: string; destination: string }>();
+  for (const item of items) {
+    const { sourceCurrency: source, destinationCurrency: destination } = item;
+    if (source === null || destination === null || item.sourceMinor === 0n) continue;
+    const corridor = totals.get(`${source} ${destination}`) ?? { items: [], source, destination };
+    corridor.items.push(item);
+    totals.set(`${source} ${destination}`, corridor);
+  }
+  return [...totals.values()].map(({ items: accepted, source, destination }) => ({
+    source_currency: source,
+    destination_currency: destination,
+    count: accepted.reduce((sum, item) => sum + item.count, 0),
+    source_amount: formatMinor(sumOf(accepted, 'sourceMinor'), source),
+    fee: formatMinor(sumOf(accepted, 'feeMinor'), source),
+    receive_amount: formatMinor(sumOf(accepted, 'receiveMinor'), destination),
+  }));
+}
+
+function sumOf(
+  items: readonly CorridorCount[],
+  name: 'sourceMinor' | 'feeMinor' | 'receiveMinor',
+): bigint {
+  return items.reduce((sum, item) => sum + item[name], 0n);
+}
