@@ -45,7 +45,7 @@ const longestPauseMs = 400;
 /** What is collected for so long is told together, unless everything is there before. */
 const gatherMs = 1_000;
 
-/** The activities of a chunk: the same steps as those of a single payout, for 500 at once. */
+/** The activities of a chunk: the same steps as those of a single payout, for hundreds at once. */
 export function chunkActivities(deps: ChunkDeps) {
   const { database, temporal } = deps;
   return {

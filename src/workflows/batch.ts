@@ -79,7 +79,7 @@ async function decideChunk(chunk: Chunk): Promise<ChunkLook> {
     const { workflowAgeMs } = aged(chunk.batchId);
     return await batchLedger.acceptChunk({ ...chunk, workflowAgeMs });
   } catch (error) {
-    // A bug that one of 500 items brings to light must not hold up the others: each goes its
+    // A bug that one of 1,000 items brings to light must not hold up the others: each goes its
     // own way, and those that cannot are parked for a person.
     log.error('a chunk could not be decided as one', { ...chunk, error });
     return batchLedger.handOverChunk({ ...chunk, scope: 'all' });
@@ -97,8 +97,13 @@ async function cancelAll(batchId: string, chunks: number): Promise<readonly Prom
 }
 
 async function tellChunk(chunk: Chunk): Promise<void> {
-  // 500 events to each of 16 endpoints that answer slowly are minutes of runs of 20 s.
-  for (let run = 0; run < 100 && (await batchWebhooks.deliverChunk(chunk)); run += 1);
+  try {
+    // 1,000 events to each of 16 endpoints that answer slowly are minutes of runs of 20 s.
+    for (let run = 0; run < 100 && (await batchWebhooks.deliverChunk(chunk)); run += 1);
+  } catch (error) {
+    // Nothing is lost: the deliveries stay due, and the sweep hands them to the endpoint.
+    log.warn('the first deliveries did not finish', { ...chunk, error });
+  }
 }
 
 /** Delivers what is told by the events of a payout, here the completion of the batch. */

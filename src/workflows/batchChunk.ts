@@ -91,7 +91,7 @@ async function settle(chunk: Chunk, teller: Teller): Promise<ChunkLook> {
     teller.take(look);
     return look;
   } catch (error) {
-    // A bug that one of 500 payouts brings to light must not hold up the others: each goes its
+    // A bug that one of 1,000 payouts brings to light must not hold up the others: each goes its
     // own way, and those that cannot are parked for a person.
     log.error('a chunk could not be settled as one', { ...chunk, error });
     return batchLedger.handOverChunk({ ...chunk, scope: 'all' });
