@@ -34,7 +34,7 @@ export async function owedFirstAttempts(
       from events e join deliveries d on d.event_id = e.id
      where e.payout_id = any (${payoutIds}) and ${isUntried(sql, isRepeated)}`;
   // Sorted here: for the order's sake the planner would walk all events by their sequence.
-  return rows.toSorted((a, b) => Number(a.sequence - b.sequence));
+  return rows.toSorted((a, b) => (a.sequence < b.sequence ? -1 : 1));
 }
 
 /** Takes pairs for their first attempt; what somebody else has taken meanwhile is left out. */
