@@ -9,13 +9,7 @@ import {
   recordOutcome,
 } from '../db/batches.js';
 import { bulkTransaction, type Database, type Sql, transaction } from '../db/client.js';
-import {
-  type LockedPayout,
-  lockPayouts,
-  movePayouts,
-  type RefusedPayout,
-  refusePayouts,
-} from '../db/payouts.js';
+import { type RefusedPayout, refusePayouts } from '../db/payouts.js';
 import {
   type BatchMode,
   type Chunk,
@@ -26,9 +20,9 @@ import {
 } from '../domain/batch.js';
 import { refuse } from '../domain/refusal.js';
 import { type AcceptanceDeps, accept, acceptTogether } from './acceptance.js';
-import { announce, announceCompletion } from './announcement.js';
+import { announceCompletion } from './announcement.js';
+import { cancelItems, type Told } from './cancellation.js';
 import { type ChunkLook, isRepeated, lookAt } from './chunk.js';
-import { applyFacts } from './facts.js';
 import { beating, untilBug } from './failure.js';
 
 export type BatchDeps = AcceptanceDeps & { readonly database: Database };
@@ -159,32 +153,3 @@ async function refuseTogether(
   );
   for (const batch of closed) await announceCompletion(sql, batch, ids[0] ?? null);
 }
-
-const canceled = { kind: 'voided', outcome: 'canceled', code: 'canceled' } as const;
-
-/** Cancels those of the payouts that no rail was ever given, and releases what they hold. */
-async function cancelItems(sql: Sql, ids: readonly string[]): Promise<readonly Told[]> {
-  const rows = await lockPayouts(sql, null, ids);
-  const idsOf = (chosen: readonly LockedPayout[]) => chosen.map(({ id }) => id);
-  const unsent = rows.filter((row) => row.status === 'processing' && row.submitStartedAt === null);
-  const facts = new Map(idsOf(unsent).map((id) => [id, canceled]));
-  const steps = await applyFacts(sql, null, idsOf(unsent), facts);
-  const pending = rows.filter((row) => row.status === 'pending');
-  const moved = await movePayouts(
-    sql,
-    pending,
-    idsOf(pending).map((id) => ({ id, ...cancellation })),
-  );
-  const heard = await announce(sql, moved);
-  return [...steps, ...moved.map(({ id }) => ({ isListenedTo: heard.has(id) }))];
-}
-
-type Told = { readonly isListenedTo: boolean };
-
-/** The move of a payout that was never decided: there is nothing to release. */
-const cancellation = {
-  status: 'canceled',
-  statusReason: 'canceled',
-  railReference: null,
-  returnedMinor: null,
-} as const;

@@ -12,11 +12,12 @@ import {
   giveBack,
   nextAttemptInMs,
   owedFirstAttempts,
+  type Pair,
   recordAttempts,
   takeDueDeliveries,
   takeFirstAttempts,
 } from '../db/deliveries.js';
-import type { Chunk } from '../domain/batch.js';
+import { type Chunk, groupsOf } from '../domain/batch.js';
 import { payoutStatuses } from '../domain/payout.js';
 import { wakeEndpoint } from '../temporal/wakePayout.js';
 import { pauseAfter } from '../webhooks/ladder.js';
@@ -32,8 +33,11 @@ export type DeliveryDeps = {
 /** Attempts of one activity at once: as many as the sender has connections for a receiver. */
 const inFlight = 16;
 
-/** What one run of an endpoint's ladder takes: at 15 s an attempt it ends within its limit. */
+/** What one run of an endpoint's ladder takes. */
 const ladderBatch = 32;
+
+/** Then no more of them are begun: with the longest attempt (15 s) a run ends within its 25 s. */
+const ladderLimitMs = 5_000;
 
 /** Taken at a time: a chunk's events for one endpoint, in one statement. */
 const portion = 500;
@@ -62,11 +66,11 @@ export function deliveryActivities(deps: DeliveryDeps) {
 
     /** Attempts what is due at an endpoint and says when the next attempt is. */
     deliverDue: async ({ endpointId }: { readonly endpointId: string }) => {
-      await attemptAll(
-        database,
-        sender,
-        await takeDueDeliveries(database, endpointId, ladderBatch),
-      );
+      const due = await takeDueDeliveries(database, endpointId, ladderBatch);
+      const endsAtMs = performance.now() + ladderLimitMs;
+      const results = await attemptAll(database, sender, due, new Map(), endsAtMs);
+      // An attempt that was not made must not count as a rung of the ladder.
+      await giveBack(database, untried(due, results));
       return { nextInMs: (await nextAttemptInMs(database, endpointId)) ?? null };
     },
   };
@@ -74,21 +78,25 @@ export function deliveryActivities(deps: DeliveryDeps) {
 
 /**
  * First attempts, a portion at a time. An endpoint that takes none of its first ones is left to
- * its ladder. True when something is left.
+ * its ladder. True when something is left of an endpoint that answers.
  */
 async function deliverAll(deps: DeliveryDeps, payoutIds: readonly string[]): Promise<boolean> {
   const { database, sender, temporal } = deps;
   const endsAtMs = performance.now() + runLimitMs;
   // A worker that was killed has left attempts behind of which nobody knows what became.
   const isRepeated = Context.current().info.attempt > 1;
+  const failures: Failures = new Map();
   const owed = await owedFirstAttempts(database, payoutIds, isRepeated);
-  for (let start = 0; start < owed.length; start += portion) {
-    if (performance.now() > endsAtMs) return true;
-    const pairs = owed.slice(start, start + portion);
+  for (const group of groupsOf(owed, portion)) {
+    const pairs = group.filter((pair) => isAlive(failures, pair));
+    if (pairs.length === 0) continue;
     const due = await takeFirstAttempts(database, pairs, isRepeated);
-    const results = await attemptAll(database, sender, due, endsAtMs);
-    await giveBack(database, untried(due, results));
+    const results = await attemptAll(database, sender, due, failures, endsAtMs);
+    const left = untried(due, results);
+    await giveBack(database, left);
     await handToLadders(temporal, results);
+    // Only for want of time.
+    if (left.some((pair) => isAlive(failures, pair))) return true;
   }
   return false;
 }
@@ -109,8 +117,15 @@ async function handToLadders(temporal: Client, results: readonly AttemptResult[]
   for (const endpointId of endpoints) await wakeEndpoint(temporal, endpointId);
 }
 
-/** An endpoint that has failed so often without a success is asked by its ladder, one by one. */
+/** An endpoint that has failed so often in a run without a success is left alone by it. */
 const deadAfterFailures = 16;
+
+/** Failures of each endpoint that has taken nothing yet; a success ends the count for good. */
+type Failures = Map<string, number>;
+
+function isAlive(failures: Failures, { endpointId }: Pair): boolean {
+  return (failures.get(endpointId) ?? 0) < deadAfterFailures;
+}
 
 /**
  * Makes the attempts, until the time is over, and writes what came of them as it goes: a crash
@@ -120,12 +135,11 @@ async function attemptAll(
   database: Database,
   sender: Sender,
   due: readonly DueDelivery[],
-  endsAtMs = Number.POSITIVE_INFINITY,
+  failures: Failures,
+  endsAtMs: number,
 ): Promise<readonly AttemptResult[]> {
   const limit = pLimit(inFlight);
   const all: AttemptResult[] = [];
-  /** Failures of each endpoint that has taken nothing yet; a success ends the count for good. */
-  const failures = new Map<string, number>();
   let unwritten: AttemptResult[] = [];
   const write = async () => {
     const results = unwritten;
@@ -138,8 +152,7 @@ async function attemptAll(
   };
   const attempts = due.map((delivery) =>
     limit(async () => {
-      const isDead = (failures.get(delivery.endpointId) ?? 0) >= deadAfterFailures;
-      if (isDead || performance.now() > endsAtMs) return;
+      if (!isAlive(failures, delivery) || performance.now() > endsAtMs) return;
       const result = await attempt(database, sender, delivery).catch((error: unknown) =>
         // A delivery that cannot even be made must not hold up the others, nor stay for ever.
         failedAttempt(delivery, null, error instanceof Error ? error.message : String(error)),

@@ -40,9 +40,11 @@ export function ledgerActivities(deps: LedgerDeps) {
           sql,
           rows.map((row) => ({ id: row.id, reason, detail })),
         );
-        return rows.map((row) =>
-          stepOf({ ...row, attentionReason: reason, attentionDetail: detail }),
-        );
+        // News that could not be applied wait with it: else its workflow would try for ever.
+        return rows.map((row) => ({
+          ...stepOf({ ...row, attentionReason: reason, attentionDetail: detail }),
+          hasNews: row.hasNews && reason !== 'unexpected_failure',
+        }));
       }),
   };
 }

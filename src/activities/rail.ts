@@ -1,4 +1,5 @@
 import { Context } from '@temporalio/activity';
+import { withheldForEver } from '../db/batches.js';
 import { beneficiariesOf } from '../db/beneficiaries.js';
 import { bulkTransaction, type Database, type Sql, transaction } from '../db/client.js';
 import {
@@ -12,6 +13,7 @@ import { groupsOf } from '../domain/batch.js';
 import { type RailFact, railKey } from '../domain/payout.js';
 import type { LookupAnswer, Rail, SubmitOutcome, Transfer } from '../rails/rail.js';
 import type { Rails } from '../rails/registry.js';
+import { cancelItems } from './cancellation.js';
 import { applyFacts } from './facts.js';
 import { notYet } from './failure.js';
 import type { DriverInput } from './ledger.js';
@@ -86,15 +88,30 @@ export async function submitAll(
   const results = (
     await Promise.all([...groups].map(([rail, group]) => submitGroup(database, rail, group)))
   ).flat();
+  const begun = new Set(submissions.map(({ id }) => id));
+  await cancelWithheld(
+    database,
+    ids.filter((id) => !begun.has(id)),
+  );
   const steps = await bulkTransaction(database, ids.length, (sql) =>
     record(sql, driver, ids, results),
   );
   const unknown = results.flatMap((result) =>
     'unknown' in result ? [`${result.id}: ${result.unknown}`] : [],
   );
-  const begun = new Set(submissions.map(({ id }) => id));
   const withheld = steps.filter(({ id, status }) => status === 'processing' && !begun.has(id));
   return { steps, unknown, withheld: withheld.length };
+}
+
+/**
+ * Cancels what is held back because its batch was canceled: whoever should have canceled it may
+ * have died after saying so, and nobody else would ever release it.
+ */
+async function cancelWithheld(database: Database, ids: readonly string[]): Promise<void> {
+  if (ids.length === 0) return;
+  const doomed = await withheldForEver(database, ids);
+  if (doomed.length === 0) return;
+  await bulkTransaction(database, doomed.length, (sql) => cancelItems(sql, doomed));
 }
 
 /** The facts, and what has to be left to a person, in one transaction. */

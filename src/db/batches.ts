@@ -353,6 +353,18 @@ export async function cancelBatch(sql: Sql, id: string): Promise<void> {
      where id = ${id} and canceled_at is null and status = 'processing'`;
 }
 
+/** Those of the payouts that will never be given to a rail: their batches were canceled before. */
+export async function withheldForEver(
+  sql: Sql,
+  payoutIds: readonly string[],
+): Promise<readonly string[]> {
+  const rows = await sql<{ id: string }[]>`
+    select p.id from payouts p join batches b on b.id = p.batch_id
+     where p.id = any (${payoutIds}) and b.canceled_at is not null
+       and p.status = 'processing' and p.submit_started_at is null`;
+  return rows.map((row) => row.id);
+}
+
 /** Withholds what the rail has not been given, until the batch is resumed. */
 export async function pauseBatch(sql: Sql, id: string): Promise<boolean> {
   const rows = await sql`

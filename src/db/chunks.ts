@@ -76,7 +76,8 @@ const unansweredLimit = '10 minutes';
 /**
  * Hands payouts of a chunk to workflows of their own, where operators find them: what waits
  * for a person and what the rail is silent about beyond its own time, and either what it had
- * no definite answer to for ten minutes, or all that is open.
+ * no definite answer to for ten minutes, or all that is open or has news: also a return of what
+ * was settled long ago must not keep the others' from being applied.
  */
 export async function handOverItems(
   sql: Sql,
@@ -93,7 +94,9 @@ export async function handOverItems(
                        or (status = 'sent' and settle_by <= now())
                        or (${scope === 'unanswered'} and status = 'processing'
                            and submit_started_at < now() - ${unansweredLimit}::interval)
-                       or (${scope === 'all'} and status in ('pending', 'processing', 'sent')))
+                       or (${scope === 'all'} and (status in ('pending', 'processing', 'sent')
+                         or exists (select from rail_inbox i
+                                     where i.payout_id = payouts.id and i.applied_at is null))))
                    order by id for no key update)
     returning id, account_id, mode, batch_id, source_currency, destination_currency, settle_by`;
 }
@@ -111,7 +114,7 @@ export async function takeOver(sql: Sql, payoutId: string): Promise<void> {
 }
 
 export type OverdueChunk = Chunk & {
-  /** Some of it is not decided yet: the batch's own workflow has to go on. */
+  /** Some of it is not decided yet, or nothing ever was open: the batch's own workflow's to do. */
   readonly isUndecided: boolean;
 };
 
@@ -130,6 +133,8 @@ export async function takeOverdueChunks(sql: Sql): Promise<readonly OverdueChunk
                  and p.batch_index >= c.number * ${chunkSize}::int
                  and p.batch_index < (c.number + 1) * ${chunkSize}::int
                  and p.status = 'pending' and p.driver = c.batch_id || '/' || c.number)
+        or exists (select from batches b
+                    where b.id = c.batch_id and b.status = 'processing' and b.open = 0)
         as is_undecided`;
 }
 

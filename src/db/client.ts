@@ -104,7 +104,7 @@ export function bulkTransaction<T>(
  * or busy: the same request may well succeed in a moment.
  */
 const outageCodes =
-  /^(08...|53...|57P0.|57014|55P03|CONNECTION_(CLOSED|ENDED|DESTROYED)|CONNECT_TIMEOUT|ECONNREFUSED|ECONNRESET|EPIPE)$/;
+  /^(08...|53...|57P0.|57014|55P03|CONNECTION_(CLOSED|ENDED|DESTROYED)|CONNECT_TIMEOUT|ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN)$/;
 
 /** Whether an error says that the database could not answer, rather than what it answered. */
 export function isOutage(error: unknown): boolean {

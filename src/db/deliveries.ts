@@ -58,11 +58,13 @@ export async function takeFirstAttempts(
       join webhook_endpoints w on w.id = t.endpoint_id order by e.sequence`;
 }
 
-/** Gives back what was taken and not tried: it is due as if it never had been. */
+/** Gives back what was taken and not tried: it is due as if it had not been taken. */
 export async function giveBack(sql: Sql, pairs: readonly Pair[]): Promise<void> {
   if (pairs.length === 0) return;
   await sql`
-    update deliveries d set attempts = 0, last_attempt_at = null, next_attempt_at = now()
+    update deliveries d
+       set attempts = greatest(d.attempts - 1, 0), next_attempt_at = now(),
+           last_attempt_at = case when d.attempts > 1 then d.last_attempt_at end
       from unnest(${pairs.map((pair) => pair.eventId)}::text[],
                   ${pairs.map((pair) => pair.endpointId)}::text[]) as t (event_id, endpoint_id)
      where d.event_id = t.event_id and d.endpoint_id = t.endpoint_id and ${isPending(sql)}`;

@@ -97,8 +97,13 @@ async function cancelAll(batchId: string, chunks: number): Promise<readonly Prom
 }
 
 async function tellChunk(chunk: Chunk): Promise<void> {
-  // 1,000 events to each of 16 endpoints that answer slowly are minutes of runs of 20 s.
-  for (let run = 0; run < 100 && (await batchWebhooks.deliverChunk(chunk)); run += 1);
+  try {
+    // 1,000 events to each of 16 endpoints that answer slowly are minutes of runs of 20 s.
+    for (let run = 0; run < 100 && (await batchWebhooks.deliverChunk(chunk)); run += 1);
+  } catch (error) {
+    // Nothing is lost: the deliveries stay due, and the sweep hands them to the endpoint.
+    log.warn('the first deliveries did not finish', { ...chunk, error });
+  }
 }
 
 /** Delivers what is told by the events of a payout, here the completion of the batch. */

@@ -32,7 +32,8 @@ export async function batchChunk({ isListenedTo, ...chunk }: BatchChunkInput): P
   for (;;) {
     nudged = false;
     if (!isOpen(await carry(chunk, teller))) {
-      await teller.done();
+      // News do not wait until the last slow receiver has been told of the old ones.
+      await Promise.race([teller.done(), condition(() => nudged)]);
       if (!nudged) return;
     } else if (await batchLedger.restChunk({ ...chunk, forMs: pauseMs })) {
       const isTimeUp = !(await condition(() => nudged, pauseMs));
