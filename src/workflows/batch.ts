@@ -36,16 +36,22 @@ export async function batch({ batchId }: BatchInput): Promise<void> {
     { description: 'Cancels what the rail has not been given; the row says so already.' },
   );
   const { chunks, mode } = await batchLedger.readBatch({ batchId });
-  const told: Promise<void>[] = [];
-  if (mode === 'all_or_nothing') told.push(tell(await batchLedger.decideBatch(aged(batchId))));
+  let telling = 0;
+  // Beside everything else: whoever cancels must not wait for receivers that are slow.
+  const beside = (told: Promise<void>) => {
+    telling += 1;
+    void told.finally(() => {
+      telling -= 1;
+    });
+  };
+  if (mode === 'all_or_nothing') beside(tell(await batchLedger.decideBatch(aged(batchId))));
   for (let number = 0; number < chunks; number += 1) await begin({ batchId, number });
-  told.push(tell(await batchLedger.closeEmptyBatch({ batchId })));
+  beside(tell(await batchLedger.closeEmptyBatch({ batchId })));
   do {
     const upTo = asked;
-    if (upTo > canceled) told.push(...(await cancelAll(batchId, chunks)));
+    if (upTo > canceled) (await cancelAll(batchId, chunks)).forEach(beside);
     canceled = upTo;
-    await Promise.all(told.splice(0));
-    await condition(() => allHandlersFinished() || asked > canceled);
+    await condition(() => asked > canceled || (telling === 0 && allHandlersFinished()));
   } while (asked > canceled);
 }
 
@@ -86,13 +92,23 @@ async function decideChunk(chunk: Chunk): Promise<ChunkLook> {
   }
 }
 
-/** Cancels chunk by chunk; what was given to the rail goes on. */
+/**
+ * Cancels chunk by chunk; what was given to the rail goes on. A bug that keeps one of them from
+ * it must not hold up the others, and then fails the batch, so that who has asked hears of it.
+ */
 async function cancelAll(batchId: string, chunks: number): Promise<readonly Promise<void>[]> {
   const told: Promise<void>[] = [];
+  const failures: unknown[] = [];
   for (let number = 0; number < chunks; number += 1) {
     const chunk = { batchId, number };
-    if (await batchLedger.cancelChunk(chunk)) told.push(tellChunk(chunk));
+    try {
+      if (await batchLedger.cancelChunk(chunk)) told.push(tellChunk(chunk));
+    } catch (error) {
+      log.error('a chunk could not be canceled', { ...chunk, error });
+      failures.push(error);
+    }
   }
+  if (failures.length > 0) throw failures[0];
   return told;
 }
 

@@ -27,7 +27,11 @@ export type TimeSkipping = {
   readonly sleep: (durationMs: number) => Promise<void>;
   /** Milliseconds since the epoch, by the server's clock. */
   readonly now: () => Promise<number>;
-  readonly withWorkers: <T>(activities: Partial<Activities>, work: () => Promise<T>) => Promise<T>;
+  readonly withWorkers: <T>(
+    activities: Partial<Activities>,
+    work: () => Promise<T>,
+    options?: { readonly cachedWorkflows?: number },
+  ) => Promise<T>;
   readonly stop: () => Promise<void>;
 };
 
@@ -43,8 +47,8 @@ export async function startTimeSkipping(): Promise<TimeSkipping> {
     client: env.client,
     sleep: (durationMs) => env.sleep(durationMs),
     now: () => env.currentTimeMs(),
-    withWorkers: async (activities, work) => {
-      const workers = await createWorkers(env, activities);
+    withWorkers: async (activities, work, { cachedWorkflows = 0 } = {}) => {
+      const workers = await createWorkers(env, activities, cachedWorkflows);
       const running = workers.map((worker) => worker.run());
       const late = new AbortController();
       try {
@@ -60,22 +64,27 @@ export async function startTimeSkipping(): Promise<TimeSkipping> {
 }
 
 /** A worker for every queue, for a task that nobody takes holds the clock. */
-async function createWorkers(env: TestWorkflowEnvironment, activities: Partial<Activities>) {
+async function createWorkers(
+  env: TestWorkflowEnvironment,
+  activities: Partial<Activities>,
+  cachedWorkflows: number,
+) {
   const shared = {
     connection: env.nativeConnection,
     namespace: 'default',
     activities,
     shutdownForceTime: shutdownForceMs,
   };
-  const { payouts, ...others } = taskQueues;
+  const { payouts, batch, ...others } = taskQueues;
+  const workflows = {
+    ...shared,
+    workflowBundle: await workflowBundle(),
+    // Nothing is remembered between two tasks, so every task replays the history so far; but
+    // for tests of histories so long that this would take minutes.
+    maxCachedWorkflows: cachedWorkflows,
+  };
   return Promise.all([
-    Worker.create({
-      ...shared,
-      taskQueue: payouts,
-      workflowBundle: await workflowBundle(),
-      // Nothing is remembered between two tasks, so every task replays the history so far.
-      maxCachedWorkflows: 0,
-    }),
+    ...[payouts, batch].map((taskQueue) => Worker.create({ ...workflows, taskQueue })),
     ...Object.values(others).map((taskQueue) => Worker.create({ ...shared, taskQueue })),
   ]);
 }

@@ -1,0 +1,129 @@
+import { EventEmitter, once } from 'node:events';
+import type { ChunkLook } from '../../src/activities/chunk.js';
+import type { Activities } from '../../src/activities/index.js';
+import type { ChunkStanding } from '../../src/db/chunks.js';
+import { newId } from '../../src/db/id.js';
+
+export type BatchActivities = Pick<
+  Activities,
+  | 'readBatch'
+  | 'decideBatch'
+  | 'acceptChunk'
+  | 'cancelChunk'
+  | 'closeEmptyBatch'
+  | 'submitChunk'
+  | 'settleChunk'
+  | 'pollChunk'
+  | 'restChunk'
+  | 'handOverChunk'
+  | 'deliverChunk'
+  | 'deliverEvents'
+>;
+
+type Name = keyof BatchActivities;
+
+const nothing: ChunkStanding = { pending: 0, unsent: 0, unanswered: 0, sent: 0, troubled: 0 };
+
+/** Where a chunk stands of which nothing but this is open. */
+export function standing(open: Partial<ChunkStanding> = {}): ChunkStanding {
+  return { ...nothing, ...open };
+}
+
+/**
+ * A batch of three chunks without a database and without a rail: where each of them stands is
+ * a value in memory, and the activities do to it what those of the ledger do, unless a test
+ * has them do something else.
+ */
+export class ScriptedBatch {
+  readonly batchId = newId('batch');
+  readonly activities: BatchActivities;
+  /** Where every chunk stands. */
+  stands: ChunkStanding = nothing;
+  /** Where the news in the inbox lead to, one after another. */
+  readonly inbox: ChunkStanding[] = [];
+  readonly #calls: { readonly name: Name; readonly input: unknown }[] = [];
+  readonly #called = new EventEmitter();
+
+  constructor(does: Partial<BatchActivities> = {}) {
+    const all = { ...this.#decisions(), ...this.#chunk(), ...does };
+    this.activities = {
+      readBatch: this.#recorded('readBatch', all.readBatch),
+      decideBatch: this.#recorded('decideBatch', all.decideBatch),
+      acceptChunk: this.#recorded('acceptChunk', all.acceptChunk),
+      cancelChunk: this.#recorded('cancelChunk', all.cancelChunk),
+      closeEmptyBatch: this.#recorded('closeEmptyBatch', all.closeEmptyBatch),
+      submitChunk: this.#recorded('submitChunk', all.submitChunk),
+      settleChunk: this.#recorded('settleChunk', all.settleChunk),
+      pollChunk: this.#recorded('pollChunk', all.pollChunk),
+      restChunk: this.#recorded('restChunk', all.restChunk),
+      handOverChunk: this.#recorded('handOverChunk', all.handOverChunk),
+      deliverChunk: this.#recorded('deliverChunk', all.deliverChunk),
+      deliverEvents: this.#recorded('deliverEvents', all.deliverEvents),
+    };
+  }
+
+  /** Every attempt of every activity, in order. */
+  get names(): readonly Name[] {
+    return this.#calls.map(({ name }) => name);
+  }
+
+  /** What an activity was called with, attempt by attempt. */
+  inputsOf(name: Name): readonly unknown[] {
+    return this.#calls.filter((call) => call.name === name).map(({ input }) => input);
+  }
+
+  countOf(name: Name): number {
+    return this.inputsOf(name).length;
+  }
+
+  /** Returns at the next call of the activity. */
+  async nextCall(name: Name): Promise<void> {
+    await once(this.#called, name);
+  }
+
+  /** What a step answers that leaves the chunk as it is, or as the test says. */
+  look({ isListenedTo = false, ...open }: Partial<ChunkLook> = {}): ChunkLook {
+    return { ...this.stands, ...open, isListenedTo };
+  }
+
+  #decisions() {
+    return {
+      readBatch: async () => ({ chunks: 3, mode: 'best_effort' }) as const,
+      decideBatch: async () => null,
+      acceptChunk: async () => this.look(),
+      cancelChunk: async () => false,
+      closeEmptyBatch: async () => null,
+      deliverEvents: async () => undefined,
+    };
+  }
+
+  #chunk() {
+    return {
+      submitChunk: async () => {
+        const { unsent, sent } = this.stands;
+        this.stands = { ...this.stands, unsent: 0, sent: sent + unsent };
+        return this.look();
+      },
+      settleChunk: async () => {
+        this.stands = this.inbox.shift() ?? this.stands;
+        return this.look();
+      },
+      pollChunk: async () => this.look(),
+      restChunk: async () => this.inbox.length === 0,
+      handOverChunk: async ({ scope }: { readonly scope: 'troubled' | 'unanswered' | 'all' }) => {
+        const gone = scope === 'unanswered' ? { troubled: 0, unanswered: 0 } : { troubled: 0 };
+        this.stands = scope === 'all' ? nothing : { ...this.stands, ...gone };
+        return this.look();
+      },
+      deliverChunk: async () => false,
+    };
+  }
+
+  #recorded<I, O>(name: Name, does: (input: I) => Promise<O>): (input: I) => Promise<O> {
+    return (input) => {
+      this.#calls.push({ name, input });
+      this.#called.emit(name);
+      return does(input);
+    };
+  }
+}

@@ -1,0 +1,338 @@
+import { Context } from '@temporalio/activity';
+import { ApplicationFailure, type WorkflowHandle } from '@temporalio/client';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { chunkDriver } from '../../src/domain/batch.js';
+import type { batchChunk } from '../../src/workflows/batchChunk.js';
+import { railUpdateSignal, taskQueues } from '../../src/workflows/messages.js';
+import { ScriptedBatch, standing } from '../support/scriptedBatch.js';
+import { startTimeSkipping, type TimeSkipping } from '../support/timeSkipping.js';
+
+const secondMs = 1_000;
+const minuteMs = 60 * secondMs;
+const hourMs = 60 * minuteMs;
+const sixHoursMs = 6 * hourMs;
+
+type Handle = WorkflowHandle<typeof batchChunk>;
+
+let server: TimeSkipping;
+
+beforeAll(async () => {
+  server = await startTimeSkipping();
+});
+afterAll(() => server.stop());
+
+/** Starts the first chunk as its batch does, and hands it to the test with workers running. */
+async function drive(
+  { batchId, activities }: Pick<ScriptedBatch, 'batchId' | 'activities'>,
+  test: (handle: Handle) => Promise<void>,
+  { isListenedTo = false, cachedWorkflows = 0 } = {},
+) {
+  const chunk = { batchId, number: 0 };
+  const work = async () => {
+    const handle = await server.client.workflow.start<typeof batchChunk>('batchChunk', {
+      workflowId: chunkDriver(chunk),
+      taskQueue: taskQueues.batch,
+      args: [{ ...chunk, isListenedTo }],
+    });
+    await test(handle);
+  };
+  await server.withWorkers(activities, work, { cachedWorkflows });
+}
+
+/** For histories so long that replaying them at every task would take minutes. */
+const isLong = { cachedWorkflows: 10 };
+
+const nudge = (handle: Handle) => handle.signal(railUpdateSignal);
+
+/** Resolves when the chunk is done. */
+const toItsEnd = async (handle: Handle) => {
+  await handle.result();
+};
+
+/** The longest that it rests after the n-th look in a row that has brought nothing. */
+const pauseMs = (count: number) => Math.min(10 * secondMs * 2 ** count, 15 * minuteMs);
+
+async function timersOf(handle: Handle): Promise<number> {
+  const { events } = await handle.fetchHistory();
+  return (events ?? []).filter((event) => event.timerStartedEventAttributes).length;
+}
+
+describe('a chunk', () => {
+  it('ends when nothing is open', async () => {
+    const script = new ScriptedBatch();
+    await drive(script, toItsEnd);
+    expect(script.names).toEqual(['submitChunk', 'settleChunk']);
+  });
+
+  it('gives the rail what is open and ends when that is settled', async () => {
+    const script = new ScriptedBatch();
+    script.stands = standing({ unsent: 500 });
+    script.inbox.push(standing({ sent: 200 }), standing());
+    await drive(script, async (handle) => {
+      await handle.result();
+      expect(await timersOf(handle)).toBe(0);
+    });
+    expect(script.names).toEqual(['submitChunk', 'settleChunk', 'settleChunk']);
+  });
+
+  it('looks again when it is nudged while it finishes', async () => {
+    const script = new ScriptedBatch({
+      deliverChunk: async () => {
+        script.inbox.push(standing({ sent: 1 }), standing());
+        await nudge(server.client.workflow.getHandle(`${script.batchId}/0`));
+        return false;
+      },
+    });
+    await drive(script, toItsEnd, { isListenedTo: true });
+    expect(script.inbox).toEqual([]);
+    expect(script.countOf('settleChunk')).toBe(3);
+  });
+});
+
+describe('a chunk whose rail is silent', () => {
+  it('polls it ten seconds after, then ever more seldom, and holds no slot meanwhile', async () => {
+    const script = new ScriptedBatch();
+    script.stands = standing({ sent: 1 });
+    let polls = 0;
+    for (let passedMs = pauseMs(0); passedMs <= sixHoursMs; passedMs += pauseMs(polls)) polls += 1;
+    const test = async (handle: Handle) => {
+      await server.sleep(sixHoursMs);
+      expect(script.countOf('pollChunk')).toBe(polls);
+      const { raw } = await handle.describe();
+      expect(raw.pendingActivities).toEqual([]);
+      script.inbox.push(standing());
+      await nudge(handle);
+      await handle.result();
+    };
+    await drive(script, test, isLong);
+    const rests = Array.from({ length: polls + 1 }, (_, count) => ({ forMs: pauseMs(count) }));
+    expect(script.inputsOf('restChunk')).toMatchObject(rests);
+    expect(rests.at(-1)).toEqual({ forMs: 15 * minuteMs });
+  });
+
+  it('is woken by news before it asks', async () => {
+    const script = new ScriptedBatch();
+    script.stands = standing({ sent: 1 });
+    await drive(script, async (handle) => {
+      await server.sleep(3 * secondMs);
+      script.inbox.push(standing());
+      await nudge(handle);
+      await handle.result();
+    });
+    expect(script.countOf('pollChunk')).toBe(0);
+  });
+
+  it('rests for ten seconds again after news of some of it', async () => {
+    const script = new ScriptedBatch();
+    script.stands = standing({ sent: 2 });
+    await drive(
+      script,
+      async (handle) => {
+        await server.sleep(hourMs);
+        const rested = script.nextCall('restChunk');
+        script.inbox.push(standing({ sent: 1 }));
+        await nudge(handle);
+        await rested;
+        expect(script.inputsOf('restChunk').at(-1)).toMatchObject({ forMs: pauseMs(0) });
+        script.inbox.push(standing());
+        await nudge(handle);
+        await handle.result();
+      },
+      isLong,
+    );
+  });
+
+  it('does not rest when news came just before', async () => {
+    const script = new ScriptedBatch({
+      restChunk: async () => {
+        script.inbox.push(standing());
+        return false;
+      },
+    });
+    script.stands = standing({ sent: 1 });
+    await drive(script, async (handle) => {
+      await handle.result();
+      expect(await timersOf(handle)).toBe(0);
+    });
+    expect(script.countOf('restChunk')).toBe(1);
+  });
+
+  it('goes on when even the poll fails', async () => {
+    const script = new ScriptedBatch({
+      pollChunk: () => Promise.reject(new Error('The rail is away.')),
+    });
+    script.stands = standing({ sent: 1 });
+    await drive(script, async (handle) => {
+      await server.sleep(minuteMs);
+      expect(script.countOf('pollChunk')).toBeGreaterThan(4);
+      script.inbox.push(standing());
+      await nudge(handle);
+      await handle.result();
+    });
+  });
+});
+
+describe('a chunk hands over', () => {
+  it('what the rail does not answer for ten minutes, after it has asked again', async () => {
+    const handedMs: number[] = [];
+    const script = new ScriptedBatch({
+      submitChunk: async () => script.look(),
+      handOverChunk: async () => {
+        handedMs.push(await server.now());
+        script.stands = standing();
+        return script.look();
+      },
+    });
+    script.stands = standing({ unanswered: 3 });
+    const startedMs = await server.now();
+    await drive(
+      script,
+      async (handle) => {
+        await server.sleep(9 * minuteMs);
+        expect(handedMs).toEqual([]);
+        expect(script.countOf('submitChunk')).toBeGreaterThan(6);
+        await handle.result();
+      },
+      isLong,
+    );
+    expect(script.inputsOf('handOverChunk')).toMatchObject([{ scope: 'unanswered' }]);
+    expect((handedMs[0] ?? 0) - startedMs).toBeGreaterThan(10 * minuteMs);
+    expect((handedMs[0] ?? 0) - startedMs).toBeLessThan(30 * minuteMs);
+  });
+
+  it('what waits for a person, at once', async () => {
+    const script = new ScriptedBatch();
+    script.stands = standing({ sent: 1, troubled: 2 });
+    script.inbox.push(standing({ sent: 1, troubled: 2 }), standing());
+    await drive(script, async (handle) => {
+      await handle.result();
+      expect(await timersOf(handle)).toBe(0);
+    });
+    expect(script.names).toEqual(['submitChunk', 'settleChunk', 'handOverChunk', 'settleChunk']);
+    expect(script.inputsOf('handOverChunk')).toMatchObject([{ scope: 'troubled' }]);
+  });
+
+  it('everything when a bug keeps it from settling as one', async () => {
+    const script = new ScriptedBatch({
+      settleChunk: () => Promise.reject(ApplicationFailure.nonRetryable('a bug', 'Bug')),
+    });
+    script.stands = standing({ unsent: 2 });
+    await drive(script, toItsEnd);
+    expect(script.inputsOf('handOverChunk')).toMatchObject([{ scope: 'all' }]);
+  });
+});
+
+describe('a chunk that the rail does not take', () => {
+  it('settles what it has taken before, and tries again', async () => {
+    let isAway = true;
+    const script = new ScriptedBatch({
+      submitChunk: async () => {
+        if (isAway) throw new Error('The rail is away.');
+        script.stands = standing({ sent: 1 });
+        return script.look();
+      },
+    });
+    script.stands = standing({ unsent: 1, sent: 1 });
+    script.inbox.push(standing({ unsent: 1 }));
+    await drive(script, async (handle) => {
+      await server.sleep(minuteMs);
+      expect(script.inbox).toEqual([]);
+      expect(script.countOf('handOverChunk')).toBe(0);
+      isAway = false;
+      script.inbox.push(standing());
+      await handle.result();
+    });
+  });
+
+  it('because it is paused waits until it is resumed', async () => {
+    let isPaused = true;
+    const script = new ScriptedBatch({
+      submitChunk: async () => {
+        if (!isPaused) script.stands = standing({ sent: 2 });
+        return script.look();
+      },
+    });
+    script.stands = standing({ unsent: 2 });
+    await drive(
+      script,
+      async (handle) => {
+        await server.sleep(hourMs);
+        expect((await handle.describe()).status.name).toBe('RUNNING');
+        expect(script.countOf('handOverChunk')).toBe(0);
+        isPaused = false;
+        const settled = script.nextCall('settleChunk');
+        await nudge(handle);
+        await settled;
+        script.inbox.push(standing());
+        await handle.result();
+      },
+      isLong,
+    );
+    expect(script.stands).toEqual(standing());
+  });
+});
+
+describe('a chunk with a long history', () => {
+  it('goes on in a new run', async () => {
+    let firstRun = '';
+    const script = new ScriptedBatch({
+      restChunk: async () => {
+        const runId = Context.current().info.workflowExecution?.runId ?? '';
+        firstRun ||= runId;
+        if (runId !== firstRun) script.stands = standing();
+        return false;
+      },
+    });
+    script.stands = standing({ unsent: 1 });
+    const isPaused = { ...script.activities, submitChunk: async () => script.look() };
+    await drive({ batchId: script.batchId, activities: isPaused }, toItsEnd, {
+      cachedWorkflows: 10,
+    });
+    expect(script.stands).toEqual(standing());
+  });
+});
+
+describe('a chunk that somebody listens to', () => {
+  it('is told in one run at a time, and none is lost', async () => {
+    let running = 0;
+    let most = 0;
+    let release = () => {};
+    const released = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    const script = new ScriptedBatch({
+      settleChunk: async () => script.look({ isListenedTo: script.stands.sent > 0 }),
+      restChunk: async () => {
+        // Everything that is to be told has been heard while the first run goes on.
+        script.stands = standing();
+        release();
+        return false;
+      },
+      deliverChunk: async () => {
+        running += 1;
+        most = Math.max(most, running);
+        await released;
+        running -= 1;
+        return false;
+      },
+    });
+    script.stands = standing({ sent: 1 });
+    await drive(script, toItsEnd);
+    expect({ runs: script.countOf('deliverChunk'), most }).toEqual({ runs: 2, most: 1 });
+  });
+
+  it('is told until nothing is left, before it ends', async () => {
+    const left = [true, true, false];
+    const script = new ScriptedBatch({ deliverChunk: async () => left.shift() ?? false });
+    await drive(script, toItsEnd, { isListenedTo: true });
+    expect(script.countOf('deliverChunk')).toBe(3);
+  });
+
+  it('ends also when it cannot be told', async () => {
+    const script = new ScriptedBatch({
+      deliverChunk: () => Promise.reject(ApplicationFailure.nonRetryable('no')),
+    });
+    await drive(script, toItsEnd, { isListenedTo: true });
+    expect(script.countOf('deliverChunk')).toBe(1);
+  });
+});

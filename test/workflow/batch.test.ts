@@ -1,0 +1,258 @@
+import { ApplicationFailure, type WorkflowHandle } from '@temporalio/client';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { chunkDriver } from '../../src/domain/batch.js';
+import { cancelBatchItems, startBatch, wakeChunks } from '../../src/temporal/wakePayout.js';
+import type { batch } from '../../src/workflows/batch.js';
+import type { batchChunk } from '../../src/workflows/batchChunk.js';
+import { cancelBatchUpdate, railUpdateSignal } from '../../src/workflows/messages.js';
+import { ScriptedBatch, standing } from '../support/scriptedBatch.js';
+import { startTimeSkipping, type TimeSkipping } from '../support/timeSkipping.js';
+
+/** Longer than a cancellation takes here. */
+const cancelLimitMs = 20_000;
+
+let server: TimeSkipping;
+
+beforeAll(async () => {
+  server = await startTimeSkipping();
+});
+afterAll(() => server.stop());
+
+type Handle = WorkflowHandle<typeof batch>;
+
+/** Starts the batch as the API does, and hands it to the test with workers running. */
+async function drive(script: ScriptedBatch, test: (handle: Handle) => Promise<void>) {
+  await server.withWorkers(script.activities, async () => {
+    await startBatch(server.client, script.batchId);
+    await test(handleOf(script));
+  });
+}
+
+const handleOf = ({ batchId }: ScriptedBatch): Handle =>
+  server.client.workflow.getHandle<typeof batch>(batchId);
+
+const chunkOf = ({ batchId }: ScriptedBatch, number: number) =>
+  server.client.workflow.getHandle<typeof batchChunk>(chunkDriver({ batchId, number }));
+
+const cancel = ({ batchId }: ScriptedBatch) =>
+  cancelBatchItems(server.client, batchId, cancelLimitMs);
+
+/** Every chunk, as an activity is asked for it. */
+const everyChunk = [{ number: 0 }, { number: 1 }, { number: 2 }];
+
+/** The chunks whose workflows a run has started. */
+async function startedBy(handle: Handle): Promise<readonly string[]> {
+  const { events } = await handle.fetchHistory();
+  return (events ?? []).flatMap(
+    ({ startChildWorkflowExecutionInitiatedEventAttributes: child }) => child?.workflowId ?? [],
+  );
+}
+
+/** A promise and what resolves it. */
+function createGate() {
+  let open = () => {};
+  const opened = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  return { open, opened };
+}
+
+describe('a batch', () => {
+  it('is decided chunk by chunk, and starts those with something to do', async () => {
+    const script = new ScriptedBatch({
+      acceptChunk: async ({ number }) => {
+        if (number === 0) return script.look({ unsent: 2 });
+        return script.look({ isListenedTo: number === 2 });
+      },
+    });
+    await drive(script, async (handle) => {
+      await handle.result();
+      expect(await startedBy(handle)).toEqual([`${script.batchId}/0`, `${script.batchId}/2`]);
+      await Promise.all([chunkOf(script, 0).result(), chunkOf(script, 2).result()]);
+    });
+    expect(script.inputsOf('acceptChunk')).toMatchObject(everyChunk);
+    expect(script.countOf('decideBatch')).toBe(0);
+    // What the third has to tell it tells itself.
+    expect(script.inputsOf('deliverChunk')).toMatchObject([{ number: 2 }]);
+  });
+
+  it('ends before its chunks do', async () => {
+    const script = new ScriptedBatch();
+    script.stands = standing({ sent: 1 });
+    await drive(script, async (handle) => {
+      await handle.result();
+      const first = chunkOf(script, 0);
+      expect((await first.describe()).status.name).toBe('RUNNING');
+      script.stands = standing();
+      for (const { number } of everyChunk) await chunkOf(script, number).signal(railUpdateSignal);
+      await Promise.all(everyChunk.map(({ number }) => chunkOf(script, number).result()));
+    });
+  });
+
+  it('leaves a chunk to the workflow that carries it already', async () => {
+    const script = new ScriptedBatch({
+      acceptChunk: async ({ number }) => script.look(number === 1 ? {} : standing()),
+    });
+    script.stands = standing({ sent: 1 });
+    await server.withWorkers(script.activities, async () => {
+      await wakeChunks(server.client, [{ batchId: script.batchId, number: 1 }]);
+      const { runId } = await chunkOf(script, 1).describe();
+      await startBatch(server.client, script.batchId);
+      await handleOf(script).result();
+      expect((await chunkOf(script, 1).describe()).runId).toBe(runId);
+      script.stands = standing();
+      await chunkOf(script, 1).signal(railUpdateSignal);
+      await chunkOf(script, 1).result();
+    });
+    expect(script.inputsOf('acceptChunk')).toMatchObject(everyChunk);
+  });
+
+  it('of all or nothing is decided as one before its chunks, and told', async () => {
+    const script = new ScriptedBatch({
+      readBatch: async () => ({ chunks: 3, mode: 'all_or_nothing' }),
+      decideBatch: async () => 'po_first',
+    });
+    await drive(script, (handle) => handle.result());
+    expect(script.names.filter((name) => name !== 'deliverEvents')).toEqual([
+      'readBatch',
+      'decideBatch',
+      ...everyChunk.map(() => 'acceptChunk'),
+      'closeEmptyBatch',
+    ]);
+    expect(script.inputsOf('deliverEvents')).toEqual([{ payoutIds: ['po_first'] }]);
+  });
+
+  it('hands over a chunk that a bug keeps from being decided, and goes on', async () => {
+    const script = new ScriptedBatch({
+      acceptChunk: async ({ number }) => {
+        if (number === 1) throw ApplicationFailure.nonRetryable('a bug', 'Bug');
+        return script.look();
+      },
+    });
+    await drive(script, (handle) => handle.result());
+    expect(script.inputsOf('handOverChunk')).toMatchObject([{ number: 1, scope: 'all' }]);
+    expect(script.inputsOf('acceptChunk')).toMatchObject(everyChunk);
+  });
+
+  it('goes through all of it again after it was terminated', async () => {
+    const gate = createGate();
+    let runs = 0;
+    const script = new ScriptedBatch({
+      acceptChunk: async ({ number }) => {
+        if (number === 1 && runs === 0) await gate.opened;
+        return script.look();
+      },
+    });
+    await drive(script, async (handle) => {
+      while (script.countOf('acceptChunk') < 2) await script.nextCall('acceptChunk');
+      await handle.terminate();
+      runs += 1;
+      gate.open();
+      await startBatch(server.client, script.batchId);
+      await handleOf(script).result();
+    });
+    expect(script.inputsOf('acceptChunk')).toMatchObject([
+      ...everyChunk.slice(0, 2),
+      ...everyChunk,
+    ]);
+  });
+});
+
+describe('a batch that is canceled', () => {
+  it('before anything was decided answers when every chunk was canceled', async () => {
+    const script = new ScriptedBatch();
+    await server.withWorkers(script.activities, async () => {
+      await cancel(script);
+      expect(script.inputsOf('cancelChunk')).toMatchObject(everyChunk);
+      await handleOf(script).result();
+    });
+    expect(script.names.indexOf('cancelChunk')).toBeGreaterThan(
+      script.names.lastIndexOf('acceptChunk'),
+    );
+    expect(script.countOf('cancelChunk')).toBe(3);
+  });
+
+  it('while it is decided answers when every chunk was canceled', async () => {
+    let answered: Promise<unknown> | undefined;
+    const script = new ScriptedBatch({
+      acceptChunk: async ({ number }) => {
+        if (number === 1) {
+          const asked = await handleOf(script).startUpdate(cancelBatchUpdate, {
+            waitForStage: 'ACCEPTED',
+          });
+          answered = asked.result().then(() => script.inputsOf('cancelChunk'));
+        }
+        return script.look();
+      },
+    });
+    await drive(script, (handle) => handle.result());
+    await expect(answered).resolves.toMatchObject(everyChunk);
+    expect(script.inputsOf('acceptChunk')).toMatchObject(everyChunk);
+  });
+
+  it('while its end is told, which is slow, does not wait for that', async () => {
+    const gate = createGate();
+    const script = new ScriptedBatch({
+      closeEmptyBatch: async () => 'po_first',
+      deliverEvents: () => gate.opened,
+      cancelChunk: async ({ number }) => number === 1,
+      deliverChunk: async () => {
+        await gate.opened;
+        return false;
+      },
+    });
+    const told = script.nextCall('deliverEvents');
+    await drive(script, async (handle) => {
+      await told;
+      await cancel(script);
+      expect(script.inputsOf('cancelChunk')).toMatchObject(everyChunk);
+      // Once more, while the cancellation itself is told.
+      await cancel(script);
+      expect(script.inputsOf('cancelChunk')).toMatchObject([...everyChunk, ...everyChunk]);
+      expect((await handle.describe()).status.name).toBe('RUNNING');
+      gate.open();
+      await handle.result();
+    });
+  });
+
+  it('after its workflow has ended starts it again', async () => {
+    const script = new ScriptedBatch();
+    await drive(script, async (handle) => {
+      await handle.result();
+      await cancel(script);
+      expect(script.inputsOf('cancelChunk')).toMatchObject(everyChunk);
+      await handleOf(script).result();
+    });
+  });
+
+  it('tells what it has canceled until nothing is left, and ends also when it cannot', async () => {
+    const left = [true, true, false];
+    const script = new ScriptedBatch({
+      cancelChunk: async ({ number }) => number !== 1,
+      deliverChunk: async ({ number }) => {
+        if (number === 0) throw ApplicationFailure.nonRetryable('no');
+        return left.shift() ?? false;
+      },
+    });
+    await server.withWorkers(script.activities, async () => {
+      await cancel(script);
+      await handleOf(script).result();
+    });
+    expect(left).toEqual([]);
+    expect(script.countOf('deliverChunk')).toBe(4);
+  });
+
+  it('cancels the other chunks when a bug keeps one from it, and says that it failed', async () => {
+    const script = new ScriptedBatch({
+      cancelChunk: async ({ number }) => {
+        if (number === 0) throw ApplicationFailure.nonRetryable('a bug', 'Bug');
+        return false;
+      },
+    });
+    await server.withWorkers(script.activities, async () => {
+      await expect(cancel(script)).rejects.toThrow();
+      await expect(handleOf(script).result()).rejects.toThrow();
+    });
+    expect(script.inputsOf('cancelChunk')).toMatchObject(everyChunk);
+  });
+});
