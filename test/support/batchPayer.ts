@@ -51,7 +51,7 @@ export async function openBatchPayer(system: TestSystem, fundsMinor: bigint): Pr
     send: async (payouts, mode = 'best_effort') => {
       const answer = await client('POST /v1/batches', { json: { payouts, mode } });
       if (answer.status === 202) return textOf(answer, 'id');
-      throw new Error(`answered ${answer.status} ${JSON.stringify(answer.body)}`);
+      throw new Error(`answered ${answer.status} ${textOf(answer, 'detail')}`);
     },
     balance: async () => {
       const [row] = await database<{ available: bigint; held: bigint }[]>`
