@@ -116,7 +116,7 @@ describe('a paused batch', () => {
     const printed = () => said.mock.calls.splice(0).map(String);
 
     await listBatches(database);
-    const { created_at: since } = (await payer.client(`GET /v1/batches/${id}`)).body;
+    const since = textOf(await payer.client(`GET /v1/batches/${id}`), 'created_at');
     const summary = `${id}  paused  1 of 4 final  ${payer.accountId}  since ${since}`;
     expect(printed()).toContain(summary);
     await showBatch(database, id);

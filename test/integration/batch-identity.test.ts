@@ -118,7 +118,7 @@ describe('an item with a key of its own', () => {
     const keyed = many(100).map((reference) =>
       payer.item(reference, { idempotency_key: reference }),
     );
-    const [forward = '', backward = ''] = await Promise.all([
+    const [forward, backward] = await Promise.all([
       payer.send(keyed),
       payer.send(keyed.toReversed()),
     ]);
