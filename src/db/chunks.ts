@@ -2,6 +2,9 @@ import { type Chunk, chunkDriver, chunkSize } from '../domain/batch.js';
 import type { Sql } from './client.js';
 import type { WakeablePayout } from './payouts.js';
 
+/** How long a rail may leave an order unanswered before a person should see it. */
+const unansweredLimit = '10 minutes';
+
 /** Where the payouts of a chunk stand that its workflow still drives. */
 export type ChunkStanding = {
   /** Not decided yet: that is the batch's own workflow's to do. */
@@ -10,6 +13,8 @@ export type ChunkStanding = {
   readonly unsent: number;
   /** Given to the rail, which has not said what became of it. */
   readonly unanswered: number;
+  /** Those of the unanswered that have been so for longer than a rail may take. */
+  readonly overdue: number;
   readonly sent: number;
   /** For a person, or silent beyond the rail's own time: its own workflow takes it over. */
   readonly troubled: number;
@@ -23,6 +28,9 @@ export async function standingOf(sql: Sql, chunk: Chunk): Promise<ChunkStanding>
                               and submit_started_at is null)::int as unsent,
            count(*) filter (where attention_at is null and status = 'processing'
                               and submit_started_at is not null)::int as unanswered,
+           count(*) filter (where attention_at is null and status = 'processing'
+                              and submit_started_at < now() - ${unansweredLimit}::interval
+                           )::int as overdue,
            count(*) filter (where attention_at is null and status = 'sent'
                               and settle_by > now())::int as sent,
            count(*) filter (where attention_at is not null
@@ -30,7 +38,7 @@ export async function standingOf(sql: Sql, chunk: Chunk): Promise<ChunkStanding>
       from payouts
      where batch_id = ${chunk.batchId} and batch_index >= ${first}
        and batch_index < ${first + chunkSize} and driver = ${chunkDriver(chunk)}`;
-  return row ?? { pending: 0, unsent: 0, unanswered: 0, sent: 0, troubled: 0 };
+  return row ?? { pending: 0, unsent: 0, unanswered: 0, overdue: 0, sent: 0, troubled: 0 };
 }
 
 /**
@@ -69,9 +77,6 @@ export async function leaveChunk(sql: Sql, chunk: Chunk, forMs: number | null): 
        set waiting = true, wake_at = now() + make_interval(secs => ${forMs === null ? null : forMs / 1000}::float8)
      where batch_id = ${chunk.batchId} and number = ${chunk.number}`;
 }
-
-/** How long a rail may leave an order unanswered before a person should see it. */
-const unansweredLimit = '10 minutes';
 
 /**
  * Hands payouts of a chunk to workflows of their own, where operators find them: what waits

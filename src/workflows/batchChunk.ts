@@ -70,20 +70,13 @@ async function submit(chunk: Chunk, teller: Teller): Promise<void> {
   try {
     const look = await batchRail.submitChunk(chunk);
     teller.take(look);
-    if (look.unanswered === 0 || !isOld()) return;
+    if (look.overdue === 0) return;
   } catch (error) {
     log.warn('a chunk could not be submitted', { ...chunk, error });
     return;
   }
   // The rail answers, but not what became of these: a person may have to ask it.
   await batchLedger.handOverChunk({ ...chunk, scope: 'unanswered' });
-}
-
-/** Before that no answer can be overdue by the limit that the rows are judged by. */
-const answerLimitMs = 10 * 60_000;
-
-function isOld(): boolean {
-  return Date.now() - workflowInfo().startTime.getTime() > answerLimitMs;
 }
 
 async function settle(chunk: Chunk, teller: Teller): Promise<ChunkLook> {

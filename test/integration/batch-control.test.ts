@@ -1,0 +1,294 @@
+import {
+  afterAll,
+  afterEach,
+  beforeAll,
+  beforeEach,
+  describe,
+  expect,
+  it,
+  type MockInstance,
+  vi,
+} from 'vitest';
+import { z } from 'zod';
+import { listBatches, pause, resume, showBatch } from '../../src/cli/batches.js';
+import { askPayout } from '../../src/temporal/wakePayout.js';
+import { markSettledUpdate } from '../../src/workflows/messages.js';
+import {
+  batchIn,
+  countsOf,
+  journalByKey,
+  openBatchPayer,
+  rowsOf,
+  sendPaused,
+  untilAtRest,
+  untilBatch,
+  untilRows,
+  wakeBatch,
+} from '../support/batchPayer.js';
+import { textOf } from '../support/client.js';
+import { unbalancedCurrencies } from '../support/database.js';
+import { untilParked } from '../support/payer.js';
+import { type Receiver, startReceiver } from '../support/receiver.js';
+import { startSystem, type TestSystem } from '../support/system.js';
+
+let system: TestSystem;
+let receiver: Receiver;
+
+beforeAll(async () => {
+  system = await startSystem();
+  receiver = await startReceiver();
+});
+afterAll(async () => {
+  await receiver.close();
+  await system.stop();
+});
+/** What is printed. */
+let said: MockInstance<typeof console.log>;
+beforeEach(() => {
+  said = vi.spyOn(console, 'log').mockReturnValue();
+});
+afterEach(() => said.mockRestore());
+
+const many = (count: number) => Array.from({ length: count }, (_, index) => `n ${index}`);
+const answered = z.object({
+  canceled: z.array(z.string()),
+  not_canceled: z.array(z.object({ id: z.string(), status: z.string() })),
+});
+
+/** How many of the batch's payouts the bank has heard of. */
+async function heardOf(batchId: string): Promise<number> {
+  const [rows, journal] = await Promise.all([rowsOf(system, batchId), journalByKey(system)]);
+  return rows.filter(({ id }) => journal.has(id)).length;
+}
+
+describe('a paused batch', () => {
+  it('is decided, but given to the rail only when it is resumed', async () => {
+    const payer = await openBatchPayer(system, 1_200n * 2_000n);
+    const id = await sendPaused(
+      system,
+      payer,
+      many(1_200).map((name) => payer.item(name)),
+    );
+    const held = await untilBatch(payer.client, id, ({ counts }) => counts['processing'] === 1_200);
+    expect(held).toMatchObject({ status: 'processing', paused: true });
+    await untilAtRest(system, id);
+    expect(await heardOf(id)).toBe(0);
+    expect(await payer.balance()).toEqual({ available: 0n, held: 1_200n * 2_000n });
+    // However often it is looked at.
+    await wakeBatch(system, id);
+    await untilAtRest(system, id);
+    expect(await heardOf(id)).toBe(0);
+
+    expect(await resume(system.database, system.temporal, id)).toBe(true);
+    expect(said.mock.calls).toEqual([['resumed: The batch goes on.']]);
+    expect(await untilBatch(payer.client, id)).toMatchObject({ paused: false });
+    expect(await heardOf(id)).toBe(1_200);
+    expect(await payer.events()).toMatchObject({ 'payout.settled': 1_200, 'batch.completed': 1 });
+  });
+
+  it('goes on with what was begun before, so that no call is left behind', async () => {
+    const payer = await openBatchPayer(system, 1_000_000n);
+    const id = await sendPaused(
+      system,
+      payer,
+      many(3).map((name) => payer.item(name)),
+    );
+    await untilBatch(payer.client, id, ({ counts }) => counts['processing'] === 3);
+    await untilAtRest(system, id);
+    const [begun] = await rowsOf(system, id);
+    // As a worker leaves it that dies between the mark and the call.
+    await system.database`update payouts set submit_started_at = now() where id = ${begun?.id ?? ''}`;
+    await wakeBatch(system, id);
+    await untilBatch(payer.client, id, ({ counts }) => counts['settled'] === 1);
+    expect(await heardOf(id)).toBe(1);
+    await resume(system.database, system.temporal, id);
+    expect(countsOf(await untilBatch(payer.client, id))).toEqual({ settled: 3 });
+  });
+
+  it('is what operators list, show, pause and resume', async () => {
+    const payer = await openBatchPayer(system, 1_000_000n);
+    const items = [...many(3), 'much'].map((name) =>
+      payer.item(name, name === 'much' ? { amount: '9000000' } : {}),
+    );
+    const id = await sendPaused(system, payer, items);
+    await untilBatch(payer.client, id, ({ counts }) => counts['processing'] === 3);
+    const { database, temporal } = system;
+    const printed = () => said.mock.calls.splice(0).map(String);
+
+    await listBatches(database);
+    const since = textOf(await payer.client(`GET /v1/batches/${id}`), 'created_at');
+    const summary = `${id}  paused  1 of 4 final  ${payer.accountId}  since ${since}`;
+    expect(printed()).toContain(summary);
+    await showBatch(database, id);
+    expect(printed()).toEqual([summary, '       3  processing', '       1  failed']);
+    expect(await pause(database, id)).toBe(true);
+    expect(printed()).toEqual([
+      'paused: Nothing more is given to the rail until the batch is resumed.',
+    ]);
+    expect(await resume(database, temporal, id)).toBe(true);
+    await untilBatch(payer.client, id);
+    said.mockClear();
+    expect(await resume(database, temporal, id)).toBe(false);
+    expect(await pause(database, id)).toBe(false);
+    expect(printed()).toEqual([
+      'refused: The batch is not paused.',
+      'refused: The batch is completed.',
+    ]);
+    await listBatches(database);
+    expect(printed().filter((line) => line.includes(id))).toEqual([]);
+    await expect(showBatch(database, 'bat_0nothing')).rejects.toThrow('There is no batch');
+  });
+
+  it('gives one of its items back when that is canceled alone', async () => {
+    const payer = await openBatchPayer(system, 6_000n);
+    const id = await sendPaused(
+      system,
+      payer,
+      many(3).map((name) => payer.item(name)),
+    );
+    await untilBatch(payer.client, id, ({ counts }) => counts['processing'] === 3);
+    const [, second] = await rowsOf(system, id);
+    const one = second?.id ?? '';
+    const canceled = await payer.client(`POST /v1/payouts/${one}/cancel`);
+    expect(canceled).toMatchObject({ status: 200, body: { status: 'canceled', batch: id } });
+    expect(await payer.balance()).toEqual({ available: 2_000n, held: 4_000n });
+    const handle = system.temporal.workflow.getHandle(one);
+    expect(await handle.result()).toBe('canceled');
+    await resume(system.database, system.temporal, id);
+    const batch = await untilBatch(payer.client, id);
+    expect(batch.status).toBe('completed');
+    expect(countsOf(batch)).toEqual({ settled: 2, canceled: 1 });
+    expect((await journalByKey(system)).has(one)).toBe(false);
+    expect(await payer.events()).toMatchObject({ 'payout.canceled': 1, 'batch.completed': 1 });
+  });
+});
+
+describe('a canceled batch', () => {
+  it('gives back what the rail was not given, and says which and what not', async () => {
+    const payer = await openBatchPayer(system, 20_000n);
+    await payer.client('POST /v1/webhook_endpoints', {
+      json: { url: receiver.url, events: ['*'] },
+    });
+    const references = ['simulate: never settle', 'plain', 'n 2', 'n 3', 'much', 'n 5'];
+    const items = references.map((name) =>
+      payer.item(name, name === 'much' ? { amount: '90000' } : {}),
+    );
+    const id = await sendPaused(system, payer, items);
+    await untilBatch(payer.client, id, ({ counts }) => counts['processing'] === 5);
+    await untilAtRest(system, id);
+    const ids = (await rowsOf(system, id)).map((row) => row.id);
+    await system.database`
+      update payouts set submit_started_at = now() where id = any (${ids.slice(0, 2)})`;
+    await wakeBatch(system, id);
+    await untilRows(
+      system,
+      id,
+      ([first, second]) => first?.status === 'sent' && second?.status === 'settled',
+    );
+
+    const key = { idempotencyKey: 'cancel' };
+    const [first, ...repeats] = await Promise.all(
+      many(3).map(() => payer.client(`POST /v1/batches/${id}/cancel`, key)),
+    );
+    const wanted = {
+      canceled: [ids[2], ids[3], ids[5]],
+      not_canceled: [
+        { id: ids[0], status: 'sent' },
+        { id: ids[1], status: 'settled' },
+        { id: ids[4], status: 'failed' },
+      ],
+    };
+    for (const answer of [first, ...repeats]) {
+      expect(answer?.status).toBe(200);
+      expect(answered.parse(answer?.body)).toEqual(wanted);
+    }
+    expect(await payer.balance()).toEqual({ available: 16_000n, held: 2_000n });
+    expect(await payer.events()).toMatchObject({ 'payout.canceled': 3 });
+
+    const replay = await payer.client(`POST /v1/batches/${id}/cancel`, key);
+    expect(replay.headers.get('idempotent-replayed')).toBe('true');
+    const reused = await payer.client('POST /v1/payouts', { form: payer.item('plain'), ...key });
+    expect(reused).toMatchObject({ status: 422, body: { code: 'idempotency_key_reused' } });
+
+    // It is canceled when what the rail was given has come to its end as well.
+    expect(batchIn(await payer.client(`GET /v1/batches/${id}`)).status).toBe('processing');
+    await settleByHand(ids[0] ?? '');
+    const batch = await untilBatch(payer.client, id);
+    expect(batch.status).toBe('canceled');
+    expect(countsOf(batch)).toEqual({ settled: 2, failed: 1, canceled: 3 });
+    expect(await payer.client(`POST /v1/batches/${id}/cancel`)).toMatchObject({
+      status: 200,
+      body: { status: 'canceled', canceled: wanted.canceled },
+    });
+    expect(await payer.events()).toMatchObject({ 'payout.canceled': 3, 'batch.completed': 1 });
+    for (const canceled of wanted.canceled) {
+      await receiver.next(
+        ({ body }) => body.includes(`"${canceled}"`) && body.includes('payout.canceled'),
+      );
+    }
+    await receiver.next(({ body }) => body.includes('batch.completed') && body.includes(id));
+    const journal = await journalByKey(system);
+    expect(ids.filter((each) => journal.has(each))).toEqual(ids.slice(0, 2));
+    expect(await unbalancedCurrencies(system.database)).toEqual([]);
+  });
+
+  it('takes back 1,200 items at once', async () => {
+    const payer = await openBatchPayer(system, 1_200n * 2_000n);
+    const id = await sendPaused(
+      system,
+      payer,
+      many(1_200).map((name) => payer.item(name)),
+    );
+    await untilBatch(payer.client, id, ({ counts }) => counts['processing'] === 1_200);
+    const answer = await payer.client(`POST /v1/batches/${id}/cancel`);
+    expect(answer).toMatchObject({ status: 200, body: { status: 'canceled' } });
+    expect(answered.parse(answer.body).canceled).toHaveLength(1_200);
+    expect(await payer.balance()).toEqual({ available: 1_200n * 2_000n, held: 0n });
+    expect(await heardOf(id)).toBe(0);
+  });
+
+  it('is canceled wherever its decisions stand when the wish comes', async () => {
+    const payer = await openBatchPayer(system, 1_200n * 2_000n);
+    for (const mode of ['best_effort', 'all_or_nothing'] as const) {
+      const id = await payer.send(
+        many(1_200).map((name) => payer.item(name)),
+        mode,
+      );
+      const answer = await payer.client(`POST /v1/batches/${id}/cancel`);
+      expect(answer.status).toBe(200);
+      const batch = await untilBatch(payer.client, id);
+      expect(batch.status).toBe('canceled');
+      const { canceled = 0, settled = 0, ...rest } = countsOf(batch);
+      expect(rest).toEqual({});
+      expect(canceled + settled).toBe(1_200);
+      expect(await heardOf(id)).toBe(settled);
+      const left = await payer.balance();
+      expect(left.held).toBe(0n);
+      await payer.client('POST /v1/test/fund', {
+        form: { currency: 'USD', amount: String(settled * 2_000 || 1) },
+      });
+    }
+    expect(await unbalancedCurrencies(system.database)).toEqual([]);
+  });
+
+  it('is no longer possible when it is complete', async () => {
+    const payer = await openBatchPayer(system, 2_000n);
+    const id = await payer.send([payer.item('plain')]);
+    await untilBatch(payer.client, id);
+    const answer = await payer.client(`POST /v1/batches/${id}/cancel`);
+    expect(answer).toMatchObject({ status: 409, body: { code: 'batch_not_cancelable' } });
+    expect(textOf(answer, 'received')).toBe('completed');
+  });
+});
+
+/** Has a sent payout parked for its time is over, and settled by an operator. */
+async function settleByHand(id: string): Promise<void> {
+  await system.database`
+    update payouts set settle_by = now() - interval '1 hour' where id = ${id}`;
+  const [chunk] = await system.database<{ batchId: string }[]>`
+    select batch_id from payouts where id = ${id}`;
+  await wakeBatch(system, chunk?.batchId ?? '');
+  const row = await untilParked(system, id);
+  const args = [{ operator: 'grace', reason: 'the bank said so', evidence: 'MT103 seen' }];
+  await askPayout(system.temporal, row, { name: markSettledUpdate.name, args }, 10_000);
+}

@@ -1,0 +1,162 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { listParked } from '../../src/db/payouts.js';
+import { askPayout } from '../../src/temporal/wakePayout.js';
+import { failAndReleaseUpdate, markSettledUpdate } from '../../src/workflows/messages.js';
+import {
+  countsOf,
+  journalByKey,
+  openBatchPayer,
+  rowsOf,
+  untilBatch,
+  untilRows,
+  wakeBatch,
+} from '../support/batchPayer.js';
+import { unbalancedCurrencies } from '../support/database.js';
+import { eventually } from '../support/eventually.js';
+import { startSystem, type TestSystem } from '../support/system.js';
+
+let system: TestSystem;
+
+beforeAll(async () => {
+  system = await startSystem();
+});
+afterAll(() => system.stop());
+
+const unanswered = 'simulate: timeout then nothing';
+const silent = 'simulate: never settle';
+const misreported = 'simulate: wrong amount';
+const manyOf = (reference: string, count: number) => Array.from({ length: count }, () => reference);
+
+/** How many of a batch's payouts operators find, whatever for or for one reason. */
+async function countShown(batchId: string, reason?: string): Promise<number> {
+  const shown = `BatchId = '${batchId}' and NeedsAttention = true and ExecutionStatus = 'Running'`;
+  const query = reason === undefined ? shown : `${shown} and AttentionReason = '${reason}'`;
+  return (await system.temporal.workflow.count(query)).count;
+}
+
+/** Waits until operators find each of the payouts, by its workflow and in the list of all. */
+async function untilShown(batchId: string, ids: readonly string[], reason: string): Promise<void> {
+  await eventually(`${ids.length} payouts shown for ${reason}`, 40_000, async () =>
+    (await countShown(batchId, reason)) === ids.length ? true : undefined,
+  );
+  const parked = new Map((await listParked(system.database)).map((row) => [row.id, row]));
+  expect(new Set(ids.map((id) => parked.get(id)?.attentionReason))).toEqual(new Set([reason]));
+  const [first = ''] = ids;
+  const { status, type } = await system.temporal.workflow.getHandle(first).describe();
+  expect([type, status.name]).toEqual(['payout', 'RUNNING']);
+}
+
+describe('what a batch cannot bring to its end', () => {
+  it('is completed by what operators decide', async () => {
+    const payer = await openBatchPayer(system, 8_000n);
+    const references = [misreported, unanswered, silent, 'plain'];
+    const id = await payer.send(references.map((name) => payer.item(name)));
+    await untilBatch(
+      payer.client,
+      id,
+      (batch) => countsOf(batch)['sent'] === 2 && countsOf(batch)['settled'] === 1,
+    );
+    const [first = '', second = '', third = ''] = (await rowsOf(system, id)).map((row) => row.id);
+    // A day is as long as the bank remembers keys.
+    await system.database`
+      update payouts set submit_started_at = submit_started_at - interval '25 hours'
+       where id = ${second}`;
+    await system.database`
+      update payouts set settle_by = now() - interval '1 hour' where id = ${third}`;
+    await wakeBatch(system, id);
+    await untilShown(id, [first], 'amount_mismatch');
+    await untilShown(id, [second], 'outcome_unknown');
+    await untilShown(id, [third], 'settle_by_passed');
+
+    const settles = { name: markSettledUpdate.name, args: [{ ...who, evidence: 'MT103 seen' }] };
+    const releases = { name: failAndReleaseUpdate.name, args: [who] };
+    expect(await ask(id, first, settles)).toMatchObject({ outcome: 'done' });
+    expect(await ask(id, second, releases)).toMatchObject({ outcome: 'done' });
+    expect(await payer.events()).not.toHaveProperty(['batch.completed']);
+    expect(await ask(id, third, settles)).toMatchObject({ outcome: 'done' });
+    const batch = await untilBatch(payer.client, id);
+    expect(batch.status).toBe('completed');
+    expect(countsOf(batch)).toEqual({ settled: 3, failed: 1 });
+    expect(await payer.events()).toMatchObject({
+      'batch.completed': 1,
+      'payout.settled': 3,
+      'payout.failed': 1,
+    });
+    expect(await payer.balance()).toEqual({ available: 2_000n, held: 0n });
+    await expect.poll(() => countShown(id), { timeout: 20_000 }).toBe(0);
+    expect(await unbalancedCurrencies(system.database)).toEqual([]);
+  });
+
+  it('is handed to workflows of its own by the hundred, and the rest goes on', async () => {
+    const payer = await openBatchPayer(system, 1_000_000n);
+    const references = [
+      ...manyOf(misreported, 200),
+      ...manyOf(unanswered, 100),
+      ...manyOf(silent, 50),
+      ...manyOf('plain', 10),
+    ];
+    const id = await payer.send(references.map((name) => payer.item(name)));
+    const { client } = payer;
+    await untilBatch(client, id, (batch) => {
+      const { sent, settled, processing } = countsOf(batch);
+      return sent === 250 && settled === 10 && processing === 100;
+    });
+    const ids = (await rowsOf(system, id)).map((row) => row.id);
+    await untilShown(id, ids.slice(0, 200), 'amount_mismatch');
+    // What only waits is carried together.
+    const waiting = (await rowsOf(system, id)).slice(200, 350);
+    expect(new Set(waiting.map(({ driver }) => driver))).toEqual(new Set([`${id}/0`]));
+
+    await system.database`
+      update payouts set settle_by = now() - interval '1 hour' where id = any (${ids.slice(300, 350)})`;
+    await system.database`
+      update payouts set submit_started_at = now() - interval '11 minutes'
+       where id = any (${ids.slice(200, 300)})`;
+    await wakeBatch(system, id);
+    await untilShown(id, ids.slice(300, 350), 'settle_by_passed');
+    const rows = await untilRows(system, id, (all) =>
+      all.slice(200, 300).every((row) => row.driver === row.id),
+    );
+    // The bank may still have them: they are asked about, and nobody is called yet.
+    expect(new Set(rows.slice(200, 300).map(statusAndReason))).toEqual(
+      new Set(['processing null']),
+    );
+    const [one = ''] = ids.slice(200);
+    const canceled = await client(`POST /v1/payouts/${one}/cancel`);
+    expect(canceled).toMatchObject({ status: 200, body: { status: 'canceled' } });
+
+    expect(countsOf(await untilBatch(client, id, () => true))).toEqual({
+      sent: 250,
+      settled: 10,
+      processing: 99,
+      canceled: 1,
+    });
+    const transfers = [...(await journalByKey(system)).values()].map(
+      (types) => types.filter((type) => type === 'transfer').length,
+    );
+    expect(Math.max(...transfers)).toBe(1);
+    expect(await unbalancedCurrencies(system.database)).toEqual([]);
+  });
+});
+
+const who = { operator: 'grace', reason: 'the bank said so' };
+
+async function ask(
+  batchId: string,
+  id: string,
+  update: { readonly name: string; readonly args: readonly object[] },
+) {
+  const row = (await rowsOf(system, batchId)).find((each) => each.id === id);
+  if (row === undefined) throw new Error(`${id} is no item of ${batchId}.`);
+  return askPayout(system.temporal, row, update, 10_000);
+}
+
+function statusAndReason({
+  status,
+  attentionReason,
+}: {
+  readonly status: string;
+  readonly attentionReason: string | null;
+}): string {
+  return `${status} ${attentionReason}`;
+}

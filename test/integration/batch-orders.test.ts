@@ -1,0 +1,194 @@
+import { Webhook } from 'standardwebhooks';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import type { PayoutRow } from '../../src/db/payouts.js';
+import { simulateOrders } from '../../src/sandbox-bank/orders.js';
+import {
+  type BatchPayer,
+  countsOf,
+  journalByKey,
+  openBatchPayer,
+  untilBatch,
+  untilRows,
+} from '../support/batchPayer.js';
+import { textOf } from '../support/client.js';
+import { unbalancedCurrencies } from '../support/database.js';
+import { expectedPostings, postingsOf } from '../support/postings.js';
+import { type Receiver, startReceiver } from '../support/receiver.js';
+import { startSystem, type TestSystem } from '../support/system.js';
+
+/** How an item with an order ends. */
+type Ending = {
+  readonly reference: string;
+  readonly history: readonly string[];
+  readonly reason?: string;
+  /** What the bank's journal says of it. */
+  readonly journal: readonly string[];
+  /** The entries of the ledger after the acceptance. */
+  readonly entries: readonly ('settle' | 'release' | 'return')[];
+  readonly attention?: 'amount_mismatch';
+};
+
+const settled = {
+  history: ['pending', 'processing', 'sent', 'settled'],
+  journal: ['transfer', 'settled'],
+  entries: ['settle'],
+} as const;
+const plain: Ending = { ...settled, reference: 'plain' };
+
+/** Every order of the bank's table, by the table's own words. */
+const endings: Readonly<Record<string, Ending>> = {
+  'reject CODE': {
+    reference: 'simulate: reject AC04',
+    history: ['pending', 'processing', 'failed'],
+    reason: 'AC04',
+    journal: ['rejected'],
+    entries: ['release'],
+  },
+  'late rejection CODE': {
+    reference: 'simulate: late rejection AC06',
+    history: ['pending', 'processing', 'sent', 'failed'],
+    reason: 'AC06',
+    journal: ['transfer', 'rejected'],
+    entries: ['release'],
+  },
+  'return CODE after DURATION': {
+    reference: 'simulate: return AM04 after 1s',
+    history: ['pending', 'processing', 'sent', 'settled', 'returned'],
+    reason: 'AM04',
+    journal: ['transfer', 'settled', 'returned'],
+    entries: ['settle', 'return'],
+  },
+  'return CODE after DURATION before settlement': {
+    reference: 'simulate: return AC04 after 300ms before settlement',
+    history: ['pending', 'processing', 'sent', 'returned'],
+    reason: 'AC04',
+    journal: ['transfer', 'returned'],
+    entries: ['settle', 'return'],
+  },
+  'delay DURATION': { ...settled, reference: 'simulate: delay 1s' },
+  'timeout then settle': { ...settled, reference: 'simulate: timeout then settle' },
+  'timeout then nothing': {
+    reference: 'simulate: timeout then nothing',
+    history: ['pending', 'processing'],
+    journal: [],
+    entries: [],
+  },
+  'duplicate callbacks': { ...settled, reference: 'simulate: duplicate callbacks' },
+  'never settle': {
+    reference: 'simulate: never settle',
+    history: ['pending', 'processing', 'sent'],
+    journal: ['transfer'],
+    entries: [],
+  },
+  'wrong amount': {
+    reference: 'simulate: wrong amount',
+    history: ['pending', 'processing', 'sent'],
+    journal: ['transfer', 'settled'],
+    entries: [],
+    attention: 'amount_mismatch',
+  },
+};
+
+const itemsOfEach = 12;
+const webhookBody = z.object({
+  id: z.string(),
+  type: z.string(),
+  data: z.object({ id: z.string(), status: z.string() }),
+});
+
+let system: TestSystem;
+let receiver: Receiver;
+let payer: BatchPayer;
+
+beforeAll(async () => {
+  system = await startSystem();
+  receiver = await startReceiver();
+  payer = await openBatchPayer(system, 1_000_000n);
+});
+afterAll(async () => {
+  await receiver.close();
+  await system.stop();
+});
+
+describe('a batch of every order of the bank', () => {
+  // Item by item through the table, so that what fails stands beside what does not.
+  const wanted = Array.from({ length: itemsOfEach }, () => [
+    plain,
+    ...Object.values(endings),
+  ]).flat();
+
+  it('has a test for each of them', () => {
+    expect(Object.keys(endings)).toEqual(simulateOrders.map(({ order }) => order));
+  });
+
+  it('ends item by item as the table says, and tells and books each step once', async () => {
+    const endpoint = await payer.client('POST /v1/webhook_endpoints', {
+      json: { url: receiver.url, events: ['*'] },
+    });
+    const id = await payer.send(wanted.map(({ reference }) => payer.item(reference)));
+    // The counters add up at every look on the way.
+    await untilBatch(payer.client, id, (batch) => sameCounts(countsOf(batch), wanted));
+    const rows = await untilRows(system, id, (all) =>
+      all.every((row, index) => hasEnded(row, wanted[index] ?? plain)),
+    );
+
+    const journal = await journalByKey(system);
+    for (const [index, row] of rows.entries()) {
+      const ending = wanted[index] ?? plain;
+      expect(row.statusHistory.map(({ status }) => status)).toEqual(ending.history);
+      expect(row.statusReason).toBe(ending.reason ?? null);
+      expect(journal.get(row.id) ?? []).toEqual(ending.journal);
+      expect(await postingsOf(system.database, row.id)).toEqual(postingsFor(row, ending));
+    }
+    expect(await unbalancedCurrencies(system.database)).toEqual([]);
+    const told = wanted.flatMap(({ history }) => history.slice(2).map((s) => `payout.${s}`));
+    expect(await payer.events()).toEqual(tally(told));
+    await expectWebhooks(textOf(endpoint, 'secret'), rows);
+    // Nobody has to look at what only waits: the chunk goes on with it.
+    expect(rows.filter((row) => row.driver === row.id).map((row) => row.reference)).toEqual(
+      Array(itemsOfEach).fill('simulate: wrong amount'),
+    );
+    const batch = await payer.client(`GET /v1/batches/${id}`);
+    expect(batch.body).toMatchObject({ status: 'processing', completed_at: null });
+  });
+});
+
+function hasEnded(row: PayoutRow, { history, attention }: Ending): boolean {
+  return row.status === history.at(-1) && row.attentionReason === (attention ?? null)
+    ? attention === undefined || row.driver === row.id
+    : false;
+}
+
+function tally(names: readonly string[]): Readonly<Record<string, number>> {
+  const counts: Record<string, number> = {};
+  for (const name of names) counts[name] = (counts[name] ?? 0) + 1;
+  return counts;
+}
+
+function sameCounts(counts: Readonly<Record<string, number>>, wanted: readonly Ending[]): boolean {
+  const due = tally(wanted.map(({ history }) => history.at(-1) ?? ''));
+  return Object.entries(due).every(([status, count]) => counts[status] === count);
+}
+
+function postingsFor(row: PayoutRow, { entries }: Ending) {
+  const expected = expectedPostings(row);
+  return {
+    accept: expected.accept,
+    ...Object.fromEntries(entries.map((kind) => [kind, expected[kind]])),
+  };
+}
+
+/** Each event came once, signed, with the payout as it was then. */
+async function expectWebhooks(secret: string, rows: readonly PayoutRow[]): Promise<void> {
+  const due = rows.flatMap(({ id, statusHistory }) =>
+    statusHistory.slice(2).map(({ status }) => `${id} payout.${status} ${status}`),
+  );
+  await expect.poll(() => receiver.received.length, { timeout: 20_000 }).toBe(due.length);
+  const bodies = receiver.received.map(({ body, headers }) =>
+    webhookBody.parse(new Webhook(secret).verify(body, headers)),
+  );
+  const came = bodies.map(({ type, data }) => `${data.id} ${type} ${data.status}`);
+  expect(came.sort()).toEqual(due.sort());
+  expect(new Set(bodies.map(({ id }) => id)).size).toBe(bodies.length);
+}

@@ -1,0 +1,40 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { pino } from 'pino';
+import { createApp } from '../../src/api/app.js';
+import { createLimiter } from '../../src/api/rateLimit.js';
+import { connectDatabase } from '../../src/db/client.js';
+import { createRails } from '../../src/rails/registry.js';
+import { createMetrics } from '../../src/telemetry.js';
+import { fingerprintSecret, type TestSystem } from './system.js';
+
+/** Another API process's worth of API: its own server and connections, on the same database. */
+export async function startSecondApi({ databaseUrl, temporal }: TestSystem) {
+  const database = connectDatabase({ url: databaseUrl, poolSize: 10, applicationName: 'second' });
+  const app = createApp({
+    database,
+    temporal,
+    // It hears no bank: what it is asked here needs none.
+    rails: createRails([]),
+    metrics: createMetrics('second-test'),
+    log: pino({ level: 'silent' }),
+    rateMaximumAgeMs: 24 * 60 * 60 * 1000,
+    webhookPolicy: { allowInsecure: true, allowPrivateAddresses: true },
+    fingerprintSecret,
+    limiter: createLimiter({ perSecond: 10_000, burst: 10_000, inFlight: 10_000 }),
+  });
+  const handle = app.callback();
+  const server = createServer((request, response) => void handle(request, response));
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  const port = typeof address === 'object' && address !== null ? address.port : 0;
+  return {
+    url: `http://127.0.0.1:${port}`,
+    close: async () => {
+      server.closeAllConnections();
+      server.close();
+      await database.end({ timeout: 5 });
+    },
+  };
+}
