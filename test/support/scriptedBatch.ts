@@ -22,7 +22,14 @@ export type BatchActivities = Pick<
 
 type Name = keyof BatchActivities;
 
-const nothing: ChunkStanding = { pending: 0, unsent: 0, unanswered: 0, sent: 0, troubled: 0 };
+const nothing: ChunkStanding = {
+  pending: 0,
+  unsent: 0,
+  unanswered: 0,
+  overdue: 0,
+  sent: 0,
+  troubled: 0,
+};
 
 /** Where a chunk stands of which nothing but this is open. */
 export function standing(open: Partial<ChunkStanding> = {}): ChunkStanding {
