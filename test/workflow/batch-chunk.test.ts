@@ -175,8 +175,12 @@ describe('a chunk whose rail is silent', () => {
 describe('a chunk hands over', () => {
   it('what the rail does not answer for ten minutes, after it has asked again', async () => {
     const handedMs: number[] = [];
+    const startedMs = await server.now();
     const script = new ScriptedBatch({
-      submitChunk: async () => script.look(),
+      submitChunk: async () => {
+        const isOverdue = (await server.now()) - startedMs > 10 * minuteMs;
+        return { ...script.look(), overdue: isOverdue ? 3 : 0 };
+      },
       handOverChunk: async () => {
         handedMs.push(await server.now());
         script.stands = standing();
@@ -184,7 +188,6 @@ describe('a chunk hands over', () => {
       },
     });
     script.stands = standing({ unanswered: 3 });
-    const startedMs = await server.now();
     await drive(
       script,
       async (handle) => {
