@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises';
 import { batchRatesOf } from '../db/batches.js';
 import { shareBeneficiariesOf } from '../db/beneficiaries.js';
 import type { Sql } from '../db/client.js';
@@ -26,6 +27,7 @@ import {
   priceOf,
   quoteUsed,
 } from '../domain/acceptance.js';
+import { groupSize } from '../domain/batch.js';
 import { parseRate } from '../domain/fx.js';
 import { acceptEntry } from '../domain/ledger.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
@@ -86,7 +88,7 @@ async function decideAll(
     readFacts(sql, deps, driver, ids),
     isSingle ? lockBalancesOf(sql, ids) : undefined,
   ]);
-  const priced = priceAll(deps, read, ids, workflowAgeMs);
+  const priced = await priceAll(deps, read, ids, workflowAgeMs);
   const balances = early ?? (await lockBalancesOf(sql, ids));
   return { rows: read.rows, decisions: fundAll(priced, balances) };
 }
@@ -99,22 +101,26 @@ type Priced = {
   readonly rail: Rail | undefined;
 };
 
-function priceAll(
+async function priceAll(
   deps: AcceptanceDeps,
   { rows, factsOf }: Awaited<ReturnType<typeof readFacts>>,
   ids: readonly string[],
   workflowAgeMs: number,
-): readonly Priced[] {
+): Promise<readonly Priced[]> {
   const rowOf = new Map(rows.map((row) => [row.id, row]));
-  return ids.flatMap((id): readonly Priced[] => {
+  const all: Priced[] = [];
+  for (const [index, id] of ids.entries()) {
+    // 10,000 prices are a second or more: everybody else's heartbeats have their turn.
+    if (index % groupSize === groupSize - 1) await setImmediate();
     const row = rowOf.get(id);
-    if (row === undefined || row.status !== 'pending') return [];
+    if (row === undefined || row.status !== 'pending') continue;
     const rail = railFor(deps.rails, row);
     const asked = askedOf(row, workflowAgeMs);
     // What was refused before, at the request, stays refused.
     const priced = row.refusal ?? (rail === undefined ? noRail(row) : priceOf(asked, factsOf(row)));
-    return [{ row, asked, priced, rail }];
-  });
+    all.push({ row, asked, priced, rail });
+  }
+  return all;
 }
 
 /** Takes what each may have from what the ones before it have left; a quote serves one of them. */
