@@ -35,6 +35,13 @@ async function replay(file: string, bundle: Promise<{ code: string }>): Promise<
 
 describe('the workflows of today', () => {
   it.each([
+    'batch-canceled',
+    'batch-chunk-handed-over',
+    'batch-chunk-settled-by-callback',
+    'batch-chunk-settled-by-poll',
+    'batch-of-single-payouts',
+    'batch-refused',
+    'batch-settled',
     'payout-parked-then-settled',
     'payout-refused',
     'payout-restarted-with-news',
@@ -56,15 +63,38 @@ describe('a replay', () => {
     [
       'an activity that comes before the one it followed',
       'payout-settled-by-callback.v1.json',
+      'payout.ts',
       (text: string) => text.replace('await submit(hand);', 'await deliver(hand.payoutId);\n$&'),
     ],
     [
       'a poll that does not wait for the callback any more',
       'payout-settled-by-poll.v1.json',
+      'payout.ts',
       (text: string) => text.replace(/if \(await condition\(.*callbackPatienceMs.*/, ''),
     ],
-  ])('refuses %s', async (_, file, change) => {
-    await expect(replay(file, bundleChanged(change))).rejects.toThrow(DeterminismViolationError);
+    [
+      'a batch that looks whether it is empty before it decides',
+      'batch-settled.v2.json',
+      'batch.ts',
+      (text: string) =>
+        text.replace('for (let', 'await batchLedger.closeEmptyBatch({ batchId });\n$&'),
+    ],
+    [
+      'a batch that is not carried in chunks any more',
+      'batch-settled.v2.json',
+      'batch.ts',
+      (text: string) => text.replace('if (!patched(changes.batchInChunks))', ''),
+    ],
+    [
+      'a chunk that does not poll after its rest',
+      'batch-chunk-settled-by-poll.v2.json',
+      'batchChunk.ts',
+      (text: string) => text.replace('if (isTimeUp) await poll(chunk, teller);', ''),
+    ],
+  ])('refuses %s', async (_, file, workflow, change) => {
+    await expect(replay(file, bundleChanged(workflow, change))).rejects.toThrow(
+      DeterminismViolationError,
+    );
   });
 });
 
@@ -80,8 +110,11 @@ describe('a history', () => {
   });
 });
 
-/** Bundles a copy of the workflows in which payout.ts is another. */
-async function bundleChanged(change: (text: string) => string): Promise<{ code: string }> {
+/** Bundles a copy of the workflows in which one of them is another. */
+async function bundleChanged(
+  workflow: string,
+  change: (text: string) => string,
+): Promise<{ code: string }> {
   const source = fileURLToPath(new URL('../../src', import.meta.url));
   const copy = mkdtempSync(join(tmpdir(), 'corridor-replay-'));
   try {
@@ -89,11 +122,11 @@ async function bundleChanged(change: (text: string) => string): Promise<{ code: 
       cpSync(join(source, part), join(copy, 'src', part), { recursive: true });
     }
     symlinkSync(join(source, '../node_modules'), join(copy, 'node_modules'));
-    const payout = join(copy, 'src/workflows/payout.ts');
-    const text = readFileSync(payout, 'utf8');
+    const file = join(copy, 'src/workflows', workflow);
+    const text = readFileSync(file, 'utf8');
     const changed = change(text);
     if (changed === text) throw new Error('The change did not find what it changes.');
-    writeFileSync(payout, changed);
+    writeFileSync(file, changed);
     return await bundleWorkflows(join(copy, 'src/workflows/index.ts'));
   } finally {
     rmSync(copy, { recursive: true });

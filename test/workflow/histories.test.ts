@@ -1,8 +1,4 @@
-import { writeFile } from 'node:fs/promises';
-import { fileURLToPath } from 'node:url';
 import type { WorkflowHandle } from '@temporalio/client';
-import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
-import { Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ledgerActivities } from '../../src/activities/ledger.js';
 import { operatorActivities } from '../../src/activities/operator.js';
@@ -16,22 +12,16 @@ import { acceptPayout, askPayout, wakePayout } from '../../src/temporal/wakePayo
 import { extendDeadlineUpdate, markSettledUpdate } from '../../src/workflows/messages.js';
 import type { payout } from '../../src/workflows/payout.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
-import { personalDataIn, withoutMachine } from '../support/history.js';
+import { keepHistory } from '../support/keepHistory.js';
 import { QuietRail } from '../support/quietRail.js';
 import { payoutOf, rateMaximumAgeMs, requestPayout } from '../support/requestPayout.js';
 import { startTimeSkipping, type TimeSkipping } from '../support/timeSkipping.js';
-import { workflowBundle } from '../support/workflowBundle.js';
 
 const halfAMinuteMs = 30_000;
 const hourMs = 60 * 60 * 1000;
 const dayMs = 24 * hourMs;
 
-/**
- * The ways of a payout on the real ledger, one history each. A run with
- * `RECORD_HISTORIES=v2` keeps them as `test/replay/histories/payout-….v2.json`, next to
- * those that are there: production still has workflows with the histories of older code.
- */
-const version = process.env['RECORD_HISTORIES'];
+// The ways of a payout on the real ledger, one history each.
 
 /** A payout that was just requested, and what can happen to it. */
 type Ride = {
@@ -75,7 +65,7 @@ async function ride(
     await acceptPayout(server.client, row, 10_000);
     const handle = server.client.workflow.getHandle<typeof payout>(row.id);
     const status = await take({ row, handle, tell: (fact) => callBack(account.id, row.id, fact) });
-    await keep(way, handle);
+    await keepHistory(server, `payout-${way}`, handle.workflowId);
     return status;
   });
 }
@@ -101,18 +91,6 @@ async function callBack(accountId: string, id: string, fact: StoredFact): Promis
     { ...news, fact: { ...amount, ...fact } },
   ]);
   for (const row of woken) await wakePayout(server.client, row);
-}
-
-/** Checks the history of the latest run, and stores it when this is a recording. */
-async function keep(way: string, { workflowId }: { readonly workflowId: string }): Promise<void> {
-  const history = await server.client.workflow.getHandle(workflowId).fetchHistory();
-  await Worker.runReplayHistory({ workflowBundle: await workflowBundle() }, history, workflowId);
-  const text = withoutMachine(historyToJSON(history));
-  expect(personalDataIn(text)).toEqual([]);
-  if (version === undefined) return;
-  const file = new URL(`../replay/histories/payout-${way}.${version}.json`, import.meta.url);
-  // A history that is there is never replaced: it is what some production has.
-  await writeFile(fileURLToPath(file), text, { flag: 'wx' });
 }
 
 describe('the history of a payout names no person and replays, when the payout is', () => {

@@ -1,0 +1,203 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { batchActivities } from '../../src/activities/batch.js';
+import { chunkActivities, lookAt } from '../../src/activities/chunk.js';
+import type { Activities } from '../../src/activities/index.js';
+import { ledgerActivities } from '../../src/activities/ledger.js';
+import { railActivities } from '../../src/activities/rail.js';
+import { allItemsOf, cancelBatch, findBatchById, insertBatch } from '../../src/db/batches.js';
+import { insertBeneficiary } from '../../src/db/beneficiaries.js';
+import { transaction } from '../../src/db/client.js';
+import { newId } from '../../src/db/id.js';
+import { insertNews } from '../../src/db/inbox.js';
+import { currentRates } from '../../src/db/rates.js';
+import {
+  type BatchMode,
+  type Chunk,
+  chunkDriver,
+  chunkNumberOf,
+  chunkSize,
+} from '../../src/domain/batch.js';
+import { railKey } from '../../src/domain/payout.js';
+import { createRails } from '../../src/rails/registry.js';
+import { cancelBatchItems, startBatch, wakeChunks } from '../../src/temporal/wakePayout.js';
+import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
+import { eventually } from '../support/eventually.js';
+import { keepHistory } from '../support/keepHistory.js';
+import { QuietRail } from '../support/quietRail.js';
+import { beneficiary, rateMaximumAgeMs } from '../support/requestPayout.js';
+import { startTimeSkipping, type TimeSkipping } from '../support/timeSkipping.js';
+
+// The ways of a batch and of its chunks on the real ledger, one history each.
+
+let server: TimeSkipping;
+let store: TestDatabase;
+
+beforeAll(async () => {
+  [server, store] = await Promise.all([startTimeSkipping(), createTestDatabase()]);
+});
+afterAll(async () => {
+  await server.stop();
+  await store.drop();
+});
+
+type Asked = {
+  readonly count: number;
+  readonly mode?: BatchMode;
+  readonly funds?: bigint;
+  readonly rail?: QuietRail;
+  readonly instead?: Partial<Activities>;
+};
+
+/** A batch that was just requested, with what its workflows need beside them. */
+async function ride(
+  { count, mode = 'best_effort', funds = 10n ** 9n, rail = new QuietRail(), instead = {} }: Asked,
+  take: (batchId: string) => Promise<void>,
+): Promise<string | undefined> {
+  const { database } = store;
+  const { account } = await createTestAccount(database, { funds: { USD: funds } });
+  const batchId = await requestBatch(account.id, count, mode);
+  const deps = {
+    database,
+    rails: createRails([rail]),
+    rateMaximumAgeMs,
+    temporal: server.client,
+  };
+  const activities = {
+    ...ledgerActivities(deps),
+    ...railActivities(deps),
+    ...batchActivities(deps),
+    ...chunkActivities(deps),
+    deliverEvents: async () => undefined,
+    deliverChunk: async () => false,
+    ...instead,
+  };
+  await server.withWorkers(activities, () => take(batchId));
+  return (await findBatchById(database, batchId))?.status;
+}
+
+/** Records a batch as the API does; each item is 10.00 USD to a German account. */
+async function requestBatch(accountId: string, count: number, mode: BatchMode): Promise<string> {
+  const id = newId('batch');
+  const beneficiaryId = newId('beneficiary');
+  await transaction(store.database, async (sql) => {
+    await insertBeneficiary(sql, { id: beneficiaryId, accountId, details: beneficiary });
+    const rates = await currentRates(sql, rateMaximumAgeMs);
+    await insertBatch(sql, {
+      id,
+      accountId,
+      mode,
+      rates: rates.map(({ currency, perEuro }) => ({ currency, perEuro })),
+      items: Array.from({ length: count }, (_, index) => ({
+        index,
+        refusal: null,
+        payout: {
+          id: newId('payout'),
+          accountId,
+          mode: 'test',
+          driver: chunkDriver({ batchId: id, number: chunkNumberOf(index) }),
+          quoteId: null,
+          beneficiaryId,
+          sourceCurrency: 'USD',
+          destinationCurrency: 'EUR',
+          fixedSide: 'source',
+          amount: 1_000n,
+          reference: null,
+          metadata: {},
+        },
+      })),
+    });
+  });
+  return id;
+}
+
+/** Waits until the rail has everything, and returns the ids in the order of the request. */
+async function untilSent(batchId: string, count: number): Promise<readonly string[]> {
+  return eventually('the rail to have everything', 20_000, async () => {
+    const ids = await allItemsOf(store.database, batchId, ['sent']);
+    return ids.length === count ? ids : undefined;
+  });
+}
+
+/** What the API does with callbacks; the rail claims to have paid so much. */
+async function callBack(ids: readonly string[], amountMinor?: string): Promise<void> {
+  const { database } = store;
+  const [first = ''] = ids;
+  const [row] = await database<{ receiveMinor: bigint }[]>`
+    select receive_minor from payouts where id = ${first}`;
+  const amount = amountMinor ?? `${row?.receiveMinor}`;
+  const { chunks } = await insertNews(
+    database,
+    ids.map((id) => ({
+      rail: 'sandbox',
+      railEventId: `test:${id}`,
+      railKey: railKey(id),
+      payoutId: id,
+      fact: { kind: 'settled', amountMinor: amount, currency: 'EUR' },
+    })),
+  );
+  await wakeChunks(server.client, chunks);
+}
+
+const resultOf = (workflowId: string) => server.client.workflow.getHandle(workflowId).result();
+
+describe('the histories of a batch name no person and replay, when it is', () => {
+  it('settled, of several chunks', async () => {
+    const count = chunkSize + 1;
+    const status = await ride({ count }, async (batchId) => {
+      await startBatch(server.client, batchId);
+      await callBack(await untilSent(batchId, count));
+      await Promise.all([batchId, `${batchId}/0`, `${batchId}/1`].map(resultOf));
+      await keepHistory(server, 'batch-settled', batchId);
+      await keepHistory(server, 'batch-chunk-settled-by-callback', `${batchId}/0`);
+    });
+    expect(status).toBe('completed');
+  });
+
+  it('settled by poll', async () => {
+    const { database } = store;
+    const rail = new QuietRail({ settlesAfterLookups: 1 });
+    // What a look of five seconds finds that brings nothing, without the seconds.
+    const instead = { settleChunk: (chunk: Chunk) => lookAt(database, chunk, []) };
+    const status = await ride({ count: 2, rail, instead }, async (batchId) => {
+      await startBatch(server.client, batchId);
+      await resultOf(batchId);
+      await resultOf(`${batchId}/0`);
+      await keepHistory(server, 'batch-chunk-settled-by-poll', `${batchId}/0`);
+    });
+    expect(status).toBe('completed');
+  });
+
+  it('handed over in part', async () => {
+    const status = await ride({ count: 2 }, async (batchId) => {
+      await startBatch(server.client, batchId);
+      const [first = '', second = ''] = await untilSent(batchId, 2);
+      await callBack([first]);
+      await callBack([second], '1');
+      await resultOf(`${batchId}/0`);
+      await keepHistory(server, 'batch-chunk-handed-over', `${batchId}/0`);
+      // The payout's own workflow waits for a person.
+      await server.client.workflow.getHandle(second).terminate();
+    });
+    expect(status).toBe('processing');
+  });
+
+  it('canceled', async () => {
+    const status = await ride({ count: 3 }, async (batchId) => {
+      await cancelBatch(store.database, batchId);
+      await cancelBatchItems(server.client, batchId, 20_000);
+      await resultOf(batchId);
+      await keepHistory(server, 'batch-canceled', batchId);
+    });
+    expect(status).toBe('canceled');
+  });
+
+  it('refused as a whole', async () => {
+    const asked = { count: 2, mode: 'all_or_nothing', funds: 1_500n } as const;
+    const status = await ride(asked, async (batchId) => {
+      await startBatch(server.client, batchId);
+      await resultOf(batchId);
+      await keepHistory(server, 'batch-refused', batchId);
+    });
+    expect(status).toBe('completed');
+  });
+});
