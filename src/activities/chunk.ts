@@ -168,7 +168,9 @@ async function letGo(
   return transaction(database, async (sql) => {
     // What is not decided yet is the batch's own; should that have died, the sweep wakes it.
     await leaveChunk(sql, chunk, pending > 0 ? holdMs : null);
-    return (await itemsWithNews(sql, chunk)).length === 0;
+    const isLeft = (await itemsWithNews(sql, chunk)).length === 0;
+    if (!isLeft) await holdChunk(sql, chunk, holdMs);
+    return isLeft;
   });
 }
 

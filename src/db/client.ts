@@ -93,6 +93,8 @@ export function bulkTransaction<T>(
   if (rowCount < bulkRows) return transaction(database, work);
   return transaction(database, async (sql) => {
     await sql`set constraints all deferred`;
+    // Pricing 10,000 items between two statements may take longer than a connection may idle.
+    await sql`set local idle_in_transaction_session_timeout = '60s'`;
     const result = await work(sql);
     await sql`set local plan_cache_mode = auto`;
     return result;

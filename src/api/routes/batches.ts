@@ -213,11 +213,7 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const bound = await bindRequest(database, deps, request, batch.id, '30 days');
   const different = bound === 'bound' ? undefined : await mismatch(deps, request, bound);
   if (different !== undefined) return refused(different);
-  if (batch.status === 'completed') {
-    const expected = 'a batch that is processing';
-    const refusal = refuse('batch_not_cancelable', { expected, received: batch.status });
-    return { ...refused(refusal), object: { batch: batch.id } };
-  }
+  if (batch.status === 'completed') return notCancelable(batch);
   // From here on nothing more is handed to the rail, whatever becomes of this request.
   await cancelBatch(database, batch.id);
   const isHeard = batch.status === 'canceled' || (await isCancelHeard(deps, batch.id));
@@ -229,6 +225,8 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
     };
   }
   const after = await existingBatch(deps, request.account.id, batch.id);
+  // Its last payout may have become final before anything could be canceled.
+  if (after.status === 'completed') return notCancelable(after);
   const [counts, items] = await Promise.all([
     countItems(database, batch.id),
     statusesOfItems(database, batch.id),
@@ -238,6 +236,12 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
     body: canceledBatchObject(after, counts, items),
     headers: bound === 'bound' ? {} : replayed,
   };
+}
+
+function notCancelable({ id, status }: BatchRow): Answer {
+  const expected = 'a batch that is processing';
+  const refusal = refuse('batch_not_cancelable', { expected, received: status });
+  return { ...refused(refusal), object: { batch: id } };
 }
 
 async function isCancelHeard(deps: ApiDeps, batchId: string): Promise<boolean> {
