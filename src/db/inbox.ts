@@ -1,4 +1,4 @@
-import { type Chunk, chunkSize } from '../domain/batch.js';
+import type { Chunk } from '../domain/batch.js';
 import { bigints, jsonTexts, type Sql } from './client.js';
 import type { WakeablePayout } from './payouts.js';
 
@@ -59,11 +59,13 @@ export async function insertNews(sql: Sql, news: readonly RailNews[]): Promise<N
   // Its row is locked in any case, also of a chunk that is looked after: who is just about to
   // leave it then either sees these news or is seen to have left.
   const chunks = await sql<Chunk[]>`
-    with found as (
+    with mine as materialized (
+      select distinct batch_id, driver from payouts where id = any (${ids}) and driver <> id
+    ), found as (
+      -- Arrays: a join would be planned as if there were a chunk for each payout.
       select c.batch_id, c.number, c.waiting from batch_chunks c
-       where (c.batch_id, c.number) in (
-         select p.batch_id, p.batch_index / ${chunkSize}::int from payouts p
-          where p.id = any (${ids}) and p.driver <> p.id)
+       where c.batch_id = any (array(select batch_id from mine))
+         and c.batch_id || '/' || c.number = any (array(select driver from mine))
        order by c.batch_id, c.number for no key update
     )
     update batch_chunks c set waiting = false, wake_at = now() + interval '5 seconds'

@@ -50,6 +50,7 @@ export async function openPlanReader(url: string): Promise<PlanReader> {
     transform: { column: { from: postgres.toCamel }, undefined: null },
     connection: {
       plan_cache_mode: 'force_custom_plan',
+      random_page_cost: 1.1,
       timezone: 'UTC',
     },
     onnotice: ({ message = '' }) => {

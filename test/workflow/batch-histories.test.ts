@@ -4,19 +4,10 @@ import { chunkActivities, lookAt } from '../../src/activities/chunk.js';
 import type { Activities } from '../../src/activities/index.js';
 import { ledgerActivities } from '../../src/activities/ledger.js';
 import { railActivities } from '../../src/activities/rail.js';
-import { allItemsOf, cancelBatch, findBatchById, insertBatch } from '../../src/db/batches.js';
-import { insertBeneficiary } from '../../src/db/beneficiaries.js';
+import { allItemsOf, cancelBatch, findBatchById } from '../../src/db/batches.js';
 import { transaction } from '../../src/db/client.js';
-import { newId } from '../../src/db/id.js';
 import { insertNews } from '../../src/db/inbox.js';
-import { currentRates } from '../../src/db/rates.js';
-import {
-  type BatchMode,
-  type Chunk,
-  chunkDriver,
-  chunkNumberOf,
-  chunkSize,
-} from '../../src/domain/batch.js';
+import { type BatchMode, type Chunk, chunkSize } from '../../src/domain/batch.js';
 import { railKey } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
 import { cancelBatchItems, startBatch, wakeChunks } from '../../src/temporal/wakePayout.js';
@@ -24,7 +15,8 @@ import { createTestAccount, createTestDatabase, type TestDatabase } from '../sup
 import { eventually } from '../support/eventually.js';
 import { keepHistory } from '../support/keepHistory.js';
 import { QuietRail } from '../support/quietRail.js';
-import { beneficiary, rateMaximumAgeMs } from '../support/requestPayout.js';
+import { requestBatch } from '../support/requestBatch.js';
+import { rateMaximumAgeMs } from '../support/requestPayout.js';
 import { startTimeSkipping, type TimeSkipping } from '../support/timeSkipping.js';
 
 // The ways of a batch and of its chunks on the real ledger, one history each.
@@ -55,7 +47,9 @@ async function ride(
 ): Promise<string | undefined> {
   const { database } = store;
   const { account } = await createTestAccount(database, { funds: { USD: funds } });
-  const batchId = await requestBatch(account.id, count, mode);
+  const batchId = await transaction(database, (sql) =>
+    requestBatch(sql, account.id, { count, mode }),
+  );
   const deps = {
     database,
     rails: createRails([rail]),
@@ -73,41 +67,6 @@ async function ride(
   };
   await server.withWorkers(activities, () => take(batchId));
   return (await findBatchById(database, batchId))?.status;
-}
-
-/** Records a batch as the API does; each item is 10.00 USD to a German account. */
-async function requestBatch(accountId: string, count: number, mode: BatchMode): Promise<string> {
-  const id = newId('batch');
-  const beneficiaryId = newId('beneficiary');
-  await transaction(store.database, async (sql) => {
-    await insertBeneficiary(sql, { id: beneficiaryId, accountId, details: beneficiary });
-    const rates = await currentRates(sql, rateMaximumAgeMs);
-    await insertBatch(sql, {
-      id,
-      accountId,
-      mode,
-      rates: rates.map(({ currency, perEuro }) => ({ currency, perEuro })),
-      items: Array.from({ length: count }, (_, index) => ({
-        index,
-        refusal: null,
-        payout: {
-          id: newId('payout'),
-          accountId,
-          mode: 'test',
-          driver: chunkDriver({ batchId: id, number: chunkNumberOf(index) }),
-          quoteId: null,
-          beneficiaryId,
-          sourceCurrency: 'USD',
-          destinationCurrency: 'EUR',
-          fixedSide: 'source',
-          amount: 1_000n,
-          reference: null,
-          metadata: {},
-        },
-      })),
-    });
-  });
-  return id;
 }
 
 /** Waits until the rail has everything, and returns the ids in the order of the request. */
