@@ -80,10 +80,11 @@ export async function insertBatch(sql: Sql, batch: NewBatch): Promise<void> {
     insert into batches (id, account_id, mode, outcome, total, open, rates)
     values (${id}, ${accountId}, ${mode}, ${mode === 'best_effort' ? 'accepted' : null},
       ${items.length}, ${own.length}, ${JSON.stringify(batch.rates)}::text::jsonb)`;
-  // The batch's workflow starts the chunks; the sweep only what it leaves behind.
+  // The batch's workflow starts the chunks; the sweep only what it leaves behind, and a batch that
+  // nobody has started. To start one that only waits its turn for longer than this is no harm.
   await sql`
     insert into batch_chunks (batch_id, number, wake_at)
-    select ${id}, number, now() + interval '60 seconds'
+    select ${id}, number, now() + interval '15 seconds'
       from generate_series(0, ${chunkCountOf(items.length) - 1}::int) as number`;
   for (let start = 0; start < own.length; start += insertRows) {
     await insertItems(sql, id, own.slice(start, start + insertRows));
