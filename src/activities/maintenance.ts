@@ -11,6 +11,7 @@ import type { Rails } from '../rails/registry.js';
 import type { RateSource } from '../rates/rateSource.js';
 import type { Metrics } from '../telemetry.js';
 import { startBatch, wakeChunks, wakeEndpoint, wakePayouts } from '../temporal/wakePayout.js';
+import { beating } from './failure.js';
 import { readStatements } from './statements.js';
 
 export type MaintenanceDeps = {
@@ -24,26 +25,10 @@ export type MaintenanceDeps = {
 
 /** The activities that keep things moving. */
 export function maintenanceActivities(deps: MaintenanceDeps) {
-  const { database, rails, temporal, rateSource, metrics, log } = deps;
+  const { database, rails, rateSource, metrics } = deps;
   return {
     /** Wakes rows that should be moving and that nobody has touched in time. */
-    sweep: async (): Promise<void> => {
-      const payouts = await takeOverduePayouts(database);
-      const failures = await wakePayouts(temporal, payouts);
-      const failed = new Set(failures.map(({ id }) => id));
-      const woken = payouts.filter(({ id }) => !failed.has(id));
-      await postponeQuiet(
-        database,
-        woken.map(({ id }) => id),
-      );
-      const chunks = await wakeOverdueChunks(database, temporal);
-      const endpoints = await overdueEndpoints(database);
-      for (const endpointId of endpoints) await wakeEndpoint(temporal, endpointId);
-      if (payouts.length + chunks + endpoints.length > 0) {
-        const counts = { payouts: payouts.length, chunks, endpoints: endpoints.length };
-        log.info({ ...counts, failures: failures.length }, 'the sweep woke what was overdue');
-      }
-    },
+    sweep: (): Promise<void> => beating(() => sweep(deps)),
 
     refreshRates: (): Promise<void> => refreshRates(database, rateSource),
 
@@ -58,6 +43,24 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
       return breaks;
     },
   };
+}
+
+async function sweep({ database, temporal, log }: MaintenanceDeps): Promise<void> {
+  const payouts = await takeOverduePayouts(database);
+  const failures = await wakePayouts(temporal, payouts);
+  const failed = new Set(failures.map(({ id }) => id));
+  const woken = payouts.filter(({ id }) => !failed.has(id));
+  await postponeQuiet(
+    database,
+    woken.map(({ id }) => id),
+  );
+  const chunks = await wakeOverdueChunks(database, temporal);
+  const endpoints = await overdueEndpoints(database);
+  for (const endpointId of endpoints) await wakeEndpoint(temporal, endpointId);
+  if (payouts.length + chunks + endpoints.length > 0) {
+    const counts = { payouts: payouts.length, chunks, endpoints: endpoints.length };
+    log.info({ ...counts, failures: failures.length }, 'the sweep woke what was overdue');
+  }
 }
 
 /** A chunk with undecided items is the business of its batch, which decides in order. */

@@ -1,8 +1,8 @@
-import { maintenance } from './proxies.js';
+import { maintenance, sweeper } from './proxies.js';
 
 /** Wakes what should be moving and does not; started every ten seconds by its schedule. */
 export async function sweep(): Promise<void> {
-  await maintenance.sweep();
+  await sweeper.sweep();
 }
 
 /** Forgets idempotency keys whose thirty days are over. */

@@ -135,8 +135,16 @@ export const batchStart = proxyActivities<Pick<Activities, 'startItems'>>({
   retry: { initialInterval: 1_000, maximumInterval: 30_000 },
 });
 
+/** While a sweep runs no other begins: one whose worker was killed must not hold up the next. */
+export const sweeper = proxyActivities<Pick<Activities, 'sweep'>>({
+  taskQueue: taskQueues.payouts,
+  startToCloseTimeout: 30_000,
+  heartbeatTimeout: 4_000,
+  retry: { maximumAttempts: 2 },
+});
+
 export const maintenance = proxyActivities<
-  Pick<Activities, 'sweep' | 'refreshRates' | 'readStatements' | 'purge'>
+  Pick<Activities, 'refreshRates' | 'readStatements' | 'purge'>
 >({
   taskQueue: taskQueues.payouts,
   // The schedule starts the next run anyway.
