@@ -67,8 +67,8 @@ export function deliveryActivities(deps: DeliveryDeps) {
     /** Attempts what is due at an endpoint and says when the next attempt is. */
     deliverDue: async ({ endpointId }: { readonly endpointId: string }) => {
       const due = await takeDueDeliveries(database, endpointId, ladderBatch);
-      const endsAtMs = performance.now() + ladderLimitMs;
-      const results = await attemptAll(database, sender, due, new Map(), endsAtMs);
+      const isTimeUp = timerOfRun(ladderLimitMs);
+      const results = await attemptAll(database, sender, due, new Map(), isTimeUp);
       // An attempt that was not made must not count as a rung of the ladder.
       await giveBack(database, untried(due, results));
       return { nextInMs: (await nextAttemptInMs(database, endpointId)) ?? null };
@@ -82,7 +82,7 @@ export function deliveryActivities(deps: DeliveryDeps) {
  */
 async function deliverAll(deps: DeliveryDeps, payoutIds: readonly string[]): Promise<boolean> {
   const { database, sender, temporal } = deps;
-  const endsAtMs = performance.now() + runLimitMs;
+  const isTimeUp = timerOfRun(runLimitMs);
   // A worker that was killed has left attempts behind of which nobody knows what became.
   const isRepeated = Context.current().info.attempt > 1;
   const failures: Failures = new Map();
@@ -91,7 +91,7 @@ async function deliverAll(deps: DeliveryDeps, payoutIds: readonly string[]): Pro
     const pairs = group.filter((pair) => isAlive(failures, pair));
     if (pairs.length === 0) continue;
     const due = await takeFirstAttempts(database, pairs, isRepeated);
-    const results = await attemptAll(database, sender, due, failures, endsAtMs);
+    const results = await attemptAll(database, sender, due, failures, isTimeUp);
     const left = untried(due, results);
     await giveBack(database, left);
     await handToLadders(temporal, results);
@@ -99,6 +99,16 @@ async function deliverAll(deps: DeliveryDeps, payoutIds: readonly string[]): Pro
     if (left.some((pair) => isAlive(failures, pair))) return true;
   }
   return false;
+}
+
+/**
+ * Tells a run when to end: after its limit, and also when its worker is to stop or the server
+ * has given it up and begun another, which would attempt the same beside it.
+ */
+function timerOfRun(limitMs: number): () => boolean {
+  const { cancellationSignal } = Context.current();
+  const endsAtMs = performance.now() + limitMs;
+  return () => cancellationSignal.aborted || performance.now() > endsAtMs;
 }
 
 /** What was taken and then not attempted, for want of time or because its endpoint is dead. */
@@ -136,7 +146,7 @@ async function attemptAll(
   sender: Sender,
   due: readonly DueDelivery[],
   failures: Failures,
-  endsAtMs: number,
+  isTimeUp: () => boolean,
 ): Promise<readonly AttemptResult[]> {
   const limit = pLimit(inFlight);
   const all: AttemptResult[] = [];
@@ -152,7 +162,7 @@ async function attemptAll(
   };
   const attempts = due.map((delivery) =>
     limit(async () => {
-      if (!isAlive(failures, delivery) || performance.now() > endsAtMs) return;
+      if (!isAlive(failures, delivery) || isTimeUp()) return;
       const result = await attempt(database, sender, delivery).catch((error: unknown) =>
         // A delivery that cannot even be made must not hold up the others, nor stay for ever.
         failedAttempt(delivery, null, error instanceof Error ? error.message : String(error)),
