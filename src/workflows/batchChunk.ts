@@ -31,13 +31,17 @@ export async function batchChunk({ isListenedTo, ...chunk }: BatchChunkInput): P
   let pauseMs = firstPauseMs;
   for (;;) {
     nudged = false;
-    if (!isOpen(await carry(chunk, teller))) {
+    const look = await carry(chunk, teller);
+    if (!isOpen(look)) {
       // News do not wait until the last slow receiver has been told of the old ones.
       await Promise.race([teller.done(), condition(() => nudged)]);
       if (!nudged) return;
     } else if (await batchLedger.restChunk({ ...chunk, forMs: pauseMs })) {
       const isTimeUp = !(await condition(() => nudged, pauseMs));
-      pauseMs = isTimeUp ? Math.min(pauseMs * 2, longestPauseMs) : firstPauseMs;
+      // What the rail has not answered is asked about at the same pace: in ten minutes it is
+      // handed over, and a rail that is back must not be left waiting for as long as it was away.
+      const isSlower = isTimeUp && look.unanswered === 0;
+      pauseMs = isSlower ? Math.min(pauseMs * 2, longestPauseMs) : firstPauseMs;
       if (isTimeUp) await poll(chunk, teller);
     }
     if (workflowInfo().continueAsNewSuggested) {
