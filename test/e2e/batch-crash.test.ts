@@ -1,0 +1,114 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { PayoutStatus } from '../../src/domain/payout.js';
+import { unbalancedCurrencies } from '../support/database.js';
+import {
+  distinctEvents,
+  type Ending,
+  expectedItems,
+  type OrderedBatch,
+  startOrderedBatch,
+} from '../support/orderedBatch.js';
+import { type PartName, type Processes, startProcesses } from '../support/processes.js';
+
+/** Two chunks of two groups each. */
+const items = 2_000;
+
+/** A deadline for a machine that has much to do, and not what is promised: see the annotations. */
+const limitMs = 50_000;
+
+let parts: Processes;
+let undisturbed: Ending;
+const batches: OrderedBatch[] = [];
+
+async function startBatch(spreadS?: number): Promise<OrderedBatch> {
+  const batch = await startOrderedBatch(parts, items, spreadS);
+  batches.push(batch);
+  return batch;
+}
+
+beforeAll(async () => {
+  parts = await startProcesses();
+  const batch = await startBatch();
+  await batch.untilOver(limitMs);
+  undisturbed = await batch.ending();
+});
+afterAll(() => parts?.remove());
+// A test that failed half-way must not make the next one fail.
+beforeEach(() => parts.startAll());
+afterEach(async () => {
+  for (const { receiver } of batches.splice(0)) await receiver.close();
+});
+
+type Annotate = (message: string) => Promise<unknown>;
+
+/** Waits for the end, from the last repair on; it is that of the batch that nobody disturbed. */
+async function expectSameEnding(batch: OrderedBatch, annotate: Annotate): Promise<void> {
+  const repairedMs = performance.now();
+  await batch.untilOver(limitMs);
+  const seconds = ((performance.now() - repairedMs) / 1000).toFixed(1);
+  await annotate(`over ${seconds} s after the last repair, ${batch.duplicates()} webhooks twice`);
+  expect(await batch.ending()).toEqual(undisturbed);
+  const events = await parts.database<{ id: string }[]>`
+    select d.event_id as id from deliveries d join webhook_endpoints w on w.id = d.endpoint_id
+     where w.url = ${batch.receiver.url}`;
+  expect(distinctEvents(batch.receiver)).toEqual(new Set(events.map(({ id }) => id)));
+  expect(await unbalancedCurrencies(parts.database)).toEqual([]);
+}
+
+it('ends as its orders say when nobody disturbs it', () => {
+  expect(undisturbed.items).toMatchObject(expectedItems(items));
+  expect(undisturbed.batch).toMatchObject({
+    status: 'completed',
+    counts: { total: items, settled: items * 0.95, failed: items * 0.05, processing: 0 },
+  });
+  expect(undisturbed.eventsOfBatch).toEqual(['batch.completed']);
+  expect(undisturbed.missingSequences).toBe(0n);
+});
+
+describe('kill -9 in the middle of a batch changes nothing of its end', () => {
+  // Each moment is seen in the rows, and none is the end: some items settle after two seconds.
+  const killed: readonly [PartName, PayoutStatus][] = [
+    ['batch-worker', 'processing'],
+    ['batch-worker', 'settled'],
+    ['api', 'sent'],
+    ['sandbox-bank', 'processing'],
+    ['postgres', 'sent'],
+    ['temporal', 'processing'],
+  ];
+  it.for(killed)('of %s, with items that are %s', async ([part, status], { annotate }) => {
+    const batch = await startBatch();
+    await batch.untilSome(status);
+    await parts.crash(part);
+    await parts.start(part);
+    await expectSameEnding(batch, annotate);
+  });
+
+  it('of all five in turn, while items settle second by second', async ({ annotate }) => {
+    const batch = await startBatch(20);
+    await batch.untilSome('processing');
+    for (const part of ['batch-worker', 'api', 'sandbox-bank', 'postgres', 'temporal'] as const) {
+      await batch.untilSome('sent');
+      await parts.crash(part);
+      await parts.start(part);
+    }
+    await expectSameEnding(batch, annotate);
+  });
+});
+
+it('ends the same, and tells nothing twice, when its worker is replaced in order', async ({
+  annotate,
+}) => {
+  const batch = await startBatch();
+  await batch.untilSome('settled');
+  await parts.stop('batch-worker');
+  await parts.start('batch-worker');
+  await expectSameEnding(batch, annotate);
+  expect(batch.duplicates()).toBe(0);
+});
+
+it('is started by the sweep when Temporal was away as it was taken', async ({ annotate }) => {
+  await parts.crash('temporal');
+  const batch = await startBatch();
+  await parts.start('temporal');
+  await expectSameEnding(batch, annotate);
+});

@@ -1,0 +1,219 @@
+import { isOutage } from '../../src/db/client.js';
+import { isFinal, type PayoutStatus } from '../../src/domain/payout.js';
+import { createClient, textOf } from './client.js';
+import { createTestAccount } from './database.js';
+import { eventually } from './eventually.js';
+import type { Processes } from './processes.js';
+import { type Receiver, startReceiver } from './receiver.js';
+import { beneficiary } from './requestPayout.js';
+
+/** Five of a hundred items each have one of these orders for the bank; the others just settle. */
+const orders = [
+  'simulate: reject AC04',
+  'simulate: duplicate callbacks',
+  'simulate: timeout then settle',
+  'simulate: delay 2s',
+];
+
+/** With `spreadS` the others settle second by second for so long, and not all at once. */
+function referenceOf(index: number, spreadS: number): string {
+  const usual = spreadS === 0 ? `Invoice ${index}` : `simulate: delay ${index % spreadS}s`;
+  return orders[index % 20] ?? usual;
+}
+
+/** A batch of an account of its own, with a receiver that listens to all of its events. */
+export type OrderedBatch = {
+  readonly id: string;
+  readonly receiver: Receiver;
+  /** Resolves when there are items of this status; rejects when the batch is over by then. */
+  readonly untilSome: (status: PayoutStatus) => Promise<void>;
+  /** Resolves when nothing is owed any more: not to an item, an inbox, a chunk or the receiver. */
+  readonly untilOver: (limitMs: number) => Promise<void>;
+  /** What it has come to, without what differs from one run to the next. */
+  readonly ending: () => Promise<Ending>;
+  /** Webhooks that the receiver has got more than once, each time but the first. */
+  readonly duplicates: () => number;
+};
+
+export type Ending = {
+  readonly batch: unknown;
+  readonly balances: unknown;
+  /** In the order of the request. */
+  readonly items: readonly ItemEnding[];
+  readonly eventsOfBatch: readonly string[];
+  /** Numbers that no event of the account has. */
+  readonly missingSequences: bigint;
+};
+
+export type ItemEnding = {
+  readonly index: number;
+  readonly status: string;
+  readonly statusReason: string | null;
+  readonly history: readonly string[];
+  readonly receiveMinor: bigint | null;
+  readonly attentionReason: string | null;
+  readonly events: readonly string[];
+  readonly entries: readonly string[];
+  /** How often the bank has carried it out. */
+  readonly transfers: number;
+};
+
+/** Asks for a batch of so many items of 20.00 USD, and returns as soon as it was taken. */
+export async function startOrderedBatch(
+  parts: Processes,
+  count: number,
+  spreadS = 0,
+): Promise<OrderedBatch> {
+  const { database, apiUrl } = parts;
+  const { account, apiKey } = await createTestAccount(database, {
+    funds: { USD: 100_000_000n },
+  });
+  const client = createClient(apiUrl, apiKey);
+  const receiver = await startReceiver();
+  await client('POST /v1/webhook_endpoints', { json: { url: receiver.url, events: ['*'] } });
+  const payee = textOf(await client('POST /v1/beneficiaries', { form: beneficiary }), 'id');
+  const payouts = Array.from({ length: count }, (_, index) => ({
+    source_currency: 'USD',
+    amount: '2000',
+    beneficiary: payee,
+    reference: referenceOf(index, spreadS),
+  }));
+  const answer = await client('POST /v1/batches', { json: { payouts }, idempotencyKey: 'once' });
+  if (answer.status !== 202) throw new Error(`The batch was answered ${answer.status}.`);
+  const id = textOf(answer, 'id');
+
+  return {
+    id,
+    receiver,
+    untilSome: async (wanted) => {
+      await eventually(`${id} has items that are ${wanted}`, 60_000, () =>
+        whenDatabaseAnswers(async () => {
+          const rows = await database<{ status: PayoutStatus }[]>`
+            select distinct status from payouts where batch_id = ${id}`;
+          if (rows.every(({ status }) => isFinal(status))) throw new Error(`${id} is over.`);
+          return rows.some(({ status }) => status === wanted) ? true : undefined;
+        }),
+      );
+    },
+    untilOver: async (limitMs) => {
+      let owed: object = {};
+      await eventually(`${id} is over`, limitMs, () =>
+        whenDatabaseAnswers(async () => {
+          owed = await owedOf(parts, id, account.id);
+          return Object.values(owed).every((count) => count === 0) ? true : undefined;
+        }),
+      ).catch((error: unknown) => {
+        throw new Error(`Still owed: ${JSON.stringify(owed)}`, { cause: error });
+      });
+    },
+    ending: async () => ({
+      batch: stripped((await client(`GET /v1/batches/${id}`)).body),
+      balances: (await client('GET /v1/balances')).body,
+      items: await itemEndings(parts, id),
+      ...(await eventEndings(parts, id, account.id)),
+    }),
+    duplicates: () => receiver.received.length - distinctEvents(receiver).size,
+  };
+}
+
+/** What a batch of so many items comes to when nobody disturbs it, by its orders alone. */
+export function expectedItems(count: number): readonly Partial<ItemEnding>[] {
+  return Array.from({ length: count }, (_, index) => {
+    return index % 20 === orders.indexOf('simulate: reject AC04')
+      ? {
+          index,
+          status: 'failed',
+          statusReason: 'AC04',
+          attentionReason: null,
+          events: ['payout.failed'],
+          entries: ['accept', 'release'],
+          transfers: 0,
+        }
+      : {
+          index,
+          status: 'settled',
+          statusReason: null,
+          attentionReason: null,
+          history: ['pending', 'processing', 'sent', 'settled'],
+          events: ['payout.sent', 'payout.settled'],
+          entries: ['accept', 'settle'],
+          transfers: 1,
+        };
+  });
+}
+
+/** The ids of the events that the receiver has got at least once. */
+export function distinctEvents({ received }: Receiver): ReadonlySet<string> {
+  return new Set(received.map(({ headers }) => headers['webhook-id'] ?? ''));
+}
+
+/** Undefined while the database is away, so that who looks again and again just goes on. */
+async function whenDatabaseAnswers<T>(look: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await look();
+  } catch (error) {
+    if (isOutage(error)) return undefined;
+    throw error;
+  }
+}
+
+type Owed = {
+  readonly batches: number;
+  readonly items: number;
+  readonly inbox: number;
+  readonly chunks: number;
+  readonly deliveries: number;
+};
+
+async function owedOf(parts: Processes, batchId: string, accountId: string): Promise<Owed> {
+  const [owed] = await parts.database<Owed[]>`
+    select
+      (select count(*)::int from batches
+        where id = ${batchId} and (status <> 'completed' or open <> 0)) as batches,
+      (select count(*)::int from payouts
+        where batch_id = ${batchId} and status not in ('settled', 'failed')) as items,
+      (select count(*)::int from rail_inbox i join payouts p on p.id = i.payout_id
+        where p.batch_id = ${batchId} and i.applied_at is null) as inbox,
+      (select count(*)::int from batch_chunks
+        where batch_id = ${batchId} and wake_at is not null) as chunks,
+      (select count(*)::int from deliveries d join events e on e.id = d.event_id
+        where e.account_id = ${accountId} and d.status <> 'delivered') as deliveries`;
+  if (owed === undefined) throw new Error('A select without a table has one row.');
+  return owed;
+}
+
+async function itemEndings(
+  { database, transfers }: Processes,
+  batchId: string,
+): Promise<readonly ItemEnding[]> {
+  const sent = new Map<string, number>();
+  for (const key of await transfers()) sent.set(key, (sent.get(key) ?? 0) + 1);
+  const rows = await database<(Omit<ItemEnding, 'transfers'> & { id: string })[]>`
+    select p.id, p.batch_index as index, p.status, p.status_reason,
+           array(select h ->> 'status' from jsonb_array_elements(p.status_history) h) as history,
+           p.receive_minor, p.attention_reason,
+           array(select type from events e
+                  where e.payout_id = p.id and e.type like 'payout.%' order by sequence) as events,
+           array(select kind from ledger_entries l
+                  where l.payout_id = p.id order by kind) as entries
+      from payouts p where p.batch_id = ${batchId} order by p.batch_index`;
+  return rows.map(({ id, ...row }) => ({ ...row, transfers: sent.get(id) ?? 0 }));
+}
+
+async function eventEndings({ database }: Processes, batchId: string, accountId: string) {
+  const ofBatch = await database<{ type: string }[]>`
+    select type from events
+     where account_id = ${accountId} and data ->> 'id' = ${batchId}`;
+  const [numbers] = await database<{ missing: bigint }[]>`
+    select max(sequence) - count(*) as missing from events where account_id = ${accountId}`;
+  return {
+    eventsOfBatch: ofBatch.map(({ type }) => type),
+    missingSequences: numbers?.missing ?? -1n,
+  };
+}
+
+/** An answer without its id and its times. */
+function stripped(body: Readonly<Record<string, unknown>>): object {
+  const timed = Object.entries(body).filter(([name]) => name !== 'id' && !name.endsWith('_at'));
+  return Object.fromEntries(timed);
+}
