@@ -173,7 +173,12 @@ async function attemptAll(
       if (unwritten.length >= writtenTogether) await write();
     }),
   );
-  await Promise.all(attempts);
+  try {
+    await Promise.all(attempts);
+  } finally {
+    // What cannot be written is not attempted: the next run would tell all of it again.
+    limit.clearQueue();
+  }
   await write();
   return all;
 }
