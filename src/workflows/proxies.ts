@@ -60,7 +60,9 @@ export const railSubmit = proxyActivities<Pick<Activities, 'submitPayouts'>>({
 
 /** What a person asks for: they wait for the answer, so it does not wait for the rail for long. */
 export const operation = proxyActivities<Pick<Activities, 'operatePayout'>>({
-  taskQueue: taskQueues.rail,
+  // Not the queue of the rail: a thousand calls that it does not answer must not keep people
+  // from resolving them.
+  taskQueue: taskQueues.payouts,
   // A void, a look-up, and up to two months of statements.
   startToCloseTimeout: 60_000,
   retry: { initialInterval: 1_000, backoffCoefficient: 2, maximumAttempts: 5 },
