@@ -1,14 +1,13 @@
 import Router from '@koa/router';
 import Koa from 'koa';
 import { koaBody } from 'koa-body';
-import { defaultApiVersion } from '../contract/versions/index.js';
-import { versionHeaders } from '../contract/versions/lifecycle.js';
 import { isOutage } from '../db/client.js';
 import { newId } from '../db/id.js';
 import { isMigrated } from '../db/migrate.js';
 import { type Refusal, refuse } from '../domain/refusal.js';
 import { identify, limitRate, requireScope } from './admission.js';
 import { maxBodyBytes } from './decoded.js';
+import { everyAnswerHeaders } from './headers.js';
 import { addReference } from './reference.js';
 import type { ApiDeps, Route } from './route.js';
 import { accountRoutes } from './routes/account.js';
@@ -69,11 +68,9 @@ export function createApp(deps: ApiDeps): Koa {
 function describeAnswer(deps: ApiDeps): Koa.Middleware {
   return async (ctx, next) => {
     const startedMs = performance.now();
-    ctx.state['requestId'] = newId('request');
-    ctx.set('Request-Id', ctx.state['requestId']);
-    ctx.set(versionHeaders(defaultApiVersion));
-    ctx.set('Cache-Control', 'no-store');
-    ctx.set('X-Content-Type-Options', 'nosniff');
+    const requestId = newId('request');
+    ctx.state['requestId'] = requestId;
+    ctx.set(everyAnswerHeaders(requestId));
     await next();
     const route = String(ctx['_matchedRoute'] ?? 'none');
     const seconds = (performance.now() - startedMs) / 1000;
@@ -81,7 +78,7 @@ function describeAnswer(deps: ApiDeps): Koa.Middleware {
     deps.metrics.requestSeconds.labels({ route, method, status: String(status) }).observe(seconds);
     deps.log.info(
       {
-        request: ctx.state['requestId'],
+        request: requestId,
         method,
         path: ctx.path,
         status,
@@ -193,6 +190,11 @@ function answerUnknownRoute(ctx: Koa.Context, router: Router): void {
 }
 
 async function answerReadiness(deps: ApiDeps, ctx: Koa.Context): Promise<void> {
+  if (deps.isStopping()) {
+    ctx.status = 503;
+    ctx.body = { status: 'stopping' };
+    return;
+  }
   const [database, temporal] = await Promise.allSettled([
     isMigrated(deps.database),
     deps.temporal.withDeadline(Date.now() + 2_000, () =>
