@@ -8,6 +8,7 @@ import { type Refusal, refuse } from '../domain/refusal.js';
 import { identify, limitRate, requireScope } from './admission.js';
 import { maxBodyBytes } from './decoded.js';
 import { everyAnswerHeaders } from './headers.js';
+import { masked } from './mask.js';
 import { addReference } from './reference.js';
 import type { ApiDeps, Route } from './route.js';
 import { accountRoutes } from './routes/account.js';
@@ -80,7 +81,8 @@ function describeAnswer(deps: ApiDeps): Koa.Middleware {
       {
         request: requestId,
         method,
-        path: ctx.path,
+        // A path may hold anything, and be as long as all headers together.
+        path: masked(ctx.path.slice(0, 200)),
         status,
         ms: Math.round(seconds * 1000),
       },
@@ -164,6 +166,8 @@ function readBytes(): Koa.Middleware {
   const long = upTo(maxBodyBytes);
   return (ctx, next) => {
     if (!encodings.includes(ctx.get('Content-Encoding').toLowerCase())) ctx.throw(415);
+    // Who sent it has left while the key was looked up.
+    if (ctx.method === 'POST' && !ctx.req.readable) ctx.throw(400);
     return (bodyLimitOf(ctx.path) === maxBodyBytes ? long : short)(ctx, next);
   };
 }

@@ -67,7 +67,6 @@ export function createHttpServer(
       keepAliveTimeout: limits.idleMs,
       // Refused by us, with a body that says why.
       requireHostHeader: false,
-      insecureHTTPParser: false,
     },
     (request, response) => {
       track(exchanges, request, response, () => isStopping);
@@ -163,8 +162,8 @@ function refuseUnreadable(exchanges: Exchanges, log: Pick<Logger, 'info'>, limit
     if (refused.has(socket)) return;
     refused.add(socket);
     const refusal = refusalOfParser(error, limits);
-    const isSilent = 'bytesRead' in socket && socket.bytesRead === 0;
-    if (refusal === undefined || isSilent || !socket.writable) {
+    const isHeard = 'bytesRead' in socket && socket.bytesRead !== 0;
+    if (refusal === undefined || !isHeard || !socket.writable) {
       socket.destroy();
       return;
     }
@@ -193,10 +192,8 @@ function refusalOfParser(error: NodeJS.ErrnoException, limits: HttpLimits): Refu
   if (!code.startsWith('HPE_')) return undefined;
   // The parser's own words, of which there is a fixed set.
   const reason = 'reason' in error && typeof error.reason === 'string' ? error.reason : code;
-  return refuse('request_malformed', {
-    expected: 'a request as RFC 9112 has it',
-    detail: `The request cannot be read: ${reason}. The connection closes.`,
-  });
+  const detail = `The request cannot be read: ${reason}. The connection closes.`;
+  return refuse('request_malformed', { expected: 'a request as RFC 9112 has it', detail });
 }
 
 /** The refusal as an answer, and its line in the log. */
@@ -209,7 +206,7 @@ function rendered(refusal: Refusal, log: Pick<Logger, 'info'>) {
   const headers = {
     ...everyAnswerHeaders(requestId),
     Date: new Date().toUTCString(),
-    'Content-Type': 'application/problem+json; charset=utf-8',
+    'Content-Type': 'application/problem+json',
     'Content-Length': `${Buffer.byteLength(body)}`,
     Connection: 'close',
   };
@@ -218,7 +215,6 @@ function rendered(refusal: Refusal, log: Pick<Logger, 'info'>) {
 
 function answer(response: ServerResponse, refusal: Refusal, log: Pick<Logger, 'info'>): void {
   const { status, headers, body } = rendered(refusal, log);
-  response.req.resume();
   response.writeHead(status, headers).end(body);
 }
 

@@ -40,7 +40,7 @@ function checkHeaders({ headers }: WireAnswer) {
 function checkProblem(answer: WireAnswer, status: number, code: string) {
   expect({ status: answer.status, type: answer.headers.get('content-type') }).toEqual({
     status,
-    type: 'application/problem+json; charset=utf-8',
+    type: 'application/problem+json',
   });
   const told = problem.parse(JSON.parse(answer.body));
   expect(told).toMatchObject({ code, status, request_id: answer.headers.get('request-id') });
