@@ -74,6 +74,12 @@ const apiSchema = z.object({
   ...sandboxBank,
   API_HOST: z.string().default('127.0.0.1'),
   API_PORT: port.default(8080),
+  /** How long it serves on after it was told to stop, so that a load balancer sees `/readyz`. */
+  STOP_NOTICE_SECONDS: z
+    .string()
+    .regex(/^(\d|10)$/, 'whole seconds, 0 to 10')
+    .default('0')
+    .transform(Number),
   /** Keys the fingerprints of idempotent requests; changing it makes old replays mismatch. */
   FINGERPRINT_SECRET: secret,
   /** 50 requests at a time keep the pool's 16 connections busy, and more would only queue. */

@@ -1,14 +1,14 @@
 import Router from '@koa/router';
 import Koa from 'koa';
 import { koaBody } from 'koa-body';
-import { defaultApiVersion } from '../contract/versions/index.js';
-import { versionHeaders } from '../contract/versions/lifecycle.js';
 import { isOutage } from '../db/client.js';
 import { newId } from '../db/id.js';
 import { isMigrated } from '../db/migrate.js';
 import { type Refusal, refuse } from '../domain/refusal.js';
 import { identify, limitRate, requireScope } from './admission.js';
 import { maxBodyBytes } from './decoded.js';
+import { everyAnswerHeaders } from './headers.js';
+import { masked } from './mask.js';
 import { addReference } from './reference.js';
 import type { ApiDeps, Route } from './route.js';
 import { accountRoutes } from './routes/account.js';
@@ -69,11 +69,9 @@ export function createApp(deps: ApiDeps): Koa {
 function describeAnswer(deps: ApiDeps): Koa.Middleware {
   return async (ctx, next) => {
     const startedMs = performance.now();
-    ctx.state['requestId'] = newId('request');
-    ctx.set('Request-Id', ctx.state['requestId']);
-    ctx.set(versionHeaders(defaultApiVersion));
-    ctx.set('Cache-Control', 'no-store');
-    ctx.set('X-Content-Type-Options', 'nosniff');
+    const requestId = newId('request');
+    ctx.state['requestId'] = requestId;
+    ctx.set(everyAnswerHeaders(requestId));
     await next();
     const route = String(ctx['_matchedRoute'] ?? 'none');
     const seconds = (performance.now() - startedMs) / 1000;
@@ -81,9 +79,10 @@ function describeAnswer(deps: ApiDeps): Koa.Middleware {
     deps.metrics.requestSeconds.labels({ route, method, status: String(status) }).observe(seconds);
     deps.log.info(
       {
-        request: ctx.state['requestId'],
+        request: requestId,
         method,
-        path: ctx.path,
+        // A path may hold anything, and be as long as all headers together.
+        path: masked(ctx.path.slice(0, 200)),
         status,
         ms: Math.round(seconds * 1000),
       },
@@ -167,6 +166,8 @@ function readBytes(): Koa.Middleware {
   const long = upTo(maxBodyBytes);
   return (ctx, next) => {
     if (!encodings.includes(ctx.get('Content-Encoding').toLowerCase())) ctx.throw(415);
+    // Who sent it has left while the key was looked up.
+    if (ctx.method === 'POST' && !ctx.req.readable) ctx.throw(400);
     return (bodyLimitOf(ctx.path) === maxBodyBytes ? long : short)(ctx, next);
   };
 }
@@ -193,6 +194,11 @@ function answerUnknownRoute(ctx: Koa.Context, router: Router): void {
 }
 
 async function answerReadiness(deps: ApiDeps, ctx: Koa.Context): Promise<void> {
+  if (deps.isStopping()) {
+    ctx.status = 503;
+    ctx.body = { status: 'stopping' };
+    return;
+  }
   const [database, temporal] = await Promise.allSettled([
     isMigrated(deps.database),
     deps.temporal.withDeadline(Date.now() + 2_000, () =>

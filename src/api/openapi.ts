@@ -201,10 +201,11 @@ function refusalsOf(route: Route): readonly RefusalCode[] {
   const codes: RefusalCode[] = [
     ...(['parameter_invalid', 'parameter_unknown', 'body_malformed', 'header_invalid'] as const),
     ...(['api_version_unknown', 'api_key_missing', 'api_key_invalid'] as const),
+    ...(['request_malformed', 'headers_too_large'] as const),
     ...(['scope_missing', 'rate_limited', 'too_many_in_flight'] as const),
     ...(['content_type_unsupported', 'internal_error', 'service_unavailable'] as const),
   ];
-  if (route.method === 'post') codes.push('parameter_missing', 'body_too_large');
+  if (route.method === 'post') codes.push('parameter_missing', 'body_too_large', 'request_timeout');
   if (route.method !== 'get') codes.push('idempotency_key_reused', 'request_in_progress');
   if (route.path.includes(':id')) codes.push('not_found');
   return [...codes, ...(route.refusals ?? [])];

@@ -1,9 +1,11 @@
 import type { ContractObject } from '../contract/schemas.js';
 import { meaningOf, type Refusal } from '../domain/refusal.js';
+import { masked } from './mask.js';
 
 /** One refused parameter inside a problem, or the problem's own first one. */
 function memberOf({ code, param, expected, received, detail }: Refusal) {
-  return { code, param, expected, received, detail };
+  const shown = (text?: string) => text && masked(text);
+  return { code, param: shown(param), expected, received: shown(received), detail: shown(detail) };
 }
 
 /**
@@ -24,7 +26,7 @@ export function problemOf(
     type: `/docs/errors#${first.code}`,
     title,
     status,
-    detail: detail ?? describe(first),
+    detail: detail ?? masked(describe(first)),
     ...member,
     errors: sorted.map(memberOf),
     request_id: requestId,

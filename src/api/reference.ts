@@ -40,7 +40,6 @@ export function addReference(router: Router, routes: readonly Route[]): void {
   for (const [path, published] of pages()) {
     router.get(path, (ctx) => {
       ctx.set('Content-Security-Policy', contentPolicy);
-      ctx.set('Referrer-Policy', 'no-referrer');
       publish(ctx, published);
     });
   }

@@ -25,6 +25,8 @@ export type ApiDeps = {
   readonly webhookPolicy: UrlPolicy;
   readonly fingerprintSecret: string;
   readonly limiter: Limiter;
+  /** Whether the process is about to end: `/readyz` says so, everything else is still served. */
+  readonly isStopping: () => boolean;
 };
 
 /** A request that was authenticated and decoded. */

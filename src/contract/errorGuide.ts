@@ -29,6 +29,10 @@ export const errorGuide: Readonly<Record<RefusalCode, Guidance>> = {
     meaning: 'The body is not the form or the JSON that its Content-Type announces.',
     remedy: 'Check the encoding at the place that `expected` names.',
   },
+  request_malformed: {
+    meaning: 'What came on the connection is not a request of HTTP/1.1. The connection closes.',
+    remedy: 'Use an HTTP library; `detail` says what could not be read.',
+  },
   header_invalid: {
     meaning: 'A header has a form that cannot be read.',
     remedy: 'Correct the header that `param` names.',
@@ -65,6 +69,10 @@ export const errorGuide: Readonly<Record<RefusalCode, Guidance>> = {
     meaning: 'The path is right and takes another method.',
     remedy: 'Use a method of the Allow header.',
   },
+  request_timeout: {
+    meaning: 'The headers or the body did not arrive in time. The connection closes.',
+    remedy: sendAgain,
+  },
   request_in_progress: {
     meaning: 'The first request with this idempotency key has not been answered yet.',
     remedy: sendAgain,
@@ -80,6 +88,10 @@ export const errorGuide: Readonly<Record<RefusalCode, Guidance>> = {
   content_type_unsupported: {
     meaning: 'The body has a type or an encoding that is not read here.',
     remedy: 'Send what `expected` names, with its Content-Type.',
+  },
+  expectation_unsupported: {
+    meaning: 'The Expect header asks for something else than 100-continue.',
+    remedy: 'Leave the Expect header out.',
   },
   idempotency_key_reused: {
     meaning:
@@ -141,6 +153,10 @@ export const errorGuide: Readonly<Record<RefusalCode, Guidance>> = {
   rate_expired: {
     meaning: 'The item was decided too long after its batch, whose rates no longer hold.',
     remedy: 'Send the item again in a new batch.',
+  },
+  headers_too_large: {
+    meaning: 'The request has more headers, or longer ones, than are read.',
+    remedy: 'Send only the headers that the route needs; no cookies are read.',
   },
   rate_unavailable: {
     meaning: 'No rate that is new enough is known. An old one is never used in its place.',

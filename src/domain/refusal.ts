@@ -11,6 +11,7 @@ const refusals = {
   parameter_unknown: { status: 400, title: 'A parameter is not known here' },
   parameters_exclusive: { status: 400, title: 'Two parameters exclude each other' },
   body_malformed: { status: 400, title: 'The request body cannot be decoded' },
+  request_malformed: { status: 400, title: 'The request is not HTTP/1.1' },
   header_invalid: { status: 400, title: 'A header has the wrong form' },
   api_version_unknown: { status: 400, title: 'No such API version' },
   // 401–415: who asks, where, and in what form.
@@ -22,6 +23,7 @@ const refusals = {
   not_found: { status: 404, title: 'No such object' },
   route_not_found: { status: 404, title: 'No such route' },
   method_not_allowed: { status: 405, title: 'This route does not take that method' },
+  request_timeout: { status: 408, title: 'The request took too long to arrive' },
   request_in_progress: {
     status: 409,
     title: 'The first request with this key is still running',
@@ -30,6 +32,7 @@ const refusals = {
   payout_not_cancelable: { status: 409, title: 'The payout can no longer be canceled' },
   body_too_large: { status: 413, title: 'The request body is too large' },
   content_type_unsupported: { status: 415, title: 'The content type is not supported' },
+  expectation_unsupported: { status: 417, title: 'The expectation cannot be met' },
   // 422: understood and refused; on a payout it is stored and binds its key.
   idempotency_key_reused: {
     status: 422,
@@ -57,6 +60,7 @@ const refusals = {
   // 429 and 503: the same request may succeed later.
   rate_limited: { status: 429, title: 'Too many requests in too short a time' },
   too_many_in_flight: { status: 429, title: 'Too many requests at one time' },
+  headers_too_large: { status: 431, title: 'The request headers are too large' },
   rate_unavailable: { status: 503, title: 'No current rate for this corridor' },
   service_unavailable: { status: 503, title: 'The service cannot answer just now' },
   internal_error: { status: 500, title: 'The service failed' },

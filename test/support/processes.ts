@@ -26,6 +26,10 @@ export type Processes = {
   readonly temporal: Client;
   /** What the worker takes for the bank. */
   readonly rail: RailProxy;
+  /** Every line that a process of ours has written. */
+  readonly lines: readonly string[];
+  /** The environment of an operator who calls the command line. */
+  readonly operatorEnv: Readonly<Record<string, string>>;
   /** Starts a part where it was before: same port, same data. One that runs is left alone. */
   readonly start: (name: PartName) => Promise<void>;
   readonly startAll: () => Promise<void>;
@@ -39,12 +43,17 @@ export type Processes = {
   readonly remove: () => Promise<void>;
 };
 
-/** Starts every part on free ports and data of its own. */
-export async function startProcesses(): Promise<Processes> {
+/** Starts every part on free ports and data of its own; `env` is for those of ours. */
+export async function startProcesses(
+  env: Readonly<Record<string, string>> = {},
+): Promise<Processes> {
   const directory = await mkdtemp(join(tmpdir(), 'corridor-parts-'));
   const ports = await choosePorts();
   const rail = await startRailProxy(`http://127.0.0.1:${ports.bank}`);
-  const starters = startersOf(directory, ports, rail.url);
+  const lines: string[] = [];
+  const starters = startersOf(directory, ports, rail.url, (name, settings, args) =>
+    startNode(name, { ...settings, ...env }, (line) => lines.push(line), args),
+  );
   const running = new Map<PartName, Part>();
   const temporal = connectTemporal({
     address: `127.0.0.1:${ports.temporal}`,
@@ -85,6 +94,11 @@ export async function startProcesses(): Promise<Processes> {
       database,
       temporal,
       rail,
+      lines,
+      operatorEnv: {
+        DATABASE_URL: starters.databaseUrl(),
+        TEMPORAL_ADDRESS: `127.0.0.1:${ports.temporal}`,
+      },
       start,
       startAll,
       stop: (name) => end(name, (part) => part.stop()),
@@ -108,6 +122,13 @@ export async function startProcesses(): Promise<Processes> {
   }
 }
 
+/** Starts a process of `dist/` by its name. */
+type StartOurs = (
+  name: string,
+  env: Readonly<Record<string, string>>,
+  args?: readonly string[],
+) => Promise<Part>;
+
 type Ports = Awaited<ReturnType<typeof choosePorts>>;
 
 async function choosePorts() {
@@ -121,7 +142,7 @@ async function choosePorts() {
 }
 
 /** How each part is started: as `corridor start` does, but for the bank that the worker sees. */
-function startersOf(directory: string, ports: Ports, railUrl: string) {
+function startersOf(directory: string, ports: Ports, railUrl: string, startOurs: StartOurs) {
   const apiUrl = `http://127.0.0.1:${ports.api}`;
   const bankToken = 'a-bank-token-of-the-tests';
   const callbackSecret = 'a-callback-secret-of-the-tests';
@@ -156,7 +177,7 @@ function startersOf(directory: string, ports: Ports, railUrl: string) {
         onLog: () => undefined,
       }),
     'sandbox-bank': () =>
-      startNode('sandbox-bank', {
+      startOurs('sandbox-bank', {
         BANK_PORT: String(ports.bank),
         BANK_JOURNAL: join(directory, 'bank-journal.jsonl'),
         BANK_API_TOKEN: bankToken,
@@ -164,7 +185,7 @@ function startersOf(directory: string, ports: Ports, railUrl: string) {
         BANK_CALLBACK_SECRET: callbackSecret,
       }),
     api: () =>
-      startNode('api', {
+      startOurs('api', {
         ...connections(),
         API_PORT: String(ports.api),
         FINGERPRINT_SECRET: 'a-fingerprint-secret-of-the-tests',
@@ -173,14 +194,15 @@ function startersOf(directory: string, ports: Ports, railUrl: string) {
         RATE_LIMIT_BURST: '10000',
         IN_FLIGHT_LIMIT: '10000',
       }),
-    worker: () => startNode('worker', connections()),
-    'batch-worker': () => startNode('worker', connections(), ['--lane', 'batch']),
+    worker: () => startOurs('worker', connections()),
+    'batch-worker': () => startOurs('worker', connections(), ['--lane', 'batch']),
   };
 }
 
 function startNode(
   name: string,
   env: Readonly<Record<string, string>>,
+  onLog: (line: string) => void,
   args: readonly string[] = [],
 ): Promise<Part> {
   return startProcess({
@@ -197,6 +219,6 @@ function startNode(
     // The worker waits up to 30 s for Temporal to accept its search attributes.
     readyTimeoutMs: 45_000,
     stopTimeoutMs: 30_000,
-    onLog: () => undefined,
+    onLog,
   });
 }

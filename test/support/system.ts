@@ -72,6 +72,7 @@ export async function startSystem(
     webhookPolicy: policy,
     fingerprintSecret,
     limiter: options.limiter ?? unlimited(),
+    isStopping: () => false,
   });
   const handle = app.callback();
   server.on('request', (request, response) => void handle(request, response));

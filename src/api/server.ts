@@ -1,0 +1,234 @@
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  type ServerResponse,
+  STATUS_CODES,
+} from 'node:http';
+import type { Duplex } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import { newId } from '../db/id.js';
+import { type Refusal, refuse } from '../domain/refusal.js';
+import { everyAnswerHeaders } from './headers.js';
+import { problemOf } from './problem.js';
+
+export const httpLimits = {
+  /** An integrator's own headers are under 1 KiB; proxies and traces add a few more. */
+  headerBytes: 16 * 1024,
+  /** Node would drop what is above its own count in silence, and an Idempotency-Key with it. */
+  headers: 100,
+  /** A client that sends its headers a byte at a time is cut off; 16 KiB take no second. */
+  headersMs: 10_000,
+  /** The longest body is 8 MiB, which a line of 2.5 Mbit/s carries in this time. */
+  requestMs: 30_000,
+  /** How often the two are looked at; Node's own 30 s would let a slow client double them. */
+  checkMs: 1_000,
+  /** Longer than the usual proxy keeps its side open (60 s), so that it is the one to close. */
+  idleMs: 75_000,
+  /** With all their headers at once they hold 80 MB; more need another process anyway. */
+  connections: 5_000,
+  /** How long a refused client may still be sending, so that it reads why before it is cut off. */
+  lingerMs: 1_000,
+  /** A deploy does not wait for callers who asked to be kept waiting: they may ask again. */
+  stopMs: 8_000,
+} as const;
+type HttpLimits = { readonly [Name in keyof typeof httpLimits]: number };
+
+/** An HTTP server that answers as problem details also what its parser refuses. */
+export type HttpServer = {
+  readonly server: Server;
+  readonly isStopping: () => boolean;
+  /**
+   * Says that it stops, and takes requests for `noticeMs` more. Then it takes no connection,
+   * answers what it was sent, also what it is still reading, and closes what is idle; all of
+   * it within `stopMs`.
+   */
+  readonly stop: (noticeMs: number) => Promise<void>;
+};
+
+/** Responses that are not sent to their end, by connection, in the order of their requests. */
+type Exchanges = Map<Duplex, Set<ServerResponse>>;
+
+export function createHttpServer(
+  handle: RequestListener,
+  log: Pick<Logger, 'info'>,
+  limits: HttpLimits = httpLimits,
+): HttpServer {
+  const exchanges: Exchanges = new Map();
+  let isStopping = false;
+  const server = createServer(
+    {
+      maxHeaderSize: limits.headerBytes,
+      headersTimeout: limits.headersMs,
+      requestTimeout: limits.requestMs,
+      connectionsCheckingInterval: limits.checkMs,
+      keepAliveTimeout: limits.idleMs,
+      // Refused by us, with a body that says why.
+      requireHostHeader: false,
+    },
+    (request, response) => {
+      track(exchanges, request, response, () => isStopping);
+      const refusal = refusalOfHead(request, limits);
+      if (refusal === undefined) handle(request, response);
+      else answer(response, refusal, log);
+    },
+  );
+  // All of them are read, so that they can be counted.
+  server.maxHeadersCount = 0;
+  server.maxConnections = limits.connections;
+  // What is pipelined after the last would be dropped; a deploy spreads connections well enough.
+  server.maxRequestsPerSocket = 0;
+  server.on('connection', (socket) => {
+    exchanges.set(socket, new Set());
+    socket.once('close', () => exchanges.delete(socket));
+  });
+  server.on('checkExpectation', (_request, response: ServerResponse) => {
+    answer(response, refuse('expectation_unsupported', { expected: '100-continue' }), log);
+  });
+  server.on('connect', (_request, socket) => {
+    end(socket, refuse('route_not_found', { expected: 'no tunnel' }), log, limits);
+  });
+  server.on('clientError', refuseUnreadable(exchanges, log, limits));
+  return {
+    server,
+    isStopping: () => isStopping,
+    stop: async (noticeMs) => {
+      isStopping = true;
+      for (const responses of exchanges.values()) closeAfter([...responses].at(-1));
+      await delay(noticeMs);
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      const limit = setTimeout(() => server.closeAllConnections(), limits.stopMs);
+      await closed;
+      clearTimeout(limit);
+    },
+  };
+}
+
+function track(
+  exchanges: Exchanges,
+  { socket }: IncomingMessage,
+  response: ServerResponse,
+  isStopping: () => boolean,
+): void {
+  const open = exchanges.get(socket);
+  open?.add(response);
+  if (isStopping()) closeAfter(response);
+  response.once('close', () => {
+    open?.delete(response);
+    // Its answer had begun before it could say that the connection closes.
+    if (isStopping() && open?.size === 0) socket.end();
+  });
+}
+
+/** Tells the client that the connection ends with this answer, and ends it. */
+function closeAfter(response: ServerResponse | undefined): void {
+  if (response?.headersSent === false) response.setHeader('Connection', 'close');
+}
+
+/** Headers that have one value: of two, a proxy in between might take the other. */
+const single = ['host', 'authorization', 'content-type', 'content-encoding'];
+
+function refusalOfHead(request: IncomingMessage, limits: HttpLimits): Refusal | undefined {
+  const { headers, rawHeaders, httpVersion } = request;
+  if (rawHeaders.length > 2 * limits.headers) return tooManyHeaders(limits);
+  const names = rawHeaders.filter((_, index) => index % 2 === 0).map((name) => name.toLowerCase());
+  const twice = single.find((name) => names.indexOf(name) !== names.lastIndexOf(name));
+  if (twice !== undefined) {
+    return refuse('header_invalid', { param: twice, expected: 'to be sent once' });
+  }
+  // RFC 9112, 3.2.
+  if (httpVersion === '1.1' && headers.host === undefined) {
+    return refuse('header_invalid', { param: 'Host', expected: 'the name of this host' });
+  }
+  return undefined;
+}
+
+function tooManyHeaders({ headers, headerBytes }: HttpLimits): Refusal {
+  const expected = `at most ${headers} headers, of ${headerBytes} bytes together`;
+  return refuse('headers_too_large', { expected });
+}
+
+/**
+ * What the parser cannot read, or not in time, is refused on the bare connection, which then
+ * closes: nobody can tell where the next request would begin. Requests before it are answered
+ * first, in their order.
+ */
+function refuseUnreadable(exchanges: Exchanges, log: Pick<Logger, 'info'>, limits: HttpLimits) {
+  // The parser goes on failing at every byte that follows.
+  const refused = new WeakSet<Duplex>();
+  return (error: NodeJS.ErrnoException, socket: Duplex): void => {
+    if (refused.has(socket)) return;
+    refused.add(socket);
+    const refusal = refusalOfParser(error, limits);
+    const isHeard = 'bytesRead' in socket && socket.bytesRead !== 0;
+    if (refusal === undefined || !isHeard || !socket.writable) {
+      socket.destroy();
+      return;
+    }
+    const open = [...(exchanges.get(socket) ?? [])];
+    const broken = open.find(({ req }) => !req.complete);
+    const earlier = open.filter((response) => response !== broken);
+    const answered = earlier.map(
+      (response) => new Promise<void>((resolve) => response.once('close', resolve)),
+    );
+    void Promise.all(answered).then(() => {
+      if (broken?.headersSent) socket.destroy();
+      else end(socket, refusal, log, limits);
+    });
+  };
+}
+
+/** What the parser's codes mean; undefined when the client is gone. */
+function refusalOfParser(error: NodeJS.ErrnoException, limits: HttpLimits): Refusal | undefined {
+  const { code = '' } = error;
+  if (code === 'HPE_HEADER_OVERFLOW') return tooManyHeaders(limits);
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') {
+    const { headersMs, requestMs } = limits;
+    const expected = `headers within ${headersMs / 1000} s, and all of it within ${requestMs / 1000} s`;
+    return refuse('request_timeout', { expected });
+  }
+  if (!code.startsWith('HPE_')) return undefined;
+  // The parser's own words, of which there is a fixed set.
+  const reason = 'reason' in error && typeof error.reason === 'string' ? error.reason : code;
+  const detail = `The request cannot be read: ${reason}. The connection closes.`;
+  return refuse('request_malformed', { expected: 'a request as RFC 9112 has it', detail });
+}
+
+/** The refusal as an answer, and its line in the log. */
+function rendered(refusal: Refusal, log: Pick<Logger, 'info'>) {
+  const requestId = newId('request');
+  const problem = problemOf([refusal], requestId);
+  const { status, code } = problem;
+  log.info({ request: requestId, status, code }, 'refused before it was read');
+  const body = JSON.stringify(problem);
+  const headers = {
+    ...everyAnswerHeaders(requestId),
+    Date: new Date().toUTCString(),
+    'Content-Type': 'application/problem+json',
+    'Content-Length': `${Buffer.byteLength(body)}`,
+    Connection: 'close',
+  };
+  return { status, headers, body };
+}
+
+function answer(response: ServerResponse, refusal: Refusal, log: Pick<Logger, 'info'>): void {
+  const { status, headers, body } = rendered(refusal, log);
+  response.writeHead(status, headers).end(body);
+}
+
+function end(
+  socket: Duplex,
+  refusal: Refusal,
+  log: Pick<Logger, 'info'>,
+  limits: HttpLimits,
+): void {
+  if (!socket.writable) return;
+  const { status, headers, body } = rendered(refusal, log);
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`);
+  // Closed at once, what it still sends would reset the connection before it has read this.
+  const timer = setTimeout(() => socket.destroy(), limits.lingerMs);
+  socket.once('close', () => clearTimeout(timer)).on('error', () => socket.destroy());
+}

@@ -1,0 +1,172 @@
+import { randomInt } from 'node:crypto';
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { Pool } from 'undici';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { routes } from '../../src/api/app.js';
+import { sendSignal } from '../../src/stack/process.js';
+import { type ApiProcess, startApiProcess } from '../support/apiProcess.js';
+import { createClient } from '../support/client.js';
+import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
+import { eventually } from '../support/eventually.js';
+import { chanceOf, framed, type HostileRequest, hostileRequest } from '../support/hostile.js';
+
+/** Collects what nobody holds when it is told to, so that what remains is held. */
+const collecting = 'data:text/javascript,process.on("SIGUSR2",()=>globalThis.gc())';
+
+let data: TestDatabase;
+let api: ApiProcess;
+let apiKey: string;
+
+beforeAll(async () => {
+  data = await createTestDatabase();
+  ({ apiKey } = await createTestAccount(data.database));
+  api = await startApiProcess(data.url, {}, ['--expose-gc', '--import', collecting]);
+});
+afterAll(async () => {
+  await api.part.stop();
+  await data.drop();
+});
+
+const requests = 20_000;
+/** Requests whose framing is wrong too, each on a bare connection of its own. */
+const bare = 5_000;
+/** At a time: more than the database has connections. */
+const lanes = 24;
+/** A request that takes longer hangs: all of them together take a minute. */
+const patienceMs = 15_000;
+
+it(`${requests} malformed requests end in refusals, and nothing grows`, {
+  timeout: 240_000,
+}, async () => {
+  const seed = Number.parseInt(process.env['FUZZ_SEED'] ?? `${randomInt(2 ** 31)}`, 10);
+  process.stdout.write(`FUZZ_SEED=${seed}\n`);
+  const chance = chanceOf(seed);
+  const [first, ...others] = routes;
+  if (first === undefined) throw new Error('There are no routes.');
+  const make = () => hostileRequest(chance, [first, ...others], apiKey);
+  const pool = new Pool(api.url, {
+    connections: lanes,
+    headersTimeout: patienceMs,
+    bodyTimeout: patienceMs,
+  });
+  const client = createClient(api.url, apiKey);
+  const statuses = new Map<number, number>();
+  const note = (status: number) => {
+    statuses.set(status, (statuses.get(status) ?? 0) + 1);
+  };
+
+  const carry = async (count: number, send: () => Promise<void>) => {
+    let left = count;
+    const lane = async () => {
+      while (left > 0) {
+        left -= 1;
+        // Whoever sends what is right is served meanwhile.
+        if (left % 200 === 0) await serves(client);
+        await send();
+      }
+    };
+    await Promise.all(Array.from({ length: lanes }, lane));
+  };
+  const sendWhole = async () => note(await send(pool, make()));
+  const sendBare = async () => {
+    for (const status of await sendBytes(framed(chance, make()))) note(status);
+  };
+  await carry(1_000, sendWhole);
+  await carry(200, sendBare);
+  const before = await memoryOf();
+  await carry(requests - bare, sendWhole);
+  await carry(bare, sendBare);
+  const after = await memoryOf();
+  await pool.close();
+
+  const told = JSON.stringify({ statuses: [...statuses].sort(([a], [b]) => a - b), before, after });
+  process.stdout.write(`${told}\n`);
+  expect([...statuses.keys()].filter((status) => status >= 500)).toEqual([]);
+  // Every kind of refusal was met, or the requests were not what they are meant to be.
+  for (const status of [400, 401, 404, 405, 413, 415, 417, 422, 431]) {
+    expect(statuses.get(status) ?? 0, `${status}`).toBeGreaterThan(0);
+  }
+  // A kilobyte that each request left behind would be 20 MB.
+  expect(after.heapBytes - before.heapBytes).toBeLessThan(10_000_000);
+  expect(after.residentBytes - before.residentBytes).toBeLessThan(150_000_000);
+  await serves(client);
+  expect(api.lines.filter((line) => line.includes('"level":"error"'))).toEqual([]);
+});
+
+/** A right request is answered as ever. */
+async function serves(client: ReturnType<typeof createClient>): Promise<void> {
+  const json = { source_currency: 'USD', destination_currency: 'EUR', amount: 5_000 };
+  const quote = await client('POST /v1/quotes', { json });
+  expect(quote).toMatchObject({ status: 201, body: { receive_amount: expect.any(String) } });
+}
+
+/** Sends a request that is framed as it should be, and checks the form of the answer. */
+async function send(pool: Pool, request: HostileRequest): Promise<number> {
+  const { method, path, headers, body } = request;
+  const target = path === '*' ? '/*' : path;
+  const {
+    statusCode,
+    headers: answered,
+    body: answer,
+  } = await pool.request({
+    method,
+    path: target.replaceAll(' ', '%20'),
+    headers: headers.flatMap((pair) => [...pair]),
+    body: body.length === 0 ? null : body,
+  });
+  const text = await answer.text();
+  const shown = `${method} ${path.slice(0, 200)}: ${statusCode} ${text.slice(0, 300)}`;
+  expect(statusCode, shown).toBeLessThan(500);
+  expect(answered['request-id'], shown).toMatch(/^req_/);
+  if (statusCode >= 400) {
+    expect(answered['content-type'], shown).toBe('application/problem+json');
+    expect(text, shown).not.toMatch(/node_modules|node:internal|\bselect\b.*\bfrom\b/);
+  }
+  return statusCode;
+}
+
+/** The statuses that come back for bytes, until the other side has closed. */
+async function sendBytes(bytes: Buffer): Promise<readonly number[]> {
+  const { hostname, port } = new URL(api.url);
+  const socket = connect(Number.parseInt(port, 10), hostname);
+  const chunks: Buffer[] = [];
+  socket.on('data', (chunk: Buffer) => chunks.push(chunk));
+  // A reset is one way to end a connection; that it ends is what counts.
+  socket.on('error', () => undefined);
+  // Half of a request is never followed by the rest, and says so.
+  socket.end(bytes);
+  const late = AbortSignal.timeout(patienceMs);
+  await once(socket, 'close', { signal: late }).catch((error: unknown) => {
+    socket.destroy();
+    throw new Error(`No end to ${JSON.stringify(bytes.toString('latin1').slice(0, 500))}`, {
+      cause: error,
+    });
+  });
+  const text = Buffer.concat(chunks).toString('latin1');
+  return [...text.matchAll(/(?:^|\})HTTP\/1\.1 (\d{3}) /g)].map(([, status]) =>
+    Number.parseInt(status ?? '', 10),
+  );
+}
+
+/** What the API holds once it has collected what nobody holds, by its own metrics. */
+async function memoryOf() {
+  const read = async () => {
+    const text = await (await fetch(`${api.metricsUrl}/metrics`)).text();
+    const metric = (name: string) =>
+      Number.parseFloat(new RegExp(`^${name}\\{[^}]*\\} (\\S+)$`, 'm').exec(text)?.[1] ?? 'NaN');
+    return {
+      heapBytes: metric('nodejs_heap_size_used_bytes'),
+      residentBytes: metric('process_resident_memory_bytes'),
+    };
+  };
+  const collected = /nodejs_gc_duration_seconds_count\{[^}]*kind="major"[^}]*\} (\d+)/;
+  const majors = async () =>
+    collected.exec(await (await fetch(`${api.metricsUrl}/metrics`)).text())?.[1] ?? '0';
+  const before = await majors();
+  sendSignal(api.part.pid, 'SIGUSR2');
+  await eventually('the collection', 10_000, async () =>
+    (await majors()) === before ? undefined : true,
+  );
+  return read();
+}

@@ -1,0 +1,343 @@
+import { once } from 'node:events';
+import { createServer as createNetServer } from 'node:net';
+import { pino } from 'pino';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { routes } from '../../src/api/app.js';
+import { createHttpServer, httpLimits } from '../../src/api/server.js';
+import { type ApiProcess, startApiProcess } from '../support/apiProcess.js';
+import { createClient } from '../support/client.js';
+import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
+import { eventually } from '../support/eventually.js';
+import { openWire, type WireAnswer } from '../support/wire.js';
+
+let data: TestDatabase;
+let api: ApiProcess;
+let apiKey: string;
+
+beforeAll(async () => {
+  data = await createTestDatabase();
+  ({ apiKey } = await createTestAccount(data.database));
+  api = await startApiProcess(data.url);
+});
+afterAll(async () => {
+  await api.part.stop();
+  await data.drop();
+});
+
+const problem = z.object({ code: z.string(), status: z.number(), request_id: z.string() });
+
+/** What every answer carries, whoever wrote it. */
+function checkHeaders({ headers }: WireAnswer) {
+  expect(headers.get('request-id')).toMatch(/^req_/);
+  expect(headers.get('corridor-version')).toBe('2026-06-01');
+  expect(headers.get('x-content-type-options')).toBe('nosniff');
+  expect(headers.get('referrer-policy')).toBe('no-referrer');
+  expect(headers.has('cache-control')).toBe(true);
+  expect(headers.has('strict-transport-security')).toBe(false);
+}
+
+function checkProblem(answer: WireAnswer, status: number, code: string) {
+  expect({ status: answer.status, type: answer.headers.get('content-type') }).toEqual({
+    status,
+    type: 'application/problem+json',
+  });
+  const told = problem.parse(JSON.parse(answer.body));
+  expect(told).toMatchObject({ code, status, request_id: answer.headers.get('request-id') });
+  expect(answer.body).not.toMatch(/node:|\.js|\.ts|HPE_|at \w+ \(/);
+  checkHeaders(answer);
+}
+
+const get = (path: string, more = '') =>
+  `GET ${path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${apiKey}\r\n${more}\r\n`;
+const post = (path: string, headers: string) =>
+  `POST ${path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${apiKey}\r\nContent-Type: application/json\r\n${headers}\r\n`;
+const form = 'source_currency=USD&destination_currency=EUR&amount=125000';
+
+const unreadable: readonly (readonly [name: string, sent: string, status: number, code: string])[] =
+  [
+    ['no method', ' / HTTP/1.1\r\n\r\n', 400, 'request_malformed'],
+    ['another protocol', 'SSH-2.0-OpenSSH_9.6\r\n\r\n', 400, 'request_malformed'],
+    ['HTTP/2', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 400, 'request_malformed'],
+    ['a line of TLS', '\u0016\u0003\u0001\u0002\u0000\u0001', 400, 'request_malformed'],
+    ['a space before the colon', 'GET / HTTP/1.1\r\nHost : a\r\n\r\n', 400, 'request_malformed'],
+    ['a header over two lines', 'GET / HTTP/1.1\r\nHost: a\r\nX: b\r\n c\r\n\r\n', 400, ''],
+    ['U+0000 in a header', 'GET / HTTP/1.1\r\nHost: a\r\nX: b\0c\r\n\r\n', 400, ''],
+    ['a bare CR', 'GET / HTTP/1.1\r\nHost: a\r\nX: b\rY: c\r\n\r\n', 400, ''],
+    ['no host', 'GET /livez HTTP/1.1\r\n\r\n', 400, 'header_invalid'],
+    ['two hosts', 'GET /livez HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n', 400, 'header_invalid'],
+    [
+      'a header of 20 KB',
+      `GET /livez HTTP/1.1\r\nHost: a\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`,
+      431,
+      'headers_too_large',
+    ],
+    [
+      '101 headers',
+      `GET /livez HTTP/1.1\r\nHost: a\r\n${'X: y\r\n'.repeat(100)}\r\n`,
+      431,
+      'headers_too_large',
+    ],
+    ['an expectation', get('/livez', 'Expect: a-pony\r\n'), 417, 'expectation_unsupported'],
+    ['a tunnel', 'CONNECT 127.0.0.1:22 HTTP/1.1\r\nHost: a\r\n\r\n', 404, 'route_not_found'],
+    [
+      'a length and chunks',
+      'POST /v1/quotes HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
+      400,
+      '',
+    ],
+    [
+      'two lengths',
+      'POST /v1/quotes HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef',
+      400,
+      '',
+    ],
+    [
+      'a length with a sign',
+      'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +5\r\n\r\nabcde',
+      400,
+      '',
+    ],
+    [
+      'an encoding after the chunks',
+      'POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n',
+      400,
+      '',
+    ],
+    [
+      'an obscured encoding',
+      'POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n',
+      400,
+      '',
+    ],
+  ];
+
+describe('what is no request of HTTP/1.1 is refused as problem details, and ends its connection', () => {
+  it.each(unreadable)('%s', async (_name, sent, status, code) => {
+    const wire = await openWire(api.url);
+    wire.write(sent);
+    const answer = await wire.answer();
+    checkProblem(answer, status, code || 'request_malformed');
+    expect(answer.headers.get('connection')).toBe('close');
+    // Nothing that was smuggled in behind it is answered as a request of its own.
+    expect(await wire.closed).toBe('');
+  });
+
+  it('a broken chunk of a body that is being read', async () => {
+    const wire = await openWire(api.url);
+    wire.write(`${post('/v1/quotes', 'Transfer-Encoding: chunked\r\n')}5\r\nhello\r\nzz\r\n`);
+    checkProblem(await wire.answer(), 400, 'request_malformed');
+    expect(await wire.closed).toBe('');
+  });
+
+  it('headers that are sent a byte at a time, while others are served', async () => {
+    const slow = await Promise.all(Array.from({ length: 20 }, () => openWire(api.url)));
+    for (const wire of slow) wire.write('GET /livez HTTP/1.1\r\nHost: a\r\nX: ');
+    const dripping = setInterval(() => {
+      for (const wire of slow) wire.write('x');
+    }, 250);
+    const client = createClient(api.url, apiKey);
+    try {
+      const ended = Promise.all(slow.map((wire) => wire.answer()));
+      expect((await client('GET /v1/balances')).status).toBe(200);
+      for (const answer of await ended) checkProblem(answer, 408, 'request_timeout');
+      expect(await Promise.all(slow.map(({ closed }) => closed))).toEqual(slow.map(() => ''));
+    } finally {
+      clearInterval(dripping);
+    }
+  });
+
+  it('a connection on which nothing is sent is closed without a word', async () => {
+    const wire = await openWire(api.url);
+    expect(await wire.closed).toBe('');
+  });
+});
+
+describe('a connection', () => {
+  it('is kept for the next request, and answers what is pipelined in its order', async () => {
+    const wire = await openWire(api.url);
+    wire.write(get('/v1/balances'));
+    expect(await wire.answer()).toMatchObject({ status: 200 });
+    // A quote takes a transaction, and what comes after it is known at once.
+    wire.write(
+      `${post('/v1/quotes', `Content-Length: ${form.length}\r\n`).replace('json', 'x-www-form-urlencoded')}${form}`,
+    );
+    wire.write(get('/livez') + get('/v1/account') + get('/nowhere') + get('/livez'));
+    const statuses: number[] = [];
+    for (let i = 0; i < 5; i += 1) statuses.push((await wire.answer()).status);
+    expect(statuses).toEqual([201, 200, 200, 404, 200]);
+    wire.destroy();
+  });
+
+  it('answers the requests before one that cannot be read', async () => {
+    const wire = await openWire(api.url);
+    wire.write(`${get('/v1/balances')}${get('/v1/account')}nonsense\r\n\r\n${get('/livez')}`);
+    expect((await wire.answer()).status).toBe(200);
+    expect((await wire.answer()).status).toBe(200);
+    checkProblem(await wire.answer(), 400, 'request_malformed');
+    expect(await wire.closed).toBe('');
+  });
+});
+
+describe('every answer', () => {
+  it.each([
+    ['GET /livez', 200],
+    ['GET /readyz', 200],
+    ['HEAD /livez', 200],
+    ['HEAD /v1/balances', 200],
+    ['HEAD /v1/payouts/po_1', 404],
+    ['OPTIONS /v1/balances', 405],
+    ['TRACE /v1/balances', 405],
+    ['OPTIONS *', 404],
+    ['HEAD /v1/quotes', 405],
+    ['GET /nowhere', 404],
+    ['GET /docs', 200],
+    ['GET /openapi.json', 200],
+  ])('to %s has the status %d and the headers that protect it', async (request, status) => {
+    const answer = await fetchBare(request);
+    expect(answer.status).toBe(status);
+    checkHeaders(answer);
+    if (status === 405) expect(answer.headers.get('allow')).toMatch(/GET|POST/);
+    const isPage = answer.headers.get('content-type')?.startsWith('text/html');
+    if (isPage) {
+      expect(answer.headers.get('content-security-policy')).toContain("frame-ancestors 'none'");
+    }
+  });
+
+  it('to HEAD is that to GET without its body', async () => {
+    for (const path of ['/livez', '/v1/account', '/v1/quotes/qt_1']) {
+      const [head, whole] = [await fetchBare(`HEAD ${path}`), await fetchBare(`GET ${path}`)];
+      expect(head.status).toBe(whole.status);
+      for (const name of ['content-type', 'content-length']) {
+        expect(head.headers.get(name), `${path} ${name}`).toBe(whole.headers.get(name));
+      }
+    }
+  });
+
+  it('to an unknown method names those that every route has', async () => {
+    for (const { path } of routes) {
+      const answer = await fetchBare(`PUT ${path.replace(':id', 'po_1')}`);
+      const methods = routes.filter((route) => route.path === path).map(({ method }) => method);
+      const allowed = answer.headers.get('allow')?.toLowerCase().split(', ') ?? [];
+      expect(answer.status).toBe(405);
+      expect(allowed.filter((method) => method !== 'head').sort(), path).toEqual(methods.sort());
+    }
+  });
+});
+
+/** One request on a connection of its own; the answer to HEAD has no body. */
+async function fetchBare(request: string): Promise<WireAnswer> {
+  const wire = await openWire(api.url);
+  wire.write(
+    `${request} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAuthorization: Bearer ${apiKey}\r\n\r\n`,
+  );
+  if (!request.startsWith('HEAD')) return wire.answer();
+  const text = await wire.closed;
+  expect(text.endsWith('\r\n\r\n')).toBe(true);
+  const headers = text.split('\r\n').flatMap((line) => {
+    const [, name, value] = /^([^:]+): (.*)$/.exec(line) ?? [];
+    return name === undefined ? [] : [[name.toLowerCase(), value ?? ''] as const];
+  });
+  const status = Number.parseInt(text.split(' ')[1] ?? '', 10);
+  return { status, headers: new Map(headers), body: '' };
+}
+
+it('a body that comes too slowly is refused, and its connection ends', async () => {
+  const limits = { ...httpLimits, headersMs: 200, requestMs: 300, checkMs: 50, lingerMs: 100 };
+  const { server, stop } = createHttpServer(
+    // Reads the body to its end, as a route does.
+    (request, response) => void request.resume().on('end', () => response.end('read')),
+    pino({ level: 'silent' }),
+    limits,
+  );
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  const port = typeof address === 'object' && address !== null ? address.port : 0;
+  const wire = await openWire(`http://127.0.0.1:${port}`);
+  wire.write('POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhell');
+  checkProblem(await wire.answer(), 408, 'request_timeout');
+  expect(await wire.closed).toBe('');
+  await stop(0);
+});
+
+/** Whether a new connection is still taken and answered. */
+async function isReached(url: string): Promise<boolean> {
+  try {
+    const wire = await openWire(url);
+    wire.write('GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n');
+    return (await wire.answer()).status === 200;
+  } catch {
+    return false;
+  }
+}
+
+describe('SIGTERM', () => {
+  it('first says that it is not ready, then answers what was sent, closes the rest and ends', async () => {
+    const stopped = await startApiProcess(data.url, { STOP_NOTICE_SECONDS: '2' });
+    const head = post('/v1/quotes', `Content-Length: ${form.length}\r\n`);
+    const wires = await Promise.all(Array.from({ length: 2 }, () => openWire(stopped.url)));
+    const [idle, reading] = wires;
+    if (idle === undefined || reading === undefined) throw new Error('No wires.');
+    for (const wire of wires) {
+      wire.write(get('/livez'));
+      await wire.answer();
+    }
+    // Half of a request: the other half comes when nobody new is let in any more.
+    reading.write(head.replace('json', 'x-www-form-urlencoded') + form.slice(0, 10));
+    expect(await isReached(stopped.url)).toBe(true);
+    stopped.terminate();
+    const notReady = await eventually('the answer 503', 5_000, () => unreadyAnswer(stopped.url));
+    expect(JSON.parse(notReady.body)).toEqual({ status: 'stopping' });
+    expect(notReady.headers.get('connection')).toBe('close');
+    // A load balancer that has not seen it yet is still served.
+    expect(await isReached(stopped.url)).toBe(true);
+    expect((await fetch(`${stopped.metricsUrl}/readyz`)).status).toBe(503);
+    expect(await idle.closed).toBe('');
+    await eventually('a refused connection', 5_000, async () =>
+      (await isReached(stopped.url)) ? undefined : true,
+    );
+    reading.write(form.slice(10));
+    const answer = await reading.answer();
+    expect(answer.status).toBe(201);
+    expect(await reading.closed).toBe('');
+    expect(await stopped.part.exited).toMatchObject({ code: 0 });
+  });
+
+  it('does not wait for ever for a request that never ends', async () => {
+    const stopped = await startApiProcess(data.url);
+    const wire = await openWire(stopped.url);
+    wire.write(`${post('/v1/quotes', 'Content-Length: 50\r\n')}{`);
+    expect(await isReached(stopped.url)).toBe(true);
+    stopped.terminate();
+    expect(await wire.closed).toBe('');
+    expect(await stopped.part.exited).toMatchObject({ code: 0 });
+  });
+});
+
+/** The answer of `/readyz`, once it is 503. */
+async function unreadyAnswer(url: string): Promise<WireAnswer | undefined> {
+  const wire = await openWire(url);
+  wire.write('GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n');
+  const answer = await wire.answer();
+  wire.destroy();
+  return answer.status === 503 ? answer : undefined;
+}
+
+it('logs of a refused connection why, and nothing of what was sent', async () => {
+  const wire = await openWire(api.url);
+  wire.write('GET / HTTP/1.1\r\nHost : planted-in-a-header\r\n\r\n');
+  await wire.closed;
+  await eventually('the line', 5_000, () =>
+    api.lines.find((line) => line.includes('refused before it was read')),
+  );
+  expect(api.lines.join('\n')).not.toContain('planted-in-a-header');
+});
+
+it('the port of a stopped API is free', async () => {
+  const stopped = await startApiProcess(data.url);
+  await stopped.part.stop();
+  const server = createNetServer().listen(Number(new URL(stopped.url).port), '127.0.0.1');
+  await once(server, 'listening');
+  server.close();
+});

@@ -1,0 +1,66 @@
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { inject } from 'vitest';
+import { type Part, sendSignal, startProcess } from '../../src/stack/process.js';
+
+/** The API as it is delivered: a process of its own. */
+export type ApiProcess = {
+  readonly url: string;
+  readonly metricsUrl: string;
+  readonly part: Part;
+  /** Every line that it has logged. */
+  readonly lines: readonly string[];
+  /** Asks it to end, as a deploy does, without waiting. */
+  readonly terminate: () => void;
+  /** What it holds in memory now, in bytes (Linux). */
+  readonly memoryBytes: () => number;
+};
+
+/** Starts the API on a database that is there. No bank answers at its address. */
+export async function startApiProcess(
+  databaseUrl: string,
+  env: Readonly<Record<string, string>> = {},
+  nodeFlags: readonly string[] = [],
+): Promise<ApiProcess> {
+  const lines: string[] = [];
+  const main = fileURLToPath(new URL('../../dist/api/main.js', import.meta.url));
+  const part = await startProcess({
+    name: 'api',
+    command: process.execPath,
+    args: [...nodeFlags, '--enable-source-maps', main],
+    env: {
+      ...process.env,
+      DATABASE_URL: databaseUrl,
+      TEMPORAL_ADDRESS: inject('temporalAddress'),
+      SANDBOX_BANK_URL: 'http://127.0.0.1:9',
+      SANDBOX_BANK_TOKEN: 'a-bank-token-of-the-tests',
+      SANDBOX_BANK_CALLBACK_SECRET: 'a-callback-secret-of-the-tests',
+      FINGERPRINT_SECRET: 'a-fingerprint-secret-of-the-tests',
+      API_PORT: '0',
+      RATE_LIMIT_PER_SECOND: '99999',
+      RATE_LIMIT_BURST: '99999',
+      IN_FLIGHT_LIMIT: '9999',
+      ...env,
+    },
+    ipc: true,
+    ready: { line: (line) => /"ready":"(http[^"]+)"/.exec(line)?.[1] },
+    readyTimeoutMs: 45_000,
+    stopTimeoutMs: 30_000,
+    onLog: (line) => lines.push(line),
+  });
+  const metrics = lines.map((line) => /"metrics":"(http[^"]+)"/.exec(line)?.[1]);
+  return {
+    url: part.announced,
+    metricsUrl: metrics.find((url) => url !== undefined) ?? '',
+    part,
+    lines,
+    terminate: () => sendSignal(part.pid, 'SIGTERM'),
+    memoryBytes: () => {
+      const kilobytes = /^VmRSS:\s+(\d+) kB$/m.exec(
+        readFileSync(`/proc/${part.pid}/status`, 'utf8'),
+      )?.[1];
+      if (kilobytes === undefined) throw new Error('The kernel does not say what memory it holds.');
+      return Number.parseInt(kilobytes, 10) * 1024;
+    },
+  };
+}

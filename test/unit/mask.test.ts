@@ -1,0 +1,22 @@
+import { describe, expect, it } from 'vitest';
+import { masked } from '../../src/api/mask.js';
+import { newId } from '../../src/db/id.js';
+
+describe('a text that is repeated', () => {
+  it.each([
+    ['GET /v1/payouts/cor_test_0123abcdXYZ', 'GET /v1/payouts/cor_test_…'],
+    ['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw', 'whsec_…'],
+    ['received DE89370400440532013000.', 'received …3000.'],
+    ['DE89 3704 0044 0532 0130 00', '…30 00'],
+    ['gb29nwbk60161331926819', '…6819'],
+  ])('shows no secret: %s', (text, shown) => {
+    expect(masked(text)).toBe(shown);
+  });
+
+  it.each(['125000', 'payouts[17][amount]', 'POST /v1/quotes', 'EUR', '', newId('payout')])(
+    'is as it was where there is none: %s',
+    (text) => {
+      expect(masked(text)).toBe(text);
+    },
+  );
+});
