@@ -22,6 +22,7 @@ export async function startSecondApi({ databaseUrl, temporal }: TestSystem) {
     webhookPolicy: { allowInsecure: true, allowPrivateAddresses: true },
     fingerprintSecret,
     limiter: createLimiter({ perSecond: 10_000, burst: 10_000, inFlight: 10_000 }),
+    isStopping: () => false,
   });
   const handle = app.callback();
   const server = createServer((request, response) => void handle(request, response));
