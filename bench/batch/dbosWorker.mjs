@@ -41,7 +41,11 @@ const activities = {
 };
 
 /** What the activities read of Temporal: a first attempt without a retry policy. */
-const context = { info: { attempt: 1, isLocal: false }, heartbeat: () => undefined };
+const context = {
+  info: { attempt: 1, isLocal: false },
+  heartbeat: () => undefined,
+  cancellationSignal: new AbortController().signal,
+};
 
 /** One of the product's activities as a step: checkpointed, and tried again as often as there. */
 function step(name, input) {
