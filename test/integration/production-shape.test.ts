@@ -81,7 +81,10 @@ describe('docker-compose.yml', () => {
       ([, { restart }]) => !restart.startsWith('on-failure'),
     );
     expect(staying.map(([name]) => name).sort()).toEqual(
-      ['api', 'postgres', 'sandbox-bank', 'temporal', 'temporal-ui', 'worker'].sort(),
+      [
+        ...['api', 'batch-worker', 'postgres', 'sandbox-bank'],
+        ...['temporal', 'temporal-ui', 'worker'],
+      ].sort(),
     );
     for (const [name, { healthcheck, restart }] of staying) {
       expect(healthcheck?.test[0], name).toBe('CMD');
@@ -92,7 +95,7 @@ describe('docker-compose.yml', () => {
   it('shows the database and the bank to nobody, and the rest to this machine alone', () => {
     for (const [name, { networks, ports }] of Object.entries(compose.services)) {
       const isInside = networks.every((network) => compose.networks[network]?.internal);
-      expect(isInside, name).toBe(!['api', 'worker', 'temporal-ui'].includes(name));
+      expect(isInside, name).toBe(!['api', 'worker', 'batch-worker', 'temporal-ui'].includes(name));
       for (const port of ports) expect(port, name).toMatch(/^127\.0\.0\.1:/);
       if (isInside) expect(ports, name).toEqual([]);
     }

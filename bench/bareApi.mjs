@@ -1,0 +1,59 @@
+// What the two routes of bench/reads.mjs come to without Corridor's API around them: Koa, the
+// same pool, the same statements in the same transactions, and a JSON answer. It checks nothing.
+import Router from '@koa/router';
+import Koa from 'koa';
+import { koaBody } from 'koa-body';
+import { hashOfKey } from '../dist/api/apiKey.js';
+import { findKeyHolder } from '../dist/db/apiKeys.js';
+import { connectDatabase, transaction } from '../dist/db/client.js';
+import { newId } from '../dist/db/id.js';
+import { findPayout } from '../dist/db/payouts.js';
+import { insertQuote } from '../dist/db/quotes.js';
+import { currentRates, midOf, originOf } from '../dist/db/rates.js';
+import { price } from '../dist/domain/quote.js';
+
+const { DATABASE_URL, ACCOUNT_ID, POOL_SIZE } = process.env;
+const database = connectDatabase({
+  ...{ url: DATABASE_URL, poolSize: Number(POOL_SIZE), applicationName: 'bare' },
+});
+const dayMs = 24 * 60 * 60 * 1000;
+
+/** The caller's account: by the key's row as the API does, or given. */
+async function accountOf(ctx) {
+  if (ctx.get('x-without-key') !== '') return ACCOUNT_ID;
+  const holder = await findKeyHolder(database, hashOfKey(ctx.get('authorization').slice(7)));
+  return holder.account.id;
+}
+
+const json = (value) =>
+  JSON.stringify(value, (_, each) => (typeof each === 'bigint' ? each.toString() : each));
+
+const router = new Router();
+router.get('/v1/payouts/:id', async (ctx) => {
+  ctx.body = json(await findPayout(database, await accountOf(ctx), ctx.params.id));
+  ctx.type = 'application/json';
+});
+router.post('/v1/quotes', koaBody(), async (ctx) => {
+  const accountId = await accountOf(ctx);
+  const { source_currency: sourceCurrency, destination_currency: destinationCurrency } =
+    ctx.request.body;
+  const quote = await transaction(database, async (sql) => {
+    const rates = await currentRates(sql, dayMs);
+    const amount = BigInt(ctx.request.body.amount);
+    const asked = { sourceCurrency, destinationCurrency, amount, fixedSide: 'source' };
+    const mid = midOf(rates, sourceCurrency, destinationCurrency);
+    return insertQuote(sql, {
+      ...{ id: newId('quote'), accountId, ...asked, price: price({ ...asked, mid }) },
+      origin: originOf(rates, [sourceCurrency, destinationCurrency]),
+    });
+  });
+  ctx.status = 201;
+  ctx.body = json(quote);
+  ctx.type = 'application/json';
+});
+
+const server = new Koa().use(router.routes()).listen(0, '127.0.0.1', () => {
+  console.log(JSON.stringify({ ready: `http://127.0.0.1:${server.address().port}` }));
+});
+process.once('disconnect', () => process.exit(0));
+process.once('SIGTERM', () => process.exit(0));
