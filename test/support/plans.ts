@@ -80,7 +80,8 @@ export async function openPlanReader(url: string): Promise<PlanReader> {
 
 function planOf(json: string): Plan {
   const { 'Query Text': text, Plan: root } = explained.parse(JSON.parse(json));
-  const scans = nodesOf(root).filter((scan) => /Scan$/.test(scan['Node Type']));
+  // The rows of a subquery are counted where they are read, below it.
+  const scans = nodesOf(root).filter((scan) => /(?<!Subquery) Scan$/.test(scan['Node Type']));
   return {
     text: `${text}\n${json}`,
     rowsRead: scans.reduce((sum, scan) => sum + rowsOf(scan), 0),
