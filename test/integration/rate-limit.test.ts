@@ -55,7 +55,7 @@ describe('a key', () => {
     expect(refused.headers.get('ratelimit')).toBe('"default";r=0;t=2');
     expect(refused.headers.get('retry-after')).toBe('1');
     expect(refused.body).toMatchObject({
-      type: '/docs#rate_limited',
+      type: '/docs/errors#rate_limited',
       status: 429,
       code: 'rate_limited',
       expected: 'at most 2 requests a second with this key, and 4 at once',
