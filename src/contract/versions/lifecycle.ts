@@ -27,7 +27,7 @@ export function versionHeaders(
       ? {}
       : {
           Deprecation: `@${Math.floor(deprecatedAt.getTime() / 1000)}`,
-          Link: '</docs#api-versions>; rel="deprecation"; type="text/html"',
+          Link: '</docs/guide#versions>; rel="deprecation"; type="text/html"',
         }),
     ...(sunsetAt === undefined ? {} : { Sunset: sunsetAt.toUTCString() }),
   };
