@@ -2,17 +2,10 @@ import { setTimeout } from 'node:timers/promises';
 import { Context } from '@temporalio/activity';
 import type { Client } from '@temporalio/client';
 import { itemsOf } from '../db/batches.js';
-import {
-  type ChunkStanding,
-  handOverItems,
-  holdChunk,
-  itemsWithNews,
-  leaveChunk,
-  standingOf,
-} from '../db/chunks.js';
+import { handOverItems, holdChunk, itemsWithNews, leaveChunk, standingOf } from '../db/chunks.js';
 import { bulkTransaction, type Database, transaction } from '../db/client.js';
 import { type LockedPayout, lockPayouts } from '../db/payouts.js';
-import { type Chunk, chunkDriver, groupsOf } from '../domain/batch.js';
+import { type Chunk, type ChunkStanding, chunkDriver, groupsOf, isOpen } from '../domain/batch.js';
 import { type RailFact, railKey } from '../domain/payout.js';
 import type { LookupAnswer } from '../rails/rail.js';
 import { wakePayouts } from '../temporal/wakePayout.js';
@@ -152,11 +145,6 @@ async function applyInGroups(
     steps.push(...applied);
   }
   return steps;
-}
-
-/** Whether something of the chunk has still to be moved by its workflow. */
-function isOpen({ unsent, unanswered, sent, troubled }: ChunkStanding): boolean {
-  return unsent + unanswered + sent + troubled > 0;
 }
 
 /** Leaves a chunk that has nothing to do; false when something has come in meanwhile. */

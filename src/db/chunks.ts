@@ -1,24 +1,9 @@
-import { type Chunk, chunkDriver, chunkSize } from '../domain/batch.js';
+import { type Chunk, type ChunkStanding, chunkDriver, chunkSize } from '../domain/batch.js';
 import type { Sql } from './client.js';
 import type { WakeablePayout } from './payouts.js';
 
 /** How long a rail may leave an order unanswered before a person should see it. */
 const unansweredLimit = '10 minutes';
-
-/** Where the payouts of a chunk stand that its workflow still drives. */
-export type ChunkStanding = {
-  /** Not decided yet: that is the batch's own workflow's to do. */
-  readonly pending: number;
-  /** Accepted, and never given to the rail. */
-  readonly unsent: number;
-  /** Given to the rail, which has not said what became of it. */
-  readonly unanswered: number;
-  /** Those of the unanswered that have been so for longer than a rail may take. */
-  readonly overdue: number;
-  readonly sent: number;
-  /** For a person, or silent beyond the rail's own time: its own workflow takes it over. */
-  readonly troubled: number;
-};
 
 export async function standingOf(sql: Sql, chunk: Chunk): Promise<ChunkStanding> {
   const first = chunk.number * chunkSize;

@@ -40,6 +40,26 @@ export function chunkDriver({ batchId, number }: Chunk): string {
   return `${batchId}/${number}`;
 }
 
+/** Where the payouts of a chunk stand that its workflow still drives. */
+export type ChunkStanding = {
+  /** Not decided yet: that is the batch's own workflow's to do. */
+  readonly pending: number;
+  /** Accepted, and never given to the rail. */
+  readonly unsent: number;
+  /** Given to the rail, which has not said what became of it. */
+  readonly unanswered: number;
+  /** Those of the unanswered that have been so for longer than a rail may take. */
+  readonly overdue: number;
+  readonly sent: number;
+  /** For a person, or silent beyond the rail's own time: its own workflow takes it over. */
+  readonly troubled: number;
+};
+
+/** Whether something of the chunk has still to be moved by its own workflow. */
+export function isOpen({ unsent, unanswered, sent, troubled }: ChunkStanding): boolean {
+  return unsent + unanswered + sent + troubled > 0;
+}
+
 /** All items are decided one by one, or they are debited together or not at all. */
 export const batchModes = ['best_effort', 'all_or_nothing'] as const;
 export type BatchMode = (typeof batchModes)[number];

@@ -10,7 +10,7 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import type { ChunkLook } from '../activities/chunk.js';
-import { type Chunk, chunkDriver } from '../domain/batch.js';
+import { type Chunk, chunkDriver, isOpen } from '../domain/batch.js';
 import type { batchChunk } from './batchChunk.js';
 import { type BatchInput, cancelBatchUpdate, searchAttributes } from './messages.js';
 import { batchLedger, batchStart, batchWebhooks, webhooks } from './proxies.js';
@@ -63,8 +63,7 @@ function aged(batchId: string) {
 /** Decides a chunk, and hands what was accepted to its workflow. */
 async function begin(chunk: Chunk): Promise<void> {
   const look = await decideChunk(chunk);
-  const isOpen = look.unsent + look.unanswered + look.sent + look.troubled > 0;
-  if (!isOpen && !look.isListenedTo) return;
+  if (!isOpen(look) && !look.isListenedTo) return;
   try {
     await startChild<typeof batchChunk>('batchChunk', {
       workflowId: chunkDriver(chunk),

@@ -1,6 +1,6 @@
 import { condition, continueAsNew, log, setHandler, workflowInfo } from '@temporalio/workflow';
 import type { ChunkLook } from '../activities/chunk.js';
-import type { Chunk } from '../domain/batch.js';
+import { type Chunk, isOpen } from '../domain/batch.js';
 import { type BatchChunkInput, railUpdateSignal } from './messages.js';
 import { batchLedger, batchRail, batchWebhooks } from './proxies.js';
 
@@ -49,11 +49,6 @@ export async function batchChunk({ isListenedTo, ...chunk }: BatchChunkInput): P
       await continueAsNew<typeof batchChunk>({ ...chunk, isListenedTo: false });
     }
   }
-}
-
-/** Whether something of the chunk has still to be moved by this workflow. */
-function isOpen({ unsent, unanswered, sent, troubled }: ChunkLook): boolean {
-  return unsent + unanswered + sent + troubled > 0;
 }
 
 /** Gives the rail what it has not, and takes what it says for half a minute. */

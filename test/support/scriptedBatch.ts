@@ -1,8 +1,8 @@
 import { EventEmitter, once } from 'node:events';
 import type { ChunkLook } from '../../src/activities/chunk.js';
 import type { Activities } from '../../src/activities/index.js';
-import type { ChunkStanding } from '../../src/db/chunks.js';
 import { newId } from '../../src/db/id.js';
+import type { ChunkStanding } from '../../src/domain/batch.js';
 
 export type BatchActivities = Pick<
   Activities,
