@@ -23,14 +23,15 @@ import {
   type Acceptance,
   type Asked,
   afford,
-  type Facts,
+  noRail,
+  type PriceFacts,
   priceOf,
   quoteUsed,
 } from '../domain/acceptance.js';
 import { groupSize } from '../domain/batch.js';
 import { parseRate } from '../domain/fx.js';
 import { acceptEntry } from '../domain/ledger.js';
-import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
+import { isRefusal, type Refusal } from '../domain/refusal.js';
 import type { Rail } from '../rails/rail.js';
 import type { Rails } from '../rails/registry.js';
 import { announce } from './announcement.js';
@@ -93,13 +94,15 @@ async function decideAll(
   return { rows: read.rows, decisions: fundAll(priced, balances) };
 }
 
-/** A pending payout with its price, or the reason why it has none. */
-type Priced = {
-  readonly row: LockedPayout;
-  readonly asked: Asked;
-  readonly priced: Acceptance | Refusal;
-  readonly rail: Rail | undefined;
-};
+/** A pending payout with its price and its rail, or the reason why it has none. */
+type Priced =
+  | {
+      readonly row: LockedPayout;
+      readonly asked: Asked;
+      readonly acceptance: Acceptance;
+      readonly rail: Rail;
+    }
+  | { readonly row: LockedPayout; readonly refusal: Refusal };
 
 async function priceAll(
   deps: AcceptanceDeps,
@@ -114,31 +117,44 @@ async function priceAll(
     if (index % groupSize === groupSize - 1) await setImmediate();
     const row = rowOf.get(id);
     if (row === undefined || row.status !== 'pending') continue;
-    const rail = railFor(deps.rails, row);
-    const asked = askedOf(row, workflowAgeMs);
-    // What was refused before, at the request, stays refused.
-    const priced = row.refusal ?? (rail === undefined ? noRail(row) : priceOf(asked, factsOf(row)));
-    all.push({ row, asked, priced, rail });
+    all.push(priceRow(deps, row, factsOf(row), workflowAgeMs));
   }
   return all;
+}
+
+function priceRow(
+  { rails }: AcceptanceDeps,
+  row: LockedPayout,
+  facts: PriceFacts,
+  workflowAgeMs: number,
+): Priced {
+  // What was refused before, at the request, stays refused.
+  if (row.refusal !== null) return { row, refusal: row.refusal };
+  const rail = railFor(rails, row);
+  if (rail === undefined) return { row, refusal: noRail(row.mode) };
+  const asked = askedOf(row, workflowAgeMs);
+  const acceptance = priceOf(asked, facts);
+  return isRefusal(acceptance) ? { row, refusal: acceptance } : { row, asked, acceptance, rail };
 }
 
 /** Takes what each may have from what the ones before it have left; a quote serves one of them. */
 function fundAll(all: readonly Priced[], balances: readonly AvailableBalance[]): Decisions {
   const decisions: Decisions = { accepted: [], refused: [], usedQuotes: new Map() };
   const funds = new Map(balances.map((b) => [`${b.accountId} ${b.currency}`, b.availableMinor]));
-  for (const { row, asked, priced, rail } of all) {
-    const { id, quoteId } = row;
-    const purse = isRefusal(priced) ? '' : `${row.accountId} ${priced.sourceCurrency}`;
+  for (const priced of all) {
+    const { id, accountId, quoteId } = priced.row;
+    if ('refusal' in priced) {
+      decisions.refused.push({ id, refusal: priced.refusal });
+      continue;
+    }
+    const { asked, acceptance, rail } = priced;
+    const purse = `${accountId} ${acceptance.sourceCurrency}`;
     const available = funds.get(purse) ?? 0n;
     const usedBy = decisions.usedQuotes.get(quoteId ?? '');
-    const decided = isRefusal(priced)
-      ? priced
-      : usedBy === undefined
-        ? afford(asked, priced, available)
-        : quoteUsed(asked, usedBy);
-    if (isRefusal(decided) || rail === undefined) {
-      if (isRefusal(decided)) decisions.refused.push({ id, refusal: decided });
+    const decided =
+      usedBy === undefined ? afford(asked, acceptance, available) : quoteUsed(asked, usedBy);
+    if (isRefusal(decided)) {
+      decisions.refused.push({ id, refusal: decided });
       continue;
     }
     funds.set(purse, available - decided.sourceMinor);
@@ -171,7 +187,7 @@ async function readFacts(
     batchId === null ? rates : (batchRates.get(batchId) ?? []);
   return {
     rows,
-    factsOf: (row: PayoutRow): Omit<Facts, 'availableOf'> => {
+    factsOf: (row: PayoutRow): PriceFacts => {
       const quote = quoteOf.get(row.id);
       return {
         quote: quote && { ...quote, rate: parseRate(quote.rate), mid: parseRate(quote.mid) },
@@ -212,10 +228,6 @@ async function write(
 
 function askedOf(row: LockedPayout, workflowAgeMs: number): Asked {
   return { ...row, ageMs: Math.max(Number(row.ageMs), workflowAgeMs) };
-}
-
-function noRail({ mode }: PayoutRow): Refusal {
-  return refuse('corridor_unavailable', { detail: `No rail carries ${mode} payouts here.` });
 }
 
 /** A test account reaches only the sandbox bank, a live one never does. */

@@ -5,9 +5,9 @@ import {
   closeItems,
   findBatchById,
   firstReferenceOf,
-  itemsOf,
   recordOutcome,
 } from '../db/batches.js';
+import { itemsOf } from '../db/chunks.js';
 import { bulkTransaction, type Database, type Sql, transaction } from '../db/client.js';
 import { type RefusedPayout, refusePayouts } from '../db/payouts.js';
 import {
@@ -15,14 +15,13 @@ import {
   type Chunk,
   chunkCountOf,
   chunkDriver,
-  groupsOf,
   maximumBatchItems,
 } from '../domain/batch.js';
 import { refuse } from '../domain/refusal.js';
 import { type AcceptanceDeps, accept, acceptTogether } from './acceptance.js';
 import { announceCompletion } from './announcement.js';
 import { cancelItems, type Told } from './cancellation.js';
-import { type ChunkLook, isRepeated, lookAt } from './chunk.js';
+import { type ChunkLook, inGroups, isAnyListenedTo, lookAt } from './chunk.js';
 import { beating, untilBug } from './failure.js';
 
 export type BatchDeps = AcceptanceDeps & { readonly database: Database };
@@ -62,15 +61,12 @@ export function batchActivities(deps: BatchDeps) {
       untilBug(
         beating(async () => {
           const { canceledAt } = await existingBatch(database, chunk.batchId);
-          const steps: Told[] = [];
-          for (const ids of groupsOf(await itemsOf(database, chunk, ['pending']))) {
-            const told = await bulkTransaction(database, ids.length, (sql) =>
-              canceledAt === null
-                ? accept(sql, deps, chunkDriver(chunk), ids, workflowAgeMs)
-                : cancelItems(sql, ids),
-            );
-            steps.push(...told);
-          }
+          const pending = await itemsOf(database, chunk, ['pending']);
+          const steps = await inGroups<Told>(database, pending, (sql, ids) =>
+            canceledAt === null
+              ? accept(sql, deps, chunkDriver(chunk), ids, workflowAgeMs)
+              : cancelItems(sql, ids),
+          );
           return lookAt(database, chunk, steps);
         }),
       ),
@@ -80,14 +76,7 @@ export function batchActivities(deps: BatchDeps) {
       untilBug(
         beating(async () => {
           const open = await itemsOf(database, chunk, ['pending', 'processing'], null);
-          const steps: Told[] = [];
-          for (const ids of groupsOf(open)) {
-            const told = await bulkTransaction(database, ids.length, (sql) =>
-              cancelItems(sql, ids),
-            );
-            steps.push(...told);
-          }
-          return isRepeated() || steps.some((step) => step.isListenedTo);
+          return isAnyListenedTo(await inGroups(database, open, cancelItems));
         }),
       ),
 

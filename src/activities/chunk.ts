@@ -1,16 +1,22 @@
 import { setTimeout } from 'node:timers/promises';
-import { Context } from '@temporalio/activity';
 import type { Client } from '@temporalio/client';
-import { itemsOf } from '../db/batches.js';
-import { handOverItems, holdChunk, itemsWithNews, leaveChunk, standingOf } from '../db/chunks.js';
-import { bulkTransaction, type Database, transaction } from '../db/client.js';
+import {
+  handOverItems,
+  holdChunk,
+  itemsOf,
+  itemsWithNews,
+  leaveChunk,
+  standingOf,
+} from '../db/chunks.js';
+import { bulkTransaction, type Database, type Sql, transaction } from '../db/client.js';
 import { type LockedPayout, lockPayouts } from '../db/payouts.js';
 import { type Chunk, type ChunkStanding, chunkDriver, groupsOf, isOpen } from '../domain/batch.js';
 import { type RailFact, railKey } from '../domain/payout.js';
 import type { LookupAnswer } from '../rails/rail.js';
 import { wakePayouts } from '../temporal/wakePayout.js';
+import type { Told } from './cancellation.js';
 import { applyFacts } from './facts.js';
-import { beating, untilBug } from './failure.js';
+import { beating, isRepeated, untilBug } from './failure.js';
 import { factOf, groupByRail, type RailDeps, submitAll } from './rail.js';
 import type { PayoutStep } from './step.js';
 
@@ -92,15 +98,28 @@ export function chunkActivities(deps: ChunkDeps) {
 export async function lookAt(
   database: Database,
   chunk: Chunk,
-  steps: readonly Pick<PayoutStep, 'isListenedTo'>[],
+  steps: readonly Told[],
 ): Promise<ChunkLook> {
   const standing = await standingOf(database, chunk);
-  return { ...standing, isListenedTo: isRepeated() || steps.some((step) => step.isListenedTo) };
+  return { ...standing, isListenedTo: isAnyListenedTo(steps) };
 }
 
-/** What an attempt that died has written may be owed to somebody: only its rows know. */
-export function isRepeated(): boolean {
-  return Context.current().info.attempt > 1;
+/** Whether somebody may be owed an event; what a dead attempt has written counts as such. */
+export function isAnyListenedTo(steps: readonly Told[]): boolean {
+  return isRepeated() || steps.some((step) => step.isListenedTo);
+}
+
+/** Does the work for a group of payouts at a time, each in a transaction of its own. */
+export async function inGroups<T>(
+  database: Database,
+  ids: readonly string[],
+  work: (sql: Sql, ids: readonly string[]) => Promise<readonly T[]>,
+): Promise<readonly T[]> {
+  const steps: T[] = [];
+  for (const group of groupsOf(ids)) {
+    steps.push(...(await bulkTransaction(database, group.length, (sql) => work(sql, group))));
+  }
+  return steps;
 }
 
 async function settle(database: Database, chunk: Chunk): Promise<ChunkLook> {
@@ -130,21 +149,14 @@ async function settle(database: Database, chunk: Chunk): Promise<ChunkLook> {
   }
 }
 
-/** Facts and what the inbox holds, a group a transaction. */
-async function applyInGroups(
+/** Applies facts and what the inbox holds of payouts. */
+function applyInGroups(
   database: Database,
   chunk: Chunk,
   ids: readonly string[],
   facts: ReadonlyMap<string, RailFact>,
 ): Promise<readonly PayoutStep[]> {
-  const steps: PayoutStep[] = [];
-  for (const group of groupsOf(ids)) {
-    const applied = await bulkTransaction(database, group.length, (sql) =>
-      applyFacts(sql, chunkDriver(chunk), group, facts),
-    );
-    steps.push(...applied);
-  }
-  return steps;
+  return inGroups(database, ids, (sql, group) => applyFacts(sql, chunkDriver(chunk), group, facts));
 }
 
 /** Leaves a chunk that has nothing to do; false when something has come in meanwhile. */

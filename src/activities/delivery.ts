@@ -3,7 +3,7 @@ import type { Client } from '@temporalio/client';
 import pLimit from 'p-limit';
 import { eventObject } from '../contract/objects.js';
 import { defaultApiVersion, isApiVersion, render } from '../contract/versions/index.js';
-import { itemsOf } from '../db/batches.js';
+import { itemsOf } from '../db/chunks.js';
 import type { Database } from '../db/client.js';
 import {
   type AttemptResult,
@@ -22,7 +22,7 @@ import { payoutStatuses } from '../domain/payout.js';
 import { wakeEndpoint } from '../temporal/wakePayout.js';
 import { pauseAfter } from '../webhooks/ladder.js';
 import type { Sender, SendOutcome } from '../webhooks/sender.js';
-import { beating } from './failure.js';
+import { beating, isRepeated } from './failure.js';
 
 export type DeliveryDeps = {
   readonly database: Database;
@@ -84,13 +84,13 @@ async function deliverAll(deps: DeliveryDeps, payoutIds: readonly string[]): Pro
   const { database, sender, temporal } = deps;
   const isTimeUp = timerOfRun(runLimitMs);
   // A worker that was killed has left attempts behind of which nobody knows what became.
-  const isRepeated = Context.current().info.attempt > 1;
+  const isSecond = isRepeated();
   const failures: Failures = new Map();
-  const owed = await owedFirstAttempts(database, payoutIds, isRepeated);
+  const owed = await owedFirstAttempts(database, payoutIds, isSecond);
   for (const group of groupsOf(owed, portion)) {
     const pairs = group.filter((pair) => isAlive(failures, pair));
     if (pairs.length === 0) continue;
-    const due = await takeFirstAttempts(database, pairs, isRepeated);
+    const due = await takeFirstAttempts(database, pairs, isSecond);
     const results = await attemptAll(database, sender, due, failures, isTimeUp);
     const left = untried(due, results);
     await giveBack(database, left);

@@ -34,6 +34,11 @@ export function notYet(message: string): ApplicationFailure {
   });
 }
 
+/** Whether an attempt before this one may have died: what it has written, only the rows know. */
+export function isRepeated(): boolean {
+  return Context.current().info.attempt > 1;
+}
+
 /** Four times within the heartbeat time-out of the lane's activities, see workflows/proxies.ts. */
 const beatMs = 1_000;
 

@@ -19,8 +19,6 @@ const lockNotAvailable = '55P03';
 // So many digests take a few milliseconds, after which other requests have their turn.
 const sliceParameters = 500;
 
-export const replayed = { 'Idempotent-Replayed': 'true' } as const;
-
 /**
  * Reads the Idempotency-Key header: 1 to 255 visible ASCII characters, of which one pair of
  * quotes is stripped (the IETF draft sends a quoted string, most clients a bare one).
@@ -78,31 +76,39 @@ function digestible([name, value]: readonly [string, string]): string {
   return `${name}\0${value}\0`;
 }
 
-/** Binds the request's key to an object; what it was bound to before when it is not new. */
+/** What a request's key stands for: its own object, or that of the first request with the key. */
+export type Bound = {
+  readonly objectId: string;
+  readonly isReplay: boolean;
+  /** With which the first request was answered for good; null otherwise. */
+  readonly refusal: Refusal | null;
+  /** What every answer to the request carries. */
+  readonly headers: Readonly<Record<string, string>>;
+};
+
+/** Binds the request's key to an object; refuses a key that was used for another request. */
 export async function bindRequest(
   sql: Sql,
   deps: ApiDeps,
   request: ApiRequest,
   objectId: string,
   retention: Retention,
-): Promise<KeyBinding | 'bound'> {
+): Promise<Bound | Refusal> {
   const { account, idempotencyKey, route, decoded } = request;
-  if (idempotencyKey === undefined) return 'bound';
+  const fresh = { objectId, isReplay: false, refusal: null, headers: {} };
+  if (idempotencyKey === undefined) return fresh;
   const fingerprints = await fingerprintsOf(decoded, deps.fingerprintSecret);
   const binding = { key: idempotencyKey, route, fingerprints, objectId, refusal: null };
-  return bindKey(sql, account.id, binding, retention);
-}
-
-/** The refusal of a key that was used for another request, or undefined when it is the same. */
-export async function mismatch(
-  deps: ApiDeps,
-  request: ApiRequest,
-  first: KeyBinding,
-): Promise<Refusal | undefined> {
-  return differenceOf(first, {
-    route: request.route,
-    fingerprints: await fingerprintsOf(request.decoded, deps.fingerprintSecret),
-  });
+  const first = await bindKey(sql, account.id, binding, retention);
+  if (first === 'bound') return fresh;
+  return (
+    differenceOf(first, binding) ?? {
+      objectId: first.objectId,
+      isReplay: true,
+      refusal: first.refusal,
+      headers: { 'Idempotent-Replayed': 'true' },
+    }
+  );
 }
 
 /** How a request differs from the first one with its key; undefined when it does not. */
@@ -173,14 +179,11 @@ async function performOnce(
   creation: Creation,
 ): Promise<Answer> {
   const bound = await bindRequest(sql, deps, request, creation.objectId, '30 days');
-  if (bound !== 'bound') {
-    const different = await mismatch(deps, request, bound);
-    if (different !== undefined) return refused(different);
-    if (bound.refusal !== null) {
-      return { ...refused(withAdvice(bound.refusal)), headers: replayed };
-    }
-    const body = await creation.replay(sql, bound.objectId);
-    return { status: creation.status, body, headers: replayed };
+  if (isRefusal(bound)) return refused(bound);
+  const { isReplay, objectId, headers } = bound;
+  if (bound.refusal !== null) return { ...refused(withAdvice(bound.refusal)), headers };
+  if (isReplay) {
+    return { status: creation.status, body: await creation.replay(sql, objectId), headers };
   }
   const result = await creation.perform(sql);
   if (!isRefusal(result)) return { status: creation.status, body: result };

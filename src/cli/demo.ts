@@ -3,6 +3,7 @@ import { connectDatabase } from '../db/client.js';
 import { sumPostings } from '../db/ledger.js';
 import { sendBatch } from './demoBatch.js';
 import { type Call, caller } from './demoCaller.js';
+import { line, seconds } from './demoLine.js';
 import { type Receiver, startReceiver } from './demoReceiver.js';
 import { interruption } from './interruption.js';
 import { type Stack, type StackOptions, startStack } from './stack.js';
@@ -100,7 +101,7 @@ async function storeBeneficiary(call: Call): Promise<string> {
       iban: 'DE89370400440532013000',
     }),
   );
-  show('Beneficiary', beneficiary.id);
+  line('Beneficiary', beneficiary.id);
   return beneficiary.id;
 }
 
@@ -115,8 +116,8 @@ async function sendOnePayout(call: Call, receiver: Receiver): Promise<void> {
       amount: '125000',
     }),
   );
-  show('Quote', `${quote.id}: ${quote.source_amount} USD gives ${quote.receive_amount} EUR`);
-  show('', `rate ${quote.rate}, fee ${quote.fee} USD, held until ${quote.expires_at}`);
+  line('Quote', `${quote.id}: ${quote.source_amount} USD gives ${quote.receive_amount} EUR`);
+  line('', `rate ${quote.rate}, fee ${quote.fee} USD, held until ${quote.expires_at}`);
   const beneficiary = await storeBeneficiary(call);
   const payout = await call(
     'POST /v1/payouts',
@@ -125,13 +126,13 @@ async function sendOnePayout(call: Call, receiver: Receiver): Promise<void> {
     // A demonstration on data of an earlier one is another request.
     `demo-${quote.id}`,
   );
-  show('Payout', `${payout.id}: ${payout.status} after ${seconds(startedMs)}`);
+  line('Payout', `${payout.id}: ${payout.status} after ${seconds(startedMs)}`);
   const event = await receiver.next(({ data }) => data.id === payout.id, settleLimitMs);
-  show('Webhook', `${event.id}: ${event.type} after ${seconds(startedMs)}, signature verified`);
+  line('Webhook', `${event.id}: ${event.type} after ${seconds(startedMs)}, signature verified`);
   const settled = await call(`GET /v1/payouts/${payout.id}`, payoutShape);
   if (settled.status !== 'settled') throw new Error(`The payout is ${settled.status}.`);
-  for (const change of settled.status_history) show('', `${change.at}  ${change.status}`);
-  show('Received', `${settled.received} EUR at ${settled.rate}`);
+  for (const change of settled.status_history) line('', `${change.at}  ${change.status}`);
+  line('Received', `${settled.received} EUR at ${settled.rate}`);
 }
 
 async function showBalances(
@@ -141,7 +142,7 @@ async function showBalances(
   const after = await call('GET /v1/balances', balancesShape);
   for (const { currency, available } of before) {
     const now = after.data.find((balance) => balance.currency === currency);
-    show('Balance', `${currency} ${available} before, ${now?.available} after, ${now?.held} held`);
+    line('Balance', `${currency} ${available} before, ${now?.available} after, ${now?.held} held`);
   }
 }
 
@@ -149,18 +150,10 @@ async function showLedger(url: string): Promise<void> {
   const database = connectDatabase({ url, poolSize: 1, applicationName: 'corridor-cli' });
   try {
     for (const { currency, sumMinor, postings } of await sumPostings(database)) {
-      show('Ledger', `${currency}: the sum of its ${postings} postings is ${sumMinor}`);
+      line('Ledger', `${currency}: the sum of its ${postings} postings is ${sumMinor}`);
       if (sumMinor !== 0n) throw new Error(`The ledger does not balance in ${currency}.`);
     }
   } finally {
     await database.end({ timeout: 5 });
   }
-}
-
-function show(label: string, text: string): void {
-  console.log(`${label.padEnd(12)} ${text}`);
-}
-
-function seconds(sinceMs: number): string {
-  return `${((performance.now() - sinceMs) / 1000).toFixed(2)} s`;
 }

@@ -1,6 +1,7 @@
 import { setTimeout } from 'node:timers/promises';
 import { z } from 'zod';
 import type { Call } from './demoCaller.js';
+import { line, seconds } from './demoLine.js';
 import type { Receiver } from './demoReceiver.js';
 
 const batchShape = z.object({
@@ -90,12 +91,4 @@ async function watch(
 function totalText(total: Batch['totals'][number]): string {
   const { source_currency: source, destination_currency: destination, count } = total;
   return `${source}-${destination}: ${count} payouts, ${total.source_amount} ${source} with ${total.fee} of fees, give ${total.receive_amount} ${destination}`;
-}
-
-function line(label: string, text: string): void {
-  console.log(`${label.padEnd(12)} ${text}`);
-}
-
-function seconds(sinceMs: number): string {
-  return `${((performance.now() - sinceMs) / 1000).toFixed(2)} s`;
 }

@@ -1,12 +1,4 @@
-import {
-  type BatchMode,
-  type BatchStatus,
-  batchStatuses,
-  type Chunk,
-  chunkCountOf,
-  chunkDriver,
-  chunkSize,
-} from '../domain/batch.js';
+import { type BatchMode, type BatchStatus, batchStatuses, chunkCountOf } from '../domain/batch.js';
 import type { PayoutStatus } from '../domain/payout.js';
 import type { Refusal } from '../domain/refusal.js';
 import { bigints, type Sql } from './client.js';
@@ -268,22 +260,6 @@ export async function batchRatesOf(
   return sql<{ id: string; rates: RateFigure[] }[]>`
     select id, rates from batches
      where id in (select distinct batch_id from payouts where id = any (${payoutIds}))`;
-}
-
-/** The payouts of a chunk that a driver may move (null: any), in the order of the request. */
-export async function itemsOf(
-  sql: Sql,
-  chunk: Chunk,
-  statuses: readonly PayoutStatus[],
-  driver: string | null = chunkDriver(chunk),
-): Promise<readonly string[]> {
-  const first = chunk.number * chunkSize;
-  const rows = await sql<{ id: string }[]>`
-    select id from payouts
-     where batch_id = ${chunk.batchId} and batch_index >= ${first}
-       and batch_index < ${first + chunkSize} and status = any (${[...statuses]})
-       and ${given(sql, driver, (wanted) => sql`driver = ${wanted}`)} order by batch_index`;
-  return rows.map((row) => row.id);
 }
 
 /** The payouts of a batch in some states, in the order of the request. */

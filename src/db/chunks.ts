@@ -1,12 +1,33 @@
 import { type Chunk, type ChunkStanding, chunkDriver, chunkSize } from '../domain/batch.js';
+import type { PayoutStatus } from '../domain/payout.js';
 import type { Sql } from './client.js';
+import { given } from './page.js';
 import type { WakeablePayout } from './payouts.js';
 
 /** How long a rail may leave an order unanswered before a person should see it. */
 const unansweredLimit = '10 minutes';
 
+/** That a payout stands in the chunk's part of its batch, whoever drives it. */
+function withinChunk(sql: Sql, { batchId, number }: Chunk) {
+  const first = number * chunkSize;
+  return sql`batch_id = ${batchId} and batch_index >= ${first} and batch_index < ${first + chunkSize}`;
+}
+
+/** The payouts of a chunk that a driver may move (null: any), in the order of the request. */
+export async function itemsOf(
+  sql: Sql,
+  chunk: Chunk,
+  statuses: readonly PayoutStatus[],
+  driver: string | null = chunkDriver(chunk),
+): Promise<readonly string[]> {
+  const rows = await sql<{ id: string }[]>`
+    select id from payouts
+     where ${withinChunk(sql, chunk)} and status = any (${[...statuses]})
+       and ${given(sql, driver, (wanted) => sql`driver = ${wanted}`)} order by batch_index`;
+  return rows.map((row) => row.id);
+}
+
 export async function standingOf(sql: Sql, chunk: Chunk): Promise<ChunkStanding> {
-  const first = chunk.number * chunkSize;
   const [row] = await sql<ChunkStanding[]>`
     select count(*) filter (where attention_at is null and status = 'pending')::int as pending,
            count(*) filter (where attention_at is null and status = 'processing'
@@ -21,8 +42,7 @@ export async function standingOf(sql: Sql, chunk: Chunk): Promise<ChunkStanding>
            count(*) filter (where attention_at is not null
                                or (status = 'sent' and settle_by <= now()))::int as troubled
       from payouts
-     where batch_id = ${chunk.batchId} and batch_index >= ${first}
-       and batch_index < ${first + chunkSize} and driver = ${chunkDriver(chunk)}`;
+     where ${withinChunk(sql, chunk)} and driver = ${chunkDriver(chunk)}`;
   return row ?? { pending: 0, unsent: 0, unanswered: 0, overdue: 0, sent: 0, troubled: 0 };
 }
 
@@ -31,13 +51,11 @@ export async function standingOf(sql: Sql, chunk: Chunk): Promise<ChunkStanding>
  * begin with the chunk's own payouts: there may be more news than those.
  */
 export async function itemsWithNews(sql: Sql, chunk: Chunk): Promise<readonly string[]> {
-  const first = chunk.number * chunkSize;
   const rows = await sql<{ payoutId: string }[]>`
     select distinct payout_id from rail_inbox
      where applied_at is null and payout_id = any (array(
        select id from payouts
-        where batch_id = ${chunk.batchId} and batch_index >= ${first}
-          and batch_index < ${first + chunkSize} and driver = ${chunkDriver(chunk)}))`;
+        where ${withinChunk(sql, chunk)} and driver = ${chunkDriver(chunk)}))`;
   return rows.map((row) => row.payoutId);
 }
 
@@ -74,12 +92,10 @@ export async function handOverItems(
   chunk: Chunk,
   scope: 'troubled' | 'unanswered' | 'all',
 ): Promise<readonly WakeablePayout[]> {
-  const first = chunk.number * chunkSize;
   return sql<WakeablePayout[]>`
     update payouts set driver = id, wake_at = now() + interval '15 seconds'
      where id in (select id from payouts
-                   where batch_id = ${chunk.batchId} and batch_index >= ${first}
-                     and batch_index < ${first + chunkSize} and driver = ${chunkDriver(chunk)}
+                   where ${withinChunk(sql, chunk)} and driver = ${chunkDriver(chunk)}
                      and (attention_at is not null
                        or (status = 'sent' and settle_by <= now())
                        or (${scope === 'unanswered'} and status = 'processing'

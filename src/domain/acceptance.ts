@@ -31,11 +31,15 @@ export type HeldQuote = Acceptance & {
   readonly inTime: boolean;
 };
 
-/** Everything the decision looks at; absent means that the account has no such object. */
-export type Facts = {
+/** What the price depends on; absent means that the account has no such object. */
+export type PriceFacts = {
   readonly quote: HeldQuote | undefined;
   readonly beneficiary: { readonly currency: string } | undefined;
   readonly midOf: (source: string, destination: string) => Rate | undefined;
+};
+
+/** Everything the decision looks at. */
+export type Facts = PriceFacts & {
   readonly availableOf: (currency: string) => bigint;
 };
 
@@ -58,7 +62,7 @@ export function decide(asked: Asked, facts: Facts): Acceptance | Refusal {
 }
 
 /** What the payout would come to, or why there is no such payout: all but the funds. */
-export function priceOf(asked: Asked, facts: Omit<Facts, 'availableOf'>): Acceptance | Refusal {
+export function priceOf(asked: Asked, facts: PriceFacts): Acceptance | Refusal {
   const priced = asked.quoteId === null ? livePrice(asked, facts) : quotedPrice(asked, facts);
   if (isRefusal(priced)) return priced;
   if (facts.beneficiary === undefined) return beneficiaryNotFound(asked.beneficiaryId);
@@ -86,7 +90,7 @@ export function afford(asked: Asked, priced: Acceptance, available: bigint): Acc
   return priced;
 }
 
-function quotedPrice(asked: Asked, { quote }: Pick<Facts, 'quote'>): Acceptance | Refusal {
+function quotedPrice(asked: Asked, { quote }: PriceFacts): Acceptance | Refusal {
   const received = asked.quoteId ?? '';
   if (quote === undefined) {
     return refuse('quote_not_found', {
@@ -117,7 +121,7 @@ export function quoteUsed({ quoteId }: Asked, usedBy: string): Refusal {
   });
 }
 
-function livePrice(asked: Asked, facts: Omit<Facts, 'availableOf'>): Acceptance | Refusal {
+function livePrice(asked: Asked, facts: PriceFacts): Acceptance | Refusal {
   const { sourceCurrency, amount, fixedSide } = asked;
   if (sourceCurrency === null || amount === null || fixedSide === null) {
     throw new Error('A live-rate payout has a source currency, an amount and a fixed side.');
@@ -135,6 +139,11 @@ function livePrice(asked: Asked, facts: Omit<Facts, 'availableOf'>): Acceptance 
   return isRefusal(priced)
     ? priced
     : { ...priced, sourceCurrency, destinationCurrency, fixedSide, amount };
+}
+
+/** Why nothing of an account in this mode can be sent. */
+export function noRail(mode: 'test' | 'live'): Refusal {
+  return refuse('corridor_unavailable', { detail: `No rail carries ${mode} payouts here.` });
 }
 
 function beneficiaryNotFound(received: string): Refusal {

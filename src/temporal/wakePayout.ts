@@ -37,6 +37,13 @@ const startsInFlight = 25;
  */
 const workflowTaskTimeoutMs = 5_000;
 
+/** One run at a time of each id: whoever comes second wakes the first, or begins anew after it. */
+const oneRun = {
+  workflowTaskTimeout: workflowTaskTimeoutMs,
+  workflowIdReusePolicy: WorkflowIdReusePolicy.ALLOW_DUPLICATE,
+  workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
+} as const;
+
 /** Temporal answers in milliseconds; who waits longer has a row to put right and a sweep. */
 const wakeLimitMs = 5_000;
 
@@ -58,9 +65,7 @@ function startOptions(payout: StartablePayout) {
     workflowId: payout.id,
     args: [{ payoutId: payout.id }],
     taskQueue: taskQueues.payouts,
-    workflowTaskTimeout: workflowTaskTimeoutMs,
-    workflowIdReusePolicy: WorkflowIdReusePolicy.ALLOW_DUPLICATE,
-    workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
+    ...oneRun,
     typedSearchAttributes: new TypedSearchAttributes(attributesOf(payout)),
   };
 }
@@ -180,9 +185,7 @@ function batchOptions(workflowId: string, batchId: string) {
   return {
     workflowId,
     taskQueue: taskQueues.batch,
-    workflowTaskTimeout: workflowTaskTimeoutMs,
-    workflowIdReusePolicy: WorkflowIdReusePolicy.ALLOW_DUPLICATE,
-    workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
+    ...oneRun,
     typedSearchAttributes: new TypedSearchAttributes([
       { key: searchAttributes.batchId, value: batchId },
     ]),
@@ -233,9 +236,7 @@ export async function wakeEndpoint(client: Client, endpointId: string): Promise<
     client.workflow.signalWithStart('webhookDelivery', {
       workflowId: `webhook/${endpointId}`,
       taskQueue: taskQueues.payouts,
-      workflowTaskTimeout: workflowTaskTimeoutMs,
-      workflowIdReusePolicy: WorkflowIdReusePolicy.ALLOW_DUPLICATE,
-      workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
+      ...oneRun,
       args: [{ endpointId }],
       signal: deliverSignal,
       signalArgs: [],

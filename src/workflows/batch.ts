@@ -13,7 +13,7 @@ import type { ChunkLook } from '../activities/chunk.js';
 import { type Chunk, chunkDriver, isOpen } from '../domain/batch.js';
 import type { batchChunk } from './batchChunk.js';
 import { type BatchInput, cancelBatchUpdate, searchAttributes } from './messages.js';
-import { batchLedger, batchStart, batchWebhooks, webhooks } from './proxies.js';
+import { batchLedger, batchStart, batchWebhooks, deliverEvents } from './proxies.js';
 import { changes } from './versions.js';
 
 /**
@@ -121,15 +121,9 @@ async function tellChunk(chunk: Chunk): Promise<void> {
   }
 }
 
-/** Delivers what is told by the events of a payout, here the completion of the batch. */
+/** Tells of the end of the batch by the deliveries of one of its payouts; null is no end yet. */
 async function tell(payoutId: string | null): Promise<void> {
-  if (payoutId === null) return;
-  try {
-    await webhooks.deliverEvents({ payoutIds: [payoutId] });
-  } catch (error) {
-    // Nothing is lost: the deliveries stay due, and the sweep hands them to the endpoint.
-    log.warn('the first delivery did not finish', { payoutId, error });
-  }
+  if (payoutId !== null) await deliverEvents(payoutId);
 }
 
 /** How batches were begun before there were chunks: in runs of 500 items, at most 21. */

@@ -16,7 +16,7 @@ import type { PayoutStep } from '../activities/step.js';
 import { type AttentionReason, attentionReasons, type PayoutStatus } from '../domain/payout.js';
 import { type Command, takeCommands } from './commands.js';
 import { acceptUpdate, type PayoutInput, railUpdateSignal, searchAttributes } from './messages.js';
-import { ledgerStep, operation, railPoll, railSubmit, webhooks } from './proxies.js';
+import { deliverEvents, ledgerStep, operation, railPoll, railSubmit } from './proxies.js';
 
 /** A rail that calls back does so within seconds; after a minute of silence we ask. */
 const callbackPatienceMs = 60_000;
@@ -266,16 +266,7 @@ function take(hand: Hand, steps: readonly PayoutStep[]): void {
     ]);
     setCurrentDetails('');
   }
-  if (step.isListenedTo) hand.deliveries.push(deliver(hand.payoutId));
-}
-
-async function deliver(payoutId: string): Promise<void> {
-  try {
-    await webhooks.deliverEvents({ payoutIds: [payoutId] });
-  } catch (error) {
-    // Nothing is lost: the deliveries stay due, and the sweep hands them to the endpoint.
-    log.warn('the first delivery did not finish', { payoutId, error });
-  }
+  if (step.isListenedTo) hand.deliveries.push(deliverEvents(hand.payoutId));
 }
 
 function ignoreCancellation(error: unknown): void {

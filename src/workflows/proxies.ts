@@ -1,5 +1,6 @@
 import {
   ActivityCancellationType,
+  log,
   proxyActivities,
   proxyLocalActivities,
 } from '@temporalio/workflow';
@@ -94,6 +95,16 @@ export const webhooks = proxyActivities<Pick<Activities, 'deliverEvents' | 'deli
   startToCloseTimeout: 25_000,
   retry: { initialInterval: 1_000, maximumAttempts: 3 },
 });
+
+/** The first attempts of what a payout's events owe. */
+export async function deliverEvents(payoutId: string): Promise<void> {
+  try {
+    await webhooks.deliverEvents({ payoutIds: [payoutId] });
+  } catch (error) {
+    // Nothing is lost: the deliveries stay due, and the sweep hands them to the endpoint.
+    log.warn('the first delivery did not finish', { payoutId, error });
+  }
+}
 
 /** Steps of whole chunks: a killed worker shows by its heartbeat, long before a step's own limit. */
 const chunkStep = { startToCloseTimeout: 60_000, heartbeatTimeout: 4_000 } as const;

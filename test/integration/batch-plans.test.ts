@@ -5,7 +5,6 @@ import {
   allItemsOf,
   closeItems,
   countItems,
-  itemsOf,
   listItems,
   statusesOfItems,
 } from '../../src/db/batches.js';
@@ -13,6 +12,7 @@ import { beneficiariesOf } from '../../src/db/beneficiaries.js';
 import {
   handOverItems,
   holdChunk,
+  itemsOf,
   itemsWithNews,
   standingOf,
   takeOverdueChunks,

@@ -6,10 +6,10 @@ import { findKeys } from '../../db/idempotency.js';
 import { listBalances } from '../../db/ledger.js';
 import { findQuotes, type QuoteRow } from '../../db/quotes.js';
 import { currentRates, midOf } from '../../db/rates.js';
-import { decide, type Facts, type HeldQuote } from '../../domain/acceptance.js';
+import { decide, type Facts, type HeldQuote, noRail } from '../../domain/acceptance.js';
 import { groupSize } from '../../domain/batch.js';
 import { parseRate } from '../../domain/fx.js';
-import { isRefusal, type Refusal, refuse } from '../../domain/refusal.js';
+import { isRefusal, type Refusal } from '../../domain/refusal.js';
 import { paramName } from '../decoded.js';
 import type { Answer, ApiDeps, ApiRequest } from '../route.js';
 import { earlierOf, type KeyedItem, keyedItems } from './batchItems.js';
@@ -45,11 +45,7 @@ export async function previewBatch(
 }
 
 function judge({ account }: ApiRequest, params: BatchItemParams, facts: Facts) {
-  if (account.mode !== 'test') {
-    return refuse('corridor_unavailable', {
-      detail: `No rail carries ${account.mode} payouts here.`,
-    });
-  }
+  if (account.mode !== 'test') return noRail(account.mode);
   return decide(
     {
       quoteId: params.quote ?? null,

@@ -20,9 +20,9 @@ import {
 import { bulkTransaction, isOutage } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { currentRates } from '../../db/rates.js';
-import { refuse } from '../../domain/refusal.js';
+import { isRefusal, refuse } from '../../domain/refusal.js';
 import { cancelBatchItems, startBatch } from '../../temporal/wakePayout.js';
-import { bindRequest, mismatch, replayed } from '../idempotency.js';
+import { bindRequest } from '../idempotency.js';
 import { byIdIn, pageAnswer, readPage } from '../listPage.js';
 import {
   type Answer,
@@ -136,9 +136,9 @@ async function record(
   { payouts, mode }: BatchParams,
 ): Promise<Answer> {
   const keyed = await keyedItems(deps, request, payouts);
-  const first = await bulkTransaction(deps.database, keyed.length, async (sql) => {
-    const bound = await bindRequest(sql, deps, request, id, null);
-    if (bound === 'bound') {
+  const bound = await bulkTransaction(deps.database, keyed.length, async (sql) => {
+    const binding = await bindRequest(sql, deps, request, id, null);
+    if (!isRefusal(binding) && !binding.isReplay) {
       const rates = await currentRates(sql, deps.rateMaximumAgeMs);
       await insertBatch(sql, {
         id,
@@ -148,19 +148,16 @@ async function record(
         items: await bindItems(sql, request, id, keyed),
       });
     }
-    return bound;
+    return binding;
   });
-  if (first !== 'bound') {
-    const different = await mismatch(deps, request, first);
-    if (different !== undefined) return refused(different);
-  }
-  const batchId = first === 'bound' ? id : first.objectId;
+  if (isRefusal(bound)) return refused(bound);
+  const { objectId: batchId, headers } = bound;
   const batch = await existingBatch(deps, request.account.id, batchId);
   if (batch.status === 'processing') await start(deps, batchId);
   return {
     status: 202,
     body: batchObject(batch, await countItems(deps.database, batchId)),
-    headers: first === 'bound' ? {} : replayed,
+    headers,
   };
 }
 
@@ -211,8 +208,7 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const batch = await findBatch(database, request.account.id, request.id);
   if (batch === undefined) return refused(notFound(request));
   const bound = await bindRequest(database, deps, request, batch.id, '30 days');
-  const different = bound === 'bound' ? undefined : await mismatch(deps, request, bound);
-  if (different !== undefined) return refused(different);
+  if (isRefusal(bound)) return refused(bound);
   if (batch.status === 'completed') return notCancelable(batch);
   // From here on nothing more is handed to the rail, whatever becomes of this request.
   await cancelBatch(database, batch.id);
@@ -234,7 +230,7 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   return {
     status: 200,
     body: canceledBatchObject(after, counts, items),
-    headers: bound === 'bound' ? {} : replayed,
+    headers: bound.headers,
   };
 }
 

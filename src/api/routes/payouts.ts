@@ -7,11 +7,11 @@ import { newId } from '../../db/id.js';
 import { listPayouts } from '../../db/payoutLists.js';
 import { findPayout, insertPayout, type NewPayout, type PayoutRow } from '../../db/payouts.js';
 import { isFinal } from '../../domain/payout.js';
-import { type Refusal, refuse } from '../../domain/refusal.js';
+import { isRefusal, type Refusal, refuse } from '../../domain/refusal.js';
 import { acceptPayout, askPayout } from '../../temporal/wakePayout.js';
 import { cancelUpdate } from '../../workflows/messages.js';
 import { expandPayouts } from '../expand.js';
-import { bindRequest, mismatch, replayed, withAdvice } from '../idempotency.js';
+import { bindRequest, withAdvice } from '../idempotency.js';
 import { byIdIn, pageAnswer, readPage } from '../listPage.js';
 import {
   type Answer,
@@ -126,15 +126,14 @@ async function record(
   id: string,
   params: PayoutParams,
 ): Promise<Answer> {
-  const first = await transaction(deps.database, async (sql) => {
-    const bound = await bindRequest(sql, deps, request, id, null);
-    if (bound === 'bound') await insertPayout(sql, newPayout(id, request, params));
-    return bound;
+  const bound = await transaction(deps.database, async (sql) => {
+    const binding = await bindRequest(sql, deps, request, id, null);
+    if (!isRefusal(binding) && !binding.isReplay) {
+      await insertPayout(sql, newPayout(id, request, params));
+    }
+    return binding;
   });
-  if (first === 'bound') return decide(deps, request, id, {});
-  const different = await mismatch(deps, request, first);
-  if (different !== undefined) return refused(different);
-  return decide(deps, request, first.objectId, replayed);
+  return isRefusal(bound) ? refused(bound) : decide(deps, request, bound.objectId, bound.headers);
 }
 
 async function decide(
@@ -207,9 +206,8 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const row = await findPayout(deps.database, accountId, request.id);
   if (row === undefined) return refused(notFound(request));
   const bound = await bindRequest(deps.database, deps, request, row.id, '30 days');
-  const different = bound === 'bound' ? undefined : await mismatch(deps, request, bound);
-  if (different !== undefined) return refused(different);
-  const headers = bound === 'bound' ? {} : replayed;
+  if (isRefusal(bound)) return refused(bound);
+  const { headers } = bound;
   // An item of a batch gets a workflow of its own for this, unless it is not decided yet.
   await takeOver(deps.database, row.id);
   const isHeard =
