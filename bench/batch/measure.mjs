@@ -114,9 +114,7 @@ export async function check({ bench, database, customer, journal, payouts }) {
   if (wrong.length > 0) {
     problems.push(`${wrong.length} payouts are not once in the bank's journal: ${wrong[0].id}`);
   }
-  for (const { currency, sumMinor } of await sumPostings(database)) {
-    if (sumMinor !== 0n) problems.push(`the ledger is off by ${sumMinor} in ${currency}`);
-  }
+  problems.push(...(await unbalanced(database)));
   const [{ parked }] = await database`
     select count(*)::int as parked from payouts
      where account_id = ${customer.accountId} and attention_at is not null`;
@@ -124,8 +122,16 @@ export async function check({ bench, database, customer, journal, payouts }) {
   return { problems, duplicates: heard.duplicates };
 }
 
+/** The currencies in which the ledger does not sum to zero: there must be none. */
+export async function unbalanced(database) {
+  const sums = await sumPostings(database);
+  return sums
+    .filter(({ sumMinor }) => sumMinor !== 0n)
+    .map(({ currency, sumMinor }) => `the ledger is off by ${sumMinor} in ${currency}`);
+}
+
 /** How often each thing has happened to each key at the bank. */
-async function countFacts(journal) {
+export async function countFacts(journal) {
   const facts = new Map();
   for (const line of (await readFile(journal, 'utf8')).split('\n')) {
     if (line === '') continue;
