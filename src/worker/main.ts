@@ -1,5 +1,4 @@
 import { readFile } from 'node:fs/promises';
-import { constants, setPriority } from 'node:os';
 import { parseArgs } from 'node:util';
 import { Client } from '@temporalio/client';
 import { DefaultLogger, NativeConnection, Runtime } from '@temporalio/worker';
@@ -18,6 +17,7 @@ import { createLog, createMetrics, serveMetrics } from '../telemetry.js';
 import { upsertSchedules } from '../temporal/schedules.js';
 import { ensureSearchAttributes } from '../temporal/searchAttributes.js';
 import { createSender } from '../webhooks/sender.js';
+import { giveWay } from './priority.js';
 import { createBatchLane, createSingleLane } from './workers.js';
 
 /** The bundle that the build makes; see bundle.ts. */
@@ -97,7 +97,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
  * The transactions of chunks hold their account's balance for a moment each: more of them at
  * once would not end sooner, and single payouts would stand behind them all.
  */
-const batchConnections = 3;
+const batchConnections = 4;
 
 function batchPoolSize(config: WorkerConfig): number {
   return Math.min(config.DATABASE_POOL_SIZE, batchConnections);
@@ -138,7 +138,7 @@ await runProcess(
   async () => {
     const lane = readLane(process.argv.slice(2));
     // Single payouts first, where both lanes share a machine.
-    if (lane === 'batch') setPriority(constants.priority.PRIORITY_BELOW_NORMAL);
+    if (lane === 'batch') giveWay();
     const config = readWorkerConfig(process.env);
     const log = createLog({ part: `worker-${lane}`, level: config.LOG_LEVEL });
     return startWorker(lane, config, log);

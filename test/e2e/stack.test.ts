@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import { existsSync, readFileSync } from 'node:fs';
 import { appendFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
@@ -40,6 +41,21 @@ function sendPayout(client: ApiClient, form: Request) {
   return client('POST /v1/payouts', { form, idempotencyKey: 'rent-2026-11' });
 }
 
+/** Whether this kernel shares the processors between sessions first (sched(7), autogroup). */
+const hasSessions = existsSync('/proc/self/autogroup');
+
+/** By how much a process and its session stand behind others: 0 is not at all (Linux). */
+function priorityOf(pid: number | undefined) {
+  const status = readFileSync(`/proc/${pid}/stat`, 'utf8');
+  // After the name in parentheses, which is the second field, the nineteenth comes as the 16th.
+  const [, fields = ''] = /\) (.*)$/s.exec(status) ?? [];
+  const session = hasSessions ? readFileSync(`/proc/${pid}/autogroup`, 'utf8') : ' nice 0';
+  return {
+    process: Number(fields.split(' ')[16]),
+    session: Number(/ nice (-?\d+)/.exec(session)?.[1]),
+  };
+}
+
 describe('corridor start', () => {
   it('describes itself in stack.json, and everything it names answers', async () => {
     const { description, output } = await home.start();
@@ -55,6 +71,15 @@ describe('corridor start', () => {
     }
     const running = home.processes().map(({ pid }) => pid);
     expect(running).toEqual(expect.arrayContaining(Object.values(description.pids)));
+  });
+
+  it('lets batches give way to everything else', async () => {
+    const { pids } = (await home.start()).description;
+    const batches = priorityOf(pids['batch-worker']);
+    const singles = priorityOf(pids['worker']);
+    expect(batches.process).toBeGreaterThan(singles.process);
+    expect(batches.session).toBe(hasSessions ? batches.process : 0);
+    expect(singles.session).toBeLessThanOrEqual(singles.process);
   });
 
   it('carries the main job over HTTP, to a webhook that others can verify', async () => {
