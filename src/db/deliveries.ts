@@ -53,9 +53,7 @@ export async function takeFirstAttempts(
          and ${isUntried(sql, isRepeated)}
       returning d.event_id, d.endpoint_id, d.attempts
     )
-    select t.*, w.url, w.secret, w.api_version, e.type, e.sequence, e.data, e.created_at
-      from taken t join events e on e.id = t.event_id
-      join webhook_endpoints w on w.id = t.endpoint_id order by e.sequence`;
+    ${whatWasTaken(sql)}`;
 }
 
 /** Gives back what was taken and not tried: it is due as if it had not been taken. */
@@ -83,6 +81,12 @@ const isUntried = (sql: Sql, isRepeated: boolean) => sql`
   case when ${isPending(sql)} then d.attempts = 0 or (${isRepeated} and d.attempts = 1
     and d.last_status is null and d.last_error is null) else false end`;
 
+/** The pairs that a statement has `taken`, with everything that an attempt needs, oldest first. */
+const whatWasTaken = (sql: Sql) => sql`
+  select t.*, w.url, w.secret, w.api_version, e.type, e.sequence, e.data, e.created_at
+    from taken t join events e on e.id = t.event_id
+    join webhook_endpoints w on w.id = t.endpoint_id order by e.sequence`;
+
 /** Takes the pairs of an endpoint that are due, oldest event first. */
 export async function takeDueDeliveries(
   sql: Sql,
@@ -100,9 +104,7 @@ export async function takeDueDeliveries(
           order by next_attempt_at limit ${limit} for update skip locked)
       returning d.event_id, d.endpoint_id, d.attempts
     )
-    select t.*, w.url, w.secret, w.api_version, e.type, e.sequence, e.data, e.created_at
-      from taken t join events e on e.id = t.event_id
-      join webhook_endpoints w on w.id = t.endpoint_id order by e.sequence`;
+    ${whatWasTaken(sql)}`;
 }
 
 export type AttemptResult = {

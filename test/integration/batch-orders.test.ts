@@ -13,83 +13,12 @@ import {
 } from '../support/batchPayer.js';
 import { textOf } from '../support/client.js';
 import { unbalancedCurrencies } from '../support/database.js';
+import { type Ending, orderEndings, settled } from '../support/orderEndings.js';
 import { expectedPostings, postingsOf } from '../support/postings.js';
 import { type Receiver, startReceiver } from '../support/receiver.js';
 import { startSystem, type TestSystem } from '../support/system.js';
 
-/** How an item with an order ends. */
-type Ending = {
-  readonly reference: string;
-  readonly history: readonly string[];
-  readonly reason?: string;
-  /** What the bank's journal says of it. */
-  readonly journal: readonly string[];
-  /** The entries of the ledger after the acceptance. */
-  readonly entries: readonly ('settle' | 'release' | 'return')[];
-  readonly attention?: 'amount_mismatch';
-};
-
-const settled = {
-  history: ['pending', 'processing', 'sent', 'settled'],
-  journal: ['transfer', 'settled'],
-  entries: ['settle'],
-} as const;
 const plain: Ending = { ...settled, reference: 'plain' };
-
-/** Every order of the bank's table, by the table's own words. */
-const endings: Readonly<Record<string, Ending>> = {
-  'reject CODE': {
-    reference: 'simulate: reject AC04',
-    history: ['pending', 'processing', 'failed'],
-    reason: 'AC04',
-    journal: ['rejected'],
-    entries: ['release'],
-  },
-  'late rejection CODE': {
-    reference: 'simulate: late rejection AC06',
-    history: ['pending', 'processing', 'sent', 'failed'],
-    reason: 'AC06',
-    journal: ['transfer', 'rejected'],
-    entries: ['release'],
-  },
-  'return CODE after DURATION': {
-    reference: 'simulate: return AM04 after 1s',
-    history: ['pending', 'processing', 'sent', 'settled', 'returned'],
-    reason: 'AM04',
-    journal: ['transfer', 'settled', 'returned'],
-    entries: ['settle', 'return'],
-  },
-  'return CODE after DURATION before settlement': {
-    reference: 'simulate: return AC04 after 300ms before settlement',
-    history: ['pending', 'processing', 'sent', 'returned'],
-    reason: 'AC04',
-    journal: ['transfer', 'returned'],
-    entries: ['settle', 'return'],
-  },
-  'delay DURATION': { ...settled, reference: 'simulate: delay 1s' },
-  'timeout then settle': { ...settled, reference: 'simulate: timeout then settle' },
-  'timeout then nothing': {
-    reference: 'simulate: timeout then nothing',
-    history: ['pending', 'processing'],
-    journal: [],
-    entries: [],
-  },
-  'duplicate callbacks': { ...settled, reference: 'simulate: duplicate callbacks' },
-  'never settle': {
-    reference: 'simulate: never settle',
-    history: ['pending', 'processing', 'sent'],
-    journal: ['transfer'],
-    entries: [],
-  },
-  'wrong amount': {
-    reference: 'simulate: wrong amount',
-    history: ['pending', 'processing', 'sent'],
-    journal: ['transfer', 'settled'],
-    entries: [],
-    attention: 'amount_mismatch',
-  },
-};
-
 const itemsOfEach = 12;
 const webhookBody = z.object({
   id: z.string(),
@@ -115,11 +44,11 @@ describe('a batch of every order of the bank', () => {
   // Item by item through the table, so that what fails stands beside what does not.
   const wanted = Array.from({ length: itemsOfEach }, () => [
     plain,
-    ...Object.values(endings),
+    ...Object.values(orderEndings),
   ]).flat();
 
   it('has a test for each of them', () => {
-    expect(Object.keys(endings)).toEqual(simulateOrders.map(({ order }) => order));
+    expect(Object.keys(orderEndings)).toEqual(simulateOrders.map(({ order }) => order));
   });
 
   it('ends item by item as the table says, and tells and books each step once', async () => {
@@ -137,7 +66,7 @@ describe('a batch of every order of the bank', () => {
     for (const [index, row] of rows.entries()) {
       const ending = wanted[index] ?? plain;
       expect(row.statusHistory.map(({ status }) => status)).toEqual(ending.history);
-      expect(row.statusReason).toBe(ending.reason ?? null);
+      expect(row.statusReason).toBe(ending.reason);
       expect(journal.get(row.id) ?? []).toEqual(ending.journal);
       expect(await postingsOf(system.database, row.id)).toEqual(postingsFor(row, ending));
     }
