@@ -205,7 +205,7 @@ class Starter {
       name,
       command: process.execPath,
       // Short-lived objects by the thousand: with room for them less is moved about in memory.
-      args: ['--max-semi-space-size=32', '--enable-source-maps', script, ...args],
+      args: ['--max-semi-space-size=64', '--enable-source-maps', script, ...args],
       env: { ...process.env, ...env },
       ipc: true,
       ready: { line: readyUrl },
