@@ -25,11 +25,14 @@ export function createLog(options: { readonly part: string; readonly level: stri
     redact: { paths: redacted, censor: '[redacted]' },
     formatters: { level: (label: string) => ({ level: label }) },
   };
-  return pino(settings, turnByTurn());
+  return pino(settings, together());
 }
 
-/** What one turn of the event loop logs is one write, and an exit waits for it: none is lost. */
-function turnByTurn() {
+/** What is logged within so long is one write: nobody who reads along notices. */
+const writeAfterMs = 10;
+
+/** Writes lines together, also at an exit: only what kills the process at once loses some. */
+function together() {
   const output = pino.destination({ dest: 1, sync: true, minLength: 8 * 1024 });
   let isDue = false;
   const flush = () => {
@@ -40,7 +43,7 @@ function turnByTurn() {
   return {
     write: (line: string) => {
       output.write(line);
-      if (!isDue) setImmediate(flush);
+      if (!isDue) setTimeout(flush, writeAfterMs).unref();
       isDue = true;
     },
   };

@@ -13,14 +13,16 @@ const expected = 'Authorization: Bearer <API_KEY> with an active key of the acco
 export async function authenticate(sql: Sql, header: string): Promise<KeyHolder | Refusal> {
   if (header === '') return refuse('api_key_missing', { param: 'Authorization', expected });
   const key = /^Bearer +(\S+)$/i.exec(header)?.[1] ?? '';
+  const holder = isWellFormedKey(key) ? await findKeyHolder(sql, hashOfKey(key)) : undefined;
   // Malformed, unknown and revoked look the same from outside.
-  const invalid = refuse('api_key_invalid', { param: 'Authorization', expected });
-  if (!isWellFormedKey(key)) return invalid;
-  const holder = await findKeyHolder(sql, hashOfKey(key));
-  if (holder === undefined) return invalid;
+  if (holder === undefined) return refuse('api_key_invalid', { param: 'Authorization', expected });
   if (holder.isExpired) {
-    // Only who has the key itself learns this.
-    return { ...invalid, detail: `The key expired at ${holder.expiresAt?.toISOString()}.` };
+    return refuse('api_key_invalid', {
+      param: 'Authorization',
+      expected,
+      // Only who has the key itself learns this.
+      detail: `The key expired at ${holder.expiresAt?.toISOString()}.`,
+    });
   }
   if (!holder.isUseNoted) await noteUse(sql, holder.keyId);
   return holder;

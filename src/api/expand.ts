@@ -25,6 +25,7 @@ export async function expandPayouts(
   rows: readonly PayoutRow[],
   expand: readonly Expandable[],
 ): Promise<(row: PayoutRow) => JsonObject> {
+  if (expand.length === 0) return payoutObject;
   const read = async (
     kind: Expandable,
     idOf: (row: PayoutRow) => string | null,
