@@ -1,6 +1,12 @@
 import type Koa from 'koa';
 import { noParams } from '../contract/params.js';
-import { type ApiVersion, apiVersions, isApiVersion, render } from '../contract/versions/index.js';
+import {
+  type ApiVersion,
+  apiVersions,
+  defaultApiVersion,
+  isApiVersion,
+  render,
+} from '../contract/versions/index.js';
 import { versionHeaders } from '../contract/versions/lifecycle.js';
 import type { Account } from '../db/accounts.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
@@ -47,7 +53,7 @@ function readRequest(route: Route, ctx: Koa.Context, id: string): ApiRequest | R
   const { account } = holderOf(ctx);
   const version = versionOf(ctx, account);
   if (isRefusal(version)) return refused(version);
-  ctx.set(versionHeaders(version.name));
+  if (version.name !== defaultApiVersion) sayVersion(ctx, version.name);
   const idempotencyKey = readIdempotencyKey(sentHeader(ctx, 'Idempotency-Key'));
   if (typeof idempotencyKey === 'object') return refused(idempotencyKey);
   const decoded = decode(route, ctx);
@@ -67,6 +73,12 @@ function readRequest(route: Route, ctx: Koa.Context, id: string): ApiRequest | R
   };
   // No id is longer or has another character, and PostgreSQL cannot look for U+0000 at all.
   return /^\w{0,64}$/.test(id) ? request : refused(notFound(request));
+}
+
+/** Every answer begins with what is to be said of the default version, also that it goes. */
+function sayVersion(ctx: Koa.Context, version: ApiVersion): void {
+  for (const name of Object.keys(versionHeaders(defaultApiVersion))) ctx.remove(name);
+  ctx.set(versionHeaders(version));
 }
 
 /** The body as it was sent. */
