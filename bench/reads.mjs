@@ -15,8 +15,8 @@ const { startProcess } = await import('../dist/stack/process.js');
 const { values } = parseArgs({
   options: {
     connections: { type: 'string', default: '16' },
-    seconds: { type: 'string', default: '3' },
-    rounds: { type: 'string', default: '5' },
+    seconds: { type: 'string', default: '1.5' },
+    rounds: { type: 'string', default: '15' },
     data: { type: 'string', default: '.corridor/bench' },
   },
 });
