@@ -178,18 +178,35 @@ async function addToCache(
     await fill(unfinished);
     const outcome = await product.check(join(unfinished, product.file));
     if ('failed' in outcome) return outcome;
-    const file = join(folder, product.file);
-    const existing = isExecutable(file) ? await product.check(file) : undefined;
-    // Somebody else was faster and may be running it already: leave it alone.
-    if (existing !== undefined && 'found' in existing) return existing;
-    await rm(folder, { recursive: true, force: true });
-    await rename(unfinished, folder);
-    return { found: file };
+    return await putInPlace(product, unfinished, folder);
   } catch (error) {
     return { failed: describe(error) };
   } finally {
     if (unfinished !== undefined) await rm(unfinished, { recursive: true, force: true });
   }
+}
+
+/** Gives a checked folder its name, unless somebody else was faster: they may be running it. */
+async function putInPlace(product: Product, checked: string, folder: string): Promise<Outcome> {
+  const file = join(folder, product.file);
+  try {
+    // A folder that is there and not empty makes this fail (rename(2)).
+    await rename(checked, folder);
+    return { found: file };
+  } catch (error) {
+    const existing = isExecutable(file) ? await product.check(file) : undefined;
+    if (existing !== undefined && 'found' in existing) return existing;
+    if (!isTaken(error)) throw error;
+  }
+  // What is there is broken.
+  await rm(folder, { recursive: true, force: true });
+  await rename(checked, folder);
+  return { found: file };
+}
+
+function isTaken(error: unknown): boolean {
+  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  return ['ENOTEMPTY', 'EEXIST'].includes(code);
 }
 
 /** What Temporal's download answers: the archive to fetch and the file to take out of it. */

@@ -307,7 +307,7 @@ describe('a Temporal binary', () => {
     await expect(old).rejects.toThrow(/is server 1.25.1, older than 1.28/);
   });
 
-  it('is downloaded once, by two at the same time as well, and then found in the cache', async () => {
+  it('is downloaded once and then found in the cache, by several at the same time as well', async () => {
     await program('binary', good);
     const archive = join(folder, 'archive.tar.gz');
     const args = ['-czf', archive, '-C', folder, 'binary'];
@@ -320,9 +320,16 @@ describe('a Temporal binary', () => {
         : readFile(archive);
     });
     const finding = { path: '/usr/bin:/bin', url: server };
+    // Whoever is faster is so by a moment: a try meets it in about every third round.
+    for (let round = 0; round < 20; round += 1) {
+      const cacheDir = join(folder, `cache-${round}`);
+      const found = join(cacheDir, 'temporal-1.8.2/temporal');
+      const together = { ...(await options(finding)), cacheDir };
+      const finders = Array.from({ length: 3 }, () => findTemporalCli(together));
+      expect(await Promise.all(finders)).toEqual([found, found, found]);
+    }
     const expected = join(folder, 'cache/temporal-1.8.2/temporal');
-    const both = [findTemporalCli(await options(finding)), findTemporalCli(await options(finding))];
-    expect(await Promise.all(both)).toEqual([expected, expected]);
+    expect(await findTemporalCli(await options(finding))).toBe(expected);
     expect(asked[0]).toMatch(/^\/cli\/v1.8.2\?platform=\w+&arch=\w+&format=tar.gz$/);
     const downloads = asked.length;
     expect(await findTemporalCli(await options(finding))).toBe(expected);
