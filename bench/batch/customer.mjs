@@ -43,12 +43,12 @@ export async function openCustomer(bench, name, payouts) {
 }
 
 /** The body of a batch, so that making it is not part of the measurement. */
-export function batchBody(customer, count) {
+export function batchBody(customer, count, referenceOf = (index) => `Invoice ${index + 1}`) {
   const payouts = Array.from({ length: count }, (_, index) => ({
     beneficiary: customer.beneficiaryId,
     source_currency: 'USD',
     amount: amountMinor,
-    reference: `Invoice ${index + 1}`,
+    reference: referenceOf(index),
   }));
   return JSON.stringify({ payouts });
 }

@@ -7,7 +7,7 @@ import pLimit from 'p-limit';
 import { isFinal } from '../../dist/domain/payout.js';
 import { askPayout } from '../../dist/temporal/wakePayout.js';
 import { withBench } from './bench.mjs';
-import { amountMinor, openCustomer } from './customer.mjs';
+import { batchBody, openCustomer } from './customer.mjs';
 import { countFacts, unbalanced } from './measure.mjs';
 
 const { values } = parseArgs({
@@ -33,15 +33,7 @@ const commandLimitMs = 60_000;
 const cancelTries = 12;
 const retryMs = 5_000;
 
-function bodyOf(customer) {
-  const payouts = Array.from({ length: items }, (_, index) => ({
-    beneficiary: customer.beneficiaryId,
-    source_currency: 'USD',
-    amount: amountMinor,
-    reference: `simulate: ${kinds[index % kinds.length]}`,
-  }));
-  return JSON.stringify({ payouts });
-}
+const referenceOf = (index) => `simulate: ${kinds[index % kinds.length]}`;
 
 /** Waits until `count` answers so many, and says when that was. */
 async function until(startedMs, what, wanted, count) {
@@ -122,7 +114,7 @@ const problems = await withBench(values.data, async (bench) => {
   const { database, temporal } = bench;
   const customer = await openCustomer(bench, 'troubled', items);
   const startedMs = performance.now();
-  const { id } = await customer.ask('POST /v1/batches', bodyOf(customer));
+  const { id } = await customer.ask('POST /v1/batches', batchBody(customer, items, referenceOf));
   const reach = (what, wanted, condition) =>
     until(
       startedMs,

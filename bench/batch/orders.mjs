@@ -3,7 +3,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { withBench } from './bench.mjs';
-import { amountMinor, openCustomer } from './customer.mjs';
+import { batchBody, openCustomer } from './customer.mjs';
 import { countFacts, unbalanced } from './measure.mjs';
 
 const { values } = parseArgs({
@@ -39,14 +39,9 @@ const limitMs = 240_000;
 /** Each look counts the items of the batch, at which the sum of the counters is checked. */
 const lookPauseMs = 1_000;
 
-function bodyOf(customer) {
-  const payouts = Array.from({ length: items }, (_, index) => ({
-    beneficiary: customer.beneficiaryId,
-    source_currency: 'USD',
-    amount: amountMinor,
-    reference: orderOf(index) === undefined ? `Invoice ${index}` : `simulate: ${orderOf(index)}`,
-  }));
-  return JSON.stringify({ payouts });
+function referenceOf(index) {
+  const order = orderOf(index);
+  return order === undefined ? `Invoice ${index + 1}` : `simulate: ${order}`;
 }
 
 function expectedCounts() {
@@ -98,7 +93,7 @@ const problems = await withBench(values.data, async (bench) => {
   const found = [];
   const customer = await openCustomer(bench, 'orders', items);
   const startedMs = performance.now();
-  const { id } = await customer.ask('POST /v1/batches', bodyOf(customer));
+  const { id } = await customer.ask('POST /v1/batches', batchBody(customer, items, referenceOf));
   const { seconds, looks } = await watch(customer, id, startedMs, found);
   const { rows, transfers } = await checkItems(bench, id, found);
   if (rows !== items) found.push(`there are ${rows} items, not ${items}`);

@@ -12,6 +12,7 @@ import {
 import { createTestAccount } from '../support/database.js';
 import { eventually } from '../support/eventually.js';
 import { startReceiver } from '../support/receiver.js';
+import { beneficiary } from '../support/requestPayout.js';
 import { startSystem, type TestSystem } from '../support/system.js';
 
 /** What an account owns, by the kind of its id. */
@@ -58,16 +59,8 @@ async function acquire(client: ApiClient, receiverUrl: string): Promise<Owned> {
   const quote = await client('POST /v1/quotes', {
     json: { source_currency: 'USD', destination_currency: 'EUR', amount: 5_000 },
   });
-  const beneficiary = await client('POST /v1/beneficiaries', {
-    json: {
-      type: 'individual',
-      name: 'Ada Lovelace',
-      country: 'DE',
-      currency: 'EUR',
-      iban: 'DE89370400440532013000',
-    },
-  });
-  const item = { beneficiary: textOf(beneficiary, 'id'), source_currency: 'USD', amount: 5_000 };
+  const payee = await client('POST /v1/beneficiaries', { json: beneficiary });
+  const item = { beneficiary: textOf(payee, 'id'), source_currency: 'USD', amount: 5_000 };
   const payout = await client('POST /v1/payouts', { json: item });
   const batch = await client('POST /v1/batches', { json: { payouts: [item, item] } });
   await untilStatus(client, textOf(payout, 'id'), 'settled');
@@ -79,7 +72,7 @@ async function acquire(client: ApiClient, receiverUrl: string): Promise<Owned> {
   return {
     endpoint: textOf(endpoint, 'id'),
     quote: textOf(quote, 'id'),
-    beneficiary: textOf(beneficiary, 'id'),
+    beneficiary: textOf(payee, 'id'),
     payout: textOf(payout, 'id'),
     batch: textOf(batch, 'id'),
     item: await firstOf(client, `/v1/batches/${textOf(batch, 'id')}/payouts`),

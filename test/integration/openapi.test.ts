@@ -6,6 +6,7 @@ import { apiVersions, defaultApiVersion } from '../../src/contract/versions/inde
 import { textOf } from '../support/client.js';
 import { type Document, readDocument } from '../support/document.js';
 import { startReceiver } from '../support/receiver.js';
+import { beneficiary } from '../support/requestPayout.js';
 import { startSystem, type TestSystem } from '../support/system.js';
 
 let system: TestSystem;
@@ -104,18 +105,10 @@ const quoted = {
 
 /** An example with the ids of objects that are there; a quote is used up by each payout. */
 async function withRealIds(example: unknown): Promise<unknown> {
-  const beneficiary = await system.client('POST /v1/beneficiaries', {
-    json: {
-      type: 'individual',
-      name: 'Ada Lovelace',
-      country: 'DE',
-      currency: 'EUR',
-      iban: 'DE89370400440532013000',
-    },
-  });
+  const payee = await system.client('POST /v1/beneficiaries', { json: beneficiary });
   const quote = await system.client('POST /v1/quotes', quoted);
   const text = JSON.stringify(example)
-    .replaceAll(/bnf_\w+/g, textOf(beneficiary, 'id'))
+    .replaceAll(/bnf_\w+/g, textOf(payee, 'id'))
     .replaceAll(/qt_\w+/g, textOf(quote, 'id'));
   return JSON.parse(text);
 }
