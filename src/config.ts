@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { z } from 'zod';
+import { usualFactRules } from './domain/payout.js';
 
 /** The environment of a process: the only thing configuration is read from. */
 export type Environment = { readonly [name: string]: string | undefined };
@@ -96,6 +97,12 @@ const workerSchema = z.object({
     .regex(/^\d{1,9}$/, 'whole euros')
     .default('10000')
     .transform((euros) => BigInt(euros) * 100n),
+  /** A return of a smaller share of what was sent waits for a person. */
+  RETURN_MINIMUM_PERCENT: z
+    .string()
+    .regex(/^(\d{1,2}|100)$/, 'a whole percentage, 0 to 100')
+    .transform(BigInt)
+    .default(usualFactRules.returnMinimumPercent),
   RATE_SOURCE: z.enum(['reference', 'ecb'], 'reference or ecb').default('reference'),
   RATE_SOURCE_URL: url('http|https').default(
     'https://www.ecb.europa.eu/stats/eurofxref/eurofxref-daily.xml',

@@ -17,6 +17,7 @@ import {
   chunkDriver,
   maximumBatchItems,
 } from '../domain/batch.js';
+import type { FactRules } from '../domain/payout.js';
 import { refuse } from '../domain/refusal.js';
 import { type AcceptanceDeps, accept, acceptTogether } from './acceptance.js';
 import { announceCompletion } from './announcement.js';
@@ -24,7 +25,10 @@ import { cancelItems, type Told } from './cancellation.js';
 import { type ChunkLook, inGroups, isAnyListenedTo, lookAt } from './chunk.js';
 import { beating, untilBug } from './failure.js';
 
-export type BatchDeps = AcceptanceDeps & { readonly database: Database };
+export type BatchDeps = AcceptanceDeps & {
+  readonly database: Database;
+  readonly factRules: FactRules;
+};
 export type AcceptChunkInput = Chunk & { readonly workflowAgeMs: number };
 export type DecideBatchInput = { readonly batchId: string; readonly workflowAgeMs: number };
 
@@ -65,7 +69,7 @@ export function batchActivities(deps: BatchDeps) {
           const steps = await inGroups<Told>(database, pending, (sql, ids) =>
             canceledAt === null
               ? accept(sql, deps, chunkDriver(chunk), ids, workflowAgeMs)
-              : cancelItems(sql, ids),
+              : cancelItems(sql, deps.factRules, ids),
           );
           return lookAt(database, chunk, steps);
         }),
@@ -76,7 +80,9 @@ export function batchActivities(deps: BatchDeps) {
       untilBug(
         beating(async () => {
           const open = await itemsOf(database, chunk, ['pending', 'processing'], null);
-          return isAnyListenedTo(await inGroups(database, open, cancelItems));
+          const cancel = (sql: Sql, ids: readonly string[]) =>
+            cancelItems(sql, deps.factRules, ids);
+          return isAnyListenedTo(await inGroups(database, open, cancel));
         }),
       ),
 

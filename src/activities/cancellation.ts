@@ -1,11 +1,12 @@
 import type { Sql } from '../db/client.js';
 import { type LockedPayout, lockPayouts, movePayouts } from '../db/payouts.js';
+import type { FactRules } from '../domain/payout.js';
 import { announce } from './announcement.js';
 import { applyFacts } from './facts.js';
 
 export type Told = { readonly isListenedTo: boolean };
 
-const canceled = { kind: 'voided', outcome: 'canceled', code: 'canceled' } as const;
+const withdrawn = { kind: 'withdrawn' } as const;
 
 /** The move of a payout that was never decided: there is nothing to release. */
 const cancellation = {
@@ -19,12 +20,16 @@ const cancellation = {
  * Cancels those of the payouts that no rail was ever given, whoever drives them, and releases
  * what they hold.
  */
-export async function cancelItems(sql: Sql, ids: readonly string[]): Promise<readonly Told[]> {
+export async function cancelItems(
+  sql: Sql,
+  rules: FactRules,
+  ids: readonly string[],
+): Promise<readonly Told[]> {
   const rows = await lockPayouts(sql, null, ids);
   const idsOf = (chosen: readonly LockedPayout[]) => chosen.map(({ id }) => id);
   const unsent = rows.filter((row) => row.status === 'processing' && row.submitStartedAt === null);
-  const facts = new Map(idsOf(unsent).map((id) => [id, canceled]));
-  const steps = await applyFacts(sql, null, idsOf(unsent), facts);
+  const facts = new Map(idsOf(unsent).map((id) => [id, withdrawn]));
+  const steps = await applyFacts(sql, rules, null, idsOf(unsent), facts);
   const pending = rows.filter((row) => row.status === 'pending');
   const moved = await movePayouts(
     sql,

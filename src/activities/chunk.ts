@@ -12,13 +12,14 @@ import { bulkTransaction, type Database, type Sql, transaction } from '../db/cli
 import { type LockedPayout, lockPayouts } from '../db/payouts.js';
 import { type Chunk, type ChunkStanding, chunkDriver, groupsOf, isOpen } from '../domain/batch.js';
 import { type RailFact, railKey } from '../domain/payout.js';
-import type { LookupAnswer } from '../rails/rail.js';
 import { wakePayouts } from '../temporal/wakePayout.js';
 import type { Told } from './cancellation.js';
 import { applyFacts } from './facts.js';
 import { beating, isRepeated, untilBug } from './failure.js';
-import { factOf, groupByRail, type RailDeps, submitAll } from './rail.js';
+import { factOf, lookUp } from './lookup.js';
+import { type RailDeps, submitAll } from './rail.js';
 import type { PayoutStep } from './step.js';
+import { groupByRail } from './submission.js';
 
 export type ChunkDeps = RailDeps & { readonly temporal: Client };
 
@@ -53,8 +54,9 @@ export function chunkActivities(deps: ChunkDeps) {
       beating(async () => {
         await holdChunk(database, chunk, holdMs);
         const steps: PayoutStep[] = [];
+        const driver = chunkDriver(chunk);
         for (const ids of groupsOf(await itemsOf(database, chunk, ['processing']))) {
-          steps.push(...(await submitAll(deps, chunkDriver(chunk), ids, holdMs)).steps);
+          steps.push(...(await submitAll(deps, { driver, ids, wakeInMs: holdMs })).steps);
         }
         return lookAt(database, chunk, steps);
       }),
@@ -63,8 +65,7 @@ export function chunkActivities(deps: ChunkDeps) {
      * Applies what the inbox holds about the chunk, one transaction at a time, and waits for
      * more while the rail owes an answer, for at most five seconds.
      */
-    settleChunk: (chunk: Chunk): Promise<ChunkLook> =>
-      untilBug(beating(() => settle(database, chunk))),
+    settleChunk: (chunk: Chunk): Promise<ChunkLook> => untilBug(beating(() => settle(deps, chunk))),
 
     /** Asks the rail about everything it has taken and not reported. */
     pollChunk: (chunk: Chunk): Promise<ChunkLook> =>
@@ -72,8 +73,8 @@ export function chunkActivities(deps: ChunkDeps) {
         await holdChunk(database, chunk, holdMs);
         const ids = await itemsOf(database, chunk, ['sent']);
         const rows = await lockPayouts(database, chunkDriver(chunk), ids);
-        const facts = await lookUp(deps, rows);
-        const steps = await untilBug(applyInGroups(database, chunk, [...facts.keys()], facts));
+        const facts = await factsOf(deps, rows);
+        const steps = await untilBug(applyInGroups(deps, chunk, [...facts.keys()], facts));
         return lookAt(database, chunk, steps);
       }),
 
@@ -122,7 +123,8 @@ export async function inGroups<T>(
   return steps;
 }
 
-async function settle(database: Database, chunk: Chunk): Promise<ChunkLook> {
+async function settle(deps: ChunkDeps, chunk: Chunk): Promise<ChunkLook> {
+  const { database } = deps;
   const startedMs = performance.now();
   let isListenedTo = isRepeated();
   let pauseMs = firstPauseMs;
@@ -130,7 +132,7 @@ async function settle(database: Database, chunk: Chunk): Promise<ChunkLook> {
   for (;;) {
     const ids = await itemsWithNews(database, chunk);
     if (ids.length > 0) {
-      const steps = await applyInGroups(database, chunk, ids, new Map());
+      const steps = await applyInGroups(deps, chunk, ids, new Map());
       isListenedTo ||= steps.some((step) => step.isListenedTo);
       pauseMs = firstPauseMs;
     }
@@ -151,12 +153,14 @@ async function settle(database: Database, chunk: Chunk): Promise<ChunkLook> {
 
 /** Applies facts and what the inbox holds of payouts. */
 function applyInGroups(
-  database: Database,
+  { database, factRules }: ChunkDeps,
   chunk: Chunk,
   ids: readonly string[],
   facts: ReadonlyMap<string, RailFact>,
 ): Promise<readonly PayoutStep[]> {
-  return inGroups(database, ids, (sql, group) => applyFacts(sql, chunkDriver(chunk), group, facts));
+  return inGroups(database, ids, (sql, group) =>
+    applyFacts(sql, factRules, chunkDriver(chunk), group, facts),
+  );
 }
 
 /** Leaves a chunk that has nothing to do; false when something has come in meanwhile. */
@@ -175,21 +179,20 @@ async function letGo(
 }
 
 /** What the rails say of payouts they have taken, where it is more than that. */
-async function lookUp(
+async function factsOf(
   { rails }: Pick<RailDeps, 'rails'>,
   rows: readonly LockedPayout[],
 ): Promise<ReadonlyMap<string, RailFact>> {
-  const answers: LookupAnswer[] = [];
-  for (const [rail, group] of groupByRail(rails, rows)) {
-    for (const slice of groupsOf(group, rail.limits.bulkSize)) {
-      answers.push(...(await rail.lookup(slice.map(({ id }) => railKey(id)))));
-    }
-  }
   const facts = new Map<string, RailFact>();
-  for (const answer of answers) {
-    const fact = factOf(answer);
-    // The rail's key of a payout is its id.
-    if (fact !== undefined && fact.kind !== 'accepted') facts.set(answer.key, fact);
+  for (const [rail, group] of groupByRail(rails, rows)) {
+    const { answers } = await lookUp(
+      rail,
+      group.map(({ id }) => railKey(id)),
+    );
+    for (const { id } of group) {
+      const fact = factOf(answers.get(railKey(id)));
+      if (fact !== undefined && fact.kind !== 'accepted') facts.set(id, fact);
+    }
   }
   return facts;
 }

@@ -10,7 +10,7 @@ import {
 } from '../db/payouts.js';
 import { parseRate } from '../domain/fx.js';
 import type { FrozenAmounts } from '../domain/ledger.js';
-import type { RailFact } from '../domain/payout.js';
+import type { FactRules, RailFact } from '../domain/payout.js';
 import { type Move, type Progress, progressOf } from '../domain/progress.js';
 import { announce } from './announcement.js';
 import { owned, type PayoutStep, stepOf } from './step.js';
@@ -21,6 +21,7 @@ import { owned, type PayoutStep, stepOf } from './step.js';
  */
 export async function applyFacts(
   sql: Sql,
+  rules: FactRules,
   driver: string | null,
   ids: readonly string[],
   brought: ReadonlyMap<string, RailFact>,
@@ -35,7 +36,7 @@ export async function applyFacts(
     const inbox = newsOf.get(row.id) ?? [];
     const direct = brought.get(row.id);
     const facts = [...(direct === undefined ? [] : [direct]), ...inbox.map(factOf)];
-    return { row, inbox, direct: direct === undefined ? 0 : 1, ...judge(row, facts) };
+    return { row, inbox, direct: direct === undefined ? 0 : 1, ...judge(row, facts, rules) };
   });
   const moved = await moveAll(sql, progress);
   const entries = progress.flatMap(({ row, entries: due }) =>
@@ -80,10 +81,11 @@ type Judged = Progress & {
   readonly direct: number;
 };
 
-function judge(row: LockedPayout, facts: readonly RailFact[]): Progress {
-  const { status, returnedMinor } = row;
+function judge(row: LockedPayout, facts: readonly RailFact[], rules: FactRules): Progress {
+  const { status, returnedMinor, attentionReason, voidIntent } = row;
   if (row.sourceMinor !== null) {
-    return progressOf({ ...frozenOf(row), status, returnedMinor }, facts);
+    const standing = { status, returnedMinor, attentionReason, voidIntent };
+    return progressOf({ ...frozenOf(row), ...standing }, facts, rules);
   }
   const detail = `The rail speaks of a payout that is ${row.status} and was never accepted.`;
   return {

@@ -2,11 +2,12 @@ import type { Database } from '../db/client.js';
 import type { LockedPayout } from '../db/payouts.js';
 import { readEvidence } from '../db/statements.js';
 import type { OperatorCommand, OperatorResult } from '../domain/operator.js';
-import type { RailFact } from '../domain/payout.js';
+import { isDisputed, type PayoutStatus, type RailFact } from '../domain/payout.js';
 import type { Rail } from '../rails/rail.js';
 import { frozenOf } from './facts.js';
-import { factOf, keyIsRemembered } from './rail.js';
+import { factOf } from './lookup.js';
 import { readStatements } from './statements.js';
+import { keyIsRemembered, voidKey } from './void.js';
 
 /** What a command comes to: what is applied to the payout, and what the person is told. */
 export type Verdict = {
@@ -17,6 +18,8 @@ export type Verdict = {
   readonly settleBy?: string;
   /** Holds only while the rail has not been called; checked again under lock. */
   readonly ifUnsubmitted?: boolean;
+  /** The status that the payout must have afterwards, or the command was not carried out. */
+  readonly ends?: PayoutStatus;
 };
 
 const refused = (detail: string): Verdict => ({ outcome: 'refused', detail });
@@ -37,7 +40,7 @@ export async function judge(
   rail: Rail | undefined,
   key: string,
 ): Promise<Verdict> {
-  if (command.kind === 'cancel') return judgeCancel(row, rail, key);
+  if (command.kind === 'cancel') return judgeCancel(database, row, rail);
   if (rail === undefined) {
     return command.kind === 'retryNow' && row.status === 'pending'
       ? done('It is decided again.', { unparks: true })
@@ -65,25 +68,42 @@ export async function judge(
 }
 
 async function judgeCancel(
+  database: Database,
   row: LockedPayout,
   rail: Rail | undefined,
-  key: string,
 ): Promise<Verdict> {
-  const fact = { kind: 'voided', outcome: 'canceled', code: 'canceled' } as const;
-  if (row.status === 'canceled') return done('The payout is canceled.', {});
+  const ends = 'canceled' as const;
+  if (row.status === ends) return done('The payout is canceled.', {});
   if (row.status !== 'processing' || rail === undefined) {
     return refused(`The payout is ${row.status}.`);
   }
   if (row.submitStartedAt === null) {
-    return done('Canceled before the rail was called.', {
-      fact,
-      ifUnsubmitted: true,
-      unparks: true,
-    });
+    const fact = { kind: 'withdrawn' } as const;
+    const detail = 'Canceled before the rail was called.';
+    return done(detail, { fact, ifUnsubmitted: true, unparks: true, ends });
   }
-  return (await rail.voidKey(key)) === 'voided'
-    ? done('Canceled; the rail has voided its key.', { fact, unparks: true })
+  if (!isVoidable(row, rail)) {
+    return refused('The rail may have taken the payout: an operator has to find out.');
+  }
+  return (await voidKey(database, rail, row, ends)) === 'voided'
+    ? done('Canceled; the rail has voided its key.', { fact: voided, unparks: true, ends })
     : refused('The rail has taken the payout.');
+}
+
+const voided = { kind: 'voided' } as const;
+
+/**
+ * Whether a void would prove that the rail does not pay: only while it has not taken the order,
+ * still knows the key, and has said nothing that contradicts itself.
+ */
+function isVoidable(row: LockedPayout, rail: Rail): boolean {
+  const { status, sinceFirstAttemptMs, attentionReason } = row;
+  return (
+    status === 'processing' &&
+    sinceFirstAttemptMs !== null &&
+    keyIsRemembered(rail, { sinceFirstAttemptMs }) &&
+    !isDisputed(attentionReason)
+  );
 }
 
 async function judgeRetry(row: LockedPayout, rail: Rail, key: string): Promise<Verdict> {
@@ -92,6 +112,18 @@ async function judgeRetry(row: LockedPayout, rail: Rail, key: string): Promise<V
   }
   const fact = await factAt(rail, key);
   if (fact !== undefined && (fact.kind !== 'accepted' || row.status === 'processing')) {
+    if (fact.kind === 'voided' && !isVoidable(row, rail)) {
+      return refused(
+        'The rail says voided, of a key that it may have forgotten before: that proves nothing. ' +
+          'Use failAndRelease with the day of a closed statement.',
+      );
+    }
+    if (isDisputed(row.attentionReason) && fact.kind !== 'settled' && fact.kind !== 'accepted') {
+      return refused(
+        `The rail says ${fact.kind}, and has contradicted itself: its word alone gives no money ` +
+          'back. Use markSettled with evidence, or failAndRelease with the day of a statement.',
+      );
+    }
     return done(`The rail says: ${fact.kind}.`, { fact, unparks: true });
   }
   if (row.status === 'processing') {
@@ -117,7 +149,7 @@ async function judgeSettled(
   if (isOver(row)) return refused(`The payout is ${row.status} and cannot be settled any more.`);
   const fact = await factAt(rail, key);
   if (fact?.kind === 'rejected' || fact?.kind === 'returned' || fact?.kind === 'voided') {
-    return refused(`The rail contradicts: it says ${fact.kind} (${fact.code}).`);
+    return refused(`The rail contradicts: it says ${fact.kind}.`);
   }
   const { receiveMinor, destinationCurrency } = frozenOf(row);
   return done(`Settled on evidence: ${evidence}`, {
@@ -133,42 +165,60 @@ async function judgeRelease(
   key: string,
   statementDate: string | null,
 ): Promise<Verdict> {
+  if (row.attentionReason === 'return_short') return judgeShortReturn(row, rail, key);
   if (row.status === 'failed' || row.status === 'canceled' || row.status === 'returned') {
     return done(`Confirmed: it is ${row.status}.`, { unparks: true });
   }
   if (isOver(row)) return refused(`The payout is ${row.status}; only a return gives money back.`);
-  const fact = { kind: 'voided', outcome: 'failed', code: 'released_by_operator' } as const;
-  if ((await rail.voidKey(key)) === 'voided') {
-    return done('Released; the rail has voided its key.', { fact, unparks: true });
+  const ends = 'failed' as const;
+  if (row.submitStartedAt === null) {
+    const fact = { kind: 'released' } as const;
+    const detail = 'Released; the rail was never called.';
+    return done(detail, { fact, ifUnsubmitted: true, unparks: true, ends });
+  }
+  if (isVoidable(row, rail) && (await voidKey(database, rail, row, ends)) === 'voided') {
+    return done('Released; the rail has voided its key.', { fact: voided, unparks: true, ends });
   }
   const known = await factAt(rail, key);
-  if (known?.kind === 'rejected') {
-    return done(`Released; the rail has rejected it (${known.code}).`, {
-      fact: known,
-      unparks: true,
-    });
-  }
   if (known?.kind === 'settled' || known?.kind === 'returned') {
     return refused(`The rail says ${known.kind}: use retryNow to take its word.`);
   }
+  if (known?.kind === 'rejected' && !isDisputed(row.attentionReason)) {
+    const detail = `Released; the rail has rejected it (${known.code}).`;
+    return done(detail, { fact: known, unparks: true, ends });
+  }
   if (statementDate === null) {
     return refused(
-      'The rail does not void the key any more. Give the day of a closed statement as evidence.',
+      'The rail gives no proof that it will not pay. Give the day of a closed statement as evidence.',
     );
   }
   const gap = await gapInEvidence(database, row, rail, key, statementDate);
-  return gap === undefined
-    ? done(`Released; the statements up to ${statementDate} show no payment.`, {
-        fact,
-        unparks: true,
-      })
-    : refused(gap);
+  if (gap !== undefined) return refused(gap);
+  const detail = `Released; the statements up to ${statementDate} show no payment.`;
+  return done(detail, { fact: { kind: 'released' }, unparks: true, ends });
+}
+
+/** A person takes a return as the end of the payout, however little came back. */
+async function judgeShortReturn(row: LockedPayout, rail: Rail, key: string): Promise<Verdict> {
+  const known = await factAt(rail, key);
+  if (known?.kind !== 'returned') {
+    return refused(
+      `The rail says ${known?.kind ?? 'nothing'}, and no longer that it was returned.`,
+    );
+  }
+  const { amountMinor, currency } = known;
+  const { receiveMinor } = frozenOf(row);
+  return done(
+    `Given back in full; ${amountMinor} of ${receiveMinor} ${currency} (minor units) came back.`,
+    { fact: { ...known, isConfirmed: true }, unparks: true, ends: 'returned' },
+  );
 }
 
 /**
  * Why the statements do not prove that the rail never paid: every day from the one before the
- * submission, for clocks differ, to the given one has to be closed without a payment, and the
- * rail's time has to be over by then.
+ * first submission, for clocks differ, to the given one has to be closed without a payment of
+ * the order, or one of its amount that belongs to nothing; and by then the rail's time must be
+ * over, counted from the last time the order was sent.
  */
 async function gapInEvidence(
   database: Database,
@@ -177,18 +227,35 @@ async function gapInEvidence(
   key: string,
   statementDate: string,
 ): Promise<string | undefined> {
-  const settleBy = row.settleBy?.toISOString().slice(0, 10) ?? '';
-  if (statementDate < settleBy) {
-    return `statementDate: expected ${settleBy} or later, for until then the rail may still pay.`;
+  const firstSentAt = row.submitStartedAt ?? row.requestedAt;
+  const lastSentAt = row.lastSentAt ?? firstSentAt;
+  const deadlineMs = lastSentAt.getTime() + rail.limits.settleWithinMs + clockMarginMs;
+  const deadline = new Date(deadlineMs).toISOString().slice(0, 10);
+  if (statementDate < deadline) {
+    return `statementDate: expected ${deadline} or later, for until then the rail may still pay.`;
   }
   await readStatements(database, rail);
-  const first = row.submitStartedAt ?? row.requestedAt;
-  const evidence = await readEvidence(database, rail.name, key, first, statementDate);
+  const { receiveMinor, destinationCurrency } = frozenOf(row);
+  const evidence = await readEvidence(database, {
+    rail: rail.name,
+    key,
+    amountMinor: receiveMinor,
+    currency: destinationCurrency,
+    since: firstSentAt,
+    until: statementDate,
+  });
   if (evidence.payments > 0) return `The statements up to ${statementDate} show a payment.`;
-  return evidence.openDays > 0
-    ? `${evidence.openDays} of the days up to ${statementDate} have no closed statement yet.`
+  if (evidence.openDays > 0) {
+    return `${evidence.openDays} of the days up to ${statementDate} have no closed statement yet.`;
+  }
+  return evidence.unmatched > 0
+    ? `The statements show ${evidence.unmatched} payments of its amount that belong to no payout ` +
+        'of the ledger: it may be one of them. Find out with the bank what they are.'
     : undefined;
 }
+
+/** What lies between the commit of a submission and its sending, and clocks that differ. */
+const clockMarginMs = 60 * 60 * 1000;
 
 async function factAt(rail: Rail, key: string): Promise<RailFact | undefined> {
   const [answer] = await rail.lookup([key]);

@@ -1,12 +1,15 @@
 import { type Database, transaction } from '../db/client.js';
 import { lockPayouts, parkPayouts } from '../db/payouts.js';
-import type { AttentionReason } from '../domain/payout.js';
+import type { AttentionReason, FactRules } from '../domain/payout.js';
 import { type AcceptanceDeps, accept } from './acceptance.js';
 import { applyFacts } from './facts.js';
 import { untilBug } from './failure.js';
 import { type PayoutStep, stepOf } from './step.js';
 
-export type LedgerDeps = AcceptanceDeps & { readonly database: Database };
+export type LedgerDeps = AcceptanceDeps & {
+  readonly database: Database;
+  readonly factRules: FactRules;
+};
 
 export type DriverInput = { readonly driver: string; readonly ids: readonly string[] };
 export type AcceptInput = DriverInput & { readonly workflowAgeMs: number };
@@ -30,7 +33,9 @@ export function ledgerActivities(deps: LedgerDeps) {
 
     /** Applies what the inbox holds about the payouts: moves, postings and events together. */
     settlePayouts: ({ driver, ids }: DriverInput): Promise<readonly PayoutStep[]> =>
-      untilBug(transaction(database, (sql) => applyFacts(sql, driver, ids, new Map()))),
+      untilBug(
+        transaction(database, (sql) => applyFacts(sql, deps.factRules, driver, ids, new Map())),
+      ),
 
     /** Leaves a payout to a person. */
     parkPayout: ({ driver, id, reason, detail }: ParkInput): Promise<readonly PayoutStep[]> =>

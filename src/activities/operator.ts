@@ -10,13 +10,14 @@ import {
   type OperatorRequest,
   type OperatorResult,
 } from '../domain/operator.js';
-import { railKey } from '../domain/payout.js';
+import { type FactRules, railKey } from '../domain/payout.js';
 import type { Rails } from '../rails/registry.js';
 import { applyFacts } from './facts.js';
 import { notYet } from './failure.js';
 import { judge, type Verdict } from './judgement.js';
-import { findRail } from './rail.js';
+
 import { type PayoutStep, stepOf } from './step.js';
+import { findRail } from './submission.js';
 
 export type OperatorDeps = {
   readonly database: Database;
@@ -24,6 +25,7 @@ export type OperatorDeps = {
   readonly rateMaximumAgeMs: number;
   /** Above this sum, in euro cents, a second person has to approve what moves money. */
   readonly approvalAboveMinor: bigint;
+  readonly factRules: FactRules;
 };
 
 export type OperateInput = {
@@ -58,7 +60,7 @@ export function operatorActivities(deps: OperatorDeps) {
       const plan = await planOf(deps, row, request);
       const verdict = plan.kind === 'refused' ? plan.verdict : await verdictOf(deps, row, plan);
       return transaction(database, (sql) =>
-        write(sql, { driver, row, request, plan, verdict, action }),
+        write(sql, deps.factRules, { driver, row, request, plan, verdict, action }),
       );
     },
   };
@@ -102,7 +104,7 @@ async function needsApproval(
   row: LockedPayout,
   command: OperatorCommand,
 ): Promise<boolean> {
-  if (!movesMoney(command, row.status) || row.sourceCurrency === null || row.sourceMinor === null) {
+  if (!movesMoney(command, row) || row.sourceCurrency === null || row.sourceMinor === null) {
     return false;
   }
   const rates = await currentRates(deps.database, deps.rateMaximumAgeMs);
@@ -135,7 +137,7 @@ type Written = {
 };
 
 /** The facts, the release from a person's hands and the audit line, in one transaction. */
-async function write(sql: Sql, written: Written): Promise<Operated> {
+async function write(sql: Sql, rules: FactRules, written: Written): Promise<Operated> {
   const { driver, row, request, plan, verdict, action } = written;
   const { id } = row;
   const [now] = await lockPayouts(sql, driver, [id]);
@@ -143,16 +145,16 @@ async function write(sql: Sql, written: Written): Promise<Operated> {
   if (verdict.ifUnsubmitted === true && now.submitStartedAt !== null) {
     throw notYet('The submission began meanwhile; the rail has to be asked.');
   }
+  if (verdict.unparks === true && now.attentionDetail !== row.attentionDetail) {
+    throw notYet('Something was added to the case meanwhile; it is judged again.');
+  }
   // First out of the person's hands: a fact that needs a person again parks it anew.
   if (verdict.unparks === true) await unparkPayout(sql, id, verdict.settleBy ?? null);
   if (verdict.fact !== undefined) {
-    await applyFacts(sql, driver, [id], new Map([[id, verdict.fact]]));
+    await applyFacts(sql, rules, driver, [id], new Map([[id, verdict.fact]]));
   }
   const steps = (await lockPayouts(sql, driver, [id])).map(stepOf);
-  const again = verdict.unparks === true ? steps[0]?.attention : undefined;
-  const detail = again
-    ? `${verdict.detail} It needs a person again: ${again.detail}`
-    : verdict.detail;
+  const { outcome, detail } = reportOf(verdict, steps[0]);
   const isAudited = request.operator !== customerName;
   if (isAudited) {
     await recordAction(sql, {
@@ -161,13 +163,25 @@ async function write(sql: Sql, written: Written): Promise<Operated> {
       operator: request.operator.trim(),
       reason: request.reason,
       command: request.command,
-      outcome: verdict.outcome,
+      outcome,
       detail,
       approves: plan.approves,
     });
   }
-  const { outcome } = verdict;
   return { steps, result: { outcome, detail, action: isAudited ? action : null } };
+}
+
+/** What the person is told: what the row says now, whatever was expected of it. */
+function reportOf(
+  verdict: Verdict,
+  step: PayoutStep | undefined,
+): Pick<OperatorResult, 'outcome' | 'detail'> {
+  const again = verdict.unparks === true ? step?.attention : undefined;
+  const needs = again ? ` It needs a person again: ${again.detail}` : '';
+  if (verdict.ends !== undefined && step?.status !== verdict.ends) {
+    return { outcome: 'refused', detail: `The payout is ${step?.status}.${needs}` };
+  }
+  return { outcome: verdict.outcome, detail: `${verdict.detail}${needs}` };
 }
 
 /** Two spellings of one name are one person; who it really is, nobody here can check. */

@@ -298,7 +298,10 @@ export async function closeItems(
     update batches b
        set open = b.open - c.count,
            status = case when b.open > c.count then b.status
-                         when b.canceled_at is null then 'completed' else 'canceled' end,
+                         -- A cancellation that came too late for every item has canceled nothing.
+                         when b.canceled_at is not null and exists (
+                           select from payouts p where p.batch_id = b.id and p.status = 'canceled')
+                         then 'canceled' else 'completed' end,
            completed_at = case when b.open = c.count then now() end
       from closed c join locked using (id) where b.id = c.id
     returning b.id, b.account_id, b.status, b.mode, b.outcome, b.total, b.open, b.created_at,

@@ -110,13 +110,21 @@ export async function handOverItems(
 /**
  * Takes a payout out of its chunk, so that its own workflow does what is asked of it. Its
  * row is due, should that workflow not be started. What is not decided yet stays: it is
- * decided in the order of its batch.
+ * decided in the order of its batch. Answers whether it stays; one statement decides that,
+ * so an item that is accepted meanwhile is either taken over or was still undecided.
  */
-export async function takeOver(sql: Sql, payoutId: string): Promise<void> {
-  await sql`
-    update payouts set driver = id, wake_at = now() + interval '15 seconds'
-     where id = ${payoutId} and driver <> id
-       and (attention_at is not null or status in ('processing', 'sent'))`;
+export async function takeOver(sql: Sql, payoutId: string): Promise<{ isUndecided: boolean }> {
+  const [row] = await sql<{ isUndecided: boolean }[]>`
+    with item as (
+      select id, driver <> id and attention_at is null and status = 'pending' as is_undecided
+        from payouts where id = ${payoutId} for no key update
+    ), taken as (
+      update payouts p set driver = p.id, wake_at = now() + interval '15 seconds'
+        from item where p.id = item.id and p.driver <> p.id
+         and (p.attention_at is not null or p.status in ('processing', 'sent'))
+    )
+    select is_undecided from item`;
+  return { isUndecided: row?.isUndecided ?? false };
 }
 
 export type OverdueChunk = Chunk & {

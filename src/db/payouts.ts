@@ -1,6 +1,6 @@
 import type { Acceptance } from '../domain/acceptance.js';
 import { formatRate } from '../domain/fx.js';
-import type { AttentionReason, PayoutStatus } from '../domain/payout.js';
+import type { AttentionReason, PayoutStatus, VoidOutcome } from '../domain/payout.js';
 import type { FixedSide } from '../domain/quote.js';
 import type { Refusal } from '../domain/refusal.js';
 import type { Mode } from './accounts.js';
@@ -43,6 +43,9 @@ export type PayoutRow = {
   readonly settleBy: Date | null;
   readonly refusal: Refusal | null;
   readonly submitStartedAt: Date | null;
+  /** The last time the order may have been sent. */
+  readonly lastSentAt: Date | null;
+  readonly voidIntent: VoidOutcome | null;
   readonly railReference: string | null;
   readonly settledAt: Date | null;
   readonly returnedMinor: bigint | null;
@@ -220,18 +223,24 @@ export type Submission = Pick<PayoutRow, 'id' | 'rail' | 'reference'> & {
   readonly isRepeated: boolean;
   /** Milliseconds since the first attempt began, by the database's clock. */
   readonly sinceFirstAttemptMs: number;
+  /** A void was begun: the order is not sent any more, the void is finished instead. */
+  readonly voidIntent: VoidOutcome | null;
 };
+
+/** How long each rail has to settle, counted from the moment it was given the order. */
+export type SettleLimit = { readonly rail: string; readonly settleWithinMs: number };
 
 /**
  * Commits that submission begins, before the rail is called, so that no crash can leave a
  * call behind that nobody knows of. What a paused or canceled batch has not given to the rail
- * is withheld; what it has given goes on.
+ * is withheld; what it has given goes on. The rail's time to settle begins anew.
  */
 export async function beginSubmission(
   sql: Sql,
   driver: string,
   ids: readonly string[],
   wakeInMs: number,
+  limits: readonly SettleLimit[],
 ): Promise<readonly Submission[]> {
   return sql<Submission[]>`
     with mine as (
@@ -243,12 +252,74 @@ export async function beginSubmission(
     )
     update payouts p
        set submit_started_at = coalesce(p.submit_started_at, now()),
+           last_sent_at = coalesce(p.last_sent_at, now()),
+           settle_by = case when mine.submit_started_at is null
+                            then ${laterSettleBy(sql)} else p.settle_by end,
            wake_at = case when p.driver = p.id
                           then now() + make_interval(secs => ${wakeInMs / 1000}) end
-      from mine where p.id = mine.id
-    returning p.id, p.rail, p.reference, p.receive_minor, p.destination_currency,
+      from mine, ${limitsTable(sql, limits)}
+     where p.id = mine.id and l.rail = p.rail
+    returning p.id, p.rail, p.reference, p.receive_minor, p.destination_currency, p.void_intent,
       mine.submit_started_at is not null as is_repeated,
       (extract(epoch from now() - p.submit_started_at) * 1000)::float8 as since_first_attempt_ms`;
+}
+
+/**
+ * Commits that orders are sent once more, and returns the payouts of which that is still true:
+ * not those that moved, or that a void was begun for, while the rail was asked about them.
+ */
+export async function beginRepeat(
+  sql: Sql,
+  driver: string,
+  ids: readonly string[],
+  limits: readonly SettleLimit[],
+): Promise<readonly string[]> {
+  if (ids.length === 0) return [];
+  const rows = await sql<{ id: string }[]>`
+    with mine as (
+      select id from payouts
+       where id = any (${[...ids]}::text[]) and driver = ${driver} and status = 'processing'
+         and attention_at is null and void_intent is null
+       order by id for no key update
+    )
+    update payouts p set last_sent_at = now(), settle_by = ${laterSettleBy(sql)}
+      from mine, ${limitsTable(sql, limits)}
+     where p.id = mine.id and l.rail = p.rail returning p.id`;
+  return rows.map(({ id }) => id);
+}
+
+/** The rail's time counts from the last sending; what a person has granted beyond that stays. */
+function laterSettleBy(sql: Sql) {
+  return sql`greatest(p.settle_by, now() + make_interval(secs => l.settle_within_ms / 1000.0))`;
+}
+
+function limitsTable(sql: Sql, limits: readonly SettleLimit[]) {
+  return sql`unnest(${limits.map(({ rail }) => rail)}::text[],
+                    ${limits.map(({ settleWithinMs }) => settleWithinMs)}::float8[])
+               as l (rail, settle_within_ms)`;
+}
+
+/**
+ * Writes down what a void is to make of a payout, before the rail is asked for it. An end that
+ * was written before stays: whoever sees the void first writes that one. Undefined where the
+ * payout is no longer the driver's to void.
+ */
+export async function writeVoidIntent(
+  sql: Sql,
+  driver: string,
+  id: string,
+  intent: VoidOutcome,
+): Promise<VoidOutcome | undefined> {
+  const [row] = await sql<{ voidIntent: VoidOutcome }[]>`
+    update payouts set void_intent = coalesce(void_intent, ${intent})
+     where id = ${id} and driver = ${driver} and status = 'processing' returning void_intent`;
+  return row?.voidIntent;
+}
+
+/** The rail has not voided the key: what it makes of the order decides. */
+export async function clearVoidIntent(sql: Sql, id: string): Promise<void> {
+  await sql`
+    update payouts set void_intent = null where id = ${id} and status in ('processing', 'sent')`;
 }
 
 /** What a move changes of a row. */
@@ -352,7 +423,8 @@ export async function unparkPayout(sql: Sql, id: string, settleBy: string | null
     update payouts
        set attention_reason = null, attention_detail = null, attention_at = null,
            settle_by = coalesce(${settleBy}::text::timestamptz, settle_by),
-           wake_at = case when status in ('processing', 'sent') then now() + interval '15 seconds' end
+           wake_at = case when status in ('pending', 'processing', 'sent')
+                          then now() + interval '15 seconds' end
      where id = ${id}`;
 }
 

@@ -71,17 +71,36 @@ export async function unreadDays(sql: Sql, rail: string): Promise<readonly strin
   return rows.map((row) => row.day);
 }
 
-/** What the statements say of a key from the day before a time to a day. */
-export async function readEvidence(
-  sql: Sql,
-  rail: string,
-  key: string,
-  since: Date,
-  until: string,
-): Promise<{ readonly payments: number; readonly openDays: number }> {
-  const [row] = await sql<{ payments: number; openDays: number }[]>`
+export type EvidenceQuery = {
+  readonly rail: string;
+  readonly key: string;
+  readonly amountMinor: bigint;
+  readonly currency: string;
+  readonly since: Date;
+  /** YYYY-MM-DD. */
+  readonly until: string;
+};
+
+export type Evidence = {
+  readonly payments: number;
+  readonly openDays: number;
+  /** Debits of the amount that no payout of the ledger accounts for. */
+  readonly unmatched: number;
+};
+
+/** What the statements say of an order from the day before a time to a day. */
+export async function readEvidence(sql: Sql, query: EvidenceQuery): Promise<Evidence> {
+  const { rail, key, amountMinor, currency, since, until } = query;
+  const [row] = await sql<Evidence[]>`
     select (select count(*)::int from statement_entries
              where rail = ${rail} and rail_key = ${key}) as payments,
+           (select count(*)::int from statement_entries s
+             where rail = ${rail} and direction = 'debit' and amount_minor = ${amountMinor}
+               and currency = ${currency}
+               and statement_date >= (${since}::timestamptz at time zone 'UTC')::date - 1
+               and not exists (select from ledger_entries e
+                                where e.payout_id = s.rail_key
+                                  and e.kind in ('settle', 'late_payment'))) as unmatched,
            (select count(*)::int
               from generate_series((${since}::timestamptz at time zone 'UTC')::date - 1,
                                    ${until}::text::date, interval '1 day') as day

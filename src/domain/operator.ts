@@ -1,4 +1,4 @@
-import type { AttentionReason, PayoutStatus } from './payout.js';
+import type { AttentionReason, Standing } from './payout.js';
 
 /** What a person may do with a payout; each carries who and why. */
 export type OperatorCommand =
@@ -95,8 +95,12 @@ function isDay(text: string): boolean {
 }
 
 /** Whether a command moves money, and so needs a second person above the configured sum. */
-export function movesMoney(command: OperatorCommand, status: PayoutStatus): boolean {
-  const isConfirmation = status !== 'processing' && status !== 'sent';
+export function movesMoney(
+  command: OperatorCommand,
+  { status, attentionReason }: Pick<Standing, 'status' | 'attentionReason'>,
+): boolean {
+  const isOpen = status === 'processing' || status === 'sent';
+  const isConfirmation = !isOpen && attentionReason !== 'return_short';
   const moves = command.kind === 'markSettled' || command.kind === 'failAndRelease';
   return moves && !isConfirmation;
 }

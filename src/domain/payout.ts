@@ -36,10 +36,23 @@ export const attentionReasons = {
   paid_after_release: 'The rail paid although the hold was released; the money is in suspense.',
   outcome_unknown: 'The rail gives no definite answer, and its key can no longer be repeated.',
   settle_by_passed: 'The rail has confirmed neither settlement nor failure in its time.',
+  return_short: 'The rail returned much less than was sent; a person decides what that means.',
   unexpected_failure: 'A step failed in a way the workflow has no answer to.',
 } as const;
 
 export type AttentionReason = keyof typeof attentionReasons;
+
+/** Reasons under which the rail's word alone moves no money: its facts contradict each other. */
+const disputed: readonly (AttentionReason | null)[] = [
+  'amount_mismatch',
+  'contradiction',
+  'return_short',
+];
+
+/** Whether the payout waits for a person because the rail's facts do not fit together. */
+export function isDisputed(attention: AttentionReason | null): boolean {
+  return disputed.includes(attention);
+}
 
 /** The rail's key of a payout: derived, never random, so that a repeat is the same order. */
 export function railKey(payoutId: string): string {
@@ -47,8 +60,10 @@ export function railKey(payoutId: string): string {
 }
 
 /**
- * What a rail says of one transfer: by callback, by poll or by statement. `voided` means that
- * it will refuse the key for ever, because we asked it to; the outcome is what we asked for.
+ * What is known of one transfer. The rail says it by callback, by poll or by statement, but for
+ * the last two: `withdrawn` was never given to the rail, and `released` is a person's decision
+ * on closed statements that show no payment. `voided` means that the rail refuses the key for
+ * ever; the end it leads to was written on the payout before the rail was asked for it.
  */
 export type RailFact =
   | { readonly kind: 'accepted'; readonly reference: string | null }
@@ -60,8 +75,25 @@ export type RailFact =
       readonly currency: string;
       readonly code: string;
       readonly reason: string;
+      /** A person has decided that this return ends the payout, however little came back. */
+      readonly isConfirmed?: boolean;
     }
-  | { readonly kind: 'voided'; readonly outcome: 'canceled' | 'failed'; readonly code: string };
+  | { readonly kind: 'voided' }
+  | { readonly kind: 'released' }
+  | { readonly kind: 'withdrawn' };
+
+/** The end that a voided key leads to: a cancellation, or an operator's release. */
+export type VoidOutcome = 'canceled' | 'failed';
+
+/**
+ * Codes (ISO 20022 external status reasons) by which a rail refuses an order because it has one
+ * already: that tells nothing of the order it has, so it is no rejection.
+ */
+const duplicateCodes = new Set(['AM05', 'DUPL', 'DU01', 'DU02', 'DU03', 'DU04', 'DU05']);
+
+export function isDuplicateCode(code: string): boolean {
+  return duplicateCodes.has(code);
+}
 
 /** Where a payout stands, as far as a rail's fact is judged by it. */
 export type Standing = {
@@ -70,7 +102,20 @@ export type Standing = {
   readonly destinationCurrency: string;
   /** What has come back already, null before a return. */
   readonly returnedMinor: bigint | null;
+  /** Why it waits for a person; null while it does not. */
+  readonly attentionReason: AttentionReason | null;
+  /** The end that a void begun at the rail leads to; null where none was begun. */
+  readonly voidIntent: VoidOutcome | null;
 };
+
+/** What the operator of the service decides about facts. */
+export type FactRules = {
+  /** A return of a smaller share of the amount sent waits for a person. */
+  readonly returnMinimumPercent: bigint;
+};
+
+/** Correspondents' fees take a few per cent; where a tenth is missing, somebody should ask why. */
+export const usualFactRules: FactRules = { returnMinimumPercent: 90n };
 
 /** What a fact does: nothing, a path of one or more moves, or a case for a person. */
 export type Effect =
@@ -83,9 +128,29 @@ const nothing: Effect = { kind: 'none' };
 /**
  * The one reducer of rail facts. Duplicates and reordering change nothing; a fact that
  * cannot be true together with the payout's state parks it and posts nothing, but for a
- * payment after release, which is booked to suspense by whoever applies the effect.
+ * payment after release, which is booked to suspense by whoever applies the effect. While the
+ * rail's facts are in dispute, one that would move money is only added to the case.
  */
-export function effectOf(standing: Standing, fact: RailFact): Effect {
+export function effectOf(standing: Standing, fact: RailFact, rules: FactRules): Effect {
+  const effect = undisputedEffectOf(standing, fact, rules);
+  const { attentionReason } = standing;
+  if (effect.kind !== 'move' || attentionReason === null || !isDisputed(attentionReason)) {
+    return effect;
+  }
+  const movesMoney = effect.path.some((status) => status !== 'sent');
+  return movesMoney
+    ? park(attentionReason, `Then the rail said: ${fact.kind}${detailOf(fact)}.`)
+    : effect;
+}
+
+function detailOf(fact: RailFact): string {
+  const code = 'code' in fact ? ` ${fact.code}` : '';
+  return 'amountMinor' in fact
+    ? ` ${fact.amountMinor} ${fact.currency} (minor units)${code}`
+    : code;
+}
+
+function undisputedEffectOf(standing: Standing, fact: RailFact, rules: FactRules): Effect {
   switch (fact.kind) {
     case 'accepted':
       return standing.status === 'processing' ? move('sent') : nothing;
@@ -94,12 +159,33 @@ export function effectOf(standing: Standing, fact: RailFact): Effect {
     case 'rejected':
       return effectOfRejection(standing.status, fact);
     case 'returned':
-      return effectOfReturn(standing, fact);
+      return effectOfReturn(standing, fact, rules);
     case 'voided':
-      // Only who has made sure that the rail will not pay brings this fact.
-      return nextStatuses[standing.status].some((next) => next === fact.outcome)
-        ? move(fact.outcome)
+      return effectOfVoid(standing);
+    case 'released':
+      return standing.status === 'processing' || standing.status === 'sent'
+        ? move('failed')
         : nothing;
+    case 'withdrawn':
+      return standing.status === 'processing' ? move('canceled') : nothing;
+  }
+}
+
+/** A void we asked for ends what the rail has not taken; any other contradicts what we know. */
+function effectOfVoid({ status, voidIntent }: Standing): Effect {
+  switch (status) {
+    case 'processing':
+      return voidIntent === null
+        ? park('contradiction', 'The rail has voided the key, and was never asked to.')
+        : move(voidIntent);
+    case 'failed':
+    case 'canceled':
+      return nothing;
+    case 'pending':
+    case 'sent':
+    case 'settled':
+    case 'returned':
+      return park('contradiction', `The rail has voided the key of a payout that is ${status}.`);
   }
 }
 
@@ -129,7 +215,13 @@ function effectOfRejection(status: PayoutStatus, fact: { readonly code: string }
   switch (status) {
     case 'processing':
     case 'sent':
-      return move('failed');
+      return isDuplicateCode(fact.code)
+        ? park(
+            'contradiction',
+            `The rail says that the order is a duplicate (${fact.code}): it has another one ` +
+              'under the key, and has not said what became of that.',
+          )
+        : move('failed');
     case 'failed':
     case 'canceled':
       return nothing;
@@ -140,16 +232,27 @@ function effectOfRejection(status: PayoutStatus, fact: { readonly code: string }
   }
 }
 
-function effectOfReturn(standing: Standing, fact: Stated): Effect {
+function effectOfReturn(
+  standing: Standing,
+  fact: Stated & { readonly isConfirmed?: boolean },
+  rules: FactRules,
+): Effect {
   if (differs(standing, fact) || fact.amountMinor > standing.receiveMinor) {
     return mismatch(standing, fact, 'returned');
   }
-  switch (standing.status) {
+  const { status, receiveMinor } = standing;
+  const isShort = fact.amountMinor * 100n < receiveMinor * rules.returnMinimumPercent;
+  switch (status) {
     case 'processing':
-      return move('sent', 'returned');
     case 'sent':
     case 'settled':
-      return move('returned');
+      if (isShort && fact.isConfirmed !== true) {
+        return park(
+          'return_short',
+          `The rail returned ${fact.amountMinor} of ${receiveMinor} ${fact.currency} (minor units).`,
+        );
+      }
+      return status === 'processing' ? move('sent', 'returned') : move('returned');
     case 'returned':
       if (fact.amountMinor === standing.returnedMinor) return nothing;
       return park(

@@ -9,6 +9,7 @@ import {
 import {
   type AttentionReason,
   effectOf,
+  type FactRules,
   isFinal,
   type PayoutStatus,
   type RailFact,
@@ -33,20 +34,25 @@ export type Progress = {
 };
 
 /** Applies facts one after another, purely: moves, postings, and the first reason to park. */
-export function progressOf(payout: FrozenAmounts & Standing, facts: readonly RailFact[]): Progress {
+export function progressOf(
+  payout: FrozenAmounts & Standing,
+  facts: readonly RailFact[],
+  rules: FactRules,
+): Progress {
   const moves: Move[] = [];
   const entries: Entry[] = [];
   const outcomes: string[] = [];
   let attention: Progress['attention'];
   let { status, returnedMinor } = payout;
   for (const fact of facts) {
-    const effect = effectOf({ ...payout, status, returnedMinor }, fact);
+    const attentionReason = payout.attentionReason ?? attention?.reason ?? null;
+    const effect = effectOf({ ...payout, status, returnedMinor, attentionReason }, fact, rules);
     switch (effect.kind) {
       case 'none':
         outcomes.push('nothing new');
         break;
       case 'park':
-        attention ??= { reason: effect.reason, detail: effect.detail };
+        attention = joined(attention, effect);
         if (effect.reason === 'paid_after_release' && !entries.some(isLatePayment)) {
           entries.push(latePaymentEntry(payout));
         }
@@ -65,6 +71,16 @@ export function progressOf(payout: FrozenAmounts & Standing, facts: readonly Rai
     }
   }
   return { moves, entries, attention, outcomes };
+}
+
+/** The first reason stays, and every later fact is added to what a person reads. */
+function joined(
+  attention: Progress['attention'],
+  { reason, detail }: { readonly reason: AttentionReason; readonly detail: string },
+): NonNullable<Progress['attention']> {
+  if (attention === undefined) return { reason, detail };
+  if (attention.detail.includes(detail)) return attention;
+  return { reason: attention.reason, detail: `${attention.detail}\n${detail}` };
 }
 
 /** The rail may tell twice of a payment after release; it is one payment. */
@@ -97,11 +113,26 @@ function entriesOf(
 }
 
 function moveTo(status: PayoutStatus, fact: RailFact): Move {
-  const code = 'code' in fact ? fact.code : null;
   return {
     status,
-    statusReason: isFinal(status) ? code : null,
+    statusReason: isFinal(status) ? reasonOf(status, fact) : null,
     railReference: fact.kind === 'accepted' ? fact.reference : null,
     returnedMinor: status === 'returned' && fact.kind === 'returned' ? fact.amountMinor : null,
   };
+}
+
+/** The stable code that a final status carries: the rail's own, or ours where we ended it. */
+function reasonOf(status: PayoutStatus, fact: RailFact): string | null {
+  switch (fact.kind) {
+    case 'rejected':
+    case 'returned':
+      return fact.code;
+    case 'voided':
+    case 'released':
+    case 'withdrawn':
+      return status === 'canceled' ? 'canceled' : 'released_by_operator';
+    case 'accepted':
+    case 'settled':
+      return null;
+  }
 }

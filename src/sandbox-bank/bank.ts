@@ -21,7 +21,10 @@ export type VoidAnswer =
   | { readonly key: string; readonly outcome: 'voided' }
   | { readonly key: string; readonly outcome: 'too_late'; readonly state: BankTransfer['state'] };
 
-export type BankOptions = Omit<ClearingOptions, 'books' | 'record'>;
+export type BankOptions = Omit<ClearingOptions, 'books' | 'record'> & {
+  /** How long a transfer's key is recognised; after that the same key is another transfer. */
+  readonly keyRetentionMs: number;
+};
 
 export type Bank = ReturnType<typeof createBank>;
 
@@ -37,9 +40,17 @@ export function createBank(options: BankOptions) {
   const record = (fact: Fact) => books.apply(journal.write(fact));
   const clearing = startClearing({ ...options, books, record });
 
+  /** What the bank remembers of a key: a transfer for as long as declared, a void for ever. */
+  function recall(key: string): Known | undefined {
+    const known = books.find(key);
+    if (known === undefined || known.state === 'voided') return known;
+    const isForgotten = Date.now() - Date.parse(known.takenAt) > options.keyRetentionMs;
+    return isForgotten ? undefined : known;
+  }
+
   function take(order: TransferOrder): SubmitAnswer {
     const { key } = order;
-    const known = books.find(key);
+    const known = recall(key);
     if (known !== undefined) return answerAgain(known, order);
     const plan = planOf(order.remittance);
     switch (plan.entry) {
@@ -68,13 +79,13 @@ export function createBank(options: BankOptions) {
       return answers;
     },
     lookup: async (keys: readonly string[]) => {
-      const answers = keys.map((key) => lookupAnswer(key, books.find(key)));
+      const answers = keys.map((key) => lookupAnswer(key, recall(key)));
       await journal.durable();
       return answers;
     },
     /** Refuses the key for ever, also one never seen; too late for one that has an answer. */
     voidKey: async (key: string): Promise<VoidAnswer> => {
-      const known = books.find(key);
+      const known = recall(key);
       if (known === undefined) record({ type: 'voided', key });
       await journal.durable();
       return known === undefined || known.state === 'voided'

@@ -23,6 +23,12 @@ const environment = z.object({
   BANK_API_TOKEN: secret,
   BANK_CALLBACK_URL: z.url({ protocol: /^https?$/, error: 'an http or https URL' }),
   BANK_CALLBACK_SECRET: secret,
+  /** A day is what the connector of the service is told; tests shorten it. */
+  BANK_KEY_RETENTION_SECONDS: z
+    .string()
+    .regex(/^\d{1,7}$/, 'whole seconds')
+    .transform((digits) => Number.parseInt(digits, 10))
+    .default(86_400),
 });
 
 /** The settings, or one line for each variable that cannot be used. */
@@ -49,6 +55,7 @@ function readSettings(log: BankSettings['log']): BankSettings | string {
     apiToken: data.BANK_API_TOKEN,
     callbackUrl: data.BANK_CALLBACK_URL,
     callbackSecret: data.BANK_CALLBACK_SECRET,
+    keyRetentionMs: data.BANK_KEY_RETENTION_SECONDS * 1000,
     log,
   };
 }

@@ -14,6 +14,7 @@ export type BankSettings = {
   readonly apiToken: string;
   readonly callbackUrl: string;
   readonly callbackSecret: string;
+  readonly keyRetentionMs: number;
   readonly log: (message: string) => void;
 };
 

@@ -57,6 +57,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     sender,
     temporal,
     approvalAboveMinor: config.OPERATOR_APPROVAL_ABOVE_EUR,
+    factRules: { returnMinimumPercent: config.RETURN_MINIMUM_PERCENT },
     rateSource,
     log,
   });

@@ -72,7 +72,6 @@ async function submit(chunk: Chunk, teller: Teller): Promise<void> {
     if (look.overdue === 0) return;
   } catch (error) {
     log.warn('a chunk could not be submitted', { ...chunk, error });
-    return;
   }
   // The rail answers, but not what became of these: a person may have to ask it.
   await batchLedger.handOverChunk({ ...chunk, scope: 'unanswered' });

@@ -69,9 +69,15 @@ describe('what a batch cannot bring to its end', () => {
     await untilShown(id, [third], 'settle_by_passed');
 
     const settles = { name: markSettledUpdate.name, args: [{ ...who, evidence: 'MT103 seen' }] };
-    const releases = { name: failAndReleaseUpdate.name, args: [who] };
+    const releases = (statementDate?: string) => ({
+      name: failAndReleaseUpdate.name,
+      args: [{ ...who, statementDate }],
+    });
     expect(await ask(id, first, settles)).toMatchObject({ outcome: 'done' });
-    expect(await ask(id, second, releases)).toMatchObject({ outcome: 'done' });
+    // The bank may have forgotten the key: that it would void it now proves nothing.
+    expect(await ask(id, second, releases())).toMatchObject({ outcome: 'refused' });
+    const closed = await closeStatements(second);
+    expect(await ask(id, second, releases(closed))).toMatchObject({ outcome: 'done' });
     expect(await payer.events()).not.toHaveProperty(['batch.completed']);
     expect(await ask(id, third, settles)).toMatchObject({ outcome: 'done' });
     const batch = await untilBatch(payer.client, id);
@@ -140,6 +146,19 @@ describe('what a batch cannot bring to its end', () => {
 });
 
 const who = { operator: 'grace', reason: 'the bank said so' };
+
+/** As if the payout had been sent eight days ago and every day since were closed; the last one. */
+async function closeStatements(id: string): Promise<string> {
+  await system.database`
+    update payouts set submit_started_at = now() - interval '8 days',
+           last_sent_at = now() - interval '8 days' where id = ${id}`;
+  const days = await system.database<{ day: string }[]>`
+    insert into statements (rail, statement_date)
+    select 'sandbox', day::date
+      from generate_series(now() - interval '10 days', now() - interval '1 day', '1 day') as day
+    returning statement_date::text as day`;
+  return days.at(-1)?.day ?? '';
+}
 
 async function ask(
   batchId: string,

@@ -39,7 +39,7 @@ import {
 } from '../../src/db/payouts.js';
 import { chunkDriver, chunkSize, groupSize, groupsOf } from '../../src/domain/batch.js';
 import { fundEntry } from '../../src/domain/ledger.js';
-import { type RailFact, railKey } from '../../src/domain/payout.js';
+import { type RailFact, railKey, usualFactRules } from '../../src/domain/payout.js';
 import { refuse } from '../../src/domain/refusal.js';
 import { createRails } from '../../src/rails/registry.js';
 import { createTestDatabase, type TestDatabase } from '../support/database.js';
@@ -49,7 +49,10 @@ import { QuietRail } from '../support/quietRail.js';
 import { requestBatch } from '../support/requestBatch.js';
 import { rateMaximumAgeMs } from '../support/requestPayout.js';
 
-const deps = { rails: createRails([new QuietRail()]), rateMaximumAgeMs };
+/** As the quiet rail declares. */
+const limits = [{ rail: 'sandbox', settleWithinMs: 5 * 24 * 60 * 60 * 1000 }];
+
+const deps = { rails: createRails([new QuietRail()]), rateMaximumAgeMs, factRules: usualFactRules };
 const accountId = 'acc_0';
 const batchId = 'bat_lane';
 const fingerprints = { amount: 'digest' };
@@ -118,8 +121,14 @@ async function carryLane(database: Database): Promise<void> {
   }
   const driver = chunkDriver(sent);
   await inGroups(database, await itemsOf(database, sent, ['processing']), async (sql, ids) => {
-    await beginSubmission(sql, driver, ids, 0);
-    await applyFacts(sql, driver, ids, factsOf(ids, { kind: 'accepted', reference: null }));
+    await beginSubmission(sql, driver, ids, 0, limits);
+    await applyFacts(
+      sql,
+      usualFactRules,
+      driver,
+      ids,
+      factsOf(ids, { kind: 'accepted', reference: null }),
+    );
   });
   const [told = []] = groupsOf(await itemsOf(database, sent, ['sent']));
   await insertNews(database, await newsOf(database, told));
@@ -194,7 +203,7 @@ const statements: readonly (readonly [string, number, Statement])[] = [
   [
     'begins a submission',
     groupSize,
-    (sql, { unsent }) => beginSubmission(sql, chunkDriver(accepted), unsent, 0),
+    (sql, { unsent }) => beginSubmission(sql, chunkDriver(accepted), unsent, 0, limits),
   ],
   ['finds who is paid', groupSize, (sql, { unsent }) => beneficiariesOf(sql, unsent)],
   ['locks', groupSize, (sql, { told }) => lockPayouts(sql, null, told)],
@@ -205,6 +214,7 @@ const statements: readonly (readonly [string, number, Statement])[] = [
     (sql, { unsent }) =>
       applyFacts(
         sql,
+        usualFactRules,
         chunkDriver(accepted),
         unsent,
         factsOf(unsent, { kind: 'accepted', reference: null }),
@@ -213,12 +223,12 @@ const statements: readonly (readonly [string, number, Statement])[] = [
   [
     'applies news',
     groupSize,
-    (sql, { told }) => applyFacts(sql, chunkDriver(sent), told, new Map()),
+    (sql, { told }) => applyFacts(sql, usualFactRules, chunkDriver(sent), told, new Map()),
   ],
   [
     'cancels',
     groupSize,
-    (sql, { unsent }) => applyFacts(sql, null, unsent, factsOf(unsent, canceled)),
+    (sql, { unsent }) => applyFacts(sql, usualFactRules, null, unsent, factsOf(unsent, canceled)),
   ],
   ['closes items', groupSize, (sql) => closeItems(sql, Array(groupSize).fill(batchId))],
   ['hands over what has trouble', chunkSize, (sql) => handOverItems(sql, sent, 'troubled')],
@@ -270,7 +280,7 @@ const statements: readonly (readonly [string, number, Statement])[] = [
   ],
 ];
 
-const canceled = { kind: 'voided', outcome: 'canceled', code: 'canceled' } as const;
+const canceled = { kind: 'withdrawn' } as const;
 const refusal = refuse('batch_refused', { detail: 'Another item was refused.' });
 const delivered = { status: 'delivered', httpStatus: 200, error: null, retryInMs: 0 } as const;
 

@@ -5,6 +5,7 @@ import type { Database } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
 import { listActions } from '../../src/db/operatorActions.js';
 import { customerName } from '../../src/domain/operator.js';
+import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
 import { askPayout } from '../../src/temporal/wakePayout.js';
@@ -125,7 +126,12 @@ describe('a cancellation that races with the submission', () => {
     const { account } = await createTestAccount(system.database);
     const { id } = await requestPayout(system.database, account.id);
     const rail = createSandboxRail(system.bank);
-    const deps = { rails: createRails([rail]), rateMaximumAgeMs, approvalAboveMinor: 0n };
+    const deps = {
+      rails: createRails([rail]),
+      rateMaximumAgeMs,
+      factRules: usualFactRules,
+      approvalAboveMinor: 0n,
+    };
     const ledger = ledgerActivities({ ...deps, database: system.database });
     await ledger.acceptPayouts({ driver: id, ids: [id], workflowAgeMs: 0 });
     const { operatePayout } = operatorActivities({ ...deps, database: submittingFirst(id) });
@@ -258,7 +264,7 @@ describe('a cancellation', () => {
     await expectSettled(id);
   });
 
-  it('takes a parked payout from the person who had to look at it', async () => {
+  it('is refused once the bank may have forgotten the key, and releases nothing', async () => {
     const payer = await openPayer(system);
     const id = await unanswered(payer);
     await system.database`
@@ -266,9 +272,25 @@ describe('a cancellation', () => {
        where id = ${id}`;
     await wake(system, id);
     await untilParked(system, id);
+    expect(await cancel(payer, id)).toMatchObject({
+      status: 409,
+      body: { code: 'payout_not_cancelable', received: 'processing' },
+    });
+    expect(await journalOf(system, id)).toEqual([]);
+    expect(await payer.balance()).toEqual({ available: 90_000n, held: 10_000n });
+  });
+
+  it('takes a parked payout from the person who had to look at it', async () => {
+    const payer = await openPayer(system);
+    const id = await unanswered(payer);
+    await system.database`
+      update payouts set attention_reason = 'unexpected_failure', attention_detail = 'a bug',
+             attention_at = now() where id = ${id}`;
+    await wake(system, id);
+    await untilParked(system, id);
     expect(await expectOneOutcome(id, await cancel(payer, id))).toBe('canceled');
     const { typedSearchAttributes } = await system.temporal.workflow.getHandle(id).describe();
-    expect(typedSearchAttributes.get(searchAttributes.needsAttention)).toBe(false);
+    expect(typedSearchAttributes.get(searchAttributes.needsAttention) ?? false).toBe(false);
     expect(await payer.balance()).toEqual({ available: 100_000n, held: 0n });
   });
 });

@@ -43,8 +43,8 @@ describe('operators', () => {
     await untilStatus(system.client, id, 'sent');
     await system.database`
       update payouts set settle_by = now() - interval '2 days',
-             requested_at = now() - interval '6 days',
-             submit_started_at = now() - interval '6 days' where id = ${id}`;
+             requested_at = now() - interval '8 days', last_sent_at = now() - interval '8 days',
+             submit_started_at = now() - interval '8 days' where id = ${id}`;
     await wake(id);
     await expect
       .poll(async () => (await findPayoutById(system.database, id))?.attentionReason, {

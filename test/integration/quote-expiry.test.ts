@@ -6,6 +6,7 @@ import { newId } from '../../src/db/id.js';
 import { insertQuote } from '../../src/db/quotes.js';
 import { quotedPayoutMaximumAgeMs } from '../../src/domain/acceptance.js';
 import { parseRate } from '../../src/domain/fx.js';
+import { usualFactRules } from '../../src/domain/payout.js';
 import { price } from '../../src/domain/quote.js';
 import { isRefusal } from '../../src/domain/refusal.js';
 import { createRails } from '../../src/rails/registry.js';
@@ -89,6 +90,7 @@ async function decided(payout: string, workflowAgeMs = 0) {
     database: test.database,
     rails: createRails([rail]),
     rateMaximumAgeMs: dayMs,
+    factRules: usualFactRules,
   });
   await acceptPayouts({ driver: payout, ids: [payout], workflowAgeMs });
   const [row] = await test.database<

@@ -92,7 +92,14 @@ let receiver: Receiver;
 let bank: RunningBank;
 const open: { close(): Promise<void> }[] = [];
 
-async function start(path: string, callbackUrl: string, log: string[] = []): Promise<RunningBank> {
+const dayMs = 24 * 60 * 60 * 1000;
+
+async function start(
+  path: string,
+  callbackUrl: string,
+  log: string[] = [],
+  keyRetentionMs = dayMs,
+): Promise<RunningBank> {
   const started = await startBank({
     host: '127.0.0.1',
     port: 0,
@@ -100,6 +107,7 @@ async function start(path: string, callbackUrl: string, log: string[] = []): Pro
     apiToken,
     callbackUrl,
     callbackSecret,
+    keyRetentionMs,
     log: (message) => log.push(message),
   });
   open.push(started);
@@ -214,6 +222,7 @@ test('nothing is answered or called back before what it rests on is on disk', as
     journal: { ...journal, durable: () => disk.then(() => journal.durable()) },
     callbackUrl: receiver.url,
     callbackSecret,
+    keyRetentionMs: dayMs,
     log: () => {},
   });
   open.push(held);
@@ -450,6 +459,20 @@ test('a voided key is refused for ever, also after a restart', async () => {
   }
   expect(await lookup('po_1')).toMatchObject({ state: 'voided' });
   expect(await typesOf('po_1')).toEqual(['voided']);
+});
+
+test('a transfer’s key is forgotten after the time that the bank declares, and a void never', async () => {
+  await call('/transfers/void', { key: 'po_1' });
+  await submit(transfer('po_2'));
+  await receiver.events('po_2');
+  await stop();
+  bank = await start(journalPath, receiver.url, [], 0);
+  expect(await lookup('po_1')).toMatchObject({ state: 'voided' });
+  expect(await lookup('po_2')).toMatchObject({ state: 'not_found' });
+  // Whoever takes this for proof loses money: the bank has paid it.
+  const voided = (await call('/transfers/void', { key: 'po_2' })).answer;
+  expect(voided).toEqual({ key: 'po_2', outcome: 'voided' });
+  expect(await typesOf('po_2')).toEqual(['transfer', 'settled', 'acknowledged', 'voided']);
 });
 
 test('a void is too late once the bank has a transfer, settled or not', async () => {

@@ -21,16 +21,18 @@ const reducer = { project: 'unit', file: 'test/unit/payout.test.ts' } as const;
 export const bugs: readonly Bug[] = [
   {
     name: 'an unknown answer to a submission releases the hold',
-    file: 'src/activities/rail.ts',
+    file: 'src/activities/submission.ts',
     find: 'return { id, unknown: outcome.detail };',
     replace: "return { id, fact: { kind: 'rejected', code: 'NARR', reason: outcome.detail } };",
     caughtBy: { ...steps, test: 'a payout whose outcome is unknown stays held' },
   },
   {
     name: 'a key that the rail does not know releases the hold',
-    file: 'src/activities/rail.ts',
-    find: "case 'not_found':\n      return undefined;",
-    replace: "case 'not_found':\n      return { kind: 'rejected', code: 'NARR', reason: '' };",
+    file: 'src/activities/lookup.ts',
+    find: "case 'not_found':\n    case undefined:\n      return undefined;",
+    replace:
+      'case undefined:\n      return undefined;\n' +
+      "    case 'not_found':\n      return { kind: 'rejected', code: 'NARR', reason: '' };",
     caughtBy: { ...steps, test: 'a payout whose outcome is unknown stays held' },
   },
   {
@@ -43,7 +45,7 @@ export const bugs: readonly Bug[] = [
   },
   {
     name: 'a repeated submission has a new key',
-    file: 'src/activities/rail.ts',
+    file: 'src/activities/submission.ts',
     find: 'key: railKey(submission.id),',
     replace: "key: railKey(submission.id) + (submission.isRepeated ? '-again' : ''),",
     caughtBy: { ...steps, test: 'a payout whose outcome is unknown stays held' },

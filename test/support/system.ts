@@ -9,6 +9,7 @@ import { createActivities } from '../../src/activities/index.js';
 import { createApp } from '../../src/api/app.js';
 import { createLimiter, type Limiter } from '../../src/api/rateLimit.js';
 import type { Database } from '../../src/db/client.js';
+import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
 import { referenceSource } from '../../src/rates/reference.js';
@@ -84,6 +85,7 @@ export async function startSystem(
     metrics: createMetrics('test-worker'),
     rails,
     rateMaximumAgeMs: dayMs,
+    factRules: usualFactRules,
     sender,
     approvalAboveMinor: 1_000_000n,
     temporal,

@@ -374,7 +374,12 @@ class Hear implements Operation {
   run(model: Model, books: Books): void {
     const payout = books.payouts[this.#which % Math.max(1, books.payouts.length)];
     if (payout === undefined) return;
-    const progress = progressOf({ ...payout.frozen, ...payout }, [this.#factFor(payout)]);
+    const standing = { attentionReason: null, voidIntent: null };
+    const progress = progressOf(
+      { ...payout.frozen, ...payout, ...standing },
+      [this.#factFor(payout)],
+      { returnMinimumPercent: 0n },
+    );
     if (this.#told === 'another amount') {
       expect([progress.entries, progress.moves]).toEqual([[], []]);
     }
@@ -402,7 +407,7 @@ class Hear implements Operation {
       case 'fail':
         return { kind: 'rejected', ...because };
       case 'cancel':
-        return { kind: 'voided', outcome: 'canceled', code: 'canceled' };
+        return { kind: 'withdrawn' };
       case 'return':
         return { kind: 'returned', amountMinor: receiveMinor, currency, ...because };
       case 'return short':

@@ -118,7 +118,9 @@ describe('what a command carries', () => {
 
 test('only what pays or releases an open payout moves money', () => {
   const moving = payoutStatuses.flatMap((status) =>
-    commands.filter((command) => movesMoney(command, status)).map(({ kind }) => [kind, status]),
+    commands
+      .filter((command) => movesMoney(command, { status, attentionReason: 'contradiction' }))
+      .map(({ kind }) => [kind, status]),
   );
   expect(moving).toEqual([
     ['markSettled', 'processing'],
@@ -128,4 +130,7 @@ test('only what pays or releases an open payout moves money', () => {
     ['failAndRelease', 'sent'],
     ['failAndRelease', 'sent'],
   ]);
+  // A return that is too small to be booked by itself gives the whole amount back.
+  const isShort = { status: 'settled', attentionReason: 'return_short' } as const;
+  expect(movesMoney({ kind: 'failAndRelease', statementDate: null }, isShort)).toBe(true);
 });

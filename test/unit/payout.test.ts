@@ -13,6 +13,8 @@ import {
   payoutStatuses,
   type RailFact,
   railKey,
+  type Standing,
+  usualFactRules,
 } from '../../src/domain/payout.js';
 import { type Progress, progressOf } from '../../src/domain/progress.js';
 
@@ -35,8 +37,9 @@ const facts = {
   rejected: { kind: 'rejected', code: 'AC04', reason: 'Closed account' },
   returned: { kind: 'returned', amountMinor: 85_200n, ...back },
   short: { kind: 'returned', amountMinor: 85_000n, ...back },
-  canceled: { kind: 'voided', outcome: 'canceled', code: 'canceled' },
-  failed: { kind: 'voided', outcome: 'failed', code: 'released_by_operator' },
+  voided: { kind: 'voided' },
+  withdrawn: { kind: 'withdrawn' },
+  released: { kind: 'released' },
 } as const satisfies Record<string, RailFact>;
 type FactName = keyof typeof facts;
 
@@ -52,13 +55,14 @@ const mismatches: readonly RailFact[] = [
   { kind: 'returned', amountMinor: -1n, ...back },
 ];
 
-/** A payout in that status; of a returned one everything has come back. */
-function payoutThatIs(status: PayoutStatus) {
-  return { ...frozen, status, returnedMinor: status === 'returned' ? 85_200n : null };
+/** A payout in that status, that a cancellation was begun for; a returned one is back in full. */
+function payoutThatIs(status: PayoutStatus): typeof frozen & Standing {
+  const returnedMinor = status === 'returned' ? 85_200n : null;
+  return { ...frozen, status, returnedMinor, attentionReason: null, voidIntent: 'canceled' };
 }
 
 function effectFrom(status: PayoutStatus, fact: RailFact): Effect {
-  return effectOf(payoutThatIs(status), fact);
+  return effectOf(payoutThatIs(status), fact, usualFactRules);
 }
 
 function shown(effect: Effect): string {
@@ -73,7 +77,7 @@ function shown(effect: Effect): string {
 }
 
 function progressFrom(status: PayoutStatus, ...told: readonly RailFact[]): Progress {
-  return progressOf(payoutThatIs(status), told);
+  return progressOf(payoutThatIs(status), told, usualFactRules);
 }
 
 /** What all entries together put on each account. */
@@ -95,17 +99,33 @@ const anyStatus = fc.constantFrom(...payoutStatuses);
 // A rail is told of a payout once it is processing; before that it cannot speak of it.
 const known = fc.constantFrom(...payoutStatuses.filter((status) => status !== 'pending'));
 
-const columns = ['accepted', 'settled', 'rejected', 'returned', 'canceled', 'failed'] as const;
+const columns = [
+  'accepted',
+  'settled',
+  'rejected',
+  'returned',
+  'voided',
+  'withdrawn',
+  'released',
+] as const;
 const contradicts = 'parks: contradiction';
 const late = 'parks: paid_after_release';
 const table: Readonly<Record<PayoutStatus, readonly string[]>> = {
-  pending: ['-', contradicts, contradicts, contradicts, 'canceled', 'failed'],
-  processing: ['sent', 'sent → settled', 'failed', 'sent → returned', 'canceled', 'failed'],
-  sent: ['-', 'settled', 'failed', 'returned', '-', 'failed'],
-  settled: ['-', '-', contradicts, 'returned', '-', '-'],
-  failed: ['-', late, '-', contradicts, '-', '-'],
-  canceled: ['-', late, '-', contradicts, '-', '-'],
-  returned: ['-', '-', contradicts, '-', '-', '-'],
+  pending: ['-', contradicts, contradicts, contradicts, contradicts, '-', '-'],
+  processing: [
+    'sent',
+    'sent → settled',
+    'failed',
+    'sent → returned',
+    'canceled',
+    'canceled',
+    'failed',
+  ],
+  sent: ['-', 'settled', 'failed', 'returned', contradicts, '-', 'failed'],
+  settled: ['-', '-', contradicts, 'returned', contradicts, '-', '-'],
+  failed: ['-', late, '-', contradicts, '-', '-', '-'],
+  canceled: ['-', late, '-', contradicts, '-', '-', '-'],
+  returned: ['-', '-', contradicts, '-', contradicts, '-', '-'],
 };
 
 describe.each(payoutStatuses)('a payout that is %s', (status) => {
@@ -247,12 +267,17 @@ describe('what is recorded', () => {
   });
 
   test('of a voided key is why it was voided, and the hold is released', () => {
-    const canceled = progressFrom('processing', facts.canceled);
+    const voided = (voidIntent: 'canceled' | 'failed') =>
+      progressOf({ ...payoutThatIs('processing'), voidIntent }, [facts.voided], usualFactRules);
+    const canceled = voided('canceled');
     expect(canceled.moves).toEqual([{ ...bare, status: 'canceled', statusReason: 'canceled' }]);
-    const failed = progressFrom('sent', facts.failed);
+    const withdrawn = progressFrom('processing', facts.withdrawn);
+    expect(withdrawn).toEqual(canceled);
+    const failed = voided('failed');
     expect(failed.moves).toEqual([
       { ...bare, status: 'failed', statusReason: 'released_by_operator' },
     ]);
+    expect(progressFrom('sent', facts.released)).toEqual(failed);
     for (const progress of [canceled, failed]) {
       expect(kindsOf(progress)).toEqual(['release']);
       expect(progress.outcomes).toEqual([progress.moves[0]?.status]);
@@ -301,10 +326,13 @@ describe('what is recorded', () => {
   test('for the person is the first thing that parked it', () => {
     const other = { kind: 'settled', amountMinor: 1n, currency: 'JPY' } as const;
     const { attention, outcomes } = progressFrom('sent', other, facts.settled, facts.rejected);
-    expect(outcomes).toEqual(['amount_mismatch', 'settled', 'contradiction']);
+    expect(outcomes).toEqual(['amount_mismatch', 'amount_mismatch', 'amount_mismatch']);
     expect(attention).toEqual({
       reason: 'amount_mismatch',
-      detail: 'The rail settled 1 JPY (minor units); 85200 EUR was sent.',
+      detail:
+        'The rail settled 1 JPY (minor units); 85200 EUR was sent.\n' +
+        'Then the rail said: settled 85200 EUR (minor units).\n' +
+        'Then the rail said: rejected AC04.',
     });
   });
 
@@ -329,6 +357,73 @@ describe('what is recorded', () => {
   test('of no fact is nothing', () => {
     expect(progressFrom('sent')).toEqual({ moves: [], entries: [], outcomes: [] });
   });
+});
+
+describe('while the facts are in dispute', () => {
+  const inDispute = fc.constantFrom('amount_mismatch', 'contradiction', 'return_short');
+
+  test('no fact of the rail moves money, in whatever order they come', () => {
+    fc.assert(
+      fc.property(
+        fc.constantFrom<PayoutStatus>('processing', 'sent', 'settled'),
+        inDispute,
+        fc.array(anyFact, { maxLength: 10 }),
+        (status, attentionReason, told) => {
+          const disputed = { ...payoutThatIs(status), attentionReason };
+          const { moves, entries } = progressOf(disputed, told, usualFactRules);
+          expect(entries).toEqual([]);
+          expect(moves.filter((move) => move.status !== 'sent')).toEqual([]);
+        },
+      ),
+    );
+  });
+
+  test('a rejection in the same breath as another amount is added to the case', () => {
+    const other = { kind: 'settled', amountMinor: 85_199n, currency: 'EUR' } as const;
+    const { moves, entries, attention } = progressFrom('sent', other, facts.rejected);
+    expect([moves, entries]).toEqual([[], []]);
+    expect(attention).toMatchObject({ reason: 'amount_mismatch' });
+    expect(attention?.detail).toContain('rejected AC04');
+  });
+});
+
+describe('a return of less than the share that is set', () => {
+  const returned = (amountMinor: bigint, isConfirmed = false) =>
+    ({ kind: 'returned', amountMinor, ...back, isConfirmed }) as const;
+
+  test.each(['processing', 'sent', 'settled'] as const)(
+    'waits for a person, of a payout that is %s',
+    (status) => {
+      const { entries, attention } = progressFrom(status, returned(76_679n));
+      expect(entries).toEqual([]);
+      expect(attention).toEqual({
+        reason: 'return_short',
+        detail: 'The rail returned 76679 of 85200 EUR (minor units).',
+      });
+    },
+  );
+
+  test('is booked from the share on, and below it once a person has confirmed it', () => {
+    // Exactly 90 % of 852.00.
+    expect(kindsOf(progressFrom('settled', returned(76_680n)))).toEqual(['return']);
+    expect(kindsOf(progressFrom('settled', returned(1n, true)))).toEqual(['return']);
+  });
+});
+
+test.each(['AM05', 'DUPL', 'DU01', 'DU02', 'DU03', 'DU04', 'DU05'])(
+  'a rejection as a duplicate (%s) is a case for a person and releases nothing',
+  (code) => {
+    const fact = { kind: 'rejected', code, reason: 'Duplication' } as const;
+    for (const status of ['processing', 'sent'] as const) {
+      const { moves, entries, attention } = progressFrom(status, fact);
+      expect([moves, entries, attention?.reason]).toEqual([[], [], 'contradiction']);
+    }
+  },
+);
+
+test('a void that nobody has begun is a case for a person', () => {
+  const standing = { ...payoutThatIs('processing'), voidIntent: null };
+  expect(shown(effectOf(standing, facts.voided, usualFactRules))).toBe(contradicts);
 });
 
 describe('the table of moves', () => {

@@ -8,7 +8,7 @@ import { allItemsOf, cancelBatch, findBatchById } from '../../src/db/batches.js'
 import { transaction } from '../../src/db/client.js';
 import { insertNews } from '../../src/db/inbox.js';
 import { type BatchMode, type Chunk, chunkSize } from '../../src/domain/batch.js';
-import { railKey } from '../../src/domain/payout.js';
+import { railKey, usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
 import { cancelBatchItems, startBatch, wakeChunks } from '../../src/temporal/wakePayout.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
@@ -54,6 +54,7 @@ async function ride(
     database,
     rails: createRails([rail]),
     rateMaximumAgeMs,
+    factRules: usualFactRules,
     temporal: server.client,
   };
   const activities = {

@@ -7,6 +7,7 @@ import { newId } from '../../src/db/id.js';
 import { insertNews, type StoredFact } from '../../src/db/inbox.js';
 import type { PayoutRow } from '../../src/db/payouts.js';
 import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
+import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
 import { acceptPayout, askPayout, wakePayout } from '../../src/temporal/wakePayout.js';
 import { extendDeadlineUpdate, markSettledUpdate } from '../../src/workflows/messages.js';
@@ -54,7 +55,12 @@ async function ride(
   const { account } = await createTestAccount(database, { funds: { USD: funds } });
   await listen(account.id);
   const row = await requestPayout(database, account.id);
-  const deps = { database, rails: createRails([rail]), rateMaximumAgeMs };
+  const deps = {
+    database,
+    rails: createRails([rail]),
+    rateMaximumAgeMs,
+    factRules: usualFactRules,
+  };
   const activities = {
     ...ledgerActivities(deps),
     ...railActivities(deps),

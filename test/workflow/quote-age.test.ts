@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ledgerActivities } from '../../src/activities/ledger.js';
 import { railActivities } from '../../src/activities/rail.js';
 import { quotedPayoutMaximumAgeMs } from '../../src/domain/acceptance.js';
+import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
 import { taskQueues } from '../../src/workflows/messages.js';
 import type { payout } from '../../src/workflows/payout.js';
@@ -35,6 +36,7 @@ describe('a quoted payout', () => {
       database,
       rails: createRails([new QuietRail({ settlesAfterLookups: 1 })]),
       rateMaximumAgeMs,
+      factRules: usualFactRules,
     };
     const activities = { ...ledgerActivities(deps), ...railActivities(deps) };
     await server.withWorkers(activities, async () => {

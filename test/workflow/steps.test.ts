@@ -10,6 +10,7 @@ import { insertNews } from '../../src/db/inbox.js';
 import { beginSubmission, type PayoutRow } from '../../src/db/payouts.js';
 import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
 import { customerName } from '../../src/domain/operator.js';
+import { usualFactRules } from '../../src/domain/payout.js';
 import type { Rail } from '../../src/rails/rail.js';
 import { createRails } from '../../src/rails/registry.js';
 import {
@@ -38,13 +39,21 @@ afterAll(async () => {
 
 /** The activities as a worker calls them, one attempt a call. */
 function activitiesWith(rail: Rail) {
-  const deps = { database: test.database, rails: createRails([rail]), rateMaximumAgeMs };
+  const deps = {
+    database: test.database,
+    rails: createRails([rail]),
+    rateMaximumAgeMs,
+    factRules: usualFactRules,
+  };
   return {
     ...ledgerActivities(deps),
     ...railActivities(deps),
     ...operatorActivities({ ...deps, approvalAboveMinor: 10_000_000n }),
   };
 }
+
+/** As every rail of these tests declares. */
+const limits = [{ rail: 'sandbox', settleWithinMs: 5 * 24 * 60 * 60 * 1000 }];
 
 // What a test has an activity throw is no news for whoever reads the tests' output.
 const logger = new DefaultLogger('ERROR');
@@ -175,7 +184,7 @@ it('a cancellation that was judged before the submission began is judged again',
       canceled = cancel();
       canceled.catch(() => undefined);
       await untilWaiting('operator_actions');
-      expect(await beginSubmission(submission, id, [id], 60_000)).toHaveLength(1);
+      expect(await beginSubmission(submission, id, [id], 60_000, limits)).toHaveLength(1);
     });
     // Let go, it comes to the row, which the submission has written and not committed.
     await untilWaiting('update');

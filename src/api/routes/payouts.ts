@@ -209,22 +209,15 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   if (isRefusal(bound)) return refused(bound);
   const { headers } = bound;
   // An item of a batch gets a workflow of its own for this, unless it is not decided yet.
-  await takeOver(deps.database, row.id);
-  const isHeard =
-    isFinal(row.status) || (await isUndecidedItem(deps, row)) || (await isCancelHeard(deps, row));
+  const { isUndecided } = await takeOver(deps.database, row.id);
+  const isHeard = isFinal(row.status) || isUndecided || (await isCancelHeard(deps, row));
   const after = await existingPayout(deps, accountId, row.id);
   if (after.status === 'canceled') return { status: 200, body: payoutObject(after), headers };
   const refusal =
     isHeard || isFinal(after.status)
-      ? notCancelable(after)
+      ? notCancelable(isUndecided ? { ...after, status: 'pending' } : after)
       : refuse('service_unavailable', { detail: 'It may still be canceled: send it again.' });
   return { ...refused(refusal), object: { payout: row.id }, headers };
-}
-
-/** What a batch has not decided yet is decided in its order, before it can be canceled alone. */
-async function isUndecidedItem(deps: ApiDeps, { accountId, id }: PayoutRow): Promise<boolean> {
-  const { status, driver } = await existingPayout(deps, accountId, id);
-  return status === 'pending' && driver !== id;
 }
 
 async function isCancelHeard(deps: ApiDeps, row: PayoutRow): Promise<boolean> {

@@ -15,7 +15,18 @@ const submitAnswer = z.discriminatedUnion('outcome', [
   }),
   z.object({ key: z.string(), outcome: z.literal('unknown') }),
 ]);
-export const bulkAnswer = z.object({ results: z.array(submitAnswer) });
+/** One result that cannot be read is as good as not there; the others are still answers. */
+function readable<T>(result: z.ZodType<T>) {
+  const check = z.array(z.unknown()).max(10_000);
+  return check.transform((results) =>
+    results.flatMap((each) => {
+      const parsed = result.safeParse(each);
+      return parsed.success ? [parsed.data] : [];
+    }),
+  );
+}
+
+export const bulkAnswer = z.object({ results: readable(submitAnswer) });
 export const singleAnswer = submitAnswer;
 
 const lookupResult = z.object({
@@ -28,7 +39,7 @@ const lookupResult = z.object({
   reason: z.string().optional(),
   bank_reference: z.string().optional(),
 });
-export const lookupAnswer = z.object({ results: z.array(lookupResult) });
+export const lookupAnswer = z.object({ results: readable(lookupResult) });
 export const voidAnswer = z.object({ outcome: z.enum(['voided', 'too_late']) });
 
 export const statementAnswer = z.object({

@@ -1,0 +1,62 @@
+import { groupsOf } from '../domain/batch.js';
+import type { RailFact } from '../domain/payout.js';
+import type { LookupAnswer, Rail } from '../rails/rail.js';
+
+export type LookUps = {
+  readonly answers: ReadonlyMap<string, LookupAnswer>;
+  /** Why a key has no answer; what is known of that is the last failure. */
+  readonly failure: string;
+};
+
+/** Finding one key of 500 that the rail cannot answer takes 18 calls; two of them fit. */
+const maximumCalls = 40;
+
+/** A rail that does not answer at all takes 5 s to show it: then nothing is asked again. */
+const splitLimitMs = 4_000;
+
+/**
+ * Asks the rail about keys, in its bulk size. A request that fails is repeated in halves, so
+ * that one key which the rail cannot answer leaves the others their answers.
+ */
+export async function lookUp(rail: Rail, keys: readonly string[]): Promise<LookUps> {
+  const answers = new Map<string, LookupAnswer>();
+  const startedMs = performance.now();
+  let failure = 'the answer does not mention it';
+  let callsLeft = maximumCalls;
+  async function ask(part: readonly string[]): Promise<void> {
+    callsLeft -= 1;
+    try {
+      for (const answer of await rail.lookup(part)) answers.set(answer.key, answer);
+    } catch (error) {
+      failure = error instanceof Error ? error.message : String(error);
+      const middle = Math.ceil(part.length / 2);
+      for (const half of [part.slice(0, middle), part.slice(middle)]) {
+        const isTimeUp = performance.now() - startedMs > splitLimitMs;
+        if (part.length > 1 && callsLeft > 0 && !isTimeUp) await ask(half);
+      }
+    }
+  }
+  for (const slice of groupsOf(keys, rail.limits.bulkSize)) await ask(slice);
+  return { answers, failure };
+}
+
+/** What a look-up establishes; undefined where it leaves the outcome open. */
+export function factOf(answer: LookupAnswer | undefined): RailFact | undefined {
+  switch (answer?.state) {
+    case 'accepted':
+      return { kind: 'accepted', reference: answer.reference };
+    case 'settled':
+      return { kind: 'settled', amountMinor: answer.amountMinor, currency: answer.currency };
+    case 'returned': {
+      const { amountMinor, currency, code, reason } = answer;
+      return { kind: 'returned', amountMinor, currency, code, reason };
+    }
+    case 'rejected':
+      return { kind: 'rejected', code: answer.code, reason: answer.reason };
+    case 'voided':
+      return { kind: 'voided' };
+    case 'not_found':
+    case undefined:
+      return undefined;
+  }
+}

@@ -1,0 +1,232 @@
+import { beneficiariesOf } from '../db/beneficiaries.js';
+import type { Database } from '../db/client.js';
+import { beginRepeat, beginSubmission, type SettleLimit, type Submission } from '../db/payouts.js';
+import { groupsOf } from '../domain/batch.js';
+import { isDuplicateCode, type RailFact, railKey } from '../domain/payout.js';
+import type { Rail, SubmitOutcome, Transfer } from '../rails/rail.js';
+import type { Rails } from '../rails/registry.js';
+import { factOf, lookUp } from './lookup.js';
+import { finishVoid, isHeldUp, keyIsRemembered } from './void.js';
+
+/** What the rail says of a payout: a fact, no answer yet, or one that can no longer be had. */
+export type Submitted = { readonly id: string } & (
+  | { readonly fact: RailFact }
+  | { readonly unknown: string }
+  | { readonly lost: string }
+);
+
+type Deps = { readonly database: Database; readonly rails: Rails };
+
+export type SubmitInput = {
+  readonly driver: string;
+  readonly ids: readonly string[];
+  /** When the sweep looks after the payouts if this attempt comes to nothing. */
+  readonly wakeInMs: number;
+};
+
+/**
+ * Gives payouts to their rails, decided by their rows: what was never sent is sent; what was
+ * sent and has no answer is looked up, and sent again only where the rail does not know a key
+ * that it would still remember; a void that was begun is finished. Returns what the rails say of
+ * every payout that the driver may submit.
+ */
+export async function submitToRails(
+  { database, rails }: Deps,
+  { driver, ids, wakeInMs }: SubmitInput,
+): Promise<readonly Submitted[]> {
+  const limits = rails.all.map(({ name, limits }) => ({ rail: name, ...limits }));
+  const begunMs = Date.now();
+  const submissions = await beginSubmission(database, driver, ids, wakeInMs, limits);
+  const groups = groupByRail(rails, submissions);
+  const results = await Promise.all(
+    [...groups].map(([rail, group]) =>
+      submitGroup({ database, rail, driver, limits }, group, begunMs),
+    ),
+  );
+  return results.flat();
+}
+
+type Target = {
+  readonly database: Database;
+  readonly rail: Rail;
+  readonly driver: string;
+  readonly limits: readonly SettleLimit[];
+};
+
+async function submitGroup(
+  target: Target,
+  group: readonly Submission[],
+  begunMs: number,
+): Promise<readonly Submitted[]> {
+  const fresh = group.filter(({ isRepeated, voidIntent }) => !isRepeated && voidIntent === null);
+  // First what has never been sent: a rail that is slow to look up must not hold it up.
+  const sent = await sendAll(target, fresh, begunMs);
+  const voided: Submitted[] = [];
+  const repeated = group.filter(({ isRepeated, voidIntent }) => isRepeated && voidIntent === null);
+  for (const submission of group.filter(({ voidIntent }) => voidIntent !== null)) {
+    const result = await finishedVoid(target, submission, begunMs);
+    if (result === undefined) repeated.push(submission);
+    else voided.push(result);
+  }
+  return [...sent, ...voided, ...(await repeatAll(target, repeated))];
+}
+
+/** Finishes a void whose outcome was never recorded; undefined when it came too late. */
+async function finishedVoid(
+  { database, rail }: Target,
+  submission: Submission,
+  begunMs: number,
+): Promise<Submitted | undefined> {
+  const { id } = submission;
+  if (!keyIsRemembered(rail, submission)) {
+    return { id, lost: 'A void was begun, and the rail may have forgotten the key since.' };
+  }
+  try {
+    const answer = await finishVoid(database, rail, id, begunMs);
+    return answer === 'voided' ? { id, fact: { kind: 'voided' } } : undefined;
+  } catch (error) {
+    return { id, unknown: `the void has no answer: ${messageOf(error)}` };
+  }
+}
+
+/** Looks up what was sent before, and sends again what the rail does not know. */
+async function repeatAll(
+  target: Target,
+  repeated: readonly Submission[],
+): Promise<readonly Submitted[]> {
+  const { database, rail, driver, limits } = target;
+  if (repeated.length === 0) return [];
+  const { answers, failure } = await lookUp(
+    rail,
+    repeated.map(({ id }) => railKey(id)),
+  );
+  const results: Submitted[] = [];
+  const unsent: Submission[] = [];
+  for (const submission of repeated) {
+    const { id } = submission;
+    const answer = answers.get(railKey(id));
+    const fact = factOf(answer);
+    if (fact !== undefined) results.push({ id, fact });
+    else if (answer === undefined) results.push({ id, unknown: failure });
+    else if (keyIsRemembered(rail, submission)) unsent.push(submission);
+    else results.push({ id, lost: keyForgotten });
+  }
+  const begunMs = Date.now();
+  const open = new Set(
+    await beginRepeat(
+      database,
+      driver,
+      unsent.map(({ id }) => id),
+      limits,
+    ),
+  );
+  const sent = await sendAll(
+    target,
+    unsent.filter(({ id }) => open.has(id)),
+    begunMs,
+  );
+  return [...results, ...sent];
+}
+
+const keyForgotten = 'The rail does not know the key, and it is too old to be sent again.';
+
+async function sendAll(
+  target: Target,
+  submissions: readonly Submission[],
+  begunMs: number,
+): Promise<readonly Submitted[]> {
+  const results: Submitted[] = [];
+  for (const slice of groupsOf(submissions, target.rail.limits.bulkSize)) {
+    results.push(...(await send(target, slice, begunMs)));
+  }
+  return results;
+}
+
+/**
+ * A process that was suspended after it committed the submission does not send when it wakes:
+ * by then another may have sent the order, and the rail may have forgotten that.
+ */
+async function send(
+  { database, rail }: Target,
+  submissions: readonly Submission[],
+  begunMs: number,
+): Promise<readonly Submitted[]> {
+  const transfers = await transfersOf(database, submissions);
+  if (isHeldUp(begunMs)) {
+    return submissions.map(({ id }) => ({ id, unknown: 'the process was held up: not sent' }));
+  }
+  try {
+    const answers = await rail.submit(transfers);
+    const outcomes = new Map(answers.map((outcome) => [outcome.key, outcome]));
+    return submissions.map(({ id }) => submittedOf(id, outcomes.get(railKey(id))));
+  } catch (error) {
+    // It may have arrived whatever went wrong: only a look-up can tell.
+    return submissions.map(({ id }) => ({ id, unknown: messageOf(error) }));
+  }
+}
+
+async function transfersOf(
+  database: Database,
+  submissions: readonly Submission[],
+): Promise<readonly Transfer[]> {
+  const beneficiaries = await beneficiariesOf(
+    database,
+    submissions.map(({ id }) => id),
+  );
+  const detailsOf = new Map(beneficiaries.map((row) => [row.payoutId, row.details]));
+  return submissions.map((submission): Transfer => {
+    const beneficiary = detailsOf.get(submission.id);
+    if (beneficiary === undefined) throw new Error(`${submission.id} has no beneficiary.`);
+    const { receiveMinor, destinationCurrency } = submission;
+    return {
+      key: railKey(submission.id),
+      amountMinor: receiveMinor,
+      currency: destinationCurrency,
+      beneficiary,
+      remittance: submission.reference ?? '',
+    };
+  });
+}
+
+function submittedOf(id: string, outcome: SubmitOutcome | undefined): Submitted {
+  if (outcome === undefined) return { id, unknown: 'the answer does not mention it' };
+  switch (outcome.outcome) {
+    case 'accepted':
+      return { id, fact: { kind: 'accepted', reference: outcome.reference } };
+    case 'rejected': {
+      const { code, reason } = outcome;
+      // The rail has another order under the key: what became of that, a look-up says.
+      if (isDuplicateCode(code)) return { id, unknown: `the rail calls it a duplicate (${code})` };
+      return { id, fact: { kind: 'rejected', code, reason } };
+    }
+    case 'voided':
+      // A cancellation that is being written is found by the next attempt, or else the void is.
+      return { id, unknown: 'its key was voided' };
+    case 'unknown':
+      return { id, unknown: outcome.detail };
+  }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+export function findRail(rails: Rails, name: string): Rail {
+  const rail = rails.find(name);
+  if (rail === undefined) throw new Error(`There is no rail named ${name}.`);
+  return rail;
+}
+
+export function groupByRail<T extends { readonly rail: string | null }>(
+  rails: Rails,
+  payouts: readonly T[],
+): ReadonlyMap<Rail, readonly T[]> {
+  const groups = new Map<Rail, T[]>();
+  for (const payout of payouts) {
+    const rail = findRail(rails, payout.rail ?? '');
+    const group = groups.get(rail);
+    if (group === undefined) groups.set(rail, [payout]);
+    else group.push(payout);
+  }
+  return groups;
+}
