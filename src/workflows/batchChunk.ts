@@ -56,7 +56,9 @@ async function carry(chunk: Chunk, teller: Teller): Promise<ChunkLook> {
   await submit(chunk, teller);
   let look = await settle(chunk, teller);
   for (let round = 1; round < looks; round += 1) {
-    if (look.troubled > 0) await batchLedger.handOverChunk({ ...chunk, scope: 'troubled' });
+    // Also when the submission itself has failed: a person may have to ask the rail.
+    if (look.overdue > 0) await batchLedger.handOverChunk({ ...chunk, scope: 'unanswered' });
+    else if (look.troubled > 0) await batchLedger.handOverChunk({ ...chunk, scope: 'troubled' });
     else if (look.unanswered > 0) await submit(chunk, teller);
     else if (look.sent === 0) return look;
     look = await settle(chunk, teller);
@@ -72,6 +74,7 @@ async function submit(chunk: Chunk, teller: Teller): Promise<void> {
     if (look.overdue === 0) return;
   } catch (error) {
     log.warn('a chunk could not be submitted', { ...chunk, error });
+    return;
   }
   // The rail answers, but not what became of these: a person may have to ask it.
   await batchLedger.handOverChunk({ ...chunk, scope: 'unanswered' });

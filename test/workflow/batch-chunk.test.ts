@@ -247,6 +247,19 @@ describe('a chunk that the rail does not take', () => {
     });
   });
 
+  it('hands over what has no answer for too long, although its submission fails', async () => {
+    const script = new ScriptedBatch({
+      submitChunk: () => Promise.reject(ApplicationFailure.nonRetryable('an unreadable answer')),
+      handOverChunk: async () => {
+        script.stands = standing();
+        return script.look();
+      },
+    });
+    script.stands = standing({ unanswered: 1, overdue: 1 });
+    await drive(script, toItsEnd);
+    expect(script.countOf('handOverChunk')).toBe(1);
+  });
+
   it('because it is paused waits until it is resumed', async () => {
     let isPaused = true;
     const script = new ScriptedBatch({

@@ -163,7 +163,7 @@ it('a payout whose outcome is unknown stays held, and is sent again under its on
     await expect(submitted).rejects.toThrow('answer is unknown');
     expect(rail.keys).toEqual(Array.from({ length: sent }, () => id));
   }
-  await expect(attempt(() => activities.pollRail({ payoutId: id }))).rejects.toThrow('no news');
+  await expect(attempt(() => activities.pollRail({ payoutId: id }))).rejects.toThrow('not_found');
   expect(await tracesOf(row)).toEqual(before);
 });
 
