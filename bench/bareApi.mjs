@@ -44,7 +44,7 @@ router.post('/v1/quotes', koaBody(), async (ctx) => {
     const mid = midOf(rates, sourceCurrency, destinationCurrency);
     return insertQuote(sql, {
       ...{ id: newId('quote'), accountId, ...asked, price: price({ ...asked, mid }) },
-      origin: originOf(rates, [sourceCurrency, destinationCurrency]),
+      origin: originOf(rates, sourceCurrency, destinationCurrency),
     });
   });
   ctx.status = 201;

@@ -29,6 +29,7 @@ const secret = z
   .string({ error: 'a secret of at least 16 characters' })
   .min(16, 'at least 16 characters');
 
+const rateSource = z.enum(['reference', 'ecb'], 'reference or ecb');
 const logLevel = z
   .enum(['debug', 'info', 'warn', 'error'], 'debug, info, warn or error')
   .default('info');
@@ -103,7 +104,8 @@ const workerSchema = z.object({
     .regex(/^(\d{1,2}|100)$/, 'a whole percentage, 0 to 100')
     .transform(BigInt)
     .default(usualFactRules.returnMinimumPercent),
-  RATE_SOURCE: z.enum(['reference', 'ecb'], 'reference or ecb').default('reference'),
+  /** Whose rates price real money is a decision: there is no default. */
+  RATE_SOURCE: rateSource,
   RATE_SOURCE_URL: url('http|https').default(
     'https://www.ecb.europa.eu/stats/eurofxref/eurofxref-daily.xml',
   ),
@@ -124,6 +126,7 @@ const stackSchema = z.object({
   XDG_CACHE_HOME: z.string().optional(),
   HOME: z.string().optional(),
   PATH: z.string().default(''),
+  RATE_SOURCE: rateSource.default('reference'),
   /** On one's own machine nobody needs to be kept from anybody. */
   ...rateLimits({ perSecond: 5_000, burst: 10_000, inFlight: 1_000 }),
 });

@@ -5,7 +5,7 @@ import { DBOS } from '@dbos-inc/dbos-sdk';
 import { asyncLocalStorage } from '@temporalio/activity';
 import { deliveryActivities } from '../../dist/activities/delivery.js';
 import { ledgerActivities } from '../../dist/activities/ledger.js';
-import { refreshRates } from '../../dist/activities/maintenance.js';
+import { startRates } from '../../dist/activities/maintenance.js';
 import { railActivities } from '../../dist/activities/rail.js';
 import { connectDatabase, transaction } from '../../dist/db/client.js';
 import { insertNews } from '../../dist/db/inbox.js';
@@ -125,7 +125,7 @@ async function serve(request, response) {
 // It answers its own failures; the promise never rejects.
 const server = createServer((request, response) => void serve(request, response));
 
-await refreshRates(database, referenceSource);
+await startRates({ database, rateSource: referenceSource, log: console }, deps.rateMaximumAgeMs);
 DBOS.setConfig({
   name: 'bench',
   systemDatabaseUrl: env.DBOS_SYSTEM_DATABASE_URL,

@@ -18,7 +18,7 @@ import {
   refusePayouts,
 } from '../db/payouts.js';
 import { lockQuotesOf, useQuotes } from '../db/quotes.js';
-import { currentRates, midOf } from '../db/rates.js';
+import { currentRates, midOf, originOf, type RateOrigin } from '../db/rates.js';
 import {
   type Acceptance,
   type Asked,
@@ -100,6 +100,7 @@ type Priced =
       readonly row: LockedPayout;
       readonly asked: Asked;
       readonly acceptance: Acceptance;
+      readonly origin: RateOrigin;
       readonly rail: Rail;
     }
   | { readonly row: LockedPayout; readonly refusal: Refusal };
@@ -125,7 +126,7 @@ async function priceAll(
 function priceRow(
   { rails }: AcceptanceDeps,
   row: LockedPayout,
-  facts: PriceFacts,
+  facts: PriceFacts & { readonly originOf: (acceptance: Acceptance) => RateOrigin },
   workflowAgeMs: number,
 ): Priced {
   // What was refused before, at the request, stays refused.
@@ -134,7 +135,8 @@ function priceRow(
   if (rail === undefined) return { row, refusal: noRail(row.mode) };
   const asked = askedOf(row, workflowAgeMs);
   const acceptance = priceOf(asked, facts);
-  return isRefusal(acceptance) ? { row, refusal: acceptance } : { row, asked, acceptance, rail };
+  if (isRefusal(acceptance)) return { row, refusal: acceptance };
+  return { row, asked, acceptance, origin: facts.originOf(acceptance), rail };
 }
 
 /** Takes what each may have from what the ones before it have left; a quote serves one of them. */
@@ -147,7 +149,7 @@ function fundAll(all: readonly Priced[], balances: readonly AvailableBalance[]):
       decisions.refused.push({ id, refusal: priced.refusal });
       continue;
     }
-    const { asked, acceptance, rail } = priced;
+    const { asked, acceptance, origin, rail } = priced;
     const purse = `${accountId} ${acceptance.sourceCurrency}`;
     const available = funds.get(purse) ?? 0n;
     const usedBy = decisions.usedQuotes.get(quoteId ?? '');
@@ -160,7 +162,7 @@ function fundAll(all: readonly Priced[], balances: readonly AvailableBalance[]):
     funds.set(purse, available - decided.sourceMinor);
     if (quoteId !== null) decisions.usedQuotes.set(quoteId, id);
     const { settleWithinMs } = rail.limits;
-    decisions.accepted.push({ id, acceptance: decided, rail: rail.name, settleWithinMs });
+    decisions.accepted.push({ id, acceptance: decided, origin, rail: rail.name, settleWithinMs });
   }
   return decisions;
 }
@@ -187,12 +189,16 @@ async function readFacts(
     batchId === null ? rates : (batchRates.get(batchId) ?? []);
   return {
     rows,
-    factsOf: (row: PayoutRow): PriceFacts => {
+    factsOf: (row: PayoutRow) => {
       const quote = quoteOf.get(row.id);
       return {
         quote: quote && { ...quote, rate: parseRate(quote.rate), mid: parseRate(quote.mid) },
         beneficiary: beneficiaryOf.get(row.id),
-        midOf: (source, destination) => midOf(ratesOf(row), source, destination),
+        midOf: (source: string, destination: string) => midOf(ratesOf(row), source, destination),
+        originOf: ({ sourceCurrency, destinationCurrency }: Acceptance) =>
+          quote === undefined
+            ? originOf(ratesOf(row), sourceCurrency, destinationCurrency)
+            : { ...quote, provider: quote.rateProvider, asOf: quote.rateAsOf },
       };
     },
   };

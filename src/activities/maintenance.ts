@@ -1,11 +1,11 @@
 import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
 import { takeOverdueChunks } from '../db/chunks.js';
-import type { Database } from '../db/client.js';
+import { type Database, isRefused } from '../db/client.js';
 import { overdueEndpoints } from '../db/deliveries.js';
 import { purgeExpiredKeys } from '../db/idempotency.js';
 import { postponeQuiet, takeOverduePayouts } from '../db/payouts.js';
-import { storeRates } from '../db/rates.js';
+import { currentRates, storeRates } from '../db/rates.js';
 import { countBreaks } from '../db/statements.js';
 import type { Rails } from '../rails/registry.js';
 import type { RateSource } from '../rates/rateSource.js';
@@ -25,12 +25,12 @@ export type MaintenanceDeps = {
 
 /** The activities that keep things moving. */
 export function maintenanceActivities(deps: MaintenanceDeps) {
-  const { database, rails, rateSource, metrics } = deps;
+  const { database, rails, metrics } = deps;
   return {
     /** Wakes rows that should be moving and that nobody has touched in time. */
     sweep: (): Promise<void> => beating(() => sweep(deps)),
 
-    refreshRates: (): Promise<void> => refreshRates(database, rateSource),
+    refreshRates: (): Promise<void> => refreshRates(deps),
 
     /** Forgets what need not be remembered any longer; answers how much it was. */
     purge: (): Promise<number> => purgeExpiredKeys(database),
@@ -77,8 +77,26 @@ async function wakeOverdueChunks(database: Database, temporal: Client): Promise<
   return chunks.length;
 }
 
-/** Reads the source into the table. Also run when a worker starts, so that a quote needs no wait. */
-export async function refreshRates(database: Database, source: RateSource): Promise<void> {
-  const table = await source.fetch();
-  await storeRates(database, { provider: source.provider, asOf: table.asOf }, table.perEuro);
+type RateDeps = Pick<MaintenanceDeps, 'database' | 'rateSource' | 'log'>;
+
+/** Reads the source into the rates, and says which of them wait for a person. */
+async function refreshRates({ database, rateSource, log }: RateDeps): Promise<void> {
+  const waiting = await storeRates(database, rateSource, await rateSource.fetch());
+  for (const { id, ...rate } of waiting) {
+    log.warn({ ...rate, id: id.toString() }, 'a rate jumped and waits for corridor rates accept');
+  }
+}
+
+/**
+ * Reads the rates when a worker starts, so that a quote needs no wait. A worker whose source the
+ * database refuses does not start; one whose source fails does while there are rates to go on with.
+ */
+export async function startRates(deps: RateDeps, maximumAgeMs: number): Promise<void> {
+  try {
+    await refreshRates(deps);
+  } catch (error) {
+    const usable = await currentRates(deps.database, maximumAgeMs);
+    if (isRefused(error) || usable.length === 0) throw error;
+    deps.log.error({ err: error }, 'the rates could not be read; those that are stored are used');
+  }
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 import { parseArgs } from 'node:util';
 import { ConfigError } from '../config.js';
-import type { Database } from '../db/client.js';
+import { type Database, isRefused } from '../db/client.js';
 import { migrate } from '../db/migrate.js';
 import { maximumBatchItems } from '../domain/batch.js';
 import { CannotStart } from '../stack/cannotStart.js';
@@ -11,6 +11,7 @@ import { withDatabase, withTemporal } from './connections.js';
 import { demo } from './demo.js';
 import { createKey, listKeys, revokeKey, rollKey } from './keys.js';
 import { act, listAttention, showPayout } from './payouts.js';
+import { decide, listRates, useProvider } from './rates.js';
 import { reconcile } from './reconcile.js';
 import type { StackPorts } from './stack.js';
 import { start } from './start.js';
@@ -76,7 +77,8 @@ async function main(args: string[]): Promise<number> {
     if (
       error instanceof UsageError ||
       error instanceof ConfigError ||
-      error instanceof CannotStart
+      error instanceof CannotStart ||
+      isRefused(error)
     ) {
       console.error(error.message);
     } else {
@@ -115,6 +117,7 @@ async function run(words: readonly string[], flags: Flags): Promise<number> {
     case 'keys':
     case 'payouts':
     case 'batches':
+    case 'rates':
     case 'reconcile':
       return withDatabase(flags.data ?? '.corridor', (database) =>
         operate(database, { command, verb, id }, flags),
@@ -125,7 +128,8 @@ async function run(words: readonly string[], flags: Flags): Promise<number> {
 }
 
 type Words = { readonly command: string; readonly verb: string; readonly id: string };
-type DatabaseCommand = 'migrate' | 'account' | 'keys' | 'payouts' | 'batches' | 'reconcile';
+type RecordCommand = 'account' | 'keys' | 'payouts' | 'batches' | 'rates';
+type DatabaseCommand = 'migrate' | RecordCommand | 'reconcile';
 
 /** What works on a database; the exit code says whether it did what was asked. */
 async function operate(
@@ -148,6 +152,9 @@ async function operate(
       return payouts(database, words, flags);
     case 'batches':
       return batches(database, words, flags);
+    case 'rates':
+      await rates(database, words, flags);
+      return 0;
     case 'reconcile':
       return (await reconcile(database, new Date())) ? 0 : 1;
   }
@@ -218,6 +225,16 @@ function unknownCommand({ command, verb }: Words): UsageError {
   const sent = `${command} ${verb}`.trim();
   const fault = sent === '' ? 'A command is missing.' : `There is no command "${sent}".`;
   return new UsageError(`${fault}\n\n${usage}`);
+}
+
+function rates(database: Database, words: Words, flags: Flags): Promise<void> {
+  const { verb, id } = words;
+  if (verb === 'list') return listRates(database);
+  const decision = { operator: required(flags, 'operator'), reason: required(flags, 'reason') };
+  if (verb === 'use') return useProvider(database, id, decision);
+  if (verb === 'accept') return decide(database, id, 'accepted', decision);
+  if (verb === 'reject') return decide(database, id, 'rejected', decision);
+  throw unknownCommand(words);
 }
 
 function keys(database: Database, { verb, id }: Words, flags: Flags): Promise<void> {

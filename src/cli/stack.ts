@@ -7,6 +7,7 @@ import { z } from 'zod';
 import { readStackConfig, type StackConfig } from '../config.js';
 import { connectDatabase } from '../db/client.js';
 import { migrate } from '../db/migrate.js';
+import { pinProvider } from '../db/rates.js';
 import { type Claim, claimDataDirectory } from '../stack/dataDirectory.js';
 import { choosePort } from '../stack/ports.js';
 import { startPostgres } from '../stack/postgres.js';
@@ -14,6 +15,7 @@ import { type Exit, type Part, startProcess } from '../stack/process.js';
 import { startTemporalDevServer } from '../stack/temporal.js';
 import { findTemporalCli } from '../stack/temporalBinary.js';
 import { readJson, writeJson } from './jsonFile.js';
+import { rateProviderOf } from './rates.js';
 import { type Seed, seedAccount } from './seed.js';
 
 export type StackPorts = {
@@ -90,7 +92,7 @@ async function startParts(
     config.TEMPORAL_ADDRESS ?? starter.temporal(ports, config),
   ]);
   const secrets = await readOrCreateSecrets(join(directory, 'secrets.json'));
-  const seed = await prepareDatabase(databaseUrl, directory);
+  const seed = await prepareDatabase(databaseUrl, directory, config.RATE_SOURCE);
 
   const apiUrl = `http://127.0.0.1:${ports.api}`;
   const bankUrl = `http://127.0.0.1:${ports.bank}`;
@@ -104,6 +106,7 @@ async function startParts(
     // Receivers of a local stack listen on this machine, without TLS.
     WEBHOOKS_ALLOW_INSECURE: 'true',
   };
+  const workerSettings = { ...connections, RATE_SOURCE: config.RATE_SOURCE };
   await allStarted([
     starter.node('sandbox-bank', {
       BANK_PORT: String(ports.bank),
@@ -112,8 +115,8 @@ async function startParts(
       BANK_CALLBACK_URL: `${apiUrl}/rails/sandbox/callbacks`,
       BANK_CALLBACK_SECRET: secrets.callbackSecret,
     }),
-    starter.node('worker', connections),
-    starter.node('batch-worker', connections, {
+    starter.node('worker', workerSettings),
+    starter.node('batch-worker', workerSettings, {
       folder: 'worker',
       args: ['--lane', 'batch'],
       // Short-lived objects by the thousand: with room for them less is moved about in memory. The
@@ -261,11 +264,13 @@ async function choosePorts(wished: StackPorts, config: StackConfig): Promise<Sta
   };
 }
 
-/** Migrations first, then the account that the curl lines use. */
-async function prepareDatabase(url: string, directory: string): Promise<Seed> {
+/** Migrations first, then the source of rates and the account that the curl lines use. */
+async function prepareDatabase(url: string, directory: string, source: string): Promise<Seed> {
   const database = connectDatabase({ url, poolSize: 2, applicationName: 'corridor-cli' });
   try {
     await migrate(database);
+    const decision = { operator: 'corridor start', reason: `RATE_SOURCE is ${source}` };
+    await pinProvider(database, rateProviderOf(source), decision);
     return await seedAccount(database, join(directory, 'seed.json'));
   } finally {
     await database.end({ timeout: 5 });

@@ -38,6 +38,10 @@ export const usage = `corridor: cross-currency payouts
   corridor batches show ID      its counters
   corridor batches pause|resume ID
                                 withhold what the rail has not been given, and go on
+  corridor rates list           every rate that jumped and waits for a person
+  corridor rates accept|reject ID --operator NAME --reason TEXT
+  corridor rates use reference|ecb --operator NAME --reason TEXT
+                                take rates of this provider alone
   corridor reconcile            the bank's statements against the ledger
 
 All but start and demo use DATABASE_URL and TEMPORAL_ADDRESS, or the stack that runs in

@@ -77,6 +77,8 @@ export type PayoutSource = {
   readonly feeMinor: bigint | null;
   readonly receiveMinor: bigint | null;
   readonly rate: string | null;
+  readonly rateProvider: string | null;
+  readonly rateAsOf: Date | null;
   readonly settledAt: Date | null;
   readonly returnedMinor: bigint | null;
   readonly batchId: string | null;
@@ -101,6 +103,10 @@ export function payoutObject(payout: PayoutSource): ContractObject<'payout'> {
     source_amount: amountOf(payout.sourceMinor, payout.sourceCurrency),
     fee: amountOf(payout.feeMinor, payout.sourceCurrency),
     rate: payout.rate,
+    rate_source:
+      payout.rateProvider === null || payout.rateAsOf === null
+        ? null
+        : { provider: payout.rateProvider, as_of: payout.rateAsOf.toISOString() },
     receive_amount: amountOf(payout.receiveMinor, payout.destinationCurrency),
     received:
       payout.settledAt === null ? null : amountOf(payout.receiveMinor, payout.destinationCurrency),

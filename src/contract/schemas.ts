@@ -38,6 +38,7 @@ const minorUnits = z
   .min(1)
   .max(1e14)
   .describe('Minor units, as sent: of the source currency, or of the fixed side.');
+const rateSource = z.object({ provider: z.string(), as_of: time });
 const fixedSide = z.enum(['source', 'destination']);
 const count = z.int().min(0);
 
@@ -55,7 +56,7 @@ function quoteWith<Exact extends z.ZodType>(exact: Exact) {
     fee: exact.describe('Major units of the source currency, part of source_amount.'),
     rate: exact.describe('Held until expires_at.'),
     mid_rate: decimal.describe('The rate of the market, before the spread.'),
-    rate_source: z.object({ provider: z.string(), as_of: time }),
+    rate_source: rateSource,
     receive_amount: money.describe('What the beneficiary receives.'),
     payout: idOf('po').nullable().describe('The payout that used the quote.'),
     created_at: time,
@@ -81,6 +82,7 @@ function payoutWith<Exact extends z.ZodType>(exact: Exact) {
     source_amount: money.nullable().describe('What leaves the balance, fee included.'),
     fee: exact.nullable().describe('Major units of the source currency.'),
     rate: exact.nullable(),
+    rate_source: rateSource.nullable(),
     receive_amount: money.nullable().describe('What the beneficiary is to receive.'),
     received: money.nullable().describe('What the beneficiary received; null until it settles.'),
     returned_amount: money.nullable().describe('What came back from the beneficiary’s bank.'),

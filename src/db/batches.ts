@@ -13,7 +13,7 @@ import {
   type Page,
 } from './page.js';
 import type { NewPayout, PayoutRow } from './payouts.js';
-import type { RateFigure } from './rates.js';
+import type { CurrencyRate, CurrencyRates } from './rates.js';
 
 export type BatchRow = {
   readonly id: string;
@@ -55,7 +55,7 @@ export type NewBatch = {
   readonly id: string;
   readonly accountId: string;
   readonly mode: BatchMode;
-  readonly rates: readonly RateFigure[];
+  readonly rates: CurrencyRates;
   /** In the order of the request. */
   readonly items: readonly NewItem[];
 };
@@ -71,7 +71,7 @@ export async function insertBatch(sql: Sql, batch: NewBatch): Promise<void> {
   await sql`
     insert into batches (id, account_id, mode, outcome, total, open, rates)
     values (${id}, ${accountId}, ${mode}, ${mode === 'best_effort' ? 'accepted' : null},
-      ${items.length}, ${own.length}, ${JSON.stringify(batch.rates)}::text::jsonb)`;
+      ${items.length}, ${own.length}, ${JSON.stringify(batch.rates.map(keptRate))}::text::jsonb)`;
   // The batch's workflow starts the chunks; the sweep only what it leaves behind, and a batch that
   // nobody has started. To start one that only waits its turn for longer than this is no harm.
   await sql`
@@ -256,10 +256,19 @@ export async function statusesOfItems(
 export async function batchRatesOf(
   sql: Sql,
   payoutIds: readonly string[],
-): Promise<readonly { id: string; rates: readonly RateFigure[] }[]> {
-  return sql<{ id: string; rates: RateFigure[] }[]>`
+): Promise<readonly { id: string; rates: CurrencyRates }[]> {
+  const rows = await sql<{ id: string; rates: ReturnType<typeof keptRate>[] }[]>`
     select id, rates from batches
      where id in (select distinct batch_id from payouts where id = any (${payoutIds}))`;
+  return rows.map(({ id, rates }) => ({
+    id,
+    rates: rates.map((kept) => ({ ...kept, id: BigInt(kept.id), asOf: new Date(kept.asOf) })),
+  }));
+}
+
+/** A rate as the JSON of a batch has it: with its id, so that it can be found among all. */
+function keptRate({ id, asOf, ...rate }: CurrencyRate) {
+  return { ...rate, id: id.toString(), asOf: asOf.toISOString() };
 }
 
 /** The payouts of a batch in some states, in the order of the request. */

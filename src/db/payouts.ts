@@ -6,6 +6,7 @@ import type { Refusal } from '../domain/refusal.js';
 import type { Mode } from './accounts.js';
 import { bigints, type Sql } from './client.js';
 import { given } from './page.js';
+import type { RateOrigin } from './rates.js';
 
 export type StatusChange = {
   readonly status: PayoutStatus;
@@ -39,6 +40,11 @@ export type PayoutRow = {
   readonly midValueMinor: bigint | null;
   readonly rate: string | null;
   readonly mid: string | null;
+  /** Where the mid rate comes from, and the rates of both currencies; see RateOrigin. */
+  readonly rateProvider: string | null;
+  readonly rateAsOf: Date | null;
+  readonly sourceRateId: bigint | null;
+  readonly destinationRateId: bigint | null;
   readonly rail: string | null;
   readonly settleBy: Date | null;
   readonly refusal: Refusal | null;
@@ -158,6 +164,7 @@ export async function lockPayouts(
 export type AcceptedPayout = {
   readonly id: string;
   readonly acceptance: Acceptance;
+  readonly origin: RateOrigin;
   readonly rail: string;
   readonly settleWithinMs: number;
 };
@@ -173,6 +180,8 @@ export async function freezePayouts(sql: Sql, accepted: readonly AcceptedPayout[
            amount = t.amount, source_minor = t.source_minor,
            fee_minor = t.fee_minor, net_minor = t.net_minor, receive_minor = t.receive_minor,
            mid_value_minor = t.mid_value_minor, rate = t.rate, mid = t.mid, rail = t.rail,
+           rate_provider = t.rate_provider, rate_as_of = t.rate_as_of,
+           source_rate_id = t.source_rate_id, destination_rate_id = t.destination_rate_id,
            settle_by = now() + make_interval(secs => t.settle_within_ms / 1000.0),
            -- The items of a batch are never due themselves: their chunk is.
            wake_at = case when p.driver = p.id then now() + interval '15 seconds' end
@@ -190,9 +199,14 @@ export async function freezePayouts(sql: Sql, accepted: readonly AcceptedPayout[
         ${of((payout) => formatRate(payout.acceptance.rate))}::text[]::numeric[],
         ${of((payout) => formatRate(payout.acceptance.mid))}::text[]::numeric[],
         ${of((payout) => payout.rail)}::text[],
-        ${of((payout) => payout.settleWithinMs)}::float8[]
+        ${of((payout) => payout.settleWithinMs)}::float8[],
+        ${of(({ origin }) => origin.provider)}::text[],
+        ${of(({ origin }) => origin.asOf.toISOString())}::text[]::timestamptz[],
+        ${bigints(of(({ origin }) => origin.sourceRateId))}::bigint[],
+        ${bigints(of(({ origin }) => origin.destinationRateId))}::bigint[]
       ) as t (id, source_currency, destination_currency, fixed_side, amount, source_minor, fee_minor, net_minor,
-              receive_minor, mid_value_minor, rate, mid, rail, settle_within_ms)
+              receive_minor, mid_value_minor, rate, mid, rail, settle_within_ms, rate_provider,
+              rate_as_of, source_rate_id, destination_rate_id)
      where p.id = t.id`;
 }
 

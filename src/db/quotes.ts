@@ -20,6 +20,8 @@ export type QuoteRow = {
   readonly mid: string;
   readonly rateProvider: string;
   readonly rateAsOf: Date;
+  readonly sourceRateId: bigint | null;
+  readonly destinationRateId: bigint | null;
   readonly createdAt: Date;
   readonly expiresAt: Date;
   readonly usedBy: string | null;
@@ -44,12 +46,12 @@ export async function insertQuote(sql: Sql, quote: NewQuote): Promise<QuoteRow> 
   const [row] = await sql<QuoteRow[]>`
     insert into quotes (id, account_id, source_currency, destination_currency, fixed_side, amount,
       source_minor, fee_minor, net_minor, receive_minor, mid_value_minor, rate, mid,
-      rate_provider, rate_as_of, created_at, expires_at)
+      rate_provider, rate_as_of, source_rate_id, destination_rate_id, created_at, expires_at)
     values (${quote.id}, ${quote.accountId}, ${quote.sourceCurrency},
       ${quote.destinationCurrency}, ${quote.fixedSide}, ${quote.amount},
       ${price.sourceMinor}, ${price.feeMinor}, ${price.netMinor}, ${price.receiveMinor},
       ${price.midValueMinor}, ${formatRate(price.rate)}, ${formatRate(price.mid)},
-      ${origin.provider}, ${origin.asOf},
+      ${origin.provider}, ${origin.asOf}, ${origin.sourceRateId}, ${origin.destinationRateId},
       now()::timestamptz(3), now()::timestamptz(3) + interval '30 seconds')
     returning *, false as expired`;
   return only(row);

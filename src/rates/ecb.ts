@@ -7,6 +7,8 @@ import type { RateSource, RateTable } from './rateSource.js';
 // a wrong address from filling the memory.
 const maximumBytes = 256 * 1024;
 
+export const ecbProvider = { provider: 'ecb', isForTests: false } as const;
+
 /**
  * The euro foreign exchange reference rates of the European Central Bank, read
  * from the daily XML file at `url` (`.../eurofxref-daily.xml`). `fetch` throws on
@@ -15,7 +17,7 @@ const maximumBytes = 256 * 1024;
  * the file takes, and the schedule tries again anyway.
  */
 export function ecbSource(url: string, timeoutMs = 10_000): RateSource {
-  return { provider: 'ecb', fetch: async () => parseEcbDaily(await download(url, timeoutMs)) };
+  return { ...ecbProvider, fetch: async () => parseEcbDaily(await download(url, timeoutMs)) };
 }
 
 async function download(url: string, timeoutMs: number): Promise<string> {

@@ -6,6 +6,11 @@ export type RateTable = { readonly asOf: Date; readonly perEuro: ReadonlyMap<str
 
 /**
  * Where rates come from. `fetch` answers a whole table or throws; `provider` is
- * the name under which the rates are stored and shown with every quote.
+ * the name under which the rates are stored and shown with every quote. Figures
+ * for tests are refused where an account is live.
  */
-export type RateSource = { readonly provider: string; fetch(): Promise<RateTable> };
+export type RateSource = {
+  readonly provider: string;
+  readonly isForTests: boolean;
+  fetch(): Promise<RateTable>;
+};

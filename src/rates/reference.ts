@@ -48,5 +48,6 @@ const perEuro: ReadonlyMap<string, string> = new Map(
  */
 export const referenceSource: RateSource = {
   provider: 'corridor-reference-2026-11-20',
+  isForTests: true,
   fetch: async () => ({ asOf: new Date(), perEuro }),
 };

@@ -4,7 +4,7 @@ import { Client } from '@temporalio/client';
 import { DefaultLogger, NativeConnection, Runtime } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { createActivities } from '../activities/index.js';
-import { refreshRates } from '../activities/maintenance.js';
+import { startRates } from '../activities/maintenance.js';
 import { ConfigError, readWorkerConfig, type WorkerConfig } from '../config.js';
 import { connectDatabase } from '../db/client.js';
 import { type Running, runProcess } from '../process.js';
@@ -34,7 +34,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     applicationName: `corridor-worker-${lane}`,
   });
   const rateSource = rateSourceOf(config);
-  await refreshRates(database, rateSource);
+  await startRates({ database, rateSource, log }, config.RATE_MAXIMUM_AGE_HOURS);
 
   const connection = await NativeConnection.connect({ address: config.TEMPORAL_ADDRESS });
   const namespace = config.TEMPORAL_NAMESPACE;

@@ -101,6 +101,11 @@ describe('docker-compose.yml', () => {
     }
   });
 
+  it('leaves the source of rates to be said', () => {
+    expect(serviceOf('worker').environment['RATE_SOURCE']).toBe('');
+    expect(serviceOf('batch-worker').environment['RATE_SOURCE']).toBe('');
+  });
+
   it('leaves the API and the worker to be replicated', () => {
     const { api, worker } = compose.services;
     expect([api?.container_name, worker?.container_name]).toEqual([undefined, undefined]);
@@ -255,7 +260,9 @@ describe('the processes of docker-compose.yml', () => {
     expect(migrated).toMatchObject({ code: 0, output: expect.stringMatching(/^Applied /) });
 
     const services = ['sandbox-bank', 'worker', 'api'];
-    const launches = await Promise.all(services.map((name) => launchOf(name, place)));
+    const launches = await Promise.all(
+      services.map((name) => launchOf(name, place, { RATE_SOURCE: 'reference' })),
+    );
     const parts: Part[] = [];
     try {
       for (const [index, { launch }] of launches.entries()) {
@@ -276,6 +283,7 @@ describe('the processes of docker-compose.yml', () => {
     ['api', 'FINGERPRINT_SECRET_FILE', '/dev/null', 'at least 16 characters', 'FINGERPRINT_SECRET'],
     ['worker', 'METRICS_PORT', 'abc', 'a port number, 0 to 65535'],
     ['worker', 'TEMPORAL_ADDRESS', 'temporal', 'host:port'],
+    ['worker', 'RATE_SOURCE', '', 'reference or ecb, it is not set'],
     ['sandbox-bank', 'BANK_PORT', 'abc', 'a port number, 0 to 65535'],
     ['sandbox-bank', 'BANK_CALLBACK_URL', 'ftp://api', 'an http or https URL'],
     ['migrate', 'DATABASE_URL_FILE', '/nowhere', 'a file that can be read'],

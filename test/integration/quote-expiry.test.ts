@@ -58,7 +58,8 @@ async function quoteMade(agoMs: number): Promise<string> {
   const priced = price({ ...asked, mid: parseRate('0.9') });
   if (isRefusal(priced)) throw new Error(`The quote was refused: ${priced.code}`);
   const id = newId('quote');
-  const origin = { provider: 'test', asOf: new Date() };
+  const kept = { sourceRateId: null, destinationRateId: null };
+  const origin = { provider: 'test', asOf: new Date(), ...kept };
   await insertQuote(test.database, {
     ...asked,
     id,

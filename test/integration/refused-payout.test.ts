@@ -178,11 +178,11 @@ const cases: readonly Case[] = [
     async () => {
       const { database } = system;
       const remedy = async () => {
-        await database`update rates set as_of = now()`;
+        await database`update current_rates set as_of = now()`;
       };
       // Also when the test fails: the others need rates.
       onTestFinished(remedy);
-      await database`update rates set as_of = now() - interval '2 days'`;
+      await database`update current_rates set as_of = now() - interval '2 days'`;
       return { form: { ...live('10000'), beneficiary: german }, remedy };
     },
   ],

@@ -30,9 +30,9 @@ const compose = z.object({
 export type Compose = z.infer<typeof compose>;
 export type ComposeService = z.infer<typeof service>;
 
-/** Reads a Compose file with every variable at its default, as `${NAME:-default}` has it. */
+/** Reads a Compose file with every variable at its default (`${NAME:-…}`) or unset (`${NAME:?…}`). */
 export function parseCompose(text: string): { readonly raw: unknown; readonly compose: Compose } {
-  const filled = text.replace(/\$\{\w+:-([^}]*)\}/g, (_variable, byDefault: string) => byDefault);
+  const filled = text.replace(/\$\{\w+:(?:-([^}]*)|\?[^}]*)\}/g, '$1');
   const raw: unknown = parse(filled, { merge: true });
   return { raw, compose: compose.parse(raw) };
 }

@@ -16,8 +16,8 @@ export type TestDatabase = {
   readonly drop: () => Promise<void>;
 };
 
-/** A database of its own with the newest schema and current rates. */
-export async function createTestDatabase(): Promise<TestDatabase> {
+/** A database of its own with the newest schema and, unless told otherwise, current rates. */
+export async function createTestDatabase({ hasRates = true } = {}): Promise<TestDatabase> {
   const server = inject('postgresUrl');
   const name = `test_${randomBytes(6).toString('hex')}`;
   await onServer(server, (admin) => admin.unsafe(`create database ${name}`));
@@ -25,12 +25,11 @@ export async function createTestDatabase(): Promise<TestDatabase> {
   url.pathname = `/${name}`;
   const database = connectDatabase({ url: url.href, poolSize: 10, applicationName: 'test' });
   await migrate(database);
-  const table = await referenceSource.fetch();
-  await storeRates(
-    database,
-    { provider: referenceSource.provider, asOf: table.asOf },
-    table.perEuro,
-  );
+  if (hasRates) {
+    // As if they were of a real provider: some tests have live accounts.
+    const provider = { ...referenceSource, isForTests: false };
+    await storeRates(database, provider, await referenceSource.fetch());
+  }
   return {
     url: url.href,
     database,

@@ -155,6 +155,7 @@ function startersOf(directory: string, ports: Ports, railUrl: string, startOurs:
     SANDBOX_BANK_CALLBACK_SECRET: callbackSecret,
     WEBHOOKS_ALLOW_INSECURE: 'true',
   });
+  const workerSettings = () => ({ ...connections(), RATE_SOURCE: 'reference' });
   return {
     databaseUrl: () => databaseUrl,
     postgres: async (): Promise<Part> => {
@@ -194,8 +195,8 @@ function startersOf(directory: string, ports: Ports, railUrl: string, startOurs:
         RATE_LIMIT_BURST: '10000',
         IN_FLIGHT_LIMIT: '10000',
       }),
-    worker: () => startOurs('worker', connections()),
-    'batch-worker': () => startOurs('worker', connections(), ['--lane', 'batch']),
+    worker: () => startOurs('worker', workerSettings()),
+    'batch-worker': () => startOurs('worker', workerSettings(), ['--lane', 'batch']),
   };
 }
 

@@ -18,12 +18,11 @@ export async function requestBatch(
   const { count, mode = 'best_effort', id = newId('batch') } = options;
   const beneficiaryId = newId('beneficiary');
   await insertBeneficiary(sql, { id: beneficiaryId, accountId, details: beneficiary });
-  const rates = await currentRates(sql, rateMaximumAgeMs);
   await insertBatch(sql, {
     id,
     accountId,
     mode,
-    rates: rates.map(({ currency, perEuro }) => ({ currency, perEuro })),
+    rates: await currentRates(sql, rateMaximumAgeMs),
     items: Array.from({ length: count }, (_, index) => ({
       index,
       refusal: null,

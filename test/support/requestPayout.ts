@@ -3,7 +3,7 @@ import { type Database, transaction } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
 import { findPayout, insertPayout, type PayoutRow } from '../../src/db/payouts.js';
 import { insertQuote } from '../../src/db/quotes.js';
-import { currentRates, midOf } from '../../src/db/rates.js';
+import { currentRates, midOf, originOf } from '../../src/db/rates.js';
 import { price } from '../../src/domain/quote.js';
 import { isRefusal } from '../../src/domain/refusal.js';
 
@@ -35,7 +35,7 @@ export async function requestPayout(database: Database, accountId: string): Prom
   const mid = midOf(rates, asked.sourceCurrency, asked.destinationCurrency);
   const priced = price({ ...asked, mid });
   if (isRefusal(priced)) throw new Error(`There is no price: ${priced.code}`);
-  const origin = { provider: 'test', asOf: new Date() };
+  const origin = originOf(rates, asked.sourceCurrency, asked.destinationCurrency);
   const id = newId('payout');
   await transaction(database, async (sql) => {
     const quote = { id: newId('quote'), accountId, ...asked, price: priced, origin };

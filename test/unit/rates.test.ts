@@ -1,7 +1,9 @@
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { afterEach, describe, expect, test } from 'vitest';
+import { ConfigError, readStackConfig, readWorkerConfig } from '../../src/config.js';
+import { type CurrencyRate, midOf, originOf } from '../../src/db/rates.js';
 import { corridorCurrencies } from '../../src/domain/corridor.js';
-import { parseRate } from '../../src/domain/fx.js';
+import { formatRate, parseRate } from '../../src/domain/fx.js';
 import { ecbSource, parseEcbDaily } from '../../src/rates/ecb.js';
 import { referenceSource } from '../../src/rates/reference.js';
 
@@ -41,6 +43,76 @@ function serve(listener: RequestListener): Promise<string> {
     });
   });
 }
+
+describe('the source of rates', () => {
+  const settings = {
+    DATABASE_URL: 'postgres://127.0.0.1/corridor',
+    TEMPORAL_ADDRESS: '127.0.0.1:7233',
+    SANDBOX_BANK_URL: 'http://127.0.0.1:8090',
+    SANDBOX_BANK_TOKEN: 'a-bank-token-of-the-tests',
+    SANDBOX_BANK_CALLBACK_SECRET: 'a-callback-secret-of-the-tests',
+  };
+
+  test.each([undefined, '', 'ECB', 'corridor-reference-2026-11-20'])(
+    'has to be said: a worker with %s does not start',
+    (RATE_SOURCE) => {
+      expect(() => readWorkerConfig({ ...settings, RATE_SOURCE })).toThrow(ConfigError);
+      expect(() => readWorkerConfig({ ...settings, RATE_SOURCE })).toThrow(
+        'RATE_SOURCE: expected reference or ecb',
+      );
+    },
+  );
+
+  test('is the one that was said; a local stack says that of tests', () => {
+    expect(readWorkerConfig({ ...settings, RATE_SOURCE: 'ecb' }).RATE_SOURCE).toBe('ecb');
+    expect(readStackConfig({}).RATE_SOURCE).toBe('reference');
+    expect(readStackConfig({ RATE_SOURCE: 'ecb' }).RATE_SOURCE).toBe('ecb');
+  });
+
+  test('says whether its figures are for tests', () => {
+    expect([referenceSource.isForTests, ecbSource('http://127.0.0.1').isForTests]).toEqual([
+      true,
+      false,
+    ]);
+  });
+});
+
+describe('a mid rate', () => {
+  const rate = (id: bigint, currency: string, perEuro: string, day: string): CurrencyRate => ({
+    ...{ id, currency, perEuro, provider: 'ecb' },
+    asOf: new Date(`2026-11-${day}T13:10:00.000Z`),
+  });
+  const rates = [
+    rate(1n, 'EUR', '1', '20'),
+    rate(2n, 'USD', '1.25', '20'),
+    rate(3n, 'GBP', '0.8', '19'),
+  ];
+
+  test.each([
+    ['USD', 'GBP', '0.64', 2n, 3n],
+    ['GBP', 'USD', '1.5625', 3n, 2n],
+  ])('from %s to %s names both halves and is as old as the older', (from, to, mid, first, last) => {
+    const found = midOf(rates, from, to);
+    expect(found && formatRate(found)).toBe(mid);
+    expect(originOf(rates, from, to)).toEqual({
+      provider: 'ecb',
+      asOf: new Date('2026-11-19T13:10:00.000Z'),
+      sourceRateId: first,
+      destinationRateId: last,
+    });
+  });
+
+  test('that nobody has given comes from nowhere', () => {
+    expect(midOf(rates, 'USD', 'CHF')).toBeUndefined();
+    expect(() => originOf(rates, 'USD', 'CHF')).toThrow('from USD to CHF');
+  });
+
+  test('within one currency needs no rate', () => {
+    const none = { provider: 'par', sourceRateId: null, destinationRateId: null };
+    expect(originOf([], 'CHF', 'CHF')).toMatchObject(none);
+    expect(originOf(rates, 'USD', 'USD')).toMatchObject(none);
+  });
+});
 
 describe('the reference table', () => {
   test('has a rate for every corridor currency and no other', async () => {

@@ -58,6 +58,8 @@ const pendingSource: PayoutSource = {
   feeMinor: null,
   receiveMinor: null,
   rate: null,
+  rateProvider: null,
+  rateAsOf: null,
   settledAt: null,
   returnedMinor: null,
   batchId: null,
@@ -72,6 +74,8 @@ const sentSource: PayoutSource = {
   feeMinor: 430n,
   receiveMinor: 155_000n,
   rate: '155.6789012',
+  rateProvider: 'ecb',
+  rateAsOf: createdAt,
 };
 
 const settledSource: PayoutSource = {
@@ -265,6 +269,7 @@ describe('a payout', () => {
       source_amount: null,
       fee: null,
       rate: null,
+      rate_source: null,
       receive_amount: null,
       received: null,
       returned_amount: null,
@@ -283,6 +288,7 @@ describe('a payout', () => {
     expect(payout).toMatchObject({
       source_amount: '1000.00',
       fee: '4.30',
+      rate_source: { provider: 'ecb', as_of: createdAt.toISOString() },
       receive_amount: '155000',
       received: null,
       settled_at: null,

@@ -144,7 +144,7 @@ async function record(
         id,
         accountId: request.account.id,
         mode,
-        rates: rates.map(({ currency, perEuro }) => ({ currency, perEuro })),
+        rates,
         items: await bindItems(sql, request, id, keyed),
       });
     }

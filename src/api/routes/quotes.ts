@@ -73,11 +73,10 @@ async function createQuote(deps: ApiDeps, request: ApiRequest): Promise<Answer> 
       const mid = midOf(rates, sourceCurrency, destinationCurrency);
       const priced = price({ ...asked, mid });
       if (isRefusal(priced)) return priced;
-      // Within one currency no source is asked: the rate is 1 by definition.
-      const known = originOf(rates, [sourceCurrency, destinationCurrency]);
-      const { provider, asOf } = known ?? { provider: 'par', asOf: new Date() };
-      const quote = { id, accountId, ...asked, price: priced, origin: { provider, asOf } };
-      return quoteObject(await insertQuote(sql, quote));
+      const origin = originOf(rates, sourceCurrency, destinationCurrency);
+      return quoteObject(
+        await insertQuote(sql, { id, accountId, ...asked, price: priced, origin }),
+      );
     },
     replay: (sql, objectId) => existingQuote(sql, accountId, objectId),
   });

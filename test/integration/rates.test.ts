@@ -1,0 +1,508 @@
+import { execFile } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { pino } from 'pino';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { accept } from '../../src/activities/acceptance.js';
+import { startRates } from '../../src/activities/maintenance.js';
+import { decide, listRates, useProvider } from '../../src/cli/rates.js';
+import { only } from '../../src/db/accounts.js';
+import { transaction } from '../../src/db/client.js';
+import { findPayoutById, insertPayout, type PayoutRow } from '../../src/db/payouts.js';
+import { findQuote } from '../../src/db/quotes.js';
+import {
+  currentRates,
+  decideRate,
+  listWaitingRates,
+  midOf,
+  pinProvider,
+  type RateProvider,
+  storeRates,
+} from '../../src/db/rates.js';
+import { chunkDriver } from '../../src/domain/batch.js';
+import { crossMid, formatRate } from '../../src/domain/fx.js';
+import { createRails } from '../../src/rails/registry.js';
+import { ecbProvider } from '../../src/rates/ecb.js';
+import type { RateSource } from '../../src/rates/rateSource.js';
+import { referenceSource } from '../../src/rates/reference.js';
+import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
+import { QuietRail } from '../support/quietRail.js';
+import { requestBatch } from '../support/requestBatch.js';
+import { rateMaximumAgeMs, requestPayout } from '../support/requestPayout.js';
+
+const minuteMs = 60_000;
+const dayMs = 24 * 60 * minuteMs;
+const by = { operator: 'ada', reason: 'as the bank says' };
+
+let test: TestDatabase;
+
+beforeAll(async () => {
+  test = await createTestDatabase({ hasRates: false });
+});
+afterAll(() => test.drop());
+
+/** Each test begins without rates, a provider and accounts; triggers keep all others from that. */
+beforeEach(() =>
+  transaction(test.database, async (sql) => {
+    await sql`select set_config('session_replication_role', 'replica', true)`;
+    await sql`truncate rates, rate_provider, accounts cascade`;
+  }),
+);
+
+const ago = (ms: number) => new Date(Date.now() - ms);
+
+type Figures = Readonly<Record<string, string>>;
+
+/** What the provider says now, unless it is a table of another time. */
+function store(figures: Figures, asOf = new Date()) {
+  const perEuro = new Map(Object.entries({ EUR: '1', ...figures }));
+  return storeRates(test.database, ecbProvider, { asOf, perEuro });
+}
+
+/** The rates that prices are made of, and whose they are. */
+async function usable(maximumAgeMs = dayMs): Promise<Figures> {
+  const rates = await currentRates(test.database, maximumAgeMs);
+  return Object.fromEntries(rates.map((rate) => [rate.currency, rate.perEuro]));
+}
+
+async function providersInUse(): Promise<readonly string[]> {
+  const rates = await currentRates(test.database, dayMs);
+  return [...new Set(rates.map(({ provider }) => provider))];
+}
+
+async function waitingId(currency: string): Promise<string> {
+  const waiting = await listWaitingRates(test.database);
+  return only(waiting.find((rate) => rate.currency === currency)).id.toString();
+}
+
+describe('rates have one provider', () => {
+  it('which is the first that brings some: another one changes nothing', async () => {
+    await store({ USD: '1.16' }, ago(2 * minuteMs));
+    const refused = storeRates(test.database, referenceSource, await referenceSource.fetch());
+    await expect(refused).rejects.toThrow(
+      'rates of corridor-reference-2026-11-20 are refused, those of ecb are in use',
+    );
+    expect(await usable()).toEqual({ EUR: '1', USD: '1.16' });
+    expect(await test.database`select from rates where provider <> 'ecb'`).toHaveLength(0);
+    await store({ USD: '1.17' });
+    expect(await usable()).toEqual({ EUR: '1', USD: '1.17' });
+  });
+
+  it('and two that come at once are not both taken', async () => {
+    const table = await referenceSource.fetch();
+    const both = await Promise.allSettled([
+      store({ USD: '1.16' }),
+      storeRates(test.database, referenceSource, table),
+    ]);
+    expect(both.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
+    expect(await providersInUse()).toHaveLength(1);
+  });
+
+  it('until a person chooses another, of whom no price is mixed with the old ones', async () => {
+    const table = await referenceSource.fetch();
+    await storeRates(test.database, referenceSource, table);
+    await pinProvider(test.database, ecbProvider, by);
+    expect(await usable()).toEqual({});
+    await store({ USD: '1.17' }, ago(minuteMs));
+    expect(await usable()).toEqual({ EUR: '1', USD: '1.17' });
+    await expect(storeRates(test.database, referenceSource, table)).rejects.toThrow('are refused');
+    expect(await test.database`select provider, operator, reason from rate_provider`).toEqual([
+      { provider: 'ecb', ...by },
+    ]);
+    // Back again, before it has said anything new.
+    await pinProvider(test.database, referenceSource, by);
+    expect(await providersInUse()).toEqual([referenceSource.provider]);
+    expect(await usable()).toEqual(Object.fromEntries(table.perEuro));
+  });
+});
+
+describe('figures for tests and live accounts', () => {
+  it('keep each other away: the figures come too late', async () => {
+    await createTestAccount(test.database, { mode: 'live', funds: {} });
+    const table = await referenceSource.fetch();
+    const refusal = 'are for tests, and there are live accounts';
+    await expect(storeRates(test.database, referenceSource, table)).rejects.toThrow(refusal);
+    await expect(pinProvider(test.database, referenceSource, by)).rejects.toThrow(refusal);
+    expect(await usable()).toEqual({});
+    await store({ USD: '1.16' });
+    await expect(storeRates(test.database, referenceSource, table)).rejects.toThrow(refusal);
+    expect(await providersInUse()).toEqual(['ecb']);
+  });
+
+  it('keep each other away: the account comes too late', async () => {
+    await storeRates(test.database, referenceSource, await referenceSource.fetch());
+    const open = () => createTestAccount(test.database, { mode: 'live', funds: {} });
+    await expect(open()).rejects.toThrow('the rates in use are figures for tests');
+    await createTestAccount(test.database);
+    await pinProvider(test.database, ecbProvider, by);
+    expect((await open()).account.mode).toBe('live');
+  });
+});
+
+describe('a rate from the future', () => {
+  it('is refused and holds up none that follow', async () => {
+    const tomorrow = store({ USD: '1.16' }, ago(-dayMs));
+    await expect(tomorrow).rejects.toThrow('rate_from_the_future');
+    expect(await usable()).toEqual({});
+    await store({ USD: '1.17' });
+    await expect(store({ USD: '1.18' }, ago(-6 * minuteMs))).rejects.toThrow();
+    expect(await usable()).toEqual({ EUR: '1', USD: '1.17' });
+  });
+
+  it('may be ahead by as much as clocks differ', async () => {
+    await store({ USD: '1.16' }, ago(-4 * minuteMs));
+    expect(await usable()).toEqual({ EUR: '1', USD: '1.16' });
+  });
+});
+
+describe('a rate that jumps', () => {
+  it.each([
+    ['rises by 10 %', '110', true],
+    ['falls by 10 %', '90', true],
+    ['rises by more', '110.0000000001', false],
+    ['falls by more', '89.9999999999', false],
+    ['is ten times too large', '1000', false],
+    ['is ten times too small', '10', false],
+  ])('%s: is it used at once? %s, %s', async (_, next, isUsed) => {
+    await store({ JPY: '100', USD: '1.16' }, ago(minuteMs));
+    await store({ JPY: next, USD: '1.17' });
+    // The others go on: none waits for the one.
+    expect(await usable()).toEqual({ EUR: '1', USD: '1.17', JPY: isUsed ? next : '100' });
+    const waiting = await listWaitingRates(test.database);
+    expect(
+      waiting.map(({ currency, perEuro, lastPerEuro }) => [currency, perEuro, lastPerEuro]),
+    ).toEqual(isUsed ? [] : [['JPY', next, '100']]);
+  });
+
+  it('leaves the last one in use while it is young, and then none', async () => {
+    await store({ USD: '1.16' }, ago(30 * minuteMs));
+    await store({ USD: '11.6' });
+    expect(await usable(31 * minuteMs)).toEqual({ EUR: '1', USD: '1.16' });
+    expect(await usable(29 * minuteMs)).toEqual({ EUR: '1' });
+    const rates = await currentRates(test.database, 29 * minuteMs);
+    expect(midOf(rates, 'USD', 'EUR')).toBeUndefined();
+  });
+
+  it('is not taken for having been wrong for days', async () => {
+    await store({ USD: '1.16' }, ago(5 * dayMs));
+    for (const days of [4, 3, 2, 1]) await store({ USD: '11.6' }, ago(days * dayMs));
+    expect(await usable(30 * dayMs)).toMatchObject({ USD: '1.16' });
+    expect(await listWaitingRates(test.database)).toHaveLength(1);
+  });
+
+  it('is used once a person has accepted it, and the next is compared with it', async () => {
+    await store({ USD: '1.16' }, ago(3 * minuteMs));
+    await store({ USD: '1.40' }, ago(2 * minuteMs));
+    const id = await waitingId('USD');
+    expect(await decideRate(test.database, id, 'accepted', by)).toBe(true);
+    expect(await usable()).toMatchObject({ USD: '1.40' });
+    expect(await listWaitingRates(test.database)).toEqual([]);
+    await store({ USD: '1.41' }, ago(minuteMs));
+    expect(await usable()).toMatchObject({ USD: '1.41' });
+    const kept = await test.database`
+      select rate_id::text, outcome, operator, reason from rate_decisions`;
+    expect(kept).toEqual([{ rateId: id, outcome: 'accepted', ...by }]);
+    // Once, and not after a newer one.
+    expect(await decideRate(test.database, id, 'accepted', by)).toBe(false);
+  });
+
+  it('is never used once a person has rejected it, however often it is read', async () => {
+    const published = ago(minuteMs);
+    await store({ USD: '1.16' }, ago(2 * minuteMs));
+    await store({ USD: '1.40' }, published);
+    expect(await decideRate(test.database, await waitingId('USD'), 'rejected', by)).toBe(true);
+    expect(await store({ USD: '1.40' }, published)).toEqual([]);
+    expect(await usable()).toMatchObject({ USD: '1.16' });
+    // What is published next is another question.
+    expect(await store({ USD: '1.40' })).toMatchObject([{ currency: 'USD', perEuro: '1.40' }]);
+  });
+
+  it('no longer waits when the next one has not jumped', async () => {
+    await store({ USD: '1.16' }, ago(2 * minuteMs));
+    await store({ USD: '1.40' }, ago(minuteMs));
+    const id = await waitingId('USD');
+    expect(await store({ USD: '1.17' })).toEqual([]);
+    expect(await decideRate(test.database, id, 'accepted', by)).toBe(false);
+    expect(await usable()).toMatchObject({ USD: '1.17' });
+  });
+
+  it('is compared across providers: the first of the new one may be wrong as well', async () => {
+    await storeRates(test.database, referenceSource, await referenceSource.fetch());
+    await pinProvider(test.database, ecbProvider, by);
+    await store({ USD: '11.612', GBP: '0.88' });
+    expect(await usable()).toEqual({ EUR: '1', GBP: '0.88' });
+    expect(await listWaitingRates(test.database)).toMatchObject([{ currency: 'USD' }]);
+  });
+});
+
+describe('every rate', () => {
+  it('is kept once, with its provider, its time and its arrival', async () => {
+    const published = ago(dayMs);
+    await store({ USD: '1.16' }, published);
+    await store({ USD: '1.160' }, published);
+    await store({ USD: '1.17' });
+    // What comes late is no news.
+    await store({ USD: '1.15' }, ago(2 * dayMs));
+    const kept = await test.database`
+      select per_euro::text, provider, as_of, arrived_at > now() - interval '1 minute' as is_new
+        from rates where currency = 'USD' order by id`;
+    expect(kept).toMatchObject([
+      { perEuro: '1.16', provider: 'ecb', asOf: published, isNew: true },
+      { perEuro: '1.17', provider: 'ecb' },
+    ]);
+    expect(await usable()).toMatchObject({ USD: '1.17' });
+  });
+
+  it('is in use after it is read again, whatever became of the copy', async () => {
+    const published = ago(minuteMs);
+    await store({ USD: '1.16' }, published);
+    await test.database`delete from current_rates`;
+    await store({ USD: '1.16' }, published);
+    expect(await usable()).toEqual({ EUR: '1', USD: '1.16' });
+  });
+
+  it('takes the place of one of the same time that was corrected', async () => {
+    const published = ago(minuteMs);
+    await store({ USD: '1.16' }, published);
+    await store({ USD: '1.17' }, published);
+    expect(await usable()).toMatchObject({ USD: '1.17' });
+  });
+
+  it.each([
+    'update rates set per_euro = 2',
+    'delete from rates',
+    'truncate rates cascade',
+    "update rate_decisions set outcome = 'accepted'",
+    'delete from rate_decisions',
+    'truncate rate_decisions',
+  ])('stays as it is: %s', async (statement) => {
+    await store({ USD: '1.16' }, ago(minuteMs));
+    await store({ USD: '1.40' });
+    await decideRate(test.database, await waitingId('USD'), 'rejected', by);
+    await expect(test.database.unsafe(statement)).rejects.toThrow('append-only');
+  });
+});
+
+describe('what a payout names', () => {
+  const deps = { rails: createRails([new QuietRail()]), rateMaximumAgeMs };
+  const decideOn = (driver: string, ids: readonly string[]) =>
+    transaction(test.database, (sql) => accept(sql, deps, driver, ids, 0));
+  let accountId: string;
+
+  beforeEach(async () => {
+    await store({ USD: '1.1612', GBP: '0.8794' }, ago(10 * minuteMs));
+    accountId = (await createTestAccount(test.database)).account.id;
+  });
+
+  /** The mid rate, from nothing but the ids that a quote or payout names. */
+  async function recomputed(named: {
+    readonly sourceRateId: bigint | null;
+    readonly destinationRateId: bigint | null;
+  }): Promise<string> {
+    const perEuro = async (id: bigint | null) => {
+      const [rate] = await test.database<{ perEuro: string }[]>`
+        select per_euro::text from rates where id = ${id}`;
+      return only(rate).perEuro;
+    };
+    const { sourceRateId, destinationRateId } = named;
+    return formatRate(crossMid(await perEuro(sourceRateId), await perEuro(destinationRateId)));
+  }
+
+  async function payoutOf(id: string): Promise<PayoutRow> {
+    const row = only(await findPayoutById(test.database, id));
+    expect(row.status).toBe('processing');
+    return row;
+  }
+
+  const oldMid = formatRate(crossMid('1.1612', '1'));
+  const newMid = formatRate(crossMid('1.17', '1'));
+
+  it('with a quote are the rates of the quote, also when there are newer ones', async () => {
+    const { id, quoteId } = await requestPayout(test.database, accountId);
+    const quote = only(await findQuote(test.database, accountId, quoteId ?? ''));
+    expect([await recomputed(quote), quote.mid]).toEqual([oldMid, oldMid]);
+    await store({ USD: '1.17', GBP: '0.88' });
+    await decideOn(id, [id]);
+    const payout = await payoutOf(id);
+    expect([await recomputed(payout), payout.mid]).toEqual([oldMid, oldMid]);
+    const { rateProvider, rateAsOf } = quote;
+    expect(payout).toMatchObject({ rateProvider, rateAsOf });
+  });
+
+  async function requestLive(source: string, destination: string): Promise<string> {
+    const { id, beneficiaryId, ...quoted } = await requestPayout(test.database, accountId);
+    const live = { ...quoted, beneficiaryId, id: `${id}live`, driver: `${id}live`, quoteId: null };
+    await insertPayout(test.database, {
+      ...live,
+      sourceCurrency: source,
+      destinationCurrency: destination,
+      fixedSide: 'source',
+      amount: 10_000n,
+    });
+    return live.id;
+  }
+
+  it('at the live rate are the current ones, and it keeps them', async () => {
+    const id = await requestLive('USD', 'EUR');
+    // Only one half is new: the mid rate is as old as the other.
+    const published = ago(10 * minuteMs);
+    await storeRates(test.database, ecbProvider, {
+      asOf: new Date(),
+      perEuro: new Map([['USD', '1.17']]),
+    });
+    await decideOn(id, [id]);
+    const payout = await payoutOf(id);
+    expect([await recomputed(payout), payout.mid]).toEqual([newMid, newMid]);
+    expect(payout.rateProvider).toBe('ecb');
+    expect(payout.rateAsOf?.getTime()).toBeLessThan(published.getTime() + minuteMs);
+    const change = test.database`update payouts set source_rate_id = 1 where id = ${id}`;
+    await expect(change).rejects.toThrow('frozen');
+  });
+
+  it('within one currency are none: there the rate is 1', async () => {
+    const id = await requestLive('EUR', 'EUR');
+    await decideOn(id, [id]);
+    expect(await payoutOf(id)).toMatchObject({
+      mid: '1',
+      rateProvider: 'par',
+      sourceRateId: null,
+      destinationRateId: null,
+    });
+  });
+
+  it('in a batch are the rates of its request, also when there are newer ones', async () => {
+    const batchId = await requestBatch(test.database, accountId, { count: 3 });
+    await store({ USD: '1.17', GBP: '0.88' });
+    const items = await test.database<{ id: string }[]>`
+      select id from payouts where batch_id = ${batchId}`;
+    const ids = items.map(({ id }) => id);
+    await decideOn(chunkDriver({ batchId, number: 0 }), ids);
+    for (const id of ids) {
+      const payout = await payoutOf(id);
+      expect([await recomputed(payout), payout.mid]).toEqual([oldMid, oldMid]);
+      expect(payout.rateProvider).toBe('ecb');
+    }
+    const [named] = await test.database`
+      select count(*)::int from batches b, jsonb_array_elements(b.rates) n
+        join rates r on r.id = (n ->> 'id')::bigint and r.currency = n ->> 'currency'
+         and r.per_euro = (n ->> 'perEuro')::numeric and r.provider = n ->> 'provider'
+         and r.as_of = (n ->> 'asOf')::timestamptz
+       where b.id = ${batchId}`;
+    expect(named).toEqual({ count: 3 });
+  });
+});
+
+describe('a worker that starts', () => {
+  let lines: string[];
+  const start = (fetch: RateSource['fetch'], provider: RateProvider = ecbProvider) => {
+    lines = [];
+    const log = pino({ level: 'info' }, { write: (line: string) => lines.push(line) });
+    const rateSource = { ...provider, fetch };
+    return startRates({ database: test.database, rateSource, log }, dayMs);
+  };
+  const down = () => Promise.reject(new Error('The ECB rates answered with status 503'));
+  const says = (figures: Figures) => async () => ({
+    asOf: new Date(),
+    perEuro: new Map(Object.entries(figures)),
+  });
+
+  it('goes on with stored rates while they are young, although its source fails', async () => {
+    await store({ USD: '1.16' }, ago(minuteMs));
+    await start(down);
+    expect(lines.map((line) => JSON.parse(line))).toMatchObject([
+      { level: 50, err: { message: 'The ECB rates answered with status 503' } },
+    ]);
+    expect(await usable()).toMatchObject({ USD: '1.16' });
+    await start(says({ USD: '1.17' }));
+    expect([lines, await usable()]).toMatchObject([[], { USD: '1.17' }]);
+  });
+
+  it('does not start without any rate', async () => {
+    await expect(start(down)).rejects.toThrow('status 503');
+    await store({ USD: '1.16' }, ago(2 * dayMs));
+    await expect(start(down)).rejects.toThrow('status 503');
+  });
+
+  it('does not start with another source than the one in use', async () => {
+    await store({ USD: '1.16' }, ago(minuteMs));
+    const other = start(says({ USD: '1.2' }), { ...ecbProvider, provider: 'other' });
+    await expect(other).rejects.toThrow('rates of other are refused');
+    expect(await usable()).toMatchObject({ USD: '1.16' });
+  });
+
+  it('does not start with figures for tests where an account is live', async () => {
+    await store({ USD: '1.16' }, ago(minuteMs));
+    await createTestAccount(test.database, { mode: 'live', funds: {} });
+    await expect(start(() => referenceSource.fetch(), referenceSource)).rejects.toThrow(
+      'are for tests',
+    );
+  });
+
+  it('warns of a rate that waits', async () => {
+    await store({ USD: '1.16' }, ago(minuteMs));
+    await start(says({ USD: '11.6' }));
+    expect(lines.map((line) => JSON.parse(line))).toMatchObject([
+      {
+        level: 40,
+        ...{ id: await waitingId('USD'), currency: 'USD', perEuro: '11.6', lastPerEuro: '1.16' },
+        msg: 'a rate jumped and waits for corridor rates accept',
+      },
+    ]);
+  });
+});
+
+describe('corridor rates', () => {
+  /** What a command prints. */
+  async function printed(command: () => Promise<unknown>): Promise<string> {
+    const log = vi.spyOn(console, 'log').mockImplementation(() => undefined);
+    try {
+      await command();
+      return log.mock.calls.map(([line]) => `${line}\n`).join('');
+    } finally {
+      log.mockRestore();
+    }
+  }
+
+  it('lists what waits, and decides on it once', async () => {
+    const { database } = test;
+    await store({ USD: '1.16', GBP: '0.88' }, ago(minuteMs));
+    expect(await printed(() => listRates(database))).toBe('No rate waits.\n');
+    await store({ USD: '1.40', GBP: '8.8' });
+    const [usd, gbp] = [await waitingId('USD'), await waitingId('GBP')];
+    const listed = await printed(() => listRates(database));
+    expect(listed).toContain(`${usd}  USD  1.40, was 1.16  as of `);
+    expect(listed).toContain(`${gbp}  GBP  8.8, was 0.88  as of `);
+    const reject = () => printed(() => decide(database, gbp, 'rejected', by));
+    expect(await reject()).toBe(`rejected: rate ${gbp}\n`);
+    await expect(reject()).rejects.toThrow(`No rate waits as ${gbp}`);
+    await expect(decide(database, 'x', 'accepted', by)).rejects.toThrow('No rate waits as x');
+    await expect(useProvider(database, 'mine', by)).rejects.toThrow('expects reference or ecb');
+    expect(await usable()).toEqual({ EUR: '1', USD: '1.16', GBP: '0.88' });
+  });
+
+  it('is a command: accept, use', async () => {
+    const corridor = (...words: readonly string[]): Promise<readonly [number, string]> => {
+      const main = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
+      const env = { ...process.env, DATABASE_URL: test.url };
+      return new Promise((resolve) => {
+        execFile(process.execPath, [main, 'rates', ...words], { env }, (error, stdout, stderr) => {
+          resolve([error === null ? 0 : Number(error.code), stdout + stderr]);
+        });
+      });
+    };
+    const grace = ['--operator', 'grace', '--reason', 'the market moved'] as const;
+    await store({ USD: '1.16' }, ago(minuteMs));
+    await store({ USD: '1.40' });
+    const id = await waitingId('USD');
+    const [code, text] = await corridor('accept', id, '--reason', 'the market moved');
+    expect([code, text]).toEqual([2, expect.stringMatching(/^--operator is missing/)]);
+    expect(await corridor('accept', id, ...grace)).toEqual([0, `accepted: rate ${id}\n`]);
+    expect(await usable()).toEqual({ EUR: '1', USD: '1.40' });
+    await createTestAccount(test.database, { mode: 'live', funds: {} });
+    // One line: what cannot be is no fault of the code.
+    expect(await corridor('use', 'reference', ...grace)).toEqual([
+      1,
+      expect.stringMatching(/^the figures of \S+ are for tests, .*\n$/),
+    ]);
+    expect(await usable()).toEqual({ EUR: '1', USD: '1.40' });
+  });
+});
