@@ -2,7 +2,8 @@
 FROM node:20-slim AS build
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
-RUN npm ci
+# No package's own script runs, neither here nor in production: none is needed.
+RUN npm ci --ignore-scripts
 COPY tsconfig.json tsconfig.build.json ./
 COPY src ./src
 # Compiles, and bundles the workflows, so that no worker does it at its start.
@@ -11,7 +12,7 @@ RUN npm run build
 FROM node:20-slim AS dependencies
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
-RUN npm ci --omit=dev
+RUN npm ci --ignore-scripts --omit=dev
 
 FROM node:20-slim
 ENV NODE_ENV=production

@@ -33,5 +33,8 @@ for name in postgres_password temporal_database_password corridor_database_passw
   keep "$name" "$(random)"
 done
 
+# Empty but while the callback secret is changed; see docs/operations.md.
+keep sandbox_bank_callback_secret_previous ""
+
 password=$(cat "$directory/corridor_database_password")
 keep corridor_database_url "postgres://corridor:$password@postgres:5432/corridor"

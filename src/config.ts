@@ -53,10 +53,17 @@ const webhookPolicy = {
   WEBHOOKS_ALLOW_INSECURE: flag.default(false),
 };
 
+/** For the process that calls the bank. */
 const sandboxBank = {
   SANDBOX_BANK_URL: url('http|https'),
   SANDBOX_BANK_TOKEN: secret,
+};
+
+/** For the process that the bank calls back. */
+const sandboxCallbacks = {
   SANDBOX_BANK_CALLBACK_SECRET: secret,
+  /** Accepted as well, while the bank changes from it to the other. */
+  SANDBOX_BANK_CALLBACK_SECRET_PREVIOUS: secret.optional(),
 };
 
 /** What one API key may ask of one API process: see api/rateLimit.ts. */
@@ -73,7 +80,7 @@ const rateLimits = (limits: {
 const apiSchema = z.object({
   ...connections,
   ...webhookPolicy,
-  ...sandboxBank,
+  ...sandboxCallbacks,
   API_HOST: z.string().default('127.0.0.1'),
   API_PORT: port.default(8080),
   /** How long it serves on after it was told to stop, so that a load balancer sees `/readyz`. */
@@ -163,7 +170,7 @@ function read<T extends z.ZodRawShape>(schema: z.ZodObject<T>, env: Environment)
 /** `NAME_FILE` names a file that holds the value of `NAME`, as secrets are mounted. Empty is unset. */
 function settingOf(name: string, env: Environment): string | undefined {
   const file = env[`${name}_FILE`];
-  return env[name] || (file ? readSecret(`${name}_FILE`, file) : undefined);
+  return env[name] || (file ? readSecret(`${name}_FILE`, file) || undefined : undefined);
 }
 
 function readSecret(name: string, path: string): string {

@@ -10,6 +10,7 @@ import { railActivities } from '../../dist/activities/rail.js';
 import { connectDatabase, transaction } from '../../dist/db/client.js';
 import { insertNews } from '../../dist/db/inbox.js';
 import { createRails } from '../../dist/rails/registry.js';
+import { createSandboxCallbacks } from '../../dist/rails/sandbox/callback.js';
 import { createSandboxRail } from '../../dist/rails/sandbox/connector.js';
 import { referenceSource } from '../../dist/rates/reference.js';
 import { createSender } from '../../dist/webhooks/sender.js';
@@ -24,8 +25,8 @@ const database = connectDatabase({
 const rail = createSandboxRail({
   url: env.SANDBOX_BANK_URL,
   apiToken: env.SANDBOX_BANK_TOKEN,
-  callbackSecret: env.SANDBOX_BANK_CALLBACK_SECRET,
 });
+const callbacks = createSandboxCallbacks([env.SANDBOX_BANK_CALLBACK_SECRET]);
 const deps = {
   database,
   rails: createRails([rail]),
@@ -86,7 +87,7 @@ async function takeRequest({ accountId, beneficiaryId, count }) {
 
 /** As the API takes a callback: kept first, each fact once; then whoever waits for it is told. */
 async function takeCallback(body, headers) {
-  const events = rail.parseCallback({
+  const events = callbacks.parseCallback({
     body,
     header: (name) => headers[name] ?? '',
     receivedAt: new Date(),

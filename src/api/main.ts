@@ -4,7 +4,7 @@ import { type ApiConfig, readApiConfig } from '../config.js';
 import { connectDatabase } from '../db/client.js';
 import { neverBreaks, type Running, runProcess } from '../process.js';
 import { createRails } from '../rails/registry.js';
-import { createSandboxRail } from '../rails/sandbox/connector.js';
+import { createSandboxCallbacks } from '../rails/sandbox/callback.js';
 import { createLog, createMetrics, serveMetrics } from '../telemetry.js';
 import { connectTemporal } from '../temporal/client.js';
 import { createApp } from './app.js';
@@ -21,16 +21,13 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
     address: config.TEMPORAL_ADDRESS,
     namespace: config.TEMPORAL_NAMESPACE,
   });
-  const rail = createSandboxRail({
-    url: config.SANDBOX_BANK_URL,
-    apiToken: config.SANDBOX_BANK_TOKEN,
-    callbackSecret: config.SANDBOX_BANK_CALLBACK_SECRET,
-  });
+  const { SANDBOX_BANK_CALLBACK_SECRET: secret, SANDBOX_BANK_CALLBACK_SECRET_PREVIOUS: previous } =
+    config;
   const metrics = createMetrics('api');
   const app = createApp({
     database,
     temporal,
-    rails: createRails([rail]),
+    rails: createRails([createSandboxCallbacks(previous ? [secret, previous] : [secret])]),
     metrics,
     log,
     rateMaximumAgeMs: config.RATE_MAXIMUM_AGE_HOURS,
@@ -62,7 +59,7 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
     stop: async () => {
       await http.stop(config.STOP_NOTICE_SECONDS * 1000);
       metricsServer.close();
-      await Promise.all([rail.close(), temporal.connection.close()]);
+      await temporal.connection.close();
       await database.end({ timeout: 5 });
     },
   };

@@ -8,7 +8,7 @@ import type { Account } from '../db/accounts.js';
 import type { Database } from '../db/client.js';
 import { type Refusal, type RefusalCode, refuse } from '../domain/refusal.js';
 import type { Scope } from '../domain/scope.js';
-import type { Rails } from '../rails/registry.js';
+import type { CallbackReaders } from '../rails/registry.js';
 import type { Metrics } from '../telemetry.js';
 import type { UrlPolicy } from '../webhooks/guard.js';
 import type { DecodedObject } from './decoded.js';
@@ -18,7 +18,7 @@ import type { Limiter } from './rateLimit.js';
 export type ApiDeps = {
   readonly database: Database;
   readonly temporal: Client;
-  readonly rails: Rails;
+  readonly rails: CallbackReaders;
   readonly metrics: Metrics;
   readonly log: Logger;
   readonly rateMaximumAgeMs: number;

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { appendFileSync, mkdirSync, rmSync } from 'node:fs';
-import { rm } from 'node:fs/promises';
+import { chown, rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
@@ -14,6 +14,7 @@ import { startPostgres } from '../stack/postgres.js';
 import { type Exit, type Part, startProcess } from '../stack/process.js';
 import { startTemporalDevServer } from '../stack/temporal.js';
 import { findTemporalCli } from '../stack/temporalBinary.js';
+import { ownerFor } from '../stack/unprivileged.js';
 import { readJson, writeJson } from './jsonFile.js';
 import { rateProviderOf } from './rates.js';
 import { type Seed, seedAccount } from './seed.js';
@@ -58,6 +59,8 @@ export type Stack = {
 /** Starts every part that is not configured, in the order in which they need each other. */
 export async function startStack(options: StackOptions): Promise<Stack> {
   const directory = resolve(options.directory);
+  // What the parts write, they write for this user alone: they inherit it.
+  process.umask(0o077);
   const claim = await claimDataDirectory(directory);
   // That of a stack that was killed: whoever waits for the file must not read about the dead.
   await rm(join(directory, 'stack.json'), { force: true });
@@ -100,13 +103,15 @@ async function startParts(
     DATABASE_URL: databaseUrl,
     TEMPORAL_ADDRESS: temporalAddress,
     TEMPORAL_NAMESPACE: config.TEMPORAL_NAMESPACE,
-    SANDBOX_BANK_URL: bankUrl,
-    SANDBOX_BANK_TOKEN: secrets.bankToken,
-    SANDBOX_BANK_CALLBACK_SECRET: secrets.callbackSecret,
     // Receivers of a local stack listen on this machine, without TLS.
     WEBHOOKS_ALLOW_INSECURE: 'true',
   };
-  const workerSettings = { ...connections, RATE_SOURCE: config.RATE_SOURCE };
+  const workerSettings = {
+    ...connections,
+    SANDBOX_BANK_URL: bankUrl,
+    SANDBOX_BANK_TOKEN: secrets.bankToken,
+    RATE_SOURCE: config.RATE_SOURCE,
+  };
   await allStarted([
     starter.node('sandbox-bank', {
       BANK_PORT: String(ports.bank),
@@ -127,6 +132,7 @@ async function startParts(
       ...connections,
       API_PORT: String(ports.api),
       METRICS_PORT: String(ports.metrics),
+      SANDBOX_BANK_CALLBACK_SECRET: secrets.callbackSecret,
       FINGERPRINT_SECRET: secrets.fingerprintSecret,
       RATE_LIMIT_PER_SECOND: String(config.RATE_LIMIT_PER_SECOND),
       RATE_LIMIT_BURST: String(config.RATE_LIMIT_BURST),
@@ -182,8 +188,14 @@ class Starter {
   }
 
   async postgres(port: number): Promise<string> {
+    const dataDir = join(this.#directory, 'postgres');
+    const owner = await ownerFor(join(dataDir, 'cluster'));
+    // Root's PostgreSQL runs as another user, who has to enter; root may enter what is theirs.
+    if (owner !== undefined && this.#claim.isPrivate) {
+      await chown(this.#directory, owner.uid, owner.gid);
+    }
     const part = await startPostgres({
-      dataDir: join(this.#directory, 'postgres'),
+      dataDir,
       port,
       database: 'corridor',
       ...this.#watch('postgres'),

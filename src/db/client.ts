@@ -1,4 +1,6 @@
 import postgres from 'postgres';
+import { arrays } from './arrays.js';
+import { socketsTo } from './socket.js';
 
 /** A connection pool or an open transaction: every function of this folder takes either. */
 export type Sql = postgres.ISql<{ bigint: bigint }>;
@@ -16,12 +18,14 @@ export type DatabaseOptions = {
 
 /** Connections of one process. Integers of 8 bytes arrive as bigint, numeric as exact text. */
 export function connectDatabase(options: DatabaseOptions): Database {
-  return postgres(options.url, {
+  const settings = {
     max: options.poolSize,
-    types: { bigint: postgres.BigInt },
+    types: { bigint: postgres.BigInt, arrays },
+    fetch_types: false,
+    socket: socketsTo(),
     transform: { column: { from: postgres.toCamel }, undefined: null },
     // A restarted server is found again within half a second instead of after 20 s.
-    backoff: (attempt) => Math.min(0.05 * 2 ** attempt, 0.5),
+    backoff: (attempt: number) => Math.min(0.05 * 2 ** attempt, 0.5),
     connect_timeout: 5,
     onnotice: () => undefined,
     connection: {
@@ -38,7 +42,8 @@ export function connectDatabase(options: DatabaseOptions): Database {
       random_page_cost: 1.1,
       timezone: 'UTC',
     },
-  });
+  };
+  return postgres(options.url, settings);
 }
 
 /** Serialization failure and deadlock (SQLSTATE): the transaction did nothing and may run again. */
@@ -105,11 +110,23 @@ export function bulkTransaction<T>(
 }
 
 /**
- * SQLSTATE classes and codes, and the driver's own codes, of a database that is away, full
- * or busy: the same request may well succeed in a moment.
+ * How a database says that it is away, full or busy, so that the same request may well succeed in
+ * a moment: SQLSTATE classes and codes, the driver's own words, and the system's. 25P02 is not
+ * among them, for it only follows another error of the same transaction.
  */
-const outageCodes =
-  /^(08...|53...|57P0.|57014|55P03|CONNECTION_(CLOSED|ENDED|DESTROYED)|CONNECT_TIMEOUT|ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN)$/;
+const outageCodes = new RegExp(
+  `^(${[
+    '08...', // The connection.
+    '53...', // No more memory, disk or connections.
+    '57P0.|57014', // Shut down, crashed, starting up; or a statement that took too long.
+    '25P0[34]', // A transaction that stood still: its process was frozen.
+    '25006', // A standby stands where the primary was.
+    '55P03|40001|40P01', // A lock, or a conflict that several repeats have not resolved.
+    'CONNECTION_(CLOSED|ENDED|DESTROYED)|CONNECT_TIMEOUT',
+    'ECONN(REFUSED|RESET|ABORTED)|EPIPE|ETIMEDOUT|EHOST(UNREACH|DOWN)|ENET(UNREACH|DOWN|RESET)',
+    'ENOTFOUND|EAI_AGAIN|EADDRNOTAVAIL|EMFILE|ENFILE',
+  ].join('|')})$`,
+);
 
 /** Whether an error says that the database could not answer, rather than what it answered. */
 export function isOutage(error: unknown): boolean {

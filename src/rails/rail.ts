@@ -88,6 +88,12 @@ export type Rail = {
   readonly voidKey: (key: string) => Promise<'voided' | 'too_late'>;
   /** The statement of a UTC day, YYYY-MM-DD. */
   readonly statement: (date: string) => Promise<Statement>;
+};
+
+/** The other way: what a rail tells us by itself. It knows the secret of callbacks, and no other. */
+export type CallbackReader = {
+  /** The rail's. */
+  readonly name: string;
   /** The events of an authentic callback; undefined when its signature is not the rail's. */
   readonly parseCallback: (request: CallbackRequest) => readonly CallbackEvent[] | undefined;
 };

@@ -1,13 +1,18 @@
-import type { Rail } from './rail.js';
+import type { CallbackReader, Rail } from './rail.js';
 
-/** The rails of this installation, by name. */
-export type Rails = {
-  readonly all: readonly Rail[];
-  readonly find: (name: string) => Rail | undefined;
+/** Rails of this installation by name: what a process may ask of them is `T`. */
+export type Registry<T> = {
+  readonly all: readonly T[];
+  readonly find: (name: string) => T | undefined;
 };
 
+/** For whoever calls the rails. */
+export type Rails = Registry<Rail>;
+/** For whoever takes their callbacks. */
+export type CallbackReaders = Registry<CallbackReader>;
+
 /** Makes the registry; two rails of one name are a mistake of whoever composes the process. */
-export function createRails(rails: readonly Rail[]): Rails {
+export function createRails<T extends { readonly name: string }>(rails: readonly T[]): Registry<T> {
   const byName = new Map(rails.map((rail) => [rail.name, rail]));
   if (byName.size !== rails.length) throw new Error('Two rails have the same name.');
   return { all: rails, find: (name) => byName.get(name) };

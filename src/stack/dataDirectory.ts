@@ -1,4 +1,13 @@
-import { linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  linkSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { z } from 'zod';
@@ -27,6 +36,8 @@ type LockedPart = Lock['parts'][number];
 /** The right to use a data directory, held by one supervisor at a time. */
 export type Claim = {
   readonly directory: string;
+  /** Whether the directory is Corridor's alone, and so closed to every other user. */
+  readonly isPrivate: boolean;
   /**
    * Notes a process as soon as it is started: if this supervisor is killed,
    * the next one ends it. Has the shape of `OnSpawn`.
@@ -45,7 +56,8 @@ export type Claim = {
  *   the message), or a left-over process cannot be ended
  */
 export async function claimDataDirectory(directory: string): Promise<Claim> {
-  mkdirSync(directory, { recursive: true });
+  mkdirSync(directory, { recursive: true, mode: 0o700 });
+  const isPrivate = closeToOthers(directory);
   const file = join(directory, 'supervisor.lock');
   const startTime = startTimeOf(process.pid);
   if (startTime === undefined) throw new Error('the start time of this process is unknown');
@@ -56,6 +68,7 @@ export async function claimDataDirectory(directory: string): Promise<Claim> {
   save();
   return {
     directory,
+    isPrivate,
     record(pid, name, stopSignal) {
       const started = startTimeOf(pid);
       if (started === undefined) return;
@@ -65,6 +78,15 @@ export async function claimDataDirectory(directory: string): Promise<Claim> {
     },
     release: () => rmSync(file, { force: true }),
   };
+}
+
+/** One that holds what is not ours, as somebody's home does, stays as it is. */
+function closeToOthers(directory: string): boolean {
+  const found = readdirSync(directory);
+  const ours = ['supervisor.lock', 'secrets.json'];
+  const isOurs = found.length === 0 || ours.some((name) => found.includes(name));
+  if (isOurs) chmodSync(directory, 0o700);
+  return isOurs;
 }
 
 /** Writes our lock and returns it, with the parts of the dead supervisor it replaces. */

@@ -96,7 +96,7 @@ async function findBinaries(): Promise<string> {
       // Another process that starts at the same time may have been faster.
       if (existsSync(link)) continue;
       throw new CannotStart(
-        `${name} is incomplete and cannot be repaired; run: npm rebuild ${name}`,
+        `${name} is incomplete and cannot be repaired; run: npm rebuild --ignore-scripts=false ${name}`,
         { cause },
       );
     }

@@ -1,12 +1,13 @@
+import { createHash, type Hash } from 'node:crypto';
 import { accessSync, constants, createWriteStream, statSync } from 'node:fs';
-import { chmod, mkdir, mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { delimiter, join, resolve } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 import { CannotStart } from './cannotStart.js';
 import { type Exit, runCommand } from './process.js';
-import { versions } from './versions.js';
+import { archiveSha256, versions } from './versions.js';
 
 /** A host that does not answer by now is out of reach; the next way is tried. */
 const connectTimeoutMs = 5_000;
@@ -37,6 +38,8 @@ type FinderOptions = {
   readonly path: string;
   readonly onProgress: (line: string) => void;
   readonly downloadBaseUrl?: string;
+  /** Of the archive that is downloaded, in the place of the pinned one. */
+  readonly archiveSha256?: string;
 };
 
 /** The file, or why this way leads nowhere. */
@@ -216,13 +219,16 @@ const downloadSchema = z.object({
   fileToExtract: z.string().regex(/^(?!.*\.\.)\w[\w./-]*$/),
 });
 
-/** Asks as the Temporal SDK does for its test environments. */
+/** Asks as the Temporal SDK does for its test environments; takes only what is pinned. */
 async function download(
   product: Product,
   options: FinderOptions,
   baseUrl: string,
   folder: string,
 ): Promise<void> {
+  const platform = `${process.platform}-${process.arch}`;
+  const pinned = options.archiveSha256 ?? archiveSha256[product.artifact][platform];
+  if (pinned === undefined) throw new Error(`no SHA-256 is pinned for it on ${platform}`);
   const url = new URL(`${baseUrl}/${product.artifact}/v${product.version}`);
   url.searchParams.set('platform', process.platform);
   url.searchParams.set('arch', process.arch === 'x64' ? 'amd64' : process.arch);
@@ -237,7 +243,10 @@ async function download(
   if (body === null) throw new Error('the archive is empty');
   const tar = requireTool('tar', options.path);
   const archive = join(folder, 'archive.tar.gz');
-  await pipeline(body, limitBytes(archiveBytes), createWriteStream(archive));
+  const hash = createHash('sha256');
+  await pipeline(body, pass(archiveBytes, hash), createWriteStream(archive));
+  const sha256 = hash.digest('hex');
+  if (sha256 !== pinned) throw new Error(`the archive's SHA-256 is ${sha256}, not ${pinned}`);
   await runOrThrow(options, tar, ['-xzf', archive, '-C', folder, info.fileToExtract], folder);
   await rm(archive);
   await rename(join(folder, info.fileToExtract), join(folder, product.file));
@@ -258,13 +267,14 @@ async function fetchWithin(url: URL): Promise<Response> {
   }
 }
 
-/** Passes bytes on and fails past the limit. */
-function limitBytes(limit: number) {
+/** Passes bytes on, also to the hash, and fails past the limit. */
+function pass(limit: number, hash: Hash) {
   return async function* (chunks: AsyncIterable<Uint8Array>) {
     let total = 0;
     for await (const chunk of chunks) {
       total += chunk.length;
       if (total > limit) throw new Error(`the archive is larger than ${limit} bytes`);
+      hash.update(chunk);
       yield chunk;
     }
   };
@@ -300,6 +310,7 @@ async function copyJars(folder: string, options: FinderOptions): Promise<void> {
       toolFolder('test-server'),
     ),
   );
+  await requirePinnedJars(join(folder, 'lib'));
   // exec: whoever kills the script means the server. The SDK gives a server
   // 5 s to come up, so the JVM leaves out what only pays off later.
   const script = `#!/bin/sh
@@ -308,6 +319,19 @@ exec java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xmx512m \\
   -cp "$here/lib/*" io.temporal.testserver.TestServer "$@"
 `;
   await writeFile(join(folder, 'temporal-test-server'), script, { mode: 0o755 });
+}
+
+/** Everything in the folder will be run, so everything in it has to be known. */
+async function requirePinnedJars(folder: string): Promise<void> {
+  const list = await readFile(join(toolFolder('test-server'), 'jars.sha256'), 'utf8');
+  const pinned = new Set(list.trimEnd().split('\n'));
+  for (const name of await readdir(folder)) {
+    const bytes = await readFile(join(folder, name));
+    const sha256 = createHash('sha256').update(bytes).digest('hex');
+    if (!pinned.has(`${sha256}  ${name}`)) {
+      throw new Error(`${name} with SHA-256 ${sha256} is not pinned in tools/test-server`);
+    }
+  }
 }
 
 /** Says what is being done at once, and every 10 s how long it has been. */

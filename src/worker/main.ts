@@ -42,7 +42,6 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
   const rail = createSandboxRail({
     url: config.SANDBOX_BANK_URL,
     apiToken: config.SANDBOX_BANK_TOKEN,
-    callbackSecret: config.SANDBOX_BANK_CALLBACK_SECRET,
   });
   const sender = createSender({
     allowInsecure: config.WEBHOOKS_ALLOW_INSECURE,

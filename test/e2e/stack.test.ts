@@ -1,6 +1,6 @@
 import { once } from 'node:events';
-import { existsSync, readFileSync } from 'node:fs';
-import { appendFile } from 'node:fs/promises';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { appendFile, chmod } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { Webhook } from 'standardwebhooks';
@@ -41,6 +41,14 @@ function sendPayout(client: ApiClient, form: Request) {
   return client('POST /v1/payouts', { form, idempotencyKey: 'rent-2026-11' });
 }
 
+/** The permissions of a folder and of what is in it, but for the inside of PostgreSQL's own. */
+function modesUnder(directory: string) {
+  const paths = ['', ...readdirSync(directory, { recursive: true, encoding: 'utf8' })];
+  return paths
+    .filter((path) => !path.startsWith(join('postgres', 'cluster')))
+    .map((path) => ({ path, mode: statSync(join(directory, path)).mode & 0o777 }));
+}
+
 /** Whether this kernel shares the processors between sessions first (sched(7), autogroup). */
 const hasSessions = existsSync('/proc/self/autogroup');
 
@@ -71,6 +79,35 @@ describe('corridor start', () => {
     }
     const running = home.processes().map(({ pid }) => pid);
     expect(running).toEqual(expect.arrayContaining(Object.values(description.pids)));
+  });
+
+  it('gives each process the secrets it uses, and no other', async () => {
+    const { pids } = (await home.start()).description;
+    const secrets: Record<string, string> = JSON.parse(
+      readFileSync(join(home.directory, 'secrets.json'), 'utf8'),
+    );
+    const knownTo = (part: keyof typeof pids) => {
+      const environment = readFileSync(`/proc/${pids[part]}/environ`, 'utf8');
+      return Object.keys(secrets).filter((name) => environment.includes(secrets[name] ?? ''));
+    };
+    expect(knownTo('api')).toEqual(['callbackSecret', 'fingerprintSecret']);
+    expect(knownTo('worker')).toEqual(['bankToken']);
+    expect(knownTo('batch-worker')).toEqual(['bankToken']);
+    expect(knownTo('sandbox-bank')).toEqual(['bankToken', 'callbackSecret']);
+  });
+
+  it('keeps its data to its user, and lets the one who runs PostgreSQL in', async () => {
+    await chmod(home.directory, 0o755);
+    const { client } = await home.start();
+    await sendPayout(client, await payoutRequest(client, 'Invoice 17'));
+    const open = modesUnder(home.directory).filter(({ mode }) => (mode & 0o077) !== 0);
+    expect(open).toEqual([]);
+    expect(modesUnder(home.directory).map(({ path }) => path)).toEqual(
+      expect.arrayContaining(['', 'bank-journal.jsonl', 'logs', 'logs/api.log', 'temporal.sqlite']),
+    );
+    // With a right that reaches every file it would not need to be let in.
+    const log = readFileSync(join(home.directory, 'logs', 'postgres.log'), 'utf8');
+    expect(log).not.toContain('CAP_DAC_OVERRIDE');
   });
 
   it('lets batches give way to everything else', async () => {

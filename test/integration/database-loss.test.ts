@@ -1,7 +1,6 @@
-import { once } from 'node:events';
-import { connect, createServer, type Socket } from 'node:net';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { connectDatabase, type Database, isOutage, transaction } from '../../src/db/client.js';
+import { type CutLine, openCutLine } from '../support/cutLine.js';
 import { createTestDatabase, type TestDatabase } from '../support/database.js';
 import { eventually } from '../support/eventually.js';
 
@@ -11,12 +10,12 @@ import { eventually } from '../support/eventually.js';
  */
 describe('a transaction whose connection is lost', () => {
   let test: TestDatabase;
-  let line: Line;
+  let line: CutLine;
   let database: Database;
 
   beforeAll(async () => {
     test = await createTestDatabase();
-    line = await openLine(test.url);
+    line = await openCutLine(test.url);
     database = connectDatabase({ url: line.url, poolSize: 1, applicationName: 'test' });
   });
   afterAll(async () => {
@@ -68,48 +67,104 @@ describe('a transaction whose connection is lost', () => {
   });
 });
 
-type Line = {
-  readonly url: string;
-  /** Ends every connection as a server does that goes away in silence. */
-  readonly hangUp: () => void;
-  readonly reset: () => void;
-  readonly close: () => Promise<void>;
-};
+describe('a session that the server has ended in a transaction', () => {
+  let test: TestDatabase;
+  let database: Database;
 
-/** A line to the database that can be cut. */
-async function openLine(databaseUrl: string): Promise<Line> {
-  const target = new URL(databaseUrl);
-  const clients = new Set<Socket>();
-  const server = createServer((client) => {
-    const upstream = connect(Number.parseInt(target.port, 10), target.hostname);
-    clients.add(client);
-    client.pipe(upstream).pipe(client);
-    // A line that is cut ends both of its sides, with an error or without.
-    for (const [one, other] of [[client, upstream] as const, [upstream, client] as const]) {
-      one.on('error', () => other.destroy());
-      one.on('close', () => {
-        clients.delete(client);
-        other.destroy();
+  beforeAll(async () => {
+    test = await createTestDatabase();
+    database = connectDatabase({ url: test.url, poolSize: 1, applicationName: 'test' });
+  });
+  afterAll(async () => {
+    await database?.end({ timeout: 5 });
+    await test?.drop();
+  });
+
+  /** Nothing of this process runs meanwhile, as when it is stopped by a signal. */
+  const freeze = (forMs: number) =>
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, forMs);
+
+  it('because the process was frozen, is an outage for whoever hears of it', async () => {
+    const frozen = transaction(database, async (sql) => {
+      await sql`set local idle_in_transaction_session_timeout = '100ms'`;
+      freeze(1_000);
+      await sql`select 1`;
+    }).catch((error: unknown) => error);
+    const heard = [await frozen];
+    // The driver tells of it a second time, on the connection that is made next.
+    await eventually('a transaction', 5_000, async () => {
+      const next = await transaction(database, (sql) => sql`select 1`).catch(
+        (error: unknown) => error,
+      );
+      if (!(next instanceof Error)) return true;
+      heard.push(next);
+      return undefined;
+    });
+    expect(heard).toContainEqual(expect.objectContaining({ code: '25P03' }));
+    for (const error of heard) expect(error).toSatisfy(isOutage);
+  });
+});
+
+/** Whatever a server says until a connection has answered its first statements. */
+const messagesOfAnOpening = 40;
+
+describe('a connection that is being opened', () => {
+  let test: TestDatabase;
+  let line: CutLine;
+  let database: Database;
+
+  beforeAll(async () => {
+    test = await createTestDatabase();
+    line = await openCutLine(test.url);
+  });
+  beforeEach(() => {
+    database = connectDatabase({ url: line.url, poolSize: 1, applicationName: 'test' });
+  });
+  afterEach(() => database?.end({ timeout: 5 }));
+  afterAll(async () => {
+    await line?.close();
+    await test?.drop();
+  });
+
+  const ask = (): Promise<unknown> =>
+    transaction(database, (sql) => sql`select 1`).then(
+      () => 'answered',
+      (error: unknown) => error,
+    );
+
+  it.each(['closed', 'reset'] as const)('may be %s after any message', async (how) => {
+    for (let messages = 1; messages <= messagesOfAnOpening; messages += 1) {
+      line.cutNextAfter(messages, how);
+      const first = await ask();
+      if (first !== 'answered') expect(first, `after ${messages} messages`).toSatisfy(isOutage);
+      line.reset();
+      await eventually(`an answer after ${messages} messages`, 10_000, async () => {
+        const next = await ask();
+        if (next === 'answered') return true;
+        expect(next, `again, after ${messages} messages`).toSatisfy(isOutage);
+        return undefined;
       });
+      line.reset();
     }
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  const url = new URL(databaseUrl);
-  url.port = String(typeof address === 'object' && address !== null ? address.port : 0);
-  return {
-    url: url.href,
-    hangUp: () => {
-      for (const client of clients) client.end();
-    },
-    reset: () => {
-      for (const client of clients) client.resetAndDestroy();
-    },
-    close: async () => {
-      for (const client of clients) client.destroy();
-      server.close();
-      await once(server, 'close');
-    },
-  };
-}
+
+  it('by a server that is starting up is told of at once, and does not knock on and on', async () => {
+    expect(await ask()).toBe('answered');
+    const lost = database`select pg_sleep(5) /* lost */`.catch((error: unknown) => error);
+    await eventually('the statement in flight', 4_000, async () => {
+      const rows = await test.database`
+        select from pg_stat_activity where query like '%/* lost */' and state = 'active'
+           and pid <> pg_backend_pid()`;
+      return rows.length > 0 ? true : undefined;
+    });
+    line.refuseNew(true);
+    line.hangUp();
+    expect(await lost).toSatisfy(isOutage);
+    const before = line.count();
+    for (let time = 1; time <= 5; time += 1) expect(await ask()).toSatisfy(isOutage);
+    expect(line.count() - before).toBeLessThanOrEqual(5);
+
+    line.refuseNew(false);
+    await eventually('an answer', 10_000, async () => (await ask()) === 'answered' || undefined);
+  });
+});

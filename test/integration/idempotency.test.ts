@@ -322,8 +322,6 @@ function startApi(databaseUrl: string): Promise<Part> {
       ...process.env,
       DATABASE_URL: databaseUrl,
       TEMPORAL_ADDRESS: inject('temporalAddress'),
-      SANDBOX_BANK_URL: system.bank.url,
-      SANDBOX_BANK_TOKEN: system.bank.apiToken,
       SANDBOX_BANK_CALLBACK_SECRET: system.bank.callbackSecret,
       WEBHOOKS_ALLOW_INSECURE: 'true',
       FINGERPRINT_SECRET: fingerprintSecret,

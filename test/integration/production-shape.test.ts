@@ -66,6 +66,32 @@ describe('docker-compose.yml', () => {
     expect(unmountedSecrets(forgotten)).toHaveLength(1);
   });
 
+  it('gives each service the secrets it uses, and no other', () => {
+    const mounted = Object.entries(compose.services).map(([name, { secrets }]) => [
+      name,
+      secrets.toSorted(),
+    ]);
+    expect(Object.fromEntries(mounted)).toMatchObject({
+      api: [
+        'corridor_database_url',
+        'fingerprint_secret',
+        'sandbox_bank_callback_secret',
+        'sandbox_bank_callback_secret_previous',
+      ],
+      worker: ['corridor_database_url', 'sandbox_bank_token'],
+      'batch-worker': ['corridor_database_url', 'sandbox_bank_token'],
+      'sandbox-bank': ['sandbox_bank_callback_secret', 'sandbox_bank_token'],
+    });
+    // Mounted for nothing: a secret that no variable names.
+    for (const name of ['api', 'worker', 'batch-worker', 'sandbox-bank']) {
+      const { environment, secrets } = serviceOf(name);
+      const named = Object.values(environment).flatMap(
+        (value) => /^\/run\/secrets\/(\w+)$/.exec(value)?.[1] ?? [],
+      );
+      expect(named.toSorted(), name).toEqual(secrets.toSorted());
+    }
+  });
+
   it('mounts files that are there, and runs programs that the build makes', () => {
     for (const { file } of Object.values(compose.configs)) {
       expect(existsSync(join(root, file)), file).toBe(true);
@@ -74,6 +100,13 @@ describe('docker-compose.yml', () => {
       const program = command.find((word) => word.startsWith('dist/'));
       if (program !== undefined) expect(existsSync(join(root, program)), program).toBe(true);
     }
+  });
+
+  it('runs no script of a package when the image is built', () => {
+    const dockerfile = readFileSync(join(root, 'Dockerfile'), 'utf8');
+    const installs = dockerfile.match(/^RUN npm ci.*$/gm) ?? [];
+    expect(installs).toHaveLength(2);
+    expect(installs.filter((line) => !line.includes(' --ignore-scripts'))).toEqual([]);
   });
 
   it('looks after every process that stays, and starts again what ends', () => {
@@ -254,6 +287,32 @@ describe('the processes of docker-compose.yml', () => {
     expect(read()).toEqual(before);
   });
 
+  it('change the callback secret as docs/operations.md says', async () => {
+    const secrets = join(place.directory, 'changed-secrets');
+    const make = () => runToEnd('sh', [join(root, 'deploy/make-secrets.sh'), secrets], {});
+    const read = () => ({
+      current: readFileSync(join(secrets, 'sandbox_bank_callback_secret'), 'utf8').trim(),
+      previous: readFileSync(join(secrets, 'sandbox_bank_callback_secret_previous'), 'utf8').trim(),
+    });
+    await make();
+    const first = read();
+    expect(first).toEqual({ current: expect.stringMatching(/^[0-9a-f]{48}$/), previous: '' });
+    const guide = readFileSync(join(root, 'docs/operations.md'), 'utf8');
+    const commands = guide.matchAll(/^ {3}`((?:mv|rm) -f secrets[^`]*)`/gm);
+    const [begin, finish] = [...commands].map(([, command = '']) =>
+      command.replaceAll('secrets/', `${secrets}/`),
+    );
+    await runToEnd('sh', ['-c', begin ?? ''], {});
+    await make();
+    const second = read();
+    expect(second.previous).toBe(first.current);
+    expect(second.current).toMatch(/^[0-9a-f]{48}$/);
+    expect(second.current).not.toBe(first.current);
+    await runToEnd('sh', ['-c', finish ?? ''], {});
+    await make();
+    expect(read()).toEqual({ current: second.current, previous: '' });
+  });
+
   it('settle a payout and end with code 0 on SIGTERM', { timeout: 120_000 }, async () => {
     const migrate = await launchOf('migrate', place);
     const migrated = await runToEnd(process.execPath, migrate.launch.args, migrate.launch.env);
@@ -280,7 +339,13 @@ describe('the processes of docker-compose.yml', () => {
 
   it.each([
     ['api', 'API_PORT', 'abc', 'a port number, 0 to 65535'],
-    ['api', 'FINGERPRINT_SECRET_FILE', '/dev/null', 'at least 16 characters', 'FINGERPRINT_SECRET'],
+    [
+      'api',
+      'FINGERPRINT_SECRET_FILE',
+      '/dev/null',
+      'a secret of at least 16 characters',
+      'FINGERPRINT_SECRET',
+    ],
     ['worker', 'METRICS_PORT', 'abc', 'a port number, 0 to 65535'],
     ['worker', 'TEMPORAL_ADDRESS', 'temporal', 'host:port'],
     ['worker', 'RATE_SOURCE', '', 'reference or ecb, it is not set'],

@@ -30,7 +30,7 @@ let test: TestDatabase;
 let caller: TestAccount;
 let beneficiary: string;
 // Accepting calls no rail; it only has to know which one it will be.
-const rail = createSandboxRail({ url: 'http://127.0.0.1:9', apiToken: 'a', callbackSecret: 'b' });
+const rail = createSandboxRail({ url: 'http://127.0.0.1:9', apiToken: 'a' });
 
 beforeAll(async () => {
   test = await createTestDatabase();

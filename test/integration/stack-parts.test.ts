@@ -1,5 +1,6 @@
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -129,6 +130,23 @@ describe('the data directory', () => {
     const lock = await readFile(lockFile(), 'utf8');
     await writeFile(lockFile(), lock.replace(`"pid": ${process.pid},`, `"pid": ${pid},`));
   }
+
+  it('is closed to other users, also one that was not, unless it holds what is not ours', async () => {
+    const modeOf = async () => (await stat(join(folder, 'data'))).mode & 0o777;
+    (await claim()).release();
+    expect(await modeOf()).toBe(0o700);
+
+    await writeFile(join(folder, 'data', 'secrets.json'), '{}');
+    await chmod(join(folder, 'data'), 0o755);
+    (await claim()).release();
+    expect(await modeOf()).toBe(0o700);
+
+    await rename(join(folder, 'data', 'secrets.json'), join(folder, 'data', 'diary.txt'));
+    await chmod(join(folder, 'data'), 0o755);
+    const foreign = await claim();
+    expect([await modeOf(), foreign.isPrivate]).toEqual([0o755, false]);
+    foreign.release();
+  });
 
   it('is refused to a second stack, which hears who has it', async () => {
     const first = await claim();
@@ -266,12 +284,15 @@ describe('a Temporal binary', () => {
     await writeFile(file, text, { mode: 0o755 });
     return file;
   };
-  const options = async (more: { path?: string; explicitPath?: string; url?: string } = {}) => ({
+  const options = async (
+    more: { path?: string; explicitPath?: string; url?: string; archiveSha256?: string } = {},
+  ) => ({
     explicitPath: more.explicitPath,
     cacheDir: join(folder, 'cache'),
     path: more.path ?? '',
     onProgress: () => {},
     downloadBaseUrl: more.url ?? `http://127.0.0.1:${await freePort()}`,
+    ...(more.archiveSha256 === undefined ? {} : { archiveSha256: more.archiveSha256 }),
   });
 
   it('that cannot be had gives one error with every way and its reason', async () => {
@@ -288,7 +309,9 @@ describe('a Temporal binary', () => {
       expect.stringMatching(/Install .*Go 1.26.4.*TEMPORAL_CLI_PATH/),
     ]);
     const server = findTimeSkippingServer(await options());
-    await expect(server).rejects.toThrow(/ECONNREFUSED.*mvn is not on the search path.*JDK/s);
+    // Not for every platform is there a pinned archive.
+    const reasons = /(ECONNREFUSED|no SHA-256 is pinned).*mvn is not on the search path.*JDK/s;
+    await expect(server).rejects.toThrow(reasons);
   });
 
   it('that was given is used or refused, never passed over', async () => {
@@ -307,11 +330,18 @@ describe('a Temporal binary', () => {
     await expect(old).rejects.toThrow(/is server 1.25.1, older than 1.28/);
   });
 
-  it('is downloaded once and then found in the cache, by several at the same time as well', async () => {
+  /** An archive that says of itself to be the good binary. */
+  const packed = async () => {
     await program('binary', good);
     const archive = join(folder, 'archive.tar.gz');
     const args = ['-czf', archive, '-C', folder, 'binary'];
     await runCommand({ command: 'tar', args, env: { ...process.env }, timeoutMs: 10_000 });
+    const bytes = await readFile(archive);
+    return { archive, archiveSha256: createHash('sha256').update(bytes).digest('hex') };
+  };
+
+  it('is downloaded once and then found in the cache, by several at the same time as well', async () => {
+    const { archive, archiveSha256 } = await packed();
     const asked: string[] = [];
     const server = await serve((url, origin) => {
       asked.push(url);
@@ -319,7 +349,7 @@ describe('a Temporal binary', () => {
         ? JSON.stringify({ archiveUrl: `${origin}/archive`, fileToExtract: 'binary' })
         : readFile(archive);
     });
-    const finding = { path: '/usr/bin:/bin', url: server };
+    const finding = { path: '/usr/bin:/bin', url: server, archiveSha256 };
     // Whoever is faster is so by a moment: a try meets it in about every third round.
     for (let round = 0; round < 20; round += 1) {
       const cacheDir = join(folder, `cache-${round}`);
@@ -334,6 +364,29 @@ describe('a Temporal binary', () => {
     const downloads = asked.length;
     expect(await findTemporalCli(await options(finding))).toBe(expected);
     expect(asked).toHaveLength(downloads);
+  });
+
+  it('is not taken from an archive that is not the pinned one, nor from one without a pin', async () => {
+    const { archive, archiveSha256 } = await packed();
+    const url = await serve((path, origin) =>
+      path.startsWith('/cli/')
+        ? JSON.stringify({ archiveUrl: `${origin}/archive`, fileToExtract: 'binary' })
+        : readFile(archive),
+    );
+    const finding = async () => findTemporalCli(await options({ path: '/usr/bin:/bin', url }));
+    await expect(finding()).rejects.toThrow(`the archive's SHA-256 is ${archiveSha256}, not `);
+    const { platform } = process;
+    Object.defineProperty(process, 'platform', { value: 'plan9' });
+    onTestFinished(() => void Object.defineProperty(process, 'platform', { value: platform }));
+    await expect(finding()).rejects.toThrow(/no SHA-256 is pinned for it on plan9-/);
+  });
+
+  it('is not made of jars that are not pinned', async () => {
+    const to = `to=$(printf %s "$*" | sed 's/.*-DoutputDirectory=//')`;
+    await program('mvn', `#!/bin/sh\n${to}\nmkdir -p "$to" && echo evil >"$to/guava-33.jar"\n`);
+    await program('java', '#!/bin/sh\necho --enable-time-skipping\n');
+    const server = findTimeSkippingServer(await options({ path: `${folder}:/usr/bin:/bin` }));
+    await expect(server).rejects.toThrow(/guava-33.jar with SHA-256 [0-9a-f]{64} is not pinned/);
   });
 
   it('is not taken from an archive that would write outside its folder', async () => {

@@ -32,8 +32,6 @@ export async function startApiProcess(
       ...process.env,
       DATABASE_URL: databaseUrl,
       TEMPORAL_ADDRESS: inject('temporalAddress'),
-      SANDBOX_BANK_URL: 'http://127.0.0.1:9',
-      SANDBOX_BANK_TOKEN: 'a-bank-token-of-the-tests',
       SANDBOX_BANK_CALLBACK_SECRET: 'a-callback-secret-of-the-tests',
       FINGERPRINT_SECRET: 'a-fingerprint-secret-of-the-tests',
       API_PORT: '0',

@@ -29,7 +29,12 @@ export function newsOf(row: PayoutRow, news: Pick<BankEvent, 'type'> & Partial<B
 
 /** Calls back in the bank's place. Resolves to the status of the answer. */
 export async function callBack(
-  { apiUrl, bank }: TestSystem,
+  {
+    apiUrl,
+    bank,
+  }: Pick<TestSystem, 'apiUrl'> & {
+    readonly bank: Pick<TestSystem['bank'], 'callbackSecret'>;
+  },
   events: readonly BankEvent[],
   { secret = bank.callbackSecret, sentAtMs = Date.now(), signedBody = '' } = {},
 ): Promise<number> {

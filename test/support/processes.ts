@@ -33,6 +33,10 @@ export type Processes = {
   /** Starts a part where it was before: same port, same data. One that runs is left alone. */
   readonly start: (name: PartName) => Promise<void>;
   readonly startAll: () => Promise<void>;
+  /** The parts that run, each with its process: one that has ended by itself is missing. */
+  readonly pids: () => Readonly<Partial<Record<PartName, number>>>;
+  /** Sends a part's process a signal: SIGSTOP freezes it, SIGCONT lets it go on. */
+  readonly signal: (name: PartName, signal: 'SIGSTOP' | 'SIGCONT') => void;
   /** Ends a part in order. */
   readonly stop: (name: PartName) => Promise<void>;
   /** `kill -9`; resolves when the process is gone. */
@@ -43,16 +47,26 @@ export type Processes = {
   readonly remove: () => Promise<void>;
 };
 
-/** Starts every part on free ports and data of its own; `env` is for those of ours. */
+/**
+ * Starts every part on free ports and data of its own; `env` is for those of ours, and `lineTo`
+ * says by which URL they reach the database.
+ */
 export async function startProcesses(
   env: Readonly<Record<string, string>> = {},
+  lineTo: (databaseUrl: string) => Promise<string> = (url) => Promise.resolve(url),
 ): Promise<Processes> {
   const directory = await mkdtemp(join(tmpdir(), 'corridor-parts-'));
   const ports = await choosePorts();
   const rail = await startRailProxy(`http://127.0.0.1:${ports.bank}`);
   const lines: string[] = [];
+  let ourDatabaseUrl = '';
   const starters = startersOf(directory, ports, rail.url, (name, settings, args) =>
-    startNode(name, { ...settings, ...env }, (line) => lines.push(line), args),
+    startNode(
+      name,
+      { ...settings, DATABASE_URL: ourDatabaseUrl, ...env },
+      (line) => lines.push(line),
+      args,
+    ),
   );
   const running = new Map<PartName, Part>();
   const temporal = connectTemporal({
@@ -82,6 +96,7 @@ export async function startProcesses(
   };
   try {
     await start('postgres');
+    ourDatabaseUrl = await lineTo(starters.databaseUrl());
     const database = connectDatabase({
       url: starters.databaseUrl(),
       poolSize: 5,
@@ -101,6 +116,8 @@ export async function startProcesses(
       },
       start,
       startAll,
+      pids: () => Object.fromEntries([...running].map(([name, { pid }]) => [name, pid])),
+      signal: (name, signal) => sendSignal(running.get(name)?.pid ?? 0, signal),
       stop: (name) => end(name, (part) => part.stop()),
       crash: (name) =>
         end(name, (part) => {
@@ -148,14 +165,15 @@ function startersOf(directory: string, ports: Ports, railUrl: string, startOurs:
   const callbackSecret = 'a-callback-secret-of-the-tests';
   let databaseUrl = '';
   const connections = () => ({
-    DATABASE_URL: databaseUrl,
     TEMPORAL_ADDRESS: `127.0.0.1:${ports.temporal}`,
-    SANDBOX_BANK_URL: railUrl,
-    SANDBOX_BANK_TOKEN: bankToken,
-    SANDBOX_BANK_CALLBACK_SECRET: callbackSecret,
     WEBHOOKS_ALLOW_INSECURE: 'true',
   });
-  const workerSettings = () => ({ ...connections(), RATE_SOURCE: 'reference' });
+  const workerSettings = () => ({
+    ...connections(),
+    SANDBOX_BANK_URL: railUrl,
+    SANDBOX_BANK_TOKEN: bankToken,
+    RATE_SOURCE: 'reference',
+  });
   return {
     databaseUrl: () => databaseUrl,
     postgres: async (): Promise<Part> => {
@@ -189,6 +207,7 @@ function startersOf(directory: string, ports: Ports, railUrl: string, startOurs:
       startOurs('api', {
         ...connections(),
         API_PORT: String(ports.api),
+        SANDBOX_BANK_CALLBACK_SECRET: callbackSecret,
         FINGERPRINT_SECRET: 'a-fingerprint-secret-of-the-tests',
         // A test sends as fast as it can; what a key may send is another test's business.
         RATE_LIMIT_PER_SECOND: '10000',
@@ -217,8 +236,9 @@ function startNode(
     env: { ...process.env, ...env },
     ipc: true,
     ready: { line: (line) => /"(?:ready|listening)":"(http[^"]+)"/.exec(line)?.[1] },
-    // The worker waits up to 30 s for Temporal to accept its search attributes.
-    readyTimeoutMs: 45_000,
+    // The worker waits up to 30 s for Temporal to accept its search attributes; the rest is for a
+    // machine that has much to do.
+    readyTimeoutMs: 90_000,
     stopTimeoutMs: 30_000,
     onLog,
   });

@@ -42,7 +42,6 @@ export class QuietRail implements Rail {
 
   readonly voidKey: Rail['voidKey'] = async () => (this.#voids ? 'voided' : 'too_late');
   readonly statement: Rail['statement'] = async () => ({ closed: false, lines: [] });
-  readonly parseCallback: Rail['parseCallback'] = () => undefined;
 
   #state(key: string): LookupAnswer {
     const transfer = this.#transfers.get(key);

@@ -11,6 +11,7 @@ import { createLimiter, type Limiter } from '../../src/api/rateLimit.js';
 import type { Database } from '../../src/db/client.js';
 import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
+import { createSandboxCallbacks } from '../../src/rails/sandbox/callback.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
 import { referenceSource } from '../../src/rates/reference.js';
 import { createMetrics } from '../../src/telemetry.js';
@@ -66,7 +67,7 @@ export async function startSystem(
   const app = createApp({
     database,
     temporal,
-    rails,
+    rails: createRails([createSandboxCallbacks([bank.callbackSecret])]),
     metrics: createMetrics('test'),
     log,
     rateMaximumAgeMs: dayMs,

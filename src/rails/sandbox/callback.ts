@@ -1,26 +1,39 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
-import type { CallbackEvent, CallbackRequest } from '../rail.js';
-import { callbackBody } from './wire.js';
+import type { CallbackEvent, CallbackReader, CallbackRequest } from '../rail.js';
+import { callbackBody, sandboxName } from './wire.js';
 
 /** A callback is signed when it is sent; five minutes cover clocks that differ, not a replay. */
 const toleranceSeconds = 300;
+
+/** Every secret counts that is given: two of them while the bank changes from one to the other. */
+export function createSandboxCallbacks(secrets: readonly string[]): CallbackReader {
+  return {
+    name: sandboxName,
+    parseCallback: (request) => parseSandboxCallback(request, secrets),
+  };
+}
 
 /**
  * Checks `bank-signature: t=<unix seconds>,v1=<hex HMAC-SHA256 of "t.body">` and reads the
  * events. Undefined when the signature is not the bank's; a signed body that cannot be
  * read throws, for then the two sides no longer speak the same language.
  */
-export function parseSandboxCallback(
+function parseSandboxCallback(
   request: CallbackRequest,
-  secret: string,
+  secrets: readonly string[],
 ): readonly CallbackEvent[] | undefined {
   const [, seconds, signature] =
     /^t=(\d{1,12}),v1=([0-9a-f]{64})$/.exec(request.header('bank-signature')) ?? [];
   if (seconds === undefined || signature === undefined) return undefined;
   const ageSeconds = Math.abs(request.receivedAt.getTime() / 1000 - Number.parseInt(seconds, 10));
   if (ageSeconds > toleranceSeconds) return undefined;
-  const expected = createHmac('sha256', secret).update(`${seconds}.`).update(request.body).digest();
-  if (!timingSafeEqual(expected, Buffer.from(signature, 'hex'))) return undefined;
+  const signed = Buffer.from(signature, 'hex');
+  const isSignedWith = (secret: string) =>
+    timingSafeEqual(
+      createHmac('sha256', secret).update(`${seconds}.`).update(request.body).digest(),
+      signed,
+    );
+  if (!secrets.some(isSignedWith)) return undefined;
   const { events } = callbackBody.parse(JSON.parse(request.body.toString('utf8')));
   return events.map((event) => ({
     id: event.id,

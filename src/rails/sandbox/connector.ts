@@ -1,11 +1,11 @@
 import { Pool } from 'undici';
 import type { z } from 'zod';
 import type { Rail, SubmitOutcome, Transfer } from '../rail.js';
-import { parseSandboxCallback } from './callback.js';
 import {
   bulkAnswer,
   lookupAnswer,
   lookupAnswerOf,
+  sandboxName,
   singleAnswer,
   statementAnswer,
   statementOf,
@@ -17,7 +17,6 @@ import {
 export type SandboxSettings = {
   readonly url: string;
   readonly apiToken: string;
-  readonly callbackSecret: string;
 };
 
 /** A bank that has not answered in five seconds has an answer we do not know. */
@@ -77,7 +76,7 @@ export function createSandboxRail(settings: SandboxSettings): Rail & { close(): 
   }
 
   return {
-    name: 'sandbox',
+    name: sandboxName,
     limits: { bulkSize: 500, keyRetentionMs: dayMs, settleWithinMs: 5 * dayMs },
     submit,
     lookup: async (keys) => {
@@ -86,7 +85,6 @@ export function createSandboxRail(settings: SandboxSettings): Rail & { close(): 
     },
     voidKey: async (key) => (await call('/transfers/void', voidAnswer, { key })).outcome,
     statement: async (date) => statementOf(await call(`/statement?date=${date}`, statementAnswer)),
-    parseCallback: (request) => parseSandboxCallback(request, settings.callbackSecret),
     close: () => pool.close(),
   };
 }

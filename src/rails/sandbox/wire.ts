@@ -2,6 +2,9 @@ import { z } from 'zod';
 import type { BeneficiaryDetails } from '../../domain/beneficiary.js';
 import type { LookupAnswer, Statement, SubmitOutcome, Transfer } from '../rail.js';
 
+/** As the rows of payouts name it. */
+export const sandboxName = 'sandbox';
+
 /** What the sandbox bank answers, checked before anything is believed. */
 const minorText = z.string().regex(/^\d{1,19}$/);
 

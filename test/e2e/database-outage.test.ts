@@ -1,0 +1,210 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { transaction } from '../../src/db/client.js';
+import { type ApiClient, createClient, textOf } from '../support/client.js';
+import { type CutLine, openCutLine } from '../support/cutLine.js';
+import { createTestAccount, unbalancedCurrencies } from '../support/database.js';
+import { eventually } from '../support/eventually.js';
+import { type PartName, type Processes, startProcesses } from '../support/processes.js';
+import { beneficiary } from '../support/requestPayout.js';
+
+/** From the last repair to the end: a sweep that finds what is due, and then a payout's way. */
+const endLimitMs = 90_000;
+
+let parts: Processes;
+let line: CutLine;
+let customer: Customer;
+
+beforeAll(async () => {
+  parts = await startProcesses({}, async (url) => {
+    line = await openCutLine(url);
+    return line.url;
+  });
+  customer = await openCustomer();
+});
+afterAll(async () => {
+  await parts?.remove();
+  await line?.close();
+});
+
+/** An account of 10,000.00 USD that sends again, under the same key, what was answered 503. */
+type Customer = {
+  readonly accountId: string;
+  readonly client: ApiClient;
+  readonly beneficiary: string;
+  /** Each status that the API has answered, and how often. */
+  readonly answered: ReadonlyMap<number, number>;
+  /** Resolves with the answer's id when the request has been taken. */
+  readonly insist: (request: string, key: string, json: object) => Promise<string>;
+};
+
+async function openCustomer(): Promise<Customer> {
+  const { account, apiKey } = await createTestAccount(parts.database);
+  const client = createClient(parts.apiUrl, apiKey);
+  const stored = textOf(await client('POST /v1/beneficiaries', { form: beneficiary }), 'id');
+  const answered = new Map<number, number>();
+  return {
+    accountId: account.id,
+    client,
+    beneficiary: stored,
+    answered,
+    insist: (request, idempotencyKey, json) =>
+      eventually(`${request} ${idempotencyKey} is taken`, endLimitMs, async () => {
+        const answer = await client(request, { json, idempotencyKey });
+        answered.set(answer.status, (answered.get(answer.status) ?? 0) + 1);
+        return answer.status < 300 ? textOf(answer, 'id') : undefined;
+      }),
+  };
+}
+
+const itemOf = (reference: string) => ({
+  source_currency: 'USD',
+  amount: 2_000,
+  beneficiary: customer.beneficiary,
+  reference,
+});
+
+/** Every payout of the customer settled, each paid once by the bank, and nothing failed. */
+async function expectAllSettled(count: number): Promise<void> {
+  await eventually(`${count} payouts are settled`, endLimitMs, async () => {
+    const rows = await parts.database<{ status: string; count: number }[]>`
+      select status, count(*)::int as count from payouts
+       where account_id = ${customer.accountId} group by status`;
+
+    return rows.length === 1 && rows[0]?.status === 'settled' && rows[0].count === count
+      ? true
+      : undefined;
+  });
+  const transfers = await parts.transfers();
+  expect(new Set(transfers).size).toBe(transfers.length);
+  expect(await unbalancedCurrencies(parts.database)).toEqual([]);
+  const failed: string[] = [];
+  const query = 'ExecutionStatus = "Failed" or ExecutionStatus = "TimedOut"';
+  for await (const { workflowId } of parts.temporal.workflow.list({ query })) {
+    failed.push(workflowId);
+  }
+  expect(failed).toEqual([]);
+  expect([...customer.answered.keys()].filter((status) => status >= 500 && status !== 503)).toEqual(
+    [],
+  );
+}
+
+const rounds = 100;
+
+it(`no process ends, whenever its connections are cut: ${rounds} rounds`, async ({ annotate }) => {
+  const pidsBefore = parts.pids();
+  const asked: Promise<string>[] = [];
+  for (let round = 0; round < rounds; round += 1) {
+    if (round % 4 === 0) {
+      asked.push(customer.insist('POST /v1/payouts', `cut-${round}`, itemOf(`Cut ${round}`)));
+    }
+    if (round % 20 === 0) {
+      const payouts = [1, 2, 3].map((n) => itemOf(`Cut ${round}, item ${n}`));
+      asked.push(customer.insist('POST /v1/batches', `cut-batch-${round}`, { payouts }));
+    }
+    await delay(100);
+    line.refuseNew(true);
+    if (round % 2 === 0) line.hangUp();
+    else line.reset();
+    await delay(50);
+    line.refuseNew(false);
+  }
+  await Promise.all(asked);
+  await annotate(`answers: ${JSON.stringify([...customer.answered])}`);
+  await expectAllSettled(rounds / 4 + (rounds / 20) * 3);
+  expect(parts.pids()).toEqual(pidsBefore);
+}, 240_000);
+
+describe('a process that was frozen inside of a transaction', () => {
+  /** The server ends a session that idles in a transaction for so long; see db/client.ts. */
+  const idleLimitMs = 10_000;
+
+  /** The sessions of a process, as the server sees them. */
+  const sessionsOf = (applicationName: string, state: string) => parts.database<{ pid: number }[]>`
+    select pid from pg_stat_activity
+     where application_name = ${applicationName} and state = ${state}`;
+
+  /**
+   * Freezes a process while a transaction of its waits for `lock`, lets the server finish the
+   * statement, and wakes the process when the server has ended the session.
+   */
+  async function freeze(
+    name: PartName,
+    applicationName: string,
+    lock: string,
+    ask: () => Promise<unknown>,
+  ): Promise<unknown> {
+    let asked: Promise<unknown> = Promise.resolve();
+    await transaction(parts.database, async (sql) => {
+      // The test itself may idle while a busy machine gets so far.
+      await sql`set local idle_in_transaction_session_timeout = '90s'`;
+      await sql.unsafe(lock);
+      asked = ask();
+      await eventually(`${name} waits for a lock`, 60_000, async () => {
+        const waiting = await parts.database`
+          select from pg_stat_activity
+           where application_name = ${applicationName} and wait_event_type = 'Lock'`;
+        return waiting.length > 0 ? true : undefined;
+      });
+      parts.signal(name, 'SIGSTOP');
+    });
+    await eventually(`${name} idles in its transaction`, 20_000, async () => {
+      const idle = await sessionsOf(applicationName, 'idle in transaction');
+      return idle.length > 0 ? true : undefined;
+    });
+    await eventually('the server has ended the session', idleLimitMs + 20_000, async () => {
+      const idle = await sessionsOf(applicationName, 'idle in transaction');
+      return idle.length === 0 ? true : undefined;
+    });
+    parts.signal(name, 'SIGCONT');
+    return asked;
+  }
+
+  const balances = () =>
+    `select from ledger_balances where account_id = '${customer.accountId}' for update`;
+
+  it.each([
+    ['worker', 'corridor-worker-single', 'POST /v1/payouts', itemOf],
+    [
+      'batch-worker',
+      'corridor-worker-batch',
+      'POST /v1/batches',
+      (reference: string) => ({ payouts: [itemOf(reference)] }),
+    ],
+  ] as const)(
+    '%s: its payouts settle, and no workflow fails',
+    async (name, session, request, bodyOf) => {
+      const before = await countPayouts();
+      await freeze(name, session, balances(), () =>
+        customer.insist(request, `frozen-${name}`, bodyOf('Frozen')),
+      );
+      // What comes next may get the connection that was lost.
+      for (let n = 0; n < 5; n += 1) {
+        await customer.insist(request, `after-${name}-${n}`, bodyOf(`After ${n}`));
+      }
+      await expectAllSettled(before + 6);
+    },
+  );
+
+  it('api: no request is answered 500', async () => {
+    const before = await countPayouts();
+    await freeze('api', 'corridor-api', 'lock table idempotency_keys in share mode', () =>
+      customer.insist('POST /v1/payouts', 'frozen-api', itemOf('Frozen')),
+    );
+    // As many at once as there are connections, so that each of them is used.
+    const reads = await Promise.all(
+      Array.from({ length: 100 }, () => customer.client('GET /v1/balances')),
+    );
+    expect(
+      reads.map(({ status }) => status).filter((status) => ![200, 503].includes(status)),
+    ).toEqual([]);
+    await customer.insist('POST /v1/payouts', 'after-api', itemOf('After'));
+    await expectAllSettled(before + 2);
+  });
+
+  async function countPayouts(): Promise<number> {
+    const [row] = await parts.database<{ count: number }[]>`
+      select count(*)::int as count from payouts where account_id = ${customer.accountId}`;
+    return row?.count ?? 0;
+  }
+});

@@ -1,0 +1,58 @@
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { arrays } from '../../src/db/arrays.js';
+import { bigints } from '../../src/db/client.js';
+import { createTestDatabase, type TestDatabase } from '../support/database.js';
+
+let test: TestDatabase;
+beforeAll(async () => {
+  test = await createTestDatabase();
+});
+afterAll(() => test?.drop());
+
+describe('arrays go and come without asking the server for its types', () => {
+  it('of any texts, empty and absent ones included', async () => {
+    const texts = fc.array(fc.option(fc.string({ unit: 'grapheme' })));
+    await fc.assert(
+      fc.asyncProperty(texts, async (sent) => {
+        const elements = sent.map((text) => text?.replaceAll('\0', '') ?? null);
+        const [row] = await test.database<{ came: readonly string[]; json: readonly string[] }[]>`
+          select ${elements}::text[] as came, to_json(${elements}::text[]) as json`;
+        expect(row).toEqual({ came: elements, json: elements });
+      }),
+      { examples: [[[]], [['NULL', 'null', '', ' ', '"', '\\', '{a,b}', null]]] },
+    );
+  });
+
+  it('of numbers, also as large as they get', async () => {
+    const large = [9_223_372_036_854_775_807n, null, -1n];
+    const [row] = await test.database`
+      select to_json(${[1, 2, -3]}::int[]) as ints, to_json(${[0.5, null]}::float8[]) as floats,
+             array_to_string(${bigints(large)}::bigint[], ' ', '-') as bigints`;
+    expect(row).toEqual({
+      ints: [1, 2, -3],
+      floats: [0.5, null],
+      bigints: '9223372036854775807 - -1',
+    });
+  });
+
+  it('where the server tells the type of a parameter', async () => {
+    const [row] = await test.database`
+      select count(*)::int as count from pg_type where typname::text = any (${['text', 'int4']})`;
+    expect(row).toEqual({ count: 2 });
+  });
+
+  it('and no column of the schema is an array of another type', async () => {
+    const columns = await test.database<{ name: string; type: number }[]>`
+      select format('%s.%s', c.relname, a.attname) as name, a.atttypid::int as type
+        from pg_attribute a join pg_class c on c.oid = a.attrelid join pg_type t on t.oid = a.atttypid
+       where c.relnamespace = 'public'::regnamespace and a.attnum > 0 and t.typcategory = 'A'
+         and c.relkind in ('r', 'v', 'p') order by 1`;
+    expect(columns.map(({ name }) => name)).toEqual([
+      'api_keys.scopes',
+      'webhook_endpoints.events',
+    ]);
+    // What comes as an array of numbers would come as texts.
+    expect(columns.filter(({ type }) => type !== arrays.to)).toEqual([]);
+  });
+});
