@@ -18,9 +18,22 @@ function literalOf(value: unknown): string {
   const elements = value.map((element: unknown) =>
     element === null || element === undefined
       ? 'null'
-      : `"${String(element).replaceAll(/[\\"]/g, '\\$&')}"`,
+      : `"${textOf(element).replaceAll(/[\\"]/g, '\\$&')}"`,
   );
   return `{${elements.join()}}`;
+}
+
+function textOf(element: unknown): string {
+  switch (typeof element) {
+    case 'string':
+      return element;
+    case 'number':
+    case 'bigint':
+    case 'boolean':
+      return element.toString();
+    default:
+      throw new Error(`An array of a statement cannot hold a ${typeof element}.`);
+  }
 }
 
 /** The elements as text, of an array of one dimension: quoted where they must be, or as they are. */
