@@ -28,13 +28,17 @@ keep() {
   echo "$directory/$1 is made"
 }
 
-for name in postgres_password temporal_database_password corridor_database_password \
-  sandbox_bank_token sandbox_bank_callback_secret fingerprint_secret; do
+for name in postgres_password temporal_database_password sandbox_bank_token \
+  sandbox_bank_callback_secret fingerprint_secret; do
   keep "$name" "$(random)"
 done
 
 # Empty but while the callback secret is changed; see docs/operations.md.
 keep sandbox_bank_callback_secret_previous ""
 
-password=$(cat "$directory/corridor_database_password")
-keep corridor_database_url "postgres://corridor:$password@postgres:5432/corridor"
+# The owner of the tables, and what the API, the workers and operators connect as.
+for role in corridor corridor_api corridor_worker corridor_operator; do
+  keep "${role}_database_password" "$(random)"
+  password=$(cat "$directory/${role}_database_password")
+  keep "${role}_database_url" "postgres://$role:$password@postgres:5432/corridor"
+done

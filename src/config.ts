@@ -118,6 +118,14 @@ const workerSchema = z.object({
   ),
 });
 
+/** The logins of the processes, as URLs: who migrates makes them, or somebody has before. */
+const logins = {
+  API_DATABASE_URL: connections.DATABASE_URL.optional(),
+  WORKER_DATABASE_URL: connections.DATABASE_URL.optional(),
+  OPERATOR_DATABASE_URL: connections.DATABASE_URL.optional(),
+};
+const loginSchema = z.object(logins);
+
 const operatorSchema = z.object({ DATABASE_URL: connections.DATABASE_URL });
 const operatorTemporalSchema = z.object({
   TEMPORAL_ADDRESS: connections.TEMPORAL_ADDRESS,
@@ -126,6 +134,7 @@ const operatorTemporalSchema = z.object({
 
 /** What `corridor start` and `corridor demo` take from outside instead of starting it. */
 const stackSchema = z.object({
+  ...logins,
   DATABASE_URL: url('postgres|postgresql').optional(),
   TEMPORAL_ADDRESS: connections.TEMPORAL_ADDRESS.optional(),
   TEMPORAL_NAMESPACE: connections.TEMPORAL_NAMESPACE,
@@ -142,6 +151,7 @@ export type ApiConfig = z.infer<typeof apiSchema>;
 export type WorkerConfig = z.infer<typeof workerSchema>;
 export type OperatorConfig = z.infer<typeof operatorSchema>;
 export type OperatorTemporalConfig = z.infer<typeof operatorTemporalSchema>;
+export type LoginConfig = z.infer<typeof loginSchema>;
 export type StackConfig = z.infer<typeof stackSchema>;
 
 export const readApiConfig = (env: Environment): ApiConfig => read(apiSchema, env);
@@ -149,6 +159,7 @@ export const readWorkerConfig = (env: Environment): WorkerConfig => read(workerS
 export const readOperatorTemporalConfig = (env: Environment): OperatorTemporalConfig =>
   read(operatorTemporalSchema, env);
 export const readOperatorConfig = (env: Environment): OperatorConfig => read(operatorSchema, env);
+export const readLoginConfig = (env: Environment): LoginConfig => read(loginSchema, env);
 export const readStackConfig = (env: Environment): StackConfig => read(stackSchema, env);
 
 function read<T extends z.ZodRawShape>(schema: z.ZodObject<T>, env: Environment) {

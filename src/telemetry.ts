@@ -54,6 +54,7 @@ export type Metrics = {
   readonly requestSeconds: Histogram<'route' | 'method' | 'status'>;
   readonly wakeFailures: Counter;
   readonly statementBreaks: Gauge;
+  readonly balanceBreaks: Gauge;
 };
 
 /** The metrics of one process, in Prometheus' form. */
@@ -73,6 +74,11 @@ export function createMetrics(part: string): Metrics {
     statementBreaks: new Gauge({
       name: 'corridor_statement_breaks',
       help: "Differences between the bank's statements and the ledger.",
+      registers: [registry],
+    }),
+    balanceBreaks: new Gauge({
+      name: 'corridor_balance_breaks',
+      help: "Customers' balances that are not the sum of their postings.",
       registers: [registry],
     }),
     wakeFailures: new Counter({

@@ -4,6 +4,7 @@ import { takeOverdueChunks } from '../db/chunks.js';
 import { type Database, isRefused } from '../db/client.js';
 import { overdueEndpoints } from '../db/deliveries.js';
 import { purgeExpiredKeys } from '../db/idempotency.js';
+import { listBalanceBreaks } from '../db/ledger.js';
 import { postponeQuiet, takeOverduePayouts } from '../db/payouts.js';
 import { currentRates, storeRates } from '../db/rates.js';
 import { countBreaks } from '../db/statements.js';
@@ -23,9 +24,12 @@ export type MaintenanceDeps = {
   readonly log: Logger;
 };
 
+/** Some 10 s for 100 million postings; see proxies.ts for what the activity may take in all. */
+const comparisonLimitMs = 4 * 60_000;
+
 /** The activities that keep things moving. */
 export function maintenanceActivities(deps: MaintenanceDeps) {
-  const { database, rails, metrics } = deps;
+  const { database, rails, metrics, log } = deps;
   return {
     /** Wakes rows that should be moving and that nobody has touched in time. */
     sweep: (): Promise<void> => beating(() => sweep(deps)),
@@ -42,6 +46,17 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
       metrics.statementBreaks.set(breaks);
       return breaks;
     },
+
+    /** Compares the customers' balances with their postings, and counts those that differ. */
+    compareBalances: (): Promise<number> =>
+      beating(async () => {
+        const breaks = await listBalanceBreaks(database, comparisonLimitMs);
+        metrics.balanceBreaks.set(breaks.length);
+        if (breaks.length > 0) {
+          log.error({ breaks: breaks.length }, 'balances differ from their postings');
+        }
+        return breaks.length;
+      }),
   };
 }
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env node
 import { parseArgs } from 'node:util';
-import { ConfigError } from '../config.js';
+import { ConfigError, readLoginConfig } from '../config.js';
 import { type Database, isRefused } from '../db/client.js';
 import { migrate } from '../db/migrate.js';
+import { allowLogins } from '../db/roles.js';
 import { maximumBatchItems } from '../domain/batch.js';
 import { CannotStart } from '../stack/cannotStart.js';
 import { fundAccount, openAccount } from './account.js';
@@ -140,6 +141,12 @@ async function operate(
   switch (words.command) {
     case 'migrate': {
       const applied = await migrate(database);
+      const logins = readLoginConfig(process.env);
+      await allowLogins(database, {
+        api: logins.API_DATABASE_URL,
+        worker: logins.WORKER_DATABASE_URL,
+        operator: logins.OPERATOR_DATABASE_URL,
+      });
       console.log(applied.length === 0 ? 'Nothing to do.' : `Applied ${applied.join(', ')}.`);
       return 0;
     }

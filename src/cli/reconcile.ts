@@ -1,19 +1,32 @@
 import type { Database } from '../db/client.js';
+import { listBalanceBreaks, listExposures } from '../db/ledger.js';
 import { listBreaks, movementTotals } from '../db/statements.js';
 import { formatMinor } from '../domain/money.js';
 
 /** More than this in one list is a broken interface, not so many breaks. */
 const listLimit = 1_000;
 
+/** Somebody waits for it, but a large ledger has to be read whole. */
+const comparisonLimitMs = 10 * 60_000;
+
 /**
  * Shows what the bank's statements and the ledger say, a currency and item by item, as far
- * as the worker has read the statements. True when there is no break.
+ * as the worker has read the statements; what is held for payouts that have not settled; and
+ * balances that are not the sum of their postings. True when there is no break.
  */
 export async function reconcile(database: Database, now: Date): Promise<boolean> {
   for (const { currency, direction, bankMinor, ledgerMinor } of await movementTotals(database)) {
     const bank = formatMinor(bankMinor, currency);
     const ledger = formatMinor(ledgerMinor, currency);
     console.log(`${currency} ${direction}s  bank ${bank}  ledger ${ledger}`);
+  }
+  for (const open of await listExposures(database)) {
+    const { sourceCurrency: source, destinationCurrency: destination } = open;
+    const held = amount(open.heldMinor, source);
+    const owed = amount(open.owedMinor, destination);
+    console.log(
+      `${source} to ${destination}, ${open.mode}: ${open.payouts} open, ${held} held, ${owed} owed`,
+    );
   }
   const breaks = await listBreaks(database, listLimit);
   for (const item of breaks) {
@@ -23,8 +36,16 @@ export async function reconcile(database: Database, now: Date): Promise<boolean>
     console.log(`${item.payoutId}  ${item.direction} ${item.kind}, for ${hours} h`);
     console.log(`  bank ${bank}, ledger ${ledger}`);
   }
-  console.log(breaks.length === 0 ? 'No breaks.' : `${breaks.length} breaks.`);
-  return breaks.length === 0;
+  const wrong = await listBalanceBreaks(database, comparisonLimitMs);
+  for (const { accountId, kind, currency, balanceMinor, postingsMinor } of wrong) {
+    const balance = amount(balanceMinor, currency);
+    console.log(
+      `${accountId}  ${kind} balance ${balance}, postings ${amount(postingsMinor, currency)}`,
+    );
+  }
+  const count = breaks.length + wrong.length;
+  console.log(count === 0 ? 'No breaks.' : `${count} breaks.`);
+  return count === 0;
 }
 
 function amount(minor: bigint | null, currency: string | null): string {

@@ -5,9 +5,10 @@ import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 import { readStackConfig, type StackConfig } from '../config.js';
-import { connectDatabase } from '../db/client.js';
+import { connectDatabase, type Database } from '../db/client.js';
 import { migrate } from '../db/migrate.js';
 import { pinProvider } from '../db/rates.js';
+import { allowLogins, type DatabaseUrls, loginUrls } from '../db/roles.js';
 import { type Claim, claimDataDirectory } from '../stack/dataDirectory.js';
 import { choosePort } from '../stack/ports.js';
 import { startPostgres } from '../stack/postgres.js';
@@ -95,12 +96,11 @@ async function startParts(
     config.TEMPORAL_ADDRESS ?? starter.temporal(ports, config),
   ]);
   const secrets = await readOrCreateSecrets(join(directory, 'secrets.json'));
-  const seed = await prepareDatabase(databaseUrl, directory, config.RATE_SOURCE);
+  const { seed, logins } = await prepareDatabase(databaseUrl, directory, config);
 
   const apiUrl = `http://127.0.0.1:${ports.api}`;
   const bankUrl = `http://127.0.0.1:${ports.bank}`;
   const connections = {
-    DATABASE_URL: databaseUrl,
     TEMPORAL_ADDRESS: temporalAddress,
     TEMPORAL_NAMESPACE: config.TEMPORAL_NAMESPACE,
     // Receivers of a local stack listen on this machine, without TLS.
@@ -108,6 +108,7 @@ async function startParts(
   };
   const workerSettings = {
     ...connections,
+    DATABASE_URL: logins.worker,
     SANDBOX_BANK_URL: bankUrl,
     SANDBOX_BANK_TOKEN: secrets.bankToken,
     RATE_SOURCE: config.RATE_SOURCE,
@@ -130,6 +131,7 @@ async function startParts(
     }),
     starter.node('api', {
       ...connections,
+      DATABASE_URL: logins.api,
       API_PORT: String(ports.api),
       METRICS_PORT: String(ports.metrics),
       SANDBOX_BANK_CALLBACK_SECRET: secrets.callbackSecret,
@@ -276,18 +278,37 @@ async function choosePorts(wished: StackPorts, config: StackConfig): Promise<Sta
   };
 }
 
-/** Migrations first, then the source of rates and the account that the curl lines use. */
-async function prepareDatabase(url: string, directory: string, source: string): Promise<Seed> {
+/**
+ * Migrations first, then the source of rates, the logins of the processes and the account that
+ * the curl lines use.
+ */
+async function prepareDatabase(url: string, directory: string, config: StackConfig) {
   const database = connectDatabase({ url, poolSize: 2, applicationName: 'corridor-cli' });
   try {
     await migrate(database);
+    const { RATE_SOURCE: source } = config;
     const decision = { operator: 'corridor start', reason: `RATE_SOURCE is ${source}` };
     await pinProvider(database, rateProviderOf(source), decision);
-    return await seedAccount(database, join(directory, 'seed.json'));
+    const logins = await prepareLogins(database, url, config);
+    return { seed: await seedAccount(database, join(directory, 'seed.json')), logins };
   } finally {
     await database.end({ timeout: 5 });
   }
 }
+
+/** The configured logins, or ones with passwords of this start: nobody else is to know them. */
+async function prepareLogins(
+  database: Database,
+  url: string,
+  { API_DATABASE_URL: api, WORKER_DATABASE_URL: worker }: StackConfig,
+): Promise<Pick<DatabaseUrls, 'api' | 'worker'>> {
+  if (api !== undefined && worker !== undefined) return { api, worker };
+  const made = loginUrls(url, randomSecret);
+  await allowLogins(database, made);
+  return made;
+}
+
+const randomSecret = () => randomBytes(24).toString('base64url');
 
 const secretsFile = z.object({
   bankToken: z.string(),
@@ -299,8 +320,11 @@ const secretsFile = z.object({
 async function readOrCreateSecrets(file: string): Promise<z.infer<typeof secretsFile>> {
   const known = await readJson(file, secretsFile);
   if (known !== undefined) return known;
-  const secret = () => randomBytes(24).toString('base64url');
-  const secrets = { bankToken: secret(), callbackSecret: secret(), fingerprintSecret: secret() };
+  const secrets = {
+    bankToken: randomSecret(),
+    callbackSecret: randomSecret(),
+    fingerprintSecret: randomSecret(),
+  };
   await writeJson(file, secrets);
   return secrets;
 }

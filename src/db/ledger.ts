@@ -1,6 +1,6 @@
 import type { Entry } from '../domain/ledger.js';
 import type { Mode } from './accounts.js';
-import { bigints, type Sql } from './client.js';
+import { bigints, type Database, type Sql, transaction } from './client.js';
 
 /** An entry with the customer it belongs to; `payoutId` is null for funding alone. */
 export type OwnedEntry = {
@@ -62,12 +62,7 @@ export async function lockBalancesOf(
   const rows = await sql<
     { accountId: string; currency: string; kind: string; amountMinor: bigint }[]
   >`
-    select account_id, currency, kind, amount_minor from ledger_balances
-     where (account_id, currency) in (
-       select p.account_id, coalesce(q.source_currency, p.source_currency)
-         from payouts p left join quotes q on q.id = p.quote_id and q.account_id = p.account_id
-        where p.id = any (${payoutIds}))
-     order by ledger_account_id for no key update`;
+    select account_id, currency, kind, amount_minor from lock_balances(${payoutIds})`;
   return rows
     .filter((row) => row.kind === 'available')
     .map((row) => ({
@@ -91,6 +86,52 @@ export async function listBalances(sql: Sql, accountId: string): Promise<readonl
            coalesce(sum(amount_minor) filter (where kind = 'held'), 0)::bigint as held_minor
       from ledger_balances where account_id = ${accountId}
      group by currency order by currency`;
+}
+
+/** A customer's balance that is not the sum of its postings; null where there is no balance. */
+export type BalanceBreak = {
+  readonly accountId: string;
+  readonly kind: 'available' | 'held';
+  readonly currency: string;
+  readonly balanceMinor: bigint | null;
+  readonly postingsMinor: bigint;
+};
+
+/**
+ * Compares every balance with its postings, in one statement: it sees all of them at one moment
+ * and locks none. It reads every posting there is, so it may take longer than other statements.
+ *
+ * @param limitMs when it is given up
+ */
+export async function listBalanceBreaks(
+  database: Database,
+  limitMs: number,
+): Promise<readonly BalanceBreak[]> {
+  return transaction(database, async (sql) => {
+    await sql`select set_config('statement_timeout', ${String(limitMs)}, true)`;
+    return sql<BalanceBreak[]>`select * from balance_breaks order by account_id, currency, kind`;
+  });
+}
+
+/** What was accepted and has not settled: held for customers, and owed in another currency. */
+export type Exposure = {
+  readonly mode: Mode;
+  readonly sourceCurrency: string;
+  readonly destinationCurrency: string;
+  readonly payouts: number;
+  readonly heldMinor: bigint;
+  readonly owedMinor: bigint;
+};
+
+/** The exposure a pair of currencies, account by account: what is open is few of what there is. */
+export async function listExposures(sql: Sql): Promise<readonly Exposure[]> {
+  return sql<Exposure[]>`
+    select p.mode, p.source_currency, p.destination_currency, count(*)::int as payouts,
+           sum(p.source_minor)::bigint as held_minor, sum(p.receive_minor)::bigint as owed_minor
+      from accounts a cross join lateral (
+        select * from payouts where account_id = a.id and status in ('processing', 'sent')) p
+     group by p.mode, p.source_currency, p.destination_currency
+     order by p.mode, p.source_currency, p.destination_currency`;
 }
 
 export type CurrencySum = {

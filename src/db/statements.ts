@@ -22,7 +22,10 @@ export type Break = {
   readonly since: Date;
 };
 
-/** Keeps a day of a rail's statement, each entry once; a closed day is never read again. */
+/**
+ * Keeps a day of a rail's statement as it is now, line by line: what was read of it while it was
+ * open is replaced, and once it is closed nothing is.
+ */
 export async function storeStatement(
   sql: Sql,
   statement: {
@@ -34,11 +37,19 @@ export async function storeStatement(
 ): Promise<void> {
   const { rail, date, closed, entries } = statement;
   const of = <T>(pick: (entry: StatementEntry) => T): T[] => entries.map(pick);
+  // One reader at a time: who has read the day before it was closed must not come after.
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`statement ${rail} ${date}`}, 0))`;
+  const known = await sql`
+    select from statements where rail = ${rail} and statement_date = ${date}::text::date`;
+  if (known.count > 0) return;
+  await sql`
+    delete from statement_entries where rail = ${rail} and statement_date = ${date}::text::date`;
   await sql`
     insert into statement_entries
-      (rail, bank_reference, direction, rail_key, currency, amount_minor, booked_at, statement_date)
-    select ${rail}, t.bank_reference, t.direction, t.rail_key, t.currency, t.amount_minor,
-           t.booked_at, ${date}::text::date
+      (rail, statement_date, line, bank_reference, direction, rail_key, currency, amount_minor,
+       booked_at)
+    select ${rail}, ${date}::text::date, t.line, t.bank_reference, t.direction, t.rail_key,
+           t.currency, t.amount_minor, t.booked_at
       from unnest(
         ${of((entry) => entry.bankReference)}::text[],
         ${of((entry) => entry.direction)}::text[],
@@ -46,12 +57,11 @@ export async function storeStatement(
         ${of((entry) => entry.currency)}::text[],
         ${bigints(of((entry) => entry.amountMinor))}::bigint[],
         ${of((entry) => entry.bookedAt)}::text[]::timestamptz[]
-      ) as t (bank_reference, direction, rail_key, currency, amount_minor, booked_at)
-    on conflict do nothing`;
+      ) with ordinality
+        as t (bank_reference, direction, rail_key, currency, amount_minor, booked_at, line)`;
   if (closed) {
     await sql`
-      insert into statements (rail, statement_date) values (${rail}, ${date}::text::date)
-      on conflict do nothing`;
+      insert into statements (rail, statement_date) values (${rail}, ${date}::text::date)`;
   }
 }
 

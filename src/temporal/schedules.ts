@@ -13,11 +13,16 @@ const schedules = [
   { workflow: 'sweep', everyMs: 10_000 },
   { workflow: 'retention', everyMs: 24 * 60 * 60_000 },
   { workflow: 'statement', everyMs: 24 * 60 * 60_000 },
+  // A balance that was edited pays for an hour at most, and reading all postings takes seconds.
+  { workflow: 'balances', everyMs: 60 * 60_000 },
   // Rates of the embedded table hold for a day; an hour leaves room for a source that is down.
   { workflow: 'refreshRates', everyMs: 60 * 60_000 },
 ] as const;
 
 const catchupWindowMs = 60_000;
+
+/** A run that has taken a quarter of the time until the next one has lost its worker. */
+const runShare = 0.25;
 
 /** Makes the schedules, or brings those that exist to what this build says. */
 export async function upsertSchedules(client: Client): Promise<void> {
@@ -34,7 +39,7 @@ export async function upsertSchedules(client: Client): Promise<void> {
         workflowId: workflow,
         taskQueue: taskQueues.payouts,
         args: [],
-        workflowRunTimeout: catchupWindowMs,
+        workflowRunTimeout: Math.max(catchupWindowMs, everyMs * runShare),
       },
     };
     try {

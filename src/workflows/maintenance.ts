@@ -1,4 +1,4 @@
-import { maintenance, sweeper } from './proxies.js';
+import { comparison, maintenance, sweeper } from './proxies.js';
 
 /** Wakes what should be moving and does not; started every ten seconds by its schedule. */
 export async function sweep(): Promise<void> {
@@ -13,6 +13,11 @@ export async function retention(): Promise<number> {
 /** Reads the banks' statements and counts what differs from the ledger. */
 export async function statement(): Promise<number> {
   return maintenance.readStatements();
+}
+
+/** Compares the customers' balances with their postings; returns how many differ. */
+export async function balances(): Promise<number> {
+  return comparison.compareBalances();
 }
 
 /** Reads the rate source into the table that quotes are priced from. */

@@ -164,3 +164,11 @@ export const maintenance = proxyActivities<
   startToCloseTimeout: 30_000,
   retry: { maximumAttempts: 2 },
 });
+
+/** It reads every posting there is; a killed worker shows by its heartbeat. */
+export const comparison = proxyActivities<Pick<Activities, 'compareBalances'>>({
+  taskQueue: taskQueues.payouts,
+  startToCloseTimeout: 5 * 60_000,
+  heartbeatTimeout: 4_000,
+  retry: { maximumAttempts: 2 },
+});

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { Webhook } from 'standardwebhooks';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { connectDatabase } from '../../src/db/client.js';
-import { sumPostings } from '../../src/db/ledger.js';
+import { listBalanceBreaks, sumPostings } from '../../src/db/ledger.js';
 import { type ApiClient, textOf, untilStatus } from '../support/client.js';
 import { startReceiver } from '../support/receiver.js';
 import { beneficiary } from '../support/requestPayout.js';
@@ -62,6 +62,14 @@ function priorityOf(pid: number | undefined) {
     process: Number(fields.split(' ')[16]),
     session: Number(/ nice (-?\d+)/.exec(session)?.[1]),
   };
+}
+
+/** What a process was started with, as the kernel keeps it (Linux). */
+function settingOf(pid: number, name: string): string {
+  const environment = readFileSync(`/proc/${pid}/environ`, 'utf8').split('\0');
+  const setting = environment.find((text) => text.startsWith(`${name}=`));
+  if (setting === undefined) throw new Error(`Process ${pid} has no ${name}.`);
+  return setting.slice(name.length + 1);
 }
 
 describe('corridor start', () => {
@@ -150,6 +158,29 @@ describe('corridor start', () => {
       await receiver.close();
     }
     await expectBalancedLedger(description.database_url);
+  });
+
+  it('gives its processes logins that edit no balance and disable no trigger', async () => {
+    const { description } = await home.start();
+    for (const name of ['api', 'worker', 'batch-worker'] as const) {
+      const url = settingOf(description.pids[name], 'DATABASE_URL');
+      const database = connectDatabase({ url, poolSize: 1, applicationName: 'test' });
+      try {
+        expect(await listBalanceBreaks(database, 10_000)).toEqual([]);
+        for (const statement of [
+          'update ledger_balances set amount_minor = amount_minor + 1',
+          'alter table ledger_postings disable trigger all',
+          'alter table ledger_balances disable trigger all',
+          'update payout_moves set to_status = from_status',
+          'set session_replication_role = replica',
+        ]) {
+          const tried = database.unsafe(statement);
+          await expect(tried, `${name}: ${statement}`).rejects.toMatchObject({ code: '42501' });
+        }
+      } finally {
+        await database.end({ timeout: 5 });
+      }
+    }
   });
 
   it('refuses data that another one is using, and does not disturb it', async () => {

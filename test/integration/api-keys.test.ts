@@ -307,7 +307,7 @@ describe('corridor keys', () => {
     const { account } = await createTestAccount(system.database, { funds: {} });
     const corridor = async (words: string) => {
       const main = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
-      const env = { ...process.env, DATABASE_URL: system.databaseUrl };
+      const env = { ...process.env, DATABASE_URL: system.urls.operator };
       const args = [main, 'keys', ...words.split(' ')];
       return (await promisify(execFile)(process.execPath, args, { env })).stdout;
     };

@@ -132,7 +132,7 @@ describe('a cancellation that races with the submission', () => {
       factRules: usualFactRules,
       approvalAboveMinor: 0n,
     };
-    const ledger = ledgerActivities({ ...deps, database: system.database });
+    const ledger = ledgerActivities({ ...deps, database: system.worker });
     await ledger.acceptPayouts({ driver: id, ids: [id], workflowAgeMs: 0 });
     const { operatePayout } = operatorActivities({ ...deps, database: submittingFirst(id) });
     const wish = {
@@ -188,7 +188,7 @@ describe('a cancellation that races with the submission', () => {
 
 /** The database, where a submission begins just before each transaction does. */
 function submittingFirst(id: string): Database {
-  return new Proxy(system.database, {
+  return new Proxy(system.worker, {
     get: (database, name) => {
       if (name !== 'begin') return Reflect.get(database, name);
       return async (...args: Parameters<Database['begin']>) => {

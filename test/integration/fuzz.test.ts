@@ -22,7 +22,7 @@ let apiKey: string;
 beforeAll(async () => {
   data = await createTestDatabase();
   ({ apiKey } = await createTestAccount(data.database));
-  api = await startApiProcess(data.url, {}, ['--expose-gc', '--import', collecting]);
+  api = await startApiProcess(data.urls.api, {}, ['--expose-gc', '--import', collecting]);
 });
 afterAll(async () => {
   await api.part.stop();

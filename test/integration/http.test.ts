@@ -18,7 +18,7 @@ let apiKey: string;
 beforeAll(async () => {
   data = await createTestDatabase();
   ({ apiKey } = await createTestAccount(data.database));
-  api = await startApiProcess(data.url);
+  api = await startApiProcess(data.urls.api);
 });
 afterAll(async () => {
   await api.part.stop();
@@ -274,7 +274,7 @@ async function isReached(url: string): Promise<boolean> {
 
 describe('SIGTERM', () => {
   it('first says that it is not ready, then answers what was sent, closes the rest and ends', async () => {
-    const stopped = await startApiProcess(data.url, { STOP_NOTICE_SECONDS: '2' });
+    const stopped = await startApiProcess(data.urls.api, { STOP_NOTICE_SECONDS: '2' });
     const head = post('/v1/quotes', `Content-Length: ${form.length}\r\n`);
     const wires = await Promise.all(Array.from({ length: 2 }, () => openWire(stopped.url)));
     const [idle, reading] = wires;
@@ -305,7 +305,7 @@ describe('SIGTERM', () => {
   });
 
   it('does not wait for ever for a request that never ends', async () => {
-    const stopped = await startApiProcess(data.url);
+    const stopped = await startApiProcess(data.urls.api);
     const wire = await openWire(stopped.url);
     wire.write(`${post('/v1/quotes', 'Content-Length: 50\r\n')}{`);
     expect(await isReached(stopped.url)).toBe(true);
@@ -335,7 +335,7 @@ it('logs of a refused connection why, and nothing of what was sent', async () =>
 });
 
 it('the port of a stopped API is free', async () => {
-  const stopped = await startApiProcess(data.url);
+  const stopped = await startApiProcess(data.urls.api);
   await stopped.part.stop();
   const server = createNetServer().listen(Number(new URL(stopped.url).port), '127.0.0.1');
   await once(server, 'listening');

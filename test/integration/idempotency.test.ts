@@ -342,7 +342,7 @@ describe('when the API dies after the database has committed and before it has a
     for (const [route, write] of Object.entries(writes)) {
       callers.set(route, await openCaller(write));
     }
-    const line = await openSilentLine(system.databaseUrl);
+    const line = await openSilentLine(system.urls.api);
     const dying = await startApi(line.url);
     const lost: Promise<string>[] = [];
     // The one that binds its key without a transaction comes last: in the others it is no end.
@@ -365,7 +365,7 @@ describe('when the API dies after the database has committed and before it has a
     await dying.exited;
     expect(await Promise.all(lost)).toEqual(lost.map(() => 'lost'));
     await line.close();
-    next = await startApi(system.databaseUrl);
+    next = await startApi(system.urls.api);
   });
   afterAll(() => next?.stop());
 

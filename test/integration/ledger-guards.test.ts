@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { only } from '../../src/db/accounts.js';
 import { connectDatabase, type Database } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
+import { insertNews } from '../../src/db/inbox.js';
 import { listBalances, postEntries } from '../../src/db/ledger.js';
 import { migrate } from '../../src/db/migrate.js';
 import { type Entry, fundEntry, type Posting } from '../../src/domain/ledger.js';
@@ -13,7 +14,9 @@ import {
   type TestAccount,
   type TestDatabase,
   unbalancedCurrencies,
+  withoutTriggers,
 } from '../support/database.js';
+import { requestPayout } from '../support/requestPayout.js';
 
 let test: TestDatabase;
 let database: Database;
@@ -49,11 +52,11 @@ async function move(id: string, status: PayoutStatus): Promise<void> {
      where id = ${id}`;
 }
 
-async function payoutIn(status: PayoutStatus): Promise<string> {
+async function payoutIn(status: PayoutStatus, accountId = caller.account.id): Promise<string> {
   const id = newId('payout');
   await database`
     insert into payouts (id, account_id, mode, driver, beneficiary_id)
-    values (${id}, ${caller.account.id}, 'test', ${id}, 'bnf_1')`;
+    values (${id}, ${accountId}, 'test', ${id}, 'bnf_1')`;
   for (const step of pathTo[status]) await move(id, step);
   return id;
 }
@@ -96,14 +99,14 @@ describe('the ledger refuses', () => {
   });
 
   it('two entries that balance only together', async () => {
-    const half = (amountMinor: bigint): Entry => ({
+    const half = (posting: Pick<Posting, 'account' | 'amountMinor'>): Entry => ({
       kind: 'fund',
-      postings: [{ account: 'funding', currency: 'USD', amountMinor }],
+      postings: [{ ...posting, currency: 'USD' }],
     });
     const owned = { mode: 'test', accountId: caller.account.id, payoutId: null } as const;
     const both = postEntries(database, [
-      { ...owned, entry: half(5n) },
-      { ...owned, entry: half(-5n) },
+      { ...owned, entry: half({ account: 'available', amountMinor: 5n }) },
+      { ...owned, entry: half({ account: 'funding', amountMinor: -5n }) },
     ]);
     await expect(both).rejects.toThrow(/does not balance/);
   });
@@ -130,15 +133,17 @@ describe('the ledger refuses', () => {
   });
 
   it('to take more than a customer has, to the last minor unit', async () => {
-    const before = await balances();
-    const available = before.find(({ currency }) => currency === 'USD')?.availableMinor ?? 0n;
-    expect(available).toBeGreaterThan(0n);
-    const payout = await payoutIn('processing');
-    await expect(post(accept(available + 1n), payout)).rejects.toMatchObject(checkViolation);
-    expect(await balances()).toEqual(before);
-    await post(accept(available), payout);
-    const after = (await balances()).find(({ currency }) => currency === 'USD');
-    expect(after?.availableMinor).toBe(0n);
+    const { account } = await createTestAccount(database, { funds: { USD: 999n } });
+    const owned = { mode: 'test', accountId: account.id, payoutId: null } as const;
+    const payoutId = await payoutIn('processing', account.id);
+    const take = () => postEntries(database, [{ ...owned, entry: accept(1_000n), payoutId }]);
+    await expect(take()).rejects.toMatchObject(checkViolation);
+    expect(await listBalances(database, account.id)).toMatchObject([{ availableMinor: 999n }]);
+    await postEntries(database, [{ ...owned, entry: fundEntry('USD', 1n) }]);
+    await take();
+    expect(await listBalances(database, account.id)).toMatchObject([
+      { availableMinor: 0n, heldMinor: 1_000n },
+    ]);
   });
 
   it('to lose a minor unit when many post to one balance at once', async () => {
@@ -152,6 +157,134 @@ describe('the ledger refuses', () => {
     const [yen] = await listBalances(database, other.account.id);
     expect(yen).toMatchObject({ currency: 'JPY', availableMinor: 140n });
     expect(await unbalancedCurrencies(database)).toEqual([]);
+  });
+});
+
+/** One entry whose two legs may say anything, past the code that would say it right. */
+const postLegs = (legs: readonly { mode: string; owner: string | null; account: string }[]) =>
+  database`
+    select post_entries('{null}', '{fund}', '{1,1}', ${legs.map(({ mode }) => mode)}::text[],
+      ${legs.map(({ owner }) => owner)}::text[], ${legs.map(({ account }) => account)}::text[],
+      '{USD,USD}', '{-5,5}')`;
+
+describe('a posting moves a balance, and nothing else does:', () => {
+  it('an entry does not mix test and live accounts', async () => {
+    const before = await balances();
+    const legs = [
+      { mode: 'live', owner: null, account: 'funding' },
+      { mode: 'test', owner: caller.account.id, account: 'available' },
+    ];
+    await expect(postLegs(legs)).rejects.toThrow(/mixes test and live/);
+    expect(await balances()).toEqual(before);
+  });
+
+  it('a posting to a customer without a balance row is refused', async () => {
+    const { account } = await createTestAccount(database);
+    const fund = (currency: string) =>
+      postEntries(database, [
+        { entry: fundEntry(currency, 5n), mode: 'test', accountId: account.id, payoutId: null },
+      ]);
+    await withoutTriggers(
+      database,
+      (sql) => sql`
+        delete from ledger_balances where account_id = ${account.id} and currency = 'USD'`,
+    );
+    await expect(fund('USD')).rejects.toThrow(/has no balance/);
+    await fund('EUR');
+    expect(await listBalances(database, account.id)).toEqual([
+      { currency: 'EUR', availableMinor: 1_000_005n, heldMinor: 0n },
+    ]);
+  });
+
+  it.each([
+    'update ledger_balances set amount_minor = amount_minor + 1',
+    'update ledger_balances set account_id = account_id',
+    'delete from ledger_balances',
+    'truncate ledger_balances',
+    `insert into ledger_balances (ledger_account_id, account_id, kind, currency, amount_minor)
+       select id, 'acc_1', 'available', currency, 1 from ledger_accounts where kind = 'funding'`,
+  ])('%s is refused', async (statement) => {
+    const before = await balances();
+    await expect(database.unsafe(statement)).rejects.toThrow(/moved by postings alone/);
+    expect(await balances()).toEqual(before);
+  });
+});
+
+describe('what was written down stays: it is refused to change', () => {
+  it.each([
+    "account_id = 'acc_1'",
+    "source_currency = 'JPY'",
+    "destination_currency = 'JPY'",
+    "fixed_side = 'destination'",
+    'amount = amount + 1',
+    'source_minor = source_minor + 1, net_minor = net_minor + 1',
+    'fee_minor = fee_minor - 1, net_minor = net_minor + 1',
+    'receive_minor = receive_minor + 1',
+    'mid_value_minor = mid_value_minor + 1',
+    'rate = rate * 2',
+    'mid = mid * 2',
+    "rate_provider = 'nobody'",
+    'rate_as_of = now()',
+  ])('a quote: %s', async (change) => {
+    const { quoteId } = await requestPayout(database, caller.account.id);
+    const changed = database.unsafe(`update quotes set ${change} where id = '${quoteId}'`);
+    await expect(changed).rejects.toThrow(/what it was priced with/);
+  });
+
+  it('which payout has used a quote', async () => {
+    const { id, quoteId } = await requestPayout(database, caller.account.id);
+    const other = await requestPayout(database, caller.account.id);
+    const use = (by: string | null) =>
+      database`update quotes set used_by = ${by} where id = ${quoteId}`;
+    await use(id);
+    await use(id);
+    await expect(use(other.id)).rejects.toThrow(/used once/);
+    await expect(use(null)).rejects.toThrow(/used once/);
+  });
+
+  it.each([
+    'reference',
+    'metadata',
+    'quote_id',
+    'beneficiary_id',
+    'mode',
+    'account_id',
+    'batch_id',
+  ])('what was asked of a payout that is not decided yet: %s', async (column) => {
+    const { id } = await requestPayout(database, caller.account.id);
+    const changed = database.unsafe(`update payouts set ${column} = null where id = '${id}'`);
+    await expect(changed).rejects.toThrow(/what was asked .* is frozen/);
+  });
+
+  it('the amount that was asked of a payout', async () => {
+    const id = newId('payout');
+    await database`
+      insert into payouts (id, account_id, mode, driver, beneficiary_id, amount, fixed_side)
+      values (${id}, ${caller.account.id}, 'test', ${id}, 'bnf_1', 1000, 'source')`;
+    for (const change of ['amount = 1001', "fixed_side = 'destination'", 'amount = null']) {
+      const changed = database.unsafe(`update payouts set ${change} where id = '${id}'`);
+      await expect(changed, change).rejects.toThrow(/what was asked .* is frozen/);
+    }
+  });
+
+  it.each(['pending', 'settled'] as const)('the history of a payout that is %s', async (status) => {
+    const id = await payoutIn(status);
+    const changed = database`update payouts set status_history = '[]' where id = ${id}`;
+    await expect(changed).rejects.toThrow(/history .* written by its moves/);
+  });
+
+  it.each([
+    `update rail_inbox set fact = '{"kind": "rejected"}'`,
+    "update rail_inbox set rail_event_id = 'another'",
+    'update rail_inbox set payout_id = null',
+    'delete from rail_inbox',
+  ])('what a rail has said: %s', async (statement) => {
+    const { id } = await requestPayout(database, caller.account.id);
+    const fact = { kind: 'settled', amountMinor: '1', currency: 'EUR' } as const;
+    await insertNews(database, [
+      { rail: 'sandbox', railEventId: `test:${id}`, railKey: id, payoutId: id, fact },
+    ]);
+    await expect(database.unsafe(statement)).rejects.toThrow(/what a rail has said/);
   });
 });
 

@@ -1,5 +1,4 @@
 import { spawn } from 'node:child_process';
-import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -10,6 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { connectDatabase } from '../../src/db/client.js';
 import { freePort } from '../../src/stack/ports.js';
+import { startPostgres } from '../../src/stack/postgres.js';
 import { type Part, startProcess } from '../../src/stack/process.js';
 import { createClient, textOf, untilStatus } from '../support/client.js';
 import {
@@ -21,6 +21,19 @@ import {
   vainConditions,
 } from '../support/compose.js';
 import { createTestAccount } from '../support/database.js';
+
+/** Who the processes connect as; `migrate` alone as the owner. */
+const roles = ['corridor_api', 'corridor_worker', 'corridor_operator'] as const;
+
+const forbidden = [
+  'update ledger_balances set amount_minor = amount_minor + 1',
+  'alter table ledger_postings disable trigger all',
+  'alter table ledger_balances disable trigger all',
+  'delete from ledger_entries',
+  "update payouts set status_history = '[]'",
+  'set role corridor',
+  'set session_replication_role = replica',
+];
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const composeText = readFileSync(join(root, 'docker-compose.yml'), 'utf8');
@@ -73,13 +86,13 @@ describe('docker-compose.yml', () => {
     ]);
     expect(Object.fromEntries(mounted)).toMatchObject({
       api: [
-        'corridor_database_url',
+        'corridor_api_database_url',
         'fingerprint_secret',
         'sandbox_bank_callback_secret',
         'sandbox_bank_callback_secret_previous',
       ],
-      worker: ['corridor_database_url', 'sandbox_bank_token'],
-      'batch-worker': ['corridor_database_url', 'sandbox_bank_token'],
+      worker: ['corridor_worker_database_url', 'sandbox_bank_token'],
+      'batch-worker': ['corridor_worker_database_url', 'sandbox_bank_token'],
       'sandbox-bank': ['sandbox_bank_callback_secret', 'sandbox_bank_token'],
     });
     // Mounted for nothing: a secret that no variable names.
@@ -90,6 +103,19 @@ describe('docker-compose.yml', () => {
       );
       expect(named.toSorted(), name).toEqual(secrets.toSorted());
     }
+  });
+
+  it('gives each process the one login that is its own', () => {
+    const loginsOf = (name: string) =>
+      serviceOf(name).secrets.filter((secret) => secret.endsWith('_database_url'));
+    const given = Object.keys(compose.services).map((name) => [name, loginsOf(name)] as const);
+    expect(Object.fromEntries(given.filter(([, logins]) => logins.length > 0))).toEqual({
+      api: ['corridor_api_database_url'],
+      worker: ['corridor_worker_database_url'],
+      'batch-worker': ['corridor_worker_database_url'],
+      operator: ['corridor_operator_database_url'],
+      migrate: ['corridor_database_url'],
+    });
   });
 
   it('mounts files that are there, and runs programs that the build makes', () => {
@@ -111,7 +137,7 @@ describe('docker-compose.yml', () => {
 
   it('looks after every process that stays, and starts again what ends', () => {
     const staying = Object.entries(compose.services).filter(
-      ([, { restart }]) => !restart.startsWith('on-failure'),
+      ([, { restart, profiles }]) => !restart.startsWith('on-failure') && profiles.length === 0,
     );
     expect(staying.map(([name]) => name).sort()).toEqual(
       [
@@ -155,14 +181,27 @@ type Place = {
   readonly substitutes: readonly (readonly [inContainer: string, here: string])[];
 };
 
-/** Ports and paths of this machine for those of the containers, with secrets of its own. */
-async function findPlace(databaseUrl: string): Promise<Place> {
+/** Secrets as make-secrets.sh makes them, in a directory of their own. */
+async function makeSecrets(): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'corridor-production-'));
-  const secrets = join(directory, 'secrets');
-  const made = await runToEnd('sh', [join(root, 'deploy/make-secrets.sh'), secrets], {});
+  const made = await runToEnd(
+    'sh',
+    [join(root, 'deploy/make-secrets.sh'), join(directory, 'secrets')],
+    {},
+  );
   expect(made.code, made.errors).toBe(0);
-  await rm(join(secrets, 'corridor_database_url'));
-  await writeFile(join(secrets, 'corridor_database_url'), `${databaseUrl}\n`);
+  return directory;
+}
+
+/** Ports and paths of this machine for those of the containers. */
+async function findPlace(directory: string, postgresPort: number): Promise<Place> {
+  const secrets = join(directory, 'secrets');
+  for (const name of readdirSync(secrets).filter((file) => file.endsWith('_url'))) {
+    const url = await readFile(join(secrets, name), 'utf8');
+    await rm(join(secrets, name));
+    const here = url.replace('postgres:5432', `127.0.0.1:${postgresPort}`);
+    await writeFile(join(secrets, name), here);
+  }
   await mkdir(join(directory, 'volume'));
   const [api, bank] = [await freePort(), await freePort()];
   return {
@@ -239,33 +278,81 @@ async function runToEnd(command: string, args: readonly string[], env: Record<st
   return { code: child.exitCode, output, errors };
 }
 
-/** An empty database: the service `migrate` fills it. */
-async function createEmptyDatabase() {
-  const url = new URL(inject('postgresUrl'));
-  const admin = connectDatabase({ url: url.href, poolSize: 1, applicationName: 'test-admin' });
-  const name = `production_${randomBytes(6).toString('hex')}`;
-  await admin.unsafe(`create database ${name}`);
-  url.pathname = `/${name}`;
-  return {
-    url: url.href,
-    drop: async () => {
-      await admin.unsafe(`drop database ${name} with (force)`);
-      await admin.end({ timeout: 5 });
-    },
+/**
+ * A server as the container `postgres` is at its first start: the script of the image's entry point
+ * has made the roles and the databases, and the service `migrate` fills them. Who owns the tables
+ * is no superuser there.
+ */
+async function startFilledPostgres(secrets: string) {
+  const dataDir = await mkdtemp(join(tmpdir(), 'corridor-production-postgres-'));
+  const port = await freePort();
+  const server = await startPostgres({
+    dataDir,
+    port,
+    database: 'unused',
+    onLog: () => undefined,
+  });
+  const stop = async () => {
+    await server.stop();
+    await rm(dataDir, { recursive: true, force: true });
   };
+  try {
+    const url = new URL(server.databaseUrl);
+    url.pathname = '/postgres';
+    await run(url.href, `create role postgres superuser login password '${url.password}'`);
+    const builder = url.username;
+    url.username = 'postgres';
+    // The name of the embedded server's own superuser is the service's in production.
+    await run(url.href, `alter role ${builder} rename to builder`);
+    await run(url.href, `alter role postgres password '${url.password}'`);
+    await initialise(secrets, dataDir, url.href);
+    return { port, stop };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+/** Runs the script that is mounted into the container, with a stand-in for its psql. */
+async function initialise(secrets: string, directory: string, url: string): Promise<void> {
+  const script = readFileSync(join(root, 'deploy/postgres/create-databases.sh'), 'utf8');
+  const bin = join(directory, 'bin');
+  await mkdir(bin);
+  const psql = join(root, 'test/support/psql.mjs');
+  await writeFile(join(bin, 'psql'), `#!/bin/sh\nexec "${process.execPath}" "${psql}" "$@"\n`, {
+    mode: 0o755,
+  });
+  const made = await runToEnd('sh', ['-c', script.replaceAll('/run/secrets', secrets)], {
+    PATH: `${bin}:${process.env['PATH']}`,
+    PSQL_URL: url,
+  });
+  expect(made.code, made.errors).toBe(0);
+}
+
+/** Runs a statement as whoever the URL names. */
+async function run(url: string, statement: string): Promise<readonly object[]> {
+  const database = connectDatabase({ url, poolSize: 1, applicationName: 'test' });
+  try {
+    return await database.unsafe(statement);
+  } finally {
+    await database.end({ timeout: 5 });
+  }
 }
 
 describe('the processes of docker-compose.yml', () => {
-  let empty: Awaited<ReturnType<typeof createEmptyDatabase>>;
+  let postgres: Awaited<ReturnType<typeof startFilledPostgres>>;
   let place: Place;
+  const urlOf = (role: string) =>
+    readFileSync(join(place.directory, 'secrets', `${role}_database_url`), 'utf8').trim();
 
   beforeAll(async () => {
-    empty = await createEmptyDatabase();
-    place = await findPlace(empty.url);
+    const directory = await makeSecrets();
+    postgres = await startFilledPostgres(join(directory, 'secrets'));
+    place = await findPlace(directory, postgres.port);
   });
   afterAll(async () => {
     await rm(place.directory, { recursive: true });
-    await empty.drop();
+    await postgres.stop();
   });
 
   it('have every secret that make-secrets.sh makes, and keep those there are', async () => {
@@ -279,10 +366,12 @@ describe('the processes of docker-compose.yml', () => {
     for (const [name, { file }] of Object.entries(compose.secrets)) {
       expect(file).toBe(`./secrets/${name}`);
     }
-    const url = new URL(await readFile(join(secrets, 'corridor_database_url'), 'utf8'));
-    expect(url.host).toBe('postgres:5432');
-    const password = await readFile(join(secrets, 'corridor_database_password'), 'utf8');
-    expect(url.password).toBe(password.trim());
+    for (const role of ['corridor', ...roles]) {
+      const url = new URL(await readFile(join(secrets, `${role}_database_url`), 'utf8'));
+      expect(url).toMatchObject({ host: 'postgres:5432', username: role, pathname: '/corridor' });
+      const password = await readFile(join(secrets, `${role}_database_password`), 'utf8');
+      expect(url.password).toBe(password.trim());
+    }
     await make();
     expect(read()).toEqual(before);
   });
@@ -328,13 +417,31 @@ describe('the processes of docker-compose.yml', () => {
         parts.push(await startService(services[index] ?? '', launch));
       }
       expect(await Promise.all(launches.map(({ isHealthy }) => isHealthy()))).toEqual([0, 0, 0]);
-      await settlePayout(empty.url, place.apiUrl);
+      await settlePayout(urlOf('corridor'), place.apiUrl);
     } finally {
       await Promise.all(parts.map((part) => part.stop()));
     }
     const exits = await Promise.all(parts.map((part) => part.exited));
     expect(exits.map(({ code }) => code)).toEqual([0, 0, 0]);
     expect(await Promise.all(launches.map(({ isHealthy }) => isHealthy()))).toEqual([1, 1, 1]);
+  });
+
+  it.each(roles)('connect as %s, which edits no balance and disables no trigger', async (role) => {
+    const url = urlOf(role);
+    for (const statement of forbidden) {
+      await expect(run(url, statement), statement).rejects.toMatchObject({ code: '42501' });
+    }
+    expect(await run(url, 'select count(*)::int as edited from balance_breaks')).toEqual([
+      { edited: 0 },
+    ]);
+  });
+
+  it('have an owner of their tables who is no superuser and makes no roles', async () => {
+    const rights = await run(
+      urlOf('corridor'),
+      'select rolsuper or rolcreaterole as "any" from pg_roles where rolname = session_user',
+    );
+    expect(rights).toEqual([{ any: false }]);
   });
 
   it.each([

@@ -88,7 +88,7 @@ async function requestAfter(quote: string, afterMs: number): Promise<string> {
 /** Runs the activity that decides, as the payout's workflow does. */
 async function decided(payout: string, workflowAgeMs = 0) {
   const { acceptPayouts } = ledgerActivities({
-    database: test.database,
+    database: test.worker,
     rails: createRails([rail]),
     rateMaximumAgeMs: dayMs,
     factRules: usualFactRules,

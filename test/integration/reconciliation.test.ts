@@ -1,13 +1,19 @@
 import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
+import { MockActivityEnvironment } from '@temporalio/testing';
 import { pino } from 'pino';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { maintenanceActivities } from '../../src/activities/maintenance.js';
+import { readStatements } from '../../src/activities/statements.js';
 import { only } from '../../src/db/accounts.js';
+import { type Sql, transaction } from '../../src/db/client.js';
+import { listBalanceBreaks, postEntries } from '../../src/db/ledger.js';
 import { takeOverduePayouts } from '../../src/db/payouts.js';
-import { listBreaks } from '../../src/db/statements.js';
+import { listBreaks, storeStatement } from '../../src/db/statements.js';
+import { fundEntry } from '../../src/domain/ledger.js';
+import type { Statement, StatementLine } from '../../src/rails/rail.js';
 import { createRails } from '../../src/rails/registry.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
 import { referenceSource } from '../../src/rates/reference.js';
@@ -15,7 +21,7 @@ import { createMetrics } from '../../src/telemetry.js';
 import { taskQueues } from '../../src/workflows/messages.js';
 import { startTestBank, type TestBank } from '../support/bank.js';
 import { untilStatus } from '../support/client.js';
-import { createTestAccount, unbalancedCurrencies } from '../support/database.js';
+import { createTestAccount, unbalancedCurrencies, withoutTriggers } from '../support/database.js';
 import { eventually } from '../support/eventually.js';
 import {
   journalOf,
@@ -25,6 +31,7 @@ import {
   untilSubmitted,
   wake,
 } from '../support/payer.js';
+import { QuietRail } from '../support/quietRail.js';
 import { requestPayout } from '../support/requestPayout.js';
 import { startSystem, type TestSystem } from '../support/system.js';
 
@@ -39,11 +46,22 @@ afterAll(async () => {
 });
 
 /** Runs one of the maintenance workflows to its end, as its schedule would. */
-function run(workflow: 'statement' | 'sweep'): Promise<unknown> {
+function run(workflow: 'statement' | 'sweep' | 'balances'): Promise<unknown> {
   return system.temporal.workflow.execute(workflow, {
     taskQueue: taskQueues.payouts,
     workflowId: `${workflow}-${crypto.randomUUID()}`,
   });
+}
+
+/** What the activities work on, but for the metrics that a test looks at. */
+function maintenanceDeps() {
+  return {
+    database: system.worker,
+    temporal: system.temporal,
+    rails: createRails([]),
+    rateSource: referenceSource,
+    log: pino({ level: 'silent' }),
+  };
 }
 
 const dayMs = 24 * 60 * 60 * 1000;
@@ -82,11 +100,8 @@ async function moveLedgerIntoThePast(): Promise<void> {
 
 /** The command as an operator runs it: what it says, and its exit code. */
 async function reconcile(): Promise<{ readonly output: string; readonly code: number }> {
-  const [row] = await system.database<{ name: string }[]>`select current_database() as name`;
-  const url = new URL(inject('postgresUrl'));
-  url.pathname = `/${only(row).name}`;
   const cli = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
-  const env = { ...process.env, DATABASE_URL: url.href };
+  const env = { ...process.env, DATABASE_URL: system.urls.operator };
   return new Promise((resolve) => {
     execFile(process.execPath, [cli, 'reconcile'], { env }, (error, stdout, stderr) => {
       resolve({ output: stdout + stderr, code: error === null ? 0 : Number(error.code) });
@@ -133,17 +148,14 @@ describe("the bank's statement against the ledger", () => {
     bank = await startTestBank(`${system.apiUrl}/rails/sandbox/callbacks`, text);
     const rail = createSandboxRail(bank);
     const metrics = createMetrics('test-reconciliation');
-    const { readStatements } = maintenanceActivities({
-      database: system.database,
-      temporal: system.temporal,
+    const activities = maintenanceActivities({
+      ...maintenanceDeps(),
       rails: createRails([rail]),
-      rateSource: referenceSource,
-      log: pino({ level: 'silent' }),
       metrics,
     });
-    const counted = await readStatements();
+    const counted = await activities.readStatements();
     // Reading again finds nothing that was not there.
-    expect(await readStatements()).toBe(counted);
+    expect(await activities.readStatements()).toBe(counted);
     await rail.close();
     const breaks = await listBreaks(system.database, 100);
     expect(breaks).toHaveLength(counted);
@@ -178,6 +190,7 @@ describe("the bank's statement against the ledger", () => {
     const { output, code } = await reconcile();
     expect(output).toMatch(/EUR debits {2}bank (\S+) {2}ledger \1\n/);
     expect(output).toMatch(/EUR credits {2}bank (\S+) {2}ledger \1\n/);
+    expect(output).toMatch(/USD to EUR, test: 1 open, 100\.00 USD held, \d+\.\d\d EUR owed\n/);
     expect(output).toContain('No breaks.');
     expect(code).toBe(0);
   });
@@ -247,24 +260,99 @@ describe("the bank's statement against the ledger", () => {
     );
   });
 
-  it('has a break where the bank has paid one payout twice', async () => {
-    expect(await readFrom(past)).toEqual([]);
-    await system.database`
-      insert into statement_entries
-      select rail, 'SBXAGAIN', direction, rail_key, currency, amount_minor, booked_at,
-             statement_date
-        from statement_entries where rail_key = ${settled}`;
+  /** A line of the settled payout's payment, two days ago. */
+  async function payment(): Promise<StatementLine> {
     const { receiveMinor } = await rowOf(system, settled);
-    await expectOnly(
-      await listBreaks(system.database, 100),
+    return {
+      key: settled,
+      bankReference: 'SBX1',
+      direction: 'debit',
+      amountMinor: receiveMinor ?? 0n,
+      currency: 'EUR',
+      bookedAt: new Date(Date.now() - pastDays * dayMs).toISOString(),
+    };
+  }
+
+  /** Reads what a bank says of its days; returns the breaks of the settled payout. */
+  async function readDays(day: (date: string) => Partial<Statement>) {
+    const rail = new QuietRail();
+    const statement = async (date: string) => ({ closed: true, lines: [], ...day(date) });
+    await readStatements(system.worker, { ...rail, statement });
+    const breaks = await listBreaks(system.database, 100);
+    return breaks.filter(({ payoutId }) => payoutId === settled);
+  }
+
+  const dayOf = (daysAgo: number) =>
+    new Date(Date.now() - daysAgo * dayMs).toISOString().slice(0, 10);
+
+  it('has a break where the bank has paid one payout twice, under one reference', async () => {
+    const line = await payment();
+    const date = dayOf(pastDays);
+    const breaks = await readDays((day) => (day === date ? { lines: [line, line] } : {}));
+    expect(breaks).toMatchObject([
       {
-        payoutId: settled,
         kind: 'amounts differ',
-        bankMinor: 2n * (receiveMinor ?? 0n),
-        ledgerMinor: receiveMinor,
+        bankMinor: 2n * line.amountMinor,
+        ledgerMinor: line.amountMinor,
       },
-      `${settled}  debit amounts differ`,
-    );
+    ]);
+    const { output, code } = await reconcile();
+    expect(output).toContain(`${settled}  debit amounts differ`);
+    expect(code).toBe(1);
+  });
+
+  it('takes the lines of an open day as they are when it is read again', async () => {
+    const line = await payment();
+    const readOpen = (lines: readonly StatementLine[]) =>
+      readDays((day) =>
+        day < dayOf(pastDays) ? {} : { closed: false, lines: linesOn(day, lines) },
+      );
+    const linesOn = (day: string, lines: readonly StatementLine[]) =>
+      day === dayOf(pastDays) ? lines : [];
+
+    const wrong = { ...line, amountMinor: line.amountMinor + 1n };
+    expect(await readOpen([wrong, line])).toMatchObject([
+      { bankMinor: 2n * line.amountMinor + 1n },
+    ]);
+    expect(await readOpen([wrong])).toMatchObject([{ bankMinor: line.amountMinor + 1n }]);
+    expect(await readOpen([line])).toEqual([]);
+    const stored = await system.database`select line, rail_key from statement_entries`;
+    expect(stored).toEqual([{ line: 1, railKey: settled }]);
+  });
+
+  it('never changes a closed day, whoever read it before it was closed', async () => {
+    const line = await payment();
+    const date = dayOf(pastDays);
+    expect(await readDays((day) => (day === date ? { lines: [line] } : {}))).toEqual([]);
+    const late = { rail: 'sandbox', date, closed: false, entries: [line, line] };
+    await transaction(system.worker, (sql) => storeStatement(sql, late));
+    expect(await readDays((day) => (day === date ? { lines: [line, line] } : {}))).toEqual([]);
+    for (const statement of [
+      'delete from statement_entries',
+      'update statement_entries set amount_minor = 1',
+      `insert into statement_entries select rail, bank_reference, direction, rail_key, currency,
+         amount_minor, booked_at, statement_date, 2 from statement_entries`,
+      'delete from statements',
+    ]) {
+      const changed = system.database.unsafe(statement);
+      await expect(changed, statement).rejects.toThrow(
+        /closed day|replaced, not edited|append-only/,
+      );
+    }
+  });
+
+  it('keeps a day whole when it is read twice at once', async () => {
+    const line = await payment();
+    const lines = [line, { ...line, key: 'po_other' }];
+    const date = dayOf(pastDays);
+    const read = () => readDays((day) => (day === date ? { lines } : {}));
+    await Promise.all([read(), read(), read(), read()]);
+    const stored =
+      await system.database`select line, rail_key from statement_entries order by line`;
+    expect(stored).toEqual([
+      { line: 1, railKey: settled },
+      { line: 2, railKey: 'po_other' },
+    ]);
   });
 
   it('has a break where the amounts that came back differ', async () => {
@@ -320,6 +408,67 @@ describe("the bank's statement against the ledger", () => {
 function ageMs(breaks: readonly { readonly since: Date }[]): number {
   return Date.now() - only(breaks[0]).since.getTime();
 }
+
+describe('balances against their postings', () => {
+  const edit = (accountId: string, addMinor: bigint) =>
+    withoutTriggers(
+      system.database,
+      (sql) => sql`
+        update ledger_balances set amount_minor = amount_minor + ${addMinor}
+         where account_id = ${accountId} and kind = 'available' and currency = 'EUR'`,
+    );
+
+  it('have a break where a balance was edited, on the schedule, in the command and as a metric', async () => {
+    const { account } = await createTestAccount(system.database, { funds: { EUR: 100_000n } });
+    expect(await run('balances')).toBe(0);
+    await edit(account.id, 49_900_000n);
+    expect(await run('balances')).toBe(1);
+
+    const metrics = createMetrics('test-balances');
+    const { compareBalances } = maintenanceActivities({ ...maintenanceDeps(), metrics });
+    expect(await new MockActivityEnvironment().run(compareBalances)).toBe(1);
+    const gauge = await metrics.registry.getSingleMetricAsString('corridor_balance_breaks');
+    expect(gauge.split(' ').at(-1)).toBe('1');
+
+    const { output, code } = await reconcile();
+    expect(output).toContain(
+      `${account.id}  available balance 500000.00 EUR, postings 1000.00 EUR`,
+    );
+    expect(code).toBe(1);
+    await edit(account.id, -49_900_000n);
+    expect(await run('balances')).toBe(0);
+  });
+
+  it('have a break where a customer has postings and no balance', async () => {
+    const { account } = await createTestAccount(system.database, { funds: { EUR: 1n } });
+    const change = (statement: string) =>
+      withoutTriggers(system.database, (sql) => sql.unsafe(statement, [account.id]));
+    await change('delete from ledger_balances where account_id = $1');
+    expect(await listBalanceBreaks(system.worker, 60_000)).toMatchObject([
+      { accountId: account.id, kind: 'available', balanceMinor: null, postingsMinor: 1n },
+    ]);
+    await change(`
+      insert into ledger_balances (ledger_account_id, account_id, kind, currency, amount_minor)
+      select id, account_id, kind, currency, 1 from ledger_accounts where account_id = $1`);
+  });
+
+  it('are compared at one moment, without waiting for payments or holding them up', async () => {
+    const { account } = await createTestAccount(system.database, { funds: { EUR: 1n } });
+    const fund = (sql: Sql) =>
+      postEntries(sql, [
+        { entry: fundEntry('EUR', 1n), mode: 'test', accountId: account.id, payoutId: null },
+      ]);
+    await transaction(system.worker, async (sql) => {
+      // The balance is locked until this transaction ends.
+      await fund(sql);
+      expect(await listBalanceBreaks(system.worker, 60_000)).toEqual([]);
+    });
+    const compared = Array.from({ length: 20 }, () => listBalanceBreaks(system.worker, 60_000));
+    const funded = Array.from({ length: 40 }, () => fund(system.worker));
+    expect((await Promise.all(compared)).flat()).toEqual([]);
+    await Promise.all(funded);
+  });
+});
 
 describe('the sweep', () => {
   const isOpen = async (id: string) =>

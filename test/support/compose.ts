@@ -9,6 +9,7 @@ const service = z.object({
   command: z.array(z.string()).default([]),
   environment: z.record(z.string(), z.string()).default({}),
   restart: z.string(),
+  profiles: z.array(z.string()).default([]),
   ports: z.array(z.string()).default([]),
   networks: z.array(z.string()),
   secrets: z.array(z.string()).default([]),

@@ -3,16 +3,22 @@ import { inject } from 'vitest';
 import { createApiKey, hashOfKey } from '../../src/api/apiKey.js';
 import { type Account, insertAccount, type Mode } from '../../src/db/accounts.js';
 import { insertApiKey } from '../../src/db/apiKeys.js';
-import { connectDatabase, type Database, transaction } from '../../src/db/client.js';
+import { connectDatabase, type Database, type Sql, transaction } from '../../src/db/client.js';
 import { postEntries } from '../../src/db/ledger.js';
 import { migrate } from '../../src/db/migrate.js';
 import { storeRates } from '../../src/db/rates.js';
+import { allowLogins, type DatabaseUrls, databaseRoles, loginUrls } from '../../src/db/roles.js';
 import { fundEntry } from '../../src/domain/ledger.js';
 import { referenceSource } from '../../src/rates/reference.js';
 
 export type TestDatabase = {
   readonly url: string;
+  /** As the owner, who may do everything: for what a test prepares and looks at. */
   readonly database: Database;
+  /** As the API and as a worker: what is tested may do what it may do in production. */
+  readonly api: Database;
+  readonly worker: Database;
+  readonly urls: DatabaseUrls;
   readonly drop: () => Promise<void>;
 };
 
@@ -23,8 +29,13 @@ export async function createTestDatabase({ hasRates = true } = {}): Promise<Test
   await onServer(server, (admin) => admin.unsafe(`create database ${name}`));
   const url = new URL(server);
   url.pathname = `/${name}`;
-  const database = connectDatabase({ url: url.href, poolSize: 10, applicationName: 'test' });
+  const connect = (to: string) =>
+    connectDatabase({ url: to, poolSize: 10, applicationName: 'test' });
+  const database = connect(url.href);
   await migrate(database);
+  const urls = loginUrls(url.href, () => randomBytes(12).toString('hex'));
+  await allowLogins(database, urls);
+  const [api, worker] = [connect(urls.api), connect(urls.worker)];
   if (hasRates) {
     // As if they were of a real provider: some tests have live accounts.
     const provider = { ...referenceSource, isForTests: false };
@@ -33,9 +44,17 @@ export async function createTestDatabase({ hasRates = true } = {}): Promise<Test
   return {
     url: url.href,
     database,
+    api,
+    worker,
+    urls,
     drop: async () => {
-      await database.end({ timeout: 5 });
-      await onServer(server, (admin) => admin.unsafe(`drop database ${name} with (force)`));
+      await Promise.all([api, worker, database].map((open) => open.end({ timeout: 5 })));
+      await onServer(server, async (admin) => {
+        await admin.unsafe(`drop database ${name} with (force)`);
+        await admin.unsafe(
+          `drop role ${databaseRoles.map((role) => `${name}_${role}`).join(', ')}`,
+        );
+      });
     },
   };
 }
@@ -86,4 +105,15 @@ export async function unbalancedCurrencies(database: Database): Promise<readonly
   const rows = await database<{ currency: string }[]>`
     select currency from ledger_postings group by currency having sum(amount_minor) <> 0`;
   return rows.map((row) => row.currency);
+}
+
+/** What no code can do: changes rows past the triggers that keep them as they are. */
+export async function withoutTriggers(
+  database: Database,
+  work: (sql: Sql) => Promise<unknown>,
+): Promise<void> {
+  await transaction(database, async (sql) => {
+    await sql`set local session_replication_role = replica`;
+    await work(sql);
+  });
 }

@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import type { Client } from '@temporalio/client';
 import { connectDatabase, type Database } from '../../src/db/client.js';
 import { migrate } from '../../src/db/migrate.js';
+import { allowLogins, type DatabaseRole, loginUrls } from '../../src/db/roles.js';
 import { freePort } from '../../src/stack/ports.js';
 import { startPostgres } from '../../src/stack/postgres.js';
 import { type Part, sendSignal, startProcess } from '../../src/stack/process.js';
@@ -103,6 +104,7 @@ export async function startProcesses(
       applicationName: 'test',
     });
     await migrate(database);
+    await allowLogins(database, starters.urls());
     await startAll();
     return {
       apiUrl: `http://127.0.0.1:${ports.api}`,
@@ -111,7 +113,7 @@ export async function startProcesses(
       rail,
       lines,
       operatorEnv: {
-        DATABASE_URL: starters.databaseUrl(),
+        DATABASE_URL: starters.urls().operator,
         TEMPORAL_ADDRESS: `127.0.0.1:${ports.temporal}`,
       },
       start,
@@ -164,18 +166,21 @@ function startersOf(directory: string, ports: Ports, railUrl: string, startOurs:
   const bankToken = 'a-bank-token-of-the-tests';
   const callbackSecret = 'a-callback-secret-of-the-tests';
   let databaseUrl = '';
-  const connections = () => ({
+  const urls = () => loginUrls(databaseUrl, () => 'a-password-of-the-tests');
+  const connections = (role: DatabaseRole) => ({
+    DATABASE_URL: urls()[role],
     TEMPORAL_ADDRESS: `127.0.0.1:${ports.temporal}`,
     WEBHOOKS_ALLOW_INSECURE: 'true',
   });
   const workerSettings = () => ({
-    ...connections(),
+    ...connections('worker'),
     SANDBOX_BANK_URL: railUrl,
     SANDBOX_BANK_TOKEN: bankToken,
     RATE_SOURCE: 'reference',
   });
   return {
     databaseUrl: () => databaseUrl,
+    urls,
     postgres: async (): Promise<Part> => {
       const part = await startPostgres({
         dataDir: join(directory, 'postgres'),
@@ -205,7 +210,7 @@ function startersOf(directory: string, ports: Ports, railUrl: string, startOurs:
       }),
     api: () =>
       startOurs('api', {
-        ...connections(),
+        ...connections('api'),
         API_PORT: String(ports.api),
         SANDBOX_BANK_CALLBACK_SECRET: callbackSecret,
         FINGERPRINT_SECRET: 'a-fingerprint-secret-of-the-tests',

@@ -9,8 +9,8 @@ import { createMetrics } from '../../src/telemetry.js';
 import { fingerprintSecret, type TestSystem } from './system.js';
 
 /** Another API process's worth of API: its own server and connections, on the same database. */
-export async function startSecondApi({ databaseUrl, temporal }: TestSystem) {
-  const database = connectDatabase({ url: databaseUrl, poolSize: 10, applicationName: 'second' });
+export async function startSecondApi({ urls, temporal }: TestSystem) {
+  const database = connectDatabase({ url: urls.api, poolSize: 10, applicationName: 'second' });
   const app = createApp({
     database,
     temporal,

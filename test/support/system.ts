@@ -9,6 +9,7 @@ import { createActivities } from '../../src/activities/index.js';
 import { createApp } from '../../src/api/app.js';
 import { createLimiter, type Limiter } from '../../src/api/rateLimit.js';
 import type { Database } from '../../src/db/client.js';
+import type { DatabaseUrls } from '../../src/db/roles.js';
 import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
 import { createSandboxCallbacks } from '../../src/rails/sandbox/callback.js';
@@ -27,8 +28,13 @@ import { quietRuntime, workflowBundle } from './workflowBundle.js';
 export type TestSystem = {
   readonly apiUrl: string;
   readonly databaseUrl: string;
+  /** The URLs of the processes' own logins. */
+  readonly urls: DatabaseUrls;
   readonly app: Koa;
+  /** As the owner; the API and the workers have logins of their own. */
   readonly database: Database;
+  /** As a worker, for activities that a test calls itself. */
+  readonly worker: Database;
   readonly temporal: Client;
   readonly bank: TestBank;
   readonly account: TestAccount;
@@ -50,7 +56,7 @@ export async function startSystem(
   options: { readonly startsWorker?: boolean; readonly limiter?: Limiter } = {},
 ): Promise<TestSystem> {
   quietRuntime();
-  const { url: databaseUrl, database, drop } = await createTestDatabase();
+  const { url: databaseUrl, database, api, worker, urls, drop } = await createTestDatabase();
   const server = createServer();
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -65,7 +71,7 @@ export async function startSystem(
   const rails = createRails([rail]);
   const log = pino({ level: 'silent' });
   const app = createApp({
-    database,
+    database: api,
     temporal,
     rails: createRails([createSandboxCallbacks([bank.callbackSecret])]),
     metrics: createMetrics('test'),
@@ -82,7 +88,7 @@ export async function startSystem(
   const sender = createSender(policy);
   const native = await NativeConnection.connect({ address: inject('temporalAddress') });
   const activities = createActivities({
-    database,
+    database: worker,
     metrics: createMetrics('test-worker'),
     rails,
     rateMaximumAgeMs: dayMs,
@@ -114,8 +120,10 @@ export async function startSystem(
   return {
     apiUrl,
     databaseUrl,
+    urls,
     app,
     database,
+    worker,
     temporal,
     bank,
     account,

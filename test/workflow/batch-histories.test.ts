@@ -51,7 +51,7 @@ async function ride(
     requestBatch(sql, account.id, { count, mode }),
   );
   const deps = {
-    database,
+    database: store.worker,
     rails: createRails([rail]),
     rateMaximumAgeMs,
     factRules: usualFactRules,

@@ -56,7 +56,7 @@ async function ride(
   await listen(account.id);
   const row = await requestPayout(database, account.id);
   const deps = {
-    database,
+    database: store.worker,
     rails: createRails([rail]),
     rateMaximumAgeMs,
     factRules: usualFactRules,

@@ -33,7 +33,7 @@ describe('a quoted payout', () => {
     const { account } = await createTestAccount(database);
     const { id, requestedAt } = await requestPayout(database, account.id);
     const deps = {
-      database,
+      database: store.worker,
       rails: createRails([new QuietRail({ settlesAfterLookups: 1 })]),
       rateMaximumAgeMs,
       factRules: usualFactRules,

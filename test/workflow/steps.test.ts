@@ -40,7 +40,7 @@ afterAll(async () => {
 /** The activities as a worker calls them, one attempt a call. */
 function activitiesWith(rail: Rail) {
   const deps = {
-    database: test.database,
+    database: test.worker,
     rails: createRails([rail]),
     rateMaximumAgeMs,
     factRules: usualFactRules,

@@ -1,0 +1,29 @@
+import type { Sql } from './client.js';
+
+/** The kinds of process that connect as something less than the owner; see 0012_roles.sql. */
+export const databaseRoles = ['api', 'worker', 'operator'] as const;
+export type DatabaseRole = (typeof databaseRoles)[number];
+export type DatabaseUrls = Readonly<Record<DatabaseRole, string>>;
+type KnownUrls = { readonly [role in DatabaseRole]?: string | undefined };
+
+/** The URLs of logins of their own in the owner's database, named after it: `corridor_api`. */
+export function loginUrls(ownerUrl: string, createPassword: () => string): DatabaseUrls {
+  const urlOf = (role: DatabaseRole) => {
+    const url = new URL(ownerUrl);
+    url.username = `${url.pathname.slice(1)}_${role}`;
+    url.password = createPassword();
+    return url.href;
+  };
+  return { api: urlOf('api'), worker: urlOf('worker'), operator: urlOf('operator') };
+}
+
+/** Makes the logins of these URLs, or gives those that are there the URLs' passwords. */
+export async function allowLogins(sql: Sql, urls: KnownUrls): Promise<void> {
+  for (const role of databaseRoles) {
+    const url = urls[role];
+    if (url === undefined) continue;
+    const { username, password } = new URL(url);
+    await sql`select allow_login(${`corridor_${role}`}, ${decodeURIComponent(username)},
+      ${decodeURIComponent(password)})`;
+  }
+}

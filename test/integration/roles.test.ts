@@ -1,0 +1,300 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ledgerActivities } from '../../src/activities/ledger.js';
+import { connectDatabase, type Database } from '../../src/db/client.js';
+import { listBalances, type OwnedEntry, postEntries } from '../../src/db/ledger.js';
+import { findPayoutById, type PayoutRow } from '../../src/db/payouts.js';
+import { allowLogins, databaseRoles, loginUrls } from '../../src/db/roles.js';
+import type { LedgerAccount, Posting } from '../../src/domain/ledger.js';
+import { usualFactRules } from '../../src/domain/payout.js';
+import { createRails } from '../../src/rails/registry.js';
+import {
+  createTestAccount,
+  createTestDatabase,
+  type TestDatabase,
+  unbalancedCurrencies,
+} from '../support/database.js';
+import { QuietRail } from '../support/quietRail.js';
+import { rateMaximumAgeMs, requestPayout } from '../support/requestPayout.js';
+
+let test: TestDatabase;
+/** What a login of each kind may run, one connection each. */
+const as = new Map<string, Database>();
+
+const connect = (url: string) => connectDatabase({ url, poolSize: 1, applicationName: 'test' });
+const refused = { code: '42501' };
+
+beforeAll(async () => {
+  test = await createTestDatabase();
+  for (const role of databaseRoles) as.set(role, connect(test.urls[role]));
+});
+afterAll(async () => {
+  expect(await unbalancedCurrencies(test.database)).toEqual([]);
+  await Promise.all([...as.values()].map((database) => database.end({ timeout: 5 })));
+  await test.drop();
+});
+
+function connectedAs(role: string): Database {
+  const database = as.get(role);
+  if (database === undefined) throw new Error(`Nobody is connected as ${role}.`);
+  return database;
+}
+
+/** Nobody but the owner changes these, and nobody but post_entries adds to the ledger. */
+const ledger = ['ledger_accounts', 'ledger_balances', 'ledger_entries', 'ledger_postings'];
+const kept = [...ledger, 'payout_moves', 'operator_actions', 'events', 'migrations'];
+
+describe.each(databaseRoles)('whoever connects as the %s', (role) => {
+  it.each([
+    'update ledger_balances set amount_minor = amount_minor + 1',
+    'delete from ledger_balances',
+    'truncate ledger_balances',
+    "insert into ledger_balances values (1, 'acc_1', 'available', 'EUR', 1)",
+    "insert into ledger_entries (kind) values ('fund')",
+    'update ledger_postings set amount_minor = 1',
+    "insert into payout_moves values ('settled', 'pending')",
+    'delete from payout_moves',
+    "update operator_actions set operator = 'somebody else'",
+    "update events set data = '{}'",
+    "update payouts set status_history = '[]'",
+    'update payouts set amount = 1, reference = null',
+    'delete from payouts',
+    'delete from rail_inbox',
+    'update quotes set receive_minor = receive_minor * 10',
+    "update rail_inbox set fact = '{}'",
+    'alter table ledger_balances disable trigger all',
+    'alter table ledger_postings disable trigger balanced',
+    'alter table ledger_postings owner to current_user',
+    'drop trigger frozen on payouts',
+    'create trigger mine before insert on payouts execute function refuse_change()',
+    'create or replace function record_status() returns trigger language plpgsql as $$ begin return new; end $$',
+    'create table public.mine (n int)',
+    'set session_replication_role = replica',
+    "select allow_login('corridor_worker', 'mine', 'mine')",
+    'create role mine',
+  ])('is refused: %s', async (statement) => {
+    await expect(connectedAs(role).unsafe(statement)).rejects.toMatchObject(refused);
+  });
+
+  it('does not become the owner', async () => {
+    const owner = new URL(test.url).username;
+    await expect(connectedAs(role).unsafe(`set role "${owner}"`)).rejects.toMatchObject(refused);
+    const session = connectedAs(role).unsafe(`set session authorization "${owner}"`);
+    await expect(session).rejects.toMatchObject(refused);
+  });
+
+  it('owns nothing and may alter nothing, whichever table there is', async () => {
+    const rows = await test.database<{ table: string }[]>`
+      select c.relname as table from pg_class c
+       where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'v', 'm', 'p')
+         and (c.relowner = ${`corridor_${role}`}::regrole
+           or has_table_privilege(${`corridor_${role}`}, c.oid, 'truncate, trigger, references'))`;
+    expect(rows).toEqual([]);
+    const [rights] = await test.database`
+      select rolsuper or rolcreaterole or rolcreatedb or rolbypassrls or rolreplication as any,
+             has_schema_privilege(oid, 'public', 'create') as creates
+        from pg_roles where rolname = ${`corridor_${role}`}`;
+    expect(rights).toEqual({ any: false, creates: false });
+  });
+
+  it.each(kept)('may not change %s in any of its columns', async (table) => {
+    const [may] = await test.database`
+      select has_any_column_privilege(${`corridor_${role}`}, ${table}, 'update') as update,
+             has_table_privilege(${`corridor_${role}`}, ${table}, 'delete') as delete`;
+    expect(may).toEqual({ update: false, delete: false });
+  });
+
+  it.each(ledger)('may not add to %s by itself', async (table) => {
+    const [may] = await test.database`
+      select has_any_column_privilege(${`corridor_${role}`}, ${table}, 'insert') as insert`;
+    expect(may).toEqual({ insert: false });
+  });
+
+  it('reads every table, also one of a later migration', async () => {
+    await test.database`create table later (n int)`;
+    const [unread] = await test.database<{ tables: string[] }[]>`
+      select coalesce(array_agg(relname::text), '{}') as tables from pg_class
+       where relnamespace = 'public'::regnamespace and relkind in ('r', 'v')
+         and not has_table_privilege(${`corridor_${role}`}, oid, 'select')`;
+    await test.database`drop table later`;
+    expect(unread).toEqual({ tables: [] });
+  });
+});
+
+describe('every function', () => {
+  it('finds what it names in our schema, and not in a temporary one of its caller', async () => {
+    const rows = await test.database`
+      select p.proname as name from pg_proc p join pg_language l on l.oid = p.prolang
+       where p.pronamespace = 'public'::regnamespace and l.lanname <> 'sql'
+         and not ('search_path=pg_catalog, public, pg_temp' = any (coalesce(p.proconfig, '{}')))`;
+    expect(rows).toEqual([]);
+  });
+
+  it('that acts as the owner is for those it was granted to', async () => {
+    const rows = await test.database<{ name: string; everybody: boolean }[]>`
+      select p.proname as name, exists (select from aclexplode(p.proacl) where grantee = 0)
+               or p.proacl is null as everybody
+        from pg_proc p where p.pronamespace = 'public'::regnamespace and p.prosecdef
+       order by p.proname`;
+    expect(rows.map(({ name }) => name)).toContain('post_entries');
+    expect(rows.filter(({ everybody }) => everybody)).toEqual([]);
+  });
+});
+
+it('a move is judged by the table of moves, and not by one that the worker has made', async () => {
+  const { account } = await createTestAccount(test.database);
+  const { id } = await requestPayout(test.database, account.id);
+  const moved = connectedAs('worker').begin(async (sql) => {
+    await sql`create temp table payout_moves on commit drop as
+      select 'pending' as from_status, 'settled' as to_status`;
+    await sql`update payouts set status = 'settled', settled_at = now(), rail = 'sandbox',
+      source_minor = 1000, fee_minor = 0, net_minor = 1000 where id = ${id}`;
+  });
+  await expect(moved).rejects.toThrow('no move from pending to settled');
+});
+
+/** A payout that a worker has accepted, and what its owner has. */
+async function accepted() {
+  const { account } = await createTestAccount(test.database);
+  const { id } = await requestPayout(test.database, account.id);
+  const rails = createRails([new QuietRail()]);
+  const { acceptPayouts } = ledgerActivities({
+    database: test.worker,
+    rails,
+    rateMaximumAgeMs,
+    factRules: usualFactRules,
+  });
+  await acceptPayouts({ driver: id, ids: [id], workflowAgeMs: 0 });
+  const row = await findPayoutById(test.database, id);
+  if (row === undefined) throw new Error('The payout has vanished.');
+  return row;
+}
+
+const leg = (from: LedgerAccount, to: LedgerAccount, currency: string, amountMinor: bigint) => [
+  { account: from, currency, amountMinor: -amountMinor },
+  { account: to, currency, amountMinor },
+];
+
+const entryOf = (
+  row: PayoutRow,
+  kind: OwnedEntry['entry']['kind'],
+  postings: readonly Posting[],
+): OwnedEntry => ({
+  entry: { kind, postings },
+  mode: row.mode,
+  accountId: row.accountId,
+  payoutId: row.id,
+});
+
+describe('an entry is posted only if it is what its payout comes to:', () => {
+  const amount = (row: PayoutRow) => row.sourceMinor ?? 0n;
+  const release = (row: PayoutRow, amountMinor: bigint) =>
+    entryOf(row, 'release', leg('held', 'available', 'USD', amountMinor));
+  const post = (entry: OwnedEntry) => postEntries(connectedAs('worker'), [entry]);
+
+  it('a hold is not released while its payout is under way', async () => {
+    const row = await accepted();
+    await expect(post(release(row, amount(row)))).rejects.toThrow(/comes to: release/);
+  });
+
+  it('a hold is released in full, once, and to whom it belongs', async () => {
+    const row = await accepted();
+    const { account: stranger } = await createTestAccount(test.database);
+    await test.worker`update payouts set status = 'failed' where id = ${row.id}`;
+    const full = release(row, amount(row));
+    for (const wrong of [
+      release(row, amount(row) + 1n),
+      release(row, amount(row) - 1n),
+      entryOf(row, 'release', []),
+      entryOf(row, 'release', leg('held', 'fx_position', 'USD', amount(row))),
+      entryOf(row, 'release', [
+        ...leg('held', 'available', 'USD', amount(row)),
+        ...leg('fx_position', 'available', 'EUR', 1n),
+      ]),
+      entryOf(row, 'settle', leg('held', 'fx_position', 'USD', amount(row))),
+      { ...full, accountId: stranger.id },
+      { ...full, mode: 'live' as const },
+      { ...full, payoutId: 'po_absent' },
+    ]) {
+      await expect(post(wrong)).rejects.toThrow(/not what its payout comes to/);
+    }
+    const held = await listBalances(test.database, row.accountId);
+    expect(held).toContainEqual(expect.objectContaining({ heldMinor: amount(row) }));
+    await post(full);
+    await expect(post(full)).rejects.toMatchObject({ code: '23505' });
+    const free = await listBalances(test.database, row.accountId);
+    expect(free).toContainEqual(
+      expect.objectContaining({ currency: 'USD', availableMinor: 1_000_000n, heldMinor: 0n }),
+    );
+  });
+
+  it('the rail is owed what the beneficiary gets, to the minor unit', async () => {
+    const row = await accepted();
+    await test.worker`update payouts set status = 'sent' where id = ${row.id}`;
+    await test.worker`
+      update payouts set status = 'settled', settled_at = now() where id = ${row.id}`;
+    const settle = (receiveMinor: bigint) =>
+      entryOf(row, 'settle', [
+        ...leg('held', 'fx_position', 'USD', amount(row)),
+        ...leg('fx_position', 'rail_settlement', 'EUR', receiveMinor),
+      ]);
+    const owed = row.receiveMinor ?? 0n;
+    await expect(post(settle(owed + 1n))).rejects.toThrow(/not what its payout comes to/);
+    await expect(post(settle(owed - 1n))).rejects.toThrow(/not what its payout comes to/);
+    await post(settle(owed));
+  });
+});
+
+describe.each(['api', 'operator', 'worker'] as const)('the %s puts money', (role) => {
+  const fund = async (mode: 'test' | 'live', postings: readonly Posting[]) => {
+    const { account } = await createTestAccount(test.database, { mode, funds: { EUR: 100n } });
+    const owned = { mode, accountId: account.id, payoutId: null } as const;
+    await postEntries(connectedAs(role), [{ ...owned, entry: { kind: 'fund', postings } }]);
+    return listBalances(test.database, account.id);
+  };
+
+  it('on a test account', async () => {
+    expect(await fund('test', leg('funding', 'available', 'EUR', 5n))).toMatchObject([
+      { availableMinor: 105n },
+    ]);
+  });
+
+  it('on no live account, and takes none away', async () => {
+    const more = leg('funding', 'available', 'EUR', 5n);
+    await expect(fund('live', more)).rejects.toMatchObject(refused);
+    const less = leg('available', 'funding', 'EUR', 5n);
+    await expect(fund('test', less)).rejects.toMatchObject(refused);
+    const elsewhere = leg('fx_position', 'available', 'EUR', 5n);
+    await expect(fund('test', elsewhere)).rejects.toMatchObject(refused);
+  });
+});
+
+it.each(['api', 'operator'])('the %s posts no entry of a payout', async (role) => {
+  const row = await accepted();
+  await test.worker`update payouts set status = 'failed' where id = ${row.id}`;
+  const postings = leg('held', 'available', 'USD', row.sourceMinor ?? 0n);
+  const posted = postEntries(connectedAs(role), [entryOf(row, 'release', postings)]);
+  await expect(posted).rejects.toMatchObject(refused);
+});
+
+it('a login gets the password that it is given last', async () => {
+  const [first, second] = ['first', 'second'].map((password) =>
+    loginUrls(test.url, () => password),
+  );
+  if (first === undefined || second === undefined) throw new Error('There are two.');
+  const canLogIn = async (url: string) => {
+    const database = connect(url);
+    try {
+      return await database`select 1 as one`.then(
+        () => true,
+        () => false,
+      );
+    } finally {
+      await database.end({ timeout: 5 });
+    }
+  };
+  await allowLogins(test.database, { operator: first.operator });
+  expect(await canLogIn(first.operator)).toBe(true);
+  await allowLogins(test.database, { operator: second.operator });
+  expect([await canLogIn(first.operator), await canLogIn(second.operator)]).toEqual([false, true]);
+  await allowLogins(test.database, test.urls);
+});
