@@ -123,7 +123,7 @@ function factOf({ fact }: { readonly fact: StoredFact }): RailFact {
   const amountMinor = BigInt(fact.amountMinor ?? '0');
   switch (fact.kind) {
     case 'settled':
-      return { kind: 'settled', amountMinor, currency };
+      return { kind: 'settled', amountMinor, currency, at: fact.at };
     case 'rejected':
       return { kind: 'rejected', code, reason };
     case 'returned':

@@ -153,7 +153,12 @@ async function judgeSettled(
   }
   const { receiveMinor, destinationCurrency } = frozenOf(row);
   return done(`Settled on evidence: ${evidence}`, {
-    fact: { kind: 'settled', amountMinor: receiveMinor, currency: destinationCurrency },
+    fact: {
+      kind: 'settled',
+      amountMinor: receiveMinor,
+      currency: destinationCurrency,
+      at: fact?.kind === 'settled' ? fact.at : undefined,
+    },
     unparks: true,
   });
 }

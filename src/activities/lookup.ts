@@ -46,7 +46,12 @@ export function factOf(answer: LookupAnswer | undefined): RailFact | undefined {
     case 'accepted':
       return { kind: 'accepted', reference: answer.reference };
     case 'settled':
-      return { kind: 'settled', amountMinor: answer.amountMinor, currency: answer.currency };
+      return {
+        kind: 'settled',
+        amountMinor: answer.amountMinor,
+        currency: answer.currency,
+        at: answer.at,
+      };
     case 'returned': {
       const { amountMinor, currency, code, reason } = answer;
       return { kind: 'returned', amountMinor, currency, code, reason };

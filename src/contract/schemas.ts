@@ -87,7 +87,9 @@ function payoutWith<Exact extends z.ZodType>(exact: Exact) {
     received: money.nullable().describe('What the beneficiary received; null until it settles.'),
     returned_amount: money.nullable().describe('What came back from the beneficiary’s bank.'),
     created_at: time,
-    settled_at: time.nullable(),
+    settled_at: time
+      .nullable()
+      .describe('When the bank settled it; where the bank states no time, when we heard of it.'),
     status_history: z.array(
       z.object({ status: z.enum(payoutStatuses), at: time, reason: z.string().nullable() }),
     ),

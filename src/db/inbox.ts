@@ -9,6 +9,8 @@ export type StoredFact = {
   readonly currency?: string;
   readonly code?: string;
   readonly reason?: string;
+  /** By the rail's clock, ISO 8601. */
+  readonly at?: string;
 };
 
 export type RailNews = {

@@ -354,6 +354,7 @@ export type MovedPayout = {
   readonly statusReason: string | null;
   readonly railReference: string | null;
   readonly returnedMinor: bigint | null;
+  readonly settledAt?: string | undefined;
 };
 
 /** Reasons that are gone as soon as the rail says something definite. */
@@ -367,6 +368,9 @@ const waitingReasons: AttentionReason[] = [
  * Moves each payout by one status, and returns its row as it is then: what the move does not
  * change is taken from the row that was read under lock. Who sent a payout waits 60 s for the rail before it
  * polls, so a `sent` row that nobody touched for 90 s has lost its workflow.
+ *
+ * A payout settles when the rail says so, itself or on its statement, but neither before the rail
+ * was called nor later than now; without such a time it settles when we hear of it.
  */
 export async function movePayouts(
   sql: Sql,
@@ -379,7 +383,11 @@ export async function movePayouts(
     update payouts p
        set status = t.status, status_reason = t.status_reason,
            rail_reference = coalesce(t.rail_reference, p.rail_reference),
-           settled_at = case when t.status = 'settled' then now() else p.settled_at end,
+           settled_at = case when t.status <> 'settled' then p.settled_at else
+             least(clock_timestamp(), (select stated.at from (select coalesce(t.settled_at,
+                       (select min(s.booked_at) from statement_entries s where s.rail = p.rail
+                           and s.rail_key = p.id and s.direction = 'debit')) as at) stated
+                    where stated.at >= coalesce(p.submit_started_at, p.requested_at))) end,
            returned_minor = coalesce(t.returned_minor, p.returned_minor),
            -- A payout that only waited for the rail to speak no longer needs a person.
            attention_reason = case when p.attention_reason = any (${waitingReasons}::text[])
@@ -393,8 +401,9 @@ export async function movePayouts(
         ${moves.map((move) => move.status)}::text[],
         ${moves.map((move) => move.statusReason)}::text[],
         ${moves.map((move) => move.railReference)}::text[],
-        ${bigints(moves.map((move) => move.returnedMinor))}::bigint[]
-      ) as t (id, status, status_reason, rail_reference, returned_minor)
+        ${bigints(moves.map((move) => move.returnedMinor))}::bigint[],
+        ${moves.map((move) => move.settledAt ?? null)}::text[]::timestamptz[]
+      ) as t (id, status, status_reason, rail_reference, returned_minor, settled_at)
      where p.id = t.id
     returning p.id, p.status, p.status_reason, p.status_history, p.rail_reference, p.settled_at,
       p.returned_minor, p.attention_reason, p.attention_at`;

@@ -67,7 +67,13 @@ export function railKey(payoutId: string): string {
  */
 export type RailFact =
   | { readonly kind: 'accepted'; readonly reference: string | null }
-  | { readonly kind: 'settled'; readonly amountMinor: bigint; readonly currency: string }
+  | {
+      readonly kind: 'settled';
+      readonly amountMinor: bigint;
+      readonly currency: string;
+      /** By the rail's clock, ISO 8601; undefined where it states none. */
+      readonly at?: string | undefined;
+    }
   | { readonly kind: 'rejected'; readonly code: string; readonly reason: string }
   | {
       readonly kind: 'returned';

@@ -22,6 +22,8 @@ export type Move = {
   readonly statusReason: string | null;
   readonly railReference: string | null;
   readonly returnedMinor: bigint | null;
+  /** By the rail's clock, ISO 8601; undefined where it stated none. */
+  readonly settledAt?: string | undefined;
 };
 
 /** Everything that a list of facts does to one payout, in the order in which it happens. */
@@ -118,6 +120,7 @@ function moveTo(status: PayoutStatus, fact: RailFact): Move {
     statusReason: isFinal(status) ? reasonOf(status, fact) : null,
     railReference: fact.kind === 'accepted' ? fact.reference : null,
     returnedMinor: status === 'returned' && fact.kind === 'returned' ? fact.amountMinor : null,
+    settledAt: status === 'settled' && fact.kind === 'settled' ? fact.at : undefined,
   };
 }
 

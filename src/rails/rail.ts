@@ -24,7 +24,13 @@ export type SubmitOutcome = { readonly key: string } & (
 /** What a rail knows of a key. `not_found` is no rejection: the order may still be on its way. */
 export type LookupAnswer = { readonly key: string } & (
   | { readonly state: 'accepted'; readonly reference: string }
-  | { readonly state: 'settled'; readonly amountMinor: bigint; readonly currency: string }
+  | {
+      readonly state: 'settled';
+      readonly amountMinor: bigint;
+      readonly currency: string;
+      /** By the rail's clock, ISO 8601; undefined where it states none. */
+      readonly at?: string | undefined;
+    }
   | {
       readonly state: 'returned';
       readonly amountMinor: bigint;
@@ -46,6 +52,8 @@ export type CallbackEvent = {
   readonly currency: string;
   readonly code: string | undefined;
   readonly reason: string | undefined;
+  /** When it happened, by the rail's clock, ISO 8601; undefined where it states none. */
+  readonly at: string | undefined;
 };
 
 /** One line of a rail's statement: a debit paid, a credit came back. */

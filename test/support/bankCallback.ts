@@ -11,6 +11,7 @@ export type BankEvent = {
   readonly currency: string;
   readonly code?: string;
   readonly reason?: string;
+  readonly at?: string;
 };
 
 let counted = 0;

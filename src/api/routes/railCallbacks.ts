@@ -38,13 +38,14 @@ export async function takeCallback(deps: ApiDeps, ctx: Koa.Context, body: Buffer
 }
 
 function newsOf(rail: string, event: CallbackEvent) {
-  const { kind, amountMinor, currency, code, reason } = event;
+  const { kind, amountMinor, currency, code, reason, at } = event;
   const fact = {
     kind,
     amountMinor,
     currency,
     ...(code === undefined ? {} : { code }),
     ...(reason === undefined ? {} : { reason }),
+    ...(at === undefined ? {} : { at }),
   };
   // The rail's key is the payout's id: see railKey.
   return { rail, railEventId: event.id, railKey: event.key, payoutId: event.key, fact };

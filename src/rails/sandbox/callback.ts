@@ -43,5 +43,6 @@ function parseSandboxCallback(
     currency: event.currency,
     code: event.code,
     reason: event.reason,
+    at: event.at,
   }));
 }

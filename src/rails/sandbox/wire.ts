@@ -8,6 +8,13 @@ export const sandboxName = 'sandbox';
 /** What the sandbox bank answers, checked before anything is believed. */
 const minorText = z.string().regex(/^\d{1,19}$/);
 
+/** A time that cannot be one is as good as none: it must not keep the rest from being heard. */
+const bankTime = z.iso
+  .datetime({ offset: true })
+  .refine((text) => Date.parse(text) > 0)
+  .optional()
+  .catch(undefined);
+
 const submitAnswer = z.discriminatedUnion('outcome', [
   z.object({ key: z.string(), outcome: z.literal('accepted'), bank_reference: z.string() }),
   z.object({
@@ -41,6 +48,7 @@ const lookupResult = z.object({
   code: z.string().optional(),
   reason: z.string().optional(),
   bank_reference: z.string().optional(),
+  at: bankTime,
 });
 export const lookupAnswer = z.object({ results: readable(lookupResult) });
 export const voidAnswer = z.object({ outcome: z.enum(['voided', 'too_late']) });
@@ -70,6 +78,7 @@ export const callbackBody = z.object({
         currency: z.string().regex(/^[A-Z]{3}$/),
         code: z.string().optional(),
         reason: z.string().optional(),
+        at: bankTime,
       }),
     )
     .max(500),
@@ -132,7 +141,7 @@ export function lookupAnswerOf(result: z.infer<typeof lookupResult>): LookupAnsw
     case 'accepted':
       return { key, state, reference: result.bank_reference ?? '' };
     case 'settled':
-      return { key, state, amountMinor, currency };
+      return { key, state, amountMinor, currency, at: result.at };
     case 'returned': {
       const returnedMinor = BigInt(result.returned_amount ?? result.amount ?? '0');
       return { key, state, amountMinor: returnedMinor, currency, code, reason };
