@@ -287,8 +287,10 @@ async function prepareDatabase(url: string, directory: string, config: StackConf
   try {
     await migrate(database);
     const { RATE_SOURCE: source } = config;
-    const decision = { operator: 'corridor start', reason: `RATE_SOURCE is ${source}` };
-    await pinProvider(database, rateProviderOf(source), decision);
+    const decision = { operator: 'corridor start', reason: `RATE_SOURCE=${source}` };
+    // Whose rates a database has that is not this stack's own, its operators decide.
+    const pins = config.DATABASE_URL === undefined;
+    if (pins) await pinProvider(database, rateProviderOf(source), decision);
     const logins = await prepareLogins(database, url, config);
     return { seed: await seedAccount(database, join(directory, 'seed.json')), logins };
   } finally {

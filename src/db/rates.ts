@@ -62,7 +62,7 @@ export async function storeRates(
        where not exists (select from rates r where r.currency = t.currency
                and r.provider = ${provider} and r.as_of > ${asOf})
       on conflict do nothing`;
-    await sql`select take_accepted_rates(${currencies})`;
+    await sql`select take_accepted_rates(${currencies}::text[])`;
     return listWaitingRates(sql);
   });
 }

@@ -24,6 +24,13 @@ async function interrupt({ part }: RunningStack): Promise<number | null> {
   return (await part.exited).code;
 }
 
+/** Leaves the data as if they were of a release with an older table of rates. */
+async function pretendOlderRates(url: string): Promise<void> {
+  const database = connectDatabase({ url, poolSize: 1, applicationName: 'test' });
+  await database`update rate_provider set provider = 'corridor-reference-2025-11-20'`;
+  await database.end({ timeout: 5 });
+}
+
 type Request = Readonly<Record<string, string>>;
 
 /** A payout's parameters, with a beneficiary that this makes. */
@@ -148,7 +155,10 @@ describe('corridor start', () => {
       const event = new Webhook(textOf(endpoint, 'secret')).verify(webhook.body, webhook.headers);
       expect(event).toMatchObject({
         type: 'payout.settled',
-        data: { id, received: quote.body['receive_amount'], rate: quote.body['rate'] },
+        data: {
+          ...{ id, received: quote.body['receive_amount'] },
+          ...{ rate: quote.body['rate'], rate_source: quote.body['rate_source'] },
+        },
       });
       const balances = await client('GET /v1/balances');
       expect(balances.body['data']).toContainEqual(
@@ -202,12 +212,15 @@ describe('corridor start', () => {
     expect(payout.status).toBe(201);
     const id = textOf(payout, 'id');
     const settled = await untilStatus(first.client, id, 'settled');
+    await pretendOlderRates(first.description.database_url);
     expect(await interrupt(first)).toBe(0);
     expect(home.processes()).toEqual([]);
     expect(home.hasDescription()).toBe(false);
     expect(await home.fatalLines()).toEqual([]);
 
     const second = await home.start();
+    const terms = { source_currency: 'USD', destination_currency: 'EUR', amount: '125000' };
+    expect((await second.client('POST /v1/quotes', { form: terms })).status).toBe(201);
     expect(second.description.api_key).toBe(first.description.api_key);
     expect((await second.client(`GET /v1/payouts/${id}`)).body).toEqual(settled.body);
     const repeated = await sendPayout(second.client, request);
