@@ -16,8 +16,10 @@ import { announce } from './announcement.js';
 import { owned, type PayoutStep, stepOf } from './step.js';
 
 /**
- * Applies facts to payouts: those that the caller brings, then what the inbox holds. Moves,
- * postings, events and the marks in the inbox belong to the caller's transaction.
+ * Applies facts to payouts: what the inbox holds, then those that the caller brings, for an
+ * answer that contradicts a callback must not release anything first. Only that the rail has
+ * taken an order comes before what it has made of it. Moves, postings, events and the marks in
+ * the inbox belong to the caller's transaction.
  */
 export async function applyFacts(
   sql: Sql,
@@ -35,8 +37,10 @@ export async function applyFacts(
   const progress = rows.map((row) => {
     const inbox = newsOf.get(row.id) ?? [];
     const direct = brought.get(row.id);
-    const facts = [...(direct === undefined ? [] : [direct]), ...inbox.map(factOf)];
-    return { row, inbox, direct: direct === undefined ? 0 : 1, ...judge(row, facts, rules) };
+    const isFirst = direct?.kind === 'accepted';
+    const facts = inbox.map(factOf);
+    if (direct !== undefined) facts.splice(isFirst ? 0 : facts.length, 0, direct);
+    return { row, inbox, firstOfInbox: isFirst ? 1 : 0, ...judge(row, facts, rules) };
   });
   const moved = await moveAll(sql, progress);
   const entries = progress.flatMap(({ row, entries: due }) =>
@@ -77,8 +81,8 @@ function groupByPayout(news: readonly InboxRow[]): ReadonlyMap<string, readonly 
 type Judged = Progress & {
   readonly row: LockedPayout;
   readonly inbox: readonly InboxRow[];
-  /** How many of the facts came with the call and not from the inbox. */
-  readonly direct: number;
+  /** Where the facts of the inbox begin among all. */
+  readonly firstOfInbox: number;
 };
 
 function judge(row: LockedPayout, facts: readonly RailFact[], rules: FactRules): Progress {
@@ -96,10 +100,10 @@ function judge(row: LockedPayout, facts: readonly RailFact[], rules: FactRules):
   };
 }
 
-function appliedOf({ inbox, direct, outcomes }: Judged) {
+function appliedOf({ inbox, firstOfInbox, outcomes }: Judged) {
   return inbox.map((item, index) => ({
     id: item.id,
-    outcome: outcomes[direct + index] ?? 'nothing new',
+    outcome: outcomes[firstOfInbox + index] ?? 'nothing new',
   }));
 }
 

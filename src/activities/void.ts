@@ -16,7 +16,9 @@ export async function voidKey(
   intent: VoidOutcome,
 ): Promise<'voided' | 'too_late'> {
   const begunMs = Date.now();
-  if ((await writeVoidIntent(database, driver, id, intent)) === undefined) {
+  const rememberedMs = rail.limits.keyRetentionMs - keyMarginMs;
+  const written = await writeVoidIntent(database, driver, id, intent, rememberedMs);
+  if (written === undefined) {
     throw notYet('The payout has moved meanwhile; it is looked at again.');
   }
   return finishVoid(database, rail, id, begunMs);

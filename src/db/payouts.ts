@@ -316,17 +316,20 @@ function limitsTable(sql: Sql, limits: readonly SettleLimit[]) {
 /**
  * Writes down what a void is to make of a payout, before the rail is asked for it. An end that
  * was written before stays: whoever sees the void first writes that one. Undefined where the
- * payout is no longer the driver's to void.
+ * payout is no longer the driver's to void, or its key is older than the rail remembers.
  */
 export async function writeVoidIntent(
   sql: Sql,
   driver: string,
   id: string,
   intent: VoidOutcome,
+  rememberedMs: number,
 ): Promise<VoidOutcome | undefined> {
   const [row] = await sql<{ voidIntent: VoidOutcome }[]>`
     update payouts set void_intent = coalesce(void_intent, ${intent})
-     where id = ${id} and driver = ${driver} and status = 'processing' returning void_intent`;
+     where id = ${id} and driver = ${driver} and status = 'processing'
+       and submit_started_at > now() - make_interval(secs => ${rememberedMs / 1000})
+    returning void_intent`;
   return row?.voidIntent;
 }
 
@@ -421,13 +424,16 @@ export type ParkedPayout = {
 
 /**
  * Leaves payouts to a person. The first reason stays, and what follows is added to its detail;
- * but money in suspense is said first.
+ * but money in suspense is said first, and a contradiction before a reason that only waits for
+ * the rail: the rail's word alone would end that.
  */
 export async function parkPayouts(sql: Sql, parked: readonly ParkedPayout[]): Promise<void> {
   if (parked.length === 0) return;
   await sql`
     update payouts p
        set attention_reason = case when p.attention_at is null or t.reason = 'paid_after_release'
+                                     or p.attention_reason = any (${waitingReasons}::text[])
+                                        and t.reason <> all (${waitingReasons}::text[])
                                    then t.reason else p.attention_reason end,
            attention_detail = case when strpos(p.attention_detail, t.detail) > 0
                                    then p.attention_detail

@@ -47,7 +47,7 @@ export function progressOf(
   let attention: Progress['attention'];
   let { status, returnedMinor } = payout;
   for (const fact of facts) {
-    const attentionReason = payout.attentionReason ?? attention?.reason ?? null;
+    const attentionReason = attention?.reason ?? payout.attentionReason;
     const effect = effectOf({ ...payout, status, returnedMinor, attentionReason }, fact, rules);
     switch (effect.kind) {
       case 'none':

@@ -36,11 +36,7 @@ export async function createTestDatabase({ hasRates = true } = {}): Promise<Test
   const urls = loginUrls(url.href, () => randomBytes(12).toString('hex'));
   await allowLogins(database, urls);
   const [api, worker] = [connect(urls.api), connect(urls.worker)];
-  if (hasRates) {
-    // As if they were of a real provider: some tests have live accounts.
-    const provider = { ...referenceSource, isForTests: false };
-    await storeRates(database, provider, await referenceSource.fetch());
-  }
+  if (hasRates) await storeReferenceRates(database);
   return {
     url: url.href,
     database,
@@ -57,6 +53,13 @@ export async function createTestDatabase({ hasRates = true } = {}): Promise<Test
       });
     },
   };
+}
+
+/** Current rates, as of this process's time. */
+export async function storeReferenceRates(database: Database): Promise<void> {
+  // As if they were of a real provider: some tests have live accounts.
+  const provider = { ...referenceSource, isForTests: false };
+  await storeRates(database, provider, await referenceSource.fetch());
 }
 
 async function onServer(url: string, work: (admin: Database) => Promise<unknown>): Promise<void> {

@@ -60,6 +60,17 @@ export async function requestPayout(database: Database, accountId: string): Prom
   return payoutOf(database, accountId, id);
 }
 
+/** What a payout of USD to a German account at the live rate is, without a quote that may expire. */
+export const livePayout = {
+  mode: 'test',
+  quoteId: null,
+  sourceCurrency: asked.sourceCurrency,
+  destinationCurrency: asked.destinationCurrency,
+  fixedSide: asked.fixedSide,
+  reference: null,
+  metadata: {},
+} as const;
+
 /** The row as it stands. */
 export async function payoutOf(
   database: Database,

@@ -1,0 +1,713 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { OperateInput } from '../../src/activities/operator.js';
+import { only } from '../../src/db/accounts.js';
+import { pauseBatch, resumeBatch } from '../../src/db/batches.js';
+import { insertNews, type RailNews, type StoredFact } from '../../src/db/inbox.js';
+import { findPayoutById, lockPayouts, type PayoutRow } from '../../src/db/payouts.js';
+import { chunkDriver } from '../../src/domain/batch.js';
+import { customerName, type OperatorCommand } from '../../src/domain/operator.js';
+import type { AttentionReason } from '../../src/domain/payout.js';
+import { attempt, drowsy, Hold } from '../support/attempt.js';
+import { createTestAccount, unbalancedCurrencies } from '../support/database.js';
+import { absentTemporal, activitiesOn } from '../support/interleaving.js';
+import { postingsOf } from '../support/postings.js';
+import { requestBatch } from '../support/requestBatch.js';
+import { requestPayout } from '../support/requestPayout.js';
+import { type Manners, ScriptedBank } from '../support/scriptedRail.js';
+import { createVirtualTime, type VirtualTime } from '../support/virtualClock.js';
+
+const minuteMs = 60_000;
+const hourMs = 60 * minuteMs;
+const dayMs = 24 * hourMs;
+
+let time: VirtualTime;
+/** Each test has a bank of its own; one that never forgets where its memory is not the matter. */
+let bank: ScriptedBank;
+
+beforeAll(async () => {
+  time = await createVirtualTime();
+});
+beforeEach(async () => {
+  await time.beginAnew();
+  bank = new ScriptedBank();
+});
+afterAll(async () => {
+  expect(await unbalancedCurrencies(time.database)).toEqual([]);
+  await time.drop();
+});
+
+const temporal = absentTemporal();
+
+function activities(manners: Manners = {}, database = time.database) {
+  return activitiesOn(database, bank.rail(manners), temporal);
+}
+
+/** A payout of 1,250.00 USD that nobody has decided: its id. */
+async function requested(): Promise<string> {
+  const { account } = await createTestAccount(time.database);
+  return (await requestPayout(time.database, account.id)).id;
+}
+
+/** The same as soon as it was accepted; it is not at the bank yet. */
+async function accepted(): Promise<string> {
+  const id = await requested();
+  await attempt(() => activities().acceptPayouts({ driver: id, ids: [id], workflowAgeMs: 0 }));
+  return id;
+}
+
+/** One attempt to give a payout to the bank; one that has to be repeated is as good as any. */
+async function submit(id: string, manners: Manners = {}): Promise<void> {
+  const { driver } = await rowOf(id);
+  await attempt(() => activities(manners).submitPayouts({ driver, ids: [id] })).catch(
+    (error: unknown) => {
+      if (!/unknown|broke|cannot be read/.test(String(error))) throw error;
+    },
+  );
+}
+
+/** The payout is at the bank, which has said so, and waits there to be paid. */
+async function sent(): Promise<string> {
+  const id = await accepted();
+  await submit(id);
+  expect(await rowOf(id)).toMatchObject({ status: 'sent' });
+  return id;
+}
+
+async function rowOf(id: string): Promise<PayoutRow> {
+  return only(await findPayoutById(time.database, id));
+}
+
+async function wait(ms: number): Promise<void> {
+  await time.advance(ms);
+  bank.pass();
+}
+
+/** The bank says something of a payout, and its workflow looks into the inbox. */
+async function tell(id: string, ...facts: readonly StoredFact[]): Promise<void> {
+  // One after the other, as callbacks come.
+  for (const fact of facts) await insertNews(time.database, [newsOf(id, fact)]);
+  await settle(id);
+}
+
+function newsOf(id: string, fact: StoredFact): RailNews {
+  const railEventId = crypto.randomUUID();
+  return { rail: 'sandbox', railEventId, railKey: id, payoutId: id, fact };
+}
+
+async function settle(id: string): Promise<void> {
+  const { driver } = await rowOf(id);
+  await attempt(() => activities().settlePayouts({ driver, ids: [id] }));
+}
+
+/** Everything the bank has done is told. */
+async function tellAll(): Promise<void> {
+  const news = bank.takeAll();
+  await insertNews(time.database, news);
+  for (const id of new Set(news.flatMap(({ payoutId }) => payoutId))) await settle(id);
+}
+
+async function settledFact(id: string, moreMinor = 0n): Promise<StoredFact> {
+  const { receiveMinor, destinationCurrency } = await rowOf(id);
+  const currency = destinationCurrency ?? '';
+  return { kind: 'settled', amountMinor: `${(receiveMinor ?? 0n) + moreMinor}`, currency };
+}
+
+const rejectedFact = { kind: 'rejected', code: 'AC04', reason: 'closed' } as const;
+
+async function park(id: string, reason: AttentionReason): Promise<void> {
+  const { driver } = await rowOf(id);
+  await attempt(() => activities().parkPayout({ driver, id, reason, detail: `a test: ${reason}` }));
+}
+
+let actions = 0;
+
+function asking(id: string, command: OperatorCommand): OperateInput {
+  actions += 1;
+  const operator = command.kind === 'cancel' ? customerName : 'grace';
+  const request = { operator, reason: 'a test', command };
+  return { driver: id, id, request, action: `op_test_${actions}` };
+}
+
+async function ask(input: OperateInput, manners: Manners = {}) {
+  return (await attempt(() => activities(manners).operatePayout(input))).result;
+}
+
+const cancel = { kind: 'cancel' } as const;
+const release = (statementDate: string | null = null): OperatorCommand => ({
+  kind: 'failAndRelease',
+  statementDate,
+});
+
+const dayAt = (ms: number) => new Date(ms).toISOString().slice(0, 10);
+
+/** The hold stands: nothing was given back, whatever the payout waits for. */
+async function expectHeld(id: string, status: PayoutRow['status']): Promise<void> {
+  expect(await rowOf(id)).toMatchObject({ status });
+  expect(Object.keys(await postingsOf(time.database, id))).toEqual(['accept']);
+}
+
+async function expectEnd(id: string, status: PayoutRow['status'], entries: readonly string[]) {
+  expect(await rowOf(id)).toMatchObject({ status });
+  expect(Object.keys(await postingsOf(time.database, id)).sort()).toEqual([...entries].sort());
+}
+
+const released = ['accept', 'release'];
+const settled = ['accept', 'settle'];
+
+/** How long the bank still has, as the step that the workflow gets says it. */
+async function settleInMs(id: string): Promise<number> {
+  const [row] = await lockPayouts(time.database, null, [id]);
+  return Number(row?.settleInMs ?? 0n);
+}
+
+/** The items of a batch of 10.00 USD each, accepted and not at the bank yet. */
+async function acceptedItems(count: number) {
+  const { account } = await createTestAccount(time.database);
+  const batchId = await requestBatch(time.database, account.id, { count });
+  const chunk = { batchId, number: 0 };
+  await attempt(() => activities().acceptChunk({ ...chunk, workflowAgeMs: 0 }));
+  const items = await time.database<{ id: string }[]>`
+    select id from payouts where batch_id = ${batchId} order by batch_index`;
+  return { chunk, ids: items.map(({ id }) => id) };
+}
+
+describe('the bank’s time counts from the last sending', () => {
+  beforeEach(() => {
+    bank = new ScriptedBank({ keyRetentionMs: 365 * dayMs });
+  });
+
+  it('of an item whose batch was paused: the day on which it was due before proves nothing', async () => {
+    const { chunk, ids } = await acceptedItems(1);
+    const id = only(ids[0]);
+    const { batchId } = chunk;
+    const dueAtFirst = dayAt(Date.now() + bank.limits.settleWithinMs);
+    await pauseBatch(time.database, batchId);
+    await wait(8 * dayMs);
+    await resumeBatch(time.database, batchId);
+    await attempt(() => activities().submitPayouts({ driver: chunkDriver(chunk), ids: [id] }));
+    expect(await rowOf(id)).toMatchObject({ status: 'sent', attentionReason: null });
+    expect(await settleInMs(id)).toBeGreaterThanOrEqual(bank.limits.settleWithinMs);
+
+    await time.database`update payouts set driver = id where id = ${id}`;
+    await park(id, 'settle_by_passed');
+    expect(await ask(asking(id, release(dueAtFirst)))).toMatchObject({ outcome: 'refused' });
+    await expectHeld(id, 'sent');
+    await wait(bank.limits.settleWithinMs);
+    await tellAll();
+    expect(bank.paymentsOf(id)).toHaveLength(1);
+    await expectEnd(id, 'settled', settled);
+  });
+
+  it('of a payout that was sent again 22 hours after the first attempt', async () => {
+    const id = await accepted();
+    const firstDeadline = dayAt(Date.now() + bank.limits.settleWithinMs);
+    await submit(id, { submit: 'dropped' });
+    await wait(22 * hourMs);
+    await submit(id, { submit: 'unsaid' });
+    expect(await settleInMs(id)).toBeGreaterThanOrEqual(bank.limits.settleWithinMs);
+    // The day of the first deadline is over and closed, and the bank pays ten hours later.
+    await wait(4 * dayMs + 15 * hourMs);
+    await park(id, 'outcome_unknown');
+    expect(await ask(asking(id, release(firstDeadline)))).toMatchObject({ outcome: 'refused' });
+    await expectHeld(id, 'processing');
+    await wait(dayMs);
+    await tellAll();
+    expect(bank.paymentsOf(id)).toHaveLength(1);
+    await expectEnd(id, 'settled', settled);
+  });
+
+  it('also where the answer to the last sending was lost', async () => {
+    const id = await accepted();
+    await submit(id, { submit: 'dropped' });
+    await wait(20 * hourMs);
+    await submit(id, { submit: 'lost' });
+    expect(await settleInMs(id)).toBeGreaterThanOrEqual(bank.limits.settleWithinMs);
+  });
+});
+
+describe('closed statements are proof', () => {
+  beforeEach(() => {
+    bank = new ScriptedBank({ keyRetentionMs: 365 * dayMs });
+  });
+
+  /** A payout that the bank has taken, and of which it never says anything more. */
+  async function silent(fate: 'pays' | 'dies'): Promise<{ id: string; deadline: string }> {
+    const id = await accepted();
+    bank.fates.set(id, fate);
+    await submit(id);
+    const deadline = dayAt(Date.now() + bank.limits.settleWithinMs);
+    await wait(bank.limits.settleWithinMs + 2 * dayMs);
+    await park(id, 'settle_by_passed');
+    return { id, deadline };
+  }
+
+  it('where they reach past the deadline and show no payment', async () => {
+    const { id, deadline } = await silent('dies');
+    expect(await ask(asking(id, release(deadline)))).toMatchObject({ outcome: 'done' });
+    await expectEnd(id, 'failed', released);
+  });
+
+  it('not where the day is one on which the bank could still have paid', async () => {
+    const { id, deadline } = await silent('dies');
+    const eve = dayAt(Date.parse(deadline) - dayMs);
+    expect(await ask(asking(id, release(eve)))).toMatchObject({ outcome: 'refused' });
+    await expectHeld(id, 'sent');
+  });
+
+  it('not where a day of them is still open', async () => {
+    bank = new ScriptedBank({ keyRetentionMs: 365 * dayMs, closesAfterMs: 10 * dayMs });
+    const { id, deadline } = await silent('dies');
+    expect(await ask(asking(id, release(deadline)))).toMatchObject({ outcome: 'refused' });
+    await expectHeld(id, 'sent');
+  });
+
+  it('not where a debit of that amount stands on them that names nobody', async () => {
+    const other = await accepted();
+    bank.fates.set(other, 'dies');
+    await submit(other);
+    const id = await accepted();
+    bank.garbled.add(id);
+    await submit(id);
+    const deadline = dayAt(Date.now() + bank.limits.settleWithinMs);
+    await wait(bank.limits.settleWithinMs + 2 * dayMs);
+    expect(bank.paymentsOf(id)).toHaveLength(1);
+    for (const each of [id, other]) {
+      await park(each, 'settle_by_passed');
+      expect(await ask(asking(each, release(deadline)))).toMatchObject({ outcome: 'refused' });
+    }
+    await expectHeld(id, 'sent');
+    await expectHeld(other, 'sent');
+  });
+
+  it('though a debit of another amount names nobody', async () => {
+    const { ids } = await acceptedItems(1);
+    const small = only(ids[0]);
+    bank.garbled.add(small);
+    await submit(small);
+    const { id, deadline } = await silent('dies');
+    expect(bank.paymentsOf(small)).toHaveLength(1);
+    expect(await ask(asking(id, release(deadline)))).toMatchObject({ outcome: 'done' });
+    await expectEnd(id, 'failed', released);
+  });
+});
+
+describe('a void is proof', () => {
+  it('while the bank remembers keys and has not got this one', async () => {
+    const id = await accepted();
+    await submit(id, { submit: 'dropped' });
+    expect(await ask(asking(id, cancel))).toMatchObject({ outcome: 'done' });
+    await expectEnd(id, 'canceled', released);
+    await submit(id);
+    await wait(6 * dayMs);
+    expect(bank.paymentsOf(id)).toEqual([]);
+  });
+
+  it('not for a cancellation after the bank has forgotten the key, which it has paid', async () => {
+    const id = await accepted();
+    await submit(id, { submit: 'lost' });
+    bank.act(id, 'pays');
+    await wait(25 * hourMs);
+    expect(await ask(asking(id, cancel))).toMatchObject({ outcome: 'refused' });
+    await expectHeld(id, 'processing');
+    await tellAll();
+    await expectEnd(id, 'settled', settled);
+  });
+
+  it('not for a release after the bank has forgotten the key, which it has paid', async () => {
+    const id = await accepted();
+    await submit(id, { submit: 'lost' });
+    bank.act(id, 'pays');
+    await wait(25 * hourMs);
+    await submit(id);
+    expect(await rowOf(id)).toMatchObject({ attentionReason: 'outcome_unknown' });
+    expect(await ask(asking(id, release()))).toMatchObject({ outcome: 'refused' });
+    await expectHeld(id, 'processing');
+    await tellAll();
+    await expectEnd(id, 'settled', settled);
+  });
+
+  it('not of what the bank had accepted: five days later it has forgotten that too', async () => {
+    const id = await sent();
+    await wait(bank.limits.settleWithinMs - hourMs);
+    await park(id, 'settle_by_passed');
+    expect(await ask(asking(id, release()))).toMatchObject({ outcome: 'refused' });
+    await expectHeld(id, 'sent');
+    await wait(hourMs);
+    await tellAll();
+    await expectEnd(id, 'settled', settled);
+  });
+
+  it('not where the process slept until the bank had forgotten the key', async () => {
+    // Wherever it falls asleep, what it has read before is old when it wakes up.
+    for (let statements = 1; statements <= 6; statements += 1) {
+      await time.beginAnew();
+      const id = await accepted();
+      await submit(id, { submit: 'lost' });
+      const hold = new Hold();
+      const sleeper = activities({}, drowsy(time.database, statements, hold));
+      const canceled = attempt(() => sleeper.operatePayout(asking(id, cancel))).catch(String);
+      if ((await Promise.race([canceled, hold.reached])) !== 'held') break;
+      bank.act(id, 'pays');
+      await wait(25 * hourMs);
+      hold.open();
+      await canceled;
+      expect(Object.keys(await postingsOf(time.database, id)), `${statements}`).not.toContain(
+        'release',
+      );
+    }
+  });
+});
+
+describe('facts that contradict each other', () => {
+  it('release nothing: settled with another amount, then rejected', async () => {
+    const id = await sent();
+    await tell(id, await settledFact(id, 1n));
+    expect(await rowOf(id)).toMatchObject({ attentionReason: 'amount_mismatch' });
+    await tell(id, rejectedFact);
+    await expectHeld(id, 'sent');
+    const { attentionReason, attentionDetail } = await rowOf(id);
+    expect(attentionReason).toBe('amount_mismatch');
+    // Both facts are there for whoever decides.
+    expect(attentionDetail).toContain('settled');
+    expect(attentionDetail).toContain('AC04');
+  });
+
+  it('release nothing where both are found by one look', async () => {
+    const id = await sent();
+    await tell(id, await settledFact(id, 1n), rejectedFact);
+    await expectHeld(id, 'sent');
+    expect(await rowOf(id)).toMatchObject({ attentionReason: 'amount_mismatch' });
+  });
+
+  it('release nothing where the rejection is the answer to a look-up', async () => {
+    const id = await sent();
+    await tell(id, await settledFact(id, 1n));
+    bank.act(id, 'rejects');
+    await attempt(() => activities().pollRail({ payoutId: id })).catch(() => undefined);
+    await expectHeld(id, 'sent');
+  });
+
+  it('release nothing where the look-up is answered before the inbox was read', async () => {
+    const id = await sent();
+    await insertNews(time.database, [newsOf(id, await settledFact(id, 1n))]);
+    bank.act(id, 'rejects');
+    await attempt(() => activities().pollRail({ payoutId: id })).catch(() => undefined);
+    await expectHeld(id, 'sent');
+    expect(await rowOf(id)).toMatchObject({ attentionReason: expect.any(String) });
+  });
+
+  it('release nothing where it had been parked for its lateness before', async () => {
+    const id = await sent();
+    await park(id, 'settle_by_passed');
+    await tell(id, await settledFact(id, 1n));
+    await tell(id, rejectedFact);
+    await expectHeld(id, 'sent');
+  });
+
+  it('give nothing back: rejected after it was settled, and then returned', async () => {
+    const id = await sent();
+    await tell(id, await settledFact(id));
+    await tell(id, rejectedFact);
+    expect(await rowOf(id)).toMatchObject({ attentionReason: 'contradiction' });
+    const { amountMinor = '', currency = '' } = await settledFact(id);
+    const back = { kind: 'returned', amountMinor, currency, code: 'AC06', reason: 'x' } as const;
+    await tell(id, back);
+    await expectEnd(id, 'settled', settled);
+  });
+
+  it('are settled by a person, after whom the bank’s word counts again', async () => {
+    const id = await sent();
+    await tell(id, await settledFact(id, 1n));
+    const until = new Date(Date.now() + 10 * dayMs).toISOString();
+    const extended = await ask(asking(id, { kind: 'extendDeadline', until }));
+    expect(extended).toMatchObject({ outcome: 'done' });
+    bank.act(id, 'rejects');
+    await tellAll();
+    await expectEnd(id, 'failed', released);
+  });
+});
+
+describe('an answer that calls a key a duplicate', () => {
+  it('is no rejection: the first order was on its way, and arrives', async () => {
+    const id = await accepted();
+    await submit(id, { submit: 'late' });
+    // The look-up has not found it yet, and before the order is repeated it arrives.
+    await submit(id, {
+      lookup: 'blind',
+      submit: 'refused',
+      hold: async (call) => {
+        if (call === 'lookup') bank.act(id, 'takesLate');
+      },
+    });
+    await expectHeld(id, 'processing');
+    await submit(id);
+    await expectHeld(id, 'sent');
+    bank.act(id, 'pays');
+    await tellAll();
+    expect(bank.paymentsOf(id)).toHaveLength(1);
+    await expectEnd(id, 'settled', settled);
+  });
+
+  it('by callback is none either', async () => {
+    const id = await sent();
+    bank.act(id, 'callsDuplicate');
+    await tellAll();
+    await expectHeld(id, 'sent');
+    bank.act(id, 'pays');
+    await tellAll();
+    const { status, attentionReason } = await rowOf(id);
+    // It may be shown to a person for that; what it may not be is given back.
+    expect(status === 'settled' || attentionReason !== null).toBe(true);
+  });
+});
+
+describe('a process that was suspended', () => {
+  it('sends nothing when it wakes up, wherever it fell asleep', async () => {
+    for (let statements = 1; statements <= 6; statements += 1) {
+      await time.beginAnew();
+      const id = await accepted();
+      const hold = new Hold();
+      const sleeper = activities({}, drowsy(time.database, statements, hold));
+      const slept = attempt(() => sleeper.submitPayouts({ driver: id, ids: [id] })).catch(String);
+      if ((await Promise.race([slept, hold.reached])) !== 'held') break;
+      // Meanwhile another process sends it, and the bank pays and forgets.
+      await submit(id);
+      bank.act(id, 'pays');
+      await tellAll();
+      await wait(25 * hourMs);
+      hold.open();
+      await slept;
+      expect(bank.paymentsOf(id).length, `asleep after ${statements} statements`).toBeLessThan(2);
+      await wait(bank.limits.settleWithinMs);
+      expect(bank.paymentsOf(id), `asleep after ${statements} statements`).toHaveLength(1);
+    }
+  });
+
+  it('has no answer where it is alone, and the next attempt sends', async () => {
+    const id = await accepted();
+    const hold = new Hold();
+    const sleeper = activities({}, drowsy(time.database, 1, hold));
+    const slept = attempt(() => sleeper.submitPayouts({ driver: id, ids: [id] })).catch(String);
+    await hold.reached;
+    await wait(2 * minuteMs);
+    hold.open();
+    expect(await slept).toMatch(/unknown/);
+    expect(bank.asked).toEqual([]);
+    await expectHeld(id, 'processing');
+    await submit(id);
+    expect(await rowOf(id)).toMatchObject({ status: 'sent' });
+  });
+});
+
+describe('a return', () => {
+  /** The share of a settled payout comes back, told by the bank. */
+  async function returned(shareOf: (receiveMinor: bigint) => bigint): Promise<string> {
+    const id = await sent();
+    bank.act(id, 'pays');
+    await tellAll();
+    const { receiveMinor, destinationCurrency } = await rowOf(id);
+    const amountMinor = `${shareOf(receiveMinor ?? 0n)}`;
+    const currency = destinationCurrency ?? '';
+    await tell(id, { kind: 'returned', amountMinor, currency, code: 'AC06', reason: 'x' });
+    return id;
+  }
+  /** The smallest amount that is not less than 90 %. */
+  const ninePerTen = (receiveMinor: bigint) => (receiveMinor * 9n + 9n) / 10n;
+  const credited = ['accept', 'return', 'settle'];
+
+  it.each([
+    ['all of it', (all: bigint) => all],
+    ['all but a correspondent’s fee', (all: bigint) => (all * 95n) / 100n],
+    ['nine tenths', ninePerTen],
+  ])('of %s is credited', async (_name, shareOf) => {
+    const id = await returned(shareOf);
+    await expectEnd(id, 'returned', credited);
+  });
+
+  it.each([
+    ['one minor unit', () => 1n],
+    ['half', (all: bigint) => all / 2n],
+    ['a minor unit less than nine tenths', (all: bigint) => ninePerTen(all) - 1n],
+  ])('of %s waits for a person and credits nothing', async (_name, shareOf) => {
+    const id = await returned(shareOf);
+    await expectEnd(id, 'settled', settled);
+    expect(await rowOf(id)).toMatchObject({ attentionReason: expect.any(String) });
+  });
+
+  it('in two halves waits for a person as well', async () => {
+    const id = await returned((all) => all / 2n);
+    const { receiveMinor, destinationCurrency } = await rowOf(id);
+    const amountMinor = `${(receiveMinor ?? 0n) / 2n + 1n}`;
+    const currency = destinationCurrency ?? '';
+    await tell(id, { kind: 'returned', amountMinor, currency, code: 'AC06', reason: 'x' });
+    await expectEnd(id, 'settled', settled);
+    expect(await rowOf(id)).toMatchObject({ attentionReason: expect.any(String) });
+  });
+
+  it('before the settlement was told waits as well, and the payout is not settled by it', async () => {
+    const id = await sent();
+    const { amountMinor: _, ...fact } = await settledFact(id);
+    await tell(id, { ...fact, kind: 'returned', amountMinor: '1', code: 'AC06', reason: 'x' });
+    expect(Object.keys(await postingsOf(time.database, id))).not.toContain('return');
+    expect(await rowOf(id)).toMatchObject({ attentionReason: expect.any(String) });
+  });
+});
+
+describe('one answer that cannot be read', () => {
+  it('holds up one payout of a chunk, and not the others', async () => {
+    const { chunk, ids } = await acceptedItems(12);
+    // All but the last three were sent before, and lost.
+    const first = { driver: chunkDriver(chunk), ids: ids.slice(0, -3) };
+    await attempt(() => activities({ submit: 'dropped' }).submitPayouts(first)).catch(() => null);
+    const [unreadable = ''] = ids.slice(4);
+    bank.unreadable.add(unreadable);
+    // It may say that it failed: what counts is what it has left behind.
+    await attempt(() => activities().submitChunk(chunk)).catch(() => undefined);
+    const rows = await Promise.all(ids.map(rowOf));
+    expect(rows.filter(({ status }) => status !== 'sent').map(({ id }) => id)).toEqual([
+      unreadable,
+    ]);
+    await expectHeld(unreadable, 'processing');
+  });
+
+  it('parks the payout when the bank’s time is over', async () => {
+    const id = await accepted();
+    await submit(id, { submit: 'dropped' });
+    bank.unreadable.add(id);
+    await wait(bank.limits.settleWithinMs + dayMs);
+    await submit(id);
+    await expectHeld(id, 'processing');
+    expect(await rowOf(id)).toMatchObject({ attentionReason: expect.any(String) });
+  });
+});
+
+describe('what is taken from a person', () => {
+  it('is due, also where it was never decided', async () => {
+    const id = await requested();
+    await park(id, 'unexpected_failure');
+    expect(await ask(asking(id, { kind: 'retryNow' }))).toMatchObject({ outcome: 'done' });
+    const [row] = await time.database<{ isDue: boolean }[]>`
+      select wake_at is not null as is_due from payouts where id = ${id}`;
+    // Should its worker be killed now, the sweep finds it.
+    expect(row).toEqual({ isDue: true });
+  });
+
+  it('stays parked for what was told while the command was judged', async () => {
+    const id = await sent();
+    await park(id, 'settle_by_passed');
+    const hold = new Hold();
+    const slow = activities({ hold: () => hold.wait() });
+    const until = new Date(Date.now() + 9 * dayMs).toISOString();
+    for (const command of [{ kind: 'retryNow' }, { kind: 'extendDeadline', until }] as const) {
+      const asked = attempt(() => slow.operatePayout(asking(id, command)));
+      const isHeld = (await Promise.race([asked, hold.reached])) === 'held';
+      await tell(id, await settledFact(id, 1n));
+      hold.open();
+      await asked.catch(() => undefined);
+      // A command that needs no look-up was there before; then the fact parks it anew.
+      expect(await rowOf(id), `${command.kind}, ${isHeld}`).toMatchObject({
+        status: 'sent',
+        attentionReason: expect.any(String),
+      });
+    }
+  });
+});
+
+describe('a void that was begun', () => {
+  it('ends as canceled where the worker was killed before it could write', async () => {
+    const id = await accepted();
+    await submit(id, { submit: 'dropped' });
+    const input = asking(id, cancel);
+    await expect(ask(input, { void: 'lost' })).rejects.toThrow('broke');
+    await submit(id);
+    await expectEnd(id, 'canceled', released);
+    // The repeat of the command says what the payout is.
+    expect(await ask(input)).toMatchObject({ outcome: 'done' });
+    await expectEnd(id, 'canceled', released);
+    expect(await eventsOf(id)).toEqual(['payout.canceled']);
+  });
+
+  it('ends as canceled where a submission sees the void before the command can write', async () => {
+    const id = await accepted();
+    await submit(id, { submit: 'dropped' });
+    const hold = new Hold();
+    const slow = activities({ hold: () => hold.wait() });
+    const canceled = attempt(() => slow.operatePayout(asking(id, cancel)));
+    await hold.reached;
+    await submit(id);
+    hold.open();
+    expect((await canceled).result).toMatchObject({ outcome: 'done' });
+    await expectEnd(id, 'canceled', released);
+    expect(await eventsOf(id)).toEqual(['payout.canceled']);
+  });
+
+  it('ends as failed where it was a person’s release', async () => {
+    const id = await accepted();
+    await submit(id, { submit: 'dropped' });
+    await park(id, 'unexpected_failure');
+    const input = asking(id, release());
+    await expect(ask(input, { void: 'lost' })).rejects.toThrow('broke');
+    expect(await ask(input)).toMatchObject({ outcome: 'done' });
+    await expectEnd(id, 'failed', released);
+  });
+
+  it('is finished or given up by the next attempt, and the order is not sent meanwhile', async () => {
+    const id = await accepted();
+    await submit(id, { submit: 'dropped' });
+    const before = bank.asked.length;
+    await expect(ask(asking(id, cancel), { void: 'fails' })).rejects.toThrow('did not arrive');
+    await submit(id);
+    const calls = bank.asked.slice(before).map(({ call }) => call);
+    // The customer's wish is carried out, or the payout; never the one after the other.
+    const row = await rowOf(id);
+    expect(['canceled', 'sent']).toContain(row.status);
+    if (row.status === 'canceled') expect(calls).not.toContain('submit');
+    await wait(6 * dayMs);
+    await tellAll();
+    expect(bank.paymentsOf(id)).toHaveLength(row.status === 'canceled' ? 0 : 1);
+  });
+
+  it('that came too late leaves the payout on its way', async () => {
+    const id = await accepted();
+    await submit(id, { submit: 'lost' });
+    expect(await ask(asking(id, cancel))).toMatchObject({ outcome: 'refused' });
+    await submit(id);
+    expect(await rowOf(id)).toMatchObject({ status: 'sent', attentionReason: null });
+    bank.act(id, 'pays');
+    await tellAll();
+    await expectEnd(id, 'settled', settled);
+  });
+
+  it('by somebody else gives nothing back: nobody here knows what it means', async () => {
+    const id = await accepted();
+    await submit(id, { submit: 'dropped' });
+    await bank.rail().voidKey(id);
+    await submit(id);
+    await expectHeld(id, 'processing');
+    expect(await rowOf(id)).toMatchObject({ attentionReason: expect.any(String) });
+  });
+});
+
+async function eventsOf(id: string): Promise<readonly string[]> {
+  const rows = await time.database<{ type: string }[]>`
+    select type from events where payout_id = ${id} order by sequence`;
+  return rows.map(({ type }) => type);
+}
+
+describe('a command that is repeated after a crash says what was done', () => {
+  it.each<[string, OperatorCommand]>([
+    ['a release', release()],
+    ['a retry', { kind: 'retryNow' }],
+    ['a settlement', { kind: 'markSettled', evidence: 'MT103 seen' }],
+  ])('%s', async (_name, command) => {
+    const id = await accepted();
+    await submit(id, { submit: 'dropped' });
+    await park(id, 'unexpected_failure');
+    const input = asking(id, command);
+    const first = await ask(input);
+    expect(first).toMatchObject({ outcome: 'done' });
+    const { status } = await rowOf(id);
+    expect(await ask(input)).toEqual(first);
+    expect(await rowOf(id)).toMatchObject({ status });
+  });
+});

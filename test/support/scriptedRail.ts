@@ -1,0 +1,381 @@
+import type { RailNews, StoredFact } from '../../src/db/inbox.js';
+import type {
+  LookupAnswer,
+  Rail,
+  RailLimits,
+  Statement,
+  StatementLine,
+  SubmitOutcome,
+  Transfer,
+} from '../../src/rails/rail.js';
+
+/**
+ * A bank in this process that does what it is told, as unkindly as the port allows: it forgets
+ * keys when its retention is over and would then pay a second time, loses answers, takes orders
+ * late, calls a key a duplicate, and reports by callback what contradicts its books. What it
+ * never does is lie in its books: a look-up, a void and a closed statement are true as long as
+ * the key is remembered. It pays by its deadline, counted from when it took the order.
+ */
+
+const minuteMs = 60_000;
+const dayMs = 24 * 60 * minuteMs;
+
+/** What a call does at the bank, and what the caller hears of it. */
+export const submitManners = [
+  'taken', // accepted, and answered so
+  'refused', // rejected; what the bank has already, it calls a duplicate instead
+  'lost', // taken, and the connection breaks
+  'unsaid', // taken, and answered "unknown"
+  'late', // on its way: the bank takes it later
+  'dropped', // never arrives
+] as const;
+export type SubmitManner = (typeof submitManners)[number];
+
+/** `blind`: the look-up lags behind and has not found the key yet. */
+export const lookupManners = ['true', 'blind', 'fails'] as const;
+export type LookupManner = (typeof lookupManners)[number];
+
+/** `lost`: voided, and the connection breaks. */
+export const voidManners = ['true', 'fails', 'lost'] as const;
+export type VoidManner = (typeof voidManners)[number];
+
+/** How the rail treats one attempt of an activity. */
+export type Manners = {
+  readonly submit?: SubmitManner;
+  readonly lookup?: LookupManner;
+  readonly void?: VoidManner;
+  /** What each call waits for, when the bank has done its part and before the caller hears of it. */
+  readonly hold?: (call: RailCall) => Promise<void>;
+};
+
+export type RailCall = 'submit' | 'lookup' | 'void' | 'statement';
+
+/** What the bank does of its own accord with an order. */
+export const bankActs = [
+  'pays',
+  'paysMore',
+  'rejects',
+  'misreports',
+  'callsDuplicate',
+  'returnsAll',
+  'returnsMost',
+  'returnsHalf',
+  'returnsOne',
+  'takesLate',
+] as const;
+export type BankAct = (typeof bankActs)[number];
+
+/** What a bank does with what it has taken, if nobody tells it otherwise by its deadline. */
+export type Fate = 'pays' | 'dies';
+
+type Order = {
+  readonly transfer: Transfer;
+  readonly deadlineMs: number;
+  state: 'open' | 'paid' | 'rejected' | 'dead';
+  code: string;
+  paidMinor: bigint;
+  returnedMinor: bigint;
+};
+
+/** One sentence of a callback, which is delivered when somebody says so. */
+type Notice = { readonly key: string; readonly id: string; readonly fact: StoredFact };
+
+/** What a person reads who wants to know what the bank was asked, in its order. */
+export type Asked = { readonly call: RailCall; readonly keys: readonly string[] };
+
+export class ScriptedBank {
+  readonly limits: RailLimits;
+  /** An order arrives within this time of its call, or never. */
+  readonly inFlightMs = 30 * minuteMs;
+  /** A day's statement is closed so long after its end. */
+  readonly closesAfterMs: number;
+  readonly asked: Asked[] = [];
+  /**
+   * Payments without a usable key on the statement: the debit is there and names nobody. Its
+   * amount is all that is left to find it by, so that is always the right one.
+   */
+  readonly garbled = new Set<string>();
+  readonly fates = new Map<string, Fate>();
+  /** Keys whose answer cannot be read: every look-up that asks for one of them fails as a whole. */
+  readonly unreadable = new Set<string>();
+
+  readonly #orders: Order[] = [];
+  readonly #memory = new Map<
+    string,
+    { readonly order: Order | undefined; readonly since: number }
+  >();
+  readonly #inFlight: { readonly transfer: Transfer; readonly untilMs: number }[] = [];
+  readonly #bookings: StatementLine[] = [];
+  readonly #notices: Notice[] = [];
+  #references = 0;
+
+  constructor({ closesAfterMs = 0, keyRetentionMs = dayMs } = {}) {
+    this.closesAfterMs = closesAfterMs;
+    // What the sandbox bank declares, but for the size of a bulk: several calls for one chunk.
+    this.limits = { bulkSize: 5, keyRetentionMs, settleWithinMs: 5 * dayMs };
+  }
+
+  /** The port, as one attempt of an activity meets it. */
+  rail(manners: Manners = {}): Rail {
+    const { submit = 'taken', lookup = 'true', void: voided = 'true' } = manners;
+    const hold = manners.hold ?? (async () => undefined);
+    const asked = (call: RailCall, keys: readonly string[]) => this.asked.push({ call, keys });
+    return {
+      name: 'sandbox',
+      limits: this.limits,
+      submit: async (transfers) => {
+        asked(
+          'submit',
+          transfers.map(({ key }) => key),
+        );
+        const outcomes = transfers.map((transfer) => this.#submit(transfer, submit));
+        await hold('submit');
+        if (submit === 'lost') throw new Error('The connection broke after the order was sent.');
+        return outcomes;
+      },
+      lookup: async (keys) => {
+        asked('lookup', keys);
+        if (lookup === 'fails' || keys.some((key) => this.unreadable.has(key))) {
+          throw new Error('The look-up cannot be read.');
+        }
+        const answers = keys.map(
+          (key): LookupAnswer =>
+            lookup === 'blind' ? { key, state: 'not_found' } : this.#lookup(key),
+        );
+        await hold('lookup');
+        return answers;
+      },
+      voidKey: async (key) => {
+        asked('void', [key]);
+        if (voided === 'fails') throw new Error('The void did not arrive.');
+        const outcome = this.#void(key);
+        await hold('void');
+        if (voided === 'lost') throw new Error('The connection broke after the void was sent.');
+        return outcome;
+      },
+      statement: async (date) => {
+        asked('statement', [date]);
+        const statement = this.#statement(date);
+        await hold('statement');
+        return statement;
+      },
+    };
+  }
+
+  /** Everything that the bank has really paid under a key, whatever it says of it. */
+  paymentsOf(key: string): readonly StatementLine[] {
+    return this.#bookings.filter((line) => line.direction === 'debit' && line.key === key);
+  }
+
+  returnedOf(key: string): bigint {
+    return this.#orders
+      .filter(({ transfer }) => transfer.key === key)
+      .reduce((sum, { returnedMinor }) => sum + returnedMinor, 0n);
+  }
+
+  hasRejected(key: string): boolean {
+    return this.#orders.some((o) => o.transfer.key === key && o.state === 'rejected');
+  }
+
+  /** Has the bank do something with an order of the key; false where it cannot. */
+  act(key: string, act: BankAct): boolean {
+    if (act === 'takesLate') return this.#arrive(key);
+    const wanted = act.startsWith('returns') ? 'paid' : 'open';
+    const order = this.#orders.find((o) => o.transfer.key === key && o.state === wanted);
+    if (order === undefined) return false;
+    const { amountMinor, currency } = order.transfer;
+    switch (act) {
+      case 'pays':
+        this.#pay(order, Date.now(), 0n);
+        break;
+      case 'paysMore':
+        this.#pay(order, Date.now(), this.garbled.has(key) ? 0n : 1n);
+        break;
+      case 'rejects':
+        order.state = 'rejected';
+        order.code = 'AC04';
+        this.#notify(key, { kind: 'rejected', code: 'AC04', reason: 'refused after all' });
+        break;
+      case 'misreports':
+        // By callback alone: its books do not have that amount.
+        this.#notify(key, { kind: 'settled', amountMinor: `${amountMinor + 1n}`, currency });
+        break;
+      case 'callsDuplicate':
+        // As if it had been given the order twice.
+        this.#notify(key, { kind: 'rejected', code: 'AM05', reason: 'duplicate' });
+        break;
+      case 'returnsAll':
+        this.#return(order, amountMinor);
+        break;
+      case 'returnsMost':
+        this.#return(order, (amountMinor * 95n) / 100n);
+        break;
+      case 'returnsHalf':
+        this.#return(order, amountMinor / 2n);
+        break;
+      case 'returnsOne':
+        this.#return(order, 1n);
+        break;
+    }
+    return true;
+  }
+
+  /** What its time brings about: call it whenever the clock has moved. */
+  pass(): void {
+    const nowMs = Date.now();
+    for (const order of [...this.#inFlight]) {
+      if (order.untilMs <= nowMs) this.#land(order, order.untilMs);
+    }
+    for (const order of this.#orders) {
+      if (order.state !== 'open' || order.deadlineMs > nowMs) continue;
+      if (this.fates.get(order.transfer.key) === 'dies') order.state = 'dead';
+      else this.#pay(order, order.deadlineMs, 0n);
+    }
+  }
+
+  /** A notice that was not delivered yet: the first, or the last one. */
+  take(key: string, isLast = false): RailNews | undefined {
+    const found = this.#notices.filter((notice) => notice.key === key);
+    const notice = isLast ? found.at(-1) : found[0];
+    if (notice === undefined) return undefined;
+    this.#notices.splice(this.#notices.indexOf(notice), 1);
+    return newsOf(notice);
+  }
+
+  takeAll(): readonly RailNews[] {
+    return this.#notices.splice(0).map(newsOf);
+  }
+
+  /** Takes the orders of a key that are still on their way. */
+  #arrive(key: string): boolean {
+    const arriving = this.#inFlight.filter(({ transfer }) => transfer.key === key);
+    for (const order of arriving) this.#land(order, Date.now());
+    return arriving.length > 0;
+  }
+
+  #known(key: string, atMs = Date.now()) {
+    const known = this.#memory.get(key);
+    const isRemembered = known !== undefined && atMs - known.since < this.limits.keyRetentionMs;
+    return isRemembered ? known : undefined;
+  }
+
+  #submit(transfer: Transfer, manner: SubmitManner): SubmitOutcome {
+    const { key } = transfer;
+    const unknown = { key, outcome: 'unknown', detail: `it was ${manner}` } as const;
+    if (manner === 'dropped') return unknown;
+    if (manner === 'late') {
+      this.#inFlight.push({ transfer, untilMs: Date.now() + this.inFlightMs });
+      return unknown;
+    }
+    const known = this.#known(key);
+    const order = known === undefined ? this.#accept(transfer, Date.now()) : known.order;
+    if (order === undefined) return { key, outcome: 'voided' };
+    if (manner === 'unsaid') return unknown;
+    if (manner === 'refused') {
+      if (known !== undefined) {
+        return { key, outcome: 'rejected', code: 'AM05', reason: 'duplicate' };
+      }
+      order.state = 'rejected';
+      order.code = 'AC01';
+    }
+    return order.state === 'rejected'
+      ? { key, outcome: 'rejected', code: order.code, reason: 'refused' }
+      : { key, outcome: 'accepted', reference: `ref-${key}` };
+  }
+
+  #accept(transfer: Transfer, atMs: number): Order {
+    const deadlineMs = atMs + this.limits.settleWithinMs;
+    const none = { code: '', paidMinor: 0n, returnedMinor: 0n };
+    const order: Order = { transfer, deadlineMs, state: 'open', ...none };
+    this.#orders.push(order);
+    this.#memory.set(transfer.key, { order, since: atMs });
+    return order;
+  }
+
+  /** An order that was on its way: nobody hears what is said to it. */
+  #land(order: { readonly transfer: Transfer; readonly untilMs: number }, atMs: number): void {
+    this.#inFlight.splice(this.#inFlight.indexOf(order), 1);
+    if (this.#known(order.transfer.key, atMs) === undefined) this.#accept(order.transfer, atMs);
+  }
+
+  #pay(order: Order, atMs: number, moreMinor: bigint): void {
+    const { transfer } = order;
+    order.state = 'paid';
+    order.paidMinor = transfer.amountMinor + moreMinor;
+    this.#book(transfer, order.paidMinor, atMs, 'debit');
+    const { key, currency } = transfer;
+    this.#notify(key, { kind: 'settled', amountMinor: `${order.paidMinor}`, currency });
+  }
+
+  #return(order: Order, amountMinor: bigint): void {
+    const { key, currency } = order.transfer;
+    order.returnedMinor += amountMinor;
+    this.#book(order.transfer, amountMinor, Date.now(), 'credit');
+    const reason = { code: 'AC06', reason: 'blocked' };
+    this.#notify(key, { kind: 'returned', amountMinor: `${amountMinor}`, currency, ...reason });
+  }
+
+  #book(
+    { key, currency }: Transfer,
+    amountMinor: bigint,
+    atMs: number,
+    direction: 'debit' | 'credit',
+  ): void {
+    this.#references += 1;
+    this.#bookings.push({
+      key,
+      bankReference: `bank-${key}-${this.#references}`,
+      direction,
+      amountMinor,
+      currency,
+      bookedAt: new Date(atMs).toISOString(),
+    });
+  }
+
+  #notify(key: string, fact: StoredFact): void {
+    this.#references += 1;
+    this.#notices.push({ key, id: `${key}-${this.#references}`, fact });
+  }
+
+  #lookup(key: string): LookupAnswer {
+    const known = this.#known(key);
+    if (known === undefined) return { key, state: 'not_found' };
+    const { order } = known;
+    if (order === undefined) return { key, state: 'voided' };
+    const { currency } = order.transfer;
+    if (order.returnedMinor > 0n) {
+      const back = { amountMinor: order.returnedMinor, code: 'AC06', reason: 'blocked' };
+      return { key, state: 'returned', currency, ...back };
+    }
+    switch (order.state) {
+      case 'open':
+      case 'dead':
+        return { key, state: 'accepted', reference: `ref-${key}` };
+      case 'paid':
+        return { key, state: 'settled', amountMinor: order.paidMinor, currency };
+      case 'rejected':
+        return { key, state: 'rejected', code: order.code, reason: 'refused' };
+    }
+  }
+
+  #void(key: string): 'voided' | 'too_late' {
+    const known = this.#known(key);
+    if (known === undefined) this.#memory.set(key, { order: undefined, since: Date.now() });
+    return known?.order === undefined ? 'voided' : 'too_late';
+  }
+
+  #statement(date: string): Statement {
+    const endMs = Date.parse(date) + dayMs;
+    const lines = this.#bookings.filter((line) => line.bookedAt.startsWith(date));
+    return {
+      closed: Date.now() >= endMs + this.closesAfterMs,
+      lines: lines.map((line) =>
+        this.garbled.has(line.key) ? { ...line, key: 'NOTPROVIDED' } : line,
+      ),
+    };
+  }
+}
+
+function newsOf({ key, id, fact }: Notice): RailNews {
+  return { rail: 'sandbox', railEventId: id, railKey: key, payoutId: key, fact };
+}

@@ -1,0 +1,108 @@
+import { vi } from 'vitest';
+import { only } from '../../src/db/accounts.js';
+import { connectDatabase, type Database } from '../../src/db/client.js';
+import { createTestDatabase, storeReferenceRates, type TestDatabase } from './database.js';
+
+/**
+ * A database whose time stands still until a test moves it, together with this process's own.
+ *
+ * PostgreSQL finds `now()` by the search path, so a function of that name in a schema before
+ * `pg_catalog` takes the place of the server's clock in every statement and trigger of the
+ * service, whatever its columns are called; defaults, which are bound when a table is made, are
+ * bound anew. `Date` is moved with it, so that whatever clock the code under test compares with
+ * tells the same time. Nothing is faked but time: days pass in one statement.
+ */
+export type VirtualTime = TestDatabase & {
+  readonly advance: (byMs: number) => Promise<void>;
+  /**
+   * Begins anew, some days later, with rates of that day; the days before are closed on the
+   * statements, so that what happens in one test is nothing to the next.
+   */
+  readonly beginAnew: () => Promise<void>;
+  /** Gives the process its own clock back and drops the database. */
+  readonly drop: () => Promise<void>;
+};
+
+/** Noon is far from midnight, where a test that waits an hour would see another day. */
+const noonMs = 12 * 60 * 60 * 1000;
+const dayMs = 24 * 60 * 60 * 1000;
+
+export async function createVirtualTime(): Promise<VirtualTime> {
+  const test = await createTestDatabase();
+  await test.database.unsafe(schema);
+  const [{ name }] = await test.database<[{ name: string }]>`select current_database() as name`;
+  await test.database.unsafe(
+    `alter database ${name} set search_path = virtual, pg_catalog, public;
+     alter database ${name} set synchronous_commit = off`,
+  );
+  // What is set for a database holds for the connections that are opened afterwards.
+  await test.database.end({ timeout: 5 });
+  // Plans are kept: these tables stay small, and planning would be half of all the work.
+  const url = `${test.url}?plan_cache_mode=auto`;
+  const database = connectDatabase({ url, poolSize: 4, applicationName: 'test' });
+  const startMs = Math.floor(Date.now() / dayMs) * dayMs + noonMs;
+  const goTo = async (toMs: number) => {
+    vi.setSystemTime(toMs);
+    await database`update virtual.clock set at = ${new Date(toMs)}`;
+  };
+  await goTo(startMs);
+  await checkTime(database, startMs);
+  return {
+    ...test,
+    database,
+    advance: (byMs) => goTo(Date.now() + byMs),
+    beginAnew: async () => {
+      await goTo(Math.floor(Date.now() / dayMs) * dayMs + 3 * dayMs + noonMs);
+      await storeReferenceRates(database);
+      await database`
+        insert into statements (rail, statement_date)
+        select 'sandbox', day::date
+          from generate_series(coalesce((select max(statement_date) + 1 from statements),
+                                        now()::date - 30), now()::date - 1, '1 day') day
+        on conflict do nothing`;
+    },
+    drop: async () => {
+      vi.useRealTimers();
+      await database.end({ timeout: 5 });
+      await test.drop();
+    },
+  };
+}
+
+/** A clock that is not the one in use would make every test of time pass by standing still. */
+async function checkTime(database: Database, expectedMs: number): Promise<void> {
+  const [row] = await database<{ now: Date; bound: number }[]>`
+    select now() as now,
+           (select count(*)::int from pg_attrdef
+             where pg_get_expr(adbin, adrelid) like '%now()%'
+               and pg_get_expr(adbin, adrelid) like '%pg_catalog%') as bound`;
+  const { now, bound } = only(row);
+  if (now.getTime() !== expectedMs || bound > 0) {
+    throw new Error(`The database says ${now.toISOString()}, and ${bound} defaults are its own.`);
+  }
+}
+
+const schema = `
+  create schema virtual;
+  create table virtual.clock (at timestamptz not null);
+  insert into virtual.clock values (pg_catalog.now());
+  create function virtual.now() returns timestamptz language sql stable
+    as 'select at from virtual.clock';
+  create function virtual.clock_timestamp() returns timestamptz language sql stable
+    as 'select at from virtual.clock';
+  grant usage on schema virtual to public;
+  grant select on virtual.clock to public;
+  do $$
+  declare
+    found record;
+  begin
+    for found in
+      select d.adrelid::regclass as name, a.attname as col, pg_get_expr(d.adbin, d.adrelid) as expr
+        from pg_attrdef d join pg_attribute a on a.attrelid = d.adrelid and a.attnum = d.adnum
+       where pg_get_expr(d.adbin, d.adrelid) ~ '(now|clock_timestamp)\\(\\)'
+    loop
+      execute format('alter table %s alter column %I set default %s', found.name, found.col,
+        regexp_replace(found.expr, '(pg_catalog\\.)?(now|clock_timestamp)\\(\\)',
+                       'virtual.\\2()', 'g'));
+    end loop;
+  end $$`;
