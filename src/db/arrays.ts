@@ -13,27 +13,16 @@ export const arrays = {
   parse: elementsOf,
 };
 
-function literalOf(value: unknown): string {
-  if (!Array.isArray(value)) return String(value);
-  const elements = value.map((element: unknown) =>
+type Element = string | number | bigint | boolean | null | undefined;
+
+function literalOf(value: string | readonly Element[]): string {
+  if (typeof value === 'string') return value;
+  const elements = value.map((element) =>
     element === null || element === undefined
       ? 'null'
-      : `"${textOf(element).replaceAll(/[\\"]/g, '\\$&')}"`,
+      : `"${String(element).replaceAll(/[\\"]/g, '\\$&')}"`,
   );
   return `{${elements.join()}}`;
-}
-
-function textOf(element: unknown): string {
-  switch (typeof element) {
-    case 'string':
-      return element;
-    case 'number':
-    case 'bigint':
-    case 'boolean':
-      return element.toString();
-    default:
-      throw new Error(`An array of a statement cannot hold a ${typeof element}.`);
-  }
 }
 
 /** The elements as text, of an array of one dimension: quoted where they must be, or as they are. */

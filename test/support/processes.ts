@@ -50,7 +50,7 @@ export type Processes = {
 
 /**
  * Starts every part on free ports and data of its own; `env` is for those of ours, and `lineTo`
- * says by which URL they reach the database.
+ * says where they reach the database.
  */
 export async function startProcesses(
   env: Readonly<Record<string, string>> = {},
@@ -60,11 +60,11 @@ export async function startProcesses(
   const ports = await choosePorts();
   const rail = await startRailProxy(`http://127.0.0.1:${ports.bank}`);
   const lines: string[] = [];
-  let ourDatabaseUrl = '';
+  let databaseHost = '';
   const starters = startersOf(directory, ports, rail.url, (name, settings, args) =>
     startNode(
       name,
-      { ...settings, DATABASE_URL: ourDatabaseUrl, ...env },
+      { ...settings, ...reachedAt(databaseHost, settings), ...env },
       (line) => lines.push(line),
       args,
     ),
@@ -97,7 +97,7 @@ export async function startProcesses(
   };
   try {
     await start('postgres');
-    ourDatabaseUrl = await lineTo(starters.databaseUrl());
+    databaseHost = new URL(await lineTo(starters.databaseUrl())).host;
     const database = connectDatabase({
       url: starters.databaseUrl(),
       poolSize: 5,
@@ -139,6 +139,11 @@ export async function startProcesses(
     await remove();
     throw error;
   }
+}
+
+/** The database of a process by way of another host, for those that have one. */
+function reachedAt(host: string, { DATABASE_URL: url }: Readonly<Record<string, string>>) {
+  return url === undefined ? {} : { DATABASE_URL: Object.assign(new URL(url), { host }).href };
 }
 
 /** Starts a process of `dist/` by its name. */
