@@ -1,130 +1,232 @@
 import { Context } from '@temporalio/activity';
 import type { Client } from '@temporalio/client';
-import pLimit from 'p-limit';
+import type { Logger } from 'pino';
 import { eventObject } from '../contract/objects.js';
 import { defaultApiVersion, isApiVersion, render } from '../contract/versions/index.js';
 import { itemsOf } from '../db/chunks.js';
 import type { Database } from '../db/client.js';
 import {
   type AttemptResult,
+  type CountedPair,
   type DueDelivery,
   disableEndpoint,
+  firstAttemptMs,
   giveBack,
   nextAttemptInMs,
+  type OwedAttempt,
   owedFirstAttempts,
   type Pair,
   recordAttempts,
   takeDueDeliveries,
   takeFirstAttempts,
 } from '../db/deliveries.js';
-import { type Chunk, groupsOf } from '../domain/batch.js';
+import type { Chunk } from '../domain/batch.js';
 import { payoutStatuses } from '../domain/payout.js';
 import { wakeEndpoint } from '../temporal/wakePayout.js';
 import { pauseAfter } from '../webhooks/ladder.js';
 import type { Sender, SendOutcome } from '../webhooks/sender.js';
-import { beating, isRepeated } from './failure.js';
+import { createShare, type Share } from '../webhooks/share.js';
+import { beating, isRepeated, notYet } from './failure.js';
 
 export type DeliveryDeps = {
   readonly database: Database;
   readonly sender: Sender;
   readonly temporal: Client;
+  readonly log: Logger;
 };
 
-/** Attempts of one activity at once: as many as the sender has connections for a receiver. */
-const inFlight = 16;
-
-/** What one run of an endpoint's ladder takes. */
-const ladderBatch = 32;
-
-/** Then no more of them are begun: with the longest attempt (15 s) a run ends within its 25 s. */
-const ladderLimitMs = 5_000;
-
-/** Taken at a time: a chunk's events for one endpoint, in one statement. */
-const portion = 500;
+/** Attempts at an endpoint at once: a batch goes out in seconds, and does not flood its receiver. */
+const attemptsOfEndpoint = 16;
 
 /**
- * Then a run ends, and what it has taken and not tried is given back: with the longest attempt
- * (15 s) it ends within its lease.
+ * Runs of first attempts, one a payout, that an account has under way: a twelfth of the slots of a
+ * worker. What finds no place among them is left to the endpoints' own workflows.
  */
+const runsOfAccount = 32;
+
+/** Runs of chunks that attempt at once: more would wait for the same receivers and database. */
+const chunksOfAccount = 4;
+
+/** Runs that wait for those, and have taken nothing yet: an account's 100,000 items at once. */
+const chunksWaiting = 100;
+
+/**
+ * Taken together by the runs of a worker, and by one of up to four: a run that ends for want of
+ * time gives back what it has not tried, so many runs take less each, down to the smallest portion.
+ */
+const takenTogether = 2_000;
+const fullPortions = 4;
+const smallestPortion = 50;
+
+/** After it was taken, an attempt begins within this: so it is over within its lease. */
+const beginLimitMs = 5_000;
+
+/** Then a run begins nothing more: with its longest attempts it ends within its activity's minute. */
 const runLimitMs = 20_000;
 
-/** Results are written by so many: what a crash may repeat, and no more. */
+/** Results are written by so many, and after so long at the latest: a crash repeats no more. */
 const writtenTogether = 50;
+const writeEveryMs = 1_000;
+
+/** The workflow of an endpoint attempts in lines, so that one that hangs holds up seven others. */
+const ladder = { batch: 8, lines: 4 } as const;
+
+/** What the runs of a worker have in common. */
+type Delivering = DeliveryDeps & { readonly endpoints: Share; readonly load: { lines: number } };
+
+/** Whether a run is to begin nothing more. */
+type IsOver = () => boolean;
 
 /** The activities that tell integrators. One attempt for each (event, endpoint) pair. */
 export function deliveryActivities(deps: DeliveryDeps) {
-  const { database, sender } = deps;
+  const { database } = deps;
+  const delivering = { ...deps, endpoints: createShare(attemptsOfEndpoint), load: { lines: 0 } };
+  const runs = createShare(runsOfAccount, 0);
+  const chunkRuns = createShare(chunksOfAccount, chunksWaiting);
   return {
-    /** The first attempt of whatever these payouts' events owe; failures go to the ladder. */
-    deliverEvents: async ({ payoutIds }: { readonly payoutIds: readonly string[] }) => {
-      await deliverAll(deps, payoutIds);
-    },
+    /** First attempts of what these payouts' events owe; the endpoints' workflows do the rest. */
+    deliverEvents: ({ payoutIds }: { readonly payoutIds: readonly string[] }): Promise<void> =>
+      beating(async () => {
+        const isOver = timerOfRun(beginLimitMs);
+        const owed = await owedOf(deps, payoutIds);
+        const run = runs(accountOf(owed), () => attemptOwed(delivering, owed, isOver));
+        await leave(deps, (await run) ?? owed);
+      }),
 
     /** The first attempts of what the events of a chunk owe. True when something is left. */
     deliverChunk: (chunk: Chunk): Promise<boolean> =>
-      beating(async () => deliverAll(deps, await itemsOf(database, chunk, payoutStatuses, null))),
+      beating(async () => {
+        const isOver = timerOfRun(runLimitMs);
+        const owed = await owedOf(deps, await itemsOf(database, chunk, payoutStatuses, null));
+        if (owed.length === 0) return false;
+        const run = chunkRuns(accountOf(owed), () => attemptOwed(delivering, owed, isOver));
+        // It comes again, and holds no slot until then.
+        if (run === undefined) throw notYet('The account has its share of chunks under way.');
+        return (await run).length > 0;
+      }),
 
     /** Attempts what is due at an endpoint and says when the next attempt is. */
-    deliverDue: async ({ endpointId }: { readonly endpointId: string }) => {
-      const due = await takeDueDeliveries(database, endpointId, ladderBatch);
-      const isTimeUp = timerOfRun(ladderLimitMs);
-      const results = await attemptAll(database, sender, due, new Map(), isTimeUp);
-      // An attempt that was not made must not count as a rung of the ladder.
-      await giveBack(database, untried(due, results));
-      return { nextInMs: (await nextAttemptInMs(database, endpointId)) ?? null };
-    },
+    deliverDue: ({ endpointId }: { readonly endpointId: string }) =>
+      beating(async () => {
+        await attemptDue(delivering, endpointId, timerOfRun(beginLimitMs), ladder.lines);
+        return { nextInMs: (await nextAttemptInMs(database, endpointId)) ?? null };
+      }),
   };
 }
 
+/** First attempts that are this run's to make. The endpoints that have them to make are woken. */
+async function owedOf(
+  { database, temporal }: DeliveryDeps,
+  payoutIds: readonly string[],
+): Promise<readonly OwedAttempt[]> {
+  const owed = await owedFirstAttempts(database, payoutIds, isRepeated());
+  const left = owed.filter(({ isLeft }) => isLeft);
+  await wakeEndpoints(temporal, left);
+  return owed.filter(({ isLeft }) => !isLeft);
+}
+
+function accountOf(owed: readonly OwedAttempt[]): string {
+  return owed[0]?.accountId ?? '';
+}
+
+/** Leaves attempts to the workflows of their endpoints, due at once. */
+async function leave(deps: DeliveryDeps, pairs: readonly CountedPair[]): Promise<void> {
+  await giveBack(deps.database, pairs, 0);
+  await wakeEndpoints(deps.temporal, pairs);
+}
+
+async function wakeEndpoints(temporal: Client, pairs: readonly Pair[]): Promise<void> {
+  const ids = new Set(pairs.map(({ endpointId }) => endpointId));
+  for (const id of ids) await wakeEndpoint(temporal, id);
+}
+
 /**
- * First attempts, a portion at a time. An endpoint that takes none of its first ones is left to
- * its ladder. True when something is left of an endpoint that answers.
+ * Makes first attempts. What was tried in vain, or is owed to an endpoint that takes none of them,
+ * belongs to its own workflow; what there was no time for is returned.
  */
-async function deliverAll(deps: DeliveryDeps, payoutIds: readonly string[]): Promise<boolean> {
-  const { database, sender, temporal } = deps;
-  const isTimeUp = timerOfRun(runLimitMs);
-  // A worker that was killed has left attempts behind of which nobody knows what became.
-  const isSecond = isRepeated();
+async function attemptOwed(
+  deps: Delivering,
+  owed: readonly OwedAttempt[],
+  isOver: IsOver,
+): Promise<readonly OwedAttempt[]> {
   const failures: Failures = new Map();
-  const owed = await owedFirstAttempts(database, payoutIds, isSecond);
-  for (const group of groupsOf(owed, portion)) {
+  // Of more than a portion each endpoint gets its own: a slow one holds up its own alone.
+  const ids = new Set(owed.map(({ endpointId }) => endpointId));
+  const lines =
+    owed.length <= smallestPortion
+      ? [owed]
+      : [...ids].map((id) => owed.filter(({ endpointId }) => endpointId === id));
+  deps.load.lines += lines.length;
+  const attempted = lines.map((line) => attemptLine(deps, line, failures, isOver));
+  const results = await Promise.all(attempted).finally(() => {
+    deps.load.lines -= lines.length;
+  });
+  const rest = untried(owed, results.flat());
+  const failed = results.flat().filter(({ status }) => status === 'pending');
+  const dead = rest.filter((pair) => !isAlive(failures, pair));
+  await giveBack(deps.database, dead, 0);
+  await wakeEndpoints(deps.temporal, [...failed, ...dead]);
+  return rest.filter((pair) => isAlive(failures, pair));
+}
+
+async function attemptLine(
+  deps: Delivering,
+  line: readonly OwedAttempt[],
+  failures: Failures,
+  isOver: IsOver,
+): Promise<readonly AttemptResult[]> {
+  const results: AttemptResult[] = [];
+  let from = 0;
+  while (from < line.length && !isOver()) {
+    const portion = Math.floor(takenTogether / Math.max(deps.load.lines, fullPortions));
+    const group = line.slice(from, from + Math.max(portion, smallestPortion));
+    from += group.length;
     const pairs = group.filter((pair) => isAlive(failures, pair));
     if (pairs.length === 0) continue;
-    const due = await takeFirstAttempts(database, pairs, isSecond);
-    const results = await attemptAll(database, sender, due, failures, isTimeUp);
-    const left = untried(due, results);
-    await giveBack(database, left);
-    await handToLadders(temporal, results);
-    // Only for want of time.
-    if (left.some((pair) => isAlive(failures, pair))) return true;
+    const isLate = timerOfRun(beginLimitMs);
+    const due = await takeFirstAttempts(deps.database, pairs);
+    const ended = await attemptAll(deps, due, failures, () => isOver() || isLate());
+    await giveBack(deps.database, untried(due, ended), firstAttemptMs);
+    results.push(...ended);
   }
-  return false;
+  return results;
+}
+
+/** Attempts what is due at an endpoint, in so many lines where there is enough for them. */
+async function attemptDue(
+  deps: Delivering,
+  endpointId: string,
+  isOver: IsOver,
+  lines: number,
+): Promise<void> {
+  const due = await takeDueDeliveries(deps.database, endpointId, ladder.batch);
+  const isFull = due.length === ladder.batch;
+  const line = async () => {
+    const results = await attemptAll(deps, due, new Map(), isOver);
+    // An attempt that was not made must not count as a rung of the ladder.
+    await giveBack(deps.database, untried(due, results), 0);
+    if (isFull && results.length === due.length && !isOver()) {
+      await attemptDue(deps, endpointId, isOver, 1);
+    }
+  };
+  const others = isFull && lines > 1 ? attemptDue(deps, endpointId, isOver, lines - 1) : undefined;
+  await Promise.all([line(), others]);
 }
 
 /**
  * Tells a run when to end: after its limit, and also when its worker is to stop or the server
  * has given it up and begun another, which would attempt the same beside it.
  */
-function timerOfRun(limitMs: number): () => boolean {
+function timerOfRun(limitMs: number): IsOver {
   const { cancellationSignal } = Context.current();
   const endsAtMs = performance.now() + limitMs;
   return () => cancellationSignal.aborted || performance.now() > endsAtMs;
 }
 
-/** What was taken and then not attempted, for want of time or because its endpoint is dead. */
-function untried(
-  due: readonly DueDelivery[],
-  results: readonly AttemptResult[],
-): readonly DueDelivery[] {
+/** What was not attempted, for want of time or because its endpoint is dead. */
+function untried<T extends Pair>(pairs: readonly T[], results: readonly Pair[]): readonly T[] {
   const tried = new Set(results.map(({ eventId, endpointId }) => `${eventId} ${endpointId}`));
-  return due.filter(({ eventId, endpointId }) => !tried.has(`${eventId} ${endpointId}`));
-}
-
-/** What was tried in vain belongs to the workflow of its endpoint. */
-async function handToLadders(temporal: Client, results: readonly AttemptResult[]): Promise<void> {
-  const failed = results.filter((result) => result.status === 'pending');
-  const endpoints = new Set(failed.map((result) => result.endpointId));
-  for (const endpointId of endpoints) await wakeEndpoint(temporal, endpointId);
+  return pairs.filter(({ eventId, endpointId }) => !tried.has(`${eventId} ${endpointId}`));
 }
 
 /** An endpoint that has failed so often in a run without a success is left alone by it. */
@@ -138,32 +240,38 @@ function isAlive(failures: Failures, { endpointId }: Pair): boolean {
 }
 
 /**
- * Makes the attempts, until the time is over, and writes what came of them as it goes: a crash
- * repeats the attempts of the last moments and no others.
+ * Makes the attempts, each as soon as its endpoint has room for it, and writes what came of them
+ * as it goes: a crash repeats the attempts of the last moments and no others.
  */
 async function attemptAll(
-  database: Database,
-  sender: Sender,
+  deps: Delivering,
   due: readonly DueDelivery[],
   failures: Failures,
-  isTimeUp: () => boolean,
+  isOver: IsOver,
 ): Promise<readonly AttemptResult[]> {
-  const limit = pLimit(inFlight);
   const all: AttemptResult[] = [];
   let unwritten: AttemptResult[] = [];
-  const write = async () => {
-    const results = unwritten;
-    unwritten = [];
-    await recordAttempts(database, results);
+  const broken = new AbortController();
+  let writing = Promise.resolve();
+  const write = (): Promise<void> => {
+    writing = writing
+      .then(async () => {
+        const results = unwritten;
+        unwritten = [];
+        await recordAttempts(deps.database, results);
+      })
+      // What cannot be written is not attempted: the next run would tell all of it again.
+      .catch((error: unknown) => broken.abort(error));
+    return writing;
   };
   const note = ({ endpointId, status }: AttemptResult) => {
     const count = status === 'delivered' ? Number.NEGATIVE_INFINITY : 1;
     failures.set(endpointId, (failures.get(endpointId) ?? 0) + count);
   };
   const attempts = due.map((delivery) =>
-    limit(async () => {
-      if (!isAlive(failures, delivery) || isTimeUp()) return;
-      const result = await attempt(database, sender, delivery).catch((error: unknown) =>
+    deps.endpoints(delivery.endpointId, async () => {
+      if (broken.signal.aborted || isOver() || !isAlive(failures, delivery)) return;
+      const result = await attempt(deps, delivery).catch((error: unknown) =>
         // A delivery that cannot even be made must not hold up the others, nor stay for ever.
         failedAttempt(delivery, null, error instanceof Error ? error.message : String(error)),
       );
@@ -173,22 +281,20 @@ async function attemptAll(
       if (unwritten.length >= writtenTogether) await write();
     }),
   );
-  try {
-    await Promise.all(attempts);
-  } finally {
-    // What cannot be written is not attempted: the next run would tell all of it again.
-    limit.clearQueue();
-  }
+  const timer = setInterval(() => void write(), writeEveryMs);
+  await Promise.all(attempts);
+  clearInterval(timer);
   await write();
+  broken.signal.throwIfAborted();
   return all;
 }
 
 async function attempt(
-  database: Database,
-  sender: Sender,
+  { database, sender, log }: DeliveryDeps,
   delivery: DueDelivery,
 ): Promise<AttemptResult> {
   const outcome = await sender.send({
+    account: delivery.accountId,
     url: delivery.url,
     id: delivery.eventId,
     timestampSeconds: Math.floor(Date.now() / 1000),
@@ -196,6 +302,9 @@ async function attempt(
     secrets: [delivery.secret],
   });
   const { eventId, endpointId } = delivery;
+  if (outcome.kind === 'blocked') {
+    log.warn({ eventId, endpointId, detail: outcome.detail }, 'a webhook was not sent');
+  }
   const httpStatus = 'status' in outcome ? outcome.status : null;
   const error = errorOf(outcome);
   const ended = { eventId, endpointId, httpStatus, error, retryInMs: 0 };

@@ -2,10 +2,8 @@ import type { EventType } from '../domain/event.js';
 import type { Sql } from './client.js';
 
 /** One (event, endpoint) pair with everything that an attempt needs. */
-export type DueDelivery = {
-  readonly eventId: string;
-  readonly endpointId: string;
-  readonly attempts: number;
+export type DueDelivery = CountedPair & {
+  readonly accountId: string;
   readonly url: string;
   readonly secret: string;
   readonly apiVersion: string;
@@ -15,57 +13,96 @@ export type DueDelivery = {
   readonly createdAt: Date;
 };
 
-/** Longer than a run of attempts may take (35 s), so that nobody else attempts it meanwhile. */
-const lease = '45 seconds';
+/**
+ * Longer than what is taken may go unrecorded: an attempt begins within 5 s, takes at most 15 s,
+ * and is written within 1 s (activities/delivery.ts). So nobody else attempts it meanwhile, and
+ * what a killed worker has taken is attempted again within half a minute.
+ */
+const lease = '24 seconds';
+
+/**
+ * How long a first attempt is left to the workflow of the payout or the chunk. What is due
+ * belongs to the endpoint's own workflow. The same as the default of `next_attempt_at`.
+ */
+export const firstAttemptMs = 30_000;
 
 export type Pair = { readonly eventId: string; readonly endpointId: string };
 
+/** A pair as it was when it was read or taken. */
+export type CountedPair = Pair & { readonly attempts: number };
+
+/** A first attempt that has not been recorded. All of a payout or a chunk are one account's. */
+export type OwedAttempt = CountedPair & {
+  readonly accountId: string;
+  /** It is due, or was taken and not recorded: the endpoint's own workflow makes it. */
+  readonly isLeft: boolean;
+};
+
 /**
- * Pairs of these payouts' events that were never attempted, as far as anybody knows, oldest
- * event first. `isRepeated`: an earlier run of the same activity may have taken some and died.
+ * First attempts at these payouts' events that were not made, as far as the rows say, oldest
+ * event first. `isRepeated`: also those that an earlier run of the same activity has taken and
+ * not recorded; whether that run is dead, only the end of their lease will say.
  */
 export async function owedFirstAttempts(
   sql: Sql,
   payoutIds: readonly string[],
   isRepeated: boolean,
-): Promise<readonly Pair[]> {
-  const rows = await sql<(Pair & { readonly sequence: bigint })[]>`
-    select d.event_id, d.endpoint_id, e.sequence
+): Promise<readonly OwedAttempt[]> {
+  const rows = await sql<(OwedAttempt & { readonly sequence: bigint })[]>`
+    select d.event_id, d.endpoint_id, d.attempts, e.account_id, e.sequence,
+           d.attempts > 0 or d.next_attempt_at <= now() as is_left
       from events e join deliveries d on d.event_id = e.id
-     where e.payout_id = any (${payoutIds}) and ${isUntried(sql, isRepeated)}`;
+     where e.payout_id = any (${payoutIds}) and case when ${isPending(sql)}
+       then d.attempts = 0 or (${isRepeated} and d.attempts = 1
+            and d.last_status is null and d.last_error is null) else false end`;
   // Sorted here: for the order's sake the planner would walk all events by their sequence.
   return rows.toSorted((a, b) => (a.sequence < b.sequence ? -1 : 1));
 }
 
-/** Takes pairs for their first attempt; what somebody else has taken meanwhile is left out. */
+/**
+ * Takes pairs for their first attempt, and cancels those of endpoints that are gone. What
+ * somebody else has taken meanwhile is left out.
+ */
 export async function takeFirstAttempts(
   sql: Sql,
   pairs: readonly Pair[],
-  isRepeated: boolean,
 ): Promise<readonly DueDelivery[]> {
+  const named = sql`
+    unnest(${pairs.map((pair) => pair.eventId)}::text[],
+           ${pairs.map((pair) => pair.endpointId)}::text[]) as t (event_id, endpoint_id)
+      join webhook_endpoints w on w.id = t.endpoint_id
+     where d.event_id = t.event_id and d.endpoint_id = t.endpoint_id
+       and case when ${isPending(sql)} then d.attempts = 0 else false end`;
   return sql<DueDelivery[]>`
-    with taken as (
-      update deliveries d
-         set attempts = 1, last_attempt_at = now(), next_attempt_at = now() + ${lease}::interval
-        from unnest(${pairs.map((pair) => pair.eventId)}::text[],
-                    ${pairs.map((pair) => pair.endpointId)}::text[]) as t (event_id, endpoint_id)
-       where d.event_id = t.event_id and d.endpoint_id = t.endpoint_id
-         and ${isUntried(sql, isRepeated)}
+    with dropped as (
+      update deliveries d set status = 'canceled' from ${named} and not ${isListening(sql)}
+    ), taken as (
+      update deliveries d set ${taking(sql)} from ${named} and ${isListening(sql)}
       returning d.event_id, d.endpoint_id, d.attempts
     )
     ${whatWasTaken(sql)}`;
 }
 
-/** Gives back what was taken and not tried: it is due as if it had not been taken. */
-export async function giveBack(sql: Sql, pairs: readonly Pair[]): Promise<void> {
+/**
+ * Gives back what was not tried, due so much later, as if it had not been taken. What has been
+ * taken again since it was read stays as it is.
+ */
+export async function giveBack(
+  sql: Sql,
+  pairs: readonly CountedPair[],
+  dueInMs: number,
+): Promise<void> {
   if (pairs.length === 0) return;
   await sql`
     update deliveries d
-       set attempts = greatest(d.attempts - 1, 0), next_attempt_at = now(),
+       set attempts = greatest(d.attempts - 1, 0),
+           next_attempt_at = now() + make_interval(secs => ${dueInMs}::float8 / 1000),
            last_attempt_at = case when d.attempts > 1 then d.last_attempt_at end
       from unnest(${pairs.map((pair) => pair.eventId)}::text[],
-                  ${pairs.map((pair) => pair.endpointId)}::text[]) as t (event_id, endpoint_id)
-     where d.event_id = t.event_id and d.endpoint_id = t.endpoint_id and ${isPending(sql)}`;
+                  ${pairs.map((pair) => pair.endpointId)}::text[],
+                  ${pairs.map((pair) => pair.attempts)}::int[]) as t (event_id, endpoint_id, attempts)
+     where d.event_id = t.event_id and d.endpoint_id = t.endpoint_id
+       and d.attempts = t.attempts and ${isPending(sql)}`;
 }
 
 /**
@@ -77,31 +114,35 @@ export async function giveBack(sql: Sql, pairs: readonly Pair[]): Promise<void> 
 const isPending = (sql: Sql) => sql`
   case when d.status in ('delivered', 'exhausted', 'canceled') then false else true end`;
 
-const isUntried = (sql: Sql, isRepeated: boolean) => sql`
-  case when ${isPending(sql)} then d.attempts = 0 or (${isRepeated} and d.attempts = 1
-    and d.last_status is null and d.last_error is null) else false end`;
+/** Whether an endpoint is there to be sent anything. */
+const isListening = (sql: Sql) => sql`(w.status = 'enabled' and w.deleted_at is null)`;
+
+const taking = (sql: Sql) => sql`
+  attempts = d.attempts + 1, last_attempt_at = now(), next_attempt_at = now() + ${lease}::interval`;
 
 /** The pairs that a statement has `taken`, with everything that an attempt needs, oldest first. */
 const whatWasTaken = (sql: Sql) => sql`
-  select t.*, w.url, w.secret, w.api_version, e.type, e.sequence, e.data, e.created_at
+  select t.*, w.account_id, w.url, w.secret, w.api_version, e.type, e.sequence, e.data, e.created_at
     from taken t join events e on e.id = t.event_id
     join webhook_endpoints w on w.id = t.endpoint_id order by e.sequence`;
 
-/** Takes the pairs of an endpoint that are due, oldest event first. */
+/** Takes pairs of an endpoint that are due, longest due first, or cancels them if it is gone. */
 export async function takeDueDeliveries(
   sql: Sql,
   endpointId: string,
   limit: number,
 ): Promise<readonly DueDelivery[]> {
+  const named = sql`due where (d.event_id, d.endpoint_id) = (due.event_id, due.endpoint_id)`;
   return sql<DueDelivery[]>`
-    with taken as (
-      update deliveries d
-         set attempts = d.attempts + 1, last_attempt_at = now(),
-             next_attempt_at = now() + ${lease}::interval
-       where (d.event_id, d.endpoint_id) in (
-         select event_id, endpoint_id from deliveries
-          where endpoint_id = ${endpointId} and status = 'pending' and next_attempt_at <= now()
-          order by next_attempt_at limit ${limit} for update skip locked)
+    with due as (
+      select d.event_id, d.endpoint_id, ${isListening(sql)} as is_listening
+        from deliveries d join webhook_endpoints w on w.id = d.endpoint_id
+       where d.endpoint_id = ${endpointId} and d.status = 'pending' and d.next_attempt_at <= now()
+       order by d.next_attempt_at limit ${limit} for update of d skip locked
+    ), dropped as (
+      update deliveries d set status = 'canceled' from ${named} and not due.is_listening
+    ), taken as (
+      update deliveries d set ${taking(sql)} from ${named} and due.is_listening
       returning d.event_id, d.endpoint_id, d.attempts
     )
     ${whatWasTaken(sql)}`;

@@ -39,7 +39,13 @@ export async function insertWebhookEndpoint(
   return only(row);
 }
 
+/**
+ * How many endpoints an account has. Until its transaction ends, others who count wait: of many
+ * who add an endpoint at the same time, each sees those of the ones before.
+ */
 export async function countWebhookEndpoints(sql: Sql, accountId: string): Promise<number> {
+  // No row is locked: the account's is where its events get their numbers.
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`endpoints ${accountId}`}, 0))`;
   const [row] = await sql<{ count: number }[]>`
     select count(*)::int as count from webhook_endpoints
      where account_id = ${accountId} and deleted_at is null`;

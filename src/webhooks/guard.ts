@@ -21,9 +21,19 @@ const securePorts = ['', '443', '8443'];
 // A receiver that takes longer for TCP or TLS alone has no time left to answer in.
 const connectTimeoutMs = 5_000;
 
-/** The connection was not made, or was closed before a byte was sent, by the policy. */
+/**
+ * The connection was not made, or was closed before a byte was sent: the host has no address, or
+ * none that the policy allows. The message is one for all of these, since integrators read it: it
+ * must not say which names there are in our own network. The detail is for our log.
+ */
 export class BlockedAddressError extends Error {
   override readonly name = 'BlockedAddressError';
+  readonly detail: string;
+
+  constructor(detail: string) {
+    super('the host leads to no public address');
+    this.detail = detail;
+  }
 }
 
 /**
@@ -62,6 +72,9 @@ function bare(hostname: string): string {
 // All the IPv6 unicast space that IANA has given out (RFC 4291, section 2.4); the library
 // counts as unicast whatever it has no name for, such as the old form ::127.0.0.1.
 const globalIpv6 = ipaddr.IPv6.parseCIDR('2000::/3');
+// The wire server of a cloud (Azure): a public address by its number that leads to the host of the
+// virtual machine. Those of other clouds are link-local, shared (100.64.0.0/10) or reserved.
+const wireServer = '168.63.129.16';
 
 /** Public unicast only; an IPv4 address mapped into IPv6 counts as what it stands for. */
 function isAllowed(address: string, policy: UrlPolicy): boolean {
@@ -69,7 +82,7 @@ function isAllowed(address: string, policy: UrlPolicy): boolean {
   if (!ipaddr.isValid(address)) return false;
   const parsed = ipaddr.process(address);
   const global = parsed instanceof ipaddr.IPv4 || parsed.match(globalIpv6);
-  return global && parsed.range() === 'unicast';
+  return global && parsed.range() === 'unicast' && parsed.toString() !== wireServer;
 }
 
 type LookupAll = (
@@ -82,7 +95,7 @@ type LookupAll = (
 export function guardedLookup(policy: UrlPolicy, lookup: LookupAll = systemLookup): LookupFunction {
   return (hostname, options, callback) => {
     lookup(hostname, { ...options, all: true }, (error, addresses) => {
-      if (error !== null) return callback(error, []);
+      if (error !== null) return callback(new BlockedAddressError(error.code ?? error.message), []);
       const [first, ...others] = addresses.filter(({ address }) => isAllowed(address, policy));
       if (first === undefined) {
         return callback(new BlockedAddressError('the name leads to no public address'), []);

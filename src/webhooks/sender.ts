@@ -4,6 +4,8 @@ import { signWebhook } from './signature.js';
 
 /** One attempt to deliver one event. The body is sent as it is, byte for byte. */
 export type Delivery = {
+  /** Who shares a host with a slow receiver of somebody else does not share its connections. */
+  readonly account: string;
   readonly url: string;
   readonly id: string;
   readonly timestampSeconds: number;
@@ -31,7 +33,7 @@ export type SendOutcome =
       readonly bodyStart: string;
     }
   | { readonly kind: 'unreachable'; readonly reason: string; readonly durationMs: number }
-  | { readonly kind: 'blocked'; readonly reason: string };
+  | { readonly kind: 'blocked'; readonly reason: string; readonly detail: string };
 
 export type Sender = {
   readonly send: (delivery: Delivery) => Promise<SendOutcome>;
@@ -46,13 +48,15 @@ const maxAnswerBytes = 64 * 1024;
 const bodyStartBytes = 2 * 1024;
 // Receivers with their connections kept open, which a worker sends to within seconds.
 const mostPools = 200;
-// A batch of 10,000 events goes to one receiver in seconds, and does not flood it.
+// Of an account to a host, however many endpoints it has there: enough for a batch of 10,000
+// events to go out in seconds, and no flood.
 const connectionsPerPool = 16;
 // A receiver that asks for more than a day is asking to be left to the ladder.
 const maxRetryAfterMs = 24 * 60 * 60 * 1_000;
 
 /**
- * Makes the sender of webhooks, with one pool of connections a receiver. It never retries and never follows a redirect.
+ * Makes the sender of webhooks, with one pool of connections for each account and host. It never
+ * retries and never follows a redirect.
  */
 export function createSender(
   policy: UrlPolicy,
@@ -63,11 +67,11 @@ export function createSender(
   const pools = new Map<string, Pool>();
   const closing = new Set<Promise<void>>();
 
-  function poolOf(origin: string): Pool {
-    const pool =
-      pools.get(origin) ?? new Pool(origin, { connect, connections: connectionsPerPool });
-    pools.delete(origin);
-    pools.set(origin, pool);
+  function poolOf(account: string, origin: string): Pool {
+    const key = `${account} ${origin}`;
+    const pool = pools.get(key) ?? new Pool(origin, { connect, connections: connectionsPerPool });
+    pools.delete(key);
+    pools.set(key, pool);
     const [oldest] = pools;
     if (pools.size > maxPools && oldest !== undefined) {
       pools.delete(oldest[0]);
@@ -81,9 +85,12 @@ export function createSender(
   return {
     async send(delivery) {
       const problem = checkWebhookUrl(delivery.url, policy);
-      if (problem !== undefined) return { kind: 'blocked', reason: `expected ${problem.expected}` };
+      if (problem !== undefined) {
+        const reason = `expected ${problem.expected}`;
+        return { kind: 'blocked', reason, detail: reason };
+      }
       const { origin, pathname, search } = new URL(delivery.url);
-      return post(poolOf(origin), pathname + search, delivery, limitMs);
+      return post(poolOf(delivery.account, origin), pathname + search, delivery, limitMs);
     },
     async close() {
       await Promise.all([...closing, ...[...pools.values()].map((pool) => pool.close())]);
@@ -116,7 +123,9 @@ async function post(
     const bodyStart = await readStart(body);
     return judge(statusCode, headers['retry-after'], { durationMs: durationMs(), bodyStart });
   } catch (error) {
-    if (error instanceof BlockedAddressError) return { kind: 'blocked', reason: error.message };
+    if (error instanceof BlockedAddressError) {
+      return { kind: 'blocked', reason: error.message, detail: error.detail };
+    }
     const reason = networkReason(error);
     if (reason === undefined) throw error;
     return { kind: 'unreachable', reason, durationMs: durationMs() };

@@ -55,11 +55,12 @@ export async function createSingleLane(options: LaneOptions): Promise<readonly W
       taskQueue: taskQueues.rail,
       maxConcurrentActivityTaskExecutions: 100,
     }),
-    // An attempt takes up to 15 s, and each activity makes up to 16 at once.
+    // An attempt takes up to 15 s, and an account of slow receivers holds at most 48 of these (a
+    // run each of 32 payouts and 16 endpoints): eight such accounts do not keep the others waiting.
     Worker.create({
       ...shared,
       taskQueue: taskQueues.webhooks,
-      maxConcurrentActivityTaskExecutions: 50,
+      maxConcurrentActivityTaskExecutions: 400,
     }),
   ]);
 }
@@ -84,11 +85,11 @@ export async function createBatchLane(options: LaneOptions): Promise<readonly Wo
       taskQueue: taskQueues.batchRail,
       maxConcurrentActivityTaskExecutions: 20,
     }),
-    // 16 attempts at once each: with more, they would wait for the receiver's connections.
+    // Most of these only wait for their turn: an account has four that attempt, and a hundred more.
     Worker.create({
       ...shared,
       taskQueue: taskQueues.batchWebhooks,
-      maxConcurrentActivityTaskExecutions: 4,
+      maxConcurrentActivityTaskExecutions: 500,
     }),
   ]);
 }

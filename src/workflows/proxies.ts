@@ -91,9 +91,11 @@ export function railPoll(settleInMs: number): Pick<Activities, 'pollRail'> {
 
 export const webhooks = proxyActivities<Pick<Activities, 'deliverEvents' | 'deliverDue'>>({
   taskQueue: taskQueues.webhooks,
-  // An attempt takes at most 15 s. What three runs do not deliver, the sweep hands on.
+  // An attempt begins within 5 s and takes at most 15 s; a killed worker shows by its heartbeat.
   startToCloseTimeout: 25_000,
-  retry: { initialInterval: 1_000, maximumAttempts: 3 },
+  heartbeatTimeout: 4_000,
+  // Longer than a first attempt is left to its payout (30 s); then the sweep gives it to the endpoint.
+  retry: { initialInterval: 1_000, maximumInterval: 5_000, maximumAttempts: 10 },
 });
 
 /** The first attempts of what a payout's events owe. */

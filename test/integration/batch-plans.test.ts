@@ -236,13 +236,8 @@ const statements: readonly (readonly [string, number, Statement])[] = [
   ['hands over everything', chunkSize, (sql) => handOverItems(sql, sent, 'all')],
   ['finds first attempts', groupSize, (sql, { told }) => owedFirstAttempts(sql, told, false)],
   ['finds first attempts again', groupSize, (sql, { told }) => owedFirstAttempts(sql, told, true)],
-  ['takes first attempts', groupSize, (sql, { pairs }) => takeFirstAttempts(sql, pairs, false)],
-  [
-    'takes first attempts again',
-    groupSize,
-    (sql, { pairs }) => takeFirstAttempts(sql, pairs, true),
-  ],
-  ['gives back', groupSize, (sql, { pairs }) => giveBack(sql, pairs)],
+  ['takes first attempts', groupSize, (sql, { pairs }) => takeFirstAttempts(sql, pairs)],
+  ['gives back', groupSize, (sql, { pairs }) => giveBack(sql, pairs, 0)],
   [
     'records attempts',
     groupSize,

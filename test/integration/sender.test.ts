@@ -36,8 +36,9 @@ function sender(policy = open, options = {}): Sender {
   return made;
 }
 
-function delivery(url: string) {
-  return { url, id: 'evt_1', timestampSeconds: 1_800_000_000, body: '{"name":"Jörg"}', secrets };
+function delivery(url: string, account = 'acct_1') {
+  const body = '{"name":"Jörg"}';
+  return { account, url, id: 'evt_1', timestampSeconds: 1_800_000_000, body, secrets };
 }
 
 describe('the sender', () => {
@@ -100,6 +101,26 @@ describe('the sender', () => {
     for (const response of waiting) response.end();
     expect(await outcome).toMatchObject({ kind: 'delivered' });
     await disconnected;
+  });
+
+  it('keeps no customer waiting for the connections of another to the same host', async () => {
+    const waiting: ServerResponse[] = [];
+    const { url, server } = await receiver((request, response) => {
+      if (request.url === '/slow') waiting.push(response);
+      else response.end();
+    });
+    const made = sender();
+    const slow = Array.from({ length: 32 }, () =>
+      made.send(delivery(new URL('/slow', url).href, 'acct_slow')),
+    );
+    while (waiting.length < 16) await once(server, 'request');
+    expect(await made.send(delivery(url))).toMatchObject({ kind: 'delivered' });
+    expect(waiting).toHaveLength(16);
+    server.on('request', (_, response: ServerResponse) => response.end());
+    for (const response of waiting) response.end();
+    for (const outcome of await Promise.all(slow)) {
+      expect(outcome).toMatchObject({ kind: 'delivered' });
+    }
   });
 
   it('does not follow a redirect', async () => {
@@ -204,7 +225,8 @@ describe('the sender', () => {
     const named = url.replace('127.0.0.1', 'localhost');
     expect(await guarded.send(delivery(named))).toEqual({
       kind: 'blocked',
-      reason: 'the name leads to no public address',
+      reason: 'the host leads to no public address',
+      detail: 'the name leads to no public address',
     });
     expect(requests).toHaveLength(0);
   });

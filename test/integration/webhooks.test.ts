@@ -206,6 +206,21 @@ describe('an endpoint hears', () => {
   });
 });
 
+it('of 40 endpoints that are added at the same time, an account gets 16', async () => {
+  const { client } = await openCaller();
+  const answers = await Promise.all(
+    Array.from({ length: 40 }, (_, index) =>
+      client('POST /v1/webhook_endpoints', {
+        json: { url: `http://127.0.0.1:1/${index}`, events: ['*'] },
+      }),
+    ),
+  );
+  const statuses = answers.map(({ status }) => status).toSorted();
+  expect(statuses).toEqual([...Array(16).fill(201), ...Array(24).fill(422)]);
+  const { body } = await client('GET /v1/webhook_endpoints?limit=100');
+  expect(body['data']).toHaveLength(16);
+});
+
 describe('the feed of events', () => {
   const page = z.object({
     data: z.array(

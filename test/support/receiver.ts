@@ -18,8 +18,10 @@ export type Receiver = {
 
 const patienceMs = 30_000;
 
-/** An integrator's receiver, on a port of its own. */
-export async function startReceiver(): Promise<Receiver> {
+/** An integrator's receiver, on a port of its own. It answers at once, or when `when` has it do so. */
+export async function startReceiver(
+  when: (answer: () => void) => void = (answer) => answer(),
+): Promise<Receiver> {
   const received: ReceivedWebhook[] = [];
   const waiting = new Set<() => void>();
   let status = 200;
@@ -27,7 +29,7 @@ export async function startReceiver(): Promise<Receiver> {
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
     request.on('end', () => {
-      response.writeHead(status).end();
+      when(() => response.writeHead(status).end());
       const headers = Object.fromEntries(
         Object.entries(request.headers).map(([name, value]) => [name, String(value)]),
       );

@@ -34,6 +34,22 @@ const privateHosts = [
   '[2002:7f00:1::]',
   '[fc00::1]',
   '[fe80::1]',
+  // What clouds tell their virtual machines, and how those of others are reached from inside.
+  '168.63.129.16',
+  '[::ffff:168.63.129.16]',
+  '[64:ff9b::a83f:8110]',
+  '[64:ff9b::a9fe:a9fe]',
+  '[64:ff9b:1::a9fe:a9fe]',
+  '[2002:a9fe:a9fe::]',
+  '[2001:0:a9fe:a9fe::]',
+  '169.254.0.23',
+  '169.254.170.2',
+  '100.100.100.200',
+  '192.0.0.192',
+  '198.18.0.1',
+  '[fd00:ec2::254]',
+  '[fd20:ce::254]',
+  '[fec0::1]',
 ];
 
 describe('checkWebhookUrl', () => {
@@ -184,6 +200,37 @@ describe('guardedLookup', () => {
   it('keeps the public addresses of all that a name has', async () => {
     await expect(look(true)).resolves.toEqual([answers[1], answers[3]]);
     await expect(look(false)).resolves.toBe('93.184.216.34');
+  });
+
+  it.each([
+    ['169.254.169.254', 4],
+    ['168.63.129.16', 4],
+    ['100.100.100.200', 4],
+    ['192.0.0.192', 4],
+    ['::ffff:168.63.129.16', 6],
+    ['64:ff9b::a9fe:a9fe', 6],
+    ['fd00:ec2::254', 6],
+  ])('drops %s, where a cloud keeps what is its own', async (address, family) => {
+    await expect(look(false, [{ address, family }])).rejects.toThrow(BlockedAddressError);
+    await expect(look(false, [{ address: '168.63.129.17', family: 4 }])).resolves.toBe(
+      '168.63.129.17',
+    );
+  });
+
+  it('says the same of a name that is not there and of one that leads inside', async () => {
+    const absent = new Promise((_, reject) => {
+      const lookup = guardedLookup(strict, (_name, _options, callback) =>
+        callback(Object.assign(new Error('getaddrinfo ENOTFOUND'), { code: 'ENOTFOUND' }), []),
+      );
+      lookup('example.com', {}, reject);
+    });
+    const [ofAbsent, ofInternal] = await Promise.allSettled([absent, look(false, [])]);
+    expect(ofAbsent).toMatchObject({ reason: { detail: 'ENOTFOUND' } });
+    expect(ofInternal).toMatchObject({ reason: { detail: expect.stringContaining('leads to') } });
+    const messages = [ofAbsent, ofInternal].map(
+      (outcome) => outcome.status === 'rejected' && outcome.reason.message,
+    );
+    expect(messages[0]).toBe(messages[1]);
   });
 
   it('fails if none is left', async () => {

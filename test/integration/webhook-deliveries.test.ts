@@ -1,0 +1,320 @@
+import { Client, Connection } from '@temporalio/client';
+import { MockActivityEnvironment } from '@temporalio/testing';
+import { pino } from 'pino';
+import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from 'vitest';
+import { deliveryActivities } from '../../src/activities/delivery.js';
+import { type Database, transaction } from '../../src/db/client.js';
+import { type DeliveryRow, giveBack, takeDueDeliveries } from '../../src/db/deliveries.js';
+import { recordEvents } from '../../src/db/events.js';
+import { newId } from '../../src/db/id.js';
+import { deleteWebhookEndpoint, insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
+import { createSender } from '../../src/webhooks/sender.js';
+import { createWebhookSecret } from '../../src/webhooks/signature.js';
+import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
+import { eventually } from '../support/eventually.js';
+import { startReceiver } from '../support/receiver.js';
+import { requestBatch } from '../support/requestBatch.js';
+import { requestPayout } from '../support/requestPayout.js';
+import { startTarpit } from '../support/tarpit.js';
+
+let test: TestDatabase;
+let temporal: Client;
+
+beforeAll(async () => {
+  test = await createTestDatabase();
+  // Nobody works on its queues here: a workflow that is woken stays what it is.
+  temporal = new Client({
+    connection: await Connection.connect({ address: inject('temporalAddress') }),
+  });
+});
+afterAll(async () => {
+  await temporal.connection.close();
+  await test.drop();
+});
+
+/** The activities of a worker of its own, and the lines that it writes. */
+function startWorker({ allowPrivateAddresses = true } = {}) {
+  const sender = createSender({ allowInsecure: true, allowPrivateAddresses });
+  onTestFinished(() => sender.close());
+  const lines: string[] = [];
+  const log = pino({}, { write: (line: string) => lines.push(line) });
+  const activities = deliveryActivities({ database: test.database, sender, temporal, log });
+  const run = <T>(attempt: number, activity: () => Promise<T>): Promise<T> =>
+    new MockActivityEnvironment({ attempt }).run(activity);
+  return {
+    lines,
+    deliverEvents: (payoutId: string, attempt = 1) =>
+      run(attempt, () => activities.deliverEvents({ payoutIds: [payoutId] })),
+    deliverChunk: (batchId: string) =>
+      run(1, () => activities.deliverChunk({ batchId, number: 0 })),
+    deliverDue: (endpointId: string) => run(1, () => activities.deliverDue({ endpointId })),
+  };
+}
+
+type Listener = { readonly accountId: string; readonly endpointId: string };
+
+/** An account whose one endpoint listens to everything. */
+async function openListener(url: string): Promise<Listener> {
+  const { account } = await createTestAccount(test.database);
+  return { accountId: account.id, endpointId: await addEndpoint(account.id, url) };
+}
+
+async function addEndpoint(accountId: string, url: string): Promise<string> {
+  const id = newId('webhookEndpoint');
+  const secret = createWebhookSecret();
+  await insertWebhookEndpoint(test.database, {
+    ...{ id, accountId, url, events: ['*'], secret, apiVersion: '2026-06-01' },
+  });
+  return id;
+}
+
+/** A payout with so many events that its endpoints are owed; nobody has attempted any. */
+async function owePayout({ accountId }: Listener, events = 1): Promise<string> {
+  const { id } = await requestPayout(test.database, accountId);
+  await record(test.database, accountId, id, events);
+  return id;
+}
+
+async function record(
+  sql: Parameters<typeof recordEvents>[0],
+  accountId: string,
+  payoutId: string,
+  events = 1,
+): Promise<void> {
+  const event = { accountId, type: 'payout.sent', payoutId, data: { id: payoutId } } as const;
+  await recordEvents(sql, Array(events).fill(event));
+}
+
+/** A batch of one item, whose endpoints are owed an event. */
+async function oweBatch({ accountId }: Listener): Promise<string> {
+  const id = await transaction(test.database, (sql) => requestBatch(sql, accountId, { count: 1 }));
+  const items = await test.database<
+    { id: string }[]
+  >`select id from payouts where batch_id = ${id}`;
+  for (const item of items) await record(test.database, accountId, item.id);
+  return id;
+}
+
+function deliveriesOf(
+  { endpointId }: Pick<Listener, 'endpointId'>,
+  database: Database = test.database,
+) {
+  return database<(DeliveryRow & { readonly isDue: boolean })[]>`
+    select *, next_attempt_at <= now() as is_due from deliveries where endpoint_id = ${endpointId}`;
+}
+
+async function statusesOf(listener: Pick<Listener, 'endpointId'>): Promise<readonly string[]> {
+  return (await deliveriesOf(listener)).map(({ status }) => status);
+}
+
+function untilHeld(tarpit: { readonly held: () => number }, count: number): Promise<true> {
+  return eventually(`${count} attempts under way`, 20_000, () =>
+    tarpit.held() === count ? true : undefined,
+  );
+}
+
+/** Whether the endpoint's own workflow has been started. */
+async function isWoken({ endpointId }: Listener): Promise<boolean> {
+  const found = await temporal.workflow.getHandle(`webhook/${endpointId}`).describe();
+  return found.status.name === 'RUNNING';
+}
+
+async function openTarpit() {
+  const tarpit = await startTarpit();
+  onTestFinished(() => tarpit.close());
+  return tarpit;
+}
+
+async function openReceiver() {
+  const receiver = await startReceiver();
+  onTestFinished(() => receiver.close());
+  return receiver;
+}
+
+describe('a receiver that does not answer', () => {
+  it('holds 16 attempts and 32 runs of a worker, and its other events are its own', async () => {
+    const worker = startWorker();
+    const tarpit = await openTarpit();
+    const slow = await openListener(tarpit.url);
+    const payouts = await Promise.all(Array.from({ length: 40 }, () => owePayout(slow)));
+    let ended = 0;
+    const runs = payouts.map(async (id) => {
+      await worker.deliverEvents(id);
+      ended += 1;
+    });
+    await untilHeld(tarpit, 16);
+    await eventually('eight runs that found no place', 20_000, () =>
+      ended === 8 ? true : undefined,
+    );
+    const left = (await deliveriesOf(slow)).filter(({ isDue }) => isDue);
+    expect(left).toHaveLength(8);
+    expect(left.every(({ status, attempts }) => status === 'pending' && attempts === 0)).toBe(true);
+    expect(await isWoken(slow)).toBe(true);
+
+    const receiver = await openReceiver();
+    const quick = await openListener(receiver.url);
+    await worker.deliverEvents(await owePayout(quick));
+    expect(await statusesOf(quick)).toEqual(['delivered']);
+    expect(ended).toBe(8);
+    expect(tarpit.held()).toBe(16);
+    await tarpit.close();
+    await Promise.all(runs);
+  });
+
+  it('holds four runs of chunks, and those that wait have taken nothing', async () => {
+    const worker = startWorker();
+    const tarpit = await openTarpit();
+    const slow = await openListener(tarpit.url);
+    const batches = await Promise.all(Array.from({ length: 7 }, () => oweBatch(slow)));
+    const runs = batches.map((id) => worker.deliverChunk(id));
+    await untilHeld(tarpit, 4);
+
+    const receiver = await openReceiver();
+    const quick = await openListener(receiver.url);
+    expect(await worker.deliverChunk(await oweBatch(quick))).toBe(false);
+    expect(await statusesOf(quick)).toEqual(['delivered']);
+    expect(tarpit.held()).toBe(4);
+    const taken = (await deliveriesOf(slow)).filter(({ attempts }) => attempts > 0);
+    expect(taken).toHaveLength(4);
+    await tarpit.close();
+    await Promise.all(runs);
+  });
+
+  it('does not hold up the other endpoints of its account', async () => {
+    const worker = startWorker();
+    const tarpit = await openTarpit();
+    const receiver = await openReceiver();
+    const account = await openListener(tarpit.url);
+    const quick = { endpointId: await addEndpoint(account.accountId, receiver.url) };
+    const run = worker.deliverEvents(await owePayout(account, 120));
+    await untilHeld(tarpit, 16);
+    await eventually('all that the other one is owed', 20_000, async () => {
+      const statuses = await statusesOf(quick);
+      return statuses.every((status) => status === 'delivered') ? true : undefined;
+    });
+    expect(tarpit.held()).toBe(16);
+    await tarpit.close();
+    await run;
+  });
+
+  it('holds up seven of the events that are due beside it, and no others', async () => {
+    const worker = startWorker();
+    const hanging: (() => void)[] = [];
+    const receiver = await startReceiver((answer) => {
+      if (hanging.length === 0) hanging.push(answer);
+      else answer();
+    });
+    onTestFinished(() => receiver.close());
+    const listener = await openListener(receiver.url);
+    await owePayout(listener, 60);
+    await test.database`
+      update deliveries set next_attempt_at = now() where endpoint_id = ${listener.endpointId}`;
+    const run = worker.deliverDue(listener.endpointId);
+    await eventually('all but the one that hangs are written', 20_000, async () => {
+      const statuses = await statusesOf(listener);
+      return statuses.filter((status) => status === 'delivered').length === 59 ? true : undefined;
+    });
+    for (const answer of hanging) answer();
+    expect(await run).toEqual({ nextInMs: null });
+  });
+});
+
+describe('an attempt that was taken and not recorded', () => {
+  it('is made again when its lease is over, and not while its worker may still live', async () => {
+    const tarpit = await openTarpit();
+    const slow = await openListener(tarpit.url);
+    const payout = await owePayout(slow);
+    const living = startWorker().deliverEvents(payout);
+    await untilHeld(tarpit, 1);
+
+    const other = startWorker();
+    await other.deliverEvents(payout, 2);
+    expect(await isWoken(slow)).toBe(true);
+    const { nextInMs } = await other.deliverDue(slow.endpointId);
+    expect(nextInMs).toBeGreaterThan(0);
+    // What a worker that dies at any moment may cost, with its successor's heartbeats, is 30 s.
+    expect(nextInMs).toBeLessThan(25_000);
+    expect(tarpit.asked).toHaveLength(1);
+
+    await test.database`
+      update deliveries set next_attempt_at = now() where endpoint_id = ${slow.endpointId}`;
+    const again = other.deliverDue(slow.endpointId);
+    await untilHeld(tarpit, 2);
+    expect(new Set(tarpit.asked).size).toBe(1);
+    await tarpit.close();
+    await Promise.all([living, again]);
+  });
+
+  it('is not given back by who had it before, once it was taken again', async () => {
+    const { endpointId, accountId } = await openListener('http://127.0.0.1:1/');
+    await owePayout({ endpointId, accountId });
+    const make = () => test.database`update deliveries set next_attempt_at = now()
+       where endpoint_id = ${endpointId}`;
+    await make();
+    const first = await takeDueDeliveries(test.database, endpointId, 8);
+    await make();
+    const second = await takeDueDeliveries(test.database, endpointId, 8);
+    expect([first, second].map((due) => due.map(({ attempts }) => attempts))).toEqual([[1], [2]]);
+    await giveBack(test.database, first, 0);
+    expect(await deliveriesOf({ endpointId })).toMatchObject([{ attempts: 2, isDue: false }]);
+    await giveBack(test.database, second, 0);
+    expect(await deliveriesOf({ endpointId })).toMatchObject([{ attempts: 1, isDue: true }]);
+  });
+});
+
+it('says the same of a host that is not there and of one inside, but for its log', async () => {
+  const worker = startWorker({ allowPrivateAddresses: false });
+  const receiver = await openReceiver();
+  // No name server is asked for a name with a label of 64 characters (RFC 1035).
+  const absent = await openListener(`http://${'a'.repeat(64)}.example/`);
+  const inside = { endpointId: await addEndpoint(absent.accountId, inLoopback(receiver.url)) };
+  await worker.deliverEvents(await owePayout(absent));
+  const [ofAbsent] = await deliveriesOf(absent);
+  const [ofInside] = await deliveriesOf(inside);
+  expect(ofAbsent).toMatchObject({ status: 'pending', attempts: 1, lastStatus: null });
+  expect(ofAbsent?.lastError).toBe('the host leads to no public address');
+  expect(ofInside).toMatchObject({ lastError: ofAbsent?.lastError, lastStatus: null });
+  expect(receiver.received).toEqual([]);
+  const logged = worker.lines.join('');
+  for (const text of [absent.endpointId, 'ENOTFOUND', inside.endpointId, 'the name leads to']) {
+    expect(logged).toContain(text);
+  }
+});
+
+/** The same place by a name, which may lead anywhere until it is looked up. */
+function inLoopback(url: string): string {
+  return url.replace('127.0.0.1', 'localhost');
+}
+
+describe('an endpoint that is gone before its event is committed', () => {
+  const deleted = ({ accountId, endpointId }: Listener) =>
+    deleteWebhookEndpoint(test.database, accountId, endpointId);
+  const disabled = ({ endpointId }: Listener) =>
+    test.database`update webhook_endpoints set status = 'disabled' where id = ${endpointId}`;
+
+  it.each([
+    { how: 'deleted', end: deleted },
+    { how: 'disabled', end: disabled },
+  ])('is $how: is sent nothing, and the delivery ends as canceled', async ({ end }) => {
+    const worker = startWorker();
+    const receiver = await openReceiver();
+    for (const isDue of [false, true]) {
+      const listener = await openListener(receiver.url);
+      const { id } = await requestPayout(test.database, listener.accountId);
+      await transaction(test.database, async (sql) => {
+        await record(sql, listener.accountId, id);
+        await end(listener);
+      });
+      expect(await statusesOf(listener)).toEqual(['pending']);
+      if (isDue) {
+        await test.database`
+          update deliveries set next_attempt_at = now() where endpoint_id = ${listener.endpointId}`;
+        expect(await worker.deliverDue(listener.endpointId)).toEqual({ nextInMs: null });
+      } else {
+        await worker.deliverEvents(id);
+      }
+      expect(await deliveriesOf(listener)).toMatchObject([{ status: 'canceled', attempts: 0 }]);
+    }
+    expect(receiver.received).toEqual([]);
+  });
+});

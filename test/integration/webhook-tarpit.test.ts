@@ -1,0 +1,93 @@
+import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
+import { type BatchPayer, openBatchPayer } from '../support/batchPayer.js';
+import { textOf } from '../support/client.js';
+import { eventually } from '../support/eventually.js';
+import { type Receiver, startReceiver } from '../support/receiver.js';
+import { startSystem, type TestSystem } from '../support/system.js';
+import { startTarpit, type Tarpit } from '../support/tarpit.js';
+
+let system: TestSystem;
+
+beforeAll(async () => {
+  system = await startSystem();
+});
+afterAll(() => system.stop());
+
+/** On a machine that does much else: what is looked for are waits of 15 s and more. */
+const slackMs = 5_000;
+
+const samples = 12;
+
+async function openVictim(): Promise<{ readonly payer: BatchPayer; readonly receiver: Receiver }> {
+  const payer = await openBatchPayer(system, 1_000_000n);
+  const receiver = await startReceiver();
+  onTestFinished(() => receiver.close());
+  await listen(payer, receiver.url);
+  return { payer, receiver };
+}
+
+/** An account whose receiver takes webhooks and never answers. */
+async function openAttacker(): Promise<{ readonly payer: BatchPayer; readonly tarpit: Tarpit }> {
+  const payer = await openBatchPayer(system, 1_000_000n);
+  const tarpit = await startTarpit();
+  onTestFinished(() => tarpit.close());
+  await listen(payer, tarpit.url);
+  return { payer, tarpit };
+}
+
+async function listen(payer: BatchPayer, url: string): Promise<void> {
+  const events = ['payout.sent', 'payout.settled'];
+  const added = await payer.client('POST /v1/webhook_endpoints', { json: { url, events } });
+  expect(added.status).toBe(201);
+}
+
+/** Sends so many payouts one after another: the 95th percentile of the times to `payout.settled`. */
+async function p95Of(
+  { payer, receiver }: Awaited<ReturnType<typeof openVictim>>,
+  send: (payer: BatchPayer) => Promise<string>,
+): Promise<number> {
+  const tookMs: number[] = [];
+  for (let sample = 0; sample < samples; sample += 1) {
+    const startedMs = performance.now();
+    const id = await send(payer);
+    await receiver.next(({ body }) => body.includes('payout.settled') && body.includes(id));
+    tookMs.push(performance.now() - startedMs);
+  }
+  return tookMs.toSorted((a, b) => a - b)[Math.ceil(0.95 * samples) - 1] ?? Number.NaN;
+}
+
+/** A payout of its own: what its webhook is recognised by. */
+async function single({ client, item }: BatchPayer): Promise<string> {
+  return textOf(await client('POST /v1/payouts', { form: item('Invoice 17') }), 'id');
+}
+
+/** A batch of one: what its webhook is recognised by. */
+async function batch({ send, item }: BatchPayer): Promise<string> {
+  return send([item('Salary 17')]);
+}
+
+it.for([
+  { lane: 'a payout', send: single, count: 80 },
+  { lane: 'a batch', send: batch, count: 30 },
+])(
+  'a receiver that never answers does not keep another customer’s webhook of $lane',
+  { timeout: 300_000 },
+  async ({ send, count }, { annotate }) => {
+    const victim = await openVictim();
+    const idleMs = await p95Of(victim, send);
+    const { payer, tarpit } = await openAttacker();
+    await Promise.all(Array.from({ length: count }, () => send(payer)));
+    // What is measured is what the receiver holds up, and not what so many payouts cost.
+    await eventually('all of them are settled', 120_000, async () => {
+      const [row] = await system.database<{ open: number }[]>`
+        select count(*)::int as open from payouts
+         where account_id = ${payer.accountId} and status <> 'settled'`;
+      return row?.open === 0 && tarpit.held() >= 4 ? true : undefined;
+    });
+
+    const attackedMs = await p95Of(victim, send);
+    await annotate(`p95 ${Math.round(idleMs)} ms idle, ${Math.round(attackedMs)} ms attacked`);
+    expect(tarpit.held()).toBeGreaterThan(0);
+    expect(attackedMs).toBeLessThan(2 * idleMs + slackMs);
+  },
+);
