@@ -1,8 +1,10 @@
 import type { Database } from '../db/client.js';
 import type { LockedPayout } from '../db/payouts.js';
 import { readEvidence } from '../db/statements.js';
+import type { Entry } from '../domain/ledger.js';
 import type { OperatorCommand, OperatorResult } from '../domain/operator.js';
 import { isDisputed, type PayoutStatus, type RailFact } from '../domain/payout.js';
+import type { Move } from '../domain/progress.js';
 import type { Rail } from '../rails/rail.js';
 import { frozenOf } from './facts.js';
 import { factOf } from './lookup.js';
@@ -20,6 +22,9 @@ export type Verdict = {
   readonly ifUnsubmitted?: boolean;
   /** The status that the payout must have afterwards, or the command was not carried out. */
   readonly ends?: PayoutStatus;
+  /** Of a correction: what it books, and where it moves a payout whose settlement it undoes. */
+  readonly entry?: Entry;
+  readonly move?: Move;
 };
 
 const refused = (detail: string): Verdict => ({ outcome: 'refused', detail });
@@ -35,7 +40,7 @@ const done = (detail: string, effect: Omit<Verdict, 'outcome' | 'detail'>): Verd
  */
 export async function judge(
   database: Database,
-  command: OperatorCommand,
+  command: Exclude<OperatorCommand, { kind: 'correct' }>,
   row: LockedPayout,
   rail: Rail | undefined,
   key: string,
@@ -50,7 +55,7 @@ export async function judge(
     case 'retryNow':
       return judgeRetry(row, rail, key);
     case 'markSettled':
-      return judgeSettled(row, rail, key, command.evidence);
+      return judgeSettled(row, rail, key);
     case 'failAndRelease':
       return judgeRelease(database, row, rail, key, command.statementDate);
     case 'extendDeadline':
@@ -108,20 +113,20 @@ function isVoidable(row: LockedPayout, rail: Rail): boolean {
 
 async function judgeRetry(row: LockedPayout, rail: Rail, key: string): Promise<Verdict> {
   if (isOver(row)) {
-    return refused(`The payout is ${row.status}. Confirm it with markSettled or failAndRelease.`);
+    return refused(`The payout is ${row.status}. Confirm it with settle or fail.`);
   }
   const fact = await factAt(rail, key);
   if (fact !== undefined && (fact.kind !== 'accepted' || row.status === 'processing')) {
     if (fact.kind === 'voided' && !isVoidable(row, rail)) {
       return refused(
         'The rail says voided, of a key that it may have forgotten before: that proves nothing. ' +
-          'Use failAndRelease with the day of a closed statement.',
+          'Use fail with the day of a closed statement.',
       );
     }
     if (isDisputed(row.attentionReason) && fact.kind !== 'settled' && fact.kind !== 'accepted') {
       return refused(
         `The rail says ${fact.kind}, and has contradicted itself: its word alone gives no money ` +
-          'back. Use markSettled with evidence, or failAndRelease with the day of a statement.',
+          'back. Use settle with evidence, or fail with the day of a statement.',
       );
     }
     return done(`The rail says: ${fact.kind}.`, { fact, unparks: true });
@@ -137,12 +142,7 @@ async function judgeRetry(row: LockedPayout, rail: Rail, key: string): Promise<V
     : refused('The rail has no news, and its time is over. Extend the deadline to wait longer.');
 }
 
-async function judgeSettled(
-  row: LockedPayout,
-  rail: Rail,
-  key: string,
-  evidence: string,
-): Promise<Verdict> {
+async function judgeSettled(row: LockedPayout, rail: Rail, key: string): Promise<Verdict> {
   if (row.status === 'settled' || row.status === 'returned') {
     return done(`Confirmed: it is ${row.status}.`, { unparks: true });
   }
@@ -152,7 +152,7 @@ async function judgeSettled(
     return refused(`The rail contradicts: it says ${fact.kind}.`);
   }
   const { receiveMinor, destinationCurrency } = frozenOf(row);
-  return done(`Settled on evidence: ${evidence}`, {
+  return done('Settled on the evidence that was given.', {
     fact: {
       kind: 'settled',
       amountMinor: receiveMinor,
@@ -186,7 +186,7 @@ async function judgeRelease(
   }
   const known = await factAt(rail, key);
   if (known?.kind === 'settled' || known?.kind === 'returned') {
-    return refused(`The rail says ${known.kind}: use retryNow to take its word.`);
+    return refused(`The rail says ${known.kind}: use retry to take its word.`);
   }
   if (known?.kind === 'rejected' && !isDisputed(row.attentionReason)) {
     const detail = `Released; the rail has rejected it (${known.code}).`;

@@ -1,17 +1,20 @@
 import { type Database, type Sql, transaction } from '../db/client.js';
-import { findAction, findOpenProposal, recordAction } from '../db/operatorActions.js';
+import { findAction, findOpenProposal, findRequest, recordAction } from '../db/operatorActions.js';
 import { type LockedPayout, lockPayouts, unparkPayout } from '../db/payouts.js';
 import { currentRates, midOf } from '../db/rates.js';
 import { convertFloor } from '../domain/fx.js';
 import {
-  customerName,
+  type ActorKind,
+  isSamePerson,
   movesMoney,
+  needsAttention,
   type OperatorCommand,
   type OperatorRequest,
   type OperatorResult,
 } from '../domain/operator.js';
 import { type FactRules, railKey } from '../domain/payout.js';
 import type { Rails } from '../rails/registry.js';
+import { judgeCorrection, postCorrection, suspenseFault } from './correction.js';
 import { applyFacts } from './facts.js';
 import { notYet } from './failure.js';
 import { judge, type Verdict } from './judgement.js';
@@ -31,8 +34,11 @@ export type OperatorDeps = {
 export type OperateInput = {
   readonly driver: string;
   readonly id: string;
-  readonly request: OperatorRequest;
-  /** The id of the audit line: a repeated attempt finds what the first one did. */
+  readonly actor: ActorKind;
+  /**
+   * The id of the audit line: a repeated attempt finds what the first one did. An operator's
+   * request has the same id; its text stays in the database.
+   */
   readonly action: string;
 };
 
@@ -45,25 +51,35 @@ export type Operated = {
 export function operatorActivities(deps: OperatorDeps) {
   const { database } = deps;
   return {
-    operatePayout: async ({ driver, id, request, action }: OperateInput): Promise<Operated> => {
+    operatePayout: async ({ driver, id, actor, action }: OperateInput): Promise<Operated> => {
       const [row] = await lockPayouts(database, driver, [id]);
-      if (row === undefined)
-        return { steps: [], result: refused('Another driver has the payout.') };
-      if (row.attentionReason === null && request.command.kind !== 'cancel') {
-        return { steps: [stepOf(row)], result: refused('The payout does not need a person.') };
-      }
+      const steps = row === undefined ? [] : [stepOf(row)];
+      // What was done already is not judged again, for the payout is another one since.
       const earlier = await findAction(database, action);
       if (earlier !== undefined) {
         const { outcome, detail } = earlier;
-        return { steps: [stepOf(row)], result: { outcome, detail, action } };
+        return { steps, result: { outcome, detail, action } };
+      }
+      if (row === undefined) return { steps, result: refused('Another driver has the payout.') };
+      const request =
+        actor === 'operator' ? await findRequest(database, id, action) : wishOf(actor, row);
+      if (request === undefined) {
+        return { steps, result: refused(`${action} is no request for ${id}.`) };
       }
       const plan = await planOf(deps, row, request);
       const verdict = plan.kind === 'refused' ? plan.verdict : await verdictOf(deps, row, plan);
       return transaction(database, (sql) =>
-        write(sql, deps.factRules, { driver, row, request, plan, verdict, action }),
+        write(sql, deps.factRules, { driver, row, actor, request, plan, verdict, action }),
       );
     },
   };
+}
+
+/** What is asked without an operator's request: to cancel, through the API or by the button. */
+function wishOf(actor: ActorKind, { accountId }: LockedPayout): OperatorRequest {
+  return actor === 'customer'
+    ? { operator: accountId, reason: 'the API', command: { kind: 'cancel' } }
+    : { operator: 'temporal-ui', reason: 'the cancel button', command: { kind: 'cancel' } };
 }
 
 /** What is to be carried out: the command itself, or the one of the proposal it approves. */
@@ -80,22 +96,29 @@ async function planOf(
   row: LockedPayout,
   { operator, command }: OperatorRequest,
 ): Promise<Plan> {
-  if (command.kind !== 'approve') {
-    const kind = (await needsApproval(deps, row, command)) ? 'propose' : 'act';
-    return { kind, command, approves: null };
-  }
-  const proposal = await findOpenProposal(deps.database, row.id, command.proposal);
   const refuse = (detail: string): Plan => ({
     kind: 'refused',
     verdict: { outcome: 'refused', detail },
     approves: null,
   });
-  if (proposal === undefined)
+  const proposal =
+    command.kind === 'approve'
+      ? await findOpenProposal(deps.database, row.id, command.proposal)
+      : undefined;
+  if (command.kind === 'approve' && proposal === undefined) {
     return refuse(`${command.proposal} is no open proposal of ${row.id}.`);
-  if (normalised(proposal.operator) === normalised(operator)) {
-    return refuse(`${proposal.operator} has proposed this; another person has to approve it.`);
   }
-  return { kind: 'act', command: proposal.command, approves: proposal.id };
+  const planned = proposal?.command ?? command;
+  if (row.attentionReason === null && needsAttention(planned)) {
+    return refuse('The payout does not need a person: nothing is parked.');
+  }
+  if (proposal === undefined) {
+    const kind = (await needsApproval(deps, row, command)) ? 'propose' : 'act';
+    return { kind, command, approves: null };
+  }
+  return isSamePerson(proposal.operator, operator)
+    ? refuse('Who has proposed this cannot approve it: another person has to.')
+    : { kind: 'act', command: planned, approves: proposal.id };
 }
 
 /** A sum that cannot be compared, because a rate is missing, is taken for a large one. */
@@ -104,6 +127,7 @@ async function needsApproval(
   row: LockedPayout,
   command: OperatorCommand,
 ): Promise<boolean> {
+  if (command.kind === 'correct') return true;
   if (!movesMoney(command, row) || row.sourceCurrency === null || row.sourceMinor === null) {
     return false;
   }
@@ -118,18 +142,23 @@ async function verdictOf(
   row: LockedPayout,
   plan: Exclude<Plan, { kind: 'refused' }>,
 ): Promise<Verdict> {
-  if (plan.kind === 'propose') {
-    const detail =
-      'Proposed; another person carries it out with approve and the id of this action.';
-    return { outcome: 'proposed', detail };
+  const { command, kind } = plan;
+  const proposed =
+    'Proposed; another person carries it out with approve and the id of this action.';
+  if (command.kind === 'correct') {
+    const verdict = await judgeCorrection(deps.database, row, command.correction);
+    if (kind === 'act' || verdict.outcome === 'refused') return verdict;
+    return { outcome: 'proposed', detail: `${proposed} ${verdict.detail}` };
   }
+  if (kind === 'propose') return { outcome: 'proposed', detail: proposed };
   const rail = row.rail === null ? undefined : findRail(deps.rails, row.rail);
-  return judge(deps.database, plan.command, row, rail, railKey(row.id));
+  return judge(deps.database, command, row, rail, railKey(row.id));
 }
 
 type Written = {
   readonly driver: string;
   readonly row: LockedPayout;
+  readonly actor: ActorKind;
   readonly request: OperatorRequest;
   readonly plan: Plan;
   readonly verdict: Verdict;
@@ -138,10 +167,11 @@ type Written = {
 
 /** The facts, the release from a person's hands and the audit line, in one transaction. */
 async function write(sql: Sql, rules: FactRules, written: Written): Promise<Operated> {
-  const { driver, row, request, plan, verdict, action } = written;
+  const { driver, row, actor, request, plan, action } = written;
   const { id } = row;
   const [now] = await lockPayouts(sql, driver, [id]);
   if (now === undefined) return { steps: [], result: refused('Another driver has the payout.') };
+  const verdict = await underLock(sql, now, plan, written.verdict);
   if (verdict.ifUnsubmitted === true && now.submitStartedAt !== null) {
     throw notYet('The submission began meanwhile; the rail has to be asked.');
   }
@@ -153,22 +183,34 @@ async function write(sql: Sql, rules: FactRules, written: Written): Promise<Oper
   if (verdict.fact !== undefined) {
     await applyFacts(sql, rules, driver, [id], new Map([[id, verdict.fact]]));
   }
+  const [after] = await lockPayouts(sql, driver, [id]);
+  const { outcome, detail } = reportOf(verdict, after && stepOf(after));
+  await recordAction(sql, {
+    ...request,
+    id: action,
+    subjectId: id,
+    actorKind: actor,
+    outcome,
+    detail,
+    approves: plan.approves,
+  });
+  await postCorrection(sql, now, verdict, action);
   const steps = (await lockPayouts(sql, driver, [id])).map(stepOf);
-  const { outcome, detail } = reportOf(verdict, steps[0]);
-  const isAudited = request.operator !== customerName;
-  if (isAudited) {
-    await recordAction(sql, {
-      id: action,
-      payoutId: id,
-      operator: request.operator.trim(),
-      reason: request.reason,
-      command: request.command,
-      outcome,
-      detail,
-      approves: plan.approves,
-    });
+  return { steps, result: { outcome, detail, action } };
+}
+
+/** A correction is judged by the books that it changes; and nobody confirms suspense away. */
+async function underLock(
+  sql: Sql,
+  row: LockedPayout,
+  plan: Plan,
+  verdict: Verdict,
+): Promise<Verdict> {
+  if (plan.kind === 'act' && plan.command.kind === 'correct') {
+    return judgeCorrection(sql, row, plan.command.correction);
   }
-  return { steps, result: { outcome, detail, action: isAudited ? action : null } };
+  const fault = verdict.unparks === true ? await suspenseFault(sql, row) : undefined;
+  return fault === undefined ? verdict : { outcome: 'refused', detail: fault };
 }
 
 /** What the person is told: what the row says now, whatever was expected of it. */
@@ -182,11 +224,6 @@ function reportOf(
     return { outcome: 'refused', detail: `The payout is ${step?.status}.${needs}` };
   }
   return { outcome: verdict.outcome, detail: `${verdict.detail}${needs}` };
-}
-
-/** Two spellings of one name are one person; who it really is, nobody here can check. */
-function normalised(name: string): string {
-  return name.normalize('NFKC').trim().toLowerCase();
 }
 
 function refused(detail: string): OperatorResult {

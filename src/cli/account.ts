@@ -2,8 +2,10 @@ import { defaultApiVersion } from '../contract/versions/index.js';
 import { insertAccount, type Mode } from '../db/accounts.js';
 import { type Database, transaction } from '../db/client.js';
 import { listBalances, postEntries } from '../db/ledger.js';
+import { recordCommand } from '../db/operatorActions.js';
 import { fundEntry } from '../domain/ledger.js';
 import { formatMinor, isCurrency, parseMajor } from '../domain/money.js';
+import type { Signature } from '../domain/operator.js';
 import { addKey, existingAccount, show } from './keys.js';
 import { UsageError } from './usage.js';
 
@@ -11,9 +13,11 @@ import { UsageError } from './usage.js';
 export async function openAccount(
   database: Database,
   options: { readonly name: string; readonly mode: Mode },
+  signature: Signature,
 ): Promise<void> {
   const { account, key, row } = await transaction(database, async (sql) => {
     const opened = await insertAccount(sql, { ...options, apiVersion: defaultApiVersion });
+    await recordCommand(sql, signature, opened.id, { kind: 'account open', ...options });
     return { account: opened, ...(await addKey(sql, opened, {})) };
   });
   console.log(`Account  ${account.id} (${account.mode}, API version ${account.apiVersion})`);
@@ -24,6 +28,7 @@ export async function openAccount(
 export async function fundAccount(
   database: Database,
   options: { readonly accountId: string; readonly currency: string; readonly amount: string },
+  signature: Signature,
 ): Promise<void> {
   const { accountId, currency, amount } = options;
   const account = await existingAccount(database, accountId);
@@ -34,9 +39,10 @@ export async function fundAccount(
     throw new UsageError(`--amount expects a sum of ${currency} above zero, such as 1000.`);
   }
   const entry = fundEntry(currency, amountMinor);
-  await transaction(database, (sql) =>
-    postEntries(sql, [{ entry, mode: account.mode, accountId, payoutId: null }]),
-  );
+  await transaction(database, async (sql) => {
+    await recordCommand(sql, signature, accountId, { kind: 'account fund', currency, amount });
+    await postEntries(sql, [{ entry, mode: account.mode, accountId, payoutId: null }]);
+  });
   for (const balance of await listBalances(database, accountId)) {
     console.log(`${balance.currency}  ${formatMinor(balance.availableMinor, balance.currency)}`);
   }

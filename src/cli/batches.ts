@@ -8,7 +8,9 @@ import {
   resumeBatch,
 } from '../db/batches.js';
 import { chunksOf } from '../db/chunks.js';
-import type { Database } from '../db/client.js';
+import { type Database, transaction } from '../db/client.js';
+import { recordCommand } from '../db/operatorActions.js';
+import type { Signature } from '../domain/operator.js';
 import { payoutStatuses } from '../domain/payout.js';
 import { wakeChunks } from '../temporal/wakePayout.js';
 import { UsageError } from './usage.js';
@@ -33,9 +35,14 @@ export async function showBatch(database: Database, id: string): Promise<void> {
 }
 
 /** Withholds what the rail has not been given: what it has goes on. False when it is over. */
-export async function pause(database: Database, id: string): Promise<boolean> {
+export async function pause(
+  database: Database,
+  id: string,
+  signature: Signature,
+): Promise<boolean> {
   const batch = await existingBatch(database, id);
-  if (!(await pauseBatch(database, id))) {
+  const command = { kind: 'batches pause' };
+  if (!(await changed(database, pauseBatch, id, signature, command))) {
     console.log(`refused: The batch is ${batch.status}.`);
     return false;
   }
@@ -44,9 +51,15 @@ export async function pause(database: Database, id: string): Promise<boolean> {
 }
 
 /** Lets a paused batch go on at once. False when it was not paused. */
-export async function resume(database: Database, temporal: Client, id: string): Promise<boolean> {
+export async function resume(
+  database: Database,
+  temporal: Client,
+  id: string,
+  signature: Signature,
+): Promise<boolean> {
   await existingBatch(database, id);
-  if (!(await resumeBatch(database, id))) {
+  const command = { kind: 'batches resume' };
+  if (!(await changed(database, resumeBatch, id, signature, command))) {
     console.log('refused: The batch is not paused.');
     return false;
   }
@@ -54,6 +67,21 @@ export async function resume(database: Database, temporal: Client, id: string): 
   const late = failures.length === 0 ? '' : ` ${failures.length} of its chunks follow later.`;
   console.log(`resumed: The batch goes on.${late}`);
   return true;
+}
+
+/** Changes a batch, and says who has in the same transaction. */
+function changed(
+  database: Database,
+  change: typeof pauseBatch,
+  id: string,
+  signature: Signature,
+  command: { kind: string },
+): Promise<boolean> {
+  return transaction(database, async (sql) => {
+    if (!(await change(sql, id))) return false;
+    await recordCommand(sql, signature, id, command);
+    return true;
+  });
 }
 
 function summaryOf({ id, accountId, status, total, open, pausedAt, createdAt }: BatchRow): string {

@@ -11,6 +11,8 @@ import {
   revokeApiKey,
 } from '../db/apiKeys.js';
 import { type Database, type Sql, transaction } from '../db/client.js';
+import { recordCommand } from '../db/operatorActions.js';
+import type { Signature } from '../domain/operator.js';
 import { isScope, type Scope, scopes } from '../domain/scope.js';
 import { UsageError } from './usage.js';
 
@@ -32,6 +34,7 @@ export async function createKey(
   database: Database,
   accountId: string,
   flags: KeyFlags,
+  signature: Signature,
 ): Promise<void> {
   const account = await existingAccount(database, accountId);
   const { name } = flags;
@@ -40,7 +43,11 @@ export async function createKey(
     ...(flags.scopes === undefined ? {} : { scopes: scopesOf(flags.scopes) }),
     ...(flags.expires === undefined ? {} : { expiresAt: timeOf(flags.expires) }),
   };
-  const { key, row } = await transaction(database, (sql) => addKey(sql, account, wanted));
+  const { key, row } = await transaction(database, async (sql) => {
+    const added = await addKey(sql, account, wanted);
+    await recordCommand(sql, signature, added.row.id, { kind: 'keys create', ...wanted });
+    return added;
+  });
   show(key, row);
 }
 
@@ -52,6 +59,7 @@ export async function rollKey(
   database: Database,
   id: string,
   { overlap, expires }: { readonly overlap: string; readonly expires: string | undefined },
+  signature: Signature,
 ): Promise<void> {
   const overlapHours = overlapOf(overlap);
   const { key, row, old } = await transaction(database, async (sql) => {
@@ -65,6 +73,8 @@ export async function rollKey(
     const { name, scopes: granted } = rolled;
     const expiresAt = expires === undefined ? null : timeOf(expires);
     const added = await addKey(sql, account, { name, scopes: granted, expiresAt });
+    const command = { kind: 'keys roll', overlapHours, replacedBy: added.row.id };
+    await recordCommand(sql, signature, id, command);
     return { ...added, old: await expireApiKey(sql, id, overlapHours) };
   });
   show(key, row);
@@ -72,10 +82,17 @@ export async function rollKey(
 }
 
 /** Revokes a key: the next request with it is refused. */
-export async function revokeKey(database: Database, id: string): Promise<void> {
-  if (!(await revokeApiKey(database, id))) {
-    throw new UsageError(`${id} is no key, or is revoked already.`);
-  }
+export async function revokeKey(
+  database: Database,
+  id: string,
+  signature: Signature,
+): Promise<void> {
+  await transaction(database, async (sql) => {
+    if (!(await revokeApiKey(sql, id))) {
+      throw new UsageError(`${id} is no key, or is revoked already.`);
+    }
+    await recordCommand(sql, signature, id, { kind: 'keys revoke' });
+  });
   console.log(`${id} is revoked.`);
 }
 

@@ -16,7 +16,7 @@ import { decide, listRates, useProvider } from './rates.js';
 import { reconcile } from './reconcile.js';
 import type { StackPorts } from './stack.js';
 import { start } from './start.js';
-import { UsageError, usage } from './usage.js';
+import { given, signatureOf, UsageError, usage } from './usage.js';
 
 const options = {
   data: { type: 'string' },
@@ -42,6 +42,9 @@ const options = {
   'statement-date': { type: 'string' },
   until: { type: 'string' },
   proposal: { type: 'string' },
+  charge: { type: 'string' },
+  entry: { type: 'string' },
+  postings: { type: 'string' },
   batch: { type: 'string' },
 } as const;
 
@@ -170,14 +173,22 @@ async function operate(
 async function account(database: Database, verb: string, flags: Flags): Promise<number> {
   switch (verb) {
     case 'open':
-      await openAccount(database, { name: required(flags, 'name'), mode: modeOf(flags.mode) });
+      await openAccount(
+        database,
+        { name: given(flags, 'name'), mode: modeOf(flags.mode) },
+        signatureOf(flags),
+      );
       return 0;
     case 'fund':
-      await fundAccount(database, {
-        accountId: required(flags, 'account'),
-        currency: required(flags, 'currency'),
-        amount: required(flags, 'amount'),
-      });
+      await fundAccount(
+        database,
+        {
+          accountId: given(flags, 'account'),
+          currency: given(flags, 'currency'),
+          amount: given(flags, 'amount'),
+        },
+        signatureOf(flags),
+      );
       return 0;
     default:
       throw unknownCommand({ command: 'account', verb, id: '' });
@@ -195,14 +206,7 @@ async function payouts(database: Database, { verb, id }: Words, flags: Flags): P
     return 0;
   }
   const isCarriedOut = await withTemporal(flags.data ?? '.corridor', (temporal) =>
-    act(database, temporal, id, verb, {
-      operator: required(flags, 'operator'),
-      reason: required(flags, 'reason'),
-      evidence: flags.evidence,
-      statementDate: flags['statement-date'],
-      until: flags.until,
-      proposal: flags.proposal,
-    }),
+    act(database, temporal, id, verb, flags),
   );
   return isCarriedOut ? 0 : 1;
 }
@@ -218,11 +222,13 @@ async function batches(database: Database, { verb, id }: Words, flags: Flags): P
       await showBatch(database, id);
       return 0;
     case 'pause':
-      return (await pause(database, id)) ? 0 : 1;
-    case 'resume':
+      return (await pause(database, id, signatureOf(flags))) ? 0 : 1;
+    case 'resume': {
+      const signature = signatureOf(flags);
       return withTemporal(flags.data ?? '.corridor', async (temporal) =>
-        (await resume(database, temporal, id)) ? 0 : 1,
+        (await resume(database, temporal, id, signature)) ? 0 : 1,
       );
+    }
     default:
       throw unknownCommand({ command: 'batches', verb, id });
   }
@@ -237,7 +243,7 @@ function unknownCommand({ command, verb }: Words): UsageError {
 function rates(database: Database, words: Words, flags: Flags): Promise<void> {
   const { verb, id } = words;
   if (verb === 'list') return listRates(database);
-  const decision = { operator: required(flags, 'operator'), reason: required(flags, 'reason') };
+  const decision = signatureOf(flags);
   if (verb === 'use') return useProvider(database, id, decision);
   if (verb === 'accept') return decide(database, id, 'accepted', decision);
   if (verb === 'reject') return decide(database, id, 'rejected', decision);
@@ -247,22 +253,14 @@ function rates(database: Database, words: Words, flags: Flags): Promise<void> {
 function keys(database: Database, { verb, id }: Words, flags: Flags): Promise<void> {
   const { name, scopes, expires } = flags;
   if (verb === 'create') {
-    return createKey(database, required(flags, 'account'), { name, scopes, expires });
+    const signature = signatureOf(flags);
+    return createKey(database, given(flags, 'account'), { name, scopes, expires }, signature);
   }
-  if (verb === 'list') return listKeys(database, required(flags, 'account'));
+  if (verb === 'list') return listKeys(database, given(flags, 'account'));
   if (verb !== 'roll' && verb !== 'revoke') throw unknownCommand({ command: 'keys', verb, id });
   if (id === '') throw new UsageError(`The id of a key is missing.\n\n${usage}`);
-  if (verb === 'revoke') return revokeKey(database, id);
-  return rollKey(database, id, { overlap: flags.overlap, expires });
-}
-
-type RequiredFlag = 'name' | 'account' | 'currency' | 'amount' | 'operator' | 'reason';
-
-function required(flags: Flags, name: RequiredFlag): string {
-  const value = flags[name];
-  if (value === undefined || value === '')
-    throw new UsageError(`--${name} is missing.\n\n${usage}`);
-  return value;
+  if (verb === 'revoke') return revokeKey(database, id, signatureOf(flags));
+  return rollKey(database, id, { overlap: flags.overlap, expires }, signatureOf(flags));
 }
 
 function modeOf(text: string): 'test' | 'live' {

@@ -1,21 +1,21 @@
-import { type Client, WorkflowUpdateFailedError } from '@temporalio/client';
+import type { Client } from '@temporalio/client';
 import { takeOver } from '../db/chunks.js';
 import type { Database } from '../db/client.js';
-import { listActions } from '../db/operatorActions.js';
+import { entriesOf } from '../db/ledger.js';
+import { insertRequest, listActions } from '../db/operatorActions.js';
 import { findPayoutById, listParked, type PayoutRow } from '../db/payouts.js';
-import { formatMinor } from '../domain/money.js';
-import type { OperatorResult } from '../domain/operator.js';
+import { ledgerAccounts } from '../domain/ledger.js';
+import { formatMinor, isCurrency, parseMajor } from '../domain/money.js';
+import {
+  type Correction,
+  faultOf,
+  type OperatorCommand,
+  type PostingText,
+} from '../domain/operator.js';
 import { attentionReasons } from '../domain/payout.js';
 import { askPayout } from '../temporal/wakePayout.js';
-import {
-  approveUpdate,
-  cancelUpdate,
-  extendDeadlineUpdate,
-  failAndReleaseUpdate,
-  markSettledUpdate,
-  retryNowUpdate,
-} from '../workflows/messages.js';
-import { UsageError } from './usage.js';
+import { operateUpdate } from '../workflows/messages.js';
+import { type Flags, given, signatureOf, UsageError } from './usage.js';
 
 /** Every payout that needs a person, longest waiting first. */
 export async function listAttention(database: Database): Promise<void> {
@@ -40,84 +40,110 @@ export async function showPayout(database: Database, id: string): Promise<void> 
     console.log(`Needs a person: ${row.attentionReason}. ${attentionReasons[row.attentionReason]}`);
     console.log(`  ${row.attentionDetail}`);
   }
+  for (const { id: entry, kind, postings } of await entriesOf(database, id)) {
+    console.log(`  entry ${entry}  ${kind}`);
+    for (const { account, currency, amountMinor } of postings) {
+      console.log(`    ${account}  ${formatMinor(amountMinor, currency)} ${currency}`);
+    }
+  }
   for (const action of await listActions(database, id)) {
     const { createdAt, operator, command, outcome, detail, reason } = action;
-    console.log(
-      `  ${createdAt.toISOString()}  ${operator}: ${command.kind}, ${outcome}. ${detail}`,
-    );
+    const { kind, ...rest } = command;
+    const what = `${kind} ${JSON.stringify(rest)}, ${outcome}. ${detail}`;
+    console.log(`  ${createdAt.toISOString()}  ${operator}: ${what}`);
     console.log(`    ${action.id}, because: ${reason}`);
   }
 }
 
-export type ActionFlags = {
-  readonly operator: string;
-  readonly reason: string;
-  readonly evidence: string | undefined;
-  readonly statementDate: string | undefined;
-  readonly until: string | undefined;
-  readonly proposal: string | undefined;
-};
-
 /** A payout's workflow answers when the rail has; a look-up and a void take seconds. */
 const actionLimitMs = 60_000;
 
-/** Sends an operator's command to the payout's workflow. True when it was not refused. */
+/**
+ * Keeps an operator's command, and has the payout's workflow carry it out by its id alone. True
+ * when it was not refused.
+ */
 export async function act(
   database: Database,
   temporal: Client,
   id: string,
   verb: string,
-  flags: ActionFlags,
+  flags: Flags,
 ): Promise<boolean> {
   const row = await existingPayout(database, id);
+  const command = commandOf(row, verb, flags);
+  const fault = faultOf(command, new Date());
+  if (fault !== undefined) throw new UsageError(fault);
+  const action = await insertRequest(database, id, { ...signatureOf(flags), command });
+  // Said first: who is interrupted now can look for it, and send it again.
+  console.log(`Recorded as ${action}.`);
   // A payout of a batch gets a workflow of its own for this.
   await takeOver(database, id);
-  const { operator, reason } = flags;
-  const who = { operator, reason };
-  const send = ({ name }: { readonly name: string }, args: readonly object[]) =>
-    askPayout(temporal, row, { name, args }, actionLimitMs);
-  const result = await dispatch().catch(rejection);
-  console.log(`${result.outcome}: ${result.detail}`);
-  if (result.action !== null) console.log(`Recorded as ${result.action}.`);
-  return result.outcome !== 'refused';
+  const update = { name: operateUpdate.name, args: [action] };
+  const { outcome, detail } = await askPayout(temporal, row, update, actionLimitMs);
+  console.log(`${outcome}: ${detail}`);
+  return outcome !== 'refused';
+}
 
-  function dispatch(): Promise<OperatorResult> {
-    switch (verb) {
-      case 'retry':
-      case 'retryNow':
-        return send(retryNowUpdate, [who]);
-      case 'settle':
-      case 'markSettled':
-        return send(markSettledUpdate, [{ ...who, evidence: given(flags.evidence, 'evidence') }]);
-      case 'fail':
-      case 'failAndRelease': {
-        const { statementDate } = flags;
-        const evidence = statementDate === undefined ? {} : { statementDate };
-        return send(failAndReleaseUpdate, [{ ...who, ...evidence }]);
-      }
-      case 'extend':
-      case 'extendDeadline':
-        return send(extendDeadlineUpdate, [{ ...who, until: given(flags.until, 'until') }]);
-      case 'approve':
-        return send(approveUpdate, [{ ...who, proposal: given(flags.proposal, 'proposal') }]);
-      case 'cancel':
-        return send(cancelUpdate, [who]);
-      default:
-        throw new UsageError(`corridor payouts has no "${verb}".`);
+function commandOf(row: PayoutRow, verb: string, flags: Flags): OperatorCommand {
+  const flag = (name: string) => given(flags, name);
+  switch (verb) {
+    case 'retry':
+      return { kind: 'retryNow' };
+    case 'settle':
+      return { kind: 'markSettled', evidence: flag('evidence') };
+    case 'fail': {
+      const isGiven = flags['statement-date'] !== undefined;
+      return { kind: 'failAndRelease', statementDate: isGiven ? flag('statement-date') : null };
     }
+    case 'extend':
+      return { kind: 'extendDeadline', until: flag('until') };
+    case 'approve':
+      return { kind: 'approve', proposal: flag('proposal') };
+    case 'cancel':
+      return { kind: 'cancel' };
+    default:
+      return { kind: 'correct', correction: correctionOf(row, verb, flag) };
   }
 }
 
-/** What the workflow's validator says is the operator's to read; anything else is a failure. */
-function rejection(error: unknown): OperatorResult {
-  if (!(error instanceof WorkflowUpdateFailedError)) throw error;
-  const detail = error.cause?.message ?? error.message;
-  return { outcome: 'refused', detail, action: null };
+function correctionOf(row: PayoutRow, verb: string, flag: (name: string) => string): Correction {
+  switch (verb) {
+    case 'late-return': {
+      const currency = row.destinationCurrency ?? '';
+      const amountMinor = minorOf(flag('amount'), currency) ?? '0';
+      if (BigInt(amountMinor) > 0n) return { kind: 'lateReturn', amountMinor };
+      throw new UsageError(`--amount expects a sum of ${currency} above zero, such as 10.`);
+    }
+    case 'clear-suspense': {
+      const charge = flag('charge');
+      if (charge === 'customer' || charge === 'house') return { kind: 'clearSuspense', charge };
+      throw new UsageError('--charge expects customer or house.');
+    }
+    case 'reverse':
+      return { kind: 'reverse', entry: flag('entry') };
+    case 'correct':
+      return { kind: 'book', postings: flag('postings').split(',').map(postingOf) };
+    default:
+      throw new UsageError(`corridor payouts has no "${verb}".`);
+  }
 }
 
-function given(value: string | undefined, flag: string): string {
-  if (value === undefined || value === '') throw new UsageError(`--${flag} is missing.`);
-  return value;
+function postingOf(text: string): PostingText {
+  const [name = '', currency = '', amount = '', ...rest] = text.split(':');
+  const account = ledgerAccounts.find((each) => each === name);
+  const amountMinor = minorOf(amount, currency) ?? '0';
+  if (account !== undefined && amountMinor !== '0' && rest.length === 0) {
+    return { account, currency, amountMinor };
+  }
+  throw new UsageError(
+    `--postings expects account:CURRENCY:amount, separated by commas, not "${text}"; the accounts ` +
+      `are ${ledgerAccounts.join(', ')}.`,
+  );
+}
+
+/** Minor units as text, which JSON can hold; undefined where it is no amount of the currency. */
+function minorOf(amount: string, currency: string): string | undefined {
+  return isCurrency(currency) ? parseMajor(amount, currency)?.toString() : undefined;
 }
 
 async function existingPayout(database: Database, id: string): Promise<PayoutRow> {

@@ -1,5 +1,6 @@
 import type { Database } from '../db/client.js';
-import { decideRate, listWaitingRates, pinProvider, type RateDecision } from '../db/rates.js';
+import { decideRate, listWaitingRates, pinProvider } from '../db/rates.js';
+import type { Signature } from '../domain/operator.js';
 import { ecbProvider } from '../rates/ecb.js';
 import { referenceSource } from '../rates/reference.js';
 import { UsageError } from './usage.js';
@@ -21,11 +22,7 @@ export async function listRates(database: Database): Promise<void> {
 }
 
 /** Takes rates of this provider alone from now on. */
-export async function useProvider(
-  database: Database,
-  name: string,
-  by: RateDecision,
-): Promise<void> {
+export async function useProvider(database: Database, name: string, by: Signature): Promise<void> {
   await pinProvider(database, rateProviderOf(name), by);
   console.log(`in use: ${name}. Its rates come when workers start with RATE_SOURCE=${name}.`);
 }
@@ -35,7 +32,7 @@ export async function decide(
   database: Database,
   id: string,
   outcome: 'accepted' | 'rejected',
-  by: RateDecision,
+  by: Signature,
 ): Promise<void> {
   const isDecided = await decideRate(database, id, outcome, by);
   if (!isDecided) throw new UsageError(`No rate waits as ${id}; corridor rates list has all.`);

@@ -10,6 +10,7 @@ const prefixes = {
   event: 'evt',
   webhookEndpoint: 'we',
   request: 'req',
+  operatorAction: 'op',
 } as const;
 
 export type IdKind = keyof typeof prefixes;

@@ -1,4 +1,4 @@
-import type { Entry } from '../domain/ledger.js';
+import type { Entry, PostedEntry, Posting } from '../domain/ledger.js';
 import type { Mode } from './accounts.js';
 import { bigints, type Database, type Sql, transaction } from './client.js';
 
@@ -8,17 +8,21 @@ export type OwnedEntry = {
   readonly mode: Mode;
   readonly accountId: string;
   readonly payoutId: string | null;
+  /** Of a correction: the command that a second person has approved. */
+  readonly action?: string;
 };
 
 /**
  * Writes entries with their postings, in one statement. The database refuses an entry that
- * does not balance, a second entry of one kind for a payout, and a negative balance.
+ * does not balance, a second entry of one kind for a payout or of a correcting command, and a
+ * negative balance.
  */
 export async function postEntries(sql: Sql, entries: readonly OwnedEntry[]): Promise<void> {
   if (entries.length === 0) return;
   const postings = entries.flatMap((owned, index) =>
     owned.entry.postings.map((posting) => ({ ...posting, owned, entryNumber: index + 1 })),
   );
+  const corrects = entries.some(({ action }) => action !== undefined);
   await sql`select post_entries(
     ${entries.map((owned) => owned.payoutId)}::text[],
     ${entries.map((owned) => owned.entry.kind)}::text[],
@@ -27,7 +31,9 @@ export async function postEntries(sql: Sql, entries: readonly OwnedEntry[]): Pro
     ${postings.map(ownerOf)}::text[],
     ${postings.map((posting) => posting.account)}::text[],
     ${postings.map((posting) => posting.currency)}::text[],
-    ${bigints(postings.map((posting) => posting.amountMinor))}::bigint[])`;
+    ${bigints(postings.map((posting) => posting.amountMinor))}::bigint[],
+    ${corrects ? entries.map(({ action }) => action ?? null) : null}::text[],
+    ${corrects ? bigints(entries.map(({ entry }) => entry.reverses ?? null)) : null}::bigint[])`;
 }
 
 function ownerOf(posting: { readonly account: string; readonly owned: OwnedEntry }): string | null {
@@ -43,6 +49,21 @@ export async function postedEntries(
   const rows = await sql<{ payoutId: string; kind: string }[]>`
     select payout_id, kind from ledger_entries where payout_id = any (${payoutIds})`;
   return new Set(rows.map((row) => `${row.payoutId} ${row.kind}`));
+}
+
+/** Everything that is posted for a payout, in the order in which it was. */
+export async function entriesOf(sql: Sql, payoutId: string): Promise<readonly PostedEntry[]> {
+  const rows = await sql<(PostedEntry & Posting)[]>`
+    select e.id, e.kind, e.reverses, a.kind as account, p.currency, p.amount_minor
+      from ledger_entries e join ledger_postings p on p.entry_id = e.id
+      join ledger_accounts a on a.id = p.ledger_account_id
+     where e.payout_id = ${payoutId} order by e.id, p.id`;
+  return [...new Map(rows.map((row) => [row.id, row])).values()].map(({ id, kind, reverses }) => ({
+    id,
+    kind,
+    ...(reverses == null ? {} : { reverses }),
+    postings: rows.filter((row) => row.id === id),
+  }));
 }
 
 export type AvailableBalance = {

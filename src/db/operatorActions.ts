@@ -1,12 +1,29 @@
-import type { OperatorCommand, OperatorResult } from '../domain/operator.js';
+import type { JSONValue } from 'postgres';
+import type {
+  ActorKind,
+  OperatorCommand,
+  OperatorRequest,
+  OperatorResult,
+  Signature,
+} from '../domain/operator.js';
 import type { Sql } from './client.js';
+import { newId } from './id.js';
 
-export type OperatorActionRow = {
+/** A command as it was given, without what nobody may read. */
+type AuditedCommand = {
+  readonly kind: string;
+  readonly [parameter: string]: JSONValue | undefined;
+};
+
+export type OperatorActionRow<C = OperatorCommand> = {
   readonly id: string;
-  readonly payoutId: string;
+  /** The id of what the command is about; the database tells the type by it. */
+  readonly subjectId: string;
+  readonly actorKind: ActorKind;
+  /** The operator's name, or the customer's account. */
   readonly operator: string;
   readonly reason: string;
-  readonly command: OperatorCommand;
+  readonly command: C;
   readonly outcome: OperatorResult['outcome'];
   readonly detail: string;
   readonly approves: string | null;
@@ -16,12 +33,53 @@ export type OperatorActionRow = {
 /** Writes one line of the audit log, which is never changed. */
 export async function recordAction(
   sql: Sql,
-  action: Omit<OperatorActionRow, 'createdAt'>,
+  action: Omit<OperatorActionRow<AuditedCommand>, 'createdAt'>,
 ): Promise<void> {
   await sql`
-    insert into operator_actions (id, payout_id, operator, reason, command, outcome, detail, approves)
-    values (${action.id}, ${action.payoutId}, ${action.operator}, ${action.reason},
-      ${sql.json(action.command)}, ${action.outcome}, ${action.detail}, ${action.approves})`;
+    insert into operator_actions
+      (id, subject_id, actor_kind, operator, reason, command, outcome, detail, approves)
+    values (${action.id}, ${action.subjectId}, ${action.actorKind}, ${action.operator},
+      ${action.reason}, ${sql.json(action.command)}, ${action.outcome}, ${action.detail},
+      ${action.approves})`;
+}
+
+/**
+ * The line of a command that an operator has carried out directly; it belongs to the
+ * transaction of what the command does.
+ */
+export async function recordCommand(
+  sql: Sql,
+  signature: Signature,
+  subjectId: string,
+  command: AuditedCommand,
+): Promise<void> {
+  const line = { ...signature, subjectId, command, detail: '', approves: null };
+  const id = newId('operatorAction');
+  await recordAction(sql, { ...line, id, actorKind: 'operator', outcome: 'done' });
+}
+
+/** Keeps what an operator asks of a payout, whose workflow is told no more than the id. */
+export async function insertRequest(
+  sql: Sql,
+  payoutId: string,
+  { operator, reason, command }: OperatorRequest,
+): Promise<string> {
+  const id = newId('operatorAction');
+  await sql`
+    insert into operator_requests (id, payout_id, operator, reason, command)
+    values (${id}, ${payoutId}, ${operator}, ${reason}, ${sql.json(command)})`;
+  return id;
+}
+
+export async function findRequest(
+  sql: Sql,
+  payoutId: string,
+  id: string,
+): Promise<OperatorRequest | undefined> {
+  const [row] = await sql<OperatorRequest[]>`
+    select operator, reason, command from operator_requests
+     where id = ${id} and payout_id = ${payoutId}`;
+  return row;
 }
 
 export async function findAction(sql: Sql, id: string): Promise<OperatorActionRow | undefined> {
@@ -39,9 +97,9 @@ export async function findOpenProposal(
   id: string,
 ): Promise<OperatorActionRow | undefined> {
   const [row] = await sql<OperatorActionRow[]>`
-    select a.* from operator_actions a join payouts p on p.id = a.payout_id
-     where a.id = ${id} and a.payout_id = ${payoutId} and a.outcome = 'proposed'
-       and a.created_at >= p.attention_at
+    select a.* from operator_actions a join payouts p on p.id = a.subject_id
+     where a.id = ${id} and a.subject_id = ${payoutId} and a.outcome = 'proposed'
+       and (p.attention_at is null or a.created_at >= p.attention_at)
        and not exists (select from operator_actions d where d.approves = a.id and d.outcome = 'done')`;
   return row;
 }
@@ -51,5 +109,5 @@ export async function listActions(
   payoutId: string,
 ): Promise<readonly OperatorActionRow[]> {
   return sql<OperatorActionRow[]>`
-    select * from operator_actions where payout_id = ${payoutId} order by created_at, id`;
+    select * from operator_actions where subject_id = ${payoutId} order by created_at, id`;
 }

@@ -1,5 +1,7 @@
 import { crossMid, type Rate } from '../domain/fx.js';
+import type { Signature } from '../domain/operator.js';
 import { type Database, type Sql, transaction } from './client.js';
+import { recordCommand } from './operatorActions.js';
 
 /** A rate that is kept: units of the currency for one euro, exact. */
 export type CurrencyRate = {
@@ -24,9 +26,6 @@ export type RateProvider = { readonly provider: string; readonly isForTests: boo
 
 /** A rate that jumped and waits for a person, beside the last one that was accepted. */
 export type WaitingRate = CurrencyRate & { readonly lastPerEuro: string };
-
-/** Who decides about rates, and why. */
-export type RateDecision = { readonly operator: string; readonly reason: string };
 
 /** Any number will do, as long as every change of the rates takes the same. */
 const advisoryLock = 7_203_154_882;
@@ -79,14 +78,17 @@ export async function decideRate(
   database: Database,
   id: string,
   outcome: 'accepted' | 'rejected',
-  { operator, reason }: RateDecision,
+  signature: Signature,
 ): Promise<boolean> {
+  const { operator, reason } = signature;
   return change(database, async (sql) => {
     const { count } = await sql`
       insert into rate_decisions (rate_id, outcome, operator, reason)
       select id, ${outcome}, ${operator}, ${reason} from waiting_rates where id::text = ${id}`;
     await sql`select take_accepted_rates(array(select currency from rates where id::text = ${id}))`;
-    return count > 0;
+    if (count === 0) return false;
+    await recordCommand(sql, signature, id, { kind: `rates ${outcome}` });
+    return true;
   });
 }
 
@@ -97,8 +99,9 @@ export async function decideRate(
 export async function pinProvider(
   database: Database,
   { provider, isForTests }: RateProvider,
-  { operator, reason }: RateDecision,
+  signature: Signature,
 ): Promise<void> {
+  const { operator, reason } = signature;
   await change(database, async (sql) => {
     await sql`
       insert into rate_provider (provider, is_for_tests, operator, reason)
@@ -106,6 +109,7 @@ export async function pinProvider(
       on conflict (is_pinned) do update
          set (provider, is_for_tests, operator, reason, pinned_at) =
              (excluded.provider, excluded.is_for_tests, excluded.operator, excluded.reason, now())`;
+    await recordCommand(sql, signature, provider, { kind: 'rates use' });
     await sql`delete from current_rates`;
     await sql`select take_accepted_rates(array(select distinct currency from rates))`;
   });

@@ -1,17 +1,20 @@
 import { convertFloor, type Rate } from './fx.js';
 
 /** The accounts of the ledger; the first two exist for each customer, the rest once a mode. */
-export type LedgerAccount =
-  | 'available'
-  | 'held'
-  | 'funding'
-  | 'fx_position'
-  | 'rail_settlement'
-  | 'fee_revenue'
-  | 'spread_revenue'
-  | 'rounding'
-  | 'return_costs'
-  | 'suspense';
+export const ledgerAccounts = [
+  'available',
+  'held',
+  'funding',
+  'fx_position',
+  'rail_settlement',
+  'fee_revenue',
+  'spread_revenue',
+  'rounding',
+  'return_costs',
+  'suspense',
+  'losses',
+] as const;
+export type LedgerAccount = (typeof ledgerAccounts)[number];
 
 /** One leg of an entry: positive arrives on the account, negative leaves it. */
 export type Posting = {
@@ -27,11 +30,21 @@ export const entryKinds = [
   'release',
   'return',
   'late_payment',
+  'late_return',
+  'suspense_clear',
+  'correction',
 ] as const;
 export type EntryKind = (typeof entryKinds)[number];
 
 /** One balanced set of postings, written together or not at all. */
-export type Entry = { readonly kind: EntryKind; readonly postings: readonly Posting[] };
+export type Entry = {
+  readonly kind: EntryKind;
+  readonly postings: readonly Posting[];
+  /** Of a correction: the entry that it undoes. */
+  readonly reverses?: bigint;
+};
+
+export type PostedEntry = Entry & { readonly id: bigint };
 
 /** The frozen amounts of a payout, which are all that it will ever post. */
 export type FrozenAmounts = {
@@ -57,15 +70,19 @@ export function acceptEntry(frozen: FrozenAmounts): Entry {
 
 /** The hold becomes the fee and our position; the rail has paid the receive amount. */
 export function settleEntry(frozen: FrozenAmounts): Entry {
+  return entry('settle', settlement(frozen, 'held', 'rail_settlement'));
+}
+
+function settlement(frozen: FrozenAmounts, payer: LedgerAccount, paid: LedgerAccount) {
   const { sourceCurrency: source, destinationCurrency: destination } = frozen;
   const margin = marginOf(frozen);
-  return entry('settle', [
-    leg('held', 'fx_position', source, frozen.netMinor),
-    leg('held', 'fee_revenue', source, frozen.feeMinor),
-    leg('fx_position', 'rail_settlement', destination, frozen.receiveMinor),
+  return [
+    leg(payer, 'fx_position', source, frozen.netMinor),
+    leg(payer, 'fee_revenue', source, frozen.feeMinor),
+    leg('fx_position', paid, destination, frozen.receiveMinor),
     leg('fx_position', 'spread_revenue', destination, margin.spreadMinor),
     leg('fx_position', 'rounding', destination, margin.roundingMinor),
-  ]);
+  ];
 }
 
 /** A hold that is given back in full, where a payout failed or was canceled. */
@@ -94,6 +111,39 @@ export function latePaymentEntry(frozen: FrozenAmounts): Entry {
   return entry('late_payment', [
     leg('suspense', 'rail_settlement', frozen.destinationCurrency, frozen.receiveMinor),
   ]);
+}
+
+/** The money of a late payment, or part of it, is back at the rail. */
+export function lateReturnEntry(currency: string, returnedMinor: bigint): Entry {
+  return entry('late_return', [leg('rail_settlement', 'suspense', currency, returnedMinor)]);
+}
+
+/** The customer, who had the hold back, pays for the late payment as if it had settled. */
+export function chargeSuspenseEntry(frozen: FrozenAmounts): Entry {
+  return entry('suspense_clear', settlement(frozen, 'available', 'suspense'));
+}
+
+/** What is left in suspense will not come back: it is lost. */
+export function writeOffEntry(currency: string, missingMinor: bigint): Entry {
+  return entry('suspense_clear', [leg('losses', 'suspense', currency, missingMinor)]);
+}
+
+/** Undoes an entry. The hold that a settlement used up is over, so it is given back. */
+export function reversalOf(posted: PostedEntry): Entry {
+  const postings = posted.postings.map(({ account, currency, amountMinor }) => ({
+    account: posted.kind === 'settle' && account === 'held' ? 'available' : account,
+    currency,
+    amountMinor: -amountMinor,
+  }));
+  return { kind: 'correction', postings, reverses: posted.id };
+}
+
+/** What entries leave on an account; below zero in suspense, we have paid what nobody has. */
+export function sumOn(entries: readonly Entry[], account: LedgerAccount, currency: string): bigint {
+  return entries
+    .flatMap(({ postings }) => postings)
+    .filter((posting) => posting.account === account && posting.currency === currency)
+    .reduce((sum, { amountMinor }) => sum + amountMinor, 0n);
 }
 
 /** What is over at the mid rate is spread; what flooring to the receive amount leaves, rounding. */

@@ -1,4 +1,11 @@
-import type { AttentionReason, Standing } from './payout.js';
+import type { LedgerAccount } from './ledger.js';
+import type { Standing } from './payout.js';
+
+/**
+ * Who acts: told by the message that came, never by a name. Only operators have names of their
+ * own; the customer is their account.
+ */
+export type ActorKind = 'operator' | 'customer' | 'temporal_ui';
 
 /** What a person may do with a payout; each carries who and why. */
 export type OperatorCommand =
@@ -16,16 +23,56 @@ export type OperatorCommand =
   /** Carry out what another person has proposed. */
   | { readonly kind: 'approve'; readonly proposal: string }
   /** The customer's own wish, through the API or the cancel button of the Temporal UI. */
-  | { readonly kind: 'cancel' };
+  | { readonly kind: 'cancel' }
+  /** Book what sets the books right: always by two people. */
+  | { readonly kind: 'correct'; readonly correction: Correction };
 
-export type OperatorRequest = {
-  readonly operator: string;
-  readonly reason: string;
-  readonly command: OperatorCommand;
+/** How books are set right. Amounts are minor units, as text for JSON. */
+export type Correction =
+  /** The money of a payment after release has come back to us: this much of it. */
+  | { readonly kind: 'lateReturn'; readonly amountMinor: string }
+  /** What is in suspense is paid for: by the customer as if it had settled, or by the house. */
+  | { readonly kind: 'clearSuspense'; readonly charge: 'customer' | 'house' }
+  /** This entry should never have been posted. */
+  | { readonly kind: 'reverse'; readonly entry: string }
+  | { readonly kind: 'book'; readonly postings: readonly PostingText[] };
+
+export type PostingText = {
+  readonly account: LedgerAccount;
+  readonly currency: string;
+  readonly amountMinor: string;
 };
 
-/** Stands for the customer, who acts through the API. */
-export const customerName = 'customer';
+/** Who acts, in the one spelling of their name, and why. */
+export type Signature = { readonly operator: string; readonly reason: string };
+
+export type OperatorRequest = Signature & { readonly command: OperatorCommand };
+
+/** Not the name of a person, in any spelling. */
+const reservedNames = new Set(['customer', 'system', 'temporal_ui', 'temporal-ui', 'temporal ui']);
+
+// Letters that show nothing, as U+3164, are letters for Unicode all the same.
+const nameText =
+  /^(?!.*\p{Default_Ignorable_Code_Point})[\p{L}\p{N}][\p{L}\p{M}\p{N} .,'_@+-]{0,63}$/u;
+
+export const expectedName =
+  "1 to 64 letters, digits, spaces and . , ' _ @ + -, all of them visible, and the name of a person";
+
+/** The one spelling of a name, or undefined where it is none: what does not show is refused. */
+export function operatorName(text: string): string | undefined {
+  const name = text.normalize('NFKC').replace(/ +/g, ' ').replace(/^ | $/g, '');
+  return nameText.test(name) && !reservedNames.has(folded(name)) ? name : undefined;
+}
+
+/** Whether two names in their one spelling are one person's; who that is, no name can prove. */
+export function isSamePerson(one: string, other: string): boolean {
+  return folded(one) === folded(other);
+}
+
+/** Both ways, for ß is SS in capitals. */
+function folded(name: string): string {
+  return name.toUpperCase().toLowerCase().normalize('NFKC');
+}
 
 /** What came of it. A refusal says why; a proposal says who has to do what. */
 export type OperatorResult = {
@@ -37,22 +84,8 @@ export type OperatorResult = {
 /** The longest time a person may grant: longer than any scheme takes to say something. */
 const longestExtensionMs = 30 * 24 * 60 * 60 * 1000;
 
-/**
- * What is wrong with a request by its form and by what the workflow knows, or undefined. Who
- * acts on a payout that nobody has parked would work against its own workflow. `attention` is
- * undefined while nobody has looked at the row: then the form alone is judged.
- */
-export function faultOf(
-  request: OperatorRequest,
-  attention: AttentionReason | null | undefined,
-  now: Date,
-): string | undefined {
-  const { operator, reason, command } = request;
-  if (operator.trim() === '') return 'operator: expected the name of the person who acts';
-  if (reason.trim() === '') return 'reason: expected why, in a sentence';
-  if (attention === null && command.kind !== 'cancel') {
-    return 'the payout does not need a person: nothing is parked';
-  }
+/** What is wrong with a command by its form, or undefined. */
+export function faultOf(command: OperatorCommand, now: Date): string | undefined {
   switch (command.kind) {
     case 'markSettled':
       return command.evidence.trim() === ''
@@ -68,10 +101,21 @@ export function faultOf(
       return command.proposal.startsWith('op_')
         ? undefined
         : 'proposal: expected the id of a proposal (op_…)';
-    case 'retryNow':
-    case 'cancel':
+    case 'correct':
+      return faultOfCorrection(command.correction);
+    default:
       return undefined;
   }
+}
+
+function faultOfCorrection(correction: Correction): string | undefined {
+  if (correction.kind !== 'book') return undefined;
+  const sums = new Map<string, bigint>();
+  for (const { currency, amountMinor } of correction.postings) {
+    sums.set(currency, (sums.get(currency) ?? 0n) + BigInt(amountMinor));
+  }
+  const off = [...sums].find(([, sum]) => sum !== 0n);
+  return off && `postings: expected a sum of zero in ${off[0]}, not ${off[1]} minor units`;
 }
 
 // Without an offset PostgreSQL and this process could each take it for their own time.
@@ -92,6 +136,14 @@ function faultOfDeadline(until: string, now: Date): string | undefined {
 function isDay(text: string): boolean {
   const day = new Date(text);
   return !Number.isNaN(day.getTime()) && day.toISOString().slice(0, 10) === text;
+}
+
+/**
+ * Whether a command is for parked payouts alone: who acted on another would work against its
+ * own workflow. A customer may always ask, and books are corrected whatever the payout does.
+ */
+export function needsAttention(command: OperatorCommand): boolean {
+  return command.kind !== 'cancel' && command.kind !== 'correct';
 }
 
 /** Whether a command moves money, and so needs a second person above the configured sum. */

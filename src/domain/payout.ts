@@ -264,12 +264,18 @@ function effectOfReturn(
       return park(
         'contradiction',
         `The rail returned ${fact.amountMinor} ${fact.currency} (minor units) of a payout; ` +
-          `before, it returned ${standing.returnedMinor}.`,
+          `before, it returned ${standing.returnedMinor}. Two people book a second return with ` +
+          'corridor payouts correct.',
       );
     case 'pending':
     case 'failed':
     case 'canceled':
-      return park('contradiction', `The rail returned a payout that is ${standing.status}.`);
+      return park(
+        'contradiction',
+        `The rail returned ${fact.amountMinor} ${fact.currency} (minor units) of a payout that is ` +
+          `${standing.status}. Two people book what comes back of a late payment with ` +
+          'corridor payouts late-return.',
+      );
   }
 }
 

@@ -114,12 +114,12 @@ export async function acceptPayout(
 export async function askPayout(
   client: Client,
   payout: StartablePayout,
-  update: { readonly name: string; readonly args: readonly object[] },
+  update: { readonly name: string; readonly args: readonly string[] },
   deadlineMs: number,
 ): Promise<OperatorResult> {
   const startWorkflowOperation = new WithStartWorkflowOperation('payout', startOptions(payout));
   return within(client, deadlineMs, () =>
-    client.workflow.executeUpdateWithStart<Workflow, OperatorResult, object[]>(update.name, {
+    client.workflow.executeUpdateWithStart<Workflow, OperatorResult, string[]>(update.name, {
       args: [...update.args],
       startWorkflowOperation,
     }),

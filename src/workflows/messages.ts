@@ -34,29 +34,14 @@ export const acceptUpdate = defineUpdate<PayoutStatus>('accept');
 
 export type { OperatorResult };
 
-/** Who acts and why; part of every update that an operator sends. */
-export type OperatorArgs = { readonly operator: string; readonly reason: string };
+/**
+ * An operator's command: the id of a request that the command line has kept. What people write
+ * stays in the database, for nobody can take it out of a history again.
+ */
+export const operateUpdate = defineUpdate<OperatorResult, [string]>('operate');
 
-export const retryNowUpdate = defineUpdate<OperatorResult, [OperatorArgs]>('retryNow');
-export const markSettledUpdate = defineUpdate<
-  OperatorResult,
-  [OperatorArgs & { readonly evidence: string }]
->('markSettled');
-export const failAndReleaseUpdate = defineUpdate<
-  OperatorResult,
-  [OperatorArgs & { readonly statementDate?: string }]
->('failAndRelease');
-export const extendDeadlineUpdate = defineUpdate<
-  OperatorResult,
-  [OperatorArgs & { readonly until: string }]
->('extendDeadline');
-export const approveUpdate = defineUpdate<
-  OperatorResult,
-  [OperatorArgs & { readonly proposal: string }]
->('approve');
-
-/** The customer's wish; an operator who acts for the customer says so. */
-export const cancelUpdate = defineUpdate<OperatorResult, [OperatorArgs?]>('cancel');
+/** The customer's wish. It has no argument: an operator who cancels for them sends a request. */
+export const cancelUpdate = defineUpdate<OperatorResult>('cancel');
 
 /** Cancels what the rail has not been given; the batch's row says so already. */
 export const cancelBatchUpdate = defineUpdate<void>('cancel');

@@ -62,7 +62,7 @@ export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 
   setHandler(acceptUpdate, () => decision(hand), {
     description: 'Waits until the payout is accepted or refused, and answers its status.',
   });
-  takeCommands(hand.commands, () => hand.step && (hand.step.attention?.reason ?? null));
+  takeCommands(hand.commands);
   await CancellationScope.nonCancellable(async () => {
     await drive(hand);
     // Who asked when nothing was left to do still gets an answer.
@@ -148,9 +148,9 @@ async function serve(hand: Hand): Promise<void> {
     const operated = await operation.operatePayout({
       driver: payoutId,
       id: payoutId,
-      request: command.request,
+      actor: command.actor,
       // Made here, so that an attempt that is repeated after a crash finds its own line.
-      action: `op_${uuid4().replaceAll('-', '')}`,
+      action: command.request ?? `op_${uuid4().replaceAll('-', '')}`,
     });
     take(hand, operated.steps);
     if (hand.step?.settleBy && hand.step.settleBy !== settleBy) {

@@ -199,7 +199,9 @@ async function pay(client: ApiClient, inGermany: string, inAmerica: string) {
 async function operate(id: string): Promise<void> {
   const main = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
   const run = async (...args: readonly string[]) => {
-    const who = ['--operator', 'grace', '--reason', 'the customer called'];
+    // What an operator writes may be about anybody.
+    const reason = personal.get('a reference') ?? '';
+    const who = ['--operator', personal.get('a name') ?? '', '--reason', reason];
     const { stdout, stderr } = await promisify(execFile)(
       process.execPath,
       [main, 'payouts', ...args, ...who],

@@ -12,6 +12,7 @@ import { insertApiKey, type NewApiKey } from '../../src/db/apiKeys.js';
 import { scopes } from '../../src/domain/scope.js';
 import { type ApiAnswer, createClient } from '../support/client.js';
 import { createTestAccount } from '../support/database.js';
+import { signature } from '../support/operators.js';
 import { startSystem, type TestSystem } from '../support/system.js';
 
 let system: TestSystem;
@@ -131,7 +132,7 @@ describe('a key that expires', () => {
   it('and is revoked is refused as one that never was', async () => {
     const { id, apiKey } = await openKey();
     await moveExpiry(id, 0);
-    await printed(() => revokeKey(system.database, id));
+    await printed(() => revokeKey(system.database, id, signature));
     const [revoked, unknown] = [await ask(apiKey), await ask(createApiKey('test'))];
     const { request_id: _one, ...told } = revoked.body;
     const { request_id: _other, ...wanted } = unknown.body;
@@ -206,11 +207,12 @@ describe('corridor keys', () => {
   it('create makes a key with what is asked for, and shows it once', async () => {
     const { account } = await createTestAccount(system.database);
     const text = await printed(() =>
-      createKey(system.database, account.id, {
-        name: 'payroll',
-        scopes: 'read,payouts:create',
-        expires: '2999-01-01T00:00:00Z',
-      }),
+      createKey(
+        system.database,
+        account.id,
+        { name: 'payroll', scopes: 'read,payouts:create', expires: '2999-01-01T00:00:00Z' },
+        signature,
+      ),
     );
     const client = createClient(system.apiUrl, shownKey(text));
     expect((await client('GET /v1/account')).status).toBe(200);
@@ -230,12 +232,13 @@ describe('corridor keys', () => {
     [{ ...flags, name: 'a b' }, '--name expects'],
   ])('create refuses %j', async (wrong, message) => {
     const { accountId } = await openKey();
-    await expect(createKey(system.database, accountId, wrong)).rejects.toThrow(message);
+    await expect(createKey(system.database, accountId, wrong, signature)).rejects.toThrow(message);
   });
 
   it('roll makes a key of the same scopes, and the old one works for the overlap', async () => {
     const { id, apiKey, accountId } = await openKey({ scopes: ['read'] });
-    const roll = () => rollKey(system.database, id, { overlap: '2', expires: undefined });
+    const roll = () =>
+      rollKey(system.database, id, { overlap: '2', expires: undefined }, signature);
     const text = await printed(roll);
     const rolled = createClient(system.apiUrl, shownKey(text));
     expect((await ask(apiKey)).status).toBe(200);
@@ -248,18 +251,22 @@ describe('corridor keys', () => {
 
     // Two of the name are active: a third one would be forgotten somewhere.
     const third = { ...flags, name: 'tested' };
-    await expect(createKey(system.database, accountId, third)).rejects.toThrow('2 active keys');
-    await printed(() => createKey(system.database, accountId, { ...flags, name: 'another' }));
+    await expect(createKey(system.database, accountId, third, signature)).rejects.toThrow(
+      '2 active keys',
+    );
+    await printed(() =>
+      createKey(system.database, accountId, { ...flags, name: 'another' }, signature),
+    );
     await system.database`update api_keys set expires_at = now() where id = ${id}`;
     expect((await ask(apiKey)).status).toBe(401);
     await expect(roll()).rejects.toThrow('is not active');
-    await printed(() => createKey(system.database, accountId, third));
+    await printed(() => createKey(system.database, accountId, third, signature));
   });
 
   it('roll without overlap ends the old key at once', async () => {
     const { id, apiKey } = await openKey();
     const text = await printed(() =>
-      rollKey(system.database, id, { overlap: '0', expires: undefined }),
+      rollKey(system.database, id, { overlap: '0', expires: undefined }, signature),
     );
     expect((await ask(apiKey)).status).toBe(401);
     expect((await ask(shownKey(text))).status).toBe(200);
@@ -268,20 +275,21 @@ describe('corridor keys', () => {
   it('roll of a key that expires asks when the new one does', async () => {
     const { id } = await openKey({ expiresAt: new Date('2999-01-01') });
     const roll = (expires: string | undefined) =>
-      rollKey(system.database, id, { overlap: '24', expires });
+      rollKey(system.database, id, { overlap: '24', expires }, signature);
     await expect(roll(undefined)).rejects.toThrow('say with --expires');
     expect(await printed(() => roll('2999-06-01T00:00:00Z'))).toContain('2999-06-01');
   });
 
   it.each(['', '-1', '1.5', '721', 'a day'])('roll refuses an overlap of "%s"', async (overlap) => {
     const { id } = await openKey();
-    const roll = rollKey(system.database, id, { overlap, expires: undefined });
+    const roll = rollKey(system.database, id, { overlap, expires: undefined }, signature);
     await expect(roll).rejects.toThrow('--overlap expects hours, 0 to 720');
   });
 
   it('roll at the same time by two makes one key', async () => {
     const { id, accountId } = await openKey();
-    const roll = () => rollKey(system.database, id, { overlap: '24', expires: undefined });
+    const roll = () =>
+      rollKey(system.database, id, { overlap: '24', expires: undefined }, signature);
     const text = await printed(async () => {
       const ends = await Promise.allSettled([roll(), roll(), roll()]);
       expect(ends.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
@@ -294,12 +302,14 @@ describe('corridor keys', () => {
 
   it('revoke holds from the next request on, and only once', async () => {
     const { accountId } = await openKey();
-    const text = await printed(() => createKey(system.database, accountId, flags));
+    const text = await printed(() => createKey(system.database, accountId, flags, signature));
     const key = shownKey(text);
     expect((await ask(key)).status).toBe(200);
-    await printed(() => revokeKey(system.database, shownId(text)));
+    await printed(() => revokeKey(system.database, shownId(text), signature));
     expect((await ask(key)).status).toBe(401);
-    await expect(revokeKey(system.database, shownId(text))).rejects.toThrow('revoked already');
+    await expect(revokeKey(system.database, shownId(text), signature)).rejects.toThrow(
+      'revoked already',
+    );
     expect(await printed(() => listKeys(system.database, accountId))).toMatch(/ {2}revoked \d{4}-/);
   });
 
@@ -308,7 +318,8 @@ describe('corridor keys', () => {
     const corridor = async (words: string) => {
       const main = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
       const env = { ...process.env, DATABASE_URL: system.urls.operator };
-      const args = [main, 'keys', ...words.split(' ')];
+      const by = ['--operator', signature.operator, '--reason', signature.reason];
+      const args = [main, 'keys', ...words.split(' '), ...by];
       return (await promisify(execFile)(process.execPath, args, { env })).stdout;
     };
     const made = await corridor(`create --account ${account.id} --name web --scopes read`);

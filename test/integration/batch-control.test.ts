@@ -11,8 +11,6 @@ import {
 } from 'vitest';
 import { z } from 'zod';
 import { listBatches, pause, resume, showBatch } from '../../src/cli/batches.js';
-import { askPayout } from '../../src/temporal/wakePayout.js';
-import { markSettledUpdate } from '../../src/workflows/messages.js';
 import {
   batchIn,
   countsOf,
@@ -27,6 +25,7 @@ import {
 } from '../support/batchPayer.js';
 import { textOf } from '../support/client.js';
 import { unbalancedCurrencies } from '../support/database.js';
+import { command, signature } from '../support/operators.js';
 import { untilParked } from '../support/payer.js';
 import { type Receiver, startReceiver } from '../support/receiver.js';
 import { startSystem, type TestSystem } from '../support/system.js';
@@ -79,7 +78,7 @@ describe('a paused batch', () => {
     await untilAtRest(system, id);
     expect(await heardOf(id)).toBe(0);
 
-    expect(await resume(system.database, system.temporal, id)).toBe(true);
+    expect(await resume(system.database, system.temporal, id, signature)).toBe(true);
     expect(said.mock.calls).toEqual([['resumed: The batch goes on.']]);
     expect(await untilBatch(payer.client, id)).toMatchObject({ paused: false });
     expect(await heardOf(id)).toBe(1_200);
@@ -101,7 +100,7 @@ describe('a paused batch', () => {
     await wakeBatch(system, id);
     await untilBatch(payer.client, id, ({ counts }) => counts['settled'] === 1);
     expect(await heardOf(id)).toBe(1);
-    await resume(system.database, system.temporal, id);
+    await resume(system.database, system.temporal, id, signature);
     expect(countsOf(await untilBatch(payer.client, id))).toEqual({ settled: 3 });
   });
 
@@ -121,15 +120,15 @@ describe('a paused batch', () => {
     expect(printed()).toContain(summary);
     await showBatch(database, id);
     expect(printed()).toEqual([summary, '       3  processing', '       1  failed']);
-    expect(await pause(database, id)).toBe(true);
+    expect(await pause(database, id, signature)).toBe(true);
     expect(printed()).toEqual([
       'paused: Nothing more is given to the rail until the batch is resumed.',
     ]);
-    expect(await resume(database, temporal, id)).toBe(true);
+    expect(await resume(database, temporal, id, signature)).toBe(true);
     await untilBatch(payer.client, id);
     said.mockClear();
-    expect(await resume(database, temporal, id)).toBe(false);
-    expect(await pause(database, id)).toBe(false);
+    expect(await resume(database, temporal, id, signature)).toBe(false);
+    expect(await pause(database, id, signature)).toBe(false);
     expect(printed()).toEqual([
       'refused: The batch is not paused.',
       'refused: The batch is completed.',
@@ -154,7 +153,7 @@ describe('a paused batch', () => {
     expect(await payer.balance()).toEqual({ available: 2_000n, held: 4_000n });
     const handle = system.temporal.workflow.getHandle(one);
     expect(await handle.result()).toBe('canceled');
-    await resume(system.database, system.temporal, id);
+    await resume(system.database, system.temporal, id, signature);
     const batch = await untilBatch(payer.client, id);
     expect(batch.status).toBe('completed');
     expect(countsOf(batch)).toEqual({ settled: 2, canceled: 1 });
@@ -295,7 +294,6 @@ async function settleByHand(id: string): Promise<void> {
   const [chunk] = await system.database<{ batchId: string }[]>`
     select batch_id from payouts where id = ${id}`;
   await wakeBatch(system, chunk?.batchId ?? '');
-  const row = await untilParked(system, id);
-  const args = [{ operator: 'grace', reason: 'the bank said so', evidence: 'MT103 seen' }];
-  await askPayout(system.temporal, row, { name: markSettledUpdate.name, args }, 10_000);
+  await untilParked(system, id);
+  await command(system, id, { kind: 'markSettled', evidence: 'MT103 seen' });
 }

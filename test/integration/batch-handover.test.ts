@@ -1,7 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { listParked } from '../../src/db/payouts.js';
-import { askPayout } from '../../src/temporal/wakePayout.js';
-import { failAndReleaseUpdate, markSettledUpdate } from '../../src/workflows/messages.js';
 import {
   countsOf,
   journalByKey,
@@ -13,6 +11,7 @@ import {
 } from '../support/batchPayer.js';
 import { unbalancedCurrencies } from '../support/database.js';
 import { eventually } from '../support/eventually.js';
+import { command } from '../support/operators.js';
 import { startSystem, type TestSystem } from '../support/system.js';
 
 let system: TestSystem;
@@ -68,18 +67,15 @@ describe('what a batch cannot bring to its end', () => {
     await untilShown(id, [second], 'outcome_unknown');
     await untilShown(id, [third], 'settle_by_passed');
 
-    const settles = { name: markSettledUpdate.name, args: [{ ...who, evidence: 'MT103 seen' }] };
-    const releases = (statementDate?: string) => ({
-      name: failAndReleaseUpdate.name,
-      args: [{ ...who, statementDate }],
-    });
-    expect(await ask(id, first, settles)).toMatchObject({ outcome: 'done' });
+    const settles = { kind: 'markSettled', evidence: 'MT103 seen' } as const;
+    const releases = (statementDate: string | null) =>
+      command(system, second, { kind: 'failAndRelease', statementDate });
+    expect(await command(system, first, settles)).toMatchObject({ outcome: 'done' });
     // The bank may have forgotten the key: that it would void it now proves nothing.
-    expect(await ask(id, second, releases())).toMatchObject({ outcome: 'refused' });
-    const closed = await closeStatements(second);
-    expect(await ask(id, second, releases(closed))).toMatchObject({ outcome: 'done' });
+    expect(await releases(null)).toMatchObject({ outcome: 'refused' });
+    expect(await releases(await closeStatements(second))).toMatchObject({ outcome: 'done' });
     expect(await payer.events()).not.toHaveProperty(['batch.completed']);
-    expect(await ask(id, third, settles)).toMatchObject({ outcome: 'done' });
+    expect(await command(system, third, settles)).toMatchObject({ outcome: 'done' });
     const batch = await untilBatch(payer.client, id);
     expect(batch.status).toBe('completed');
     expect(countsOf(batch)).toEqual({ settled: 3, failed: 1 });
@@ -145,8 +141,6 @@ describe('what a batch cannot bring to its end', () => {
   });
 });
 
-const who = { operator: 'grace', reason: 'the bank said so' };
-
 /** As if the payout had been sent eight days ago and every day since were closed; the last one. */
 async function closeStatements(id: string): Promise<string> {
   await system.database`
@@ -158,16 +152,6 @@ async function closeStatements(id: string): Promise<string> {
       from generate_series(now() - interval '10 days', now() - interval '1 day', '1 day') as day
     returning statement_date::text as day`;
   return days.at(-1)?.day ?? '';
-}
-
-async function ask(
-  batchId: string,
-  id: string,
-  update: { readonly name: string; readonly args: readonly object[] },
-) {
-  const row = (await rowsOf(system, batchId)).find((each) => each.id === id);
-  if (row === undefined) throw new Error(`${id} is no item of ${batchId}.`);
-  return askPayout(system.temporal, row, update, 10_000);
 }
 
 function statusAndReason({

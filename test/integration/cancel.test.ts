@@ -4,15 +4,14 @@ import { operatorActivities } from '../../src/activities/operator.js';
 import type { Database } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
 import { listActions } from '../../src/db/operatorActions.js';
-import { customerName } from '../../src/domain/operator.js';
 import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
-import { askPayout } from '../../src/temporal/wakePayout.js';
 import { searchAttributes } from '../../src/workflows/messages.js';
 import { type ApiAnswer, textOf, untilStatus } from '../support/client.js';
 import { createTestAccount, unbalancedCurrencies } from '../support/database.js';
 import { eventually } from '../support/eventually.js';
+import { command } from '../support/operators.js';
 import {
   historyOf,
   journalOf,
@@ -135,13 +134,8 @@ describe('a cancellation that races with the submission', () => {
     const ledger = ledgerActivities({ ...deps, database: system.worker });
     await ledger.acceptPayouts({ driver: id, ids: [id], workflowAgeMs: 0 });
     const { operatePayout } = operatorActivities({ ...deps, database: submittingFirst(id) });
-    const wish = {
-      operator: customerName,
-      reason: 'canceled',
-      command: { kind: 'cancel' },
-    } as const;
     const operate = () =>
-      operatePayout({ driver: id, id, request: wish, action: `op_${crypto.randomUUID()}` });
+      operatePayout({ driver: id, id, actor: 'customer', action: `op_${crypto.randomUUID()}` });
 
     await expect(operate()).rejects.toThrow('began meanwhile');
     expect(await rowOf(system, id)).toMatchObject({ status: 'processing' });
@@ -332,14 +326,8 @@ describe('in Temporal', () => {
     expect(await cancel(payer, id)).toMatchObject({ status: 409 });
     await system.database`update payouts set settle_by = now() where id = ${id}`;
     await wake(system, id);
-    const row = await untilParked(system, id);
-    const args = { operator: 'grace', reason: 'the bank was called', evidence: 'MT103 seen' };
-    const result = await askPayout(
-      system.temporal,
-      row,
-      { name: 'markSettled', args: [args] },
-      20_000,
-    );
+    await untilParked(system, id);
+    const result = await command(system, id, { kind: 'markSettled', evidence: 'MT103 seen' });
     expect(result).toMatchObject({ outcome: 'done' });
     await expect(system.temporal.workflow.getHandle(id).result()).resolves.toBe('settled');
   });

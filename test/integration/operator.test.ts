@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { listActions } from '../../src/db/operatorActions.js';
 import { findPayoutById } from '../../src/db/payouts.js';
-import type { OperatorResult } from '../../src/domain/operator.js';
 import { wakePayout } from '../../src/temporal/wakePayout.js';
 import { textOf, untilStatus } from '../support/client.js';
 import { unbalancedCurrencies } from '../support/database.js';
+import { command } from '../support/operators.js';
 import { startSystem, type TestSystem } from '../support/system.js';
 
 describe('operators', () => {
@@ -26,8 +26,6 @@ describe('operators', () => {
     await system.client('POST /v1/test/fund', { form: { currency: 'USD', amount: '20000000' } });
   });
   afterAll(() => system.stop());
-
-  const who = { operator: 'grace', reason: 'the customer called' };
 
   async function send(reference: string, amount = '10000'): Promise<string> {
     const answer = await system.client('POST /v1/payouts', {
@@ -60,18 +58,13 @@ describe('operators', () => {
     await wakePayout(system.temporal, row);
   }
 
-  function update(id: string, name: string, args: object): Promise<OperatorResult> {
-    return system.temporal.workflow
-      .getHandle(id)
-      .executeUpdate<OperatorResult, [object]>(name, { args: [args] });
-  }
-
   it('release a payout that the closed statements prove was never paid', async () => {
     const id = await park('simulate: never settle');
-    const withoutProof = await update(id, 'failAndRelease', who);
+    const release = { kind: 'failAndRelease', statementDate: null } as const;
+    const withoutProof = await command(system, id, release);
     expect(withoutProof).toMatchObject({ outcome: 'refused' });
     const yesterday = new Date(Date.now() - 86_400_000).toISOString().slice(0, 10);
-    const released = await update(id, 'failAndRelease', { ...who, statementDate: yesterday });
+    const released = await command(system, id, { ...release, statementDate: yesterday });
     expect(released).toMatchObject({ outcome: 'done' });
     await untilStatus(system.client, id, 'failed');
     const actions = await listActions(system.database, id);
@@ -84,13 +77,14 @@ describe('operators', () => {
 
   it('need a second person above the configured sum', async () => {
     const id = await park('simulate: never settle', '9000000');
-    const proposed = await update(id, 'markSettled', { ...who, evidence: 'MT103 seen' });
+    const settle = { kind: 'markSettled', evidence: 'MT103 seen' } as const;
+    const proposed = await command(system, id, settle);
     expect(proposed).toMatchObject({ outcome: 'proposed' });
     expect((await findPayoutById(system.database, id))?.status).toBe('sent');
-    const proposal = proposed.action;
-    const alone = await update(id, 'approve', { ...who, operator: 'Grace', proposal });
+    const approve = { kind: 'approve', proposal: proposed.action ?? '' } as const;
+    const alone = await command(system, id, approve, 'Grace');
     expect(alone).toMatchObject({ outcome: 'refused' });
-    const approved = await update(id, 'approve', { ...who, operator: 'barbara', proposal });
+    const approved = await command(system, id, approve, 'barbara');
     expect(approved).toMatchObject({ outcome: 'done' });
     await untilStatus(system.client, id, 'settled');
     expect(await unbalancedCurrencies(system.database)).toEqual([]);
@@ -98,13 +92,16 @@ describe('operators', () => {
 
   it('are told what is missing, and that a payout does not need them', async () => {
     const id = await park('simulate: never settle');
-    await expect(update(id, 'retryNow', { operator: '', reason: 'x' })).rejects.toThrow();
+    const retry = { kind: 'retryNow' } as const;
+    await expect(command(system, id, retry, '')).rejects.toThrow();
     const until = new Date(Date.now() + 3_600_000).toISOString();
-    expect(await update(id, 'extendDeadline', { ...who, until })).toMatchObject({
-      outcome: 'done',
-    });
+    const extended = await command(system, id, { kind: 'extendDeadline', until });
+    expect(extended).toMatchObject({ outcome: 'done' });
     expect((await findPayoutById(system.database, id))?.settleBy?.toISOString()).toBe(until);
-    await expect(update(id, 'retryNow', who)).rejects.toThrow();
+    expect(await command(system, id, retry)).toMatchObject({
+      outcome: 'refused',
+      detail: expect.stringContaining('does not need a person'),
+    });
   });
 
   it('cancel what the rail has not taken, and no more', async () => {

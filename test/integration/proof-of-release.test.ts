@@ -3,9 +3,10 @@ import type { OperateInput } from '../../src/activities/operator.js';
 import { only } from '../../src/db/accounts.js';
 import { pauseBatch, resumeBatch } from '../../src/db/batches.js';
 import { insertNews, type RailNews, type StoredFact } from '../../src/db/inbox.js';
+import { insertRequest } from '../../src/db/operatorActions.js';
 import { findPayoutById, lockPayouts, type PayoutRow } from '../../src/db/payouts.js';
 import { chunkDriver } from '../../src/domain/batch.js';
-import { customerName, type OperatorCommand } from '../../src/domain/operator.js';
+import type { OperatorCommand } from '../../src/domain/operator.js';
 import type { AttentionReason } from '../../src/domain/payout.js';
 import { attempt, drowsy, Hold } from '../support/attempt.js';
 import { createTestAccount, unbalancedCurrencies } from '../support/database.js';
@@ -121,14 +122,18 @@ async function park(id: string, reason: AttentionReason): Promise<void> {
 
 let actions = 0;
 
-function asking(id: string, command: OperatorCommand): OperateInput {
-  actions += 1;
-  const operator = command.kind === 'cancel' ? customerName : 'grace';
-  const request = { operator, reason: 'a test', command };
-  return { driver: id, id, request, action: `op_test_${actions}` };
+async function asking(id: string, command: OperatorCommand): Promise<OperateInput> {
+  if (command.kind === 'cancel') {
+    actions += 1;
+    return { driver: id, id, actor: 'customer', action: `op_test_${actions}` };
+  }
+  const request = { operator: 'grace', reason: 'a test', command };
+  const action = await insertRequest(time.database, id, request);
+  return { driver: id, id, actor: 'operator', action };
 }
 
-async function ask(input: OperateInput, manners: Manners = {}) {
+async function ask(asked: OperateInput | Promise<OperateInput>, manners: Manners = {}) {
+  const input = await asked;
   return (await attempt(() => activities(manners).operatePayout(input))).result;
 }
 
@@ -345,7 +350,8 @@ describe('a void is proof', () => {
       await submit(id, { submit: 'lost' });
       const hold = new Hold();
       const sleeper = activities({}, drowsy(time.database, statements, hold));
-      const canceled = attempt(() => sleeper.operatePayout(asking(id, cancel))).catch(String);
+      const input = await asking(id, cancel);
+      const canceled = attempt(() => sleeper.operatePayout(input)).catch(String);
       if ((await Promise.race([canceled, hold.reached])) !== 'held') break;
       bank.act(id, 'pays');
       await wait(25 * hourMs);
@@ -599,7 +605,8 @@ describe('what is taken from a person', () => {
     const slow = activities({ hold: () => hold.wait() });
     const until = new Date(Date.now() + 9 * dayMs).toISOString();
     for (const command of [{ kind: 'retryNow' }, { kind: 'extendDeadline', until }] as const) {
-      const asked = attempt(() => slow.operatePayout(asking(id, command)));
+      const input = await asking(id, command);
+      const asked = attempt(() => slow.operatePayout(input));
       const isHeld = (await Promise.race([asked, hold.reached])) === 'held';
       await tell(id, await settledFact(id, 1n));
       hold.open();
@@ -617,7 +624,7 @@ describe('a void that was begun', () => {
   it('ends as canceled where the worker was killed before it could write', async () => {
     const id = await accepted();
     await submit(id, { submit: 'dropped' });
-    const input = asking(id, cancel);
+    const input = await asking(id, cancel);
     await expect(ask(input, { void: 'lost' })).rejects.toThrow('broke');
     await submit(id);
     await expectEnd(id, 'canceled', released);
@@ -632,7 +639,8 @@ describe('a void that was begun', () => {
     await submit(id, { submit: 'dropped' });
     const hold = new Hold();
     const slow = activities({ hold: () => hold.wait() });
-    const canceled = attempt(() => slow.operatePayout(asking(id, cancel)));
+    const input = await asking(id, cancel);
+    const canceled = attempt(() => slow.operatePayout(input));
     await hold.reached;
     await submit(id);
     hold.open();
@@ -645,7 +653,7 @@ describe('a void that was begun', () => {
     const id = await accepted();
     await submit(id, { submit: 'dropped' });
     await park(id, 'unexpected_failure');
-    const input = asking(id, release());
+    const input = await asking(id, release());
     await expect(ask(input, { void: 'lost' })).rejects.toThrow('broke');
     expect(await ask(input)).toMatchObject({ outcome: 'done' });
     await expectEnd(id, 'failed', released);
@@ -703,7 +711,7 @@ describe('a command that is repeated after a crash says what was done', () => {
     const id = await accepted();
     await submit(id, { submit: 'dropped' });
     await park(id, 'unexpected_failure');
-    const input = asking(id, command);
+    const input = await asking(id, command);
     const first = await ask(input);
     expect(first).toMatchObject({ outcome: 'done' });
     const { status } = await rowOf(id);

@@ -11,14 +11,11 @@ import { handOverItems, takeOver } from '../../src/db/chunks.js';
 import { type Database, transaction } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
 import { insertNews, type RailNews } from '../../src/db/inbox.js';
+import { insertRequest } from '../../src/db/operatorActions.js';
 import { insertPayout, type LockedPayout, lockPayouts } from '../../src/db/payouts.js';
 import { currentRates } from '../../src/db/rates.js';
 import { type Chunk, chunkDriver } from '../../src/domain/batch.js';
-import {
-  customerName,
-  type OperatorCommand,
-  type OperatorResult,
-} from '../../src/domain/operator.js';
+import type { OperatorCommand, OperatorResult } from '../../src/domain/operator.js';
 import { attentionReasons, isFinal, usualFactRules } from '../../src/domain/payout.js';
 import type { Rail } from '../../src/rails/rail.js';
 import { createRails } from '../../src/rails/registry.js';
@@ -115,7 +112,7 @@ export type Answered = OperatorResult & {
   readonly action: string;
 };
 
-type Asked = { readonly input: OperateInput };
+type Asked = { readonly input: OperateInput; readonly command: OperatorCommand };
 
 type Held = {
   readonly payoutId: string | null;
@@ -269,7 +266,7 @@ export class Interleaving {
         return (await this.#isHeard(id, step.command)) ? this.#ask(id, step) : drive();
       case 'repeat': {
         const last = this.asked.findLast(({ input }) => input.id === id);
-        return last === undefined ? drive() : this.#operate(last.input, step.fortune);
+        return last === undefined ? drive() : this.#operate(last, step.fortune);
       }
       case 'bank':
         return this.bank.act(id, step.act) ? undefined : drive();
@@ -329,21 +326,23 @@ export class Interleaving {
     const row = await this.rowOf(id);
     if (row.driver !== id) await takeOver(this.#database, id);
     this.#actions += 1;
-    const operator =
-      command === 'cancel' ? customerName : command === 'cancelButton' ? 'temporal-ui' : 'grace';
+    const asked = commandOf(command, row, day);
+    const isOperators = asked.kind !== 'cancel';
+    const request = { operator: 'grace', reason: 'a test', command: asked };
     const input: OperateInput = {
       driver: id,
       id,
-      request: { operator, reason: 'a test', command: commandOf(command, row, day) },
-      action: `op_${this.accountId}_${this.#actions}`,
+      actor: isOperators ? 'operator' : command === 'cancel' ? 'customer' : 'temporal_ui',
+      action: isOperators
+        ? await insertRequest(this.#database, id, request)
+        : `op_${this.accountId}_${this.#actions}`,
     };
-    this.asked.push({ input });
-    await this.#operate(input, fortune);
+    this.asked.push({ input, command: asked });
+    await this.#operate({ input, command: asked }, fortune);
   }
 
-  #operate(input: OperateInput, fortune: Fortune): Promise<void> {
-    const { id: payoutId, action, request } = input;
-    const { command } = request;
+  #operate({ input, command }: Asked, fortune: Fortune): Promise<void> {
+    const { id: payoutId, action } = input;
     return this.#attempt(
       payoutId,
       fortune,

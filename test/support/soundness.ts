@@ -169,7 +169,7 @@ function faultsOfMoney(row: LockedPayout, run: Interleaving, entries: readonly s
   const faults: string[] = [];
   const payments = bank.paymentsOf(row.id).length;
   const isMarked = asked.some(
-    ({ input }) => input.id === row.id && input.request.command.kind === 'markSettled',
+    ({ input, command }) => input.id === row.id && command.kind === 'markSettled',
   );
   if (payments > 1) faults.push(`the bank has paid it ${payments} times`);
   if (payments > 0 && entries.includes('release')) faults.push('released, and the bank has paid');
@@ -245,7 +245,7 @@ function faultsOfAnswers(row: LockedPayout, { answers }: Interleaving): string[]
 /** An end has a cause: the bank's refusal, a person's release, somebody's cancellation. */
 function faultsOfEnds({ id, status }: LockedPayout, run: Interleaving): string[] {
   const asked = run.asked.filter(({ input }) => input.id === id);
-  const has = (kind: string) => asked.some(({ input }) => input.request.command.kind === kind);
+  const has = (kind: string) => asked.some(({ command }) => command.kind === kind);
   if (status === 'failed' && !run.bank.hasRejected(id) && !has('failAndRelease')) {
     return ['failed, and neither the bank nor a person has refused it'];
   }

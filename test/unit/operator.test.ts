@@ -1,10 +1,17 @@
+import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { faultOf, movesMoney, type OperatorCommand } from '../../src/domain/operator.js';
+import {
+  faultOf,
+  isSamePerson,
+  movesMoney,
+  needsAttention,
+  type OperatorCommand,
+  operatorName,
+  type PostingText,
+} from '../../src/domain/operator.js';
 import { payoutStatuses } from '../../src/domain/payout.js';
 
 const now = new Date('2026-11-21T12:00:00Z');
-const who = { operator: 'grace', reason: 'The bank has called.' } as const;
-const parked = 'outcome_unknown';
 
 const commands: readonly OperatorCommand[] = [
   { kind: 'retryNow' },
@@ -14,39 +21,118 @@ const commands: readonly OperatorCommand[] = [
   { kind: 'extendDeadline', until: '2026-11-22T12:00:00.000Z' },
   { kind: 'approve', proposal: 'op_1' },
   { kind: 'cancel' },
+  { kind: 'correct', correction: { kind: 'lateReturn', amountMinor: '100' } },
+  { kind: 'correct', correction: { kind: 'book', postings: booked('1', '-1') } },
 ];
 
-function fault(command: OperatorCommand): string | undefined {
-  return faultOf({ ...who, command }, parked, now);
+function booked(...amounts: readonly string[]): readonly PostingText[] {
+  return amounts.map((amountMinor) => ({ account: 'losses', currency: 'EUR', amountMinor }));
 }
 
-describe.each(commands)('the command $kind', (command) => {
-  test('is taken for a parked payout', () => {
-    expect(fault(command)).toBeUndefined();
+const fault = (command: OperatorCommand) => faultOf(command, now);
+
+test.each(commands)('the command $kind is taken as it is here', (command) => {
+  expect(fault(command)).toBeUndefined();
+});
+
+test('only the wish of the customer and a correction are for payouts that nobody has parked', () => {
+  const anywhere = commands.filter((command) => !needsAttention(command));
+  expect(anywhere.map(({ kind }) => kind)).toEqual(['cancel', 'correct', 'correct']);
+});
+
+describe('the name of an operator', () => {
+  test.each([
+    ['grace', 'grace'],
+    ['Grace Hopper', 'Grace Hopper'],
+    ['  Grace   Hopper ', 'Grace Hopper'],
+    // A space that does not break, one of an em, and letters of full width.
+    ['Grace\u00a0\u2003Ｈｏｐｐｅｒ', 'Grace Hopper'],
+    // An e with its accent beside it.
+    ['Ame\u0301lie O’Neil'.replace('’', "'"), "Am\u00e9lie O'Neil"],
+    ['李 小龍', '李 小龍'],
+    ['j.doe+ops@example.com', 'j.doe+ops@example.com'],
+    ['a', 'a'],
+    ['x'.repeat(64), 'x'.repeat(64)],
+  ])('%j is %j', (text, name) => {
+    expect(operatorName(text)).toBe(name);
+    // One spelling is its own.
+    expect(operatorName(name)).toBe(name);
   });
 
-  test('names who acts and why', () => {
-    for (const blank of ['', ' \n']) {
-      const nobody = { ...who, operator: blank, command };
-      expect(faultOf(nobody, parked, now)).toBe(
-        'operator: expected the name of the person who acts',
-      );
-      const noReason = { ...who, reason: blank, command };
-      expect(faultOf(noReason, parked, now)).toBe('reason: expected why, in a sentence');
+  test.each([
+    '',
+    ' ',
+    '\u00a0',
+    'x'.repeat(65),
+    'customer',
+    'Customer',
+    ' CUSTOMER ',
+    'ｃｕｓｔｏｍｅｒ',
+    'ſystem',
+    'system',
+    'temporal_ui',
+    'Temporal-UI',
+    'temporal ui',
+    'grace\n',
+    'gra\tce',
+    'gra\u0000ce',
+    'gra\u200bce',
+    'gra\u200dce',
+    'gra\u00adce',
+    'grace\u2060',
+    '\ufeffgrace',
+    '\u202egrace',
+    'grace\u034f',
+    'grace\ufe0f',
+    'grace\u3164',
+    'grace\u115f',
+    'grace\u2800',
+    'grace\ue000',
+    'grace\ud800',
+    'gra\u2028ce',
+    '-grace',
+    '<b>grace',
+    'grace; hopper',
+    '🙂',
+  ])('is not %j', (text) => {
+    expect(operatorName(text)).toBeUndefined();
+  });
+
+  test('is one person’s in capitals and in small letters', () => {
+    for (const [one, other] of [
+      ['grace', 'GRACE'],
+      ['Große', 'GROSSE'],
+      ['ΣΊΣΥΦΟΣ', 'σίσυφος'],
+    ] as const) {
+      expect(isSamePerson(one, other), `${one} ${other}`).toBe(true);
     }
+    expect(isSamePerson('grace', 'barbara')).toBe(false);
   });
 
-  test('needs a parked payout, but for the wish of the customer', () => {
-    const expected =
-      command.kind === 'cancel'
-        ? undefined
-        : 'the payout does not need a person: nothing is parked';
-    expect(faultOf({ ...who, command }, null, now)).toBe(expected);
-  });
-
-  test('is judged by its form while nobody knows whether the payout is parked', () => {
-    expect(faultOf({ ...who, command }, undefined, now)).toBeUndefined();
-    expect(faultOf({ ...who, operator: '', command }, undefined, now)).toMatch(/^operator: /);
+  test('never has two spellings of which both are taken and look alike', () => {
+    const invisible = fc.constantFrom(
+      ...'\u200b\u200c\u200d\u2060\ufeff\u00ad\u034f\u061c\u180e\u3164',
+    );
+    const space = fc.constantFrom(' ', '\u00a0', '\u2003', '\u3000');
+    const letter = fc.constantFrom(...'abcäß李');
+    const text = fc.array(fc.oneof(letter, letter, letter, space, invisible), { maxLength: 8 });
+    const seen = { taken: 0, refused: 0 };
+    fc.assert(
+      fc.property(text, (characters) => {
+        const name = operatorName(characters.join(''));
+        if (name === undefined) {
+          seen.refused += 1;
+          return;
+        }
+        seen.taken += 1;
+        expect(name).toMatch(/^[abcäß李]+(?: [abcäß李]+)*$/u);
+        expect(name.replaceAll(' ', '')).toBe(
+          characters.filter((character) => character.trim() !== '').join(''),
+        );
+      }),
+      { numRuns: 2_000 },
+    );
+    expect(Math.min(seen.taken, seen.refused)).toBeGreaterThan(100);
   });
 });
 
@@ -74,6 +160,18 @@ describe('what a command carries', () => {
       );
     }
     expect(fault({ kind: 'failAndRelease', statementDate: '2028-02-29' })).toBeUndefined();
+  });
+
+  test('has postings that sum to zero in each currency', () => {
+    const book = (...postings: readonly PostingText[]) =>
+      fault({ kind: 'correct', correction: { kind: 'book', postings } });
+    expect(book(...booked('1', '2', '-3'))).toBeUndefined();
+    expect(book(...booked('1', '-3'))).toBe(
+      'postings: expected a sum of zero in EUR, not -2 minor units',
+    );
+    const yen = { account: 'suspense', currency: 'JPY', amountMinor: '-1' } as const;
+    expect(book(...booked('1'), yen)).toMatch('in EUR, not 1 ');
+    expect(book(yen, ...booked('1', '-1'))).toMatch('in JPY, not -1 ');
   });
 
   test('has the id of a proposal to approve', () => {

@@ -342,11 +342,17 @@ describe('what is recorded', () => {
   test.each([
     ['pending', facts.settled, 'The rail settled a payout that was never sent to it.'],
     ['settled', facts.rejected, 'The rail rejected (AC04) a payout that is settled.'],
-    ['failed', facts.returned, 'The rail returned a payout that is failed.'],
+    [
+      'failed',
+      facts.returned,
+      'The rail returned 85200 EUR (minor units) of a payout that is failed. Two people book what ' +
+        'comes back of a late payment with corridor payouts late-return.',
+    ],
     [
       'returned',
       facts.short,
-      'The rail returned 85000 EUR (minor units) of a payout; before, it returned 85200.',
+      'The rail returned 85000 EUR (minor units) of a payout; before, it returned 85200. Two people ' +
+        'book a second return with corridor payouts correct.',
     ],
     [
       'sent',

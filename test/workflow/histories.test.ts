@@ -7,15 +7,21 @@ import { newId } from '../../src/db/id.js';
 import { insertNews, type StoredFact } from '../../src/db/inbox.js';
 import type { PayoutRow } from '../../src/db/payouts.js';
 import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
+import type { OperatorCommand } from '../../src/domain/operator.js';
 import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
 import { acceptPayout, askPayout, wakePayout } from '../../src/temporal/wakePayout.js';
-import { extendDeadlineUpdate, markSettledUpdate } from '../../src/workflows/messages.js';
 import type { payout } from '../../src/workflows/payout.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
 import { keepHistory } from '../support/keepHistory.js';
+import { command } from '../support/operators.js';
 import { QuietRail } from '../support/quietRail.js';
-import { payoutOf, rateMaximumAgeMs, requestPayout } from '../support/requestPayout.js';
+import {
+  beneficiary,
+  payoutOf,
+  rateMaximumAgeMs,
+  requestPayout,
+} from '../support/requestPayout.js';
 import { startTimeSkipping, type TimeSkipping } from '../support/timeSkipping.js';
 
 const halfAMinuteMs = 30_000;
@@ -31,9 +37,6 @@ type Ride = {
   /** What the API does with a callback. */
   readonly tell: (fact: Omit<StoredFact, 'amountMinor' | 'currency'>) => Promise<void>;
 };
-
-const operator = { operator: 'grace', reason: 'the bank called' };
-const nobody = { operator: '', reason: '', evidence: '' };
 
 let server: TimeSkipping;
 let store: TestDatabase;
@@ -87,6 +90,12 @@ async function listen(accountId: string): Promise<void> {
     apiVersion: '2026-06-01',
   });
 }
+
+/** What no history may hold; keepHistory looks for it. */
+const iban = beneficiary.iban;
+
+const operate = (row: PayoutRow, asked: OperatorCommand) =>
+  command({ database: store.database, temporal: server.client }, row.id, asked);
 
 async function callBack(accountId: string, id: string, fact: StoredFact): Promise<void> {
   const { receiveMinor, destinationCurrency } = await payoutOf(store.database, accountId, id);
@@ -152,10 +161,9 @@ describe('the history of a payout names no person and replays, when the payout i
   });
 
   it('parked, and settled by an operator on evidence', async () => {
-    const status = await ride('settled-by-operator', {}, async ({ handle }) => {
+    const status = await ride('settled-by-operator', {}, async ({ row, handle }) => {
       await server.sleep(6 * dayMs);
-      const args = [{ ...operator, evidence: 'MT103 seen' }] as const;
-      const result = await handle.executeUpdate(markSettledUpdate, { args: [...args] });
+      const result = await operate(row, { kind: 'markSettled', evidence: iban });
       expect(result).toMatchObject({ outcome: 'done' });
       return handle.result();
     });
@@ -164,12 +172,22 @@ describe('the history of a payout names no person and replays, when the payout i
 
   it('parked, given thirty more days, and settled by poll', async () => {
     const rail = new QuietRail({ settlesAfterLookups: 200 });
-    const status = await ride('extended', { rail }, async ({ handle }) => {
+    const status = await ride('extended', { rail }, async ({ row, handle }) => {
       await server.sleep(6 * dayMs);
-      await expect(handle.executeUpdate(markSettledUpdate, { args: [nobody] })).rejects.toThrow();
+      // What people could type into Temporal's own page comes into no history.
+      const typed = (update: string, ...args: [unknown, ...unknown[]]) =>
+        server.client.workflow.getHandle(row.id).executeUpdate(update, { args });
+      const [one, none] = ['expected one id', 'expected no argument'];
+      const because = (text: string) => ({ cause: { message: expect.stringContaining(text) } });
+      for (const text of [iban, `op_${iban}`, { operator: iban }]) {
+        await expect(typed('operate', text)).rejects.toMatchObject(because(one));
+        await expect(typed('operate', newId('operatorAction'), text)).rejects.toMatchObject(
+          because(one),
+        );
+        await expect(typed('cancel', text)).rejects.toMatchObject(because(none));
+      }
       const until = new Date((await server.now()) + 29 * dayMs).toISOString();
-      const args = [{ ...operator, until }] as const;
-      const result = await handle.executeUpdate(extendDeadlineUpdate, { args: [...args] });
+      const result = await operate(row, { kind: 'extendDeadline', until });
       expect(result).toMatchObject({ outcome: 'done' });
       return handle.result();
     });

@@ -9,7 +9,6 @@ import { newId } from '../../src/db/id.js';
 import { insertNews } from '../../src/db/inbox.js';
 import { beginSubmission, type PayoutRow } from '../../src/db/payouts.js';
 import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
-import { customerName } from '../../src/domain/operator.js';
 import { usualFactRules } from '../../src/domain/payout.js';
 import type { Rail } from '../../src/rails/rail.js';
 import { createRails } from '../../src/rails/registry.js';
@@ -20,6 +19,7 @@ import {
   unbalancedCurrencies,
 } from '../support/database.js';
 import { eventually } from '../support/eventually.js';
+import { requested } from '../support/operators.js';
 import { postingsOf } from '../support/postings.js';
 import { QuietRail } from '../support/quietRail.js';
 import { payoutOf, rateMaximumAgeMs, requestPayout } from '../support/requestPayout.js';
@@ -87,7 +87,7 @@ async function tracesOf({ id, accountId }: PayoutRow) {
              where e.payout_id = ${id}) as deliveries,
            (select count(*)::int from rail_inbox
              where payout_id = ${id} and applied_at is not null) as applied,
-           (select count(*)::int from operator_actions where payout_id = ${id}) as audited,
+           (select count(*)::int from operator_actions where subject_id = ${id}) as audited,
            (select event_sequence::int from accounts where id = ${accountId}) as sequence`;
   const postings = await postingsOf(test.database, id);
   return { status, passed: statusHistory.length, attentionReason, postings, ...counts };
@@ -117,11 +117,8 @@ describe('a step that fails leaves nothing behind and succeeds when it is repeat
     const before = await tracesOf(row);
     // One step that writes everything there is: it settles by the inbox, and is audited.
     const command = { kind: 'markSettled', evidence: 'MT940, line 7' } as const;
-    const request = { operator: 'grace', reason: 'the bank was called', command };
-    const step = () =>
-      attempt(() =>
-        activities.operatePayout({ driver: id, id, request, action: `op_${place}_${id}` }),
-      );
+    const input = await requested(test, id, command);
+    const step = () => attempt(() => activities.operatePayout(input));
     const kind = place.startsWith('after') ? 'constraint trigger' : 'trigger';
     await database.unsafe(`create ${kind} refusal ${place} for each row execute function refuse()`);
     await expect(step()).rejects.toThrow('the test refuses');
@@ -172,9 +169,10 @@ it('a cancellation that was judged before the submission began is judged again',
   const activities = activitiesWith(new QuietRail());
   const row = await accepted(activities);
   const { id } = row;
-  const request = { operator: customerName, reason: '', command: { kind: 'cancel' } } as const;
   const cancel = () =>
-    attempt(() => activities.operatePayout({ driver: id, id, request, action: `op_${id}` }));
+    attempt(() =>
+      activities.operatePayout({ driver: id, id, actor: 'customer', action: `op_${id}` }),
+    );
   const before = await tracesOf(row);
   let canceled: Promise<unknown> = Promise.resolve();
   await database.begin(async (submission) => {
@@ -192,6 +190,22 @@ it('a cancellation that was judged before the submission began is judged again',
   await Promise.allSettled([canceled]);
   expect(await tracesOf(row)).toEqual(before);
   await expect(canceled).rejects.toThrow('The submission began meanwhile');
+});
+
+it('a command that is repeated after a crash answers what was done, and does it once', async () => {
+  const activities = activitiesWith(new QuietRail());
+  const row = await accepted(activities);
+  const { id } = row;
+  await attempt(() => activities.submitPayouts({ driver: id, ids: [id] }));
+  await activities.parkPayout({ driver: id, id, reason: 'settle_by_passed', detail: 'a test' });
+  const input = await requested(test, id, { kind: 'markSettled', evidence: 'MT940, line 7' });
+  const step = () => activities.operatePayout(input);
+  const first = await step();
+  expect(first.result).toMatchObject({ outcome: 'done' });
+  const after = await tracesOf(row);
+  // As when the worker died after the commit, before it could answer.
+  expect((await step()).result).toEqual(first.result);
+  expect(await tracesOf(row)).toEqual(after);
 });
 
 /** Until a statement with this text waits for a lock in the test's database. */

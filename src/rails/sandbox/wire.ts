@@ -7,6 +7,8 @@ export const sandboxName = 'sandbox';
 
 /** What the sandbox bank answers, checked before anything is believed. */
 const minorText = z.string().regex(/^\d{1,19}$/);
+/** A code of ISO 20022. Anything else may be a text about a person, which must go no further. */
+const reasonCode = z.string().transform((code) => (/^[A-Z0-9]{1,4}$/.test(code) ? code : 'NARR'));
 
 /** A time that cannot be one is as good as none: it must not keep the rest from being heard. */
 const bankTime = z.iso
@@ -20,7 +22,7 @@ const submitAnswer = z.discriminatedUnion('outcome', [
   z.object({
     key: z.string(),
     outcome: z.literal('rejected'),
-    code: z.string(),
+    code: reasonCode,
     reason: z.string(),
   }),
   z.object({ key: z.string(), outcome: z.literal('unknown') }),
@@ -45,7 +47,7 @@ const lookupResult = z.object({
   amount: minorText.optional(),
   returned_amount: minorText.optional(),
   currency: z.string().optional(),
-  code: z.string().optional(),
+  code: reasonCode.optional(),
   reason: z.string().optional(),
   bank_reference: z.string().optional(),
   at: bankTime,
@@ -76,7 +78,7 @@ export const callbackBody = z.object({
         type: z.enum(['settled', 'rejected', 'returned']),
         amount: minorText,
         currency: z.string().regex(/^[A-Z]{3}$/),
-        code: z.string().optional(),
+        code: reasonCode.optional(),
         reason: z.string().optional(),
         at: bankTime,
       }),

@@ -1,0 +1,87 @@
+import type { Sql } from '../db/client.js';
+import { entriesOf, listBalances, postEntries } from '../db/ledger.js';
+import { movePayouts, type PayoutRow } from '../db/payouts.js';
+import { correctionOf } from '../domain/correction.js';
+import { type Entry, sumOn } from '../domain/ledger.js';
+import { formatMinor } from '../domain/money.js';
+import type { Correction } from '../domain/operator.js';
+import { announce } from './announcement.js';
+import { frozenOf } from './facts.js';
+import type { Verdict } from './judgement.js';
+import { owned } from './step.js';
+
+const refused = (detail: string): Verdict => ({ outcome: 'refused', detail });
+
+/**
+ * Judges a correction by the books as they are: outside of a lock for who proposes it, and
+ * under the payout's lock for who carries it out.
+ */
+export async function judgeCorrection(
+  sql: Sql,
+  row: PayoutRow,
+  correction: Correction,
+): Promise<Verdict> {
+  if (row.sourceMinor === null) return refused('The payout was never accepted: it has no books.');
+  const frozen = frozenOf(row);
+  const posted = await entriesOf(sql, row.id);
+  const entry = correctionOf(correction, frozen, posted);
+  if (typeof entry === 'string') return refused(entry);
+  if (!(await isCovered(sql, row.accountId, entry))) {
+    return refused("The customer's balance does not cover it.");
+  }
+  const isEven = sumOn([...posted, entry], 'suspense', frozen.destinationCurrency) === 0n;
+  const undone = posted.find(({ id }) => id === entry.reverses);
+  return {
+    outcome: 'done',
+    detail: `It books ${entry.kind}: ${entry.postings.map(postingText).join(', ')}.`,
+    entry,
+    // Two people have looked at it, and nothing is left that waits for a decision.
+    unparks: isEven && row.attentionReason === 'paid_after_release',
+    ...(undone?.kind === 'settle' && row.status === 'settled'
+      ? { move: { ...undoing, returnedMinor: frozen.receiveMinor } }
+      : {}),
+  };
+}
+
+/** A settlement that never was: the customer has everything back, and is told so. */
+const undoing = { status: 'returned', statusReason: 'corrected', railReference: null } as const;
+
+/** Why money in suspense keeps a payout with the person who has it, or undefined. */
+export async function suspenseFault(sql: Sql, row: PayoutRow): Promise<string | undefined> {
+  const currency = row.destinationCurrency ?? '';
+  const sumMinor = sumOn(await entriesOf(sql, row.id), 'suspense', currency);
+  return sumMinor === 0n
+    ? undefined
+    : `Its suspense is at ${formatMinor(sumMinor, currency)} ${currency}, which two people have ` +
+        'to clear: corridor payouts late-return for what came back, then clear-suspense.';
+}
+
+/** Posts what a correction books. Its command is recorded before: the ledger asks for it. */
+export async function postCorrection(
+  sql: Sql,
+  row: PayoutRow,
+  { entry, move }: Verdict,
+  action: string,
+): Promise<void> {
+  if (entry === undefined) return;
+  await postEntries(sql, [{ ...owned(row, entry), action }]);
+  if (move !== undefined) {
+    await announce(sql, await movePayouts(sql, [row], [{ id: row.id, ...move }]));
+  }
+}
+
+/** Whether the customer has what it takes. The database looks again, should a payout be faster. */
+async function isCovered(sql: Sql, accountId: string, entry: Entry): Promise<boolean> {
+  const balances = await listBalances(sql, accountId);
+  return entry.postings.every(({ currency }) => {
+    const there = balances.find((balance) => balance.currency === currency);
+    const availableMinor = (there?.availableMinor ?? 0n) + sumOn([entry], 'available', currency);
+    return (
+      availableMinor >= 0n && (there?.heldMinor ?? 0n) + sumOn([entry], 'held', currency) >= 0n
+    );
+  });
+}
+
+function postingText({ account, currency, amountMinor }: Entry['postings'][number]): string {
+  return `${account} ${formatMinor(amountMinor, currency)} ${currency}`;
+}

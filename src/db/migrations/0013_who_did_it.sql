@@ -1,0 +1,205 @@
+-- Why: who did something must not hang on a word that anybody can type. A name was compared
+-- with "customer" to decide whether a line was written at all, and two spellings of one name
+-- approved each other. So the kind of the actor comes from the message, a name has one spelling,
+-- and the database asks for the second person itself. What an operator writes is kept here and
+-- only its id goes through Temporal, for a history cannot be purged. And books are corrected by
+-- entries of their own, each by two people, where a payout had one entry of each kind at most.
+
+-- Invisible characters, and the names of actors that are no person, make no name.
+create function is_operator_name(name text) returns boolean language sql immutable as $$
+  select name is nfkc normalized and name = btrim(name) and char_length(name) between 1 and 64
+     and name !~ '[\u0001-\u001F\u007F-\u00A0\u00AD\u034F\u061C\u115F\u1160\u17B4\u17B5\u180B-\u180F\u2000-\u200F\u2028-\u202F\u205F-\u206F\u2800\u3000\u3164\uFE00-\uFE0F\uFEFF\uFFA0\uFFF0-\uFFFB]'
+     and lower(name) not in ('customer', 'system', 'temporal_ui', 'temporal-ui', 'temporal ui')
+$$;
+
+-- What operators have asked of payouts: the row is the request, its workflow carries it out, and
+-- the line in operator_actions has the same id.
+create table operator_requests (
+  id text primary key check (id ~ '^op_[0-9a-z]{26}$'),
+  payout_id text not null references payouts,
+  operator text not null check (is_operator_name(operator)),
+  reason text not null check (btrim(reason) <> ''),
+  command jsonb not null,
+  created_at timestamptz(3) not null default now()
+);
+create index on operator_requests (payout_id, id);
+create trigger append_only before update or delete on operator_requests
+  for each row execute function refuse_change();
+create trigger append_only_all before truncate on operator_requests
+  for each statement execute function refuse_change();
+
+-- One audit for everything that a command can change. A customer's name is their account.
+alter table operator_actions drop constraint operator_actions_payout_id_fkey;
+alter table operator_actions rename column payout_id to subject_id;
+alter table operator_actions
+  -- An id tells what it is of; of rates it is a number, or the name of their provider.
+  add subject_type text not null generated always as (case split_part(subject_id, '_', 1)
+    when 'po' then 'payout' when 'bat' then 'batch' when 'acc' then 'account'
+    when 'key' then 'api_key' else 'rate' end) stored,
+  add actor_kind text not null default 'operator'
+    check (actor_kind in ('operator', 'customer', 'temporal_ui'));
+alter table operator_actions disable trigger append_only;
+update operator_actions set actor_kind = 'temporal_ui' where operator = 'temporal-ui';
+alter table operator_actions enable trigger append_only;
+alter table operator_actions
+  alter actor_kind drop default,
+  add check (actor_kind <> 'operator' or is_operator_name(operator)),
+  add check (actor_kind <> 'customer' or operator ~ '^acc_'),
+  -- A customer and a button can only cancel.
+  add check (actor_kind = 'operator' or command ->> 'kind' = 'cancel');
+
+create function require_second_person() returns trigger language plpgsql
+set search_path = pg_catalog, public, pg_temp as $$
+begin
+  if not exists (select from operator_actions p
+          where p.id = new.approves and p.outcome = 'proposed' and p.subject_id = new.subject_id
+            and p.actor_kind = 'operator' and new.actor_kind = 'operator'
+            and lower(p.operator) <> lower(new.operator)) then
+    raise check_violation using
+      message = format('%s approves no proposal of another person', new.id);
+  end if;
+  return new;
+end $$;
+create trigger second_person before insert on operator_actions
+  for each row when (new.approves is not null) execute function require_second_person();
+
+alter table ledger_accounts drop constraint ledger_accounts_kind_check,
+  add constraint ledger_accounts_kind_check check (kind in ('available', 'held', 'funding',
+    'fx_position', 'rail_settlement', 'fee_revenue', 'spread_revenue', 'rounding', 'return_costs',
+    'suspense', 'losses'));
+
+alter table ledger_entries
+  -- The command that has posted a correction. No foreign keys, which every entry of every payout
+  -- would be charged for: post_entries looks, and neither table loses a row.
+  add action_id text,
+  add reverses bigint,
+  drop constraint ledger_entries_kind_check,
+  add constraint ledger_entries_kind_check check (kind in ('fund', 'accept', 'settle', 'release',
+    'return', 'late_payment', 'late_return', 'suspense_clear', 'correction')),
+  add check ((action_id is not null) = (kind in ('late_return', 'suspense_clear', 'correction'))),
+  add check (reverses is null or kind = 'correction'),
+  drop constraint ledger_entries_payout_id_kind_key;
+-- A step of a payout is posted once, and so is each correction.
+create unique index ledger_entries_once on ledger_entries (payout_id, kind, coalesce(action_id, ''));
+create unique index ledger_entries_reversed_once on ledger_entries (reverses)
+  where reverses is not null;
+
+-- As before, and corrections: with the action of the person who approved them.
+drop function post_entries(text[], text[], int[], text[], text[], text[], text[], bigint[]);
+create function post_entries(
+  entry_payouts text[], entry_kinds text[],
+  posting_entries int[], modes text[], owners text[], kinds text[],
+  currencies text[], amounts bigint[],
+  entry_actions text[] default null, entry_reverses bigint[] default null
+) returns void language plpgsql
+security definer set search_path = pg_catalog, public, pg_temp as $$
+declare
+  entry_ids bigint[];
+begin
+  perform check_entries(
+    entry_payouts, entry_kinds, posting_entries, modes, owners, kinds, currencies, amounts);
+  if entry_actions is not null and exists (
+       select from unnest(entry_payouts, entry_actions, entry_reverses)
+                as e (payout_id, action_id, reverses)
+        where (e.action_id is not null
+               and (select a.id from operator_actions a
+                     where a.id = e.action_id and a.subject_id = e.payout_id
+                       and a.outcome = 'done' and a.approves is not null) is null)
+           or (e.reverses is not null
+               and (select r.id from ledger_entries r
+                     where r.id = e.reverses and r.payout_id = e.payout_id) is null)) then
+    raise check_violation using
+      message = 'a correction needs the approval of a second person, and what it reverses';
+  end if;
+
+  with missing as (
+    insert into ledger_accounts (mode, account_id, kind, currency)
+    select n.mode, n.owner, n.kind, n.currency
+      from (select distinct * from unnest(modes, owners, kinds, currencies))
+             as n (mode, owner, kind, currency)
+     where (select a.id from ledger_accounts a
+             where a.mode = n.mode and coalesce(a.account_id, '') = coalesce(n.owner, '')
+               and a.kind = n.kind and a.currency = n.currency) is null
+    on conflict do nothing
+    returning id, account_id, kind, currency
+  )
+  insert into ledger_balances (ledger_account_id, account_id, kind, currency)
+    select id, account_id, kind, currency from missing where account_id is not null;
+
+  entry_ids := array(
+    select nextval(pg_get_serial_sequence('ledger_entries', 'id'))
+      from generate_subscripts(entry_kinds, 1));
+  insert into ledger_entries (id, payout_id, kind, action_id, reverses) overriding system value
+    select * from unnest(entry_ids, entry_payouts, entry_kinds, entry_actions, entry_reverses);
+  with named as materialized (
+    select n.*, (select a.id from ledger_accounts a
+                  where a.mode = n.mode and coalesce(a.account_id, '') = coalesce(n.owner, '')
+                    and a.kind = n.kind and a.currency = n.currency) as id
+      from (select distinct * from unnest(modes, owners, kinds, currencies))
+             as n (mode, owner, kind, currency)
+  )
+  insert into ledger_postings
+    (entry_id, ledger_account_id, currency, amount_minor, entry_kind, created_at)
+    select entry_ids[p.entry], n.id, p.currency, p.amount,
+           case when p.owner is not null then entry_kinds[p.entry] end,
+           case when p.owner is not null then now() end
+      from unnest(posting_entries, modes, owners, kinds, currencies, amounts)
+             with ordinality as p (entry, mode, owner, kind, currency, amount, position)
+      join named n
+        on n.mode = p.mode and coalesce(n.owner, '') = coalesce(p.owner, '')
+       and n.kind = p.kind and n.currency = p.currency
+     order by p.position;
+end $$;
+
+revoke execute on function
+  post_entries(text[], text[], int[], text[], text[], text[], text[], bigint[], text[], bigint[])
+  from public;
+grant execute on function
+  post_entries(text[], text[], int[], text[], text[], text[], text[], bigint[], text[], bigint[])
+  to corridor_api, corridor_worker, corridor_operator;
+grant insert on operator_requests to corridor_operator;
+
+-- Corrections move what the rail has paid or got back by their own postings. An entry that is
+-- reversed did not happen: it leaves its own direction, where the bank shows nothing either.
+create or replace view ledger_movements as
+select p.rail, p.id as payout_id, 'debit' as direction, p.destination_currency as currency,
+       p.receive_minor as amount_minor, e.created_at as booked_at
+  from ledger_entries e join payouts p on p.id = e.payout_id
+ where e.kind in ('settle', 'late_payment')
+union all
+select p.rail, p.id, 'credit', p.destination_currency, p.returned_minor, e.created_at
+  from ledger_entries e join payouts p on p.id = e.payout_id
+ where e.kind = 'return'
+union all
+select p.rail, p.id, m.direction, l.currency,
+       case m.direction when 'debit' then l.amount_minor else -l.amount_minor end, e.created_at
+  from ledger_entries e join payouts p on p.id = e.payout_id
+  join ledger_postings l on l.entry_id = e.id
+  join ledger_accounts a on a.id = l.ledger_account_id and a.kind = 'rail_settlement'
+ cross join lateral (select case when (l.amount_minor > 0) = (e.reverses is null)
+                                 then 'debit' else 'credit' end as direction) m
+ where e.kind in ('late_return', 'correction');
+
+-- As before, but for what the ledger says of a key in all.
+create or replace view statement_breaks as
+select coalesce(s.rail, l.rail) as rail, coalesce(s.rail_key, l.payout_id) as payout_id,
+       coalesce(s.direction, l.direction) as direction,
+       case when l.payout_id is null then 'not in the ledger'
+            when s.rail_key is null then 'not on the statement'
+            else 'amounts differ' end as kind,
+       s.amount_minor as bank_minor, s.currency as bank_currency,
+       l.amount_minor as ledger_minor, l.currency as ledger_currency,
+       coalesce(s.booked_at, l.booked_at) as since
+  from (select rail, rail_key, direction, currency, sum(amount_minor)::bigint as amount_minor,
+               min(booked_at) as booked_at, min(statement_date) as statement_date
+          from statement_entries group by rail, rail_key, direction, currency) s
+  full join (select rail, payout_id, direction, currency, sum(amount_minor)::bigint as amount_minor,
+                    min(booked_at) as booked_at
+               from ledger_movements group by rail, payout_id, direction, currency
+             having sum(amount_minor) <> 0) l
+    on l.rail = s.rail and l.payout_id = s.rail_key and l.direction = s.direction
+ where (s.rail_key is null and exists (select from statements c where c.rail = l.rail
+          and c.statement_date > (l.booked_at at time zone 'UTC')::date))
+    or (l.payout_id is null and exists (select from statements c where c.rail = s.rail
+          and c.statement_date >= s.statement_date))
+    or s.amount_minor <> l.amount_minor or s.currency <> l.currency;

@@ -1,0 +1,73 @@
+import {
+  chargeSuspenseEntry,
+  type Entry,
+  type EntryKind,
+  type FrozenAmounts,
+  lateReturnEntry,
+  type PostedEntry,
+  reversalOf,
+  sumOn,
+  writeOffEntry,
+} from './ledger.js';
+import { formatMinor, larger } from './money.js';
+import type { Correction } from './operator.js';
+
+/** What may be undone: a hold belongs to the payout's state, and a correction is corrected anew. */
+const reversible: readonly EntryKind[] = [
+  'settle',
+  'return',
+  'late_payment',
+  'late_return',
+  'suspense_clear',
+];
+
+/**
+ * The entry that corrects a payout's books, or why there is none. What is in suspense may come
+ * back, be charged or be written off, and never more than that.
+ */
+export function correctionOf(
+  correction: Correction,
+  frozen: FrozenAmounts,
+  posted: readonly PostedEntry[],
+): Entry | string {
+  const currency = frozen.destinationCurrency;
+  const missingMinor = -sumOn(posted, 'suspense', currency);
+  const entry = entryOf(correction, frozen, posted, larger(missingMinor, 0n));
+  if (typeof entry === 'string') return entry;
+  if (entry.postings.length === 0) return 'There is nothing to book.';
+  const isTooMuch = sumOn([entry], 'suspense', currency) > larger(missingMinor, 0n);
+  return isTooMuch && correction.kind !== 'book'
+    ? `Only ${formatMinor(missingMinor, currency)} ${currency} of it are in suspense.`
+    : entry;
+}
+
+function entryOf(
+  correction: Correction,
+  frozen: FrozenAmounts,
+  posted: readonly PostedEntry[],
+  missingMinor: bigint,
+): Entry | string {
+  const currency = frozen.destinationCurrency;
+  switch (correction.kind) {
+    case 'lateReturn':
+      return lateReturnEntry(currency, BigInt(correction.amountMinor));
+    case 'clearSuspense':
+      return correction.charge === 'house'
+        ? writeOffEntry(currency, missingMinor)
+        : chargeSuspenseEntry(frozen);
+    case 'reverse': {
+      const entry = posted.find(({ id }) => String(id) === correction.entry);
+      const isReversed = posted.some(({ reverses }) => reverses === entry?.id);
+      return entry !== undefined && reversible.includes(entry.kind) && !isReversed
+        ? reversalOf(entry)
+        : `${correction.entry} is no entry of the payout that can be reversed, or is already.`;
+    }
+    case 'book': {
+      const postings = correction.postings.map((posting) => ({
+        ...posting,
+        amountMinor: BigInt(posting.amountMinor),
+      }));
+      return { kind: 'correction', postings };
+    }
+  }
+}

@@ -1,0 +1,274 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { callBack, newsOf } from '../support/bankCallback.js';
+import { untilStatus } from '../support/client.js';
+import { unbalancedCurrencies } from '../support/database.js';
+import { eventually } from '../support/eventually.js';
+import { command, operate, type Run } from '../support/operators.js';
+import { openPayer, type Payer, rowOf, untilParked, wake } from '../support/payer.js';
+import { expectedPostings, type Postings, postingsOf } from '../support/postings.js';
+import { startSystem, type TestSystem } from '../support/system.js';
+
+let system: TestSystem;
+
+beforeAll(async () => {
+  system = await startSystem();
+});
+afterAll(async () => {
+  // Whatever a test did, no money may have come from nowhere.
+  expect(await unbalancedCurrencies(system.database)).toEqual([]);
+  await system.stop();
+});
+
+type Paid = { readonly payer: Payer; readonly id: string; readonly receiveMinor: bigint };
+
+/** A payout of 100.00 USD that the bank has rejected, and then paid all the same. */
+async function paidAfterRelease(): Promise<Paid> {
+  const payer = await openPayer(system);
+  const id = await payer.send('simulate: reject AC04');
+  await untilStatus(payer.client, id, 'failed');
+  await callBack(system, [newsOf(await rowOf(system, id), { type: 'settled' })]);
+  const row = await untilParked(system, id);
+  expect(row).toMatchObject({ status: 'failed', attentionReason: 'paid_after_release' });
+  return { payer, id, receiveMinor: row.receiveMinor ?? 0n };
+}
+
+/** A payout that the bank never settled, and that an operator has taken for settled. */
+async function settledByMistake(): Promise<Paid> {
+  const payer = await openPayer(system);
+  const id = await payer.send('simulate: never settle');
+  await untilStatus(payer.client, id, 'sent');
+  await system.database`
+    update payouts set settle_by = now() - interval '1 hour' where id = ${id}`;
+  await wake(system, id);
+  await untilParked(system, id);
+  const settled = await operate(system, id, 'settle', { evidence: 'MT103 of another payment' });
+  expect(settled.isCarriedOut, settled.printed).toBe(true);
+  const { receiveMinor } = await rowOf(system, id);
+  return { payer, id, receiveMinor: receiveMinor ?? 0n };
+}
+
+/** What one person proposes and another one carries out. */
+async function byTwo(
+  id: string,
+  verb: string,
+  flags: Readonly<Record<string, string>>,
+): Promise<Run> {
+  const proposed = await operate(system, id, verb, flags);
+  expect(proposed.printed).toMatch(/^proposed: /m);
+  return operate(system, id, 'approve', { operator: 'barbara', proposal: proposed.action });
+}
+
+/** The same where nothing but success will do. */
+async function correct(
+  id: string,
+  verb: string,
+  flags: Readonly<Record<string, string>>,
+): Promise<void> {
+  const { isCarriedOut, printed } = await byTwo(id, verb, flags);
+  expect(isCarriedOut, printed).toBe(true);
+}
+
+/** What all entries of a payout come to by account; what comes to nothing is left out. */
+async function balancesOf(id: string): Promise<Postings> {
+  const rows = await system.database<{ account: string; minor: bigint }[]>`
+    select a.kind || ':' || p.currency as account, sum(p.amount_minor)::bigint as minor
+      from ledger_entries e
+      join ledger_postings p on p.entry_id = e.id
+      join ledger_accounts a on a.id = p.ledger_account_id
+     where e.payout_id = ${id} group by 1 having sum(p.amount_minor) <> 0`;
+  return Object.fromEntries(rows.map(({ account, minor }) => [account, minor]));
+}
+
+/** What reconciliation says of a payout once the bank's closed statements show these amounts. */
+async function breaksOf(
+  id: string,
+  bank: { readonly debit?: bigint; readonly credit?: readonly bigint[] },
+): Promise<readonly object[]> {
+  const lines = [
+    ...(bank.debit === undefined ? [] : [['debit', bank.debit] as const]),
+    ...(bank.credit ?? []).map((minor) => ['credit', minor] as const),
+  ];
+  for (const [index, [direction, minor]] of lines.entries()) {
+    await system.database`
+      insert into statement_entries (rail, bank_reference, direction, rail_key, currency,
+        amount_minor, booked_at, statement_date)
+      values ('sandbox', ${`SBX-${id}-${index}`}, ${direction}, ${id}, 'EUR', ${String(minor)}::bigint,
+        now(), current_date)`;
+  }
+  await system.database`
+    insert into statements (rail, statement_date)
+    select 'sandbox', current_date + n from generate_series(0, 1) as n on conflict do nothing`;
+  return system.database`select direction, kind from statement_breaks where payout_id = ${id}`;
+}
+
+const euros = (minor: bigint) => `${minor / 100n}.${String(minor % 100n).padStart(2, '0')}`;
+
+describe('money in suspense', () => {
+  it('is not confirmed away by one person, and not by two of one name', async () => {
+    const { id } = await paidAfterRelease();
+    const confirmed = await operate(system, id, 'fail');
+    expect(confirmed.isCarriedOut, confirmed.printed).toBe(false);
+    expect(confirmed.printed).toContain('clear-suspense');
+    const proposed = await operate(system, id, 'clear-suspense', { charge: 'house' });
+    expect(proposed.printed).toMatch(/^proposed: .*losses -\d+\.\d\d EUR/m);
+    const proposal = proposed.action;
+    const alone = await operate(system, id, 'approve', { operator: 'Grace', proposal });
+    expect(alone.printed).toMatch(/^refused: .*another person/m);
+    expect(await rowOf(system, id)).toMatchObject({ attentionReason: 'paid_after_release' });
+    expect(await postingsOf(system.database, id)).not.toHaveProperty('suspense_clear');
+  });
+
+  it('that came back is booked, and nothing is left that waits for a person', async () => {
+    const { payer, id, receiveMinor } = await paidAfterRelease();
+    await callBack(system, [newsOf(await rowOf(system, id), { type: 'returned', code: 'AC04' })]);
+    const row = await eventually('the return is noted', 20_000, async () => {
+      const found = await rowOf(system, id);
+      return found.attentionDetail?.includes('returned') === true ? found : undefined;
+    });
+    expect(row.attentionDetail).toContain('corridor payouts late-return');
+    const tooMuch = await operate(system, id, 'late-return', { amount: euros(receiveMinor + 1n) });
+    expect(tooMuch.printed).toContain(`Only ${euros(receiveMinor)} EUR`);
+
+    await correct(id, 'late-return', { amount: euros(receiveMinor) });
+    const { late_return } = await postingsOf(system.database, id);
+    expect(late_return).toEqual({
+      'rail_settlement:EUR': -receiveMinor,
+      'suspense:EUR': receiveMinor,
+    });
+    expect(await balancesOf(id)).toEqual({});
+    expect(await payer.balance()).toEqual({ available: 100_000n, held: 0n });
+    expect(await rowOf(system, id)).toMatchObject({ status: 'failed', attentionReason: null });
+    await expect(system.temporal.workflow.getHandle(id).result()).resolves.toBe('failed');
+    expect(await breaksOf(id, { debit: receiveMinor, credit: [receiveMinor] })).toEqual([]);
+  });
+
+  it('of which a part came back waits until the house has paid for the rest', async () => {
+    const { payer, id, receiveMinor } = await paidAfterRelease();
+    await correct(id, 'late-return', { amount: euros(receiveMinor - 150n) });
+    expect(await rowOf(system, id)).toMatchObject({ attentionReason: 'paid_after_release' });
+    const charged = await operate(system, id, 'clear-suspense', { charge: 'customer' });
+    expect(charged.printed).toContain('Only 1.50 EUR');
+    await correct(id, 'clear-suspense', { charge: 'house' });
+    expect(await balancesOf(id)).toEqual({ 'rail_settlement:EUR': 150n, 'losses:EUR': -150n });
+    expect(await payer.balance()).toEqual({ available: 100_000n, held: 0n });
+    expect(await rowOf(system, id)).toMatchObject({ attentionReason: null });
+    expect(await breaksOf(id, { debit: receiveMinor, credit: [receiveMinor - 150n] })).toEqual([]);
+    const again = await operate(system, id, 'clear-suspense', { charge: 'house' });
+    expect(again.printed).toContain('nothing to book');
+  });
+
+  it('is paid by a customer who has the money, as if it had settled', async () => {
+    const { payer, id, receiveMinor } = await paidAfterRelease();
+    await correct(id, 'clear-suspense', { charge: 'customer' });
+    const row = await rowOf(system, id);
+    expect(await payer.balance()).toEqual({ available: 90_000n, held: 0n });
+    const expected = expectedPostings(row);
+    const { settle } = expected;
+    const sums = await balancesOf(id);
+    expect(sums).toMatchObject({
+      'available:USD': -10_000n,
+      'fee_revenue:USD': row.feeMinor,
+      'fx_position:EUR': settle['fx_position:EUR'],
+      'rail_settlement:EUR': receiveMinor,
+    });
+    expect(sums).not.toHaveProperty(['suspense:EUR']);
+    expect(row).toMatchObject({ status: 'failed', attentionReason: null });
+    const listed = await payer.client(
+      `GET /v1/balance_transactions?payout=${id}&type=suspense_clear`,
+    );
+    expect(JSON.stringify(listed.body)).toContain('"amount":"-');
+  });
+
+  it('is not paid by a customer who has spent it', async () => {
+    const { payer, id } = await paidAfterRelease();
+    expect((await payer.ask('simulate: never settle', { amount: '95000' })).status).toBe(201);
+    const before = await payer.balance();
+    const proposed = await operate(system, id, 'clear-suspense', { charge: 'customer' });
+    expect(proposed.printed).toMatch(/^refused: .*balance does not cover it/m);
+    expect(await payer.balance()).toEqual(before);
+  });
+});
+
+describe('a correction', () => {
+  it('undoes a settlement that never was, and the customer is told', async () => {
+    const { payer, id } = await settledByMistake();
+    expect(await payer.balance()).toEqual({ available: 90_000n, held: 0n });
+    const [entry] = await system.database<{ id: bigint }[]>`
+      select id from ledger_entries where payout_id = ${id} and kind = 'settle'`;
+    await correct(id, 'reverse', { entry: String(entry?.id) });
+    expect(await balancesOf(id)).toEqual({});
+    expect(await payer.balance()).toEqual({ available: 100_000n, held: 0n });
+    const answer = await payer.client(`GET /v1/payouts/${id}`);
+    expect(answer.body).toMatchObject({ status: 'returned', status_reason: 'corrected' });
+    expect((await payer.eventsOf(id)).slice(-1)).toEqual(['payout.returned']);
+    // The bank shows nothing, and so does the ledger now.
+    expect(await breaksOf(id, {})).toEqual([]);
+    const again = await operate(system, id, 'reverse', { entry: String(entry?.id) });
+    expect(again.printed).toContain('is no entry of the payout that can be reversed');
+  });
+
+  it('books a second return, and each command of several once', async () => {
+    const payer = await openPayer(system);
+    const id = await payer.send('an ordinary payout');
+    await untilStatus(payer.client, id, 'settled');
+    const row = await rowOf(system, id);
+    const receiveMinor = row.receiveMinor ?? 0n;
+    const returned = (minor: bigint) =>
+      callBack(system, [newsOf(row, { type: 'returned', amount: String(minor), code: 'AC04' })]);
+    await returned(receiveMinor - 300n);
+    await untilStatus(payer.client, id, 'returned');
+    await returned(300n);
+    const parked = await untilParked(system, id);
+    expect(parked).toMatchObject({ status: 'returned', attentionReason: 'contradiction' });
+    expect(parked.attentionDetail).toContain('corridor payouts correct');
+
+    const postings = 'rail_settlement:EUR:-1.50,return_costs:EUR:1.50';
+    await correct(id, 'correct', { postings });
+    await correct(id, 'correct', { postings });
+    expect(await balancesOf(id)).not.toHaveProperty(['return_costs:EUR']);
+    const kinds = await system.database<{ kind: string }[]>`
+      select kind from ledger_entries where payout_id = ${id} order by id`;
+    expect(kinds.map(({ kind }) => kind).slice(-2)).toEqual(['correction', 'correction']);
+    expect(
+      await breaksOf(id, { debit: receiveMinor, credit: [receiveMinor - 300n, 300n] }),
+    ).toEqual([]);
+    const confirmed = await operate(system, id, 'settle', { evidence: 'both returns are booked' });
+    expect(confirmed.isCarriedOut, confirmed.printed).toBe(true);
+    expect(await rowOf(system, id)).toMatchObject({ status: 'returned', attentionReason: null });
+  });
+
+  it('is carried out once, however often it is approved', async () => {
+    const { id, receiveMinor } = await paidAfterRelease();
+    const { action: proposal } = await operate(system, id, 'late-return', { amount: '1' });
+    const approvals = await Promise.all(
+      ['ada', 'barbara', 'edith'].map((operator) =>
+        command(system, id, { kind: 'approve', proposal }, operator),
+      ),
+    );
+    expect(approvals.filter(({ outcome }) => outcome === 'done')).toHaveLength(1);
+    expect(await balancesOf(id)).toMatchObject({ 'suspense:EUR': 100n - receiveMinor });
+  });
+
+  it.each([
+    ['late-return', { amount: '0' }, '--amount expects a sum of EUR above zero'],
+    ['late-return', { amount: '-1' }, '--amount expects a sum of EUR above zero'],
+    ['late-return', { amount: '1.234' }, '--amount expects a sum of EUR above zero'],
+    ['late-return', {}, '--amount is missing'],
+    ['clear-suspense', { charge: 'nobody' }, '--charge expects customer or house'],
+    ['reverse', {}, '--entry is missing'],
+    ['reverse', { entry: '0' }, 'is no entry of the payout that can be reversed'],
+    ['correct', { postings: 'losses:EUR:1' }, 'expected a sum of zero in EUR, not 100 minor units'],
+    ['correct', { postings: 'loss:EUR:1,held:EUR:-1' }, '--postings expects account:CURRENCY'],
+    ['correct', { postings: 'losses:EUX:1' }, '--postings expects account:CURRENCY:amount'],
+    ['correct', { postings: 'losses:EUR:1:2' }, '--postings expects account:CURRENCY:amount'],
+    ['correct', { postings: 'losses:EUR:0' }, '--postings expects account:CURRENCY:amount'],
+    ['correct', { postings: '' }, '--postings is missing'],
+    ['undo', {}, 'corridor payouts has no "undo"'],
+  ])('that is asked for wrongly says what was expected: %s %j', async (verb, flags, expected) => {
+    const payer = await openPayer(system);
+    const id = await payer.send('simulate: never settle');
+    const { isCarriedOut, printed } = await operate(system, id, verb, flags);
+    expect([isCarriedOut, printed]).toEqual([false, expect.stringContaining(expected)]);
+    expect(Object.keys(await postingsOf(system.database, id))).toEqual(['accept']);
+  });
+});

@@ -1,0 +1,251 @@
+import { execFile } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { callBack, newsOf } from '../support/bankCallback.js';
+import { untilStatus } from '../support/client.js';
+import { createTestAccount, unbalancedCurrencies } from '../support/database.js';
+import { eventually } from '../support/eventually.js';
+import { operate } from '../support/operators.js';
+import { openPayer, rowOf, untilParked, wake } from '../support/payer.js';
+import { startSystem, type TestSystem } from '../support/system.js';
+
+let system: TestSystem;
+
+beforeAll(async () => {
+  system = await startSystem();
+});
+afterAll(async () => {
+  expect(await unbalancedCurrencies(system.database)).toEqual([]);
+  await system.stop();
+});
+
+/** A payout that the bank has and says nothing of, parked because its time is over. */
+async function parked(amount = '10000'): Promise<string> {
+  const payer = await openPayer(system);
+  await payer.client('POST /v1/test/fund', { form: { currency: 'USD', amount } });
+  const answer = await payer.ask('simulate: never settle', { amount });
+  const id = String(answer.body['id']);
+  await eventually(`${id} is sent`, 20_000, async () =>
+    (await rowOf(system, id)).status === 'sent' ? true : undefined,
+  );
+  await system.database`
+    update payouts set settle_by = now() - interval '1 hour' where id = ${id}`;
+  await wake(system, id);
+  await untilParked(system, id);
+  return id;
+}
+
+/** Every line of the audit about a payout, as somebody with a database console reads it. */
+const linesAbout = (id: string) =>
+  system.database<{ line: string }[]>`
+    select a::text as line from operator_actions a where a::text like ${`%${id}%`}
+     order by created_at`;
+
+/** Above the sum from which a second person approves, in cents. */
+const large = '9000000';
+
+describe('whoever approves is a person, and another one', () => {
+  it.each([
+    ['customer', 'the customer is no operator'],
+    ['  Customer ', 'neither in another spelling'],
+    ['system', 'nor is the service'],
+    ['temporal-ui', 'nor a button'],
+    ['grace', 'nobody approves what they proposed'],
+    ['GRACE', 'in capitals'],
+    ['grace\u200b', 'with a space of no width'],
+    ['gra\u00adce', 'with a soft hyphen'],
+    ['\ufeffgrace', 'with a byte order mark'],
+    ['ｇｒａｃｅ', 'in letters of full width'],
+    ['grace\u3164', 'with a letter that shows nothing'],
+  ])('%j approves nothing: %s', async (operator) => {
+    const id = await parked(large);
+    const proposed = await operate(system, id, 'settle', { evidence: 'MT103' });
+    expect(proposed.printed).toMatch(/^proposed: /m);
+    const proposal = proposed.action;
+    const before = await linesAbout(id);
+    expect(before).toHaveLength(1);
+    expect(await operate(system, id, 'approve', { operator, proposal })).toMatchObject({
+      isCarriedOut: false,
+    });
+    expect(await rowOf(system, id)).toMatchObject({ status: 'sent' });
+    const approved = await operate(system, id, 'approve', { operator: 'Barbara  B.', proposal });
+    expect(approved.printed).toMatch(/^done: /m);
+    const lines = await linesAbout(id);
+    expect(lines.at(-1)?.line).toContain('Barbara B.');
+  });
+});
+
+describe('every command on a payout leaves a line', () => {
+  it('also the customer’s, with who the customer is', async () => {
+    const payer = await openPayer(system);
+    const id = await payer.send('simulate: timeout then nothing');
+    const answer = await payer.client(`POST /v1/payouts/${id}/cancel`);
+    expect(answer.status).toBe(200);
+    const lines = await system.database`
+      select actor_kind, operator, command, outcome from operator_actions
+       where subject_id = ${id}`;
+    expect(lines).toMatchObject([
+      {
+        actorKind: 'customer',
+        operator: payer.accountId,
+        command: { kind: 'cancel' },
+        outcome: 'done',
+      },
+    ]);
+  });
+
+  it('also what is refused because nobody has to decide anything', async () => {
+    const payer = await openPayer(system);
+    const id = await payer.send('simulate: never settle');
+    const retried = await operate(system, id, 'retry', { operator: 'ada' });
+    expect(retried.isCarriedOut).toBe(false);
+    expect(await linesAbout(id)).toHaveLength(1);
+  });
+});
+
+const iban = 'DE89370400440532013000';
+/** Every byte that Temporal keeps of a payout, its payloads decoded. */
+async function keptByTemporal(id: string): Promise<string> {
+  const { workflow } = system.temporal;
+  const texts: string[] = [];
+  for await (const { runId } of workflow.list({ query: `WorkflowId = "${id}"` })) {
+    const handle = workflow.getHandle(id, runId);
+    const history = historyToJSON(await handle.fetchHistory());
+    texts.push(history, JSON.stringify(await handle.describe(), bigintsAsText));
+    texts.push(JSON.stringify(await handle.query('__temporal_workflow_metadata')));
+    for (const [, data = ''] of history.matchAll(/"data":\s*"([^"]*)"/g)) {
+      texts.push(Buffer.from(data, 'base64').toString('utf8'));
+    }
+  }
+  return texts.join('\n');
+}
+const bigintsAsText = (_key: string, value: unknown) =>
+  typeof value === 'bigint' ? String(value) : value;
+
+describe('what an operator writes stays in the database', () => {
+  it('and never enters a history', async () => {
+    const id = await parked(large);
+    const reason = `the bank says that ${iban} has it`;
+    const who = { operator: 'Ada Lovelace', reason };
+    await operate(system, id, 'fail', { ...who, statementDate: '2020-01-01' });
+    const proposed = await operate(system, id, 'settle', { ...who, evidence: `MT103 for ${iban}` });
+    const proposal = proposed.action;
+    const proposals = await keptByTemporal(id);
+    // The history is read, and it does hold what was asked.
+    expect(proposals).toContain(id);
+    expect(proposals).toContain(proposal);
+    const approval = { operator: 'grace', reason: `seen: ${iban}`, proposal };
+    expect(await operate(system, id, 'approve', approval)).toMatchObject({ isCarriedOut: true });
+    await system.temporal.workflow.getHandle(id).result();
+    const kept = await keptByTemporal(id);
+    for (const text of [iban, 'MT103', 'the bank says', 'Lovelace'])
+      expect(kept).not.toContain(text);
+    // It is where it belongs.
+    expect((await linesAbout(id)).filter(({ line }) => line.includes(iban))).toHaveLength(3);
+  });
+});
+
+describe('what a bank writes where a code belongs', () => {
+  it('is not shown, and enters no history either', async () => {
+    const payer = await openPayer(system);
+    const id = await payer.send('an ordinary payout');
+    await untilStatus(payer.client, id, 'settled');
+    const row = await rowOf(system, id);
+    const rejection = newsOf(row, { type: 'rejected', code: iban, reason: `of ${iban}` });
+    expect(await callBack(system, [rejection])).toBe(200);
+    const parked = await untilParked(system, id);
+    expect(parked.attentionDetail).toBe('The rail rejected (NARR) a payout that is settled.');
+    const kept = await eventually('it is shown', 20_000, async () => {
+      const text = await keptByTemporal(id);
+      return text.includes('Needs a person') ? text : undefined;
+    });
+    expect(kept).not.toContain(iban);
+    await operate(system, id, 'settle', { evidence: 'the bank was called' });
+  });
+});
+
+describe('every command that changes something says who and why', () => {
+  const cli = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
+  /** Runs `corridor …` as an operator does. */
+  function corridor(...args: readonly string[]): Promise<{ code: number; output: string }> {
+    const env = { ...process.env, DATABASE_URL: system.databaseUrl };
+    return new Promise((resolve) => {
+      execFile(process.execPath, [cli, ...args], { env }, (error, stdout, stderr) => {
+        resolve({ output: stdout + stderr, code: error === null ? 0 : Number(error.code) });
+      });
+    });
+  }
+  const by = ['--operator', 'Grace  Hopper', '--reason', 'ticket 17'] as const;
+
+  it('or is refused', async () => {
+    const { account } = await createTestAccount(system.database);
+    for (const command of [
+      ['account', 'open', '--name', 'Nobody'],
+      ['account', 'fund', '--account', account.id, '--currency', 'USD', '--amount', '1'],
+      ['keys', 'create', '--account', account.id, '--name', 'second'],
+      ['keys', 'roll', 'key_1'],
+      ['keys', 'revoke', 'key_1'],
+      ['batches', 'pause', 'bat_1'],
+      ['batches', 'resume', 'bat_1'],
+      ['rates', 'accept', '1'],
+      ['rates', 'use', 'reference'],
+    ]) {
+      const { code, output } = await corridor(...command);
+      expect([command.join(' '), code, output.split('\n')[0]]).toEqual([
+        command.join(' '),
+        2,
+        '--operator is missing.',
+      ]);
+    }
+  });
+
+  it('and leaves a line that names its subject', async () => {
+    const opened = await corridor('account', 'open', '--name', 'Audited', ...by);
+    expect(opened.code, opened.output).toBe(0);
+    const accountId = /acc_\w+/.exec(opened.output)?.[0] ?? '';
+    const made = await corridor('keys', 'create', '--account', accountId, '--name', 'erp', ...by);
+    const keyId = /\bkey_\w+/.exec(made.output)?.[0] ?? '';
+    const key = /cor_test_\w+/.exec(made.output)?.[0] ?? '';
+    const rolled = await corridor('keys', 'roll', keyId, ...by);
+    expect(rolled.code, rolled.output).toBe(0);
+    expect((await corridor('keys', 'revoke', keyId, ...by)).code).toBe(0);
+    const funds = ['--account', accountId, '--currency', 'USD', '--amount', '12.30'];
+    expect((await corridor('account', 'fund', ...funds, ...by)).code).toBe(0);
+    expect((await corridor('rates', 'use', 'reference', ...by)).code).toBe(0);
+    const lines = await system.database<{ command: { kind: string }; text: string }[]>`
+      select subject_type, subject_id, actor_kind, operator, reason, outcome, command,
+             a::text as text
+        from operator_actions a where operator = 'Grace Hopper' order by created_at, id`;
+    const done = { actorKind: 'operator', reason: 'ticket 17', outcome: 'done' };
+    const account = { ...done, subjectType: 'account', subjectId: accountId };
+    const aKey = { ...done, subjectType: 'api_key', subjectId: keyId };
+    expect(lines).toMatchObject([
+      { ...account, command: { kind: 'account open' } },
+      { ...aKey, command: { kind: 'keys create' } },
+      { ...aKey, command: { kind: 'keys roll' } },
+      { ...aKey, command: { kind: 'keys revoke' } },
+      { ...account, command: { kind: 'account fund', currency: 'USD', amount: '12.30' } },
+      { ...done, subjectType: 'rate', command: { kind: 'rates use' } },
+    ]);
+    expect(lines.map(({ text }) => text).join()).not.toContain(key);
+  });
+
+  it('and whose line cannot be written is not carried out', async () => {
+    const refused = await corridor(
+      'account',
+      'open',
+      '--name',
+      'N',
+      '--operator',
+      'customer',
+      '--reason',
+      'x',
+    );
+    expect(refused.code).toBe(2);
+    expect(refused.output).toContain('--operator expects');
+    const [{ count } = { count: -1 }] = await system.database<{ count: number }[]>`
+      select count(*)::int as count from accounts where name = 'N'`;
+    expect(count).toBe(0);
+  });
+});

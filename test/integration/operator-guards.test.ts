@@ -1,0 +1,212 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Database } from '../../src/db/client.js';
+import { newId } from '../../src/db/id.js';
+import { entriesOf, type OwnedEntry, postEntries } from '../../src/db/ledger.js';
+import { insertRequest, recordAction } from '../../src/db/operatorActions.js';
+import { type Entry, reversalOf } from '../../src/domain/ledger.js';
+import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
+import { requestPayout } from '../support/requestPayout.js';
+
+// What the database refuses of operators, whatever the code does.
+
+let test: TestDatabase;
+let database: Database;
+let accountId: string;
+const checkViolation = { code: '23514' };
+const uniqueViolation = { code: '23505' };
+
+beforeAll(async () => {
+  test = await createTestDatabase();
+  ({ database } = test);
+  accountId = (await createTestAccount(database)).account.id;
+});
+afterAll(() => test.drop());
+
+const payout = async () => (await requestPayout(database, accountId)).id;
+
+type Line = Partial<Parameters<typeof recordAction>[1]>;
+
+/** Writes a line of the audit; its id. */
+async function line(payoutId: string, changes: Line = {}): Promise<string> {
+  const id = newId('operatorAction');
+  await recordAction(database, {
+    id,
+    subjectId: payoutId,
+    actorKind: 'operator',
+    operator: 'grace',
+    reason: 'a test',
+    command: { kind: 'retryNow' },
+    outcome: 'done',
+    detail: '',
+    approves: null,
+    ...changes,
+  });
+  return id;
+}
+
+/** What one person has proposed and another one carried out. */
+async function approved(payoutId: string): Promise<string> {
+  const approves = await line(payoutId, { outcome: 'proposed' });
+  return line(payoutId, { operator: 'barbara', approves });
+}
+
+const lateReturn: Entry = {
+  kind: 'late_return',
+  postings: [
+    { account: 'rail_settlement', currency: 'EUR', amountMinor: -5n },
+    { account: 'suspense', currency: 'EUR', amountMinor: 5n },
+  ],
+};
+
+function post(payoutId: string, entry: Entry, action?: string): Promise<void> {
+  const owned: OwnedEntry = { entry, mode: 'test', accountId, payoutId };
+  return postEntries(database, [action === undefined ? owned : { ...owned, action }]);
+}
+
+describe('a line of the audit', () => {
+  it.each([
+    '',
+    ' ',
+    ' grace',
+    'customer',
+    'Customer',
+    'system',
+    'temporal-ui',
+    'Temporal_UI',
+    'gra\u200bce',
+    '\ufeffgrace',
+    'grace\u00ad',
+    'gra\u0007ce',
+    'grace\u3164',
+    'grace\u2800',
+    'ｇｒａｃｅ',
+    'x'.repeat(65),
+  ])('names no operator %j', async (operator) => {
+    await expect(line(await payout(), { operator })).rejects.toMatchObject(checkViolation);
+  });
+
+  it.each(['grace', "Amélie O'Neil", '李 小龍', 'j.doe+ops@example.com'])(
+    'names the operator %s',
+    async (operator) => {
+      await line(await payout(), { operator });
+    },
+  );
+
+  it('has the customer’s account for a name, and customers and buttons can only cancel', async () => {
+    const id = await payout();
+    const cancel = { command: { kind: 'cancel' } };
+    await line(id, { actorKind: 'customer', operator: accountId, ...cancel });
+    await line(id, { actorKind: 'temporal_ui', operator: 'temporal-ui', ...cancel });
+    for (const wrong of [
+      { actorKind: 'customer', operator: 'grace', ...cancel },
+      { actorKind: 'customer', operator: accountId },
+      { actorKind: 'temporal_ui', operator: 'temporal-ui' },
+    ] as const) {
+      await expect(line(id, wrong)).rejects.toMatchObject(checkViolation);
+    }
+  });
+
+  it('approves what another person has proposed of the same payout, and nothing else', async () => {
+    const [id, other] = [await payout(), await payout()];
+    const approves = await line(id, { outcome: 'proposed' });
+    const done = await line(id);
+    for (const wrong of [
+      { approves, operator: 'grace' },
+      { approves, operator: 'GRACE' },
+      { approves, operator: 'barbara', subjectId: other },
+      { approves: done, operator: 'barbara' },
+      { approves: 'op_none', operator: 'barbara' },
+      { approves, operator: accountId, actorKind: 'customer', command: { kind: 'cancel' } },
+    ] as const) {
+      await expect(line(id, wrong), JSON.stringify(wrong)).rejects.toMatchObject(checkViolation);
+    }
+    await line(id, { approves, operator: 'barbara' });
+    await expect(line(id, { approves, operator: 'ada' })).rejects.toMatchObject(uniqueViolation);
+  });
+
+  it.each(['operator_actions', 'operator_requests'])(
+    'stays as it is, and so does a request: %s',
+    async (table) => {
+      const id = await payout();
+      await line(id);
+      await insertRequest(database, id, {
+        operator: 'grace',
+        reason: 'a test',
+        command: { kind: 'retryNow' },
+      });
+      for (const change of [
+        `update ${table} set reason = 'another'`,
+        `delete from ${table}`,
+        `truncate ${table} cascade`,
+      ]) {
+        await expect(database.unsafe(change)).rejects.toThrow('append-only');
+      }
+    },
+  );
+
+  it.each([
+    { operator: 'customer', reason: 'a test' },
+    { operator: 'gra\u200bce', reason: 'a test' },
+    { operator: 'grace', reason: ' ' },
+  ])('is asked for by nobody like %j', async (signature) => {
+    const asked = insertRequest(database, await payout(), {
+      ...signature,
+      command: { kind: 'retryNow' },
+    });
+    await expect(asked).rejects.toMatchObject(checkViolation);
+  });
+});
+
+describe('a correction', () => {
+  it('needs the command of a second person, of its own payout', async () => {
+    const [id, other] = [await payout(), await payout()];
+    await expect(post(id, lateReturn)).rejects.toMatchObject(checkViolation);
+    for (const action of [
+      'op_none',
+      await line(id),
+      await line(id, { outcome: 'proposed' }),
+      await approved(other),
+    ]) {
+      await expect(post(id, lateReturn, action), action).rejects.toMatchObject(checkViolation);
+    }
+    expect(await entriesOf(database, id)).toEqual([]);
+    await post(id, lateReturn, await approved(id));
+    expect(await entriesOf(database, id)).toMatchObject([{ kind: 'late_return' }]);
+  });
+
+  it('of one kind is posted once for each command, and several times for several', async () => {
+    const id = await payout();
+    const action = await approved(id);
+    await post(id, lateReturn, action);
+    await expect(post(id, lateReturn, action)).rejects.toMatchObject(uniqueViolation);
+    await post(id, lateReturn, await approved(id));
+    expect(await entriesOf(database, id)).toHaveLength(2);
+  });
+
+  it('is no step of a payout, which has no command', async () => {
+    const id = await payout();
+    const settle: Entry = { ...lateReturn, kind: 'settle' };
+    await expect(post(id, settle, await approved(id))).rejects.toMatchObject(checkViolation);
+  });
+
+  it('reverses an entry of its own payout, and once', async () => {
+    const [id, other] = [await payout(), await payout()];
+    const action = await approved(id);
+    await post(id, lateReturn, action);
+    const [entry] = await entriesOf(database, id);
+    if (entry === undefined) throw new Error('nothing was posted');
+    const reversal = reversalOf(entry);
+    await expect(post(other, reversal, await approved(other))).rejects.toMatchObject(
+      checkViolation,
+    );
+    const late = { ...lateReturn, reverses: entry.id };
+    await expect(post(id, late, await approved(id))).rejects.toMatchObject(checkViolation);
+    await post(id, reversal, await approved(id));
+    await expect(post(id, reversal, await approved(id))).rejects.toMatchObject(uniqueViolation);
+    expect((await entriesOf(database, id)).at(-1)).toEqual({
+      ...reversal,
+      id: expect.any(BigInt),
+      postings: reversal.postings.map((posting) => expect.objectContaining(posting)),
+    });
+  });
+});
