@@ -35,6 +35,7 @@ import { isRefusal, type Refusal } from '../domain/refusal.js';
 import type { Rail } from '../rails/rail.js';
 import type { Rails } from '../rails/registry.js';
 import { announce } from './announcement.js';
+import { ownOf } from './cancellation.js';
 import { owned, type PayoutStep, stepOf } from './step.js';
 
 export type AcceptanceDeps = { readonly rails: Rails; readonly rateMaximumAgeMs: number };
@@ -62,17 +63,17 @@ export async function accept(
 
 /**
  * Decides pending payouts as one: all are accepted, or none is and every refusal is returned,
- * with nothing written.
+ * with nothing written. Also returns those that have workflows of their own.
  */
 export async function acceptTogether(
   sql: Sql,
   deps: AcceptanceDeps,
   ids: readonly string[],
   workflowAgeMs: number,
-): Promise<readonly RefusedPayout[]> {
+): Promise<{ readonly refused: readonly RefusedPayout[]; readonly own: readonly LockedPayout[] }> {
   const { rows, decisions } = await decideAll(sql, deps, null, ids, workflowAgeMs);
   if (decisions.refused.length === 0) await write(sql, rows, decisions);
-  return decisions.refused;
+  return { refused: decisions.refused, own: ownOf(rows) };
 }
 
 async function decideAll(

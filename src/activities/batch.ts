@@ -8,8 +8,8 @@ import {
   recordOutcome,
 } from '../db/batches.js';
 import { itemsOf } from '../db/chunks.js';
-import { bulkTransaction, type Database, type Sql, transaction } from '../db/client.js';
-import { type RefusedPayout, refusePayouts } from '../db/payouts.js';
+import { bulkTransaction, type Sql, transaction } from '../db/client.js';
+import { makeDue, type RefusedPayout, refusePayouts, type WakeablePayout } from '../db/payouts.js';
 import {
   type BatchMode,
   type Chunk,
@@ -24,11 +24,9 @@ import { announceCompletion } from './announcement.js';
 import { cancelItems, type Told } from './cancellation.js';
 import { type ChunkLook, inGroups, isAnyListenedTo, lookAt } from './chunk.js';
 import { beating, untilBug } from './failure.js';
+import { type WakingDeps, wakeOwn } from './waking.js';
 
-export type BatchDeps = AcceptanceDeps & {
-  readonly database: Database;
-  readonly factRules: FactRules;
-};
+export type BatchDeps = AcceptanceDeps & WakingDeps & { readonly factRules: FactRules };
 export type AcceptChunkInput = Chunk & { readonly workflowAgeMs: number };
 export type DecideBatchInput = { readonly batchId: string; readonly workflowAgeMs: number };
 
@@ -39,10 +37,11 @@ export type BatchPlan = { readonly chunks: number; readonly mode: BatchMode };
 export function batchActivities(deps: BatchDeps) {
   const { database } = deps;
   return {
-    readBatch: async ({ batchId }: { readonly batchId: string }): Promise<BatchPlan> => {
-      const { mode, total } = await existingBatch(database, batchId);
-      return { chunks: chunkCountOf(total), mode };
-    },
+    readBatch: ({ batchId }: { readonly batchId: string }): Promise<BatchPlan> =>
+      beating(async () => {
+        const { mode, total } = await existingBatch(database, batchId);
+        return { chunks: chunkCountOf(total), mode };
+      }),
 
     /**
      * Decides an all-or-nothing batch as one: every item is debited, or all are refused. Returns
@@ -50,11 +49,13 @@ export function batchActivities(deps: BatchDeps) {
      */
     decideBatch: ({ batchId, workflowAgeMs }: DecideBatchInput): Promise<string | null> =>
       untilBug(
-        beating(() =>
-          bulkTransaction(database, maximumBatchItems, (sql) =>
+        beating(async () => {
+          const { told, own } = await bulkTransaction(database, maximumBatchItems, (sql) =>
             decide(sql, deps, batchId, workflowAgeMs),
-          ),
-        ),
+          );
+          await wakeOwn(deps, own);
+          return told;
+        }),
       ),
 
     /**
@@ -82,7 +83,12 @@ export function batchActivities(deps: BatchDeps) {
           const open = await itemsOf(database, chunk, ['pending', 'processing'], null);
           const cancel = (sql: Sql, ids: readonly string[]) =>
             cancelItems(sql, deps.factRules, ids);
-          return isAnyListenedTo(await inGroups(database, open, cancel));
+          const canceled = await inGroups(database, open, cancel);
+          await wakeOwn(
+            deps,
+            canceled.flatMap(({ own }) => own ?? []),
+          );
+          return isAnyListenedTo(canceled);
         }),
       ),
 
@@ -91,13 +97,15 @@ export function batchActivities(deps: BatchDeps) {
      * deliveries that is told; null when there was nothing to complete.
      */
     closeEmptyBatch: ({ batchId }: { readonly batchId: string }): Promise<string | null> =>
-      transaction(database, async (sql) => {
-        const closed = await closeEmptyBatch(sql, batchId);
-        if (closed === undefined) return null;
-        const payoutId = await firstReferenceOf(sql, batchId);
-        await announceCompletion(sql, closed, payoutId);
-        return payoutId;
-      }),
+      beating(() =>
+        transaction(database, async (sql) => {
+          const closed = await closeEmptyBatch(sql, batchId);
+          if (closed === undefined) return null;
+          const payoutId = await firstReferenceOf(sql, batchId);
+          await announceCompletion(sql, closed, payoutId);
+          return payoutId;
+        }),
+      ),
 
     /** For batches that were begun before there were chunks: their items are due by themselves. */
     startItems: async (): Promise<number | null> => null,
@@ -115,15 +123,18 @@ async function decide(
   deps: AcceptanceDeps,
   batchId: string,
   workflowAgeMs: number,
-): Promise<string | null> {
+): Promise<{ readonly told: string | null; readonly own: readonly WakeablePayout[] }> {
   const batch = await existingBatch(sql, batchId);
-  if (batch.outcome !== null || batch.canceledAt !== null) return null;
+  if (batch.outcome !== null || batch.canceledAt !== null) return { told: null, own: [] };
   const ids = await allItemsOf(sql, batchId, ['pending']);
-  const refused = await acceptTogether(sql, deps, ids, workflowAgeMs);
+  const { refused, own } = await acceptTogether(sql, deps, ids, workflowAgeMs);
   await recordOutcome(sql, batchId, refused.length === 0 ? 'accepted' : 'refused');
-  if (refused.length === 0) return null;
-  await refuseTogether(sql, batchId, ids, refused);
-  return ids[0] ?? null;
+  if (refused.length > 0) await refuseTogether(sql, batchId, ids, refused);
+  await makeDue(
+    sql,
+    own.map(({ id }) => id),
+  );
+  return { told: refused.length === 0 ? null : (ids[0] ?? null), own };
 }
 
 /** Every item is refused: the culprits for their own reasons, the others because of them. */

@@ -1,10 +1,19 @@
 import type { Sql } from '../db/client.js';
-import { type LockedPayout, lockPayouts, movePayouts } from '../db/payouts.js';
+import {
+  type LockedPayout,
+  lockPayouts,
+  makeDue,
+  movePayouts,
+  type WakeablePayout,
+} from '../db/payouts.js';
 import type { FactRules } from '../domain/payout.js';
 import { announce } from './announcement.js';
 import { applyFacts } from './facts.js';
 
 export type Told = { readonly isListenedTo: boolean };
+
+/** A payout that was canceled for its driver; `own` where that is a workflow to be woken. */
+export type Canceled = Told & { readonly own: WakeablePayout | null };
 
 const withdrawn = { kind: 'withdrawn' } as const;
 
@@ -18,13 +27,13 @@ const cancellation = {
 
 /**
  * Cancels those of the payouts that no rail was ever given, whoever drives them, and releases
- * what they hold.
+ * what they hold. Whoever calls it wakes those with workflows of their own afterwards.
  */
 export async function cancelItems(
   sql: Sql,
   rules: FactRules,
   ids: readonly string[],
-): Promise<readonly Told[]> {
+): Promise<readonly Canceled[]> {
   const rows = await lockPayouts(sql, null, ids);
   const idsOf = (chosen: readonly LockedPayout[]) => chosen.map(({ id }) => id);
   const unsent = rows.filter((row) => row.status === 'processing' && row.submitStartedAt === null);
@@ -36,6 +45,14 @@ export async function cancelItems(
     pending,
     idsOf(pending).map((id) => ({ id, ...cancellation })),
   );
+  const own = new Map(ownOf([...unsent, ...pending]).map((row) => [row.id, row]));
+  await makeDue(sql, [...own.keys()]);
   const heard = await announce(sql, moved);
-  return [...steps, ...moved.map(({ id }) => ({ isListenedTo: heard.has(id) }))];
+  const told = [...steps, ...moved.map(({ id }) => ({ id, isListenedTo: heard.has(id) }))];
+  return told.map(({ id, isListenedTo }) => ({ isListenedTo, own: own.get(id) ?? null }));
+}
+
+/** Those that have workflows of their own. */
+export function ownOf(rows: readonly LockedPayout[]): readonly LockedPayout[] {
+  return rows.filter(({ id, driver }) => driver === id);
 }

@@ -80,10 +80,12 @@ export function chunkActivities(deps: ChunkDeps) {
 
     /** Leaves the chunk until there is news or its time is over; false when there is news. */
     restChunk: ({ forMs, ...chunk }: RestInput): Promise<boolean> =>
-      transaction(database, async (sql) => {
-        await leaveChunk(sql, chunk, forMs + holdMs);
-        return (await itemsWithNews(sql, chunk)).length === 0;
-      }),
+      beating(() =>
+        transaction(database, async (sql) => {
+          await leaveChunk(sql, chunk, forMs + holdMs);
+          return (await itemsWithNews(sql, chunk)).length === 0;
+        }),
+      ),
 
     /** Gives troubled payouts workflows of their own, where operators see and resolve them. */
     handOverChunk: ({ scope, ...chunk }: HandOverInput): Promise<ChunkLook> =>

@@ -5,15 +5,16 @@ import { type Database, isRefused } from '../db/client.js';
 import { overdueEndpoints } from '../db/deliveries.js';
 import { purgeExpiredKeys } from '../db/idempotency.js';
 import { listBalanceBreaks } from '../db/ledger.js';
-import { postponeQuiet, takeOverduePayouts } from '../db/payouts.js';
+import { takeOverduePayouts } from '../db/payouts.js';
 import { currentRates, storeRates } from '../db/rates.js';
 import { countBreaks } from '../db/statements.js';
 import type { Rails } from '../rails/registry.js';
 import type { RateSource } from '../rates/rateSource.js';
 import type { Metrics } from '../telemetry.js';
-import { startBatch, wakeChunks, wakeEndpoint, wakePayouts } from '../temporal/wakePayout.js';
+import { startBatch, wakeChunks, wakeEndpoint } from '../temporal/wakePayout.js';
 import { beating } from './failure.js';
 import { readStatements } from './statements.js';
+import { wakeOwn } from './waking.js';
 
 export type MaintenanceDeps = {
   readonly rails: Rails;
@@ -62,19 +63,13 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
 
 async function sweep({ database, temporal, log }: MaintenanceDeps): Promise<void> {
   const payouts = await takeOverduePayouts(database);
-  const failures = await wakePayouts(temporal, payouts);
-  const failed = new Set(failures.map(({ id }) => id));
-  const woken = payouts.filter(({ id }) => !failed.has(id));
-  await postponeQuiet(
-    database,
-    woken.map(({ id }) => id),
-  );
+  const failures = await wakeOwn({ database, temporal }, payouts);
   const chunks = await wakeOverdueChunks(database, temporal);
   const endpoints = await overdueEndpoints(database);
   for (const endpointId of endpoints) await wakeEndpoint(temporal, endpointId);
   if (payouts.length + chunks + endpoints.length > 0) {
     const counts = { payouts: payouts.length, chunks, endpoints: endpoints.length };
-    log.info({ ...counts, failures: failures.length }, 'the sweep woke what was overdue');
+    log.info({ ...counts, failures }, 'the sweep woke what was overdue');
   }
 }
 

@@ -457,6 +457,12 @@ export async function unparkPayout(sql: Sql, id: string, settleBy: string | null
      where id = ${id}`;
 }
 
+/** Makes payouts due in a moment, should the workflows not be woken for which they were moved. */
+export async function makeDue(sql: Sql, ids: readonly string[]): Promise<void> {
+  if (ids.length === 0) return;
+  await sql`update payouts set wake_at = now() + interval '15 seconds' where id = any (${ids})`;
+}
+
 /** Says that the payout is in good hands for so long; the sweep looks only after that. */
 export async function postponeWake(sql: Sql, id: string, forMs: number): Promise<void> {
   await sql`
@@ -487,12 +493,14 @@ export async function takeOverduePayouts(sql: Sql): Promise<readonly WakeablePay
 
 /**
  * Puts off what was woken and only waits, for the rail or for a person, by an hour; its
- * workflow says so itself when it is to be looked at sooner.
+ * workflow says so itself when it is to be looked at sooner. What is over is due no more.
  */
 export async function postponeQuiet(sql: Sql, ids: readonly string[]): Promise<void> {
   await sql`
-    update payouts p set wake_at = now() + interval '1 hour'
+    update payouts p
+       set wake_at = case when attention_at is not null or status = 'sent'
+                          then now() + interval '1 hour' end
      where id = any (${ids}) and wake_at is not null
-       and (attention_at is not null or status = 'sent')
+       and (attention_at is not null or status not in ('pending', 'processing'))
        and not exists (select from rail_inbox i where i.payout_id = p.id and i.applied_at is null)`;
 }

@@ -8,7 +8,10 @@ import {
 import type { Workflow } from '@temporalio/common';
 import { taskQueues } from '../workflows/messages.js';
 
-/** What runs on a schedule, and how often. A run that is late is skipped, not caught up. */
+/**
+ * What runs on a schedule, and how often. A run that is late is skipped, not caught up; one that
+ * an outage holds up has no limit, but goes on when it is over.
+ */
 const schedules = [
   { workflow: 'sweep', everyMs: 10_000 },
   { workflow: 'retention', everyMs: 24 * 60 * 60_000 },
@@ -20,9 +23,6 @@ const schedules = [
 ] as const;
 
 const catchupWindowMs = 60_000;
-
-/** A run that has taken a quarter of the time until the next one has lost its worker. */
-const runShare = 0.25;
 
 /** Makes the schedules, or brings those that exist to what this build says. */
 export async function upsertSchedules(client: Client): Promise<void> {
@@ -39,7 +39,6 @@ export async function upsertSchedules(client: Client): Promise<void> {
         workflowId: workflow,
         taskQueue: taskQueues.payouts,
         args: [],
-        workflowRunTimeout: Math.max(catchupWindowMs, everyMs * runShare),
       },
     };
     try {

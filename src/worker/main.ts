@@ -78,6 +78,9 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     metrics,
     isReady: async () => workers.every((worker) => worker.getState() === 'RUNNING'),
   });
+  // Single payouts first, where both lanes share a machine; but not before it has started, which
+  // would take a minute while the processors are busy.
+  if (lane === 'batch') giveWay();
   log.info({ ready: server.url }, 'the worker is ready');
 
   return {
@@ -137,8 +140,6 @@ function readLane(args: string[]): Lane {
 await runProcess(
   async () => {
     const lane = readLane(process.argv.slice(2));
-    // Single payouts first, where both lanes share a machine.
-    if (lane === 'batch') giveWay();
     const config = readWorkerConfig(process.env);
     const log = createLog({ part: `worker-${lane}`, level: config.LOG_LEVEL });
     return startWorker(lane, config, log);

@@ -5,9 +5,11 @@ import { constants, setPriority } from 'node:os';
 const lowered = constants.priority.PRIORITY_BELOW_NORMAL;
 
 /**
- * Lets every other process of the machine go first. Linux shares the processors between sessions
- * before it looks at the processes in them, where it groups them (sched(7), autogroup): there a
- * process that is alone in its session has to lower the session as well.
+ * Lets every other process of the machine go first. On Linux a priority is a thread's: that of
+ * the caller and of those it starts, and not of the few that the SDK has started before to talk to
+ * the server. Linux shares the processors between sessions before it looks at the processes in
+ * them, where it groups them (sched(7), autogroup): there a process that is alone in its session
+ * has to lower the session as well.
  */
 export function giveWay(): void {
   setPriority(lowered);

@@ -22,32 +22,56 @@ const shutdownForceMs = 20_000;
  */
 const stickyQueueScheduleToStartTimeout = '2s';
 
+/**
+ * As often as activities show that they live: the SDK would pass it on only every 3.2 s of the
+ * 4 s they have, which a process that has to wait for its processor does not always meet.
+ */
+const maxHeartbeatThrottleInterval = '1s';
+
 /** What the workers of a lane have in common. */
-function sharedOptions({ connection, namespace, activities }: LaneOptions) {
+function sharedOptions({
+  connection,
+  namespace,
+  activities,
+}: Pick<LaneOptions, 'connection' | 'namespace' | 'activities'>) {
   return {
     connection,
     namespace,
     activities,
     shutdownGraceTime: shutdownGraceMs,
     shutdownForceTime: shutdownForceMs,
+    maxHeartbeatThrottleInterval,
   };
 }
 
-/** The workers of the single lane: workflows and ledger, calls to rails, webhooks. */
+/**
+ * The workers of the single lane: workflows and ledger, calls to rails, webhooks. Also the
+ * workflows of batches, which decide and do not work: a batch of 10,000 has a hundred tasks of some
+ * milliseconds. In the process of the batch lane, which gives way to everything else, they would
+ * exceed their limit again and again while the processors are busy.
+ */
 export async function createSingleLane(options: LaneOptions): Promise<readonly Worker[]> {
   const { poolSize } = options;
-  const shared = sharedOptions(options);
+  const { activities, ...withoutActivities } = sharedOptions(options);
+  const shared = { ...withoutActivities, activities };
+  const workflows = { ...options.workflows, stickyQueueScheduleToStartTimeout };
   return Promise.all([
     Worker.create({
       ...shared,
-      ...options.workflows,
+      ...workflows,
       taskQueue: taskQueues.payouts,
-      stickyQueueScheduleToStartTimeout,
       // Open payouts wait in the cache; one that is not there is replayed on its next nudge.
       maxCachedWorkflows: 2_000,
       maxConcurrentWorkflowTaskExecutions: 100,
       maxConcurrentLocalActivityExecutions: poolSize,
       maxConcurrentActivityTaskExecutions: poolSize,
+    }),
+    Worker.create({
+      ...withoutActivities,
+      ...workflows,
+      taskQueue: taskQueues.batch,
+      maxCachedWorkflows: 500,
+      maxConcurrentWorkflowTaskExecutions: 20,
     }),
     // A call to a rail takes up to 10 s when the rail is slow: a hundred wait at once.
     Worker.create({
@@ -66,16 +90,14 @@ export async function createSingleLane(options: LaneOptions): Promise<readonly W
 }
 
 /** The workers of the batch lane: a process of its own, so that single payouts never wait for it. */
-export async function createBatchLane(options: LaneOptions): Promise<readonly Worker[]> {
+export async function createBatchLane(
+  options: Omit<LaneOptions, 'workflows' | 'poolSize'>,
+): Promise<readonly Worker[]> {
   const shared = sharedOptions(options);
   return Promise.all([
     Worker.create({
       ...shared,
-      ...options.workflows,
       taskQueue: taskQueues.batch,
-      stickyQueueScheduleToStartTimeout,
-      maxCachedWorkflows: 500,
-      maxConcurrentWorkflowTaskExecutions: 20,
       // Most of these only wait for news: the pool of connections is what limits the work.
       maxConcurrentActivityTaskExecutions: 100,
     }),

@@ -2,6 +2,7 @@ import { WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
 import {
   allHandlersFinished,
   condition,
+  continueAsNew,
   log,
   ParentClosePolicy,
   patched,
@@ -22,7 +23,7 @@ import { changes } from './versions.js';
  * its chunk at once, and the transaction that makes the last item final completes the batch.
  * It works from the rows, so it may be started at any moment and any number of times.
  */
-export async function batch({ batchId }: BatchInput): Promise<void> {
+export async function batch({ batchId, untold }: BatchInput): Promise<void> {
   if (!patched(changes.batchInChunks)) return startOneByOne();
   let asked = 0;
   let canceled = 0;
@@ -44,15 +45,32 @@ export async function batch({ batchId }: BatchInput): Promise<void> {
       telling -= 1;
     });
   };
-  if (mode === 'all_or_nothing') beside(tell(await batchLedger.decideBatch(aged(batchId))));
-  for (let number = 0; number < chunks; number += 1) await begin({ batchId, number });
-  beside(tell(await batchLedger.closeEmptyBatch({ batchId })));
+  const left = new Set(untold);
+  const tellChunk = async (number: number) => {
+    left.add(number);
+    if (await isTold({ batchId, number })) left.delete(number);
+  };
+  if (untold === undefined) {
+    if (mode === 'all_or_nothing') beside(tell(await batchLedger.decideBatch(aged(batchId))));
+    for (let number = 0; number < chunks; number += 1) await begin({ batchId, number });
+    beside(tell(await batchLedger.closeEmptyBatch({ batchId })));
+  }
+  for (const number of left) beside(tellChunk(number));
   do {
     const upTo = asked;
-    if (upTo > canceled) (await cancelAll(batchId, chunks)).forEach(beside);
+    // One pass cancels all there is: whoever asks a run that has become long is answered by it.
+    if (upTo > canceled && !(canceled > 0 && isTooLong())) {
+      for (const number of await cancelAll(batchId, chunks)) beside(tellChunk(number));
+    }
     canceled = upTo;
     await condition(() => asked > canceled || (telling === 0 && allHandlersFinished()));
   } while (asked > canceled);
+  if (left.size > 0) await continueAsNew<typeof batch>({ batchId, untold: [...left] });
+}
+
+/** Runs for slow receivers fill the history. */
+function isTooLong(): boolean {
+  return workflowInfo().continueAsNewSuggested;
 }
 
 /** How long the batch has waited for its decisions, by the server's clock alone. */
@@ -94,31 +112,36 @@ async function decideChunk(chunk: Chunk): Promise<ChunkLook> {
 /**
  * Cancels chunk by chunk; what was given to the rail goes on. A bug that keeps one of them from
  * it must not hold up the others, and then fails the batch, so that who has asked hears of it.
+ * Returns the chunks that have something to tell.
  */
-async function cancelAll(batchId: string, chunks: number): Promise<readonly Promise<void>[]> {
-  const told: Promise<void>[] = [];
+async function cancelAll(batchId: string, chunks: number): Promise<readonly number[]> {
+  const listenedTo: number[] = [];
   const failures: unknown[] = [];
   for (let number = 0; number < chunks; number += 1) {
     const chunk = { batchId, number };
     try {
-      if (await batchLedger.cancelChunk(chunk)) told.push(tellChunk(chunk));
+      if (await batchLedger.cancelChunk(chunk)) listenedTo.push(number);
     } catch (error) {
       log.error('a chunk could not be canceled', { ...chunk, error });
       failures.push(error);
     }
   }
   if (failures.length > 0) throw failures[0];
-  return told;
+  return listenedTo;
 }
 
-async function tellChunk(chunk: Chunk): Promise<void> {
+/** Delivers what the chunk's events owe; false when a new run of the batch has to go on. */
+async function isTold(chunk: Chunk): Promise<boolean> {
   try {
     // 1,000 events to each of 16 endpoints that answer slowly are minutes of runs of 20 s.
-    for (let run = 0; run < 100 && (await batchWebhooks.deliverChunk(chunk)); run += 1);
+    for (let run = 0; run < 100 && (await batchWebhooks.deliverChunk(chunk)); run += 1) {
+      if (isTooLong()) return false;
+    }
   } catch (error) {
     // Nothing is lost: the deliveries stay due, and the sweep hands them to the endpoint.
     log.warn('the first deliveries did not finish', { ...chunk, error });
   }
+  return true;
 }
 
 /** Tells of the end of the batch by the deliveries of one of its payouts; null is no end yet. */

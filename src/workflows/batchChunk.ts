@@ -35,7 +35,7 @@ export async function batchChunk({ isListenedTo, ...chunk }: BatchChunkInput): P
     if (!isOpen(look)) {
       // News do not wait until the last slow receiver has been told of the old ones.
       await Promise.race([teller.done(), condition(() => nudged)]);
-      if (!nudged) return;
+      if (!nudged && !teller.isOwed()) return;
     } else if (await batchLedger.restChunk({ ...chunk, forMs: pauseMs })) {
       const isTimeUp = !(await condition(() => nudged, pauseMs));
       // What the rail has not answered is asked about at the same pace: in ten minutes it is
@@ -44,11 +44,15 @@ export async function batchChunk({ isListenedTo, ...chunk }: BatchChunkInput): P
       pauseMs = isSlower ? Math.min(pauseMs * 2, longestPauseMs) : firstPauseMs;
       if (isTimeUp) await poll(chunk, teller);
     }
-    if (workflowInfo().continueAsNewSuggested) {
-      await teller.done();
-      await continueAsNew<typeof batchChunk>({ ...chunk, isListenedTo: false });
+    if (isTooLong() && teller.isIdle()) {
+      await continueAsNew<typeof batchChunk>({ ...chunk, isListenedTo: teller.isOwed() });
     }
   }
+}
+
+/** Looks that change nothing, and runs for slow receivers, fill the history. */
+function isTooLong(): boolean {
+  return workflowInfo().continueAsNewSuggested;
 }
 
 /** Gives the rail what it has not, and takes what it says for half a minute. */
@@ -103,12 +107,15 @@ async function poll(chunk: Chunk, teller: Teller): Promise<void> {
 
 type Teller = ReturnType<typeof createTeller>;
 
-/** Delivers what the chunk's events owe, one run at a time, beside everything else. */
+/**
+ * Delivers what the chunk's events owe, one run at a time, beside everything else. What is left
+ * of a workflow that has become long is its next run's to tell.
+ */
 function createTeller(chunk: Chunk) {
   let isOwed = false;
   let running: Promise<void> | undefined;
   async function run(): Promise<void> {
-    while (isOwed) {
+    while (isOwed && !isTooLong()) {
       isOwed = false;
       try {
         isOwed = (await batchWebhooks.deliverChunk(chunk)) || isOwed;
@@ -122,8 +129,10 @@ function createTeller(chunk: Chunk) {
   return {
     take: ({ isListenedTo }: { readonly isListenedTo: boolean }): void => {
       isOwed ||= isListenedTo;
-      if (isOwed) running ??= run();
+      if (isOwed && !isTooLong()) running ??= run();
     },
+    isOwed: (): boolean => isOwed,
+    isIdle: (): boolean => running === undefined,
     done: async (): Promise<void> => {
       await running;
     },

@@ -24,7 +24,8 @@ export const taskQueues = {
 
 /** Ids alone: personal data never enters a history. */
 export type PayoutInput = { readonly payoutId: string };
-export type BatchInput = { readonly batchId: string };
+/** `untold`: everything is decided, and of these chunks something canceled has still to be told. */
+export type BatchInput = { readonly batchId: string; readonly untold?: readonly number[] };
 /** `isListenedTo`: events of the chunk are owed to somebody already. */
 export type BatchChunkInput = Chunk & { readonly isListenedTo: boolean };
 export type WebhookDeliveryInput = { readonly endpointId: string };

@@ -2,6 +2,7 @@ import {
   ActivityFailure,
   allHandlersFinished,
   CancellationScope,
+  ContinueAsNew,
   condition,
   continueAsNew,
   isCancellation,
@@ -13,7 +14,12 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import type { PayoutStep } from '../activities/step.js';
-import { type AttentionReason, attentionReasons, type PayoutStatus } from '../domain/payout.js';
+import {
+  type AttentionReason,
+  attentionReasons,
+  isFinal,
+  type PayoutStatus,
+} from '../domain/payout.js';
 import { type Command, takeCommands } from './commands.js';
 import { acceptUpdate, type PayoutInput, railUpdateSignal, searchAttributes } from './messages.js';
 import { deliverEvents, ledgerStep, operation, railPoll, railSubmit } from './proxies.js';
@@ -33,8 +39,10 @@ type Hand = {
   nudged: boolean;
   /** What people ask for, in the order in which they asked. */
   readonly commands: Command[];
-  shownAttention: AttentionReason | undefined;
-  readonly deliveries: Promise<void>[];
+  /** The reason that operators find the payout by. */
+  shownAttention: string | undefined;
+  /** Deliveries under way; the last run of them is awaited at the end. */
+  delivering: number;
 };
 
 /**
@@ -49,8 +57,9 @@ export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 
     lost: false,
     nudged: false,
     commands: [],
-    shownAttention: undefined,
-    deliveries: [],
+    // A run that follows another one has its search attributes.
+    shownAttention: workflowInfo().typedSearchAttributes.get(searchAttributes.attentionReason),
+    delivering: 0,
   };
   setHandler(
     railUpdateSignal,
@@ -93,6 +102,7 @@ async function drive(hand: Hand): Promise<void> {
     try {
       isOpen = await advance(hand);
     } catch (error) {
+      if (error instanceof ContinueAsNew) throw error;
       log.error('a step of the payout failed', { payoutId: hand.payoutId, error });
       await park(hand, 'unexpected_failure', messageOf(error));
     }
@@ -106,6 +116,8 @@ async function advance(hand: Hand): Promise<boolean> {
     await accept(hand);
   } else if (isDue(hand) || step.hasNews) {
     await serve(hand);
+  } else if (isTooLong() && !isOver(step)) {
+    await goOnInNewRun(hand);
   } else if (step.attention !== null) {
     await waitForAPerson(hand, step.attention);
   } else if (step.status === 'pending') {
@@ -115,10 +127,28 @@ async function advance(hand: Hand): Promise<boolean> {
   } else if (step.status === 'sent') {
     await waitForTheRail(hand, step.settleInMs);
   } else {
-    await Promise.all(hand.deliveries);
+    await condition(() => hand.delivering === 0);
     return isDue(hand);
   }
   return true;
+}
+
+/**
+ * A payout may wait for months, for its rail, a person or its batch; looks that change nothing
+ * would fill the history meanwhile.
+ */
+function isTooLong(): boolean {
+  return workflowInfo().continueAsNewSuggested;
+}
+
+function isOver({ status, attention }: PayoutStep): boolean {
+  return isFinal(status) && attention === null;
+}
+
+/** The new run reads the row; this one leaves no question and no delivery of its own behind. */
+async function goOnInNewRun(hand: Hand): Promise<void> {
+  await condition(() => isDue(hand) || (hand.delivering === 0 && allHandlersFinished()));
+  if (!isDue(hand)) await continueAsNew<typeof payout>({ payoutId: hand.payoutId });
 }
 
 /** Decides a pending payout; one that was decided before is only looked at. */
@@ -192,7 +222,7 @@ async function submit(hand: Hand): Promise<void> {
     await Promise.race([submission, condition(() => isDue(hand))]);
     if (answer !== undefined) break;
     await serve(hand);
-    if (hand.lost || hand.step?.status !== 'processing') {
+    if (hand.lost || hand.step?.status !== 'processing' || isTooLong()) {
       scope.cancel();
       await submission.catch(ignoreCancellation);
       return;
@@ -228,7 +258,7 @@ async function park(hand: Hand, reason: AttentionReason, detail: string): Promis
   );
 }
 
-/** Shows an operator what happened, once for each reason, and waits for something new. */
+/** Shows an operator what happened, and waits for something new. */
 async function waitForAPerson(
   hand: Hand,
   attention: NonNullable<PayoutStep['attention']>,
@@ -239,14 +269,10 @@ async function waitForAPerson(
       { key: searchAttributes.needsAttention, value: true },
       { key: searchAttributes.attentionReason, value: attention.reason },
     ]);
-    setCurrentDetails(
-      `**Needs a person: ${attention.reason}**\n\n${attentionReasons[attention.reason]}\n\n${attention.detail}`,
-    );
   }
-  // A person may take months; the sweep's hourly looks would fill the history meanwhile.
-  if (workflowInfo().continueAsNewSuggested && allHandlersFinished()) {
-    await continueAsNew<typeof payout>({ payoutId: hand.payoutId });
-  }
+  setCurrentDetails(
+    `**Needs a person: ${attention.reason}**\n\n${attentionReasons[attention.reason]}\n\n${attention.detail}`,
+  );
   await condition(() => isDue(hand));
 }
 
@@ -266,7 +292,14 @@ function take(hand: Hand, steps: readonly PayoutStep[]): void {
     ]);
     setCurrentDetails('');
   }
-  if (step.isListenedTo) hand.deliveries.push(deliverEvents(hand.payoutId));
+  if (step.isListenedTo) void deliver(hand);
+}
+
+/** Beside everything else: neither the rail nor a person waits for slow receivers. */
+async function deliver(hand: Hand): Promise<void> {
+  hand.delivering += 1;
+  await deliverEvents(hand.payoutId);
+  hand.delivering -= 1;
 }
 
 function ignoreCancellation(error: unknown): void {

@@ -89,19 +89,29 @@ export function railPoll(settleInMs: number): Pick<Activities, 'pollRail'> {
   });
 }
 
-export const webhooks = proxyActivities<Pick<Activities, 'deliverEvents' | 'deliverDue'>>({
+/** An attempt begins within 5 s and takes at most 15 s; a killed worker shows by its heartbeat. */
+const deliveryStep = {
   taskQueue: taskQueues.webhooks,
-  // An attempt begins within 5 s and takes at most 15 s; a killed worker shows by its heartbeat.
   startToCloseTimeout: 25_000,
   heartbeatTimeout: 4_000,
+} as const;
+
+const firstDelivery = proxyActivities<Pick<Activities, 'deliverEvents'>>({
+  ...deliveryStep,
   // Longer than a first attempt is left to its payout (30 s); then the sweep gives it to the endpoint.
   retry: { initialInterval: 1_000, maximumInterval: 5_000, maximumAttempts: 10 },
+});
+
+export const ladder = proxyActivities<Pick<Activities, 'deliverDue'>>({
+  ...deliveryStep,
+  // Until the database is back: an endpoint's workflow is what others hand on to.
+  retry: { initialInterval: 1_000, backoffCoefficient: 2, maximumInterval: 10_000 },
 });
 
 /** The first attempts of what a payout's events owe. */
 export async function deliverEvents(payoutId: string): Promise<void> {
   try {
-    await webhooks.deliverEvents({ payoutIds: [payoutId] });
+    await firstDelivery.deliverEvents({ payoutIds: [payoutId] });
   } catch (error) {
     // Nothing is lost: the deliveries stay due, and the sweep hands them to the endpoint.
     log.warn('the first delivery did not finish', { payoutId, error });
@@ -155,16 +165,17 @@ export const sweeper = proxyActivities<Pick<Activities, 'sweep'>>({
   taskQueue: taskQueues.payouts,
   startToCloseTimeout: 30_000,
   heartbeatTimeout: 4_000,
-  retry: { maximumAttempts: 2 },
+  // Until the database is back, and then as soon as the schedule would have it.
+  retry: { initialInterval: 1_000, backoffCoefficient: 2, maximumInterval: 10_000 },
 });
 
 export const maintenance = proxyActivities<
   Pick<Activities, 'refreshRates' | 'readStatements' | 'purge'>
 >({
   taskQueue: taskQueues.payouts,
-  // The schedule starts the next run anyway.
   startToCloseTimeout: 30_000,
-  retry: { maximumAttempts: 2 },
+  // Until the database, the bank or the source of rates is back: the next run may be a day away.
+  retry: { initialInterval: 1_000, backoffCoefficient: 2, maximumInterval: 60_000 },
 });
 
 /** It reads every posting there is; a killed worker shows by its heartbeat. */

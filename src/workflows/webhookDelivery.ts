@@ -1,6 +1,6 @@
 import { condition, continueAsNew, setHandler, workflowInfo } from '@temporalio/workflow';
 import { deliverSignal, type WebhookDeliveryInput } from './messages.js';
-import { webhooks } from './proxies.js';
+import { ladder } from './proxies.js';
 
 /**
  * Everything an endpoint is still owed after the first attempt: one workflow an endpoint,
@@ -18,7 +18,7 @@ export async function webhookDelivery({ endpointId }: WebhookDeliveryInput): Pro
   );
   for (;;) {
     nudged = false;
-    const { nextInMs } = await webhooks.deliverDue({ endpointId });
+    const { nextInMs } = await ladder.deliverDue({ endpointId });
     if (nextInMs === null) {
       if (!nudged) return;
     } else if (nextInMs > 0) {

@@ -1,8 +1,10 @@
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { appendFile, chmod } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { Webhook } from 'standardwebhooks';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { connectDatabase } from '../../src/db/client.js';
@@ -54,6 +56,19 @@ function modesUnder(directory: string) {
   return paths
     .filter((path) => !path.startsWith(join('postgres', 'cluster')))
     .map((path) => ({ path, mode: statSync(join(directory, path)).mode & 0o777 }));
+}
+
+const worker = fileURLToPath(new URL('../../dist/worker/main.js', import.meta.url));
+
+/** What a process was started with (Linux). */
+function environmentOf(pid: number): Record<string, string> {
+  const pairs = readFileSync(`/proc/${pid}/environ`, 'utf8').split('\0');
+  return Object.fromEntries(
+    pairs.flatMap((pair) => {
+      const end = pair.indexOf('=');
+      return end < 0 ? [] : [[pair.slice(0, end), pair.slice(end + 1)]];
+    }),
+  );
 }
 
 /** Whether this kernel shares the processors between sessions first (sched(7), autogroup). */
@@ -132,6 +147,30 @@ describe('corridor start', () => {
     expect(batches.process).toBeGreaterThan(singles.process);
     expect(batches.session).toBe(hasSessions ? batches.process : 0);
     expect(singles.session).toBeLessThanOrEqual(singles.process);
+  });
+
+  it('starts the worker of batches as fast as any other: it gives way from then on', async () => {
+    const { pids } = (await home.start()).description;
+    const database = createServer().listen(0, '127.0.0.1');
+    await once(database, 'listening');
+    const address = database.address();
+    const port = typeof address === 'object' && address !== null ? address.port : 0;
+    const starting = spawn(process.execPath, [worker, '--lane', 'batch'], {
+      // The database that it waits for never answers.
+      env: {
+        ...environmentOf(pids['batch-worker']),
+        DATABASE_URL: `postgres://127.0.0.1:${port}/x`,
+      },
+      detached: true,
+      stdio: 'ignore',
+    });
+    try {
+      await once(database, 'connection');
+      expect(priorityOf(starting.pid)).toEqual(priorityOf(pids.worker));
+    } finally {
+      starting.kill('SIGKILL');
+      database.close();
+    }
   });
 
   it('carries the main job over HTTP, to a webhook that others can verify', async () => {

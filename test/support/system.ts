@@ -40,8 +40,8 @@ export type TestSystem = {
   readonly account: TestAccount;
   /** Calls as the system's account. */
   readonly client: ApiClient;
-  /** Starts the workers of both lanes; the system starts with them. */
-  readonly startWorker: () => Promise<void>;
+  /** Starts the workers of both lanes, or of one; the system starts with both. */
+  readonly startWorker: (lane?: 'single' | 'batch') => Promise<void>;
   readonly stopWorker: () => Promise<void>;
   readonly stop: () => Promise<void>;
 };
@@ -100,7 +100,7 @@ export async function startSystem(
     log,
   });
   let stopWorker = async () => {};
-  const startWorker = async () => {
+  const startWorker = async (only?: 'single' | 'batch') => {
     const lane = {
       connection: native,
       namespace: 'default',
@@ -108,11 +108,16 @@ export async function startSystem(
       workflows: { workflowBundle: await workflowBundle() },
       poolSize: 8,
     };
-    const workers = [...(await createSingleLane(lane)), ...(await createBatchLane(lane))];
+    const workers = [
+      ...(only === 'batch' ? [] : await createSingleLane(lane)),
+      ...(only === 'single' ? [] : await createBatchLane(lane)),
+    ];
     const running = workers.map((worker) => worker.run());
+    const stopOthers = stopWorker;
     stopWorker = async () => {
       for (const worker of workers) if (worker.getState() === 'RUNNING') worker.shutdown();
-      await Promise.all(running);
+      await Promise.all([...running, stopOthers()]);
+      stopWorker = async () => {};
     };
   };
   if (options.startsWorker !== false) await startWorker();

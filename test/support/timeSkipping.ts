@@ -3,7 +3,7 @@ import type { Client } from '@temporalio/client';
 import { TestWorkflowEnvironment } from '@temporalio/testing';
 import { Worker } from '@temporalio/worker';
 import type { Activities } from '../../src/activities/index.js';
-import { findTimeSkippingServer } from '../../src/stack/temporalBinary.js';
+import { findTemporalCli, findTimeSkippingServer } from '../../src/stack/temporalBinary.js';
 import { addSearchAttributes } from '../../src/temporal/searchAttributes.js';
 import { taskQueues } from '../../src/workflows/messages.js';
 import { finderOptions } from './servers.js';
@@ -35,6 +35,9 @@ export type TimeSkipping = {
   readonly stop: () => Promise<void>;
 };
 
+/** What there is also of a server whose clock does not jump. */
+export type TestServer = Pick<TimeSkipping, 'client' | 'withWorkers' | 'stop'>;
+
 /** One server, about two seconds to come up: once a test file, and one test at a time on it. */
 export async function startTimeSkipping(): Promise<TimeSkipping> {
   quietRuntime();
@@ -42,6 +45,24 @@ export async function startTimeSkipping(): Promise<TimeSkipping> {
   const env = await TestWorkflowEnvironment.createTimeSkipping({
     server: { executable: { type: 'existing-path', path } },
   });
+  return createTestServer(env);
+}
+
+/** A real server, with a real clock, that suggests a new run after so few events of a history. */
+export async function startImpatient(suggestedAfterEvents: number): Promise<TestServer> {
+  quietRuntime();
+  const path = await findTemporalCli(finderOptions('TEMPORAL_CLI_PATH'));
+  const suggestion = `limit.historyCount.suggestContinueAsNew=${suggestedAfterEvents}`;
+  const env = await TestWorkflowEnvironment.createLocal({
+    server: {
+      executable: { type: 'existing-path', path },
+      extraArgs: ['--dynamic-config-value', suggestion],
+    },
+  });
+  return createTestServer(env);
+}
+
+async function createTestServer(env: TestWorkflowEnvironment): Promise<TimeSkipping> {
   await addSearchAttributes(env.connection, env.client);
   return {
     client: env.client,

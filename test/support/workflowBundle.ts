@@ -1,4 +1,5 @@
 import { fileURLToPath } from 'node:url';
+import { inspect } from 'node:util';
 import { bundleWorkflowCode, DefaultLogger, Runtime } from '@temporalio/worker';
 
 let bundle: Promise<{ code: string }> | undefined;
@@ -23,10 +24,16 @@ export function bundleWorkflows(workflowsPath: string): Promise<{ code: string }
 const nativeLog =
   'temporalio_sdk_core=WARN,temporalio_sdk_core::worker=ERROR,temporalio_sdk_core::worker::workflow=WARN';
 
+/** What workers and workflows of this process have logged as errors. */
+export const loggedErrors: string[] = [];
+
 /** Keeps the SDK's chatter out of the tests; once a process, before anything else of the SDK. */
 export function quietRuntime(): void {
   Runtime.install({
-    logger: new DefaultLogger('ERROR'),
+    logger: new DefaultLogger('ERROR', ({ message, meta }) => {
+      loggedErrors.push(`${message} (${meta?.['workflowId']}): ${meta?.['error']}`);
+      process.stderr.write(`${message} ${inspect(meta)}\n`);
+    }),
     telemetryOptions: { logging: { filter: nativeLog } },
     shutdownSignals: [],
   });

@@ -70,6 +70,21 @@ describe('the delivery workflow of an endpoint', () => {
     ]);
   });
 
+  it('waits for the end of an outage, and looks every ten seconds whether it is over', async () => {
+    const timesMs: number[] = [];
+    const deliverDue: DeliverDue = async () => {
+      timesMs.push(await server.now());
+      if (timesMs.length < 20) throw new Error('The database is away.');
+      return { nextInMs: null };
+    };
+    await drive(deliverDue, async (endpointId) => {
+      await handleOf(endpointId).result();
+    });
+    const pausesMs = timesMs.slice(1).map((timeMs, index) => timeMs - (timesMs[index] ?? 0));
+    expect(pausesMs.map(toSeconds).slice(0, 6)).toEqual([1, 2, 4, 8, 10, 10]);
+    expect(toSeconds(Math.max(...pausesMs))).toBe(10);
+  });
+
   it('looks again when a signal comes with the last attempt', async () => {
     let looks = 0;
     const endpointId = newId('webhookEndpoint');

@@ -1,0 +1,22 @@
+import type { Client } from '@temporalio/client';
+import type { Database } from '../db/client.js';
+import { postponeQuiet, type WakeablePayout } from '../db/payouts.js';
+import { wakePayouts } from '../temporal/wakePayout.js';
+
+export type WakingDeps = { readonly database: Database; readonly temporal: Client };
+
+/**
+ * Wakes the workflows of payouts that somebody else has moved, or that are overdue: they wait for
+ * nothing but this. Returns how many could not be woken; their rows stay due for the sweep.
+ */
+export async function wakeOwn(
+  { database, temporal }: WakingDeps,
+  payouts: readonly WakeablePayout[],
+): Promise<number> {
+  if (payouts.length === 0) return 0;
+  const failures = await wakePayouts(temporal, payouts);
+  const failed = new Set(failures.map(({ id }) => id));
+  const woken = payouts.flatMap(({ id }) => (failed.has(id) ? [] : [id]));
+  await postponeQuiet(database, woken);
+  return failures.length;
+}

@@ -1,0 +1,31 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { openBatchPayer, untilBatch } from '../support/batchPayer.js';
+import { eventually } from '../support/eventually.js';
+import { startSystem, type TestSystem } from '../support/system.js';
+
+let system: TestSystem;
+
+beforeAll(async () => {
+  system = await startSystem({ startsWorker: false });
+});
+afterAll(() => system.stop());
+
+describe('the batch lane, which gives way to everything else', () => {
+  it('has no workflow task to finish in time: those of batches are the single lane’s', async () => {
+    await system.startWorker('single');
+    const payer = await openBatchPayer(system, 2_000n);
+    const id = await payer.send([payer.item('plain')]);
+    const handle = system.temporal.workflow.getHandle(id);
+    // Its first workflow task is done, and what that has asked for waits for the lane.
+    await eventually(`${id} has begun`, 20_000, async () => {
+      const { pendingActivities } = (await handle.describe()).raw;
+      return pendingActivities?.some(({ activityType }) => activityType?.name === 'readBatch')
+        ? true
+        : undefined;
+    });
+    expect((await payer.events())['payout.settled']).toBe(undefined);
+    await system.startWorker('batch');
+    expect((await untilBatch(payer.client, id)).status).toBe('completed');
+    await handle.result();
+  });
+});

@@ -1,0 +1,414 @@
+import type { WorkflowHandle } from '@temporalio/client';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { notYet } from '../../src/activities/failure.js';
+import type { Activities } from '../../src/activities/index.js';
+import { newId } from '../../src/db/id.js';
+import { upsertSchedules } from '../../src/temporal/schedules.js';
+import {
+  acceptPayout,
+  askPayout,
+  cancelBatchItems,
+  wakeChunks,
+  wakeEndpoint,
+  wakePayout,
+} from '../../src/temporal/wakePayout.js';
+import { operateUpdate, searchAttributes, taskQueues } from '../../src/workflows/messages.js';
+import { eventually } from '../support/eventually.js';
+import { ScriptedBatch, standing } from '../support/scriptedBatch.js';
+import { type PayoutActivities, ScriptedPayout } from '../support/scriptedPayout.js';
+import { startImpatient, type TestServer } from '../support/timeSkipping.js';
+import { loggedErrors } from '../support/workflowBundle.js';
+
+// Every workflow, wherever it can wait for long, on a server that soon suggests a new run.
+
+/** More than any workflow here needs until it waits, and few enough to be reached in a second. */
+const suggestedAfterEvents = 50;
+
+/** A run that has so many events does not do as the server suggests. */
+const mostEvents = 4 * suggestedAfterEvents;
+
+/** More than the slowest of them takes for so many on a busy machine. */
+const patienceMs = 30_000;
+
+/** A workflow that begins so many is hurried from one into the next by itself. */
+const mostRuns = 10;
+
+let server: TestServer;
+
+beforeAll(async () => {
+  server = await startImpatient(suggestedAfterEvents);
+});
+afterAll(() => server.stop());
+afterEach(async () => {
+  // What a failed test has left behind must not be carried on by the workers of the next.
+  for await (const { workflowId } of server.client.workflow.list({ query: isRunning })) {
+    await handleOf(workflowId).terminate();
+  }
+  // A workflow that turns in circles would show itself here.
+  expect([...new Set(loggedErrors.splice(0))]).toEqual([]);
+});
+
+const isRunning = "ExecutionStatus = 'Running'";
+
+const handleOf = (workflowId: string) => server.client.workflow.getHandle(workflowId);
+
+const runOf = async (handle: WorkflowHandle) => (await handle.describe()).runId;
+
+/** Nudges a workflow until a new run of it has begun: the id of the run that has ended. */
+async function untilNewRun(
+  workflowId: string,
+  nudge: () => Promise<unknown>,
+  most = mostEvents,
+): Promise<string> {
+  const handle = handleOf(workflowId);
+  const first = await runOf(handle);
+  return eventually(`${workflowId} is in a new run`, patienceMs, async () => {
+    await nudge();
+    const { runId, historyLength } = await handle.describe();
+    if (runId !== first) return first;
+    if (historyLength > most) throw new Error(`The first run has ${historyLength} events.`);
+    return undefined;
+  });
+}
+
+/** Two tasks may end so without harm: the server asks again when something has come meanwhile. */
+const unhandledCommand = 1;
+
+/** The runs from this one on, each without a workflow task that failed or timed out. */
+async function runsFrom(workflowId: string, firstRunId: string): Promise<readonly string[]> {
+  const runs = [firstRunId];
+  for (const runId of runs) {
+    const { events } = await server.client.workflow.getHandle(workflowId, runId).fetchHistory();
+    const troubles = (events ?? []).filter(
+      ({ workflowTaskFailedEventAttributes: failed, workflowTaskTimedOutEventAttributes: late }) =>
+        late || (failed && failed.cause !== unhandledCommand),
+    );
+    expect(troubles).toEqual([]);
+    const end = events?.at(-1)?.workflowExecutionContinuedAsNewEventAttributes;
+    if (end?.newExecutionRunId) runs.push(end.newExecutionRunId);
+    expect(runs.length).toBeLessThan(mostRuns);
+  }
+  return runs;
+}
+
+const metadata = z.object({ currentDetails: z.string().optional() });
+
+/** What an operator sees of a payout in the Temporal UI. */
+async function shownOf(workflowId: string) {
+  const handle = handleOf(workflowId);
+  const { typedSearchAttributes: attributes } = await handle.describe();
+  const { currentDetails } = metadata.parse(await handle.query('__temporal_workflow_metadata'));
+  return {
+    account: attributes.get(searchAttributes.accountId),
+    needsAttention: attributes.get(searchAttributes.needsAttention),
+    reason: attributes.get(searchAttributes.attentionReason),
+    details: currentDetails ?? '',
+  };
+}
+
+describe('a payout', () => {
+  const startable = ({ id }: ScriptedPayout) =>
+    ({
+      id,
+      accountId: 'acc_1',
+      mode: 'test',
+      sourceCurrency: 'USD',
+      destinationCurrency: 'EUR',
+      settleBy: null,
+      batchId: null,
+    }) as const;
+
+  const wake = (script: ScriptedPayout) => () => wakePayout(server.client, startable(script));
+
+  async function drive(
+    script: ScriptedPayout,
+    test: () => Promise<void>,
+    activities: Partial<Activities> = {},
+  ) {
+    await server.withWorkers({ ...script.activities, ...activities }, async () => {
+      await acceptPayout(server.client, startable(script), 10_000);
+      await test();
+    });
+  }
+
+  async function settle(script: ScriptedPayout): Promise<void> {
+    script.inbox.push('settled');
+    await wake(script)();
+    await expect(handleOf(script.id).result()).resolves.toBe('settled');
+  }
+
+  /** A rail that keeps what it was sent to itself for so long, by the time it was given. */
+  const silentFor = (settleInMs: number, does: Partial<PayoutActivities> = {}) => {
+    const script = new ScriptedPayout(newId('payout'), does);
+    script.row = { ...script.row, settleInMs };
+    return script;
+  };
+
+  const parked = {
+    needsAttention: true,
+    reason: 'settle_by_passed',
+    details: expect.stringContaining('settle_by_passed'),
+  };
+  const notParked = { needsAttention: false, reason: undefined, details: '' };
+  const dayMs = 24 * 60 * 60 * 1000;
+
+  it.each([
+    {
+      place: 'the answer to its submission',
+      script: () => silentFor(dayMs, { submitPayouts: () => Promise.reject(notYet('no answer')) }),
+      lastStep: 'submitPayouts',
+      shown: notParked,
+    },
+    {
+      place: 'the callback of its rail',
+      script: () => silentFor(dayMs),
+      lastStep: 'submitPayouts',
+      shown: notParked,
+    },
+    // It asks after a minute, or when half of a shorter time is over.
+    {
+      place: 'the rail that it polls',
+      script: () => silentFor(20),
+      lastStep: 'pollRail',
+      shown: notParked,
+    },
+    {
+      place: 'a person',
+      script: () => silentFor(0),
+      lastStep: 'parkPayout',
+      shown: parked,
+    },
+  ] as const)('that waits for $place goes on in a new run', async (waiting) => {
+    const script = waiting.script();
+    const there = script.nextCall(waiting.lastStep);
+    await drive(script, async () => {
+      await there;
+      const before = await untilNewRun(script.id, wake(script));
+      await eventually('it shows that again', patienceMs, async () =>
+        (await shownOf(script.id)).details === '' && waiting.shown === parked ? undefined : true,
+      );
+      expect(await shownOf(script.id)).toMatchObject({ ...waiting.shown, account: 'acc_1' });
+      await settle(script);
+      expect(await shownOf(script.id)).toMatchObject(notParked);
+      expect(await runsFrom(script.id, before)).toHaveLength(2);
+    });
+  });
+
+  it('shows nobody in its new run what was resolved meanwhile', async () => {
+    const script = silentFor(0, {
+      acceptPayouts: async () => {
+        if (script.row.status === 'pending') return script.move('processing');
+        script.row = { ...script.row, attention: null, settleInMs: dayMs };
+        return [script.row];
+      },
+    });
+    const there = script.nextCall('parkPayout');
+    await drive(script, async () => {
+      await there;
+      await untilNewRun(script.id, wake(script));
+      await eventually('nobody is needed', patienceMs, async () =>
+        (await shownOf(script.id)).needsAttention === false ? true : undefined,
+      );
+      expect(await shownOf(script.id)).toMatchObject(notParked);
+      await settle(script);
+    });
+  });
+
+  it('answers everybody who asks, whichever run they ask', async () => {
+    const script = silentFor(0);
+    const there = script.nextCall('parkPayout');
+    const request = [newId('operatorAction')];
+    let asked = 0;
+    let carriedOut = 0;
+    await drive(
+      script,
+      async () => {
+        await there;
+        const before = await untilNewRun(script.id, async () => {
+          const asking = [1, 2, 3].map(() =>
+            askPayout(
+              server.client,
+              startable(script),
+              { name: operateUpdate.name, args: request },
+              20_000,
+            ),
+          );
+          asked += asking.length;
+          for (const answer of await Promise.all(asking)) {
+            expect(answer).toMatchObject({ outcome: 'refused', detail: 'not now' });
+          }
+        });
+        await settle(script);
+        expect(await runsFrom(script.id, before)).toHaveLength(2);
+      },
+      {
+        operatePayout: async () => {
+          carriedOut += 1;
+          return {
+            steps: [script.row],
+            result: { outcome: 'refused', detail: 'not now', action: null },
+          };
+        },
+      },
+    );
+    expect(carriedOut).toBe(asked);
+  });
+
+  it('leaves no delivery behind that is under way', async () => {
+    let release = () => {};
+    const released = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    const script = silentFor(0, { deliverEvents: () => released });
+    script.listensTo = ['sent'];
+    const there = script.nextCall('parkPayout');
+    await drive(script, async () => {
+      await there;
+      const few = 2 * suggestedAfterEvents;
+      await expect(untilNewRun(script.id, wake(script), few)).rejects.toThrow('The first run has');
+      const before = await runOf(handleOf(script.id));
+      release();
+      await untilNewRun(script.id, wake(script));
+      await settle(script);
+      expect(await runsFrom(script.id, before)).toHaveLength(2);
+    });
+    expect(script.callsOf('deliverEvents')).toHaveLength(1);
+  });
+});
+
+describe('a chunk', () => {
+  async function drive(script: ScriptedBatch, test: (workflowId: string) => Promise<void>) {
+    await server.withWorkers(script.activities, async () => {
+      await wakeChunks(server.client, [{ batchId: script.batchId, number: 0 }]);
+      await test(`${script.batchId}/0`);
+    });
+  }
+
+  const wake = (script: ScriptedBatch) => () =>
+    wakeChunks(server.client, [{ batchId: script.batchId, number: 0 }]);
+
+  it('that waits for its rail goes on in a new run', async () => {
+    const script = new ScriptedBatch();
+    script.stands = standing({ sent: 1 });
+    await drive(script, async (workflowId) => {
+      const before = await untilNewRun(workflowId, wake(script));
+      script.stands = standing();
+      await wake(script)();
+      await handleOf(workflowId).result();
+      expect((await runsFrom(workflowId, before)).length).toBeGreaterThan(1);
+    });
+  });
+
+  it.each([
+    { place: 'that is over', open: standing() },
+    { place: 'that waits for its rail', open: standing({ sent: 1 }) },
+  ])('$place tells slow receivers in a new run of what is left', async ({ open }) => {
+    const runs = new Set<string>();
+    const script = new ScriptedBatch({
+      deliverChunk: async () => {
+        const run = await runOf(handleOf(`${script.batchId}/0`));
+        runs.add(run);
+        if (runs.size > 1) script.stands = standing();
+        // Something is left until the second run has told for the first time.
+        return runs.size < 2;
+      },
+    });
+    script.stands = open;
+    await drive(script, async (workflowId) => {
+      const before = await untilNewRun(workflowId, wake(script));
+      // Nobody wakes the new run: it knows what the one before has left to it.
+      await server.client.workflow.getHandle(workflowId, before).result();
+      expect([...runs].slice(0, 2)).toEqual(await runsFrom(workflowId, before));
+    });
+  });
+});
+
+describe('a batch', () => {
+  it('that tells slow receivers of its cancellation does so in a new run, and answers', async () => {
+    const runs = new Map<string, Set<number>>();
+    const script = new ScriptedBatch({
+      cancelChunk: async ({ number }) => number !== 1,
+      deliverChunk: async ({ number }) => {
+        const run = await runOf(handleOf(script.batchId));
+        runs.set(run, (runs.get(run) ?? new Set()).add(number));
+        return runs.size < 2;
+      },
+    });
+    await server.withWorkers(script.activities, async () => {
+      const cancel = () => cancelBatchItems(server.client, script.batchId, 20_000);
+      await cancel();
+      const before = await untilNewRun(script.batchId, cancel);
+      await server.client.workflow.getHandle(script.batchId, before).result();
+      // Nobody asks the new run: it knows what the one before has left to it.
+      const chain = await runsFrom(script.batchId, before);
+      const [first, second] = [...runs].slice(0, 2);
+      expect([first?.[0], second?.[0]]).toEqual(chain);
+      expect([first?.[1], second?.[1]]).toEqual([new Set([0, 2]), new Set([0, 2])]);
+      // What was decided is not decided again.
+      const { events } = await server.client.workflow
+        .getHandle(script.batchId, second?.[0])
+        .fetchHistory();
+      const names = (events ?? []).map(
+        ({ activityTaskScheduledEventAttributes: scheduled }) => scheduled?.activityType?.name,
+      );
+      expect(names).toContain('deliverChunk');
+      expect(names).not.toContain('acceptChunk');
+    });
+  });
+});
+
+describe('the deliveries of an endpoint', () => {
+  it.each([
+    { place: 'that is owed more at once', nextInMs: 0 },
+    { place: 'that waits for its next attempt', nextInMs: 60 * 60 * 1000 },
+  ])('$place go on in a new run', async ({ nextInMs }) => {
+    const endpointId = newId('webhookEndpoint');
+    const workflowId = `webhook/${endpointId}`;
+    let isOver = false;
+    const deliverDue = async () => ({ nextInMs: isOver ? null : nextInMs });
+    await server.withWorkers({ deliverDue }, async () => {
+      const wake = () => wakeEndpoint(server.client, endpointId);
+      await wake();
+      const before = await untilNewRun(workflowId, wake);
+      isOver = true;
+      await wake();
+      await handleOf(workflowId).result();
+      expect((await runsFrom(workflowId, before)).length).toBeGreaterThan(1);
+    });
+  });
+});
+
+describe('what runs on a schedule', () => {
+  const names = ['sweep', 'retention', 'statement', 'refreshRates'];
+
+  it('may stay open as long as an outage takes', async () => {
+    const { schedule } = server.client;
+    await upsertSchedules(server.client);
+    for (const name of names) {
+      const { action } = await schedule.getHandle(name).describe();
+      expect(action).toMatchObject({ workflowType: name });
+      expect(action.workflowRunTimeout ?? action.workflowExecutionTimeout).toBe(undefined);
+      await schedule.getHandle(name).delete();
+    }
+  });
+
+  it('runs over and over', async () => {
+    const activities = {
+      sweep: async () => undefined,
+      purge: async () => 0,
+      readStatements: async () => 0,
+      refreshRates: async () => undefined,
+    };
+    await server.withWorkers(activities, async () => {
+      for (let run = 0; run < 10; run += 1) {
+        for (const name of names) {
+          const options = { workflowId: `${name} again`, taskQueue: taskQueues.payouts };
+          const handle = await server.client.workflow.start(name, options);
+          await handle.result();
+          expect(await runsFrom(handle.workflowId, handle.firstExecutionRunId)).toHaveLength(1);
+        }
+      }
+    });
+  });
+});
