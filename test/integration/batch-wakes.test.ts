@@ -3,8 +3,7 @@ import { WorkflowNotFoundError } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { cancelItems } from '../../src/activities/cancellation.js';
 import { transaction } from '../../src/db/client.js';
-import type { AttentionReason } from '../../src/domain/payout.js';
-import { usualFactRules } from '../../src/domain/payout.js';
+import { type AttentionReason, usualFactRules } from '../../src/domain/payout.js';
 import { searchAttributes, taskQueues } from '../../src/workflows/messages.js';
 import {
   type BatchPayer,
