@@ -120,6 +120,8 @@ async function park(id: string, reason: AttentionReason): Promise<void> {
   await attempt(() => activities().parkPayout({ driver, id, reason, detail: `a test: ${reason}` }));
 }
 
+const nothing = async () => undefined;
+
 let actions = 0;
 
 async function asking(id: string, command: OperatorCommand): Promise<OperateInput> {
@@ -487,6 +489,42 @@ describe('a process that was suspended', () => {
       await wait(bank.limits.settleWithinMs);
       expect(bank.paymentsOf(id), `asleep after ${statements} statements`).toHaveLength(1);
     }
+  });
+
+  it('does not send again when it wakes up what the bank has forgotten meanwhile', async () => {
+    for (let statements = 1; statements <= 6; statements += 1) {
+      await time.beginAnew();
+      const id = await accepted();
+      await submit(id, { submit: 'lost' });
+      const hold = new Hold();
+      const sleeper = activities({}, drowsy(time.database, statements, hold));
+      const slept = attempt(() => sleeper.submitPayouts({ driver: id, ids: [id] })).catch(String);
+      if ((await Promise.race([slept, hold.reached])) !== 'held') break;
+      bank.act(id, 'pays');
+      await wait(25 * hourMs);
+      hold.open();
+      await slept;
+      await wait(bank.limits.settleWithinMs);
+      expect(bank.paymentsOf(id), `asleep after ${statements} statements`).toHaveLength(1);
+    }
+  });
+
+  it('does not send again what it was to repeat after it had sent others', async () => {
+    const { chunk, ids } = await acceptedItems(2);
+    const [first = ''] = ids;
+    await submit(first, { submit: 'lost' });
+    const hold = new Hold();
+    const sleeper = activities({ hold: (call) => (call === 'submit' ? hold.wait() : nothing()) });
+    const slept = attempt(() => sleeper.submitPayouts({ driver: chunkDriver(chunk), ids })).catch(
+      String,
+    );
+    await Promise.race([slept, hold.reached]);
+    bank.act(first, 'pays');
+    await wait(25 * hourMs);
+    hold.open();
+    await slept;
+    await wait(bank.limits.settleWithinMs);
+    expect(bank.paymentsOf(first)).toHaveLength(1);
   });
 
   it('has no answer where it is alone, and the next attempt sends', async () => {

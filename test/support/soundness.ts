@@ -268,8 +268,13 @@ function faultsOfDisputes(row: LockedPayout, diary: readonly Line[]): string[] {
     ),
   );
   let isContradicted = false;
+  /** What gives money back and was told before: it was true when the contradiction came. */
+  let wasRefused = false;
   for (const line of diary) {
-    if (line.kind === 'told') isContradicted ||= isMismatch(row, line.detail);
+    if (line.kind === 'told') {
+      isContradicted ||= isMismatch(row, line.detail);
+      wasRefused ||= !isContradicted && line.detail.kind !== 'settled';
+    }
     const isPersons = people.has(line.transaction);
     if (line.kind === 'commanded' && isPersons) isContradicted = false;
     if (isPersons) continue;
@@ -278,7 +283,9 @@ function faultsOfDisputes(row: LockedPayout, diary: readonly Line[]): string[] {
       if (to !== 'sent') faults.push(`moved from ${from} to ${to} while parked as ${attention}`);
     }
     const isBack = line.kind === 'posted' && /^(release|return)$/.test(line.detail.entry);
-    if (isBack && isContradicted) faults.push('given back though the bank had told otherwise');
+    if (isBack && isContradicted && !wasRefused) {
+      faults.push('given back though the bank had told otherwise');
+    }
     const isReturn = line.kind === 'posted' && line.detail.entry === 'return';
     if (isReturn && isShort(row)) faults.push('credited in full though little came back');
   }
