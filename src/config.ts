@@ -66,16 +66,21 @@ const sandboxCallbacks = {
   SANDBOX_BANK_CALLBACK_SECRET_PREVIOUS: secret.optional(),
 };
 
-/** What one API key may ask of one API process: see api/rateLimit.ts. */
+/** What one account may ask of one API process: see api/rateLimit.ts. */
 const rateLimits = (limits: {
   readonly perSecond: number;
   readonly burst: number;
   readonly inFlight: number;
+  readonly items: number;
 }) => ({
   RATE_LIMIT_PER_SECOND: count.default(limits.perSecond),
   RATE_LIMIT_BURST: count.default(limits.burst),
   IN_FLIGHT_LIMIT: count.default(limits.inFlight),
+  ITEM_LIMIT_PER_SECOND: count.default(limits.items),
 });
+
+const network = z.union([z.ipv4(), z.cidrv4(), z.ipv6(), z.cidrv6()]);
+const isNetwork = (text: string) => network.safeParse(text).success;
 
 const apiSchema = z.object({
   ...connections,
@@ -92,7 +97,13 @@ const apiSchema = z.object({
   /** Keys the fingerprints of idempotent requests; changing it makes old replays mismatch. */
   FINGERPRINT_SECRET: secret,
   /** 50 requests at a time keep the pool's 16 connections busy, and more would only queue. */
-  ...rateLimits({ perSecond: 100, burst: 200, inFlight: 50 }),
+  ...rateLimits({ perSecond: 100, burst: 200, inFlight: 50, items: 1_000 }),
+  /** Whose X-Forwarded-For is believed: the load balancer in front, and nobody unless it is named. */
+  TRUSTED_PROXIES: z
+    .string()
+    .default('')
+    .transform((text) => text.split(',').flatMap((part) => part.trim() || []))
+    .refine((networks) => networks.every(isNetwork), 'addresses and subnets, such as 10.0.0.0/8'),
 });
 
 const workerSchema = z.object({
@@ -144,7 +155,7 @@ const stackSchema = z.object({
   PATH: z.string().default(''),
   RATE_SOURCE: rateSource.default('reference'),
   /** On one's own machine nobody needs to be kept from anybody. */
-  ...rateLimits({ perSecond: 5_000, burst: 10_000, inFlight: 1_000 }),
+  ...rateLimits({ perSecond: 5_000, burst: 10_000, inFlight: 1_000, items: 99_999 }),
 });
 
 export type ApiConfig = z.infer<typeof apiSchema>;

@@ -53,6 +53,7 @@ export type Metrics = {
   readonly registry: Registry;
   readonly requestSeconds: Histogram<'route' | 'method' | 'status'>;
   readonly wakeFailures: Counter;
+  readonly unreadableCallbacks: Counter<'rail'>;
   readonly statementBreaks: Gauge;
   readonly balanceBreaks: Gauge;
 };
@@ -79,6 +80,12 @@ export function createMetrics(part: string): Metrics {
     balanceBreaks: new Gauge({
       name: 'corridor_balance_breaks',
       help: "Customers' balances that are not the sum of their postings.",
+      registers: [registry],
+    }),
+    unreadableCallbacks: new Counter({
+      name: 'corridor_unreadable_callbacks_total',
+      help: 'Callbacks that a rail has signed and that cannot be read: ask the rail what they say.',
+      labelNames: ['rail'],
       registers: [registry],
     }),
     wakeFailures: new Counter({

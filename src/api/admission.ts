@@ -1,44 +1,38 @@
 import type Koa from 'koa';
 import { isRefusal, refuse } from '../domain/refusal.js';
 import type { Scope } from '../domain/scope.js';
-import { authenticate, holderOf } from './auth.js';
+import { createAuthenticator, holderOf } from './auth.js';
+import { customers } from './connections.js';
 import type { ApiDeps, Route } from './route.js';
 import { answerProblem } from './serve.js';
+import { whenClosed } from './shares.js';
 
-/** The part of the API that takes a key. */
-function isForIntegrators(path: string): boolean {
-  return path.startsWith('/v1/');
-}
-
-/** Who asks is known before a byte of the body is read: a stranger may not fill the memory. */
-export function identify(deps: ApiDeps): Koa.Middleware {
+/**
+ * Who asks is known before a byte of the body is read: a stranger may not fill the memory. Then
+ * the account is held to its limits, and each answer says how it stands. A request is in flight
+ * until its answer is read: those that nobody reads are what would fill the memory.
+ */
+export function admit({ database, limiter, proxies }: ApiDeps): Koa.Middleware {
+  const authenticate = createAuthenticator(database);
   return async (ctx, next) => {
-    if (!isForIntegrators(ctx.path)) return next();
-    const holder = await authenticate(deps.database, ctx.get('Authorization'));
+    // The part of the API that takes a key.
+    if (!ctx.path.startsWith('/v1/')) return next();
+    const holder = await authenticate(ctx.get('Authorization'), proxies.clientOf(ctx.req));
     if (isRefusal(holder)) {
-      const headers = { 'WWW-Authenticate': 'Bearer' };
+      const isTooFast = holder.code === 'rate_limited';
+      const headers = isTooFast ? { 'Retry-After': '1' } : { 'WWW-Authenticate': 'Bearer' };
       return answerProblem(ctx, { refusals: [holder], headers });
     }
     ctx.state['holder'] = holder;
-    return next();
-  };
-}
-
-/**
- * Holds a key to its limits and says in each answer how it stands: the fields of
- * draft-ietf-httpapi-ratelimit-headers-11, and Retry-After on a refusal.
- */
-export function limitRate({ limiter }: ApiDeps): Koa.Middleware {
-  return async (ctx, next) => {
-    if (!isForIntegrators(ctx.path)) return next();
-    const { keyId } = holderOf(ctx);
-    const { headers, refusal } = limiter.enter(keyId);
+    customers.add(ctx.req.socket);
+    const { id } = holder.account;
+    const { headers, refusal } = limiter.enter(id);
     ctx.set(headers);
     if (refusal !== undefined) return answerProblem(ctx, { refusals: [refusal] });
     try {
       await next();
     } finally {
-      limiter.leave(keyId);
+      void whenClosed(ctx).then(() => limiter.leave(id));
     }
   };
 }

@@ -1,16 +1,16 @@
 import Router from '@koa/router';
 import Koa from 'koa';
 import { koaBody } from 'koa-body';
-import { isOutage } from '../db/client.js';
+import type { KeyHolder } from '../db/apiKeys.js';
+import { hasSqlState, isOutage } from '../db/client.js';
 import { newId } from '../db/id.js';
-import { isMigrated } from '../db/migrate.js';
 import { type Refusal, refuse } from '../domain/refusal.js';
-import { identify, limitRate, requireScope } from './admission.js';
+import { admit, requireScope } from './admission.js';
 import { maxBodyBytes } from './decoded.js';
 import { everyAnswerHeaders } from './headers.js';
 import { masked } from './mask.js';
 import { addReference } from './reference.js';
-import type { ApiDeps, Route } from './route.js';
+import { type ApiDeps, isList, type Route } from './route.js';
 import { accountRoutes } from './routes/account.js';
 import { balanceRoutes } from './routes/balances.js';
 import { batchRoutes } from './routes/batches.js';
@@ -19,9 +19,10 @@ import { corridorRoutes } from './routes/corridors.js';
 import { eventRoutes } from './routes/events.js';
 import { payoutRoutes } from './routes/payouts.js';
 import { quoteRoutes } from './routes/quotes.js';
-import { takeCallback } from './routes/railCallbacks.js';
+import { screenCallback, takeCallback } from './routes/railCallbacks.js';
 import { webhookEndpointRoutes } from './routes/webhookEndpoints.js';
-import { answerProblem, bytesOf, serve } from './serve.js';
+import { answerProblem, bytesOf, serve, weigh } from './serve.js';
+import { inTurn } from './shares.js';
 
 /** Every route that an integrator calls. */
 export const routes: readonly Route[] = [
@@ -36,8 +37,17 @@ export const routes: readonly Route[] = [
   ...accountRoutes,
 ];
 
-/** Nobody but a batch sends more; 500 events of a rail's callback are a quarter of it. */
-const bodyLimitBytes = 256 * 1024;
+/** The longest payout is 30 KB, where every byte of its metadata is percent-encoded. */
+const bodyLimitBytes = 64 * 1024;
+
+/** 500 events of a rail's callback are a quarter of it. */
+const callbackLimitBytes = 256 * 1024;
+
+/** Lists of an account that are read at a time: half of the connections that lists have. */
+const listsAtOnce = 4;
+
+/** Batches of an account that are read and judged at a time: each may hold 8 MiB and more. */
+const batchesAtOnce = 2;
 
 /** Makes the application without a port, so that whoever has one may listen. */
 export function createApp(deps: ApiDeps): Koa {
@@ -46,20 +56,23 @@ export function createApp(deps: ApiDeps): Koa {
   const router = new Router({ sensitive: true, strict: true });
   app.use(describeAnswer(deps));
   app.use(answerFailures(deps));
-  app.use(identify(deps));
-  app.use(limitRate(deps));
+  app.use(admit(deps));
   const read = readBytes();
+  const [listTurn, batchTurn] = [inTurn(listsAtOnce), inTurn(batchesAtOnce)];
   for (const route of routes) {
-    router[route.method](route.path, requireScope(route), read, (ctx) =>
-      serve(deps, route, ctx, ctx.params['id'] ?? ''),
+    const turn = isList(route) ? [listTurn] : route.takesLines === true ? [batchTurn] : [];
+    router[route.method](
+      ...([route.path, requireScope(route), weigh(deps, route), ...turn, read] as const),
+      (ctx) => serve(deps, route, ctx, ctx.params['id'] ?? ''),
     );
   }
   addReference(router, routes);
-  router.post('/rails/:rail/callbacks', read, (ctx) => takeCallback(deps, ctx, bytesOf(ctx)));
+  router.post('/rails/:rail/callbacks', screenCallback(deps), read, (ctx) =>
+    takeCallback(deps, ctx, bytesOf(ctx)),
+  );
   router.get('/livez', (ctx) => {
     ctx.body = { status: 'live' };
   });
-  router.get('/readyz', (ctx) => answerReadiness(deps, ctx));
   app.use(router.routes());
   app.use((ctx) => answerUnknownRoute(ctx, router));
   return app;
@@ -76,10 +89,14 @@ function describeAnswer(deps: ApiDeps): Koa.Middleware {
     const route = String(ctx['_matchedRoute'] ?? 'none');
     const seconds = (performance.now() - startedMs) / 1000;
     const { method, status } = ctx;
+    const holder: KeyHolder | undefined = ctx.state['holder'];
     deps.metrics.requestSeconds.labels({ route, method, status: String(status) }).observe(seconds);
     deps.log.info(
       {
         request: requestId,
+        account: holder?.account.id,
+        key_id: holder?.keyId,
+        address: deps.proxies.clientOf(ctx.req),
         method,
         // A path may hold anything, and be as long as all headers together.
         path: masked(ctx.path.slice(0, 200)),
@@ -99,9 +116,10 @@ function answerFailures(deps: ApiDeps): Koa.Middleware {
     } catch (error) {
       const refusal = refusalOfThrown(error, ctx.path);
       if (refusal.code === 'internal_error' || refusal.code === 'service_unavailable') {
-        deps.log.error({ err: error, request: ctx.state['requestId'] }, 'a request failed');
+        const { requestId: request, object } = ctx.state;
+        deps.log.error({ err: error, request, ...object }, 'a request failed');
       }
-      answerProblem(ctx, { refusals: [refusal] });
+      answerProblem(ctx, { refusals: [refusal], object: ctx.state['object'] });
       abandonBody(ctx);
     }
   };
@@ -114,6 +132,9 @@ function abandonBody(ctx: Koa.Context): void {
   ctx.req.unpipe();
   ctx.req.resume();
 }
+
+/** PostgreSQL's query_canceled: a statement has taken as long as it may. */
+const queryCanceled = '57014';
 
 /** What reading the body throws says itself which status it means; the rest is a bug. */
 function refusalOfThrown(error: unknown, path: string): Refusal {
@@ -129,9 +150,11 @@ function refusalOfThrown(error: unknown, path: string): Refusal {
       });
     default:
       if (isOutage(error)) {
-        return refuse('service_unavailable', {
-          detail: 'Send the request again, with the same idempotency key.',
-        });
+        // Its filters or the database may be why, which the same request can find out: no 422.
+        const detail = hasSqlState(error, queryCanceled)
+          ? 'It took too long. Narrow a list by created, or send the request again.'
+          : 'Send it again with the same idempotency key; without one, look first whether it was taken.';
+        return refuse('service_unavailable', { detail });
       }
       return refuse('internal_error', { detail: 'The failure is logged under the request id.' });
   }
@@ -144,6 +167,7 @@ function isCorruptGzip(error: unknown): boolean {
 
 /** Only a batch may be long: 10,000 items are about 2 MB. */
 function bodyLimitOf(path: string): number {
+  if (path.startsWith('/rails/')) return callbackLimitBytes;
   return path === '/v1/batches' ? maxBodyBytes : bodyLimitBytes;
 }
 
@@ -162,15 +186,16 @@ function readBytes(): Koa.Middleware {
       encoding: 'latin1',
       textLimit,
     });
-  const short = upTo(bodyLimitBytes);
-  const long = upTo(maxBodyBytes);
+  const readers = new Map(
+    [bodyLimitBytes, callbackLimitBytes, maxBodyBytes].map((limit) => [limit, upTo(limit)]),
+  );
   return (ctx, next) => {
     if (!encodings.includes(ctx.get('Content-Encoding').toLowerCase())) ctx.throw(415);
     // No other request has a body that means anything.
     if (ctx.method !== 'POST') return next();
     // Who sent it has left while the key was looked up.
     if (!ctx.req.readable) ctx.throw(400);
-    return (bodyLimitOf(ctx.path) === maxBodyBytes ? long : short)(ctx, next);
+    return readers.get(bodyLimitOf(ctx.path))?.(ctx, next);
   };
 }
 
@@ -193,25 +218,4 @@ function answerUnknownRoute(ctx: Koa.Context, router: Router): void {
   answerProblem(ctx, {
     refusals: [refuse('method_not_allowed', { expected, received: ctx.method })],
   });
-}
-
-async function answerReadiness(deps: ApiDeps, ctx: Koa.Context): Promise<void> {
-  if (deps.isStopping()) {
-    ctx.status = 503;
-    ctx.body = { status: 'stopping' };
-    return;
-  }
-  const [database, temporal] = await Promise.allSettled([
-    isMigrated(deps.database),
-    deps.temporal.withDeadline(Date.now() + 2_000, () =>
-      deps.temporal.workflowService.getSystemInfo({}),
-    ),
-  ]);
-  const checks = {
-    database: database.status === 'fulfilled' && database.value,
-    temporal: temporal.status === 'fulfilled',
-  };
-  // Without Temporal a payout is still taken and answered 202, so only the database decides.
-  ctx.status = checks.database ? 200 : 503;
-  ctx.body = { status: checks.database ? 'ready' : 'not ready', checks };
 }

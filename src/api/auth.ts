@@ -1,31 +1,62 @@
 import type Koa from 'koa';
 import { findKeyHolder, type KeyHolder, noteUse } from '../db/apiKeys.js';
 import type { Sql } from '../db/client.js';
-import { type Refusal, refuse } from '../domain/refusal.js';
+import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
 import { hashOfKey, isWellFormedKey } from './apiKey.js';
+import { networkOf } from './clientAddress.js';
+import { takeRequest } from './rateLimit.js';
 
 const expected = 'Authorization: Bearer <API_KEY> with an active key of the account';
 
+/** Keys that are nobody's cost a query each, and a right checksum is soon made. */
+const wrongKeys = { perSecond: 20, burst: 100 };
+
+/** Keys and addresses that are remembered, some 100 bytes each; then it begins anew. */
+const remembered = 20_000;
+
+const invalid = refuse('api_key_invalid', { param: 'Authorization', expected });
+const tooManyKeys = refuse('rate_limited', {
+  param: 'Authorization',
+  expected: `at most ${wrongKeys.perSecond} wrong keys a second from one address`,
+});
+
+/** Finds who holds the request's API key (RFC 6750), or why nobody is let in. */
+export type Authenticate = (header: string, address: string) => Promise<KeyHolder | Refusal>;
+
 /**
- * Who holds the request's API key (RFC 6750), or why nobody is let in. The key's row is read
- * for each request, so a revocation holds from the next one; it is written once a minute.
+ * The key's row is read for each request, so a new key works at once and a revocation holds from
+ * the next request; it is written once a minute. An address that has sent too many wrong keys
+ * waits, but not who was let in before: he may share the address.
  */
-export async function authenticate(sql: Sql, header: string): Promise<KeyHolder | Refusal> {
-  if (header === '') return refuse('api_key_missing', { param: 'Authorization', expected });
-  const key = /^Bearer +(\S+)$/i.exec(header)?.[1] ?? '';
-  const holder = isWellFormedKey(key) ? await findKeyHolder(sql, hashOfKey(key)) : undefined;
-  // Malformed, unknown and revoked look the same from outside.
-  if (holder === undefined) return refuse('api_key_invalid', { param: 'Authorization', expected });
-  if (holder.isExpired) {
-    return refuse('api_key_invalid', {
-      param: 'Authorization',
-      expected,
-      // Only who has the key itself learns this.
-      detail: `The key expired at ${holder.expiresAt?.toISOString()}.`,
-    });
+export function createAuthenticator(sql: Sql): Authenticate {
+  const letIn = new Set<string>();
+  /** The quota of wrong keys by network: see `takeRequest`. */
+  const wrong = new Map<string, number>();
+
+  async function find(hash: Buffer, address: string): Promise<KeyHolder | Refusal> {
+    const [name, network] = [hash.toString('latin1'), networkOf(address)];
+    const take = () => takeRequest(wrongKeys, wrong.get(network) ?? 0, performance.now());
+    if (!letIn.has(name) && !take().isAllowed) return tooManyKeys;
+    const holder = await findKeyHolder(sql, hash);
+    for (const known of [letIn, wrong]) if (known.size >= remembered) known.clear();
+    if (holder !== undefined) letIn.add(name);
+    else wrong.set(network, take().fullAt);
+    return holder ?? invalid;
   }
-  if (!holder.isUseNoted) await noteUse(sql, holder.keyId);
-  return holder;
+
+  return async (header, address) => {
+    if (header === '') return refuse('api_key_missing', { param: 'Authorization', expected });
+    const key = /^Bearer +(\S+)$/i.exec(header)?.[1] ?? '';
+    // Malformed, unknown and revoked look the same from outside.
+    const holder = isWellFormedKey(key) ? await find(hashOfKey(key), address) : invalid;
+    if (isRefusal(holder)) return holder;
+    if (holder.isExpired) {
+      // Only who has the key itself learns this.
+      return { ...invalid, detail: `The key expired at ${holder.expiresAt?.toISOString()}.` };
+    }
+    if (!holder.isUseNoted) await noteUse(sql, holder.keyId);
+    return holder;
+  };
 }
 
 /** Who sends a request that was let in. */

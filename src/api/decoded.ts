@@ -14,6 +14,9 @@ export const maxBodyBytes = 8 * 1024 * 1024;
 export const maxFields = 120_000;
 // The deepest name we know, payouts[0][metadata][key], has four levels.
 export const maxDepth = 8;
+// A payout has nine parameters and at most 50 names of metadata; each name that is unknown is
+// compared with the known ones, so that 100,000 of them would keep the process busy for seconds.
+export const maxNames = 200;
 // The longest name is a metadata key, and nobody reads a longer one in an error.
 export const maxNameLength = 200;
 // Far above every text parameter; what is longer is a file sent by mistake.

@@ -6,6 +6,7 @@ import {
   expectedOfValue,
   maxDepth,
   maxFields,
+  maxNames,
   maxProblems,
   refuseParam,
 } from './decoded.js';
@@ -128,9 +129,12 @@ function finish(node: string | Branch, name: string, problems: Refusal[]): Decod
 
 function finishObject(branch: Branch, name: string, problems: Refusal[]): DecodedObject {
   const object: Record<string, Decoded> = Object.create(null);
-  for (const [key, child] of branch.children) {
-    object[key] = finish(child, name === '' ? key : `${name}[${key}]`, problems);
+  const paramOf = (key: string) => (name === '' ? key : `${name}[${key}]`);
+  const extra = [...branch.children.keys()][maxNames];
+  if (extra !== undefined && problems.length < maxProblems) {
+    problems.push(refuseParam(paramOf(extra), `at most ${maxNames} names side by side`));
   }
+  for (const [key, child] of branch.children) object[key] = finish(child, paramOf(key), problems);
   return object;
 }
 

@@ -8,6 +8,7 @@ import {
   expectedOfValue,
   maxDepth,
   maxFields,
+  maxNames,
   maxNumberLength,
   maxProblems,
   paramName,
@@ -140,7 +141,9 @@ export class JsonReader {
   private readObject(): DecodedObject {
     const object: Record<string, Decoded> = Object.create(null);
     if (!this.opens('}')) return object;
+    let names = 0;
     do {
+      if (++names > maxNames) throw this.unreadable(`at most ${maxNames} names in an object`);
       if (this.peek() !== '"') throw this.unreadable('a name in double quotes');
       const name = this.readString();
       this.path.push(name);

@@ -1,22 +1,31 @@
-import type { Server } from 'node:http';
+import type { RequestListener, Server } from 'node:http';
 import type { Logger } from 'pino';
 import { type ApiConfig, readApiConfig } from '../config.js';
-import { connectDatabase } from '../db/client.js';
+import { connectDatabase, type Database } from '../db/client.js';
+import { isMigrated } from '../db/migrate.js';
 import { neverBreaks, type Running, runProcess } from '../process.js';
 import { createRails } from '../rails/registry.js';
 import { createSandboxCallbacks } from '../rails/sandbox/callback.js';
 import { createLog, createMetrics, serveMetrics } from '../telemetry.js';
 import { connectTemporal } from '../temporal/client.js';
 import { createApp } from './app.js';
+import { trustProxies } from './clientAddress.js';
 import { createLimiter } from './rateLimit.js';
 import { createHttpServer } from './server.js';
 
+/**
+ * Lists have connections beside those of all else, so that they cannot fill these. The slowest
+ * that its indexes serve takes milliseconds.
+ */
+const listConnections = { poolSize: 8, statementTimeoutMs: 1_000 } as const;
+
+/** How long one look at the database answers those who ask whether the process is ready. */
+const readinessMs = 2_000;
+
 async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
-  const database = connectDatabase({
-    url: config.DATABASE_URL,
-    poolSize: config.DATABASE_POOL_SIZE,
-    applicationName: 'corridor-api',
-  });
+  const connection = { url: config.DATABASE_URL, applicationName: 'corridor-api' };
+  const database = connectDatabase({ ...connection, poolSize: config.DATABASE_POOL_SIZE });
+  const lists = connectDatabase({ ...connection, ...listConnections });
   const temporal = connectTemporal({
     address: config.TEMPORAL_ADDRESS,
     namespace: config.TEMPORAL_NAMESPACE,
@@ -24,8 +33,10 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
   const { SANDBOX_BANK_CALLBACK_SECRET: secret, SANDBOX_BANK_CALLBACK_SECRET_PREVIOUS: previous } =
     config;
   const metrics = createMetrics('api');
+  const proxies = trustProxies(config.TRUSTED_PROXIES);
   const app = createApp({
     database,
+    lists,
     temporal,
     rails: createRails([createSandboxCallbacks(previous ? [secret, previous] : [secret])]),
     metrics,
@@ -40,18 +51,21 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
       perSecond: config.RATE_LIMIT_PER_SECOND,
       burst: config.RATE_LIMIT_BURST,
       inFlight: config.IN_FLIGHT_LIMIT,
+      itemsPerSecond: config.ITEM_LIMIT_PER_SECOND,
     }),
-    isStopping: () => http.isStopping(),
+    proxies,
   });
   const handle = app.callback();
   // Koa answers its own failures; this promise never rejects.
-  const http = createHttpServer((request, response) => void handle(request, response), log);
+  const take: RequestListener = (request, response) => void handle(request, response);
+  const http = createHttpServer(take, log, proxies);
   const url = await listen(http.server, config.API_HOST, config.API_PORT);
+  const isUsable = createReadiness(database);
   const metricsServer = await serveMetrics({
     host: config.METRICS_HOST,
     port: config.METRICS_PORT,
     metrics,
-    isReady: () => Promise.resolve(!http.isStopping()),
+    isReady: async () => !http.isStopping() && (await isUsable()),
   });
   log.info({ ready: url, metrics: metricsServer.url }, 'the API is ready');
   return {
@@ -60,8 +74,18 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
       await http.stop(config.STOP_NOTICE_SECONDS * 1000);
       metricsServer.close();
       await temporal.connection.close();
-      await database.end({ timeout: 5 });
+      await Promise.all([database, lists].map((pool) => pool.end({ timeout: 5 })));
     },
+  };
+}
+
+/** Whether the database is there and migrated. Without Temporal a payout is still taken. */
+function createReadiness(database: Database): () => Promise<boolean> {
+  let look = { atMs: Number.NEGATIVE_INFINITY, isUsable: Promise.resolve(false) };
+  return () => {
+    const nowMs = performance.now();
+    if (nowMs - look.atMs > readinessMs) look = { atMs: nowMs, isUsable: isMigrated(database) };
+    return look.isUsable;
   };
 }
 

@@ -8,9 +8,9 @@ function reachOf(name: string): number {
 
 /** The known name or value nearest to what was sent, or undefined when none is near. */
 export function nearestName(sent: string, known: readonly string[]): string | undefined {
-  // A longer name cannot be within reach, and the distance takes time with its length.
-  if (sent.length > 64) return undefined;
   const ranked = known
+    // The distance takes time with both lengths, and is never less than their difference.
+    .filter((name) => Math.abs(sent.length - name.length) <= reachOf(name))
     .map((name) => ({ name, distance: distanceOf(sent.toLowerCase(), name.toLowerCase()) }))
     .filter(({ name, distance }) => distance <= reachOf(name))
     .sort((a, b) => a.distance - b.distance);

@@ -215,11 +215,12 @@ const everyHeader = ['Request-Id', 'Corridor-Version', 'RateLimit', 'RateLimit-P
 
 const answerHeaders = {
   RateLimit: {
-    description: 'How many requests are left of the policy, and when it is whole again.',
+    description: 'How much is left of each policy, and when it is whole again.',
     schema: { type: 'string' },
   },
   'RateLimit-Policy': {
-    description: 'The policy of the key: requests, and the seconds they are counted in.',
+    description:
+      'The policies of the account: requests or items, and the seconds they are counted in.',
     schema: { type: 'string' },
   },
   'Request-Id': {

@@ -45,11 +45,12 @@ export function addReference(router: Router, routes: readonly Route[]): void {
   }
 }
 
-type Published = { readonly type: string; readonly body: string | Buffer; readonly tag: string };
+type Published = { readonly type: string; readonly body: Buffer; readonly tag: string };
 
-function asPublished(type: string, body: string | Buffer): Published {
-  const tag = createHash('sha256').update(body).digest('base64url').slice(0, 22);
-  return { type, body, tag };
+function asPublished(type: string, text: string | Buffer): Published {
+  const tag = createHash('sha256').update(text).digest('base64url').slice(0, 22);
+  // Bytes are not copied for each connection that waits to be read.
+  return { type, body: Buffer.from(text), tag };
 }
 
 /** The pages of /docs and what they load: all of it our own, so that they work offline. */

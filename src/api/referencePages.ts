@@ -1,7 +1,7 @@
 import { errorGuide } from '../contract/errorGuide.js';
 import { apiVersions, defaultApiVersion } from '../contract/versions/index.js';
 import { meaningOf, refusalCodes } from '../domain/refusal.js';
-import { maxBodyBytes } from './decoded.js';
+import { maxBodyBytes, maxNames } from './decoded.js';
 
 /**
  * The pages of /docs, as HTML. What they say of codes, versions and limits is read from the
@@ -131,7 +131,7 @@ const guide: readonly (readonly [id: string, title: string, paragraphs: readonly
     'limits',
     'Limits',
     [
-      `A quote holds its rate for 30 seconds. A batch takes up to 10,000 payouts in a body of up to ${maxBodyBytes / 1024 / 1024} MiB; other bodies take up to 256 KiB. An amount is an integer of minor units from 1 to 10^14. A list gives up to 100 objects at a time.`,
+      `A quote holds its rate for 30 seconds. A batch takes up to 10,000 payouts in a body of up to ${maxBodyBytes / 1024 / 1024} MiB; other bodies take up to 64 KiB, and an object of them up to ${maxNames} names. The metadata of a payout is up to 8 KiB as JSON. An amount is an integer of minor units from 1 to 10^14. A list gives up to 100 objects at a time; where each of several filters names many payouts, narrow it by \`created\`. Requests and items are counted by account: \`RateLimit\` says what is left.`,
     ],
   ],
 ];

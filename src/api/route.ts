@@ -11,12 +11,15 @@ import type { Scope } from '../domain/scope.js';
 import type { CallbackReaders } from '../rails/registry.js';
 import type { Metrics } from '../telemetry.js';
 import type { UrlPolicy } from '../webhooks/guard.js';
+import type { TrustedProxies } from './clientAddress.js';
 import type { DecodedObject } from './decoded.js';
 import type { Limiter } from './rateLimit.js';
 
 /** What the routes work with. */
 export type ApiDeps = {
   readonly database: Database;
+  /** The same database, by connections of their own whose statements are soon given up. */
+  readonly lists: Database;
   readonly temporal: Client;
   readonly rails: CallbackReaders;
   readonly metrics: Metrics;
@@ -25,13 +28,14 @@ export type ApiDeps = {
   readonly webhookPolicy: UrlPolicy;
   readonly fingerprintSecret: string;
   readonly limiter: Limiter;
-  /** Whether the process is about to end: `/readyz` says so, everything else is still served. */
-  readonly isStopping: () => boolean;
+  readonly proxies: TrustedProxies;
 };
 
 /** A request that was authenticated and decoded. */
 export type ApiRequest = {
   readonly account: Account;
+  /** Whether its key may read what the account has. */
+  readonly mayRead: boolean;
   readonly version: ApiVersion;
   /** The method and path as sent: what an idempotency key is bound to. */
   readonly route: string;
@@ -40,6 +44,11 @@ export type ApiRequest = {
   /** The body's parameters, or the query's of a GET. */
   readonly decoded: DecodedObject;
   readonly idempotencyKey: string | undefined;
+  /**
+   * Names the object once it is known to be there, for the answer to a failure. An id that may
+   * never be is not named: who looks for it in vain would conclude that nothing was sent.
+   */
+  readonly name: (object: NonNullable<Refused['object']>) => void;
   /** How long the caller would wait for a final state; 0 is not at all. */
   readonly waitMs: number;
 };
@@ -87,6 +96,11 @@ export type Route = {
   /** Whether it can wait for a final state (`Prefer: wait=N`). */
   readonly takesWait?: true;
 };
+
+/** Whether a route answers page by page, and so reads as much as its filters make it. */
+export function isList({ method, params }: Pick<Route, 'method' | 'params'>): boolean {
+  return method === 'get' && params !== undefined && 'limit' in params.shape;
+}
 
 /** No such object, or another account's, which is the same to whoever asks. */
 export function notFound(request: ApiRequest): Refusal {

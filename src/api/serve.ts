@@ -12,12 +12,14 @@ import type { Account } from '../db/accounts.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
 import { holderOf } from './auth.js';
 import { bodyStyle, decodeBody, isLines, isUndecoded } from './decode.js';
-import type { DecodedObject } from './decoded.js';
+import { type DecodedObject, isList as isDecodedList } from './decoded.js';
 import { readIdempotencyKey } from './idempotency.js';
 import { problemOf } from './problem.js';
+import { weightOf } from './rateLimit.js';
 import {
   type ApiDeps,
   type ApiRequest,
+  isList,
   notFound,
   type Refused,
   type Route,
@@ -34,12 +36,41 @@ export async function serve(
   id: string,
 ): Promise<void> {
   const request = readRequest(route, ctx, id);
+  const { body } = ctx.request;
+  const bytes = weightOf(typeof body === 'string' ? body.length : 0);
+  const payouts = 'decoded' in request ? request.decoded['payouts'] : undefined;
+  const items = isDecodedList(payouts) ? payouts.length : 0;
+  if (isTooHeavy(deps, ctx, Math.max(bytes, items))) return;
   if ('refusals' in request) return answerProblem(ctx, request);
-  const answer = await route.handle(deps, request);
+  const database = isList(route) ? deps.lists : deps.database;
+  const answer = await route.handle({ ...deps, database }, request);
   if ('refusals' in answer) return answerProblem(ctx, answer);
   ctx.status = answer.status;
   ctx.set({ ...locationOf(route, answer), ...answer.headers });
-  ctx.body = render(answer.body, request.version);
+  const text = JSON.stringify(render(answer.body, request.version));
+  const written = weightOf(text.length);
+  if (written > 0) ctx.set(deps.limiter.takeItems(request.account.id, written, 'owed').headers);
+  ctx.type = 'json';
+  ctx.body = text;
+}
+
+/** Weighs a request before its body is read. What a list comes to is counted with its answer. */
+export function weigh(deps: ApiDeps, route: Route): Koa.Middleware {
+  return (ctx, next) => {
+    const items = isList(route) ? 1 : weightOf(ctx.request.length ?? 0);
+    return isTooHeavy(deps, ctx, items) ? undefined : next();
+  };
+}
+
+/** Counts what a request weighs, as far as it was not counted before; refuses what is not left. */
+function isTooHeavy({ limiter }: ApiDeps, ctx: Koa.Context, items: number): boolean {
+  const counted: number = ctx.state['items'] ?? 0;
+  if (items <= counted) return false;
+  ctx.state['items'] = items;
+  const { headers, refusal } = limiter.takeItems(holderOf(ctx).account.id, items - counted);
+  ctx.set(headers);
+  if (refusal !== undefined) answerProblem(ctx, { refusals: [refusal] });
+  return refusal !== undefined;
 }
 
 /** Where what was made is found: the id of a new object under the path of its kind. */
@@ -50,7 +81,7 @@ function locationOf(route: Route, { status, body }: Success): Readonly<Record<st
 }
 
 function readRequest(route: Route, ctx: Koa.Context, id: string): ApiRequest | Refused {
-  const { account } = holderOf(ctx);
+  const { account, scopes } = holderOf(ctx);
   const version = versionOf(ctx, account);
   if (isRefusal(version)) return refused(version);
   if (version.name !== defaultApiVersion) sayVersion(ctx, version.name);
@@ -64,11 +95,15 @@ function readRequest(route: Route, ctx: Koa.Context, id: string): ApiRequest | R
   }
   const request = {
     account,
+    mayRead: scopes.includes('read'),
     version: version.name,
     route: `${ctx.method} ${ctx.path}`,
     id: id.slice(0, 64),
     decoded,
     idempotencyKey,
+    name: (object: Refused['object']) => {
+      ctx.state['object'] = object;
+    },
     waitMs: readWait(ctx.get('Prefer')),
   };
   // No id is longer or has another character, and PostgreSQL cannot look for U+0000 at all.

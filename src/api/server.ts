@@ -11,6 +11,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { newId } from '../db/id.js';
 import { type Refusal, refuse } from '../domain/refusal.js';
+import { type TrustedProxies, trustProxies } from './clientAddress.js';
+import { admitConnections, customers } from './connections.js';
 import { everyAnswerHeaders } from './headers.js';
 import { problemOf } from './problem.js';
 
@@ -19,16 +21,22 @@ export const httpLimits = {
   headerBytes: 16 * 1024,
   /** Node would drop what is above its own count in silence, and an Idempotency-Key with it. */
   headers: 100,
-  /** A client that sends its headers a byte at a time is cut off; 16 KiB take no second. */
-  headersMs: 10_000,
-  /** The longest body is 8 MiB, which a line of 2.5 Mbit/s carries in this time. */
-  requestMs: 30_000,
-  /** How often the two are looked at; Node's own 30 s would let a slow client double them. */
-  checkMs: 1_000,
-  /** Longer than the usual proxy keeps its side open (60 s), so that it is the one to close. */
-  idleMs: 75_000,
   /** With all their headers at once they hold 80 MB; more need another process anyway. */
   connections: 5_000,
+  /** Of one address, and without a key: a few times what a customer has in flight. */
+  strangers: 250,
+  /** Longer than the usual proxy keeps its side open (60 s), so that it is the one to close. */
+  idleMs: 75_000,
+  /** Who has shown no key sends the next request at once, or has no reason to be connected. */
+  strangerIdleMs: 5_000,
+  /** Who sends nothing, or headers a byte at a time, is cut off; 16 KiB take no second. */
+  headersMs: 5_000,
+  /** The longest body is 8 MiB, which a line of 2.5 Mbit/s carries in this time. */
+  requestMs: 30_000,
+  /** The longest answer is about 1 MB. Who reads it slower, or not at all, fills the memory. */
+  answerMs: 30_000,
+  /** How often these are looked at; Node's own 30 s would let a slow client double them. */
+  checkMs: 1_000,
   /** How long a refused client may still be sending, so that it reads why before it is cut off. */
   lingerMs: 1_000,
   /** A deploy does not wait for callers who asked to be kept waiting: they may ask again. */
@@ -54,9 +62,11 @@ type Exchanges = Map<Duplex, Set<ServerResponse>>;
 export function createHttpServer(
   handle: RequestListener,
   log: Pick<Logger, 'info'>,
+  proxies: TrustedProxies = trustProxies([]),
   limits: HttpLimits = httpLimits,
 ): HttpServer {
   const exchanges: Exchanges = new Map();
+  const admit = admitConnections(limits, proxies, exchanges);
   let isStopping = false;
   const server = createServer(
     {
@@ -64,12 +74,13 @@ export function createHttpServer(
       headersTimeout: limits.headersMs,
       requestTimeout: limits.requestMs,
       connectionsCheckingInterval: limits.checkMs,
-      keepAliveTimeout: limits.idleMs,
+      // What each answer announces. That a customer's is open for longer does nobody harm.
+      keepAliveTimeout: limits.strangerIdleMs,
       // Refused by us, with a body that says why.
       requireHostHeader: false,
     },
     (request, response) => {
-      track(exchanges, request, response, () => isStopping);
+      track(exchanges, request, response, limits, () => isStopping);
       const refusal = refusalOfHead(request, limits);
       if (refusal === undefined) handle(request, response);
       else answer(response, refusal, log);
@@ -82,8 +93,18 @@ export function createHttpServer(
   server.maxRequestsPerSocket = 0;
   server.on('connection', (socket) => {
     exchanges.set(socket, new Set());
-    socket.once('close', () => exchanges.delete(socket));
+    admit(socket);
+    socket.once('close', () => {
+      // Node tells the response whose turn it is; those behind it would wait for ever to be read.
+      for (const response of exchanges.get(socket) ?? []) {
+        if (response.socket === null) response.emit('close');
+      }
+      exchanges.delete(socket);
+    });
   });
+  const cut = [exchanges, new WeakMap<ServerResponse, number>(), limits.answerMs] as const;
+  const cutting = setInterval(cutUnread, limits.checkMs, ...cut).unref();
+  server.once('close', () => clearInterval(cutting));
   server.on('checkExpectation', (_request, response: ServerResponse) => {
     answer(response, refuse('expectation_unsupported', { expected: '100-continue' }), log);
   });
@@ -106,10 +127,22 @@ export function createHttpServer(
   };
 }
 
+/** Ends connections whose next answer was written and is not read in time. */
+function cutUnread(exchanges: Exchanges, written: WeakMap<ServerResponse, number>, ms: number) {
+  const now = performance.now();
+  for (const [socket, [response]] of exchanges) {
+    if (response?.writableEnded !== true) continue;
+    const since = written.get(response) ?? now;
+    written.set(response, since);
+    if (now - since > ms) socket.destroy();
+  }
+}
+
 function track(
   exchanges: Exchanges,
   { socket }: IncomingMessage,
   response: ServerResponse,
+  limits: HttpLimits,
   isStopping: () => boolean,
 ): void {
   const open = exchanges.get(socket);
@@ -117,6 +150,7 @@ function track(
   if (isStopping()) closeAfter(response);
   response.once('close', () => {
     open?.delete(response);
+    if (open?.size === 0 && customers.has(socket)) socket.setTimeout(limits.idleMs);
     // Its answer had begun before it could say that the connection closes.
     if (isStopping() && open?.size === 0) socket.end();
   });

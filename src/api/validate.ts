@@ -27,7 +27,9 @@ export function validate<T>(
 ): Validated<T> {
   const result = schema.safeParse(decoded);
   if (result.success) return { params: result.data };
-  const refusals = result.error.issues.flatMap((issue) => refusalsOf(issue, decoded, schema, at));
+  // Cut before the nearest names are looked for, which is the work that a caller could pile up.
+  const issues = result.error.issues.slice(0, maximumErrors);
+  const refusals = issues.flatMap((issue) => refusalsOf(issue, decoded, schema, at));
   return { refusals: refusals.slice(0, maximumErrors) };
 }
 
@@ -39,7 +41,9 @@ function refusalsOf(
 ): readonly Refusal[] {
   if (issue.code === 'unrecognized_keys') {
     const known = knownNames(schema, issue.path);
-    return issue.keys.map((name) => unknownParameter([...at, ...issue.path, name], name, known));
+    return issue.keys
+      .slice(0, maximumErrors)
+      .map((name) => unknownParameter([...at, ...issue.path, name], name, known));
   }
   const param = paramName([...at, ...issue.path]);
   const sent = valueAt(decoded, issue.path);

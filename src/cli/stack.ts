@@ -139,6 +139,7 @@ async function startParts(
       RATE_LIMIT_PER_SECOND: String(config.RATE_LIMIT_PER_SECOND),
       RATE_LIMIT_BURST: String(config.RATE_LIMIT_BURST),
       IN_FLIGHT_LIMIT: String(config.IN_FLIGHT_LIMIT),
+      ITEM_LIMIT_PER_SECOND: String(config.ITEM_LIMIT_PER_SECOND),
     }),
   ]);
 

@@ -27,7 +27,7 @@ export const errorGuide: Readonly<Record<RefusalCode, Guidance>> = {
   },
   body_malformed: {
     meaning: 'The body is not the form or the JSON that its Content-Type announces.',
-    remedy: 'Check the encoding at the place that `expected` names.',
+    remedy: 'Check the encoding, or the number of names, at the place that `expected` names.',
   },
   request_malformed: {
     meaning: 'What came on the connection is not a request of HTTP/1.1. The connection closes.',
@@ -182,8 +182,12 @@ export const errorGuide: Readonly<Record<RefusalCode, Guidance>> = {
     meaning: 'starting_after or ending_before names nothing of this list.',
     remedy: 'Use the id of an object that the list has shown, or begin without one.',
   },
+  list_too_broad: {
+    meaning: 'Each filter names many payouts, and of those that were looked at few have all.',
+    remedy: 'Narrow it by `created[gte]` and `created[lt]`, or add a filter that names few.',
+  },
   rate_limited: {
-    meaning: 'The key has sent more requests than its policy allows.',
+    meaning: 'The account has sent more than its policies allow, or the address many wrong keys.',
     remedy: 'Wait as long as Retry-After says, then send the request again.',
   },
   scope_missing: {
@@ -191,7 +195,7 @@ export const errorGuide: Readonly<Record<RefusalCode, Guidance>> = {
     remedy: 'Use a key with the scope that `expected` names.',
   },
   too_many_in_flight: {
-    meaning: 'As many requests of the key as it may have are still being answered.',
+    meaning: 'As many requests of the account as it may have are not answered, or not read.',
     remedy: 'Wait for answers before sending more, and send this request again.',
   },
 };

@@ -24,6 +24,8 @@ const time = z
   .string(timeExpected)
   // Longer than with milliseconds there is no time here to compare it with.
   .max(24, timeExpected)
+  // PostgreSQL has no year 0.
+  .regex(/^(?!0000)/, timeExpected)
   .pipe(z.iso.datetime(timeExpected))
   .transform((at) => new Date(at))
   .optional();

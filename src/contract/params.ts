@@ -68,10 +68,14 @@ export const text = (least: number, most: number) => {
 
 const fixedSide = z.enum(['source', 'destination'], 'source or destination');
 
-const metadataExpected = 'at most 50 names of up to 40 characters, each with a text of up to 500';
+/** A page of 100 payouts repeats the metadata of each, and may wait in memory for its reader. */
+const metadataBytes = 8 * 1024;
+
+const metadataExpected = `at most 50 names of up to 40 characters, each with a text of up to 500, all of it up to ${metadataBytes} bytes of JSON`;
 export const metadata = z
   .record(z.string().min(1).max(40, metadataExpected), text(0, 500), metadataExpected)
   .refine((record) => Object.keys(record).length <= 50, metadataExpected)
+  .refine((record) => Buffer.byteLength(JSON.stringify(record)) <= metadataBytes, metadataExpected)
   .meta({ description: metadataExpected, maxProperties: 50 });
 
 export const quoteParams = z.strictObject({

@@ -12,6 +12,8 @@ export type DatabaseOptions = {
   readonly poolSize: number;
   /** How long a statement waits for a lock; 3 s unless a caller gives up sooner. */
   readonly lockTimeoutMs?: number;
+  /** How long a statement may take; 7 s unless it is one that many wait behind. */
+  readonly statementTimeoutMs?: number;
   /** Shown in pg_stat_activity, so that an operator sees who holds a lock. */
   readonly applicationName: string;
 };
@@ -32,7 +34,7 @@ export function connectDatabase(options: DatabaseOptions): Database {
       application_name: options.applicationName,
       // A statement of ours takes milliseconds; what takes longer than an activity's own
       // limit has lost its caller. A lock is waited for three seconds, the API's patience.
-      statement_timeout: 7_000,
+      statement_timeout: options.statementTimeoutMs ?? 7_000,
       lock_timeout: options.lockTimeoutMs ?? 3_000,
       idle_in_transaction_session_timeout: 10_000,
       // Plans that were cached for an empty table are a thousand times slower on a full one.

@@ -1,5 +1,6 @@
 import type { Fragment } from 'postgres';
 import { type PayoutStatus, payoutStatuses } from '../domain/payout.js';
+import { only } from './accounts.js';
 import type { Sql } from './client.js';
 import {
   beyond,
@@ -27,72 +28,110 @@ export type PayoutFilter = {
 
 /**
  * A page of an account's payouts. With one filter the rows read are a few times the page,
- * however many there are; with several, one of them finds and the others sort out.
+ * however many there are; with several the rarest finds and the others sort out, and if that
+ * takes too many rows the list is `too broad`.
  */
 export async function listPayouts(
   sql: Sql,
   accountId: string,
   page: Page,
   filter: PayoutFilter,
-): Promise<Listed<PayoutRow>> {
-  const term = termOf(filter);
-  const rows =
-    term === undefined
-      ? await byStatus(sql, accountId, page, filter)
-      : await byTerm(sql, accountId, page, filter, term);
-  return listed(page, rows);
+): Promise<Listed<PayoutRow> | 'too broad'> {
+  const search = { sql, accountId, page, filter };
+  const [path, ...others] = pathsOf(filter);
+  if (path === undefined) return listed(page, await byStatus(search, payoutStatuses));
+  const rarest =
+    others.length === 0 ? { ...path, count: 0 } : await rarestOf(search, [path, ...others]);
+  const { name, value, count } = rarest;
+  const rows = await (name === 'status' ? byStatus(search, [value]) : byTerm(search, rarest));
+  return rows.length <= page.limit && count > walkRows ? 'too broad' : listed(page, rows);
+}
+
+type Search = {
+  readonly sql: Sql;
+  readonly accountId: string;
+  readonly page: Page;
+  readonly filter: PayoutFilter;
+};
+
+/** What payouts are found by: a status, or a term of theirs. */
+type Path = { readonly name: string; readonly value: string };
+
+/** The filters, those that usually name few first. */
+function pathsOf(filter: PayoutFilter): readonly Path[] {
+  const metadata = Object.entries(filter.metadata ?? {});
+  const paths = [
+    { name: 'reference', value: filter.reference },
+    { name: 'batch', value: filter.batchId },
+    { name: 'beneficiary', value: filter.beneficiaryId },
+    { name: 'status', value: filter.status },
+    ...metadata.map(([key, value]) => ({ name: `metadata ${key}`, value })),
+    { name: 'destination_currency', value: filter.destinationCurrency },
+    { name: 'source_currency', value: filter.sourceCurrency },
+  ];
+  return paths.filter((path): path is Path => path.value !== undefined);
+}
+
+/** 10 ms. Filters that name few payouts each, or meet often enough, are answered within it. */
+const walkRows = 2_000;
+
+/** The rows that are looked through for a page, in the order of the list and of the indexes. */
+function walked({ sql, page, filter }: Search, id: 'id' | 'payout_id'): Fragment {
+  return sql`
+    ${beyond(sql, page, ['requested_at', id])}
+    and ${createdWithin(sql, filter.created, 'requested_at')}
+    ${nearest(sql, { ...page, limit: walkRows }, ['requested_at', id])}`;
+}
+
+/** Of so many filters the rarest is looked for; the others only sort out. */
+const comparedPaths = 8;
+
+/** The filter that names the fewest payouts beyond the cursor, counted as far as they are walked. */
+async function rarestOf(search: Search, paths: readonly Path[]): Promise<Path & { count: number }> {
+  const { sql, accountId } = search;
+  const compared = paths.slice(0, comparedPaths);
+  const [rarest] = await sql<(Path & { count: number })[]>`
+    select t.name, t.value,
+           (case when t.name = 'status'
+            then (select count(*) from (select from payouts
+                   where account_id = ${accountId} and status = t.value
+                     and ${walked(search, 'id')}) r)
+            else (select count(*) from (select from payout_terms
+                   where term = payout_term(${accountId}, t.name, t.value)
+                     and ${walked(search, 'payout_id')}) r) end)::int as count
+      from unnest(${compared.map(({ name }) => name)}::text[],
+                  ${compared.map(({ value }) => value)}::text[]) t (name, value)
+     order by count limit 1`;
+  return only(rarest);
 }
 
 /** The newest of each status are among the newest of all. */
-async function byStatus(sql: Sql, accountId: string, page: Page, filter: PayoutFilter) {
-  const statuses = filter.status === undefined ? [...payoutStatuses] : [filter.status];
+async function byStatus(search: Search, statuses: readonly string[]) {
+  const { sql, accountId, page, filter } = search;
   return sql<PayoutRow[]>`
-    select p.* from unnest(${statuses}::text[]) s (status) cross join lateral (
-      select * from payouts
-       where account_id = ${accountId} and status = s.status
-         and ${beyond(sql, page, ['requested_at', 'id'])}
-         and ${createdWithin(sql, filter.created, 'requested_at')}
-         and ${matching(sql, filter)}
+    select p.* from unnest(${[...statuses]}::text[]) s (status) cross join lateral (
+      select * from (
+        select * from payouts
+         where account_id = ${accountId} and status = s.status and ${walked(search, 'id')}) w
+       where ${matching(sql, filter)}
        ${nearest(sql, page, ['requested_at', 'id'])}) p
     ${nearest(sql, page, ['p.requested_at', 'p.id'])}`;
 }
 
-type Term = { readonly name: string; readonly value: string };
-
 /**
- * What the payouts are found by: of several filters the one that most likely names few. A
- * currency names many, and any status but the one that all come to names fewer.
+ * Walks the term in the order of the list and looks each payout up by its id alone. The limit of
+ * one row keeps the planner from joining the tables as wholes, and from looking it up by another
+ * index, which it does where it guesses few rows.
  */
-function termOf(filter: PayoutFilter): Term | undefined {
-  const isCommonStatus = filter.status === undefined || filter.status === 'settled';
-  const metadata = Object.entries(filter.metadata ?? {});
-  const terms = [
-    { name: 'reference', value: filter.reference },
-    ...metadata.map(([key, value]) => ({ name: `metadata ${key}`, value })),
-    { name: 'batch', value: filter.batchId },
-    { name: 'beneficiary', value: filter.beneficiaryId },
-    {
-      name: 'destination_currency',
-      value: isCommonStatus ? filter.destinationCurrency : undefined,
-    },
-    { name: 'source_currency', value: isCommonStatus ? filter.sourceCurrency : undefined },
-  ];
-  return terms.find((term): term is Term => term.value !== undefined);
-}
-
-/**
- * Walks the term in the order of the list and looks each payout up. The limit of one row keeps
- * the planner from joining the tables as wholes, which it does where it guesses few rows.
- */
-async function byTerm(sql: Sql, accountId: string, page: Page, filter: PayoutFilter, term: Term) {
+async function byTerm(search: Search, { name, value }: Path) {
+  const { sql, accountId, page, filter } = search;
   return sql<PayoutRow[]>`
-    select p.* from payout_terms t cross join lateral (
-      select * from payouts
-       where id = t.payout_id and account_id = ${accountId} and ${matching(sql, filter)}
-       limit 1) p
-     where t.term = payout_term(${accountId}, ${term.name}, ${term.value})
-       and ${beyond(sql, page, ['t.requested_at', 't.payout_id'])}
-       and ${createdWithin(sql, filter.created, 't.requested_at')}
+    select p.* from (
+      select requested_at, payout_id from payout_terms
+       where term = payout_term(${accountId}, ${name}, ${value})
+         and ${walked(search, 'payout_id')}) t
+     cross join lateral (select * from payouts where id = t.payout_id limit 1) p
+     where account_id = ${accountId} and ${matching(sql, filter)}
      ${nearest(sql, page, ['t.requested_at', 't.payout_id'])}`;
 }
 

@@ -42,6 +42,7 @@ const refusals = {
   amount_too_small: { status: 422, title: 'The amount is too small' },
   amount_too_large: { status: 422, title: 'The amount is too large' },
   corridor_unavailable: { status: 422, title: 'No rail carries this payout here' },
+  list_too_broad: { status: 422, title: 'The filters name too many objects to look through' },
   cursor_not_found: { status: 422, title: 'The list has no such object to go on from' },
   quote_not_found: { status: 422, title: 'No such quote' },
   quote_expired: { status: 422, title: 'The quote has expired' },

@@ -77,6 +77,9 @@ export type CallbackRequest = {
   readonly receivedAt: Date;
 };
 
+/** What the rail has signed and this side cannot read, with why, in words without its values. */
+export type UnreadableCallback = { readonly unreadable: string };
+
 export type RailLimits = {
   /** The most transfers in one request. */
   readonly bulkSize: number;
@@ -102,6 +105,10 @@ export type Rail = {
 export type CallbackReader = {
   /** The rail's. */
   readonly name: string;
+  /** What a callback is signed in: one without this header is not read. */
+  readonly signatureHeader: string;
   /** The events of an authentic callback; undefined when its signature is not the rail's. */
-  readonly parseCallback: (request: CallbackRequest) => readonly CallbackEvent[] | undefined;
+  readonly parseCallback: (
+    request: CallbackRequest,
+  ) => readonly CallbackEvent[] | UnreadableCallback | undefined;
 };

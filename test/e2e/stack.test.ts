@@ -99,7 +99,8 @@ describe('corridor start', () => {
     const { description, output } = await home.start();
     expect(output()).toContain('Corridor is ready.');
     for (const url of [
-      `${description.api_url}/readyz`,
+      `${description.api_url}/livez`,
+      description.metrics_url.replace('/metrics', '/readyz'),
       description.metrics_url,
       description.temporal_ui_url,
       `${description.sandbox_bank_url}/health`,

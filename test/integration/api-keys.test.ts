@@ -10,7 +10,7 @@ import { createKey, listKeys, revokeKey, rollKey } from '../../src/cli/keys.js';
 import { only } from '../../src/db/accounts.js';
 import { insertApiKey, type NewApiKey } from '../../src/db/apiKeys.js';
 import { scopes } from '../../src/domain/scope.js';
-import { type ApiAnswer, createClient } from '../support/client.js';
+import { type ApiAnswer, type ApiClient, createClient, textOf } from '../support/client.js';
 import { createTestAccount } from '../support/database.js';
 import { signature } from '../support/operators.js';
 import { startSystem, type TestSystem } from '../support/system.js';
@@ -45,6 +45,38 @@ async function printed(command: () => Promise<void>): Promise<string> {
 }
 const shownKey = (text: string) => only(/cor_test_\w{36}/.exec(text)?.[0]);
 const shownId = (text: string) => only(/key_\w+/.exec(text)?.[0]);
+
+describe('a key that may only send payouts', () => {
+  const tooMuch = { source_currency: 'USD', amount: '99999999' };
+
+  it('does not learn what is available by asking for more', async () => {
+    const { client: owner, accountId } = await openKey();
+    const beneficiary = textOf(
+      await owner('POST /v1/beneficiaries', {
+        form: {
+          ...{ type: 'individual', name: 'Ada', country: 'DE', currency: 'EUR' },
+          iban: 'DE89370400440532013000',
+        },
+      }),
+      'id',
+    );
+    const sender = createApiKey('test');
+    const stored = { accountId, keyHash: hashOfKey(sender), lastFour: sender.slice(-4) };
+    await insertApiKey(system.database, { ...stored, name: 's', scopes: ['payouts:create'] });
+    const json = { payouts: [{ ...tooMuch, beneficiary }], validate_only: true };
+    const preview = (by: ApiClient) => by('POST /v1/batches', { json });
+    const shown = JSON.stringify((await preview(owner)).body);
+    expect(shown).toContain('at most 10000.00 USD, the available balance');
+    const hidden = await preview(createClient(system.apiUrl, sender));
+    expect(hidden).toMatchObject({
+      status: 200,
+      body: {
+        refusals: [{ code: 'insufficient_funds', expected: 'at most the available balance' }],
+      },
+    });
+    expect(JSON.stringify(hidden.body)).not.toContain('10000.00');
+  });
+});
 
 describe('a key with one scope', () => {
   const sendsPayouts = ['POST /v1/quotes', 'POST /v1/payouts', 'POST /v1/batches'];

@@ -330,6 +330,24 @@ describe.each(['form', 'json'] as const)('as %s, a request is refused for', (sty
     },
   );
 
+  it('metadata of more than 8 KiB, which as much as that is not', async () => {
+    const full = Object.fromEntries(
+      Array.from({ length: 17 }, (_, i) => [`n${i + 10}`, 'x'.repeat(i === 16 ? 20 : 500)]),
+    );
+    const bytes = Buffer.byteLength(JSON.stringify(full));
+    const grown = (more: number) => ({ ...full, n26: full['n26'] + 'x'.repeat(more) });
+    const send = (metadata: Record<string, string>) => {
+      const fields = Object.entries(metadata).map(([name, value]) => [`metadata[${name}]`, value]);
+      return style === 'form'
+        ? { form: { ...live, ...Object.fromEntries(fields) } }
+        : { json: { ...live, metadata } };
+    };
+    const room = 8 * 1024 - bytes;
+    await refuses('POST /v1/payouts', send(grown(room + 1)), invalid('metadata'));
+    const taken = await system.client('POST /v1/payouts', send(grown(room)));
+    expect([201, 202]).toContain(taken.status);
+  });
+
   it('an event there is not, in the notation of a list', async () => {
     const url = 'https://example.com/hooks';
     const sent =

@@ -1,15 +1,24 @@
 import { once } from 'node:events';
-import { createServer as createNetServer } from 'node:net';
+import type { RequestListener } from 'node:http';
+import {
+  connect,
+  createServer as createNetServer,
+  type Server as NetServer,
+  type Socket,
+} from 'node:net';
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
+import { hashOfKey } from '../../src/api/apiKey.js';
 import { routes } from '../../src/api/app.js';
+import { trustProxies } from '../../src/api/clientAddress.js';
+import { customers } from '../../src/api/connections.js';
 import { createHttpServer, httpLimits } from '../../src/api/server.js';
 import { type ApiProcess, startApiProcess } from '../support/apiProcess.js';
 import { createClient } from '../support/client.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
 import { eventually } from '../support/eventually.js';
-import { openWire, type WireAnswer } from '../support/wire.js';
+import { openWire, type Wire, type WireAnswer } from '../support/wire.js';
 
 let data: TestDatabase;
 let api: ApiProcess;
@@ -182,7 +191,7 @@ describe('a connection', () => {
 describe('every answer', () => {
   it.each([
     ['GET /livez', 200],
-    ['GET /readyz', 200],
+    ['GET /readyz', 404],
     ['HEAD /livez', 200],
     ['HEAD /v1/balances', 200],
     ['HEAD /v1/payouts/po_1', 404],
@@ -244,21 +253,187 @@ async function fetchBare(request: string): Promise<WireAnswer> {
 
 it('a body that comes too slowly is refused, and its connection ends', async () => {
   const limits = { ...httpLimits, headersMs: 200, requestMs: 300, checkMs: 50, lingerMs: 100 };
-  const { server, stop } = createHttpServer(
+  const { url, stop } = await listen(limits, (request, response) => {
     // Reads the body to its end, as a route does.
-    (request, response) => void request.resume().on('end', () => response.end('read')),
-    pino({ level: 'silent' }),
-    limits,
-  );
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  const port = typeof address === 'object' && address !== null ? address.port : 0;
-  const wire = await openWire(`http://127.0.0.1:${port}`);
+    request.resume().on('end', () => response.end('read'));
+  });
+  const wire = await openWire(url);
   wire.write('POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhell');
   checkProblem(await wire.answer(), 408, 'request_timeout');
   expect(await wire.closed).toBe('');
   await stop(0);
+});
+
+/** A server of ours with limits that a test can wait for. */
+async function listen(
+  limits: Parameters<typeof createHttpServer>[3],
+  handle: RequestListener,
+  proxies: readonly string[] = [],
+) {
+  const log = pino({ level: 'silent' });
+  const http = createHttpServer(handle, log, trustProxies(proxies), limits);
+  http.server.listen(0, '127.0.0.1');
+  await once(http.server, 'listening');
+  return { ...http, url: urlOf(http.server) };
+}
+
+function urlOf(server: NetServer): string {
+  const address = server.address();
+  return `http://127.0.0.1:${typeof address === 'object' && address !== null ? address.port : 0}`;
+}
+
+describe('an answer that is not read', () => {
+  const limits = { ...httpLimits, answerMs: 300, checkMs: 50 };
+  /** More than the buffers of both ends hold. */
+  const page = Buffer.alloc(32 * 1024 * 1024, 'x');
+
+  it('ends its connection when its time is over, and those behind it are given up', async () => {
+    const given: string[] = [];
+    const { server, url, stop } = await listen(limits, (request, response) => {
+      response.once('close', () => given.push(request.url ?? ''));
+      response.end(page);
+    });
+    const socket = connect(Number(new URL(url).port), '127.0.0.1');
+    socket.on('error', () => undefined).pause();
+    socket.write('GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n');
+    await eventually('the connection is cut', 10_000, () =>
+      connectionsOf(server).then((count) => count === 0 || undefined),
+    );
+    // Each has given its place back, once its connection was gone.
+    await eventually('both are given up', 5_000, () => given.length >= 2 || undefined);
+    expect(given.sort()).toEqual(['/1', '/2']);
+    socket.destroy();
+    await stop(0);
+  });
+
+  it('is waited for as long as its request is being answered', async () => {
+    const { url, stop } = await listen(limits, (_request, response) => {
+      setTimeout(() => response.end('late'), 4 * limits.answerMs);
+    });
+    const wire = await openWire(url);
+    wire.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n');
+    expect((await wire.answer()).body).toBe('late');
+    wire.destroy();
+    await stop(0);
+  });
+});
+
+function connectionsOf(server: NetServer): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.getConnections((error, count) => (error === null ? resolve(count) : reject(error)));
+  });
+}
+
+describe('a connection that has shown no key', () => {
+  const hello = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n';
+  const asCustomer: RequestListener = (request, response) => {
+    if (request.headers['x-key'] !== undefined) customers.add(request.socket);
+    response.end('{}');
+  };
+  const customerHello = 'GET / HTTP/1.1\r\nHost: a\r\nX-Key: k\r\n\r\n';
+  const ask = async (wire: Wire, text: string) => {
+    wire.write(text);
+    return (await wire.answer()).status;
+  };
+
+  it('is closed soon after its answer; a customer’s stays', async () => {
+    const { url, stop } = await listen({ ...httpLimits, strangerIdleMs: 200 }, asCustomer);
+    const [stranger, customer] = await Promise.all([openWire(url), openWire(url)]);
+    await ask(customer, customerHello);
+    await ask(stranger, hello);
+    expect(await stranger.closed).toBe('');
+    // Whose it is was shown once.
+    expect(await ask(customer, hello)).toBe(200);
+    customer.destroy();
+    await stop(0);
+  });
+
+  it('gives way to a newer one of its address', async () => {
+    const { url, stop } = await listen({ ...httpLimits, strangers: 2 }, asCustomer);
+    const customer = await openWire(url);
+    await ask(customer, customerHello);
+    const oldest = await openWire(url);
+    const others = [await openWire(url), await openWire(url)];
+    expect(await oldest.closed).toBe('');
+    for (const wire of [customer, ...others]) {
+      expect(await ask(wire, hello)).toBe(200);
+      wire.destroy();
+    }
+    await stop(0);
+  });
+
+  it('gives way to whoever comes when there are as many as there may be', async () => {
+    const { url, stop } = await listen({ ...httpLimits, connections: 3 }, asCustomer);
+    const customer = await openWire(url);
+    await ask(customer, customerHello);
+    const stranger = await openWire(url);
+    const next = await openWire(url);
+    expect(await stranger.closed).toBe('');
+    for (const wire of [next, customer]) {
+      expect(await ask(wire, customerHello)).toBe(200);
+      wire.destroy();
+    }
+    await stop(0);
+  });
+
+  it('is not counted where it is of a proxy that is trusted, and stays', async () => {
+    const limits = { ...httpLimits, strangers: 1, strangerIdleMs: 100 };
+    const { url, stop } = await listen(limits, asCustomer, ['127.0.0.0/8']);
+    const wires = await Promise.all(Array.from({ length: 3 }, () => openWire(url)));
+    for (const wire of wires) await ask(wire, hello);
+    // One that is not trusted is cut within this time.
+    const other = await listen(limits, asCustomer);
+    const stranger = await openWire(other.url);
+    await ask(stranger, hello);
+    expect(await stranger.closed).toBe('');
+    for (const wire of wires) {
+      expect(await ask(wire, hello)).toBe(200);
+      wire.destroy();
+    }
+    await Promise.all([stop(0), other.stop(0)]);
+  });
+});
+
+describe('the log line of a request', () => {
+  const lineOf = (lines: readonly string[], requestId: string | undefined) =>
+    eventually('the line', 5_000, () => {
+      const text = lines.find((line) => line.includes(`"request":"${requestId}"`));
+      return text === undefined
+        ? undefined
+        : z.record(z.string(), z.unknown()).parse(JSON.parse(text));
+    });
+
+  it('has the account, the id of the key and the address, and nothing that is secret', async () => {
+    const answer = await fetchBare('GET /v1/account');
+    const line = await lineOf(api.lines, answer.headers.get('request-id'));
+    const [key] = await data.database<{ id: string; accountId: string }[]>`
+      select id, account_id from api_keys where key_hash = ${hashOfKey(apiKey)}`;
+    expect(line).toMatchObject({
+      ...{ account: key?.accountId, key_id: key?.id, address: '127.0.0.1' },
+      ...{ method: 'GET', path: '/v1/account', status: 200 },
+    });
+    expect(api.lines.join('\n')).not.toContain(apiKey);
+    const strange = await fetchBare('GET /nowhere');
+    const other = await lineOf(api.lines, strange.headers.get('request-id'));
+    expect(other).toMatchObject({ address: '127.0.0.1', status: 404 });
+    expect(Object.keys(other)).not.toContain('account');
+  });
+
+  it('has the address that a trusted proxy tells, and no other’s invention', async () => {
+    const ask = async (process: ApiProcess, forwarded: string) => {
+      const answer = await fetch(`${process.url}/livez`, {
+        headers: { 'x-forwarded-for': forwarded },
+      });
+      const line = await lineOf(process.lines, answer.headers.get('request-id') ?? '');
+      return line['address'];
+    };
+    expect(await ask(api, '203.0.113.7')).toBe('127.0.0.1');
+    const trusting = await startApiProcess(data.url, { TRUSTED_PROXIES: '10.0.0.0/8, 127.0.0.1' });
+    expect(await ask(trusting, '203.0.113.7')).toBe('203.0.113.7');
+    expect(await ask(trusting, '198.51.100.1, 203.0.113.7, 10.1.2.3')).toBe('203.0.113.7');
+    expect(await ask(trusting, 'nonsense')).toBe('127.0.0.1');
+    await trusting.part.stop();
+  });
 });
 
 /** Whether a new connection is still taken and answered. */
@@ -287,12 +462,12 @@ describe('SIGTERM', () => {
     reading.write(head.replace('json', 'x-www-form-urlencoded') + form.slice(0, 10));
     expect(await isReached(stopped.url)).toBe(true);
     stopped.terminate();
-    const notReady = await eventually('the answer 503', 5_000, () => unreadyAnswer(stopped.url));
-    expect(JSON.parse(notReady.body)).toEqual({ status: 'stopping' });
-    expect(notReady.headers.get('connection')).toBe('close');
+    await eventually('the answer 503', 5_000, () => isUnready(stopped));
+    const last = await openWire(stopped.url);
+    last.write(get('/livez'));
+    expect((await last.answer()).headers.get('connection')).toBe('close');
     // A load balancer that has not seen it yet is still served.
     expect(await isReached(stopped.url)).toBe(true);
-    expect((await fetch(`${stopped.metricsUrl}/readyz`)).status).toBe(503);
     expect(await idle.closed).toBe('');
     await eventually('a refused connection', 5_000, async () =>
       (await isReached(stopped.url)) ? undefined : true,
@@ -315,13 +490,57 @@ describe('SIGTERM', () => {
   });
 });
 
-/** The answer of `/readyz`, once it is 503. */
-async function unreadyAnswer(url: string): Promise<WireAnswer | undefined> {
-  const wire = await openWire(url);
-  wire.write('GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n');
-  const answer = await wire.answer();
-  wire.destroy();
-  return answer.status === 503 ? answer : undefined;
+async function isUnready({ metricsUrl }: ApiProcess): Promise<true | undefined> {
+  const { status } = await fetch(`${metricsUrl}/readyz`);
+  return status === 503 || undefined;
+}
+
+describe('/readyz, beside the metrics', () => {
+  it('asks the database once for all who ask within two seconds', async () => {
+    const line = await openCountingLine(data.url);
+    const asked = await startApiProcess(line.url);
+    const ready = () => fetch(`${asked.metricsUrl}/readyz`);
+    expect((await ready()).status).toBe(200);
+    const before = line.bytes();
+    const statuses = await Promise.all(Array.from({ length: 20 }, ready));
+    expect(new Set(statuses.map(({ status }) => status))).toEqual(new Set([200]));
+    // One look at most, if the first is forgotten meanwhile, which is a few hundred bytes.
+    expect(line.bytes() - before).toBeLessThan(2_000);
+    await line.close();
+    const unready = await eventually('the answer 503', 10_000, () => isUnready(asked));
+    expect(unready).toBe(true);
+    await asked.part.stop();
+  });
+});
+
+/** A line to the database that counts what is sent to it. */
+async function openCountingLine(target: string) {
+  const { hostname, port } = new URL(target);
+  const sockets = new Set<Socket>();
+  let bytes = 0;
+  const server = createNetServer((client) => {
+    const upstream = connect(Number(port), hostname);
+    client.on('data', (sent) => {
+      bytes += sent.length;
+    });
+    client.pipe(upstream).pipe(client);
+    for (const socket of [client, upstream]) {
+      sockets.add(socket);
+      socket.on('error', () => undefined);
+    }
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const url = new URL(target);
+  url.port = new URL(urlOf(server)).port;
+  return {
+    url: url.href,
+    bytes: () => bytes,
+    close: async () => {
+      server.close();
+      for (const socket of sockets) socket.destroy();
+      await once(server, 'close');
+    },
+  };
 }
 
 it('logs of a refused connection why, and nothing of what was sent', async () => {

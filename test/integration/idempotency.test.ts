@@ -287,6 +287,42 @@ describe.each(Object.entries(writes))('with one key %s', (_route, write) => {
   });
 });
 
+describe('with the key of a beneficiary', () => {
+  const american = {
+    ...{ type: 'business', name: 'Babbage Engines', country: 'US', currency: 'USD' },
+    ...{ account_number: '000123456789', routing_number: '021000021' },
+  };
+  const add = (client: ApiClient, form: Form) =>
+    client('POST /v1/beneficiaries', { form, idempotencyKey: 'a-key' });
+
+  it('nobody can find out the details of its account one by one', async () => {
+    const { apiKey } = await createTestAccount(system.database);
+    const client = createClient(system.apiUrl, apiKey);
+    expect((await add(client, american)).status).toBe(201);
+    const guesses = [
+      { account_number: '000123456780' },
+      { routing_number: '026009593' },
+      { account_number: '000123456780', routing_number: '026009593' },
+      { account_type: 'savings' },
+    ];
+    const answers: unknown[] = [];
+    for (const guess of guesses) {
+      const { status, body } = await add(client, { ...american, ...guess });
+      expect(status).toBe(422);
+      const { request_id: _, ...rest } = body;
+      answers.push(rest);
+    }
+    // Whichever of them is right, the answer is the same.
+    expect(new Set(answers.map((answer) => JSON.stringify(answer))).size).toBe(1);
+    expect(JSON.stringify(answers)).not.toMatch(/routing|account_number|account_type|\d{9}/);
+    const named = await add(client, { ...american, name: 'Ada', account_number: '000123456780' });
+    expect(named.body).toMatchObject({
+      param: 'name',
+      detail: expect.stringMatching(/these parameters differ: (account details, )?name/),
+    });
+  });
+});
+
 it('a key of any route is refused on every other one, and nothing happens', async () => {
   const { account, apiKey } = await createTestAccount(system.database);
   const client = createClient(system.apiUrl, apiKey);

@@ -7,6 +7,7 @@ import { insertPayout, type NewPayout, refusePayouts } from '../../src/db/payout
 import { refuse } from '../../src/domain/refusal.js';
 import { type ApiClient, createClient, textOf, untilStatus } from '../support/client.js';
 import { createTestAccount } from '../support/database.js';
+import { eventually } from '../support/eventually.js';
 import { beneficiary } from '../support/requestPayout.js';
 import { startSystem, type TestSystem } from '../support/system.js';
 
@@ -234,6 +235,8 @@ describe('a list refuses', () => {
     ['/v1/payouts?created[gtr]=2026-01-01T00:00:00Z', 'created[gtr]', 'Did you mean gt'],
     ['/v1/payouts?created=2026-01-01', 'created', 'created[gte]'],
     ['/v1/payouts?created[gte]=2026-02-30T00:00:00Z', 'created[gte]', 'ISO 8601'],
+    ['/v1/payouts?created[gte]=0000-01-01T00:00:00Z', 'created[gte]', 'ISO 8601'],
+    ['/v1/events?created[lt]=0000-12-31T23:59:59Z', 'created[lt]', 'ISO 8601'],
     ['/v1/payouts?created[gte]=2026-02-20T00:00:00%2B01:00', 'created[gte]', 'ISO 8601'],
     ['/v1/payouts?limit=0', 'limit', '1 to 100'],
     ['/v1/payouts?limit=101', 'limit', '1 to 100'],
@@ -280,6 +283,131 @@ describe('a list refuses', () => {
       status: 400,
       body: { code: 'parameters_exclusive', param: 'ending_before' },
     });
+  });
+});
+
+describe('a list', () => {
+  it('takes every time that has a year', async () => {
+    for (const time of ['0001-01-01T00:00:00Z', '9999-12-31T23:59:59.999Z']) {
+      await list(system.client, `/v1/payouts?created[gte]=${time}`);
+    }
+  });
+
+  it('finds the same payouts by whichever filter is rarest', async () => {
+    const owner = await openOwner();
+    const common = { reference: 'Rent', metadata: { team: 'a', order: '1' } };
+    const wanted = await record(owner, common);
+    for (const changes of [
+      { ...common, reference: 'Salary' },
+      { ...common, metadata: { team: 'b', order: '1' } },
+      { ...common, metadata: { team: 'a' } },
+      { ...common, sourceCurrency: 'GBP' },
+    ]) {
+      await record(owner, changes);
+    }
+    const refused = await record(owner, common);
+    await refusePayouts(system.database, [{ id: refused, refusal: refuse('quote_expired') }]);
+    const query = `reference=Rent&metadata[team]=a&metadata[order]=1&source_currency=USD&beneficiary=${owner.stored}`;
+    const found = async (more: string) =>
+      idsOf(await list(owner.client, `/v1/payouts?${query}${more}`));
+    expect(await found('')).toEqual([refused, wanted]);
+    expect(await found('&status=pending')).toEqual([wanted]);
+    expect(await found('&status=failed')).toEqual([refused]);
+    expect(await found('&status=settled')).toEqual([]);
+    expect(await found(`&starting_after=${refused}`)).toEqual([wanted]);
+    expect(await found(`&ending_before=${wanted}`)).toEqual([refused]);
+    expect(await found('&destination_currency=JPY')).toEqual([]);
+  });
+});
+
+describe('a list whose filters name many payouts each', () => {
+  let owner: Owner;
+  /** More than are looked through for a page, half of them of each kind. */
+  const many = 5_000;
+
+  beforeAll(async () => {
+    owner = await openOwner();
+    await system.database`
+      insert into payouts (id, account_id, mode, driver, beneficiary_id, source_currency,
+          destination_currency, amount, reference, metadata, requested_at)
+        select 'po_' || md5(${owner.accountId} || i), ${owner.accountId}, 'test', 'a test',
+               ${owner.stored}, 'USD', 'EUR', 10000, case when i % 2 = 0 then 'even' else 'odd' end,
+               jsonb_build_object('half', (i % 2)::text), now() - make_interval(secs => i)
+          from generate_series(1, ${many}::int) i`;
+  }, 120_000);
+
+  const ask = (query: string) => owner.client(`GET /v1/payouts?${query}`);
+
+  it('is refused where they do not meet, and says how to narrow it', async () => {
+    for (const query of ['reference=even&metadata[half]=1', 'reference=odd&metadata[half]=0']) {
+      const answer = await ask(`${query}&status=pending`);
+      expect(answer).toMatchObject({
+        status: 422,
+        body: { code: 'list_too_broad', param: 'created' },
+      });
+      expect(textOf(answer, 'expected')).toContain('created[gte]');
+    }
+  });
+
+  it('is answered where they meet often, where one names few, or within a narrow time', async () => {
+    const page = await list(owner.client, '/v1/payouts?reference=even&metadata[half]=0&limit=100');
+    expect(page.data).toHaveLength(100);
+    expect((await list(owner.client, '/v1/payouts?reference=even&metadata[half]=7')).data).toEqual(
+      [],
+    );
+    const [last] = page.data;
+    const since = new Date(Date.parse(String(last?.['created_at'])) - 60_000).toISOString();
+    const narrow = `reference=even&metadata[half]=1&created[gte]=${since}`;
+    expect((await list(owner.client, `/v1/payouts?${narrow}`)).data).toEqual([]);
+  });
+
+  it('is walked to its end although no page is refused', async () => {
+    const seen = await walk(owner.client, '/v1/payouts?reference=odd&metadata[half]=1&', 100);
+    expect(seen).toHaveLength(many / 2);
+  });
+});
+
+describe('a list that takes too long', () => {
+  it.each(['/v1/payouts', '/v1/events', '/v1/balance_transactions', '/v1/beneficiaries'])(
+    'is given up and says so: %s',
+    async (path) => {
+      // Nothing of this table can be read until the transaction ends.
+      const table = path.slice('/v1/'.length).replace('balance_transactions', 'ledger_balances');
+      const answer = await system.database.begin(async (sql) => {
+        await sql`lock table ${sql(table)} in access exclusive mode`;
+        return system.client(`GET ${path}`);
+      });
+      expect(answer).toMatchObject({ status: 503, body: { code: 'service_unavailable' } });
+      expect(answer.headers.get('retry-after')).toBe('5');
+      expect(textOf(answer, 'detail')).toContain('Narrow a list by created');
+      expect((await system.client(`GET ${path}`)).status).toBe(200);
+    },
+  );
+});
+
+describe('lists of one account', () => {
+  it('are read four at a time, and leave those of others and all else alone', async () => {
+    const [many, other] = [await openOwner(), await openOwner()];
+    const reading = () => system.database<{ count: number }[]>`
+      select count(*)::int as count from pg_stat_activity
+       where application_name = 'test-lists' and wait_event_type = 'Lock'
+         and datname = current_database()`;
+    const answers = await system.database.begin(async (sql) => {
+      // A second each, which is what a statement of a list may take.
+      await sql`lock table beneficiaries in access exclusive mode`;
+      const asking = Array.from({ length: 12 }, () => many.client('GET /v1/beneficiaries'));
+      await eventually('four wait in the database', 10_000, async () => {
+        const [row] = await reading();
+        expect(row?.count).toBeLessThanOrEqual(4);
+        return row?.count === 4 ? true : undefined;
+      });
+      expect((await other.client('GET /v1/batches')).status).toBe(200);
+      expect((await many.client('GET /v1/balances')).status).toBe(200);
+      return Promise.all(asking);
+    });
+    // Each is given up in its turn, and refused as such.
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([503]));
+    expect((await many.client('GET /v1/beneficiaries')).status).toBe(200);
   });
 });
 

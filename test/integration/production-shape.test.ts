@@ -453,6 +453,7 @@ describe('the processes of docker-compose.yml', () => {
       'a secret of at least 16 characters',
       'FINGERPRINT_SECRET',
     ],
+    ['api', 'TRUSTED_PROXIES', '10.0.0.0/8,10.0.0.0/99', 'addresses and subnets'],
     ['worker', 'METRICS_PORT', 'abc', 'a port number, 0 to 65535'],
     ['worker', 'TEMPORAL_ADDRESS', 'temporal', 'host:port'],
     ['worker', 'RATE_SOURCE', '', 'reference or ecb, it is not set'],

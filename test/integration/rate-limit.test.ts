@@ -1,28 +1,34 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { createApiKey, hashOfKey } from '../../src/api/apiKey.js';
-import { createLimiter } from '../../src/api/rateLimit.js';
+import { createLimiter, type Limiter } from '../../src/api/rateLimit.js';
 import { insertApiKey } from '../../src/db/apiKeys.js';
-import { type ApiClient, createClient, textOf } from '../support/client.js';
+import { newId } from '../../src/db/id.js';
+import { insertPayout } from '../../src/db/payouts.js';
+import { type ApiAnswer, type ApiClient, createClient, textOf } from '../support/client.js';
 import { createTestAccount } from '../support/database.js';
 import { eventually } from '../support/eventually.js';
 import { startSystem, type TestSystem } from '../support/system.js';
+import { openWire } from '../support/wire.js';
 
-const limits = { perSecond: 2, burst: 4, inFlight: 3 };
+const limits = { perSecond: 2, burst: 4, inFlight: 3, itemsPerSecond: 1_000 };
 let nowMs = 0;
 let system: TestSystem;
 let client: ApiClient;
+let apiKey: string;
 let accountId: string;
+let limiter: Limiter;
 
 beforeAll(async () => {
   // The clock of the limits stands still until a test moves it.
-  const limiter = createLimiter(limits, () => nowMs);
+  limiter = createLimiter(limits, () => nowMs);
   system = await startSystem({ startsWorker: false, limiter });
 });
 afterAll(() => system.stop());
 
 beforeEach(async () => {
   const opened = await createTestAccount(system.database);
-  client = createClient(system.apiUrl, opened.apiKey);
+  apiKey = opened.apiKey;
+  client = createClient(system.apiUrl, apiKey);
   accountId = opened.account.id;
 });
 
@@ -32,7 +38,7 @@ async function useUp(times: number = limits.burst): Promise<void> {
 
 const quote = { source_currency: 'USD', destination_currency: 'EUR', amount: '10000' };
 
-describe('a key', () => {
+describe('an account', () => {
   it.each([
     ['answered', 'GET /v1/account', 200],
     ['malformed', 'POST /v1/quotes', 400],
@@ -58,7 +64,7 @@ describe('a key', () => {
       type: '/docs/errors#rate_limited',
       status: 429,
       code: 'rate_limited',
-      expected: 'at most 2 requests a second with this key, and 4 at once',
+      expected: 'at most 2 requests a second by this account, and 4 at once',
       request_id: refused.headers.get('request-id'),
     });
     nowMs += 500;
@@ -76,22 +82,93 @@ describe('a key', () => {
     expect(made.headers.has('idempotent-replayed')).toBe(false);
   });
 
-  it('does not use up what another key has, not even one of its account', async () => {
+  it('gets no more by another key, and uses up nothing of another account', async () => {
     const other = createApiKey('test');
     const row = { accountId, keyHash: hashOfKey(other), lastFour: other.slice(-4), name: 'other' };
     await insertApiKey(system.database, row);
     await useUp();
-    expect((await client('GET /v1/account')).status).toBe(429);
-    const answer = await createClient(system.apiUrl, other)('GET /v1/account');
+    expect((await createClient(system.apiUrl, other)('GET /v1/account')).status).toBe(429);
+    const { apiKey } = await createTestAccount(system.database);
+    const answer = await createClient(system.apiUrl, apiKey)('GET /v1/account');
     expect(answer.headers.get('ratelimit')).toBe('"default";r=3;t=1');
   });
 
-  it('sends a batch as one request', async () => {
-    const payout = { source_currency: 'USD', amount: '100', beneficiary: 'bnf_none' };
+  const payout = { source_currency: 'USD', amount: '100', beneficiary: 'bnf_none' };
+  const itemsLeft = (answer: ApiAnswer) =>
+    /"items";r=(\d+)/.exec(answer.headers.get('ratelimit') ?? '')?.[1];
+
+  it('sends a batch as one request of so many items', async () => {
     const json = { payouts: Array.from({ length: 50 }, () => payout) };
     const answer = await client('POST /v1/batches', { json });
     expect(answer.status).toBe(202);
-    expect(answer.headers.get('ratelimit')).toBe('"default";r=3;t=1');
+    expect(answer.headers.get('ratelimit-policy')).toBe('"default";q=4;w=2, "items";q=21000;w=21');
+    expect(answer.headers.get('ratelimit')).toBe('"default";r=3;t=1, "items";r=20950;t=1');
+  });
+
+  it.each([
+    ['a preview', { validate_only: true }],
+    ['a batch', { validate_only: false }],
+  ])(
+    'is refused %s when its items are used up, before anything is judged or kept',
+    async (_, mode) => {
+      const json = { payouts: Array.from({ length: 10_000 }, () => payout), ...mode };
+      const send = () => client('POST /v1/batches', { json, idempotencyKey: 'once' });
+      limiter.takeItems(accountId, 20_000);
+      const refused = await send();
+      expect(refused.status).toBe(429);
+      expect(refused.body).toMatchObject({
+        code: 'rate_limited',
+        expected: 'at most 1000 items a second by this account, and 21000 at once',
+        detail:
+          'Send it again after Retry-After. Each payout of a batch is an item, and each 800 bytes of a body or an answer.',
+      });
+      expect(itemsLeft(refused)).toMatch(/^\d+$/);
+      expect(Number(refused.headers.get('retry-after'))).toBeGreaterThanOrEqual(9);
+      const keys = await system.database`
+      select from idempotency_keys where account_id = ${accountId}`;
+      expect(keys.count).toBe(0);
+      // What else it does goes on.
+      expect((await client('GET /v1/account')).status).toBe(200);
+      nowMs += 30_000;
+      expect((await send()).status).toBe(mode.validate_only ? 200 : 202);
+    },
+  );
+
+  it('is refused a long body by its length alone', async () => {
+    limiter.takeItems(accountId, 20_000);
+    const { hostname, port } = new URL(system.apiUrl);
+    const wire = await openWire(`http://${hostname}:${port}`);
+    wire.write(
+      `POST /v1/batches HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${apiKey}\r\nContent-Type: application/json\r\nContent-Length: 8000000\r\n\r\n{`,
+    );
+    // Not a byte more was sent, and it is answered.
+    expect((await wire.answer()).status).toBe(429);
+    wire.destroy();
+  });
+
+  it('pays for long answers, and asks again later when they are used up', async () => {
+    const metadata = Object.fromEntries(
+      Array.from({ length: 15 }, (_, i) => [`name_${i}`, 'x'.repeat(500)]),
+    );
+    for (let made = 0; made < 3; made += 1) {
+      await insertPayout(system.database, {
+        ...{ id: newId('payout'), accountId, mode: 'test', driver: 'a test', quoteId: null },
+        ...{ beneficiaryId: 'bnf_none', sourceCurrency: 'USD', destinationCurrency: 'EUR' },
+        ...{ fixedSide: 'source', amount: 10_000n, reference: null, metadata },
+      });
+    }
+    const page = await client('GET /v1/payouts');
+    expect(page.status).toBe(200);
+    // Three payouts of 8 KB, 800 bytes each item, and one for the list.
+    expect(Number(itemsLeft(page))).toBeLessThan(20_975);
+    expect(Number(itemsLeft(page))).toBeGreaterThan(20_900);
+    limiter.takeItems(accountId, 25_000, 'owed');
+    nowMs += 500;
+    const refused = await client('GET /v1/payouts');
+    expect(refused).toMatchObject({ status: 429, body: { code: 'rate_limited' } });
+    expect((await client('GET /v1/balances')).status).toBe(200);
+    nowMs += 10_000;
+    expect((await client('GET /v1/payouts')).status).toBe(200);
   });
 
   it('has only so many requests in flight, and others go on', async () => {
@@ -117,7 +194,7 @@ describe('a key', () => {
     expect(refused.headers.get('retry-after')).toBe('1');
     expect(refused.body).toMatchObject({
       code: 'too_many_in_flight',
-      expected: 'at most 3 requests at a time with this key',
+      expected: 'at most 3 requests at a time by this account',
     });
     expect(other.status).toBe(200);
     for (const answer of await Promise.all(waiting)) expect(answer.status).toBe(201);
@@ -129,7 +206,6 @@ describe('a key', () => {
 describe('nobody is limited who', () => {
   it.each([
     ['asks for the health of the process', 'GET /livez', 200],
-    ['asks whether it is ready', 'GET /readyz', 200],
     ['is a rail', 'POST /rails/sandbox/callbacks', 401],
   ])('%s', async (_case, request, status) => {
     await useUp(limits.burst + 1);
@@ -146,5 +222,21 @@ describe('nobody is limited who', () => {
       expect(textOf(answer, 'code')).toBe('api_key_invalid');
       expect(answer.headers.has('ratelimit')).toBe(false);
     }
+  });
+
+  it('shares an address with a customer, who is served while invented keys wait', async () => {
+    const stranger = () => createClient(system.apiUrl, createApiKey('test'))('GET /v1/account');
+    expect((await client('GET /v1/account')).status).toBe(200);
+    // Each is another key, so that to remember wrong ones would not help.
+    const answers: ApiAnswer[] = [];
+    const isRefused = ({ status }: ApiAnswer) => status === 429;
+    while (answers.length < 2_000 && !answers.some(isRefused)) {
+      answers.push(...(await Promise.all(Array.from({ length: 40 }, stranger))));
+    }
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([401, 429]));
+    const refused = answers.find(isRefused);
+    expect(refused?.headers.get('retry-after')).toBe('1');
+    expect(refused?.body).toMatchObject({ code: 'rate_limited', param: 'Authorization' });
+    expect((await client('GET /v1/account')).status).toBe(200);
   });
 });

@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { z } from 'zod';
+import { createApiKey, hashOfKey } from '../../src/api/apiKey.js';
+import { insertApiKey } from '../../src/db/apiKeys.js';
 import { newId } from '../../src/db/id.js';
 import { type ApiAnswer, type ApiClient, createClient, textOf } from '../support/client.js';
 import { createTestAccount, unbalancedCurrencies } from '../support/database.js';
@@ -59,6 +61,26 @@ type Case = readonly [
 ];
 
 const refusedQuote = (code: string) => ({ status: 422, code, param: 'quote' });
+it('a refusal says what is available only to a key that may read it', async () => {
+  const { account } = system.account;
+  const sender = createApiKey('test');
+  const key = { accountId: account.id, keyHash: hashOfKey(sender), lastFour: sender.slice(-4) };
+  await insertApiKey(system.database, { ...key, name: 'sender', scopes: ['payouts:create'] });
+  const form = { ...live('99999999'), beneficiary: american, destination_currency: 'USD' };
+  const idempotencyKey = 'too-much';
+  const send = (client: ApiClient) => client('POST /v1/payouts', { form, idempotencyKey });
+  const hidden = await send(createClient(system.apiUrl, sender));
+  expect(hidden).toMatchObject({
+    status: 422,
+    body: { code: 'insufficient_funds', expected: 'at most the available balance' },
+  });
+  expect(JSON.stringify(hidden.body)).not.toMatch(/at most \d/);
+  // A replay by a key that may read says it; the payout keeps it.
+  const shown = await send(system.client);
+  expect(shown.status).toBe(422);
+  expect(textOf(shown, 'expected')).toMatch(/^at most \d+\.\d\d USD, the available balance$/);
+});
+
 const noBeneficiary = { status: 422, code: 'beneficiary_not_found', param: 'beneficiary' };
 
 const cases: readonly Case[] = [

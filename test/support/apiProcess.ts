@@ -38,6 +38,7 @@ export async function startApiProcess(
       RATE_LIMIT_PER_SECOND: '99999',
       RATE_LIMIT_BURST: '99999',
       IN_FLIGHT_LIMIT: '9999',
+      ITEM_LIMIT_PER_SECOND: '99999',
       ...env,
     },
     ipc: true,

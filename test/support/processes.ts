@@ -223,6 +223,7 @@ function startersOf(directory: string, ports: Ports, railUrl: string, startOurs:
         RATE_LIMIT_PER_SECOND: '10000',
         RATE_LIMIT_BURST: '10000',
         IN_FLIGHT_LIMIT: '10000',
+        ITEM_LIMIT_PER_SECOND: '99999',
       }),
     worker: () => startOurs('worker', workerSettings()),
     'batch-worker': () => startOurs('worker', workerSettings(), ['--lane', 'batch']),

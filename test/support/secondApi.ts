@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { pino } from 'pino';
 import { createApp } from '../../src/api/app.js';
+import { trustProxies } from '../../src/api/clientAddress.js';
 import { createLimiter } from '../../src/api/rateLimit.js';
 import { connectDatabase } from '../../src/db/client.js';
 import { createRails } from '../../src/rails/registry.js';
@@ -13,6 +14,7 @@ export async function startSecondApi({ urls, temporal }: TestSystem) {
   const database = connectDatabase({ url: urls.api, poolSize: 10, applicationName: 'second' });
   const app = createApp({
     database,
+    lists: database,
     temporal,
     // It hears no bank: what it is asked here needs none.
     rails: createRails([]),
@@ -21,8 +23,10 @@ export async function startSecondApi({ urls, temporal }: TestSystem) {
     rateMaximumAgeMs: 24 * 60 * 60 * 1000,
     webhookPolicy: { allowInsecure: true, allowPrivateAddresses: true },
     fingerprintSecret,
-    limiter: createLimiter({ perSecond: 10_000, burst: 10_000, inFlight: 10_000 }),
-    isStopping: () => false,
+    limiter: createLimiter({
+      ...{ perSecond: 10_000, burst: 10_000, inFlight: 10_000, itemsPerSecond: 10_000_000 },
+    }),
+    proxies: trustProxies([]),
   });
   const handle = app.callback();
   const server = createServer((request, response) => void handle(request, response));

@@ -7,8 +7,9 @@ import { pino } from 'pino';
 import { inject } from 'vitest';
 import { createActivities } from '../../src/activities/index.js';
 import { createApp } from '../../src/api/app.js';
+import { trustProxies } from '../../src/api/clientAddress.js';
 import { createLimiter, type Limiter } from '../../src/api/rateLimit.js';
-import type { Database } from '../../src/db/client.js';
+import { connectDatabase, type Database } from '../../src/db/client.js';
 import type { DatabaseUrls } from '../../src/db/roles.js';
 import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
@@ -50,7 +51,10 @@ const policy = { allowInsecure: true, allowPrivateAddresses: true };
 export const fingerprintSecret = 'test-fingerprint-secret';
 const dayMs = 24 * 60 * 60 * 1000;
 /** More than any test sends that is not about limits. */
-const unlimited = () => createLimiter({ perSecond: 10_000, burst: 10_000, inFlight: 10_000 });
+const unlimited = () =>
+  createLimiter({
+    ...{ perSecond: 10_000, burst: 10_000, inFlight: 10_000, itemsPerSecond: 10_000_000 },
+  });
 
 export async function startSystem(
   options: { readonly startsWorker?: boolean; readonly limiter?: Limiter } = {},
@@ -70,8 +74,15 @@ export async function startSystem(
   const rail = createSandboxRail(bank);
   const rails = createRails([rail]);
   const log = pino({ level: 'silent' });
+  const lists = connectDatabase({
+    url: urls.api,
+    poolSize: 8,
+    statementTimeoutMs: 1_000,
+    applicationName: 'test-lists',
+  });
   const app = createApp({
     database: api,
+    lists,
     temporal,
     rails: createRails([createSandboxCallbacks([bank.callbackSecret])]),
     metrics: createMetrics('test'),
@@ -80,7 +91,7 @@ export async function startSystem(
     webhookPolicy: policy,
     fingerprintSecret,
     limiter: options.limiter ?? unlimited(),
-    isStopping: () => false,
+    proxies: trustProxies([]),
   });
   const handle = app.callback();
   server.on('request', (request, response) => void handle(request, response));
@@ -141,6 +152,7 @@ export async function startSystem(
       server.close();
       await bank.stop();
       await Promise.all([sender.close(), rail.close(), native.close(), connection.close()]);
+      await lists.end({ timeout: 5 });
       await drop();
     },
   };

@@ -10,11 +10,14 @@ import {
   maxDepth,
   maxFields,
   maxNameLength,
+  maxNames,
   maxProblems,
   maxValueLength,
   paramName,
 } from '../../src/api/decoded.js';
+import { validate } from '../../src/api/validate.js';
 import { DecodedNumber } from '../../src/contract/decodedNumber.js';
+import { payoutParams } from '../../src/contract/params.js';
 import type { Refusal } from '../../src/domain/refusal.js';
 
 const formType = 'application/x-www-form-urlencoded';
@@ -316,6 +319,51 @@ describe('the caps', () => {
     expect(refused(json(nested(maxDepth + 1)))).toEqual(['body_malformed']);
   });
 
+  const names = (count: number) => Array.from({ length: count }, (_, i) => `n${i}`);
+  const asJson = (count: number) =>
+    `{${names(count)
+      .map((name) => `"${name}":1`)
+      .join(',')}}`;
+
+  it('refuse too many names side by side, wherever they stand', () => {
+    const full = maxNames;
+    expect(isUndecoded(form(names(full).join('&')))).toBe(false);
+    expect(isUndecoded(json(asJson(full)))).toBe(false);
+    expect(form(names(100_000).join('&'))).toMatchObject([
+      {
+        code: 'parameter_invalid',
+        param: `n${full}`,
+        expected: `at most ${full} names side by side`,
+      },
+    ]);
+    expect(json(asJson(100_000))).toMatchObject([
+      {
+        code: 'body_malformed',
+        expected: expect.stringContaining(`at most ${full} names in an object`),
+      },
+    ]);
+    const below = names(full + 1).map((name) => `a[${name}]=1&b[0][${name}]=1`);
+    expect(refused(form(below.join('&')))).toEqual([
+      `parameter_invalid a[n${full}]`,
+      `parameter_invalid b[0][n${full}]`,
+    ]);
+    const branches = names(full + 1).map((name) => `${name}[x]=1`);
+    expect(refused(form(branches.join('&')))).toEqual([`parameter_invalid n${full}`]);
+    expect(refused(json(`{"a":[{"b":${asJson(full + 1)}}]}`))).toEqual(['body_malformed']);
+    const ndjson = decodeBody(Buffer.from(`{}\n${asJson(full + 1)}`), 'application/x-ndjson', true);
+    expect(refused(ndjson)).toEqual(['body_malformed payouts[1]']);
+    // Items of a list are no names.
+    expect(
+      isUndecoded(
+        form(
+          names(500)
+            .map((_, i) => `a[${i}]=1`)
+            .join('&'),
+        ),
+      ),
+    ).toBe(false);
+  });
+
   it('refuse too many parameters and too many bytes', () => {
     expect(refused(form('a&'.repeat(maxFields)))).toEqual(['body_malformed']);
     expect(refused(json(`{"a":[${'1,'.repeat(maxFields)}1]}`))).toEqual(['body_malformed']);
@@ -353,6 +401,24 @@ describe('the work', () => {
       .flatMap(({ ranges }) => ranges)
       .reduce((sum, { count }) => sum + count, 0);
   }
+
+  it('on names that no route knows is bounded before it is done', async () => {
+    const compared = async (count: number) => {
+      const sent = Object.fromEntries(Array.from({ length: count }, (_, i) => [`amuont${i}`, '1']));
+      await inspector.post('Profiler.takePreciseCoverage');
+      const validated = validate(payoutParams, sent);
+      const { result: scripts } = await inspector.post('Profiler.takePreciseCoverage');
+      expect('refusals' in validated && validated.refusals.length).toBeLessThanOrEqual(maxProblems);
+      return scripts
+        .filter(({ url }) => url.includes('src/api/nearestName.ts'))
+        .flatMap(({ functions }) => functions)
+        .flatMap(({ ranges }) => ranges)
+        .reduce((sum, { count: times }) => sum + times, 0);
+    };
+    const few = await compared(100);
+    expect(few).toBeGreaterThan(100);
+    expect(await compared(10_000)).toBeLessThan(1.5 * few);
+  });
 
   const formOf = (items: number) =>
     Array.from({ length: items }, (_, i) => `p%5B${items - 1 - i}%5D[amount]=1`).join('&');

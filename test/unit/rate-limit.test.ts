@@ -85,15 +85,15 @@ describe('a quota', () => {
 });
 
 describe('a limiter', () => {
-  const limits = { perSecond: 2, burst: 3, inFlight: 2 };
+  const limits = { perSecond: 2, burst: 3, inFlight: 2, itemsPerSecond: 1_000 };
 
   /** A limiter with a clock that stands still until it is moved. */
   function createWatched(changed: Partial<typeof limits> = {}) {
     let nowMs = 0;
     const limiter = createLimiter({ ...limits, ...changed }, () => nowMs);
-    const pass = (keyId: string) => {
-      const admission = limiter.enter(keyId);
-      if (admission.refusal === undefined) limiter.leave(keyId);
+    const pass = (accountId: string) => {
+      const admission = limiter.enter(accountId);
+      if (admission.refusal === undefined) limiter.leave(accountId);
       return admission;
     };
     return {
@@ -143,14 +143,58 @@ describe('a limiter', () => {
     expect(codes()).toEqual([undefined, 'too_many_in_flight']);
   });
 
-  test('forgets keys without granting a key more than its limits', () => {
+  test('counts items apart, and says of both policies how they stand', () => {
+    const { limiter, pass, advance } = createWatched();
+    pass('a');
+    const policy = { 'RateLimit-Policy': '"default";q=3;w=2, "items";q=21000;w=21' };
+    expect(limiter.takeItems('a', 10_000)).toEqual({
+      headers: { ...policy, RateLimit: '"default";r=2;t=1, "items";r=11000;t=10' },
+      refusal: undefined,
+    });
+    expect(limiter.takeItems('a', 10_000).refusal).toBeUndefined();
+    const refused = limiter.takeItems('a', 10_000);
+    expect(refused).toMatchObject({
+      headers: { 'Retry-After': '9', RateLimit: '"default";r=2;t=1, "items";r=1000;t=20' },
+      refusal: { code: 'rate_limited', expected: expect.stringContaining('items a second') },
+    });
+    // Requests without items go on, and so do others.
+    expect(pass('a').refusal).toBeUndefined();
+    expect(limiter.takeItems('b', 10_000).refusal).toBeUndefined();
+    advance(8_999);
+    expect(limiter.takeItems('a', 10_000).refusal).toBeDefined();
+    advance(1);
+    expect(limiter.takeItems('a', 10_000).refusal).toBeUndefined();
+  });
+
+  test('lets an answer be longer than what was left, and waits until that is made good', () => {
+    const { limiter, advance } = createWatched();
+    const owed = limiter.takeItems('a', 22_000, 'owed');
+    expect(owed.refusal).toBeUndefined();
+    expect(owed.headers['RateLimit']).toBe('"default";r=3;t=0, "items";r=0;t=22');
+    expect(Object.keys(owed.headers)).not.toContain('Retry-After');
+    const codes = () => limiter.takeItems('a', 1).refusal?.code;
+    expect(codes()).toBe('rate_limited');
+    advance(1_000);
+    expect(codes()).toBe('rate_limited');
+    advance(1);
+    expect(codes()).toBeUndefined();
+  });
+
+  test('never refuses a whole batch for ever, however low it is set', () => {
+    const { limiter } = createWatched({ itemsPerSecond: 1 });
+    expect(limiter.takeItems('a', 10_485).refusal).toBeUndefined();
+  });
+
+  test('forgets accounts without granting one more than its limits', () => {
     const { limiter, pass, advance } = createWatched();
     limiter.enter('busy');
     limiter.enter('busy');
     advance(60_000);
     for (let sent = 0; sent < limits.burst; sent += 1) pass('fast');
+    limiter.takeItems('heavy', 21_000);
     for (let other = 0; other < 25_000; other += 1) pass(`key_${other}`);
     expect(pass('busy').refusal?.code).toBe('too_many_in_flight');
     expect(pass('fast').refusal?.code).toBe('rate_limited');
+    expect(limiter.takeItems('heavy', 1).refusal?.code).toBe('rate_limited');
   });
 });

@@ -4,11 +4,12 @@ import type { NewItem } from '../../db/batches.js';
 import type { Sql } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { bindKeys, type KeyBinding } from '../../db/idempotency.js';
-import { chunkDriver, chunkNumberOf, groupSize } from '../../domain/batch.js';
+import { chunkDriver, chunkNumberOf } from '../../domain/batch.js';
 import type { Refusal } from '../../domain/refusal.js';
 import { type DecodedObject, isList, isObject, paramName } from '../decoded.js';
 import { differenceOf, fingerprintsOf } from '../idempotency.js';
 import type { ApiDeps, ApiRequest } from '../route.js';
+import { sliceItems } from './batchShape.js';
 import { newPayout } from './payouts.js';
 
 /** An item with a key is the same request as a single payout with that key. */
@@ -41,7 +42,7 @@ export async function keyedItems(
         : undefined;
     keyed.push({ index, params, payoutId: newId('payout'), key });
     // Other requests have their turn.
-    if (index % groupSize === groupSize - 1) await setImmediate();
+    if (index % sliceItems === sliceItems - 1) await setImmediate();
   }
   return keyed;
 }

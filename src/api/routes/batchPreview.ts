@@ -7,12 +7,13 @@ import { listBalances } from '../../db/ledger.js';
 import { findQuotes, type QuoteRow } from '../../db/quotes.js';
 import { currentRates, midOf } from '../../db/rates.js';
 import { decide, type Facts, type HeldQuote, noRail } from '../../domain/acceptance.js';
-import { groupSize } from '../../domain/batch.js';
 import { parseRate } from '../../domain/fx.js';
 import { isRefusal, type Refusal } from '../../domain/refusal.js';
 import { paramName } from '../decoded.js';
 import type { Answer, ApiDeps, ApiRequest } from '../route.js';
 import { earlierOf, type KeyedItem, keyedItems } from './batchItems.js';
+import { sliceItems } from './batchShape.js';
+import { withoutBalance } from './payouts.js';
 
 /**
  * What a batch would come to now, item by item in its order, each taken if it fits what the
@@ -27,7 +28,7 @@ export async function previewBatch(
   const { factsOf, spend, earlier } = await readFacts(deps, request, items);
   const previewed: PreviewedItem[] = [];
   for (const item of items) {
-    if (item.index % groupSize === groupSize - 1) await setImmediate();
+    if (item.index % sliceItems === sliceItems - 1) await setImmediate();
     const before = earlierOf(item, earlier);
     if (before !== undefined && 'payoutId' in before) {
       previewed.push({ kind: 'existing' });
@@ -35,7 +36,8 @@ export async function previewBatch(
     }
     const decided = before?.refusal ?? judge(request, item.params, factsOf(item.params));
     if (isRefusal(decided)) {
-      previewed.push({ kind: 'refused', index: item.index, refusal: inBatch(decided, item.index) });
+      const shown = request.mayRead ? decided : withoutBalance(decided);
+      previewed.push({ kind: 'refused', index: item.index, refusal: inBatch(shown, item.index) });
       continue;
     }
     spend(decided.sourceCurrency, decided.sourceMinor);

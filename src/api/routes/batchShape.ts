@@ -17,8 +17,8 @@ import {
 import { type Validated, validate } from '../validate.js';
 import { exclusions } from './payouts.js';
 
-// Judging so many items takes a few milliseconds, after which other requests have their turn.
-const sliceItems = 500;
+// Judging or pricing so many items takes a few milliseconds, after which others have their turn.
+export const sliceItems = 50;
 
 /** Parameters that say which one thing an item uses or is, so that two items cannot share it. */
 const uniqueNames = [

@@ -17,7 +17,7 @@ import {
   listItems,
   statusesOfItems,
 } from '../../db/batches.js';
-import { bulkTransaction, isOutage } from '../../db/client.js';
+import { bulkTransaction } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { currentRates } from '../../db/rates.js';
 import { isRefusal, refuse } from '../../domain/refusal.js';
@@ -117,16 +117,7 @@ async function createBatch(deps: ApiDeps, request: ApiRequest): Promise<Answer> 
   if ('refusals' in validated) return validated;
   const { params } = validated;
   if (params.validate_only) return previewBatch(deps, request, params);
-  const id = newId('batch');
-  try {
-    return await record(deps, request, id, params);
-  } catch (error) {
-    if (!isOutage(error)) throw error;
-    deps.log.error({ err: error, batch: id }, 'the database was away');
-    // Whether the rows are there nobody knows; with the id the caller can find out.
-    const detail = 'Send it again with the same idempotency key, or look for the batch.';
-    return { ...refused(refuse('service_unavailable', { detail })), object: { batch: id } };
-  }
+  return record(deps, request, newId('batch'), params);
 }
 
 async function record(
@@ -152,6 +143,7 @@ async function record(
   });
   if (isRefusal(bound)) return refused(bound);
   const { objectId: batchId, headers } = bound;
+  request.name({ batch: batchId });
   const batch = await existingBatch(deps, request.account.id, batchId);
   if (batch.status === 'processing') await start(deps, batchId);
   return {

@@ -2,7 +2,7 @@ import { payoutListParams, payoutReadParams } from '../../contract/listParams.js
 import { payoutObject } from '../../contract/objects.js';
 import { noParams, type PayoutParams, payoutParams } from '../../contract/params.js';
 import { takeOver } from '../../db/chunks.js';
-import { isOutage, transaction } from '../../db/client.js';
+import { transaction } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { listPayouts } from '../../db/payoutLists.js';
 import { findPayout, insertPayout, type NewPayout, type PayoutRow } from '../../db/payouts.js';
@@ -69,7 +69,7 @@ export const payoutRoutes: readonly Route[] = [
     params: payoutListParams,
     statuses: [200],
     response: 'payout_list',
-    refusals: ['cursor_not_found', 'parameters_exclusive'],
+    refusals: ['cursor_not_found', 'list_too_broad', 'parameters_exclusive'],
   },
   {
     method: 'get',
@@ -109,31 +109,16 @@ async function createPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer>
   if (misfits.length > 0) return { refusals: misfits };
 
   const id = newId('payout');
-  try {
-    return await record(deps, request, id, validated.params);
-  } catch (error) {
-    if (!isOutage(error)) throw error;
-    deps.log.error({ err: error, payout: id }, 'the database was away');
-    // Whether the row is there nobody knows; with its id the caller can find out.
-    const detail = 'Send it again with the same idempotency key, or look for the payout.';
-    return { ...refused(refuse('service_unavailable', { detail })), object: { payout: id } };
-  }
-}
-
-async function record(
-  deps: ApiDeps,
-  request: ApiRequest,
-  id: string,
-  params: PayoutParams,
-): Promise<Answer> {
   const bound = await transaction(deps.database, async (sql) => {
     const binding = await bindRequest(sql, deps, request, id, null);
     if (!isRefusal(binding) && !binding.isReplay) {
-      await insertPayout(sql, newPayout(id, request, params));
+      await insertPayout(sql, newPayout(id, request, validated.params));
     }
     return binding;
   });
-  return isRefusal(bound) ? refused(bound) : decide(deps, request, bound.objectId, bound.headers);
+  if (isRefusal(bound)) return refused(bound);
+  request.name({ payout: bound.objectId });
+  return decide(deps, request, bound.objectId, bound.headers);
 }
 
 async function decide(
@@ -185,7 +170,8 @@ function answerOf(
 ): Answer {
   if (row.refusal !== null) {
     const isKept = request.idempotencyKey !== undefined;
-    const refusal = isKept ? withAdvice(row.refusal) : row.refusal;
+    const shown = request.mayRead ? row.refusal : withoutBalance(row.refusal);
+    const refusal = isKept ? withAdvice(shown) : shown;
     return { refusals: [refusal], object: { payout: row.id }, headers };
   }
   return {
@@ -193,6 +179,12 @@ function answerOf(
     body: payoutObject(row),
     headers,
   };
+}
+
+/** What is available is for keys that may read it; others learn that it is too little. */
+export function withoutBalance(refusal: Refusal): Refusal {
+  if (refusal.code !== 'insufficient_funds') return refusal;
+  return { ...refusal, expected: 'at most the available balance' };
 }
 
 /** A void at the rail takes one call; a rail that is slow leaves the outcome open. */
@@ -268,11 +260,18 @@ async function listed(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
     batchId: params.batch,
     metadata: params.metadata,
   });
+  if (payouts === 'too broad') return refused(tooBroad);
   return pageAnswer(
     payouts,
     await expandPayouts(deps.database, accountId, payouts.rows, params.expand),
   );
 }
+
+/** 422: the same filters are refused at whatever time they are sent. */
+const tooBroad = refuse('list_too_broad', {
+  param: 'created',
+  expected: 'a narrower time by created[gte] and created[lt], or a filter that names few payouts',
+});
 
 async function existingPayout(deps: ApiDeps, accountId: string, id: string): Promise<PayoutRow> {
   const row = await findPayout(deps.database, accountId, id);

@@ -2,26 +2,44 @@ import type Koa from 'koa';
 import { bulkTransaction } from '../../db/client.js';
 import { insertNews } from '../../db/inbox.js';
 import { refuse } from '../../domain/refusal.js';
-import type { CallbackEvent } from '../../rails/rail.js';
+import type { CallbackEvent, CallbackReader } from '../../rails/rail.js';
 import { wakeChunks, wakePayouts } from '../../temporal/wakePayout.js';
+import { customers } from '../connections.js';
 import type { ApiDeps } from '../route.js';
 import { answerProblem } from '../serve.js';
+
+/** Refuses what its head alone gives away, before a byte of a stranger's body is read. */
+export function screenCallback({ rails }: ApiDeps): Koa.Middleware {
+  return (ctx, next) => {
+    const rail = rails.find(railNameOf(ctx));
+    return rail && ctx.get(rail.signatureHeader) !== '' ? next() : refuseCallback(ctx, rail);
+  };
+}
+
+const railNameOf = (ctx: Koa.Context) =>
+  /^\/rails\/([a-z]{1,32})\/callbacks$/.exec(ctx.path)?.[1] ?? '';
+
+function refuseCallback(ctx: Koa.Context, rail: CallbackReader | undefined): void {
+  const code = rail === undefined ? 'route_not_found' : 'signature_invalid';
+  answerProblem(ctx, { refusals: [refuse(code)] });
+}
 
 /**
  * Takes a rail's callback: its facts are kept, each once, before anybody is woken. The rail
  * gets its 200 as soon as they are; a payout that could not be woken is due for the sweep.
  */
 export async function takeCallback(deps: ApiDeps, ctx: Koa.Context, body: Buffer): Promise<void> {
-  const [, railName = ''] = /^\/rails\/([a-z]{1,32})\/callbacks$/.exec(ctx.path) ?? [];
-  const rail = deps.rails.find(railName);
-  const events = rail?.parseCallback({
-    body,
-    header: (name) => ctx.get(name),
-    receivedAt: new Date(),
-  });
-  if (rail === undefined || events === undefined) {
-    const code = rail === undefined ? 'route_not_found' : 'signature_invalid';
-    return answerProblem(ctx, { refusals: [refuse(code)] });
+  const rail = deps.rails.find(railNameOf(ctx));
+  const header = (name: string) => ctx.get(name);
+  const events = rail?.parseCallback({ body, header, receivedAt: new Date() });
+  if (rail === undefined || events === undefined) return refuseCallback(ctx, rail);
+  customers.add(ctx.req.socket);
+  if ('unreadable' in events) {
+    // To repeat it is in vain: somebody has to ask the rail. Its values may be personal.
+    deps.metrics.unreadableCallbacks.inc({ rail: rail.name });
+    deps.log.error({ rail: rail.name, ...events }, 'a signed callback cannot be read');
+    const expected = `a callback as the rail declares it, also at: ${events.unreadable}`;
+    return answerProblem(ctx, { refusals: [refuse('body_malformed', { expected })] });
   }
   const news = events.map((event) => newsOf(rail.name, event));
   const woken = await bulkTransaction(deps.database, news.length, (sql) => insertNews(sql, news));

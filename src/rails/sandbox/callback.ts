@@ -1,29 +1,36 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
-import type { CallbackEvent, CallbackReader, CallbackRequest } from '../rail.js';
+import type {
+  CallbackEvent,
+  CallbackReader,
+  CallbackRequest,
+  UnreadableCallback,
+} from '../rail.js';
 import { callbackBody, sandboxName } from './wire.js';
 
 /** A callback is signed when it is sent; five minutes cover clocks that differ, not a replay. */
 const toleranceSeconds = 300;
 
+const signatureHeader = 'bank-signature';
+
 /** Every secret counts that is given: two of them while the bank changes from one to the other. */
 export function createSandboxCallbacks(secrets: readonly string[]): CallbackReader {
   return {
     name: sandboxName,
+    signatureHeader,
     parseCallback: (request) => parseSandboxCallback(request, secrets),
   };
 }
 
 /**
  * Checks `bank-signature: t=<unix seconds>,v1=<hex HMAC-SHA256 of "t.body">` and reads the
- * events. Undefined when the signature is not the bank's; a signed body that cannot be
- * read throws, for then the two sides no longer speak the same language.
+ * events. Undefined when the signature is not the bank's.
  */
 function parseSandboxCallback(
   request: CallbackRequest,
   secrets: readonly string[],
-): readonly CallbackEvent[] | undefined {
+): readonly CallbackEvent[] | UnreadableCallback | undefined {
   const [, seconds, signature] =
-    /^t=(\d{1,12}),v1=([0-9a-f]{64})$/.exec(request.header('bank-signature')) ?? [];
+    /^t=(\d{1,12}),v1=([0-9a-f]{64})$/.exec(request.header(signatureHeader)) ?? [];
   if (seconds === undefined || signature === undefined) return undefined;
   const ageSeconds = Math.abs(request.receivedAt.getTime() / 1000 - Number.parseInt(seconds, 10));
   if (ageSeconds > toleranceSeconds) return undefined;
@@ -34,8 +41,12 @@ function parseSandboxCallback(
       signed,
     );
   if (!secrets.some(isSignedWith)) return undefined;
-  const { events } = callbackBody.parse(JSON.parse(request.body.toString('utf8')));
-  return events.map((event) => ({
+  const read = callbackBody.safeParse(jsonOf(request.body));
+  if (!read.success) {
+    const where = read.error.issues.slice(0, 5).map(({ path }) => path.join('.') || 'the body');
+    return { unreadable: where.join(', ') };
+  }
+  return read.data.events.map((event) => ({
     id: event.id,
     key: event.key,
     kind: event.type,
@@ -45,4 +56,14 @@ function parseSandboxCallback(
     reason: event.reason,
     at: event.at,
   }));
+}
+
+/** Undefined, which is none of the bank's shapes, where the body is no JSON. */
+function jsonOf(body: Buffer): unknown {
+  try {
+    return JSON.parse(body.toString('utf8'));
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined;
+    throw error;
+  }
 }

@@ -69,17 +69,20 @@ export const statementAnswer = z.object({
   ),
 });
 
+/** PostgreSQL stores neither U+0000 nor half a surrogate pair. */
+const storable = z.string().regex(/^[^\0\p{Surrogate}]*$/u);
+
 export const callbackBody = z.object({
   events: z
     .array(
       z.object({
-        id: z.string().min(1).max(200),
-        key: z.string().min(1).max(200),
+        id: storable.min(1).max(200),
+        key: storable.min(1).max(200),
         type: z.enum(['settled', 'rejected', 'returned']),
         amount: minorText,
         currency: z.string().regex(/^[A-Z]{3}$/),
         code: reasonCode.optional(),
-        reason: z.string().optional(),
+        reason: storable.optional(),
         at: bankTime,
       }),
     )

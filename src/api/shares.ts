@@ -1,0 +1,37 @@
+import type Koa from 'koa';
+import pLimit, { type LimitFunction } from 'p-limit';
+import { holderOf } from './auth.js';
+
+/**
+ * Resolves when the answer is read, or when nobody is left to read it: so long it takes room
+ * here, whatever its request has been answered with.
+ */
+export function whenClosed({ res, req }: Koa.Context): Promise<void> {
+  if (res.closed || req.socket.destroyed) return Promise.resolve();
+  return new Promise((resolve) => res.once('close', () => resolve()));
+}
+
+/**
+ * Serves so many requests of an account at a time, until their answers are read; the others
+ * wait for their turn. How many may wait is bounded by the account's requests in flight.
+ */
+export function inTurn(places: number): Koa.Middleware {
+  const limits = new Map<string, LimitFunction>();
+  return (ctx, next) => {
+    const { id } = holderOf(ctx).account;
+    const limit = limits.get(id) ?? pLimit(places);
+    limits.set(id, limit);
+    return new Promise<void>((resolve, reject) => {
+      const held = limit(async () => {
+        // Who sent it has left while it waited.
+        if (ctx.req.socket.destroyed) ctx.throw(400);
+        await next();
+        resolve();
+        await whenClosed(ctx);
+      });
+      held.catch(reject).finally(() => {
+        if (limit.activeCount + limit.pendingCount === 0) limits.delete(id);
+      });
+    });
+  };
+}

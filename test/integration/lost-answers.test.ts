@@ -1,0 +1,177 @@
+import { once } from 'node:events';
+import { connect, createServer, type Socket } from 'node:net';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { Sql } from '../../src/db/client.js';
+import { type ApiAnswer, type ApiClient, createClient, textOf } from '../support/client.js';
+import { createTestAccount } from '../support/database.js';
+import { eventually } from '../support/eventually.js';
+import { startSecondApi } from '../support/secondApi.js';
+import { startSystem, type TestSystem } from '../support/system.js';
+
+/**
+ * Who gets a 503 with an id looks for the object, and concludes from a 404 that nothing was sent:
+ * so an answer names what is there, or nothing.
+ */
+let system: TestSystem;
+let accountId: string;
+let client: ApiClient;
+let apiKey: string;
+
+beforeAll(async () => {
+  system = await startSystem({ startsWorker: false });
+});
+afterAll(() => system.stop());
+beforeEach(async () => {
+  const opened = await createTestAccount(system.database);
+  apiKey = opened.apiKey;
+  accountId = opened.account.id;
+  client = createClient(system.apiUrl, apiKey);
+});
+
+const payout = { source_currency: 'USD', amount: '10000', beneficiary: 'bnf_none' };
+const writes = [
+  { name: 'payout', request: 'POST /v1/payouts', json: payout, table: 'payouts' },
+  { name: 'batch', request: 'POST /v1/batches', json: { payouts: [payout] }, table: 'batches' },
+] as const;
+
+/** Every object that an answer names is one of the account's. */
+async function namesOnlyWhatIs(answer: ApiAnswer): Promise<void> {
+  const named = JSON.stringify(answer.body).match(/\b(po|bat)_[0-9a-z]+/g) ?? [];
+  const rows = await system.database<{ id: string }[]>`
+    select id from payouts where account_id = ${accountId}
+    union all select id from batches where account_id = ${accountId}`;
+  const known = rows.map(({ id }) => id);
+  expect(named.filter((id) => !known.includes(id))).toEqual([]);
+}
+
+/** Keeps everybody out of a table while `work` runs; who asks for it gives up after 3 s. */
+async function whileLocked<T>(table: string, work: (sql: Sql) => Promise<T>): Promise<T> {
+  return system.database
+    .begin(async (sql) => {
+      await sql`lock table ${sql(table)} in access exclusive mode`;
+      return { result: await work(sql) };
+    })
+    .then(({ result }) => result);
+}
+
+describe.each(writes)('a 503 to a $name', ({ name, request, json, table }) => {
+  const send = (by: ApiClient, wait = false) =>
+    by(request, { json, idempotencyKey: 'a-key', headers: wait ? { prefer: 'wait=30' } : {} });
+
+  it('that was sent before names the first one', async () => {
+    const first = await send(client);
+    const id = textOf(first, 'id');
+    const answer = await whileLocked(table, () => send(client));
+    expect(answer).toMatchObject({
+      status: 503,
+      body: { code: 'service_unavailable', [name]: id },
+    });
+    await namesOnlyWhatIs(answer);
+    const again = await send(client);
+    expect(textOf(again, 'id')).toBe(id);
+  });
+
+  it('whose key is still held by another request names none', async () => {
+    const answer = await system.database.begin(async (sql) => {
+      await sql`
+        insert into idempotency_keys (account_id, key, route, fingerprints, object_id)
+        values (${accountId}, 'a-key', ${request}, '{}', 'po_of_somebody')`;
+      const asked = await send(client);
+      return { asked };
+    });
+    expect(answer.asked).toMatchObject({ status: 503, body: { code: 'service_unavailable' } });
+    await namesOnlyWhatIs(answer.asked);
+    expect(Object.keys(answer.asked.body)).not.toContain(name);
+  });
+
+  it('whose connection is lost before it is kept names none, and it is sent once', async () => {
+    const line = await openLine(system.databaseUrl);
+    const second = await startSecondApi({ ...system, databaseUrl: line.url });
+    const by = createClient(second.url, apiKey);
+    await by('GET /v1/balances');
+    const answer = await whileLocked(table, async () => {
+      const asking = send(by);
+      await eventually('the request waits for the table', 10_000, async () => {
+        const waiting = await system.database`
+          select from pg_locks where relation = ${table}::regclass and not granted`;
+        return waiting.count > 0 ? true : undefined;
+      });
+      line.cut();
+      return asking;
+    });
+    expect(answer.status).toBe(503);
+    await namesOnlyWhatIs(answer);
+    const again = await eventually('the next is answered', 10_000, async () => {
+      const repeated = await send(by);
+      return repeated.status < 300 ? repeated : undefined;
+    });
+    await namesOnlyWhatIs(again);
+    const kept = await system.database`
+      select from idempotency_keys where account_id = ${accountId}`;
+    expect(kept.count).toBe(1);
+    await second.close();
+    await line.close();
+  });
+});
+
+it('a connection that is lost while a replay waits for its end names the first payout', async () => {
+  const id = textOf(
+    await client('POST /v1/payouts', { json: payout, idempotencyKey: 'a-key' }),
+    'id',
+  );
+  const line = await openLine(system.databaseUrl);
+  const second = await startSecondApi({ ...system, databaseUrl: line.url });
+  const by = createClient(second.url, apiKey);
+  await by('GET /v1/balances');
+  const asking = by('POST /v1/payouts', {
+    json: payout,
+    idempotencyKey: 'a-key',
+    headers: { prefer: 'wait=30' },
+  });
+  // Its row was read: from here on it is known.
+  await line.until('pending');
+  await line.close();
+  const answer = await asking;
+  expect(answer).toMatchObject({ status: 503, body: { payout: id } });
+  await second.close();
+});
+
+/** A line to the database that can be cut, and on which one can wait for words. */
+async function openLine(target: string) {
+  const { hostname, port } = new URL(target);
+  const sockets = new Set<Socket>();
+  let heard = '';
+  const server = createServer((client) => {
+    const upstream = connect(Number(port), hostname);
+    upstream.on('data', (said: Buffer) => {
+      heard = (heard + said.toString('latin1')).slice(-100_000);
+    });
+    client.pipe(upstream).pipe(client);
+    for (const [one, other] of [[client, upstream] as const, [upstream, client] as const]) {
+      sockets.add(one);
+      one.on('error', () => other.destroy());
+      one.on('close', () => {
+        sockets.delete(one);
+        other.destroy();
+      });
+    }
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const url = new URL(target);
+  const address = server.address();
+  url.port = String(typeof address === 'object' && address !== null ? address.port : 0);
+  const cut = () => {
+    for (const socket of sockets) socket.destroy();
+  };
+  return {
+    url: url.href,
+    cut,
+    until: (words: string) =>
+      eventually(`the database says ${words}`, 10_000, () => heard.includes(words) || undefined),
+    close: async () => {
+      server.close();
+      cut();
+      await once(server, 'close');
+    },
+  };
+}

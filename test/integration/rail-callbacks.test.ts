@@ -1,0 +1,135 @@
+import { createHmac } from 'node:crypto';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { type ApiProcess, startApiProcess } from '../support/apiProcess.js';
+import { createTestDatabase, type TestDatabase } from '../support/database.js';
+import { eventually } from '../support/eventually.js';
+import { openWire } from '../support/wire.js';
+
+/** As startApiProcess sets it. */
+const secret = 'a-callback-secret-of-the-tests';
+let data: TestDatabase;
+let api: ApiProcess;
+
+beforeAll(async () => {
+  data = await createTestDatabase();
+  api = await startApiProcess(data.url);
+});
+afterAll(async () => {
+  await api.part.stop();
+  await data.drop();
+});
+
+function signatureOf(body: string | Buffer): string {
+  const seconds = Math.floor(Date.now() / 1000);
+  const digest = createHmac('sha256', secret).update(`${seconds}.`).update(body).digest('hex');
+  return `t=${seconds},v1=${digest}`;
+}
+
+const event = { id: 'bev_1', key: 'po_1', type: 'settled', amount: '100', currency: 'EUR' };
+const bodyOf = (...events: readonly object[]) => JSON.stringify({ events });
+
+const problem = z.object({ code: z.string(), expected: z.string().optional() });
+
+async function callBack(body: string | Buffer) {
+  const response = await fetch(`${api.url}/rails/sandbox/callbacks`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', 'bank-signature': signatureOf(body) },
+    body: new Uint8Array(Buffer.from(body)),
+  });
+  return { status: response.status, text: await response.text() };
+}
+
+async function refusedCallbacks(): Promise<number> {
+  const text = await (await fetch(`${api.metricsUrl}/metrics`)).text();
+  const value = /^corridor_unreadable_callbacks_total\{[^}]*rail="sandbox"[^}]*\} (\d+)$/m.exec(
+    text,
+  );
+  return Number(value?.[1] ?? 0);
+}
+
+const inbox = async () => (await data.database`select from rail_inbox`).count;
+
+describe('a callback that is signed and cannot be read', () => {
+  let before: number;
+  beforeEach(async () => {
+    before = await refusedCallbacks();
+  });
+
+  it.each<[string, string | Buffer, string]>([
+    ['no JSON', '{"events":[', 'the body'],
+    ['nothing', '', 'the body'],
+    ['no UTF-8', Buffer.from([0xff, 0xfe]), 'the body'],
+    ['no object', '[1]', 'the body'],
+    ['without events', '{}', 'events'],
+    ['an event without an amount', bodyOf({ ...event, amount: undefined }), 'events.0.amount'],
+    ['an event of no kind', bodyOf(event, { ...event, type: 'lost' }), 'events.1.type'],
+    ['U+0000 in an id', bodyOf({ ...event, id: 'bev\0' }), 'events.0.id'],
+    ['U+0000 in a key', bodyOf({ ...event, key: 'po_\0' }), 'events.0.key'],
+    ['U+0000 in a reason', bodyOf({ ...event, reason: 'a\0b' }), 'events.0.reason'],
+    [
+      'half a surrogate pair',
+      `{"events":[${JSON.stringify(event).replace('bev_1', '\\ud800')}]}`,
+      'events.0.id',
+    ],
+    [
+      'more events than there may be',
+      bodyOf(...Array.from({ length: 501 }, () => event)),
+      'events',
+    ],
+  ])('is refused for good, and shown to an operator: %s', async (_, body, where) => {
+    const kept = await inbox();
+    const answer = await callBack(body);
+    expect(answer.status).toBe(400);
+    expect(problem.parse(JSON.parse(answer.text))).toMatchObject({
+      code: 'body_malformed',
+      expected: expect.stringContaining(where),
+    });
+    expect(await inbox()).toBe(kept);
+    expect(await refusedCallbacks()).toBe(before + 1);
+    await eventually('the line', 5_000, () =>
+      api.lines.find(
+        (line) => line.includes('a signed callback cannot be read') && line.includes(where),
+      ),
+    );
+  });
+
+  it('does not show what stands in it', async () => {
+    await callBack(bodyOf({ ...event, reason: 'to Zaphod Plantagenet', amount: '-5' }));
+    await eventually('the line', 5_000, () =>
+      api.lines.find((line) => line.includes('events.0.amount')),
+    );
+    expect(api.lines.join('\n')).not.toContain('Zaphod');
+  });
+
+  it('does not hide one that can', async () => {
+    const answer = await callBack(bodyOf(event));
+    expect(answer).toMatchObject({ status: 200, text: '{"received":1}' });
+    expect(await refusedCallbacks()).toBe(before);
+  });
+});
+
+describe('a callback is refused by its head alone, with no byte of its body sent', () => {
+  const signature = `Bank-Signature: t=${Math.floor(Date.now() / 1000)},v1=${'0'.repeat(64)}\r\n`;
+  const length = 'Content-Length: 200000\r\n';
+  it.each([
+    ['of no rail', '/rails/nosuch/callbacks', signature + length, 404, 'route_not_found'],
+    ['without a signature', '/rails/sandbox/callbacks', length, 401, 'signature_invalid'],
+    [
+      'that is too long',
+      '/rails/sandbox/callbacks',
+      `${signature}Content-Length: 262145\r\n`,
+      413,
+      'body_too_large',
+    ],
+  ])('%s', async (_, path, headers, status, code) => {
+    const wire = await openWire(api.url);
+    wire.write(
+      `POST ${path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n${headers}\r\n`,
+    );
+    const answer = await wire.answer();
+    expect(answer.status).toBe(status);
+    expect(problem.parse(JSON.parse(answer.body)).code).toBe(code);
+    wire.destroy();
+  });
+});
