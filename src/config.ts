@@ -1,6 +1,5 @@
 import { readFileSync } from 'node:fs';
 import { z } from 'zod';
-import { usualFactRules } from './domain/payout.js';
 
 /** The environment of a process: the only thing configuration is read from. */
 export type Environment = { readonly [name: string]: string | undefined };
@@ -120,8 +119,8 @@ const workerSchema = z.object({
   RETURN_MINIMUM_PERCENT: z
     .string()
     .regex(/^(\d{1,2}|100)$/, 'a whole percentage, 0 to 100')
-    .transform(BigInt)
-    .default(usualFactRules.returnMinimumPercent),
+    .default('90')
+    .transform(BigInt),
   /** Whose rates price real money is a decision: there is no default. */
   RATE_SOURCE: rateSource,
   RATE_SOURCE_URL: url('http|https').default(

@@ -282,7 +282,7 @@ async function attemptAll(
     }),
   );
   const timer = setInterval(() => void write(), writeEveryMs);
-  await Promise.all(attempts);
+  await Promise.all(attempts.filter((attempt) => attempt !== undefined));
   clearInterval(timer);
   await write();
   broken.signal.throwIfAborted();

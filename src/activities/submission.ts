@@ -1,6 +1,11 @@
 import { beneficiariesOf } from '../db/beneficiaries.js';
 import type { Database } from '../db/client.js';
-import { beginRepeat, beginSubmission, type SettleLimit, type Submission } from '../db/payouts.js';
+import {
+  beginRepeat,
+  beginSubmission,
+  type SettleLimit,
+  type Submission,
+} from '../db/submissions.js';
 import { groupsOf } from '../domain/batch.js';
 import { isDuplicateCode, type RailFact, railKey } from '../domain/payout.js';
 import type { Rail, SubmitOutcome, Transfer } from '../rails/rail.js';

@@ -1,5 +1,5 @@
 import type { Database } from '../db/client.js';
-import { clearVoidIntent, writeVoidIntent } from '../db/payouts.js';
+import { clearVoidIntent, writeVoidIntent } from '../db/submissions.js';
 import { railKey, type VoidOutcome } from '../domain/payout.js';
 import type { Rail } from '../rails/rail.js';
 import { notYet } from './failure.js';

@@ -143,22 +143,29 @@ async function startParts(
     }),
   ]);
 
-  const description: StackDescription = {
+  const description = {
     api_url: apiUrl,
     api_key: seed.apiKey,
-    metrics_url: `http://127.0.0.1:${ports.metrics}/metrics`,
+    ...addressesOf(ports, config),
     temporal_address: temporalAddress,
-    temporal_ui_url:
-      config.TEMPORAL_ADDRESS === undefined ? `http://127.0.0.1:${ports.temporalUi}` : null,
     database_url: databaseUrl,
     sandbox_bank_url: bankUrl,
     pids: { supervisor: process.pid, ...Object.fromEntries(parts.map((p) => [p.name, p.pid])) },
-  };
+  } satisfies StackDescription;
   await writeJson(join(directory, 'stack.json'), description);
   const broken = Promise.race(
     parts.map(async (part) => ({ part: part.name, exit: await part.exited })),
   );
   return { description, seed, broken, stop };
+}
+
+/** Where people look: metrics, and the Temporal UI where the stack has one of its own. */
+function addressesOf(ports: StackPorts, config: StackConfig) {
+  const ui = `http://127.0.0.1:${ports.temporalUi}`;
+  return {
+    metrics_url: `http://127.0.0.1:${ports.metrics}/metrics`,
+    temporal_ui_url: config.TEMPORAL_ADDRESS === undefined ? ui : null,
+  };
 }
 
 /** Waits for all even if one fails, so that whoever stops the parts then knows every one. */

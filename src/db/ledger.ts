@@ -61,7 +61,7 @@ export async function entriesOf(sql: Sql, payoutId: string): Promise<readonly Po
   return [...new Map(rows.map((row) => [row.id, row])).values()].map(({ id, kind, reverses }) => ({
     id,
     kind,
-    ...(reverses == null ? {} : { reverses }),
+    ...(reverses === null || reverses === undefined ? {} : { reverses }),
     postings: rows.filter((row) => row.id === id),
   }));
 }

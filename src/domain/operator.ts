@@ -103,7 +103,8 @@ export function faultOf(command: OperatorCommand, now: Date): string | undefined
         : 'proposal: expected the id of a proposal (op_…)';
     case 'correct':
       return faultOfCorrection(command.correction);
-    default:
+    case 'retryNow':
+    case 'cancel':
       return undefined;
   }
 }

@@ -34,7 +34,7 @@ export function takeCommands(commands: Command[]): void {
   });
   setHandler(cancelUpdate, () => ask('customer'), {
     validator: (...args: readonly unknown[]) => {
-      if (args.every((arg) => arg == null)) return;
+      if (args.every((arg) => arg === null || arg === undefined)) return;
       throw new Error('expected no argument; operators use `corridor payouts cancel`');
     },
     description: 'Cancel for the customer, without an argument; refused once the rail has it.',

@@ -31,12 +31,12 @@ import { bindKeys, findKeys } from '../../src/db/idempotency.js';
 import { insertNews } from '../../src/db/inbox.js';
 import { postEntries } from '../../src/db/ledger.js';
 import {
-  beginSubmission,
   lockPayouts,
   postponeQuiet,
   refusePayouts,
   takeOverduePayouts,
 } from '../../src/db/payouts.js';
+import { beginSubmission } from '../../src/db/submissions.js';
 import { chunkDriver, chunkSize, groupSize, groupsOf } from '../../src/domain/batch.js';
 import { fundEntry } from '../../src/domain/ledger.js';
 import { type RailFact, railKey, usualFactRules } from '../../src/domain/payout.js';

@@ -277,7 +277,7 @@ describe("the bank's statement against the ledger", () => {
   async function readDays(day: (date: string) => Partial<Statement>) {
     const rail = new QuietRail();
     const statement = async (date: string) => ({ closed: true, lines: [], ...day(date) });
-    await readStatements(system.worker, { ...rail, statement });
+    await readStatements(system.worker, Object.assign(rail, { statement }));
     const breaks = await listBreaks(system.database, 100);
     return breaks.filter(({ payoutId }) => payoutId === settled);
   }

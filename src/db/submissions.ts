@@ -1,0 +1,113 @@
+import type { VoidOutcome } from '../domain/payout.js';
+import type { Sql } from './client.js';
+import type { PayoutRow } from './payouts.js';
+
+/** What the rail has to be told; frozen at the acceptance, so it is there. */
+export type Submission = Pick<PayoutRow, 'id' | 'rail' | 'reference'> & {
+  readonly receiveMinor: bigint;
+  readonly destinationCurrency: string;
+  /** Whether an earlier attempt began and left no answer: look before sending again. */
+  readonly isRepeated: boolean;
+  /** Milliseconds since the first attempt began, by the database's clock. */
+  readonly sinceFirstAttemptMs: number;
+  /** A void was begun: the order is not sent any more, the void is finished instead. */
+  readonly voidIntent: VoidOutcome | null;
+};
+
+/** How long each rail has to settle, counted from the moment it was given the order. */
+export type SettleLimit = { readonly rail: string; readonly settleWithinMs: number };
+
+/**
+ * Commits that submission begins, before the rail is called, so that no crash can leave a
+ * call behind that nobody knows of. What a paused or canceled batch has not given to the rail
+ * is withheld; what it has given goes on. The rail's time to settle begins anew.
+ */
+export async function beginSubmission(
+  sql: Sql,
+  driver: string,
+  ids: readonly string[],
+  wakeInMs: number,
+  limits: readonly SettleLimit[],
+): Promise<readonly Submission[]> {
+  return sql<Submission[]>`
+    with mine as (
+      select p.id, p.submit_started_at from payouts p left join batches b on b.id = p.batch_id
+       where p.id = any (${ids}) and p.driver = ${driver} and p.status = 'processing'
+         and p.attention_at is null
+         and (p.submit_started_at is not null or (b.paused_at is null and b.canceled_at is null))
+       order by p.id for no key update of p
+    )
+    update payouts p
+       set submit_started_at = coalesce(p.submit_started_at, now()),
+           last_sent_at = coalesce(p.last_sent_at, now()),
+           settle_by = case when mine.submit_started_at is null
+                            then ${laterSettleBy(sql)} else p.settle_by end,
+           wake_at = case when p.driver = p.id
+                          then now() + make_interval(secs => ${wakeInMs / 1000}) end
+      from mine, ${limitsTable(sql, limits)}
+     where p.id = mine.id and l.rail = p.rail
+    returning p.id, p.rail, p.reference, p.receive_minor, p.destination_currency, p.void_intent,
+      mine.submit_started_at is not null as is_repeated,
+      (extract(epoch from now() - p.submit_started_at) * 1000)::float8 as since_first_attempt_ms`;
+}
+
+/**
+ * Commits that orders are sent once more, and returns the payouts of which that is still true:
+ * not those that moved, or that a void was begun for, while the rail was asked about them.
+ */
+export async function beginRepeat(
+  sql: Sql,
+  driver: string,
+  ids: readonly string[],
+  limits: readonly SettleLimit[],
+): Promise<readonly string[]> {
+  if (ids.length === 0) return [];
+  const rows = await sql<{ id: string }[]>`
+    with mine as (
+      select id from payouts
+       where id = any (${[...ids]}::text[]) and driver = ${driver} and status = 'processing'
+         and attention_at is null and void_intent is null
+       order by id for no key update
+    )
+    update payouts p set last_sent_at = now(), settle_by = ${laterSettleBy(sql)}
+      from mine, ${limitsTable(sql, limits)}
+     where p.id = mine.id and l.rail = p.rail returning p.id`;
+  return rows.map(({ id }) => id);
+}
+
+/** The rail's time counts from the last sending; what a person has granted beyond that stays. */
+function laterSettleBy(sql: Sql) {
+  return sql`greatest(p.settle_by, now() + make_interval(secs => l.settle_within_ms / 1000.0))`;
+}
+
+function limitsTable(sql: Sql, limits: readonly SettleLimit[]) {
+  return sql`unnest(${limits.map(({ rail }) => rail)}::text[],
+                    ${limits.map(({ settleWithinMs }) => settleWithinMs)}::float8[])
+               as l (rail, settle_within_ms)`;
+}
+
+/**
+ * Writes down what a void is to make of a payout, before the rail is asked for it. An end that
+ * was written before stays: whoever sees the void first writes that one. Undefined where the
+ * payout is no longer the driver's to void, or its key is older than the rail remembers.
+ */
+export async function writeVoidIntent(
+  sql: Sql,
+  driver: string,
+  id: string,
+  intent: VoidOutcome,
+  rememberedMs: number,
+): Promise<VoidOutcome | undefined> {
+  const [row] = await sql<{ voidIntent: VoidOutcome }[]>`
+    update payouts set void_intent = coalesce(void_intent, ${intent})
+     where id = ${id} and driver = ${driver} and status = 'processing'
+       and submit_started_at > now() - make_interval(secs => ${rememberedMs / 1000})
+    returning void_intent`;
+  return row?.voidIntent;
+}
+
+/** The rail has not voided the key: what it makes of the order decides. */
+export async function clearVoidIntent(sql: Sql, id: string): Promise<void> {
+  await sql`
+    update payouts set void_intent = null where id = ${id} and status in ('processing', 'sent')`;
+}
