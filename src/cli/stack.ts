@@ -153,10 +153,11 @@ async function startParts(
     pids: { supervisor: process.pid, ...Object.fromEntries(parts.map((p) => [p.name, p.pid])) },
   } satisfies StackDescription;
   await writeJson(join(directory, 'stack.json'), description);
-  const broken = Promise.race(
-    parts.map(async (part) => ({ part: part.name, exit: await part.exited })),
-  );
-  return { description, seed, broken, stop };
+  return { description, seed, broken: firstToEnd(parts), stop };
+}
+
+function firstToEnd(parts: readonly Part[]) {
+  return Promise.race(parts.map(async (part) => ({ part: part.name, exit: await part.exited })));
 }
 
 /** Where people look: metrics, and the Temporal UI where the stack has one of its own. */
