@@ -169,13 +169,19 @@ export const sweeper = proxyActivities<Pick<Activities, 'sweep'>>({
   retry: { initialInterval: 1_000, backoffCoefficient: 2, maximumInterval: 10_000 },
 });
 
+/** Until the database, the bank or the source of rates is back: the next run may be a day away. */
+const untilBack = {
+  initialInterval: 1_000,
+  backoffCoefficient: 2,
+  maximumInterval: 60_000,
+} as const;
+
 export const maintenance = proxyActivities<
   Pick<Activities, 'refreshRates' | 'readStatements' | 'purge'>
 >({
   taskQueue: taskQueues.payouts,
   startToCloseTimeout: 30_000,
-  // Until the database, the bank or the source of rates is back: the next run may be a day away.
-  retry: { initialInterval: 1_000, backoffCoefficient: 2, maximumInterval: 60_000 },
+  retry: untilBack,
 });
 
 /** It reads every posting there is; a killed worker shows by its heartbeat. */
@@ -183,5 +189,5 @@ export const comparison = proxyActivities<Pick<Activities, 'compareBalances'>>({
   taskQueue: taskQueues.payouts,
   startToCloseTimeout: 5 * 60_000,
   heartbeatTimeout: 4_000,
-  retry: { maximumAttempts: 2 },
+  retry: untilBack,
 });

@@ -380,7 +380,7 @@ describe('the deliveries of an endpoint', () => {
 });
 
 describe('what runs on a schedule', () => {
-  const names = ['sweep', 'retention', 'statement', 'refreshRates'];
+  const names = ['sweep', 'retention', 'statement', 'refreshRates', 'balances'];
 
   it('may stay open as long as an outage takes', async () => {
     const { schedule } = server.client;
@@ -399,6 +399,7 @@ describe('what runs on a schedule', () => {
       purge: async () => 0,
       readStatements: async () => 0,
       refreshRates: async () => undefined,
+      compareBalances: async () => 0,
     };
     await server.withWorkers(activities, async () => {
       for (let run = 0; run < 10; run += 1) {

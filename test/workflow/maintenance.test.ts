@@ -31,6 +31,7 @@ describe('what runs on a schedule', () => {
     { name: 'retention', activity: 'purge', longestPauseMs: minuteMs },
     { name: 'statement', activity: 'readStatements', longestPauseMs: minuteMs },
     { name: 'refreshRates', activity: 'refreshRates', longestPauseMs: minuteMs },
+    { name: 'balances', activity: 'compareBalances', longestPauseMs: minuteMs },
   ] as const)(
     '$name waits for the end of an outage',
     async ({ name, activity, longestPauseMs }) => {
