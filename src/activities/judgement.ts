@@ -151,14 +151,10 @@ async function judgeSettled(row: LockedPayout, rail: Rail, key: string): Promise
   if (fact?.kind === 'rejected' || fact?.kind === 'returned' || fact?.kind === 'voided') {
     return refused(`The rail contradicts: it says ${fact.kind}.`);
   }
+  const at = fact?.kind === 'settled' ? fact.at : undefined;
   const { receiveMinor, destinationCurrency } = frozenOf(row);
   return done('Settled on the evidence that was given.', {
-    fact: {
-      kind: 'settled',
-      amountMinor: receiveMinor,
-      currency: destinationCurrency,
-      at: fact?.kind === 'settled' ? fact.at : undefined,
-    },
+    fact: { kind: 'settled', amountMinor: receiveMinor, currency: destinationCurrency, at },
     unparks: true,
   });
 }

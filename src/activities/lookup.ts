@@ -45,13 +45,10 @@ export function factOf(answer: LookupAnswer | undefined): RailFact | undefined {
   switch (answer?.state) {
     case 'accepted':
       return { kind: 'accepted', reference: answer.reference };
-    case 'settled':
-      return {
-        kind: 'settled',
-        amountMinor: answer.amountMinor,
-        currency: answer.currency,
-        at: answer.at,
-      };
+    case 'settled': {
+      const { amountMinor, currency, at } = answer;
+      return { kind: 'settled', amountMinor, currency, at };
+    }
     case 'returned': {
       const { amountMinor, currency, code, reason } = answer;
       return { kind: 'returned', amountMinor, currency, code, reason };

@@ -113,21 +113,16 @@ export function bulkTransaction<T>(
 
 /**
  * How a database says that it is away, full or busy, so that the same request may well succeed in
- * a moment: SQLSTATE classes and codes, the driver's own words, and the system's. 25P02 is not
- * among them, for it only follows another error of the same transaction.
+ * a moment, in SQLSTATEs: 08 the connection; 53 no more memory, disk or connections; 57P0 shut
+ * down, crashed or starting up; 57014 a statement that took too long; 25P03 and 25P04 a
+ * transaction that stood still, because its process was frozen; 25006 a standby in the primary's
+ * place; and a lock (55P03) or conflict (40) that no repeat has resolved. Then the driver's own
+ * words, and the system's. 25P02 is not among them: it only follows another error.
  */
 const outageCodes = new RegExp(
-  `^(${[
-    '08...', // The connection.
-    '53...', // No more memory, disk or connections.
-    '57P0.|57014', // Shut down, crashed, starting up; or a statement that took too long.
-    '25P0[34]', // A transaction that stood still: its process was frozen.
-    '25006', // A standby stands where the primary was.
-    '55P03|40001|40P01', // A lock, or a conflict that several repeats have not resolved.
-    'CONNECTION_(CLOSED|ENDED|DESTROYED)|CONNECT_TIMEOUT',
-    'ECONN(REFUSED|RESET|ABORTED)|EPIPE|ETIMEDOUT|EHOST(UNREACH|DOWN)|ENET(UNREACH|DOWN|RESET)',
-    'ENOTFOUND|EAI_AGAIN|EADDRNOTAVAIL|EMFILE|ENFILE',
-  ].join('|')})$`,
+  '^(08...|53...|57P0.|57014|25P0[34]|25006|55P03|40001|40P01|CONNECTION_(CLOSED|ENDED|DESTROYED)|' +
+    'CONNECT_TIMEOUT|ECONN(REFUSED|RESET|ABORTED)|EPIPE|ETIMEDOUT|E(HOST|NET)(UNREACH|DOWN)|' +
+    'ENOTFOUND|EAI_AGAIN|EADDRNOTAVAIL|EMFILE|ENFILE)$',
 );
 
 /** Whether an error says that the database could not answer, rather than what it answered. */
