@@ -39,7 +39,7 @@ afterAll(async () => {
 
 const temporal = absentTemporal();
 
-function activities(manners: Manners = {}, database = time.database) {
+function activities(manners: Manners = {}, database = time.worker) {
   return activitiesOn(database, bank.rail(manners), temporal);
 }
 
@@ -351,7 +351,7 @@ describe('a void is proof', () => {
       const id = await accepted();
       await submit(id, { submit: 'lost' });
       const hold = new Hold();
-      const sleeper = activities({}, drowsy(time.database, statements, hold));
+      const sleeper = activities({}, drowsy(time.worker, statements, hold));
       const input = await asking(id, cancel);
       const canceled = attempt(() => sleeper.operatePayout(input)).catch(String);
       if ((await Promise.race([canceled, hold.reached])) !== 'held') break;
@@ -475,7 +475,7 @@ describe('a process that was suspended', () => {
       await time.beginAnew();
       const id = await accepted();
       const hold = new Hold();
-      const sleeper = activities({}, drowsy(time.database, statements, hold));
+      const sleeper = activities({}, drowsy(time.worker, statements, hold));
       const slept = attempt(() => sleeper.submitPayouts({ driver: id, ids: [id] })).catch(String);
       if ((await Promise.race([slept, hold.reached])) !== 'held') break;
       // Meanwhile another process sends it, and the bank pays and forgets.
@@ -497,7 +497,7 @@ describe('a process that was suspended', () => {
       const id = await accepted();
       await submit(id, { submit: 'lost' });
       const hold = new Hold();
-      const sleeper = activities({}, drowsy(time.database, statements, hold));
+      const sleeper = activities({}, drowsy(time.worker, statements, hold));
       const slept = attempt(() => sleeper.submitPayouts({ driver: id, ids: [id] })).catch(String);
       if ((await Promise.race([slept, hold.reached])) !== 'held') break;
       bank.act(id, 'pays');
@@ -530,7 +530,7 @@ describe('a process that was suspended', () => {
   it('has no answer where it is alone, and the next attempt sends', async () => {
     const id = await accepted();
     const hold = new Hold();
-    const sleeper = activities({}, drowsy(time.database, 1, hold));
+    const sleeper = activities({}, drowsy(time.worker, 1, hold));
     const slept = attempt(() => sleeper.submitPayouts({ driver: id, ids: [id] })).catch(String);
     await hold.reached;
     await wait(2 * minuteMs);

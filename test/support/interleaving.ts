@@ -241,8 +241,8 @@ export class Interleaving {
     });
     const database =
       hold !== undefined && typeof stopsAt === 'number'
-        ? drowsy(this.#database, stopsAt, hold)
-        : this.#database;
+        ? drowsy(this.#time.worker, stopsAt, hold)
+        : this.#time.worker;
     return activitiesOn(database, rail, this.#temporal);
   }
 

@@ -74,6 +74,7 @@ type Order = {
   state: 'open' | 'paid' | 'rejected' | 'dead';
   code: string;
   paidMinor: bigint;
+  paidAt: string | undefined;
   returnedMinor: bigint;
 };
 
@@ -285,7 +286,7 @@ export class ScriptedBank {
 
   #accept(transfer: Transfer, atMs: number): Order {
     const deadlineMs = atMs + this.limits.settleWithinMs;
-    const none = { code: '', paidMinor: 0n, returnedMinor: 0n };
+    const none = { code: '', paidMinor: 0n, paidAt: undefined, returnedMinor: 0n };
     const order: Order = { transfer, deadlineMs, state: 'open', ...none };
     this.#orders.push(order);
     this.#memory.set(transfer.key, { order, since: atMs });
@@ -304,7 +305,9 @@ export class ScriptedBank {
     order.paidMinor = transfer.amountMinor + moreMinor;
     this.#book(transfer, order.paidMinor, atMs, 'debit');
     const { key, currency } = transfer;
-    this.#notify(key, { kind: 'settled', amountMinor: `${order.paidMinor}`, currency });
+    order.paidAt = new Date(atMs).toISOString();
+    const fact = { amountMinor: `${order.paidMinor}`, currency, at: order.paidAt };
+    this.#notify(key, { kind: 'settled', ...fact });
   }
 
   #return(order: Order, amountMinor: bigint): void {
@@ -352,7 +355,7 @@ export class ScriptedBank {
       case 'dead':
         return { key, state: 'accepted', reference: `ref-${key}` };
       case 'paid':
-        return { key, state: 'settled', amountMinor: order.paidMinor, currency };
+        return { key, state: 'settled', amountMinor: order.paidMinor, currency, at: order.paidAt };
       case 'rejected':
         return { key, state: 'rejected', code: order.code, reason: 'refused' };
     }

@@ -176,6 +176,11 @@ function faultsOfMoney(row: LockedPayout, run: Interleaving, entries: readonly s
   if (payments === 0 && entries.includes('settle') && !isMarked) {
     faults.push('settled, and the bank has not paid');
   }
+  const [payment] = bank.paymentsOf(row.id);
+  const settledAt = row.settledAt?.toISOString();
+  if (row.status === 'settled' && !isMarked && settledAt !== payment?.bookedAt) {
+    faults.push(`settled at ${settledAt}, and paid at ${payment?.bookedAt}`);
+  }
   if (entries.includes('return') && bank.returnedOf(row.id) === 0n) {
     faults.push('returned, and the bank has given nothing back');
   }
