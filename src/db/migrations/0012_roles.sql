@@ -96,7 +96,7 @@ end $$;
 -- Triggers on columns that no statement of ours names: they cost nothing until one does.
 create trigger priced before update of id, account_id, source_currency, destination_currency,
     fixed_side, amount, source_minor, fee_minor, net_minor, receive_minor, mid_value_minor, rate,
-    mid, rate_provider, rate_as_of on quotes
+    mid, rate_provider, rate_as_of, source_rate_id, destination_rate_id on quotes
   for each statement execute function refuse_edit('a quote keeps what it was priced with');
 create trigger used_once before update of used_by on quotes
   for each row when (old.used_by is not null and old.used_by is distinct from new.used_by)
