@@ -86,7 +86,9 @@ async function checkTime(database: Database, expectedMs: number): Promise<void> 
                and pg_get_expr(adbin, adrelid) like '%pg_catalog%') as bound`;
   const { now, bound } = only(row);
   if (now.getTime() !== expectedMs || bound > 0) {
-    throw new Error(`The database says ${now.toISOString()}, and ${bound} of its own clocks are left.`);
+    throw new Error(
+      `The database says ${now.toISOString()}, and ${bound} of its own clocks are left.`,
+    );
   }
 }
 
