@@ -53,7 +53,8 @@ export async function postedEntries(
 
 /** Everything that is posted for a payout, in the order in which it was. */
 export async function entriesOf(sql: Sql, payoutId: string): Promise<readonly PostedEntry[]> {
-  const rows = await sql<(PostedEntry & Posting)[]>`
+  type Row = Posting & Pick<PostedEntry, 'id' | 'kind'> & { readonly reverses: bigint | null };
+  const rows = await sql<Row[]>`
     select e.id, e.kind, e.reverses, a.kind as account, p.currency, p.amount_minor
       from ledger_entries e join ledger_postings p on p.entry_id = e.id
       join ledger_accounts a on a.id = p.ledger_account_id
@@ -61,7 +62,7 @@ export async function entriesOf(sql: Sql, payoutId: string): Promise<readonly Po
   return [...new Map(rows.map((row) => [row.id, row])).values()].map(({ id, kind, reverses }) => ({
     id,
     kind,
-    ...(reverses === null || reverses === undefined ? {} : { reverses }),
+    ...(reverses === null ? {} : { reverses }),
     postings: rows.filter((row) => row.id === id),
   }));
 }

@@ -47,7 +47,7 @@ function entryOf(
   posted: readonly PostedEntry[],
   missingMinor: bigint,
 ): Entry | string {
-  const currency = frozen.destinationCurrency;
+  const { sourceCurrency: source, destinationCurrency: currency } = frozen;
   switch (correction.kind) {
     case 'lateReturn':
       return lateReturnEntry(currency, BigInt(correction.amountMinor));
@@ -67,7 +67,18 @@ function entryOf(
         ...posting,
         amountMinor: BigInt(posting.amountMinor),
       }));
-      return { kind: 'correction', postings };
+      const expected = {
+        available: source,
+        held: source,
+        rail_settlement: currency,
+        suspense: currency,
+      };
+      const misfit = Object.entries(expected).find(([name, wanted]) =>
+        postings.some((posting) => posting.account === name && posting.currency !== wanted),
+      );
+      return misfit === undefined
+        ? { kind: 'correction', postings }
+        : `A posting to ${misfit[0]} has to be in ${misfit[1]}.`;
     }
   }
 }

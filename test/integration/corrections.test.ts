@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { connectDatabase } from '../../src/db/client.js';
 import { callBack, newsOf } from '../support/bankCallback.js';
 import { untilStatus } from '../support/client.js';
 import { unbalancedCurrencies } from '../support/database.js';
@@ -9,13 +10,19 @@ import { expectedPostings, type Postings, postingsOf } from '../support/postings
 import { startSystem, type TestSystem } from '../support/system.js';
 
 let system: TestSystem;
+/** Whoever is at the command line connects as less than the owner. */
+let cli: Pick<TestSystem, 'database' | 'temporal'>;
 
 beforeAll(async () => {
   system = await startSystem();
+  const url = system.urls.operator;
+  const database = connectDatabase({ url, poolSize: 2, applicationName: 'test-cli' });
+  cli = { database, temporal: system.temporal };
 });
 afterAll(async () => {
   // Whatever a test did, no money may have come from nowhere.
   expect(await unbalancedCurrencies(system.database)).toEqual([]);
+  await cli.database.end({ timeout: 5 });
   await system.stop();
 });
 
@@ -41,7 +48,7 @@ async function settledByMistake(): Promise<Paid> {
     update payouts set settle_by = now() - interval '1 hour' where id = ${id}`;
   await wake(system, id);
   await untilParked(system, id);
-  const settled = await operate(system, id, 'settle', { evidence: 'MT103 of another payment' });
+  const settled = await operate(cli, id, 'settle', { evidence: 'MT103 of another payment' });
   expect(settled.isCarriedOut, settled.printed).toBe(true);
   const { receiveMinor } = await rowOf(system, id);
   return { payer, id, receiveMinor: receiveMinor ?? 0n };
@@ -53,9 +60,9 @@ async function byTwo(
   verb: string,
   flags: Readonly<Record<string, string>>,
 ): Promise<Run> {
-  const proposed = await operate(system, id, verb, flags);
+  const proposed = await operate(cli, id, verb, flags);
   expect(proposed.printed).toMatch(/^proposed: /m);
-  return operate(system, id, 'approve', { operator: 'barbara', proposal: proposed.action });
+  return operate(cli, id, 'approve', { operator: 'barbara', proposal: proposed.action });
 }
 
 /** The same where nothing but success will do. */
@@ -79,6 +86,8 @@ async function balancesOf(id: string): Promise<Postings> {
   return Object.fromEntries(rows.map(({ account, minor }) => [account, minor]));
 }
 
+let days = 0;
+
 /** What reconciliation says of a payout once the bank's closed statements show these amounts. */
 async function breaksOf(
   id: string,
@@ -88,16 +97,17 @@ async function breaksOf(
     ...(bank.debit === undefined ? [] : [['debit', bank.debit] as const]),
     ...(bank.credit ?? []).map((minor) => ['credit', minor] as const),
   ];
+  // A day of its own, for a closed one is never changed.
+  days += 1;
   for (const [index, [direction, minor]] of lines.entries()) {
     await system.database`
       insert into statement_entries (rail, bank_reference, direction, rail_key, currency,
-        amount_minor, booked_at, statement_date)
-      values ('sandbox', ${`SBX-${id}-${index}`}, ${direction}, ${id}, 'EUR', ${String(minor)}::bigint,
-        now(), current_date)`;
+        amount_minor, booked_at, statement_date, line)
+      values ('sandbox', ${`SBX-${id}`}, ${direction}, ${id}, 'EUR', ${String(minor)}::bigint,
+        now(), current_date + ${days}::int, ${index + 1})`;
   }
   await system.database`
-    insert into statements (rail, statement_date)
-    select 'sandbox', current_date + n from generate_series(0, 1) as n on conflict do nothing`;
+    insert into statements (rail, statement_date) values ('sandbox', current_date + ${days}::int)`;
   return system.database`select direction, kind from statement_breaks where payout_id = ${id}`;
 }
 
@@ -106,13 +116,13 @@ const euros = (minor: bigint) => `${minor / 100n}.${String(minor % 100n).padStar
 describe('money in suspense', () => {
   it('is not confirmed away by one person, and not by two of one name', async () => {
     const { id } = await paidAfterRelease();
-    const confirmed = await operate(system, id, 'fail');
+    const confirmed = await operate(cli, id, 'fail');
     expect(confirmed.isCarriedOut, confirmed.printed).toBe(false);
     expect(confirmed.printed).toContain('clear-suspense');
-    const proposed = await operate(system, id, 'clear-suspense', { charge: 'house' });
+    const proposed = await operate(cli, id, 'clear-suspense', { charge: 'house' });
     expect(proposed.printed).toMatch(/^proposed: .*losses -\d+\.\d\d EUR/m);
     const proposal = proposed.action;
-    const alone = await operate(system, id, 'approve', { operator: 'Grace', proposal });
+    const alone = await operate(cli, id, 'approve', { operator: 'Grace', proposal });
     expect(alone.printed).toMatch(/^refused: .*another person/m);
     expect(await rowOf(system, id)).toMatchObject({ attentionReason: 'paid_after_release' });
     expect(await postingsOf(system.database, id)).not.toHaveProperty('suspense_clear');
@@ -126,7 +136,7 @@ describe('money in suspense', () => {
       return found.attentionDetail?.includes('returned') === true ? found : undefined;
     });
     expect(row.attentionDetail).toContain('corridor payouts late-return');
-    const tooMuch = await operate(system, id, 'late-return', { amount: euros(receiveMinor + 1n) });
+    const tooMuch = await operate(cli, id, 'late-return', { amount: euros(receiveMinor + 1n) });
     expect(tooMuch.printed).toContain(`Only ${euros(receiveMinor)} EUR`);
 
     await correct(id, 'late-return', { amount: euros(receiveMinor) });
@@ -146,14 +156,14 @@ describe('money in suspense', () => {
     const { payer, id, receiveMinor } = await paidAfterRelease();
     await correct(id, 'late-return', { amount: euros(receiveMinor - 150n) });
     expect(await rowOf(system, id)).toMatchObject({ attentionReason: 'paid_after_release' });
-    const charged = await operate(system, id, 'clear-suspense', { charge: 'customer' });
+    const charged = await operate(cli, id, 'clear-suspense', { charge: 'customer' });
     expect(charged.printed).toContain('Only 1.50 EUR');
     await correct(id, 'clear-suspense', { charge: 'house' });
     expect(await balancesOf(id)).toEqual({ 'rail_settlement:EUR': 150n, 'losses:EUR': -150n });
     expect(await payer.balance()).toEqual({ available: 100_000n, held: 0n });
     expect(await rowOf(system, id)).toMatchObject({ attentionReason: null });
     expect(await breaksOf(id, { debit: receiveMinor, credit: [receiveMinor - 150n] })).toEqual([]);
-    const again = await operate(system, id, 'clear-suspense', { charge: 'house' });
+    const again = await operate(cli, id, 'clear-suspense', { charge: 'house' });
     expect(again.printed).toContain('nothing to book');
   });
 
@@ -183,7 +193,7 @@ describe('money in suspense', () => {
     const { payer, id } = await paidAfterRelease();
     expect((await payer.ask('simulate: never settle', { amount: '95000' })).status).toBe(201);
     const before = await payer.balance();
-    const proposed = await operate(system, id, 'clear-suspense', { charge: 'customer' });
+    const proposed = await operate(cli, id, 'clear-suspense', { charge: 'customer' });
     expect(proposed.printed).toMatch(/^refused: .*balance does not cover it/m);
     expect(await payer.balance()).toEqual(before);
   });
@@ -203,7 +213,7 @@ describe('a correction', () => {
     expect((await payer.eventsOf(id)).slice(-1)).toEqual(['payout.returned']);
     // The bank shows nothing, and so does the ledger now.
     expect(await breaksOf(id, {})).toEqual([]);
-    const again = await operate(system, id, 'reverse', { entry: String(entry?.id) });
+    const again = await operate(cli, id, 'reverse', { entry: String(entry?.id) });
     expect(again.printed).toContain('is no entry of the payout that can be reversed');
   });
 
@@ -232,17 +242,17 @@ describe('a correction', () => {
     expect(
       await breaksOf(id, { debit: receiveMinor, credit: [receiveMinor - 300n, 300n] }),
     ).toEqual([]);
-    const confirmed = await operate(system, id, 'settle', { evidence: 'both returns are booked' });
+    const confirmed = await operate(cli, id, 'settle', { evidence: 'both returns are booked' });
     expect(confirmed.isCarriedOut, confirmed.printed).toBe(true);
     expect(await rowOf(system, id)).toMatchObject({ status: 'returned', attentionReason: null });
   });
 
   it('is carried out once, however often it is approved', async () => {
     const { id, receiveMinor } = await paidAfterRelease();
-    const { action: proposal } = await operate(system, id, 'late-return', { amount: '1' });
+    const { action: proposal } = await operate(cli, id, 'late-return', { amount: '1' });
     const approvals = await Promise.all(
       ['ada', 'barbara', 'edith'].map((operator) =>
-        command(system, id, { kind: 'approve', proposal }, operator),
+        command(cli, id, { kind: 'approve', proposal }, operator),
       ),
     );
     expect(approvals.filter(({ outcome }) => outcome === 'done')).toHaveLength(1);
@@ -267,7 +277,7 @@ describe('a correction', () => {
   ])('that is asked for wrongly says what was expected: %s %j', async (verb, flags, expected) => {
     const payer = await openPayer(system);
     const id = await payer.send('simulate: never settle');
-    const { isCarriedOut, printed } = await operate(system, id, verb, flags);
+    const { isCarriedOut, printed } = await operate(cli, id, verb, flags);
     expect([isCarriedOut, printed]).toEqual([false, expect.stringContaining(expected)]);
     expect(Object.keys(await postingsOf(system.database, id))).toEqual(['accept']);
   });

@@ -169,7 +169,7 @@ describe('every command that changes something says who and why', () => {
   const cli = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
   /** Runs `corridor …` as an operator does. */
   function corridor(...args: readonly string[]): Promise<{ code: number; output: string }> {
-    const env = { ...process.env, DATABASE_URL: system.databaseUrl };
+    const env = { ...process.env, DATABASE_URL: system.urls.operator };
     return new Promise((resolve) => {
       execFile(process.execPath, [cli, ...args], { env }, (error, stdout, stderr) => {
         resolve({ output: stdout + stderr, code: error === null ? 0 : Number(error.code) });

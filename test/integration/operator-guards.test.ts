@@ -3,7 +3,8 @@ import type { Database } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
 import { entriesOf, type OwnedEntry, postEntries } from '../../src/db/ledger.js';
 import { insertRequest, recordAction } from '../../src/db/operatorActions.js';
-import { type Entry, reversalOf } from '../../src/domain/ledger.js';
+import { type Entry, type Posting, reversalOf } from '../../src/domain/ledger.js';
+import type { OperatorRequest } from '../../src/domain/operator.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
 import { requestPayout } from '../support/requestPayout.js';
 
@@ -26,16 +27,22 @@ const payout = async () => (await requestPayout(database, accountId)).id;
 
 type Line = Partial<Parameters<typeof recordAction>[1]>;
 
-/** Writes a line of the audit; its id. */
+/** Writes a line of the audit, of what was asked unless told otherwise; its id. */
 async function line(payoutId: string, changes: Line = {}): Promise<string> {
-  const id = newId('operatorAction');
+  const asked: OperatorRequest = {
+    operator: changes.operator ?? 'grace',
+    reason: 'a test',
+    command: changes.approves
+      ? { kind: 'approve', proposal: changes.approves }
+      : { kind: 'retryNow' },
+  };
+  const isAsked = changes.actorKind === undefined && payoutId.startsWith('po_');
+  const id = isAsked ? await insertRequest(database, payoutId, asked) : newId('operatorAction');
   await recordAction(database, {
+    ...asked,
     id,
     subjectId: payoutId,
     actorKind: 'operator',
-    operator: 'grace',
-    reason: 'a test',
-    command: { kind: 'retryNow' },
     outcome: 'done',
     detail: '',
     approves: null,
@@ -60,7 +67,7 @@ const lateReturn: Entry = {
 
 function post(payoutId: string, entry: Entry, action?: string): Promise<void> {
   const owned: OwnedEntry = { entry, mode: 'test', accountId, payoutId };
-  return postEntries(database, [action === undefined ? owned : { ...owned, action }]);
+  return postEntries(test.worker, [action === undefined ? owned : { ...owned, action }]);
 }
 
 describe('a line of the audit', () => {
@@ -82,7 +89,7 @@ describe('a line of the audit', () => {
     'ｇｒａｃｅ',
     'x'.repeat(65),
   ])('names no operator %j', async (operator) => {
-    await expect(line(await payout(), { operator })).rejects.toMatchObject(checkViolation);
+    await expect(line(accountId, { operator })).rejects.toMatchObject(checkViolation);
   });
 
   it.each(['grace', "Amélie O'Neil", '李 小龍', 'j.doe+ops@example.com'])(
@@ -91,6 +98,29 @@ describe('a line of the audit', () => {
       await line(await payout(), { operator });
     },
   );
+
+  it('is of a request that has the same id, and of that alone', async () => {
+    const [id, other] = [await payout(), await payout()];
+    const asked = { operator: 'grace', reason: 'a test', command: { kind: 'retryNow' } } as const;
+    const request = await insertRequest(database, id, asked);
+    const record = { ...asked, id: request, subjectId: id, actorKind: 'operator' } as const;
+    const done = { outcome: 'done', detail: '', approves: null } as const;
+    for (const wrong of [
+      { id: newId('operatorAction') },
+      { subjectId: other },
+      { operator: 'barbara' },
+      { reason: 'another' },
+      { command: { kind: 'cancel' } },
+    ] as const) {
+      const forged = recordAction(test.worker, { ...record, ...done, ...wrong });
+      await expect(forged, JSON.stringify(wrong)).rejects.toMatchObject(checkViolation);
+    }
+    // Neither the worker nor the API makes a request.
+    for (const process of [test.worker, test.api]) {
+      await expect(insertRequest(process, id, asked)).rejects.toMatchObject({ code: '42501' });
+    }
+    await recordAction(test.worker, { ...record, ...done });
+  });
 
   it('has the customer’s account for a name, and customers and buttons can only cancel', async () => {
     const id = await payout();
@@ -186,7 +216,40 @@ describe('a correction', () => {
   it('is no step of a payout, which has no command', async () => {
     const id = await payout();
     const settle: Entry = { ...lateReturn, kind: 'settle' };
-    await expect(post(id, settle, await approved(id))).rejects.toMatchObject(checkViolation);
+    await expect(post(id, settle, await approved(id))).rejects.toThrow('not what its payout');
+  });
+
+  it('is what its kind says, of its own customer', async () => {
+    const id = await payout();
+    const { account: stranger } = await createTestAccount(database);
+    const leg = (account: Posting['account'], currency: string, amountMinor: bigint) => ({
+      account,
+      currency,
+      amountMinor,
+    });
+    const pair = (
+      kind: Entry['kind'],
+      from: Posting['account'],
+      to: Posting['account'],
+      currency: string,
+    ): Entry => ({ kind, postings: [leg(from, currency, -1n), leg(to, currency, 1n)] });
+    for (const wrong of [
+      pair('late_return', 'suspense', 'rail_settlement', 'EUR'),
+      pair('late_return', 'suspense', 'available', 'USD'),
+      pair('late_return', 'losses', 'suspense', 'EUR'),
+      pair('suspense_clear', 'available', 'suspense', 'USD'),
+      pair('suspense_clear', 'rail_settlement', 'suspense', 'EUR'),
+      pair('correction', 'losses', 'available', 'EUR'),
+      pair('correction', 'losses', 'rail_settlement', 'USD'),
+    ]) {
+      await expect(post(id, wrong, await approved(id)), wrong.kind).rejects.toThrow('not what its');
+    }
+    const owned = { mode: 'test', payoutId: id, accountId: stranger.id } as const;
+    const entry = pair('correction', 'losses', 'available', 'USD');
+    const given = postEntries(database, [{ ...owned, entry, action: await approved(id) }]);
+    await expect(given).rejects.toThrow('not what its payout');
+    await post(id, entry, await approved(id));
+    await post(id, pair('suspense_clear', 'losses', 'suspense', 'EUR'), await approved(id));
   });
 
   it('reverses an entry of its own payout, and once', async () => {

@@ -8,6 +8,7 @@ import {
   type FrozenAmounts,
   fundEntry,
   latePaymentEntry,
+  ledgerAccounts,
   type PostedEntry,
   releaseEntry,
   returnEntry,
@@ -43,6 +44,13 @@ function shown(correction: Correction, posted: readonly PostedEntry[]) {
   if (typeof entry === 'string') return entry;
   const postings = entry.postings.map((p) => `${p.account} ${p.currency} ${p.amountMinor}`);
   return [entry.kind, ...postings];
+}
+
+function postingTo(
+  name: `${'available' | 'held' | 'rail_settlement' | 'suspense'}:${'EUR' | 'USD'}`,
+) {
+  const account = ledgerAccounts.find((each) => name.startsWith(`${each}:`)) ?? 'losses';
+  return { account, currency: name.slice(-3), amountMinor: '1' };
 }
 
 const lateReturn = (amountMinor: string): Correction => ({ kind: 'lateReturn', amountMinor });
@@ -122,6 +130,14 @@ describe('a correction is refused', () => {
     ['with nothing to write off', clear('house'), settled, 'nothing to book'],
     ['with nothing to charge', clear('customer'), settled, 'Only 0.00 EUR'],
     ['without postings', { kind: 'book', postings: [] }, settled, 'nothing to book'],
+    ...(['available:EUR', 'held:EUR', 'rail_settlement:USD', 'suspense:USD'] as const).map(
+      (name): [string, Correction, readonly PostedEntry[], string] => [
+        `that posts to ${name}`,
+        { kind: 'book', postings: [postingTo(name)] },
+        settled,
+        `${name.split(':')[0]} has to be in ${name.endsWith('EUR') ? 'USD' : 'EUR'}`,
+      ],
+    ),
     ['of a hold', reverse('1'), settled, '1 is no entry'],
     ['of no entry', reverse('7'), settled, '7 is no entry'],
     ['of an entry of nobody', reverse(''), settled, ' is no entry'],

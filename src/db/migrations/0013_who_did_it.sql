@@ -27,6 +27,8 @@ create trigger append_only before update or delete on operator_requests
   for each row execute function refuse_change();
 create trigger append_only_all before truncate on operator_requests
   for each statement execute function refuse_change();
+-- Asked at the command line alone: a worker cannot make itself a person who asks.
+grant insert on operator_requests to corridor_operator;
 
 -- One audit for everything that a command can change. A customer's name is their account.
 alter table operator_actions drop constraint operator_actions_payout_id_fkey;
@@ -48,20 +50,30 @@ alter table operator_actions
   -- A customer and a button can only cancel.
   add check (actor_kind = 'operator' or command ->> 'kind' = 'cancel');
 
-create function require_second_person() returns trigger language plpgsql
+-- What an operator has done about a payout is what they have asked, and whoever approves is another
+-- person than the one who has proposed. A worker that invents either is refused.
+create function require_request() returns trigger language plpgsql
 set search_path = pg_catalog, public, pg_temp as $$
 begin
-  if not exists (select from operator_actions p
-          where p.id = new.approves and p.outcome = 'proposed' and p.subject_id = new.subject_id
-            and p.actor_kind = 'operator' and new.actor_kind = 'operator'
+  if not exists (select from operator_requests r
+          where (r.id, r.payout_id, r.operator, r.reason, r.command)
+              = (new.id, new.subject_id, new.operator, new.reason, new.command)) then
+    raise check_violation using message = format('%s has no request like it', new.id);
+  end if;
+  if new.approves is not null and not exists (select from operator_actions p
+          where p.id = new.approves and p.id = new.command ->> 'proposal'
+            and p.outcome = 'proposed' and p.subject_id = new.subject_id
             and lower(p.operator) <> lower(new.operator)) then
     raise check_violation using
       message = format('%s approves no proposal of another person', new.id);
   end if;
   return new;
 end $$;
-create trigger second_person before insert on operator_actions
-  for each row when (new.approves is not null) execute function require_second_person();
+create trigger asked before insert on operator_actions
+  for each row when (new.actor_kind = 'operator' and new.subject_id like 'po\_%')
+  execute function require_request();
+alter table operator_actions
+  add check (approves is null or (actor_kind = 'operator' and subject_type = 'payout'));
 
 alter table ledger_accounts drop constraint ledger_accounts_kind_check,
   add constraint ledger_accounts_kind_check check (kind in ('available', 'held', 'funding',
@@ -83,6 +95,78 @@ alter table ledger_entries
 create unique index ledger_entries_once on ledger_entries (payout_id, kind, coalesce(action_id, ''));
 create unique index ledger_entries_reversed_once on ledger_entries (reverses)
   where reverses is not null;
+
+-- As before, and corrections: what they do to the customer and to the rail. The rest two people
+-- have agreed to.
+create or replace function check_entries(
+  entry_payouts text[], entry_kinds text[],
+  posting_entries int[], modes text[], owners text[], kinds text[],
+  currencies text[], amounts bigint[]
+) returns void language plpgsql
+set search_path = pg_catalog, public, pg_temp
+-- Payouts are found by their ids and lists are hashed, however long: one plan is right for ever.
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_nestloop = off as $$
+declare
+  is_owner boolean := session_user = current_user;
+  wrong text;
+begin
+  if 'fund' = any (entry_kinds) and exists (
+    select from unnest(posting_entries, modes, kinds, amounts) as p (number, mode, account, amount)
+     where entry_kinds[p.number] = 'fund' and not coalesce((p.mode = 'test' or is_owner)
+       and p.account = case when p.amount > 0 then 'available' else 'funding' end, false)) then
+    raise insufficient_privilege using
+      message = format('%s only puts money on test accounts', session_user);
+  end if;
+  if 'fund' = all (entry_kinds) then
+    return;
+  end if;
+  if not is_owner and not pg_has_role(session_user, 'corridor_worker', 'usage') then
+    raise insufficient_privilege using
+      message = format('%s only puts money on test accounts', session_user);
+  end if;
+  with entries as materialized (
+    select e.number, e.kind, e.payout, p.mode, p.account_id, p.status, p.source_currency,
+           p.destination_currency, p.source_minor, p.net_minor, p.receive_minor, p.returned_minor
+      from unnest(entry_payouts, entry_kinds) with ordinality as e (payout, kind, number)
+      left join lateral (select * from payouts where id = e.payout limit 1) p on true
+     where e.kind <> 'fund'
+  ), posted as (
+    -- The other accounts are the service's own: the rest of the entry balances by them.
+    select p.number,
+           bool_and(coalesce(p.mode = e.mode and case p.account
+             when 'rail_settlement' then p.currency = e.destination_currency
+             else p.owner = e.account_id and p.currency = e.source_currency end, false)) as fits,
+           sum(case p.account when 'available' then p.amount else 0 end)::bigint as available,
+           sum(case p.account when 'held' then p.amount else 0 end)::bigint as held,
+           sum(case p.account when 'rail_settlement' then p.amount else 0 end)::bigint as rail
+      from unnest(posting_entries, modes, owners, kinds, currencies, amounts)
+             as p (number, mode, owner, account, currency, amount)
+      join entries e on e.number = p.number
+     where p.account in ('available', 'held', 'rail_settlement')
+     group by p.number
+  )
+  select format('%s of %s', e.kind, e.payout) into wrong
+    from entries e left join posted p on p.number = e.number
+   where not coalesce(e.status is not null and coalesce(p.fits, true) and case e.kind
+     when 'accept' then e.status = 'processing'
+       and (available, held, rail) = (-e.source_minor, e.source_minor, 0)
+     when 'release' then e.status in ('failed', 'canceled')
+       and (available, held, rail) = (e.source_minor, -e.source_minor, 0)
+     when 'settle' then e.status in ('settled', 'returned')
+       and (available, held, rail) = (0, -e.source_minor, e.receive_minor)
+     when 'return' then e.status = 'returned'
+       and (available, held, rail) = (e.net_minor, 0, -e.returned_minor)
+     when 'late_payment' then e.status in ('failed', 'canceled')
+       and (available, held, rail) = (0, 0, e.receive_minor)
+     when 'late_return' then (available, held) = (0, 0) and rail < 0
+     when 'suspense_clear' then p.number is null
+       or (available, held, rail) = (-e.source_minor, 0, 0)
+     else e.kind = 'correction' end, false)
+   limit 1;
+  if found then
+    raise exception 'an entry is not what its payout comes to: %', wrong;
+  end if;
+end $$;
 
 -- As before, and corrections: with the action of the person who approved them.
 drop function post_entries(text[], text[], int[], text[], text[], text[], text[], bigint[]);
@@ -157,7 +241,6 @@ revoke execute on function
 grant execute on function
   post_entries(text[], text[], int[], text[], text[], text[], text[], bigint[], text[], bigint[])
   to corridor_api, corridor_worker, corridor_operator;
-grant insert on operator_requests to corridor_operator;
 
 -- Corrections move what the rail has paid or got back by their own postings. An entry that is
 -- reversed did not happen: it leaves its own direction, where the bank shows nothing either.
