@@ -119,6 +119,8 @@ export type Answered = OperatorResult & {
   readonly payoutId: string;
   readonly command: OperatorCommand;
   readonly action: string;
+  /** Whether it stands in the audit, where a repeat finds it. */
+  readonly isAudited: boolean;
 };
 
 type Asked = { readonly input: OperateInput; readonly command: OperatorCommand };
@@ -365,7 +367,8 @@ export class Interleaving {
       (a) => a.operatePayout(input),
       ({ result }) => {
         this.#note(payoutId, `answered ${result.outcome}: ${result.detail}`);
-        this.answers.push({ ...result, payoutId, command, action });
+        const isAudited = result.action !== null;
+        this.answers.push({ ...result, payoutId, command, action, isAudited });
       },
     );
   }

@@ -34,15 +34,15 @@ const diary = `
       subject := new.id;
       detail := jsonb_build_object('from', old.status, 'to', new.status,
                                    'attention', old.attention_reason);
+    elsif tg_argv[0] = 'commanded' then
+      subject := new.subject_id;
+      detail := jsonb_build_object('command', new.command ->> 'kind', 'outcome', new.outcome);
+    elsif tg_argv[0] = 'posted' then
+      subject := new.payout_id;
+      detail := jsonb_build_object('entry', new.kind);
     else
       subject := new.payout_id;
-      if tg_argv[0] = 'posted' then
-        detail := jsonb_build_object('entry', new.kind);
-      elsif tg_argv[0] = 'told' then
-        detail := new.fact;
-      else
-        detail := jsonb_build_object('command', new.command ->> 'kind', 'outcome', new.outcome);
-      end if;
+      detail := new.fact;
     end if;
     insert into virtual.diary (payout_id, kind, detail) values (subject, tg_argv[0], detail);
     return null;
@@ -227,13 +227,9 @@ function faultsOfAnswers(row: LockedPayout, { answers }: Interleaving): string[]
     const { command, outcome, detail, action } = answer;
     const before = first.get(action);
     first.set(action, before ?? answer);
-    // A refusal that left no line in the audit may be judged anew; what was done stays done.
-    const isSame =
-      before === undefined ||
-      (outcome === before.outcome && detail === before.detail) ||
-      (command.kind === 'cancel' && outcome === before.outcome) ||
-      (command.kind === 'cancel' && before.outcome === 'refused' && before.action === null);
-    if (!isSame) {
+    // What left no line in the audit was not the payout's driver's to answer; it is asked anew.
+    const isSame = before === undefined || (outcome === before.outcome && detail === before.detail);
+    if (!isSame && before.isAudited) {
       faults.push(`${command.kind} was answered "${before.detail}" and again "${detail}"`);
     }
     if (outcome !== 'done') continue;
