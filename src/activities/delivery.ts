@@ -59,7 +59,7 @@ const fullPortions = 4;
 const smallestPortion = 50;
 
 /** After it was taken, an attempt begins within this: so it is over within its lease. */
-const beginLimitMs = 5_000;
+const beginLimitMs = 4_000;
 
 /** Then a run begins nothing more: with its longest attempts it ends within its activity's minute. */
 const runLimitMs = 20_000;

@@ -25,7 +25,7 @@ export type MaintenanceDeps = {
   readonly log: Logger;
 };
 
-/** Some 10 s for 100 million postings; see proxies.ts for what the activity may take in all. */
+/** Ten million postings take three seconds of one processor; the activity ends a minute later. */
 const comparisonLimitMs = 4 * 60_000;
 
 /** The activities that keep things moving. */

@@ -14,11 +14,11 @@ export type DueDelivery = CountedPair & {
 };
 
 /**
- * Longer than what is taken may go unrecorded: an attempt begins within 5 s, takes at most 15 s,
+ * Longer than what is taken may go unrecorded: an attempt begins within 4 s, takes at most 15 s,
  * and is written within 1 s (activities/delivery.ts). So nobody else attempts it meanwhile, and
  * what a killed worker has taken is attempted again within half a minute.
  */
-const lease = '24 seconds';
+const lease = '22 seconds';
 
 /**
  * How long a first attempt is left to the workflow of the payout or the chunk. What is due

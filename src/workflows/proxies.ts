@@ -89,7 +89,7 @@ export function railPoll(settleInMs: number): Pick<Activities, 'pollRail'> {
   });
 }
 
-/** An attempt begins within 5 s and takes at most 15 s; a killed worker shows by its heartbeat. */
+/** An attempt begins within 4 s and takes at most 15 s; a killed worker shows by its heartbeat. */
 const deliveryStep = {
   taskQueue: taskQueues.webhooks,
   startToCloseTimeout: 25_000,

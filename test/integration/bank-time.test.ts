@@ -162,9 +162,13 @@ describe('what happened later is not recorded as earlier', () => {
   it('in a history whose clock was set back', async () => {
     const { id } = await requestPayout(test.database, accountId);
     const ahead = new Date(Date.now() + 60 * minuteMs + whileTestedMs).toISOString();
-    await test.database`
-      update payouts set status_history = jsonb_set(status_history, '{0,at}', to_jsonb(${ahead}::text))
-       where id = ${id}`;
+    await transaction(test.database, async (sql) => {
+      // No move writes this, so the guards are told to look away.
+      await sql`set local session_replication_role = replica`;
+      await sql`
+        update payouts set status_history = jsonb_set(status_history, '{0,at}', to_jsonb(${ahead}::text))
+         where id = ${id}`;
+    });
     await test.database`update payouts set status = 'failed' where id = ${id}`;
     expect(await historyOf(id)).toMatchObject([
       { status: 'pending', at: ahead },
