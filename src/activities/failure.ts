@@ -1,5 +1,6 @@
 import { Context } from '@temporalio/activity';
 import { ApplicationFailure, ApplicationFailureCategory } from '@temporalio/common';
+import type { ActivityInterceptorsFactory } from '@temporalio/worker';
 import { isOutage } from '../db/client.js';
 
 /**
@@ -25,6 +26,30 @@ export async function untilBug<T>(step: Promise<T>): Promise<T> {
     throw ApplicationFailure.nonRetryable(message, 'Bug');
   }
 }
+
+/**
+ * The pause after a failure that was an outage of the database, whatever the activity's own
+ * retries: theirs grow to minutes for the sake of a rail, and money would lie still for as long
+ * after the database is back. Its pool takes no more connections for being asked often.
+ */
+const outageRetryDelayMs = 3_000;
+
+/** Has a worker's activities tried again soon after an outage of the database. */
+export const retrySoonAfterOutage: ActivityInterceptorsFactory = ({ info }) => ({
+  inbound: {
+    execute: async (input, next) => {
+      try {
+        return await next(input);
+      } catch (error) {
+        if (info.isLocal || !isOutage(error)) throw error;
+        throw ApplicationFailure.fromError(error, {
+          type: 'Outage',
+          nextRetryDelay: outageRetryDelayMs,
+        });
+      }
+    },
+  },
+});
 
 export function notYet(message: string): ApplicationFailure {
   return ApplicationFailure.create({

@@ -16,7 +16,7 @@ import { type FactRules, railKey } from '../domain/payout.js';
 import type { Rails } from '../rails/registry.js';
 import { judgeCorrection, postCorrection, suspenseFault } from './correction.js';
 import { applyFacts } from './facts.js';
-import { notYet } from './failure.js';
+import { beating, notYet } from './failure.js';
 import { judge, type Verdict } from './judgement.js';
 
 import { type PayoutStep, stepOf } from './step.js';
@@ -49,30 +49,35 @@ export type Operated = {
 
 /** The activity that carries out what a person asks for: at the rail first, then in the ledger. */
 export function operatorActivities(deps: OperatorDeps) {
-  const { database } = deps;
   return {
-    operatePayout: async ({ driver, id, actor, action }: OperateInput): Promise<Operated> => {
-      const [row] = await lockPayouts(database, driver, [id]);
-      const steps = row === undefined ? [] : [stepOf(row)];
-      // What was done already is not judged again, for the payout is another one since.
-      const earlier = await findAction(database, action);
-      if (earlier !== undefined) {
-        const { outcome, detail } = earlier;
-        return { steps, result: { outcome, detail, action } };
-      }
-      if (row === undefined) return { steps, result: refused('Another driver has the payout.') };
-      const request =
-        actor === 'operator' ? await findRequest(database, id, action) : wishOf(actor, row);
-      if (request === undefined) {
-        return { steps, result: refused(`${action} is no request for ${id}.`) };
-      }
-      const plan = await planOf(deps, row, request);
-      const verdict = plan.kind === 'refused' ? plan.verdict : await verdictOf(deps, row, plan);
-      return transaction(database, (sql) =>
-        write(sql, deps.factRules, { driver, row, actor, request, plan, verdict, action }),
-      );
-    },
+    operatePayout: (input: OperateInput): Promise<Operated> => beating(() => operate(deps, input)),
   };
+}
+
+async function operate(
+  deps: OperatorDeps,
+  { driver, id, actor, action }: OperateInput,
+): Promise<Operated> {
+  const { database } = deps;
+  const [row] = await lockPayouts(database, driver, [id]);
+  const steps = row === undefined ? [] : [stepOf(row)];
+  // What was done already is not judged again, for the payout is another one since.
+  const earlier = await findAction(database, action);
+  if (earlier !== undefined) {
+    const { outcome, detail } = earlier;
+    return { steps, result: { outcome, detail, action } };
+  }
+  if (row === undefined) return { steps, result: refused('Another driver has the payout.') };
+  const request =
+    actor === 'operator' ? await findRequest(database, id, action) : wishOf(actor, row);
+  if (request === undefined) {
+    return { steps, result: refused(`${action} is no request for ${id}.`) };
+  }
+  const plan = await planOf(deps, row, request);
+  const verdict = plan.kind === 'refused' ? plan.verdict : await verdictOf(deps, row, plan);
+  return transaction(database, (sql) =>
+    write(sql, deps.factRules, { driver, row, actor, request, plan, verdict, action }),
+  );
 }
 
 /** What is asked without an operator's request: to cancel, through the API or by the button. */

@@ -6,7 +6,7 @@ import { type FactRules, railKey } from '../domain/payout.js';
 import type { Rails } from '../rails/registry.js';
 import { cancelItems } from './cancellation.js';
 import { applyFacts } from './facts.js';
-import { notYet } from './failure.js';
+import { beating, notYet } from './failure.js';
 import type { DriverInput } from './ledger.js';
 import { factOf, lookUp } from './lookup.js';
 import type { PayoutStep } from './step.js';
@@ -30,16 +30,19 @@ export function railActivities(deps: RailDeps) {
      * what was started and has no answer is looked up first. A payout whose outcome stays
      * unknown makes the activity fail, to be retried under the same key.
      */
-    submitPayouts: async ({ driver, ids }: DriverInput): Promise<readonly PayoutStep[]> => {
-      const wakeInMs = nextAttemptInMs() + wakeMarginMs;
-      const { steps, unknown, withheld } = await submitAll(deps, { driver, ids, wakeInMs });
-      const isOpen = steps.some((step) => step.status === 'processing' && step.attention === null);
-      if (isOpen && withheld > 0) throw notYet('Its batch is paused or canceled.');
-      if (isOpen && unknown.length > 0) {
-        throw notYet(`The rail's answer is unknown for ${unknown.join('; ')}`);
-      }
-      return steps;
-    },
+    submitPayouts: ({ driver, ids }: DriverInput): Promise<readonly PayoutStep[]> =>
+      beating(async () => {
+        const wakeInMs = nextAttemptInMs() + wakeMarginMs;
+        const { steps, unknown, withheld } = await submitAll(deps, { driver, ids, wakeInMs });
+        const isOpen = steps.some(
+          (step) => step.status === 'processing' && step.attention === null,
+        );
+        if (isOpen && withheld > 0) throw notYet('Its batch is paused or canceled.');
+        if (isOpen && unknown.length > 0) {
+          throw notYet(`The rail's answer is unknown for ${unknown.join('; ')}`);
+        }
+        return steps;
+      }),
 
     /**
      * Asks the rail about one payout and applies what it says. Fails until there is something

@@ -14,6 +14,7 @@ import {
 } from './page.js';
 import type { NewPayout, PayoutRow } from './payouts.js';
 import type { CurrencyRate, CurrencyRates } from './rates.js';
+import { wakeAfter } from './wakeTimes.js';
 
 export type BatchRow = {
   readonly id: string;
@@ -76,7 +77,7 @@ export async function insertBatch(sql: Sql, batch: NewBatch): Promise<void> {
   // nobody has started. To start one that only waits its turn for longer than this is no harm.
   await sql`
     insert into batch_chunks (batch_id, number, wake_at)
-    select ${id}, number, now() + interval '15 seconds'
+    select ${id}, number, ${wakeAfter(sql, 'step')}
       from generate_series(0, ${chunkCountOf(items.length) - 1}::int) as number`;
   for (let start = 0; start < own.length; start += insertRows) {
     await insertItems(sql, id, own.slice(start, start + insertRows));

@@ -3,6 +3,7 @@ import type { PayoutStatus } from '../domain/payout.js';
 import type { Sql } from './client.js';
 import { given } from './page.js';
 import type { WakeablePayout } from './payouts.js';
+import { wakeAfter } from './wakeTimes.js';
 
 /** How long a rail may leave an order unanswered before a person should see it. */
 const unansweredLimit = '10 minutes';
@@ -63,7 +64,7 @@ export async function itemsWithNews(sql: Sql, chunk: Chunk): Promise<readonly st
 export async function holdChunk(sql: Sql, chunk: Chunk, forMs: number): Promise<void> {
   await sql`
     update batch_chunks
-       set waiting = false, wake_at = now() + make_interval(secs => ${forMs / 1000})
+       set waiting = false, wake_at = ${wakeAfter(sql, { ms: forMs })}
      where batch_id = ${chunk.batchId} and number = ${chunk.number}`;
 }
 
@@ -77,7 +78,7 @@ export async function holdChunk(sql: Sql, chunk: Chunk, forMs: number): Promise<
 export async function leaveChunk(sql: Sql, chunk: Chunk, forMs: number | null): Promise<void> {
   await sql`
     update batch_chunks
-       set waiting = true, wake_at = now() + make_interval(secs => ${forMs === null ? null : forMs / 1000}::float8)
+       set waiting = true, wake_at = ${forMs === null ? null : wakeAfter(sql, { ms: forMs })}
      where batch_id = ${chunk.batchId} and number = ${chunk.number}`;
 }
 
@@ -93,7 +94,7 @@ export async function handOverItems(
   scope: 'troubled' | 'unanswered' | 'all',
 ): Promise<readonly WakeablePayout[]> {
   return sql<WakeablePayout[]>`
-    update payouts set driver = id, wake_at = now() + interval '15 seconds'
+    update payouts set driver = id, wake_at = ${wakeAfter(sql, 'handOver')}
      where id in (select id from payouts
                    where ${withinChunk(sql, chunk)} and driver = ${chunkDriver(chunk)}
                      and (attention_at is not null
@@ -119,7 +120,7 @@ export async function takeOver(sql: Sql, payoutId: string): Promise<{ isUndecide
       select id, driver <> id and attention_at is null and status = 'pending' as is_undecided
         from payouts where id = ${payoutId} for no key update
     ), taken as (
-      update payouts p set driver = p.id, wake_at = now() + interval '15 seconds'
+      update payouts p set driver = p.id, wake_at = ${wakeAfter(sql, 'step')}
         from item where p.id = item.id and p.driver <> p.id
          and (p.attention_at is not null or p.status in ('processing', 'sent'))
     )
@@ -138,7 +139,7 @@ const sweepLimit = 250;
 /** Takes the chunks that nobody has looked after in time, and puts them off a little. */
 export async function takeOverdueChunks(sql: Sql): Promise<readonly OverdueChunk[]> {
   return sql<OverdueChunk[]>`
-    update batch_chunks c set wake_at = now() + interval '15 seconds'
+    update batch_chunks c set wake_at = ${wakeAfter(sql, 'woken')}
      where (batch_id, number) in (select batch_id, number from batch_chunks
                                    where wake_at < now() order by wake_at limit ${sweepLimit}
                                      for update skip locked)

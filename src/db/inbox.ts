@@ -1,6 +1,7 @@
 import type { Chunk } from '../domain/batch.js';
 import { bigints, jsonTexts, type Sql } from './client.js';
 import type { WakeablePayout } from './payouts.js';
+import { wakeAfter } from './wakeTimes.js';
 
 /** A fact of a rail as it is kept: amounts as text of minor units, for JSON has no bigint. */
 export type StoredFact = {
@@ -70,12 +71,12 @@ export async function insertNews(sql: Sql, news: readonly RailNews[]): Promise<N
          and c.batch_id || '/' || c.number = any (array(select driver from mine))
        order by c.batch_id, c.number for no key update
     )
-    update batch_chunks c set waiting = false, wake_at = now() + interval '5 seconds'
+    update batch_chunks c set waiting = false, wake_at = ${wakeAfter(sql, 'railEvent')}
       from found f where f.batch_id = c.batch_id and f.number = c.number and f.waiting
     returning c.batch_id, c.number`;
   // After the chunks: a payout that leaves its chunk meanwhile is woken by itself.
   const payouts = await sql<WakeablePayout[]>`
-    update payouts set wake_at = now() + interval '5 seconds'
+    update payouts set wake_at = ${wakeAfter(sql, 'railEvent')}
      where id in (select id from payouts where id = any (${ids}) and driver = id
                    order by id for no key update)
     returning id, account_id, mode, batch_id, source_currency, destination_currency, settle_by`;

@@ -7,6 +7,7 @@ import type { Mode } from './accounts.js';
 import { bigints, type Sql } from './client.js';
 import { given } from './page.js';
 import type { RateOrigin } from './rates.js';
+import { wakeAfter } from './wakeTimes.js';
 
 export type StatusChange = {
   readonly status: PayoutStatus;
@@ -94,7 +95,7 @@ export async function insertPayout(sql: Sql, payout: NewPayout): Promise<void> {
       coalesce(${payout.destinationCurrency}, (select currency from beneficiaries
         where id = ${payout.beneficiaryId} and account_id = ${payout.accountId})),
       ${payout.fixedSide}, ${payout.amount}, ${payout.reference},
-      ${sql.json(payout.metadata)}, now() + interval '15 seconds')`;
+      ${sql.json(payout.metadata)}, ${wakeAfter(sql, 'step')})`;
 }
 
 export async function findPayout(
@@ -184,7 +185,7 @@ export async function freezePayouts(sql: Sql, accepted: readonly AcceptedPayout[
            source_rate_id = t.source_rate_id, destination_rate_id = t.destination_rate_id,
            settle_by = now() + make_interval(secs => t.settle_within_ms / 1000.0),
            -- The items of a batch are never due themselves: their chunk is.
-           wake_at = case when p.driver = p.id then now() + interval '15 seconds' end
+           wake_at = case when p.driver = p.id then ${wakeAfter(sql, 'step')} end
       from unnest(
         ${of((payout) => payout.id)}::text[],
         ${of((payout) => payout.acceptance.sourceCurrency)}::text[],
@@ -288,7 +289,7 @@ export async function movePayouts(
            attention_at = case when p.attention_reason = any (${waitingReasons}::text[])
                                then null else p.attention_at end,
            wake_at = case when t.status = 'sent' and p.driver = p.id
-                          then now() + interval '90 seconds' end
+                          then ${wakeAfter(sql, 'sent')} end
       from unnest(
         ${moves.map((move) => move.id)}::text[],
         ${moves.map((move) => move.status)}::text[],
@@ -329,7 +330,7 @@ export async function parkPayouts(sql: Sql, parked: readonly ParkedPayout[]): Pr
                                    then p.attention_detail
                                    else concat_ws(E'\n', p.attention_detail, t.detail) end,
            attention_at = coalesce(p.attention_at, now()),
-           wake_at = case when p.driver = p.id then now() + interval '1 hour' end
+           wake_at = case when p.driver = p.id then ${wakeAfter(sql, 'resting')} end
       from unnest(${parked.map((payout) => payout.id)}::text[],
                   ${parked.map((payout) => payout.reason)}::text[],
                   ${parked.map((payout) => payout.detail)}::text[]) as t (id, reason, detail)
@@ -343,20 +344,20 @@ export async function unparkPayout(sql: Sql, id: string, settleBy: string | null
        set attention_reason = null, attention_detail = null, attention_at = null,
            settle_by = coalesce(${settleBy}::text::timestamptz, settle_by),
            wake_at = case when status in ('pending', 'processing', 'sent')
-                          then now() + interval '15 seconds' end
+                          then ${wakeAfter(sql, 'step')} end
      where id = ${id}`;
 }
 
 /** Makes payouts due in a moment, should the workflows not be woken for which they were moved. */
 export async function makeDue(sql: Sql, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return;
-  await sql`update payouts set wake_at = now() + interval '15 seconds' where id = any (${ids})`;
+  await sql`update payouts set wake_at = ${wakeAfter(sql, 'step')} where id = any (${ids})`;
 }
 
 /** Says that the payout is in good hands for so long; the sweep looks only after that. */
 export async function postponeWake(sql: Sql, id: string, forMs: number): Promise<void> {
   await sql`
-    update payouts set wake_at = now() + make_interval(secs => ${forMs / 1000})
+    update payouts set wake_at = ${wakeAfter(sql, { ms: forMs })}
      where id = ${id} and wake_at is not null`;
 }
 
@@ -374,7 +375,7 @@ const sweepLimit = 500;
  */
 export async function takeOverduePayouts(sql: Sql): Promise<readonly WakeablePayout[]> {
   return sql<WakeablePayout[]>`
-    update payouts set wake_at = now() + interval '15 seconds'
+    update payouts set wake_at = ${wakeAfter(sql, 'woken')}
      where id in (select id from payouts where wake_at < now()
                    order by wake_at limit ${sweepLimit}
                      for update skip locked)
@@ -389,7 +390,7 @@ export async function postponeQuiet(sql: Sql, ids: readonly string[]): Promise<v
   await sql`
     update payouts p
        set wake_at = case when attention_at is not null or status = 'sent'
-                          then now() + interval '1 hour' end
+                          then ${wakeAfter(sql, 'resting')} end
      where id = any (${ids}) and wake_at is not null
        and (attention_at is not null or status not in ('pending', 'processing'))
        and not exists (select from rail_inbox i where i.payout_id = p.id and i.applied_at is null)`;

@@ -1,6 +1,7 @@
 import type { VoidOutcome } from '../domain/payout.js';
 import type { Sql } from './client.js';
 import type { PayoutRow } from './payouts.js';
+import { wakeAfter } from './wakeTimes.js';
 
 /** What the rail has to be told; frozen at the acceptance, so it is there. */
 export type Submission = Pick<PayoutRow, 'id' | 'rail' | 'reference'> & {
@@ -43,7 +44,7 @@ export async function beginSubmission(
            settle_by = case when mine.submit_started_at is null
                             then ${laterSettleBy(sql)} else p.settle_by end,
            wake_at = case when p.driver = p.id
-                          then now() + make_interval(secs => ${wakeInMs / 1000}) end
+                          then ${wakeAfter(sql, { ms: wakeInMs })} end
       from mine, ${limitsTable(sql, limits)}
      where p.id = mine.id and l.rail = p.rail
     returning p.id, p.rail, p.reference, p.receive_minor, p.destination_currency, p.void_intent,

@@ -1,5 +1,6 @@
 import type { NativeConnection } from '@temporalio/worker';
 import { Worker, type WorkerOptions } from '@temporalio/worker';
+import { retrySoonAfterOutage } from '../activities/failure.js';
 import type { Activities } from '../activities/index.js';
 import { taskQueues } from '../workflows/messages.js';
 
@@ -41,6 +42,7 @@ function sharedOptions({
     shutdownGraceTime: shutdownGraceMs,
     shutdownForceTime: shutdownForceMs,
     maxHeartbeatThrottleInterval,
+    interceptors: { activity: [retrySoonAfterOutage] },
   };
 }
 

@@ -1,6 +1,6 @@
 import { comparison, maintenance, sweeper } from './proxies.js';
 
-/** Wakes what should be moving and does not; started every ten seconds by its schedule. */
+/** Wakes what should be moving and does not; started every five seconds by its schedule. */
 export async function sweep(): Promise<void> {
   await sweeper.sweep();
 }

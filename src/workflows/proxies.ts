@@ -47,10 +47,11 @@ const submitRetry = { initialMs: 1_000, maximumMs: 5 * 60_000 } as const;
 
 export const railSubmit = proxyActivities<Pick<Activities, 'submitPayouts'>>({
   taskQueue: taskQueues.rail,
-  // The rail has 5 s to answer a look-up and 5 s to answer the call that may follow. Not more,
-  // since a payout whose worker is killed meanwhile waits for this time-out: one that ends too
-  // late is repeated by its row, under the same key.
+  // The rail has 5 s to answer a look-up and 5 s to answer the call that may follow; an attempt
+  // that ends too late is repeated by its row, under the same key. A killed worker shows by its
+  // heartbeat.
   startToCloseTimeout: 10_000,
+  heartbeatTimeout: 4_000,
   cancellationType: ActivityCancellationType.TRY_CANCEL,
   retry: {
     initialInterval: submitRetry.initialMs,
@@ -64,8 +65,9 @@ export const operation = proxyActivities<Pick<Activities, 'operatePayout'>>({
   // Not the queue of the rail: a thousand calls that it does not answer must not keep people
   // from resolving them.
   taskQueue: taskQueues.payouts,
-  // A void, a look-up, and up to two months of statements.
+  // A void, a look-up, and up to two months of statements; a killed worker shows by its heartbeat.
   startToCloseTimeout: 60_000,
+  heartbeatTimeout: 4_000,
   retry: { initialInterval: 1_000, backoffCoefficient: 2, maximumAttempts: 5 },
 });
 

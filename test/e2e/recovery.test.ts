@@ -1,0 +1,133 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterAll, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
+import { createClient, textOf } from '../support/client.js';
+import { createTestAccount, unbalancedCurrencies } from '../support/database.js';
+import { eventually } from '../support/eventually.js';
+import { type PartName, type Processes, startProcesses } from '../support/processes.js';
+import { startReceiver } from '../support/receiver.js';
+import { beneficiary } from '../support/requestPayout.js';
+
+/**
+ * What is promised from the last repair on is 10 s for money and 30 s for webhooks; the limits
+ * are for a machine that has much to do. The annotations say what it took.
+ */
+const quietLimitMs = 30_000;
+const deliveredLimitMs = 60_000;
+
+/** As long as a restart on another machine may take. */
+const awayMs = 10_000;
+
+const all: readonly PartName[] = [
+  'temporal',
+  'postgres',
+  'sandbox-bank',
+  'api',
+  'worker',
+  'batch-worker',
+];
+
+/** `RECOVERY=each` ends every part by itself as well. */
+const each = process.env['RECOVERY'] === 'each' ? all.map((part) => [part]) : [];
+const outages: readonly (readonly PartName[])[] = [
+  ['temporal'],
+  ['postgres'],
+  all,
+  ...each.slice(2),
+];
+
+let parts: Processes;
+
+beforeAll(async () => {
+  parts = await startProcesses();
+});
+afterAll(() => parts?.remove());
+beforeEach(() => parts.startAll());
+
+/** An account with a receiver that pays again and again, by itself and in batches, until it stops. */
+async function openBusyAccount() {
+  const receiver = await startReceiver();
+  onTestFinished(() => receiver.close());
+  const { account, apiKey } = await createTestAccount(parts.database);
+  const client = createClient(parts.apiUrl, apiKey);
+  await client('POST /v1/webhook_endpoints', { json: { url: receiver.url, events: ['*'] } });
+  const payee = textOf(await client('POST /v1/beneficiaries', { form: beneficiary }), 'id');
+  const item = (reference: string) => ({
+    source_currency: 'USD',
+    amount: '1000',
+    beneficiary: payee,
+    reference,
+  });
+  let isStopped = false;
+  const single = async (n: number) => {
+    const form = item(n % 2 === 0 ? 'simulate: delay 2s' : `Invoice ${n}`);
+    await client('POST /v1/payouts', { form });
+  };
+  const batch = () => {
+    const payouts = Array.from({ length: 100 }, (_, n) => item(`Invoice ${n}`));
+    return client('POST /v1/batches', { json: { payouts } });
+  };
+  const paying = (async () => {
+    for (let n = 0; !isStopped && n < 400; n += 1) {
+      // Who gets no answer while a part is away goes on: what was taken is what counts.
+      void single(n).catch(() => undefined);
+      if (n % 40 === 0) void batch().catch(() => undefined);
+      await delay(100);
+    }
+  })();
+  return {
+    accountId: account.id,
+    stop: async () => {
+      isStopped = true;
+      await paying;
+    },
+  };
+}
+
+/** Everything that was taken, and has not come to its end. */
+async function open(accountId: string): Promise<readonly object[]> {
+  return parts.database`
+    select id, driver, status, attention_reason, wake_at - now() as due from payouts
+     where account_id = ${accountId} and status in ('pending', 'processing', 'sent')`;
+}
+
+async function undelivered(accountId: string): Promise<readonly object[]> {
+  return parts.database`
+    select d.* from deliveries d join events e on e.id = d.event_id
+     where e.account_id = ${accountId} and d.status = 'pending'`;
+}
+
+async function untilNone(
+  what: string,
+  limitMs: number,
+  left: () => Promise<readonly object[]>,
+): Promise<void> {
+  let rows: readonly object[] = [];
+  await eventually(what, limitMs, async () => {
+    rows = await left();
+    return rows.length === 0 ? true : undefined;
+  }).catch((error: unknown) => {
+    throw new Error(`${what}: ${rows.length} left, ${JSON.stringify(rows[0])}`, { cause: error });
+  });
+}
+
+it.for(outages)(
+  'after an outage of %j everything moves soon',
+  { timeout: 180_000 },
+  async (away, { annotate }) => {
+    const account = await openBusyAccount();
+    await delay(3_000);
+    for (const part of away) await parts.crash(part);
+    await delay(awayMs);
+    for (const part of away) await parts.start(part);
+    const repairedMs = performance.now();
+    const sinceMs = () => Math.round(performance.now() - repairedMs);
+    await account.stop();
+    await untilNone('money is quiet', quietLimitMs, () => open(account.accountId));
+    const quietMs = sinceMs();
+    await untilNone('webhooks are out', deliveredLimitMs, () => undelivered(account.accountId));
+    const [taken] = await parts.database<{ count: bigint }[]>`
+      select count(*) from payouts where account_id = ${account.accountId}`;
+    await annotate(`${taken?.count} payouts: quiet ${quietMs} ms, webhooks ${sinceMs()} ms`);
+    expect(await unbalancedCurrencies(parts.database)).toEqual([]);
+  },
+);
