@@ -1,5 +1,5 @@
 # One image for every process of Corridor; docker-compose.yml says which one a container runs.
-FROM node:20-slim AS build
+FROM node:24-slim AS build
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
 # No package's own script runs, neither here nor in production: none is needed.
@@ -9,12 +9,13 @@ COPY src ./src
 # Compiles, and bundles the workflows, so that no worker does it at its start.
 RUN npm run build
 
-FROM node:20-slim AS dependencies
+FROM node:24-slim AS dependencies
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
-RUN npm ci --ignore-scripts --omit=dev
+# The image has a Node of its own: the one that npm brings to machines with an older one goes.
+RUN npm ci --ignore-scripts --omit=dev && rm -rf node_modules/node-linux-* node_modules/.bin/node
 
-FROM node:20-slim
+FROM node:24-slim
 ENV NODE_ENV=production
 WORKDIR /app
 # A named volume that is mounted here takes over the owner.
