@@ -73,7 +73,7 @@ async function submitGroup(
     if (result === undefined) repeated.push(submission);
     else voided.push(result);
   }
-  return [...sent, ...voided, ...(await repeatAll(target, repeated))];
+  return [...sent, ...voided, ...(await repeatAll(target, repeated, begunMs))];
 }
 
 /** Finishes a void whose outcome was never recorded; undefined when it came too late. */
@@ -98,6 +98,7 @@ async function finishedVoid(
 async function repeatAll(
   target: Target,
   repeated: readonly Submission[],
+  begunMs: number,
 ): Promise<readonly Submitted[]> {
   const { database, rail, driver, limits } = target;
   if (repeated.length === 0) return [];
@@ -113,10 +114,10 @@ async function repeatAll(
     const fact = factOf(answer);
     if (fact !== undefined) results.push({ id, fact });
     else if (answer === undefined) results.push({ id, unknown: failure });
+    else if (isHeldUp(begunMs)) results.push({ id, unknown: heldUp });
     else if (keyIsRemembered(rail, submission)) unsent.push(submission);
     else results.push({ id, lost: keyForgotten });
   }
-  const begunMs = Date.now();
   const open = new Set(
     await beginRepeat(
       database,
@@ -132,6 +133,9 @@ async function repeatAll(
   );
   return [...results, ...sent];
 }
+
+/** By now "not found" may mean that the rail has forgotten what it has paid. */
+const heldUp = 'the process was held up: not sent';
 
 const keyForgotten = 'The rail does not know the key, and it is too old to be sent again.';
 
@@ -158,7 +162,7 @@ async function send(
 ): Promise<readonly Submitted[]> {
   const transfers = await transfersOf(database, submissions);
   if (isHeldUp(begunMs)) {
-    return submissions.map(({ id }) => ({ id, unknown: 'the process was held up: not sent' }));
+    return submissions.map(({ id }) => ({ id, unknown: heldUp }));
   }
   try {
     const answers = await rail.submit(transfers);
