@@ -23,7 +23,7 @@ import {
   type Acceptance,
   type Asked,
   afford,
-  noRail,
+  refuseUnroutable,
   type PriceFacts,
   priceOf,
   quoteUsed,
@@ -133,7 +133,7 @@ function priceRow(
   // What was refused before, at the request, stays refused.
   if (row.refusal !== null) return { row, refusal: row.refusal };
   const rail = railFor(rails, row);
-  if (rail === undefined) return { row, refusal: noRail(row.mode) };
+  if (rail === undefined) return { row, refusal: refuseUnroutable(row.mode) };
   const asked = askedOf(row, workflowAgeMs);
   const acceptance = priceOf(asked, facts);
   if (isRefusal(acceptance)) return { row, refusal: acceptance };
@@ -151,8 +151,8 @@ function fundAll(all: readonly Priced[], balances: readonly AvailableBalance[]):
       continue;
     }
     const { asked, acceptance, origin, rail } = priced;
-    const purse = `${accountId} ${acceptance.sourceCurrency}`;
-    const available = funds.get(purse) ?? 0n;
+    const balanceKey = `${accountId} ${acceptance.sourceCurrency}`;
+    const available = funds.get(balanceKey) ?? 0n;
     const usedBy = decisions.usedQuotes.get(quoteId ?? '');
     const decided =
       usedBy === undefined ? afford(asked, acceptance, available) : quoteUsed(asked, usedBy);
@@ -160,7 +160,7 @@ function fundAll(all: readonly Priced[], balances: readonly AvailableBalance[]):
       decisions.refused.push({ id, refusal: decided });
       continue;
     }
-    funds.set(purse, available - decided.sourceMinor);
+    funds.set(balanceKey, available - decided.sourceMinor);
     if (quoteId !== null) decisions.usedQuotes.set(quoteId, id);
     const { settleWithinMs } = rail.limits;
     decisions.accepted.push({ id, acceptance: decided, origin, rail: rail.name, settleWithinMs });
@@ -229,7 +229,7 @@ async function write(
     ...stepOf(row),
     status: settleInMs.has(row.id) ? 'processing' : failedIds.has(row.id) ? 'failed' : row.status,
     settleInMs: settleInMs.get(row.id) ?? stepOf(row).settleInMs,
-    isListenedTo: row.owesDelivery || heard.has(row.id),
+    hasSubscribers: row.hasPendingDelivery || heard.has(row.id),
   }));
 }
 

@@ -22,8 +22,8 @@ import { refuse } from '../domain/refusal.js';
 import { type AcceptanceDeps, accept, acceptTogether } from './acceptance.js';
 import { announceCompletion } from './announcement.js';
 import { cancelItems, type Told } from './cancellation.js';
-import { type ChunkLook, inGroups, isAnyListenedTo, lookAt } from './chunk.js';
-import { beating, untilBug } from './failure.js';
+import { type ChunkProgress, inGroups, isAnyListenedTo, readProgress } from './chunk.js';
+import { withHeartbeat, failAfterAttempts } from './failure.js';
 import { type WakingDeps, wakeOwn } from './waking.js';
 
 export type BatchDeps = AcceptanceDeps & WakingDeps & { readonly factRules: FactRules };
@@ -38,7 +38,7 @@ export function batchActivities(deps: BatchDeps) {
   const { database } = deps;
   return {
     readBatch: ({ batchId }: { readonly batchId: string }): Promise<BatchPlan> =>
-      beating(async () => {
+      withHeartbeat(async () => {
         const { mode, total } = await existingBatch(database, batchId);
         return { chunks: chunkCountOf(total), mode };
       }),
@@ -48,8 +48,8 @@ export function batchActivities(deps: BatchDeps) {
      * the payout by whose deliveries the end of a refused batch is told; null when it goes on.
      */
     decideBatch: ({ batchId, workflowAgeMs }: DecideBatchInput): Promise<string | null> =>
-      untilBug(
-        beating(async () => {
+      failAfterAttempts(
+        withHeartbeat(async () => {
           const { told, own } = await bulkTransaction(database, maximumBatchItems, (sql) =>
             decide(sql, deps, batchId, workflowAgeMs),
           );
@@ -62,9 +62,9 @@ export function batchActivities(deps: BatchDeps) {
      * Decides the pending items of a chunk in their order and debits those it accepts; of a
      * batch that was canceled meanwhile it cancels them.
      */
-    acceptChunk: ({ workflowAgeMs, ...chunk }: AcceptChunkInput): Promise<ChunkLook> =>
-      untilBug(
-        beating(async () => {
+    acceptChunk: ({ workflowAgeMs, ...chunk }: AcceptChunkInput): Promise<ChunkProgress> =>
+      failAfterAttempts(
+        withHeartbeat(async () => {
           const { canceledAt } = await existingBatch(database, chunk.batchId);
           const pending = await itemsOf(database, chunk, ['pending']);
           const steps = await inGroups<Told>(database, pending, (sql, ids) =>
@@ -72,14 +72,14 @@ export function batchActivities(deps: BatchDeps) {
               ? accept(sql, deps, chunkDriver(chunk), ids, workflowAgeMs)
               : cancelItems(sql, deps.factRules, ids),
           );
-          return lookAt(database, chunk, steps);
+          return readProgress(database, chunk, steps);
         }),
       ),
 
     /** Cancels what the rail has not been given, whoever drives it; true if somebody listens. */
     cancelChunk: (chunk: Chunk): Promise<boolean> =>
-      untilBug(
-        beating(async () => {
+      failAfterAttempts(
+        withHeartbeat(async () => {
           const open = await itemsOf(database, chunk, ['pending', 'processing'], null);
           const cancel = (sql: Sql, ids: readonly string[]) =>
             cancelItems(sql, deps.factRules, ids);
@@ -97,7 +97,7 @@ export function batchActivities(deps: BatchDeps) {
      * deliveries that is told; null when there was nothing to complete.
      */
     closeEmptyBatch: ({ batchId }: { readonly batchId: string }): Promise<string | null> =>
-      beating(() =>
+      withHeartbeat(() =>
         transaction(database, async (sql) => {
           const closed = await closeEmptyBatch(sql, batchId);
           if (closed === undefined) return null;
@@ -142,11 +142,11 @@ async function refuseTogether(
   sql: Sql,
   batchId: string,
   ids: readonly string[],
-  culprits: readonly RefusedPayout[],
+  refusedItems: readonly RefusedPayout[],
 ): Promise<void> {
-  const reasonOf = new Map(culprits.map(({ id, refusal }) => [id, refusal]));
+  const reasonOf = new Map(refusedItems.map(({ id, refusal }) => [id, refusal]));
   const others = refuse('batch_refused', {
-    detail: `${culprits.length} of the items of ${batchId} were refused, so none is carried out.`,
+    detail: `${refusedItems.length} of the items of ${batchId} were refused, so none is carried out.`,
   });
   const rows = await refusePayouts(
     sql,

@@ -10,7 +10,7 @@ import type { FactRules } from '../domain/payout.js';
 import { announce } from './announcement.js';
 import { applyFacts } from './facts.js';
 
-export type Told = { readonly isListenedTo: boolean };
+export type Told = { readonly hasSubscribers: boolean };
 
 /** A payout that was canceled for its driver; `own` where that is a workflow to be woken. */
 export type Canceled = Told & { readonly own: WakeablePayout | null };
@@ -48,8 +48,8 @@ export async function cancelItems(
   const own = new Map(ownOf([...unsent, ...pending]).map((row) => [row.id, row]));
   await makeDue(sql, [...own.keys()]);
   const heard = await announce(sql, moved);
-  const told = [...steps, ...moved.map(({ id }) => ({ id, isListenedTo: heard.has(id) }))];
-  return told.map(({ id, isListenedTo }) => ({ isListenedTo, own: own.get(id) ?? null }));
+  const told = [...steps, ...moved.map(({ id }) => ({ id, hasSubscribers: heard.has(id) }))];
+  return told.map(({ id, hasSubscribers }) => ({ hasSubscribers, own: own.get(id) ?? null }));
 }
 
 /** Those that have workflows of their own. */

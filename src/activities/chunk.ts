@@ -2,20 +2,20 @@ import { setTimeout } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
 import {
   handOverItems,
-  holdChunk,
+  leaseChunk,
   itemsOf,
-  itemsWithNews,
-  leaveChunk,
+  itemsWithUnprocessedEvents,
+  releaseChunk,
   standingOf,
 } from '../db/chunks.js';
 import { bulkTransaction, type Database, type Sql, transaction } from '../db/client.js';
 import { type LockedPayout, lockPayouts } from '../db/payouts.js';
-import { type Chunk, type ChunkStanding, chunkDriver, groupsOf, isOpen } from '../domain/batch.js';
+import { type Chunk, type ChunkCounts, chunkDriver, groupsOf, isOpen } from '../domain/batch.js';
 import { type RailFact, railKey } from '../domain/payout.js';
 import { wakePayouts } from '../temporal/wakePayout.js';
 import type { Told } from './cancellation.js';
 import { applyFacts } from './facts.js';
-import { beating, isRepeated, untilBug } from './failure.js';
+import { withHeartbeat, isRepeated, failAfterAttempts } from './failure.js';
 import { factOf, lookUp } from './lookup.js';
 import { type RailDeps, submitAll } from './rail.js';
 import type { PayoutStep } from './step.js';
@@ -24,7 +24,7 @@ import { groupByRail } from './submission.js';
 export type ChunkDeps = RailDeps & { readonly temporal: Client };
 
 /** Where a chunk stands after a step, and whether the step has left something to tell. */
-export type ChunkLook = ChunkStanding & { readonly isListenedTo: boolean };
+export type ChunkProgress = ChunkCounts & { readonly hasSubscribers: boolean };
 
 export type HandOverInput = Chunk & {
   /** Beside what waits for a person: what had no answer for ten minutes, or all that is open. */
@@ -50,66 +50,66 @@ export function chunkActivities(deps: ChunkDeps) {
   const { database, temporal } = deps;
   return {
     /** Gives the rail what it has not been given, and asks about what it has not answered. */
-    submitChunk: (chunk: Chunk): Promise<ChunkLook> =>
-      beating(async () => {
-        await holdChunk(database, chunk, holdMs);
+    submitChunk: (chunk: Chunk): Promise<ChunkProgress> =>
+      withHeartbeat(async () => {
+        await leaseChunk(database, chunk, holdMs);
         const steps: PayoutStep[] = [];
         const driver = chunkDriver(chunk);
         for (const ids of groupsOf(await itemsOf(database, chunk, ['processing']))) {
           steps.push(...(await submitAll(deps, { driver, ids, wakeInMs: holdMs })).steps);
         }
-        return lookAt(database, chunk, steps);
+        return readProgress(database, chunk, steps);
       }),
 
     /**
      * Applies what the inbox holds about the chunk, one transaction at a time, and waits for
      * more while the rail owes an answer, for at most five seconds.
      */
-    settleChunk: (chunk: Chunk): Promise<ChunkLook> => untilBug(beating(() => settle(deps, chunk))),
+    settleChunk: (chunk: Chunk): Promise<ChunkProgress> => failAfterAttempts(withHeartbeat(() => settle(deps, chunk))),
 
     /** Asks the rail about everything it has taken and not reported. */
-    pollChunk: (chunk: Chunk): Promise<ChunkLook> =>
-      beating(async () => {
-        await holdChunk(database, chunk, holdMs);
+    pollChunk: (chunk: Chunk): Promise<ChunkProgress> =>
+      withHeartbeat(async () => {
+        await leaseChunk(database, chunk, holdMs);
         const ids = await itemsOf(database, chunk, ['sent']);
         const rows = await lockPayouts(database, chunkDriver(chunk), ids);
         const facts = await factsOf(deps, rows);
-        const steps = await untilBug(applyInGroups(deps, chunk, [...facts.keys()], facts));
-        return lookAt(database, chunk, steps);
+        const steps = await failAfterAttempts(applyInGroups(deps, chunk, [...facts.keys()], facts));
+        return readProgress(database, chunk, steps);
       }),
 
     /** Leaves the chunk until there is news or its time is over; false when there is news. */
-    restChunk: ({ forMs, ...chunk }: RestInput): Promise<boolean> =>
-      beating(() =>
+    suspendChunk: ({ forMs, ...chunk }: RestInput): Promise<boolean> =>
+      withHeartbeat(() =>
         transaction(database, async (sql) => {
-          await leaveChunk(sql, chunk, forMs + holdMs);
-          return (await itemsWithNews(sql, chunk)).length === 0;
+          await releaseChunk(sql, chunk, forMs + holdMs);
+          return (await itemsWithUnprocessedEvents(sql, chunk)).length === 0;
         }),
       ),
 
     /** Gives troubled payouts workflows of their own, where operators see and resolve them. */
-    handOverChunk: ({ scope, ...chunk }: HandOverInput): Promise<ChunkLook> =>
-      beating(async () => {
+    handOverChunk: ({ scope, ...chunk }: HandOverInput): Promise<ChunkProgress> =>
+      withHeartbeat(async () => {
         const handed = await handOverItems(database, chunk, scope);
         // What could not be woken is due for the sweep.
         await wakePayouts(temporal, handed);
-        return lookAt(database, chunk, []);
+        return readProgress(database, chunk, []);
       }),
   };
 }
 
-export async function lookAt(
+export async function readProgress(
   database: Database,
   chunk: Chunk,
   steps: readonly Told[],
-): Promise<ChunkLook> {
+): Promise<ChunkProgress> {
   const standing = await standingOf(database, chunk);
-  return { ...standing, isListenedTo: isAnyListenedTo(steps) };
+  return { ...standing, hasSubscribers: isAnyListenedTo(steps) };
 }
 
 /** Whether somebody may be owed an event; what a dead attempt has written counts as such. */
 export function isAnyListenedTo(steps: readonly Told[]): boolean {
-  return isRepeated() || steps.some((step) => step.isListenedTo);
+  return isRepeated() || steps.some((step) => step.hasSubscribers);
 }
 
 /** Does the work for a group of payouts at a time, each in a transaction of its own. */
@@ -125,28 +125,28 @@ export async function inGroups<T>(
   return steps;
 }
 
-async function settle(deps: ChunkDeps, chunk: Chunk): Promise<ChunkLook> {
+async function settle(deps: ChunkDeps, chunk: Chunk): Promise<ChunkProgress> {
   const { database } = deps;
   const startedMs = performance.now();
-  let isListenedTo = isRepeated();
+  let hasSubscribers = isRepeated();
   let pauseMs = firstPauseMs;
-  await holdChunk(database, chunk, holdMs);
+  await leaseChunk(database, chunk, holdMs);
   for (;;) {
-    const ids = await itemsWithNews(database, chunk);
+    const ids = await itemsWithUnprocessedEvents(database, chunk);
     if (ids.length > 0) {
       const steps = await applyInGroups(deps, chunk, ids, new Map());
-      isListenedTo ||= steps.some((step) => step.isListenedTo);
+      hasSubscribers ||= steps.some((step) => step.hasSubscribers);
       pauseMs = firstPauseMs;
     }
     const standing = await standingOf(database, chunk);
     const lookedMs = performance.now() - startedMs;
-    const isEnough = lookedMs >= (isListenedTo ? gatherMs : lookLimitMs);
+    const isEnough = lookedMs >= (hasSubscribers ? gatherMs : lookLimitMs);
     if (standing.sent + standing.unanswered === 0) {
       if (isOpen(standing) || (await letGo(database, chunk, standing))) {
-        return { ...standing, isListenedTo };
+        return { ...standing, hasSubscribers };
       }
     } else if (isEnough) {
-      return { ...standing, isListenedTo };
+      return { ...standing, hasSubscribers };
     }
     await setTimeout(pauseMs);
     pauseMs = Math.min(pauseMs * 2, longestPauseMs);
@@ -169,13 +169,13 @@ function applyInGroups(
 async function letGo(
   database: Database,
   chunk: Chunk,
-  { pending }: ChunkStanding,
+  { pending }: ChunkCounts,
 ): Promise<boolean> {
   return transaction(database, async (sql) => {
     // What is not decided yet is the batch's own; should that have died, the sweep wakes it.
-    await leaveChunk(sql, chunk, pending > 0 ? holdMs : null);
-    const isLeft = (await itemsWithNews(sql, chunk)).length === 0;
-    if (!isLeft) await holdChunk(sql, chunk, holdMs);
+    await releaseChunk(sql, chunk, pending > 0 ? holdMs : null);
+    const isLeft = (await itemsWithUnprocessedEvents(sql, chunk)).length === 0;
+    if (!isLeft) await leaseChunk(sql, chunk, holdMs);
     return isLeft;
   });
 }

@@ -7,20 +7,20 @@ import { formatMinor } from '../domain/money.js';
 import type { Correction } from '../domain/operator.js';
 import { announce } from './announcement.js';
 import { frozenOf } from './facts.js';
-import type { Verdict } from './judgement.js';
+import type { Decision } from './judgement.js';
 import { owned } from './step.js';
 
-const refused = (detail: string): Verdict => ({ outcome: 'refused', detail });
+const refused = (detail: string): Decision => ({ outcome: 'refused', detail });
 
 /**
  * Judges a correction by the books as they are: outside of a lock for who proposes it, and
  * under the payout's lock for who carries it out.
  */
-export async function judgeCorrection(
+export async function evaluateCorrection(
   sql: Sql,
   row: PayoutRow,
   correction: Correction,
-): Promise<Verdict> {
+): Promise<Decision> {
   if (row.sourceMinor === null) return refused('The payout was never accepted: it has no books.');
   const frozen = frozenOf(row);
   const posted = await entriesOf(sql, row.id);
@@ -60,7 +60,7 @@ export async function suspenseFault(sql: Sql, row: PayoutRow): Promise<string | 
 export async function postCorrection(
   sql: Sql,
   row: PayoutRow,
-  { entry, move }: Verdict,
+  { entry, move }: Decision,
   action: string,
 ): Promise<void> {
   if (entry === undefined) return;

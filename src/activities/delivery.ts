@@ -26,7 +26,7 @@ import { wakeEndpoint } from '../temporal/wakePayout.js';
 import { pauseAfter } from '../webhooks/ladder.js';
 import type { Sender, SendOutcome } from '../webhooks/sender.js';
 import { createShare, type Share } from '../webhooks/share.js';
-import { beating, isRepeated, notYet } from './failure.js';
+import { withHeartbeat, isRepeated, retryLater } from './failure.js';
 
 export type DeliveryDeps = {
   readonly database: Database;
@@ -86,7 +86,7 @@ export function deliveryActivities(deps: DeliveryDeps) {
   return {
     /** First attempts of what these payouts' events owe; the endpoints' workflows do the rest. */
     deliverEvents: ({ payoutIds }: { readonly payoutIds: readonly string[] }): Promise<void> =>
-      beating(async () => {
+      withHeartbeat(async () => {
         const isOver = timerOfRun(beginLimitMs);
         const owed = await owedOf(deps, payoutIds);
         const run = runs(accountOf(owed), () => attemptOwed(delivering, owed, isOver));
@@ -95,19 +95,19 @@ export function deliveryActivities(deps: DeliveryDeps) {
 
     /** The first attempts of what the events of a chunk owe. True when something is left. */
     deliverChunk: (chunk: Chunk): Promise<boolean> =>
-      beating(async () => {
+      withHeartbeat(async () => {
         const isOver = timerOfRun(runLimitMs);
         const owed = await owedOf(deps, await itemsOf(database, chunk, payoutStatuses, null));
         if (owed.length === 0) return false;
         const run = chunkRuns(accountOf(owed), () => attemptOwed(delivering, owed, isOver));
         // It comes again, and holds no slot until then.
-        if (run === undefined) throw notYet('The account has its share of chunks under way.');
+        if (run === undefined) throw retryLater('The account has its share of chunks under way.');
         return (await run).length > 0;
       }),
 
     /** Attempts what is due at an endpoint and says when the next attempt is. */
     deliverDue: ({ endpointId }: { readonly endpointId: string }) =>
-      beating(async () => {
+      withHeartbeat(async () => {
         await attemptDue(delivering, endpointId, timerOfRun(beginLimitMs), ladder.lines);
         return { nextInMs: (await nextAttemptInMs(database, endpointId)) ?? null };
       }),

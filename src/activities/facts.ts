@@ -1,5 +1,5 @@
 import type { Sql } from '../db/client.js';
-import { type InboxRow, markApplied, type StoredFact, unappliedNews } from '../db/inbox.js';
+import { type InboxRow, markApplied, type StoredFact, unprocessedEvents } from '../db/inbox.js';
 import { postEntries, postedEntries } from '../db/ledger.js';
 import {
   type LockedPayout,
@@ -30,7 +30,7 @@ export async function applyFacts(
 ): Promise<readonly PayoutStep[]> {
   const [rows, news, posted] = await Promise.all([
     lockPayouts(sql, driver, ids),
-    unappliedNews(sql, ids),
+    unprocessedEvents(sql, ids),
     postedEntries(sql, ids),
   ]);
   const newsOf = groupByPayout(news);
@@ -62,8 +62,8 @@ export async function applyFacts(
     return {
       ...step,
       attention: step.attention ?? attention ?? null,
-      isListenedTo: step.isListenedTo || heard.has(row.id),
-      hasNews: false,
+      hasSubscribers: step.hasSubscribers || heard.has(row.id),
+      hasUnprocessedEvents: false,
     };
   });
 }

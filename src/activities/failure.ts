@@ -16,7 +16,7 @@ const attemptsBeforeBug = 10;
  * that has failed ten times is a bug, and fails for good, so that the payout is parked for a
  * person instead of trying in silence for ever.
  */
-export async function untilBug<T>(step: Promise<T>): Promise<T> {
+export async function failAfterAttempts<T>(step: Promise<T>): Promise<T> {
   try {
     return await step;
   } catch (error) {
@@ -51,7 +51,7 @@ export const retrySoonAfterOutage: ActivityInterceptorsFactory = ({ info }) => (
   },
 });
 
-export function notYet(message: string): ApplicationFailure {
+export function retryLater(message: string): ApplicationFailure {
   return ApplicationFailure.create({
     message,
     type: 'NotYet',
@@ -71,7 +71,7 @@ const beatMs = 1_000;
  * Shows the server that the activity lives while it works: what a killed worker leaves behind is
  * then repeated after the heartbeat's time-out, and not after the activity's own.
  */
-export async function beating<T>(work: () => Promise<T>): Promise<T> {
+export async function withHeartbeat<T>(work: () => Promise<T>): Promise<T> {
   const context = Context.current();
   const timer = setInterval(() => context.heartbeat(), beatMs);
   try {

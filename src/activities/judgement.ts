@@ -12,7 +12,7 @@ import { readStatements } from './statements.js';
 import { keyIsRemembered, voidKey } from './void.js';
 
 /** What a command comes to: what is applied to the payout, and what the person is told. */
-export type Verdict = {
+export type Decision = {
   readonly outcome: OperatorResult['outcome'];
   readonly detail: string;
   readonly fact?: RailFact;
@@ -27,8 +27,8 @@ export type Verdict = {
   readonly move?: Move;
 };
 
-const refused = (detail: string): Verdict => ({ outcome: 'refused', detail });
-const done = (detail: string, effect: Omit<Verdict, 'outcome' | 'detail'>): Verdict => ({
+const refused = (detail: string): Decision => ({ outcome: 'refused', detail });
+const done = (detail: string, effect: Omit<Decision, 'outcome' | 'detail'>): Decision => ({
   outcome: 'done',
   detail,
   ...effect,
@@ -44,7 +44,7 @@ export async function judge(
   row: LockedPayout,
   rail: Rail | undefined,
   key: string,
-): Promise<Verdict> {
+): Promise<Decision> {
   if (command.kind === 'cancel') return judgeCancel(database, row, rail);
   if (rail === undefined) {
     return command.kind === 'retryNow' && row.status === 'pending'
@@ -53,9 +53,9 @@ export async function judge(
   }
   switch (command.kind) {
     case 'retryNow':
-      return judgeRetry(row, rail, key);
+      return evaluateRetry(row, rail, key);
     case 'markSettled':
-      return judgeSettled(row, rail, key);
+      return evaluateSettled(row, rail, key);
     case 'failAndRelease':
       return judgeRelease(database, row, rail, key, command.statementDate);
     case 'extendDeadline':
@@ -76,7 +76,7 @@ async function judgeCancel(
   database: Database,
   row: LockedPayout,
   rail: Rail | undefined,
-): Promise<Verdict> {
+): Promise<Decision> {
   const ends = 'canceled' as const;
   if (row.status === ends) return done('The payout is canceled.', {});
   if (row.status !== 'processing' || rail === undefined) {
@@ -111,7 +111,7 @@ function isVoidable(row: LockedPayout, rail: Rail): boolean {
   );
 }
 
-async function judgeRetry(row: LockedPayout, rail: Rail, key: string): Promise<Verdict> {
+async function evaluateRetry(row: LockedPayout, rail: Rail, key: string): Promise<Decision> {
   if (isOver(row)) {
     return refused(`The payout is ${row.status}. Confirm it with settle or fail.`);
   }
@@ -142,7 +142,7 @@ async function judgeRetry(row: LockedPayout, rail: Rail, key: string): Promise<V
     : refused('The rail has no news, and its time is over. Extend the deadline to wait longer.');
 }
 
-async function judgeSettled(row: LockedPayout, rail: Rail, key: string): Promise<Verdict> {
+async function evaluateSettled(row: LockedPayout, rail: Rail, key: string): Promise<Decision> {
   if (row.status === 'settled' || row.status === 'returned') {
     return done(`Confirmed: it is ${row.status}.`, { unparks: true });
   }
@@ -165,8 +165,8 @@ async function judgeRelease(
   rail: Rail,
   key: string,
   statementDate: string | null,
-): Promise<Verdict> {
-  if (row.attentionReason === 'return_short') return judgeShortReturn(row, rail, key);
+): Promise<Decision> {
+  if (row.attentionReason === 'return_short') return evaluateShortReturn(row, rail, key);
   if (row.status === 'failed' || row.status === 'canceled' || row.status === 'returned') {
     return done(`Confirmed: it is ${row.status}.`, { unparks: true });
   }
@@ -200,7 +200,7 @@ async function judgeRelease(
 }
 
 /** A person takes a return as the end of the payout, however little came back. */
-async function judgeShortReturn(row: LockedPayout, rail: Rail, key: string): Promise<Verdict> {
+async function evaluateShortReturn(row: LockedPayout, rail: Rail, key: string): Promise<Decision> {
   const known = await factAt(rail, key);
   if (known?.kind !== 'returned') {
     return refused(

@@ -3,7 +3,7 @@ import { lockPayouts, parkPayouts } from '../db/payouts.js';
 import type { AttentionReason, FactRules } from '../domain/payout.js';
 import { type AcceptanceDeps, accept } from './acceptance.js';
 import { applyFacts } from './facts.js';
-import { untilBug } from './failure.js';
+import { failAfterAttempts } from './failure.js';
 import { type PayoutStep, stepOf } from './step.js';
 
 export type LedgerDeps = AcceptanceDeps & {
@@ -29,11 +29,11 @@ export function ledgerActivities(deps: LedgerDeps) {
      * Payouts that were decided before are only reported; those of another driver are left out.
      */
     acceptPayouts: ({ driver, ids, workflowAgeMs }: AcceptInput): Promise<readonly PayoutStep[]> =>
-      untilBug(transaction(database, (sql) => accept(sql, deps, driver, ids, workflowAgeMs))),
+      failAfterAttempts(transaction(database, (sql) => accept(sql, deps, driver, ids, workflowAgeMs))),
 
     /** Applies what the inbox holds about the payouts: moves, postings and events together. */
     settlePayouts: ({ driver, ids }: DriverInput): Promise<readonly PayoutStep[]> =>
-      untilBug(
+      failAfterAttempts(
         transaction(database, (sql) => applyFacts(sql, deps.factRules, driver, ids, new Map())),
       ),
 
@@ -48,7 +48,7 @@ export function ledgerActivities(deps: LedgerDeps) {
         // News that could not be applied wait with it: else its workflow would try for ever.
         return rows.map((row) => ({
           ...stepOf({ ...row, attentionReason: reason, attentionDetail: detail }),
-          hasNews: row.hasNews && reason !== 'unexpected_failure',
+          hasUnprocessedEvents: row.hasUnprocessedEvents && reason !== 'unexpected_failure',
         }));
       }),
   };

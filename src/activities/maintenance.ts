@@ -12,7 +12,7 @@ import type { Rails } from '../rails/registry.js';
 import type { RateSource } from '../rates/rateSource.js';
 import type { Metrics } from '../telemetry.js';
 import { startBatch, wakeChunks, wakeEndpoint } from '../temporal/wakePayout.js';
-import { beating } from './failure.js';
+import { withHeartbeat } from './failure.js';
 import { readStatements } from './statements.js';
 import { wakeOwn } from './waking.js';
 
@@ -33,7 +33,7 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
   const { database, rails, metrics, log } = deps;
   return {
     /** Wakes rows that should be moving and that nobody has touched in time. */
-    sweep: (): Promise<void> => beating(() => sweep(deps)),
+    sweep: (): Promise<void> => withHeartbeat(() => sweep(deps)),
 
     refreshRates: (): Promise<void> => refreshRates(deps),
 
@@ -50,7 +50,7 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
 
     /** Compares the customers' balances with their postings, and counts those that differ. */
     compareBalances: (): Promise<number> =>
-      beating(async () => {
+      withHeartbeat(async () => {
         const breaks = await listBalanceBreaks(database, comparisonLimitMs);
         metrics.balanceBreaks.set(breaks.length);
         if (breaks.length > 0) {

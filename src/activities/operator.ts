@@ -14,10 +14,10 @@ import {
 } from '../domain/operator.js';
 import { type FactRules, railKey } from '../domain/payout.js';
 import type { Rails } from '../rails/registry.js';
-import { judgeCorrection, postCorrection, suspenseFault } from './correction.js';
+import { evaluateCorrection, postCorrection, suspenseFault } from './correction.js';
 import { applyFacts } from './facts.js';
-import { beating, notYet } from './failure.js';
-import { judge, type Verdict } from './judgement.js';
+import { withHeartbeat, retryLater } from './failure.js';
+import { judge, type Decision } from './judgement.js';
 
 import { type PayoutStep, stepOf } from './step.js';
 import { findRail } from './submission.js';
@@ -50,7 +50,7 @@ export type Operated = {
 /** The activity that carries out what a person asks for: at the rail first, then in the ledger. */
 export function operatorActivities(deps: OperatorDeps) {
   return {
-    operatePayout: (input: OperateInput): Promise<Operated> => beating(() => operate(deps, input)),
+    executeCommand: (input: OperateInput): Promise<Operated> => withHeartbeat(() => operate(deps, input)),
   };
 }
 
@@ -74,9 +74,9 @@ async function operate(
     return { steps, result: refused(`${action} is no request for ${id}.`) };
   }
   const plan = await planOf(deps, row, request);
-  const verdict = plan.kind === 'refused' ? plan.verdict : await verdictOf(deps, row, plan);
+  const decision = plan.kind === 'refused' ? plan.decision : await decisionOf(deps, row, plan);
   return transaction(database, (sql) =>
-    write(sql, deps.factRules, { driver, row, actor, request, plan, verdict, action }),
+    write(sql, deps.factRules, { driver, row, actor, request, plan, decision, action }),
   );
 }
 
@@ -94,7 +94,7 @@ type Plan =
       readonly command: OperatorCommand;
       readonly approves: string | null;
     }
-  | { readonly kind: 'refused'; readonly verdict: Verdict; readonly approves: null };
+  | { readonly kind: 'refused'; readonly decision: Decision; readonly approves: null };
 
 async function planOf(
   deps: OperatorDeps,
@@ -103,7 +103,7 @@ async function planOf(
 ): Promise<Plan> {
   const refuse = (detail: string): Plan => ({
     kind: 'refused',
-    verdict: { outcome: 'refused', detail },
+    decision: { outcome: 'refused', detail },
     approves: null,
   });
   const proposal =
@@ -142,18 +142,18 @@ async function needsApproval(
   return convertFloor(row.sourceMinor, row.sourceCurrency, 'EUR', mid) > deps.approvalAboveMinor;
 }
 
-async function verdictOf(
+async function decisionOf(
   deps: OperatorDeps,
   row: LockedPayout,
   plan: Exclude<Plan, { kind: 'refused' }>,
-): Promise<Verdict> {
+): Promise<Decision> {
   const { command, kind } = plan;
   const proposed =
     'Proposed; another person carries it out with approve and the id of this action.';
   if (command.kind === 'correct') {
-    const verdict = await judgeCorrection(deps.database, row, command.correction);
-    if (kind === 'act' || verdict.outcome === 'refused') return verdict;
-    return { outcome: 'proposed', detail: `${proposed} ${verdict.detail}` };
+    const decision = await evaluateCorrection(deps.database, row, command.correction);
+    if (kind === 'act' || decision.outcome === 'refused') return decision;
+    return { outcome: 'proposed', detail: `${proposed} ${decision.detail}` };
   }
   if (kind === 'propose') return { outcome: 'proposed', detail: proposed };
   const rail = row.rail === null ? undefined : findRail(deps.rails, row.rail);
@@ -166,7 +166,7 @@ type Written = {
   readonly actor: ActorKind;
   readonly request: OperatorRequest;
   readonly plan: Plan;
-  readonly verdict: Verdict;
+  readonly decision: Decision;
   readonly action: string;
 };
 
@@ -176,20 +176,20 @@ async function write(sql: Sql, rules: FactRules, written: Written): Promise<Oper
   const { id } = row;
   const [now] = await lockPayouts(sql, driver, [id]);
   if (now === undefined) return { steps: [], result: refused('Another driver has the payout.') };
-  const verdict = await underLock(sql, now, plan, written.verdict);
-  if (verdict.ifUnsubmitted === true && now.submitStartedAt !== null) {
-    throw notYet('The submission began meanwhile; the rail has to be asked.');
+  const decision = await underLock(sql, now, plan, written.decision);
+  if (decision.ifUnsubmitted === true && now.submitStartedAt !== null) {
+    throw retryLater('The submission began meanwhile; the rail has to be asked.');
   }
-  if (verdict.unparks === true && now.attentionDetail !== row.attentionDetail) {
-    throw notYet('Something was added to the case meanwhile; it is judged again.');
+  if (decision.unparks === true && now.attentionDetail !== row.attentionDetail) {
+    throw retryLater('Something was added to the case meanwhile; it is judged again.');
   }
   // First out of the person's hands: a fact that needs a person again parks it anew.
-  if (verdict.unparks === true) await unparkPayout(sql, id, verdict.settleBy ?? null);
-  if (verdict.fact !== undefined) {
-    await applyFacts(sql, rules, driver, [id], new Map([[id, verdict.fact]]));
+  if (decision.unparks === true) await unparkPayout(sql, id, decision.settleBy ?? null);
+  if (decision.fact !== undefined) {
+    await applyFacts(sql, rules, driver, [id], new Map([[id, decision.fact]]));
   }
   const [after] = await lockPayouts(sql, driver, [id]);
-  const { outcome, detail } = reportOf(verdict, after && stepOf(after));
+  const { outcome, detail } = reportOf(decision, after && stepOf(after));
   await recordAction(sql, {
     ...request,
     id: action,
@@ -199,7 +199,7 @@ async function write(sql: Sql, rules: FactRules, written: Written): Promise<Oper
     detail,
     approves: plan.approves,
   });
-  await postCorrection(sql, now, verdict, action);
+  await postCorrection(sql, now, decision, action);
   const steps = (await lockPayouts(sql, driver, [id])).map(stepOf);
   return { steps, result: { outcome, detail, action } };
 }
@@ -209,26 +209,26 @@ async function underLock(
   sql: Sql,
   row: LockedPayout,
   plan: Plan,
-  verdict: Verdict,
-): Promise<Verdict> {
+  decision: Decision,
+): Promise<Decision> {
   if (plan.kind === 'act' && plan.command.kind === 'correct') {
-    return judgeCorrection(sql, row, plan.command.correction);
+    return evaluateCorrection(sql, row, plan.command.correction);
   }
-  const fault = verdict.unparks === true ? await suspenseFault(sql, row) : undefined;
-  return fault === undefined ? verdict : { outcome: 'refused', detail: fault };
+  const fault = decision.unparks === true ? await suspenseFault(sql, row) : undefined;
+  return fault === undefined ? decision : { outcome: 'refused', detail: fault };
 }
 
 /** What the person is told: what the row says now, whatever was expected of it. */
 function reportOf(
-  verdict: Verdict,
+  decision: Decision,
   step: PayoutStep | undefined,
 ): Pick<OperatorResult, 'outcome' | 'detail'> {
-  const again = verdict.unparks === true ? step?.attention : undefined;
+  const again = decision.unparks === true ? step?.attention : undefined;
   const needs = again ? ` It needs a person again: ${again.detail}` : '';
-  if (verdict.ends !== undefined && step?.status !== verdict.ends) {
+  if (decision.ends !== undefined && step?.status !== decision.ends) {
     return { outcome: 'refused', detail: `The payout is ${step?.status}.${needs}` };
   }
-  return { outcome: verdict.outcome, detail: `${verdict.detail}${needs}` };
+  return { outcome: decision.outcome, detail: `${decision.detail}${needs}` };
 }
 
 function refused(detail: string): OperatorResult {

@@ -6,7 +6,7 @@ import { type FactRules, railKey } from '../domain/payout.js';
 import type { Rails } from '../rails/registry.js';
 import { cancelItems } from './cancellation.js';
 import { applyFacts } from './facts.js';
-import { beating, notYet } from './failure.js';
+import { withHeartbeat, retryLater } from './failure.js';
 import type { DriverInput } from './ledger.js';
 import { factOf, lookUp } from './lookup.js';
 import type { PayoutStep } from './step.js';
@@ -31,15 +31,15 @@ export function railActivities(deps: RailDeps) {
      * unknown makes the activity fail, to be retried under the same key.
      */
     submitPayouts: ({ driver, ids }: DriverInput): Promise<readonly PayoutStep[]> =>
-      beating(async () => {
+      withHeartbeat(async () => {
         const wakeInMs = nextAttemptInMs() + wakeMarginMs;
         const { steps, unknown, withheld } = await submitAll(deps, { driver, ids, wakeInMs });
         const isOpen = steps.some(
           (step) => step.status === 'processing' && step.attention === null,
         );
-        if (isOpen && withheld > 0) throw notYet('Its batch is paused or canceled.');
+        if (isOpen && withheld > 0) throw retryLater('Its batch is paused or canceled.');
         if (isOpen && unknown.length > 0) {
-          throw notYet(`The rail's answer is unknown for ${unknown.join('; ')}`);
+          throw retryLater(`The rail's answer is unknown for ${unknown.join('; ')}`);
         }
         return steps;
       }),
@@ -61,7 +61,7 @@ export function railActivities(deps: RailDeps) {
       const answer = answers.get(key);
       const fact = factOf(answer);
       if (fact === undefined || fact.kind === 'accepted') {
-        throw notYet(`The rail says ${answer?.state ?? failure} of ${payoutId}.`);
+        throw retryLater(`The rail says ${answer?.state ?? failure} of ${payoutId}.`);
       }
       return transaction(database, (sql) =>
         applyFacts(sql, factRules, payoutId, [payoutId], new Map([[payoutId, fact]])),
@@ -107,9 +107,9 @@ async function cancelWithheld(
   ids: readonly string[],
 ): Promise<void> {
   if (ids.length === 0) return;
-  const doomed = await withheldForEver(database, ids);
-  if (doomed.length === 0) return;
-  await bulkTransaction(database, doomed.length, (sql) => cancelItems(sql, factRules, doomed));
+  const toCancel = await withheldForEver(database, ids);
+  if (toCancel.length === 0) return;
+  await bulkTransaction(database, toCancel.length, (sql) => cancelItems(sql, factRules, toCancel));
 }
 
 /** The facts, and what has to be left to a person, in one transaction. */

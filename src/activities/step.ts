@@ -8,9 +8,9 @@ export type PayoutStep = {
   readonly status: PayoutStatus;
   readonly attention: { readonly reason: AttentionReason; readonly detail: string } | null;
   /** Whether an endpoint is owed the first attempt of an event. */
-  readonly isListenedTo: boolean;
+  readonly hasSubscribers: boolean;
   /** Whether the inbox holds something that was not applied. */
-  readonly hasNews: boolean;
+  readonly hasUnprocessedEvents: boolean;
   readonly settleInMs: number;
   /** ISO 8601; null before the payout is accepted. */
   readonly settleBy: string | null;
@@ -18,15 +18,15 @@ export type PayoutStep = {
 
 /** The step that a row shows. */
 export function stepOf(
-  row: PayoutRow & Partial<Pick<LockedPayout, 'hasNews' | 'settleInMs' | 'owesDelivery'>>,
+  row: PayoutRow & Partial<Pick<LockedPayout, 'hasUnprocessedEvents' | 'settleInMs' | 'hasPendingDelivery'>>,
 ): PayoutStep {
   const { attentionReason: reason, attentionDetail: detail } = row;
   return {
     id: row.id,
     status: row.status,
     attention: reason === null ? null : { reason, detail: detail ?? '' },
-    isListenedTo: row.owesDelivery ?? false,
-    hasNews: row.hasNews ?? false,
+    hasSubscribers: row.hasPendingDelivery ?? false,
+    hasUnprocessedEvents: row.hasUnprocessedEvents ?? false,
     settleInMs: Number(row.settleInMs ?? 0n),
     settleBy: row.settleBy?.toISOString() ?? null,
   };

@@ -2,7 +2,7 @@ import type { Database } from '../db/client.js';
 import { clearVoidIntent, writeVoidIntent } from '../db/submissions.js';
 import { railKey, type VoidOutcome } from '../domain/payout.js';
 import type { Rail } from '../rails/rail.js';
-import { notYet } from './failure.js';
+import { retryLater } from './failure.js';
 
 /**
  * Has the rail void a payout's key. What that makes of the payout is committed first, so that a
@@ -19,7 +19,7 @@ export async function voidKey(
   const rememberedMs = rail.limits.keyRetentionMs - keyMarginMs;
   const written = await writeVoidIntent(database, driver, id, intent, rememberedMs);
   if (written === undefined) {
-    throw notYet('The payout has moved meanwhile; it is looked at again.');
+    throw retryLater('The payout has moved meanwhile; it is looked at again.');
   }
   return finishVoid(database, rail, id, begunMs);
 }
@@ -36,7 +36,7 @@ export async function finishVoid(
   begunMs: number,
 ): Promise<'voided' | 'too_late'> {
   const answer = await rail.voidKey(railKey(id));
-  if (isHeldUp(begunMs)) throw notYet('The void was held up; what it came to is looked up.');
+  if (isHeldUp(begunMs)) throw retryLater('The void was held up; what it came to is looked up.');
   if (answer === 'too_late') await clearVoidIntent(database, id);
   return answer;
 }

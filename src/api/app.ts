@@ -60,7 +60,7 @@ export function createApp(deps: ApiDeps): Koa {
   const read = readBytes();
   const [listTurn, batchTurn] = [inTurn(listsAtOnce), inTurn(batchesAtOnce)];
   for (const route of routes) {
-    const turn = isList(route) ? [listTurn] : route.takesLines === true ? [batchTurn] : [];
+    const turn = isList(route) ? [listTurn] : route.acceptsLineFormats === true ? [batchTurn] : [];
     router[route.method](
       ...([route.path, requireScope(route), weigh(deps, route), ...turn, read] as const),
       (ctx) => serve(deps, route, ctx, ctx.params['id'] ?? ''),

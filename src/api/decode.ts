@@ -34,15 +34,15 @@ const decoders = {
 export function decodeBody(
   body: Buffer,
   contentType: string,
-  takesLines = false,
+  acceptsLineFormats = false,
 ): DecodedObject | readonly Refusal[] {
   if (body.length === 0) return Object.create(null);
   if (body.length > maxBodyBytes) {
     return [refuse('body_too_large', { expected: `at most ${maxBodyBytes} bytes` })];
   }
   const style = bodyStyle(contentType);
-  if (style === undefined || (isLines(style) && !takesLines)) {
-    const taken = [...styles].filter(([, each]) => takesLines || !isLines(each));
+  if (style === undefined || (isLines(style) && !acceptsLineFormats)) {
+    const taken = [...styles].filter(([, each]) => acceptsLineFormats || !isLines(each));
     const [last, ...others] = taken.map(([type]) => type).reverse();
     return [
       refuse('content_type_unsupported', {

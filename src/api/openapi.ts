@@ -69,7 +69,7 @@ function operationOf(route: Route): JsonObject {
 function parametersOf(route: Route): readonly JsonObject[] {
   const names: (keyof typeof requestHeaders)[] = ['Corridor-Version'];
   if (route.method !== 'get') names.push('Idempotency-Key');
-  if (route.takesWait === true) names.push('Prefer');
+  if (route.supportsPreferWait === true) names.push('Prefer');
   const id = { name: 'id', in: 'path', required: true, schema: { type: 'string' } };
   return [
     ...(route.path.includes(':id') ? [id] : []),
@@ -121,7 +121,7 @@ function bodyOf(route: Route): JsonObject | undefined {
     content: {
       'application/json': media,
       'application/x-www-form-urlencoded': { ...media, ...bracketsOf(route.params) },
-      ...(route.takesLines === true ? lines : {}),
+      ...(route.acceptsLineFormats === true ? lines : {}),
     },
   };
 }
@@ -151,7 +151,7 @@ function successOf(route: Route, status: number): JsonObject {
   const names: (keyof typeof answerHeaders)[] = [...everyHeader];
   if (route.method !== 'get') names.push('Idempotent-Replayed');
   if (locates(route, status)) names.push('Location');
-  if (route.takesWait === true) names.push('Preference-Applied');
+  if (route.supportsPreferWait === true) names.push('Preference-Applied');
   return {
     description: STATUS_CODES[status] ?? '',
     headers: headersOf(names),
@@ -183,7 +183,7 @@ function problemsOf(route: Route): JsonObject {
 function problemOf(route: Route, codes: readonly RefusalCode[]): JsonObject {
   const names: (keyof typeof answerHeaders)[] = [...everyHeader];
   if (route.method !== 'get') names.push('Idempotent-Replayed');
-  if (route.takesWait === true) names.push('Preference-Applied');
+  if (route.supportsPreferWait === true) names.push('Preference-Applied');
   const statuses = codes.map((code) => meaningOf(code).status);
   if (statuses.some((status) => [409, 429, 503].includes(status))) names.push('Retry-After');
   const code = { properties: { code: { enum: codes } } };

@@ -76,7 +76,7 @@ export type Route = {
   /** The narrowest scope of a key that reaches it; `read` or `write` does as well. */
   readonly scope: Scope;
   /** Takes its list as NDJSON or CSV too, and then the other parameters in the query. */
-  readonly takesLines?: true;
+  readonly acceptsLineFormats?: true;
   readonly handle: (deps: ApiDeps, request: ApiRequest) => Promise<Answer>;
   /** What a generated client calls the operation. */
   readonly operationId: string;
@@ -94,7 +94,7 @@ export type Route = {
   /** The refusals of its own; those of every route of its kind are added to them. */
   readonly refusals?: readonly RefusalCode[];
   /** Whether it can wait for a final state (`Prefer: wait=N`). */
-  readonly takesWait?: true;
+  readonly supportsPreferWait?: true;
 };
 
 /** Whether a route answers page by page, and so reads as much as its filters make it. */

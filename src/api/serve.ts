@@ -84,7 +84,7 @@ function readRequest(route: Route, ctx: Koa.Context, id: string): ApiRequest | R
   const { account, scopes } = holderOf(ctx);
   const version = versionOf(ctx, account);
   if (isRefusal(version)) return refused(version);
-  if (version.name !== defaultApiVersion) sayVersion(ctx, version.name);
+  if (version.name !== defaultApiVersion) setVersionHeaders(ctx, version.name);
   const idempotencyKey = readIdempotencyKey(sentHeader(ctx, 'Idempotency-Key'));
   if (typeof idempotencyKey === 'object') return refused(idempotencyKey);
   const decoded = decode(route, ctx);
@@ -111,7 +111,7 @@ function readRequest(route: Route, ctx: Koa.Context, id: string): ApiRequest | R
 }
 
 /** Every answer begins with what is to be said of the default version, also that it goes. */
-function sayVersion(ctx: Koa.Context, version: ApiVersion): void {
+function setVersionHeaders(ctx: Koa.Context, version: ApiVersion): void {
   for (const name of Object.keys(versionHeaders(defaultApiVersion))) ctx.remove(name);
   ctx.set(versionHeaders(version));
 }
@@ -155,7 +155,7 @@ function queryOf(ctx: Koa.Context): DecodedObject {
 
 /** Whether the body is the items alone, and what concerns them all is in the query. */
 function hasLines(route: Route, ctx: Koa.Context): boolean {
-  return route.takesLines === true && isLines(bodyStyle(ctx.get('Content-Type')));
+  return route.acceptsLineFormats === true && isLines(bodyStyle(ctx.get('Content-Type')));
 }
 
 function decode(route: Route, ctx: Koa.Context): DecodedObject | readonly Refusal[] {
@@ -181,8 +181,8 @@ function decodePosted(route: Route, ctx: Koa.Context) {
   const isUnread = typeof ctx.request.body !== 'string' && hasBody;
   // A body without a type was not read at all, and is refused for that.
   return isUnread
-    ? decodeBody(Buffer.from('-'), '', route.takesLines)
-    : decodeBody(bytesOf(ctx), ctx.get('Content-Type'), route.takesLines);
+    ? decodeBody(Buffer.from('-'), '', route.acceptsLineFormats)
+    : decodeBody(bytesOf(ctx), ctx.get('Content-Type'), route.acceptsLineFormats);
 }
 
 /** Answers with problem details (RFC 9457). */

@@ -1,4 +1,4 @@
-import { type Chunk, type ChunkStanding, chunkDriver, chunkSize } from '../domain/batch.js';
+import { type Chunk, type ChunkCounts, chunkDriver, chunkSize } from '../domain/batch.js';
 import type { PayoutStatus } from '../domain/payout.js';
 import type { Sql } from './client.js';
 import { given } from './page.js';
@@ -28,8 +28,8 @@ export async function itemsOf(
   return rows.map((row) => row.id);
 }
 
-export async function standingOf(sql: Sql, chunk: Chunk): Promise<ChunkStanding> {
-  const [row] = await sql<ChunkStanding[]>`
+export async function standingOf(sql: Sql, chunk: Chunk): Promise<ChunkCounts> {
+  const [row] = await sql<ChunkCounts[]>`
     select count(*) filter (where attention_at is null and status = 'pending')::int as pending,
            count(*) filter (where attention_at is null and status = 'processing'
                               and submit_started_at is null)::int as unsent,
@@ -51,7 +51,7 @@ export async function standingOf(sql: Sql, chunk: Chunk): Promise<ChunkStanding>
  * The payouts of a chunk that the inbox has something new of. The array makes the planner
  * begin with the chunk's own payouts: there may be more news than those.
  */
-export async function itemsWithNews(sql: Sql, chunk: Chunk): Promise<readonly string[]> {
+export async function itemsWithUnprocessedEvents(sql: Sql, chunk: Chunk): Promise<readonly string[]> {
   const rows = await sql<{ payoutId: string }[]>`
     select distinct payout_id from rail_inbox
      where applied_at is null and payout_id = any (array(
@@ -61,7 +61,7 @@ export async function itemsWithNews(sql: Sql, chunk: Chunk): Promise<readonly st
 }
 
 /** Says that the chunk is in good hands for so long; the sweep looks only after that. */
-export async function holdChunk(sql: Sql, chunk: Chunk, forMs: number): Promise<void> {
+export async function leaseChunk(sql: Sql, chunk: Chunk, forMs: number): Promise<void> {
   await sql`
     update batch_chunks
        set waiting = false, wake_at = ${wakeAfter(sql, { ms: forMs })}
@@ -75,7 +75,7 @@ export async function holdChunk(sql: Sql, chunk: Chunk, forMs: number): Promise<
  *
  * @param forMs when it is due again without any news; null is never
  */
-export async function leaveChunk(sql: Sql, chunk: Chunk, forMs: number | null): Promise<void> {
+export async function releaseChunk(sql: Sql, chunk: Chunk, forMs: number | null): Promise<void> {
   await sql`
     update batch_chunks
        set waiting = true, wake_at = ${forMs === null ? null : wakeAfter(sql, { ms: forMs })}

@@ -90,7 +90,7 @@ export type InboxRow = {
 };
 
 /** What was not applied yet, in the order of arrival. */
-export async function unappliedNews(
+export async function unprocessedEvents(
   sql: Sql,
   payoutIds: readonly string[],
 ): Promise<readonly InboxRow[]> {

@@ -126,11 +126,11 @@ export type LockedPayout = PayoutRow & {
   /** Milliseconds until the rail's settle-by, negative once it is past. */
   readonly settleInMs: bigint | null;
   /** Whether the inbox holds something about this payout that was not applied. */
-  readonly hasNews: boolean;
+  readonly hasUnprocessedEvents: boolean;
   /** Milliseconds since the rail was first called; null before that. */
   readonly sinceFirstAttemptMs: number | null;
   /** Whether an event of the payout was never attempted at some endpoint. */
-  readonly owesDelivery: boolean;
+  readonly hasPendingDelivery: boolean;
 };
 
 /**

@@ -25,7 +25,7 @@ export type Asked = {
 };
 
 /** A quote as it stands, under its lock. */
-export type HeldQuote = Acceptance & {
+export type LockedQuote = Acceptance & {
   readonly usedBy: string | null;
   /** Whether the payout was requested strictly before the quote's `expires_at`. */
   readonly inTime: boolean;
@@ -33,7 +33,7 @@ export type HeldQuote = Acceptance & {
 
 /** What the price depends on; absent means that the account has no such object. */
 export type PriceFacts = {
-  readonly quote: HeldQuote | undefined;
+  readonly quote: LockedQuote | undefined;
   readonly beneficiary: { readonly currency: string } | undefined;
   readonly midOf: (source: string, destination: string) => Rate | undefined;
 };
@@ -142,7 +142,7 @@ function livePrice(asked: Asked, facts: PriceFacts): Acceptance | Refusal {
 }
 
 /** Why nothing of an account in this mode can be sent. */
-export function noRail(mode: 'test' | 'live'): Refusal {
+export function refuseUnroutable(mode: 'test' | 'live'): Refusal {
   return refuse('corridor_unavailable', { detail: `No rail carries ${mode} payouts here.` });
 }
 

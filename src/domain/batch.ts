@@ -41,7 +41,7 @@ export function chunkDriver({ batchId, number }: Chunk): string {
 }
 
 /** Where the payouts of a chunk stand that its workflow still drives. */
-export type ChunkStanding = {
+export type ChunkCounts = {
   /** Not decided yet: that is the batch's own workflow's to do. */
   readonly pending: number;
   /** Accepted, and never given to the rail. */
@@ -56,7 +56,7 @@ export type ChunkStanding = {
 };
 
 /** Whether something of the chunk has still to be moved by its own workflow. */
-export function isOpen({ unsent, unanswered, sent, troubled }: ChunkStanding): boolean {
+export function isOpen({ unsent, unanswered, sent, troubled }: ChunkCounts): boolean {
   return unsent + unanswered + sent + troubled > 0;
 }
 

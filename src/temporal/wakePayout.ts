@@ -198,7 +198,7 @@ async function wakeChunk(client: Client, chunk: Chunk): Promise<void> {
   await within(client, wakeLimitMs, () =>
     client.workflow.signalWithStart('batchChunk', {
       ...batchOptions(chunkDriver(chunk), batchId),
-      args: [{ batchId, number, isListenedTo: true }],
+      args: [{ batchId, number, hasSubscribers: true }],
       signal: railUpdateSignal,
       signalArgs: [],
     }),

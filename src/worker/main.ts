@@ -17,7 +17,7 @@ import { createLog, createMetrics, serveMetrics } from '../telemetry.js';
 import { upsertSchedules } from '../temporal/schedules.js';
 import { ensureSearchAttributes } from '../temporal/searchAttributes.js';
 import { createSender } from '../webhooks/sender.js';
-import { giveWay } from './priority.js';
+import { lowerPriority } from './priority.js';
 import { createBatchLane, createSingleLane } from './workers.js';
 
 /** The bundle that the build makes; see bundle.ts. */
@@ -80,7 +80,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
   });
   // Single payouts first, where both lanes share a machine; but not before it has started, which
   // would take a minute while the processors are busy.
-  if (lane === 'batch') giveWay();
+  if (lane === 'batch') lowerPriority();
   log.info({ ready: server.url }, 'the worker is ready');
 
   return {

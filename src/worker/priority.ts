@@ -11,7 +11,7 @@ const lowered = constants.priority.PRIORITY_BELOW_NORMAL;
  * them, where it groups them (sched(7), autogroup): there a process that is alone in its session
  * has to lower the session as well.
  */
-export function giveWay(): void {
+export function lowerPriority(): void {
   setPriority(lowered);
   if (process.platform === 'linux' && isSessionLeader()) lowerSession();
 }

@@ -10,7 +10,7 @@ import {
   startChild,
   workflowInfo,
 } from '@temporalio/workflow';
-import type { ChunkLook } from '../activities/chunk.js';
+import type { ChunkProgress } from '../activities/chunk.js';
 import { type Chunk, chunkDriver, isOpen } from '../domain/batch.js';
 import type { batchChunk } from './batchChunk.js';
 import { type BatchInput, cancelBatchUpdate, searchAttributes } from './messages.js';
@@ -81,11 +81,11 @@ function aged(batchId: string) {
 /** Decides a chunk, and hands what was accepted to its workflow. */
 async function begin(chunk: Chunk): Promise<void> {
   const look = await decideChunk(chunk);
-  if (!isOpen(look) && !look.isListenedTo) return;
+  if (!isOpen(look) && !look.hasSubscribers) return;
   try {
     await startChild<typeof batchChunk>('batchChunk', {
       workflowId: chunkDriver(chunk),
-      args: [{ ...chunk, isListenedTo: look.isListenedTo }],
+      args: [{ ...chunk, hasSubscribers: look.hasSubscribers }],
       // The chunk outlives its batch's workflow, which ends when everything is decided.
       parentClosePolicy: ParentClosePolicy.ABANDON,
       workflowTaskTimeout: '5s',
@@ -97,7 +97,7 @@ async function begin(chunk: Chunk): Promise<void> {
   }
 }
 
-async function decideChunk(chunk: Chunk): Promise<ChunkLook> {
+async function decideChunk(chunk: Chunk): Promise<ChunkProgress> {
   try {
     const { workflowAgeMs } = aged(chunk.batchId);
     return await batchLedger.acceptChunk({ ...chunk, workflowAgeMs });

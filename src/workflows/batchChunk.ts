@@ -1,5 +1,5 @@
 import { condition, continueAsNew, log, setHandler, workflowInfo } from '@temporalio/workflow';
-import type { ChunkLook } from '../activities/chunk.js';
+import type { ChunkProgress } from '../activities/chunk.js';
 import { type Chunk, isOpen } from '../domain/batch.js';
 import { type BatchChunkInput, railUpdateSignal } from './messages.js';
 import { batchLedger, batchRail, batchWebhooks } from './proxies.js';
@@ -17,7 +17,7 @@ const longestPauseMs = 15 * 60_000;
  * rows, so it may be started at any moment and any number of times; it ends when nothing of the
  * chunk is open, and starts again with the next news.
  */
-export async function batchChunk({ isListenedTo, ...chunk }: BatchChunkInput): Promise<void> {
+export async function batchChunk({ hasSubscribers, ...chunk }: BatchChunkInput): Promise<void> {
   let nudged = false;
   setHandler(
     railUpdateSignal,
@@ -26,26 +26,26 @@ export async function batchChunk({ isListenedTo, ...chunk }: BatchChunkInput): P
     },
     { description: 'Look at the rows and the inbox again; carries no data.' },
   );
-  const teller = createTeller(chunk);
-  teller.take({ isListenedTo });
+  const deliverer = createDeliverer(chunk);
+  deliverer.take({ hasSubscribers });
   let pauseMs = firstPauseMs;
   for (;;) {
     nudged = false;
-    const look = await carry(chunk, teller);
+    const look = await carry(chunk, deliverer);
     if (!isOpen(look)) {
       // News do not wait until the last slow receiver has been told of the old ones.
-      await Promise.race([teller.done(), condition(() => nudged)]);
-      if (!nudged && !teller.isOwed()) return;
-    } else if (await batchLedger.restChunk({ ...chunk, forMs: pauseMs })) {
+      await Promise.race([deliverer.done(), condition(() => nudged)]);
+      if (!nudged && !deliverer.isOwed()) return;
+    } else if (await batchLedger.suspendChunk({ ...chunk, forMs: pauseMs })) {
       const isTimeUp = !(await condition(() => nudged, pauseMs));
       // What the rail has not answered is asked about at the same pace: in ten minutes it is
       // handed over, and a rail that is back must not be left waiting for as long as it was away.
       const isSlower = isTimeUp && look.unanswered === 0;
       pauseMs = isSlower ? Math.min(pauseMs * 2, longestPauseMs) : firstPauseMs;
-      if (isTimeUp) await poll(chunk, teller);
+      if (isTimeUp) await poll(chunk, deliverer);
     }
-    if (isTooLong() && teller.isIdle()) {
-      await continueAsNew<typeof batchChunk>({ ...chunk, isListenedTo: teller.isOwed() });
+    if (isTooLong() && deliverer.isIdle()) {
+      await continueAsNew<typeof batchChunk>({ ...chunk, hasSubscribers: deliverer.isOwed() });
     }
   }
 }
@@ -56,25 +56,25 @@ function isTooLong(): boolean {
 }
 
 /** Gives the rail what it has not, and takes what it says for half a minute. */
-async function carry(chunk: Chunk, teller: Teller): Promise<ChunkLook> {
-  await submit(chunk, teller);
-  let look = await settle(chunk, teller);
+async function carry(chunk: Chunk, deliverer: Deliverer): Promise<ChunkProgress> {
+  await submit(chunk, deliverer);
+  let look = await settle(chunk, deliverer);
   for (let round = 1; round < looks; round += 1) {
     // Also when the submission itself has failed: a person may have to ask the rail.
     if (look.overdue > 0) await batchLedger.handOverChunk({ ...chunk, scope: 'unanswered' });
     else if (look.troubled > 0) await batchLedger.handOverChunk({ ...chunk, scope: 'troubled' });
-    else if (look.unanswered > 0) await submit(chunk, teller);
+    else if (look.unanswered > 0) await submit(chunk, deliverer);
     else if (look.sent === 0) return look;
-    look = await settle(chunk, teller);
+    look = await settle(chunk, deliverer);
   }
   return look;
 }
 
 /** Nothing is lost when it fails: what the rail has not answered is looked up by the next run. */
-async function submit(chunk: Chunk, teller: Teller): Promise<void> {
+async function submit(chunk: Chunk, deliverer: Deliverer): Promise<void> {
   try {
     const look = await batchRail.submitChunk(chunk);
-    teller.take(look);
+    deliverer.take(look);
     if (look.overdue === 0) return;
   } catch (error) {
     log.warn('a chunk could not be submitted', { ...chunk, error });
@@ -84,10 +84,10 @@ async function submit(chunk: Chunk, teller: Teller): Promise<void> {
   await batchLedger.handOverChunk({ ...chunk, scope: 'unanswered' });
 }
 
-async function settle(chunk: Chunk, teller: Teller): Promise<ChunkLook> {
+async function settle(chunk: Chunk, deliverer: Deliverer): Promise<ChunkProgress> {
   try {
     const look = await batchLedger.settleChunk(chunk);
-    teller.take(look);
+    deliverer.take(look);
     return look;
   } catch (error) {
     // A bug that one payout brings to light must not hold up the others: each goes its
@@ -97,21 +97,21 @@ async function settle(chunk: Chunk, teller: Teller): Promise<ChunkLook> {
   }
 }
 
-async function poll(chunk: Chunk, teller: Teller): Promise<void> {
+async function poll(chunk: Chunk, deliverer: Deliverer): Promise<void> {
   try {
-    teller.take(await batchRail.pollChunk(chunk));
+    deliverer.take(await batchRail.pollChunk(chunk));
   } catch (error) {
     log.warn('the rail did not answer the poll of a chunk', { ...chunk, error });
   }
 }
 
-type Teller = ReturnType<typeof createTeller>;
+type Deliverer = ReturnType<typeof createDeliverer>;
 
 /**
  * Delivers what the chunk's events owe, one run at a time, beside everything else. What is left
  * of a workflow that has become long is its next run's to tell.
  */
-function createTeller(chunk: Chunk) {
+function createDeliverer(chunk: Chunk) {
   let isOwed = false;
   let running: Promise<void> | undefined;
   async function run(): Promise<void> {
@@ -127,8 +127,8 @@ function createTeller(chunk: Chunk) {
     running = undefined;
   }
   return {
-    take: ({ isListenedTo }: { readonly isListenedTo: boolean }): void => {
-      isOwed ||= isListenedTo;
+    take: ({ hasSubscribers }: { readonly hasSubscribers: boolean }): void => {
+      isOwed ||= hasSubscribers;
       if (isOwed && !isTooLong()) running ??= run();
     },
     isOwed: (): boolean => isOwed,

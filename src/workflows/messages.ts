@@ -26,8 +26,8 @@ export const taskQueues = {
 export type PayoutInput = { readonly payoutId: string };
 /** `untold`: everything is decided, and of these chunks something canceled has still to be told. */
 export type BatchInput = { readonly batchId: string; readonly untold?: readonly number[] };
-/** `isListenedTo`: events of the chunk are owed to somebody already. */
-export type BatchChunkInput = Chunk & { readonly isListenedTo: boolean };
+/** `hasSubscribers`: events of the chunk are owed to somebody already. */
+export type BatchChunkInput = Chunk & { readonly hasSubscribers: boolean };
 export type WebhookDeliveryInput = { readonly endpointId: string };
 
 /** Waits for the decision; the main function decides, whoever started it. */

@@ -114,7 +114,7 @@ async function advance(hand: Hand): Promise<boolean> {
   const { step } = hand;
   if (step === undefined) {
     await accept(hand);
-  } else if (isDue(hand) || step.hasNews) {
+  } else if (isDue(hand) || step.hasUnprocessedEvents) {
     await serve(hand);
   } else if (isTooLong() && !isOver(step)) {
     await goOnInNewRun(hand);
@@ -175,7 +175,7 @@ async function serve(hand: Hand): Promise<void> {
   const { payoutId } = hand;
   const settleBy = hand.step?.settleBy;
   try {
-    const operated = await operation.operatePayout({
+    const operated = await operation.executeCommand({
       driver: payoutId,
       id: payoutId,
       actor: command.actor,
@@ -292,7 +292,7 @@ function take(hand: Hand, steps: readonly PayoutStep[]): void {
     ]);
     setCurrentDetails('');
   }
-  if (step.isListenedTo) void deliver(hand);
+  if (step.hasSubscribers) void deliver(hand);
 }
 
 /** Beside everything else: neither the rail nor a person waits for slow receivers. */

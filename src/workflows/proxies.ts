@@ -61,7 +61,7 @@ export const railSubmit = proxyActivities<Pick<Activities, 'submitPayouts'>>({
 });
 
 /** What a person asks for: they wait for the answer, so it does not wait for the rail for long. */
-export const operation = proxyActivities<Pick<Activities, 'operatePayout'>>({
+export const operation = proxyActivities<Pick<Activities, 'executeCommand'>>({
   // Not the queue of the rail: a thousand calls that it does not answer must not keep people
   // from resolving them.
   taskQueue: taskQueues.payouts,
@@ -132,7 +132,7 @@ export const batchLedger = proxyActivities<
     | 'cancelChunk'
     | 'closeEmptyBatch'
     | 'settleChunk'
-    | 'restChunk'
+    | 'suspendChunk'
     | 'handOverChunk'
   >
 >({

@@ -11,9 +11,9 @@ import {
 import { beneficiariesOf } from '../../src/db/beneficiaries.js';
 import {
   handOverItems,
-  holdChunk,
+  leaseChunk,
   itemsOf,
-  itemsWithNews,
+  itemsWithUnprocessedEvents,
   standingOf,
   takeOverdueChunks,
 } from '../../src/db/chunks.js';
@@ -184,8 +184,8 @@ const statements: readonly (readonly [string, number, Statement])[] = [
     (sql) => listItems(sql, batchId, { after: 1_500, limit: 20, status: null }),
   ],
   ['tells where a chunk stands', chunkSize, (sql) => standingOf(sql, sent)],
-  ['finds a chunk’s news', chunkSize, (sql) => itemsWithNews(sql, sent)],
-  ['holds a chunk', 1, (sql) => holdChunk(sql, sent, 0)],
+  ['finds a chunk’s news', chunkSize, (sql) => itemsWithUnprocessedEvents(sql, sent)],
+  ['holds a chunk', 1, (sql) => leaseChunk(sql, sent, 0)],
   [
     'accepts',
     groupSize,

@@ -133,9 +133,9 @@ describe('a cancellation that races with the submission', () => {
     };
     const ledger = ledgerActivities({ ...deps, database: system.worker });
     await ledger.acceptPayouts({ driver: id, ids: [id], workflowAgeMs: 0 });
-    const { operatePayout } = operatorActivities({ ...deps, database: submittingFirst(id) });
+    const { executeCommand } = operatorActivities({ ...deps, database: submittingFirst(id) });
     const operate = () =>
-      operatePayout({ driver: id, id, actor: 'customer', action: `op_${crypto.randomUUID()}` });
+      executeCommand({ driver: id, id, actor: 'customer', action: `op_${crypto.randomUUID()}` });
 
     await expect(operate()).rejects.toThrow('began meanwhile');
     expect(await rowOf(system, id)).toMatchObject({ status: 'processing' });

@@ -136,7 +136,7 @@ async function asking(id: string, command: OperatorCommand): Promise<OperateInpu
 
 async function ask(asked: OperateInput | Promise<OperateInput>, manners: Manners = {}) {
   const input = await asked;
-  return (await attempt(() => activities(manners).operatePayout(input))).result;
+  return (await attempt(() => activities(manners).executeCommand(input))).result;
 }
 
 const cancel = { kind: 'cancel' } as const;
@@ -353,7 +353,7 @@ describe('a void is proof', () => {
       const hold = new Hold();
       const sleeper = activities({}, drowsy(time.worker, statements, hold));
       const input = await asking(id, cancel);
-      const canceled = attempt(() => sleeper.operatePayout(input)).catch(String);
+      const canceled = attempt(() => sleeper.executeCommand(input)).catch(String);
       if ((await Promise.race([canceled, hold.reached])) !== 'held') break;
       bank.act(id, 'pays');
       await wait(25 * hourMs);
@@ -644,7 +644,7 @@ describe('what is taken from a person', () => {
     const until = new Date(Date.now() + 9 * dayMs).toISOString();
     for (const command of [{ kind: 'retryNow' }, { kind: 'extendDeadline', until }] as const) {
       const input = await asking(id, command);
-      const asked = attempt(() => slow.operatePayout(input));
+      const asked = attempt(() => slow.executeCommand(input));
       const isHeld = (await Promise.race([asked, hold.reached])) === 'held';
       await tell(id, await settledFact(id, 1n));
       hold.open();
@@ -678,7 +678,7 @@ describe('a void that was begun', () => {
     const hold = new Hold();
     const slow = activities({ hold: () => hold.wait() });
     const input = await asking(id, cancel);
-    const canceled = attempt(() => slow.operatePayout(input));
+    const canceled = attempt(() => slow.executeCommand(input));
     await hold.reached;
     await submit(id);
     hold.open();

@@ -314,7 +314,7 @@ export class Interleaving {
     const { driver, status } = row;
     const who = { driver, ids: [id] };
     const isItsOwn = driver === id;
-    if (row.hasNews && !isRetry) return this.#attempt(id, fortune, (a) => a.settlePayouts(who));
+    if (row.hasUnprocessedEvents && !isRetry) return this.#attempt(id, fortune, (a) => a.settlePayouts(who));
     if (row.attentionReason !== null || isFinal(status)) return undefined;
     if (status === 'pending') {
       return this.#attempt(id, fortune, (a) => a.acceptPayouts({ ...who, workflowAgeMs: 0 }));
@@ -364,7 +364,7 @@ export class Interleaving {
     return this.#attempt(
       payoutId,
       fortune,
-      (a) => a.operatePayout(input),
+      (a) => a.executeCommand(input),
       ({ result }) => {
         this.#note(payoutId, `answered ${result.outcome}: ${result.detail}`);
         const isAudited = result.action !== null;
@@ -461,7 +461,7 @@ export class Interleaving {
     const rows = await this.rowsOf(this.ids);
     const byDriver = new Map<string, string[]>();
     const told = new Set(news.map(({ payoutId }) => payoutId));
-    for (const { id, driver } of rows.filter((row) => row.hasNews || told.has(row.id))) {
+    for (const { id, driver } of rows.filter((row) => row.hasUnprocessedEvents || told.has(row.id))) {
       byDriver.set(driver, [...(byDriver.get(driver) ?? []), id]);
     }
     for (const [driver, ids] of byDriver) {

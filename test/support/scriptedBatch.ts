@@ -1,8 +1,8 @@
 import { EventEmitter, once } from 'node:events';
-import type { ChunkLook } from '../../src/activities/chunk.js';
+import type { ChunkProgress } from '../../src/activities/chunk.js';
 import type { Activities } from '../../src/activities/index.js';
 import { newId } from '../../src/db/id.js';
-import type { ChunkStanding } from '../../src/domain/batch.js';
+import type { ChunkCounts } from '../../src/domain/batch.js';
 
 export type BatchActivities = Pick<
   Activities,
@@ -14,7 +14,7 @@ export type BatchActivities = Pick<
   | 'submitChunk'
   | 'settleChunk'
   | 'pollChunk'
-  | 'restChunk'
+  | 'suspendChunk'
   | 'handOverChunk'
   | 'deliverChunk'
   | 'deliverEvents'
@@ -22,7 +22,7 @@ export type BatchActivities = Pick<
 
 type Name = keyof BatchActivities;
 
-const nothing: ChunkStanding = {
+const nothing: ChunkCounts = {
   pending: 0,
   unsent: 0,
   unanswered: 0,
@@ -32,7 +32,7 @@ const nothing: ChunkStanding = {
 };
 
 /** Where a chunk stands of which nothing but this is open. */
-export function standing(open: Partial<ChunkStanding> = {}): ChunkStanding {
+export function standing(open: Partial<ChunkCounts> = {}): ChunkCounts {
   return { ...nothing, ...open };
 }
 
@@ -45,9 +45,9 @@ export class ScriptedBatch {
   readonly batchId = newId('batch');
   readonly activities: BatchActivities;
   /** Where every chunk stands. */
-  stands: ChunkStanding = nothing;
+  stands: ChunkCounts = nothing;
   /** Where the news in the inbox lead to, one after another. */
-  readonly inbox: ChunkStanding[] = [];
+  readonly inbox: ChunkCounts[] = [];
   readonly #calls: { readonly name: Name; readonly input: unknown }[] = [];
   readonly #called = new EventEmitter();
 
@@ -62,7 +62,7 @@ export class ScriptedBatch {
       submitChunk: this.#recorded('submitChunk', all.submitChunk),
       settleChunk: this.#recorded('settleChunk', all.settleChunk),
       pollChunk: this.#recorded('pollChunk', all.pollChunk),
-      restChunk: this.#recorded('restChunk', all.restChunk),
+      suspendChunk: this.#recorded('suspendChunk', all.suspendChunk),
       handOverChunk: this.#recorded('handOverChunk', all.handOverChunk),
       deliverChunk: this.#recorded('deliverChunk', all.deliverChunk),
       deliverEvents: this.#recorded('deliverEvents', all.deliverEvents),
@@ -89,8 +89,8 @@ export class ScriptedBatch {
   }
 
   /** What a step answers that leaves the chunk as it is, or as the test says. */
-  look({ isListenedTo = false, ...open }: Partial<ChunkLook> = {}): ChunkLook {
-    return { ...this.stands, ...open, isListenedTo };
+  look({ hasSubscribers = false, ...open }: Partial<ChunkProgress> = {}): ChunkProgress {
+    return { ...this.stands, ...open, hasSubscribers };
   }
 
   #decisions() {
@@ -116,7 +116,7 @@ export class ScriptedBatch {
         return this.look();
       },
       pollChunk: async () => this.look(),
-      restChunk: async () => this.inbox.length === 0,
+      suspendChunk: async () => this.inbox.length === 0,
       handOverChunk: async ({ scope }: { readonly scope: 'troubled' | 'unanswered' | 'all' }) => {
         const gone = scope === 'unanswered' ? { troubled: 0, unanswered: 0 } : { troubled: 0 };
         this.stands = scope === 'all' ? nothing : { ...this.stands, ...gone };

@@ -1,5 +1,5 @@
 import { EventEmitter, once } from 'node:events';
-import { notYet } from '../../src/activities/failure.js';
+import { retryLater } from '../../src/activities/failure.js';
 import type { Activities } from '../../src/activities/index.js';
 import type { PayoutStep } from '../../src/activities/step.js';
 import type { PayoutStatus } from '../../src/domain/payout.js';
@@ -37,8 +37,8 @@ export class ScriptedPayout {
       id,
       status: 'pending',
       attention: null,
-      isListenedTo: false,
-      hasNews: false,
+      hasSubscribers: false,
+      hasUnprocessedEvents: false,
       settleInMs: fiveDaysMs,
       settleBy: null,
     };
@@ -65,7 +65,7 @@ export class ScriptedPayout {
   /** Moves the row, as every step does that finds something to do. */
   move(status: PayoutStatus): readonly PayoutStep[] {
     this.row = { ...this.row, status, attention: null };
-    return [{ ...this.row, isListenedTo: this.listensTo.includes(status) }];
+    return [{ ...this.row, hasSubscribers: this.listensTo.includes(status) }];
   }
 
   #ledger(): Pick<PayoutActivities, 'acceptPayouts' | 'settlePayouts' | 'parkPayout'> {
@@ -86,13 +86,13 @@ export class ScriptedPayout {
   #rail(): Pick<PayoutActivities, 'submitPayouts' | 'pollRail' | 'deliverEvents'> {
     return {
       submitPayouts: async () => this.move('sent'),
-      pollRail: () => Promise.reject(notYet('The rail has no news.')),
+      pollRail: () => Promise.reject(retryLater('The rail has no news.')),
       deliverEvents: async () => undefined,
     };
   }
 
   #withNews(): PayoutStep {
-    return { ...this.row, hasNews: this.inbox.length > 0 };
+    return { ...this.row, hasUnprocessedEvents: this.inbox.length > 0 };
   }
 
   #recorded<I, O>(name: Name, does: (input: I) => Promise<O>): (input: I) => Promise<O> {

@@ -4,7 +4,7 @@ import {
   type Asked,
   decide,
   type Facts,
-  type HeldQuote,
+  type LockedQuote,
   quotedPayoutMaximumAgeMs,
 } from '../../src/domain/acceptance.js';
 import { parseRate } from '../../src/domain/fx.js';
@@ -13,7 +13,7 @@ import { isRefusal, type Refusal } from '../../src/domain/refusal.js';
 const fiveMinutesMs = 300_000;
 
 /** 1,000.00 USD that become 852.02 EUR. */
-const quote: HeldQuote = {
+const quote: LockedQuote = {
   sourceCurrency: 'USD',
   destinationCurrency: 'EUR',
   fixedSide: 'source',
@@ -148,7 +148,7 @@ describe('a payout with a quote', () => {
   });
 
   test('is told what to repair first: the quote, the beneficiary, then the funds', () => {
-    const hopeless: HeldQuote = { ...quote, usedBy: 'po_2', inTime: false };
+    const hopeless: LockedQuote = { ...quote, usedBy: 'po_2', inTime: false };
     const none = { ...facts, beneficiary: undefined, availableOf: () => 0n };
     const steps: readonly Facts[] = [
       { ...none, quote: undefined },

@@ -25,14 +25,14 @@ afterAll(() => server.stop());
 async function drive(
   { batchId, activities }: Pick<ScriptedBatch, 'batchId' | 'activities'>,
   test: (handle: Handle) => Promise<void>,
-  { isListenedTo = false, cachedWorkflows = 0 } = {},
+  { hasSubscribers = false, cachedWorkflows = 0 } = {},
 ) {
   const chunk = { batchId, number: 0 };
   const work = async () => {
     const handle = await server.client.workflow.start<typeof batchChunk>('batchChunk', {
       workflowId: chunkDriver(chunk),
       taskQueue: taskQueues.batch,
-      args: [{ ...chunk, isListenedTo }],
+      args: [{ ...chunk, hasSubscribers }],
     });
     await test(handle);
   };
@@ -83,7 +83,7 @@ describe('a chunk', () => {
         return false;
       },
     });
-    await drive(script, toItsEnd, { isListenedTo: true });
+    await drive(script, toItsEnd, { hasSubscribers: true });
     expect(script.inbox).toEqual([]);
     expect(script.countOf('settleChunk')).toBe(3);
   });
@@ -106,7 +106,7 @@ describe('a chunk whose rail is silent', () => {
     };
     await drive(script, test, isLong);
     const rests = Array.from({ length: polls + 1 }, (_, count) => ({ forMs: pauseMs(count) }));
-    expect(script.inputsOf('restChunk')).toMatchObject(rests);
+    expect(script.inputsOf('suspendChunk')).toMatchObject(rests);
     expect(rests.at(-1)).toEqual({ forMs: 15 * minuteMs });
   });
 
@@ -129,11 +129,11 @@ describe('a chunk whose rail is silent', () => {
       script,
       async (handle) => {
         await server.sleep(hourMs);
-        const rested = script.nextCall('restChunk');
+        const rested = script.nextCall('suspendChunk');
         script.inbox.push(standing({ sent: 1 }));
         await nudge(handle);
         await rested;
-        expect(script.inputsOf('restChunk').at(-1)).toMatchObject({ forMs: pauseMs(0) });
+        expect(script.inputsOf('suspendChunk').at(-1)).toMatchObject({ forMs: pauseMs(0) });
         script.inbox.push(standing());
         await nudge(handle);
         await handle.result();
@@ -144,7 +144,7 @@ describe('a chunk whose rail is silent', () => {
 
   it('does not rest when news came just before', async () => {
     const script = new ScriptedBatch({
-      restChunk: async () => {
+      suspendChunk: async () => {
         script.inbox.push(standing());
         return false;
       },
@@ -154,7 +154,7 @@ describe('a chunk whose rail is silent', () => {
       await handle.result();
       expect(await timersOf(handle)).toBe(0);
     });
-    expect(script.countOf('restChunk')).toBe(1);
+    expect(script.countOf('suspendChunk')).toBe(1);
   });
 
   it('goes on when even the poll fails', async () => {
@@ -292,7 +292,7 @@ describe('a chunk with a long history', () => {
   it('goes on in a new run', async () => {
     let firstRun = '';
     const script = new ScriptedBatch({
-      restChunk: async () => {
+      suspendChunk: async () => {
         const runId = Context.current().info.workflowExecution?.runId ?? '';
         firstRun ||= runId;
         if (runId !== firstRun) script.stands = standing();
@@ -317,8 +317,8 @@ describe('a chunk that somebody listens to', () => {
       release = resolve;
     });
     const script = new ScriptedBatch({
-      settleChunk: async () => script.look({ isListenedTo: script.stands.sent > 0 }),
-      restChunk: async () => {
+      settleChunk: async () => script.look({ hasSubscribers: script.stands.sent > 0 }),
+      suspendChunk: async () => {
         // Everything that is to be told has been heard while the first run goes on.
         script.stands = standing();
         release();
@@ -340,7 +340,7 @@ describe('a chunk that somebody listens to', () => {
   it('is told until nothing is left, before it ends', async () => {
     const left = [true, true, false];
     const script = new ScriptedBatch({ deliverChunk: async () => left.shift() ?? false });
-    await drive(script, toItsEnd, { isListenedTo: true });
+    await drive(script, toItsEnd, { hasSubscribers: true });
     expect(script.countOf('deliverChunk')).toBe(3);
   });
 
@@ -348,7 +348,7 @@ describe('a chunk that somebody listens to', () => {
     const script = new ScriptedBatch({
       deliverChunk: () => Promise.reject(ApplicationFailure.nonRetryable('no')),
     });
-    await drive(script, toItsEnd, { isListenedTo: true });
+    await drive(script, toItsEnd, { hasSubscribers: true });
     expect(script.countOf('deliverChunk')).toBe(1);
   });
 });

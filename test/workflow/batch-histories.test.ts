@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { batchActivities } from '../../src/activities/batch.js';
-import { chunkActivities, lookAt } from '../../src/activities/chunk.js';
+import { chunkActivities, readProgress } from '../../src/activities/chunk.js';
 import type { Activities } from '../../src/activities/index.js';
 import { ledgerActivities } from '../../src/activities/ledger.js';
 import { railActivities } from '../../src/activities/rail.js';
@@ -117,7 +117,7 @@ describe('the histories of a batch name no person and replay, when it is', () =>
     const { database } = store;
     const rail = new QuietRail({ settlesAfterLookups: 1 });
     // What a look of five seconds finds that brings nothing, without the seconds.
-    const instead = { settleChunk: (chunk: Chunk) => lookAt(database, chunk, []) };
+    const instead = { settleChunk: (chunk: Chunk) => readProgress(database, chunk, []) };
     const status = await ride({ count: 2, rail, instead }, async (batchId) => {
       await startBatch(server.client, batchId);
       await resultOf(batchId);

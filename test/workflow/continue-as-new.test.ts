@@ -1,7 +1,7 @@
 import type { WorkflowHandle } from '@temporalio/client';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { notYet } from '../../src/activities/failure.js';
+import { retryLater } from '../../src/activities/failure.js';
 import type { Activities } from '../../src/activities/index.js';
 import { newId } from '../../src/db/id.js';
 import { upsertSchedules } from '../../src/temporal/schedules.js';
@@ -156,7 +156,7 @@ describe('a payout', () => {
   it.each([
     {
       place: 'the answer to its submission',
-      script: () => silentFor(dayMs, { submitPayouts: () => Promise.reject(notYet('no answer')) }),
+      script: () => silentFor(dayMs, { submitPayouts: () => Promise.reject(retryLater('no answer')) }),
       lastStep: 'submitPayouts',
       shown: notParked,
     },
@@ -243,7 +243,7 @@ describe('a payout', () => {
         expect(await runsFrom(script.id, before)).toHaveLength(2);
       },
       {
-        operatePayout: async () => {
+        executeCommand: async () => {
           carriedOut += 1;
           return {
             steps: [script.row],

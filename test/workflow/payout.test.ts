@@ -2,7 +2,7 @@ import { Context } from '@temporalio/activity';
 import { ApplicationFailure, type WorkflowHandle } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { notYet } from '../../src/activities/failure.js';
+import { retryLater } from '../../src/activities/failure.js';
 import { newId } from '../../src/db/id.js';
 import { acceptPayout, wakePayout } from '../../src/temporal/wakePayout.js';
 import { acceptUpdate, railUpdateSignal, searchAttributes } from '../../src/workflows/messages.js';
@@ -181,7 +181,7 @@ describe('a rail that does not call back', () => {
     const script = scripted({
       pollRail: async () => {
         timesMs.push(await server.now());
-        if (timesMs.length < 13) throw notYet('no news');
+        if (timesMs.length < 13) throw retryLater('no news');
         return script.move('settled');
       },
     });
@@ -238,7 +238,7 @@ describe('a submission', () => {
   it('whose outcome is unknown is repeated until the rail answers', async () => {
     const script = scripted({
       submitPayouts: async () => {
-        if (script.callsOf('submitPayouts').length < 4) throw notYet('no answer');
+        if (script.callsOf('submitPayouts').length < 4) throw retryLater('no answer');
         return script.move('sent');
       },
     });
@@ -258,7 +258,7 @@ describe('a submission', () => {
           await handleOf(script).signal(railUpdateSignal);
         }
         if (script.callsOf('submitPayouts').length === 3) await tell(script, 'settled');
-        throw notYet('no answer');
+        throw retryLater('no answer');
       },
     });
     await drive(script, async (handle) => {

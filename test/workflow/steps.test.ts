@@ -119,7 +119,7 @@ describe('a step that fails leaves nothing behind and succeeds when it is repeat
     // One step that writes everything there is: it settles by the inbox, and is audited.
     const command = { kind: 'markSettled', evidence: 'MT940, line 7' } as const;
     const input = await requested(test, id, command);
-    const step = () => attempt(() => activities.operatePayout(input));
+    const step = () => attempt(() => activities.executeCommand(input));
     const kind = place.startsWith('after') ? 'constraint trigger' : 'trigger';
     await database.unsafe(`create ${kind} refusal ${place} for each row execute function refuse()`);
     await expect(step()).rejects.toThrow('the test refuses');
@@ -172,7 +172,7 @@ it('a cancellation that was judged before the submission began is judged again',
   const { id } = row;
   const cancel = () =>
     attempt(() =>
-      activities.operatePayout({ driver: id, id, actor: 'customer', action: `op_${id}` }),
+      activities.executeCommand({ driver: id, id, actor: 'customer', action: `op_${id}` }),
     );
   const before = await tracesOf(row);
   let canceled: Promise<unknown> = Promise.resolve();
@@ -200,7 +200,7 @@ it('a command that is repeated after a crash answers what was done, and does it 
   await attempt(() => activities.submitPayouts({ driver: id, ids: [id] }));
   await activities.parkPayout({ driver: id, id, reason: 'settle_by_passed', detail: 'a test' });
   const input = await requested(test, id, { kind: 'markSettled', evidence: 'MT940, line 7' });
-  const step = () => activities.operatePayout(input);
+  const step = () => activities.executeCommand(input);
   const first = await step();
   expect(first.result).toMatchObject({ outcome: 'done' });
   const after = await tracesOf(row);

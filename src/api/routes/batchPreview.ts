@@ -6,7 +6,7 @@ import { findKeys } from '../../db/idempotency.js';
 import { listBalances } from '../../db/ledger.js';
 import { findQuotes, type QuoteRow } from '../../db/quotes.js';
 import { currentRates, midOf } from '../../db/rates.js';
-import { decide, type Facts, type HeldQuote, noRail } from '../../domain/acceptance.js';
+import { decide, type Facts, type LockedQuote, refuseUnroutable } from '../../domain/acceptance.js';
 import { parseRate } from '../../domain/fx.js';
 import { isRefusal, type Refusal } from '../../domain/refusal.js';
 import { paramName } from '../decoded.js';
@@ -47,7 +47,7 @@ export async function previewBatch(
 }
 
 function judge({ account }: ApiRequest, params: BatchItemParams, facts: Facts) {
-  if (account.mode !== 'test') return noRail(account.mode);
+  if (account.mode !== 'test') return refuseUnroutable(account.mode);
   return decide(
     {
       quoteId: params.quote ?? null,
@@ -107,7 +107,7 @@ async function readFacts(deps: ApiDeps, request: ApiRequest, items: readonly Key
   };
 }
 
-function heldQuote(quote: QuoteRow | undefined): HeldQuote | undefined {
+function heldQuote(quote: QuoteRow | undefined): LockedQuote | undefined {
   if (quote === undefined) return undefined;
   const { rate, mid, expired } = quote;
   return { ...quote, rate: parseRate(rate), mid: parseRate(mid), inTime: !expired };

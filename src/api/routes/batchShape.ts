@@ -15,7 +15,7 @@ import {
   paramName,
 } from '../decoded.js';
 import { type Validated, validate } from '../validate.js';
-import { exclusions } from './payouts.js';
+import { conflictingParams } from './payouts.js';
 
 // Judging or pricing so many items takes a few milliseconds, after which others have their turn.
 export const sliceItems = 50;
@@ -65,7 +65,7 @@ function misfitsOf(items: readonly Decoded[]): readonly Refusal[] {
   for (const [index, item] of items.entries()) {
     if (refusals.length >= maxProblems) break;
     if (!isObject(item)) continue;
-    refusals.push(...exclusions(item, (name) => paramName(['payouts', index, name])));
+    refusals.push(...conflictingParams(item, (name) => paramName(['payouts', index, name])));
     for (const { name, expected, indexOf } of firsts) {
       const value = item[name];
       if (typeof value !== 'string') continue;

@@ -42,7 +42,7 @@ export const batchRoutes: readonly Route[] = [
     method: 'post',
     path: '/v1/batches',
     scope: 'payouts:create',
-    takesLines: true,
+    acceptsLineFormats: true,
     handle: createBatch,
     operationId: 'createBatch',
     summary: 'Send up to 10,000 payouts in one request.',

@@ -57,7 +57,7 @@ export const payoutRoutes: readonly Route[] = [
       'insufficient_funds',
       'rate_unavailable',
     ],
-    takesWait: true,
+    supportsPreferWait: true,
   },
   {
     method: 'get',
@@ -104,9 +104,9 @@ const decisionLimitMs = 3_000;
  */
 async function createPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const validated = validate(payoutParams, request.decoded);
-  const misfits = exclusions(request.decoded);
-  if ('refusals' in validated) return { refusals: [...validated.refusals, ...misfits] };
-  if (misfits.length > 0) return { refusals: misfits };
+  const conflicts = conflictingParams(request.decoded);
+  if ('refusals' in validated) return { refusals: [...validated.refusals, ...conflicts] };
+  if (conflicts.length > 0) return { refusals: conflicts };
 
   const id = newId('payout');
   const bound = await transaction(deps.database, async (sql) => {
@@ -285,7 +285,7 @@ const liveParams = ['source_currency', 'amount', 'fixed_side', 'destination_curr
  * Either a quote or the live rate with its own parameters: never both, never neither. `named`
  * gives a parameter's name in the caller's notation.
  */
-export function exclusions(
+export function conflictingParams(
   params: Readonly<Record<string, unknown>>,
   named: (name: string) => string = (name) => name,
 ): readonly Refusal[] {
