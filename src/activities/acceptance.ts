@@ -23,10 +23,10 @@ import {
   type Acceptance,
   type Asked,
   afford,
-  refuseUnroutable,
   type PriceFacts,
   priceOf,
   quoteUsed,
+  refuseUnroutable,
 } from '../domain/acceptance.js';
 import { groupSize } from '../domain/batch.js';
 import { parseRate } from '../domain/fx.js';

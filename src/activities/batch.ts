@@ -21,9 +21,9 @@ import type { FactRules } from '../domain/payout.js';
 import { refuse } from '../domain/refusal.js';
 import { type AcceptanceDeps, accept, acceptTogether } from './acceptance.js';
 import { announceCompletion } from './announcement.js';
-import { cancelItems, type Told } from './cancellation.js';
-import { type ChunkProgress, inGroups, isAnyListenedTo, readProgress } from './chunk.js';
-import { withHeartbeat, failAfterAttempts } from './failure.js';
+import { type Announced, cancelItems } from './cancellation.js';
+import { type ChunkProgress, hasAnySubscribers, inGroups, readProgress } from './chunk.js';
+import { failAfterAttempts, withHeartbeat } from './failure.js';
 import { type WakingDeps, wakeOwn } from './waking.js';
 
 export type BatchDeps = AcceptanceDeps & WakingDeps & { readonly factRules: FactRules };
@@ -67,7 +67,7 @@ export function batchActivities(deps: BatchDeps) {
         withHeartbeat(async () => {
           const { canceledAt } = await existingBatch(database, chunk.batchId);
           const pending = await itemsOf(database, chunk, ['pending']);
-          const steps = await inGroups<Told>(database, pending, (sql, ids) =>
+          const steps = await inGroups<Announced>(database, pending, (sql, ids) =>
             canceledAt === null
               ? accept(sql, deps, chunkDriver(chunk), ids, workflowAgeMs)
               : cancelItems(sql, deps.factRules, ids),
@@ -88,7 +88,7 @@ export function batchActivities(deps: BatchDeps) {
             deps,
             canceled.flatMap(({ own }) => own ?? []),
           );
-          return isAnyListenedTo(canceled);
+          return hasAnySubscribers(canceled);
         }),
       ),
 
@@ -106,9 +106,6 @@ export function batchActivities(deps: BatchDeps) {
           return payoutId;
         }),
       ),
-
-    /** For batches that were begun before there were chunks: their items are due by themselves. */
-    startItems: async (): Promise<number | null> => null,
   };
 }
 

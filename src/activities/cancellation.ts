@@ -10,10 +10,11 @@ import type { FactRules } from '../domain/payout.js';
 import { announce } from './announcement.js';
 import { applyFacts } from './facts.js';
 
-export type Told = { readonly hasSubscribers: boolean };
+/** What a step may have left to deliver. */
+export type Announced = { readonly hasSubscribers: boolean };
 
 /** A payout that was canceled for its driver; `own` where that is a workflow to be woken. */
-export type Canceled = Told & { readonly own: WakeablePayout | null };
+export type Canceled = Announced & { readonly own: WakeablePayout | null };
 
 const withdrawn = { kind: 'withdrawn' } as const;
 
@@ -47,9 +48,12 @@ export async function cancelItems(
   );
   const own = new Map(ownOf([...unsent, ...pending]).map((row) => [row.id, row]));
   await makeDue(sql, [...own.keys()]);
-  const heard = await announce(sql, moved);
-  const told = [...steps, ...moved.map(({ id }) => ({ id, hasSubscribers: heard.has(id) }))];
-  return told.map(({ id, hasSubscribers }) => ({ hasSubscribers, own: own.get(id) ?? null }));
+  const subscribed = await announce(sql, moved);
+  const canceled = [
+    ...steps,
+    ...moved.map(({ id }) => ({ id, hasSubscribers: subscribed.has(id) })),
+  ];
+  return canceled.map(({ id, hasSubscribers }) => ({ hasSubscribers, own: own.get(id) ?? null }));
 }
 
 /** Those that have workflows of their own. */

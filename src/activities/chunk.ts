@@ -1,21 +1,21 @@
 import { setTimeout } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
 import {
+  countChunk,
   handOverItems,
-  leaseChunk,
   itemsOf,
   itemsWithUnprocessedEvents,
+  leaseChunk,
   releaseChunk,
-  standingOf,
 } from '../db/chunks.js';
 import { bulkTransaction, type Database, type Sql, transaction } from '../db/client.js';
 import { type LockedPayout, lockPayouts } from '../db/payouts.js';
 import { type Chunk, type ChunkCounts, chunkDriver, groupsOf, isOpen } from '../domain/batch.js';
 import { type RailFact, railKey } from '../domain/payout.js';
 import { wakePayouts } from '../temporal/wakePayout.js';
-import type { Told } from './cancellation.js';
+import type { Announced } from './cancellation.js';
 import { applyFacts } from './facts.js';
-import { withHeartbeat, isRepeated, failAfterAttempts } from './failure.js';
+import { failAfterAttempts, isRepeated, withHeartbeat } from './failure.js';
 import { factOf, lookUp } from './lookup.js';
 import { type RailDeps, submitAll } from './rail.js';
 import type { PayoutStep } from './step.js';
@@ -30,10 +30,10 @@ export type HandOverInput = Chunk & {
   /** Beside what waits for a person: what had no answer for ten minutes, or all that is open. */
   readonly scope: 'troubled' | 'unanswered' | 'all';
 };
-export type RestInput = Chunk & { readonly forMs: number };
+export type SuspendInput = Chunk & { readonly forMs: number };
 
 /** Longer than any step of a chunk with its repeats after a killed worker. */
-const holdMs = 60_000;
+const leaseMs = 60_000;
 
 /** One run looks for so long at what comes in; a timer of the workflow could not be as fine. */
 const lookLimitMs = 5_000;
@@ -52,11 +52,11 @@ export function chunkActivities(deps: ChunkDeps) {
     /** Gives the rail what it has not been given, and asks about what it has not answered. */
     submitChunk: (chunk: Chunk): Promise<ChunkProgress> =>
       withHeartbeat(async () => {
-        await leaseChunk(database, chunk, holdMs);
+        await leaseChunk(database, chunk, leaseMs);
         const steps: PayoutStep[] = [];
         const driver = chunkDriver(chunk);
         for (const ids of groupsOf(await itemsOf(database, chunk, ['processing']))) {
-          steps.push(...(await submitAll(deps, { driver, ids, wakeInMs: holdMs })).steps);
+          steps.push(...(await submitAll(deps, { driver, ids, wakeInMs: leaseMs })).steps);
         }
         return readProgress(database, chunk, steps);
       }),
@@ -65,12 +65,13 @@ export function chunkActivities(deps: ChunkDeps) {
      * Applies what the inbox holds about the chunk, one transaction at a time, and waits for
      * more while the rail owes an answer, for at most five seconds.
      */
-    settleChunk: (chunk: Chunk): Promise<ChunkProgress> => failAfterAttempts(withHeartbeat(() => settle(deps, chunk))),
+    settleChunk: (chunk: Chunk): Promise<ChunkProgress> =>
+      failAfterAttempts(withHeartbeat(() => settle(deps, chunk))),
 
     /** Asks the rail about everything it has taken and not reported. */
     pollChunk: (chunk: Chunk): Promise<ChunkProgress> =>
       withHeartbeat(async () => {
-        await leaseChunk(database, chunk, holdMs);
+        await leaseChunk(database, chunk, leaseMs);
         const ids = await itemsOf(database, chunk, ['sent']);
         const rows = await lockPayouts(database, chunkDriver(chunk), ids);
         const facts = await factsOf(deps, rows);
@@ -79,10 +80,10 @@ export function chunkActivities(deps: ChunkDeps) {
       }),
 
     /** Leaves the chunk until there is news or its time is over; false when there is news. */
-    suspendChunk: ({ forMs, ...chunk }: RestInput): Promise<boolean> =>
+    suspendChunk: ({ forMs, ...chunk }: SuspendInput): Promise<boolean> =>
       withHeartbeat(() =>
         transaction(database, async (sql) => {
-          await releaseChunk(sql, chunk, forMs + holdMs);
+          await releaseChunk(sql, chunk, forMs + leaseMs);
           return (await itemsWithUnprocessedEvents(sql, chunk)).length === 0;
         }),
       ),
@@ -101,14 +102,14 @@ export function chunkActivities(deps: ChunkDeps) {
 export async function readProgress(
   database: Database,
   chunk: Chunk,
-  steps: readonly Told[],
+  steps: readonly Announced[],
 ): Promise<ChunkProgress> {
-  const standing = await standingOf(database, chunk);
-  return { ...standing, hasSubscribers: isAnyListenedTo(steps) };
+  const counts = await countChunk(database, chunk);
+  return { ...counts, hasSubscribers: hasAnySubscribers(steps) };
 }
 
 /** Whether somebody may be owed an event; what a dead attempt has written counts as such. */
-export function isAnyListenedTo(steps: readonly Told[]): boolean {
+export function hasAnySubscribers(steps: readonly Announced[]): boolean {
   return isRepeated() || steps.some((step) => step.hasSubscribers);
 }
 
@@ -130,7 +131,7 @@ async function settle(deps: ChunkDeps, chunk: Chunk): Promise<ChunkProgress> {
   const startedMs = performance.now();
   let hasSubscribers = isRepeated();
   let pauseMs = firstPauseMs;
-  await leaseChunk(database, chunk, holdMs);
+  await leaseChunk(database, chunk, leaseMs);
   for (;;) {
     const ids = await itemsWithUnprocessedEvents(database, chunk);
     if (ids.length > 0) {
@@ -138,15 +139,15 @@ async function settle(deps: ChunkDeps, chunk: Chunk): Promise<ChunkProgress> {
       hasSubscribers ||= steps.some((step) => step.hasSubscribers);
       pauseMs = firstPauseMs;
     }
-    const standing = await standingOf(database, chunk);
+    const counts = await countChunk(database, chunk);
     const lookedMs = performance.now() - startedMs;
     const isEnough = lookedMs >= (hasSubscribers ? gatherMs : lookLimitMs);
-    if (standing.sent + standing.unanswered === 0) {
-      if (isOpen(standing) || (await letGo(database, chunk, standing))) {
-        return { ...standing, hasSubscribers };
+    if (counts.sent + counts.unanswered === 0) {
+      if (isOpen(counts) || (await releaseIfDone(database, chunk, counts))) {
+        return { ...counts, hasSubscribers };
       }
     } else if (isEnough) {
-      return { ...standing, hasSubscribers };
+      return { ...counts, hasSubscribers };
     }
     await setTimeout(pauseMs);
     pauseMs = Math.min(pauseMs * 2, longestPauseMs);
@@ -166,16 +167,16 @@ function applyInGroups(
 }
 
 /** Leaves a chunk that has nothing to do; false when something has come in meanwhile. */
-async function letGo(
+async function releaseIfDone(
   database: Database,
   chunk: Chunk,
   { pending }: ChunkCounts,
 ): Promise<boolean> {
   return transaction(database, async (sql) => {
     // What is not decided yet is the batch's own; should that have died, the sweep wakes it.
-    await releaseChunk(sql, chunk, pending > 0 ? holdMs : null);
+    await releaseChunk(sql, chunk, pending > 0 ? leaseMs : null);
     const isLeft = (await itemsWithUnprocessedEvents(sql, chunk)).length === 0;
-    if (!isLeft) await leaseChunk(sql, chunk, holdMs);
+    if (!isLeft) await leaseChunk(sql, chunk, leaseMs);
     return isLeft;
   });
 }

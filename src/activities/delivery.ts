@@ -8,25 +8,25 @@ import type { Database } from '../db/client.js';
 import {
   type AttemptResult,
   type CountedPair,
+  claimDueDeliveries,
+  claimFirstAttempts,
   type DueDelivery,
   disableEndpoint,
   firstAttemptMs,
-  giveBack,
   nextAttemptInMs,
-  type OwedAttempt,
-  owedFirstAttempts,
   type Pair,
+  type PendingAttempt,
+  pendingFirstAttempts,
   recordAttempts,
-  takeDueDeliveries,
-  takeFirstAttempts,
+  releaseClaims,
 } from '../db/deliveries.js';
 import type { Chunk } from '../domain/batch.js';
 import { payoutStatuses } from '../domain/payout.js';
 import { wakeEndpoint } from '../temporal/wakePayout.js';
-import { pauseAfter } from '../webhooks/ladder.js';
+import { backoffAfter } from '../webhooks/retrySchedule.js';
 import type { Sender, SendOutcome } from '../webhooks/sender.js';
 import { createShare, type Share } from '../webhooks/share.js';
-import { withHeartbeat, isRepeated, retryLater } from './failure.js';
+import { isRepeated, retryLater, withHeartbeat } from './failure.js';
 
 export type DeliveryDeps = {
   readonly database: Database;
@@ -69,7 +69,7 @@ const writtenTogether = 50;
 const writeEveryMs = 1_000;
 
 /** The workflow of an endpoint attempts in lines, so that one that hangs holds up seven others. */
-const ladder = { batch: 8, lines: 4 } as const;
+const dueLimits = { batch: 8, lines: 4 } as const;
 
 /** What the runs of a worker have in common. */
 type Delivering = DeliveryDeps & { readonly endpoints: Share; readonly load: { lines: number } };
@@ -88,18 +88,20 @@ export function deliveryActivities(deps: DeliveryDeps) {
     deliverEvents: ({ payoutIds }: { readonly payoutIds: readonly string[] }): Promise<void> =>
       withHeartbeat(async () => {
         const isOver = timerOfRun(beginLimitMs);
-        const owed = await owedOf(deps, payoutIds);
-        const run = runs(accountOf(owed), () => attemptOwed(delivering, owed, isOver));
-        await leave(deps, (await run) ?? owed);
+        const pending = await pendingOf(deps, payoutIds);
+        const run = runs(accountOf(pending), () => attemptPending(delivering, pending, isOver));
+        await leaveToEndpoints(deps, (await run) ?? pending);
       }),
 
     /** The first attempts of what the events of a chunk owe. True when something is left. */
     deliverChunk: (chunk: Chunk): Promise<boolean> =>
       withHeartbeat(async () => {
         const isOver = timerOfRun(runLimitMs);
-        const owed = await owedOf(deps, await itemsOf(database, chunk, payoutStatuses, null));
-        if (owed.length === 0) return false;
-        const run = chunkRuns(accountOf(owed), () => attemptOwed(delivering, owed, isOver));
+        const pending = await pendingOf(deps, await itemsOf(database, chunk, payoutStatuses, null));
+        if (pending.length === 0) return false;
+        const run = chunkRuns(accountOf(pending), () =>
+          attemptPending(delivering, pending, isOver),
+        );
         // It comes again, and holds no slot until then.
         if (run === undefined) throw retryLater('The account has its share of chunks under way.');
         return (await run).length > 0;
@@ -108,30 +110,30 @@ export function deliveryActivities(deps: DeliveryDeps) {
     /** Attempts what is due at an endpoint and says when the next attempt is. */
     deliverDue: ({ endpointId }: { readonly endpointId: string }) =>
       withHeartbeat(async () => {
-        await attemptDue(delivering, endpointId, timerOfRun(beginLimitMs), ladder.lines);
+        await attemptDue(delivering, endpointId, timerOfRun(beginLimitMs), dueLimits.lines);
         return { nextInMs: (await nextAttemptInMs(database, endpointId)) ?? null };
       }),
   };
 }
 
 /** First attempts that are this run's to make. The endpoints that have them to make are woken. */
-async function owedOf(
+async function pendingOf(
   { database, temporal }: DeliveryDeps,
   payoutIds: readonly string[],
-): Promise<readonly OwedAttempt[]> {
-  const owed = await owedFirstAttempts(database, payoutIds, isRepeated());
-  const left = owed.filter(({ isLeft }) => isLeft);
+): Promise<readonly PendingAttempt[]> {
+  const pending = await pendingFirstAttempts(database, payoutIds, isRepeated());
+  const left = pending.filter(({ isLeft }) => isLeft);
   await wakeEndpoints(temporal, left);
-  return owed.filter(({ isLeft }) => !isLeft);
+  return pending.filter(({ isLeft }) => !isLeft);
 }
 
-function accountOf(owed: readonly OwedAttempt[]): string {
-  return owed[0]?.accountId ?? '';
+function accountOf(pending: readonly PendingAttempt[]): string {
+  return pending[0]?.accountId ?? '';
 }
 
 /** Leaves attempts to the workflows of their endpoints, due at once. */
-async function leave(deps: DeliveryDeps, pairs: readonly CountedPair[]): Promise<void> {
-  await giveBack(deps.database, pairs, 0);
+async function leaveToEndpoints(deps: DeliveryDeps, pairs: readonly CountedPair[]): Promise<void> {
+  await releaseClaims(deps.database, pairs, 0);
   await wakeEndpoints(deps.temporal, pairs);
 }
 
@@ -144,34 +146,34 @@ async function wakeEndpoints(temporal: Client, pairs: readonly Pair[]): Promise<
  * Makes first attempts. What was tried in vain, or is owed to an endpoint that takes none of them,
  * belongs to its own workflow; what there was no time for is returned.
  */
-async function attemptOwed(
+async function attemptPending(
   deps: Delivering,
-  owed: readonly OwedAttempt[],
+  pending: readonly PendingAttempt[],
   isOver: IsOver,
-): Promise<readonly OwedAttempt[]> {
+): Promise<readonly PendingAttempt[]> {
   const failures: Failures = new Map();
   // Of more than a portion each endpoint gets its own: a slow one holds up its own alone.
-  const ids = new Set(owed.map(({ endpointId }) => endpointId));
+  const ids = new Set(pending.map(({ endpointId }) => endpointId));
   const lines =
-    owed.length <= smallestPortion
-      ? [owed]
-      : [...ids].map((id) => owed.filter(({ endpointId }) => endpointId === id));
+    pending.length <= smallestPortion
+      ? [pending]
+      : [...ids].map((id) => pending.filter(({ endpointId }) => endpointId === id));
   deps.load.lines += lines.length;
   const attempted = lines.map((line) => attemptLine(deps, line, failures, isOver));
   const results = await Promise.all(attempted).finally(() => {
     deps.load.lines -= lines.length;
   });
-  const rest = untried(owed, results.flat());
+  const rest = untried(pending, results.flat());
   const failed = results.flat().filter(({ status }) => status === 'pending');
   const dead = rest.filter((pair) => !isAlive(failures, pair));
-  await giveBack(deps.database, dead, 0);
+  await releaseClaims(deps.database, dead, 0);
   await wakeEndpoints(deps.temporal, [...failed, ...dead]);
   return rest.filter((pair) => isAlive(failures, pair));
 }
 
 async function attemptLine(
   deps: Delivering,
-  line: readonly OwedAttempt[],
+  line: readonly PendingAttempt[],
   failures: Failures,
   isOver: IsOver,
 ): Promise<readonly AttemptResult[]> {
@@ -184,9 +186,9 @@ async function attemptLine(
     const pairs = group.filter((pair) => isAlive(failures, pair));
     if (pairs.length === 0) continue;
     const isLate = timerOfRun(beginLimitMs);
-    const due = await takeFirstAttempts(deps.database, pairs);
+    const due = await claimFirstAttempts(deps.database, pairs);
     const ended = await attemptAll(deps, due, failures, () => isOver() || isLate());
-    await giveBack(deps.database, untried(due, ended), firstAttemptMs);
+    await releaseClaims(deps.database, untried(due, ended), firstAttemptMs);
     results.push(...ended);
   }
   return results;
@@ -199,12 +201,12 @@ async function attemptDue(
   isOver: IsOver,
   lines: number,
 ): Promise<void> {
-  const due = await takeDueDeliveries(deps.database, endpointId, ladder.batch);
-  const isFull = due.length === ladder.batch;
+  const due = await claimDueDeliveries(deps.database, endpointId, dueLimits.batch);
+  const isFull = due.length === dueLimits.batch;
   const line = async () => {
     const results = await attemptAll(deps, due, new Map(), isOver);
     // An attempt that was not made must not count as a rung of the ladder.
-    await giveBack(deps.database, untried(due, results), 0);
+    await releaseClaims(deps.database, untried(due, results), 0);
     if (isFull && results.length === due.length && !isOver()) {
       await attemptDue(deps, endpointId, isOver, 1);
     }
@@ -324,7 +326,7 @@ function failedAttempt(
   error: string | null,
   retryAfterMs?: number,
 ): AttemptResult {
-  const retryInMs = pauseAfter(attempts, Math.random(), retryAfterMs);
+  const retryInMs = backoffAfter(attempts, Math.random(), retryAfterMs);
   const status = retryInMs === undefined ? 'exhausted' : 'pending';
   return { eventId, endpointId, httpStatus, error, status, retryInMs: retryInMs ?? 0 };
 }

@@ -29,7 +29,9 @@ export function ledgerActivities(deps: LedgerDeps) {
      * Payouts that were decided before are only reported; those of another driver are left out.
      */
     acceptPayouts: ({ driver, ids, workflowAgeMs }: AcceptInput): Promise<readonly PayoutStep[]> =>
-      failAfterAttempts(transaction(database, (sql) => accept(sql, deps, driver, ids, workflowAgeMs))),
+      failAfterAttempts(
+        transaction(database, (sql) => accept(sql, deps, driver, ids, workflowAgeMs)),
+      ),
 
     /** Applies what the inbox holds about the payouts: moves, postings and events together. */
     settlePayouts: ({ driver, ids }: DriverInput): Promise<readonly PayoutStep[]> =>

@@ -1,11 +1,11 @@
 import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
-import { takeOverdueChunks } from '../db/chunks.js';
+import { claimOverdueChunks } from '../db/chunks.js';
 import { type Database, isRefused } from '../db/client.js';
 import { overdueEndpoints } from '../db/deliveries.js';
 import { purgeExpiredKeys } from '../db/idempotency.js';
 import { listBalanceBreaks } from '../db/ledger.js';
-import { takeOverduePayouts } from '../db/payouts.js';
+import { claimOverduePayouts } from '../db/payouts.js';
 import { currentRates, storeRates } from '../db/rates.js';
 import { countBreaks } from '../db/statements.js';
 import type { Rails } from '../rails/registry.js';
@@ -62,7 +62,7 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
 }
 
 async function sweep({ database, temporal, log }: MaintenanceDeps): Promise<void> {
-  const payouts = await takeOverduePayouts(database);
+  const payouts = await claimOverduePayouts(database);
   const failures = await wakeOwn({ database, temporal }, payouts);
   const chunks = await wakeOverdueChunks(database, temporal);
   const endpoints = await overdueEndpoints(database);
@@ -75,7 +75,7 @@ async function sweep({ database, temporal, log }: MaintenanceDeps): Promise<void
 
 /** A chunk with undecided items is the business of its batch, which decides in order. */
 async function wakeOverdueChunks(database: Database, temporal: Client): Promise<number> {
-  const chunks = await takeOverdueChunks(database);
+  const chunks = await claimOverdueChunks(database);
   const undecided = chunks.filter((chunk) => chunk.isUndecided);
   const batches = new Set(undecided.map(({ batchId }) => batchId));
   for (const batchId of batches) await startBatch(temporal, batchId);

@@ -16,8 +16,8 @@ import { type FactRules, railKey } from '../domain/payout.js';
 import type { Rails } from '../rails/registry.js';
 import { evaluateCorrection, postCorrection, suspenseFault } from './correction.js';
 import { applyFacts } from './facts.js';
-import { withHeartbeat, retryLater } from './failure.js';
-import { judge, type Decision } from './judgement.js';
+import { retryLater, withHeartbeat } from './failure.js';
+import { type Decision, judge } from './judgement.js';
 
 import { type PayoutStep, stepOf } from './step.js';
 import { findRail } from './submission.js';
@@ -50,7 +50,8 @@ export type Operated = {
 /** The activity that carries out what a person asks for: at the rail first, then in the ledger. */
 export function operatorActivities(deps: OperatorDeps) {
   return {
-    executeCommand: (input: OperateInput): Promise<Operated> => withHeartbeat(() => operate(deps, input)),
+    executeCommand: (input: OperateInput): Promise<Operated> =>
+      withHeartbeat(() => operate(deps, input)),
   };
 }
 

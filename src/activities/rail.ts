@@ -6,7 +6,7 @@ import { type FactRules, railKey } from '../domain/payout.js';
 import type { Rails } from '../rails/registry.js';
 import { cancelItems } from './cancellation.js';
 import { applyFacts } from './facts.js';
-import { withHeartbeat, retryLater } from './failure.js';
+import { retryLater, withHeartbeat } from './failure.js';
 import type { DriverInput } from './ledger.js';
 import { factOf, lookUp } from './lookup.js';
 import type { PayoutStep } from './step.js';

@@ -18,7 +18,8 @@ export type PayoutStep = {
 
 /** The step that a row shows. */
 export function stepOf(
-  row: PayoutRow & Partial<Pick<LockedPayout, 'hasUnprocessedEvents' | 'settleInMs' | 'hasPendingDelivery'>>,
+  row: PayoutRow &
+    Partial<Pick<LockedPayout, 'hasUnprocessedEvents' | 'settleInMs' | 'hasPendingDelivery'>>,
 ): PayoutStep {
   const { attentionReason: reason, attentionDetail: detail } = row;
   return {

@@ -1,7 +1,13 @@
 import { listObject } from '../contract/objects.js';
 import type { JsonObject } from '../contract/versions/jsonObject.js';
 import type { Sql } from '../db/client.js';
-import { type Listed, type ListedTable, type Page, type Position, positionOf } from '../db/page.js';
+import {
+  type ListedTable,
+  type Page,
+  type PageResult,
+  type Position,
+  positionOf,
+} from '../db/page.js';
 import { type Refusal, refuse } from '../domain/refusal.js';
 import { type ApiDeps, type ApiRequest, type Refused, refused, type Success } from './route.js';
 
@@ -53,6 +59,6 @@ export function exclusive(param: string, other: string): Refusal {
 }
 
 /** A page as a list of objects. */
-export function pageAnswer<T>(page: Listed<T>, render: (row: T) => JsonObject): Success {
+export function pageAnswer<T>(page: PageResult<T>, render: (row: T) => JsonObject): Success {
   return { status: 200, body: listObject(page.rows.map(render), page.hasMore) };
 }

@@ -16,7 +16,7 @@ import { decide, listRates, useProvider } from './rates.js';
 import { reconcile } from './reconcile.js';
 import type { StackPorts } from './stack.js';
 import { start } from './start.js';
-import { given, signatureOf, UsageError, usage } from './usage.js';
+import { requiredFlag, signatureOf, UsageError, usage } from './usage.js';
 
 const options = {
   data: { type: 'string' },
@@ -175,7 +175,7 @@ async function account(database: Database, verb: string, flags: Flags): Promise<
     case 'open':
       await openAccount(
         database,
-        { name: given(flags, 'name'), mode: modeOf(flags.mode) },
+        { name: requiredFlag(flags, 'name'), mode: modeOf(flags.mode) },
         signatureOf(flags),
       );
       return 0;
@@ -183,9 +183,9 @@ async function account(database: Database, verb: string, flags: Flags): Promise<
       await fundAccount(
         database,
         {
-          accountId: given(flags, 'account'),
-          currency: given(flags, 'currency'),
-          amount: given(flags, 'amount'),
+          accountId: requiredFlag(flags, 'account'),
+          currency: requiredFlag(flags, 'currency'),
+          amount: requiredFlag(flags, 'amount'),
         },
         signatureOf(flags),
       );
@@ -254,9 +254,14 @@ function keys(database: Database, { verb, id }: Words, flags: Flags): Promise<vo
   const { name, scopes, expires } = flags;
   if (verb === 'create') {
     const signature = signatureOf(flags);
-    return createKey(database, given(flags, 'account'), { name, scopes, expires }, signature);
+    return createKey(
+      database,
+      requiredFlag(flags, 'account'),
+      { name, scopes, expires },
+      signature,
+    );
   }
-  if (verb === 'list') return listKeys(database, given(flags, 'account'));
+  if (verb === 'list') return listKeys(database, requiredFlag(flags, 'account'));
   if (verb !== 'roll' && verb !== 'revoke') throw unknownCommand({ command: 'keys', verb, id });
   if (id === '') throw new UsageError(`The id of a key is missing.\n\n${usage}`);
   if (verb === 'revoke') return revokeKey(database, id, signatureOf(flags));

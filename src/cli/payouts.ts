@@ -15,7 +15,7 @@ import {
 import { attentionReasons } from '../domain/payout.js';
 import { askPayout } from '../temporal/wakePayout.js';
 import { operateUpdate } from '../workflows/messages.js';
-import { type Flags, given, signatureOf, UsageError } from './usage.js';
+import { type Flags, requiredFlag, signatureOf, UsageError } from './usage.js';
 
 /** Every payout that needs a person, longest waiting first. */
 export async function listAttention(database: Database): Promise<void> {
@@ -85,7 +85,7 @@ export async function act(
 }
 
 function commandOf(row: PayoutRow, verb: string, flags: Flags): OperatorCommand {
-  const flag = (name: string) => given(flags, name);
+  const flag = (name: string) => requiredFlag(flags, name);
   switch (verb) {
     case 'retry':
       return { kind: 'retryNow' };

@@ -9,7 +9,7 @@ export class UsageError extends Error {
 export type Flags = Readonly<Record<string, string | boolean | undefined>>;
 
 /** A flag that cannot be left out. */
-export function given(flags: Flags, name: string): string {
+export function requiredFlag(flags: Flags, name: string): string {
   const value = flags[name];
   if (typeof value === 'string' && value.trim() !== '') return value;
   throw new UsageError(`--${name} is missing.`);
@@ -17,9 +17,9 @@ export function given(flags: Flags, name: string): string {
 
 /** Who gives a command and why; each that changes something leaves them in the audit. */
 export function signatureOf(flags: Flags): Signature {
-  const operator = operatorName(given(flags, 'operator'));
+  const operator = operatorName(requiredFlag(flags, 'operator'));
   if (operator === undefined) throw new UsageError(`--operator expects ${expectedName}.`);
-  return { operator, reason: given(flags, 'reason') };
+  return { operator, reason: requiredFlag(flags, 'reason') };
 }
 
 export const usage = `corridor: cross-currency payouts

@@ -21,7 +21,7 @@ export async function insertAccount(
     insert into accounts (id, mode, name, api_version)
     values (${newId('account')}, ${account.mode}, ${account.name}, ${account.apiVersion})
     returning ${sql(columns)}`;
-  return only(row);
+  return exactlyOne(row);
 }
 
 export async function findAccount(sql: Sql, id: string): Promise<Account | undefined> {
@@ -33,11 +33,11 @@ export async function findAccount(sql: Sql, id: string): Promise<Account | undef
 export async function setApiVersion(sql: Sql, id: string, apiVersion: string): Promise<Account> {
   const [row] = await sql<Account[]>`
     update accounts set api_version = ${apiVersion} where id = ${id} returning ${sql(columns)}`;
-  return only(row);
+  return exactlyOne(row);
 }
 
 /** The row that a statement cannot but return. */
-export function only<T>(row: T | undefined): T {
+export function exactlyOne<T>(row: T | undefined): T {
   if (row === undefined) throw new Error('The statement returned no row.');
   return row;
 }

@@ -1,5 +1,5 @@
 import { allScopes, type Scope } from '../domain/scope.js';
-import { type Account, only } from './accounts.js';
+import { type Account, exactlyOne } from './accounts.js';
 import type { Sql } from './client.js';
 import { newId } from './id.js';
 
@@ -75,7 +75,7 @@ export async function insertApiKey(sql: Sql, key: NewApiKey): Promise<ApiKey> {
     values (${newId('apiKey')}, ${key.accountId}, ${key.keyHash}, ${key.lastFour}, ${name},
       ${[...scopes]}::text[], ${expiresAt})
     returning ${columns(sql)}`;
-  return only(row);
+  return exactlyOne(row);
 }
 
 /** How many active keys have a name. Until the transaction ends nobody else can count them. */
@@ -102,7 +102,7 @@ export async function expireApiKey(sql: Sql, id: string, afterHours: number): Pr
   const [row] = await sql<ApiKey[]>`
     update api_keys set expires_at = least(expires_at, now() + make_interval(hours => ${afterHours}))
      where id = ${id} returning ${columns(sql)}`;
-  return only(row);
+  return exactlyOne(row);
 }
 
 /** Revokes a key; false when it is unknown or revoked already. */

@@ -1,15 +1,15 @@
 import type { EntryKind } from '../domain/ledger.js';
 import type { Sql } from './client.js';
 import {
-  beyond,
+  afterCursor,
   type Created,
   createdWithin,
-  given,
-  type Listed,
-  listed,
-  nearest,
+  orderAndLimit,
   type Page,
+  type PageResult,
   type Position,
+  toPage,
+  when,
 } from './page.js';
 
 /** One posting to a balance of a customer. */
@@ -36,12 +36,12 @@ export async function listBalanceTransactions(
   accountId: string,
   page: Page,
   filter: BalanceTransactionFilter,
-): Promise<Listed<BalanceTransactionRow>> {
+): Promise<PageResult<BalanceTransactionRow>> {
   const rows =
     filter.payoutId === undefined
       ? await ofBalances(sql, accountId, page, filter)
       : await ofPayout(sql, accountId, page, filter, filter.payoutId);
-  return listed(page, rows);
+  return toPage(page, rows);
 }
 
 /** The newest of each balance are among the newest of all; there are two a currency. */
@@ -59,12 +59,12 @@ async function ofBalances(
       from ledger_balances b cross join lateral (
         select * from ledger_postings
          where ledger_account_id = b.ledger_account_id and entry_kind is not null
-           and ${given(sql, type, (wanted) => sql`entry_kind = ${wanted}`)}
-           and ${beyond(sql, page, ['created_at', 'id'])}
+           and ${when(sql, type, (wanted) => sql`entry_kind = ${wanted}`)}
+           and ${afterCursor(sql, page, ['created_at', 'id'])}
            and ${createdWithin(sql, created, 'created_at')}
-         ${nearest(sql, page, ['created_at', 'id'])}) p
-     where b.account_id = ${accountId} and ${given(sql, currency, (wanted) => sql`b.currency = ${wanted}`)}
-     ${nearest(sql, page, ['p.created_at', 'p.id'])}`;
+         ${orderAndLimit(sql, page, ['created_at', 'id'])}) p
+     where b.account_id = ${accountId} and ${when(sql, currency, (wanted) => sql`b.currency = ${wanted}`)}
+     ${orderAndLimit(sql, page, ['p.created_at', 'p.id'])}`;
 }
 
 /** A payout has an entry of each kind at most, so these are a handful. */
@@ -82,11 +82,11 @@ async function ofPayout(
       from ledger_entries e join ledger_postings p on p.entry_id = e.id
       join ledger_balances b on b.ledger_account_id = p.ledger_account_id
      where e.payout_id = ${payoutId} and b.account_id = ${accountId}
-       and ${given(sql, currency, (wanted) => sql`b.currency = ${wanted}`)}
-       and ${given(sql, type, (wanted) => sql`e.kind = ${wanted}`)}
-       and ${beyond(sql, page, ['p.created_at', 'p.id'])}
+       and ${when(sql, currency, (wanted) => sql`b.currency = ${wanted}`)}
+       and ${when(sql, type, (wanted) => sql`e.kind = ${wanted}`)}
+       and ${afterCursor(sql, page, ['p.created_at', 'p.id'])}
        and ${createdWithin(sql, created, 'p.created_at')}
-     ${nearest(sql, page, ['p.created_at', 'p.id'])}`;
+     ${orderAndLimit(sql, page, ['p.created_at', 'p.id'])}`;
 }
 
 /** Where a transaction of the account stands in its list. */

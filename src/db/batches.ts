@@ -3,14 +3,14 @@ import type { PayoutStatus } from '../domain/payout.js';
 import type { Refusal } from '../domain/refusal.js';
 import { bigints, type Sql } from './client.js';
 import {
-  beyond,
+  afterCursor,
   type Created,
   createdWithin,
-  given,
-  type Listed,
-  listed,
-  nearest,
+  orderAndLimit,
   type Page,
+  type PageResult,
+  toPage,
+  when,
 } from './page.js';
 import type { NewPayout, PayoutRow } from './payouts.js';
 import type { CurrencyRate, CurrencyRates } from './rates.js';
@@ -166,7 +166,7 @@ export async function listBatches(
   accountId: string,
   page: Page,
   filter: { readonly created?: Created | undefined; readonly status?: string | undefined },
-): Promise<Listed<BatchRow>> {
+): Promise<PageResult<BatchRow>> {
   const statuses = filter.status === undefined ? [...batchStatuses] : [filter.status];
   // The newest of each status are among the newest of all: one index serves both.
   const rows = await sql<BatchRow[]>`
@@ -174,10 +174,10 @@ export async function listBatches(
       select ${columns(sql)} from batches
        where account_id = ${accountId} and status = s.status
          and ${createdWithin(sql, filter.created, 'created_at')}
-         and ${beyond(sql, page, ['created_at', 'id'])}
-       ${nearest(sql, page, ['created_at', 'id'])}) b
-     ${nearest(sql, page, ['b.created_at', 'b.id'])}`;
-  return listed(page, rows);
+         and ${afterCursor(sql, page, ['created_at', 'id'])}
+       ${orderAndLimit(sql, page, ['created_at', 'id'])}) b
+     ${orderAndLimit(sql, page, ['b.created_at', 'b.id'])}`;
+  return toPage(page, rows);
 }
 
 /** What the items of a batch come to, those included that refer to payouts made before. */
@@ -218,13 +218,13 @@ export async function listItems(
     select * from (
       (select p.*, p.batch_index as item_index from payouts p
         where p.batch_id = ${batchId} and p.batch_index > ${page.after}
-          and ${given(sql, page.status, (wanted) => sql`p.status = ${wanted}`)}
+          and ${when(sql, page.status, (wanted) => sql`p.status = ${wanted}`)}
         order by p.batch_index limit ${page.limit})
       union all
       (select p.*, r.batch_index as item_index
          from batch_references r join payouts p on p.id = r.payout_id
         where r.batch_id = ${batchId} and r.batch_index > ${page.after}
-          and ${given(sql, page.status, (wanted) => sql`p.status = ${wanted}`)}
+          and ${when(sql, page.status, (wanted) => sql`p.status = ${wanted}`)}
         order by r.batch_index limit ${page.limit})
     ) as items order by item_index limit ${page.limit}`;
 }

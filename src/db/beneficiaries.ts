@@ -1,15 +1,15 @@
 import type { BeneficiaryDetails } from '../domain/beneficiary.js';
-import { only } from './accounts.js';
+import { exactlyOne } from './accounts.js';
 import type { Sql } from './client.js';
 import {
-  beyond,
+  afterCursor,
   type Created,
   createdWithin,
-  given,
-  type Listed,
-  listed,
-  nearest,
+  orderAndLimit,
   type Page,
+  type PageResult,
+  toPage,
+  when,
 } from './page.js';
 
 export type BeneficiaryRow = {
@@ -33,7 +33,7 @@ export async function insertBeneficiary(
     insert into beneficiaries (id, account_id, details, currency)
     values (${id}, ${accountId}, ${sql.json(details)}, ${details.currency})
     returning id, account_id, details, created_at, deleted_at`;
-  return only(row);
+  return exactlyOne(row);
 }
 
 /** A beneficiary of the account, deleted ones too when they are asked for by a replay. */
@@ -65,16 +65,16 @@ export async function listBeneficiaries(
   accountId: string,
   page: Page,
   filter: { readonly created?: Created | undefined; readonly currency?: string | undefined },
-): Promise<Listed<BeneficiaryRow>> {
+): Promise<PageResult<BeneficiaryRow>> {
   const { created, currency = null } = filter;
   const rows = await sql<BeneficiaryRow[]>`
     select id, account_id, details, created_at, deleted_at from beneficiaries
      where account_id = ${accountId} and deleted_at is null
-       and ${given(sql, currency, (wanted) => sql`currency = ${wanted}`)}
+       and ${when(sql, currency, (wanted) => sql`currency = ${wanted}`)}
        and ${createdWithin(sql, created, 'created_at')}
-       and ${beyond(sql, page, ['created_at', 'id'])}
-     ${nearest(sql, page, ['created_at', 'id'])}`;
-  return listed(page, rows);
+       and ${afterCursor(sql, page, ['created_at', 'id'])}
+     ${orderAndLimit(sql, page, ['created_at', 'id'])}`;
+  return toPage(page, rows);
 }
 
 export async function deleteBeneficiary(

@@ -1,7 +1,7 @@
 import { type Chunk, type ChunkCounts, chunkDriver, chunkSize } from '../domain/batch.js';
 import type { PayoutStatus } from '../domain/payout.js';
 import type { Sql } from './client.js';
-import { given } from './page.js';
+import { when } from './page.js';
 import type { WakeablePayout } from './payouts.js';
 import { wakeAfter } from './wakeTimes.js';
 
@@ -24,11 +24,11 @@ export async function itemsOf(
   const rows = await sql<{ id: string }[]>`
     select id from payouts
      where ${withinChunk(sql, chunk)} and status = any (${[...statuses]})
-       and ${given(sql, driver, (wanted) => sql`driver = ${wanted}`)} order by batch_index`;
+       and ${when(sql, driver, (wanted) => sql`driver = ${wanted}`)} order by batch_index`;
   return rows.map((row) => row.id);
 }
 
-export async function standingOf(sql: Sql, chunk: Chunk): Promise<ChunkCounts> {
+export async function countChunk(sql: Sql, chunk: Chunk): Promise<ChunkCounts> {
   const [row] = await sql<ChunkCounts[]>`
     select count(*) filter (where attention_at is null and status = 'pending')::int as pending,
            count(*) filter (where attention_at is null and status = 'processing'
@@ -51,7 +51,10 @@ export async function standingOf(sql: Sql, chunk: Chunk): Promise<ChunkCounts> {
  * The payouts of a chunk that the inbox has something new of. The array makes the planner
  * begin with the chunk's own payouts: there may be more news than those.
  */
-export async function itemsWithUnprocessedEvents(sql: Sql, chunk: Chunk): Promise<readonly string[]> {
+export async function itemsWithUnprocessedEvents(
+  sql: Sql,
+  chunk: Chunk,
+): Promise<readonly string[]> {
   const rows = await sql<{ payoutId: string }[]>`
     select distinct payout_id from rail_inbox
      where applied_at is null and payout_id = any (array(
@@ -137,7 +140,7 @@ export type OverdueChunk = Chunk & {
 const sweepLimit = 250;
 
 /** Takes the chunks that nobody has looked after in time, and puts them off a little. */
-export async function takeOverdueChunks(sql: Sql): Promise<readonly OverdueChunk[]> {
+export async function claimOverdueChunks(sql: Sql): Promise<readonly OverdueChunk[]> {
   return sql<OverdueChunk[]>`
     update batch_chunks c set wake_at = ${wakeAfter(sql, 'woken')}
      where (batch_id, number) in (select batch_id, number from batch_chunks

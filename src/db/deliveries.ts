@@ -32,7 +32,7 @@ export type Pair = { readonly eventId: string; readonly endpointId: string };
 export type CountedPair = Pair & { readonly attempts: number };
 
 /** A first attempt that has not been recorded. All of a payout or a chunk are one account's. */
-export type OwedAttempt = CountedPair & {
+export type PendingAttempt = CountedPair & {
   readonly accountId: string;
   /** It is due, or was taken and not recorded: the endpoint's own workflow makes it. */
   readonly isLeft: boolean;
@@ -43,12 +43,12 @@ export type OwedAttempt = CountedPair & {
  * event first. `isRepeated`: also those that an earlier run of the same activity has taken and
  * not recorded; whether that run is dead, only the end of their lease will say.
  */
-export async function owedFirstAttempts(
+export async function pendingFirstAttempts(
   sql: Sql,
   payoutIds: readonly string[],
   isRepeated: boolean,
-): Promise<readonly OwedAttempt[]> {
-  const rows = await sql<(OwedAttempt & { readonly sequence: bigint })[]>`
+): Promise<readonly PendingAttempt[]> {
+  const rows = await sql<(PendingAttempt & { readonly sequence: bigint })[]>`
     select d.event_id, d.endpoint_id, d.attempts, e.account_id, e.sequence,
            d.attempts > 0 or d.next_attempt_at <= now() as is_left
       from events e join deliveries d on d.event_id = e.id
@@ -63,7 +63,7 @@ export async function owedFirstAttempts(
  * Takes pairs for their first attempt, and cancels those of endpoints that are gone. What
  * somebody else has taken meanwhile is left out.
  */
-export async function takeFirstAttempts(
+export async function claimFirstAttempts(
   sql: Sql,
   pairs: readonly Pair[],
 ): Promise<readonly DueDelivery[]> {
@@ -77,17 +77,17 @@ export async function takeFirstAttempts(
     with dropped as (
       update deliveries d set status = 'canceled' from ${named} and not ${isListening(sql)}
     ), taken as (
-      update deliveries d set ${taking(sql)} from ${named} and ${isListening(sql)}
+      update deliveries d set ${claiming(sql)} from ${named} and ${isListening(sql)}
       returning d.event_id, d.endpoint_id, d.attempts
     )
-    ${whatWasTaken(sql)}`;
+    ${claimedRows(sql)}`;
 }
 
 /**
  * Gives back what was not tried, due so much later, as if it had not been taken. What has been
  * taken again since it was read stays as it is.
  */
-export async function giveBack(
+export async function releaseClaims(
   sql: Sql,
   pairs: readonly CountedPair[],
   dueInMs: number,
@@ -117,17 +117,17 @@ const isPending = (sql: Sql) => sql`
 /** Whether an endpoint is there to be sent anything. */
 const isListening = (sql: Sql) => sql`(w.status = 'enabled' and w.deleted_at is null)`;
 
-const taking = (sql: Sql) => sql`
+const claiming = (sql: Sql) => sql`
   attempts = d.attempts + 1, last_attempt_at = now(), next_attempt_at = now() + ${lease}::interval`;
 
 /** The pairs that a statement has `taken`, with everything that an attempt needs, oldest first. */
-const whatWasTaken = (sql: Sql) => sql`
+const claimedRows = (sql: Sql) => sql`
   select t.*, w.account_id, w.url, w.secret, w.api_version, e.type, e.sequence, e.data, e.created_at
     from taken t join events e on e.id = t.event_id
     join webhook_endpoints w on w.id = t.endpoint_id order by e.sequence`;
 
 /** Takes pairs of an endpoint that are due, longest due first, or cancels them if it is gone. */
-export async function takeDueDeliveries(
+export async function claimDueDeliveries(
   sql: Sql,
   endpointId: string,
   limit: number,
@@ -142,10 +142,10 @@ export async function takeDueDeliveries(
     ), dropped as (
       update deliveries d set status = 'canceled' from ${named} and not due.is_listening
     ), taken as (
-      update deliveries d set ${taking(sql)} from ${named} and due.is_listening
+      update deliveries d set ${claiming(sql)} from ${named} and due.is_listening
       returning d.event_id, d.endpoint_id, d.attempts
     )
-    ${whatWasTaken(sql)}`;
+    ${claimedRows(sql)}`;
 }
 
 export type AttemptResult = {

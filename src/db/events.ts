@@ -2,14 +2,14 @@ import { type EventType, eventTypes } from '../domain/event.js';
 import { jsonTexts, type Sql } from './client.js';
 import { newId } from './id.js';
 import {
-  beyond,
+  afterCursor,
   type Created,
   createdWithin,
-  given,
-  type Listed,
-  listed,
-  nearest,
+  orderAndLimit,
   type Page,
+  type PageResult,
+  toPage,
+  when,
 } from './page.js';
 
 export type NewEvent = {
@@ -85,7 +85,7 @@ export async function listEvents(
   accountId: string,
   page: Page,
   filter: EventFilter,
-): Promise<Listed<EventRow>> {
+): Promise<PageResult<EventRow>> {
   const { created, payoutId } = filter;
   const types = filter.type === undefined ? [...eventTypes] : [filter.type];
   // The newest of each type are among the newest of all: one index serves both. A payout has a
@@ -94,12 +94,12 @@ export async function listEvents(
     select e.* from unnest(${types}::text[]) t (type) cross join lateral (
       select id, account_id, sequence, type, data, created_at from events
        where account_id = ${accountId} and type = t.type
-         and ${given(sql, payoutId, (wanted) => sql`payout_id = ${wanted}`)}
+         and ${when(sql, payoutId, (wanted) => sql`payout_id = ${wanted}`)}
          and ${createdWithin(sql, created, 'created_at')}
-         and ${beyond(sql, page, ['created_at', 'id'])}
-       ${nearest(sql, page, ['created_at', 'id'])}) e
-     ${nearest(sql, page, ['e.created_at', 'e.id'])}`;
-  return listed(page, rows);
+         and ${afterCursor(sql, page, ['created_at', 'id'])}
+       ${orderAndLimit(sql, page, ['created_at', 'id'])}) e
+     ${orderAndLimit(sql, page, ['e.created_at', 'e.id'])}`;
+  return toPage(page, rows);
 }
 
 /**
@@ -111,7 +111,7 @@ export async function feedEvents(
   accountId: string,
   after: bigint,
   limit: number,
-): Promise<Listed<EventRow>> {
+): Promise<PageResult<EventRow>> {
   const rows = await sql<EventRow[]>`
     select id, account_id, sequence, type, data, created_at from events
      where account_id = ${accountId} and sequence > ${after}

@@ -12,7 +12,7 @@ export type Page = {
 };
 
 /** Rows of a page, newest first whichever way it was walked, and whether more lie beyond. */
-export type Listed<T> = { readonly rows: readonly T[]; readonly hasMore: boolean };
+export type PageResult<T> = { readonly rows: readonly T[]; readonly hasMore: boolean };
 
 /** Bounds of the time a row was created at. */
 export type Created = {
@@ -26,7 +26,7 @@ export type Created = {
 type Columns = readonly [at: string, id: string];
 
 /** The condition that keeps the rows beyond the page's cursor. */
-export function beyond(sql: Sql, page: Page, [at, id]: Columns): Fragment {
+export function afterCursor(sql: Sql, page: Page, [at, id]: Columns): Fragment {
   if (page.from === null) return sql`true`;
   const { from, toward } = page;
   return toward === 'older'
@@ -38,7 +38,7 @@ export function beyond(sql: Sql, page: Page, [at, id]: Columns): Fragment {
  * The order and the end of a page's rows, nearest to the cursor first; one row more than asked
  * for tells whether there are more.
  */
-export function nearest(sql: Sql, page: Page, [at, id]: Columns): Fragment {
+export function orderAndLimit(sql: Sql, page: Page, [at, id]: Columns): Fragment {
   return page.toward === 'older'
     ? sql`order by ${sql(at)} desc, ${sql(id)} desc limit ${page.limit + 1}`
     : sql`order by ${sql(at)}, ${sql(id)} limit ${page.limit + 1}`;
@@ -48,7 +48,7 @@ export function nearest(sql: Sql, page: Page, [at, id]: Columns): Fragment {
  * A condition on a value that is asked for, or none. So each combination of filters is a
  * statement of its own, whose plan can be kept: one for all of them would fit none.
  */
-export function given<T>(
+export function when<T>(
   sql: Sql,
   value: T | null | undefined,
   condition: (value: T) => Fragment,
@@ -59,14 +59,14 @@ export function given<T>(
 /** The condition that keeps the rows created within bounds. */
 export function createdWithin(sql: Sql, created: Created | undefined, at: string): Fragment {
   return sql`
-    ${given(sql, created?.gte, (time) => sql`${sql(at)} >= ${time}`)}
-    and ${given(sql, created?.gt, (time) => sql`${sql(at)} > ${time}`)}
-    and ${given(sql, created?.lte, (time) => sql`${sql(at)} <= ${time}`)}
-    and ${given(sql, created?.lt, (time) => sql`${sql(at)} < ${time}`)}`;
+    ${when(sql, created?.gte, (time) => sql`${sql(at)} >= ${time}`)}
+    and ${when(sql, created?.gt, (time) => sql`${sql(at)} > ${time}`)}
+    and ${when(sql, created?.lte, (time) => sql`${sql(at)} <= ${time}`)}
+    and ${when(sql, created?.lt, (time) => sql`${sql(at)} < ${time}`)}`;
 }
 
 /** A page of the rows that were read with `beyond` and `nearest`. */
-export function listed<T>(page: Page, rows: readonly T[]): Listed<T> {
+export function toPage<T>(page: Page, rows: readonly T[]): PageResult<T> {
   const kept = rows.slice(0, page.limit);
   const newestFirst = page.toward === 'older' ? kept : kept.reverse();
   return { rows: newestFirst, hasMore: rows.length > page.limit };

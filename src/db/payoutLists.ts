@@ -1,16 +1,16 @@
 import type { Fragment } from 'postgres';
 import { type PayoutStatus, payoutStatuses } from '../domain/payout.js';
-import { only } from './accounts.js';
+import { exactlyOne } from './accounts.js';
 import type { Sql } from './client.js';
 import {
-  beyond,
+  afterCursor,
   type Created,
   createdWithin,
-  given,
-  type Listed,
-  listed,
-  nearest,
+  orderAndLimit,
   type Page,
+  type PageResult,
+  toPage,
+  when,
 } from './page.js';
 import type { PayoutRow } from './payouts.js';
 
@@ -36,15 +36,15 @@ export async function listPayouts(
   accountId: string,
   page: Page,
   filter: PayoutFilter,
-): Promise<Listed<PayoutRow> | 'too broad'> {
+): Promise<PageResult<PayoutRow> | 'too broad'> {
   const search = { sql, accountId, page, filter };
   const [path, ...others] = pathsOf(filter);
-  if (path === undefined) return listed(page, await byStatus(search, payoutStatuses));
+  if (path === undefined) return toPage(page, await byStatus(search, payoutStatuses));
   const rarest =
     others.length === 0 ? { ...path, count: 0 } : await rarestOf(search, [path, ...others]);
   const { name, value, count } = rarest;
   const rows = await (name === 'status' ? byStatus(search, [value]) : byTerm(search, rarest));
-  return rows.length <= page.limit && count > walkRows ? 'too broad' : listed(page, rows);
+  return rows.length <= page.limit && count > walkRows ? 'too broad' : toPage(page, rows);
 }
 
 type Search = {
@@ -78,9 +78,9 @@ const walkRows = 2_000;
 /** The rows that are looked through for a page, in the order of the list and of the indexes. */
 function walked({ sql, page, filter }: Search, id: 'id' | 'payout_id'): Fragment {
   return sql`
-    ${beyond(sql, page, ['requested_at', id])}
+    ${afterCursor(sql, page, ['requested_at', id])}
     and ${createdWithin(sql, filter.created, 'requested_at')}
-    ${nearest(sql, { ...page, limit: walkRows }, ['requested_at', id])}`;
+    ${orderAndLimit(sql, { ...page, limit: walkRows }, ['requested_at', id])}`;
 }
 
 /** Of so many filters the rarest is looked for; the others only sort out. */
@@ -102,7 +102,7 @@ async function rarestOf(search: Search, paths: readonly Path[]): Promise<Path & 
       from unnest(${compared.map(({ name }) => name)}::text[],
                   ${compared.map(({ value }) => value)}::text[]) t (name, value)
      order by count limit 1`;
-  return only(rarest);
+  return exactlyOne(rarest);
 }
 
 /** The newest of each status are among the newest of all. */
@@ -114,8 +114,8 @@ async function byStatus(search: Search, statuses: readonly string[]) {
         select * from payouts
          where account_id = ${accountId} and status = s.status and ${walked(search, 'id')}) w
        where ${matching(sql, filter)}
-       ${nearest(sql, page, ['requested_at', 'id'])}) p
-    ${nearest(sql, page, ['p.requested_at', 'p.id'])}`;
+       ${orderAndLimit(sql, page, ['requested_at', 'id'])}) p
+    ${orderAndLimit(sql, page, ['p.requested_at', 'p.id'])}`;
 }
 
 /**
@@ -132,12 +132,12 @@ async function byTerm(search: Search, { name, value }: Path) {
          and ${walked(search, 'payout_id')}) t
      cross join lateral (select * from payouts where id = t.payout_id limit 1) p
      where account_id = ${accountId} and ${matching(sql, filter)}
-     ${nearest(sql, page, ['t.requested_at', 't.payout_id'])}`;
+     ${orderAndLimit(sql, page, ['t.requested_at', 't.payout_id'])}`;
 }
 
 function matching(sql: Sql, filter: PayoutFilter): Fragment {
   const is = (column: string, value: string | undefined) =>
-    given(sql, value, (wanted) => sql`${sql(column)} = ${wanted}`);
+    when(sql, value, (wanted) => sql`${sql(column)} = ${wanted}`);
   return sql`
     ${is('status', filter.status)}
     and ${is('source_currency', filter.sourceCurrency)}
@@ -145,5 +145,5 @@ function matching(sql: Sql, filter: PayoutFilter): Fragment {
     and ${is('reference', filter.reference)}
     and ${is('beneficiary_id', filter.beneficiaryId)}
     and ${is('batch_id', filter.batchId)}
-    and ${given(sql, filter.metadata, (wanted) => sql`metadata @> ${sql.json(wanted)}`)}`;
+    and ${when(sql, filter.metadata, (wanted) => sql`metadata @> ${sql.json(wanted)}`)}`;
 }

@@ -5,7 +5,7 @@ import type { FixedSide } from '../domain/quote.js';
 import type { Refusal } from '../domain/refusal.js';
 import type { Mode } from './accounts.js';
 import { bigints, type Sql } from './client.js';
-import { given } from './page.js';
+import { when } from './page.js';
 import type { RateOrigin } from './rates.js';
 import { wakeAfter } from './wakeTimes.js';
 
@@ -149,16 +149,16 @@ export async function lockPayouts(
            (extract(epoch from p.settle_by - now()) * 1000)::bigint as settle_in_ms,
            -- Counted: for the first one alone the planner would rather look through the table.
            (select count(*) from rail_inbox i
-             where i.payout_id = p.id and i.applied_at is null) > 0 as has_news,
+             where i.payout_id = p.id and i.applied_at is null) > 0 as has_unprocessed_events,
            (extract(epoch from now() - p.submit_started_at) * 1000)::float8
              as since_first_attempt_ms,
            -- Not a join: the planner may begin that with all that is owed to anybody.
            (select count(*) from deliveries d
              where d.event_id = any (array(select e.id from events e where e.payout_id = p.id))
                and d.attempts = 0 and d.status not in ('delivered', 'exhausted', 'canceled')) > 0
-             as owes_delivery
+             as has_pending_delivery
       from payouts p
-     where p.id = any (${ids}) and ${given(sql, driver, (wanted) => sql`p.driver = ${wanted}`)}
+     where p.id = any (${ids}) and ${when(sql, driver, (wanted) => sql`p.driver = ${wanted}`)}
      order by p.id for no key update`;
 }
 
@@ -373,7 +373,7 @@ const sweepLimit = 500;
 /**
  * Takes what is overdue, and puts it off for so long that two sweeps do not take the same.
  */
-export async function takeOverduePayouts(sql: Sql): Promise<readonly WakeablePayout[]> {
+export async function claimOverduePayouts(sql: Sql): Promise<readonly WakeablePayout[]> {
   return sql<WakeablePayout[]>`
     update payouts set wake_at = ${wakeAfter(sql, 'woken')}
      where id in (select id from payouts where wake_at < now()

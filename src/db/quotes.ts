@@ -1,6 +1,6 @@
 import { formatRate } from '../domain/fx.js';
 import type { FixedSide, Price } from '../domain/quote.js';
-import { only } from './accounts.js';
+import { exactlyOne } from './accounts.js';
 import type { Sql } from './client.js';
 import type { RateOrigin } from './rates.js';
 
@@ -54,7 +54,7 @@ export async function insertQuote(sql: Sql, quote: NewQuote): Promise<QuoteRow> 
       ${origin.provider}, ${origin.asOf}, ${origin.sourceRateId}, ${origin.destinationRateId},
       now()::timestamptz(3), now()::timestamptz(3) + interval '30 seconds')
     returning *, false as expired`;
-  return only(row);
+  return exactlyOne(row);
 }
 
 export async function findQuote(

@@ -1,4 +1,4 @@
-import { only } from './accounts.js';
+import { exactlyOne } from './accounts.js';
 import { bigints, type Sql } from './client.js';
 
 export type StatementEntry = {
@@ -116,7 +116,7 @@ export async function readEvidence(sql: Sql, query: EvidenceQuery): Promise<Evid
                                    ${until}::text::date, interval '1 day') as day
              where not exists (select from statements
                                 where rail = ${rail} and statement_date = day::date)) as open_days`;
-  return only(row);
+  return exactlyOne(row);
 }
 
 /** Every difference between the bank's statements and the ledger, oldest first. */

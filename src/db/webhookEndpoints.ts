@@ -1,14 +1,14 @@
-import { only } from './accounts.js';
+import { exactlyOne } from './accounts.js';
 import type { Sql } from './client.js';
 import {
-  beyond,
+  afterCursor,
   type Created,
   createdWithin,
-  given,
-  type Listed,
-  listed,
-  nearest,
+  orderAndLimit,
   type Page,
+  type PageResult,
+  toPage,
+  when,
 } from './page.js';
 
 export type WebhookEndpointRow = {
@@ -36,7 +36,7 @@ export async function insertWebhookEndpoint(
     values (${endpoint.id}, ${endpoint.accountId}, ${endpoint.url},
       ${[...endpoint.events]}::text[], ${endpoint.secret}, ${endpoint.apiVersion})
     returning *`;
-  return only(row);
+  return exactlyOne(row);
 }
 
 /**
@@ -49,7 +49,7 @@ export async function countWebhookEndpoints(sql: Sql, accountId: string): Promis
   const [row] = await sql<{ count: number }[]>`
     select count(*)::int as count from webhook_endpoints
      where account_id = ${accountId} and deleted_at is null`;
-  return only(row).count;
+  return exactlyOne(row).count;
 }
 
 export async function findWebhookEndpoint(
@@ -68,16 +68,16 @@ export async function listWebhookEndpoints(
   accountId: string,
   page: Page,
   filter: { readonly created?: Created | undefined; readonly status?: string | undefined },
-): Promise<Listed<WebhookEndpointRow>> {
+): Promise<PageResult<WebhookEndpointRow>> {
   const { created, status } = filter;
   const rows = await sql<WebhookEndpointRow[]>`
     select * from webhook_endpoints
      where account_id = ${accountId} and deleted_at is null
-       and ${given(sql, status, (wanted) => sql`status = ${wanted}`)}
+       and ${when(sql, status, (wanted) => sql`status = ${wanted}`)}
        and ${createdWithin(sql, created, 'created_at')}
-       and ${beyond(sql, page, ['created_at', 'id'])}
-     ${nearest(sql, page, ['created_at', 'id'])}`;
-  return listed(page, rows);
+       and ${afterCursor(sql, page, ['created_at', 'id'])}
+     ${orderAndLimit(sql, page, ['created_at', 'id'])}`;
+  return toPage(page, rows);
 }
 
 /** Hides an endpoint and cancels what it was still owed, in one statement. */

@@ -5,7 +5,6 @@ import {
   continueAsNew,
   log,
   ParentClosePolicy,
-  patched,
   setHandler,
   startChild,
   workflowInfo,
@@ -14,58 +13,58 @@ import type { ChunkProgress } from '../activities/chunk.js';
 import { type Chunk, chunkDriver, isOpen } from '../domain/batch.js';
 import type { batchChunk } from './batchChunk.js';
 import { type BatchInput, cancelBatchUpdate, searchAttributes } from './messages.js';
-import { batchLedger, batchStart, batchWebhooks, deliverEvents } from './proxies.js';
-import { changes } from './versions.js';
+import { batchLedger, batchWebhooks, deliverEvents } from './proxies.js';
 
 /**
  * A batch, until every item is decided: group by group in the order of the request, so that of
- * too many items the same are refused each time. What was accepted belongs to the workflow of
- * its chunk at once, and the transaction that makes the last item final completes the batch.
+ * too many items the same are refused each time. Accepted items belong to the workflow of their
+ * chunk at once, and the transaction that makes the last item final completes the batch.
  * It works from the rows, so it may be started at any moment and any number of times.
  */
-export async function batch({ batchId, untold }: BatchInput): Promise<void> {
-  if (!patched(changes.batchInChunks)) return startOneByOne();
-  let asked = 0;
+export async function batch({ batchId, undelivered }: BatchInput): Promise<void> {
+  let requested = 0;
   let canceled = 0;
   setHandler(
     cancelBatchUpdate,
     async () => {
-      asked += 1;
-      const mine = asked;
+      requested += 1;
+      const mine = requested;
       await condition(() => canceled >= mine);
     },
     { description: 'Cancels what the rail has not been given; the row says so already.' },
   );
   const { chunks, mode } = await batchLedger.readBatch({ batchId });
-  let telling = 0;
-  // Beside everything else: whoever cancels must not wait for receivers that are slow.
-  const beside = (told: Promise<void>) => {
-    telling += 1;
-    void told.finally(() => {
-      telling -= 1;
+  let delivering = 0;
+  // A cancellation must not wait for receivers that are slow.
+  const inBackground = (delivery: Promise<void>) => {
+    delivering += 1;
+    void delivery.finally(() => {
+      delivering -= 1;
     });
   };
-  const left = new Set(untold);
-  const tellChunk = async (number: number) => {
+  const left = new Set(undelivered);
+  const deliverChunk = async (number: number) => {
     left.add(number);
-    if (await isTold({ batchId, number })) left.delete(number);
+    if (await isDelivered({ batchId, number })) left.delete(number);
   };
-  if (untold === undefined) {
-    if (mode === 'all_or_nothing') beside(tell(await batchLedger.decideBatch(aged(batchId))));
+  if (undelivered === undefined) {
+    if (mode === 'all_or_nothing') {
+      inBackground(deliver(await batchLedger.decideBatch(aged(batchId))));
+    }
     for (let number = 0; number < chunks; number += 1) await begin({ batchId, number });
-    beside(tell(await batchLedger.closeEmptyBatch({ batchId })));
+    inBackground(deliver(await batchLedger.closeEmptyBatch({ batchId })));
   }
-  for (const number of left) beside(tellChunk(number));
+  for (const number of left) inBackground(deliverChunk(number));
   do {
-    const upTo = asked;
-    // One pass cancels all there is: whoever asks a run that has become long is answered by it.
+    const upTo = requested;
+    // One pass cancels everything: later requests of a run that has become long join it.
     if (upTo > canceled && !(canceled > 0 && isTooLong())) {
-      for (const number of await cancelAll(batchId, chunks)) beside(tellChunk(number));
+      for (const number of await cancelAll(batchId, chunks)) inBackground(deliverChunk(number));
     }
     canceled = upTo;
-    await condition(() => asked > canceled || (telling === 0 && allHandlersFinished()));
-  } while (asked > canceled);
-  if (left.size > 0) await continueAsNew<typeof batch>({ batchId, untold: [...left] });
+    await condition(() => requested > canceled || (delivering === 0 && allHandlersFinished()));
+  } while (requested > canceled);
+  if (left.size > 0) await continueAsNew<typeof batch>({ batchId, undelivered: [...left] });
 }
 
 /** Runs for slow receivers fill the history. */
@@ -78,21 +77,21 @@ function aged(batchId: string) {
   return { batchId, workflowAgeMs: Date.now() - workflowInfo().startTime.getTime() };
 }
 
-/** Decides a chunk, and hands what was accepted to its workflow. */
+/** Decides a chunk and starts the workflow of what was accepted. */
 async function begin(chunk: Chunk): Promise<void> {
-  const look = await decideChunk(chunk);
-  if (!isOpen(look) && !look.hasSubscribers) return;
+  const progress = await decideChunk(chunk);
+  if (!isOpen(progress) && !progress.hasSubscribers) return;
   try {
     await startChild<typeof batchChunk>('batchChunk', {
       workflowId: chunkDriver(chunk),
-      args: [{ ...chunk, hasSubscribers: look.hasSubscribers }],
+      args: [{ ...chunk, hasSubscribers: progress.hasSubscribers }],
       // The chunk outlives its batch's workflow, which ends when everything is decided.
       parentClosePolicy: ParentClosePolicy.ABANDON,
       workflowTaskTimeout: '5s',
       typedSearchAttributes: [{ key: searchAttributes.batchId, value: chunk.batchId }],
     });
   } catch (error) {
-    // It was started by an earlier run, or by news: it works from the rows as well.
+    // An earlier run or an event of the rail has started it: it works from the rows as well.
     if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
   }
 }
@@ -111,27 +110,27 @@ async function decideChunk(chunk: Chunk): Promise<ChunkProgress> {
 
 /**
  * Cancels chunk by chunk; what was given to the rail goes on. A bug that keeps one of them from
- * it must not hold up the others, and then fails the batch, so that who has asked hears of it.
- * Returns the chunks that have something to tell.
+ * it must not hold up the others; then it fails the batch, so that the caller gets an error.
+ * Returns the chunks that have events to deliver.
  */
 async function cancelAll(batchId: string, chunks: number): Promise<readonly number[]> {
-  const listenedTo: number[] = [];
+  const subscribed: number[] = [];
   const failures: unknown[] = [];
   for (let number = 0; number < chunks; number += 1) {
     const chunk = { batchId, number };
     try {
-      if (await batchLedger.cancelChunk(chunk)) listenedTo.push(number);
+      if (await batchLedger.cancelChunk(chunk)) subscribed.push(number);
     } catch (error) {
       log.error('a chunk could not be canceled', { ...chunk, error });
       failures.push(error);
     }
   }
   if (failures.length > 0) throw failures[0];
-  return listenedTo;
+  return subscribed;
 }
 
-/** Delivers what the chunk's events owe; false when a new run of the batch has to go on. */
-async function isTold(chunk: Chunk): Promise<boolean> {
+/** Delivers the chunk's events; false when a new run of the workflow has to continue. */
+async function isDelivered(chunk: Chunk): Promise<boolean> {
   try {
     // 1,000 events to each of 16 endpoints that answer slowly are minutes of runs of 20 s.
     for (let run = 0; run < 100 && (await batchWebhooks.deliverChunk(chunk)); run += 1) {
@@ -144,13 +143,7 @@ async function isTold(chunk: Chunk): Promise<boolean> {
   return true;
 }
 
-/** Tells of the end of the batch by the deliveries of one of its payouts; null is no end yet. */
-async function tell(payoutId: string | null): Promise<void> {
+/** Delivers the event of the batch's end with those of one of its payouts; null is no end yet. */
+async function deliver(payoutId: string | null): Promise<void> {
   if (payoutId !== null) await deliverEvents(payoutId);
-}
-
-/** How batches were begun before there were chunks: in runs of 500 items, at most 21. */
-async function startOneByOne(): Promise<void> {
-  let afterIndex: number | null = -1;
-  while (afterIndex !== null) afterIndex = await batchStart.startItems();
 }

@@ -4,78 +4,79 @@ import { type Chunk, isOpen } from '../domain/batch.js';
 import { type BatchChunkInput, railUpdateSignal } from './messages.js';
 import { batchLedger, batchRail, batchWebhooks } from './proxies.js';
 
-/** Half a minute of looks of five seconds each, while the rail owes an answer. */
-const looks = 6;
+/** Half a minute of rounds of five seconds each, while answers of the rail are pending. */
+const rounds = 6;
 
-/** After that the chunk holds no slot: it is woken by news, or asks the rail itself. */
+/** After that the chunk holds no activity slot: an event wakes it, or it polls the rail. */
 const firstPauseMs = 10_000;
 const longestPauseMs = 15 * 60_000;
 
 /**
- * The payouts of a chunk, from the rail to their last delivered event, together. What waits for
- * a person, or for an answer that does not come, gets a workflow of its own. It works from the
- * rows, so it may be started at any moment and any number of times; it ends when nothing of the
- * chunk is open, and starts again with the next news.
+ * The payouts of a chunk together, from the rail to their last delivered event. A payout that needs
+ * a person, or whose answer does not come, gets a workflow of its own. It works from the rows, so
+ * it may be started at any moment and any number of times; it ends when nothing of the chunk is
+ * open, and the next event of the rail starts it again.
  */
 export async function batchChunk({ hasSubscribers, ...chunk }: BatchChunkInput): Promise<void> {
-  let nudged = false;
+  let signaled = false;
   setHandler(
     railUpdateSignal,
     () => {
-      nudged = true;
+      signaled = true;
     },
     { description: 'Look at the rows and the inbox again; carries no data.' },
   );
   const deliverer = createDeliverer(chunk);
-  deliverer.take({ hasSubscribers });
+  deliverer.note({ hasSubscribers });
   let pauseMs = firstPauseMs;
   for (;;) {
-    nudged = false;
-    const look = await carry(chunk, deliverer);
-    if (!isOpen(look)) {
-      // News do not wait until the last slow receiver has been told of the old ones.
-      await Promise.race([deliverer.done(), condition(() => nudged)]);
-      if (!nudged && !deliverer.isOwed()) return;
+    signaled = false;
+    const progress = await processChunk(chunk, deliverer);
+    if (!isOpen(progress)) {
+      // New events do not wait until the last slow receiver has got the old ones.
+      await Promise.race([deliverer.done(), condition(() => signaled)]);
+      if (!signaled && !deliverer.hasPending()) return;
     } else if (await batchLedger.suspendChunk({ ...chunk, forMs: pauseMs })) {
-      const isTimeUp = !(await condition(() => nudged, pauseMs));
-      // What the rail has not answered is asked about at the same pace: in ten minutes it is
-      // handed over, and a rail that is back must not be left waiting for as long as it was away.
-      const isSlower = isTimeUp && look.unanswered === 0;
+      const isTimeUp = !(await condition(() => signaled, pauseMs));
+      // Unanswered payouts are asked about at the same pace: they are handed over after ten
+      // minutes, and a rail that is back is asked soon.
+      const isSlower = isTimeUp && progress.unanswered === 0;
       pauseMs = isSlower ? Math.min(pauseMs * 2, longestPauseMs) : firstPauseMs;
       if (isTimeUp) await poll(chunk, deliverer);
     }
     if (isTooLong() && deliverer.isIdle()) {
-      await continueAsNew<typeof batchChunk>({ ...chunk, hasSubscribers: deliverer.isOwed() });
+      await continueAsNew<typeof batchChunk>({ ...chunk, hasSubscribers: deliverer.hasPending() });
     }
   }
 }
 
-/** Looks that change nothing, and runs for slow receivers, fill the history. */
+/** Rounds that change nothing, and runs for slow receivers, fill the history. */
 function isTooLong(): boolean {
   return workflowInfo().continueAsNewSuggested;
 }
 
-/** Gives the rail what it has not, and takes what it says for half a minute. */
-async function carry(chunk: Chunk, deliverer: Deliverer): Promise<ChunkProgress> {
+/** Submits what the rail does not have yet, and applies its events for half a minute. */
+async function processChunk(chunk: Chunk, deliverer: Deliverer): Promise<ChunkProgress> {
   await submit(chunk, deliverer);
-  let look = await settle(chunk, deliverer);
-  for (let round = 1; round < looks; round += 1) {
+  let progress = await applyEvents(chunk, deliverer);
+  for (let round = 1; round < rounds; round += 1) {
     // Also when the submission itself has failed: a person may have to ask the rail.
-    if (look.overdue > 0) await batchLedger.handOverChunk({ ...chunk, scope: 'unanswered' });
-    else if (look.troubled > 0) await batchLedger.handOverChunk({ ...chunk, scope: 'troubled' });
-    else if (look.unanswered > 0) await submit(chunk, deliverer);
-    else if (look.sent === 0) return look;
-    look = await settle(chunk, deliverer);
+    if (progress.overdue > 0) await batchLedger.handOverChunk({ ...chunk, scope: 'unanswered' });
+    else if (progress.troubled > 0)
+      await batchLedger.handOverChunk({ ...chunk, scope: 'troubled' });
+    else if (progress.unanswered > 0) await submit(chunk, deliverer);
+    else if (progress.sent === 0) return progress;
+    progress = await applyEvents(chunk, deliverer);
   }
-  return look;
+  return progress;
 }
 
-/** Nothing is lost when it fails: what the rail has not answered is looked up by the next run. */
+/** Nothing is lost when it fails: what has no answer is looked up by the next run. */
 async function submit(chunk: Chunk, deliverer: Deliverer): Promise<void> {
   try {
-    const look = await batchRail.submitChunk(chunk);
-    deliverer.take(look);
-    if (look.overdue === 0) return;
+    const progress = await batchRail.submitChunk(chunk);
+    deliverer.note(progress);
+    if (progress.overdue === 0) return;
   } catch (error) {
     log.warn('a chunk could not be submitted', { ...chunk, error });
     return;
@@ -84,11 +85,11 @@ async function submit(chunk: Chunk, deliverer: Deliverer): Promise<void> {
   await batchLedger.handOverChunk({ ...chunk, scope: 'unanswered' });
 }
 
-async function settle(chunk: Chunk, deliverer: Deliverer): Promise<ChunkProgress> {
+async function applyEvents(chunk: Chunk, deliverer: Deliverer): Promise<ChunkProgress> {
   try {
-    const look = await batchLedger.settleChunk(chunk);
-    deliverer.take(look);
-    return look;
+    const progress = await batchLedger.settleChunk(chunk);
+    deliverer.note(progress);
+    return progress;
   } catch (error) {
     // A bug that one payout brings to light must not hold up the others: each goes its
     // own way, and those that cannot are parked for a person.
@@ -99,7 +100,7 @@ async function settle(chunk: Chunk, deliverer: Deliverer): Promise<ChunkProgress
 
 async function poll(chunk: Chunk, deliverer: Deliverer): Promise<void> {
   try {
-    deliverer.take(await batchRail.pollChunk(chunk));
+    deliverer.note(await batchRail.pollChunk(chunk));
   } catch (error) {
     log.warn('the rail did not answer the poll of a chunk', { ...chunk, error });
   }
@@ -108,17 +109,17 @@ async function poll(chunk: Chunk, deliverer: Deliverer): Promise<void> {
 type Deliverer = ReturnType<typeof createDeliverer>;
 
 /**
- * Delivers what the chunk's events owe, one run at a time, beside everything else. What is left
- * of a workflow that has become long is its next run's to tell.
+ * Delivers the chunk's events in the background, one run at a time. What is left when the history
+ * has become long is delivered by the next run of the workflow.
  */
 function createDeliverer(chunk: Chunk) {
-  let isOwed = false;
+  let hasPending = false;
   let running: Promise<void> | undefined;
   async function run(): Promise<void> {
-    while (isOwed && !isTooLong()) {
-      isOwed = false;
+    while (hasPending && !isTooLong()) {
+      hasPending = false;
       try {
-        isOwed = (await batchWebhooks.deliverChunk(chunk)) || isOwed;
+        hasPending = (await batchWebhooks.deliverChunk(chunk)) || hasPending;
       } catch (error) {
         // Nothing is lost: the deliveries stay due, and the sweep hands them to the endpoint.
         log.warn('the first deliveries did not finish', { ...chunk, error });
@@ -127,11 +128,11 @@ function createDeliverer(chunk: Chunk) {
     running = undefined;
   }
   return {
-    take: ({ hasSubscribers }: { readonly hasSubscribers: boolean }): void => {
-      isOwed ||= hasSubscribers;
-      if (isOwed && !isTooLong()) running ??= run();
+    note: ({ hasSubscribers }: { readonly hasSubscribers: boolean }): void => {
+      hasPending ||= hasSubscribers;
+      if (hasPending && !isTooLong()) running ??= run();
     },
-    isOwed: (): boolean => isOwed,
+    hasPending: (): boolean => hasPending,
     isIdle: (): boolean => running === undefined,
     done: async (): Promise<void> => {
       await running;

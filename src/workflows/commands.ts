@@ -2,10 +2,10 @@ import { CancellationScope, condition, setHandler } from '@temporalio/workflow';
 import type { ActorKind, OperatorResult } from '../domain/operator.js';
 import { cancelUpdate, operateUpdate } from './messages.js';
 
-/** A command that waits for the main loop, the one place that runs activities. */
+/** A command that waits for the main function, the only place that runs activities. */
 export type Command = {
   readonly actor: ActorKind;
-  /** The id of an operator's request; whoever else asks can only cancel. */
+  /** The id of an operator's request; customers and the cancel button can only cancel. */
   readonly request: string | undefined;
   result: OperatorResult | undefined;
 };
@@ -13,14 +13,14 @@ export type Command = {
 const requestId = /^op_[0-9a-z]{26}$/;
 
 /**
- * Takes the updates of operators and customers. The handlers only enqueue and wait. What a
- * validator refuses enters no history, so none of them lets any text pass.
+ * Receives the updates of operators and customers. The handlers only enqueue and wait. What a
+ * validator rejects enters no history, so none of them lets free text pass.
  */
-export function takeCommands(commands: Command[]): void {
+export function receiveCommands(commands: Command[]): void {
   const ask = async (actor: ActorKind, request?: string): Promise<OperatorResult> => {
     const asked: Command = { actor, request, result: undefined };
     commands.push(asked);
-    // A cancel request that came too late must not take the answers from those who ask later.
+    // A cancellation of the workflow must not cancel the answers to later commands.
     await CancellationScope.nonCancellable(() => condition(() => asked.result !== undefined));
     return asked.result ?? { outcome: 'refused', detail: 'No answer.', action: null };
   };
@@ -39,7 +39,7 @@ export function takeCommands(commands: Command[]): void {
     },
     description: 'Cancel for the customer, without an argument; refused once the rail has it.',
   });
-  // The cancel button of the Temporal UI is a customer's wish as well.
+  // The cancel button of the Temporal UI asks for a cancellation as well.
   CancellationScope.current().cancelRequested.catch(() => {
     commands.push({ actor: 'temporal_ui', request: undefined, result: undefined });
   });

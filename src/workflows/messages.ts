@@ -5,13 +5,13 @@ import type { OperatorResult } from '../domain/operator.js';
 import type { PayoutStatus } from '../domain/payout.js';
 
 /**
- * The contract between the workflows and everybody who talks to them: names, inputs and
- * messages. The only file of this folder that others may import.
+ * The contract between the workflows and their callers: names, inputs and messages. The only
+ * file of this folder that others may import.
  */
 
 /**
- * Apart from each other, so that slow webhooks cannot starve payouts, nor a slow bank either;
- * those of batches are a worker process's of their own, so that 10,000 items cannot.
+ * Separate, so that neither slow webhooks nor a slow bank can starve payouts; those of batches
+ * belong to a worker process of their own, so that 10,000 items cannot either.
  */
 export const taskQueues = {
   payouts: 'payouts',
@@ -24,33 +24,33 @@ export const taskQueues = {
 
 /** Ids alone: personal data never enters a history. */
 export type PayoutInput = { readonly payoutId: string };
-/** `untold`: everything is decided, and of these chunks something canceled has still to be told. */
-export type BatchInput = { readonly batchId: string; readonly untold?: readonly number[] };
-/** `hasSubscribers`: events of the chunk are owed to somebody already. */
+/** `undelivered`: all items are decided; events of these chunks' cancellations are not delivered. */
+export type BatchInput = { readonly batchId: string; readonly undelivered?: readonly number[] };
+/** `hasSubscribers`: the chunk already has events that webhook endpoints subscribe to. */
 export type BatchChunkInput = Chunk & { readonly hasSubscribers: boolean };
 export type WebhookDeliveryInput = { readonly endpointId: string };
 
-/** Waits for the decision; the main function decides, whoever started it. */
+/** Waits until the payout is accepted or refused, which the main function decides. */
 export const acceptUpdate = defineUpdate<PayoutStatus>('accept');
 
 export type { OperatorResult };
 
 /**
- * An operator's command: the id of a request that the command line has kept. What people write
- * stays in the database, for nobody can take it out of a history again.
+ * An operator's command: the id of a request that the command line has stored. Free text stays in
+ * the database, since it cannot be removed from a history.
  */
 export const operateUpdate = defineUpdate<OperatorResult, [string]>('operate');
 
-/** The customer's wish. It has no argument: an operator who cancels for them sends a request. */
+/** The customer's cancellation. It has no argument: operators send a request. */
 export const cancelUpdate = defineUpdate<OperatorResult>('cancel');
 
 /** Cancels what the rail has not been given; the batch's row says so already. */
 export const cancelBatchUpdate = defineUpdate<void>('cancel');
 
-/** "Look again": the inbox or the row has something new. It carries no data. */
+/** The inbox or the row has something new. It carries no data. */
 export const railUpdateSignal = defineSignal('railUpdate');
 
-/** The endpoint is owed something that the first attempt left over. */
+/** The endpoint has pending deliveries that are due. */
 export const deliverSignal = defineSignal('deliver');
 
 export const searchAttributes = {

@@ -20,7 +20,7 @@ import {
   isFinal,
   type PayoutStatus,
 } from '../domain/payout.js';
-import { type Command, takeCommands } from './commands.js';
+import { type Command, receiveCommands } from './commands.js';
 import { acceptUpdate, type PayoutInput, railUpdateSignal, searchAttributes } from './messages.js';
 import { deliverEvents, ledgerStep, operation, railPoll, railSubmit } from './proxies.js';
 
@@ -28,15 +28,15 @@ import { deliverEvents, ledgerStep, operation, railPoll, railSubmit } from './pr
 const callbackPatienceMs = 60_000;
 
 /**
- * What the workflow remembers. It is little, because the row is the truth: a run that is
+ * What a run of the workflow remembers. It is little, because the row is the truth: a run that is
  * closed, terminated or reset is started again from the row.
  */
-type Hand = {
+type PayoutRun = {
   readonly payoutId: string;
   step: PayoutStep | undefined;
-  /** Another driver has taken the payout over; this hand must let go. */
-  lost: boolean;
-  nudged: boolean;
+  /** Another workflow drives the payout now; this one ends. */
+  isSuperseded: boolean;
+  signaled: boolean;
   /** What people ask for, in the order in which they asked. */
   readonly commands: Command[];
   /** The reason that operators find the payout by. */
@@ -50,12 +50,12 @@ type Hand = {
  * on from there, so it may be started at any moment and any number of times. It never fails
  * while it holds money: what it has no answer to, it leaves to a person.
  */
-export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 'lost'> {
-  const hand: Hand = {
+export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 'superseded'> {
+  const run: PayoutRun = {
     payoutId,
     step: undefined,
-    lost: false,
-    nudged: false,
+    isSuperseded: false,
+    signaled: false,
     commands: [],
     // A run that follows another one has its search attributes.
     shownAttention: workflowInfo().typedSearchAttributes.get(searchAttributes.attentionReason),
@@ -64,23 +64,23 @@ export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 
   setHandler(
     railUpdateSignal,
     () => {
-      hand.nudged = true;
+      run.signaled = true;
     },
     { description: 'Look at the row and the inbox again; carries no data.' },
   );
-  setHandler(acceptUpdate, () => decision(hand), {
+  setHandler(acceptUpdate, () => untilDecided(run), {
     description: 'Waits until the payout is accepted or refused, and answers its status.',
   });
-  takeCommands(hand.commands);
+  receiveCommands(run.commands);
   await CancellationScope.nonCancellable(async () => {
-    await drive(hand);
-    // Who asked when nothing was left to do still gets an answer.
+    await runToEnd(run);
+    // A command that came when nothing was left to do still gets an answer.
     while (!allHandlersFinished()) {
-      for (const command of hand.commands.splice(0)) command.result = tooLate;
-      await condition(() => allHandlersFinished() || hand.commands.length > 0);
+      for (const command of run.commands.splice(0)) command.result = tooLate;
+      await condition(() => allHandlersFinished() || run.commands.length > 0);
     }
   });
-  return hand.lost || hand.step === undefined ? 'lost' : hand.step.status;
+  return run.isSuperseded || run.step === undefined ? 'superseded' : run.step.status;
 }
 
 const tooLate = {
@@ -89,46 +89,46 @@ const tooLate = {
   action: null,
 } as const;
 
-async function decision(hand: Hand): Promise<PayoutStatus> {
+async function untilDecided(run: PayoutRun): Promise<PayoutStatus> {
   await CancellationScope.nonCancellable(() =>
-    condition(() => hand.step !== undefined || hand.lost),
+    condition(() => run.step !== undefined || run.isSuperseded),
   );
-  return hand.step?.status ?? 'pending';
+  return run.step?.status ?? 'pending';
 }
 
-async function drive(hand: Hand): Promise<void> {
+async function runToEnd(run: PayoutRun): Promise<void> {
   let isOpen = true;
-  while (isOpen && !hand.lost) {
+  while (isOpen && !run.isSuperseded) {
     try {
-      isOpen = await advance(hand);
+      isOpen = await nextStep(run);
     } catch (error) {
       if (error instanceof ContinueAsNew) throw error;
-      log.error('a step of the payout failed', { payoutId: hand.payoutId, error });
-      await park(hand, 'unexpected_failure', messageOf(error));
+      log.error('a step of the payout failed', { payoutId: run.payoutId, error });
+      await park(run, 'unexpected_failure', messageOf(error));
     }
   }
 }
 
-/** One stretch of the way; false when there is nothing left to do. */
-async function advance(hand: Hand): Promise<boolean> {
-  const { step } = hand;
+/** Does what is next; false when there is nothing left to do. */
+async function nextStep(run: PayoutRun): Promise<boolean> {
+  const { step } = run;
   if (step === undefined) {
-    await accept(hand);
-  } else if (isDue(hand) || step.hasUnprocessedEvents) {
-    await serve(hand);
+    await accept(run);
+  } else if (isDue(run) || step.hasUnprocessedEvents) {
+    await handleCommandOrEvents(run);
   } else if (isTooLong() && !isOver(step)) {
-    await goOnInNewRun(hand);
+    await goOnInNewRun(run);
   } else if (step.attention !== null) {
-    await waitForAPerson(hand, step.attention);
+    await waitForAPerson(run, step.attention);
   } else if (step.status === 'pending') {
-    await accept(hand);
+    await accept(run);
   } else if (step.status === 'processing') {
-    await submit(hand);
+    await submit(run);
   } else if (step.status === 'sent') {
-    await waitForTheRail(hand, step.settleInMs);
+    await waitForTheRail(run, step.settleInMs);
   } else {
-    await condition(() => hand.delivering === 0);
-    return isDue(hand);
+    await condition(() => run.delivering === 0);
+    return isDue(run);
   }
   return true;
 }
@@ -145,35 +145,35 @@ function isOver({ status, attention }: PayoutStep): boolean {
   return isFinal(status) && attention === null;
 }
 
-/** The new run reads the row; this one leaves no question and no delivery of its own behind. */
-async function goOnInNewRun(hand: Hand): Promise<void> {
-  await condition(() => isDue(hand) || (hand.delivering === 0 && allHandlersFinished()));
-  if (!isDue(hand)) await continueAsNew<typeof payout>({ payoutId: hand.payoutId });
+/** The new run reads the row; this one leaves no command and no delivery of its own behind. */
+async function goOnInNewRun(run: PayoutRun): Promise<void> {
+  await condition(() => isDue(run) || (run.delivering === 0 && allHandlersFinished()));
+  if (!isDue(run)) await continueAsNew<typeof payout>({ payoutId: run.payoutId });
 }
 
 /** Decides a pending payout; one that was decided before is only looked at. */
-async function accept(hand: Hand): Promise<void> {
-  const { payoutId } = hand;
+async function accept(run: PayoutRun): Promise<void> {
+  const { payoutId } = run;
   const workflowAgeMs = Date.now() - workflowInfo().startTime.getTime();
-  take(
-    hand,
+  apply(
+    run,
     await ledgerStep((ledger) =>
       ledger.acceptPayouts({ driver: payoutId, ids: [payoutId], workflowAgeMs }),
     ),
   );
 }
 
-/** Whether somebody has spoken: the rail, through the inbox, or a person. */
-function isDue(hand: Hand): boolean {
-  return hand.nudged || hand.commands.length > 0;
+/** Whether there is something to look at: an event of the rail in the inbox, or a command. */
+function isDue(run: PayoutRun): boolean {
+  return run.signaled || run.commands.length > 0;
 }
 
-/** People first: who cancels must not lose to news that came later. */
-async function serve(hand: Hand): Promise<void> {
-  const command = hand.commands.shift();
-  if (command === undefined) return settle(hand);
-  const { payoutId } = hand;
-  const settleBy = hand.step?.settleBy;
+/** Commands first: a cancellation must not lose to an event that came later. */
+async function handleCommandOrEvents(run: PayoutRun): Promise<void> {
+  const command = run.commands.shift();
+  if (command === undefined) return applyRailEvents(run);
+  const { payoutId } = run;
+  const settleBy = run.step?.settleBy;
   try {
     const operated = await operation.executeCommand({
       driver: payoutId,
@@ -182,9 +182,9 @@ async function serve(hand: Hand): Promise<void> {
       // Made here, so that an attempt that is repeated after a crash finds its own line.
       action: command.request ?? `op_${uuid4().replaceAll('-', '')}`,
     });
-    take(hand, operated.steps);
-    if (hand.step?.settleBy && hand.step.settleBy !== settleBy) {
-      const value = new Date(hand.step.settleBy);
+    apply(run, operated.steps);
+    if (run.step?.settleBy && run.step.settleBy !== settleBy) {
+      const value = new Date(run.step.settleBy);
       upsertSearchAttributes([{ key: searchAttributes.settleBy, value }]);
     }
     command.result = operated.result;
@@ -195,76 +195,76 @@ async function serve(hand: Hand): Promise<void> {
   }
 }
 
-/** Applies whatever the inbox holds. A nudge that comes meanwhile leads to another look. */
-async function settle(hand: Hand): Promise<void> {
-  hand.nudged = false;
-  take(
-    hand,
+/** Applies what the inbox holds. A signal that comes meanwhile leads to another look. */
+async function applyRailEvents(run: PayoutRun): Promise<void> {
+  run.signaled = false;
+  apply(
+    run,
     await ledgerStep((ledger) =>
-      ledger.settlePayouts({ driver: hand.payoutId, ids: [hand.payoutId] }),
+      ledger.settlePayouts({ driver: run.payoutId, ids: [run.payoutId] }),
     ),
   );
 }
 
 /**
- * Hands the payout to the rail. Its retries are patient, so a nudge is looked at meanwhile:
+ * Submits the payout to the rail. Retries may be minutes apart, so signals are answered meanwhile:
  * the callback of a call that timed out settles the payout without waiting for the look-up.
  */
-async function submit(hand: Hand): Promise<void> {
+async function submit(run: PayoutRun): Promise<void> {
   const scope = new CancellationScope();
   let answer: readonly PayoutStep[] | undefined;
   const submission = scope
-    .run(() => railSubmit.submitPayouts({ driver: hand.payoutId, ids: [hand.payoutId] }))
+    .run(() => railSubmit.submitPayouts({ driver: run.payoutId, ids: [run.payoutId] }))
     .then((steps) => {
       answer = steps;
     });
   while (answer === undefined) {
-    await Promise.race([submission, condition(() => isDue(hand))]);
+    await Promise.race([submission, condition(() => isDue(run))]);
     if (answer !== undefined) break;
-    await serve(hand);
-    if (hand.lost || hand.step?.status !== 'processing' || isTooLong()) {
+    await handleCommandOrEvents(run);
+    if (run.isSuperseded || run.step?.status !== 'processing' || isTooLong()) {
       scope.cancel();
       await submission.catch(ignoreCancellation);
       return;
     }
   }
-  take(hand, answer);
+  apply(run, answer);
 }
 
-/** Waits for the callback's nudge, then polls until the rail has told or its time is over. */
-async function waitForTheRail(hand: Hand, settleInMs: number): Promise<void> {
-  if (settleInMs <= 0) return park(hand, 'settle_by_passed', attentionReasons.settle_by_passed);
-  if (await condition(() => isDue(hand), Math.min(callbackPatienceMs, settleInMs))) return;
+/** Waits for the callback's signal, then polls until the rail has an answer or its time is over. */
+async function waitForTheRail(run: PayoutRun, settleInMs: number): Promise<void> {
+  if (settleInMs <= 0) return park(run, 'settle_by_passed', attentionReasons.settle_by_passed);
+  if (await condition(() => isDue(run), Math.min(callbackPatienceMs, settleInMs))) return;
   const scope = new CancellationScope();
   const poll = scope
-    .run(() => railPoll(settleInMs).pollRail({ payoutId: hand.payoutId }))
-    .then((steps) => take(hand, steps));
+    .run(() => railPoll(settleInMs).pollRail({ payoutId: run.payoutId }))
+    .then((steps) => apply(run, steps));
   try {
-    await Promise.race([poll, condition(() => isDue(hand))]);
+    await Promise.race([poll, condition(() => isDue(run))]);
     scope.cancel();
     await poll.catch(ignoreCancellation);
   } catch (error) {
     if (!isOutOfTime(error)) throw error;
-    await park(hand, 'settle_by_passed', attentionReasons.settle_by_passed);
+    await park(run, 'settle_by_passed', attentionReasons.settle_by_passed);
   }
 }
 
-async function park(hand: Hand, reason: AttentionReason, detail: string): Promise<void> {
-  take(
-    hand,
+async function park(run: PayoutRun, reason: AttentionReason, detail: string): Promise<void> {
+  apply(
+    run,
     await ledgerStep((ledger) =>
-      ledger.parkPayout({ driver: hand.payoutId, id: hand.payoutId, reason, detail }),
+      ledger.parkPayout({ driver: run.payoutId, id: run.payoutId, reason, detail }),
     ),
   );
 }
 
-/** Shows an operator what happened, and waits for something new. */
+/** Shows operators why the payout needs a person, and waits for a command or an event. */
 async function waitForAPerson(
-  hand: Hand,
+  run: PayoutRun,
   attention: NonNullable<PayoutStep['attention']>,
 ): Promise<void> {
-  if (hand.shownAttention !== attention.reason) {
-    hand.shownAttention = attention.reason;
+  if (run.shownAttention !== attention.reason) {
+    run.shownAttention = attention.reason;
     upsertSearchAttributes([
       { key: searchAttributes.needsAttention, value: true },
       { key: searchAttributes.attentionReason, value: attention.reason },
@@ -273,33 +273,33 @@ async function waitForAPerson(
   setCurrentDetails(
     `**Needs a person: ${attention.reason}**\n\n${attentionReasons[attention.reason]}\n\n${attention.detail}`,
   );
-  await condition(() => isDue(hand));
+  await condition(() => isDue(run));
 }
 
-/** Takes note of where the row stands, and starts what must be told to somebody. */
-function take(hand: Hand, steps: readonly PayoutStep[]): void {
+/** Keeps the state of the row, shows it to operators, and delivers the events of the step. */
+function apply(run: PayoutRun, steps: readonly PayoutStep[]): void {
   const [step] = steps;
   if (step === undefined) {
-    hand.lost = true;
+    run.isSuperseded = true;
     return;
   }
-  hand.step = step;
-  if (step.attention === null && hand.shownAttention !== undefined) {
-    hand.shownAttention = undefined;
+  run.step = step;
+  if (step.attention === null && run.shownAttention !== undefined) {
+    run.shownAttention = undefined;
     upsertSearchAttributes([
       { key: searchAttributes.needsAttention, value: false },
       { key: searchAttributes.attentionReason, value: null },
     ]);
     setCurrentDetails('');
   }
-  if (step.hasSubscribers) void deliver(hand);
+  if (step.hasSubscribers) void deliver(run);
 }
 
 /** Beside everything else: neither the rail nor a person waits for slow receivers. */
-async function deliver(hand: Hand): Promise<void> {
-  hand.delivering += 1;
-  await deliverEvents(hand.payoutId);
-  hand.delivering -= 1;
+async function deliver(run: PayoutRun): Promise<void> {
+  run.delivering += 1;
+  await deliverEvents(run.payoutId);
+  run.delivering -= 1;
 }
 
 function ignoreCancellation(error: unknown): void {

@@ -104,7 +104,7 @@ const firstDelivery = proxyActivities<Pick<Activities, 'deliverEvents'>>({
   retry: { initialInterval: 1_000, maximumInterval: 5_000, maximumAttempts: 10 },
 });
 
-export const ladder = proxyActivities<Pick<Activities, 'deliverDue'>>({
+export const retryDeliveries = proxyActivities<Pick<Activities, 'deliverDue'>>({
   ...deliveryStep,
   // Until the database is back: an endpoint's workflow is what others hand on to.
   retry: { initialInterval: 1_000, backoffCoefficient: 2, maximumInterval: 10_000 },
@@ -154,12 +154,6 @@ export const batchWebhooks = proxyActivities<Pick<Activities, 'deliverChunk'>>({
   taskQueue: taskQueues.batchWebhooks,
   // As long as a restart of the database may take; then the sweep hands it to the endpoints.
   retry: { initialInterval: 1_000, maximumInterval: 10_000, maximumAttempts: 10 },
-});
-
-export const batchStart = proxyActivities<Pick<Activities, 'startItems'>>({
-  taskQueue: taskQueues.payouts,
-  startToCloseTimeout: 60_000,
-  retry: { initialInterval: 1_000, maximumInterval: 30_000 },
 });
 
 /** While a sweep runs no other begins: one whose worker was killed must not hold up the next. */

@@ -1,29 +1,29 @@
 import { condition, continueAsNew, setHandler, workflowInfo } from '@temporalio/workflow';
 import { deliverSignal, type WebhookDeliveryInput } from './messages.js';
-import { ladder } from './proxies.js';
+import { retryDeliveries } from './proxies.js';
 
 /**
- * Everything an endpoint is still owed after the first attempt: one workflow an endpoint,
- * however many events wait. It works from the rows, sleeps until the next attempt is due,
- * and ends when nothing is owed.
+ * Retries the deliveries of an endpoint: one workflow an endpoint, however many events are
+ * pending. It works from the rows, sleeps until the next attempt is due, and ends when no delivery
+ * is pending.
  */
 export async function webhookDelivery({ endpointId }: WebhookDeliveryInput): Promise<void> {
-  let nudged = false;
+  let signaled = false;
   setHandler(
     deliverSignal,
     () => {
-      nudged = true;
+      signaled = true;
     },
-    { description: 'Something new is owed to the endpoint; carries no data.' },
+    { description: 'The endpoint has a new pending delivery; carries no data.' },
   );
   for (;;) {
-    nudged = false;
-    const { nextInMs } = await ladder.deliverDue({ endpointId });
+    signaled = false;
+    const { nextInMs } = await retryDeliveries.deliverDue({ endpointId });
     if (nextInMs === null) {
-      if (!nudged) return;
+      if (!signaled) return;
     } else if (nextInMs > 0) {
-      // A nudge does not cut the ladder short, it only lets what is due be taken.
-      await condition(() => nudged, nextInMs);
+      // A signal does not shorten the backoff: only what is due is attempted.
+      await condition(() => signaled, nextInMs);
     }
     if (workflowInfo().continueAsNewSuggested) {
       await continueAsNew<typeof webhookDelivery>({ endpointId });

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'v
 import { createApiKey, hashOfKey } from '../../src/api/apiKey.js';
 import { routes } from '../../src/api/app.js';
 import { createKey, listKeys, revokeKey, rollKey } from '../../src/cli/keys.js';
-import { only } from '../../src/db/accounts.js';
+import { exactlyOne } from '../../src/db/accounts.js';
 import { insertApiKey, type NewApiKey } from '../../src/db/apiKeys.js';
 import { scopes } from '../../src/domain/scope.js';
 import { type ApiAnswer, type ApiClient, createClient, textOf } from '../support/client.js';
@@ -43,8 +43,8 @@ async function printed(command: () => Promise<void>): Promise<string> {
     log.mockRestore();
   }
 }
-const shownKey = (text: string) => only(/cor_test_\w{36}/.exec(text)?.[0]);
-const shownId = (text: string) => only(/key_\w+/.exec(text)?.[0]);
+const shownKey = (text: string) => exactlyOne(/cor_test_\w{36}/.exec(text)?.[0]);
+const shownId = (text: string) => exactlyOne(/key_\w+/.exec(text)?.[0]);
 
 describe('a key that may only send payouts', () => {
   const tooMuch = { source_currency: 'USD', amount: '99999999' };
@@ -193,7 +193,7 @@ describe('the last use of a key', () => {
     const [row] = await system.database<{ rows: number; statements: number }[]>`
       select count(*) filter (where what = 'ROW')::int as rows,
              count(*) filter (where what = 'STATEMENT')::int as statements from noted`;
-    return only(row);
+    return exactlyOne(row);
   };
   const askTogether = async (apiKey: string) => {
     const asking = Array.from({ length: 20 }, () => ask(apiKey));
@@ -206,7 +206,7 @@ describe('the last use of a key', () => {
       const [row] = await system.database<{ age: number | null }[]>`
         select extract(epoch from now() - last_used_at)::float as age
           from api_keys where id = ${id}`;
-      return only(row).age;
+      return exactlyOne(row).age;
     };
     expect(await ageOfUse()).toBeNull();
     await system.database`truncate noted`;

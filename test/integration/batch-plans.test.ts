@@ -10,31 +10,31 @@ import {
 } from '../../src/db/batches.js';
 import { beneficiariesOf } from '../../src/db/beneficiaries.js';
 import {
+  claimOverdueChunks,
+  countChunk,
   handOverItems,
-  leaseChunk,
   itemsOf,
   itemsWithUnprocessedEvents,
-  standingOf,
-  takeOverdueChunks,
+  leaseChunk,
 } from '../../src/db/chunks.js';
 import { type Database, type Sql, transaction } from '../../src/db/client.js';
 import {
-  giveBack,
+  claimDueDeliveries,
+  claimFirstAttempts,
   nextAttemptInMs,
   overdueEndpoints,
-  owedFirstAttempts,
+  pendingFirstAttempts,
   recordAttempts,
-  takeDueDeliveries,
-  takeFirstAttempts,
+  releaseClaims,
 } from '../../src/db/deliveries.js';
 import { bindKeys, findKeys } from '../../src/db/idempotency.js';
 import { insertNews } from '../../src/db/inbox.js';
 import { postEntries } from '../../src/db/ledger.js';
 import {
+  claimOverduePayouts,
   lockPayouts,
   postponeQuiet,
   refusePayouts,
-  takeOverduePayouts,
 } from '../../src/db/payouts.js';
 import { beginSubmission } from '../../src/db/submissions.js';
 import { chunkDriver, chunkSize, groupSize, groupsOf } from '../../src/domain/batch.js';
@@ -153,7 +153,7 @@ async function readGroups(database: Database) {
   const [unsent = []] = groupsOf(await itemsOf(database, accepted, ['processing']));
   const [told = [], untold = []] = groupsOf(await itemsOf(database, sent, ['sent']));
   const news = await newsOf(database, untold);
-  const pairs = await owedFirstAttempts(database, told, false);
+  const pairs = await pendingFirstAttempts(database, told, false);
   return { undecided, unsent, told, untold, news, pairs };
 }
 type Groups = Awaited<ReturnType<typeof readGroups>>;
@@ -183,7 +183,7 @@ const statements: readonly (readonly [string, number, Statement])[] = [
     20,
     (sql) => listItems(sql, batchId, { after: 1_500, limit: 20, status: null }),
   ],
-  ['tells where a chunk stands', chunkSize, (sql) => standingOf(sql, sent)],
+  ['tells where a chunk stands', chunkSize, (sql) => countChunk(sql, sent)],
   ['finds a chunk’s news', chunkSize, (sql) => itemsWithUnprocessedEvents(sql, sent)],
   ['holds a chunk', 1, (sql) => leaseChunk(sql, sent, 0)],
   [
@@ -234,10 +234,14 @@ const statements: readonly (readonly [string, number, Statement])[] = [
   ['hands over what has trouble', chunkSize, (sql) => handOverItems(sql, sent, 'troubled')],
   ['hands over what is unanswered', chunkSize, (sql) => handOverItems(sql, sent, 'unanswered')],
   ['hands over everything', chunkSize, (sql) => handOverItems(sql, sent, 'all')],
-  ['finds first attempts', groupSize, (sql, { told }) => owedFirstAttempts(sql, told, false)],
-  ['finds first attempts again', groupSize, (sql, { told }) => owedFirstAttempts(sql, told, true)],
-  ['takes first attempts', groupSize, (sql, { pairs }) => takeFirstAttempts(sql, pairs)],
-  ['gives back', groupSize, (sql, { pairs }) => giveBack(sql, pairs, 0)],
+  ['finds first attempts', groupSize, (sql, { told }) => pendingFirstAttempts(sql, told, false)],
+  [
+    'finds first attempts again',
+    groupSize,
+    (sql, { told }) => pendingFirstAttempts(sql, told, true),
+  ],
+  ['takes first attempts', groupSize, (sql, { pairs }) => claimFirstAttempts(sql, pairs)],
+  ['gives back', groupSize, (sql, { pairs }) => releaseClaims(sql, pairs, 0)],
   [
     'records attempts',
     groupSize,
@@ -247,12 +251,12 @@ const statements: readonly (readonly [string, number, Statement])[] = [
         pairs.map((pair) => ({ ...pair, ...delivered })),
       ),
   ],
-  ['takes what a dead endpoint is owed', 32, (sql) => takeDueDeliveries(sql, 'we_dead', 32)],
+  ['takes what a dead endpoint is owed', 32, (sql) => claimDueDeliveries(sql, 'we_dead', 32)],
   ['tells when a dead endpoint is due', 32, (sql) => nextAttemptInMs(sql, 'we_dead')],
   ['finds overdue endpoints', 32, (sql) => overdueEndpoints(sql)],
-  ['finds overdue payouts', groupSize, (sql) => takeOverduePayouts(sql)],
+  ['finds overdue payouts', groupSize, (sql) => claimOverduePayouts(sql)],
   ['puts off payouts', groupSize, (sql, { told }) => postponeQuiet(sql, told)],
-  ['finds overdue chunks', 250, (sql) => takeOverdueChunks(sql)],
+  ['finds overdue chunks', 250, (sql) => claimOverdueChunks(sql)],
   [
     'binds new keys',
     groupSize,

@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { routes } from '../../src/api/app.js';
-import { only } from '../../src/db/accounts.js';
+import { exactlyOne } from '../../src/db/accounts.js';
 import { type Part, sendSignal, startProcess } from '../../src/stack/process.js';
 import { type ApiAnswer, type ApiClient, createClient, textOf } from '../support/client.js';
 import { createTestAccount } from '../support/database.js';
@@ -203,7 +203,7 @@ async function worldOf(accountId: string) {
       (select array_agg((p.currency, a.kind, p.amount_minor)::text order by p.id)
          from ledger_postings p join ledger_accounts a on a.id = p.ledger_account_id
         where a.account_id = ${accountId}) as postings`;
-  return only(row);
+  return exactlyOne(row);
 }
 
 async function countKeys(accountId: string): Promise<number> {
@@ -230,9 +230,9 @@ describe.each(Object.entries(writes))('with one key %s', (_route, write) => {
     const [first, ...repeats] = answers.toSorted(
       (a, b) => Number(isReplay(a)) - Number(isReplay(b)),
     );
-    expect(statusOf(only(first))).toBe(write.status);
+    expect(statusOf(exactlyOne(first))).toBe(write.status);
     expect(answers.filter(isReplay)).toHaveLength(19);
-    for (const repeat of repeats) expect(subjectOf(repeat)).toEqual(subjectOf(only(first)));
+    for (const repeat of repeats) expect(subjectOf(repeat)).toEqual(subjectOf(exactlyOne(first)));
     expect(await worldOf(often.accountId)).toEqual(await worldOf(once.accountId));
   });
 
@@ -386,7 +386,7 @@ describe('when the API dies after the database has committed and before it has a
       const asking = Object.entries(writes).filter(([, { done = 'COMMIT\0' }]) => done === said);
       const areDone = line.keepBack(said, asking.length);
       for (const [route] of asking) {
-        const { apiKey, asked } = only(callers.get(route));
+        const { apiKey, asked } = exactlyOne(callers.get(route));
         const sending = send(createClient(dying.announced, apiKey), asked, 'a-key');
         lost.push(
           sending.then(
@@ -408,7 +408,7 @@ describe('when the API dies after the database has committed and before it has a
   it.each(Object.entries(writes))('%s is done once by whoever repeats it', async (route, write) => {
     const once = await openCaller(write);
     const wanted = await send(once.client, once.asked, 'a-key');
-    const { accountId, apiKey, asked } = only(callers.get(route));
+    const { accountId, apiKey, asked } = exactlyOne(callers.get(route));
     expect(await countKeys(accountId)).toBe(1);
     const repeat = () => send(createClient(next.announced, apiKey), asked, 'a-key');
     const answer = await repeat();

@@ -1,6 +1,6 @@
 import { readdir } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { only } from '../../src/db/accounts.js';
+import { exactlyOne } from '../../src/db/accounts.js';
 import { connectDatabase, type Database } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
 import { insertNews } from '../../src/db/inbox.js';
@@ -310,8 +310,8 @@ describe('the moves of a payout', () => {
     await move(id, to);
     const [row] = await database<{ status: string; statusHistory: { status: string }[] }[]>`
       select status, status_history from payouts where id = ${id}`;
-    expect(only(row).status).toBe(to);
-    const history = only(row).statusHistory.map(({ status }) => status);
+    expect(exactlyOne(row).status).toBe(to);
+    const history = exactlyOne(row).statusHistory.map(({ status }) => status);
     expect(history).toEqual(['pending', ...pathTo[from], to]);
   });
 
@@ -411,7 +411,7 @@ describe('the migrations', () => {
   it('are refused when a file was changed after it was applied', async () => {
     const [first] = await database<{ name: string; checksum: string }[]>`
       select name, checksum from migrations order by name limit 1`;
-    const { name, checksum } = only(first);
+    const { name, checksum } = exactlyOne(first);
     await database`update migrations set checksum = 'another' where name = ${name}`;
     await expect(migrate(database)).rejects.toThrow(`Migration ${name} was changed`);
     await database`update migrations set checksum = ${checksum} where name = ${name}`;

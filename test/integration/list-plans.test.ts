@@ -6,7 +6,7 @@ import {
 import { listBatches } from '../../src/db/batches.js';
 import { listBeneficiaries } from '../../src/db/beneficiaries.js';
 import { type EventFilter, feedEvents, listEvents } from '../../src/db/events.js';
-import { type Listed, type Page, positionOf } from '../../src/db/page.js';
+import { type Page, type PageResult, positionOf } from '../../src/db/page.js';
 import { listPayouts, type PayoutFilter } from '../../src/db/payoutLists.js';
 import { createTestDatabase, type TestDatabase } from '../support/database.js';
 import { analyze, fillPayouts } from '../support/payoutFill.js';
@@ -37,7 +37,7 @@ const mostRowsOfSeveral = 2_100;
 
 /** Runs a list and checks how: no table as a whole, and few rows. */
 async function isCheap(
-  list: () => Promise<Listed<unknown> | 'too broad'>,
+  list: () => Promise<PageResult<unknown> | 'too broad'>,
   rowsWanted?: number,
   most: number = mostRows,
 ): Promise<void> {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { only } from '../../src/db/accounts.js';
+import { exactlyOne } from '../../src/db/accounts.js';
 import {
   type ApiAnswer,
   type ApiClient,
@@ -62,7 +62,7 @@ async function debited({ accountId }: Caller) {
            coalesce(-sum(amount_minor) filter (where kind <> 'fund'), 0)::bigint as minor,
            min(balance) as lowest
       from history`;
-  return only(row);
+  return exactlyOne(row);
 }
 
 async function rowsOf(table: 'payouts' | 'quotes', { accountId }: Caller): Promise<number> {
@@ -239,7 +239,7 @@ describe('of payouts that race', () => {
     });
     const { winners, codes } = outcomeOf(answers);
     expect(codes).toEqual(Array.from({ length: count - 1 }, () => '422 quote_used'));
-    const winner = textOf(only(winners[0]), 'id');
+    const winner = textOf(exactlyOne(winners[0]), 'id');
     expect((await client(`GET /v1/quotes/${quote}`)).body).toMatchObject({
       status: 'used',
       payout: winner,
@@ -260,7 +260,7 @@ describe('of payouts that race', () => {
     });
     const { winners, codes } = outcomeOf(answers);
     expect(codes).toEqual(Array.from({ length: count - 1 }, () => '422 insufficient_funds'));
-    await untilStatus(client, textOf(only(winners[0]), 'id'), 'settled');
+    await untilStatus(client, textOf(exactlyOne(winners[0]), 'id'), 'settled');
     expect(await debited(caller)).toEqual({ count: 1, minor: 10_000n, lowest: 9_999n });
   });
 });

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { OperateInput } from '../../src/activities/operator.js';
-import { only } from '../../src/db/accounts.js';
+import { exactlyOne } from '../../src/db/accounts.js';
 import { pauseBatch, resumeBatch } from '../../src/db/batches.js';
 import { insertNews, type RailNews, type StoredFact } from '../../src/db/inbox.js';
 import { insertRequest } from '../../src/db/operatorActions.js';
@@ -75,7 +75,7 @@ async function sent(): Promise<string> {
 }
 
 async function rowOf(id: string): Promise<PayoutRow> {
-  return only(await findPayoutById(time.database, id));
+  return exactlyOne(await findPayoutById(time.database, id));
 }
 
 async function wait(ms: number): Promise<void> {
@@ -185,7 +185,7 @@ describe('the bank’s time counts from the last sending', () => {
 
   it('of an item whose batch was paused: the day on which it was due before proves nothing', async () => {
     const { chunk, ids } = await acceptedItems(1);
-    const id = only(ids[0]);
+    const id = exactlyOne(ids[0]);
     const { batchId } = chunk;
     const dueAtFirst = dayAt(Date.now() + bank.limits.settleWithinMs);
     await pauseBatch(time.database, batchId);
@@ -288,7 +288,7 @@ describe('closed statements are proof', () => {
 
   it('though a debit of another amount names nobody', async () => {
     const { ids } = await acceptedItems(1);
-    const small = only(ids[0]);
+    const small = exactlyOne(ids[0]);
     bank.garbled.add(small);
     await submit(small);
     const { id, deadline } = await silent('dies');

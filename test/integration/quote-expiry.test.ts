@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ledgerActivities } from '../../src/activities/ledger.js';
-import { only } from '../../src/db/accounts.js';
+import { exactlyOne } from '../../src/db/accounts.js';
 import { insertBeneficiary } from '../../src/db/beneficiaries.js';
 import { newId } from '../../src/db/id.js';
 import { insertQuote } from '../../src/db/quotes.js';
@@ -100,7 +100,7 @@ async function decided(payout: string, workflowAgeMs = 0) {
     select p.status, p.status_reason, q.used_by,
            (select count(*)::int from ledger_entries e where e.payout_id = p.id) as entries
       from payouts p left join quotes q on q.id = p.quote_id where p.id = ${payout}`;
-  return only(row);
+  return exactlyOne(row);
 }
 
 const expired = { status: 'failed', statusReason: 'quote_expired', usedBy: null, entries: 0 };

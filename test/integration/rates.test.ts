@@ -5,7 +5,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vites
 import { accept } from '../../src/activities/acceptance.js';
 import { startRates } from '../../src/activities/maintenance.js';
 import { decide, listRates, useProvider } from '../../src/cli/rates.js';
-import { only } from '../../src/db/accounts.js';
+import { exactlyOne } from '../../src/db/accounts.js';
 import { transaction } from '../../src/db/client.js';
 import { findPayoutById, insertPayout, type PayoutRow } from '../../src/db/payouts.js';
 import { findQuote } from '../../src/db/quotes.js';
@@ -71,7 +71,7 @@ async function providersInUse(): Promise<readonly string[]> {
 
 async function waitingId(currency: string): Promise<string> {
   const waiting = await listWaitingRates(test.database);
-  return only(waiting.find((rate) => rate.currency === currency)).id.toString();
+  return exactlyOne(waiting.find((rate) => rate.currency === currency)).id.toString();
 }
 
 describe('rates have one provider', () => {
@@ -301,14 +301,14 @@ describe('what a payout names', () => {
     const perEuro = async (id: bigint | null) => {
       const [rate] = await test.database<{ perEuro: string }[]>`
         select per_euro::text from rates where id = ${id}`;
-      return only(rate).perEuro;
+      return exactlyOne(rate).perEuro;
     };
     const { sourceRateId, destinationRateId } = named;
     return formatRate(crossMid(await perEuro(sourceRateId), await perEuro(destinationRateId)));
   }
 
   async function payoutOf(id: string): Promise<PayoutRow> {
-    const row = only(await findPayoutById(test.database, id));
+    const row = exactlyOne(await findPayoutById(test.database, id));
     expect(row.status).toBe('processing');
     return row;
   }
@@ -318,7 +318,7 @@ describe('what a payout names', () => {
 
   it('with a quote are the rates of the quote, also when there are newer ones', async () => {
     const { id, quoteId } = await requestPayout(test.database, accountId);
-    const quote = only(await findQuote(test.database, accountId, quoteId ?? ''));
+    const quote = exactlyOne(await findQuote(test.database, accountId, quoteId ?? ''));
     expect([await recomputed(quote), quote.mid]).toEqual([oldMid, oldMid]);
     await store({ USD: '1.17', GBP: '0.88' });
     await decideOn(id, [id]);

@@ -7,10 +7,10 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { z } from 'zod';
 import { maintenanceActivities } from '../../src/activities/maintenance.js';
 import { readStatements } from '../../src/activities/statements.js';
-import { only } from '../../src/db/accounts.js';
+import { exactlyOne } from '../../src/db/accounts.js';
 import { type Sql, transaction } from '../../src/db/client.js';
 import { listBalanceBreaks, postEntries } from '../../src/db/ledger.js';
-import { takeOverduePayouts } from '../../src/db/payouts.js';
+import { claimOverduePayouts } from '../../src/db/payouts.js';
 import { listBreaks, storeStatement } from '../../src/db/statements.js';
 import { fundEntry } from '../../src/domain/ledger.js';
 import type { Statement, StatementLine } from '../../src/rails/rail.js';
@@ -406,7 +406,7 @@ describe("the bank's statement against the ledger", () => {
 });
 
 function ageMs(breaks: readonly { readonly since: Date }[]): number {
-  return Date.now() - only(breaks[0]).since.getTime();
+  return Date.now() - exactlyOne(breaks[0]).since.getTime();
 }
 
 describe('balances against their postings', () => {
@@ -538,12 +538,12 @@ describe('the sweep', () => {
     }
     await makeDue(...ids);
     await system.database.begin(async (sql) => {
-      const first = await takeOverduePayouts(sql);
+      const first = await claimOverduePayouts(sql);
       expect(first.map(({ id }) => id).sort()).toEqual([...ids].sort());
       // The other one neither waits for the rows that the first has taken nor takes them.
-      expect(await takeOverduePayouts(system.database)).toEqual([]);
+      expect(await claimOverduePayouts(system.database)).toEqual([]);
     });
-    expect(await takeOverduePayouts(system.database)).toEqual([]);
+    expect(await claimOverduePayouts(system.database)).toEqual([]);
 
     await makeDue(...ids);
     await Promise.all([run('sweep'), run('sweep')]);

@@ -4,7 +4,7 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from 'vitest';
 import { deliveryActivities } from '../../src/activities/delivery.js';
 import { type Database, transaction } from '../../src/db/client.js';
-import { type DeliveryRow, giveBack, takeDueDeliveries } from '../../src/db/deliveries.js';
+import { claimDueDeliveries, type DeliveryRow, releaseClaims } from '../../src/db/deliveries.js';
 import { recordEvents } from '../../src/db/events.js';
 import { newId } from '../../src/db/id.js';
 import { deleteWebhookEndpoint, insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
@@ -251,13 +251,13 @@ describe('an attempt that was taken and not recorded', () => {
     const make = () => test.database`update deliveries set next_attempt_at = now()
        where endpoint_id = ${endpointId}`;
     await make();
-    const first = await takeDueDeliveries(test.database, endpointId, 8);
+    const first = await claimDueDeliveries(test.database, endpointId, 8);
     await make();
-    const second = await takeDueDeliveries(test.database, endpointId, 8);
+    const second = await claimDueDeliveries(test.database, endpointId, 8);
     expect([first, second].map((due) => due.map(({ attempts }) => attempts))).toEqual([[1], [2]]);
-    await giveBack(test.database, first, 0);
+    await releaseClaims(test.database, first, 0);
     expect(await deliveriesOf({ endpointId })).toMatchObject([{ attempts: 2, isDue: false }]);
-    await giveBack(test.database, second, 0);
+    await releaseClaims(test.database, second, 0);
     expect(await deliveriesOf({ endpointId })).toMatchObject([{ attempts: 1, isDue: true }]);
   });
 });

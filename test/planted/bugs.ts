@@ -79,7 +79,7 @@ export const bugs: readonly Bug[] = [
   {
     name: 'a cancellation does not look again under the lock',
     file: 'src/activities/operator.ts',
-    find: 'if (verdict.ifUnsubmitted === true && now.submitStartedAt !== null) {',
+    find: 'if (decision.ifUnsubmitted === true && now.submitStartedAt !== null) {',
     replace: 'if (false) {',
     caughtBy: { ...steps, test: 'a cancellation that was judged before the submission began' },
   },

@@ -39,7 +39,6 @@ describe('the workflows of today', () => {
     'batch-chunk-handed-over',
     'batch-chunk-settled-by-callback',
     'batch-chunk-settled-by-poll',
-    'batch-of-single-payouts',
     'batch-refused',
     'batch-settled',
     'payout-parked-then-settled',
@@ -64,7 +63,7 @@ describe('a replay', () => {
       'an activity that comes before the one it followed',
       'payout-settled-by-callback.v1.json',
       'payout.ts',
-      (text: string) => text.replace('await submit(hand);', 'await deliver(hand.payoutId);\n$&'),
+      (text: string) => text.replace('await submit(run);', 'await deliver(run.payoutId);\n$&'),
     ],
     [
       'a poll that does not wait for the callback any more',
@@ -74,22 +73,16 @@ describe('a replay', () => {
     ],
     [
       'a batch that looks whether it is empty before it decides',
-      'batch-settled.v2.json',
+      'batch-settled.v1.json',
       'batch.ts',
       (text: string) =>
         text.replace('for (let', 'await batchLedger.closeEmptyBatch({ batchId });\n$&'),
     ],
     [
-      'a batch that is not carried in chunks any more',
-      'batch-settled.v2.json',
-      'batch.ts',
-      (text: string) => text.replace('if (!patched(changes.batchInChunks))', ''),
-    ],
-    [
       'a chunk that does not poll after its rest',
-      'batch-chunk-settled-by-poll.v2.json',
+      'batch-chunk-settled-by-poll.v1.json',
       'batchChunk.ts',
-      (text: string) => text.replace('if (isTimeUp) await poll(chunk, teller);', ''),
+      (text: string) => text.replace('if (isTimeUp) await poll(chunk, deliverer);', ''),
     ],
   ])('refuses %s', async (_, file, workflow, change) => {
     await expect(replay(file, bundleChanged(workflow, change))).rejects.toThrow(

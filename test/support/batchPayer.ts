@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { only } from '../../src/db/accounts.js';
+import { exactlyOne } from '../../src/db/accounts.js';
 import { pauseBatch } from '../../src/db/batches.js';
 import { chunksOf } from '../../src/db/chunks.js';
 import { transaction } from '../../src/db/client.js';
@@ -58,7 +58,7 @@ export async function openBatchPayer(system: TestSystem, fundsMinor: bigint): Pr
         select sum(amount_minor) filter (where kind = 'available')::bigint as available,
                coalesce(sum(amount_minor) filter (where kind = 'held'), 0)::bigint as held
           from ledger_balances where account_id = ${account.id} and currency = 'USD'`;
-      return only(row);
+      return exactlyOne(row);
     },
     events: async () => {
       const rows = await database<{ type: string; count: number }[]>`

@@ -4,7 +4,7 @@ import { chunkActivities } from '../../src/activities/chunk.js';
 import { ledgerActivities } from '../../src/activities/ledger.js';
 import { type OperateInput, operatorActivities } from '../../src/activities/operator.js';
 import { railActivities } from '../../src/activities/rail.js';
-import { only } from '../../src/db/accounts.js';
+import { exactlyOne } from '../../src/db/accounts.js';
 import { cancelBatch, insertBatch, pauseBatch, resumeBatch } from '../../src/db/batches.js';
 import { insertBeneficiary } from '../../src/db/beneficiaries.js';
 import { handOverItems, takeOver } from '../../src/db/chunks.js';
@@ -314,7 +314,8 @@ export class Interleaving {
     const { driver, status } = row;
     const who = { driver, ids: [id] };
     const isItsOwn = driver === id;
-    if (row.hasUnprocessedEvents && !isRetry) return this.#attempt(id, fortune, (a) => a.settlePayouts(who));
+    if (row.hasUnprocessedEvents && !isRetry)
+      return this.#attempt(id, fortune, (a) => a.settlePayouts(who));
     if (row.attentionReason !== null || isFinal(status)) return undefined;
     if (status === 'pending') {
       return this.#attempt(id, fortune, (a) => a.acceptPayouts({ ...who, workflowAgeMs: 0 }));
@@ -430,7 +431,7 @@ export class Interleaving {
   }
 
   async rowOf(id: string): Promise<LockedPayout> {
-    return only((await this.rowsOf([id]))[0]);
+    return exactlyOne((await this.rowsOf([id]))[0]);
   }
 
   /** Everybody comes back, the bank does what it has taken, and everything is told. */
@@ -461,7 +462,9 @@ export class Interleaving {
     const rows = await this.rowsOf(this.ids);
     const byDriver = new Map<string, string[]>();
     const told = new Set(news.map(({ payoutId }) => payoutId));
-    for (const { id, driver } of rows.filter((row) => row.hasUnprocessedEvents || told.has(row.id))) {
+    for (const { id, driver } of rows.filter(
+      (row) => row.hasUnprocessedEvents || told.has(row.id),
+    )) {
       byDriver.set(driver, [...(byDriver.get(driver) ?? []), id]);
     }
     for (const [driver, ids] of byDriver) {

@@ -1,7 +1,7 @@
 import { vi } from 'vitest';
 import { act } from '../../src/cli/payouts.js';
 import { UsageError } from '../../src/cli/usage.js';
-import { only } from '../../src/db/accounts.js';
+import { exactlyOne } from '../../src/db/accounts.js';
 import { takeOver } from '../../src/db/chunks.js';
 import { insertRequest } from '../../src/db/operatorActions.js';
 import { findPayoutById } from '../../src/db/payouts.js';
@@ -22,7 +22,7 @@ export async function command(
   asked: OperatorCommand,
   operator: string = signature.operator,
 ): Promise<OperatorResult> {
-  const row = only(await findPayoutById(database, id));
+  const row = exactlyOne(await findPayoutById(database, id));
   const action = await insertRequest(database, id, { ...signature, operator, command: asked });
   await takeOver(database, id);
   return askPayout(temporal, row, { name: operateUpdate.name, args: [action] }, 20_000);

@@ -99,7 +99,7 @@ export async function startOrderedBatch(
       let owed: object = {};
       await eventually(`${id} is over`, limitMs, () =>
         whenDatabaseAnswers(async () => {
-          owed = await owedOf(parts, id, account.id);
+          owed = await pendingOf(parts, id, account.id);
           return Object.values(owed).every((count) => count === 0) ? true : undefined;
         }),
       ).catch((error: unknown) => {
@@ -165,7 +165,7 @@ type Owed = {
   readonly deliveries: number;
 };
 
-async function owedOf(parts: Processes, batchId: string, accountId: string): Promise<Owed> {
+async function pendingOf(parts: Processes, batchId: string, accountId: string): Promise<Owed> {
   const [owed] = await parts.database<Owed[]>`
     select
       (select count(*)::int from batches

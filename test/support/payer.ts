@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { only } from '../../src/db/accounts.js';
+import { exactlyOne } from '../../src/db/accounts.js';
 import { findPayoutById, type PayoutRow } from '../../src/db/payouts.js';
 import { wakePayout } from '../../src/temporal/wakePayout.js';
 import { type ApiAnswer, type ApiClient, createClient, textOf } from './client.js';
@@ -51,7 +51,7 @@ export async function openPayer(system: TestSystem): Promise<Payer> {
     },
     balance: async () => {
       const { data } = balances.parse((await client('GET /v1/balances')).body);
-      const { available, held } = only(data.filter(({ currency }) => currency === 'USD')[0]);
+      const { available, held } = exactlyOne(data.filter(({ currency }) => currency === 'USD')[0]);
       return { available: minorOf(available), held: minorOf(held) };
     },
     eventsOf: async (payoutId) => {
@@ -86,7 +86,7 @@ export function historyOf(answer: ApiAnswer): readonly string[] {
 
 /** The row of a payout that is there. */
 export async function rowOf({ database }: TestSystem, id: string): Promise<PayoutRow> {
-  return only(await findPayoutById(database, id));
+  return exactlyOne(await findPayoutById(database, id));
 }
 
 /** Has the payout's workflow look at the row again, and start if it does not run. */

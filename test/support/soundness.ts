@@ -1,4 +1,4 @@
-import { only } from '../../src/db/accounts.js';
+import { exactlyOne } from '../../src/db/accounts.js';
 import type { Database } from '../../src/db/client.js';
 import type { LockedPayout } from '../../src/db/payouts.js';
 import { isFinal } from '../../src/domain/payout.js';
@@ -117,7 +117,13 @@ async function evidenceOf(database: Database, run: Interleaving): Promise<Eviden
                  (select coalesce(sum(p.amount_minor), 0) from ledger_postings p
                    where p.ledger_account_id = b.ledger_account_id)) as unbalanced`,
   ]);
-  return { rows, diary: lines, events, due: new Set(due.map(({ id }) => id)), ...only(counts) };
+  return {
+    rows,
+    diary: lines,
+    events,
+    due: new Set(due.map(({ id }) => id)),
+    ...exactlyOne(counts),
+  };
 }
 
 /** Every way in which a run was wrong, one sentence each; none, if all is well. */

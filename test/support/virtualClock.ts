@@ -1,5 +1,5 @@
 import { vi } from 'vitest';
-import { only } from '../../src/db/accounts.js';
+import { exactlyOne } from '../../src/db/accounts.js';
 import { connectDatabase, type Database } from '../../src/db/client.js';
 import { createTestDatabase, storeReferenceRates, type TestDatabase } from './database.js';
 
@@ -84,7 +84,7 @@ async function checkTime(database: Database, expectedMs: number): Promise<void> 
            + (select count(*)::int from pg_attrdef
              where pg_get_expr(adbin, adrelid) like '%now()%'
                and pg_get_expr(adbin, adrelid) like '%pg_catalog%') as bound`;
-  const { now, bound } = only(row);
+  const { now, bound } = exactlyOne(row);
   if (now.getTime() !== expectedMs || bound > 0) {
     throw new Error(
       `The database says ${now.toISOString()}, and ${bound} of its own clocks are left.`,

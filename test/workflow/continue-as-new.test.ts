@@ -156,7 +156,8 @@ describe('a payout', () => {
   it.each([
     {
       place: 'the answer to its submission',
-      script: () => silentFor(dayMs, { submitPayouts: () => Promise.reject(retryLater('no answer')) }),
+      script: () =>
+        silentFor(dayMs, { submitPayouts: () => Promise.reject(retryLater('no answer')) }),
       lastStep: 'submitPayouts',
       shown: notParked,
     },

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ledgerActivities } from '../../src/activities/ledger.js';
 import { operatorActivities } from '../../src/activities/operator.js';
 import { railActivities } from '../../src/activities/rail.js';
-import { only } from '../../src/db/accounts.js';
+import { exactlyOne } from '../../src/db/accounts.js';
 import { newId } from '../../src/db/id.js';
 import { insertNews } from '../../src/db/inbox.js';
 import type { PayoutRow } from '../../src/db/payouts.js';
@@ -216,6 +216,6 @@ async function untilWaiting(text: string): Promise<void> {
       select count(*)::int as waiting from pg_stat_activity
        where datname = current_database() and wait_event_type = 'Lock'
          and query like ${`%${text}%`}`;
-    return only(row).waiting > 0 ? true : undefined;
+    return exactlyOne(row).waiting > 0 ? true : undefined;
   });
 }

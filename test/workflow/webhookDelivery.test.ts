@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { newId } from '../../src/db/id.js';
 import { wakeEndpoint } from '../../src/temporal/wakePayout.js';
-import { pauseAfter } from '../../src/webhooks/ladder.js';
+import { backoffAfter } from '../../src/webhooks/retrySchedule.js';
 import { deliverSignal } from '../../src/workflows/messages.js';
 import { startTimeSkipping, type TimeSkipping } from '../support/timeSkipping.js';
 
@@ -37,7 +37,7 @@ describe('the delivery workflow of an endpoint', () => {
     const pausesMs: number[] = [];
     const deliverDue: DeliverDue = async () => {
       timesMs.push(await server.now());
-      const nextInMs = pauseAfter(timesMs.length, 0.5) ?? null;
+      const nextInMs = backoffAfter(timesMs.length, 0.5) ?? null;
       if (nextInMs !== null) pausesMs.push(nextInMs);
       return { nextInMs };
     };

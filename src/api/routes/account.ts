@@ -1,6 +1,6 @@
 import { accountObject } from '../../contract/objects.js';
 import { accountParams } from '../../contract/params.js';
-import { findAccount, only, setApiVersion } from '../../db/accounts.js';
+import { exactlyOne, findAccount, setApiVersion } from '../../db/accounts.js';
 import { once } from '../idempotency.js';
 import type { Answer, ApiDeps, ApiRequest, Route } from '../route.js';
 import { validate } from '../validate.js';
@@ -44,6 +44,6 @@ async function changeAccount(deps: ApiDeps, request: ApiRequest): Promise<Answer
     status: 200,
     perform: async (sql) =>
       accountObject(await setApiVersion(sql, id, validated.params.api_version)),
-    replay: async (sql) => accountObject(only(await findAccount(sql, id))),
+    replay: async (sql) => accountObject(exactlyOne(await findAccount(sql, id))),
   });
 }

@@ -64,7 +64,7 @@ export const batchRoutes: readonly Route[] = [
     method: 'get',
     path: '/v1/batches',
     scope: 'read',
-    handle: listed,
+    handle: list,
     operationId: 'listBatches',
     summary: 'List the batches of the account, without counting their payouts.',
     params: batchListParams,
@@ -242,7 +242,7 @@ async function isCancelHeard(deps: ApiDeps, batchId: string): Promise<boolean> {
   }
 }
 
-async function listed(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+async function list(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const validated = validate(batchListParams, request.decoded);
   if ('refusals' in validated) return validated;
   const page = await readPage(deps, request, validated.params, byIdIn('batches'));

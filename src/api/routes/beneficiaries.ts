@@ -58,7 +58,7 @@ export const beneficiaryRoutes: readonly Route[] = [
     method: 'get',
     path: '/v1/beneficiaries',
     scope: 'read',
-    handle: listed,
+    handle: list,
     operationId: 'listBeneficiaries',
     summary: 'List the beneficiaries of the account.',
     params: beneficiaryListParams,
@@ -146,7 +146,7 @@ async function readBeneficiary(deps: ApiDeps, request: ApiRequest): Promise<Answ
   return { status: 200, body: beneficiaryObject(row, maskedDetails) };
 }
 
-async function listed(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+async function list(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const validated = validate(beneficiaryListParams, request.decoded);
   if ('refusals' in validated) return validated;
   const page = await readPage(deps, request, validated.params, byIdIn('beneficiaries'));

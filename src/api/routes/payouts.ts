@@ -63,7 +63,7 @@ export const payoutRoutes: readonly Route[] = [
     method: 'get',
     path: '/v1/payouts',
     scope: 'read',
-    handle: listed,
+    handle: list,
     operationId: 'listPayouts',
     summary: 'List the payouts of the account.',
     params: payoutListParams,
@@ -243,7 +243,7 @@ async function readPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   return { status: 200, body: render(row) };
 }
 
-async function listed(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+async function list(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const validated = validate(payoutListParams, request.decoded);
   if ('refusals' in validated) return validated;
   const { params } = validated;

@@ -23,7 +23,11 @@ const retryAfterMaximumMs = 24 * hour;
  * to chance, so that the events of an outage do not come back all at once; `random` is in
  * [0, 1). A Retry-After of the receiver is honoured where it asks for more.
  */
-export function pauseAfter(attempts: number, random: number, retryAfterMs = 0): number | undefined {
+export function backoffAfter(
+  attempts: number,
+  random: number,
+  retryAfterMs = 0,
+): number | undefined {
   const pauseMs = pausesMs[attempts - 1];
   if (pauseMs === undefined) return undefined;
   const jitteredMs = Math.round(pauseMs * (0.8 + 0.4 * random));
