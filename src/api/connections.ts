@@ -10,11 +10,11 @@ export const customers = new WeakSet<Duplex>();
  * many, of any if there are as many connections as there may be.
  */
 export function admitConnections(
-  limits: { readonly connections: number; readonly strangers: number },
+  limits: { readonly connections: number; readonly anonymous: number },
   proxies: TrustedProxies,
   open: { readonly size: number },
 ): (socket: Socket) => void {
-  const strangers = new Map<string, Set<Socket>>();
+  const anonymous = new Map<string, Set<Socket>>();
   const cut = (sockets: Set<Socket>, most: number) => {
     for (const socket of sockets) if (customers.has(socket)) sockets.delete(socket);
     const [oldest] = sockets;
@@ -24,13 +24,13 @@ export function admitConnections(
   return (socket) => {
     if (proxies.includes(socket.remoteAddress)) customers.add(socket);
     const network = networkOf(socket.remoteAddress ?? '');
-    const known = strangers.get(network) ?? new Set();
-    strangers.set(network, known.add(socket));
+    const known = anonymous.get(network) ?? new Set();
+    anonymous.set(network, known.add(socket));
     socket.once('close', () => {
       known.delete(socket);
-      if (known.size === 0 && strangers.get(network) === known) strangers.delete(network);
+      if (known.size === 0 && anonymous.get(network) === known) anonymous.delete(network);
     });
-    if (known.size > limits.strangers) cut(known, limits.strangers);
-    if (open.size >= limits.connections) [...strangers.values()].some((each) => cut(each, 0));
+    if (known.size > limits.anonymous) cut(known, limits.anonymous);
+    if (open.size >= limits.connections) [...anonymous.values()].some((each) => cut(each, 0));
   };
 }

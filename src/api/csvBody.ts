@@ -11,7 +11,7 @@ import {
   paramName,
   refuseParam,
 } from './decoded.js';
-import { once, oneKind, readName } from './formBody.js';
+import { mustBeOneKind, mustBeSentOnce, readName } from './formBody.js';
 
 // An item's own parameters and its 50 names of metadata are 57.
 const maxColumns = 100;
@@ -76,12 +76,12 @@ function addColumn(columns: Columns, name: string, column: number): string | und
   let branch = columns;
   for (const key of path) {
     const child = branch.get(key) ?? new Map();
-    if (typeof child === 'number') return oneKind;
+    if (typeof child === 'number') return mustBeOneKind;
     branch.set(key, child);
     branch = child;
   }
   const present = branch.get(last);
-  if (present !== undefined) return typeof present === 'number' ? once : oneKind;
+  if (present !== undefined) return typeof present === 'number' ? mustBeSentOnce : mustBeOneKind;
   branch.set(last, column);
   return undefined;
 }

@@ -20,8 +20,8 @@ type Branch = {
   readonly children: Map<string, string | Branch>;
 };
 
-export const once = 'to be sent once';
-export const oneKind = 'to be either one value, a list or an object, not two of them';
+export const mustBeSentOnce = 'to be sent once';
+export const mustBeOneKind = 'to be either one value, a list or an object, not two of them';
 
 /**
  * Decodes `application/x-www-form-urlencoded` (WHATWG URL, section 5) with nested names in
@@ -108,14 +108,14 @@ function insert(root: Branch, path: readonly string[], value: string): string | 
   for (const [level, key] of path.slice(0, -1).entries()) {
     const kind = kindOf(path[level + 1]);
     const child = branch.children.get(key) ?? { kind, children: new Map() };
-    if (typeof child === 'string' || child.kind !== kind) return oneKind;
+    if (typeof child === 'string' || child.kind !== kind) return mustBeOneKind;
     branch.children.set(key, child);
     branch = child;
   }
   const last = path.at(-1) ?? '';
   const key = branch.kind === 'appended' ? String(branch.children.size) : last;
   const present = branch.children.get(key);
-  if (present !== undefined) return typeof present === 'string' ? once : oneKind;
+  if (present !== undefined) return typeof present === 'string' ? mustBeSentOnce : mustBeOneKind;
   branch.children.set(key, value);
   return undefined;
 }

@@ -166,7 +166,7 @@ export type Creation = {
  * Runs a creation once for its key. A repeat answers with the object as it is now, or with
  * the same refusal; a concurrent repeat waits for the first, at most the lock time-out.
  */
-export async function once(
+export async function runIdempotently(
   deps: ApiDeps,
   request: ApiRequest,
   creation: Creation,

@@ -144,7 +144,7 @@ function bracketsOf(params: z.ZodObject): JsonObject {
 
 /** A rehearsal of a batch is answered 200, the batch itself 202. */
 function responseOf(route: Route, status: number): ObjectName {
-  return status === 200 ? (route.rehearsal ?? route.response) : route.response;
+  return status === 200 ? (route.preview ?? route.response) : route.response;
 }
 
 function successOf(route: Route, status: number): JsonObject {

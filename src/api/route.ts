@@ -89,8 +89,8 @@ export type Route = {
   /** The statuses and the body of a success. */
   readonly statuses: readonly Success['status'][];
   readonly response: ObjectName;
-  /** What 200 answers where that is a rehearsal and not the thing itself. */
-  readonly rehearsal?: ObjectName;
+  /** What 200 answers where the request only asks for a preview. */
+  readonly preview?: ObjectName;
   /** The refusals of its own; those of every route of its kind are added to them. */
   readonly refusals?: readonly RefusalCode[];
   /** Whether it can wait for a final state (`Prefer: wait=N`). */

@@ -24,7 +24,7 @@ export const httpLimits = {
   /** With all their headers at once they hold 80 MB; more need another process anyway. */
   connections: 5_000,
   /** Of one address, and without a key: a few times what a customer has in flight. */
-  strangers: 250,
+  anonymous: 250,
   /** Longer than the usual proxy keeps its side open (60 s), so that it is the one to close. */
   idleMs: 75_000,
   /** Who has shown no key sends the next request at once, or has no reason to be connected. */

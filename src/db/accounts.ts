@@ -1,4 +1,4 @@
-import type { Sql } from './client.js';
+import { exactlyOne, type Sql } from './client.js';
 import { newId } from './id.js';
 
 export type Mode = 'test' | 'live';
@@ -34,10 +34,4 @@ export async function setApiVersion(sql: Sql, id: string, apiVersion: string): P
   const [row] = await sql<Account[]>`
     update accounts set api_version = ${apiVersion} where id = ${id} returning ${sql(columns)}`;
   return exactlyOne(row);
-}
-
-/** The row that a statement cannot but return. */
-export function exactlyOne<T>(row: T | undefined): T {
-  if (row === undefined) throw new Error('The statement returned no row.');
-  return row;
 }

@@ -1,6 +1,6 @@
 import { allScopes, type Scope } from '../domain/scope.js';
-import { type Account, exactlyOne } from './accounts.js';
-import type { Sql } from './client.js';
+import type { Account } from './accounts.js';
+import { exactlyOne, type Sql } from './client.js';
 import { newId } from './id.js';
 
 export type ApiKey = {

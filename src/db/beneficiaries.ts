@@ -1,6 +1,5 @@
 import type { BeneficiaryDetails } from '../domain/beneficiary.js';
-import { exactlyOne } from './accounts.js';
-import type { Sql } from './client.js';
+import { exactlyOne, type Sql } from './client.js';
 import {
   afterCursor,
   type Created,

@@ -6,6 +6,12 @@ import { socketsTo } from './socket.js';
 export type Sql = postgres.ISql<{ bigint: bigint }>;
 export type Database = postgres.Sql<{ bigint: bigint }>;
 
+/** The one row that a statement always returns. */
+export function exactlyOne<T>(row: T | undefined): T {
+  if (row === undefined) throw new Error('The statement returned no row.');
+  return row;
+}
+
 export type DatabaseOptions = {
   readonly url: string;
   /** Largest number of connections this process holds. */

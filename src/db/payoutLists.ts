@@ -1,7 +1,6 @@
 import type { Fragment } from 'postgres';
 import { type PayoutStatus, payoutStatuses } from '../domain/payout.js';
-import { exactlyOne } from './accounts.js';
-import type { Sql } from './client.js';
+import { exactlyOne, type Sql } from './client.js';
 import {
   afterCursor,
   type Created,

@@ -1,7 +1,6 @@
 import { formatRate } from '../domain/fx.js';
 import type { FixedSide, Price } from '../domain/quote.js';
-import { exactlyOne } from './accounts.js';
-import type { Sql } from './client.js';
+import { exactlyOne, type Sql } from './client.js';
 import type { RateOrigin } from './rates.js';
 
 export type QuoteRow = {

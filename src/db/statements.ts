@@ -1,5 +1,4 @@
-import { exactlyOne } from './accounts.js';
-import { bigints, type Sql } from './client.js';
+import { bigints, exactlyOne, type Sql } from './client.js';
 
 export type StatementEntry = {
   readonly key: string;

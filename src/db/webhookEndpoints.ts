@@ -1,5 +1,4 @@
-import { exactlyOne } from './accounts.js';
-import type { Sql } from './client.js';
+import { exactlyOne, type Sql } from './client.js';
 import {
   afterCursor,
   type Created,

@@ -7,8 +7,8 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'v
 import { createApiKey, hashOfKey } from '../../src/api/apiKey.js';
 import { routes } from '../../src/api/app.js';
 import { createKey, listKeys, revokeKey, rollKey } from '../../src/cli/keys.js';
-import { exactlyOne } from '../../src/db/accounts.js';
 import { insertApiKey, type NewApiKey } from '../../src/db/apiKeys.js';
+import { exactlyOne } from '../../src/db/client.js';
 import { scopes } from '../../src/domain/scope.js';
 import { type ApiAnswer, type ApiClient, createClient, textOf } from '../support/client.js';
 import { createTestAccount } from '../support/database.js';

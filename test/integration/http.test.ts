@@ -349,7 +349,7 @@ describe('a connection that has shown no key', () => {
   });
 
   it('gives way to a newer one of its address', async () => {
-    const { url, stop } = await listen({ ...httpLimits, strangers: 2 }, asCustomer);
+    const { url, stop } = await listen({ ...httpLimits, anonymous: 2 }, asCustomer);
     const customer = await openWire(url);
     await ask(customer, customerHello);
     const oldest = await openWire(url);
@@ -377,7 +377,7 @@ describe('a connection that has shown no key', () => {
   });
 
   it('is not counted where it is of a proxy that is trusted, and stays', async () => {
-    const limits = { ...httpLimits, strangers: 1, strangerIdleMs: 100 };
+    const limits = { ...httpLimits, anonymous: 1, strangerIdleMs: 100 };
     const { url, stop } = await listen(limits, asCustomer, ['127.0.0.0/8']);
     const wires = await Promise.all(Array.from({ length: 3 }, () => openWire(url)));
     for (const wire of wires) await ask(wire, hello);

@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { routes } from '../../src/api/app.js';
-import { exactlyOne } from '../../src/db/accounts.js';
+import { exactlyOne } from '../../src/db/client.js';
 import { type Part, sendSignal, startProcess } from '../../src/stack/process.js';
 import { type ApiAnswer, type ApiClient, createClient, textOf } from '../support/client.js';
 import { createTestAccount } from '../support/database.js';

@@ -1,7 +1,6 @@
 import { readdir } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { exactlyOne } from '../../src/db/accounts.js';
-import { connectDatabase, type Database } from '../../src/db/client.js';
+import { connectDatabase, type Database, exactlyOne } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
 import { insertNews } from '../../src/db/inbox.js';
 import { listBalances, postEntries } from '../../src/db/ledger.js';

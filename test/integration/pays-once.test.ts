@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { exactlyOne } from '../../src/db/accounts.js';
+import { exactlyOne } from '../../src/db/client.js';
 import {
   type ApiAnswer,
   type ApiClient,

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { OperateInput } from '../../src/activities/operator.js';
-import { exactlyOne } from '../../src/db/accounts.js';
 import { pauseBatch, resumeBatch } from '../../src/db/batches.js';
+import { exactlyOne } from '../../src/db/client.js';
 import { insertNews, type RailNews, type StoredFact } from '../../src/db/inbox.js';
 import { insertRequest } from '../../src/db/operatorActions.js';
 import { findPayoutById, lockPayouts, type PayoutRow } from '../../src/db/payouts.js';

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ledgerActivities } from '../../src/activities/ledger.js';
-import { exactlyOne } from '../../src/db/accounts.js';
 import { insertBeneficiary } from '../../src/db/beneficiaries.js';
+import { exactlyOne } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
 import { insertQuote } from '../../src/db/quotes.js';
 import { quotedPayoutMaximumAgeMs } from '../../src/domain/acceptance.js';

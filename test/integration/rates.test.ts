@@ -5,8 +5,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vites
 import { accept } from '../../src/activities/acceptance.js';
 import { startRates } from '../../src/activities/maintenance.js';
 import { decide, listRates, useProvider } from '../../src/cli/rates.js';
-import { exactlyOne } from '../../src/db/accounts.js';
-import { transaction } from '../../src/db/client.js';
+import { exactlyOne, transaction } from '../../src/db/client.js';
 import { findPayoutById, insertPayout, type PayoutRow } from '../../src/db/payouts.js';
 import { findQuote } from '../../src/db/quotes.js';
 import {

@@ -7,8 +7,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { z } from 'zod';
 import { maintenanceActivities } from '../../src/activities/maintenance.js';
 import { readStatements } from '../../src/activities/statements.js';
-import { exactlyOne } from '../../src/db/accounts.js';
-import { type Sql, transaction } from '../../src/db/client.js';
+import { exactlyOne, type Sql, transaction } from '../../src/db/client.js';
 import { listBalanceBreaks, postEntries } from '../../src/db/ledger.js';
 import { claimOverduePayouts } from '../../src/db/payouts.js';
 import { listBreaks, storeStatement } from '../../src/db/statements.js';

@@ -1,8 +1,7 @@
 import { z } from 'zod';
-import { exactlyOne } from '../../src/db/accounts.js';
 import { pauseBatch } from '../../src/db/batches.js';
 import { chunksOf } from '../../src/db/chunks.js';
-import { transaction } from '../../src/db/client.js';
+import { exactlyOne, transaction } from '../../src/db/client.js';
 import type { PayoutRow } from '../../src/db/payouts.js';
 import { wakeChunks } from '../../src/temporal/wakePayout.js';
 import { type ApiAnswer, type ApiClient, createClient, textOf } from './client.js';

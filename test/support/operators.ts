@@ -1,8 +1,8 @@
 import { vi } from 'vitest';
 import { act } from '../../src/cli/payouts.js';
 import { UsageError } from '../../src/cli/usage.js';
-import { exactlyOne } from '../../src/db/accounts.js';
 import { takeOver } from '../../src/db/chunks.js';
+import { exactlyOne } from '../../src/db/client.js';
 import { insertRequest } from '../../src/db/operatorActions.js';
 import { findPayoutById } from '../../src/db/payouts.js';
 import type { OperatorCommand, OperatorResult } from '../../src/domain/operator.js';

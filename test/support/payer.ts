@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { exactlyOne } from '../../src/db/accounts.js';
+import { exactlyOne } from '../../src/db/client.js';
 import { findPayoutById, type PayoutRow } from '../../src/db/payouts.js';
 import { wakePayout } from '../../src/temporal/wakePayout.js';
 import { type ApiAnswer, type ApiClient, createClient, textOf } from './client.js';

@@ -1,5 +1,4 @@
-import { exactlyOne } from '../../src/db/accounts.js';
-import type { Database } from '../../src/db/client.js';
+import { type Database, exactlyOne } from '../../src/db/client.js';
 import type { LockedPayout } from '../../src/db/payouts.js';
 import { isFinal } from '../../src/domain/payout.js';
 import type { Interleaving } from './interleaving.js';

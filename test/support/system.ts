@@ -111,7 +111,7 @@ export async function startSystem(
     log,
   });
   let stopWorker = async () => {};
-  const startWorker = async (exactlyOne?: 'single' | 'batch') => {
+  const startWorker = async (only?: 'single' | 'batch') => {
     const lane = {
       connection: native,
       namespace: 'default',
@@ -120,8 +120,8 @@ export async function startSystem(
       poolSize: 8,
     };
     const workers = [
-      ...(exactlyOne === 'batch' ? [] : await createSingleLane(lane)),
-      ...(exactlyOne === 'single' ? [] : await createBatchLane(lane)),
+      ...(only === 'batch' ? [] : await createSingleLane(lane)),
+      ...(only === 'single' ? [] : await createBatchLane(lane)),
     ];
     const running = workers.map((worker) => worker.run());
     const stopOthers = stopWorker;

@@ -1,6 +1,5 @@
 import { vi } from 'vitest';
-import { exactlyOne } from '../../src/db/accounts.js';
-import { connectDatabase, type Database } from '../../src/db/client.js';
+import { connectDatabase, type Database, exactlyOne } from '../../src/db/client.js';
 import { createTestDatabase, storeReferenceRates, type TestDatabase } from './database.js';
 
 /**

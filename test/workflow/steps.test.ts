@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ledgerActivities } from '../../src/activities/ledger.js';
 import { operatorActivities } from '../../src/activities/operator.js';
 import { railActivities } from '../../src/activities/rail.js';
-import { exactlyOne } from '../../src/db/accounts.js';
+import { exactlyOne } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
 import { insertNews } from '../../src/db/inbox.js';
 import type { PayoutRow } from '../../src/db/payouts.js';

@@ -1,7 +1,8 @@
 import { accountObject } from '../../contract/objects.js';
 import { accountParams } from '../../contract/params.js';
-import { exactlyOne, findAccount, setApiVersion } from '../../db/accounts.js';
-import { once } from '../idempotency.js';
+import { findAccount, setApiVersion } from '../../db/accounts.js';
+import { exactlyOne } from '../../db/client.js';
+import { runIdempotently } from '../idempotency.js';
 import type { Answer, ApiDeps, ApiRequest, Route } from '../route.js';
 import { validate } from '../validate.js';
 
@@ -39,7 +40,7 @@ async function changeAccount(deps: ApiDeps, request: ApiRequest): Promise<Answer
   const validated = validate(accountParams, request.decoded);
   if ('refusals' in validated) return validated;
   const { id } = request.account;
-  return once(deps, request, {
+  return runIdempotently(deps, request, {
     objectId: id,
     status: 200,
     perform: async (sql) =>

@@ -10,7 +10,7 @@ import { newId } from '../../db/id.js';
 import { listBalances, postEntries } from '../../db/ledger.js';
 import { fundEntry } from '../../domain/ledger.js';
 import { refuse } from '../../domain/refusal.js';
-import { once } from '../idempotency.js';
+import { runIdempotently } from '../idempotency.js';
 import { pageAnswer, readPage } from '../listPage.js';
 import { type Answer, type ApiDeps, type ApiRequest, type Route, refused } from '../route.js';
 import { validate } from '../validate.js';
@@ -86,7 +86,7 @@ async function fund(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const validated = validate(fundParams, request.decoded);
   if ('refusals' in validated) return validated;
   const { currency, amount } = validated.params;
-  return once(deps, request, {
+  return runIdempotently(deps, request, {
     objectId: newId('request'),
     status: 201,
     perform: async (sql) => {

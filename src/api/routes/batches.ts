@@ -57,7 +57,7 @@ export const batchRoutes: readonly Route[] = [
     },
     statuses: [200, 202],
     response: 'batch',
-    rehearsal: 'batch_preview',
+    preview: 'batch_preview',
     refusals: ['parameters_exclusive'],
   },
   {

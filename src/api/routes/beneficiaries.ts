@@ -12,7 +12,7 @@ import { newId } from '../../db/id.js';
 import { maskedDetails, validateBeneficiary } from '../../domain/beneficiary.js';
 import { meaningOf } from '../../domain/refusal.js';
 import type { DecodedObject } from '../decoded.js';
-import { once } from '../idempotency.js';
+import { runIdempotently } from '../idempotency.js';
 import { byIdIn, pageAnswer, readPage } from '../listPage.js';
 import {
   type Answer,
@@ -94,7 +94,7 @@ async function createBeneficiary(deps: ApiDeps, request: ApiRequest): Promise<An
   if (!('country' in details)) return refuseDetails(deps, request, details);
   const id = newId('beneficiary');
   const accountId = request.account.id;
-  return once(deps, request, {
+  return runIdempotently(deps, request, {
     objectId: id,
     status: 201,
     perform: async (sql) =>
@@ -126,7 +126,7 @@ async function refuseDetails(
   const [first] = refusals;
   const isMalformed = refusals.some((refusal) => meaningOf(refusal.code).status === 400);
   if (isMalformed || first === undefined) return { refusals };
-  const answer = await once(deps, request, {
+  const answer = await runIdempotently(deps, request, {
     objectId: newId('beneficiary'),
     status: 201,
     perform: () => Promise.resolve(first),
@@ -158,7 +158,7 @@ async function list(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
 
 async function removeBeneficiary(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const accountId = request.account.id;
-  return once(deps, request, {
+  return runIdempotently(deps, request, {
     objectId: request.id,
     status: 200,
     perform: async (sql) => {

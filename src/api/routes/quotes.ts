@@ -6,7 +6,7 @@ import { findQuote, insertQuote } from '../../db/quotes.js';
 import { currentRates, midOf, originOf } from '../../db/rates.js';
 import { price } from '../../domain/quote.js';
 import { isRefusal } from '../../domain/refusal.js';
-import { once } from '../idempotency.js';
+import { runIdempotently } from '../idempotency.js';
 import {
   type Answer,
   type ApiDeps,
@@ -64,7 +64,7 @@ async function createQuote(deps: ApiDeps, request: ApiRequest): Promise<Answer> 
   const { amount, fixed_side: fixedSide } = validated.params;
   const accountId = request.account.id;
   const id = newId('quote');
-  return once(deps, request, {
+  return runIdempotently(deps, request, {
     objectId: id,
     status: 201,
     perform: async (sql) => {

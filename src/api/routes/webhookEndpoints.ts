@@ -13,7 +13,7 @@ import {
 import { refuse } from '../../domain/refusal.js';
 import { checkWebhookUrl } from '../../webhooks/guard.js';
 import { createWebhookSecret } from '../../webhooks/signature.js';
-import { once } from '../idempotency.js';
+import { runIdempotently } from '../idempotency.js';
 import { byIdIn, pageAnswer, readPage } from '../listPage.js';
 import {
   type Answer,
@@ -88,7 +88,7 @@ async function createEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answe
   const { url, events } = validated.params;
   const id = newId('webhookEndpoint');
   const accountId = request.account.id;
-  return once(deps, request, {
+  return runIdempotently(deps, request, {
     objectId: id,
     status: 201,
     perform: async (sql) => {
@@ -136,7 +136,7 @@ async function readEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answer>
 
 async function removeEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const accountId = request.account.id;
-  return once(deps, request, {
+  return runIdempotently(deps, request, {
     objectId: request.id,
     status: 200,
     perform: async (sql) => {
