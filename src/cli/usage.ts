@@ -1,4 +1,10 @@
-import { expectedName, operatorName, type Signature } from '../domain/operator.js';
+import {
+  expectedLine,
+  expectedName,
+  isPlainLine,
+  operatorName,
+  type Signature,
+} from '../domain/operator.js';
 
 /** A command that was called wrongly: its message says what was expected. */
 export class UsageError extends Error {
@@ -19,7 +25,9 @@ export function requiredFlag(flags: Flags, name: string): string {
 export function signatureOf(flags: Flags): Signature {
   const operator = operatorName(requiredFlag(flags, 'operator'));
   if (operator === undefined) throw new UsageError(`--operator expects ${expectedName}.`);
-  return { operator, reason: requiredFlag(flags, 'reason') };
+  const reason = requiredFlag(flags, 'reason');
+  if (!isPlainLine(reason)) throw new UsageError(`--reason expects ${expectedLine}.`);
+  return { operator, reason };
 }
 
 export const usage = `corridor: cross-currency payouts

@@ -84,13 +84,25 @@ export type OperatorResult = {
 /** The longest time a person may grant: longer than any scheme takes to say something. */
 const longestExtensionMs = 30 * 24 * 60 * 60 * 1000;
 
+/** Control characters, line breaks and marks that reverse text could forge what another person reads. */
+const forging = /[\p{Cc}\p{Zl}\p{Zp}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/u;
+
+/** Whether a text that an operator writes is shown to others as it is: one line, and not empty. */
+export function isPlainLine(text: string): boolean {
+  return text.trim() !== '' && !forging.test(text);
+}
+
+export const expectedLine = 'one line of text without control characters';
+
+const proposalId = /^op_[0-9a-z]{26}$/;
+
 /** What is wrong with a command by its form, or undefined. */
 export function faultOf(command: OperatorCommand, now: Date): string | undefined {
   switch (command.kind) {
     case 'markSettled':
-      return command.evidence.trim() === ''
-        ? 'evidence: expected what shows that the rail has paid'
-        : undefined;
+      return isPlainLine(command.evidence)
+        ? undefined
+        : `evidence: expected what shows that the rail has paid, ${expectedLine}`;
     case 'failAndRelease':
       return command.statementDate === null || isDay(command.statementDate)
         ? undefined
@@ -98,7 +110,7 @@ export function faultOf(command: OperatorCommand, now: Date): string | undefined
     case 'extendDeadline':
       return faultOfDeadline(command.until, now);
     case 'approve':
-      return command.proposal.startsWith('op_')
+      return proposalId.test(command.proposal)
         ? undefined
         : 'proposal: expected the id of a proposal (op_…)';
     case 'correct':
@@ -110,6 +122,9 @@ export function faultOf(command: OperatorCommand, now: Date): string | undefined
 }
 
 function faultOfCorrection(correction: Correction): string | undefined {
+  if (correction.kind === 'reverse' && !/^\d{1,18}$/.test(correction.entry)) {
+    return 'entry: expected the number of an entry, as corridor payouts show prints it';
+  }
   if (correction.kind !== 'book') return undefined;
   const sums = new Map<string, bigint>();
   for (const { currency, amountMinor } of correction.postings) {

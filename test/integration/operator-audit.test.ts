@@ -178,6 +178,19 @@ describe('every command that changes something says who and why', () => {
   }
   const by = ['--operator', 'Grace  Hopper', '--reason', 'ticket 17'] as const;
 
+  it('in one line, which forges no other', async () => {
+    for (const reason of ['x\n2026-11-22  barbara: done', 'x\u001b[1A\u001b[2K']) {
+      const by = ['--operator', 'Grace Hopper', '--reason', reason] as const;
+      const opened = await corridor('account', 'open', '--name', 'A', ...by);
+      expect(opened).toMatchObject({ code: 2, output: expect.stringContaining('--reason') });
+    }
+    await expect(
+      system.database`
+        insert into operator_requests (id, payout_id, operator, reason, command)
+        select ${`op_${'0'.repeat(26)}`}, id, 'grace', ${'x\ny'}, '{}' from payouts limit 1`,
+    ).rejects.toThrow(/reason|check/);
+  });
+
   it('or is refused', async () => {
     const { account } = await createTestAccount(system.database);
     for (const command of [

@@ -19,7 +19,7 @@ const commands: readonly OperatorCommand[] = [
   { kind: 'failAndRelease', statementDate: null },
   { kind: 'failAndRelease', statementDate: '2026-11-20' },
   { kind: 'extendDeadline', until: '2026-11-22T12:00:00.000Z' },
-  { kind: 'approve', proposal: 'op_1' },
+  { kind: 'approve', proposal: `op_${'0'.repeat(26)}` },
   { kind: 'cancel' },
   { kind: 'correct', correction: { kind: 'lateReturn', amountMinor: '100' } },
   { kind: 'correct', correction: { kind: 'book', postings: booked('1', '-1') } },
@@ -33,6 +33,16 @@ const fault = (command: OperatorCommand) => faultOf(command, now);
 
 test.each(commands)('the command $kind is taken as it is here', (command) => {
   expect(fault(command)).toBeUndefined();
+});
+
+test.each<OperatorCommand>([
+  { kind: 'approve', proposal: 'op_DE89370400440532013000' },
+  { kind: 'correct', correction: { kind: 'reverse', entry: 'Ada Lovelace' } },
+  { kind: 'markSettled', evidence: 'MT940\nbarbara: approved' },
+  { kind: 'markSettled', evidence: 'MT940 \u001b[1A\u001b[2K' },
+  { kind: 'markSettled', evidence: 'MT940 \u202e1,00' },
+])('what could forge a line or name a person is refused: %j', (command) => {
+  expect(fault(command)).toMatch(/expected/);
 });
 
 test('only the wish of the customer and a correction are for payouts that nobody has parked', () => {
@@ -140,7 +150,7 @@ describe('what a command carries', () => {
   test('has evidence for a settlement', () => {
     for (const evidence of ['', '  ']) {
       expect(fault({ kind: 'markSettled', evidence })).toBe(
-        'evidence: expected what shows that the rail has paid',
+        'evidence: expected what shows that the rail has paid, one line of text without control characters',
       );
     }
   });

@@ -12,13 +12,20 @@ create function is_operator_name(name text) returns boolean language sql immutab
      and lower(name) not in ('customer', 'system', 'temporal_ui', 'temporal-ui', 'temporal ui')
 $$;
 
+-- One line, as whoever approves a proposal will see it on a terminal: nothing that forges another.
+create function is_plain_line(text text) returns boolean language sql immutable
+set search_path = pg_catalog, pg_temp as $$
+  select btrim(text) <> '' and text !~
+    '[\u0001-\u001F\u007F-\u009F\u061C\u200E\u200F\u2028-\u202E\u2066-\u2069]'
+$$;
+
 -- What operators have asked of payouts: the row is the request, its workflow carries it out, and
 -- the line in operator_actions has the same id.
 create table operator_requests (
   id text primary key check (id ~ '^op_[0-9a-z]{26}$'),
   payout_id text not null references payouts,
   operator text not null check (is_operator_name(operator)),
-  reason text not null check (btrim(reason) <> ''),
+  reason text not null check (is_plain_line(reason)),
   command jsonb not null,
   created_at timestamptz(3) not null default now()
 );
@@ -47,6 +54,7 @@ alter table operator_actions
   alter actor_kind drop default,
   add check (actor_kind <> 'operator' or is_operator_name(operator)),
   add check (actor_kind <> 'customer' or operator ~ '^acc_'),
+  add check (is_plain_line(reason)),
   -- A customer and a button can only cancel.
   add check (actor_kind = 'operator' or command ->> 'kind' = 'cancel');
 
