@@ -22,7 +22,7 @@ import { quoteRoutes } from './routes/quotes.js';
 import { screenCallback, takeCallback } from './routes/railCallbacks.js';
 import { webhookEndpointRoutes } from './routes/webhookEndpoints.js';
 import { answerProblem, bytesOf, serve, weigh } from './serve.js';
-import { inTurn } from './shares.js';
+import { createAccountShare, inTurn } from './shares.js';
 
 /** Every route that an integrator calls. */
 export const routes: readonly Route[] = [
@@ -49,8 +49,12 @@ const listsAtOnce = 4;
 /** Batches of an account that are read and judged at a time: each may hold 8 MiB and more. */
 const batchesAtOnce = 2;
 
+/** A third of the connections: requests that wait for each other's key must not take them all. */
+const writesAtOnce = 6;
+
 /** Makes the application without a port, so that whoever has one may listen. */
-export function createApp(deps: ApiDeps): Koa {
+export function createApp(parts: Omit<ApiDeps, 'writes'>): Koa {
+  const deps = { ...parts, writes: createAccountShare(writesAtOnce) };
   const app = new Koa();
   // One spelling a route: limits, keys and authentication hang on the path.
   const router = new Router({ sensitive: true, strict: true });

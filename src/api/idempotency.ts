@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
 import type { JsonObject } from '../contract/versions/jsonObject.js';
-import { hasSqlState, type Sql, transaction } from '../db/client.js';
+import { bulkTransaction, hasSqlState, type Sql } from '../db/client.js';
 import {
   bindKey,
   type KeyBinding,
@@ -85,6 +85,19 @@ export type Bound = {
   /** What every answer to the request carries. */
   readonly headers: Readonly<Record<string, string>>;
 };
+
+/**
+ * The transaction that binds a request's keys, and writes so many rows. It may wait for other
+ * requests with the same key, so an account has a share of the connections for it.
+ */
+export function keyTransaction<T>(
+  { database, writes }: ApiDeps,
+  { account }: ApiRequest,
+  rowCount: number,
+  work: (sql: Sql) => Promise<T>,
+): Promise<T> {
+  return writes(account.id, () => bulkTransaction(database, rowCount, work));
+}
 
 /** Binds the request's key to an object; refuses a key that was used for another request. */
 export async function bindRequest(
@@ -172,7 +185,9 @@ export async function runIdempotently(
   creation: Creation,
 ): Promise<Answer> {
   try {
-    return await transaction(deps.database, (sql) => performOnce(sql, deps, request, creation));
+    return await keyTransaction(deps, request, 1, (sql) =>
+      performOnce(sql, deps, request, creation),
+    );
   } catch (error) {
     if (!hasSqlState(error, lockNotAvailable)) throw error;
     return {

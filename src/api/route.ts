@@ -14,6 +14,7 @@ import type { UrlPolicy } from '../webhooks/guard.js';
 import type { TrustedProxies } from './clientAddress.js';
 import type { DecodedObject } from './decoded.js';
 import type { Limiter } from './rateLimit.js';
+import type { AccountShare } from './shares.js';
 
 /** What the routes work with. */
 export type ApiDeps = {
@@ -29,6 +30,8 @@ export type ApiDeps = {
   readonly fingerprintSecret: string;
   readonly limiter: Limiter;
   readonly proxies: TrustedProxies;
+  /** What an account's requests hold of the database's connections at a time. */
+  readonly writes: AccountShare;
 };
 
 /** A request that was authenticated and decoded. */

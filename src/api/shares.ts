@@ -11,27 +11,34 @@ export function whenClosed({ res, req }: Koa.Context): Promise<void> {
   return new Promise((resolve) => res.once('close', () => resolve()));
 }
 
-/**
- * Serves so many requests of an account at a time, until their answers are read; the others
- * wait for their turn. How many may wait is bounded by the account's requests in flight.
- */
-export function inTurn(places: number): Koa.Middleware {
+/** Runs work of an account, so much of it at a time; the rest waits for its turn. */
+export type AccountShare = <T>(accountId: string, work: () => Promise<T>) => Promise<T>;
+
+/** How many may wait is bounded by the account's requests in flight. */
+export function createAccountShare(places: number): AccountShare {
   const limits = new Map<string, LimitFunction>();
-  return (ctx, next) => {
-    const { id } = holderOf(ctx).account;
-    const limit = limits.get(id) ?? pLimit(places);
-    limits.set(id, limit);
-    return new Promise<void>((resolve, reject) => {
-      const held = limit(async () => {
+  return async (accountId, work) => {
+    const limit = limits.get(accountId) ?? pLimit(places);
+    limits.set(accountId, limit);
+    try {
+      return await limit(work);
+    } finally {
+      if (limit.activeCount + limit.pendingCount === 0) limits.delete(accountId);
+    }
+  };
+}
+
+/** Serves so many requests of an account at a time, until their answers are read. */
+export function inTurn(places: number): Koa.Middleware {
+  const share = createAccountShare(places);
+  return (ctx, next) =>
+    new Promise<void>((resolve, reject) => {
+      share(holderOf(ctx).account.id, async () => {
         // Who sent it has left while it waited.
         if (ctx.req.socket.destroyed) ctx.throw(400);
         await next();
         resolve();
         await whenClosed(ctx);
-      });
-      held.catch(reject).finally(() => {
-        if (limit.activeCount + limit.pendingCount === 0) limits.delete(id);
-      });
+      }).catch(reject);
     });
-  };
 }

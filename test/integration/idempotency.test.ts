@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { routes } from '../../src/api/app.js';
-import { exactlyOne } from '../../src/db/client.js';
+import { exactlyOne, transaction } from '../../src/db/client.js';
 import { type Part, sendSignal, startProcess } from '../../src/stack/process.js';
 import { type ApiAnswer, type ApiClient, createClient, textOf } from '../support/client.js';
 import { createTestAccount } from '../support/database.js';
@@ -321,6 +321,35 @@ describe('with the key of a beneficiary', () => {
       detail: expect.stringMatching(/these parameters differ: (account details, )?name/),
     });
   });
+});
+
+it('requests that wait for a key hold a share of the connections, and others go on', async () => {
+  const { account, apiKey } = await createTestAccount(system.database);
+  const client = createClient(system.apiUrl, apiKey);
+  const ask = () => client('POST /v1/quotes', { form: quote, idempotencyKey: 'a-key' });
+  const waiting = async () => {
+    const [row] = await system.database<{ count: number }[]>`
+      select count(*)::int from pg_stat_activity
+       where datname = current_database() and wait_event_type = 'Lock'`;
+    return row?.count ?? 0;
+  };
+  const answers = await transaction(system.database, async (sql) => {
+    await sql`
+      insert into idempotency_keys (account_id, key, route, fingerprints, object_id)
+      values (${account.id}, 'a-key', 'POST /v1/quotes', '{}', 'qt_0')`;
+    const asked = Array.from({ length: 30 }, ask);
+    await eventually('six wait', 10_000, async () => ((await waiting()) === 6 ? true : undefined));
+    // By their turn these would come after all of those.
+    expect(
+      (await createClient(system.apiUrl, system.account.apiKey)('GET /v1/account')).status,
+    ).toBe(200);
+    expect(await waiting()).toBe(6);
+    return asked;
+  });
+  // The key was used for another request meanwhile.
+  expect((await Promise.all(answers)).map(({ status }) => status)).toEqual(
+    Array.from({ length: 30 }, () => 422),
+  );
 });
 
 it('a key of any route is refused on every other one, and nothing happens', async () => {

@@ -17,12 +17,11 @@ import {
   listItems,
   statusesOfItems,
 } from '../../db/batches.js';
-import { bulkTransaction } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { currentRates } from '../../db/rates.js';
 import { isRefusal, refuse } from '../../domain/refusal.js';
 import { cancelBatchItems, startBatch } from '../../temporal/wakePayout.js';
-import { bindRequest } from '../idempotency.js';
+import { bindRequest, keyTransaction } from '../idempotency.js';
 import { byIdIn, pageAnswer, readPage } from '../listPage.js';
 import {
   type Answer,
@@ -127,7 +126,7 @@ async function record(
   { payouts, mode }: BatchParams,
 ): Promise<Answer> {
   const keyed = await keyedItems(deps, request, payouts);
-  const bound = await bulkTransaction(deps.database, keyed.length, async (sql) => {
+  const bound = await keyTransaction(deps, request, keyed.length, async (sql) => {
     const binding = await bindRequest(sql, deps, request, id, null);
     if (!isRefusal(binding) && !binding.isReplay) {
       const rates = await currentRates(sql, deps.rateMaximumAgeMs);

@@ -2,7 +2,6 @@ import { payoutListParams, payoutReadParams } from '../../contract/listParams.js
 import { payoutObject } from '../../contract/objects.js';
 import { noParams, type PayoutParams, payoutParams } from '../../contract/params.js';
 import { takeOver } from '../../db/chunks.js';
-import { transaction } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { listPayouts } from '../../db/payoutLists.js';
 import { findPayout, insertPayout, type NewPayout, type PayoutRow } from '../../db/payouts.js';
@@ -11,7 +10,7 @@ import { isRefusal, type Refusal, refuse } from '../../domain/refusal.js';
 import { acceptPayout, askPayout } from '../../temporal/wakePayout.js';
 import { cancelUpdate } from '../../workflows/messages.js';
 import { expandPayouts } from '../expand.js';
-import { bindRequest, withAdvice } from '../idempotency.js';
+import { bindRequest, keyTransaction, withAdvice } from '../idempotency.js';
 import { byIdIn, pageAnswer, readPage } from '../listPage.js';
 import {
   type Answer,
@@ -109,7 +108,7 @@ async function createPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer>
   if (conflicts.length > 0) return { refusals: conflicts };
 
   const id = newId('payout');
-  const bound = await transaction(deps.database, async (sql) => {
+  const bound = await keyTransaction(deps, request, 1, async (sql) => {
     const binding = await bindRequest(sql, deps, request, id, null);
     if (!isRefusal(binding) && !binding.isReplay) {
       await insertPayout(sql, newPayout(id, request, validated.params));
