@@ -56,15 +56,14 @@ export async function suspenseFault(sql: Sql, row: PayoutRow): Promise<string | 
         'to clear: corridor payouts late-return for what came back, then clear-suspense.';
 }
 
-/** Posts what a correction books. Its command is recorded before: the ledger asks for it. */
+/** Posts what a correction books, and makes its move. The ledger asks for its command before. */
 export async function postCorrection(
   sql: Sql,
   row: PayoutRow,
   { entry, move }: Decision,
   action: string,
 ): Promise<void> {
-  if (entry === undefined) return;
-  await postEntries(sql, [{ ...owned(row, entry), action }]);
+  if (entry !== undefined) await postEntries(sql, [{ ...owned(row, entry), action }]);
   if (move !== undefined) {
     await announce(sql, await movePayouts(sql, [row], [{ id: row.id, ...move }]));
   }

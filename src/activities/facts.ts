@@ -10,7 +10,7 @@ import {
 } from '../db/payouts.js';
 import { parseRate } from '../domain/fx.js';
 import type { FrozenAmounts } from '../domain/ledger.js';
-import type { FactRules, RailFact } from '../domain/payout.js';
+import type { FactRules, RailFact, Standing } from '../domain/payout.js';
 import { type Move, type Progress, progressOf } from '../domain/progress.js';
 import { announce } from './announcement.js';
 import { owned, type PayoutStep, stepOf } from './step.js';
@@ -33,14 +33,16 @@ export async function applyFacts(
     unprocessedEvents(sql, ids),
     postedEntries(sql, ids),
   ]);
-  const newsOf = groupByPayout(news);
+  const eventsOf = groupByPayout(news);
   const progress = rows.map((row) => {
-    const inbox = newsOf.get(row.id) ?? [];
+    const inbox = eventsOf.get(row.id) ?? [];
     const direct = brought.get(row.id);
     const isFirst = direct?.kind === 'accepted';
     const facts = inbox.map(factOf);
     if (direct !== undefined) facts.splice(isFirst ? 0 : facts.length, 0, direct);
-    return { row, inbox, firstOfInbox: isFirst ? 1 : 0, ...judge(row, facts, rules) };
+    const corrected = correctedIn(row, posted);
+    const applied = progressOfRow(row, corrected, facts, rules);
+    return { row, inbox, firstOfInbox: isFirst ? 1 : 0, ...applied };
   });
   const moved = await moveAll(sql, progress);
   const entries = progress.flatMap(({ row, entries: due }) =>
@@ -55,14 +57,14 @@ export async function applyFacts(
     // Last of them, for it locks the balances, which others wait for.
     postEntries(sql, entries),
   ]);
-  const heard = await announce(sql, moved);
+  const subscribed = await announce(sql, moved);
   const latestOf = new Map(moved.map((row) => [row.id, row]));
   return progress.map(({ row, attention }) => {
     const step = stepOf({ ...row, ...latestOf.get(row.id) });
     return {
       ...step,
       attention: step.attention ?? attention ?? null,
-      hasSubscribers: step.hasSubscribers || heard.has(row.id),
+      hasSubscribers: step.hasSubscribers || subscribed.has(row.id),
       hasUnprocessedEvents: false,
     };
   });
@@ -85,10 +87,20 @@ type Judged = Progress & {
   readonly firstOfInbox: number;
 };
 
-function judge(row: LockedPayout, facts: readonly RailFact[], rules: FactRules): Progress {
+function correctedIn(row: LockedPayout, posted: ReadonlySet<string>): Standing['corrected'] {
+  if (row.statusReason === 'corrected') return 'settlement';
+  return posted.has(`${row.id} correction`) ? 'other' : 'nothing';
+}
+
+function progressOfRow(
+  row: LockedPayout,
+  corrected: Standing['corrected'],
+  facts: readonly RailFact[],
+  rules: FactRules,
+): Progress {
   const { status, returnedMinor, attentionReason, voidIntent } = row;
   if (row.sourceMinor !== null) {
-    const standing = { status, returnedMinor, attentionReason, voidIntent };
+    const standing = { status, returnedMinor, attentionReason, voidIntent, corrected };
     return progressOf({ ...frozenOf(row), ...standing }, facts, rules);
   }
   const detail = `The rail speaks of a payout that is ${row.status} and was never accepted.`;

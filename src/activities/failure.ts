@@ -21,7 +21,9 @@ export async function failAfterAttempts<T>(step: Promise<T>): Promise<T> {
     return await step;
   } catch (error) {
     const { attempt, isLocal } = Context.current().info;
-    if (isLocal || isOutage(error) || attempt < attemptsBeforeBug) throw error;
+    // What is thrown to be tried again later is no bug, however often it is.
+    const isMeant = error instanceof ApplicationFailure;
+    if (isLocal || isMeant || isOutage(error) || attempt < attemptsBeforeBug) throw error;
     const message = error instanceof Error ? error.message : String(error);
     throw ApplicationFailure.nonRetryable(message, 'Bug');
   }

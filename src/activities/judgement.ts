@@ -9,7 +9,7 @@ import type { Rail } from '../rails/rail.js';
 import { frozenOf } from './facts.js';
 import { factOf } from './lookup.js';
 import { readStatements } from './statements.js';
-import { keyIsRemembered, voidKey } from './void.js';
+import { isHeldUp, keyIsRemembered, voidKey } from './void.js';
 
 /** What a command comes to: what is applied to the payout, and what the person is told. */
 export type Decision = {
@@ -22,8 +22,9 @@ export type Decision = {
   readonly ifUnsubmitted?: boolean;
   /** The status that the payout must have afterwards, or the command was not carried out. */
   readonly ends?: PayoutStatus;
-  /** Of a correction: what it books, and where it moves a payout whose settlement it undoes. */
+  /** What a correction books. */
   readonly entry?: Entry;
+  /** A move that follows from no fact: of a payout whose settlement is undone, or was never decided. */
   readonly move?: Move;
 };
 
@@ -35,17 +36,17 @@ const done = (detail: string, effect: Omit<Decision, 'outcome' | 'detail'>): Dec
 });
 
 /**
- * Judges a command by the row and by what the rail says now. A hold is released only after
+ * Decides on a command by the row and by what the rail says now. A hold is released only after
  * the rail has rejected or voided the key, or its closed statements show that it did not pay.
  */
-export async function judge(
+export async function evaluate(
   database: Database,
   command: Exclude<OperatorCommand, { kind: 'correct' }>,
   row: LockedPayout,
   rail: Rail | undefined,
   key: string,
 ): Promise<Decision> {
-  if (command.kind === 'cancel') return judgeCancel(database, row, rail);
+  if (command.kind === 'cancel') return evaluateCancel(database, row, rail);
   if (rail === undefined) {
     return command.kind === 'retryNow' && row.status === 'pending'
       ? done('It is decided again.', { unparks: true })
@@ -57,7 +58,7 @@ export async function judge(
     case 'markSettled':
       return evaluateSettled(row, rail, key);
     case 'failAndRelease':
-      return judgeRelease(database, row, rail, key, command.statementDate);
+      return evaluateRelease(database, row, rail, key, command.statementDate);
     case 'extendDeadline':
       if (isOver(row)) return refused(`The payout is ${row.status}; there is nothing to wait for.`);
       if (row.settleBy !== null && new Date(command.until) <= row.settleBy) {
@@ -72,13 +73,16 @@ export async function judge(
   }
 }
 
-async function judgeCancel(
+async function evaluateCancel(
   database: Database,
   row: LockedPayout,
   rail: Rail | undefined,
 ): Promise<Decision> {
   const ends = 'canceled' as const;
   if (row.status === ends) return done('The payout is canceled.', {});
+  if (row.status === 'pending' && row.attentionReason !== null) {
+    return done('Canceled before it was decided.', { move: undecided, unparks: true });
+  }
   if (row.status !== 'processing' || rail === undefined) {
     return refused(`The payout is ${row.status}.`);
   }
@@ -96,6 +100,14 @@ async function judgeCancel(
 }
 
 const voided = { kind: 'voided' } as const;
+
+/** A payout whose decision failed holds nothing, and no rail knows it. */
+const undecided: Move = {
+  status: 'canceled',
+  statusReason: 'canceled',
+  railReference: null,
+  returnedMinor: null,
+};
 
 /**
  * Whether a void would prove that the rail does not pay: only while it has not taken the order,
@@ -115,9 +127,10 @@ async function evaluateRetry(row: LockedPayout, rail: Rail, key: string): Promis
   if (isOver(row)) {
     return refused(`The payout is ${row.status}. Confirm it with settle or fail.`);
   }
+  const begunMs = Date.now();
   const fact = await factAt(rail, key);
   if (fact !== undefined && (fact.kind !== 'accepted' || row.status === 'processing')) {
-    if (fact.kind === 'voided' && !isVoidable(row, rail)) {
+    if (fact.kind === 'voided' && (isHeldUp(begunMs) || !isVoidable(row, rail))) {
       return refused(
         'The rail says voided, of a key that it may have forgotten before: that proves nothing. ' +
           'Use fail with the day of a closed statement.',
@@ -159,7 +172,7 @@ async function evaluateSettled(row: LockedPayout, rail: Rail, key: string): Prom
   });
 }
 
-async function judgeRelease(
+async function evaluateRelease(
   database: Database,
   row: LockedPayout,
   rail: Rail,

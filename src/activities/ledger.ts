@@ -1,6 +1,6 @@
 import { type Database, transaction } from '../db/client.js';
 import { lockPayouts, parkPayouts } from '../db/payouts.js';
-import type { AttentionReason, FactRules } from '../domain/payout.js';
+import { type AttentionReason, type FactRules, isFinal } from '../domain/payout.js';
 import { type AcceptanceDeps, accept } from './acceptance.js';
 import { applyFacts } from './facts.js';
 import { failAfterAttempts } from './failure.js';
@@ -43,11 +43,14 @@ export function ledgerActivities(deps: LedgerDeps) {
     parkPayout: ({ driver, id, reason, detail }: ParkInput): Promise<readonly PayoutStep[]> =>
       transaction(database, async (sql) => {
         const rows = await lockPayouts(sql, driver, [id]);
+        // The rail's last answer may have been recorded as its time ran out.
+        const isLate = reason === 'settle_by_passed' && rows.some(({ status }) => isFinal(status));
+        if (isLate) return rows.map(stepOf);
         await parkPayouts(
           sql,
           rows.map((row) => ({ id: row.id, reason, detail })),
         );
-        // News that could not be applied wait with it: else its workflow would try for ever.
+        // Events that could not be applied wait with it: else its workflow would try for ever.
         return rows.map((row) => ({
           ...stepOf({ ...row, attentionReason: reason, attentionDetail: detail }),
           hasUnprocessedEvents: row.hasUnprocessedEvents && reason !== 'unexpected_failure',

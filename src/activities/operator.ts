@@ -8,6 +8,7 @@ import {
   isSamePerson,
   movesMoney,
   needsAttention,
+  needsTwo,
   type OperatorCommand,
   type OperatorRequest,
   type OperatorResult,
@@ -17,7 +18,7 @@ import type { Rails } from '../rails/registry.js';
 import { evaluateCorrection, postCorrection, suspenseFault } from './correction.js';
 import { applyFacts } from './facts.js';
 import { retryLater, withHeartbeat } from './failure.js';
-import { type Decision, judge } from './judgement.js';
+import { type Decision, evaluate } from './judgement.js';
 
 import { type PayoutStep, stepOf } from './step.js';
 import { findRail } from './submission.js';
@@ -133,7 +134,7 @@ async function needsApproval(
   row: LockedPayout,
   command: OperatorCommand,
 ): Promise<boolean> {
-  if (command.kind === 'correct') return true;
+  if (needsTwo(command, row)) return true;
   if (!movesMoney(command, row) || row.sourceCurrency === null || row.sourceMinor === null) {
     return false;
   }
@@ -156,9 +157,14 @@ async function decisionOf(
     if (kind === 'act' || decision.outcome === 'refused') return decision;
     return { outcome: 'proposed', detail: `${proposed} ${decision.detail}` };
   }
-  if (kind === 'propose') return { outcome: 'proposed', detail: proposed };
+  if (kind === 'propose') {
+    const fault = await suspenseFault(deps.database, row);
+    return fault === undefined
+      ? { outcome: 'proposed', detail: proposed }
+      : { outcome: 'refused', detail: fault };
+  }
   const rail = row.rail === null ? undefined : findRail(deps.rails, row.rail);
-  return judge(deps.database, command, row, rail, railKey(row.id));
+  return evaluate(deps.database, command, row, rail, railKey(row.id));
 }
 
 type Written = {
@@ -181,7 +187,7 @@ async function write(sql: Sql, rules: FactRules, written: Written): Promise<Oper
   if (decision.ifUnsubmitted === true && now.submitStartedAt !== null) {
     throw retryLater('The submission began meanwhile; the rail has to be asked.');
   }
-  if (decision.unparks === true && now.attentionDetail !== row.attentionDetail) {
+  if (decision.unparks === true && !isSameCase(now, row)) {
     throw retryLater('Something was added to the case meanwhile; it is judged again.');
   }
   // First out of the person's hands: a fact that needs a person again parks it anew.
@@ -203,6 +209,15 @@ async function write(sql: Sql, rules: FactRules, written: Written): Promise<Oper
   await postCorrection(sql, now, decision, action);
   const steps = (await lockPayouts(sql, driver, [id])).map(stepOf);
   return { steps, result: { outcome, detail, action } };
+}
+
+/** Whether nothing was added to the case, closed or opened since the row was read. */
+function isSameCase(now: LockedPayout, then: LockedPayout): boolean {
+  return (
+    now.attentionDetail === then.attentionDetail &&
+    now.attentionAt?.getTime() === then.attentionAt?.getTime() &&
+    now.lastSentAt?.getTime() === then.lastSentAt?.getTime()
+  );
 }
 
 /** A correction is judged by the books that it changes; and nobody confirms suspense away. */

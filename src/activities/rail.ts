@@ -6,7 +6,7 @@ import { type FactRules, railKey } from '../domain/payout.js';
 import type { Rails } from '../rails/registry.js';
 import { cancelItems } from './cancellation.js';
 import { applyFacts } from './facts.js';
-import { retryLater, withHeartbeat } from './failure.js';
+import { failAfterAttempts, retryLater, withHeartbeat } from './failure.js';
 import type { DriverInput } from './ledger.js';
 import { factOf, lookUp } from './lookup.js';
 import type { PayoutStep } from './step.js';
@@ -31,18 +31,21 @@ export function railActivities(deps: RailDeps) {
      * unknown makes the activity fail, to be retried under the same key.
      */
     submitPayouts: ({ driver, ids }: DriverInput): Promise<readonly PayoutStep[]> =>
-      withHeartbeat(async () => {
-        const wakeInMs = nextAttemptInMs() + wakeMarginMs;
-        const { steps, unknown, withheld } = await submitAll(deps, { driver, ids, wakeInMs });
-        const isOpen = steps.some(
-          (step) => step.status === 'processing' && step.attention === null,
-        );
-        if (isOpen && withheld > 0) throw retryLater('Its batch is paused or canceled.');
-        if (isOpen && unknown.length > 0) {
-          throw retryLater(`The rail's answer is unknown for ${unknown.join('; ')}`);
-        }
-        return steps;
-      }),
+      failAfterAttempts(
+        withHeartbeat(async () => {
+          const wakeInMs = nextAttemptInMs() + wakeMarginMs;
+          const { steps, unknown, withheld } = await submitAll(deps, { driver, ids, wakeInMs });
+          const isOpen = steps.some(
+            (step) => step.status === 'processing' && step.attention === null,
+          );
+          if (isOpen && withheld > 0)
+            throw retryLater('Its batch is paused or canceled, or its rail is not configured.');
+          if (isOpen && unknown.length > 0) {
+            throw retryLater(`The rail's answer is unknown for ${unknown.join('; ')}`);
+          }
+          return steps;
+        }),
+      ),
 
     /**
      * Asks the rail about one payout and applies what it says. Fails until there is something

@@ -112,9 +112,10 @@ async function repeatAll(
     const { id } = submission;
     const answer = answers.get(railKey(id));
     const fact = factOf(answer);
-    if (fact !== undefined) results.push({ id, fact });
-    else if (answer === undefined) results.push({ id, unknown: failure });
-    else if (isHeldUp(begunMs)) results.push({ id, unknown: heldUp });
+    const isEvident = fact !== undefined && fact.kind !== 'voided';
+    if (answer === undefined) results.push({ id, unknown: failure });
+    else if (!isEvident && isHeldUp(begunMs)) results.push({ id, unknown: heldUp });
+    else if (fact !== undefined) results.push({ id, fact });
     else if (keyIsRemembered(rail, submission)) unsent.push(submission);
     else results.push({ id, lost: keyForgotten });
   }
@@ -134,7 +135,7 @@ async function repeatAll(
   return [...results, ...sent];
 }
 
-/** By now "not found" may mean that the rail has forgotten what it has paid. */
+/** By now "not found" and "voided" may mean that the rail has forgotten what it has paid. */
 const heldUp = 'the process was held up: not sent';
 
 const keyForgotten = 'The rail does not know the key, and it is too old to be sent again.';

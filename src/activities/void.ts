@@ -26,8 +26,8 @@ export async function voidKey(
 
 /**
  * Asks for a void whose intent is written; one that comes too late takes the intent back.
- * `begunMs` is when the rail was known to remember the key: an answer that took longer than any
- * call does, because the process was suspended, is no answer.
+ * `begunMs` is when the rail was known to remember the key: a process that was suspended since
+ * asks for nothing, and believes no answer.
  */
 export async function finishVoid(
   database: Database,
@@ -35,8 +35,14 @@ export async function finishVoid(
   id: string,
   begunMs: number,
 ): Promise<'voided' | 'too_late'> {
+  const throwIfHeldUp = () => {
+    if (isHeldUp(begunMs)) {
+      throw retryLater('The void was held up; what became of the order is looked up.');
+    }
+  };
+  throwIfHeldUp();
   const answer = await rail.voidKey(railKey(id));
-  if (isHeldUp(begunMs)) throw retryLater('The void was held up; what it came to is looked up.');
+  throwIfHeldUp();
   if (answer === 'too_late') await clearVoidIntent(database, id);
   return answer;
 }

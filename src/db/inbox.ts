@@ -54,7 +54,11 @@ export async function insertNews(sql: Sql, news: readonly RailNews[]): Promise<N
            and t.fact ->> 'amountMinor' = p.receive_minor::text)
         or (p.status = 'failed' and t.fact ->> 'kind' = 'rejected')
         or (p.status = 'returned' and t.fact ->> 'kind' = 'returned'
-           and t.fact ->> 'amountMinor' = p.returned_minor::text) as is_known) k
+           and t.fact ->> 'amountMinor' = p.returned_minor::text
+           and p.returned_minor * 2 > p.receive_minor) as is_repeated) r
+      -- After a correction it may be new all the same (domain/payout.ts).
+      cross join lateral (select r.is_repeated and not exists (select from ledger_entries e
+          where e.payout_id = p.id and e.kind = 'correction') as is_known) k
     on conflict (rail, rail_event_id) do nothing
     returning case when applied_at is null then payout_id end as payout_id`;
   const ids = kept.flatMap(({ payoutId }) => payoutId ?? []);

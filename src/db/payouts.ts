@@ -286,6 +286,8 @@ export async function movePayouts(
            -- A payout that only waited for the rail to speak no longer needs a person.
            attention_reason = case when p.attention_reason = any (${waitingReasons}::text[])
                                    then null else p.attention_reason end,
+           attention_detail = case when p.attention_reason = any (${waitingReasons}::text[])
+                                   then null else p.attention_detail end,
            attention_at = case when p.attention_reason = any (${waitingReasons}::text[])
                                then null else p.attention_at end,
            wake_at = case when t.status = 'sent' and p.driver = p.id

@@ -162,6 +162,20 @@ export function needsAttention(command: OperatorCommand): boolean {
   return command.kind !== 'cancel' && command.kind !== 'correct';
 }
 
+/**
+ * Whether a command needs a second person whatever the sum: it changes the books, or it closes a
+ * case in which the rail may have paid what the customer has back.
+ */
+export function needsTwo(
+  command: OperatorCommand,
+  { status, attentionReason }: Pick<Standing, 'status' | 'attentionReason'>,
+): boolean {
+  const isOver = status === 'failed' || status === 'canceled' || status === 'returned';
+  const isPaid = attentionReason === 'amount_mismatch' || attentionReason === 'paid_after_release';
+  const closes = command.kind === 'markSettled' || command.kind === 'failAndRelease';
+  return command.kind === 'correct' || (closes && isOver && isPaid);
+}
+
 /** Whether a command moves money, and so needs a second person above the configured sum. */
 export function movesMoney(
   command: OperatorCommand,

@@ -112,6 +112,8 @@ export type Standing = {
   readonly attentionReason: AttentionReason | null;
   /** The end that a void begun at the rail leads to; null where none was begun. */
   readonly voidIntent: VoidOutcome | null;
+  /** What two people have corrected in its books; a settlement that they undid is none any more. */
+  readonly corrected: 'nothing' | 'settlement' | 'other';
 };
 
 /** What the operator of the service decides about facts. */
@@ -201,6 +203,9 @@ function effectOfSettlement(standing: Standing, fact: Stated): Effect {
   if (differs(standing, fact) || fact.amountMinor !== standing.receiveMinor) {
     return mismatch(standing, fact, 'settled');
   }
+  if (standing.corrected === 'settlement') {
+    return park('paid_after_release', 'The rail settled a payout whose settlement was undone.');
+  }
   switch (standing.status) {
     case 'processing':
       return move('sent', 'settled');
@@ -260,7 +265,7 @@ function effectOfReturn(
       }
       return status === 'processing' ? move('sent', 'returned') : move('returned');
     case 'returned':
-      if (fact.amountMinor === standing.returnedMinor) return nothing;
+      if (isReturnKnown(standing, fact)) return nothing;
       return park(
         'contradiction',
         `The rail returned ${fact.amountMinor} ${fact.currency} (minor units) of a payout; ` +
@@ -277,6 +282,13 @@ function effectOfReturn(
           'corridor payouts late-return.',
       );
   }
+}
+
+/** A second return of at most half may be another one, and so may one after a correction. */
+function isReturnKnown(standing: Standing, { amountMinor }: Stated): boolean {
+  const { returnedMinor, receiveMinor, corrected } = standing;
+  const isOnly = amountMinor === returnedMinor && amountMinor * 2n > receiveMinor;
+  return isOnly && corrected === 'nothing';
 }
 
 function differs(standing: Standing, fact: Stated): boolean {

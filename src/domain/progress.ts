@@ -75,14 +75,18 @@ export function progressOf(
   return { moves, entries, attention, outcomes };
 }
 
-/** The first reason stays, and every later fact is added to what a person reads. */
+/** The first reason stays, but for money in suspense; every later fact is added to what is read. */
 function joined(
   attention: Progress['attention'],
   { reason, detail }: { readonly reason: AttentionReason; readonly detail: string },
 ): NonNullable<Progress['attention']> {
   if (attention === undefined) return { reason, detail };
   if (attention.detail.includes(detail)) return attention;
-  return { reason: attention.reason, detail: `${attention.detail}\n${detail}` };
+  const isSuspense = reason === 'paid_after_release';
+  return {
+    reason: isSuspense ? reason : attention.reason,
+    detail: `${attention.detail}\n${detail}`,
+  };
 }
 
 /** The rail may tell twice of a payment after release; it is one payment. */

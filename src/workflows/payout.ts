@@ -76,7 +76,9 @@ export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 
     await runToEnd(run);
     // A command that came when nothing was left to do still gets an answer.
     while (!allHandlersFinished()) {
-      for (const command of run.commands.splice(0)) command.result = tooLate;
+      for (const command of run.commands.splice(0)) {
+        command.result = run.isSuperseded ? elsewhere : tooLate;
+      }
       await condition(() => allHandlersFinished() || run.commands.length > 0);
     }
   });
@@ -86,6 +88,12 @@ export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 
 const tooLate = {
   outcome: 'refused',
   detail: 'The payout has just come to its end. Look at it again.',
+  action: null,
+} as const;
+
+const elsewhere = {
+  outcome: 'refused',
+  detail: 'The payout is still to be decided in its batch. Send the command again when it is.',
   action: null,
 } as const;
 

@@ -8,6 +8,7 @@ import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
 import { searchAttributes } from '../../src/workflows/messages.js';
+import { attempt } from '../support/attempt.js';
 import { type ApiAnswer, textOf, untilStatus } from '../support/client.js';
 import { createTestAccount, unbalancedCurrencies } from '../support/database.js';
 import { eventually } from '../support/eventually.js';
@@ -135,7 +136,9 @@ describe('a cancellation that races with the submission', () => {
     await ledger.acceptPayouts({ driver: id, ids: [id], workflowAgeMs: 0 });
     const { executeCommand } = operatorActivities({ ...deps, database: submittingFirst(id) });
     const operate = () =>
-      executeCommand({ driver: id, id, actor: 'customer', action: `op_${crypto.randomUUID()}` });
+      attempt(() =>
+        executeCommand({ driver: id, id, actor: 'customer', action: `op_${crypto.randomUUID()}` }),
+      );
 
     await expect(operate()).rejects.toThrow('began meanwhile');
     expect(await rowOf(system, id)).toMatchObject({ status: 'processing' });

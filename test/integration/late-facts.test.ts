@@ -255,7 +255,7 @@ describe('a rejection after the settlement', () => {
 });
 
 describe('a settlement that arrives while the answer of the rail is awaited', () => {
-  it('writes sent and settled together, with an event each', async () => {
+  it('writes sent and settled one after the other, with an event each', async () => {
     const payer = await openPayer(system);
     const id = await payer.send('simulate: timeout then nothing');
     const row = await untilSubmitted(system, id);
@@ -264,7 +264,7 @@ describe('a settlement that arrives while the answer of the rail is awaited', ()
     const settled = await untilStatus(payer.client, id, 'settled');
     expect(historyOf(settled)).toEqual(['pending', 'processing', 'sent', 'settled']);
     const [, , sent, last] = (await rowOf(system, id)).statusHistory;
-    expect(sent?.at).toBe(last?.at);
+    expect(Date.parse(sent?.at ?? '')).toBeLessThanOrEqual(Date.parse(last?.at ?? ''));
     expect(await payer.eventsOf(id)).toEqual(['payout.sent', 'payout.settled']);
     await expect(system.temporal.workflow.getHandle(id).result()).resolves.toBe('settled');
   });

@@ -527,6 +527,23 @@ describe('a process that was suspended', () => {
     expect(bank.paymentsOf(first)).toHaveLength(1);
   });
 
+  it('does not believe a void of what the bank has paid and forgotten meanwhile', async () => {
+    const id = await accepted();
+    await submit(id, { submit: 'lost' });
+    const hold = new Hold();
+    const sleeper = activities({}, drowsy(time.worker, 1, hold));
+    const slept = attempt(() => sleeper.submitPayouts({ driver: id, ids: [id] })).catch(String);
+    await hold.reached;
+    // A cancellation is begun, and sleeps as well before it reaches the bank.
+    await expect(ask(asking(id, cancel), { void: 'fails' })).rejects.toThrow('did not arrive');
+    bank.act(id, 'pays');
+    await wait(25 * hourMs);
+    await bank.rail().voidKey(id);
+    hold.open();
+    expect(await slept).toMatch(/held up/);
+    await expectHeld(id, 'processing');
+  });
+
   it('has no answer where it is alone, and the next attempt sends', async () => {
     const id = await accepted();
     const hold = new Hold();
@@ -739,6 +756,40 @@ async function eventsOf(id: string): Promise<readonly string[]> {
     select type from events where payout_id = ${id} order by sequence`;
   return rows.map(({ type }) => type);
 }
+
+describe('a payment of another amount after the release', () => {
+  it('is closed by two people, whatever the sum', async () => {
+    const id = await accepted();
+    await submit(id, { submit: 'refused' });
+    await expectEnd(id, 'failed', released);
+    const { receiveMinor } = await rowOf(id);
+    const amountMinor = String((receiveMinor ?? 0n) - 1n);
+    await tell(id, { kind: 'settled', amountMinor, currency: 'EUR' });
+    expect(await rowOf(id)).toMatchObject({ attentionReason: 'amount_mismatch' });
+    expect(await ask(asking(id, release()))).toMatchObject({ outcome: 'proposed' });
+    expect(await rowOf(id)).toMatchObject({ attentionReason: 'amount_mismatch' });
+  });
+});
+
+describe('a payout whose decision failed', () => {
+  it('is canceled where nobody can decide it', async () => {
+    const id = await requested();
+    await park(id, 'unexpected_failure');
+    expect(await ask(asking(id, cancel))).toMatchObject({ outcome: 'done' });
+    expect(await rowOf(id)).toMatchObject({ status: 'canceled', attentionReason: null });
+    expect(await eventsOf(id)).toEqual(['payout.canceled']);
+  });
+});
+
+describe('a settled payout', () => {
+  it('is not parked for its lateness, when its last answer and its time came together', async () => {
+    const id = await sent();
+    bank.act(id, 'pays');
+    await tellAll();
+    await park(id, 'settle_by_passed');
+    expect(await rowOf(id)).toMatchObject({ status: 'settled', attentionReason: null });
+  });
+});
 
 describe('a command that is repeated after a crash says what was done', () => {
   it.each<[string, OperatorCommand]>([

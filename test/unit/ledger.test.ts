@@ -374,7 +374,7 @@ class Hear implements Operation {
   run(model: Model, books: Books): void {
     const payout = books.payouts[this.#which % Math.max(1, books.payouts.length)];
     if (payout === undefined) return;
-    const standing = { attentionReason: null, voidIntent: null };
+    const standing = { attentionReason: null, voidIntent: null, corrected: 'nothing' } as const;
     const progress = progressOf(
       { ...payout.frozen, ...payout, ...standing },
       [this.#factFor(payout)],

@@ -58,7 +58,8 @@ const mismatches: readonly RailFact[] = [
 /** A payout in that status, that a cancellation was begun for; a returned one is back in full. */
 function payoutThatIs(status: PayoutStatus): typeof frozen & Standing {
   const returnedMinor = status === 'returned' ? 85_200n : null;
-  return { ...frozen, status, returnedMinor, attentionReason: null, voidIntent: 'canceled' };
+  const calm = { attentionReason: null, voidIntent: 'canceled', corrected: 'nothing' } as const;
+  return { ...frozen, ...calm, status, returnedMinor };
 }
 
 function effectFrom(status: PayoutStatus, fact: RailFact): Effect {
@@ -394,6 +395,32 @@ describe('while the facts are in dispute', () => {
     expect(attention).toMatchObject({ reason: 'amount_mismatch' });
     expect(attention?.detail).toContain('rejected AC04');
   });
+});
+
+describe('after two people have corrected the books', () => {
+  test('a settlement that they undid is money in suspense when it comes after all', () => {
+    const payout = { ...payoutThatIs('returned'), corrected: 'settlement' } as const;
+    const { moves, entries, attention } = progressOf(payout, [facts.settled], usualFactRules);
+    expect([moves, entries.map(({ kind }) => kind)]).toEqual([[], ['late_payment']]);
+    expect(attention?.reason).toBe('paid_after_release');
+  });
+
+  test('a return may be another one, and waits for a person', () => {
+    const payout = { ...payoutThatIs('returned'), corrected: 'other' } as const;
+    expect(shown(effectOf(payout, facts.returned, usualFactRules))).toBe('parks: contradiction');
+  });
+});
+
+test('a second return of half may be another one, and waits for a person', () => {
+  const half = { kind: 'returned', amountMinor: 42_600n, ...back } as const;
+  const payout = { ...payoutThatIs('returned'), returnedMinor: 42_600n };
+  expect(shown(effectOf(payout, half, usualFactRules))).toBe('parks: contradiction');
+});
+
+test('money in suspense is what a person sees first, whatever else was said', () => {
+  const { attention } = progressFrom('failed', facts.returned, facts.settled);
+  expect(attention?.reason).toBe('paid_after_release');
+  expect(attention?.detail).toContain('returned');
 });
 
 describe('a return of less than the share that is set', () => {

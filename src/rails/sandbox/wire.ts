@@ -7,6 +7,8 @@ export const sandboxName = 'sandbox';
 
 /** What the sandbox bank answers, checked before anything is believed. */
 const minorText = z.string().regex(/^\d{1,19}$/);
+/** PostgreSQL stores neither U+0000 nor half a surrogate pair. */
+const storable = z.string().regex(/^[^\0\p{Surrogate}]*$/u);
 /** A code of ISO 20022. Anything else may be a text about a person, which must go no further. */
 const reasonCode = z.string().transform((code) => (/^[A-Z0-9]{1,4}$/.test(code) ? code : 'NARR'));
 
@@ -18,14 +20,14 @@ const bankTime = z.iso
   .catch(undefined);
 
 const submitAnswer = z.discriminatedUnion('outcome', [
-  z.object({ key: z.string(), outcome: z.literal('accepted'), bank_reference: z.string() }),
+  z.object({ key: storable, outcome: z.literal('accepted'), bank_reference: storable }),
   z.object({
-    key: z.string(),
+    key: storable,
     outcome: z.literal('rejected'),
     code: reasonCode,
-    reason: z.string(),
+    reason: storable,
   }),
-  z.object({ key: z.string(), outcome: z.literal('unknown') }),
+  z.object({ key: storable, outcome: z.literal('unknown') }),
 ]);
 /** One result that cannot be read is as good as not there; the others are still answers. */
 function readable<T>(result: z.ZodType<T>) {
@@ -42,14 +44,14 @@ export const bulkAnswer = z.object({ results: readable(submitAnswer) });
 export const singleAnswer = submitAnswer;
 
 const lookupResult = z.object({
-  key: z.string(),
+  key: storable,
   state: z.enum(['accepted', 'rejected', 'settled', 'returned', 'voided', 'not_found']),
   amount: minorText.optional(),
   returned_amount: minorText.optional(),
-  currency: z.string().optional(),
+  currency: storable.optional(),
   code: reasonCode.optional(),
-  reason: z.string().optional(),
-  bank_reference: z.string().optional(),
+  reason: storable.optional(),
+  bank_reference: storable.optional(),
   at: bankTime,
 });
 export const lookupAnswer = z.object({ results: readable(lookupResult) });
@@ -59,18 +61,15 @@ export const statementAnswer = z.object({
   closed: z.boolean(),
   entries: z.array(
     z.object({
-      key: z.string(),
-      bank_reference: z.string(),
+      key: storable,
+      bank_reference: storable,
       direction: z.enum(['debit', 'credit']),
       amount: minorText,
-      currency: z.string(),
+      currency: storable,
       at: z.string(),
     }),
   ),
 });
-
-/** PostgreSQL stores neither U+0000 nor half a surrogate pair. */
-const storable = z.string().regex(/^[^\0\p{Surrogate}]*$/u);
 
 export const callbackBody = z.object({
   events: z
