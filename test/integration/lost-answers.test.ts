@@ -85,8 +85,8 @@ describe.each(writes)('a 503 to a $name', ({ name, request, json, table }) => {
   });
 
   it('whose connection is lost before it is kept names none, and it is sent once', async () => {
-    const line = await openLine(system.databaseUrl);
-    const second = await startSecondApi({ ...system, databaseUrl: line.url });
+    const line = await openLine(system.urls.api);
+    const second = await startSecondApi({ ...system, urls: { ...system.urls, api: line.url } });
     const by = createClient(second.url, apiKey);
     await by('GET /v1/balances');
     const answer = await whileLocked(table, async () => {
@@ -119,8 +119,8 @@ it('a connection that is lost while a replay waits for its end names the first p
     await client('POST /v1/payouts', { json: payout, idempotencyKey: 'a-key' }),
     'id',
   );
-  const line = await openLine(system.databaseUrl);
-  const second = await startSecondApi({ ...system, databaseUrl: line.url });
+  const line = await openLine(system.urls.api);
+  const second = await startSecondApi({ ...system, urls: { ...system.urls, api: line.url } });
   const by = createClient(second.url, apiKey);
   await by('GET /v1/balances');
   const asking = by('POST /v1/payouts', {
