@@ -20,6 +20,7 @@ import {
   recordAttempts,
   releaseClaims,
 } from '../db/deliveries.js';
+import { accountOfEndpoint } from '../db/webhookEndpoints.js';
 import type { Chunk } from '../domain/batch.js';
 import { payoutStatuses } from '../domain/payout.js';
 import { wakeEndpoint } from '../temporal/wakePayout.js';
@@ -43,6 +44,12 @@ const attemptsOfEndpoint = 16;
  * worker. What finds no place among them is left to the endpoints' own workflows.
  */
 const runsOfAccount = 32;
+
+/**
+ * Runs of endpoints' own workflows that an account has under way: one for each endpoint it may
+ * have. Deleted ones still have theirs, so more would come of deleting and adding endpoints.
+ */
+const endpointRunsOfAccount = 16;
 
 /** Runs of chunks that attempt at once: more would wait for the same receivers and database. */
 const chunksOfAccount = 4;
@@ -82,6 +89,7 @@ export function deliveryActivities(deps: DeliveryDeps) {
   const { database } = deps;
   const delivering = { ...deps, endpoints: createShare(attemptsOfEndpoint), load: { lines: 0 } };
   const runs = createShare(runsOfAccount, 0);
+  const endpointRuns = createShare(endpointRunsOfAccount, 0);
   const chunkRuns = createShare(chunksOfAccount, chunksWaiting);
   return {
     /** First attempts of what these payouts' events owe; the endpoints' workflows do the rest. */
@@ -110,7 +118,12 @@ export function deliveryActivities(deps: DeliveryDeps) {
     /** Attempts what is due at an endpoint and says when the next attempt is. */
     deliverDue: ({ endpointId }: { readonly endpointId: string }) =>
       withHeartbeat(async () => {
-        await attemptDue(delivering, endpointId, timerOfRun(beginLimitMs), dueLimits.lines);
+        const isOver = timerOfRun(beginLimitMs);
+        const run = endpointRuns(await accountOfEndpoint(database, endpointId), () =>
+          attemptDue(delivering, endpointId, isOver, dueLimits.lines),
+        );
+        if (run === undefined) throw retryLater('The account has its share of runs under way.');
+        await run;
         return { nextInMs: (await nextAttemptInMs(database, endpointId)) ?? null };
       }),
   };

@@ -53,11 +53,13 @@ export const retrySoonAfterOutage: ActivityInterceptorsFactory = ({ info }) => (
   },
 });
 
-export function retryLater(message: string): ApplicationFailure {
+/** After a pause of its own, if it has one, and not that of the activity's retries. */
+export function retryLater(message: string, afterMs?: number): ApplicationFailure {
   return ApplicationFailure.create({
     message,
     type: 'NotYet',
     category: ApplicationFailureCategory.BENIGN,
+    nextRetryDelay: afterMs,
   });
 }
 

@@ -4,6 +4,7 @@ import { bulkTransaction, type Database, type Sql, transaction } from '../db/cli
 import { findPayoutById, parkPayouts, postponeWake } from '../db/payouts.js';
 import { type FactRules, railKey } from '../domain/payout.js';
 import type { Rails } from '../rails/registry.js';
+import { createShare } from '../webhooks/share.js';
 import { cancelItems } from './cancellation.js';
 import { applyFacts } from './facts.js';
 import { failAfterAttempts, retryLater, withHeartbeat } from './failure.js';
@@ -21,9 +22,28 @@ export type RailDeps = {
 /** A live retry needs this much to show itself before the sweep looks after the row. */
 const wakeMarginMs = 30_000;
 
+/**
+ * Calls of an account that wait for a rail at once, a sixth of the slots of a worker: who has the
+ * rail keep silent about hundreds of payouts keeps nobody else's waiting.
+ */
+const callsOfAccount = 16;
+
+/** What finds no place among them comes again as often as a submission that has no answer. */
+const longestPauseMs = 5 * 60_000;
+
 /** The activities that call a rail: at most one look-up and one call each. */
 export function railActivities(deps: RailDeps) {
   const { database, rails, factRules } = deps;
+  const share = createShare(callsOfAccount, 0);
+  /** Does what calls a rail; beyond the account's share nothing is begun. */
+  async function inShare<T>(id: string, accountId: string, call: () => Promise<T>): Promise<T> {
+    const done = share(accountId, call);
+    if (done !== undefined) return done;
+    // Not all after the same pause: together they would find no place again.
+    const pauseMs = Math.min(nextAttemptInMs(), longestPauseMs) * (0.5 + Math.random());
+    await postponeWake(database, id, pauseMs + wakeMarginMs);
+    throw retryLater('The account has its share of calls to the rail under way.', pauseMs);
+  }
   return {
     /**
      * Hands payouts to their rail, decided by their rows: what was never started is sent,
@@ -34,16 +54,13 @@ export function railActivities(deps: RailDeps) {
       failAfterAttempts(
         withHeartbeat(async () => {
           const wakeInMs = nextAttemptInMs() + wakeMarginMs;
-          const { steps, unknown, withheld } = await submitAll(deps, { driver, ids, wakeInMs });
-          const isOpen = steps.some(
-            (step) => step.status === 'processing' && step.attention === null,
+          const [id = ''] = ids;
+          const accountId = (await findPayoutById(database, id))?.accountId ?? '';
+          const submitted = await inShare(id, accountId, () =>
+            submitAll(deps, { driver, ids, wakeInMs }),
           );
-          if (isOpen && withheld > 0)
-            throw retryLater('Its batch is paused or canceled, or its rail is not configured.');
-          if (isOpen && unknown.length > 0) {
-            throw retryLater(`The rail's answer is unknown for ${unknown.join('; ')}`);
-          }
-          return steps;
+          throwIfOpen(submitted);
+          return submitted.steps;
         }),
       ),
 
@@ -60,7 +77,10 @@ export function railActivities(deps: RailDeps) {
       const row = await findPayoutById(database, payoutId);
       if (row === undefined || row.rail === null) throw new Error(`${payoutId} has no rail.`);
       const key = railKey(payoutId);
-      const { answers, failure } = await lookUp(findRail(rails, row.rail), [key]);
+      const rail = findRail(rails, row.rail);
+      const { answers, failure } = await inShare(payoutId, row.accountId, () =>
+        lookUp(rail, [key]),
+      );
       const answer = answers.get(key);
       const fact = factOf(answer);
       if (fact === undefined || fact.kind === 'accepted') {
@@ -80,6 +100,17 @@ export type SubmittedAll = {
   /** How many of the open ones were not given to the rail, because their batch is held back. */
   readonly withheld: number;
 };
+
+/** What has no answer is tried again under the same key; the failure says why. */
+function throwIfOpen({ steps, unknown, withheld }: SubmittedAll): void {
+  const isOpen = steps.some((step) => step.status === 'processing' && step.attention === null);
+  if (isOpen && withheld > 0) {
+    throw retryLater('Its batch is paused or canceled, or its rail is not configured.');
+  }
+  if (isOpen && unknown.length > 0) {
+    throw retryLater(`The rail's answer is unknown for ${unknown.join('; ')}`);
+  }
+}
 
 /** Gives payouts to their rail, decided by their rows, and records what it answers. */
 export async function submitAll(deps: RailDeps, input: SubmitInput): Promise<SubmittedAll> {

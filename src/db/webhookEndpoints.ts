@@ -61,6 +61,13 @@ export async function findWebhookEndpoint(
   return row;
 }
 
+/** Whose endpoint it is, or was until it was deleted. */
+export async function accountOfEndpoint(sql: Sql, id: string): Promise<string> {
+  const [row] = await sql<Pick<WebhookEndpointRow, 'accountId'>[]>`
+    select account_id from webhook_endpoints where id = ${id}`;
+  return exactlyOne(row).accountId;
+}
+
 /** A page of the endpoints that are not deleted: a handful, which are sorted as they are read. */
 export async function listWebhookEndpoints(
   sql: Sql,

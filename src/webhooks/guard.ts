@@ -1,7 +1,9 @@
-import { type LookupAddress, type LookupAllOptions, lookup as systemLookup } from 'node:dns';
+import type { LookupAddress } from 'node:dns';
+import { Resolver, lookup as systemLookup } from 'node:dns/promises';
 import { isIP, type LookupFunction, type Socket } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { buildConnector } from 'undici';
+import { createShare } from './share.js';
 
 /**
  * What webhook receivers may be. Both are off in production: a customer must not be able
@@ -20,6 +22,10 @@ const maxUrlLength = 2_048;
 const securePorts = ['', '443', '8443'];
 // A receiver that takes longer for TCP or TLS alone has no time left to answer in.
 const connectTimeoutMs = 5_000;
+// Two name servers that are asked one after the other leave time to connect in.
+const nameServerTimeoutMs = 2_000;
+// Twice as many as an account may have endpoints: hosts of deleted ones are still being asked for.
+const hostsOfAccount = 32;
 
 /**
  * The connection was not made, or was closed before a byte was sent: the host has no address, or
@@ -85,25 +91,77 @@ function isAllowed(address: string, policy: UrlPolicy): boolean {
   return global && parsed.range() === 'unicast' && parsed.toString() !== wireServer;
 }
 
-type LookupAll = (
-  hostname: string,
-  options: LookupAllOptions,
-  callback: (error: NodeJS.ErrnoException | null, addresses: LookupAddress[]) => void,
-) => void;
+/** Finds all addresses of a host. */
+type Lookup = (hostname: string) => Promise<readonly LookupAddress[]>;
 
-/** A DNS lookup that drops every address the policy forbids, and fails if none is left. */
-export function guardedLookup(policy: UrlPolicy, lookup: LookupAll = systemLookup): LookupFunction {
-  return (hostname, options, callback) => {
-    lookup(hostname, { ...options, all: true }, (error, addresses) => {
-      if (error !== null) return callback(new BlockedAddressError(error.code ?? error.message), []);
-      const [first, ...others] = addresses.filter(({ address }) => isAllowed(address, policy));
-      if (first === undefined) {
-        return callback(new BlockedAddressError('the name leads to no public address'), []);
-      }
-      if (options.all === true) callback(null, [first, ...others]);
-      else callback(null, first.address, first.family);
-    });
+/**
+ * Asks the name servers, by default those of the system. The system's own look-up would hold one
+ * of the few threads of the process until there is an answer, and the connections to the bank and
+ * to the database need those too.
+ */
+export function askNameServers(servers?: readonly string[]): Lookup {
+  return async (hostname) => {
+    // Each time a new one, which reads what the system's name servers are by now.
+    const resolver = new Resolver({ timeout: nameServerTimeoutMs, tries: 1 });
+    if (servers !== undefined) resolver.setServers(servers);
+    const [v4, v6] = await Promise.allSettled([
+      resolver.resolve4(hostname),
+      resolver.resolve6(hostname),
+    ]);
+    if (v4.status === 'rejected' && v6.status === 'rejected') throw v4.reason;
+    return [
+      ...(v4.status === 'fulfilled' ? v4.value.map((address) => ({ address, family: 4 })) : []),
+      ...(v6.status === 'fulfilled' ? v6.value.map((address) => ({ address, family: 6 })) : []),
+    ];
   };
+}
+
+/** For the local stack: names of the hosts file too, which only the system's own look-up reads. */
+async function askLocally(hostname: string): ReturnType<Lookup> {
+  const inFile = () => systemLookup(hostname, { all: true });
+  if (!hostname.includes('.')) return inFile();
+  return askNameServers()(hostname).catch((error: unknown) => {
+    // Nothing else: what name servers are silent about would hold a thread after all.
+    if (['ENOTFOUND', 'ECONNREFUSED'].includes(codeOf(error))) return inFile();
+    throw error;
+  });
+}
+
+/**
+ * Lookups for undici, which drop every address the policy forbids and fail if none is left. Of an
+ * account each host is looked up once at a time, and so many hosts at once: whose name servers do
+ * not answer keeps nobody else waiting.
+ */
+export function guardedLookups(
+  policy: UrlPolicy,
+  lookup = policy.allowPrivateAddresses ? askLocally : askNameServers(),
+): (account: string) => LookupFunction {
+  const share = createShare(hostsOfAccount, 0);
+  const asked = new Map<string, ReturnType<Lookup>>();
+  const find = (account: string, hostname: string): ReturnType<Lookup> => {
+    const key = `${account} ${hostname}`;
+    const found = asked.get(key) ?? share(account, () => lookup(hostname));
+    if (found === undefined) return Promise.reject(new Error('too many hosts of the account'));
+    asked.set(key, found);
+    const forget = () => void asked.delete(key);
+    found.then(forget, forget);
+    return found;
+  };
+  return (account) => (hostname, options, callback) => {
+    const give = (addresses: readonly LookupAddress[]) => {
+      const [first, ...others] = addresses.filter(({ address }) => isAllowed(address, policy));
+      if (first === undefined) fail('the name leads to no public address');
+      else if (options.all === true) callback(null, [first, ...others]);
+      else callback(null, first.address, first.family);
+    };
+    const fail = (detail: string) => callback(new BlockedAddressError(detail), []);
+    find(account, hostname).then(give, (error: unknown) => fail(codeOf(error)));
+  };
+}
+
+function codeOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return 'code' in error && typeof error.code === 'string' ? error.code : error.message;
 }
 
 /**
@@ -113,7 +171,7 @@ export function guardedLookup(policy: UrlPolicy, lookup: LookupAll = systemLooku
  */
 export function guardedConnector(
   policy: UrlPolicy,
-  lookup: LookupFunction = guardedLookup(policy),
+  lookup: LookupFunction,
 ): buildConnector.connector {
   const connectTcp = buildConnector({ lookup, timeout: connectTimeoutMs });
   const connectTls = buildConnector({ timeout: connectTimeoutMs });

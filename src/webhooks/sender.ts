@@ -1,5 +1,11 @@
 import { Pool } from 'undici';
-import { BlockedAddressError, checkWebhookUrl, guardedConnector, type UrlPolicy } from './guard.js';
+import {
+  BlockedAddressError,
+  checkWebhookUrl,
+  guardedConnector,
+  guardedLookups,
+  type UrlPolicy,
+} from './guard.js';
 import { signWebhook } from './signature.js';
 
 /** One attempt to deliver one event. The body is sent as it is, byte for byte. */
@@ -60,16 +66,19 @@ const maxRetryAfterMs = 24 * 60 * 60 * 1_000;
  */
 export function createSender(
   policy: UrlPolicy,
-  { limitMs = totalLimitMs, maxPools = mostPools } = {},
+  { limitMs = totalLimitMs, maxPools = mostPools, lookups = guardedLookups(policy) } = {},
 ): Sender {
-  const connect = guardedConnector(policy);
   // A map keeps the order of insertion: the first is the one not used for longest.
   const pools = new Map<string, Pool>();
   const closing = new Set<Promise<void>>();
 
   function poolOf(account: string, origin: string): Pool {
     const key = `${account} ${origin}`;
-    const pool = pools.get(key) ?? new Pool(origin, { connect, connections: connectionsPerPool });
+    const open = () => {
+      const connect = guardedConnector(policy, lookups(account));
+      return new Pool(origin, { connect, connections: connectionsPerPool });
+    };
+    const pool = pools.get(key) ?? open();
     pools.delete(key);
     pools.set(key, pool);
     const [oldest] = pools;

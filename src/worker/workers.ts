@@ -75,14 +75,16 @@ export async function createSingleLane(options: LaneOptions): Promise<readonly W
       maxCachedWorkflows: 500,
       maxConcurrentWorkflowTaskExecutions: 20,
     }),
-    // A call to a rail takes up to 10 s when the rail is slow: a hundred wait at once.
+    // A call to a rail takes up to 10 s when the rail is slow: a hundred wait at once, 16 of them
+    // an account's.
     Worker.create({
       ...shared,
       taskQueue: taskQueues.rail,
       maxConcurrentActivityTaskExecutions: 100,
     }),
-    // An attempt takes up to 15 s, and an account of slow receivers holds at most 48 of these (a
-    // run each of 32 payouts and 16 endpoints): eight such accounts do not keep the others waiting.
+    // An attempt takes up to 15 s, and an account of slow receivers holds at most 48 of these (32
+    // runs of payouts and 16 of endpoints, those of deleted ones among them, activities/delivery.ts):
+    // eight such accounts do not keep the others waiting.
     Worker.create({
       ...shared,
       taskQueue: taskQueues.webhooks,

@@ -531,7 +531,7 @@ describe('a process that was suspended', () => {
     const id = await accepted();
     await submit(id, { submit: 'lost' });
     const hold = new Hold();
-    const sleeper = activities({}, drowsy(time.worker, 1, hold));
+    const sleeper = activities({}, drowsy(time.worker, 2, hold));
     const slept = attempt(() => sleeper.submitPayouts({ driver: id, ids: [id] })).catch(String);
     await hold.reached;
     // A cancellation is begun, and sleeps as well before it reaches the bank.
@@ -547,7 +547,8 @@ describe('a process that was suspended', () => {
   it('has no answer where it is alone, and the next attempt sends', async () => {
     const id = await accepted();
     const hold = new Hold();
-    const sleeper = activities({}, drowsy(time.worker, 1, hold));
+    // It has read whose payout it is, and has committed that it begins.
+    const sleeper = activities({}, drowsy(time.worker, 2, hold));
     const slept = attempt(() => sleeper.submitPayouts({ driver: id, ids: [id] })).catch(String);
     await hold.reached;
     await wait(2 * minuteMs);

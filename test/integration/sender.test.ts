@@ -1,13 +1,16 @@
+import { lookup } from 'node:dns/promises';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { afterEach, describe, expect, it } from 'vitest';
-import type { UrlPolicy } from '../../src/webhooks/guard.js';
+import { guardedLookups, type UrlPolicy } from '../../src/webhooks/guard.js';
 import { createSender, type Sender } from '../../src/webhooks/sender.js';
 import { createWebhookSecret, verifyWebhook } from '../../src/webhooks/signature.js';
 
 const open: UrlPolicy = { allowInsecure: true, allowPrivateAddresses: true };
 const secrets = [createWebhookSecret()];
+/** Name servers need not know localhost; this does. */
+const hostsFile = (hostname: string) => lookup(hostname, { all: true });
 const closers: (() => Promise<unknown>)[] = [];
 
 afterEach(async () => {
@@ -220,7 +223,8 @@ describe('the sender', () => {
       response.end();
     });
     server.on('connection', (socket) => requests.push(socket));
-    const guarded = sender({ allowInsecure: true, allowPrivateAddresses: false });
+    const policy = { allowInsecure: true, allowPrivateAddresses: false };
+    const guarded = sender(policy, { lookups: guardedLookups(policy, hostsFile) });
     expect(await guarded.send(delivery(url))).toMatchObject({ kind: 'blocked' });
     const named = url.replace('127.0.0.1', 'localhost');
     expect(await guarded.send(delivery(named))).toEqual({

@@ -1,3 +1,4 @@
+import { lookup } from 'node:dns/promises';
 import { Client, Connection } from '@temporalio/client';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { pino } from 'pino';
@@ -8,6 +9,7 @@ import { claimDueDeliveries, type DeliveryRow, releaseClaims } from '../../src/d
 import { recordEvents } from '../../src/db/events.js';
 import { newId } from '../../src/db/id.js';
 import { deleteWebhookEndpoint, insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
+import { guardedLookups } from '../../src/webhooks/guard.js';
 import { createSender } from '../../src/webhooks/sender.js';
 import { createWebhookSecret } from '../../src/webhooks/signature.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
@@ -34,7 +36,10 @@ afterAll(async () => {
 
 /** The activities of a worker of its own, and the lines that it writes. */
 function startWorker({ allowPrivateAddresses = true } = {}) {
-  const sender = createSender({ allowInsecure: true, allowPrivateAddresses });
+  const policy = { allowInsecure: true, allowPrivateAddresses };
+  // By the hosts file: name servers need not know localhost.
+  const lookups = guardedLookups(policy, (hostname) => lookup(hostname, { all: true }));
+  const sender = createSender(policy, { lookups });
   onTestFinished(() => sender.close());
   const lines: string[] = [];
   const log = pino({}, { write: (line: string) => lines.push(line) });
@@ -159,6 +164,43 @@ describe('a receiver that does not answer', () => {
     expect(tarpit.held()).toBe(16);
     await tarpit.close();
     await Promise.all(runs);
+  });
+
+  it('holds 16 runs of the endpoints of an account, deleted ones too', async () => {
+    const worker = startWorker();
+    const tarpit = await openTarpit();
+    const { account } = await createTestAccount(test.database);
+    const addDue = async (url: string): Promise<Listener> => {
+      const added = { accountId: account.id, endpointId: await addEndpoint(account.id, url) };
+      await owePayout(added);
+      await test.database`
+        update deliveries set next_attempt_at = now() where endpoint_id = ${added.endpointId}`;
+      return added;
+    };
+    const runs: Promise<unknown>[] = [];
+    for (let made = 1; made <= 16; made += 1) {
+      const { endpointId } = await addDue(tarpit.url);
+      runs.push(worker.deliverDue(endpointId));
+      await untilHeld(tarpit, made);
+      await deleteWebhookEndpoint(test.database, account.id, endpointId);
+    }
+
+    const receiver = await openReceiver();
+    const next = await addDue(receiver.url);
+    await expect(worker.deliverDue(next.endpointId)).rejects.toMatchObject({ type: 'NotYet' });
+    expect(await deliveriesOf(next)).toMatchObject([{ status: 'pending', attempts: 0 }]);
+    const quick = await openListener(receiver.url);
+    await owePayout(quick);
+    await test.database`
+      update deliveries set next_attempt_at = now() where endpoint_id = ${quick.endpointId}`;
+    expect(await worker.deliverDue(quick.endpointId)).toEqual({ nextInMs: null });
+    expect(await statusesOf(quick)).toEqual(['delivered']);
+    expect(tarpit.held()).toBe(16);
+
+    await tarpit.close();
+    await Promise.all(runs);
+    expect(await worker.deliverDue(next.endpointId)).toEqual({ nextInMs: null });
+    expect(await statusesOf(next)).toEqual(['delivered']);
   });
 
   it('holds four runs of chunks, and those that wait have taken nothing', async () => {

@@ -37,7 +37,7 @@ const fortune: fc.Arbitrary<Fortune> = fc.oneof(
       stopsAt: fc.oneof(
         { weight: 4, arbitrary: fc.constant(null) },
         { weight: 3, arbitrary: fc.constantFrom('submit', 'lookup', 'void') },
-        { weight: 3, arbitrary: fc.integer({ min: 1, max: 4 }) },
+        { weight: 3, arbitrary: fc.integer({ min: 1, max: 5 }) },
       ),
       dies: fc.constantFrom(false, false, true),
     }),
@@ -102,7 +102,7 @@ const unanswered = fc.oneof(
 );
 const answered = driving({ submit: 'taken' });
 const asleep = fc
-  .integer({ min: 1, max: 4 })
+  .integer({ min: 1, max: 5 })
   .chain((stopsAt) =>
     fc.oneof(
       driving({ stopsAt }),

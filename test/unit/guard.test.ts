@@ -5,7 +5,7 @@ import {
   BlockedAddressError,
   checkWebhookUrl,
   guardedConnector,
-  guardedLookup,
+  guardedLookups,
 } from '../../src/webhooks/guard.js';
 
 const strict = { allowInsecure: false, allowPrivateAddresses: false };
@@ -88,6 +88,10 @@ describe('checkWebhookUrl', () => {
   });
 });
 
+/** What every name leads to loopback by. */
+const loopback = (policy: typeof strict) =>
+  guardedLookups(policy, async () => [{ address: '127.0.0.1', family: 4 }])('acct_1');
+
 describe('guardedConnector', () => {
   const seen = { connections: 0, bytes: Buffer.alloc(0) };
   let server: Server;
@@ -134,7 +138,7 @@ describe('guardedConnector', () => {
     // The host as undici passes it on: in the spelling of the URL parser, without brackets.
     const { hostname } = new URL(`http://${host}/`);
     await expect(
-      connect(guardedConnector(insecure), hostname.replace(/[[\]]/g, '')),
+      connect(guardedConnector(insecure, loopback(insecure)), hostname.replace(/[[\]]/g, '')),
     ).rejects.toThrow(BlockedAddressError);
     expect(seen.connections).toBe(0);
   });
@@ -142,9 +146,9 @@ describe('guardedConnector', () => {
   it.each(['http:', 'https:'])(
     'does not connect over %s to a name that leads to loopback',
     async (protocol) => {
-      await expect(connect(guardedConnector(insecure), 'localhost', protocol)).rejects.toThrow(
-        BlockedAddressError,
-      );
+      await expect(
+        connect(guardedConnector(insecure, loopback(insecure)), 'inside.example', protocol),
+      ).rejects.toThrow(BlockedAddressError);
       expect(seen.connections).toBe(0);
     },
   );
@@ -170,17 +174,18 @@ describe('guardedConnector', () => {
   );
 
   it('connects to loopback where the policy allows it, and starts TLS for https', async () => {
-    const socket = await connect(guardedConnector(open), 'localhost');
+    const lookup = guardedLookups(open)('acct_1');
+    const socket = await connect(guardedConnector(open, lookup), 'localhost');
     expect(socket.remoteAddress).toBe('127.0.0.1');
     socket.destroy();
-    await expect(connect(guardedConnector(open), 'localhost', 'https:')).rejects.toThrow();
+    await expect(connect(guardedConnector(open, lookup), 'localhost', 'https:')).rejects.toThrow();
     // A TLS handshake record, with the name asked for (RFC 8446, RFC 6066).
     expect(seen.bytes[0]).toBe(22);
     expect(seen.bytes.includes('localhost')).toBe(true);
   });
 });
 
-describe('guardedLookup', () => {
+describe('guardedLookups', () => {
   const answers = [
     { address: '127.0.0.1', family: 4 },
     { address: '93.184.216.34', family: 4 },
@@ -190,7 +195,7 @@ describe('guardedLookup', () => {
 
   function look(all: boolean, found = answers): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      const lookup = guardedLookup(strict, (_name, _options, callback) => callback(null, found));
+      const lookup = guardedLookups(strict, async () => found)('acct_1');
       lookup('example.com', { all }, (error, address) =>
         error ? reject(error) : resolve(address),
       );
@@ -219,9 +224,8 @@ describe('guardedLookup', () => {
 
   it('says the same of a name that is not there and of one that leads inside', async () => {
     const absent = new Promise((_, reject) => {
-      const lookup = guardedLookup(strict, (_name, _options, callback) =>
-        callback(Object.assign(new Error('getaddrinfo ENOTFOUND'), { code: 'ENOTFOUND' }), []),
-      );
+      const error = Object.assign(new Error('queryA ENOTFOUND'), { code: 'ENOTFOUND' });
+      const lookup = guardedLookups(strict, () => Promise.reject(error))('acct_1');
       lookup('example.com', {}, reject);
     });
     const [ofAbsent, ofInternal] = await Promise.allSettled([absent, look(false, [])]);

@@ -1,0 +1,101 @@
+import { createSocket } from 'node:dgram';
+import { lookup } from 'node:dns/promises';
+import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
+import { afterEach, expect, it } from 'vitest';
+import { askNameServers, guardedLookups } from '../../src/webhooks/guard.js';
+import { createSender, type SendOutcome } from '../../src/webhooks/sender.js';
+import { createWebhookSecret } from '../../src/webhooks/signature.js';
+import { eventually } from '../support/eventually.js';
+
+// What a customer's name servers do reaches nobody else: webhooks, files, bank and database.
+
+const closers: (() => Promise<unknown>)[] = [];
+
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close();
+});
+
+/** A name server that answers 10.0.0.1 for `quick.example`, and nothing for any other name. */
+async function startNameServer() {
+  const asked: string[] = [];
+  const socket = createSocket('udp4').bind(0, '127.0.0.1');
+  await once(socket, 'listening');
+  closers.push(async () => {
+    socket.close();
+    await once(socket, 'close');
+  });
+  socket.on('message', (query, { port, address }) => {
+    const question = query.subarray(12, query.indexOf(0, 12) + 5);
+    const [label = ''] = [...labelsOf(question)];
+    asked.push(label);
+    if (label !== 'quick') return;
+    const isIpv4 = question.at(-3) === 1;
+    // RFC 1035: an answer to one question, with one record that points to its name, or none.
+    const counts = Buffer.from([0, 1, 0, isIpv4 ? 1 : 0, 0, 0, 0, 0]);
+    const record = Buffer.from([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 10, 0, 0, 1]);
+    const head = Buffer.concat([query.subarray(0, 2), Buffer.from([0x81, 0x80]), counts]);
+    socket.send(Buffer.concat([head, question, ...(isIpv4 ? [record] : [])]), port, address);
+  });
+  return { asked, server: `127.0.0.1:${socket.address().port}` };
+}
+
+function* labelsOf(name: Buffer): Generator<string> {
+  for (let at = 0; (name[at] ?? 0) > 0; at += (name[at] ?? 0) + 1) {
+    yield name.toString('latin1', at + 1, at + 1 + (name[at] ?? 0));
+  }
+}
+
+const strict = { allowInsecure: false, allowPrivateAddresses: false };
+
+async function openSender() {
+  const { asked, server } = await startNameServer();
+  const sender = createSender(strict, {
+    lookups: guardedLookups(strict, askNameServers([server])),
+  });
+  closers.push(sender.close);
+  const secrets = [createWebhookSecret()];
+  const send = (account: string, host: string): Promise<SendOutcome> =>
+    sender.send({
+      ...{ account, url: `https://${host}/hooks`, id: 'evt_1', secrets, body: '{}' },
+      timestampSeconds: 1_800_000_000,
+    });
+  return { asked, send };
+}
+
+const leadsInside = { kind: 'blocked', detail: 'the name leads to no public address' };
+
+it('looks up beside names without an answer what others need, on no thread of theirs', async () => {
+  const { asked, send } = await openSender();
+  const ended: SendOutcome[] = [];
+  const hosts = Array.from({ length: 16 }, (_, index) => `silent-${index}.example`);
+  const attempts = hosts.flatMap((host) =>
+    Array.from({ length: 16 }, async () => void ended.push(await send('acct_slow', host))),
+  );
+  // Each host is asked for two families of addresses, however many attempts wait for it.
+  await eventually('all are asked for', 20_000, () => asked.length >= 32 || undefined);
+  expect(await send('acct_other', 'quick.example')).toMatchObject(leadsInside);
+  await Promise.all([readFile(new URL(import.meta.url)), lookup('localhost')]);
+  expect(ended).toEqual([]);
+  expect(asked.filter((label) => label.startsWith('silent'))).toHaveLength(32);
+
+  await Promise.all(attempts);
+  // In the words of a name that leads inside: nobody learns which names there are.
+  const reason = 'the host leads to no public address';
+  expect(ended).toEqual(Array(256).fill({ kind: 'blocked', reason, detail: 'ETIMEOUT' }));
+  expect(await send('acct_slow', 'quick.example')).toMatchObject(leadsInside);
+});
+
+it('asks for 32 hosts of an account at once, and for those of others beside them', async () => {
+  const { asked, send } = await openSender();
+  const ended: SendOutcome[] = [];
+  const attempts = Array.from({ length: 100 }, async (_, index) => {
+    ended.push(await send('acct_slow', `silent-${index}.example`));
+  });
+  await eventually('what is too much ends', 20_000, () => ended.length === 68 || undefined);
+  expect(await send('acct_other', 'quick.example')).toMatchObject(leadsInside);
+  expect(new Set(asked)).toEqual(
+    new Set(['quick', ...Array.from({ length: 32 }, (_, index) => `silent-${index}`)]),
+  );
+  await Promise.all(attempts);
+});
