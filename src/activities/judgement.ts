@@ -263,8 +263,8 @@ async function gapInEvidence(
     return `${evidence.openDays} of the days up to ${statementDate} have no closed statement yet.`;
   }
   return evidence.unmatched > 0
-    ? `The statements show ${evidence.unmatched} payments of its amount that belong to no payout ` +
-        'of the ledger: it may be one of them. Find out with the bank what they are.'
+    ? `The statements show ${evidence.unmatched} payments of its amount that the ledger does not ` +
+        'account for: it may be one of them. Find out with the bank what they are.'
     : undefined;
 }
 

@@ -312,7 +312,7 @@ export async function closeItems(
                          when b.canceled_at is not null and exists (
                            select from payouts p where p.batch_id = b.id and p.status = 'canceled')
                          then 'canceled' else 'completed' end,
-           completed_at = case when b.open = c.count then now() end
+           completed_at = case when b.open = c.count then clock_timestamp() end
       from closed c join locked using (id) where b.id = c.id
     returning b.id, b.account_id, b.status, b.mode, b.outcome, b.total, b.open, b.created_at,
       b.completed_at, b.paused_at, b.canceled_at`;

@@ -110,7 +110,6 @@ export async function pinProvider(
          set (provider, is_for_tests, operator, reason, pinned_at) =
              (excluded.provider, excluded.is_for_tests, excluded.operator, excluded.reason, now())`;
     await recordCommand(sql, signature, provider, { kind: 'rates use' });
-    await sql`delete from current_rates`;
     await sql`select take_accepted_rates(array(select distinct currency from rates))`;
   });
 }

@@ -64,19 +64,10 @@ export async function storeStatement(
   }
 }
 
-/**
- * The days that are still to be read: after the last closed one, or from the first payout on;
- * at most a month at once.
- */
+/** The days without a closed statement, from both ends of the time in which there are payouts. */
 export async function unreadDays(sql: Sql, rail: string): Promise<readonly string[]> {
   const rows = await sql<{ day: string }[]>`
-    select to_char(day, 'YYYY-MM-DD') as day
-      from generate_series(
-             coalesce((select max(statement_date) + 1 from statements where rail = ${rail}),
-                      (select min(requested_at at time zone 'UTC')::date - 1 from payouts
-                        where rail = ${rail})),
-             (now() at time zone 'UTC')::date, interval '1 day') as day
-     order by day limit 31`;
+    select to_char(day, 'YYYY-MM-DD') as day from unread_days(${rail}) as day order by day`;
   return rows.map((row) => row.day);
 }
 
@@ -93,7 +84,7 @@ export type EvidenceQuery = {
 export type Evidence = {
   readonly payments: number;
   readonly openDays: number;
-  /** Debits of the amount that no payout of the ledger accounts for. */
+  /** Keys with a debit of the amount, of whose debits the ledger does not say the same. */
   readonly unmatched: number;
 };
 
@@ -103,13 +94,10 @@ export async function readEvidence(sql: Sql, query: EvidenceQuery): Promise<Evid
   const [row] = await sql<Evidence[]>`
     select (select count(*)::int from statement_entries
              where rail = ${rail} and rail_key = ${key}) as payments,
-           (select count(*)::int from statement_entries s
-             where rail = ${rail} and direction = 'debit' and amount_minor = ${amountMinor}
-               and currency = ${currency}
-               and statement_date >= (${since}::timestamptz at time zone 'UTC')::date - 1
-               and not exists (select from ledger_entries e
-                                where e.payout_id = s.rail_key
-                                  and e.kind in ('settle', 'late_payment'))) as unmatched,
+           (select count(*)::int
+              from unmatched_debits(${rail}, ${currency}, ${amountMinor},
+                                    (${since}::timestamptz at time zone 'UTC')::date - 1)
+           ) as unmatched,
            (select count(*)::int
               from generate_series((${since}::timestamptz at time zone 'UTC')::date - 1,
                                    ${until}::text::date, interval '1 day') as day

@@ -1,6 +1,9 @@
 import { readdir } from 'node:fs/promises';
+import { setTimeout } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { connectDatabase, type Database, exactlyOne } from '../../src/db/client.js';
+import { listBalanceTransactions } from '../../src/db/balanceTransactions.js';
+import { closeItems } from '../../src/db/batches.js';
+import { connectDatabase, type Database, exactlyOne, type Sql } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
 import { insertNews } from '../../src/db/inbox.js';
 import { listBalances, postEntries } from '../../src/db/ledger.js';
@@ -15,6 +18,8 @@ import {
   unbalancedCurrencies,
   withoutTriggers,
 } from '../support/database.js';
+import { eventually } from '../support/eventually.js';
+import { requestBatch } from '../support/requestBatch.js';
 import { requestPayout } from '../support/requestPayout.js';
 
 let test: TestDatabase;
@@ -207,6 +212,93 @@ describe('a posting moves a balance, and nothing else does:', () => {
     await expect(database.unsafe(statement)).rejects.toThrow(/moved by postings alone/);
     expect(await balances()).toEqual(before);
   });
+});
+
+describe('the history of a balance', () => {
+  const yen = (sql: Sql, accountId: string, amountMinor: bigint) =>
+    postEntries(sql, [
+      { entry: fundEntry('JPY', amountMinor), mode: 'test', accountId, payoutId: null },
+    ]);
+
+  /** The amounts as a reader of the list meets them who goes on from where they were. */
+  async function amountsOf(accountId: string): Promise<readonly bigint[]> {
+    const page = { limit: 10, toward: 'older', from: null } as const;
+    const { rows } = await listBalanceTransactions(database, accountId, page, {});
+    return rows.map((row) => row.amountMinor).reverse();
+  }
+
+  it('has what was committed first before what a longer transaction has posted', async () => {
+    const { account } = await createTestAccount(database, { funds: {} });
+    const { id } = account;
+    await database.begin(async (long) => {
+      await long`select now()`;
+      await yen(database, id, 1n);
+      // Longer than the list's times can tell apart.
+      await setTimeout(5);
+      await yen(database, id, 2n);
+      await setTimeout(5);
+      await yen(long, id, 3n);
+    });
+    expect(await amountsOf(id)).toEqual([1n, 2n, 3n]);
+    const [entries] = await database<{ amounts: bigint[] }[]>`
+      select array_agg(p.amount_minor order by e.created_at, e.id) as amounts
+        from ledger_entries e join ledger_postings p on p.entry_id = e.id
+       where p.ledger_account_id = (select ledger_account_id from ledger_balances
+                                     where account_id = ${id})`;
+    expect(entries?.amounts.map(BigInt)).toEqual([1n, 2n, 3n]);
+  });
+
+  it('is timed when the balance is had, not when it is waited for', async () => {
+    const { account } = await createTestAccount(database, { funds: { JPY: 1n } });
+    const { id } = account;
+    let waiting: Promise<void> = Promise.resolve();
+    await database.begin(async (sql) => {
+      await sql`
+        select from ledger_balances where account_id = ${id} for no key update`;
+      waiting = yen(database, id, 3n);
+      await eventually('somebody waits for the balance', 2_000, async () => {
+        const { count } = await database`select from pg_locks where not granted`;
+        return count > 0 || undefined;
+      });
+      await setTimeout(5);
+      await yen(sql, id, 2n);
+    });
+    await waiting;
+    expect(await amountsOf(id)).toEqual([1n, 2n, 3n]);
+  });
+
+  it('does not run backwards when the clock is set back', async () => {
+    const { account } = await createTestAccount(database, { funds: { JPY: 1n } });
+    const { id } = account;
+    await withoutTriggers(
+      database,
+      (sql) => sql`
+        update ledger_postings set created_at = created_at + interval '1 hour'
+         where ledger_account_id in (select ledger_account_id from ledger_balances
+                                      where account_id = ${id})`,
+    );
+    await yen(database, id, 2n);
+    expect(await amountsOf(id)).toEqual([1n, 2n]);
+  });
+});
+
+it('a batch is not complete before the last move of its items', async () => {
+  const batchId = await database.begin((sql) => requestBatch(sql, caller.account.id, { count: 2 }));
+  const end = (sql: Sql, index: number) => sql`
+    update payouts set status = 'failed' where batch_id = ${batchId} and batch_index = ${index}`;
+  await database.begin(async (long) => {
+    await end(long, 0);
+    await setTimeout(5);
+    await database.begin(async (sql) => {
+      await end(sql, 1);
+      await closeItems(sql, [batchId]);
+    });
+    await closeItems(long, [batchId]);
+  });
+  const [row] = await database<{ isAfter: boolean }[]>`
+    select b.completed_at >= max((p.status_history -> -1 ->> 'at')::timestamptz) as is_after
+      from batches b join payouts p on p.batch_id = b.id where b.id = ${batchId} group by b.id`;
+  expect(row).toEqual({ isAfter: true });
 });
 
 describe('what was written down stays: it is refused to change', () => {

@@ -4,7 +4,7 @@ import { newId } from '../../src/db/id.js';
 import { entriesOf, type OwnedEntry, postEntries } from '../../src/db/ledger.js';
 import { insertRequest, recordAction } from '../../src/db/operatorActions.js';
 import { type Entry, type Posting, reversalOf } from '../../src/domain/ledger.js';
-import type { OperatorRequest } from '../../src/domain/operator.js';
+import type { Correction, OperatorCommand, OperatorRequest } from '../../src/domain/operator.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
 import { requestPayout } from '../support/requestPayout.js';
 
@@ -25,7 +25,9 @@ afterAll(() => test.drop());
 
 const payout = async () => (await requestPayout(database, accountId)).id;
 
-type Line = Partial<Parameters<typeof recordAction>[1]>;
+type Line = Omit<Partial<Parameters<typeof recordAction>[1]>, 'command'> & {
+  readonly command?: OperatorCommand;
+};
 
 /** Writes a line of the audit, of what was asked unless told otherwise; its id. */
 async function line(payoutId: string, changes: Line = {}): Promise<string> {
@@ -34,7 +36,7 @@ async function line(payoutId: string, changes: Line = {}): Promise<string> {
     reason: 'a test',
     command: changes.approves
       ? { kind: 'approve', proposal: changes.approves }
-      : { kind: 'retryNow' },
+      : (changes.command ?? { kind: 'retryNow' }),
   };
   const isAsked = changes.actorKind === undefined && payoutId.startsWith('po_');
   const id = isAsked ? await insertRequest(database, payoutId, asked) : newId('operatorAction');
@@ -52,11 +54,20 @@ async function line(payoutId: string, changes: Line = {}): Promise<string> {
 }
 
 /** What one person has proposed and another one carried out. */
-async function approved(payoutId: string): Promise<string> {
-  const approves = await line(payoutId, { outcome: 'proposed' });
+async function approved(payoutId: string, command: OperatorCommand | Correction): Promise<string> {
+  const proposed: OperatorCommand = isCommand(command)
+    ? command
+    : { kind: 'correct', correction: command };
+  const approves = await line(payoutId, { outcome: 'proposed', command: proposed });
   return line(payoutId, { operator: 'barbara', approves });
 }
 
+function isCommand(command: OperatorCommand | Correction): command is OperatorCommand {
+  return !['lateReturn', 'clearSuspense', 'reverse', 'book'].includes(command.kind);
+}
+
+/** What came back, as a person gives it and as it is posted. */
+const cameBack = { kind: 'lateReturn', amountMinor: '5' } as const;
 const lateReturn: Entry = {
   kind: 'late_return',
   postings: [
@@ -124,7 +135,7 @@ describe('a line of the audit', () => {
 
   it('has the customer’s account for a name, and customers and buttons can only cancel', async () => {
     const id = await payout();
-    const cancel = { command: { kind: 'cancel' } };
+    const cancel = { command: { kind: 'cancel' } } as const;
     await line(id, { actorKind: 'customer', operator: accountId, ...cancel });
     await line(id, { actorKind: 'temporal_ui', operator: 'temporal-ui', ...cancel });
     for (const wrong of [
@@ -187,52 +198,135 @@ describe('a line of the audit', () => {
   });
 });
 
+const leg = (account: Posting['account'], currency: string, amountMinor: bigint): Posting => ({
+  account,
+  currency,
+  amountMinor,
+});
+
+const pair = (
+  kind: Entry['kind'],
+  from: Posting['account'],
+  to: Posting['account'],
+  currency: string,
+  amountMinor = 1n,
+): Entry => ({
+  kind,
+  postings: [leg(from, currency, -amountMinor), leg(to, currency, amountMinor)],
+});
+
+/** What a person would have asked for, had they wanted these postings. */
+const booking = ({ postings }: Entry): Correction => ({
+  kind: 'book',
+  postings: postings.map((posting) => ({ ...posting, amountMinor: `${posting.amountMinor}` })),
+});
+
 describe('a correction', () => {
   it('needs the command of a second person, of its own payout', async () => {
     const [id, other] = [await payout(), await payout()];
+    const command = { kind: 'correct', correction: cameBack } as const;
     await expect(post(id, lateReturn)).rejects.toMatchObject(checkViolation);
     for (const action of [
       'op_none',
-      await line(id),
-      await line(id, { outcome: 'proposed' }),
-      await approved(other),
+      await line(id, { command }),
+      await line(id, { outcome: 'proposed', command }),
+      await approved(other, cameBack),
     ]) {
       await expect(post(id, lateReturn, action), action).rejects.toMatchObject(checkViolation);
     }
     expect(await entriesOf(database, id)).toEqual([]);
-    await post(id, lateReturn, await approved(id));
+    await post(id, lateReturn, await approved(id, cameBack));
     expect(await entriesOf(database, id)).toMatchObject([{ kind: 'late_return' }]);
   });
 
   it('of one kind is posted once for each command, and several times for several', async () => {
     const id = await payout();
-    const action = await approved(id);
+    const action = await approved(id, cameBack);
     await post(id, lateReturn, action);
     await expect(post(id, lateReturn, action)).rejects.toMatchObject(uniqueViolation);
-    await post(id, lateReturn, await approved(id));
+    await post(id, lateReturn, await approved(id, cameBack));
     expect(await entriesOf(database, id)).toHaveLength(2);
   });
 
   it('is no step of a payout, which has no command', async () => {
     const id = await payout();
     const settle: Entry = { ...lateReturn, kind: 'settle' };
-    await expect(post(id, settle, await approved(id))).rejects.toThrow('not what its payout');
+    await expect(post(id, settle, await approved(id, cameBack))).rejects.toThrow(
+      'not what its payout',
+    );
+  });
+
+  it('is the one that was approved, and no other', async () => {
+    const id = await payout();
+    const given = pair('correction', 'losses', 'available', 'USD');
+    const [a, b] = given.postings;
+    if (a === undefined || b === undefined) throw new Error('A pair has two postings.');
+    const wrong: readonly (readonly [OperatorCommand | Correction, Entry])[] = [
+      [{ kind: 'failAndRelease', statementDate: null }, given],
+      [{ kind: 'markSettled', evidence: 'a paper' }, lateReturn],
+      [{ kind: 'retryNow' }, pair('suspense_clear', 'losses', 'suspense', 'EUR')],
+      [cameBack, given],
+      [{ ...cameBack, amountMinor: '4' }, lateReturn],
+      [cameBack, { ...lateReturn, kind: 'correction' }],
+      [{ kind: 'clearSuspense', charge: 'house' }, lateReturn],
+      [{ kind: 'clearSuspense', charge: 'customer' }, given],
+      [booking(lateReturn), lateReturn],
+      [booking(given), pair('correction', 'losses', 'available', 'USD', 2n)],
+      [booking(given), pair('correction', 'funding', 'available', 'USD')],
+      [booking(given), pair('correction', 'losses', 'suspense', 'EUR')],
+      [booking(given), { ...given, postings: [] }],
+      [booking(given), { ...given, postings: [a, b, a, b] }],
+    ];
+    for (const [command, entry] of wrong) {
+      const posted = post(id, entry, await approved(id, command));
+      await expect(posted, JSON.stringify(command)).rejects.toMatchObject(checkViolation);
+    }
+    expect(await entriesOf(database, id)).toEqual([]);
+    await post(id, { ...given, postings: [b, a] }, await approved(id, booking(given)));
+  });
+
+  it('is posted alone, and once for its command whatever its kind', async () => {
+    const id = await payout();
+    const given = pair('correction', 'losses', 'available', 'USD');
+    const action = await approved(id, booking(given));
+    const owned = { mode: 'test', accountId, payoutId: id, action } as const;
+    const two = postEntries(test.worker, [
+      { ...owned, entry: given },
+      { ...owned, entry: pair('late_return', 'rail_settlement', 'suspense', 'EUR') },
+    ]);
+    await expect(two).rejects.toMatchObject(checkViolation);
+    await post(id, given, action);
+    await expect(
+      database`insert into ledger_entries (payout_id, kind, action_id)
+        values (${id}, 'late_return', ${action})`,
+    ).rejects.toMatchObject(uniqueViolation);
+  });
+
+  it('writes off what is in suspense, in the mode of its payout', async () => {
+    const id = await payout();
+    const lost = pair('correction', 'suspense', 'losses', 'EUR', 3n);
+    await post(id, lost, await approved(id, booking(lost)));
+    const house = { kind: 'clearSuspense', charge: 'house' } as const;
+    const clear = (amountMinor: bigint) =>
+      pair('suspense_clear', 'losses', 'suspense', 'EUR', amountMinor);
+    for (const wrong of [
+      clear(2n),
+      clear(4n),
+      pair('suspense_clear', 'funding', 'suspense', 'EUR', 3n),
+    ]) {
+      await expect(post(id, wrong, await approved(id, house))).rejects.toMatchObject(
+        checkViolation,
+      );
+    }
+    const action = await approved(id, house);
+    const live = { entry: clear(3n), mode: 'live', accountId, payoutId: id, action } as const;
+    await expect(postEntries(test.worker, [live])).rejects.toMatchObject(checkViolation);
+    await post(id, clear(3n), action);
   });
 
   it('is what its kind says, of its own customer', async () => {
     const id = await payout();
     const { account: stranger } = await createTestAccount(database);
-    const leg = (account: Posting['account'], currency: string, amountMinor: bigint) => ({
-      account,
-      currency,
-      amountMinor,
-    });
-    const pair = (
-      kind: Entry['kind'],
-      from: Posting['account'],
-      to: Posting['account'],
-      currency: string,
-    ): Entry => ({ kind, postings: [leg(from, currency, -1n), leg(to, currency, 1n)] });
     for (const wrong of [
       pair('late_return', 'suspense', 'rail_settlement', 'EUR'),
       pair('late_return', 'suspense', 'available', 'USD'),
@@ -242,30 +336,50 @@ describe('a correction', () => {
       pair('correction', 'losses', 'available', 'EUR'),
       pair('correction', 'losses', 'rail_settlement', 'USD'),
     ]) {
-      await expect(post(id, wrong, await approved(id)), wrong.kind).rejects.toThrow('not what its');
+      const action = await approved(id, booking(wrong));
+      await expect(post(id, wrong, action), wrong.kind).rejects.toThrow('not what its');
     }
     const owned = { mode: 'test', payoutId: id, accountId: stranger.id } as const;
     const entry = pair('correction', 'losses', 'available', 'USD');
-    const given = postEntries(database, [{ ...owned, entry, action: await approved(id) }]);
+    const action = await approved(id, booking(entry));
+    const given = postEntries(database, [{ ...owned, entry, action }]);
     await expect(given).rejects.toThrow('not what its payout');
-    await post(id, entry, await approved(id));
-    await post(id, pair('suspense_clear', 'losses', 'suspense', 'EUR'), await approved(id));
+    await post(id, entry, action);
   });
 
-  it('reverses an entry of its own payout, and once', async () => {
+  it('reverses the entry that was named, of its own payout, and once', async () => {
     const [id, other] = [await payout(), await payout()];
-    const action = await approved(id);
+    const action = await approved(id, cameBack);
     await post(id, lateReturn, action);
-    const [entry] = await entriesOf(database, id);
-    if (entry === undefined) throw new Error('nothing was posted');
+    await post(id, lateReturn, await approved(id, cameBack));
+    const [entry, second] = await entriesOf(database, id);
+    if (entry === undefined || second === undefined) throw new Error('nothing was posted');
     const reversal = reversalOf(entry);
-    await expect(post(other, reversal, await approved(other))).rejects.toMatchObject(
-      checkViolation,
-    );
+    const undo = { kind: 'reverse', entry: `${entry.id}` } as const;
     const late = { ...lateReturn, reverses: entry.id };
-    await expect(post(id, late, await approved(id))).rejects.toMatchObject(checkViolation);
-    await post(id, reversal, await approved(id));
-    await expect(post(id, reversal, await approved(id))).rejects.toMatchObject(uniqueViolation);
+    const wrong: readonly (readonly [string, Entry, Correction])[] = [
+      [other, reversal, undo],
+      [id, late, undo],
+      [id, late, cameBack],
+      [id, reversalOf(second), undo],
+      [id, reversal, { ...undo, entry: `${second.id}` }],
+      [id, reversal, booking(reversal)],
+      [id, { kind: 'correction', postings: reversal.postings }, undo],
+      [id, { ...reversal, postings: reversal.postings.slice(0, 0) }, undo],
+      [
+        id,
+        { ...reversal, postings: [leg('losses', 'USD', -5n), leg('available', 'USD', 5n)] },
+        undo,
+      ],
+    ];
+    for (const [of, posted, command] of wrong) {
+      const refused = post(of, posted, await approved(of, command));
+      await expect(refused, JSON.stringify(command)).rejects.toMatchObject(checkViolation);
+    }
+    await post(id, reversal, await approved(id, undo));
+    await expect(post(id, reversal, await approved(id, undo))).rejects.toMatchObject(
+      uniqueViolation,
+    );
     expect((await entriesOf(database, id)).at(-1)).toEqual({
       ...reversal,
       id: expect.any(BigInt),

@@ -286,6 +286,47 @@ describe('closed statements are proof', () => {
     await expectHeld(other, 'sent');
   });
 
+  it('not where a debit of that amount names an order that is paid already', async () => {
+    // It has forgotten the key by then: the statement is all there is.
+    bank = new ScriptedBank();
+    const other = await sent();
+    bank.act(other, 'pays');
+    await tellAll();
+    const id = await accepted();
+    bank.bookedAs.set(id, other);
+    await submit(id);
+    const deadline = dayAt(Date.now() + bank.limits.settleWithinMs);
+    await wait(bank.limits.settleWithinMs + 2 * dayMs);
+    expect(bank.paymentsOf(id)).toHaveLength(1);
+    await park(id, 'settle_by_passed');
+    expect(await ask(asking(id, release(deadline)))).toMatchObject({ outcome: 'refused' });
+    await expectHeld(id, 'sent');
+  });
+
+  it('though another order was paid that amount, once', async () => {
+    const other = await sent();
+    bank.act(other, 'pays');
+    await tellAll();
+    const { id, deadline } = await silent('dies');
+    expect(bank.paymentsOf(other)).toHaveLength(1);
+    expect(await ask(asking(id, release(deadline)))).toMatchObject({ outcome: 'done' });
+    await expectEnd(id, 'failed', released);
+  });
+
+  it('once the bank has closed a day that it had left open behind others', async () => {
+    const id = await accepted();
+    bank.fates.set(id, 'dies');
+    await submit(id);
+    const deadline = dayAt(Date.now() + bank.limits.settleWithinMs);
+    bank.leftOpen.add(dayAt(Date.now() + dayMs));
+    await wait(bank.limits.settleWithinMs + 2 * dayMs);
+    await park(id, 'settle_by_passed');
+    expect(await ask(asking(id, release(deadline)))).toMatchObject({ outcome: 'refused' });
+    bank.leftOpen.clear();
+    expect(await ask(asking(id, release(deadline)))).toMatchObject({ outcome: 'done' });
+    await expectEnd(id, 'failed', released);
+  });
+
   it('though a debit of another amount names nobody', async () => {
     const { ids } = await acceptedItems(1);
     const small = exactlyOne(ids[0]);

@@ -3,6 +3,7 @@ import { ledgerActivities } from '../../src/activities/ledger.js';
 import { connectDatabase, type Database } from '../../src/db/client.js';
 import { listBalances, type OwnedEntry, postEntries } from '../../src/db/ledger.js';
 import { findPayoutById, type PayoutRow } from '../../src/db/payouts.js';
+import { decideRate, pinProvider, storeRates } from '../../src/db/rates.js';
 import { allowLogins, databaseRoles, loginUrls } from '../../src/db/roles.js';
 import type { LedgerAccount, Posting } from '../../src/domain/ledger.js';
 import { usualFactRules } from '../../src/domain/payout.js';
@@ -42,7 +43,9 @@ function connectedAs(role: string): Database {
 /** Nobody but the owner changes these, and nobody but post_entries adds to the ledger. */
 const ledger = ['ledger_accounts', 'ledger_balances', 'ledger_entries', 'ledger_postings'];
 const audit = ['operator_actions', 'operator_requests'];
-const kept = [...ledger, ...audit, 'payout_moves', 'events', 'migrations'];
+/** Prices are made of these, which are copied by take_accepted_rates alone. */
+const priced = ['rates', 'rate_decisions', 'current_rates'];
+const kept = [...ledger, ...audit, ...priced, 'payout_moves', 'events', 'migrations'];
 
 describe.each(databaseRoles)('whoever connects as the %s', (role) => {
   it.each([
@@ -62,6 +65,9 @@ describe.each(databaseRoles)('whoever connects as the %s', (role) => {
     'delete from rail_inbox',
     'update quotes set receive_minor = receive_minor * 10',
     "update rail_inbox set fact = '{}'",
+    'update current_rates set per_euro = per_euro * 2',
+    'delete from current_rates',
+    "insert into current_rates values ('XXX', 1, 1, 'ecb', now())",
     'alter table ledger_balances disable trigger all',
     'alter table ledger_postings disable trigger balanced',
     'alter table ledger_postings owner to current_user',
@@ -139,6 +145,39 @@ describe('every function', () => {
     expect(rows.map(({ name }) => name)).toContain('post_entries');
     expect(rows.filter(({ everybody }) => everybody)).toEqual([]);
   });
+});
+
+it('rates are put in use by who stores them and who decides on them, and by nobody else', async () => {
+  const own = await createTestDatabase({ hasRates: false });
+  const [operator, api] = [connect(own.urls.operator), connect(own.urls.api)];
+  const by = { operator: 'grace', reason: 'a test' };
+  const [first, second] = ['first', 'second'].map((provider) => ({ provider, isForTests: false }));
+  if (first === undefined || second === undefined) throw new Error('There are two.');
+  const store = (provider: typeof first, usd: string, agoMs: number) =>
+    storeRates(own.worker, provider, {
+      asOf: new Date(Date.now() - agoMs),
+      perEuro: new Map([['USD', usd]]),
+    });
+  const inUse = async () =>
+    (await own.database`select provider, per_euro::float as usd from current_rates`).map(
+      ({ provider, usd }) => `${provider} ${usd}`,
+    );
+  try {
+    await store(first, '1.1', 60_000);
+    expect(await inUse()).toEqual(['first 1.1']);
+    const [waiting] = await store(first, '1.5', 0);
+    expect(await inUse()).toEqual(['first 1.1']);
+    expect(await decideRate(operator, `${waiting?.id}`, 'accepted', by)).toBe(true);
+    expect(await inUse()).toEqual(['first 1.5']);
+    await pinProvider(operator, second, by);
+    expect(await inUse()).toEqual([]);
+    await expect(api`select take_accepted_rates('{USD}')`).rejects.toMatchObject(refused);
+    await store(second, '1.5', 0);
+    expect(await inUse()).toEqual(['second 1.5']);
+  } finally {
+    await Promise.all([operator, api].map((database) => database.end({ timeout: 5 })));
+    await own.drop();
+  }
 });
 
 it('a move is judged by the table of moves, and not by one that the worker has made', async () => {
@@ -245,6 +284,71 @@ describe('an entry is posted only if it is what its payout comes to:', () => {
   });
 });
 
+describe('a step is posted after the one that it follows, or together with it:', () => {
+  /** The moves, one at a time, as the moves of a payout go. */
+  async function move(row: PayoutRow, ...path: readonly string[]): Promise<void> {
+    for (const status of path) {
+      await test.worker`
+        update payouts set status = ${status}, settled_at = now(), returned_minor = receive_minor
+         where id = ${row.id}`;
+    }
+  }
+  const amount = (minor: bigint | null) => minor ?? 0n;
+  const post = (...entries: readonly OwnedEntry[]) => postEntries(connectedAs('worker'), entries);
+  const settle = (row: PayoutRow) =>
+    entryOf(row, 'settle', [
+      ...leg('held', 'fx_position', 'USD', amount(row.sourceMinor)),
+      ...leg('fx_position', 'rail_settlement', 'EUR', amount(row.receiveMinor)),
+    ]);
+  const giveBack = (row: PayoutRow) =>
+    entryOf(row, 'return', [
+      ...leg('fx_position', 'available', 'USD', amount(row.netMinor)),
+      ...leg('rail_settlement', 'fx_position', 'EUR', amount(row.receiveMinor)),
+    ]);
+  const outOfTurn = /not what its payout comes to/;
+
+  it('a return not without a settlement', async () => {
+    const row = await accepted();
+    await move(row, 'sent', 'settled', 'returned');
+    await expect(post(giveBack(row))).rejects.toThrow(outOfTurn);
+    await expect(post(giveBack(row), settle(row))).rejects.toThrow(outOfTurn);
+    await post(settle(row), giveBack(row));
+  });
+
+  it('nor after one that was undone', async () => {
+    const row = await accepted();
+    await move(row, 'sent', 'settled');
+    await post(settle(row));
+    await test.database`
+      insert into ledger_entries (payout_id, kind, action_id, reverses)
+      select ${row.id}, 'correction', 'op_test', id from ledger_entries
+       where payout_id = ${row.id} and kind = 'settle'`;
+    await move(row, 'returned');
+    await expect(post(giveBack(row))).rejects.toThrow(outOfTurn);
+  });
+
+  it('nothing without a hold of its own, whatever else the customer has held', async () => {
+    const holder = await accepted();
+    const unheld = async () => {
+      const { id } = await requestPayout(test.database, holder.accountId);
+      await test.worker`
+        update payouts set status = 'processing', rail = 'sandbox', source_minor = 1000,
+               fee_minor = 100, net_minor = 900, receive_minor = 800, mid_value_minor = 810,
+               rate = 0.89, mid = 0.9
+         where id = ${id}`;
+      const row = await findPayoutById(test.database, id);
+      if (row === undefined) throw new Error('The payout has vanished.');
+      return row;
+    };
+    const [settled, failed] = [await unheld(), await unheld()];
+    await move(settled, 'sent', 'settled');
+    await move(failed, 'failed');
+    await expect(post(settle(settled))).rejects.toThrow(outOfTurn);
+    const release = leg('held', 'available', 'USD', amount(failed.sourceMinor));
+    await expect(post(entryOf(failed, 'release', release))).rejects.toThrow(outOfTurn);
+  });
+});
+
 describe.each(['api', 'operator', 'worker'] as const)('the %s puts money', (role) => {
   const fund = async (mode: 'test' | 'live', postings: readonly Posting[]) => {
     const { account } = await createTestAccount(test.database, { mode, funds: { EUR: 100n } });
@@ -266,6 +370,104 @@ describe.each(['api', 'operator', 'worker'] as const)('the %s puts money', (role
     await expect(fund('test', less)).rejects.toMatchObject(refused);
     const elsewhere = leg('fx_position', 'available', 'EUR', 5n);
     await expect(fund('test', elsewhere)).rejects.toMatchObject(refused);
+  });
+});
+
+/** What is said to lists that are not as long as each other, or not counted from 1. */
+const unevenLists = /the lists of entries and postings/;
+
+/** A call of post_entries as text, past the code that would make its lists right. */
+async function postLists(role: string, changes: Readonly<Record<string, string | null>>) {
+  const { account } = await createTestAccount(test.database);
+  const lists = {
+    payouts: '{null}',
+    entryKinds: '{fund}',
+    entries: '{1,1}',
+    modes: '{test,test}',
+    owners: `{${account.id},null}`,
+    kinds: '{available,funding}',
+    currencies: '{EUR,EUR}',
+    amounts: '{5,-5}',
+    actions: null,
+    reverses: null,
+    ...changes,
+  };
+  return connectedAs(role)`
+    select post_entries(${lists.payouts}::text::text[], ${lists.entryKinds}::text::text[],
+      ${lists.entries}::text::int[], ${lists.modes}::text::text[], ${lists.owners}::text::text[],
+      ${lists.kinds}::text::text[], ${lists.currencies}::text::text[], ${lists.amounts}::text::bigint[],
+      ${lists.actions}::text::text[], ${lists.reverses}::text::bigint[])`;
+}
+
+describe('the lists of entries are counted from 1, each as long as its others:', () => {
+  it('what is checked as one entry is not posted as another', async () => {
+    const { account: live } = await createTestAccount(test.database, { mode: 'live' });
+    const row = await accepted();
+    await test.worker`update payouts set status = 'failed' where id = ${row.id}`;
+    const owed = row.receiveMinor ?? 0n;
+    const posted = postLists('worker', {
+      payouts: `{null,${row.id}}`,
+      entryKinds: '[0:1]={fund,late_payment}',
+      entries: '{1,1,2,2}',
+      modes: '{live,live,test,test}',
+      owners: `{${live.id},null,null,null}`,
+      kinds: '{available,funding,suspense,rail_settlement}',
+      currencies: '{EUR,EUR,EUR,EUR}',
+      amounts: `{100000000,-100000000,-${owed},${owed}}`,
+    });
+    await expect(posted).rejects.toThrow(unevenLists);
+    expect(await listBalances(test.database, live.id)).toContainEqual(
+      expect.objectContaining({ currency: 'EUR', availableMinor: 1_000_000n }),
+    );
+  });
+
+  it('and the API moves nothing but its test money', async () => {
+    const moved = postLists('api', {
+      entryKinds: '{{fund}}',
+      modes: '{live,live}',
+      owners: '{null,null}',
+      kinds: '{losses,rail_settlement}',
+      amounts: '{-777,777}',
+    });
+    await expect(moved).rejects.toThrow(unevenLists);
+  });
+
+  it.each([
+    { payouts: '[0:0]={null}' },
+    { payouts: '{null,null}' },
+    { payouts: '{}' },
+    { payouts: null },
+    { entryKinds: '{{fund}}' },
+    { entryKinds: '{null}' },
+    { entryKinds: null },
+    { entries: '[0:1]={1,1}' },
+    { entries: '{{1},{1}}' },
+    { entries: '{1}' },
+    { entries: '{0,0}' },
+    { entries: '{2,2}' },
+    { entries: '{null,null}' },
+    { entries: null },
+    { modes: '[2:3]={test,test}' },
+    { modes: '{test,test,test}' },
+    { owners: '{null}' },
+    { kinds: '{{available,funding}}' },
+    { currencies: '{EUR}' },
+    { currencies: null },
+    { amounts: '[0:1]={5,-5}' },
+    { amounts: '{5,-5,5,-5}' },
+    { actions: '{null,null}', reverses: '{null,null}' },
+    { actions: '[0:0]={null}', reverses: '{null}' },
+    { actions: '{null}', reverses: '{{null}}' },
+    { actions: '{null}' },
+    { reverses: '{null}' },
+  ])('not %j', async (changes) => {
+    await expect(postLists('api', changes)).rejects.toThrow(unevenLists);
+  });
+
+  it('and nothing is posted where nothing is given', async () => {
+    await postLists('api', {});
+    const none = ['payouts', 'entryKinds', 'entries', 'modes', 'owners', 'kinds', 'currencies'];
+    await postLists('api', Object.fromEntries([...none, 'amounts'].map((name) => [name, '{}'])));
   });
 });
 

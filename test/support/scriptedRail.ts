@@ -96,6 +96,10 @@ export class ScriptedBank {
    * amount is all that is left to find it by, so that is always the right one.
    */
   readonly garbled = new Set<string>();
+  /** Payments that the bank books under the key of another order. */
+  readonly bookedAs = new Map<string, string>();
+  /** Days (YYYY-MM-DD) that the bank leaves open when it closes those after them. */
+  readonly leftOpen = new Set<string>();
   readonly fates = new Map<string, Fate>();
   /** Keys whose answer cannot be read: every look-up that asks for one of them fails as a whole. */
   readonly unreadable = new Set<string>();
@@ -371,10 +375,11 @@ export class ScriptedBank {
     const endMs = Date.parse(date) + dayMs;
     const lines = this.#bookings.filter((line) => line.bookedAt.startsWith(date));
     return {
-      closed: Date.now() >= endMs + this.closesAfterMs,
-      lines: lines.map((line) =>
-        this.garbled.has(line.key) ? { ...line, key: 'NOTPROVIDED' } : line,
-      ),
+      closed: Date.now() >= endMs + this.closesAfterMs && !this.leftOpen.has(date),
+      lines: lines.map((line) => ({
+        ...line,
+        key: this.garbled.has(line.key) ? 'NOTPROVIDED' : (this.bookedAs.get(line.key) ?? line.key),
+      })),
     };
   }
 }

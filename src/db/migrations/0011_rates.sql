@@ -90,8 +90,11 @@ begin
 end $$;
 create trigger judged before insert on rates for each row execute function judge_rate();
 
--- Puts the last accepted rates of the pinned provider in use.
-create function take_accepted_rates(currencies text[]) returns void language sql as $$
+-- Puts the last accepted rates of the pinned provider in use, and those of another one out of it.
+-- As the owner: nobody else writes what prices are made of, for that would leave no line.
+create function take_accepted_rates(currencies text[]) returns void language sql
+security definer set search_path = pg_catalog, public, pg_temp as $$
+  delete from current_rates where provider <> (select provider from rate_provider);
   insert into current_rates (currency, id, per_euro, provider, as_of)
     select a.currency, a.id, a.per_euro, a.provider, a.as_of
       from unnest(currencies) as wanted (currency)
@@ -104,6 +107,7 @@ create function take_accepted_rates(currencies text[]) returns void language sql
            as_of = excluded.as_of
      where current_rates.id <> excluded.id
 $$;
+revoke execute on function take_accepted_rates(text[]) from public;
 
 -- The figures for tests and a live account keep each other away, whichever comes first.
 create function refuse_test_rates() returns trigger language plpgsql as $$

@@ -153,6 +153,25 @@ create trigger replaced before update on statement_entries
 create trigger append_only before update or delete on statements
   for each row execute function refuse_change();
 
+-- The days of a rail without a closed statement, from the one before its first payout, for clocks
+-- differ. At most a month of them, so that one run ends; and half of them from each end, so that
+-- days that a bank never closes keep nobody from what is new, nor what is new from them.
+create function unread_days(of_rail text) returns setof date language sql stable
+set search_path = pg_catalog, public, pg_temp as $$
+  -- The first payout by its id, which begins with the time: there is no index for any other.
+  with first as (
+    select (requested_at at time zone 'UTC')::date - 1 as day
+      from payouts where rail = of_rail order by id limit 1
+  ), unread as (
+    select first.day + n as day, row_number() over (order by n) as oldest,
+           row_number() over (order by n desc) as newest
+      from first cross join generate_series(0, (now() at time zone 'UTC')::date - first.day) as n
+     where not exists (select from statements
+             where rail = of_rail and statement_date = first.day + n)
+  )
+  select day from unread where oldest <= 16 or newest <= 15
+$$;
+
 -- Balances that are not the sum of their postings. One statement sees balances and postings of
 -- one moment, since they change in the same transaction, and it locks nothing.
 create view balance_breaks as
@@ -166,6 +185,38 @@ select a.account_id, a.kind, a.currency, b.amount_minor as balance_minor,
 
 ----------------------------------------------------------------------------------------------
 -- Functions that may do what their callers may not
+
+-- A list is counted from 1: else a subscript finds another element than unnest, and what is checked
+-- is not what is posted.
+create function is_list(list anyarray, length int) returns boolean language sql immutable
+set search_path = pg_catalog, public, pg_temp as $$
+  select cardinality(list) = length
+     and (length = 0 or (array_ndims(list) = 1 and array_lower(list, 1) = 1))
+$$;
+
+-- Refuses lists that are not as long as each other, and a posting of no entry. A null compares to
+-- nothing that is true, so it is refused as well.
+create function check_lists(
+  entry_payouts text[], entry_kinds text[],
+  posting_entries int[], modes text[], owners text[], kinds text[],
+  currencies text[], amounts bigint[]
+) returns void language plpgsql
+set search_path = pg_catalog, public, pg_temp as $$
+declare
+  entries int := cardinality(entry_kinds);
+  postings int := cardinality(posting_entries);
+begin
+  if not coalesce(
+       is_list(entry_kinds, entries) and is_list(entry_payouts, entries)
+       and is_list(posting_entries, postings) and is_list(modes, postings)
+       and is_list(owners, postings) and is_list(kinds, postings)
+       and is_list(currencies, postings) and is_list(amounts, postings)
+       and '' <> all (entry_kinds)
+       and 1 <= all (posting_entries) and entries >= all (posting_entries), false) then
+    raise invalid_parameter_value using message =
+      'the lists of entries and postings have to be as long as each other and counted from 1';
+  end if;
+end $$;
 
 -- Refuses entries that are none of ours. Whoever has the worker's role may call post_entries, so
 -- what an entry does to its customer and to the rail has to be what its payout's status and frozen
@@ -249,6 +300,8 @@ security definer set search_path = pg_catalog, public, pg_temp as $$
 declare
   entry_ids bigint[];
 begin
+  perform check_lists(
+    entry_payouts, entry_kinds, posting_entries, modes, owners, kinds, currencies, amounts);
   perform check_entries(
     entry_payouts, entry_kinds, posting_entries, modes, owners, kinds, currencies, amounts);
   with missing as (
@@ -391,7 +444,7 @@ grant delete on idempotency_keys to corridor_api;
 
 -- What is done about it.
 grant insert on events, deliveries, operator_actions, payout_terms, rates, rate_provider,
-  current_rates, statements, statement_entries to corridor_worker;
+  statements, statement_entries to corridor_worker;
 select pg_temp.grant_all_but('update', 'payouts', 'corridor_worker',
   '{id,account_id,mode,status_history,quote_id,beneficiary_id,reference,metadata,requested_at,batch_id,batch_index}');
 select pg_temp.grant_all_but('update', 'batches', 'corridor_worker',
@@ -401,7 +454,7 @@ grant update (applied_at, outcome) on rail_inbox to corridor_worker;
 grant update (event_sequence) on accounts to corridor_worker;
 -- Only to hold a beneficiary against its deletion: who may update no column may not lock a row.
 grant update (deleted_at) on beneficiaries to corridor_worker;
-grant update on batch_chunks, current_rates, deliveries, webhook_endpoints to corridor_worker;
+grant update on batch_chunks, deliveries, webhook_endpoints to corridor_worker;
 grant delete on idempotency_keys, statement_entries to corridor_worker;
 
 -- What people do at the command line; the rest they ask of the workflows.
@@ -409,7 +462,7 @@ grant insert on accounts, api_keys, operator_actions to corridor_operator;
 grant update (name) on accounts to corridor_operator;
 grant update (expires_at, revoked_at) on api_keys to corridor_operator;
 grant update (paused_at) on batches to corridor_operator;
--- Which rates are used is a person's decision, and so what prices are made of.
-grant insert on rate_decisions, rate_provider, current_rates to corridor_operator;
-grant update on rate_provider, current_rates to corridor_operator;
-grant delete on current_rates to corridor_operator;
+-- Which rates are used is a person's decision; what prices are made of is copied from that.
+grant insert on rate_decisions, rate_provider to corridor_operator;
+grant update on rate_provider to corridor_operator;
+grant execute on function take_accepted_rates(text[]) to corridor_worker, corridor_operator;

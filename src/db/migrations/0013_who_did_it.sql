@@ -103,9 +103,13 @@ alter table ledger_entries
 create unique index ledger_entries_once on ledger_entries (payout_id, kind, coalesce(action_id, ''));
 create unique index ledger_entries_reversed_once on ledger_entries (reverses)
   where reverses is not null;
+-- What two people have agreed to is one entry, whatever kind it may pass for.
+create unique index ledger_entries_agreed_once on ledger_entries (action_id)
+  where action_id is not null;
 
 -- As before, and corrections: what they do to the customer and to the rail. The rest two people
--- have agreed to.
+-- have agreed to. And a step follows its own: what no hold of the payout covers would be paid with
+-- that of another one, and what was not settled, or is settled no more, does not come back.
 create or replace function check_entries(
   entry_payouts text[], entry_kinds text[],
   posting_entries int[], modes text[], owners text[], kinds text[],
@@ -134,7 +138,9 @@ begin
   end if;
   with entries as materialized (
     select e.number, e.kind, e.payout, p.mode, p.account_id, p.status, p.source_currency,
-           p.destination_currency, p.source_minor, p.net_minor, p.receive_minor, p.returned_minor
+           p.destination_currency, p.source_minor, p.net_minor, p.receive_minor, p.returned_minor,
+           case e.kind when 'settle' then 'accept' when 'release' then 'accept'
+                       when 'return' then 'settle' end as follows
       from unnest(entry_payouts, entry_kinds) with ordinality as e (payout, kind, number)
       left join lateral (select * from payouts where id = e.payout limit 1) p on true
      where e.kind <> 'fund'
@@ -155,7 +161,13 @@ begin
   )
   select format('%s of %s', e.kind, e.payout) into wrong
     from entries e left join posted p on p.number = e.number
-   where not coalesce(e.status is not null and coalesce(p.fits, true) and case e.kind
+    left join entries b on b.payout = e.payout and b.kind = e.follows and b.number < e.number
+   where not coalesce(e.status is not null and coalesce(p.fits, true)
+     and (e.follows is null or b.number is not null or (
+       select s.id from ledger_entries s
+        where s.payout_id = e.payout and s.kind = e.follows
+          and (select r.id from ledger_entries r where r.reverses = s.id) is null) is not null)
+     and case e.kind
      when 'accept' then e.status = 'processing'
        and (available, held, rail) = (-e.source_minor, e.source_minor, 0)
      when 'release' then e.status in ('failed', 'canceled')
@@ -176,7 +188,82 @@ begin
   end if;
 end $$;
 
--- As before, and corrections: with the action of the person who approved them.
+-- The postings that two people have agreed to. Of a charge to the customer, what is taken and what
+-- it is taken for: the fee and the margin in between are the service's own.
+create function agreed_postings(of_payout text, agreed jsonb)
+returns table (account text, currency text, amount bigint) language sql stable
+set search_path = pg_catalog, public, pg_temp as $$
+  select b ->> 'account', b ->> 'currency', (b ->> 'amountMinor')::bigint
+    from jsonb_array_elements(agreed -> 'postings') b where agreed ->> 'kind' = 'book'
+  union all
+  select l.account, p.destination_currency, l.sign * (agreed ->> 'amountMinor')::bigint
+    from payouts p, (values ('rail_settlement', -1), ('suspense', 1)) l (account, sign)
+   where p.id = of_payout and agreed ->> 'kind' = 'lateReturn'
+  union all
+  select l.account, p.destination_currency, l.sign * (
+           select sum(s.amount_minor)::bigint
+             from ledger_entries e join ledger_postings s on s.entry_id = e.id
+             join ledger_accounts a on a.id = s.ledger_account_id and a.kind = 'suspense'
+            where e.payout_id = of_payout and s.currency = p.destination_currency)
+    from payouts p, (values ('losses', 1), ('suspense', -1)) l (account, sign)
+   where p.id = of_payout and agreed ->> 'kind' = 'clearSuspense' and agreed ->> 'charge' = 'house'
+  union all
+  select l.account, l.currency, l.amount
+    from payouts p cross join lateral (
+           values ('available', p.source_currency, -p.net_minor),
+                  ('available', p.source_currency, -p.fee_minor),
+                  ('suspense', p.destination_currency, p.receive_minor)) l (account, currency, amount)
+   where p.id = of_payout and agreed ->> 'kind' = 'clearSuspense'
+     and agreed ->> 'charge' = 'customer' and l.amount <> 0
+  union all
+  -- The hold that a settlement has used up is over: the customer has it back.
+  select case when e.kind = 'settle' and a.kind = 'held' then 'available' else a.kind end,
+         s.currency, -s.amount_minor
+    from ledger_entries e join ledger_postings s on s.entry_id = e.id
+    join ledger_accounts a on a.id = s.ledger_account_id
+   where e.payout_id = of_payout and agreed ->> 'kind' = 'reverse'
+     and e.id::text = agreed ->> 'entry'
+     and e.kind in ('settle', 'return', 'late_payment', 'late_return', 'suspense_clear')
+$$;
+
+-- A correction is posted alone, and is what a second person has approved: not of this payout only,
+-- but this kind of entry with these postings, in the payout's own mode.
+create function check_correction(
+  entry_payouts text[], entry_kinds text[], modes text[], kinds text[], currencies text[],
+  amounts bigint[], entry_actions text[], entry_reverses bigint[]
+) returns void language plpgsql
+set search_path = pg_catalog, public, pg_temp as $$
+declare
+  agreed jsonb := (
+    select proposal.command -> 'correction'
+      from operator_actions a join operator_actions proposal on proposal.id = a.approves
+     where a.id = entry_actions[1] and a.subject_id = entry_payouts[1] and a.outcome = 'done'
+       and proposal.command ->> 'kind' = 'correct');
+  expected text[] := array(
+    select format('%s %s %s', account, currency, amount)
+      from agreed_postings(entry_payouts[1], agreed) order by 1);
+  posted text[] := array(
+    select format('%s %s %s', account, currency, amount)
+      from unnest(kinds, currencies, amounts) as p (account, currency, amount)
+     where agreed ->> 'charge' is distinct from 'customer' or account in ('available', 'suspense')
+     order by 1);
+begin
+  if not coalesce(
+       cardinality(entry_kinds) = 1
+       and entry_kinds[1] = case agreed ->> 'kind'
+             when 'lateReturn' then 'late_return' when 'clearSuspense' then 'suspense_clear'
+             else 'correction' end
+       and entry_reverses[1]::text is not distinct from
+             case agreed ->> 'kind' when 'reverse' then agreed ->> 'entry' end
+       and posted <> '{}' and posted = expected
+       and (select mode from payouts where id = entry_payouts[1]) = all (modes), false) then
+    raise check_violation using
+      message = 'a correction is what a second person has approved, and is posted alone';
+  end if;
+end $$;
+
+-- As before, and corrections: with the action of the person who approved them. And the time at which
+-- it is posted, where it was the time at which the transaction began.
 drop function post_entries(text[], text[], int[], text[], text[], text[], text[], bigint[]);
 create function post_entries(
   entry_payouts text[], entry_kinds text[],
@@ -187,21 +274,22 @@ create function post_entries(
 security definer set search_path = pg_catalog, public, pg_temp as $$
 declare
   entry_ids bigint[];
+  balance_ids bigint[];
+  posted_at timestamptz(3);
 begin
+  perform check_lists(
+    entry_payouts, entry_kinds, posting_entries, modes, owners, kinds, currencies, amounts);
+  if not coalesce((entry_actions is null and entry_reverses is null)
+       or (is_list(entry_actions, cardinality(entry_kinds))
+           and is_list(entry_reverses, cardinality(entry_kinds))), false) then
+    raise invalid_parameter_value using message =
+      'the lists of entries and postings have to be as long as each other and counted from 1';
+  end if;
   perform check_entries(
     entry_payouts, entry_kinds, posting_entries, modes, owners, kinds, currencies, amounts);
-  if entry_actions is not null and exists (
-       select from unnest(entry_payouts, entry_actions, entry_reverses)
-                as e (payout_id, action_id, reverses)
-        where (e.action_id is not null
-               and (select a.id from operator_actions a
-                     where a.id = e.action_id and a.subject_id = e.payout_id
-                       and a.outcome = 'done' and a.approves is not null) is null)
-           or (e.reverses is not null
-               and (select r.id from ledger_entries r
-                     where r.id = e.reverses and r.payout_id = e.payout_id) is null)) then
-    raise check_violation using
-      message = 'a correction needs the approval of a second person, and what it reverses';
+  if entry_actions is not null then
+    perform check_correction(entry_payouts, entry_kinds, modes, kinds, currencies, amounts,
+      entry_actions, entry_reverses);
   end if;
 
   with missing as (
@@ -218,11 +306,32 @@ begin
   insert into ledger_balances (ledger_account_id, account_id, kind, currency)
     select id, account_id, kind, currency from missing where account_id is not null;
 
+  -- The time is taken when the balances are had, in the order of their ids as everywhere: so the
+  -- postings of one balance follow each other as their times do, and whoever reads on from the
+  -- last one misses none. Never before what stands there, should the clock be set back.
+  balance_ids := array(
+    select (select a.id from ledger_accounts a
+             where a.mode = n.mode and coalesce(a.account_id, '') = n.owner
+               and a.kind = n.kind and a.currency = n.currency)
+      from (select distinct * from unnest(modes, owners, kinds, currencies))
+             as n (mode, owner, kind, currency)
+     where n.owner is not null);
+  perform from ledger_balances where ledger_account_id = any (balance_ids)
+    order by ledger_account_id for no key update;
+  posted_at := greatest(clock_timestamp(), (
+    select max(l.created_at)
+      from unnest(balance_ids) as b (id) cross join lateral (
+             select created_at from ledger_postings
+              where ledger_account_id = b.id and entry_kind is not null
+              order by created_at desc, id desc limit 1) l));
+
   entry_ids := array(
     select nextval(pg_get_serial_sequence('ledger_entries', 'id'))
       from generate_subscripts(entry_kinds, 1));
-  insert into ledger_entries (id, payout_id, kind, action_id, reverses) overriding system value
-    select * from unnest(entry_ids, entry_payouts, entry_kinds, entry_actions, entry_reverses);
+  insert into ledger_entries (id, payout_id, kind, action_id, reverses, created_at)
+    overriding system value
+    select *, posted_at
+      from unnest(entry_ids, entry_payouts, entry_kinds, entry_actions, entry_reverses);
   with named as materialized (
     select n.*, (select a.id from ledger_accounts a
                   where a.mode = n.mode and coalesce(a.account_id, '') = coalesce(n.owner, '')
@@ -234,7 +343,7 @@ begin
     (entry_id, ledger_account_id, currency, amount_minor, entry_kind, created_at)
     select entry_ids[p.entry], n.id, p.currency, p.amount,
            case when p.owner is not null then entry_kinds[p.entry] end,
-           case when p.owner is not null then now() end
+           case when p.owner is not null then posted_at end
       from unnest(posting_entries, modes, owners, kinds, currencies, amounts)
              with ordinality as p (entry, mode, owner, kind, currency, amount, position)
       join named n
@@ -294,3 +403,20 @@ select coalesce(s.rail, l.rail) as rail, coalesce(s.rail_key, l.payout_id) as pa
     or (l.payout_id is null and exists (select from statements c where c.rail = s.rail
           and c.statement_date >= s.statement_date))
     or s.amount_minor <> l.amount_minor or s.currency <> l.currency;
+
+-- Keys under which the bank has paid this amount since a day, and in all not what the ledger says.
+-- That the key was paid is not enough: the bank may have booked another order's debit under it.
+create function unmatched_debits(of_rail text, of_currency text, amount bigint, since date)
+returns setof text language sql stable
+set search_path = pg_catalog, public, pg_temp as $$
+  select s.rail_key from statement_entries s
+   where s.rail = of_rail and s.direction = 'debit' and s.currency = of_currency
+     and s.rail_key in (select d.rail_key from statement_entries d
+           where d.rail = of_rail and d.direction = 'debit' and d.currency = of_currency
+             and d.amount_minor = amount and d.statement_date >= since)
+   group by s.rail_key
+  having sum(s.amount_minor) <> coalesce((
+           select sum(m.amount_minor) from ledger_movements m
+            where m.rail = of_rail and m.payout_id = s.rail_key and m.direction = 'debit'
+              and m.currency = of_currency), 0)
+$$;
