@@ -2,8 +2,8 @@ import type Koa from 'koa';
 import { isRefusal, refuse } from '../domain/refusal.js';
 import type { Scope } from '../domain/scope.js';
 import { createAuthenticator, holderOf } from './auth.js';
-import { customers } from './connections.js';
-import type { ApiDeps, Route } from './route.js';
+import { keepCustomers } from './connections.js';
+import type { ApiDeps, Refused, Route } from './route.js';
 import { answerProblem } from './serve.js';
 import { whenClosed } from './shares.js';
 
@@ -14,6 +14,7 @@ import { whenClosed } from './shares.js';
  */
 export function admit({ database, limiter, proxies }: ApiDeps): Koa.Middleware {
   const authenticate = createAuthenticator(database);
+  const keep = keepCustomers(limiter.connections, proxies);
   return async (ctx, next) => {
     // The part of the API that takes a key.
     if (!ctx.path.startsWith('/v1/')) return next();
@@ -24,15 +25,18 @@ export function admit({ database, limiter, proxies }: ApiDeps): Koa.Middleware {
       return answerProblem(ctx, { refusals: [holder], headers });
     }
     ctx.state['holder'] = holder;
-    customers.add(ctx.req.socket);
     const { id } = holder.account;
     const { headers, refusal } = limiter.enter(id);
     ctx.set(headers);
     if (refusal !== undefined) return answerProblem(ctx, { refusals: [refusal] });
+    const release = keep(ctx.req.socket, id);
     try {
       await next();
     } finally {
-      void whenClosed(ctx).then(() => limiter.leave(id));
+      void whenClosed(ctx).then(() => {
+        limiter.leave(id);
+        release();
+      });
     }
   };
 }
@@ -49,16 +53,21 @@ export function requireScope(route: Route): Koa.Middleware {
   return (ctx, next) => {
     const { scopes } = holderOf(ctx);
     if (scopes.some((scope) => reaching.includes(scope))) return next();
-    return answerProblem(ctx, {
-      refusals: [
-        refuse('scope_missing', {
-          param: 'Authorization',
-          expected: `an API key with the scope ${reaching.join(' or ')}`,
-          received: `a key with the scope ${scopes.join(', ')}`,
-        }),
-      ],
-      // RFC 6750, 3.1.
-      headers: { 'WWW-Authenticate': `Bearer error="insufficient_scope", scope="${route.scope}"` },
-    });
+    return answerProblem(ctx, scopeMissing(scopes, reaching));
+  };
+}
+
+/** Refuses a key that has none of the scopes that reach something, of which the first is told. */
+export function scopeMissing(scopes: readonly Scope[], reaching: readonly Scope[]): Refused {
+  return {
+    refusals: [
+      refuse('scope_missing', {
+        param: 'Authorization',
+        expected: `an API key with the scope ${reaching.join(' or ')}`,
+        received: `a key with the scope ${scopes.join(', ')}`,
+      }),
+    ],
+    // RFC 6750, 3.1.
+    headers: { 'WWW-Authenticate': `Bearer error="insufficient_scope", scope="${reaching[0]}"` },
   };
 }

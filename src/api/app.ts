@@ -19,9 +19,9 @@ import { corridorRoutes } from './routes/corridors.js';
 import { eventRoutes } from './routes/events.js';
 import { payoutRoutes } from './routes/payouts.js';
 import { quoteRoutes } from './routes/quotes.js';
-import { screenCallback, takeCallback } from './routes/railCallbacks.js';
+import { readCallback, takeCallback } from './routes/railCallbacks.js';
 import { webhookEndpointRoutes } from './routes/webhookEndpoints.js';
-import { answerProblem, bytesOf, serve, weigh } from './serve.js';
+import { answerProblem, bytesOf, oweBytes, serve, weigh } from './serve.js';
 import { createAccountShare, inTurn } from './shares.js';
 
 /** Every route that an integrator calls. */
@@ -71,7 +71,7 @@ export function createApp(parts: Omit<ApiDeps, 'writes'>): Koa {
     );
   }
   addReference(router, routes);
-  router.post('/rails/:rail/callbacks', screenCallback(deps), read, (ctx) =>
+  router.post('/rails/:rail/callbacks', readCallback(deps, read), (ctx) =>
     takeCallback(deps, ctx, bytesOf(ctx)),
   );
   router.get('/livez', (ctx) => {
@@ -119,6 +119,8 @@ function answerFailures(deps: ApiDeps): Koa.Middleware {
       await next();
     } catch (error) {
       const refusal = refusalOfThrown(error, ctx.path);
+      const announced = ctx.request.length ?? 0;
+      if (ctx.state['holder'] !== undefined) oweBytes(deps, ctx, readOf(error, ctx) - announced);
       if (refusal.code === 'internal_error' || refusal.code === 'service_unavailable') {
         const { requestId: request, object } = ctx.state;
         deps.log.error({ err: error, request, ...object }, 'a request failed');
@@ -162,6 +164,13 @@ function refusalOfThrown(error: unknown, path: string): Refusal {
       }
       return refuse('internal_error', { detail: 'The failure is logged under the request id.' });
   }
+}
+
+/** How much of a body was read before this was thrown; zlib does not say what it has inflated. */
+function readOf(error: unknown, { path }: Koa.Context): number {
+  if (isCorruptGzip(error)) return bodyLimitOf(path);
+  const isCounted = error instanceof Error && 'received' in error;
+  return isCounted && typeof error.received === 'number' ? error.received : 0;
 }
 
 /** What zlib throws on a body that is not what its Content-Encoding says (codes Z_…). */

@@ -30,18 +30,43 @@ export type Authenticate = (header: string, address: string) => Promise<KeyHolde
  */
 export function createAuthenticator(sql: Sql): Authenticate {
   const letIn = new Set<string>();
+  /** Keys that are looked for by the quota. Who sends the same one meanwhile waits for that. */
+  const looks = new Map<string, Promise<KeyHolder | Refusal>>();
   /** The quota of wrong keys by network: see `takeRequest`. */
   const wrong = new Map<string, number>();
 
-  async function find(hash: Buffer, address: string): Promise<KeyHolder | Refusal> {
-    const [name, network] = [hash.toString('latin1'), networkOf(address)];
-    const take = () => takeRequest(wrongKeys, wrong.get(network) ?? 0, performance.now());
-    if (!letIn.has(name) && !take().isAllowed) return tooManyKeys;
+  async function read(name: string, hash: Buffer): Promise<KeyHolder | Refusal> {
     const holder = await findKeyHolder(sql, hash);
-    for (const known of [letIn, wrong]) if (known.size >= remembered) known.clear();
-    if (holder !== undefined) letIn.add(name);
-    else wrong.set(network, take().fullAt);
+    if (letIn.size >= remembered) letIn.clear();
+    if (holder?.isExpired === false) letIn.add(name);
+    else letIn.delete(name);
     return holder ?? invalid;
+  }
+
+  function take(network: string, keys: number): boolean {
+    const taken = takeRequest(wrongKeys, wrong.get(network) ?? 0, performance.now(), keys);
+    if (wrong.size >= remembered) wrong.clear();
+    wrong.set(network, taken.fullAt);
+    return taken.isAllowed;
+  }
+
+  /** Counts a key as wrong before it is looked for: thousands may be sent until that is done. */
+  async function look(name: string, hash: Buffer, network: string) {
+    if (!take(network, 1)) return tooManyKeys;
+    const found = await read(name, hash);
+    if (letIn.has(name)) take(network, -1);
+    return found;
+  }
+
+  async function find(hash: Buffer, address: string): Promise<KeyHolder | Refusal> {
+    const name = hash.toString('latin1');
+    const others = looks.get(name);
+    const found = others && (await others);
+    if (letIn.has(name)) return read(name, hash);
+    if (found !== undefined) return found;
+    const own = look(name, hash, networkOf(address)).finally(() => looks.delete(name));
+    looks.set(name, own);
+    return own;
   }
 
   return async (header, address) => {

@@ -6,6 +6,38 @@ import { networkOf, type TrustedProxies } from './clientAddress.js';
 export const customers = new WeakSet<Duplex>();
 
 /**
+ * Marks connections as those of customers, of whom each keeps so many: for one more the longest
+ * idle of the same account goes. Answers what ends a request. Proxies have those of everybody.
+ */
+export function keepCustomers(most: number, proxies: TrustedProxies) {
+  const accounts = new Map<string, Set<Socket>>();
+  const requests = new WeakMap<Socket, number>();
+  const keep = (socket: Socket, accountId: string) => {
+    const kept = accounts.get(accountId) ?? new Set();
+    accounts.set(accountId, kept.add(socket));
+    customers.add(socket);
+    socket.once('close', () => {
+      kept.delete(socket);
+      if (kept.size === 0) accounts.delete(accountId);
+    });
+    if (kept.size <= most) return;
+    [...kept].find((each) => requests.get(each) === 0 && !each.destroyed)?.destroy();
+  };
+  return (socket: Socket, accountId: string): (() => void) => {
+    if (socket.destroyed || proxies.includes(socket.remoteAddress)) return () => undefined;
+    const before = requests.get(socket);
+    requests.set(socket, (before ?? 0) + 1);
+    if (before === undefined) keep(socket, accountId);
+    return () => {
+      requests.set(socket, (requests.get(socket) ?? 0) - 1);
+      // From now on it is idle for the shortest time.
+      const kept = accounts.get(accountId);
+      if (kept?.delete(socket)) kept.add(socket);
+    };
+  };
+}
+
+/**
  * Lets every connection in, for which the oldest stranger goes: of the same address if it has too
  * many, of any if there are as many connections as there may be.
  */

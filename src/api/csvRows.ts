@@ -1,3 +1,6 @@
+// An item's own parameters and its 50 names of metadata are 57.
+const maxColumns = 100;
+
 /** A row: its first cells, how many there are in all, and the line that it begins on. */
 export type CsvRow = {
   readonly cells: readonly string[];
@@ -28,12 +31,16 @@ export class CsvReader {
   }
 
   /** The next row, of whose cells at most so many are kept, or undefined at the end. */
-  readRow(mostCells: number): CsvRow | CsvFault | undefined {
+  readRow(mostCells = maxColumns): CsvRow | CsvFault | undefined {
     while (this.takeLineEnd());
     if (this.at === this.text.length) return undefined;
     const { line } = this;
     const cells: string[] = [];
     for (let column = 0; ; column += 1) {
+      // Not read to its end: a row could be eight million cells.
+      if (column === maxColumns) {
+        return { expected: `at most ${maxColumns} columns`, column, line: this.line };
+      }
       const startLine = this.line;
       const cell = this.text[this.at] === '"' ? this.readQuoted() : this.readBare();
       if (cell === undefined) {
@@ -61,7 +68,8 @@ export class CsvReader {
   private readBare(): string {
     const start = this.at;
     this.special.lastIndex = start;
-    this.at = this.special.exec(this.text)?.index ?? this.text.length;
+    // Unlike `exec` this makes no object, of which there would be one a cell.
+    this.at = this.special.test(this.text) ? this.special.lastIndex - 1 : this.text.length;
     return this.text.slice(start, this.at);
   }
 

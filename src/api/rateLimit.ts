@@ -45,6 +45,8 @@ export type Admission = {
 };
 
 export type Limiter = {
+  /** Connections that an account keeps: as many idle ones as it can have at work. */
+  readonly connections: number;
   /** One more request of an account, whichever key it has. Whoever is let in leaves again. */
   readonly enter: (accountId: string) => Admission;
   readonly leave: (accountId: string) => void;
@@ -101,6 +103,7 @@ export function createLimiter(
   }
 
   return {
+    connections: 2 * limits.inFlight,
     enter: (accountId) => {
       const use = useOf(accountId);
       const taken = takeRequest(limits, use.fullAt, nowMs());

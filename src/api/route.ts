@@ -37,8 +37,8 @@ export type ApiDeps = {
 /** A request that was authenticated and decoded. */
 export type ApiRequest = {
   readonly account: Account;
-  /** Whether its key may read what the account has. */
-  readonly mayRead: boolean;
+  /** What its key may do. */
+  readonly scopes: readonly Scope[];
   readonly version: ApiVersion;
   /** The method and path as sent: what an idempotency key is bound to. */
   readonly route: string;
@@ -52,6 +52,8 @@ export type ApiRequest = {
    * never be is not named: who looks for it in vain would conclude that nothing was sent.
    */
   readonly name: (object: NonNullable<Refused['object']>) => void;
+  /** Counts items of work that only now are known; the refusal if so many are not left. */
+  readonly takeItems: (items: number) => Refusal | undefined;
   /** How long the caller would wait for a final state; 0 is not at all. */
   readonly waitMs: number;
 };
@@ -80,6 +82,8 @@ export type Route = {
   readonly scope: Scope;
   /** Takes its list as NDJSON or CSV too, and then the other parameters in the query. */
   readonly acceptsLineFormats?: true;
+  /** The least items that it takes before its work; without it a list is one, all else none. */
+  readonly weight?: number;
   readonly handle: (deps: ApiDeps, request: ApiRequest) => Promise<Answer>;
   /** What a generated client calls the operation. */
   readonly operationId: string;

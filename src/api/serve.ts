@@ -35,12 +35,13 @@ export async function serve(
   ctx: Koa.Context,
   id: string,
 ): Promise<void> {
-  const request = readRequest(route, ctx, id);
   const { body } = ctx.request;
-  const bytes = weightOf(typeof body === 'string' ? body.length : 0);
+  const bytes = typeof body === 'string' ? body.length : 0;
+  if (isRefused(ctx, takeItems(deps, ctx, weightOf(bytes), 'read'))) return;
+  const request = readRequest(deps, route, ctx, id);
   const payouts = 'decoded' in request ? request.decoded['payouts'] : undefined;
   const items = isDecodedList(payouts) ? payouts.length : 0;
-  if (isTooHeavy(deps, ctx, Math.max(bytes, items))) return;
+  if (isRefused(ctx, takeItems(deps, ctx, items))) return;
   if ('refusals' in request) return answerProblem(ctx, request);
   const database = isList(route) ? deps.lists : deps.database;
   const answer = await route.handle({ ...deps, database }, request);
@@ -48,29 +49,49 @@ export async function serve(
   ctx.status = answer.status;
   ctx.set({ ...locationOf(route, answer), ...answer.headers });
   const text = JSON.stringify(render(answer.body, request.version));
-  const written = weightOf(text.length);
-  if (written > 0) ctx.set(deps.limiter.takeItems(request.account.id, written, 'owed').headers);
+  oweBytes(deps, ctx, text.length);
   ctx.type = 'json';
   ctx.body = text;
 }
 
-/** Weighs a request before its body is read. What a list comes to is counted with its answer. */
+/** Weighs a request before its body is read. What it is found to be more is counted then. */
 export function weigh(deps: ApiDeps, route: Route): Koa.Middleware {
+  const least = route.weight ?? (isList(route) ? 1 : 0);
   return (ctx, next) => {
-    const items = isList(route) ? 1 : weightOf(ctx.request.length ?? 0);
-    return isTooHeavy(deps, ctx, items) ? undefined : next();
+    const items = Math.max(least, weightOf(ctx.request.length ?? 0));
+    return isRefused(ctx, takeItems(deps, ctx, items)) ? undefined : next();
   };
 }
 
-/** Counts what a request weighs, as far as it was not counted before; refuses what is not left. */
-function isTooHeavy({ limiter }: ApiDeps, ctx: Koa.Context, items: number): boolean {
+/**
+ * Counts what a request weighs, as far as it was not counted before; refuses what is not left.
+ * What was read has been work already: it is owed also when the request is refused for it.
+ */
+function takeItems({ limiter }: ApiDeps, ctx: Koa.Context, items: number, how?: 'read') {
   const counted: number = ctx.state['items'] ?? 0;
-  if (items <= counted) return false;
+  if (items <= counted) return undefined;
   ctx.state['items'] = items;
-  const { headers, refusal } = limiter.takeItems(holderOf(ctx).account.id, items - counted);
-  ctx.set(headers);
+  const take = (owed?: 'owed') =>
+    limiter.takeItems(holderOf(ctx).account.id, items - counted, owed);
+  let taken = take();
+  if (taken.refusal !== undefined && how === 'read') {
+    take('owed');
+    // Refused again, with the time until the same body may be sent.
+    taken = take();
+  }
+  ctx.set(taken.headers);
+  return taken.refusal;
+}
+
+function isRefused(ctx: Koa.Context, refusal: Refusal | undefined): boolean {
   if (refusal !== undefined) answerProblem(ctx, { refusals: [refusal] });
   return refusal !== undefined;
+}
+
+/** Counts bytes that are known too late to refuse them. */
+export function oweBytes({ limiter }: ApiDeps, ctx: Koa.Context, bytes: number): void {
+  const items = weightOf(bytes);
+  if (items > 0) ctx.set(limiter.takeItems(holderOf(ctx).account.id, items, 'owed').headers);
 }
 
 /** Where what was made is found: the id of a new object under the path of its kind. */
@@ -80,7 +101,12 @@ function locationOf(route: Route, { status, body }: Success): Readonly<Record<st
   return isNew ? { Location: `${route.path}/${id}` } : {};
 }
 
-function readRequest(route: Route, ctx: Koa.Context, id: string): ApiRequest | Refused {
+function readRequest(
+  deps: ApiDeps,
+  route: Route,
+  ctx: Koa.Context,
+  id: string,
+): ApiRequest | Refused {
   const { account, scopes } = holderOf(ctx);
   const version = versionOf(ctx, account);
   if (isRefusal(version)) return refused(version);
@@ -95,7 +121,7 @@ function readRequest(route: Route, ctx: Koa.Context, id: string): ApiRequest | R
   }
   const request = {
     account,
-    mayRead: scopes.includes('read'),
+    scopes,
     version: version.name,
     route: `${ctx.method} ${ctx.path}`,
     id: id.slice(0, 64),
@@ -104,6 +130,7 @@ function readRequest(route: Route, ctx: Koa.Context, id: string): ApiRequest | R
     name: (object: Refused['object']) => {
       ctx.state['object'] = object;
     },
+    takeItems: (items: number) => takeItems(deps, ctx, items),
     waitMs: readWait(ctx.get('Prefer')),
   };
   // No id is longer or has another character, and PostgreSQL cannot look for U+0000 at all.

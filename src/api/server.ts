@@ -6,6 +6,7 @@ import {
   type ServerResponse,
   STATUS_CODES,
 } from 'node:http';
+import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
@@ -56,6 +57,13 @@ export type HttpServer = {
   readonly stop: (noticeMs: number) => Promise<void>;
 };
 
+/** What it takes to refuse a request, and to log whose it was. */
+type Refusing = {
+  readonly log: Pick<Logger, 'info'>;
+  readonly proxies: TrustedProxies;
+  readonly limits: HttpLimits;
+};
+
 /** Responses that are not sent to their end, by connection, in the order of their requests. */
 type Exchanges = Map<Duplex, Set<ServerResponse>>;
 
@@ -66,6 +74,7 @@ export function createHttpServer(
   limits: HttpLimits = httpLimits,
 ): HttpServer {
   const exchanges: Exchanges = new Map();
+  const refusing = { log, proxies, limits };
   const admit = admitConnections(limits, proxies, exchanges);
   let isStopping = false;
   const server = createServer(
@@ -83,7 +92,7 @@ export function createHttpServer(
       track(exchanges, request, response, limits, () => isStopping);
       const refusal = refusalOfHead(request, limits);
       if (refusal === undefined) handle(request, response);
-      else answer(response, refusal, log);
+      else answer(response, refusal, refusing);
     },
   );
   // All of them are read, so that they can be counted.
@@ -106,12 +115,12 @@ export function createHttpServer(
   const cutting = setInterval(cutUnread, limits.checkMs, ...cut).unref();
   server.once('close', () => clearInterval(cutting));
   server.on('checkExpectation', (_request, response: ServerResponse) => {
-    answer(response, refuse('expectation_unsupported', { expected: '100-continue' }), log);
+    answer(response, refuse('expectation_unsupported', { expected: '100-continue' }), refusing);
   });
   server.on('connect', (_request, socket) => {
-    end(socket, refuse('route_not_found', { expected: 'no tunnel' }), log, limits);
+    end(socket, refuse('route_not_found', { expected: 'no tunnel' }), refusing);
   });
-  server.on('clientError', refuseUnreadable(exchanges, log, limits));
+  server.on('clientError', refuseUnreadable(exchanges, refusing));
   return {
     server,
     isStopping: () => isStopping,
@@ -165,7 +174,11 @@ function closeAfter(response: ServerResponse | undefined): void {
 const single = ['host', 'authorization', 'content-type', 'content-encoding'];
 
 function refusalOfHead(request: IncomingMessage, limits: HttpLimits): Refusal | undefined {
-  const { headers, rawHeaders, httpVersion } = request;
+  const { headers, rawHeaders, httpVersion, method, url = '' } = request;
+  // What parses the path throws on some of the others, and before an answer can be made.
+  if (!/^\/[^#]*$/.test(url) && !(method === 'OPTIONS' && url === '*')) {
+    return refuse('request_malformed', { expected: 'a path from the first / on, without #' });
+  }
   if (rawHeaders.length > 2 * limits.headers) return tooManyHeaders(limits);
   const names = rawHeaders.filter((_, index) => index % 2 === 0).map((name) => name.toLowerCase());
   const twice = single.find((name) => names.indexOf(name) !== names.lastIndexOf(name));
@@ -189,13 +202,13 @@ function tooManyHeaders({ headers, headerBytes }: HttpLimits): Refusal {
  * closes: nobody can tell where the next request would begin. Requests before it are answered
  * first, in their order.
  */
-function refuseUnreadable(exchanges: Exchanges, log: Pick<Logger, 'info'>, limits: HttpLimits) {
+function refuseUnreadable(exchanges: Exchanges, refusing: Refusing) {
   // The parser goes on failing at every byte that follows.
   const refused = new WeakSet<Duplex>();
   return (error: NodeJS.ErrnoException, socket: Duplex): void => {
     if (refused.has(socket)) return;
     refused.add(socket);
-    const refusal = refusalOfParser(error, limits);
+    const refusal = refusalOfParser(error, refusing.limits);
     const isHeard = 'bytesRead' in socket && socket.bytesRead !== 0;
     if (refusal === undefined || !isHeard || !socket.writable) {
       socket.destroy();
@@ -209,7 +222,7 @@ function refuseUnreadable(exchanges: Exchanges, log: Pick<Logger, 'info'>, limit
     );
     void Promise.all(answered).then(() => {
       if (broken?.headersSent) socket.destroy();
-      else end(socket, refusal, log, limits);
+      else end(socket, refusal, refusing);
     });
   };
 }
@@ -231,11 +244,11 @@ function refusalOfParser(error: NodeJS.ErrnoException, limits: HttpLimits): Refu
 }
 
 /** The refusal as an answer, and its line in the log. */
-function rendered(refusal: Refusal, log: Pick<Logger, 'info'>) {
+function rendered(refusal: Refusal, log: Refusing['log'], address: string) {
   const requestId = newId('request');
   const problem = problemOf([refusal], requestId);
   const { status, code } = problem;
-  log.info({ request: requestId, status, code }, 'refused before it was read');
+  log.info({ request: requestId, address, status, code }, 'refused before it was read');
   const body = JSON.stringify(problem);
   const headers = {
     ...everyAnswerHeaders(requestId),
@@ -247,19 +260,15 @@ function rendered(refusal: Refusal, log: Pick<Logger, 'info'>) {
   return { status, headers, body };
 }
 
-function answer(response: ServerResponse, refusal: Refusal, log: Pick<Logger, 'info'>): void {
-  const { status, headers, body } = rendered(refusal, log);
+function answer(response: ServerResponse, refusal: Refusal, { log, proxies }: Refusing): void {
+  const { status, headers, body } = rendered(refusal, log, proxies.clientOf(response.req));
   response.writeHead(status, headers).end(body);
 }
 
-function end(
-  socket: Duplex,
-  refusal: Refusal,
-  log: Pick<Logger, 'info'>,
-  limits: HttpLimits,
-): void {
-  if (!socket.writable) return;
-  const { status, headers, body } = rendered(refusal, log);
+function end(socket: Duplex, refusal: Refusal, { log, proxies, limits }: Refusing): void {
+  if (!socket.writable || !(socket instanceof Socket)) return;
+  const address = proxies.clientOf({ socket, headers: {} });
+  const { status, headers, body } = rendered(refusal, log, address);
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
   socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`);
   // Closed at once, what it still sends would reset the connection before it has read this.

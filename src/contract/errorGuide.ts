@@ -195,7 +195,8 @@ export const errorGuide: Readonly<Record<RefusalCode, Guidance>> = {
     remedy: 'Use a key with the scope that `expected` names.',
   },
   too_many_in_flight: {
-    meaning: 'As many requests of the account as it may have are not answered, or not read.',
+    meaning:
+      'So many requests of the account, or callbacks of the address, are not answered or read.',
     remedy: 'Wait for answers before sending more, and send this request again.',
   },
 };

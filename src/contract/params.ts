@@ -126,7 +126,10 @@ const batchOf = <Item extends z.ZodType>(item: Item) =>
     validate_only: z
       .union([z.boolean(), z.enum(['true', 'false'])], validateOnlyExpected)
       .transform((value) => value === true || value === 'true')
-      .default(false),
+      .default(false)
+      .describe(
+        `${validateOnlyExpected}: with true it only shows what it would come to (scope read)`,
+      ),
   });
 
 export const batchParams = batchOf(batchItemParams);

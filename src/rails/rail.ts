@@ -105,8 +105,8 @@ export type Rail = {
 export type CallbackReader = {
   /** The rail's. */
   readonly name: string;
-  /** What a callback is signed in: one without this header is not read. */
-  readonly signatureHeader: string;
+  /** Whether its head has a signature of the right form and age: otherwise no body is read. */
+  readonly looksSigned: (head: Omit<CallbackRequest, 'body'>) => boolean;
   /** The events of an authentic callback; undefined when its signature is not the rail's. */
   readonly parseCallback: (
     request: CallbackRequest,

@@ -14,6 +14,7 @@ import { type ApiAnswer, type ApiClient, createClient, textOf } from '../support
 import { createTestAccount } from '../support/database.js';
 import { signature } from '../support/operators.js';
 import { startSystem, type TestSystem } from '../support/system.js';
+import { openWire, type Wire } from '../support/wire.js';
 
 let system: TestSystem;
 
@@ -49,7 +50,7 @@ const shownId = (text: string) => exactlyOne(/key_\w+/.exec(text)?.[0]);
 describe('a key that may only send payouts', () => {
   const tooMuch = { source_currency: 'USD', amount: '99999999' };
 
-  it('does not learn what is available by asking for more', async () => {
+  it('does not learn what is available by asking what a batch would come to', async () => {
     const { client: owner, accountId } = await openKey();
     const beneficiary = textOf(
       await owner('POST /v1/beneficiaries', {
@@ -68,13 +69,21 @@ describe('a key that may only send payouts', () => {
     const shown = JSON.stringify((await preview(owner)).body);
     expect(shown).toContain('at most 10000.00 USD, the available balance');
     const hidden = await preview(createClient(system.apiUrl, sender));
+    // What is accepted shows the balance as well: of powers of two those that add up to it.
     expect(hidden).toMatchObject({
-      status: 200,
+      status: 403,
       body: {
-        refusals: [{ code: 'insufficient_funds', expected: 'at most the available balance' }],
+        code: 'scope_missing',
+        expected: 'an API key with the scope read',
+        received: 'a key with the scope payouts:create',
       },
     });
-    expect(JSON.stringify(hidden.body)).not.toContain('10000.00');
+    expect(hidden.headers.get('www-authenticate')).toBe(
+      'Bearer error="insufficient_scope", scope="read"',
+    );
+    const batch = { payouts: [{ ...tooMuch, beneficiary }] };
+    const sent = await createClient(system.apiUrl, sender)('POST /v1/batches', { json: batch });
+    expect(sent.status).toBe(202);
   });
 });
 
@@ -169,6 +178,71 @@ describe('a key that expires', () => {
     const { request_id: _one, ...told } = revoked.body;
     const { request_id: _other, ...wanted } = unknown.body;
     expect(told).toEqual(wanted);
+  });
+});
+
+describe('wrong keys of one address', () => {
+  const requestBy = (apiKey: string) =>
+    `GET /v1/account HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${apiKey}\r\n\r\n`;
+  /** All of 127/8 is this machine, so that each test has a quota of its own. */
+  const wireFrom = (localAddress: string) => openWire(system.apiUrl, localAddress);
+  const askAll = async (wire: Wire, keys: readonly string[]) => {
+    wire.write(keys.map(requestBy).join(''));
+    const statuses: number[] = [];
+    while (statuses.length < keys.length) statuses.push((await wire.answer()).status);
+    return statuses;
+  };
+
+  it('are counted before they are looked for, however many come at once', async () => {
+    const wire = await wireFrom('127.0.3.1');
+    const statuses = await askAll(
+      wire,
+      Array.from({ length: 1_000 }, () => createApiKey('test')),
+    );
+    expect(new Set(statuses)).toEqual(new Set([401, 429]));
+    // 100 at once, and 20 for each second that this takes.
+    expect(statuses.filter((status) => status === 401).length).toBeLessThan(500);
+    wire.destroy();
+  });
+
+  it('are not those that are let in, be it for the first time and all at once', async () => {
+    const wire = await wireFrom('127.0.3.2');
+    const { apiKey } = await openKey();
+    const statuses = await askAll(
+      wire,
+      Array.from({ length: 300 }, () => apiKey),
+    );
+    expect(new Set(statuses)).toEqual(new Set([200]));
+    for (let opened = 0; opened < 150; opened += 1) {
+      expect(await askAll(wire, [(await openKey()).apiKey])).toEqual([200]);
+    }
+    wire.destroy();
+  });
+
+  it.each([
+    [
+      'has expired',
+      '127.0.3.3',
+      (id: string) => system.database`
+      update api_keys set expires_at = now() where id = ${id}`,
+    ],
+    [
+      'is revoked',
+      '127.0.3.4',
+      (id: string) => system.database`
+      update api_keys set revoked_at = now() where id = ${id}`,
+    ],
+  ])('are also one that %s after it was let in', async (_, address, end) => {
+    const wire = await wireFrom(address);
+    const { id, apiKey } = await openKey();
+    expect(await askAll(wire, [apiKey])).toEqual([200]);
+    await end(id);
+    const statuses = new Set<number>();
+    for (let sent = 0; sent < 2_000 && !statuses.has(429); sent += 1) {
+      for (const status of await askAll(wire, [apiKey])) statuses.add(status);
+    }
+    expect(statuses).toEqual(new Set([401, 429]));
+    wire.destroy();
   });
 });
 

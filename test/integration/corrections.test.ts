@@ -111,6 +111,11 @@ async function breaksOf(
   return system.database`select direction, kind from statement_breaks where payout_id = ${id}`;
 }
 
+async function sendBatch(payer: Payer): Promise<{ readonly id: string }> {
+  const item = { source_currency: 'USD', amount: '1000', beneficiary: payer.beneficiary };
+  return { id: textOf(await payer.client('POST /v1/batches', { json: { payouts: [item] } }), 'id') };
+}
+
 const euros = (minor: bigint) => `${minor / 100n}.${String(minor % 100n).padStart(2, '0')}`;
 
 describe('money in suspense', () => {
@@ -215,6 +220,36 @@ describe('a correction', () => {
     expect(await breaksOf(id, {})).toEqual([]);
     const again = await operate(cli, id, 'reverse', { entry: String(entry?.id) });
     expect(again.printed).toContain('is no entry of the payout that can be reversed');
+  });
+
+  it('does not hide that the rail pays after all what two people undid', async () => {
+    const { id, receiveMinor } = await settledByMistake();
+    const [entry] = await system.database<{ id: bigint }[]>`
+      select id from ledger_entries where payout_id = ${id} and kind = 'settle'`;
+    await correct(id, 'reverse', { entry: String(entry?.id) });
+    await callBack(system, [newsOf(await rowOf(system, id), { type: 'settled' })]);
+    await untilParked(system, id);
+    expect(await rowOf(system, id)).toMatchObject({ attentionReason: 'paid_after_release' });
+    expect(await balancesOf(id)).toEqual({
+      'rail_settlement:EUR': receiveMinor,
+      'suspense:EUR': -receiveMinor,
+    });
+  });
+
+  it('of an item that its batch has settled is booked as well', async () => {
+    const payer = await openPayer(system);
+    const { id: batch } = await sendBatch(payer);
+    const [item] = await eventually('a settled item', 30_000, async () => {
+      const rows = await system.database<{ id: string; driver: string }[]>`
+        select id, driver from payouts where batch_id = ${batch} and status = 'settled'`;
+      return rows.length > 0 ? rows : undefined;
+    });
+    const id = item?.id ?? '';
+    expect(item?.driver).not.toBe(id);
+    const [entry] = await system.database<{ id: bigint }[]>`
+      select id from ledger_entries where payout_id = ${id} and kind = 'settle'`;
+    await correct(id, 'reverse', { entry: String(entry?.id) });
+    expect(await balancesOf(id)).toEqual({});
   });
 
   it('books a second return, and each command of several once', async () => {

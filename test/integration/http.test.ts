@@ -74,6 +74,11 @@ const unreadable: readonly (readonly [name: string, sent: string, status: number
     ['U+0000 in a header', 'GET / HTTP/1.1\r\nHost: a\r\nX: b\0c\r\n\r\n', 400, ''],
     ['a bare CR', 'GET / HTTP/1.1\r\nHost: a\r\nX: b\rY: c\r\n\r\n', 400, ''],
     ['no host', 'GET /livez HTTP/1.1\r\n\r\n', 400, 'header_invalid'],
+    ['an address that is none', 'GET http://[ HTTP/1.1\r\nHost: a\r\n\r\n', 400, ''],
+    ['an address in a path', 'GET //a@[# HTTP/1.1\r\nHost: a\r\n\r\n', 400, ''],
+    ['a whole address', 'GET http://a/livez HTTP/1.1\r\nHost: a\r\n\r\n', 400, ''],
+    ['a path without a slash', 'GET livez HTTP/1.1\r\nHost: a\r\n\r\n', 400, ''],
+    ['the server as a path', 'GET * HTTP/1.1\r\nHost: a\r\n\r\n', 400, ''],
     ['two hosts', 'GET /livez HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n', 400, 'header_invalid'],
     [
       'a header of 20 KB',
@@ -543,15 +548,26 @@ async function openCountingLine(target: string) {
   };
 }
 
-it('logs of a refused connection why, and nothing of what was sent', async () => {
-  const wire = await openWire(api.url);
-  wire.write('GET / HTTP/1.1\r\nHost : planted-in-a-header\r\n\r\n');
-  await wire.closed;
-  await eventually('the line', 5_000, () =>
-    api.lines.find((line) => line.includes('refused before it was read')),
-  );
-  expect(api.lines.join('\n')).not.toContain('planted-in-a-header');
-});
+it.each([
+  ['the parser', 'GET / HTTP/1.1\r\nHost : planted-in-a-header\r\n\r\n', '127.0.5.1'],
+  ['its head', 'GET /planted-in-a-header HTTP/1.1\r\n\r\n', '127.0.5.2'],
+  ['a tunnel', 'CONNECT planted-in-a-header:22 HTTP/1.1\r\nHost: a\r\n\r\n', '127.0.5.3'],
+  ['Expect', 'GET /planted-in-a-header HTTP/1.1\r\nHost: a\r\nExpect: x\r\n\r\n', '127.0.5.4'],
+])(
+  'logs of what %s refuses why and whom, and nothing of what was sent',
+  async (_, sent, address) => {
+    const wire = await openWire(api.url, address);
+    wire.write(sent);
+    await wire.closed;
+    await eventually('the line', 5_000, () =>
+      api.lines.find(
+        (line) =>
+          line.includes('refused before it was read') && line.includes(`"address":"${address}"`),
+      ),
+    );
+    expect(api.lines.join('\n')).not.toContain('planted-in-a-header');
+  },
+);
 
 it('the port of a stopped API is free', async () => {
   const stopped = await startApiProcess(data.urls.api);

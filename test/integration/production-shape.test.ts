@@ -165,6 +165,12 @@ describe('docker-compose.yml', () => {
     expect(serviceOf('batch-worker').environment['RATE_SOURCE']).toBe('');
   });
 
+  it('has the API believe who forwards from this machine, or else whom it is told', () => {
+    const gateway = compose.networks['outside']?.ipam?.config[0]?.gateway;
+    expect(gateway).toMatch(/^10\./);
+    expect(serviceOf('api').environment['TRUSTED_PROXIES']).toBe(gateway);
+  });
+
   it('leaves the API and the worker to be replicated', () => {
     const { api, worker } = compose.services;
     expect([api?.container_name, worker?.container_name]).toEqual([undefined, undefined]);

@@ -112,9 +112,24 @@ describe('a callback that is signed and cannot be read', () => {
 describe('a callback is refused by its head alone, with no byte of its body sent', () => {
   const signature = `Bank-Signature: t=${Math.floor(Date.now() / 1000)},v1=${'0'.repeat(64)}\r\n`;
   const length = 'Content-Length: 200000\r\n';
+  const old = Math.floor(Date.now() / 1000) - 301;
   it.each([
     ['of no rail', '/rails/nosuch/callbacks', signature + length, 404, 'route_not_found'],
     ['without a signature', '/rails/sandbox/callbacks', length, 401, 'signature_invalid'],
+    [
+      'with no signature',
+      '/rails/sandbox/callbacks',
+      `Bank-Signature: x\r\n${length}`,
+      401,
+      'signature_invalid',
+    ],
+    [
+      'with an old signature',
+      '/rails/sandbox/callbacks',
+      `Bank-Signature: t=${old},v1=${'0'.repeat(64)}\r\n${length}`,
+      401,
+      'signature_invalid',
+    ],
     [
       'that is too long',
       '/rails/sandbox/callbacks',
@@ -131,5 +146,29 @@ describe('a callback is refused by its head alone, with no byte of its body sent
     expect(answer.status).toBe(status);
     expect(problem.parse(JSON.parse(answer.body)).code).toBe(code);
     wire.destroy();
+  });
+
+  it('beside as many of its address as may be read at a time; of another it is read', async () => {
+    const head = `POST /rails/sandbox/callbacks HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n${signature}Content-Length: 2\r\n\r\n`;
+    const open = async (address: string) => {
+      const wire = await openWire(api.url, address);
+      wire.write(head);
+      return wire;
+    };
+    const wires = await Promise.all(Array.from({ length: 65 }, () => open('127.0.4.1')));
+    const answers = wires.map((wire) => wire.answer());
+    const refused = await Promise.race(answers);
+    expect(refused.status).toBe(429);
+    expect(refused.headers.get('retry-after')).toBe('1');
+    const other = await open('127.0.4.2');
+    for (const wire of [other, ...wires]) wire.write('{}');
+    expect((await other.answer()).status).toBe(401);
+    const statuses = (await Promise.all(answers)).map(({ status }) => status);
+    expect(statuses.filter((status) => status === 401)).toHaveLength(64);
+    for (const wire of [other, ...wires]) wire.destroy();
+    const next = await open('127.0.4.1');
+    next.write('{}');
+    expect((await next.answer()).status).toBe(401);
+    next.destroy();
   });
 });

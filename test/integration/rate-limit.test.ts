@@ -1,6 +1,11 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { once } from 'node:events';
+import { gzipSync } from 'node:zlib';
+import { pino } from 'pino';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { createApiKey, hashOfKey } from '../../src/api/apiKey.js';
+import { trustProxies } from '../../src/api/clientAddress.js';
 import { createLimiter, type Limiter } from '../../src/api/rateLimit.js';
+import { createHttpServer, httpLimits } from '../../src/api/server.js';
 import { insertApiKey } from '../../src/db/apiKeys.js';
 import { newId } from '../../src/db/id.js';
 import { insertPayout } from '../../src/db/payouts.js';
@@ -8,7 +13,7 @@ import { type ApiAnswer, type ApiClient, createClient, textOf } from '../support
 import { createTestAccount } from '../support/database.js';
 import { eventually } from '../support/eventually.js';
 import { startSystem, type TestSystem } from '../support/system.js';
-import { openWire } from '../support/wire.js';
+import { openWire, type Wire } from '../support/wire.js';
 
 const limits = { perSecond: 2, burst: 4, inFlight: 3, itemsPerSecond: 1_000 };
 let nowMs = 0;
@@ -146,6 +151,61 @@ describe('an account', () => {
     wire.destroy();
   });
 
+  const zipped = (bytes: Uint8Array) => ({
+    raw: { contentType: 'application/json', body: bytes },
+    headers: { 'content-encoding': 'gzip' },
+  });
+
+  it('pays for what was read of a body, also when it is refused for that', async () => {
+    const send = () => client('POST /v1/batches', zipped(gzipSync(Buffer.alloc(8_000_000, ' '))));
+    const answers = [await send(), await send()];
+    expect(answers.map(({ status }) => status)).toEqual([400, 400]);
+    expect(answers.map(itemsLeft)).toEqual(['11000', '1000']);
+    const refused = await send();
+    expect(refused.status).toBe(429);
+    // 30,000 were read; as many as another one has are left after this time.
+    expect(refused.headers.get('retry-after')).toBe('19');
+    // From now on a body whose length nobody knows is not read at all.
+    expect((await send()).headers.get('retry-after')).toBe('10');
+    nowMs += 19_000;
+    expect((await send()).status).toBe(400);
+  });
+
+  const corruptGzip = gzipSync(Buffer.alloc(8_000_000, ' '));
+  corruptGzip.fill(0, corruptGzip.length - 8);
+
+  it.each([
+    ['is longer than it may be', 413, gzipSync(Buffer.alloc(9_000_000, ' '))],
+    ['is corrupt at its end', 400, corruptGzip],
+  ])('pays for what was inflated of a body that %s', async (_, status, bytes) => {
+    expect((await client('POST /v1/batches', zipped(bytes))).status).toBe(status);
+    const left = Number(itemsLeft(await client('GET /v1/payouts')));
+    expect(left).toBeLessThan(11_500);
+  });
+
+  it('in debt is refused what is heavy, and nothing of it is done', async () => {
+    const json = { payouts: Array.from({ length: 200 }, () => payout) };
+    const id = textOf(await client('POST /v1/batches', { json }), 'id');
+    expect(itemsLeft(await client(`GET /v1/batches/${id}`))).toBe('20798');
+    limiter.takeItems(accountId, 25_000, 'owed');
+    nowMs += 1_000;
+    for (const heavy of [
+      'GET /v1/corridors',
+      `GET /v1/batches/${id}`,
+      `POST /v1/batches/${id}/cancel`,
+    ]) {
+      const refused = await client(heavy);
+      expect(refused, heavy).toMatchObject({ status: 429, body: { code: 'rate_limited' } });
+    }
+    const canceled = await system.database`
+      select from batches where id = ${id} and canceled_at is not null`;
+    expect(canceled.count).toBe(0);
+    expect((await client('GET /v1/balances')).status).toBe(200);
+    nowMs += 10_000;
+    expect((await client('GET /v1/corridors')).status).toBe(200);
+    expect((await client(`GET /v1/batches/${id}`)).status).toBe(200);
+  });
+
   it('pays for long answers, and asks again later when they are used up', async () => {
     const metadata = Object.fromEntries(
       Array.from({ length: 15 }, (_, i) => [`name_${i}`, 'x'.repeat(500)]),
@@ -200,6 +260,63 @@ describe('an account', () => {
     for (const answer of await Promise.all(waiting)) expect(answer.status).toBe(201);
     nowMs += 500;
     expect((await client('GET /v1/account')).status).toBe(200);
+  });
+});
+
+describe('the connections of an account', () => {
+  const request = () =>
+    `GET /v1/account HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${apiKey}\r\n\r\n`;
+  const ask = async (wire: Wire) => {
+    nowMs += 500;
+    wire.write(request());
+    return (await wire.answer()).status;
+  };
+
+  /** The API behind the server that it has in production. */
+  const listen = async (strangerIdleMs: number) => {
+    const handle = system.app.callback();
+    const { server } = createHttpServer(
+      (request, response) => void handle(request, response),
+      pino({ level: 'silent' }),
+      trustProxies([]),
+      { ...httpLimits, strangerIdleMs },
+    );
+    onTestFinished(() => void server.close());
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const address = server.address();
+    const port = typeof address === 'object' && address !== null ? address.port : 0;
+    return () => openWire(`http://127.0.0.1:${port}`);
+  };
+
+  it('are twice its requests in flight; for one more the longest idle goes', async () => {
+    const open = await listen(30_000);
+    const wires = await Promise.all(Array.from({ length: 2 * limits.inFlight }, open));
+    for (const wire of wires) expect(await ask(wire)).toBe(200);
+    const [first, second, ...others] = wires;
+    if (first === undefined || second === undefined) throw new Error('No wires.');
+    // It is not idle for the longest time any more.
+    expect(await ask(first)).toBe(200);
+    const last = await open();
+    expect(await ask(last)).toBe(200);
+    expect(await second.closed).toBe('');
+    for (const wire of [first, last, ...others]) {
+      expect(await ask(wire)).toBe(200);
+      wire.destroy();
+    }
+  });
+
+  it('are those of requests that were let in: one that was only refused is closed soon', async () => {
+    const open = await listen(200);
+    await useUp();
+    const wire = await open();
+    wire.write(request());
+    expect((await wire.answer()).status).toBe(429);
+    const isOpen = { now: true };
+    void wire.closed.then(() => {
+      isOpen.now = false;
+    });
+    await eventually('it is closed', 10_000, () => !isOpen.now || undefined);
   });
 });
 

@@ -21,7 +21,13 @@ const service = z.object({
 const fromFile = z.record(z.string(), z.object({ file: z.string() }));
 const compose = z.object({
   services: z.record(z.string(), service),
-  networks: z.record(z.string(), z.object({ internal: z.boolean().default(false) })),
+  networks: z.record(
+    z.string(),
+    z.object({
+      internal: z.boolean().default(false),
+      ipam: z.object({ config: z.array(z.object({ gateway: z.string() })) }).optional(),
+    }),
+  ),
   volumes: z.record(z.string(), z.unknown()),
   configs: fromFile,
   secrets: fromFile,

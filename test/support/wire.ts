@@ -20,10 +20,11 @@ export type Wire = {
 
 const patienceMs = 30_000;
 
-/** Opens a connection to a server of HTTP. */
-export async function openWire(url: string): Promise<Wire> {
+/** Opens a connection to a server of HTTP, as if from another address of this machine. */
+export async function openWire(url: string, localAddress?: string): Promise<Wire> {
   const { hostname, port } = new URL(url);
-  const socket = connect(Number.parseInt(port, 10), hostname);
+  const from = localAddress === undefined ? {} : { localAddress };
+  const socket = connect({ port: Number.parseInt(port, 10), host: hostname, ...from });
   await once(socket, 'connect');
   let rest = '';
   let isClosed = false;

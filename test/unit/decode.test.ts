@@ -402,6 +402,27 @@ describe('the work', () => {
       .reduce((sum, { count }) => sum + count, 0);
   }
 
+  /** How often functions of the decoder were called for one body. */
+  async function calls(body: string, contentType: string): Promise<number> {
+    await inspector.post('Profiler.takePreciseCoverage');
+    decodeBody(Buffer.from(body), contentType, true);
+    const { result: scripts } = await inspector.post('Profiler.takePreciseCoverage');
+    return scripts
+      .filter(({ url }) => /src\/api\/(decoded?|formBody|csvBody|csvRows)\.ts/.test(url))
+      .flatMap(({ functions }) => functions)
+      .reduce((sum, { ranges: [whole] }) => sum + (whole?.count ?? 0), 0);
+  }
+
+  const cells = (count: number) => ','.repeat(count - 1);
+  it.each([
+    ['characters of a text', (count: number) => `a=${'é'.repeat(count)}`, formType],
+    ['escapes of a text', (count: number) => `a=${'%C3%A9'.repeat(count)}`, formType],
+    ['cells of a header', cells, 'text/csv'],
+    ['cells of a row', (count: number) => `a\n${cells(count)}`, 'text/csv'],
+  ])('is no call for each of the %s', async (_, bodyOf, contentType) => {
+    expect(await calls(bodyOf(200_000), contentType)).toBeLessThan(1_000);
+  });
+
   it('on names that no route knows is bounded before it is done', async () => {
     const compared = async (count: number) => {
       const sent = Object.fromEntries(Array.from({ length: count }, (_, i) => [`amuont${i}`, '1']));

@@ -167,6 +167,13 @@ describe('both', () => {
     expect(isUndecoded(csv(`a\n${'1\n'.repeat(maxFields)}`))).toBe(false);
     expect(csv(`a\n${'1\n'.repeat(maxFields + 1)}`)).toMatchObject([{ code: 'body_malformed' }]);
     expect(csv(`a,b\n${',\n'.repeat(maxFields + 1)}`)).toMatchObject([{ code: 'body_malformed' }]);
+    // Empty cells are counted as well, ten for a value.
+    const names = Array.from({ length: 100 }, (_, i) => `n${i}`).join(',');
+    const empty = `${','.repeat(99)}\n`;
+    expect(isUndecoded(csv(`${names}\n${empty.repeat(maxFields / 10)}`))).toBe(false);
+    expect(csv(`${names}\n${empty.repeat(maxFields / 10 + 1)}`)).toMatchObject([
+      { code: 'body_malformed' },
+    ]);
     expect(isUndecoded(ndjson('{"a":1}\n'.repeat(maxFields)))).toBe(false);
     expect(ndjson('{"a":1}\n'.repeat(maxFields + 1))).toMatchObject([{ code: 'body_malformed' }]);
     expect(ndjson('{}\n'.repeat(maxFields + 9))).toHaveLength(1);
@@ -179,8 +186,8 @@ describe('both', () => {
     expect(csv('\r\n'.repeat(size / 2))).toEqual({ payouts: [] });
     expect(csv(`a\n${'\n'.repeat(size)}`)).toEqual({ payouts: [] });
     expect(csv(','.repeat(size))).toMatchObject([{ expected: 'at most 100 columns' }]);
-    expect(refused(csv(`a\n${','.repeat(size)}`))).toEqual([
-      'parameter_invalid payouts[0]: Line 2',
+    expect(csv(`a\n1\n${','.repeat(size)}`)).toMatchObject([
+      { param: 'payouts[1]', expected: 'at most 100 columns', detail: 'Line 3 of the body.' },
     ]);
     expect(refused(csv(`a\n${'"'.repeat(size)}`))).toEqual([
       'parameter_invalid payouts[0][a]: Line 2',

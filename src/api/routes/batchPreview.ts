@@ -13,7 +13,6 @@ import { paramName } from '../decoded.js';
 import type { Answer, ApiDeps, ApiRequest } from '../route.js';
 import { earlierOf, type KeyedItem, keyedItems } from './batchItems.js';
 import { sliceItems } from './batchShape.js';
-import { withoutBalance } from './payouts.js';
 
 /**
  * What a batch would come to now, item by item in its order, each taken if it fits what the
@@ -36,8 +35,7 @@ export async function previewBatch(
     }
     const decided = before?.refusal ?? judge(request, item.params, factsOf(item.params));
     if (isRefusal(decided)) {
-      const shown = request.mayRead ? decided : withoutBalance(decided);
-      previewed.push({ kind: 'refused', index: item.index, refusal: inBatch(shown, item.index) });
+      previewed.push({ kind: 'refused', index: item.index, refusal: inBatch(decided, item.index) });
       continue;
     }
     spend(decided.sourceCurrency, decided.sourceMinor);

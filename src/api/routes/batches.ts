@@ -21,6 +21,7 @@ import { newId } from '../../db/id.js';
 import { currentRates } from '../../db/rates.js';
 import { isRefusal, refuse } from '../../domain/refusal.js';
 import { cancelBatchItems, startBatch } from '../../temporal/wakePayout.js';
+import { scopeMissing } from '../admission.js';
 import { bindRequest, keyTransaction } from '../idempotency.js';
 import { byIdIn, pageAnswer, readPage } from '../listPage.js';
 import {
@@ -42,6 +43,8 @@ export const batchRoutes: readonly Route[] = [
     path: '/v1/batches',
     scope: 'payouts:create',
     acceptsLineFormats: true,
+    // Of a compressed or chunked body nothing is known before it is read.
+    weight: 1,
     handle: createBatch,
     operationId: 'createBatch',
     summary: 'Send up to 10,000 payouts in one request.',
@@ -115,8 +118,10 @@ async function createBatch(deps: ApiDeps, request: ApiRequest): Promise<Answer> 
   const validated = await validateBatch(request.decoded);
   if ('refusals' in validated) return validated;
   const { params } = validated;
-  if (params.validate_only) return previewBatch(deps, request, params);
-  return record(deps, request, newId('batch'), params);
+  if (!params.validate_only) return record(deps, request, newId('batch'), params);
+  // What is accepted and what is not tells the balance to the cent.
+  if (!request.scopes.includes('read')) return scopeMissing(request.scopes, ['read']);
+  return previewBatch(deps, request, params);
 }
 
 async function record(
@@ -161,9 +166,17 @@ async function start(deps: ApiDeps, batchId: string): Promise<void> {
   }
 }
 
+/** Counting 100 payouts takes about as long as judging one. */
+const countedPerItem = 100;
+
+/** Canceling ten is as much; he who has just sent a batch can still cancel it. */
+const canceledPerItem = 10;
+
 async function readBatch(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const batch = await findBatch(deps.database, request.account.id, request.id);
   if (batch === undefined) return refused(notFound(request));
+  const tooHeavy = request.takeItems(Math.floor(batch.total / countedPerItem));
+  if (tooHeavy !== undefined) return refused(tooHeavy);
   return { status: 200, body: batchObject(batch, await countItems(deps.database, batch.id)) };
 }
 
@@ -198,6 +211,8 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const { database } = deps;
   const batch = await findBatch(database, request.account.id, request.id);
   if (batch === undefined) return refused(notFound(request));
+  const tooHeavy = request.takeItems(Math.floor(batch.total / canceledPerItem));
+  if (tooHeavy !== undefined) return refused(tooHeavy);
   const bound = await bindRequest(database, deps, request, batch.id, '30 days');
   if (isRefusal(bound)) return refused(bound);
   if (batch.status === 'completed') return notCancelable(batch);

@@ -12,6 +12,8 @@ export const corridorRoutes: readonly Route[] = [
     method: 'get',
     path: '/v1/corridors',
     scope: 'read',
+    // Its answer weighs more, which is owed.
+    weight: 1,
     handle: readCorridors,
     operationId: 'listCorridors',
     summary: 'List what can be paid, on which terms.',

@@ -169,7 +169,7 @@ function answerOf(
 ): Answer {
   if (row.refusal !== null) {
     const isKept = request.idempotencyKey !== undefined;
-    const shown = request.mayRead ? row.refusal : withoutBalance(row.refusal);
+    const shown = request.scopes.includes('read') ? row.refusal : withoutBalance(row.refusal);
     const refusal = isKept ? withAdvice(shown) : shown;
     return { refusals: [refusal], object: { payout: row.id }, headers };
   }
@@ -181,7 +181,7 @@ function answerOf(
 }
 
 /** What is available is for keys that may read it; others learn that it is too little. */
-export function withoutBalance(refusal: Refusal): Refusal {
+function withoutBalance(refusal: Refusal): Refusal {
   if (refusal.code !== 'insufficient_funds') return refusal;
   return { ...refusal, expected: 'at most the available balance' };
 }

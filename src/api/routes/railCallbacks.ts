@@ -4,16 +4,42 @@ import { insertNews } from '../../db/inbox.js';
 import { refuse } from '../../domain/refusal.js';
 import type { CallbackEvent, CallbackReader } from '../../rails/rail.js';
 import { wakeChunks, wakePayouts } from '../../temporal/wakePayout.js';
+import { networkOf } from '../clientAddress.js';
 import { customers } from '../connections.js';
 import type { ApiDeps } from '../route.js';
 import { answerProblem } from '../serve.js';
 
-/** Refuses what its head alone gives away, before a byte of a stranger's body is read. */
-export function screenCallback({ rails }: ApiDeps): Koa.Middleware {
-  return (ctx, next) => {
+/** Callbacks of an address whose bodies are read at a time; all of them hold 16 MiB at most. */
+const bodiesAtOnce = 64;
+
+/**
+ * Refuses what its head alone gives away, before a byte of a stranger's body is read; anybody can
+ * make a head that looks signed, and so only some of an address are read at a time.
+ */
+export function readCallback({ rails, proxies }: ApiDeps, read: Koa.Middleware): Koa.Middleware {
+  const reading = new Map<string, number>();
+  return async (ctx, next) => {
     const rail = rails.find(railNameOf(ctx));
-    return rail && ctx.get(rail.signatureHeader) !== '' ? next() : refuseCallback(ctx, rail);
+    const header = (name: string) => ctx.get(name);
+    if (!rail?.looksSigned({ header, receivedAt: new Date() })) return refuseCallback(ctx, rail);
+    const network = networkOf(proxies.clientOf(ctx.req));
+    const count = (more: number) => reading.set(network, (reading.get(network) ?? 0) + more);
+    if ((reading.get(network) ?? 0) >= bodiesAtOnce) return refuseMoreCallbacks(ctx);
+    count(1);
+    try {
+      await read(ctx, async () => undefined);
+    } finally {
+      count(-1);
+      if (reading.get(network) === 0) reading.delete(network);
+    }
+    return next();
   };
+}
+
+function refuseMoreCallbacks(ctx: Koa.Context): void {
+  const expected = `at most ${bodiesAtOnce} callbacks at a time from one address`;
+  const refusals = [refuse('too_many_in_flight', { expected })];
+  answerProblem(ctx, { refusals, headers: { 'Retry-After': '1' } });
 }
 
 const railNameOf = (ctx: Koa.Context) =>

@@ -137,7 +137,7 @@ begin
       message = format('%s only puts money on test accounts', session_user);
   end if;
   with entries as materialized (
-    select e.number, e.kind, e.payout, p.mode, p.account_id, p.status, p.source_currency,
+    select e.number, e.kind, e.payout, p.mode, p.account_id, p.status, p.status_reason, p.source_currency,
            p.destination_currency, p.source_minor, p.net_minor, p.receive_minor, p.returned_minor,
            case e.kind when 'settle' then 'accept' when 'release' then 'accept'
                        when 'return' then 'settle' end as follows
@@ -176,7 +176,9 @@ begin
        and (available, held, rail) = (0, -e.source_minor, e.receive_minor)
      when 'return' then e.status = 'returned'
        and (available, held, rail) = (e.net_minor, 0, -e.returned_minor)
-     when 'late_payment' then e.status in ('failed', 'canceled')
+     -- What the customer has back, also because two people undid the settlement.
+     when 'late_payment' then (e.status in ('failed', 'canceled')
+         or (e.status, e.status_reason) = ('returned', 'corrected'))
        and (available, held, rail) = (0, 0, e.receive_minor)
      when 'late_return' then (available, held) = (0, 0) and rail < 0
      when 'suspense_clear' then p.number is null

@@ -16,29 +16,33 @@ const signatureHeader = 'bank-signature';
 export function createSandboxCallbacks(secrets: readonly string[]): CallbackReader {
   return {
     name: sandboxName,
-    signatureHeader,
+    looksSigned: (head) => signatureOf(head) !== undefined,
     parseCallback: (request) => parseSandboxCallback(request, secrets),
   };
 }
 
-/**
- * Checks `bank-signature: t=<unix seconds>,v1=<hex HMAC-SHA256 of "t.body">` and reads the
- * events. Undefined when the signature is not the bank's.
- */
+/** `bank-signature: t=<unix seconds>,v1=<hex HMAC-SHA256 of "t.body">`, while it is in time. */
+function signatureOf({ header, receivedAt }: Omit<CallbackRequest, 'body'>) {
+  const [, seconds, digest] =
+    /^t=(\d{1,12}),v1=([0-9a-f]{64})$/.exec(header(signatureHeader)) ?? [];
+  if (seconds === undefined || digest === undefined) return undefined;
+  const ageSeconds = Math.abs(receivedAt.getTime() / 1000 - Number.parseInt(seconds, 10));
+  return ageSeconds > toleranceSeconds
+    ? undefined
+    : { seconds, digest: Buffer.from(digest, 'hex') };
+}
+
+/** Reads the events. Undefined when the signature is not the bank's. */
 function parseSandboxCallback(
   request: CallbackRequest,
   secrets: readonly string[],
 ): readonly CallbackEvent[] | UnreadableCallback | undefined {
-  const [, seconds, signature] =
-    /^t=(\d{1,12}),v1=([0-9a-f]{64})$/.exec(request.header(signatureHeader)) ?? [];
-  if (seconds === undefined || signature === undefined) return undefined;
-  const ageSeconds = Math.abs(request.receivedAt.getTime() / 1000 - Number.parseInt(seconds, 10));
-  if (ageSeconds > toleranceSeconds) return undefined;
-  const signed = Buffer.from(signature, 'hex');
+  const signed = signatureOf(request);
+  if (signed === undefined) return undefined;
   const isSignedWith = (secret: string) =>
     timingSafeEqual(
-      createHmac('sha256', secret).update(`${seconds}.`).update(request.body).digest(),
-      signed,
+      createHmac('sha256', secret).update(`${signed.seconds}.`).update(request.body).digest(),
+      signed.digest,
     );
   if (!secrets.some(isSignedWith)) return undefined;
   const read = callbackBody.safeParse(jsonOf(request.body));
