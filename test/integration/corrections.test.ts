@@ -1,12 +1,13 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { connectDatabase } from '../../src/db/client.js';
 import { callBack, newsOf } from '../support/bankCallback.js';
-import { untilStatus } from '../support/client.js';
+import { textOf, untilStatus } from '../support/client.js';
 import { unbalancedCurrencies } from '../support/database.js';
 import { eventually } from '../support/eventually.js';
 import { command, operate, type Run } from '../support/operators.js';
 import { openPayer, type Payer, rowOf, untilParked, wake } from '../support/payer.js';
 import { expectedPostings, type Postings, postingsOf } from '../support/postings.js';
+import { beneficiary } from '../support/requestPayout.js';
 import { startSystem, type TestSystem } from '../support/system.js';
 
 let system: TestSystem;
@@ -112,8 +113,11 @@ async function breaksOf(
 }
 
 async function sendBatch(payer: Payer): Promise<{ readonly id: string }> {
-  const item = { source_currency: 'USD', amount: '1000', beneficiary: payer.beneficiary };
-  return { id: textOf(await payer.client('POST /v1/batches', { json: { payouts: [item] } }), 'id') };
+  const stored = textOf(await payer.client('POST /v1/beneficiaries', { form: beneficiary }), 'id');
+  const item = { source_currency: 'USD', amount: '1000', beneficiary: stored };
+  return {
+    id: textOf(await payer.client('POST /v1/batches', { json: { payouts: [item] } }), 'id'),
+  };
 }
 
 const euros = (minor: bigint) => `${minor / 100n}.${String(minor % 100n).padStart(2, '0')}`;
