@@ -18,8 +18,6 @@ export type Decision = {
   readonly fact?: RailFact;
   readonly unparks?: boolean;
   readonly settleBy?: string;
-  /** Holds only while the rail has not been called; checked again under lock. */
-  readonly ifUnsubmitted?: boolean;
   /** The status that the payout must have afterwards, or the command was not carried out. */
   readonly ends?: PayoutStatus;
   /** What a correction books. */
@@ -89,7 +87,7 @@ async function evaluateCancel(
   if (row.submitStartedAt === null) {
     const fact = { kind: 'withdrawn' } as const;
     const detail = 'Canceled before the rail was called.';
-    return done(detail, { fact, ifUnsubmitted: true, unparks: true, ends });
+    return done(detail, { fact, unparks: true, ends });
   }
   if (!isVoidable(row, rail)) {
     return refused('The rail may have taken the payout: an operator has to find out.');
@@ -188,7 +186,7 @@ async function evaluateRelease(
   if (row.submitStartedAt === null) {
     const fact = { kind: 'released' } as const;
     const detail = 'Released; the rail was never called.';
-    return done(detail, { fact, ifUnsubmitted: true, unparks: true, ends });
+    return done(detail, { fact, unparks: true, ends });
   }
   if (isVoidable(row, rail) && (await voidKey(database, rail, row, ends)) === 'voided') {
     return done('Released; the rail has voided its key.', { fact: voided, unparks: true, ends });

@@ -184,11 +184,8 @@ async function write(sql: Sql, rules: FactRules, written: Written): Promise<Oper
   const [now] = await lockPayouts(sql, driver, [id]);
   if (now === undefined) return { steps: [], result: refused('Another driver has the payout.') };
   const decision = await underLock(sql, now, plan, written.decision);
-  if (decision.ifUnsubmitted === true && now.submitStartedAt !== null) {
-    throw retryLater('The submission began meanwhile; the rail has to be asked.');
-  }
   if (decision.unparks === true && !isSameCase(now, row)) {
-    throw retryLater('Something was added to the case meanwhile; it is judged again.');
+    throw retryLater('The payout was sent or its case changed meanwhile; it is judged again.');
   }
   // First out of the person's hands: a fact that needs a person again parks it anew.
   if (decision.unparks === true) await unparkPayout(sql, id, decision.settleBy ?? null);
@@ -211,7 +208,7 @@ async function write(sql: Sql, rules: FactRules, written: Written): Promise<Oper
   return { steps, result: { outcome, detail, action } };
 }
 
-/** Whether nothing was added to the case, closed or opened since the row was read. */
+/** Whether the payout was not sent, and its case not changed, since the row was read. */
 function isSameCase(now: LockedPayout, then: LockedPayout): boolean {
   return (
     now.attentionDetail === then.attentionDetail &&

@@ -43,6 +43,9 @@ export function connectDatabase(options: DatabaseOptions): Database {
       statement_timeout: options.statementTimeoutMs ?? 7_000,
       lock_timeout: options.lockTimeoutMs ?? 3_000,
       idle_in_transaction_session_timeout: 10_000,
+      // A process that was frozen between two messages of one statement is not idle to the server,
+      // and would hold its locks until it wakes. The longest transaction of ours takes some 20 s.
+      transaction_timeout: 60_000,
       // Plans that were cached for an empty table are a thousand times slower on a full one.
       plan_cache_mode: 'force_custom_plan',
       // On a disk without a head 500 look-ups cost less than a pass over 100,000 rows, which at

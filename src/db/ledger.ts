@@ -130,7 +130,9 @@ export async function listBalanceBreaks(
   limitMs: number,
 ): Promise<readonly BalanceBreak[]> {
   return transaction(database, async (sql) => {
-    await sql`select set_config('statement_timeout', ${String(limitMs)}, true)`;
+    await sql`
+      select set_config('statement_timeout', ${String(limitMs)}, true),
+             set_config('transaction_timeout', '0', true)`;
     return sql<BalanceBreak[]>`select * from balance_breaks order by account_id, currency, kind`;
   });
 }

@@ -42,7 +42,8 @@ export async function isMigrated(sql: Sql): Promise<boolean> {
 
 async function apply(sql: Sql, { name, text, checksum }: Migration): Promise<boolean> {
   // Waiting for another process that migrates may take longer than a statement usually may.
-  await sql`select set_config('lock_timeout', '60s', true), set_config('statement_timeout', '0', true)`;
+  await sql`select set_config('lock_timeout', '60s', true), set_config('statement_timeout', '0', true),
+      set_config('transaction_timeout', '0', true)`;
   await sql`select pg_advisory_xact_lock(${advisoryLock}::bigint)`;
   const [found] = await sql<{ checksum: string }[]>`
     select checksum from migrations where name = ${name}`;

@@ -140,7 +140,7 @@ describe('a cancellation that races with the submission', () => {
         executeCommand({ driver: id, id, actor: 'customer', action: `op_${crypto.randomUUID()}` }),
       );
 
-    await expect(operate()).rejects.toThrow('began meanwhile');
+    await expect(operate()).rejects.toThrow('changed meanwhile');
     expect(await rowOf(system, id)).toMatchObject({ status: 'processing' });
     expect(await journalOf(system, id)).toEqual([]);
     expect((await operate()).result).toMatchObject({ outcome: 'done' });
