@@ -40,7 +40,7 @@ export function referencePage(): string {
   );
   return page(
     'Corridor: reference',
-    `<main id="reference"><noscript>The reference needs JavaScript; <a href="/openapi.json">the document it shows</a>, <a href="/docs/guide">the guide</a> and <a href="/docs/errors">the errors</a> do not.</noscript></main>
+    `<main id="reference"><noscript>The reference requires JavaScript. The <a href="/openapi.json">OpenAPI document</a>, the <a href="/docs/guide">guide</a> and the <a href="/docs/errors">errors</a> do not.</noscript></main>
 <footer>${versions.join(' · ')}</footer>
 <script src="/docs/swagger-ui-bundle.js"></script>
 <script src="/docs/page.js"></script>`,
@@ -81,7 +81,7 @@ export function errorsPage(): string {
     'Corridor: errors',
     `<article>
 <h1>Errors</h1>
-<p>${prose('What is refused is answered as `application/problem+json` (RFC 9457). `code` is stable, for programs; `detail` is for people and may change. `param`, `expected` and `received` tell the first parameter that failed, in the notation it was sent in, and `errors` lists all of them, at most 100. `request_id` finds the request in our log.')}</p>
+<p>${prose('Errors are returned as `application/problem+json` (RFC 9457). `code` is stable: use it in your program. `detail` is for people and may change. `param`, `expected` and `received` describe the first invalid parameter, in the notation of your request. `errors` lists all of them, at most 100. `request_id` identifies the request in our logs.')}</p>
 ${sections.join('\n')}
 </article>`,
   );
@@ -107,31 +107,31 @@ const guide: readonly (readonly [id: string, title: string, paragraphs: readonly
     'idempotency',
     'Idempotency',
     [
-      'Send an `Idempotency-Key` of 1 to 255 visible ASCII characters with every POST and DELETE, a new one for every new request. When you do not know what became of a request, send it again with the same key: it is done once, and the answer is the object as it is now, with `Idempotent-Replayed: true`.',
-      'The same key with other parameters, or on another route, is refused with 422 `idempotency_key_reused`. A malformed request (400) binds no key; a request that was understood and refused (422) does, so a corrected one takes a new key. Keys of payouts and batches are kept for ever, others for 30 days.',
+      'Send an `Idempotency-Key` of 1 to 255 visible ASCII characters with every POST and DELETE. Use a new key for every new request. If you do not know whether a request succeeded, retry it with the same key: it is executed once, and the response is the current object, with `Idempotent-Replayed: true`.',
+      'If you reuse a key with other parameters or on another route, you get 422 `idempotency_key_reused`. A malformed request (400) does not use up its key. A valid request that is refused (422) does, so use a new key after you correct it. Keys of payouts and batches are kept forever, others for 30 days.',
     ],
   ],
   [
     'versions',
     'Versions',
     [
-      `An account is pinned to the API version it was opened with (today \`${defaultApiVersion}\`) and is never moved by us. \`Corridor-Version: DATE\` chooses another for one request, \`POST /v1/account\` with \`api_version\` for all of them; every answer says in \`Corridor-Version\` which it is. There are ${[...apiVersions].reverse().join(' and ')}.`,
-      'Within a version members may be added to objects, and values to enumerations. Changes that break a client come in a new version. A webhook endpoint is sent the version that its account had when the endpoint was stored.',
-      'In `2026-06-01` `rate` and `fee` are numbers; in `2026-11-15` they are decimal strings, exact to the last digit.',
+      `Your account is pinned to the API version it was opened with (today \`${defaultApiVersion}\`); we never change it. To use another version, send \`Corridor-Version: DATE\` with a request, or set \`api_version\` with \`POST /v1/account\` for all requests. Every response states its version in \`Corridor-Version\`. The versions are ${[...apiVersions].reverse().join(' and ')}.`,
+      'Within a version, we may add fields to objects and values to enumerations. Breaking changes come in a new version. A webhook endpoint receives events in the version that its account had when you created the endpoint.',
+      'In `2026-06-01`, `rate` and `fee` are numbers. In `2026-11-15`, they are exact decimal strings.',
     ],
   ],
   [
     'webhooks',
     'Webhooks',
     [
-      'Events are sent by POST and signed by Standard Webhooks 1.0: `webhook-signature` holds one `v1,` signature for each secret in use, the HMAC-SHA256 of `webhook-id.webhook-timestamp.body`. Any library of that standard verifies it, or this:',
+      'We send events by POST and sign them according to Standard Webhooks 1.0. `webhook-signature` contains one `v1,` signature for each active secret: the HMAC-SHA256 of `webhook-id.webhook-timestamp.body`. Verify it with any library for that standard, or with this code:',
     ],
   ],
   [
     'limits',
     'Limits',
     [
-      `A quote holds its rate for 30 seconds. A batch takes up to 10,000 payouts in a body of up to ${maxBodyBytes / 1024 / 1024} MiB; other bodies take up to 64 KiB, and an object of them up to ${maxNames} names. The metadata of a payout is up to 8 KiB as JSON. An amount is an integer of minor units from 1 to 10^14. A list gives up to 100 objects at a time; where each of several filters names many payouts, narrow it by \`created\`. Requests and items are counted by account: \`RateLimit\` says what is left.`,
+      `A quote holds its rate for 30 seconds. A batch can have up to 10,000 payouts in a body of up to ${maxBodyBytes / 1024 / 1024} MiB; other bodies can have up to 64 KiB, and each object in them up to ${maxNames} names. The metadata of a payout can have up to 8 KiB as JSON. An amount is an integer in minor units from 1 to 10^14. A list returns up to 100 objects at a time. If each of several filters matches many payouts, narrow the list by \`created\`. Requests and items are limited per account: \`RateLimit\` shows what is left.`,
     ],
   ],
 ];

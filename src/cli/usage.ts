@@ -33,53 +33,54 @@ export function signatureOf(flags: Flags): Signature {
 export const usage = `corridor: cross-currency payouts
 
   corridor start [options]      run the whole stack until Ctrl-C
-  corridor demo [options]       send one payout through a stack of its own, and show it
+  corridor demo [options]       send one payout through its own stack and show what happens
     --batch N                   send a batch of N payouts instead, up to 10,000
-    --data DIR                  where data is kept (.corridor; the demo: .corridor/demo)
-    --reset                     empty it first
+    --data DIR                  data directory (.corridor; for the demo .corridor/demo)
+    --reset                     empty the data directory first
     --api-port N  --metrics-port N  --temporal-port N  --temporal-ui-port N
     --postgres-port N  --bank-port N
-                                ports; 0 picks a free one (the demo does)
+                                ports; 0 picks a free one (default for the demo)
 
-  corridor migrate              bring the database to the newest schema
-  Whatever changes something takes --operator NAME --reason TEXT, and leaves a line in the audit:
+  corridor migrate              migrate the database to the latest schema
+
+  Commands below that change something require --operator NAME --reason TEXT, for the audit log:
 
   corridor account open --name TEXT [--mode test|live]
   corridor account fund --account ID --currency CODE --amount 1000.00
 
   corridor keys list --account ID
   corridor keys create --account ID [--name NAME] [--scopes LIST] [--expires ISO-TIME]
-    --name NAME                 two keys of one name may be active at a time (default)
-    --scopes LIST               read,write,payouts:create,webhooks (read,write: everything)
+    --name NAME                 key name, for at most two active keys (default: default)
+    --scopes LIST               read,write,payouts:create,webhooks (read,write: full access)
   corridor keys roll ID [--overlap HOURS] [--expires ISO-TIME]
-                                make a new key like it; the old one works 24 hours more
-  corridor keys revoke ID       end a key at once
+                                create a key like it; the old one works for 24 more hours
+  corridor keys revoke ID       revoke a key immediately
 
-  corridor payouts list         every payout that needs a person
-  corridor payouts show ID      what happened to it, and who did what
+  corridor payouts list         list every payout that needs an operator
+  corridor payouts show ID      show what happened to it and who did what
   corridor payouts retry|settle|fail|extend|approve|cancel ID
-    settle   --evidence TEXT    the rail has paid
+    settle   --evidence TEXT    settle on evidence that the rail has paid
     fail     [--statement-date YYYY-MM-DD]
-                                void the key at the rail and give the money back
-    extend   --until ISO-TIME   wait for the rail until then
-    approve  --proposal ID      carry out what another person has proposed
+                                void the key at the rail and release the hold
+    extend   --until ISO-TIME   extend the deadline of the rail
+    approve  --proposal ID      execute what another operator has proposed
   corridor payouts late-return|clear-suspense|reverse|correct ID
-                                correct the books; another person approves it, whatever the sum
-    late-return --amount 10.00  so much of a payment after release has come back
+                                correct the books; a second operator must always approve
+    late-return --amount 10.00  book what came back of a payment made after release
     clear-suspense --charge customer|house
-                                who pays for what is left of it in suspense
-    reverse  --entry ID         an entry that should never have been posted
+                                choose who pays for what is left in suspense
+    reverse  --entry ID         reverse an entry that should never have been posted
     correct  --postings rail_settlement:EUR:-1.50,return_costs:EUR:1.50
-                                any postings that sum to zero
-  corridor batches list         every batch that is under way
-  corridor batches show ID      its counters
+                                book any postings that sum to zero
+  corridor batches list         list the batches in progress
+  corridor batches show ID      show its counters
   corridor batches pause|resume ID
-                                withhold what the rail has not been given, and go on
-  corridor rates list           every rate that jumped and waits for a person
+                                hold back payouts not yet submitted to the rail, or continue
+  corridor rates list           list the rates that jumped and wait for approval
   corridor rates accept|reject ID
   corridor rates use reference|ecb
-                                take rates of this provider alone
-  corridor reconcile            the bank's statements against the ledger
+                                use rates from this provider only
+  corridor reconcile            compare the bank's statements with the ledger
 
-All but start and demo use DATABASE_URL and TEMPORAL_ADDRESS, or the stack that runs in
---data DIR.`;
+All commands except start and demo use DATABASE_URL and TEMPORAL_ADDRESS, or the stack running
+in --data DIR.`;

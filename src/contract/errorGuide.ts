@@ -3,200 +3,198 @@ import type { RefusalCode } from '../domain/refusal.js';
 /** What a code means to an integrator, and what to do about it. */
 type Guidance = { readonly meaning: string; readonly remedy: string };
 
-const sendAgain =
-  'Send the request again, after Retry-After where the answer has it, with the same idempotency key.';
+const sendAgain = 'Retry with the same idempotency key, after Retry-After if the response has it.';
 const newKey = 'and send the request with a new idempotency key.';
 
 /** One entry a code: the compiler finds the one that is missing. Shown at /docs/errors. */
 export const errorGuide: Readonly<Record<RefusalCode, Guidance>> = {
   parameter_missing: {
-    meaning: 'A parameter that the route needs was not sent. Nothing was stored.',
-    remedy: 'Send the parameter that `param` names; `expected` says what it takes.',
+    meaning: 'A required parameter is missing. Nothing was stored.',
+    remedy: 'Send the parameter in `param`; `expected` describes its value.',
   },
   parameter_invalid: {
-    meaning: 'A parameter was sent in a form that cannot be read. Nothing was stored.',
-    remedy: 'Correct each parameter in `errors`; the same idempotency key may be used.',
+    meaning: 'A parameter value is malformed. Nothing was stored.',
+    remedy: 'Correct each parameter in `errors`. You can reuse the idempotency key.',
   },
   parameter_unknown: {
-    meaning: 'A name was sent that the route does not know: often a slip of the finger.',
-    remedy: 'Use the name that `detail` or `expected` gives, or leave the parameter out.',
+    meaning: 'The request has a parameter that this route does not support, often a typo.',
+    remedy: 'Use a name from `detail` or `expected`, or remove the parameter.',
   },
   parameters_exclusive: {
-    meaning: 'A payout names a quote and also what the quote already fixes.',
-    remedy: 'Send either `quote`, or the parameters of the live rate.',
+    meaning: 'A payout has both a quote and parameters that the quote already sets.',
+    remedy: 'Send either `quote` or the parameters for the live rate.',
   },
   body_malformed: {
-    meaning: 'The body is not the form or the JSON that its Content-Type announces.',
-    remedy: 'Check the encoding, or the number of names, at the place that `expected` names.',
+    meaning: 'The body is not valid for its Content-Type.',
+    remedy: 'Check the encoding, or the number of names, where `expected` points.',
   },
   request_malformed: {
-    meaning: 'What came on the connection is not a request of HTTP/1.1. The connection closes.',
-    remedy: 'Use an HTTP library; `detail` says what could not be read.',
+    meaning: 'The connection did not carry a valid HTTP/1.1 request. It is closed.',
+    remedy: 'Use an HTTP library. `detail` says what could not be parsed.',
   },
   header_invalid: {
-    meaning: 'A header has a form that cannot be read.',
-    remedy: 'Correct the header that `param` names.',
+    meaning: 'A header value is malformed.',
+    remedy: 'Correct the header in `param`.',
   },
   api_version_unknown: {
-    meaning: 'There is no API version of that name.',
-    remedy: 'Send one of the versions in `expected`, or leave the header out.',
+    meaning: 'This API version does not exist.',
+    remedy: 'Send one of the versions in `expected`, or omit the header.',
   },
   api_key_missing: {
     meaning: 'The request has no Authorization header.',
     remedy: 'Send `Authorization: Bearer <API_KEY>`.',
   },
   api_key_invalid: {
-    meaning: 'The API key is mistyped, unknown or revoked; from outside these look the same.',
-    remedy: 'Check the key, or use an active one of the account.',
+    meaning: 'The API key is malformed, unknown or revoked. The API does not say which.',
+    remedy: 'Check the key, or use another active key of the account.',
   },
   signature_invalid: {
-    meaning: 'A callback of a bank is not signed as agreed. Integrators do not meet this.',
+    meaning: 'A bank callback has an invalid signature. Only banks receive this error.',
     remedy: 'Sign the callback with the current secret and the current time.',
   },
   live_mode_unsupported: {
-    meaning: 'The route exists for test accounts only.',
+    meaning: 'The route is available to test accounts only.',
     remedy: 'Use an API key that begins with `cor_test_`.',
   },
   not_found: {
-    meaning: 'The path names an object that is not there, or that is another account’s.',
-    remedy: 'Check the id, and that the API key is of the account that owns the object.',
+    meaning: 'The object in the path does not exist or belongs to another account.',
+    remedy: 'Check the id, and that the API key belongs to the account that owns the object.',
   },
   route_not_found: {
-    meaning: 'No route has this path.',
-    remedy: 'Compare the path with the reference; it ends without a slash.',
+    meaning: 'The API has no route with this path.',
+    remedy: 'Compare the path with the API reference. Paths have no trailing slash.',
   },
   method_not_allowed: {
-    meaning: 'The path is right and takes another method.',
-    remedy: 'Use a method of the Allow header.',
+    meaning: 'The path exists but does not support this method.',
+    remedy: 'Use a method from the Allow header.',
   },
   request_timeout: {
-    meaning: 'The headers or the body did not arrive in time. The connection closes.',
+    meaning: 'The headers or the body did not arrive in time. The connection is closed.',
     remedy: sendAgain,
   },
   request_in_progress: {
-    meaning: 'The first request with this idempotency key has not been answered yet.',
+    meaning: 'The first request with this idempotency key is still being processed.',
     remedy: sendAgain,
   },
   payout_not_cancelable: {
-    meaning: 'The rail has taken the payout, or the payout is final.',
-    remedy: 'Read the payout: its status says what became of it.',
+    meaning: 'The rail has already accepted the payout, or the payout is final.',
+    remedy: 'Retrieve the payout and check its status.',
   },
   body_too_large: {
-    meaning: 'The body is longer than the route takes.',
-    remedy: 'Send at most the bytes in `expected`; split a large batch into several.',
+    meaning: 'The body exceeds the size limit of the route.',
+    remedy: 'Stay within the bytes in `expected`. Split a large batch into several.',
   },
   content_type_unsupported: {
-    meaning: 'The body has a type or an encoding that is not read here.',
-    remedy: 'Send what `expected` names, with its Content-Type.',
+    meaning: 'The route does not support this content type or encoding.',
+    remedy: 'Send a type from `expected` with the matching Content-Type.',
   },
   expectation_unsupported: {
-    meaning: 'The Expect header asks for something else than 100-continue.',
-    remedy: 'Leave the Expect header out.',
+    meaning: 'The Expect header has a value other than 100-continue.',
+    remedy: 'Omit the Expect header.',
   },
   idempotency_key_reused: {
     meaning:
-      'The key was used for a request with other parameters or on another route. Nothing was done.',
-    remedy: 'Use a new key for a new request; `detail` names the object that the key belongs to.',
+      'The key was used with other parameters or on another route. This request had no effect.',
+    remedy: 'Use a new key for each new request. `detail` names the object of this key.',
   },
   currency_unsupported: {
-    meaning: 'The currency exists and cannot be sent or received here.',
+    meaning: 'The currency is valid, but you cannot send or receive it here.',
     remedy: `Choose one of the currencies in \`expected\` ${newKey}`,
   },
   amount_too_small: {
-    meaning: 'After the fee nothing would arrive.',
+    meaning: 'After the fee, nothing would be left to pay out.',
     remedy: `Send at least the amount in \`expected\` ${newKey}`,
   },
   amount_too_large: {
-    meaning: 'The amount is above the limit of the corridor.',
-    remedy: `Send at most the amount in \`expected\`, in several payouts if need be, ${newKey}`,
+    meaning: 'The amount is above the limit for this currency pair.',
+    remedy: `Send at most the amount in \`expected\`, in several payouts if necessary, ${newKey}`,
   },
   corridor_unavailable: {
-    meaning: 'No bank carries payouts of this account in this currency.',
-    remedy: 'Choose another currency, or ask the operator of the service.',
+    meaning: 'No rail is available for payouts from this account in this currency.',
+    remedy: 'Choose another currency, or contact the operator of the service.',
   },
   quote_not_found: {
-    meaning: 'The quote is not there, or it is another account’s.',
-    remedy: `Ask for a quote ${newKey}`,
+    meaning: 'The quote does not exist or belongs to another account.',
+    remedy: `Create a quote ${newKey}`,
   },
   quote_expired: {
-    meaning: 'The payout was asked for after the quote’s expires_at.',
-    remedy: `Ask for a new quote ${newKey}`,
+    meaning: 'The payout was requested after the quote’s expires_at.',
+    remedy: `Create a new quote ${newKey}`,
   },
   quote_used: {
-    meaning: 'Another payout has used the quote: a quote is good for one.',
-    remedy: `Look at the payout that \`detail\` names; for another one, ask for a new quote ${newKey}`,
+    meaning: 'Another payout has used the quote. Each quote is valid for one payout.',
+    remedy: `Check the payout in \`detail\`. To send another one, create a new quote ${newKey}`,
   },
   beneficiary_not_found: {
-    meaning: 'The beneficiary is not there, was deleted, or is another account’s.',
-    remedy: `Store the beneficiary ${newKey}`,
+    meaning: 'The beneficiary does not exist, was deleted, or belongs to another account.',
+    remedy: `Create the beneficiary ${newKey}`,
   },
   beneficiary_invalid: {
-    meaning: 'Details of the beneficiary break the rules of its country.',
+    meaning: 'The beneficiary details do not meet the requirements of its country.',
     remedy: `Correct each parameter in \`errors\` ${newKey}`,
   },
   currency_mismatch: {
-    meaning: 'The payout would arrive in a currency that the beneficiary’s account does not take.',
-    remedy: `Pay in the currency that \`expected\` names ${newKey}`,
+    meaning: 'The beneficiary’s account does not accept the payout’s destination currency.',
+    remedy: `Pay in the currency in \`expected\` ${newKey}`,
   },
   insufficient_funds: {
-    meaning: 'The amount is more than what is available; what other payouts hold does not count.',
+    meaning: 'The amount exceeds the available balance, which excludes funds on hold.',
     remedy: `Add funds ${newKey}`,
   },
   webhook_url_refused: {
-    meaning: 'The address is not one that webhooks may be sent to.',
-    remedy: `Use an https URL that the internet reaches ${newKey}`,
+    meaning: 'Webhooks cannot be sent to this URL.',
+    remedy: `Use a publicly reachable https URL ${newKey}`,
   },
   limit_reached: {
-    meaning: 'The account has as many of these as it may have.',
-    remedy: `Delete one that is not needed ${newKey}`,
+    meaning: 'The account has the maximum number of these objects.',
+    remedy: `Delete one that you no longer need ${newKey}`,
   },
   rate_expired: {
-    meaning: 'The item was decided too long after its batch, whose rates no longer hold.',
+    meaning: 'The item was not decided before the rates of its batch expired.',
     remedy: 'Send the item again in a new batch.',
   },
   headers_too_large: {
-    meaning: 'The request has more headers, or longer ones, than are read.',
-    remedy: 'Send only the headers that the route needs; no cookies are read.',
+    meaning: 'The request has too many headers, or they are too large.',
+    remedy: 'Send only the headers that the route needs. Cookies are not used.',
   },
   rate_unavailable: {
-    meaning: 'No rate that is new enough is known. An old one is never used in its place.',
-    remedy: 'Try again in a few minutes; a payout that was refused for it takes a new key.',
+    meaning: 'No sufficiently recent rate is available. The service never uses an outdated rate.',
+    remedy: 'Retry in a few minutes. If a payout was refused, use a new idempotency key.',
   },
   service_unavailable: {
-    meaning: 'A part of the service is away. The request may or may not have been taken.',
+    meaning: 'Part of the service is unavailable. The request may or may not have been processed.',
     remedy: sendAgain,
   },
   internal_error: {
-    meaning: 'A mistake of ours. It is in our log under `request_id`.',
-    remedy: 'Send the request again with the same idempotency key; if it stays, tell us the id.',
+    meaning: 'The service failed unexpectedly. The error is logged under `request_id`.',
+    remedy: 'Retry with the same idempotency key. If the error persists, contact us with the id.',
   },
   batch_not_cancelable: {
     meaning: 'Every payout of the batch is final.',
-    remedy: 'Nothing is left to cancel; look at its payouts.',
+    remedy: 'Nothing is left to cancel. Check the payouts of the batch.',
   },
   batch_refused: {
-    meaning: 'The batch is all-or-nothing, and another of its items was refused.',
-    remedy: `Repair or leave out the items with codes of their own, and send the batch ${newKey}`,
+    meaning: 'The batch is all-or-nothing, and another item was refused.',
+    remedy: `Correct or remove the items with other error codes ${newKey}`,
   },
   cursor_not_found: {
-    meaning: 'starting_after or ending_before names nothing of this list.',
-    remedy: 'Use the id of an object that the list has shown, or begin without one.',
+    meaning: 'The object in starting_after or ending_before is not in this list.',
+    remedy: 'Use the id of an object that the list has returned, or omit the cursor.',
   },
   list_too_broad: {
-    meaning: 'Each filter names many payouts, and of those that were looked at few have all.',
-    remedy: 'Narrow it by `created[gte]` and `created[lt]`, or add a filter that names few.',
+    meaning: 'Each filter matches many payouts, and too few of those examined match all filters.',
+    remedy: 'Narrow the list by `created[gte]` and `created[lt]`, or add a more selective filter.',
   },
   rate_limited: {
-    meaning: 'The account has sent more than its policies allow, or the address many wrong keys.',
-    remedy: 'Wait as long as Retry-After says, then send the request again.',
+    meaning: 'The account exceeded its rate limits, or the address sent too many invalid keys.',
+    remedy: 'Wait for the time in Retry-After, then retry.',
   },
   scope_missing: {
-    meaning: 'The key is known, but was not given what this route needs.',
-    remedy: 'Use a key with the scope that `expected` names.',
+    meaning: 'The API key is valid, but lacks the scope for this request.',
+    remedy: 'Use a key with the scope in `expected`.',
   },
   too_many_in_flight: {
-    meaning:
-      'So many requests of the account, or callbacks of the address, are not answered or read.',
-    remedy: 'Wait for answers before sending more, and send this request again.',
+    meaning: 'Too many requests of the account, or callbacks of the address, are open or unread.',
+    remedy: 'Wait for open requests to finish, read their responses, then retry.',
   },
 };

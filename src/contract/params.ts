@@ -128,7 +128,7 @@ const batchOf = <Item extends z.ZodType>(item: Item) =>
       .transform((value) => value === true || value === 'true')
       .default(false)
       .describe(
-        `${validateOnlyExpected}: with true it only shows what it would come to (scope read)`,
+        `${validateOnlyExpected}: true returns a preview and stores nothing (requires scope read)`,
       ),
   });
 
@@ -141,16 +141,16 @@ export const batchEnvelope = batchOf(z.custom<object>());
 /** What each field of a beneficiary is, for whoever reads the published document. */
 const beneficiaryHints: Readonly<Record<BeneficiaryField, z.GlobalMeta>> = {
   type: { enum: ['individual', 'business'] },
-  name: { description: 'The holder of the account.' },
-  country: { enum: beneficiaryCountries(), description: 'Where the account is (ISO 3166-1).' },
-  currency: { description: 'What the account receives (ISO 4217).' },
-  iban: { description: 'Required outside of the United States.' },
-  bic: { description: 'Optional beside an IBAN.' },
+  name: { description: 'The account holder.' },
+  country: { enum: beneficiaryCountries(), description: 'Country of the account (ISO 3166-1).' },
+  currency: { description: 'Currency of the account (ISO 4217).' },
+  iban: { description: 'Required outside the United States.' },
+  bic: { description: 'Optional with an IBAN.' },
   account_number: { description: 'United States: 4 to 17 digits.' },
   routing_number: { description: 'United States: the ABA routing number, 9 digits.' },
   account_type: {
     enum: ['checking', 'savings'],
-    description: 'United States; checking by default.',
+    description: 'United States only; default checking.',
   },
 };
 

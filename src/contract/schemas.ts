@@ -27,17 +27,17 @@ const time = z
 const currency = z
   .string()
   .regex(/^[A-Z]{3}$/)
-  .describe('ISO 4217 code.');
+  .describe('ISO 4217 currency code.');
 const decimal = z.string().regex(/^-?\d+(\.\d+)?$/);
 const money = decimal.meta({
-  description: "Major units, with the currency's own ISO 4217 digits.",
+  description: 'Major units, with the decimals that ISO 4217 defines for the currency.',
   examples: ['1234.50'],
 });
 const minorUnits = z
   .int()
   .min(1)
   .max(1e14)
-  .describe('Minor units, as sent: of the source currency, or of the fixed side.');
+  .describe('Minor units, as sent in the request: of the source currency, or of the fixed side.');
 const rateSource = z.object({ provider: z.string(), as_of: time });
 const fixedSide = z.enum(['source', 'destination']);
 const count = z.int().min(0);
@@ -52,12 +52,12 @@ function quoteWith<Exact extends z.ZodType>(exact: Exact) {
     destination_currency: currency,
     fixed_side: fixedSide,
     amount: minorUnits,
-    source_amount: money.describe('What leaves the balance, fee included.'),
-    fee: exact.describe('Major units of the source currency, part of source_amount.'),
-    rate: exact.describe('Held until expires_at.'),
-    mid_rate: decimal.describe('The rate of the market, before the spread.'),
+    source_amount: money.describe('Debited from the balance, fee included.'),
+    fee: exact.describe('Major units of the source currency; included in source_amount.'),
+    rate: exact.describe('The exchange rate, held until expires_at.'),
+    mid_rate: decimal.describe('The mid-market rate, before the spread.'),
     rate_source: rateSource,
-    receive_amount: money.describe('What the beneficiary receives.'),
+    receive_amount: money.describe('The amount the beneficiary receives.'),
     payout: idOf('po').nullable().describe('The payout that used the quote.'),
     created_at: time,
     expires_at: time.describe('30 seconds after created_at.'),
@@ -69,7 +69,7 @@ function payoutWith<Exact extends z.ZodType>(exact: Exact) {
     object: z.literal('payout'),
     id: idOf('po'),
     status: z.enum(payoutStatuses),
-    status_reason: z.string().nullable().describe('Why it failed, was canceled or came back.'),
+    status_reason: z.string().nullable().describe('Why it failed, was canceled or was returned.'),
     quote: idOf('qt').nullable(),
     batch: idOf('bat').nullable(),
     beneficiary: z.string(),
@@ -79,17 +79,17 @@ function payoutWith<Exact extends z.ZodType>(exact: Exact) {
     destination_currency: currency.nullable(),
     fixed_side: fixedSide.nullable(),
     amount: minorUnits.nullable(),
-    source_amount: money.nullable().describe('What leaves the balance, fee included.'),
+    source_amount: money.nullable().describe('Debited from the balance, fee included.'),
     fee: exact.nullable().describe('Major units of the source currency.'),
     rate: exact.nullable(),
     rate_source: rateSource.nullable(),
-    receive_amount: money.nullable().describe('What the beneficiary is to receive.'),
-    received: money.nullable().describe('What the beneficiary received; null until it settles.'),
-    returned_amount: money.nullable().describe('What came back from the beneficiary’s bank.'),
+    receive_amount: money.nullable().describe('The amount the beneficiary will receive.'),
+    received: money.nullable().describe('Received by the beneficiary; null until it settles.'),
+    returned_amount: money.nullable().describe('The amount returned by the beneficiary’s bank.'),
     created_at: time,
     settled_at: time
       .nullable()
-      .describe('When the bank settled it; where the bank states no time, when we heard of it.'),
+      .describe('When the bank settled it; if the bank gives no time, when we were notified.'),
     status_history: z.array(
       z.object({ status: z.enum(payoutStatuses), at: time, reason: z.string().nullable() }),
     ),
@@ -107,7 +107,7 @@ const corridorTotals = z
       receive_amount: money,
     }),
   )
-  .describe('What the accepted payouts come to, one entry a corridor.');
+  .describe('Totals of the accepted payouts, one entry per currency pair.');
 
 const batch = z.object({
   object: z.literal('batch'),
@@ -117,8 +117,8 @@ const batch = z.object({
   outcome: z
     .enum(['accepted', 'refused'])
     .nullable()
-    .describe('Of the batch as a whole; null until an all-or-nothing batch is decided.'),
-  paused: z.boolean().describe('Whether an operator withholds what the rail was not given.'),
+    .describe('The result for the whole batch; null until an all-or-nothing batch is decided.'),
+  paused: z.boolean().describe('Whether an operator holds back payouts not yet submitted.'),
   counts: z
     .object({
       total: count,
@@ -130,28 +130,28 @@ const batch = z.object({
       canceled: count,
       returned: count,
     })
-    .describe('How many of its payouts are in each status; they add up to total.'),
+    .describe('The number of payouts in each status; they add up to total.'),
   progress: z
     .object({ final: count, percent: z.int().min(0).max(100) })
-    .describe('How many of its payouts are final.'),
+    .describe('The number of payouts that are final.'),
   totals: corridorTotals,
   created_at: time,
-  canceled_at: time.nullable().describe('When it was asked to be canceled.'),
+  canceled_at: time.nullable().describe('When cancellation was requested.'),
   completed_at: time.nullable(),
 });
 
 const uncountedBatch = batch
   .extend({ counts: z.null(), progress: z.null(), totals: z.null() })
-  .describe('A batch among others, whose payouts are not counted; reading it counts them.');
+  .describe('A batch in a list, without counts of its payouts; retrieve the batch for these.');
 
 const canceledBatch = batch.extend({
-  canceled: z.array(idOf('po')).describe('The payouts that are canceled.'),
+  canceled: z.array(idOf('po')).describe('The payouts that were canceled.'),
   not_canceled: z
     .array(z.object({ id: idOf('po'), status: z.enum(payoutStatuses) }))
-    .describe('The payouts that the rail had been given, or that were final.'),
+    .describe('The payouts that were already submitted to the rail, or final.'),
 });
 
-const deleted = z.literal(true).optional().describe('Only on an object that was deleted.');
+const deleted = z.literal(true).optional().describe('Present only on a deleted object.');
 
 const beneficiary = z.object({
   object: z.literal('beneficiary'),
@@ -160,9 +160,9 @@ const beneficiary = z.object({
   name: z.string(),
   country: z.string().describe('ISO 3166-1 alpha-2 code.'),
   currency,
-  iban: z.string().optional().describe('Masked: its last four characters.'),
+  iban: z.string().optional().describe('Masked: the last four characters.'),
   bic: z.string().optional(),
-  account_number: z.string().optional().describe('Masked: its last four digits at most.'),
+  account_number: z.string().optional().describe('Masked: at most the last four digits.'),
   routing_number: z.string().optional(),
   account_type: z.enum(['checking', 'savings']).optional(),
   created_at: time,
@@ -172,8 +172,8 @@ const beneficiary = z.object({
 const balance = z.object({
   object: z.literal('balance'),
   currency,
-  available: money.describe('What payouts may take.'),
-  held: money.describe('What payouts under way have taken and not yet paid.'),
+  available: money.describe('The amount available for payouts.'),
+  held: money.describe('The amount on hold for payouts in progress.'),
   total: money,
 });
 
@@ -184,7 +184,7 @@ const balanceTransaction = z.object({
   payout: idOf('po').nullable(),
   balance: z.enum(['available', 'held']),
   currency,
-  amount: money.describe('Positive came in, negative went out.'),
+  amount: money.describe('Positive for credits, negative for debits.'),
   created_at: time,
 });
 
@@ -230,7 +230,7 @@ const webhookEndpoint = z.object({
   object: z.literal('webhook_endpoint'),
   id: idOf('we'),
   url: z.string(),
-  events: z.array(z.string()).describe('The types of event it is sent; * is all of them.'),
+  events: z.array(z.string()).describe('The event types sent to the endpoint; * means all.'),
   api_version: z.string(),
   status: z.enum(['enabled', 'disabled']),
   status_reason: z.string().nullable(),
@@ -243,15 +243,15 @@ const account = z.object({
   id: idOf('acc'),
   mode: z.enum(['test', 'live']),
   name: z.string(),
-  api_version: z.string().describe('The version of requests that name none.'),
+  api_version: z.string().describe('The version used for requests that do not specify one.'),
   created_at: time,
 });
 
 const refusedParam = z.object({
   code: z.enum(refusalCodes),
-  param: z.string().optional().describe("In the caller's notation: payouts[17][amount]."),
-  expected: z.string().optional().describe('What it should have been.'),
-  received: z.string().optional().describe('What came, shortened; never a secret.'),
+  param: z.string().optional().describe('As written in the request: payouts[17][amount].'),
+  expected: z.string().optional().describe('The value or format that was expected.'),
+  received: z.string().optional().describe('The value received, truncated; never a secret.'),
   detail: z.string().optional(),
 });
 
@@ -261,7 +261,7 @@ const batchPreview = z.object({
   outcome: z.enum(['accepted', 'refused']),
   counts: z
     .object({ total: count, accepted: count, refused: count, existing: count })
-    .describe('Existing are those whose keys have made payouts before.'),
+    .describe('existing counts the items whose idempotency keys have already created payouts.'),
   totals: corridorTotals,
   refusals: z.array(refusedParam.extend({ index: count })),
 });
@@ -274,14 +274,14 @@ const problem = refusedParam.extend({
   title: z.string(),
   status: z.int().min(400).max(599),
   detail: z.string(),
-  errors: z.array(refusedParam).min(1).max(100).describe('Every refusal, the first one included.'),
+  errors: z.array(refusedParam).min(1).max(100).describe('All errors, including the first one.'),
   request_id: idOf('req'),
-  payout: idOf('po').optional().describe('The payout that records the refusal.'),
-  batch: idOf('bat').optional().describe('The batch that the refusal is about.'),
+  payout: idOf('po').optional().describe('The payout that records the error.'),
+  batch: idOf('bat').optional().describe('The batch that the error concerns.'),
 });
 
 const eventType = z.enum(eventTypes);
-const sequence = z.int().min(1).describe('Without gaps within the account.');
+const sequence = z.int().min(1).describe('Increases without gaps within the account.');
 
 function listOf<Item extends z.ZodType>(item: Item) {
   return z.object({ object: z.literal('list'), data: z.array(item), has_more: z.boolean() });
@@ -296,7 +296,7 @@ function objectsWith<Exact extends z.ZodType>(exact: Exact) {
     batch: z.union([payout.shape.batch, uncountedBatch]),
     beneficiary: z.union([payout.shape.beneficiary, beneficiary]),
   });
-  const data = z.union([payout, batch]).describe('The object as it was when the event happened.');
+  const data = z.union([payout, batch]).describe('The object at the time of the event.');
   const event = z.object({
     object: z.literal('event'),
     id: idOf('evt'),
@@ -333,7 +333,7 @@ function objectsWith<Exact extends z.ZodType>(exact: Exact) {
     webhook_endpoint: webhookEndpoint,
     webhook_endpoint_list: listOf(webhookEndpoint),
     webhook_endpoint_with_secret: webhookEndpoint.extend({
-      secret: z.string().describe('Signs what the endpoint is sent. Shown only here.'),
+      secret: z.string().describe('Signs webhooks to the endpoint. Shown only here.'),
     }),
     webhook_message: z.object({
       id: idOf('evt'),

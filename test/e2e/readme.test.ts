@@ -50,10 +50,12 @@ describe('the README', () => {
     expect(output).toContain('"status_reason":"AC04"');
   });
 
-  it('lists every order that the sandbox bank understands', () => {
+  it('links to every order that the sandbox bank understands', async () => {
+    expect(readme).toContain('(docs/sandbox-bank.md)');
+    const page = await readFile(join(root, 'docs/sandbox-bank.md'), 'utf8');
     for (const { order, answer, afterwards } of simulateOrders) {
       const words = order.replace(/^simulate: */, '');
-      expect(readme).toContain(`| \`${words}\` | ${answer} | ${afterwards} |`);
+      expect(page).toContain(`| \`${words}\` | ${answer} | ${afterwards} |`);
     }
   });
 });
