@@ -40,6 +40,8 @@ export async function upsertSchedules(client: Client): Promise<void> {
         workflowId: workflow,
         taskQueue: taskQueues.payouts,
         args: [],
+        // A worker that was killed with a task holds up the next runs no longer.
+        workflowTaskTimeout: 5_000,
       },
     };
     try {
