@@ -1,5 +1,3 @@
-import { MockActivityEnvironment } from '@temporalio/testing';
-import { DefaultLogger } from '@temporalio/worker';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ledgerActivities } from '../../src/activities/ledger.js';
 import { operatorActivities } from '../../src/activities/operator.js';
@@ -13,6 +11,7 @@ import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
 import { usualFactRules } from '../../src/domain/payout.js';
 import type { Rail } from '../../src/rails/rail.js';
 import { createRails } from '../../src/rails/registry.js';
+import { attempt } from '../support/attempt.js';
 import {
   createTestAccount,
   createTestDatabase,
@@ -55,11 +54,6 @@ function activitiesWith(rail: Rail) {
 
 /** As every rail of these tests declares. */
 const limits = [{ rail: 'sandbox', settleWithinMs: 5 * 24 * 60 * 60 * 1000 }];
-
-// What a test has an activity throw is no news for whoever reads the tests' output.
-const logger = new DefaultLogger('ERROR');
-const attempt = (activity: () => Promise<unknown>) =>
-  new MockActivityEnvironment({}, { logger }).run(activity);
 
 /** A payout that was decided and is not at the rail yet; an endpoint listens to its account. */
 async function accepted(activities: ReturnType<typeof activitiesWith>): Promise<PayoutRow> {
