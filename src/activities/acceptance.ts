@@ -21,17 +21,17 @@ import { lockQuotesOf, useQuotes } from '../db/quotes.js';
 import { currentRates, midOf, originOf, type RateOrigin } from '../db/rates.js';
 import {
   type Acceptance,
-  type Asked,
-  afford,
+  fundInOrder,
+  type PricedPayout,
   type PriceFacts,
   priceOf,
-  quoteUsed,
+  railNameOf,
   refuseUnroutable,
 } from '../domain/acceptance.js';
 import { groupSize } from '../domain/batch.js';
 import { parseRate } from '../domain/fx.js';
 import { acceptEntry } from '../domain/ledger.js';
-import { isRefusal, type Refusal } from '../domain/refusal.js';
+import { isRefusal } from '../domain/refusal.js';
 import type { Rail } from '../rails/rail.js';
 import type { Rails } from '../rails/registry.js';
 import { announce } from './announcement.js';
@@ -95,16 +95,12 @@ async function decideAll(
   return { rows: read.rows, decisions: fundAll(priced, balances) };
 }
 
-/** A pending payout with its price and its rail, or the reason why it has none. */
-type Priced =
-  | {
-      readonly row: LockedPayout;
-      readonly asked: Asked;
-      readonly acceptance: Acceptance;
-      readonly origin: RateOrigin;
-      readonly rail: Rail;
-    }
-  | { readonly row: LockedPayout; readonly refusal: Refusal };
+/** A pending payout with its price or refusal; what has a price has a rail and its rates. */
+type Priced = PricedPayout & {
+  readonly row: LockedPayout;
+  readonly rail: Rail | undefined;
+  readonly originOf: (acceptance: Acceptance) => RateOrigin;
+};
 
 async function priceAll(
   deps: AcceptanceDeps,
@@ -130,39 +126,31 @@ function priceRow(
   facts: PriceFacts & { readonly originOf: (acceptance: Acceptance) => RateOrigin },
   workflowAgeMs: number,
 ): Priced {
+  const name = railNameOf(row.mode);
+  const rail = name === undefined ? undefined : rails.find(name);
+  const request = { ...row, ageMs: Math.max(Number(row.ageMs), workflowAgeMs) };
   // What was refused before, at the request, stays refused.
-  if (row.refusal !== null) return { row, refusal: row.refusal };
-  const rail = railFor(rails, row);
-  if (rail === undefined) return { row, refusal: refuseUnroutable(row.mode) };
-  const asked = askedOf(row, workflowAgeMs);
-  const acceptance = priceOf(asked, facts);
-  if (isRefusal(acceptance)) return { row, refusal: acceptance };
-  return { row, asked, acceptance, origin: facts.originOf(acceptance), rail };
+  const refusal = row.refusal ?? (rail === undefined ? refuseUnroutable(row.mode) : undefined);
+  const priced = refusal ?? priceOf(request, facts);
+  return { id: row.id, row, request, priced, rail, originOf: facts.originOf };
 }
 
-/** Takes what each may have from what the ones before it have left; a quote serves one of them. */
+/** All payouts of a list are one account's. */
 function fundAll(all: readonly Priced[], balances: readonly AvailableBalance[]): Decisions {
+  const available = new Map(balances.map((b) => [b.currency, b.availableMinor]));
+  const results = fundInOrder(all, available);
   const decisions: Decisions = { accepted: [], refused: [], usedQuotes: new Map() };
-  const funds = new Map(balances.map((b) => [`${b.accountId} ${b.currency}`, b.availableMinor]));
-  for (const priced of all) {
-    const { id, accountId, quoteId } = priced.row;
-    if ('refusal' in priced) {
-      decisions.refused.push({ id, refusal: priced.refusal });
-      continue;
-    }
-    const { asked, acceptance, origin, rail } = priced;
-    const balanceKey = `${accountId} ${acceptance.sourceCurrency}`;
-    const available = funds.get(balanceKey) ?? 0n;
-    const usedBy = decisions.usedQuotes.get(quoteId ?? '');
-    const decided =
-      usedBy === undefined ? afford(asked, acceptance, available) : quoteUsed(asked, usedBy);
+  for (const [index, { id, row, rail, originOf }] of all.entries()) {
+    const decided = results[index];
+    if (decided === undefined) throw new Error(`${id} was not decided.`);
     if (isRefusal(decided)) {
       decisions.refused.push({ id, refusal: decided });
       continue;
     }
-    funds.set(balanceKey, available - decided.sourceMinor);
-    if (quoteId !== null) decisions.usedQuotes.set(quoteId, id);
+    if (rail === undefined) throw new Error(`${id} was accepted without a rail.`);
     const { settleWithinMs } = rail.limits;
+    const origin = originOf(decided);
+    if (row.quoteId !== null) decisions.usedQuotes.set(row.quoteId, id);
     decisions.accepted.push({ id, acceptance: decided, origin, rail: rail.name, settleWithinMs });
   }
   return decisions;
@@ -222,22 +210,13 @@ async function write(
     useQuotes(sql, uses),
     postEntries(sql, entries),
   ]);
-  const heard = await announce(sql, failed);
+  const subscribed = await announce(sql, failed);
   const settleInMs = new Map(accepted.map(({ id, settleWithinMs }) => [id, settleWithinMs]));
   const failedIds = new Set(failed.map((row) => row.id));
   return rows.map((row) => ({
     ...stepOf(row),
     status: settleInMs.has(row.id) ? 'processing' : failedIds.has(row.id) ? 'failed' : row.status,
     settleInMs: settleInMs.get(row.id) ?? stepOf(row).settleInMs,
-    hasSubscribers: row.hasPendingDelivery || heard.has(row.id),
+    hasSubscribers: row.hasPendingDelivery || subscribed.has(row.id),
   }));
-}
-
-function askedOf(row: LockedPayout, workflowAgeMs: number): Asked {
-  return { ...row, ageMs: Math.max(Number(row.ageMs), workflowAgeMs) };
-}
-
-/** A test account reaches only the sandbox bank, a live one never does. */
-function railFor(rails: Rails, row: PayoutRow): Rail | undefined {
-  return row.mode === 'test' ? rails.find('sandbox') : undefined;
 }

@@ -10,8 +10,8 @@ import { isRefusal, type Refusal, refuse } from './refusal.js';
  */
 export const quotedPayoutMaximumAgeMs = 5 * 60 * 1000;
 
-/** What was asked: either a quote, or the live rate with its own parameters. */
-export type Asked = {
+/** What was requested: either a quote, or the live rate with its own parameters. */
+export type PayoutRequest = {
   readonly quoteId: string | null;
   readonly beneficiaryId: string;
   readonly sourceCurrency: string | null;
@@ -38,11 +38,6 @@ export type PriceFacts = {
   readonly midOf: (source: string, destination: string) => Rate | undefined;
 };
 
-/** Everything the decision looks at. */
-export type Facts = PriceFacts & {
-  readonly availableOf: (currency: string) => bigint;
-};
-
 export type Acceptance = Price & {
   readonly sourceCurrency: string;
   readonly destinationCurrency: string;
@@ -51,25 +46,17 @@ export type Acceptance = Price & {
 };
 
 /**
- * Decides one payout, purely: the frozen amounts, or why not. The order of the checks is
- * the order in which a caller can repair them: the quote, the beneficiary, the funds.
+ * The first half of the decision, which needs no balance: what the payout comes to, or why it is
+ * refused. The order of the checks is the order in which a caller can repair them.
  */
-export function decide(asked: Asked, facts: Facts): Acceptance | Refusal {
-  const priced = priceOf(asked, facts);
-  return isRefusal(priced)
-    ? priced
-    : afford(asked, priced, facts.availableOf(priced.sourceCurrency));
-}
-
-/** What the payout would come to, or why there is no such payout: all but the funds. */
-export function priceOf(asked: Asked, facts: PriceFacts): Acceptance | Refusal {
-  const priced = asked.quoteId === null ? livePrice(asked, facts) : quotedPrice(asked, facts);
+export function priceOf(request: PayoutRequest, facts: PriceFacts): Acceptance | Refusal {
+  const priced = request.quoteId === null ? livePrice(request, facts) : quotedPrice(request, facts);
   if (isRefusal(priced)) return priced;
-  if (facts.beneficiary === undefined) return beneficiaryNotFound(asked.beneficiaryId);
+  if (facts.beneficiary === undefined) return beneficiaryNotFound(request.beneficiaryId);
   const receives = facts.beneficiary.currency;
   if (receives !== priced.destinationCurrency) {
     return refuse('currency_mismatch', {
-      param: asked.quoteId === null ? 'destination_currency' : 'quote',
+      param: request.quoteId === null ? 'destination_currency' : 'quote',
       expected: `a payout in ${receives}, the currency of the beneficiary`,
       received: priced.destinationCurrency,
     });
@@ -77,21 +64,50 @@ export function priceOf(asked: Asked, facts: PriceFacts): Acceptance | Refusal {
   return priced;
 }
 
-/** The payout, or why the available balance (minor units of its source) does not carry it. */
-export function afford(asked: Asked, priced: Acceptance, available: bigint): Acceptance | Refusal {
-  if (available < priced.sourceMinor) {
-    return refuse('insufficient_funds', {
-      param: asked.quoteId === null ? 'amount' : 'quote',
-      expected: `at most ${formatMinor(available, priced.sourceCurrency)} ${priced.sourceCurrency}, the available balance`,
-      received: `${formatMinor(priced.sourceMinor, priced.sourceCurrency)} ${priced.sourceCurrency}`,
-      detail: 'Add funds first.',
-    });
-  }
-  return priced;
+/** A payout after the first half of the decision, or after a refusal that it had before. */
+export type PricedPayout = {
+  readonly id: string;
+  readonly request: PayoutRequest;
+  readonly priced: Acceptance | Refusal;
+};
+
+/**
+ * The second half of the decision: in the order of the list, each payout is accepted if what the
+ * ones before it have left covers it, and if none of them has used its quote.
+ *
+ * @param available of each source currency, in minor units
+ * @returns a result for each payout, in the same order
+ */
+export function fundInOrder(
+  payouts: readonly PricedPayout[],
+  available: ReadonlyMap<string, bigint>,
+): readonly (Acceptance | Refusal)[] {
+  const left = new Map(available);
+  const usedBy = new Map<string, string>();
+  return payouts.map(({ id, request, priced }) => {
+    if (isRefusal(priced)) return priced;
+    const earlier = usedBy.get(request.quoteId ?? '');
+    if (earlier !== undefined) return quoteUsed(request, earlier);
+    const availableMinor = left.get(priced.sourceCurrency) ?? 0n;
+    if (availableMinor < priced.sourceMinor) return lacksFunds(request, priced, availableMinor);
+    left.set(priced.sourceCurrency, availableMinor - priced.sourceMinor);
+    if (request.quoteId !== null) usedBy.set(request.quoteId, id);
+    return priced;
+  });
 }
 
-function quotedPrice(asked: Asked, { quote }: PriceFacts): Acceptance | Refusal {
-  const received = asked.quoteId ?? '';
+function lacksFunds(request: PayoutRequest, priced: Acceptance, availableMinor: bigint): Refusal {
+  const { sourceCurrency, sourceMinor } = priced;
+  return refuse('insufficient_funds', {
+    param: request.quoteId === null ? 'amount' : 'quote',
+    expected: `at most ${formatMinor(availableMinor, sourceCurrency)} ${sourceCurrency}, the available balance`,
+    received: `${formatMinor(sourceMinor, sourceCurrency)} ${sourceCurrency}`,
+    detail: 'Add funds first.',
+  });
+}
+
+function quotedPrice(request: PayoutRequest, { quote }: PriceFacts): Acceptance | Refusal {
+  const received = request.quoteId ?? '';
   if (quote === undefined) {
     return refuse('quote_not_found', {
       param: 'quote',
@@ -99,8 +115,8 @@ function quotedPrice(asked: Asked, { quote }: PriceFacts): Acceptance | Refusal 
       received,
     });
   }
-  if (quote.usedBy !== null) return quoteUsed(asked, quote.usedBy);
-  if (!quote.inTime || asked.ageMs > quotedPayoutMaximumAgeMs) {
+  if (quote.usedBy !== null) return quoteUsed(request, quote.usedBy);
+  if (!quote.inTime || request.ageMs > quotedPayoutMaximumAgeMs) {
     return refuse('quote_expired', {
       param: 'quote',
       expected: 'a payout requested before the expires_at of its quote',
@@ -112,7 +128,7 @@ function quotedPrice(asked: Asked, { quote }: PriceFacts): Acceptance | Refusal 
 }
 
 /** A quote holds its rate for one payout. */
-export function quoteUsed({ quoteId }: Asked, usedBy: string): Refusal {
+function quoteUsed({ quoteId }: PayoutRequest, usedBy: string): Refusal {
   return refuse('quote_used', {
     param: 'quote',
     expected: 'a quote that no payout has used',
@@ -121,24 +137,29 @@ export function quoteUsed({ quoteId }: Asked, usedBy: string): Refusal {
   });
 }
 
-function livePrice(asked: Asked, facts: PriceFacts): Acceptance | Refusal {
-  const { sourceCurrency, amount, fixedSide } = asked;
+function livePrice(request: PayoutRequest, facts: PriceFacts): Acceptance | Refusal {
+  const { sourceCurrency, amount, fixedSide } = request;
   if (sourceCurrency === null || amount === null || fixedSide === null) {
     throw new Error('A live-rate payout has a source currency, an amount and a fixed side.');
   }
-  if (asked.batchId !== null && asked.ageMs > quotedPayoutMaximumAgeMs) {
+  if (request.batchId !== null && request.ageMs > quotedPayoutMaximumAgeMs) {
     return refuse('rate_expired', {
       expected: 'an item that is decided within five minutes of its batch',
       detail: 'Send the item again in a new batch.',
     });
   }
-  if (facts.beneficiary === undefined) return beneficiaryNotFound(asked.beneficiaryId);
-  const destinationCurrency = asked.destinationCurrency ?? facts.beneficiary.currency;
+  if (facts.beneficiary === undefined) return beneficiaryNotFound(request.beneficiaryId);
+  const destinationCurrency = request.destinationCurrency ?? facts.beneficiary.currency;
   const mid = facts.midOf(sourceCurrency, destinationCurrency);
   const priced = price({ sourceCurrency, destinationCurrency, amount, fixedSide, mid });
   return isRefusal(priced)
     ? priced
     : { ...priced, sourceCurrency, destinationCurrency, fixedSide, amount };
+}
+
+/** The rail of a payout: a test account reaches only the sandbox bank, a live one never does. */
+export function railNameOf(mode: 'test' | 'live'): string | undefined {
+  return mode === 'test' ? 'sandbox' : undefined;
 }
 
 /** Why nothing of an account in this mode can be sent. */

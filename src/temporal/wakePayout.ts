@@ -6,6 +6,7 @@ import {
 } from '@temporalio/client';
 import { type SearchAttributePair, TypedSearchAttributes, type Workflow } from '@temporalio/common';
 import pLimit from 'p-limit';
+import { railNameOf } from '../domain/acceptance.js';
 import { type Chunk, chunkDriver } from '../domain/batch.js';
 import {
   acceptUpdate,
@@ -75,7 +76,8 @@ function attributesOf(payout: StartablePayout): SearchAttributePair[] {
     { key: searchAttributes.accountId, value: payout.accountId },
     { key: searchAttributes.needsAttention, value: false },
   ];
-  if (payout.mode === 'test') pairs.push({ key: searchAttributes.rail, value: 'sandbox' });
+  const rail = railNameOf(payout.mode);
+  if (rail !== undefined) pairs.push({ key: searchAttributes.rail, value: rail });
   if (payout.sourceCurrency !== null && payout.destinationCurrency !== null) {
     const corridor = `${payout.sourceCurrency}-${payout.destinationCurrency}`;
     pairs.push({ key: searchAttributes.corridor, value: corridor });

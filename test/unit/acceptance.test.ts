@@ -1,14 +1,14 @@
 import { describe, expect, test } from 'vitest';
 import {
   type Acceptance,
-  type Asked,
-  decide,
-  type Facts,
+  fundInOrder,
   type LockedQuote,
+  type PayoutRequest,
   quotedPayoutMaximumAgeMs,
 } from '../../src/domain/acceptance.js';
 import { parseRate } from '../../src/domain/fx.js';
 import { isRefusal, type Refusal } from '../../src/domain/refusal.js';
+import { decide, type Facts } from '../support/decision.js';
 
 const fiveMinutesMs = 300_000;
 
@@ -29,7 +29,7 @@ const quote: LockedQuote = {
   inTime: true,
 };
 
-const quoted: Asked = {
+const quoted: PayoutRequest = {
   quoteId: 'qt_1',
   beneficiaryId: 'bnf_1',
   sourceCurrency: null,
@@ -40,7 +40,7 @@ const quoted: Asked = {
   ageMs: 0,
 };
 
-const live: Asked = {
+const live: PayoutRequest = {
   ...quoted,
   quoteId: null,
   sourceCurrency: 'USD',
@@ -57,13 +57,13 @@ const facts: Facts = {
 };
 const liveFacts: Facts = { ...facts, quote: undefined };
 
-function accepted(asked: Asked, given: Facts): Acceptance {
+function accepted(asked: PayoutRequest, given: Facts): Acceptance {
   const decided = decide(asked, given);
   if (isRefusal(decided)) throw new Error(JSON.stringify(decided));
   return decided;
 }
 
-function refused(asked: Asked, given: Facts): Refusal {
+function refused(asked: PayoutRequest, given: Facts): Refusal {
   const decided = decide(asked, given);
   if (!isRefusal(decided)) throw new Error('It was accepted');
   return decided;
@@ -240,7 +240,7 @@ describe('a payout at the live rate', () => {
     const young = { ...old, ageMs: 0 };
     const empty = { ...liveFacts, beneficiary: undefined, availableOf: () => 0n };
     const found = { ...empty, beneficiary: { currency: 'EUR' } };
-    const steps: readonly (readonly [Asked, Facts])[] = [
+    const steps: readonly (readonly [PayoutRequest, Facts])[] = [
       [old, empty],
       // Nobody can say what it would cost before it is known in which currency it arrives.
       [{ ...young, amount: 1n }, empty],
@@ -262,5 +262,32 @@ describe('a payout at the live rate', () => {
     expect(() => decide({ ...live, [name]: null }, liveFacts)).toThrow(
       'A live-rate payout has a source currency, an amount and a fixed side.',
     );
+  });
+});
+
+describe('payouts in the order of their request', () => {
+  const of = (id: string, sourceMinor: bigint, quoteId: string | null = null) => ({
+    id,
+    request: { ...live, quoteId },
+    priced: { ...quote, sourceMinor },
+  });
+  const codesOf = (payouts: readonly ReturnType<typeof of>[], availableMinor: bigint) =>
+    fundInOrder(payouts, new Map([['USD', availableMinor]])).map((decided) =>
+      isRefusal(decided) ? decided.code : 'accepted',
+    );
+
+  test('are accepted as long as what the ones before them have left covers them', () => {
+    const payouts = [of('po_1', 60n), of('po_2', 50n), of('po_3', 40n), of('po_4', 1n)];
+    expect(codesOf(payouts, 100n)).toEqual([
+      'accepted',
+      'insufficient_funds',
+      'accepted',
+      'insufficient_funds',
+    ]);
+  });
+
+  test('use a quote once, and one that could not be paid has not used it', () => {
+    const payouts = [of('po_1', 90n, 'qt_1'), of('po_2', 10n, 'qt_1'), of('po_3', 10n, 'qt_1')];
+    expect(codesOf(payouts, 50n)).toEqual(['insufficient_funds', 'accepted', 'quote_used']);
   });
 });

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { type Acceptance, decide as decideAcceptance } from '../../src/domain/acceptance.js';
+import type { Acceptance } from '../../src/domain/acceptance.js';
 import { findCorridor } from '../../src/domain/corridor.js';
 import { crossMid, parseRate } from '../../src/domain/fx.js';
 import {
@@ -19,6 +19,7 @@ import { progressOf } from '../../src/domain/progress.js';
 import { type FixedSide, price } from '../../src/domain/quote.js';
 import { isRefusal } from '../../src/domain/refusal.js';
 import { referenceSource } from '../../src/rates/reference.js';
+import { decide as decideAcceptance } from '../support/decision.js';
 
 const { perEuro } = await referenceSource.fetch();
 // Two, no and three decimals; the rupiah makes the rates small and the amounts large.

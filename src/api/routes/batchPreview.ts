@@ -6,7 +6,16 @@ import { findKeys } from '../../db/idempotency.js';
 import { listBalances } from '../../db/ledger.js';
 import { findQuotes, type QuoteRow } from '../../db/quotes.js';
 import { currentRates, midOf } from '../../db/rates.js';
-import { decide, type Facts, type LockedQuote, refuseUnroutable } from '../../domain/acceptance.js';
+import {
+  fundInOrder,
+  type LockedQuote,
+  type PayoutRequest,
+  type PricedPayout,
+  type PriceFacts,
+  priceOf,
+  railNameOf,
+  refuseUnroutable,
+} from '../../domain/acceptance.js';
 import { parseRate } from '../../domain/fx.js';
 import { isRefusal, type Refusal } from '../../domain/refusal.js';
 import { paramName } from '../decoded.js';
@@ -15,8 +24,8 @@ import { earlierOf, type KeyedItem, keyedItems } from './batchItems.js';
 import { sliceItems } from './batchShape.js';
 
 /**
- * What a batch would come to now, item by item in its order, each taken if it fits what the
- * ones before it leave. Nothing is stored, so nothing is promised either.
+ * What a batch would come to now, by the same decision as the real one and in the same order.
+ * Nothing is stored, so nothing is promised either.
  */
 export async function previewBatch(
   deps: ApiDeps,
@@ -24,41 +33,47 @@ export async function previewBatch(
   { payouts, mode }: BatchParams,
 ): Promise<Answer> {
   const items = await keyedItems(deps, request, payouts);
-  const { factsOf, spend, earlier } = await readFacts(deps, request, items);
-  const previewed: PreviewedItem[] = [];
+  const { factsOf, available, earlier } = await readFacts(deps, request, items);
+  const priced: PricedPayout[] = [];
+  const existing = new Set<number>();
   for (const item of items) {
     if (item.index % sliceItems === sliceItems - 1) await setImmediate();
     const before = earlierOf(item, earlier);
-    if (before !== undefined && 'payoutId' in before) {
-      previewed.push({ kind: 'existing' });
-      continue;
-    }
-    const decided = before?.refusal ?? judge(request, item.params, factsOf(item.params));
-    if (isRefusal(decided)) {
-      previewed.push({ kind: 'refused', index: item.index, refusal: inBatch(decided, item.index) });
-      continue;
-    }
-    spend(decided.sourceCurrency, decided.sourceMinor);
-    previewed.push({ kind: 'accepted', acceptance: decided });
+    if (before !== undefined && 'payoutId' in before) existing.add(item.index);
+    else priced.push(priceItem(request, item, before?.refusal, factsOf(item.params)));
   }
+  const results = fundInOrder(priced, available);
+  const resultOf = new Map(priced.map(({ id }, index) => [id, results[index]]));
+  const previewed = items.map(({ index, payoutId }): PreviewedItem => {
+    if (existing.has(index)) return { kind: 'existing' };
+    const decided = resultOf.get(payoutId);
+    if (decided === undefined) throw new Error(`Item ${index} was not decided.`);
+    return isRefusal(decided)
+      ? { kind: 'refused', index, refusal: inBatch(decided, index) }
+      : { kind: 'accepted', acceptance: decided };
+  });
   return { status: 200, body: batchPreviewObject(mode, previewed) };
 }
 
-function judge({ account }: ApiRequest, params: BatchItemParams, facts: Facts) {
-  if (account.mode !== 'test') return refuseUnroutable(account.mode);
-  return decide(
-    {
-      quoteId: params.quote ?? null,
-      beneficiaryId: params.beneficiary,
-      sourceCurrency: params.source_currency ?? null,
-      destinationCurrency: params.destination_currency ?? null,
-      fixedSide: params.quote === undefined ? (params.fixed_side ?? 'source') : null,
-      amount: params.amount ?? null,
-      batchId: null,
-      ageMs: 0,
-    },
-    facts,
-  );
+function priceItem(
+  { account }: ApiRequest,
+  { params, payoutId }: KeyedItem,
+  before: Refusal | undefined,
+  facts: PriceFacts,
+): PricedPayout {
+  const request: PayoutRequest = {
+    quoteId: params.quote ?? null,
+    beneficiaryId: params.beneficiary,
+    sourceCurrency: params.source_currency ?? null,
+    destinationCurrency: params.destination_currency ?? null,
+    fixedSide: params.quote === undefined ? (params.fixed_side ?? 'source') : null,
+    amount: params.amount ?? null,
+    batchId: null,
+    ageMs: 0,
+  };
+  const isRouted = railNameOf(account.mode) !== undefined;
+  const priced = isRouted ? priceOf(request, facts) : refuseUnroutable(account.mode);
+  return { id: payoutId, request, priced: before ?? priced };
 }
 
 /** The same facts as the decision reads, without their locks. */
@@ -90,22 +105,18 @@ async function readFacts(deps: ApiDeps, request: ApiRequest, items: readonly Key
   const quoteOf = new Map(quotes.map((quote) => [quote.id, quote]));
   const usable = beneficiaries.filter(({ deletedAt }) => deletedAt === null);
   const beneficiaryOf = new Map(usable.map((row) => [row.id, { currency: row.details.currency }]));
-  const funds = new Map(balances.map((row) => [row.currency, row.availableMinor]));
   return {
+    available: new Map(balances.map((row) => [row.currency, row.availableMinor])),
     earlier: new Map(keys.map((binding) => [binding.key, binding])),
-    factsOf: (params: BatchItemParams): Facts => ({
-      quote: heldQuote(quoteOf.get(params.quote ?? '')),
+    factsOf: (params: BatchItemParams): PriceFacts => ({
+      quote: quoteFacts(quoteOf.get(params.quote ?? '')),
       beneficiary: beneficiaryOf.get(params.beneficiary),
       midOf: (source, destination) => midOf(rates, source, destination),
-      availableOf: (currency) => funds.get(currency) ?? 0n,
     }),
-    spend: (currency: string, minor: bigint): void => {
-      funds.set(currency, (funds.get(currency) ?? 0n) - minor);
-    },
   };
 }
 
-function heldQuote(quote: QuoteRow | undefined): LockedQuote | undefined {
+function quoteFacts(quote: QuoteRow | undefined): LockedQuote | undefined {
   if (quote === undefined) return undefined;
   const { rate, mid, expired } = quote;
   return { ...quote, rate: parseRate(rate), mid: parseRate(mid), inTime: !expired };

@@ -1,7 +1,8 @@
 import { corridorListParams, requirementsParams } from '../../contract/listParams.js';
 import { corridorObject, listObject, requirementsObject } from '../../contract/objects.js';
+import { railNameOf } from '../../domain/acceptance.js';
 import { beneficiaryCountries, fieldRulesOf } from '../../domain/beneficiary.js';
-import { type Corridor, corridorCurrencies, findCorridor } from '../../domain/corridor.js';
+import { corridorCurrencies, findCorridor } from '../../domain/corridor.js';
 import { refuse } from '../../domain/refusal.js';
 import { type Answer, type ApiDeps, type ApiRequest, type Route, refused } from '../route.js';
 import { validate } from '../validate.js';
@@ -45,13 +46,8 @@ async function readCorridors(_deps: ApiDeps, request: ApiRequest): Promise<Answe
   const corridors = sources
     .flatMap((from) => destinations.map((to) => findCorridor(from, to)))
     .filter((corridor) => corridor !== undefined)
-    .filter((corridor) => isReachable(corridor, request.account.mode));
+    .filter(({ rail }) => rail === railNameOf(request.account.mode));
   return { status: 200, body: listObject(corridors.map(corridorObject)) };
-}
-
-/** A test account reaches only the sandbox bank, and a live one never does. */
-function isReachable({ rail }: Corridor, mode: 'test' | 'live'): boolean {
-  return (rail === 'sandbox') === (mode === 'test');
 }
 
 /** The fields of a beneficiary in a country, optionally for one of its currencies. */

@@ -1,0 +1,21 @@
+import {
+  type Acceptance,
+  fundInOrder,
+  type PayoutRequest,
+  type PriceFacts,
+  priceOf,
+} from '../../src/domain/acceptance.js';
+import { isRefusal, type Refusal } from '../../src/domain/refusal.js';
+
+/** Everything that the decision on a payout by itself looks at. */
+export type Facts = PriceFacts & { readonly availableOf: (currency: string) => bigint };
+
+/** Both halves of the decision, for a payout by itself. */
+export function decide(request: PayoutRequest, facts: Facts): Acceptance | Refusal {
+  const priced = priceOf(request, facts);
+  if (isRefusal(priced)) return priced;
+  const available = new Map([[priced.sourceCurrency, facts.availableOf(priced.sourceCurrency)]]);
+  const [decided] = fundInOrder([{ id: 'po_1', request, priced }], available);
+  if (decided === undefined) throw new Error('It was not decided.');
+  return decided;
+}
