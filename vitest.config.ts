@@ -6,7 +6,7 @@ const patient = { testTimeout: 60_000, hookTimeout: 120_000 } as const;
 export default defineConfig({
   test: {
     pool: 'forks',
-    // Two cores carry the servers as well. Files that share one Temporal run one at a time.
+    // Two cores carry the servers as well; one test file at a time keeps them honest.
     maxWorkers: 2,
     passWithNoTests: false,
     projects: [
@@ -51,8 +51,8 @@ export default defineConfig({
         test: {
           name: 'e2e',
           include: ['test/e2e/**/*.test.ts'],
-          // Two files at a time: each has servers and processes of its own, and waits for most of it.
           globalSetup: ['test/support/globalBuild.ts'],
+          fileParallelism: false,
           testTimeout: 120_000,
           hookTimeout: 180_000,
         },
