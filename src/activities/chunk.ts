@@ -23,7 +23,7 @@ import { groupByRail } from './submission.js';
 
 export type ChunkDeps = RailDeps & { readonly temporal: Client };
 
-/** Where a chunk stands after a step, and whether the step has left something to tell. */
+/** The counts of a chunk after a step, and whether the step has left events to deliver. */
 export type ChunkProgress = ChunkCounts & { readonly hasSubscribers: boolean };
 
 export type HandOverInput = Chunk & {
@@ -32,7 +32,7 @@ export type HandOverInput = Chunk & {
 };
 export type SuspendInput = Chunk & { readonly forMs: number };
 
-/** Longer than any step of a chunk with its repeats after a killed worker. */
+/** Longer than any step of a chunk, with its retries after a killed worker. */
 const leaseMs = 60_000;
 
 /** One run looks for so long at what comes in; a timer of the workflow could not be as fine. */
@@ -42,14 +42,14 @@ const lookLimitMs = 5_000;
 const firstPauseMs = 50;
 const longestPauseMs = 400;
 
-/** What is collected for so long is told together, unless everything is there before. */
+/** Events of so long are delivered together, unless everything is there before. */
 const gatherMs = 1_000;
 
 /** The activities of a chunk: the same steps as those of a single payout, for hundreds at once. */
 export function chunkActivities(deps: ChunkDeps) {
   const { database, temporal } = deps;
   return {
-    /** Gives the rail what it has not been given, and asks about what it has not answered. */
+    /** Submits what the rail does not have, and looks up what it has not answered. */
     submitChunk: (chunk: Chunk): Promise<ChunkProgress> =>
       withHeartbeat(async () => {
         await leaseChunk(database, chunk, leaseMs);
@@ -63,7 +63,7 @@ export function chunkActivities(deps: ChunkDeps) {
 
     /**
      * Applies what the inbox holds about the chunk, one transaction at a time, and waits for
-     * more while the rail owes an answer, for at most five seconds.
+     * more while answers of the rail are pending, for at most five seconds.
      */
     settleChunk: (chunk: Chunk): Promise<ChunkProgress> =>
       failAfterAttempts(withHeartbeat(() => settle(deps, chunk))),
@@ -79,7 +79,7 @@ export function chunkActivities(deps: ChunkDeps) {
         return readProgress(database, chunk, steps);
       }),
 
-    /** Leaves the chunk until there is news or its time is over; false when there is news. */
+    /** Suspends the chunk until an event comes or its time is over; false when one is there already. */
     suspendChunk: ({ forMs, ...chunk }: SuspendInput): Promise<boolean> =>
       withHeartbeat(() =>
         transaction(database, async (sql) => {
@@ -88,7 +88,7 @@ export function chunkActivities(deps: ChunkDeps) {
         }),
       ),
 
-    /** Gives troubled payouts workflows of their own, where operators see and resolve them. */
+    /** Hands payouts that need an operator over to workflows of their own. */
     handOverChunk: ({ scope, ...chunk }: HandOverInput): Promise<ChunkProgress> =>
       withHeartbeat(async () => {
         const handed = await handOverItems(database, chunk, scope);
@@ -108,7 +108,7 @@ export async function readProgress(
   return { ...counts, hasSubscribers: hasAnySubscribers(steps) };
 }
 
-/** Whether somebody may be owed an event; what a dead attempt has written counts as such. */
+/** Whether there may be events to deliver; an earlier attempt that died may have written some. */
 export function hasAnySubscribers(steps: readonly Announced[]): boolean {
   return isRepeated() || steps.some((step) => step.hasSubscribers);
 }
@@ -166,7 +166,7 @@ function applyInGroups(
   );
 }
 
-/** Leaves a chunk that has nothing to do; false when something has come in meanwhile. */
+/** Releases a chunk that has nothing to do; false when an event has come in meanwhile. */
 async function releaseIfDone(
   database: Database,
   chunk: Chunk,
@@ -181,7 +181,7 @@ async function releaseIfDone(
   });
 }
 
-/** What the rails say of payouts they have taken, where it is more than that. */
+/** What the rails report about payouts beyond that they have accepted them. */
 async function factsOf(
   { rails }: Pick<RailDeps, 'rails'>,
   rows: readonly LockedPayout[],

@@ -28,12 +28,12 @@ export async function applyFacts(
   ids: readonly string[],
   brought: ReadonlyMap<string, RailFact>,
 ): Promise<readonly PayoutStep[]> {
-  const [rows, news, posted] = await Promise.all([
+  const [rows, events, posted] = await Promise.all([
     lockPayouts(sql, driver, ids),
     unprocessedEvents(sql, ids),
     postedEntries(sql, ids),
   ]);
-  const eventsOf = groupByPayout(news);
+  const eventsOf = groupByPayout(events);
   const progress = rows.map((row) => {
     const inbox = eventsOf.get(row.id) ?? [];
     const direct = brought.get(row.id);
@@ -70,9 +70,9 @@ export async function applyFacts(
   });
 }
 
-function groupByPayout(news: readonly InboxRow[]): ReadonlyMap<string, readonly InboxRow[]> {
+function groupByPayout(events: readonly InboxRow[]): ReadonlyMap<string, readonly InboxRow[]> {
   const groups = new Map<string, InboxRow[]>();
-  for (const item of news) {
+  for (const item of events) {
     const group = groups.get(item.payoutId);
     if (group === undefined) groups.set(item.payoutId, [item]);
     else group.push(item);

@@ -48,8 +48,8 @@ export async function countChunk(sql: Sql, chunk: Chunk): Promise<ChunkCounts> {
 }
 
 /**
- * The payouts of a chunk that the inbox has something new of. The array makes the planner
- * begin with the chunk's own payouts: there may be more news than those.
+ * The payouts of a chunk with unprocessed events in the inbox. The array makes the planner
+ * begin with the chunk's own payouts: the inbox may hold more events than those.
  */
 export async function itemsWithUnprocessedEvents(
   sql: Sql,
@@ -63,7 +63,7 @@ export async function itemsWithUnprocessedEvents(
   return rows.map((row) => row.payoutId);
 }
 
-/** Says that the chunk is in good hands for so long; the sweep looks only after that. */
+/** Leases the chunk for so long: the sweep wakes it only after that. */
 export async function leaseChunk(sql: Sql, chunk: Chunk, forMs: number): Promise<void> {
   await sql`
     update batch_chunks
@@ -72,11 +72,10 @@ export async function leaseChunk(sql: Sql, chunk: Chunk, forMs: number): Promise
 }
 
 /**
- * Lets go of a chunk: from now on whoever brings news has to wake it. What was brought just
- * before is answered by the caller's next look at the inbox, in the same transaction: the row's
- * lock puts the two in order.
+ * Releases a chunk: from now on a callback has to signal its workflow. The caller reads the inbox
+ * once more in the same transaction for what came just before: the row's lock orders the two.
  *
- * @param forMs when it is due again without any news; null is never
+ * @param forMs when it is due again without any event; null is never
  */
 export async function releaseChunk(sql: Sql, chunk: Chunk, forMs: number | null): Promise<void> {
   await sql`
@@ -86,10 +85,10 @@ export async function releaseChunk(sql: Sql, chunk: Chunk, forMs: number | null)
 }
 
 /**
- * Hands payouts of a chunk to workflows of their own, where operators find them: what waits
- * for a person and what the rail is silent about beyond its own time, and either what it had
- * no definite answer to for ten minutes, or all that is open or has news: also a return of what
- * was settled long ago must not keep the others' from being applied.
+ * Hands payouts of a chunk over to workflows of their own, where operators find them: those that
+ * need an operator or whose rail is overdue, and by scope those without a definite answer for ten
+ * minutes, or all that are open or have unprocessed events, since an event of one that settled long
+ * ago must not keep the others' from being applied.
  */
 export async function handOverItems(
   sql: Sql,

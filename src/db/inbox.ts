@@ -14,7 +14,7 @@ export type StoredFact = {
   readonly at?: string;
 };
 
-export type RailNews = {
+export type RailEvent = {
   readonly rail: string;
   readonly railEventId: string;
   readonly railKey: string;
@@ -22,29 +22,32 @@ export type RailNews = {
   readonly fact: StoredFact;
 };
 
-/** Who has to look again: payouts with workflows of their own, and chunks nobody looks after. */
-export type News = {
+/** The workflows to signal: of payouts that have their own, and of chunks that are suspended. */
+export type InsertedEvents = {
   readonly payouts: readonly WakeablePayout[];
   readonly chunks: readonly Chunk[];
 };
 
 /**
- * Keeps what a rail told us, each of its events once, and makes what they are about due within
- * five seconds, should waking it fail. A fact that a final payout knows already is marked as
- * applied and wakes nobody; a chunk that somebody is looking after finds its news itself.
+ * Stores a rail's events, each once, and makes their payouts due within seconds, in case the signal
+ * fails. A fact that a final payout knows already is marked as applied and signals no workflow; a
+ * chunk that is being processed finds its events itself.
  */
-export async function insertNews(sql: Sql, news: readonly RailNews[]): Promise<News> {
+export async function insertRailEvents(
+  sql: Sql,
+  events: readonly RailEvent[],
+): Promise<InsertedEvents> {
   const kept = await sql<{ payoutId: string }[]>`
     insert into rail_inbox (rail, rail_event_id, rail_key, payout_id, fact, applied_at, outcome)
     select t.rail, t.rail_event_id, t.rail_key, p.id, t.fact,
            case when k.is_known then now() end, case when k.is_known then 'nothing new' end
-      from unnest(${news.map((item) => item.rail)}::text[],
-                  ${news.map((item) => item.railEventId)}::text[],
-                  ${news.map((item) => item.railKey)}::text[],
-                  ${news.map((item) => item.payoutId)}::text[],
+      from unnest(${events.map((item) => item.rail)}::text[],
+                  ${events.map((item) => item.railEventId)}::text[],
+                  ${events.map((item) => item.railKey)}::text[],
+                  ${events.map((item) => item.payoutId)}::text[],
                   ${jsonTexts(
                     sql,
-                    news.map((item) => item.fact),
+                    events.map((item) => item.fact),
                   )}::jsonb[])
              as t (rail, rail_event_id, rail_key, payout_id, fact)
       left join payouts p on p.id = t.payout_id and p.rail = t.rail
@@ -63,8 +66,8 @@ export async function insertNews(sql: Sql, news: readonly RailNews[]): Promise<N
     returning case when applied_at is null then payout_id end as payout_id`;
   const ids = kept.flatMap(({ payoutId }) => payoutId ?? []);
   if (ids.length === 0) return { payouts: [], chunks: [] };
-  // Its row is locked in any case, also of a chunk that is looked after: who is just about to
-  // leave it then either sees these news or is seen to have left.
+  // The row of a chunk is locked in any case, also while it is being processed: an activity that is
+  // about to release it either sees these events or has released it already.
   const chunks = await sql<Chunk[]>`
     with mine as materialized (
       select distinct batch_id, driver from payouts where id = any (${ids}) and driver <> id
@@ -105,7 +108,7 @@ export async function unprocessedEvents(
 
 /**
  * Marks what was applied. A payout that is over and needs nobody is no longer due, also where
- * its news have changed nothing: else the sweep would wake it for ever.
+ * its events have changed nothing: else the sweep would wake it for ever.
  */
 export async function markApplied(
   sql: Sql,

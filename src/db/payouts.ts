@@ -316,7 +316,7 @@ export type ParkedPayout = {
 };
 
 /**
- * Leaves payouts to a person. The first reason stays, and what follows is added to its detail;
+ * Parks payouts for an operator. The first reason stays, and what follows is added to its detail;
  * but money in suspense is said first, and a contradiction before a reason that only waits for
  * the rail: the rail's word alone would end that.
  */
@@ -339,7 +339,7 @@ export async function parkPayouts(sql: Sql, parked: readonly ParkedPayout[]): Pr
      where p.id = t.id`;
 }
 
-/** Takes a payout back from a person; it is due at once. A later settle-by may be granted. */
+/** Unparks a payout; it is due at once. A later settle-by may be granted. */
 export async function unparkPayout(sql: Sql, id: string, settleBy: string | null): Promise<void> {
   await sql`
     update payouts
@@ -350,13 +350,13 @@ export async function unparkPayout(sql: Sql, id: string, settleBy: string | null
      where id = ${id}`;
 }
 
-/** Makes payouts due in a moment, should the workflows not be woken for which they were moved. */
+/** Makes payouts due in a moment, in case their workflows cannot be signaled. */
 export async function makeDue(sql: Sql, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return;
   await sql`update payouts set wake_at = ${wakeAfter(sql, 'step')} where id = any (${ids})`;
 }
 
-/** Says that the payout is in good hands for so long; the sweep looks only after that. */
+/** The payout's activity works on it for so long: the sweep wakes it only after that. */
 export async function postponeWake(sql: Sql, id: string, forMs: number): Promise<void> {
   await sql`
     update payouts set wake_at = ${wakeAfter(sql, { ms: forMs })}

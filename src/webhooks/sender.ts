@@ -130,7 +130,7 @@ async function post(
       signal: AbortSignal.timeout(limitMs),
     });
     const bodyStart = await readStart(body);
-    return judge(statusCode, headers['retry-after'], { durationMs: durationMs(), bodyStart });
+    return outcomeOf(statusCode, headers['retry-after'], { durationMs: durationMs(), bodyStart });
   } catch (error) {
     if (error instanceof BlockedAddressError) {
       return { kind: 'blocked', reason: error.message, detail: error.detail };
@@ -141,7 +141,7 @@ async function post(
   }
 }
 
-function judge(
+function outcomeOf(
   status: number,
   retryAfter: string | string[] | undefined,
   answer: { readonly durationMs: number; readonly bodyStart: string },

@@ -102,7 +102,7 @@ export async function createBatchLane(
     Worker.create({
       ...shared,
       taskQueue: taskQueues.batch,
-      // Most of these only wait for news: the pool of connections is what limits the work.
+      // Most of these only wait for events: the pool of connections is what limits the work.
       maxConcurrentActivityTaskExecutions: 100,
     }),
     // A rail that does not answer holds a slot for 10 s: small batches must not wait for each other.

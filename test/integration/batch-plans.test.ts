@@ -28,7 +28,7 @@ import {
   releaseClaims,
 } from '../../src/db/deliveries.js';
 import { bindKeys, findKeys } from '../../src/db/idempotency.js';
-import { insertNews } from '../../src/db/inbox.js';
+import { insertRailEvents } from '../../src/db/inbox.js';
 import { postEntries } from '../../src/db/ledger.js';
 import {
   claimOverduePayouts,
@@ -131,7 +131,7 @@ async function carryLane(database: Database): Promise<void> {
     );
   });
   const [told = []] = groupsOf(await itemsOf(database, sent, ['sent']));
-  await insertNews(database, await newsOf(database, told));
+  await insertRailEvents(database, await newsOf(database, told));
 }
 
 /** News that the rail has settled each of these payouts. */
@@ -207,7 +207,7 @@ const statements: readonly (readonly [string, number, Statement])[] = [
   ],
   ['finds who is paid', groupSize, (sql, { unsent }) => beneficiariesOf(sql, unsent)],
   ['locks', groupSize, (sql, { told }) => lockPayouts(sql, null, told)],
-  ['keeps news', groupSize, (sql, { news }) => insertNews(sql, news)],
+  ['keeps news', groupSize, (sql, { news }) => insertRailEvents(sql, news)],
   [
     'applies what the rail has answered',
     groupSize,

@@ -1,4 +1,4 @@
-import type { RailNews, StoredFact } from '../../src/db/inbox.js';
+import type { RailEvent, StoredFact } from '../../src/db/inbox.js';
 import type {
   LookupAnswer,
   Rail,
@@ -239,7 +239,7 @@ export class ScriptedBank {
   }
 
   /** A notice that was not delivered yet: the first, or the last one. */
-  take(key: string, isLast = false): RailNews | undefined {
+  take(key: string, isLast = false): RailEvent | undefined {
     const found = this.#notices.filter((notice) => notice.key === key);
     const notice = isLast ? found.at(-1) : found[0];
     if (notice === undefined) return undefined;
@@ -247,7 +247,7 @@ export class ScriptedBank {
     return newsOf(notice);
   }
 
-  takeAll(): readonly RailNews[] {
+  takeAll(): readonly RailEvent[] {
     return this.#notices.splice(0).map(newsOf);
   }
 
@@ -384,6 +384,6 @@ export class ScriptedBank {
   }
 }
 
-function newsOf({ key, id, fact }: Notice): RailNews {
+function newsOf({ key, id, fact }: Notice): RailEvent {
   return { rail: 'sandbox', railEventId: id, railKey: key, payoutId: key, fact };
 }

@@ -1,6 +1,6 @@
 import type Koa from 'koa';
 import { bulkTransaction } from '../../db/client.js';
-import { insertNews } from '../../db/inbox.js';
+import { insertRailEvents } from '../../db/inbox.js';
 import { refuse } from '../../domain/refusal.js';
 import type { CallbackEvent, CallbackReader } from '../../rails/rail.js';
 import { wakeChunks, wakePayouts } from '../../temporal/wakePayout.js';
@@ -51,24 +51,26 @@ function refuseCallback(ctx: Koa.Context, rail: CallbackReader | undefined): voi
 }
 
 /**
- * Takes a rail's callback: its facts are kept, each once, before anybody is woken. The rail
- * gets its 200 as soon as they are; a payout that could not be woken is due for the sweep.
+ * Receives a rail's callback: its events are stored, each once, before any workflow is signaled,
+ * and answered with 200. A payout whose workflow cannot be signaled is due for the sweep.
  */
 export async function takeCallback(deps: ApiDeps, ctx: Koa.Context, body: Buffer): Promise<void> {
   const rail = deps.rails.find(railNameOf(ctx));
   const header = (name: string) => ctx.get(name);
-  const events = rail?.parseCallback({ body, header, receivedAt: new Date() });
-  if (rail === undefined || events === undefined) return refuseCallback(ctx, rail);
+  const parsed = rail?.parseCallback({ body, header, receivedAt: new Date() });
+  if (rail === undefined || parsed === undefined) return refuseCallback(ctx, rail);
   customers.add(ctx.req.socket);
-  if ('unreadable' in events) {
-    // To repeat it is in vain: somebody has to ask the rail. Its values may be personal.
+  if ('unreadable' in parsed) {
+    // A repetition would not help: an operator has to ask the rail. Its values may be personal.
     deps.metrics.unreadableCallbacks.inc({ rail: rail.name });
-    deps.log.error({ rail: rail.name, ...events }, 'a signed callback cannot be read');
-    const expected = `a callback as the rail declares it, also at: ${events.unreadable}`;
+    deps.log.error({ rail: rail.name, ...parsed }, 'a signed callback cannot be read');
+    const expected = `a callback as the rail declares it, also at: ${parsed.unreadable}`;
     return answerProblem(ctx, { refusals: [refuse('body_malformed', { expected })] });
   }
-  const news = events.map((event) => newsOf(rail.name, event));
-  const woken = await bulkTransaction(deps.database, news.length, (sql) => insertNews(sql, news));
+  const events = parsed.map((event) => railEventOf(rail.name, event));
+  const woken = await bulkTransaction(deps.database, events.length, (sql) =>
+    insertRailEvents(sql, events),
+  );
   const failures = [
     ...(await wakePayouts(deps.temporal, woken.payouts)),
     ...(await wakeChunks(deps.temporal, woken.chunks)),
@@ -81,7 +83,7 @@ export async function takeCallback(deps: ApiDeps, ctx: Koa.Context, body: Buffer
   ctx.body = { received: events.length };
 }
 
-function newsOf(rail: string, event: CallbackEvent) {
+function railEventOf(rail: string, event: CallbackEvent) {
   const { kind, amountMinor, currency, code, reason, at } = event;
   const fact = {
     kind,
