@@ -190,7 +190,8 @@ function submittingFirst(id: string): Database {
       if (name !== 'begin') return Reflect.get(database, name);
       return async (...args: Parameters<Database['begin']>) => {
         await database`
-          update payouts set submit_started_at = coalesce(submit_started_at, now())
+          update payouts set submit_started_at = coalesce(submit_started_at, now()),
+                             last_sent_at = coalesce(last_sent_at, now())
            where id = ${id}`;
         return database.begin(...args);
       };
