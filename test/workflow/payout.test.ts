@@ -313,7 +313,7 @@ describe('the decision', () => {
   it('is left alone when another driver has the payout', async () => {
     const script = scripted({ acceptPayouts: async () => [] });
     await drive(script, async (handle) => {
-      await expect(handle.result()).resolves.toBe('lost');
+      await expect(handle.result()).resolves.toBe('superseded');
     });
     expect(script.calls.map((call) => call.name)).toEqual(['acceptPayouts']);
   });
@@ -342,7 +342,7 @@ describe('a payout whose driver changes on the way', () => {
     await drive(script, async (handle) => {
       await untilSent();
       await tell(script, 'settled');
-      await expect(handle.result()).resolves.toBe('lost');
+      await expect(handle.result()).resolves.toBe('superseded');
     });
   });
 });
