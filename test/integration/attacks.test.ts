@@ -58,7 +58,8 @@ async function fillDisjointPayouts(accountId: string): Promise<void> {
   const metadata = `case when i <= ${largePayouts} then (select jsonb_object_agg('name_' || n, repeat('x', 500))
       from generate_series(1, 15) n) else jsonb_build_object('half', i % 2, 'env', 'prod') end`;
   await transaction(data.database, async (sql) => {
-    await sql`select set_config('statement_timeout', '0', true)`;
+    await sql`select set_config('statement_timeout', '0', true),
+                     set_config('transaction_timeout', '0', true)`;
     await sql.unsafe(`
       insert into payouts (id, account_id, mode, driver, status, beneficiary_id, source_currency,
           destination_currency, amount, reference, metadata, requested_at, source_minor, fee_minor,
@@ -69,7 +70,8 @@ async function fillDisjointPayouts(accountId: string): Promise<void> {
           from generate_series(1, ${payouts}) i`);
   });
   await transaction(data.database, async (sql) => {
-    await sql`select set_config('statement_timeout', '0', true)`;
+    await sql`select set_config('statement_timeout', '0', true),
+                     set_config('transaction_timeout', '0', true)`;
     await sql`analyze`;
   });
 }

@@ -108,7 +108,8 @@ const factsOf = (ids: readonly string[], fact: RailFact) => new Map(ids.map((id)
 /** The lane's own batch, carried as far as its chunks say by the service's own statements. */
 async function carryLane(database: Database): Promise<void> {
   await transaction(database, async (sql) => {
-    await sql`select set_config('statement_timeout', '0', true)`;
+    await sql`select set_config('statement_timeout', '0', true),
+                     set_config('transaction_timeout', '0', true)`;
     await sql.unsafe(beside);
   });
   const funds = { mode: 'test', accountId, payoutId: null } as const;

@@ -9,6 +9,7 @@ export async function fillPayouts({ database }: TestDatabase, payouts: number): 
   await transaction(database, async (sql) => {
     await sql`select set_config('session_replication_role', 'replica', true),
                      set_config('statement_timeout', '0', true),
+                     set_config('transaction_timeout', '0', true),
                      set_config('maintenance_work_mem', '512MB', true),
                      set_config('work_mem', '256MB', true)`;
     await sql.unsafe(fill(payouts, payouts * 0.9));
@@ -18,7 +19,8 @@ export async function fillPayouts({ database }: TestDatabase, payouts: number): 
 /** What was filled in one transaction is told to the planner, and marked visible, once. */
 export async function analyze({ database }: TestDatabase): Promise<void> {
   await transaction(database, async (sql) => {
-    await sql`select set_config('statement_timeout', '0', true)`;
+    await sql`select set_config('statement_timeout', '0', true),
+                     set_config('transaction_timeout', '0', true)`;
     await sql`analyze`;
   });
 }
