@@ -8,7 +8,7 @@ import { ledgerActivities } from '../../dist/activities/ledger.js';
 import { startRates } from '../../dist/activities/maintenance.js';
 import { railActivities } from '../../dist/activities/rail.js';
 import { connectDatabase, transaction } from '../../dist/db/client.js';
-import { insertRailEvents } from '../../dist/db/inbox.js';
+import { storeEvents } from '../../dist/db/inbox.js';
 import { createRails } from '../../dist/rails/registry.js';
 import { createSandboxCallbacks } from '../../dist/rails/sandbox/callback.js';
 import { createSandboxRail } from '../../dist/rails/sandbox/connector.js';
@@ -100,7 +100,7 @@ async function takeCallback(body, headers) {
     payoutId: key,
     fact: { kind, amountMinor, currency },
   }));
-  await transaction(database, (sql) => insertRailEvents(sql, news));
+  await transaction(database, (sql) => storeEvents(sql, news));
   const told = new Set(events.map(({ key }) => key));
   await Promise.all([...told].map((id) => DBOS.send(id, null, topic)));
   return { status: 200 };

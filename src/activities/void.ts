@@ -36,9 +36,7 @@ export async function finishVoid(
   begunMs: number,
 ): Promise<'voided' | 'too_late'> {
   const throwIfHeldUp = () => {
-    if (isHeldUp(begunMs)) {
-      throw retryLater('The void was held up; what became of the order is looked up.');
-    }
+    if (isHeldUp(begunMs)) throw retryLater('The void was held up; the order is looked up.');
   };
   throwIfHeldUp();
   const answer = await rail.voidKey(railKey(id));

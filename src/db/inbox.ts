@@ -23,7 +23,7 @@ export type RailEvent = {
 };
 
 /** The workflows to signal: of payouts that have their own, and of chunks that are suspended. */
-export type InsertedEvents = {
+export type ToSignal = {
   readonly payouts: readonly WakeablePayout[];
   readonly chunks: readonly Chunk[];
 };
@@ -33,10 +33,7 @@ export type InsertedEvents = {
  * fails. A fact that a final payout knows already is marked as applied and signals no workflow; a
  * chunk that is being processed finds its events itself.
  */
-export async function insertRailEvents(
-  sql: Sql,
-  events: readonly RailEvent[],
-): Promise<InsertedEvents> {
+export async function storeEvents(sql: Sql, events: readonly RailEvent[]): Promise<ToSignal> {
   const kept = await sql<{ payoutId: string }[]>`
     insert into rail_inbox (rail, rail_event_id, rail_key, payout_id, fact, applied_at, outcome)
     select t.rail, t.rail_event_id, t.rail_key, p.id, t.fact,

@@ -28,7 +28,7 @@ import {
   releaseClaims,
 } from '../../src/db/deliveries.js';
 import { bindKeys, findKeys } from '../../src/db/idempotency.js';
-import { insertRailEvents } from '../../src/db/inbox.js';
+import { storeEvents } from '../../src/db/inbox.js';
 import { postEntries } from '../../src/db/ledger.js';
 import {
   claimOverduePayouts,
@@ -132,7 +132,7 @@ async function carryLane(database: Database): Promise<void> {
     );
   });
   const [told = []] = groupsOf(await itemsOf(database, sent, ['sent']));
-  await insertRailEvents(database, await newsOf(database, told));
+  await storeEvents(database, await newsOf(database, told));
 }
 
 /** News that the rail has settled each of these payouts. */
@@ -208,7 +208,7 @@ const statements: readonly (readonly [string, number, Statement])[] = [
   ],
   ['finds who is paid', groupSize, (sql, { unsent }) => beneficiariesOf(sql, unsent)],
   ['locks', groupSize, (sql, { told }) => lockPayouts(sql, null, told)],
-  ['keeps news', groupSize, (sql, { news }) => insertRailEvents(sql, news)],
+  ['keeps news', groupSize, (sql, { news }) => storeEvents(sql, news)],
   [
     'applies what the rail has answered',
     groupSize,

@@ -5,7 +5,7 @@ import { listBalanceTransactions } from '../../src/db/balanceTransactions.js';
 import { closeItems } from '../../src/db/batches.js';
 import { connectDatabase, type Database, exactlyOne, type Sql } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
-import { insertRailEvents } from '../../src/db/inbox.js';
+import { storeEvents } from '../../src/db/inbox.js';
 import { listBalances, postEntries } from '../../src/db/ledger.js';
 import { migrate } from '../../src/db/migrate.js';
 import { type Entry, fundEntry, type Posting } from '../../src/domain/ledger.js';
@@ -372,7 +372,7 @@ describe('what was written down stays: it is refused to change', () => {
   ])('what a rail has said: %s', async (statement) => {
     const { id } = await requestPayout(database, caller.account.id);
     const fact = { kind: 'settled', amountMinor: '1', currency: 'EUR' } as const;
-    await insertRailEvents(database, [
+    await storeEvents(database, [
       { rail: 'sandbox', railEventId: `test:${id}`, railKey: id, payoutId: id, fact },
     ]);
     await expect(database.unsafe(statement)).rejects.toThrow(/what a rail has said/);

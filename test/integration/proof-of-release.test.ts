@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { OperateInput } from '../../src/activities/operator.js';
 import { pauseBatch, resumeBatch } from '../../src/db/batches.js';
 import { exactlyOne } from '../../src/db/client.js';
-import { insertRailEvents, type RailEvent, type StoredFact } from '../../src/db/inbox.js';
+import { type RailEvent, type StoredFact, storeEvents } from '../../src/db/inbox.js';
 import { insertRequest } from '../../src/db/operatorActions.js';
 import { findPayoutById, lockPayouts, type PayoutRow } from '../../src/db/payouts.js';
 import { chunkDriver } from '../../src/domain/batch.js';
@@ -86,7 +86,7 @@ async function wait(ms: number): Promise<void> {
 /** The bank says something of a payout, and its workflow looks into the inbox. */
 async function tell(id: string, ...facts: readonly StoredFact[]): Promise<void> {
   // One after the other, as callbacks come.
-  for (const fact of facts) await insertRailEvents(time.database, [newsOf(id, fact)]);
+  for (const fact of facts) await storeEvents(time.database, [newsOf(id, fact)]);
   await settle(id);
 }
 
@@ -103,7 +103,7 @@ async function settle(id: string): Promise<void> {
 /** Everything the bank has done is told. */
 async function tellAll(): Promise<void> {
   const news = bank.takeAll();
-  await insertRailEvents(time.database, news);
+  await storeEvents(time.database, news);
   for (const id of new Set(news.flatMap(({ payoutId }) => payoutId))) await settle(id);
 }
 
@@ -438,7 +438,7 @@ describe('facts that contradict each other', () => {
 
   it('release nothing where the look-up is answered before the inbox was read', async () => {
     const id = await sent();
-    await insertRailEvents(time.database, [newsOf(id, await settledFact(id, 1n))]);
+    await storeEvents(time.database, [newsOf(id, await settledFact(id, 1n))]);
     bank.act(id, 'rejects');
     await attempt(() => activities().pollRail({ payoutId: id })).catch(() => undefined);
     await expectHeld(id, 'sent');

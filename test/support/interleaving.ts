@@ -9,7 +9,7 @@ import { insertBeneficiary } from '../../src/db/beneficiaries.js';
 import { handOverItems, takeOver } from '../../src/db/chunks.js';
 import { type Database, exactlyOne, transaction } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
-import { insertRailEvents, type RailEvent } from '../../src/db/inbox.js';
+import { type RailEvent, storeEvents } from '../../src/db/inbox.js';
 import { insertRequest } from '../../src/db/operatorActions.js';
 import { insertPayout, type LockedPayout, lockPayouts } from '../../src/db/payouts.js';
 import { currentRates } from '../../src/db/rates.js';
@@ -377,10 +377,10 @@ export class Interleaving {
     const news = this.bank.take(id, isLast);
     if (news === undefined) return false;
     this.#note(id, `told ${JSON.stringify(news.fact)}`);
-    await insertRailEvents(this.#database, [news]);
+    await storeEvents(this.#database, [news]);
     if (again === 'no') return true;
     const railEventId = again === 'same' ? news.railEventId : `${news.railEventId}-again`;
-    await insertRailEvents(this.#database, [{ ...news, railEventId }]);
+    await storeEvents(this.#database, [{ ...news, railEventId }]);
     return true;
   }
 
@@ -453,7 +453,7 @@ export class Interleaving {
   async #settleDown(ms: number): Promise<void> {
     await this.#wait(ms);
     const news = this.bank.takeAll();
-    if (news.length > 0) await insertRailEvents(this.#database, news);
+    if (news.length > 0) await storeEvents(this.#database, news);
     await this.#driveAll(news);
   }
 

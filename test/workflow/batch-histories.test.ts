@@ -6,7 +6,7 @@ import { ledgerActivities } from '../../src/activities/ledger.js';
 import { railActivities } from '../../src/activities/rail.js';
 import { allItemsOf, cancelBatch, findBatchById } from '../../src/db/batches.js';
 import { transaction } from '../../src/db/client.js';
-import { insertRailEvents } from '../../src/db/inbox.js';
+import { storeEvents } from '../../src/db/inbox.js';
 import { type BatchMode, type Chunk, chunkSize } from '../../src/domain/batch.js';
 import { railKey, usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
@@ -85,7 +85,7 @@ async function callBack(ids: readonly string[], amountMinor?: string): Promise<v
   const [row] = await database<{ receiveMinor: bigint }[]>`
     select receive_minor from payouts where id = ${first}`;
   const amount = amountMinor ?? `${row?.receiveMinor}`;
-  const { chunks } = await insertRailEvents(
+  const { chunks } = await storeEvents(
     database,
     ids.map((id) => ({
       rail: 'sandbox',

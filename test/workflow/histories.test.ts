@@ -4,7 +4,7 @@ import { ledgerActivities } from '../../src/activities/ledger.js';
 import { operatorActivities } from '../../src/activities/operator.js';
 import { railActivities } from '../../src/activities/rail.js';
 import { newId } from '../../src/db/id.js';
-import { insertRailEvents, type StoredFact } from '../../src/db/inbox.js';
+import { type StoredFact, storeEvents } from '../../src/db/inbox.js';
 import type { PayoutRow } from '../../src/db/payouts.js';
 import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
 import type { OperatorCommand } from '../../src/domain/operator.js';
@@ -102,7 +102,7 @@ async function callBack(accountId: string, id: string, fact: StoredFact): Promis
   const amount = { amountMinor: `${receiveMinor}`, currency: destinationCurrency ?? '' };
   const railEventId = `test:${id}:${fact.kind}`;
   const news = { rail: 'sandbox', railEventId, railKey: id, payoutId: id };
-  const { payouts: woken } = await insertRailEvents(store.database, [
+  const { payouts: woken } = await storeEvents(store.database, [
     { ...news, fact: { ...amount, ...fact } },
   ]);
   for (const row of woken) await wakePayout(server.client, row);

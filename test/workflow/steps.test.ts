@@ -4,7 +4,7 @@ import { operatorActivities } from '../../src/activities/operator.js';
 import { railActivities } from '../../src/activities/rail.js';
 import { exactlyOne } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
-import { insertRailEvents } from '../../src/db/inbox.js';
+import { storeEvents } from '../../src/db/inbox.js';
 import type { PayoutRow } from '../../src/db/payouts.js';
 import { beginSubmission } from '../../src/db/submissions.js';
 import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
@@ -105,7 +105,7 @@ describe('a step that fails leaves nothing behind and succeeds when it is repeat
     const { id } = row;
     await attempt(() => activities.submitPayouts({ driver: id, ids: [id] }));
     const fact = { kind: 'settled', amountMinor: `${row.receiveMinor}`, currency: 'EUR' } as const;
-    await insertRailEvents(database, [
+    await storeEvents(database, [
       { rail: 'sandbox', railEventId: `test:${id}`, railKey: id, payoutId: id, fact },
     ]);
     await activities.parkPayout({ driver: id, id, reason: 'settle_by_passed', detail: 'a test' });

@@ -1,6 +1,6 @@
 import type Koa from 'koa';
 import { bulkTransaction } from '../../db/client.js';
-import { insertRailEvents } from '../../db/inbox.js';
+import { storeEvents } from '../../db/inbox.js';
 import { refuse } from '../../domain/refusal.js';
 import type { CallbackEvent, CallbackReader } from '../../rails/rail.js';
 import { wakeChunks, wakePayouts } from '../../temporal/wakePayout.js';
@@ -69,7 +69,7 @@ export async function takeCallback(deps: ApiDeps, ctx: Koa.Context, body: Buffer
   }
   const events = parsed.map((event) => railEventOf(rail.name, event));
   const woken = await bulkTransaction(deps.database, events.length, (sql) =>
-    insertRailEvents(sql, events),
+    storeEvents(sql, events),
   );
   const failures = [
     ...(await wakePayouts(deps.temporal, woken.payouts)),
