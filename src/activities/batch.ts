@@ -134,7 +134,7 @@ async function decide(
   return { told: refused.length === 0 ? null : (ids[0] ?? null), own };
 }
 
-/** Every item is refused: the culprits for their own reasons, the others because of them. */
+/** Every item is refused: some for their own reasons, the others because of them. */
 async function refuseTogether(
   sql: Sql,
   batchId: string,

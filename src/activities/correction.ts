@@ -7,10 +7,8 @@ import { formatMinor } from '../domain/money.js';
 import type { Correction } from '../domain/operator.js';
 import { announce } from './announcement.js';
 import { frozenOf } from './facts.js';
-import type { Decision } from './judgement.js';
+import { type Decision, refused } from './judgement.js';
 import { owned } from './step.js';
-
-const refused = (detail: string): Decision => ({ outcome: 'refused', detail });
 
 /**
  * Judges a correction by the books as they are: outside of a lock for who proposes it, and

@@ -23,10 +23,10 @@ import {
 import { accountOfEndpoint } from '../db/webhookEndpoints.js';
 import type { Chunk } from '../domain/batch.js';
 import { payoutStatuses } from '../domain/payout.js';
+import { createShare, type Share } from '../share.js';
 import { wakeEndpoint } from '../temporal/wakePayout.js';
 import { backoffAfter } from '../webhooks/retrySchedule.js';
 import type { Sender, SendOutcome } from '../webhooks/sender.js';
-import { createShare, type Share } from '../webhooks/share.js';
 import { isRepeated, retryLater, withHeartbeat } from './failure.js';
 
 export type DeliveryDeps = {

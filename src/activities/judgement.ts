@@ -26,7 +26,7 @@ export type Decision = {
   readonly move?: Move;
 };
 
-const refused = (detail: string): Decision => ({ outcome: 'refused', detail });
+export const refused = (detail: string): Decision => ({ outcome: 'refused', detail });
 const done = (detail: string, effect: Omit<Decision, 'outcome' | 'detail'>): Decision => ({
   outcome: 'done',
   detail,

@@ -4,7 +4,7 @@ import { bulkTransaction, type Database, type Sql, transaction } from '../db/cli
 import { findPayoutById, parkPayouts, postponeWake } from '../db/payouts.js';
 import { type FactRules, railKey } from '../domain/payout.js';
 import type { Rails } from '../rails/registry.js';
-import { createShare } from '../webhooks/share.js';
+import { createShare } from '../share.js';
 import { cancelItems } from './cancellation.js';
 import { applyFacts } from './facts.js';
 import { failAfterAttempts, retryLater, withHeartbeat } from './failure.js';

@@ -5,6 +5,7 @@ import type { KeyHolder } from '../db/apiKeys.js';
 import { hasSqlState, isOutage } from '../db/client.js';
 import { newId } from '../db/id.js';
 import { type Refusal, refuse } from '../domain/refusal.js';
+import { createShare } from '../share.js';
 import { admit, requireScope } from './admission.js';
 import { maxBodyBytes } from './decoded.js';
 import { everyAnswerHeaders } from './headers.js';
@@ -22,7 +23,7 @@ import { quoteRoutes } from './routes/quotes.js';
 import { readCallback, takeCallback } from './routes/railCallbacks.js';
 import { webhookEndpointRoutes } from './routes/webhookEndpoints.js';
 import { answerProblem, bytesOf, oweBytes, serve, weigh } from './serve.js';
-import { createAccountShare, inTurn } from './shares.js';
+import { inTurn } from './shares.js';
 
 /** Every route that an integrator calls. */
 export const routes: readonly Route[] = [
@@ -54,7 +55,7 @@ const writesAtOnce = 6;
 
 /** Makes the application without a port, so that whoever has one may listen. */
 export function createApp(parts: Omit<ApiDeps, 'writes'>): Koa {
-  const deps = { ...parts, writes: createAccountShare(writesAtOnce) };
+  const deps = { ...parts, writes: createShare(writesAtOnce) };
   const app = new Koa();
   // One spelling a route: limits, keys and authentication hang on the path.
   const router = new Router({ sensitive: true, strict: true });

@@ -9,12 +9,12 @@ import type { Database } from '../db/client.js';
 import { type Refusal, type RefusalCode, refuse } from '../domain/refusal.js';
 import type { Scope } from '../domain/scope.js';
 import type { CallbackReaders } from '../rails/registry.js';
+import type { Queue } from '../share.js';
 import type { Metrics } from '../telemetry.js';
 import type { UrlPolicy } from '../webhooks/guard.js';
 import type { TrustedProxies } from './clientAddress.js';
 import type { DecodedObject } from './decoded.js';
 import type { Limiter } from './rateLimit.js';
-import type { AccountShare } from './shares.js';
 
 /** What the routes work with. */
 export type ApiDeps = {
@@ -31,7 +31,7 @@ export type ApiDeps = {
   readonly limiter: Limiter;
   readonly proxies: TrustedProxies;
   /** What an account's requests hold of the database's connections at a time. */
-  readonly writes: AccountShare;
+  readonly writes: Queue;
 };
 
 /** A request that was authenticated and decoded. */

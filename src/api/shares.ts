@@ -1,5 +1,5 @@
 import type Koa from 'koa';
-import pLimit, { type LimitFunction } from 'p-limit';
+import { createShare } from '../share.js';
 import { holderOf } from './auth.js';
 
 /**
@@ -11,26 +11,12 @@ export function whenClosed({ res, req }: Koa.Context): Promise<void> {
   return new Promise((resolve) => res.once('close', () => resolve()));
 }
 
-/** Runs work of an account, so much of it at a time; the rest waits for its turn. */
-export type AccountShare = <T>(accountId: string, work: () => Promise<T>) => Promise<T>;
-
-/** How many may wait is bounded by the account's requests in flight. */
-export function createAccountShare(places: number): AccountShare {
-  const limits = new Map<string, LimitFunction>();
-  return async (accountId, work) => {
-    const limit = limits.get(accountId) ?? pLimit(places);
-    limits.set(accountId, limit);
-    try {
-      return await limit(work);
-    } finally {
-      if (limit.activeCount + limit.pendingCount === 0) limits.delete(accountId);
-    }
-  };
-}
-
-/** Serves so many requests of an account at a time, until their answers are read. */
+/**
+ * Serves so many requests of an account at a time, until their answers are read. How many may wait
+ * is bounded by the account's requests in flight.
+ */
 export function inTurn(places: number): Koa.Middleware {
-  const share = createAccountShare(places);
+  const share = createShare(places);
   return (ctx, next) =>
     new Promise<void>((resolve, reject) => {
       share(holderOf(ctx).account.id, async () => {

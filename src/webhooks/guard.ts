@@ -3,7 +3,7 @@ import { Resolver, lookup as systemLookup } from 'node:dns/promises';
 import { isIP, type LookupFunction, type Socket } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { buildConnector } from 'undici';
-import { createShare } from './share.js';
+import { createShare } from '../share.js';
 
 /**
  * What webhook receivers may be. Both are off in production: a customer must not be able

@@ -38,14 +38,14 @@ const table: readonly (readonly [part: string, rule: Rule])[] = [
   ['db/', { ours: ['domain/', 'telemetry'] }],
   ['rates/', { ours: ['domain/', 'telemetry'] }],
   ['rails/', { ours: ['domain/', 'telemetry'] }],
-  ['webhooks/', { ours: ['domain/', 'telemetry'] }],
+  ['webhooks/', { ours: ['domain/', 'share', 'telemetry'] }],
   ['temporal/', { ours: ['domain/', 'workflows/messages', 'telemetry'] }],
   [
     'activities/',
     {
       ours: [
         ...['domain/', 'contract/', 'db/', 'rates/', 'rails/', 'webhooks/', 'temporal/'],
-        ...['workflows/messages', 'telemetry'],
+        ...['workflows/messages', 'share', 'telemetry'],
       ],
     },
   ],
@@ -55,7 +55,7 @@ const table: readonly (readonly [part: string, rule: Rule])[] = [
     {
       ours: [
         ...['domain/', 'contract/', 'db/', 'rails/', 'temporal/', 'workflows/messages'],
-        ...['webhooks/guard', 'webhooks/signature', 'telemetry'],
+        ...['webhooks/guard', 'webhooks/signature', 'share', 'telemetry'],
       ],
     },
   ],
@@ -64,6 +64,7 @@ const table: readonly (readonly [part: string, rule: Rule])[] = [
   ['stack/', readsNothing],
   ['sandbox-bank/', readsNothing],
   ['config', { ours: [], packages: ['node:fs', 'zod'] }],
+  ['share', { ours: [], packages: ['p-limit'] }],
   ['telemetry', readsNothing],
   ['process', { ours: ['config'] }],
 ];

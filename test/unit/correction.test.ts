@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { correctionOf } from '../../src/domain/correction.js';
-import { crossMid, parseRate } from '../../src/domain/fx.js';
+import { crossMid } from '../../src/domain/fx.js';
 import {
   acceptEntry,
   type Entry,
@@ -19,18 +19,7 @@ import type { Correction } from '../../src/domain/operator.js';
 import { price } from '../../src/domain/quote.js';
 import { isRefusal } from '../../src/domain/refusal.js';
 import { referenceSource } from '../../src/rates/reference.js';
-
-/** 1,000.00 USD at a mid rate of 0.86, with one cent that flooring has left over. */
-const frozen: FrozenAmounts = {
-  sourceCurrency: 'USD',
-  destinationCurrency: 'EUR',
-  sourceMinor: 100_000n,
-  feeMinor: 430n,
-  netMinor: 99_570n,
-  receiveMinor: 85_201n,
-  midValueMinor: 85_630n,
-  rate: parseRate('0.8557'),
-};
+import { frozen } from '../support/frozenAmounts.js';
 
 const post = (...entries: readonly Entry[]): readonly PostedEntry[] =>
   entries.map((entry, index) => ({ ...entry, id: BigInt(index + 1) }));

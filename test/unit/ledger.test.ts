@@ -2,11 +2,10 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Acceptance } from '../../src/domain/acceptance.js';
 import { findCorridor } from '../../src/domain/corridor.js';
-import { crossMid, parseRate } from '../../src/domain/fx.js';
+import { crossMid } from '../../src/domain/fx.js';
 import {
   acceptEntry,
   type Entry,
-  type FrozenAmounts,
   fundEntry,
   latePaymentEntry,
   type Posting,
@@ -20,6 +19,7 @@ import { type FixedSide, price } from '../../src/domain/quote.js';
 import { isRefusal } from '../../src/domain/refusal.js';
 import { referenceSource } from '../../src/rates/reference.js';
 import { decide as decideAcceptance } from '../support/decision.js';
+import { frozen } from '../support/frozenAmounts.js';
 
 const { perEuro } = await referenceSource.fetch();
 // Two, no and three decimals; the rupiah makes the rates small and the amounts large.
@@ -43,18 +43,6 @@ function nonZero(amounts: Amounts): Readonly<Record<string, bigint>> {
   for (const [name, minor] of amounts) sums.set(name, (sums.get(name) ?? 0n) + minor);
   return Object.fromEntries([...sums].filter(([, sum]) => sum !== 0n));
 }
-
-/** 1,000.00 USD at a mid rate of 0.86, with one cent that flooring has left over. */
-const frozen: FrozenAmounts = {
-  sourceCurrency: 'USD',
-  destinationCurrency: 'EUR',
-  sourceMinor: 100_000n,
-  feeMinor: 430n,
-  netMinor: 99_570n,
-  receiveMinor: 85_201n,
-  midValueMinor: 85_630n,
-  rate: parseRate('0.8557'),
-};
 
 describe('an entry', () => {
   test.each<[string, Entry, readonly string[]]>([

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { createShare } from '../../src/webhooks/share.js';
+import { createShare } from '../../src/share.js';
 
 /** Work that ends when the test has it end. */
 function openWork() {

@@ -19,7 +19,7 @@ const bodiesAtOnce = 64;
 export function readCallback({ rails, proxies }: ApiDeps, read: Koa.Middleware): Koa.Middleware {
   const reading = new Map<string, number>();
   return async (ctx, next) => {
-    const rail = rails.find(railNameOf(ctx));
+    const rail = rails.find(railInPath(ctx));
     const header = (name: string) => ctx.get(name);
     if (!rail?.looksSigned({ header, receivedAt: new Date() })) return refuseCallback(ctx, rail);
     const network = networkOf(proxies.clientOf(ctx.req));
@@ -42,7 +42,7 @@ function refuseMoreCallbacks(ctx: Koa.Context): void {
   answerProblem(ctx, { refusals, headers: { 'Retry-After': '1' } });
 }
 
-const railNameOf = (ctx: Koa.Context) =>
+const railInPath = (ctx: Koa.Context) =>
   /^\/rails\/([a-z]{1,32})\/callbacks$/.exec(ctx.path)?.[1] ?? '';
 
 function refuseCallback(ctx: Koa.Context, rail: CallbackReader | undefined): void {
@@ -55,7 +55,7 @@ function refuseCallback(ctx: Koa.Context, rail: CallbackReader | undefined): voi
  * and answered with 200. A payout whose workflow cannot be signaled is due for the sweep.
  */
 export async function takeCallback(deps: ApiDeps, ctx: Koa.Context, body: Buffer): Promise<void> {
-  const rail = deps.rails.find(railNameOf(ctx));
+  const rail = deps.rails.find(railInPath(ctx));
   const header = (name: string) => ctx.get(name);
   const parsed = rail?.parseCallback({ body, header, receivedAt: new Date() });
   if (rail === undefined || parsed === undefined) return refuseCallback(ctx, rail);
