@@ -44,8 +44,8 @@ const bodyLimitBytes = 64 * 1024;
 /** 500 events of a rail's callback are a quarter of it. */
 const callbackLimitBytes = 256 * 1024;
 
-/** Lists of an account that are read at a time: half of the connections that lists have. */
-const listsAtOnce = 4;
+/** Lists of an account that are read at a time: a quarter of the connections that lists have. */
+const listsAtOnce = 2;
 
 /** Batches of an account that are read and judged at a time: each may hold 8 MiB and more. */
 const batchesAtOnce = 2;
@@ -197,7 +197,8 @@ function readBytes(): Koa.Middleware {
       multipart: false,
       text: true,
       textTypes: ['*/*'],
-      encoding: 'latin1',
+      // Latin-1 by Node itself; under that name a table of JavaScript would decode it.
+      encoding: 'binary',
       textLimit,
     });
   const readers = new Map(

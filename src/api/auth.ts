@@ -2,6 +2,7 @@ import type Koa from 'koa';
 import { findKeyHolder, type KeyHolder, noteUse } from '../db/apiKeys.js';
 import type { Sql } from '../db/client.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
+import { createShare } from '../share.js';
 import { hashOfKey, isWellFormedKey } from './apiKey.js';
 import { networkOf } from './clientAddress.js';
 import { takeRequest } from './rateLimit.js';
@@ -35,7 +36,26 @@ export function createAuthenticator(sql: Sql): Authenticate {
   /** The quota of wrong keys by network: see `takeRequest`. */
   const wrong = new Map<string, number>();
 
-  async function read(name: string, hash: Buffer): Promise<KeyHolder | Refusal> {
+  /**
+   * Who sends the same key while it is read waits, and then all who wait share one look: a key
+   * takes one of the connections, however many requests it sends, and the look is never older
+   * than the request.
+   */
+  const reading = createShare(1);
+  const awaited = new Map<string, Promise<KeyHolder | Refusal>>();
+
+  function read(name: string, hash: Buffer): Promise<KeyHolder | Refusal> {
+    const next =
+      awaited.get(name) ??
+      reading(name, () => {
+        awaited.delete(name);
+        return readRow(name, hash);
+      });
+    awaited.set(name, next);
+    return next;
+  }
+
+  async function readRow(name: string, hash: Buffer): Promise<KeyHolder | Refusal> {
     const holder = await findKeyHolder(sql, hash);
     if (letIn.size >= remembered) letIn.clear();
     if (holder?.isExpired === false) letIn.add(name);

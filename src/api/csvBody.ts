@@ -12,6 +12,7 @@ import {
   refuseParam,
 } from './decoded.js';
 import { mustBeOneKind, mustBeSentOnce, readName } from './formBody.js';
+import type { Steps } from './turns.js';
 
 /** The columns by their names: the number of the column, or the names below. */
 type Columns = Map<string, number | Columns>;
@@ -26,7 +27,7 @@ type CellCheck = (cell: string) => string | undefined;
  * `metadata[order]`: every other row is an item of `payouts`. An empty cell is a parameter
  * that was not sent. One pass over the body; what is refused is named with its line.
  */
-export function decodeCsv(body: Buffer): DecodedObject | readonly Refusal[] {
+export function* decodeCsv(body: Buffer): Steps<DecodedObject | readonly Refusal[]> {
   // Where a byte is not UTF-8, Latin-1 has one character a byte, and its cell can be named.
   const isText = isUtf8(body);
   const text = body.toString(isText ? 'utf8' : 'latin1').replace(/^(\ufeff|\xef\xbb\xbf)/, '');
@@ -37,7 +38,7 @@ export function decodeCsv(body: Buffer): DecodedObject | readonly Refusal[] {
   const header = readHeader(reader, expectedOfCell, problems);
   // Under a header that is wrong every row would be, and hide the cause.
   if (problems.length > 0) return problems;
-  const payouts = readItems(reader, header, expectedOfCell, problems);
+  const payouts = yield* readItems(reader, header, expectedOfCell, problems);
   return problems.length > 0 ? problems : Object.assign(Object.create(null), { payouts });
 }
 
@@ -79,12 +80,12 @@ function addColumn(columns: Columns, name: string, column: number): string | und
   return undefined;
 }
 
-function readItems(
+function* readItems(
   reader: CsvReader,
   header: Header,
   expectedOfCell: CellCheck,
   problems: Refusal[],
-): readonly DecodedObject[] {
+): Steps<readonly DecodedObject[]> {
   const items: DecodedObject[] = [];
   let fields = 0;
   while (problems.length < maxProblems) {
@@ -103,6 +104,7 @@ function readItems(
       break;
     }
     items.push(itemOf(header.columns, row.cells) ?? Object.create(null));
+    yield;
   }
   return items;
 }

@@ -4,6 +4,10 @@ import { type DecodedObject, maxBodyBytes } from './decoded.js';
 import { decodeForm } from './formBody.js';
 import { decodeJson } from './jsonBody.js';
 import { decodeNdjson } from './ndjsonBody.js';
+import { atOnce, type Steps } from './turns.js';
+
+/** The parameters, or why there are none. */
+export type Decoding = DecodedObject | readonly Refusal[];
 
 export type BodyStyle = 'form' | 'json' | 'ndjson' | 'csv';
 
@@ -20,7 +24,7 @@ const decoders = {
   json: decodeJson,
   ndjson: decodeNdjson,
   csv: decodeCsv,
-} as const satisfies Record<BodyStyle, (body: Buffer) => DecodedObject | readonly Refusal[]>;
+} as const satisfies Record<BodyStyle, (body: Buffer) => Steps<Decoding>>;
 
 /**
  * Decodes a request body to its parameters, in time linear in its length and within the
@@ -29,13 +33,13 @@ const decoders = {
  * for a cell, and `parameter_invalid` for each parameter that cannot be decoded.
  *
  * @param contentType the Content-Type header, or the empty string if there is none
- * @param takesLines whether NDJSON and CSV are taken, whose lines are the items of `payouts`
+ * @param acceptsLineFormats whether NDJSON and CSV are taken, whose lines are the items of `payouts`
  */
-export function decodeBody(
+export function* decodeInSteps(
   body: Buffer,
   contentType: string,
   acceptsLineFormats = false,
-): DecodedObject | readonly Refusal[] {
+): Steps<Decoding> {
   if (body.length === 0) return Object.create(null);
   if (body.length > maxBodyBytes) {
     return [refuse('body_too_large', { expected: `at most ${maxBodyBytes} bytes` })];
@@ -51,13 +55,16 @@ export function decodeBody(
       }),
     ];
   }
-  return decoders[style](body);
+  return yield* decoders[style](body);
+}
+
+/** The same at once. */
+export function decodeBody(...request: Parameters<typeof decodeInSteps>): Decoding {
+  return atOnce(decodeInSteps(...request));
 }
 
 /** Tells the refusals of decodeBody from what it decoded. */
-export function isUndecoded(
-  result: DecodedObject | readonly Refusal[],
-): result is readonly Refusal[] {
+export function isUndecoded(result: Decoding): result is readonly Refusal[] {
   return Array.isArray(result);
 }
 

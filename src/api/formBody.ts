@@ -11,6 +11,7 @@ import {
   maxProblems,
   refuseParam,
 } from './decoded.js';
+import type { Steps } from './turns.js';
 
 /**
  * What a name holds while the body is read. A map takes any name and any index as a key, so
@@ -31,7 +32,7 @@ export const mustBeOneKind = 'to be either one value, a list or an object, not t
  * brackets: `a[b][0]=v`, and `a[]=v` to append. One pass over the body, and one step for
  * each level of each name. Every refusal names its parameter.
  */
-export function decodeForm(body: Buffer): DecodedObject | readonly Refusal[] {
+export function* decodeForm(body: Buffer): Steps<DecodedObject | readonly Refusal[]> {
   // Read as Latin-1, one character a byte: a byte that is not UTF-8 can so be refused
   // together with the name of its parameter.
   const pairs = body.toString('latin1').split('&', maxFields + 1);
@@ -44,10 +45,11 @@ export function decodeForm(body: Buffer): DecodedObject | readonly Refusal[] {
     if (pair === '') continue;
     const problem = readPair(root, pair);
     if (problem !== undefined && problems.push(problem) >= maxProblems) break;
+    yield;
   }
   // A refused parameter leaves gaps behind, which would only hide the first cause.
   if (problems.length > 0) return problems;
-  const decoded = finishObject(root, '', problems);
+  const decoded = yield* finishObject(root, '', problems);
   return problems.length > 0 ? problems : decoded;
 }
 
@@ -132,26 +134,27 @@ function insert(root: Branch, path: readonly string[], value: string): string | 
   return undefined;
 }
 
-function finish(node: string | Branch, name: string, problems: Refusal[]): Decoded {
-  if (typeof node === 'string') return node;
+function* finish(node: Branch, name: string, problems: Refusal[]): Steps<Decoded> {
   return node.kind === 'object'
-    ? finishObject(node, name, problems)
-    : finishList(node, name, problems);
+    ? yield* finishObject(node, name, problems)
+    : yield* finishList(node, name, problems);
 }
 
-function finishObject(branch: Branch, name: string, problems: Refusal[]): DecodedObject {
+function* finishObject(branch: Branch, name: string, problems: Refusal[]): Steps<DecodedObject> {
   const object: Record<string, Decoded> = Object.create(null);
   const paramOf = (key: string) => (name === '' ? key : `${name}[${key}]`);
   const extra = [...branch.children.keys()][maxNames];
   if (extra !== undefined && problems.length < maxProblems) {
     problems.push(refuseParam(paramOf(extra), `at most ${maxNames} names side by side`));
   }
-  for (const [key, child] of branch.children) object[key] = finish(child, paramOf(key), problems);
+  for (const [key, child] of branch.children) {
+    object[key] = typeof child === 'string' ? child : yield* finish(child, paramOf(key), problems);
+  }
   return object;
 }
 
 /** A list of n items has the indices 0 to n - 1; the first that is missing is named. */
-function finishList(branch: Branch, name: string, problems: Refusal[]): readonly Decoded[] {
+function* finishList(branch: Branch, name: string, problems: Refusal[]): Steps<readonly Decoded[]> {
   const list: Decoded[] = [];
   for (let index = 0; index < branch.children.size; index += 1) {
     const item = branch.children.get(String(index));
@@ -162,7 +165,9 @@ function finishList(branch: Branch, name: string, problems: Refusal[]): readonly
       }
       return list;
     }
-    list.push(finish(item, `${name}[${index}]`, problems));
+    const param = `${name}[${index}]`;
+    list.push(typeof item === 'string' ? item : yield* finish(item, param, problems));
+    yield;
   }
   return list;
 }

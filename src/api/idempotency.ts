@@ -1,5 +1,4 @@
 import { createHmac } from 'node:crypto';
-import { setImmediate } from 'node:timers/promises';
 import type { JsonObject } from '../contract/versions/jsonObject.js';
 import { bulkTransaction, hasSqlState, type Sql } from '../db/client.js';
 import {
@@ -12,12 +11,10 @@ import {
 import { isRefusal, meaningOf, type Refusal, refuse } from '../domain/refusal.js';
 import { type Decoded, type DecodedObject, flatten, isList } from './decoded.js';
 import { type Answer, type ApiDeps, type ApiRequest, refused } from './route.js';
+import { createPace } from './turns.js';
 
 /** PostgreSQL's lock_not_available: the first request with this key is still running. */
 const lockNotAvailable = '55P03';
-
-// So many digests take a few milliseconds, after which other requests have their turn.
-const sliceParameters = 500;
 
 /**
  * Reads the Idempotency-Key header: 1 to 255 visible ASCII characters, of which one pair of
@@ -44,12 +41,11 @@ export async function fingerprintsOf(
   secret: string,
 ): Promise<Readonly<Record<string, string>>> {
   const fingerprints: Record<string, string> = {};
-  let count = 0;
+  const pace = createPace();
   for (const [name, text] of fingerprinted(decoded)) {
     // 96 bits tell two values of one parameter apart as well as 256 do.
     fingerprints[name] = createHmac('sha256', secret).update(text).digest('base64url').slice(0, 16);
-    count += 1;
-    if (count % sliceParameters === 0) await setImmediate();
+    await pace();
   }
   return fingerprints;
 }

@@ -14,6 +14,7 @@ import {
   paramName,
   refuseParam,
 } from './decoded.js';
+import type { Steps } from './turns.js';
 
 /** Stops the reading where the text is no JSON; never leaves this file. */
 class Unreadable extends Error {
@@ -27,10 +28,10 @@ class Unreadable extends Error {
  * what matters here: the text of a number, the first of two equal names, and where a
  * refused value stood. So the structure is read here, and JSON.parse reads the strings.
  */
-export function decodeJson(body: Buffer): DecodedObject | readonly Refusal[] {
+export function* decodeJson(body: Buffer): Steps<DecodedObject | readonly Refusal[]> {
   if (!isUtf8(body)) return [refuse('body_malformed', { expected: 'JSON in UTF-8' })];
   const reader = new JsonReader();
-  const decoded = reader.readText(body.toString('utf8'));
+  const decoded = yield* reader.readText(body.toString('utf8'));
   return decoded === undefined || reader.problems.length > 0 ? reader.problems : decoded;
 }
 
@@ -53,16 +54,16 @@ export class JsonReader {
    * @param path where the object stands in the body
    * @param place is told with a text that is no JSON
    */
-  readText(
+  *readText(
     text: string,
     path: readonly (string | number)[] = [],
     place: Pick<Refusal, 'param' | 'detail'> = {},
-  ): DecodedObject | undefined {
+  ): Steps<DecodedObject | undefined> {
     this.text = text;
     this.path = [...path];
     this.at = 0;
     try {
-      return this.readRoot();
+      return yield* this.readRoot();
     } catch (error) {
       if (!(error instanceof Unreadable)) throw error;
       const expected = `JSON with ${error.message}`;
@@ -71,9 +72,9 @@ export class JsonReader {
     }
   }
 
-  private readRoot(): DecodedObject {
+  private *readRoot(): Steps<DecodedObject> {
     if (this.peek() !== '{') throw this.unreadable('an object as the root');
-    const root = this.readObject();
+    const root = yield* this.readObject();
     if (this.peek() !== undefined) throw this.unreadable('nothing after the root object');
     return root;
   }
@@ -126,10 +127,17 @@ export class JsonReader {
     if (this.fields > maxFields) throw this.unreadable(`at most ${maxFields} values`);
   }
 
-  private readValue(): Decoded {
+  private *readBranch(): Steps<Decoded> {
+    return this.peek() === '{' ? yield* this.readObject() : yield* this.readArray();
+  }
+
+  private isBranch(): boolean {
     const next = this.peek();
-    if (next === '{') return this.readObject();
-    if (next === '[') return this.readArray();
+    return next === '{' || next === '[';
+  }
+
+  private readLeaf(): Decoded {
+    const next = this.peek();
     this.countField();
     if (next !== '"') return this.readWord();
     const value = this.readString();
@@ -138,7 +146,7 @@ export class JsonReader {
     return value;
   }
 
-  private readObject(): DecodedObject {
+  private *readObject(): Steps<DecodedObject> {
     const object: Record<string, Decoded> = Object.create(null);
     if (!this.opens('}')) return object;
     let names = 0;
@@ -150,19 +158,20 @@ export class JsonReader {
       const expected = name in object ? 'to be sent once' : expectedOfName(name);
       if (expected !== undefined) this.refuse(expected);
       this.take(':');
-      object[name] = this.readValue();
+      object[name] = this.isBranch() ? yield* this.readBranch() : this.readLeaf();
       this.path.pop();
     } while (this.hasMore('}'));
     return object;
   }
 
-  private readArray(): readonly Decoded[] {
+  private *readArray(): Steps<readonly Decoded[]> {
     const list: Decoded[] = [];
     if (!this.opens(']')) return list;
     do {
       this.path.push(list.length);
-      list.push(this.readValue());
+      list.push(this.isBranch() ? yield* this.readBranch() : this.readLeaf());
       this.path.pop();
+      yield;
     } while (this.hasMore(']'));
     return list;
   }

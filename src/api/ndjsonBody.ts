@@ -2,13 +2,14 @@ import { isUtf8 } from 'node:buffer';
 import { type Refusal, refuse } from '../domain/refusal.js';
 import { type DecodedObject, paramName } from './decoded.js';
 import { JsonReader } from './jsonBody.js';
+import type { Steps } from './turns.js';
 
 /**
  * Decodes `application/x-ndjson`, one item of `payouts` a line, each a JSON object. Lines end
  * with LF or CR LF, and blank ones are skipped. One line that is no JSON does not hide the
  * next: each is refused by its item, with its line in `detail`.
  */
-export function decodeNdjson(body: Buffer): DecodedObject | readonly Refusal[] {
+export function* decodeNdjson(body: Buffer): Steps<DecodedObject | readonly Refusal[]> {
   // Where a byte is not UTF-8, Latin-1 has one character a byte, and its line can be named.
   const encoding = isUtf8(body) ? 'utf8' : 'latin1';
   const text = body.toString(encoding);
@@ -21,9 +22,10 @@ export function decodeNdjson(body: Buffer): DecodedObject | readonly Refusal[] {
     if (!isBlank(text, start, end)) {
       const line = text.slice(start, end);
       const isText = encoding === 'utf8' || isUtf8(Buffer.from(line, encoding));
-      payouts.push(readLine(reader, line, { index: payouts.length, number, isText }));
+      payouts.push(yield* readLine(reader, line, { index: payouts.length, number, isText }));
     }
     start = end + 1;
+    yield;
   }
   if (reader.problems.length > 0) return reader.problems;
   return Object.assign(Object.create(null), { payouts });
@@ -31,14 +33,14 @@ export function decodeNdjson(body: Buffer): DecodedObject | readonly Refusal[] {
 
 type Place = { readonly index: number; readonly number: number; readonly isText: boolean };
 
-function readLine(
+function* readLine(
   reader: JsonReader,
   line: string,
   { index, number, isText }: Place,
-): DecodedObject | undefined {
+): Steps<DecodedObject | undefined> {
   const path = ['payouts', index];
   const place = { param: paramName(path), detail: `Line ${number} of the body.` };
-  if (isText) return reader.readText(line, path, place);
+  if (isText) return yield* reader.readText(line, path, place);
   reader.problems.push(refuse('body_malformed', { ...place, expected: 'JSON in UTF-8' }));
   return undefined;
 }

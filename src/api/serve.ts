@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import type Koa from 'koa';
 import { noParams } from '../contract/params.js';
 import {
@@ -11,7 +12,14 @@ import { versionHeaders } from '../contract/versions/lifecycle.js';
 import type { Account } from '../db/accounts.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
 import { holderOf } from './auth.js';
-import { bodyStyle, decodeBody, isLines, isUndecoded } from './decode.js';
+import {
+  bodyStyle,
+  type Decoding,
+  decodeBody,
+  decodeInSteps,
+  isLines,
+  isUndecoded,
+} from './decode.js';
 import { type DecodedObject, isList as isDecodedList } from './decoded.js';
 import { readIdempotencyKey } from './idempotency.js';
 import { problemOf } from './problem.js';
@@ -26,6 +34,7 @@ import {
   refused,
   type Success,
 } from './route.js';
+import { inSlices } from './turns.js';
 import { validate } from './validate.js';
 
 /** Runs a route for a request that is authenticated and decoded, and renders its answer. */
@@ -38,7 +47,7 @@ export async function serve(
   const { body } = ctx.request;
   const bytes = typeof body === 'string' ? body.length : 0;
   if (isRefused(ctx, takeItems(deps, ctx, weightOf(bytes), 'read'))) return;
-  const request = readRequest(deps, route, ctx, id);
+  const request = await readRequest(deps, route, ctx, id);
   const payouts = 'decoded' in request ? request.decoded['payouts'] : undefined;
   const items = isDecodedList(payouts) ? payouts.length : 0;
   if (isRefused(ctx, takeItems(deps, ctx, items))) return;
@@ -59,7 +68,8 @@ export function weigh(deps: ApiDeps, route: Route): Koa.Middleware {
   const least = route.weight ?? (isList(route) ? 1 : 0);
   return (ctx, next) => {
     const items = Math.max(least, weightOf(ctx.request.length ?? 0));
-    return isRefused(ctx, takeItems(deps, ctx, items)) ? undefined : next();
+    const refusal = takeItems(deps, ctx, items);
+    return refusal === undefined ? next() : answerHaste(ctx, refusal);
   };
 }
 
@@ -101,19 +111,19 @@ function locationOf(route: Route, { status, body }: Success): Readonly<Record<st
   return isNew ? { Location: `${route.path}/${id}` } : {};
 }
 
-function readRequest(
+async function readRequest(
   deps: ApiDeps,
   route: Route,
   ctx: Koa.Context,
   id: string,
-): ApiRequest | Refused {
+): Promise<ApiRequest | Refused> {
   const { account, scopes } = holderOf(ctx);
   const version = versionOf(ctx, account);
   if (isRefusal(version)) return refused(version);
   if (version.name !== defaultApiVersion) setVersionHeaders(ctx, version.name);
   const idempotencyKey = readIdempotencyKey(sentHeader(ctx, 'Idempotency-Key'));
   if (typeof idempotencyKey === 'object') return refused(idempotencyKey);
-  const decoded = decode(route, ctx);
+  const decoded = await decode(route, ctx);
   if (isUndecoded(decoded)) return { refusals: decoded };
   if ((route.method !== 'get' || route.params === undefined) && !hasLines(route, ctx)) {
     const unread = validate(noParams, route.method === 'post' ? queryOf(ctx) : decoded);
@@ -185,9 +195,9 @@ function hasLines(route: Route, ctx: Koa.Context): boolean {
   return route.acceptsLineFormats === true && isLines(bodyStyle(ctx.get('Content-Type')));
 }
 
-function decode(route: Route, ctx: Koa.Context): DecodedObject | readonly Refusal[] {
+async function decode(route: Route, ctx: Koa.Context): Promise<Decoding> {
   if (ctx.method !== 'POST') return decodeQuery(ctx);
-  const body = decodePosted(route, ctx);
+  const body = await decodePosted(route, ctx);
   if (!hasLines(route, ctx) || isUndecoded(body)) return body;
   const query = decodeQuery(ctx);
   if (isUndecoded(query)) return query;
@@ -202,14 +212,33 @@ function decodeQuery(ctx: Koa.Context) {
   return decodeBody(Buffer.from(ctx.querystring), 'application/x-www-form-urlencoded');
 }
 
-function decodePosted(route: Route, ctx: Koa.Context) {
+function decodePosted(route: Route, ctx: Koa.Context): Promise<Decoding> {
   const isChunked = ctx.get('Transfer-Encoding') !== '';
   const hasBody = isChunked || !['', '0'].includes(ctx.get('Content-Length'));
   const isUnread = typeof ctx.request.body !== 'string' && hasBody;
   // A body without a type was not read at all, and is refused for that.
-  return isUnread
-    ? decodeBody(Buffer.from('-'), '', route.acceptsLineFormats)
-    : decodeBody(bytesOf(ctx), ctx.get('Content-Type'), route.acceptsLineFormats);
+  const [bytes, type] = isUnread ? [Buffer.from('-'), ''] : [bytesOf(ctx), ctx.get('Content-Type')];
+  return inSlices(decodeInSteps(bytes, type, route.acceptsLineFormats));
+}
+
+/** Shorter than the second that such an answer asks for at least, so it costs an honest client nothing. */
+const hasteMs = 200;
+
+/** Answers that wait in memory, some kilobytes each; more are given at once. */
+const hastyAtMost = 1_000;
+let hasty = 0;
+
+/**
+ * Answers who sends too fast, a moment later: who ignores Retry-After and sends again as soon as
+ * he is answered would otherwise keep the process busy with refusals.
+ */
+export async function answerHaste(ctx: Koa.Context, refusal: Refusal): Promise<void> {
+  if (hasty < hastyAtMost) {
+    hasty += 1;
+    await delay(hasteMs);
+    hasty -= 1;
+  }
+  answerProblem(ctx, { refusals: [refusal] });
 }
 
 /** Answers with problem details (RFC 9457). */

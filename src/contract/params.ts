@@ -115,13 +115,10 @@ export type BatchItemParams = z.infer<typeof batchItemParams>;
 const batchExpected = `a list of 1 to ${maximumBatchItems.toLocaleString('en')} payouts`;
 const validateOnlyExpected = 'true or false';
 
-/** A batch of items that are as a schema says. */
-const batchOf = <Item extends z.ZodType>(item: Item) =>
+/** A batch with the payouts that a schema takes. */
+const batchOf = <Payouts extends z.ZodType>(payouts: Payouts) =>
   z.strictObject({
-    payouts: z
-      .array(item, batchExpected)
-      .min(1, batchExpected)
-      .max(maximumBatchItems, batchExpected),
+    payouts,
     mode: z.enum(batchModes, 'best_effort or all_or_nothing').default('best_effort'),
     validate_only: z
       .union([z.boolean(), z.enum(['true', 'false'])], validateOnlyExpected)
@@ -132,11 +129,20 @@ const batchOf = <Item extends z.ZodType>(item: Item) =>
       ),
   });
 
-export const batchParams = batchOf(batchItemParams);
+export const batchParams = batchOf(
+  z
+    .array(batchItemParams, batchExpected)
+    .min(1, batchExpected)
+    .max(maximumBatchItems, batchExpected),
+);
 export type BatchParams = z.infer<typeof batchParams>;
 
 /** A batch whose items are judged apart, as 10,000 at once would hold up everybody else. */
-export const batchEnvelope = batchOf(z.custom<object>());
+export const batchEnvelope = batchOf(z.custom<object>(isListOfPayouts, batchExpected));
+
+function isListOfPayouts(sent: unknown): boolean {
+  return Array.isArray(sent) && sent.length > 0 && sent.length <= maximumBatchItems;
+}
 
 /** What each field of a beneficiary is, for whoever reads the published document. */
 const beneficiaryHints: Readonly<Record<BeneficiaryField, z.GlobalMeta>> = {

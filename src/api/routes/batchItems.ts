@@ -1,4 +1,3 @@
-import { setImmediate } from 'node:timers/promises';
 import type { BatchItemParams } from '../../contract/params.js';
 import type { NewItem } from '../../db/batches.js';
 import type { Sql } from '../../db/client.js';
@@ -9,7 +8,7 @@ import type { Refusal } from '../../domain/refusal.js';
 import { type DecodedObject, isList, isObject, paramName } from '../decoded.js';
 import { differenceOf, fingerprintsOf } from '../idempotency.js';
 import type { ApiDeps, ApiRequest } from '../route.js';
-import { sliceItems } from './batchShape.js';
+import { createPace } from '../turns.js';
 import { newPayout } from './payouts.js';
 
 /** An item with a key is the same request as a single payout with that key. */
@@ -31,6 +30,7 @@ export async function keyedItems(
 ): Promise<readonly KeyedItem[]> {
   const sent = request.decoded['payouts'];
   const keyed: KeyedItem[] = [];
+  const pace = createPace();
   for (const [index, params] of items.entries()) {
     const decoded = (isList(sent) ? sent[index] : null) ?? null;
     const key =
@@ -41,8 +41,7 @@ export async function keyedItems(
           }
         : undefined;
     keyed.push({ index, params, payoutId: newId('payout'), key });
-    // Other requests have their turn.
-    if (index % sliceItems === sliceItems - 1) await setImmediate();
+    await pace();
   }
   return keyed;
 }

@@ -1,4 +1,3 @@
-import { setImmediate } from 'node:timers/promises';
 import { batchPreviewObject, type PreviewedItem } from '../../contract/batchObjects.js';
 import type { BatchItemParams, BatchParams } from '../../contract/params.js';
 import { findBeneficiaries } from '../../db/beneficiaries.js';
@@ -20,8 +19,8 @@ import { parseRate } from '../../domain/fx.js';
 import { isRefusal, type Refusal } from '../../domain/refusal.js';
 import { paramName } from '../decoded.js';
 import type { Answer, ApiDeps, ApiRequest } from '../route.js';
+import { createPace } from '../turns.js';
 import { earlierOf, type KeyedItem, keyedItems } from './batchItems.js';
-import { sliceItems } from './batchShape.js';
 
 /**
  * What a batch would come to now, by the same decision as the real one and in the same order.
@@ -36,22 +35,24 @@ export async function previewBatch(
   const { factsOf, available, earlier } = await readFacts(deps, request, items);
   const priced: PricedPayout[] = [];
   const existing = new Set<number>();
+  const pace = createPace();
   for (const item of items) {
-    if (item.index % sliceItems === sliceItems - 1) await setImmediate();
+    await pace();
     const before = earlierOf(item, earlier);
     if (before !== undefined && 'payoutId' in before) existing.add(item.index);
     else priced.push(priceItem(request, item, before?.refusal, factsOf(item.params)));
   }
   const results = fundInOrder(priced, available);
   const resultOf = new Map(priced.map(({ id }, index) => [id, results[index]]));
-  const previewed = items.map(({ index, payoutId }): PreviewedItem => {
-    if (existing.has(index)) return { kind: 'existing' };
+  const previewed: PreviewedItem[] = [];
+  for (const { index, payoutId } of items) {
+    await pace();
     const decided = resultOf.get(payoutId);
-    if (decided === undefined) throw new Error(`Item ${index} was not decided.`);
-    return isRefusal(decided)
-      ? { kind: 'refused', index, refusal: inBatch(decided, index) }
-      : { kind: 'accepted', acceptance: decided };
-  });
+    if (existing.has(index)) previewed.push({ kind: 'existing' });
+    else if (decided === undefined) throw new Error(`Item ${index} was not decided.`);
+    else if (!isRefusal(decided)) previewed.push({ kind: 'accepted', acceptance: decided });
+    else previewed.push({ kind: 'refused', index, refusal: inBatch(decided, index) });
+  }
   return { status: 200, body: batchPreviewObject(mode, previewed) };
 }
 

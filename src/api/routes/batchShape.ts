@@ -1,4 +1,3 @@
-import { setImmediate } from 'node:timers/promises';
 import {
   type BatchItemParams,
   type BatchParams,
@@ -14,11 +13,9 @@ import {
   maxProblems,
   paramName,
 } from '../decoded.js';
+import { createPace, inSlices, type Steps } from '../turns.js';
 import { type Validated, validate } from '../validate.js';
 import { conflictingParams } from './payouts.js';
-
-// Judging or pricing so many items takes a few milliseconds, after which others have their turn.
-export const sliceItems = 50;
 
 /** Parameters that say which one thing an item uses or is, so that two items cannot share it. */
 const uniqueNames = [
@@ -37,14 +34,15 @@ export async function validateBatch(decoded: DecodedObject): Promise<Validated<B
   const sent = decoded['payouts'];
   if (!isList(sent) || refusals.some(({ param }) => param === 'payouts')) return { refusals };
   const payouts: BatchItemParams[] = [];
+  const pace = createPace();
   for (const [index, item] of sent.entries()) {
     if (refusals.length >= maxProblems) break;
     const validated = validate(batchItemParams, item, ['payouts', index]);
     if ('refusals' in validated) refusals.push(...validated.refusals);
     else payouts.push(validated.params);
-    if (index % sliceItems === sliceItems - 1) await setImmediate();
+    await pace();
   }
-  refusals.push(...misfitsOf(sent));
+  refusals.push(...(await inSlices(misfitsOf(sent))));
   if (refusals.length > 0 || 'refusals' in envelope) {
     return { refusals: refusals.slice(0, maxProblems) };
   }
@@ -55,7 +53,7 @@ export async function validateBatch(decoded: DecodedObject): Promise<Validated<B
  * What does not fit together in an item, or between two of them, of the items as they were
  * sent: their names and texts alone decide, so that an item that is wrong otherwise counts too.
  */
-function misfitsOf(items: readonly Decoded[]): readonly Refusal[] {
+function* misfitsOf(items: readonly Decoded[]): Steps<readonly Refusal[]> {
   const refusals: Refusal[] = [];
   const firsts = uniqueNames.map(([name, expected]) => ({
     name,
@@ -64,6 +62,7 @@ function misfitsOf(items: readonly Decoded[]): readonly Refusal[] {
   }));
   for (const [index, item] of items.entries()) {
     if (refusals.length >= maxProblems) break;
+    yield;
     if (!isObject(item)) continue;
     refusals.push(...conflictingParams(item, (name) => paramName(['payouts', index, name])));
     for (const { name, expected, indexOf } of firsts) {
