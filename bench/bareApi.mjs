@@ -3,14 +3,14 @@
 import Router from '@koa/router';
 import Koa from 'koa';
 import { koaBody } from 'koa-body';
-import { hashOfKey } from '../dist/api/apiKey.js';
-import { findKeyHolder } from '../dist/db/apiKeys.js';
-import { connectDatabase, transaction } from '../dist/db/client.js';
-import { newId } from '../dist/db/id.js';
-import { findPayout } from '../dist/db/payouts.js';
-import { insertQuote } from '../dist/db/quotes.js';
-import { currentRates, midOf, originOf } from '../dist/db/rates.js';
-import { price } from '../dist/domain/quote.js';
+import { hashOfKey } from '../dist/src/api/apiKey.js';
+import { findKeyHolder } from '../dist/src/db/apiKeys.js';
+import { connectDatabase, transaction } from '../dist/src/db/client.js';
+import { newId } from '../dist/src/db/id.js';
+import { findPayout } from '../dist/src/db/payouts.js';
+import { insertQuote } from '../dist/src/db/quotes.js';
+import { currentRates, midOf, originOf } from '../dist/src/db/rates.js';
+import { price } from '../dist/src/domain/quote.js';
 
 const { DATABASE_URL, ACCOUNT_ID, POOL_SIZE } = process.env;
 const database = connectDatabase({

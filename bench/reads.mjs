@@ -10,7 +10,7 @@ process.env.RATE_LIMIT_BURST = '99999';
 process.env.IN_FLIGHT_LIMIT = '9999';
 const { withBench } = await import('./batch/bench.mjs');
 const { watchProcesses } = await import('./batch/processes.mjs');
-const { startProcess } = await import('../dist/stack/process.js');
+const { startProcess } = await import('../dist/sandbox/stack/process.js');
 
 const { values } = parseArgs({
   options: {

@@ -19,14 +19,18 @@ import {
 } from './support/imports.js';
 
 const sourceRoot = fileURLToPath(new URL('../src', import.meta.url));
-const source = readSourceFiles(sourceRoot);
+const sandboxRoot = fileURLToPath(new URL('../sandbox', import.meta.url));
+const source = new Map([
+  ...readSourceFiles(sourceRoot),
+  ...readSourceFiles(sandboxRoot, 'sandbox/'),
+]);
 /**
- * What a newcomer has to read is the service; the sandbox bank and the local stack stand beside
- * it. Who needs more than this should first look for what can go: 1,850 of them came with what two
+ * What a newcomer has to read is the service; all that one machine needs to run it stands beside
+ * it. Who needs more than this should first look for what can go: 2,270 of them came with what two
  * audits had found, and the limit comes down again when each rule stands in one place.
  */
-const limits = { linesPerFile: 450, linesOfCode: 16_350 };
-const service = new Map([...source].filter(([file]) => !/^(sandbox-bank|stack)\//.test(file)));
+const limits = { linesPerFile: 450, linesOfCode: 15_710 };
+const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */
 const floatExceptions: Readonly<Record<string, string>> = {};
@@ -156,14 +160,14 @@ describe('each rule of the source', () => {
     ['cli/main.ts', 'const a = { ...process.env }; const b = process.env.HOME;'],
     ['worker/main.ts', "import { env } from 'node:process';"],
     ['cli/main.ts', 'function home() { return process.env.HOME; }'],
-    ['stack/a.ts', "const a = process['env'];"],
+    ['sandbox/stack/a.ts', "const a = process['env'];"],
   ])('finds a reader of the environment in %s: %s', (path, text) => {
     expect(environmentReaders(files({ [path]: text }))).toHaveLength(1);
   });
 
   it.each([
     ['api/main.ts', 'const config = readApiConfig(process.env);'],
-    ['cli/stack.ts', 'start({ env: { ...process.env, A: "1" } });'],
+    ['sandbox/localStack.ts', 'start({ env: { ...process.env, A: "1" } });'],
     ['cli/connections.ts', 'function all() { return process.env; }'],
     ['config.ts', 'const a = process.env.API_PORT;'],
     ['api/app.ts', '/** Not from process.env. */'],

@@ -2,7 +2,7 @@
 import { spawnSync } from 'node:child_process';
 import { pathToFileURL } from 'node:url';
 
-const cli = new URL('../dist/cli/main.js', import.meta.url);
+const cli = new URL('../dist/src/cli/main.js', import.meta.url);
 const { status } = spawnSync('npm', ['run', '--silent', 'build'], { stdio: 'inherit' });
 if (status === 0) {
   // Node's watch mode has threads report what they load, in messages that Temporal's worker misreads.

@@ -1,9 +1,9 @@
 // One stack of the product, with a sink for its webhooks, for one run of a comparison.
 import { resolve } from 'node:path';
-import { interruption } from '../../dist/cli/interruption.js';
-import { startStack } from '../../dist/cli/stack.js';
-import { connectDatabase } from '../../dist/db/client.js';
-import { connectTemporal } from '../../dist/temporal/client.js';
+import { interruption } from '../../dist/sandbox/interruption.js';
+import { startStack } from '../../dist/sandbox/localStack.js';
+import { connectDatabase } from '../../dist/src/db/client.js';
+import { connectTemporal } from '../../dist/src/temporal/client.js';
 import { startScript } from './processes.mjs';
 
 const anyPort = { api: 0, metrics: 0, temporal: 0, temporalUi: 0, postgres: 0, bank: 0 };

@@ -1,6 +1,6 @@
 // An account with money, a beneficiary and a webhook endpoint, made through the API.
 import { join } from 'node:path';
-import { seedAccount } from '../../dist/cli/seed.js';
+import { seedAccount } from '../../dist/sandbox/seed.js';
 
 /** 10.00 US dollars: above the smallest fee, and small enough for a test account's money. */
 export const amountMinor = 1_000;
@@ -20,7 +20,7 @@ async function call(stack, apiKey, request, body) {
 }
 
 /**
- * @param {{ stack: import('../../dist/cli/stack.js').Stack, database: object, directory: string,
+ * @param {{ stack: import('../../dist/sandbox/localStack.js').Stack, database: object, directory: string,
  *   sinkUrl: string }} bench
  */
 export async function openCustomer(bench, name, payouts) {

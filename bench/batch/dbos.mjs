@@ -2,11 +2,11 @@
 import { randomBytes } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { connectDatabase, transaction } from '../../dist/db/client.js';
-import { postEntries } from '../../dist/db/ledger.js';
-import { migrate } from '../../dist/db/migrate.js';
-import { fundEntry } from '../../dist/domain/ledger.js';
-import { choosePort } from '../../dist/stack/ports.js';
+import { choosePort } from '../../dist/sandbox/stack/ports.js';
+import { connectDatabase, transaction } from '../../dist/src/db/client.js';
+import { postEntries } from '../../dist/src/db/ledger.js';
+import { migrate } from '../../dist/src/db/migrate.js';
+import { fundEntry } from '../../dist/src/domain/ledger.js';
 import { amountMinor, openCustomer } from './customer.mjs';
 import { check, timeWay } from './measure.mjs';
 import { startScript, watchProcesses } from './processes.mjs';
@@ -57,7 +57,7 @@ async function startParts(bench, parts, settings) {
   const [token, callbackSecret] = [secret(), secret()];
   const bank = await startScript({
     name: 'dbos-bank',
-    script: '../../dist/sandbox-bank/main.js',
+    script: '../../dist/sandbox/bank/main.js',
     directory,
     env: {
       BANK_PORT: '0',

@@ -3,17 +3,17 @@
 import { createServer } from 'node:http';
 import { DBOS } from '@dbos-inc/dbos-sdk';
 import { asyncLocalStorage } from '@temporalio/activity';
-import { deliveryActivities } from '../../dist/activities/delivery.js';
-import { ledgerActivities } from '../../dist/activities/ledger.js';
-import { startRates } from '../../dist/activities/maintenance.js';
-import { railActivities } from '../../dist/activities/rail.js';
-import { connectDatabase, transaction } from '../../dist/db/client.js';
-import { storeEvents } from '../../dist/db/inbox.js';
-import { createRails } from '../../dist/rails/registry.js';
-import { createSandboxCallbacks } from '../../dist/rails/sandbox/callback.js';
-import { createSandboxRail } from '../../dist/rails/sandbox/connector.js';
-import { referenceSource } from '../../dist/rates/reference.js';
-import { createSender } from '../../dist/webhooks/sender.js';
+import { deliveryActivities } from '../../dist/src/activities/delivery.js';
+import { ledgerActivities } from '../../dist/src/activities/ledger.js';
+import { startRates } from '../../dist/src/activities/maintenance.js';
+import { railActivities } from '../../dist/src/activities/rail.js';
+import { connectDatabase, transaction } from '../../dist/src/db/client.js';
+import { storeEvents } from '../../dist/src/db/inbox.js';
+import { createRails } from '../../dist/src/rails/registry.js';
+import { createSandboxCallbacks } from '../../dist/src/rails/sandbox/callback.js';
+import { createSandboxRail } from '../../dist/src/rails/sandbox/connector.js';
+import { referenceSource } from '../../dist/src/rates/reference.js';
+import { createSender } from '../../dist/src/webhooks/sender.js';
 import { insertPending } from './payoutRows.mjs';
 
 const env = process.env;

@@ -4,8 +4,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import pLimit from 'p-limit';
-import { isFinal } from '../../dist/domain/payout.js';
-import { askPayout } from '../../dist/temporal/wakePayout.js';
+import { isFinal } from '../../dist/src/domain/payout.js';
+import { askPayout } from '../../dist/src/temporal/wakePayout.js';
 import { withBench } from './bench.mjs';
 import { batchBody, openCustomer } from './customer.mjs';
 import { countFacts, unbalanced } from './measure.mjs';

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import { sumPostings } from '../../dist/db/ledger.js';
+import { sumPostings } from '../../dist/src/db/ledger.js';
 
 /** A third of a second a payout is slower than any way here; a minute more for what is fixed. */
 const limitMs = (payouts) => 60_000 + payouts * 300;

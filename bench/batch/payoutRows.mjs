@@ -1,5 +1,5 @@
 // What the two other ways start from: the rows that the API would have made of a request.
-import { newId } from '../../dist/db/id.js';
+import { newId } from '../../dist/src/db/id.js';
 import { amountMinor } from './customer.mjs';
 
 /**

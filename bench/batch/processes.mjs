@@ -1,7 +1,7 @@
 import { appendFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { startProcess } from '../../dist/stack/process.js';
+import { startProcess } from '../../dist/sandbox/stack/process.js';
 
 /**
  * Starts a script of this folder, or of the product, as a process; it announces its URL.

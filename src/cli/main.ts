@@ -1,21 +1,21 @@
 #!/usr/bin/env node
 import { parseArgs } from 'node:util';
+import { demo } from '../../sandbox/demo/demo.js';
+import type { StackPorts } from '../../sandbox/localStack.js';
+import { CannotStart } from '../../sandbox/stack/cannotStart.js';
+import { start } from '../../sandbox/start.js';
 import { ConfigError, readLoginConfig } from '../config.js';
 import { type Database, isRefused } from '../db/client.js';
 import { migrate } from '../db/migrate.js';
 import { allowLogins } from '../db/roles.js';
 import { maximumBatchItems } from '../domain/batch.js';
-import { CannotStart } from '../stack/cannotStart.js';
 import { fundAccount, openAccount } from './account.js';
 import { listBatches, pause, resume, showBatch } from './batches.js';
 import { withDatabase, withTemporal } from './connections.js';
-import { demo } from './demo.js';
 import { createKey, listKeys, revokeKey, rollKey } from './keys.js';
 import { act, listAttention, showPayout } from './payouts.js';
 import { decide, listRates, useProvider } from './rates.js';
 import { reconcile } from './reconcile.js';
-import type { StackPorts } from './stack.js';
-import { start } from './start.js';
 import { requiredFlag, signatureOf, UsageError, usage } from './usage.js';
 
 const options = {

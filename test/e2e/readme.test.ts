@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { simulateOrders } from '../../src/sandbox-bank/orders.js';
-import { type Part, startProcess } from '../../src/stack/process.js';
+import { simulateOrders } from '../../sandbox/bank/orders.js';
+import { type Part, startProcess } from '../../sandbox/stack/process.js';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 

@@ -197,7 +197,7 @@ async function pay(client: ApiClient, inGermany: string, inAmerica: string) {
 
 /** An operator looks at a payout and acts on it. */
 async function operate(id: string): Promise<void> {
-  const main = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
+  const main = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));
   const run = async (...args: readonly string[]) => {
     // What an operator writes may be about anybody.
     const reason = personal.get('a reference') ?? '';

@@ -58,7 +58,7 @@ function modesUnder(directory: string) {
     .map((path) => ({ path, mode: statSync(join(directory, path)).mode & 0o777 }));
 }
 
-const worker = fileURLToPath(new URL('../../dist/worker/main.js', import.meta.url));
+const worker = fileURLToPath(new URL('../../dist/src/worker/main.js', import.meta.url));
 
 /** What a process was started with (Linux). */
 function environmentOf(pid: number): Record<string, string> {

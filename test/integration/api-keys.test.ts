@@ -423,7 +423,7 @@ describe('corridor keys', () => {
   it('is a command: create, roll, list, revoke', async () => {
     const { account } = await createTestAccount(system.database, { funds: {} });
     const corridor = async (words: string) => {
-      const main = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
+      const main = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));
       const env = { ...process.env, DATABASE_URL: system.urls.operator };
       const by = ['--operator', signature.operator, '--reason', signature.reason];
       const args = [main, 'keys', ...words.split(' '), ...by];

@@ -1,8 +1,8 @@
 import { Webhook } from 'standardwebhooks';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
+import { simulateOrders } from '../../sandbox/bank/orders.js';
 import type { PayoutRow } from '../../src/db/payouts.js';
-import { simulateOrders } from '../../src/sandbox-bank/orders.js';
 import {
   type BatchPayer,
   countsOf,

@@ -1,8 +1,8 @@
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { type Part, sendSignal, startProcess } from '../../sandbox/stack/process.js';
 import { routes } from '../../src/api/app.js';
 import { exactlyOne, transaction } from '../../src/db/client.js';
-import { type Part, sendSignal, startProcess } from '../../src/stack/process.js';
 import { type ApiAnswer, type ApiClient, createClient, textOf } from '../support/client.js';
 import { createTestAccount } from '../support/database.js';
 import { eventually } from '../support/eventually.js';
@@ -382,7 +382,7 @@ function startApi(databaseUrl: string): Promise<Part> {
   return startProcess({
     name: 'api',
     command: process.execPath,
-    args: [fileURLToPath(new URL('../../dist/api/main.js', import.meta.url))],
+    args: [fileURLToPath(new URL('../../dist/src/api/main.js', import.meta.url))],
     env: {
       ...process.env,
       DATABASE_URL: databaseUrl,

@@ -166,7 +166,7 @@ describe('what a bank writes where a code belongs', () => {
 });
 
 describe('every command that changes something says who and why', () => {
-  const cli = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
+  const cli = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));
   /** Runs `corridor …` as an operator does. */
   function corridor(...args: readonly string[]): Promise<{ code: number; output: string }> {
     const env = { ...process.env, DATABASE_URL: system.urls.operator };

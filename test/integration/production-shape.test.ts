@@ -7,10 +7,10 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { freePort } from '../../sandbox/stack/ports.js';
+import { startPostgres } from '../../sandbox/stack/postgres.js';
+import { type Part, startProcess } from '../../sandbox/stack/process.js';
 import { connectDatabase } from '../../src/db/client.js';
-import { freePort } from '../../src/stack/ports.js';
-import { startPostgres } from '../../src/stack/postgres.js';
-import { type Part, startProcess } from '../../src/stack/process.js';
 import { createClient, textOf, untilStatus } from '../support/client.js';
 import {
   type ComposeService,

@@ -480,7 +480,7 @@ describe('corridor rates', () => {
 
   it('is a command: accept, use', async () => {
     const corridor = (...words: readonly string[]): Promise<readonly [number, string]> => {
-      const main = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
+      const main = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));
       const env = { ...process.env, DATABASE_URL: test.url };
       return new Promise((resolve) => {
         execFile(process.execPath, [main, 'rates', ...words], { env }, (error, stdout, stderr) => {

@@ -99,7 +99,7 @@ async function moveLedgerIntoThePast(): Promise<void> {
 
 /** The command as an operator runs it: what it says, and its exit code. */
 async function reconcile(): Promise<{ readonly output: string; readonly code: number }> {
-  const cli = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
+  const cli = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));
   const env = { ...process.env, DATABASE_URL: system.urls.operator };
   return new Promise((resolve) => {
     execFile(process.execPath, [cli, 'reconcile'], { env }, (error, stdout, stderr) => {

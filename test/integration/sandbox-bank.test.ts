@@ -6,10 +6,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
-import { createBank } from '../../src/sandbox-bank/bank.js';
-import { openJournal } from '../../src/sandbox-bank/journal.js';
-import { planOf, simulateOrders } from '../../src/sandbox-bank/orders.js';
-import { startBank } from '../../src/sandbox-bank/server.js';
+import { createBank } from '../../sandbox/bank/bank.js';
+import { openJournal } from '../../sandbox/bank/journal.js';
+import { planOf, simulateOrders } from '../../sandbox/bank/orders.js';
+import { startBank } from '../../sandbox/bank/server.js';
 
 const apiToken = 'token-of-the-bank-in-tests';
 const callbackSecret = 'secret-of-callbacks-in-tests';

@@ -1,7 +1,7 @@
 import { Webhook } from 'standardwebhooks';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { simulateOrders } from '../../src/sandbox-bank/orders.js';
+import { simulateOrders } from '../../sandbox/bank/orders.js';
 import { searchAttributes } from '../../src/workflows/messages.js';
 import type { JournalLine } from '../support/bankJournal.js';
 import { textOf, untilStatus } from '../support/client.js';

@@ -6,13 +6,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import postgres from 'postgres';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import { claimDataDirectory } from '../../src/stack/dataDirectory.js';
-import { choosePort, freePort } from '../../src/stack/ports.js';
-import { type PostgresPart, startPostgres } from '../../src/stack/postgres.js';
-import { type ProcessOptions, runCommand, startProcess } from '../../src/stack/process.js';
-import { isStillRunning, startTimeOf } from '../../src/stack/processIdentity.js';
-import { findTemporalCli, findTimeSkippingServer } from '../../src/stack/temporalBinary.js';
-import { versions } from '../../src/stack/versions.js';
+import { claimDataDirectory } from '../../sandbox/stack/dataDirectory.js';
+import { choosePort, freePort } from '../../sandbox/stack/ports.js';
+import { type PostgresPart, startPostgres } from '../../sandbox/stack/postgres.js';
+import { type ProcessOptions, runCommand, startProcess } from '../../sandbox/stack/process.js';
+import { isStillRunning, startTimeOf } from '../../sandbox/stack/processIdentity.js';
+import { findTemporalCli, findTimeSkippingServer } from '../../sandbox/stack/temporalBinary.js';
+import { versions } from '../../sandbox/stack/versions.js';
 
 let folder: string;
 beforeEach(async () => {

@@ -9,7 +9,15 @@ import { bugs, type Catcher } from './bugs.js';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 /** What the tests of the list read; the processes of `dist/` are not among it. */
-const copied = ['src', 'test', 'docs', 'package.json', 'tsconfig.json', 'vitest.config.ts'];
+const copied = [
+  'src',
+  'sandbox',
+  'test',
+  'docs',
+  'package.json',
+  'tsconfig.json',
+  'vitest.config.ts',
+];
 
 /** One test takes some seconds, most of them for its start; a busy machine has this many. */
 const runLimitMs = 90_000;

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { inject } from 'vitest';
-import { type Part, sendSignal, startProcess } from '../../src/stack/process.js';
+import { type Part, sendSignal, startProcess } from '../../sandbox/stack/process.js';
 
 /** The API as it is delivered: a process of its own. */
 export type ApiProcess = {
@@ -23,7 +23,7 @@ export async function startApiProcess(
   nodeFlags: readonly string[] = [],
 ): Promise<ApiProcess> {
   const lines: string[] = [];
-  const main = fileURLToPath(new URL('../../dist/api/main.js', import.meta.url));
+  const main = fileURLToPath(new URL('../../dist/src/api/main.js', import.meta.url));
   const part = await startProcess({
     name: 'api',
     command: process.execPath,

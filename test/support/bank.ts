@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type Part, startProcess } from '../../src/stack/process.js';
+import { type Part, startProcess } from '../../sandbox/stack/process.js';
 import { type JournalLine, readJournal } from './bankJournal.js';
 
 export type TestBank = {
@@ -26,7 +26,7 @@ export async function startTestBank(callbackUrl: string, past = ''): Promise<Tes
   const part = await startProcess({
     name: 'sandbox-bank',
     command: process.execPath,
-    args: [fileURLToPath(new URL('../../dist/sandbox-bank/main.js', import.meta.url))],
+    args: [fileURLToPath(new URL('../../dist/sandbox/bank/main.js', import.meta.url))],
     env: {
       ...process.env,
       BANK_PORT: '0',

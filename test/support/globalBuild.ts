@@ -11,7 +11,7 @@ const root = fileURLToPath(new URL('../../', import.meta.url));
  * @throws Error when there is no build, or a source is newer than it
  */
 export async function setup(): Promise<void> {
-  const builtMs = await modifiedMs(join(root, 'dist/workflows/bundle.js'));
+  const builtMs = await modifiedMs(join(root, 'dist/src/workflows/bundle.js'));
   if (builtMs === undefined) throw new Error('There is no build in dist/: run npm run build.');
   const entries = await readdir(join(root, 'src'), { recursive: true, withFileTypes: true });
   for (const entry of entries) {

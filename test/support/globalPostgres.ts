@@ -2,8 +2,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
-import { freePort } from '../../src/stack/ports.js';
-import { startPostgres } from '../../src/stack/postgres.js';
+import { freePort } from '../../sandbox/stack/ports.js';
+import { startPostgres } from '../../sandbox/stack/postgres.js';
 
 declare module 'vitest' {
   export interface ProvidedContext {

@@ -2,9 +2,9 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
-import { freePort } from '../../src/stack/ports.js';
-import { startTemporalDevServer } from '../../src/stack/temporal.js';
-import { findTemporalCli } from '../../src/stack/temporalBinary.js';
+import { freePort } from '../../sandbox/stack/ports.js';
+import { startTemporalDevServer } from '../../sandbox/stack/temporal.js';
+import { findTemporalCli } from '../../sandbox/stack/temporalBinary.js';
 import { finderOptions } from './servers.js';
 
 declare module 'vitest' {

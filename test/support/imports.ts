@@ -60,9 +60,25 @@ const table: readonly (readonly [part: string, rule: Rule])[] = [
     },
   ],
   ['worker/', composes],
-  ['cli/', composes],
-  ['stack/', readsNothing],
-  ['sandbox-bank/', readsNothing],
+  [
+    'cli/',
+    {
+      ours: [
+        ...[
+          'domain/',
+          'db/',
+          'temporal/',
+          'workflows/messages',
+          'api/apiKey',
+          'contract/versions/',
+        ],
+        ...['rates/', 'config', 'telemetry', 'sandbox/'],
+      ],
+    },
+  ],
+  ['sandbox/bank/', readsNothing],
+  ['sandbox/stack/', readsNothing],
+  ['sandbox/', composes],
   ['config', { ours: [], packages: ['node:fs', 'zod'] }],
   ['share', { ours: [], packages: ['p-limit'] }],
   ['telemetry', readsNothing],
@@ -75,19 +91,23 @@ const entries = [
   'worker/main.ts',
   'worker/bundle.ts',
   'cli/main.ts',
-  'sandbox-bank/main.ts',
+  'sandbox/bank/main.ts',
   'workflows/index.ts',
 ];
 
 /** Files that may hand `process.env` on as a whole, to a configuration or to a child process. */
-const passesEnvironment = /^(api\/main\.ts|worker\/|cli\/|stack\/)/;
-const readsEnvironment = new Set(['config.ts', 'sandbox-bank/main.ts']);
+const passesEnvironment = /^(api\/main\.ts|worker\/|cli\/|sandbox\/)/;
+const readsEnvironment = new Set(['config.ts', 'sandbox/bank/main.ts']);
 
-export function readSourceFiles(root: string): SourceFiles {
+/** The files of a folder; `prefix` is what their paths begin with where it is not `src`. */
+export function readSourceFiles(root: string, prefix = ''): SourceFiles {
   const paths = readdirSync(root, { recursive: true, encoding: 'utf8' });
   const files = paths.filter((path) => path.endsWith('.ts')).sort();
   return new Map(
-    files.map((path) => [path.split(sep).join('/'), readFileSync(join(root, path), 'utf8')]),
+    files.map((path) => [
+      prefix + path.split(sep).join('/'),
+      readFileSync(join(root, path), 'utf8'),
+    ]),
   );
 }
 
@@ -238,10 +258,14 @@ function importedFiles(files: SourceFiles, path: string): readonly string[] {
     .filter((target) => files.has(target));
 }
 
-/** `./money.js`, seen from `domain/fx.ts`, is `domain/money.ts`. */
+/** `./money.js`, seen from `domain/fx.ts`, is `domain/money.ts`; `src` and `sandbox` are neighbours. */
 function targetOf(path: string, specifier: string): string {
   const target = relative('.', normalize(join(dirname(path), specifier)));
-  return target.split(sep).join('/').replace(/\.js$/, '.ts');
+  return target
+    .split(sep)
+    .join('/')
+    .replace(/^(?:\.\.\/|src\/)/, '')
+    .replace(/\.js$/, '.ts');
 }
 
 /**

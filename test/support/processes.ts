@@ -3,14 +3,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Client } from '@temporalio/client';
+import { freePort } from '../../sandbox/stack/ports.js';
+import { startPostgres } from '../../sandbox/stack/postgres.js';
+import { type Part, sendSignal, startProcess } from '../../sandbox/stack/process.js';
+import { startTemporalDevServer } from '../../sandbox/stack/temporal.js';
+import { findTemporalCli } from '../../sandbox/stack/temporalBinary.js';
 import { connectDatabase, type Database } from '../../src/db/client.js';
 import { migrate } from '../../src/db/migrate.js';
 import { allowLogins, type DatabaseRole, loginUrls } from '../../src/db/roles.js';
-import { freePort } from '../../src/stack/ports.js';
-import { startPostgres } from '../../src/stack/postgres.js';
-import { type Part, sendSignal, startProcess } from '../../src/stack/process.js';
-import { startTemporalDevServer } from '../../src/stack/temporal.js';
-import { findTemporalCli } from '../../src/stack/temporalBinary.js';
 import { connectTemporal } from '../../src/temporal/client.js';
 import { readJournal } from './bankJournal.js';
 import { type RailProxy, startRailProxy } from './railProxy.js';
@@ -236,12 +236,13 @@ function startNode(
   onLog: (line: string) => void,
   args: readonly string[] = [],
 ): Promise<Part> {
+  const folder = name === 'sandbox-bank' ? 'sandbox/bank' : `src/${name}`;
   return startProcess({
     name,
     command: process.execPath,
     args: [
       '--enable-source-maps',
-      fileURLToPath(new URL(`../../dist/${name}/main.js`, import.meta.url)),
+      fileURLToPath(new URL(`../../dist/${folder}/main.js`, import.meta.url)),
       ...args,
     ],
     env: { ...process.env, ...env },

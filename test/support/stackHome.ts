@@ -6,13 +6,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
-import { type Part, sendSignal, startProcess } from '../../src/stack/process.js';
+import { type Part, sendSignal, startProcess } from '../../sandbox/stack/process.js';
 import { readJournal } from './bankJournal.js';
 import { type ApiClient, createClient } from './client.js';
 import { eventually } from './eventually.js';
 import { killStrayProcesses, type StrayProcess, strayProcesses } from './strayProcesses.js';
 
-const cli = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
+const cli = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));
 
 /** Everything starts in about 3 s; a Temporal server that has to be built first takes minutes. */
 const startLimitMs = 90_000;

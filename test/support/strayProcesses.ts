@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
-import { sendSignal } from '../../src/stack/process.js';
-import { commandLineOf, startTimeOf } from '../../src/stack/processIdentity.js';
+import { sendSignal } from '../../sandbox/stack/process.js';
+import { commandLineOf, startTimeOf } from '../../sandbox/stack/processIdentity.js';
 
 export type StrayProcess = { readonly pid: number; readonly command: string };
 

@@ -1,12 +1,12 @@
 import { z } from 'zod';
-import { connectDatabase } from '../db/client.js';
-import { sumPostings } from '../db/ledger.js';
-import { sendBatch } from './demoBatch.js';
-import { type Call, caller } from './demoCaller.js';
-import { line, seconds } from './demoLine.js';
-import { type Receiver, startReceiver } from './demoReceiver.js';
-import { interruption } from './interruption.js';
-import { type Stack, type StackOptions, startStack } from './stack.js';
+import { connectDatabase } from '../../src/db/client.js';
+import { sumPostings } from '../../src/db/ledger.js';
+import { interruption } from '../interruption.js';
+import { type Stack, type StackOptions, startStack } from '../localStack.js';
+import { sendBatch } from './batch.js';
+import { type Call, caller } from './caller.js';
+import { line, seconds } from './line.js';
+import { type Receiver, startReceiver } from './receiver.js';
 
 export type DemoOptions = Omit<StackOptions, 'onProgress'> & {
   /** How many payouts to send as one batch; undefined sends one payout by itself. */

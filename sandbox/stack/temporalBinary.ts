@@ -423,7 +423,8 @@ function isExecutable(file: string): boolean {
   }
 }
 
-/** Both `src` and the compiled `dist` lie beside `tools`. */
+/** `tools` lies beside `sandbox`, and beside the `dist` that it is compiled to. */
 function toolFolder(name: 'temporal' | 'test-server'): string {
-  return fileURLToPath(new URL(`../../tools/${name}`, import.meta.url));
+  const root = import.meta.url.replace(/(?:dist\/)?sandbox\/stack\/\w+\.[jt]s$/, '');
+  return fileURLToPath(new URL(`tools/${name}`, root));
 }

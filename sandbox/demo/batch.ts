@@ -1,8 +1,8 @@
 import { setTimeout } from 'node:timers/promises';
 import { z } from 'zod';
-import type { Call } from './demoCaller.js';
-import { line, seconds } from './demoLine.js';
-import type { Receiver } from './demoReceiver.js';
+import type { Call } from './caller.js';
+import { line, seconds } from './line.js';
+import type { Receiver } from './receiver.js';
 
 const batchShape = z.object({
   id: z.string(),

@@ -1,5 +1,5 @@
 import { interruption } from './interruption.js';
-import { type Stack, type StackOptions, startStack } from './stack.js';
+import { type Stack, type StackOptions, startStack } from './localStack.js';
 
 /** Runs the whole stack until Ctrl-C, or until one of its parts dies. Returns the exit code. */
 export async function start(options: Omit<StackOptions, 'onProgress'>): Promise<number> {

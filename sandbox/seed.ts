@@ -1,12 +1,12 @@
 import { z } from 'zod';
-import { createApiKey, hashOfKey } from '../api/apiKey.js';
-import { defaultApiVersion } from '../contract/versions/index.js';
-import { findAccount, insertAccount } from '../db/accounts.js';
-import { insertApiKey } from '../db/apiKeys.js';
-import { type Database, transaction } from '../db/client.js';
-import { postEntries } from '../db/ledger.js';
-import { fundEntry } from '../domain/ledger.js';
-import { readJson, writeJson } from './jsonFile.js';
+import { createApiKey, hashOfKey } from '../src/api/apiKey.js';
+import { readJson, writeJson } from '../src/cli/jsonFile.js';
+import { defaultApiVersion } from '../src/contract/versions/index.js';
+import { findAccount, insertAccount } from '../src/db/accounts.js';
+import { insertApiKey } from '../src/db/apiKeys.js';
+import { type Database, transaction } from '../src/db/client.js';
+import { postEntries } from '../src/db/ledger.js';
+import { fundEntry } from '../src/domain/ledger.js';
 
 const seedFile = z.object({ accountId: z.string(), apiKey: z.string() });
 export type Seed = z.infer<typeof seedFile>;

@@ -4,21 +4,21 @@ import { chown, rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
-import { readStackConfig, type StackConfig } from '../config.js';
-import { connectDatabase, type Database } from '../db/client.js';
-import { migrate } from '../db/migrate.js';
-import { pinProvider } from '../db/rates.js';
-import { allowLogins, type DatabaseUrls, loginUrls } from '../db/roles.js';
-import { type Claim, claimDataDirectory } from '../stack/dataDirectory.js';
-import { choosePort } from '../stack/ports.js';
-import { startPostgres } from '../stack/postgres.js';
-import { type Exit, type Part, startProcess } from '../stack/process.js';
-import { startTemporalDevServer } from '../stack/temporal.js';
-import { findTemporalCli } from '../stack/temporalBinary.js';
-import { ownerFor } from '../stack/unprivileged.js';
-import { readJson, writeJson } from './jsonFile.js';
-import { rateProviderOf } from './rates.js';
+import { readJson, writeJson } from '../src/cli/jsonFile.js';
+import { rateProviderOf } from '../src/cli/rates.js';
+import { readStackConfig, type StackConfig } from '../src/config.js';
+import { connectDatabase, type Database } from '../src/db/client.js';
+import { migrate } from '../src/db/migrate.js';
+import { pinProvider } from '../src/db/rates.js';
+import { allowLogins, type DatabaseUrls, loginUrls } from '../src/db/roles.js';
 import { type Seed, seedAccount } from './seed.js';
+import { type Claim, claimDataDirectory } from './stack/dataDirectory.js';
+import { choosePort } from './stack/ports.js';
+import { startPostgres } from './stack/postgres.js';
+import { type Exit, type Part, startProcess } from './stack/process.js';
+import { startTemporalDevServer } from './stack/temporal.js';
+import { findTemporalCli } from './stack/temporalBinary.js';
+import { ownerFor } from './stack/unprivileged.js';
 
 export type StackPorts = {
   readonly api: number;
@@ -81,6 +81,16 @@ export async function startStack(options: StackOptions): Promise<Stack> {
   }
 }
 
+/**
+ * Short-lived objects by the thousand: with room for them less is moved about in memory. The
+ * others answer one request at a time, and are faster where what is new stays in the caches.
+ */
+const batchWorker = {
+  folder: 'src/worker',
+  args: ['--lane', 'batch'],
+  flags: ['--max-semi-space-size=64'],
+} as const;
+
 async function startParts(
   options: StackOptions,
   claim: Claim,
@@ -114,21 +124,19 @@ async function startParts(
     RATE_SOURCE: config.RATE_SOURCE,
   };
   await allStarted([
-    starter.node('sandbox-bank', {
-      BANK_PORT: String(ports.bank),
-      BANK_JOURNAL: join(directory, 'bank-journal.jsonl'),
-      BANK_API_TOKEN: secrets.bankToken,
-      BANK_CALLBACK_URL: `${apiUrl}/rails/sandbox/callbacks`,
-      BANK_CALLBACK_SECRET: secrets.callbackSecret,
-    }),
+    starter.node(
+      'sandbox-bank',
+      {
+        BANK_PORT: String(ports.bank),
+        BANK_JOURNAL: join(directory, 'bank-journal.jsonl'),
+        BANK_API_TOKEN: secrets.bankToken,
+        BANK_CALLBACK_URL: `${apiUrl}/rails/sandbox/callbacks`,
+        BANK_CALLBACK_SECRET: secrets.callbackSecret,
+      },
+      { folder: 'sandbox/bank' },
+    ),
     starter.node('worker', workerSettings),
-    starter.node('batch-worker', workerSettings, {
-      folder: 'worker',
-      args: ['--lane', 'batch'],
-      // Short-lived objects by the thousand: with room for them less is moved about in memory. The
-      // others answer one request at a time, and are faster where what is new stays in the caches.
-      flags: ['--max-semi-space-size=64'],
-    }),
+    starter.node('batch-worker', workerSettings, batchWorker),
     starter.node('api', {
       ...connections,
       DATABASE_URL: logins.api,
@@ -237,7 +245,7 @@ class Starter {
   async node(
     name: string,
     env: Readonly<Record<string, string>>,
-    { folder = name, args = [], flags = [] }: NodeOptions = {},
+    { folder = `src/${name}`, args = [], flags = [] }: NodeOptions = {},
   ): Promise<void> {
     const script = fileURLToPath(new URL(`../${folder}/main.js`, import.meta.url));
     const part = await startProcess({
@@ -351,5 +359,5 @@ function emptyDirectory(directory: string): void {
 
 /** Where built servers are kept between clones. */
 function cacheDirectory(config: Pick<StackConfig, 'XDG_CACHE_HOME' | 'HOME'>): string {
-  return join(config.XDG_CACHE_HOME ?? join(config.HOME ?? '.', '.cache'), 'corridor');
+  return join(config.XDG_CACHE_HOME ?? join(config.HOME ?? '../src/cli', '.cache'), 'corridor');
 }

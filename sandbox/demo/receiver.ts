@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';
 import { z } from 'zod';
-import { verifyWebhook } from '../webhooks/signature.js';
+import { verifyWebhook } from '../../src/webhooks/signature.js';
 
 const eventShape = z.object({
   id: z.string(),
