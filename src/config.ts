@@ -32,7 +32,6 @@ const rateSource = z.enum(['reference', 'ecb'], 'reference or ecb');
 const logLevel = z
   .enum(['debug', 'info', 'warn', 'error'], 'debug, info, warn or error')
   .default('info');
-const hours = count.transform((value) => value * 60 * 60 * 1000);
 
 const connections = {
   DATABASE_URL: url('postgres|postgresql'),
@@ -44,7 +43,7 @@ const connections = {
   METRICS_PORT: port.default(0),
   METRICS_HOST: z.string().default('127.0.0.1'),
   /** A rate that is older is refused. An embedded table holds for a day, ECB skips weekends. */
-  RATE_MAXIMUM_AGE_HOURS: hours.default(24 * 60 * 60 * 1000),
+  RATE_MAXIMUM_AGE_HOURS: count.default(24),
 };
 
 const webhookPolicy = {
@@ -114,7 +113,7 @@ const workerSchema = z.object({
     .string()
     .regex(/^\d{1,9}$/, 'whole euros')
     .default('10000')
-    .transform((euros) => BigInt(euros) * 100n),
+    .transform(BigInt),
   /** A return of a smaller share of what was sent waits for a person. */
   RETURN_MINIMUM_PERCENT: z
     .string()

@@ -93,14 +93,7 @@ async function takeCallback(body, headers) {
     receivedAt: new Date(),
   });
   if (events === undefined) return { status: 401 };
-  const news = events.map(({ id, key, kind, amountMinor, currency }) => ({
-    rail: rail.name,
-    railEventId: id,
-    railKey: key,
-    payoutId: key,
-    fact: { kind, amountMinor, currency },
-  }));
-  await transaction(database, (sql) => storeEvents(sql, news));
+  await transaction(database, (sql) => storeEvents(sql, rail.name, events));
   const told = new Set(events.map(({ key }) => key));
   await Promise.all([...told].map((id) => DBOS.send(id, null, topic)));
   return { status: 200 };

@@ -46,6 +46,14 @@ type Decisions = {
   readonly usedQuotes: Map<string, string>;
 };
 
+/** Payouts to decide: those of one driver, or of any where it is null. */
+type ToDecide = {
+  readonly driver: string | null;
+  readonly ids: readonly string[];
+  /** How long their workflow has waited to begin, which does not count against a quote. */
+  readonly workflowAgeMs: number;
+};
+
 /**
  * Decides the pending payouts of the list in its order: each is taken if it fits what the
  * ones before it have left. Everything is read under its lock, decided purely, and written.
@@ -53,11 +61,9 @@ type Decisions = {
 export async function accept(
   sql: Sql,
   deps: AcceptanceDeps,
-  driver: string,
-  ids: readonly string[],
-  workflowAgeMs: number,
+  input: ToDecide,
 ): Promise<readonly PayoutStep[]> {
-  const { rows, decisions } = await decideAll(sql, deps, driver, ids, workflowAgeMs);
+  const { rows, decisions } = await decideAll(sql, deps, input);
   return write(sql, rows, decisions);
 }
 
@@ -71,7 +77,7 @@ export async function acceptTogether(
   ids: readonly string[],
   workflowAgeMs: number,
 ): Promise<{ readonly refused: readonly RefusedPayout[]; readonly own: readonly LockedPayout[] }> {
-  const { rows, decisions } = await decideAll(sql, deps, null, ids, workflowAgeMs);
+  const { rows, decisions } = await decideAll(sql, deps, { driver: null, ids, workflowAgeMs });
   if (decisions.refused.length === 0) await write(sql, rows, decisions);
   return { refused: decisions.refused, own: ownOf(rows) };
 }
@@ -79,9 +85,7 @@ export async function acceptTogether(
 async function decideAll(
   sql: Sql,
   deps: AcceptanceDeps,
-  driver: string | null,
-  ids: readonly string[],
-  workflowAgeMs: number,
+  { driver, ids, workflowAgeMs }: ToDecide,
 ): Promise<{ readonly rows: readonly LockedPayout[]; readonly decisions: Decisions }> {
   // A single payout's balance is locked in the same round trip. Hundreds are priced first, so
   // that nobody else who needs the balance waits for that.

@@ -69,7 +69,7 @@ export function batchActivities(deps: BatchDeps) {
           const pending = await itemsOf(database, chunk, ['pending']);
           const steps = await inGroups<Announced>(database, pending, (sql, ids) =>
             canceledAt === null
-              ? accept(sql, deps, chunkDriver(chunk), ids, workflowAgeMs)
+              ? accept(sql, deps, { driver: chunkDriver(chunk), ids, workflowAgeMs })
               : cancelItems(sql, deps.factRules, ids),
           );
           return readProgress(database, chunk, steps);

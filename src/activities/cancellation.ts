@@ -39,7 +39,7 @@ export async function cancelItems(
   const idsOf = (chosen: readonly LockedPayout[]) => chosen.map(({ id }) => id);
   const unsent = rows.filter((row) => row.status === 'processing' && row.submitStartedAt === null);
   const facts = new Map(idsOf(unsent).map((id) => [id, withdrawn]));
-  const steps = await applyFacts(sql, rules, null, idsOf(unsent), facts);
+  const steps = await applyFacts(sql, rules, { driver: null, ids: idsOf(unsent) }, facts);
   const pending = rows.filter((row) => row.status === 'pending');
   const moved = await movePayouts(
     sql,

@@ -16,7 +16,7 @@ import { wakePayouts } from '../temporal/wakePayout.js';
 import type { Announced } from './cancellation.js';
 import { applyFacts } from './facts.js';
 import { failAfterAttempts, isRepeated, withHeartbeat } from './failure.js';
-import { factOf, lookUp } from './lookup.js';
+import { establishedBy, lookUp } from './lookup.js';
 import { type RailDeps, submitAll } from './rail.js';
 import type { PayoutStep } from './step.js';
 import { groupByRail } from './submission.js';
@@ -162,7 +162,7 @@ function applyInGroups(
   facts: ReadonlyMap<string, RailFact>,
 ): Promise<readonly PayoutStep[]> {
   return inGroups(database, ids, (sql, group) =>
-    applyFacts(sql, factRules, chunkDriver(chunk), group, facts),
+    applyFacts(sql, factRules, { driver: chunkDriver(chunk), ids: group }, facts),
   );
 }
 
@@ -193,7 +193,7 @@ async function factsOf(
       group.map(({ id }) => railKey(id)),
     );
     for (const { id } of group) {
-      const fact = factOf(answers.get(railKey(id)));
+      const fact = establishedBy(answers.get(railKey(id)));
       if (fact !== undefined && fact.kind !== 'accepted') facts.set(id, fact);
     }
   }

@@ -1,5 +1,5 @@
 import type { Sql } from '../db/client.js';
-import { type InboxRow, markApplied, type StoredFact, unprocessedEvents } from '../db/inbox.js';
+import { type InboxRow, markApplied, unprocessedEvents } from '../db/inbox.js';
 import { postEntries, postedEntries } from '../db/ledger.js';
 import {
   type LockedPayout,
@@ -12,6 +12,7 @@ import { parseRate } from '../domain/fx.js';
 import type { FrozenAmounts } from '../domain/ledger.js';
 import type { FactRules, RailFact, Standing } from '../domain/payout.js';
 import { type Move, type Progress, progressOf } from '../domain/progress.js';
+import { reportFromJson } from '../domain/railReport.js';
 import { announce } from './announcement.js';
 import { owned, type PayoutStep, stepOf } from './step.js';
 
@@ -24,8 +25,7 @@ import { owned, type PayoutStep, stepOf } from './step.js';
 export async function applyFacts(
   sql: Sql,
   rules: FactRules,
-  driver: string | null,
-  ids: readonly string[],
+  { driver, ids }: { readonly driver: string | null; readonly ids: readonly string[] },
   brought: ReadonlyMap<string, RailFact>,
 ): Promise<readonly PayoutStep[]> {
   const [rows, events, posted] = await Promise.all([
@@ -38,7 +38,7 @@ export async function applyFacts(
     const inbox = eventsOf.get(row.id) ?? [];
     const direct = brought.get(row.id);
     const isFirst = direct?.kind === 'accepted';
-    const facts = inbox.map(factOf);
+    const facts = inbox.map(({ report }): RailFact => reportFromJson(report));
     if (direct !== undefined) facts.splice(isFirst ? 0 : facts.length, 0, direct);
     const corrected = correctedIn(row, posted);
     const applied = progressOfRow(row, corrected, facts, rules);
@@ -132,19 +132,6 @@ async function moveAll(sql: Sql, progress: readonly Judged[]): Promise<readonly 
     moved.push(...(await movePayouts(sql, rows, moves)));
   }
   return moved;
-}
-
-function factOf({ fact }: { readonly fact: StoredFact }): RailFact {
-  const { code = 'NARR', reason = 'no reason was given', currency = '' } = fact;
-  const amountMinor = BigInt(fact.amountMinor ?? '0');
-  switch (fact.kind) {
-    case 'settled':
-      return { kind: 'settled', amountMinor, currency, at: fact.at };
-    case 'rejected':
-      return { kind: 'rejected', code, reason };
-    case 'returned':
-      return { kind: 'returned', amountMinor, currency, code, reason };
-  }
 }
 
 /** The frozen amounts of a row that was accepted; the database has all of them or none. */

@@ -3,11 +3,11 @@ import type { LockedPayout } from '../db/payouts.js';
 import { readEvidence } from '../db/statements.js';
 import type { Entry } from '../domain/ledger.js';
 import type { OperatorCommand, OperatorResult } from '../domain/operator.js';
-import { isDisputed, type PayoutStatus, type RailFact } from '../domain/payout.js';
+import { isDisputed, type PayoutStatus, type RailFact, railKey } from '../domain/payout.js';
 import type { Move } from '../domain/progress.js';
 import type { Rail } from '../rails/rail.js';
 import { frozenOf } from './facts.js';
-import { factOf } from './lookup.js';
+import { establishedBy } from './lookup.js';
 import { readStatements } from './statements.js';
 import { isHeldUp, keyIsRemembered, voidKey } from './void.js';
 
@@ -42,7 +42,6 @@ export async function evaluate(
   command: Exclude<OperatorCommand, { kind: 'correct' }>,
   row: LockedPayout,
   rail: Rail | undefined,
-  key: string,
 ): Promise<Decision> {
   if (command.kind === 'cancel') return evaluateCancel(database, row, rail);
   if (rail === undefined) {
@@ -52,11 +51,11 @@ export async function evaluate(
   }
   switch (command.kind) {
     case 'retryNow':
-      return evaluateRetry(row, rail, key);
+      return evaluateRetry(row, rail);
     case 'markSettled':
-      return evaluateSettled(row, rail, key);
+      return evaluateSettled(row, rail);
     case 'failAndRelease':
-      return evaluateRelease(database, row, rail, key, command.statementDate);
+      return evaluateRelease(database, row, rail, command.statementDate);
     case 'extendDeadline':
       if (isOver(row)) return refused(`The payout is ${row.status}; there is nothing to wait for.`);
       if (row.settleBy !== null && new Date(command.until) <= row.settleBy) {
@@ -121,12 +120,12 @@ function isVoidable(row: LockedPayout, rail: Rail): boolean {
   );
 }
 
-async function evaluateRetry(row: LockedPayout, rail: Rail, key: string): Promise<Decision> {
+async function evaluateRetry(row: LockedPayout, rail: Rail): Promise<Decision> {
   if (isOver(row)) {
     return refused(`The payout is ${row.status}. Confirm it with settle or fail.`);
   }
   const begunMs = Date.now();
-  const fact = await factAt(rail, key);
+  const fact = await factAt(rail, row);
   if (fact !== undefined && (fact.kind !== 'accepted' || row.status === 'processing')) {
     if (fact.kind === 'voided' && (isHeldUp(begunMs) || !isVoidable(row, rail))) {
       return refused(
@@ -153,12 +152,12 @@ async function evaluateRetry(row: LockedPayout, rail: Rail, key: string): Promis
     : refused('The rail reports nothing new, and its time is over. Extend it to wait longer.');
 }
 
-async function evaluateSettled(row: LockedPayout, rail: Rail, key: string): Promise<Decision> {
+async function evaluateSettled(row: LockedPayout, rail: Rail): Promise<Decision> {
   if (row.status === 'settled' || row.status === 'returned') {
     return done(`Confirmed: it is ${row.status}.`, { unparks: true });
   }
   if (isOver(row)) return refused(`The payout is ${row.status} and cannot be settled any more.`);
-  const fact = await factAt(rail, key);
+  const fact = await factAt(rail, row);
   if (fact?.kind === 'rejected' || fact?.kind === 'returned' || fact?.kind === 'voided') {
     return refused(`The rail contradicts: it says ${fact.kind}.`);
   }
@@ -174,10 +173,9 @@ async function evaluateRelease(
   database: Database,
   row: LockedPayout,
   rail: Rail,
-  key: string,
   statementDate: string | null,
 ): Promise<Decision> {
-  if (row.attentionReason === 'return_short') return evaluateShortReturn(row, rail, key);
+  if (row.attentionReason === 'return_short') return evaluateShortReturn(row, rail);
   if (row.status === 'failed' || row.status === 'canceled' || row.status === 'returned') {
     return done(`Confirmed: it is ${row.status}.`, { unparks: true });
   }
@@ -191,7 +189,7 @@ async function evaluateRelease(
   if (isVoidable(row, rail) && (await voidKey(database, rail, row, ends)) === 'voided') {
     return done('Released; the rail has voided its key.', { fact: voided, unparks: true, ends });
   }
-  const known = await factAt(rail, key);
+  const known = await factAt(rail, row);
   if (known?.kind === 'settled' || known?.kind === 'returned') {
     return refused(`The rail says ${known.kind}: use retry to take its word.`);
   }
@@ -204,15 +202,15 @@ async function evaluateRelease(
       'The rail gives no proof that it will not pay. Give the day of a closed statement as evidence.',
     );
   }
-  const gap = await gapInEvidence(database, row, rail, key, statementDate);
+  const gap = await gapInEvidence(database, row, rail, statementDate);
   if (gap !== undefined) return refused(gap);
   const detail = `Released; the statements up to ${statementDate} show no payment.`;
   return done(detail, { fact: { kind: 'released' }, unparks: true, ends });
 }
 
 /** A person takes a return as the end of the payout, however little came back. */
-async function evaluateShortReturn(row: LockedPayout, rail: Rail, key: string): Promise<Decision> {
-  const known = await factAt(rail, key);
+async function evaluateShortReturn(row: LockedPayout, rail: Rail): Promise<Decision> {
+  const known = await factAt(rail, row);
   if (known?.kind !== 'returned') {
     return refused(
       `The rail says ${known?.kind ?? 'nothing'}, and no longer that it was returned.`,
@@ -236,7 +234,6 @@ async function gapInEvidence(
   database: Database,
   row: LockedPayout,
   rail: Rail,
-  key: string,
   statementDate: string,
 ): Promise<string | undefined> {
   const firstSentAt = row.submitStartedAt ?? row.requestedAt;
@@ -250,7 +247,7 @@ async function gapInEvidence(
   const { receiveMinor, destinationCurrency } = frozenOf(row);
   const evidence = await readEvidence(database, {
     rail: rail.name,
-    key,
+    key: railKey(row.id),
     amountMinor: receiveMinor,
     currency: destinationCurrency,
     since: firstSentAt,
@@ -269,9 +266,9 @@ async function gapInEvidence(
 /** What lies between the commit of a submission and its sending, and clocks that differ. */
 const clockMarginMs = 60 * 60 * 1000;
 
-async function factAt(rail: Rail, key: string): Promise<RailFact | undefined> {
-  const [answer] = await rail.lookup([key]);
-  return answer === undefined ? undefined : factOf(answer);
+async function factAt(rail: Rail, { id }: LockedPayout): Promise<RailFact | undefined> {
+  const [answer] = await rail.lookup([railKey(id)]);
+  return answer === undefined ? undefined : establishedBy(answer);
 }
 
 function isOver(row: LockedPayout): boolean {

@@ -30,13 +30,13 @@ export function ledgerActivities(deps: LedgerDeps) {
      */
     acceptPayouts: ({ driver, ids, workflowAgeMs }: AcceptInput): Promise<readonly PayoutStep[]> =>
       failAfterAttempts(
-        transaction(database, (sql) => accept(sql, deps, driver, ids, workflowAgeMs)),
+        transaction(database, (sql) => accept(sql, deps, { driver, ids, workflowAgeMs })),
       ),
 
     /** Applies what the inbox holds about the payouts: moves, postings and events together. */
     settlePayouts: ({ driver, ids }: DriverInput): Promise<readonly PayoutStep[]> =>
       failAfterAttempts(
-        transaction(database, (sql) => applyFacts(sql, deps.factRules, driver, ids, new Map())),
+        transaction(database, (sql) => applyFacts(sql, deps.factRules, { driver, ids }, new Map())),
       ),
 
     /** Leaves a payout to a person. */

@@ -41,24 +41,6 @@ export async function lookUp(rail: Rail, keys: readonly string[]): Promise<LookU
 }
 
 /** What a look-up establishes; undefined where it leaves the outcome open. */
-export function factOf(answer: LookupAnswer | undefined): RailFact | undefined {
-  switch (answer?.state) {
-    case 'accepted':
-      return { kind: 'accepted', reference: answer.reference };
-    case 'settled': {
-      const { amountMinor, currency, at } = answer;
-      return { kind: 'settled', amountMinor, currency, at };
-    }
-    case 'returned': {
-      const { amountMinor, currency, code, reason } = answer;
-      return { kind: 'returned', amountMinor, currency, code, reason };
-    }
-    case 'rejected':
-      return { kind: 'rejected', code: answer.code, reason: answer.reason };
-    case 'voided':
-      return { kind: 'voided' };
-    case 'not_found':
-    case undefined:
-      return undefined;
-  }
+export function establishedBy(answer: LookupAnswer | undefined): RailFact | undefined {
+  return answer === undefined || answer.kind === 'not_found' ? undefined : answer;
 }

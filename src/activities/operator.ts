@@ -13,7 +13,7 @@ import {
   type OperatorRequest,
   type OperatorResult,
 } from '../domain/operator.js';
-import { type FactRules, railKey } from '../domain/payout.js';
+import type { FactRules } from '../domain/payout.js';
 import type { Rails } from '../rails/registry.js';
 import { evaluateCorrection, postCorrection, suspenseFault } from './correction.js';
 import { applyFacts } from './facts.js';
@@ -164,7 +164,7 @@ async function decisionOf(
       : { outcome: 'refused', detail: fault };
   }
   const rail = row.rail === null ? undefined : findRail(deps.rails, row.rail);
-  return evaluate(deps.database, command, row, rail, railKey(row.id));
+  return evaluate(deps.database, command, row, rail);
 }
 
 type Written = {
@@ -190,7 +190,7 @@ async function write(sql: Sql, rules: FactRules, written: Written): Promise<Oper
   // First out of the person's hands: a fact that needs a person again parks it anew.
   if (decision.unparks === true) await unparkPayout(sql, id, decision.settleBy ?? null);
   if (decision.fact !== undefined) {
-    await applyFacts(sql, rules, driver, [id], new Map([[id, decision.fact]]));
+    await applyFacts(sql, rules, { driver, ids: [id] }, new Map([[id, decision.fact]]));
   }
   const [after] = await lockPayouts(sql, driver, [id]);
   const { outcome, detail } = reportOf(decision, after && stepOf(after));

@@ -9,7 +9,7 @@ import { cancelItems } from './cancellation.js';
 import { applyFacts } from './facts.js';
 import { failAfterAttempts, retryLater, withHeartbeat } from './failure.js';
 import type { DriverInput } from './ledger.js';
-import { factOf, lookUp } from './lookup.js';
+import { establishedBy, lookUp } from './lookup.js';
 import type { PayoutStep } from './step.js';
 import { findRail, type SubmitInput, type Submitted, submitToRails } from './submission.js';
 
@@ -82,12 +82,17 @@ export function railActivities(deps: RailDeps) {
         lookUp(rail, [key]),
       );
       const answer = answers.get(key);
-      const fact = factOf(answer);
+      const fact = establishedBy(answer);
       if (fact === undefined || fact.kind === 'accepted') {
-        throw retryLater(`The rail says ${answer?.state ?? failure} of ${payoutId}.`);
+        throw retryLater(`The rail says ${answer?.kind ?? failure} of ${payoutId}.`);
       }
       return transaction(database, (sql) =>
-        applyFacts(sql, factRules, payoutId, [payoutId], new Map([[payoutId, fact]])),
+        applyFacts(
+          sql,
+          factRules,
+          { driver: payoutId, ids: [payoutId] },
+          new Map([[payoutId, fact]]),
+        ),
       );
     },
   };
@@ -150,13 +155,13 @@ async function cancelWithheld(
 async function record(
   sql: Sql,
   rules: FactRules,
-  { driver, ids }: SubmitInput,
+  input: SubmitInput,
   results: readonly Submitted[],
 ): Promise<readonly PayoutStep[]> {
   const facts = new Map(
     results.flatMap((result) => ('fact' in result ? [[result.id, result.fact] as const] : [])),
   );
-  const steps = await applyFacts(sql, rules, driver, ids, facts);
+  const steps = await applyFacts(sql, rules, input, facts);
   const resultOf = new Map(results.map((result) => [result.id, result]));
   // Only what still waits for an answer: another attempt may have got one meanwhile.
   const parked = steps.flatMap((step) => {

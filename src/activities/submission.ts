@@ -8,9 +8,9 @@ import {
 } from '../db/submissions.js';
 import { groupsOf } from '../domain/batch.js';
 import { isDuplicateCode, type RailFact, railKey } from '../domain/payout.js';
-import type { Rail, SubmitOutcome, Transfer } from '../rails/rail.js';
+import type { Rail, SubmitAnswer, Transfer } from '../rails/rail.js';
 import type { Rails } from '../rails/registry.js';
-import { factOf, lookUp } from './lookup.js';
+import { establishedBy, lookUp } from './lookup.js';
 import { finishVoid, isHeldUp, keyIsRemembered } from './void.js';
 
 /** What the rail says of a payout: a fact, no answer yet, or one that can no longer be had. */
@@ -37,15 +37,15 @@ export type SubmitInput = {
  */
 export async function submitToRails(
   { database, rails }: Deps,
-  { driver, ids, wakeInMs }: SubmitInput,
+  input: SubmitInput,
 ): Promise<readonly Submitted[]> {
   const limits = rails.all.map(({ name, limits }) => ({ rail: name, ...limits }));
   const begunMs = Date.now();
-  const submissions = await beginSubmission(database, driver, ids, wakeInMs, limits);
+  const submissions = await beginSubmission(database, input, limits);
   const groups = groupByRail(rails, submissions);
   const results = await Promise.all(
     [...groups].map(([rail, group]) =>
-      submitGroup({ database, rail, driver, limits }, group, begunMs),
+      submitGroup({ database, rail, driver: input.driver, limits }, group, begunMs),
     ),
   );
   return results.flat();
@@ -111,7 +111,7 @@ async function repeatAll(
   for (const submission of repeated) {
     const { id } = submission;
     const answer = answers.get(railKey(id));
-    const fact = factOf(answer);
+    const fact = establishedBy(answer);
     const isEvident = fact !== undefined && fact.kind !== 'voided';
     if (answer === undefined) results.push({ id, unknown: failure });
     else if (!isEvident && isHeldUp(begunMs)) results.push({ id, unknown: heldUp });
@@ -167,8 +167,8 @@ async function send(
   }
   try {
     const answers = await rail.submit(transfers);
-    const outcomes = new Map(answers.map((outcome) => [outcome.key, outcome]));
-    return submissions.map(({ id }) => submittedOf(id, outcomes.get(railKey(id))));
+    const answerTo = new Map(answers.map((answer) => [answer.key, answer]));
+    return submissions.map(({ id }) => submittedOf(id, answerTo.get(railKey(id))));
   } catch (error) {
     // It may have arrived whatever went wrong: only a look-up can tell.
     return submissions.map(({ id }) => ({ id, unknown: messageOf(error) }));
@@ -198,22 +198,22 @@ async function transfersOf(
   });
 }
 
-function submittedOf(id: string, outcome: SubmitOutcome | undefined): Submitted {
-  if (outcome === undefined) return { id, unknown: 'the answer does not mention it' };
-  switch (outcome.outcome) {
-    case 'accepted':
-      return { id, fact: { kind: 'accepted', reference: outcome.reference } };
-    case 'rejected': {
-      const { code, reason } = outcome;
-      // The rail has another order under the key: what became of that, a look-up says.
-      if (isDuplicateCode(code)) return { id, unknown: `the rail calls it a duplicate (${code})` };
-      return { id, fact: { kind: 'rejected', code, reason } };
-    }
+function submittedOf(id: string, answer: SubmitAnswer | undefined): Submitted {
+  switch (answer?.kind) {
+    case undefined:
+      return { id, unknown: 'the answer does not mention it' };
+    case 'unknown':
+      return { id, unknown: answer.detail };
     case 'voided':
       // A cancellation that is being written is found by the next attempt, or else the void is.
       return { id, unknown: 'its key was voided' };
-    case 'unknown':
-      return { id, unknown: outcome.detail };
+    case 'rejected':
+      // The rail has another order under the key: what became of that, a look-up says.
+      return isDuplicateCode(answer.code)
+        ? { id, unknown: `the rail calls it a duplicate (${answer.code})` }
+        : { id, fact: answer };
+    case 'accepted':
+      return { id, fact: answer };
   }
 }
 

@@ -12,16 +12,16 @@ import { retryLater } from './failure.js';
 export async function voidKey(
   database: Database,
   rail: Rail,
-  { driver, id }: { readonly driver: string; readonly id: string },
+  payout: { readonly driver: string; readonly id: string },
   intent: VoidOutcome,
 ): Promise<'voided' | 'too_late'> {
   const begunMs = Date.now();
   const rememberedMs = rail.limits.keyRetentionMs - keyMarginMs;
-  const written = await writeVoidIntent(database, driver, id, intent, rememberedMs);
+  const written = await writeVoidIntent(database, payout, intent, rememberedMs);
   if (written === undefined) {
     throw retryLater('The payout has moved meanwhile; it is looked at again.');
   }
-  return finishVoid(database, rail, id, begunMs);
+  return finishVoid(database, rail, payout.id, begunMs);
 }
 
 /**

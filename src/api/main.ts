@@ -19,6 +19,8 @@ import { createHttpServer } from './server.js';
  */
 const listConnections = { poolSize: 8, statementTimeoutMs: 1_000 } as const;
 
+const hourMs = 60 * 60 * 1000;
+
 /** How long one look at the database answers those who ask whether the process is ready. */
 const readinessMs = 2_000;
 
@@ -41,7 +43,7 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
     rails: createRails([createSandboxCallbacks(previous ? [secret, previous] : [secret])]),
     metrics,
     log,
-    rateMaximumAgeMs: config.RATE_MAXIMUM_AGE_HOURS,
+    rateMaximumAgeMs: config.RATE_MAXIMUM_AGE_HOURS * hourMs,
     webhookPolicy: {
       allowInsecure: config.WEBHOOKS_ALLOW_INSECURE,
       allowPrivateAddresses: config.WEBHOOKS_ALLOW_INSECURE,

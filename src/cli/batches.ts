@@ -42,7 +42,7 @@ export async function pause(
 ): Promise<boolean> {
   const batch = await existingBatch(database, id);
   const command = { kind: 'batches pause' };
-  if (!(await changed(database, pauseBatch, id, signature, command))) {
+  if (!(await changed(database, id, pauseBatch, { signature, command }))) {
     console.log(`refused: The batch is ${batch.status}.`);
     return false;
   }
@@ -59,7 +59,7 @@ export async function resume(
 ): Promise<boolean> {
   await existingBatch(database, id);
   const command = { kind: 'batches resume' };
-  if (!(await changed(database, resumeBatch, id, signature, command))) {
+  if (!(await changed(database, id, resumeBatch, { signature, command }))) {
     console.log('refused: The batch is not paused.');
     return false;
   }
@@ -72,10 +72,9 @@ export async function resume(
 /** Changes a batch, and says who has in the same transaction. */
 function changed(
   database: Database,
-  change: typeof pauseBatch,
   id: string,
-  signature: Signature,
-  command: { kind: string },
+  change: typeof pauseBatch,
+  { signature, command }: { readonly signature: Signature; readonly command: { kind: string } },
 ): Promise<boolean> {
   return transaction(database, async (sql) => {
     if (!(await change(sql, id))) return false;

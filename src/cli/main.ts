@@ -206,7 +206,7 @@ async function payouts(database: Database, { verb, id }: Words, flags: Flags): P
     return 0;
   }
   const isCarriedOut = await withTemporal(flags.data ?? '.corridor', (temporal) =>
-    act(database, temporal, id, verb, flags),
+    act({ database, temporal }, id, verb, flags),
   );
   return isCarriedOut ? 0 : 1;
 }

@@ -63,8 +63,7 @@ const actionLimitMs = 60_000;
  * when it was not refused.
  */
 export async function act(
-  database: Database,
-  temporal: Client,
+  { database, temporal }: { readonly database: Database; readonly temporal: Client },
   id: string,
   verb: string,
   flags: Flags,

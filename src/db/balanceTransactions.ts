@@ -40,7 +40,7 @@ export async function listBalanceTransactions(
   const rows =
     filter.payoutId === undefined
       ? await ofBalances(sql, accountId, page, filter)
-      : await ofPayout(sql, accountId, page, filter, filter.payoutId);
+      : await ofPayout(sql, accountId, page, { ...filter, payoutId: filter.payoutId });
   return toPage(page, rows);
 }
 
@@ -72,10 +72,9 @@ async function ofPayout(
   sql: Sql,
   accountId: string,
   page: Page,
-  filter: BalanceTransactionFilter,
-  payoutId: string,
+  filter: BalanceTransactionFilter & { readonly payoutId: string },
 ) {
-  const { created, currency, type } = filter;
+  const { created, currency, type, payoutId } = filter;
   return sql<BalanceTransactionRow[]>`
     select p.id, e.kind as type, e.payout_id, b.kind as balance, b.currency, p.amount_minor,
            p.created_at

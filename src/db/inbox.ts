@@ -1,26 +1,9 @@
 import type { Chunk } from '../domain/batch.js';
+import { payoutOfKey } from '../domain/payout.js';
+import { type RailEvent, type RailReportJson, reportToJson } from '../domain/railReport.js';
 import { bigints, jsonTexts, type Sql } from './client.js';
 import type { WakeablePayout } from './payouts.js';
 import { wakeAfter } from './wakeTimes.js';
-
-/** A fact of a rail as it is kept: amounts as text of minor units, for JSON has no bigint. */
-export type StoredFact = {
-  readonly kind: 'settled' | 'rejected' | 'returned';
-  readonly amountMinor?: string;
-  readonly currency?: string;
-  readonly code?: string;
-  readonly reason?: string;
-  /** By the rail's clock, ISO 8601. */
-  readonly at?: string;
-};
-
-export type RailEvent = {
-  readonly rail: string;
-  readonly railEventId: string;
-  readonly railKey: string;
-  readonly payoutId: string;
-  readonly fact: StoredFact;
-};
 
 /** The workflows to signal: of payouts that have their own, and of chunks that are suspended. */
 export type ToSignal = {
@@ -30,24 +13,27 @@ export type ToSignal = {
 
 /**
  * Stores a rail's events, each once, and makes their payouts due within seconds, in case the signal
- * fails. A fact that a final payout knows already is marked as applied and signals no workflow; a
+ * fails. A report that a final payout knows already is marked as applied and signals no workflow; a
  * chunk that is being processed finds its events itself.
  */
-export async function storeEvents(sql: Sql, events: readonly RailEvent[]): Promise<ToSignal> {
+export async function storeEvents(
+  sql: Sql,
+  rail: string,
+  events: readonly RailEvent[],
+): Promise<ToSignal> {
   const kept = await sql<{ payoutId: string }[]>`
     insert into rail_inbox (rail, rail_event_id, rail_key, payout_id, fact, applied_at, outcome)
-    select t.rail, t.rail_event_id, t.rail_key, p.id, t.fact,
+    select ${rail}, t.rail_event_id, t.rail_key, p.id, t.fact,
            case when k.is_known then now() end, case when k.is_known then 'nothing new' end
-      from unnest(${events.map((item) => item.rail)}::text[],
-                  ${events.map((item) => item.railEventId)}::text[],
-                  ${events.map((item) => item.railKey)}::text[],
-                  ${events.map((item) => item.payoutId)}::text[],
+      from unnest(${events.map(({ id }) => id)}::text[],
+                  ${events.map(({ key }) => key)}::text[],
+                  ${events.map(({ key }) => payoutOfKey(key))}::text[],
                   ${jsonTexts(
                     sql,
-                    events.map((item) => item.fact),
+                    events.map(({ report }) => reportToJson(report)),
                   )}::jsonb[])
-             as t (rail, rail_event_id, rail_key, payout_id, fact)
-      left join payouts p on p.id = t.payout_id and p.rail = t.rail
+             as t (rail_event_id, rail_key, payout_id, fact)
+      left join payouts p on p.id = t.payout_id and p.rail = ${rail}
       cross join lateral (select
         (p.status in ('settled', 'returned') and t.fact ->> 'kind' = 'settled'
            and t.fact ->> 'currency' = p.destination_currency
@@ -90,7 +76,7 @@ export async function storeEvents(sql: Sql, events: readonly RailEvent[]): Promi
 export type InboxRow = {
   readonly id: bigint;
   readonly payoutId: string;
-  readonly fact: StoredFact;
+  readonly report: RailReportJson;
 };
 
 /** What was not applied yet, in the order of arrival. */
@@ -99,7 +85,7 @@ export async function unprocessedEvents(
   payoutIds: readonly string[],
 ): Promise<readonly InboxRow[]> {
   return sql<InboxRow[]>`
-    select id, payout_id, fact from rail_inbox
+    select id, payout_id, fact as report from rail_inbox
      where payout_id = any (${payoutIds}) and applied_at is null order by id`;
 }
 

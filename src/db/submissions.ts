@@ -25,9 +25,11 @@ export type SettleLimit = { readonly rail: string; readonly settleWithinMs: numb
  */
 export async function beginSubmission(
   sql: Sql,
-  driver: string,
-  ids: readonly string[],
-  wakeInMs: number,
+  {
+    driver,
+    ids,
+    wakeInMs,
+  }: { readonly driver: string; readonly ids: readonly string[]; readonly wakeInMs: number },
   limits: readonly SettleLimit[],
 ): Promise<readonly Submission[]> {
   return sql<Submission[]>`
@@ -94,8 +96,7 @@ function limitsTable(sql: Sql, limits: readonly SettleLimit[]) {
  */
 export async function writeVoidIntent(
   sql: Sql,
-  driver: string,
-  id: string,
+  { driver, id }: { readonly driver: string; readonly id: string },
   intent: VoidOutcome,
   rememberedMs: number,
 ): Promise<VoidOutcome | undefined> {

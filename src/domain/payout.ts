@@ -1,3 +1,5 @@
+import type { RailReport } from './railReport.js';
+
 /**
  * The states of a payout and every move between them. This table feeds the code, the
  * docs, a property test and, through a test that compares them, the database's check.
@@ -59,31 +61,23 @@ export function railKey(payoutId: string): string {
   return payoutId;
 }
 
+/** The payout that a rail's key belongs to, if it is one of ours. */
+export function payoutOfKey(key: string): string {
+  return key;
+}
+
+type Returned = Extract<RailReport, { readonly kind: 'returned' }>;
+
 /**
- * What is known of one transfer. The rail says it by callback, by poll or by statement, but for
- * the last two: `withdrawn` was never given to the rail, and `released` is a person's decision
- * on closed statements that show no payment. `voided` means that the rail refuses the key for
- * ever; the end it leads to was written on the payout before the rail was asked for it.
+ * What is known of one transfer: what the rail reports, and three things more. `withdrawn` was
+ * never given to the rail, and `released` is a person's decision on closed statements that show no
+ * payment. `voided` means that the rail refuses the key for ever; the end it leads to was written
+ * on the payout before the rail was asked for it.
  */
 export type RailFact =
-  | { readonly kind: 'accepted'; readonly reference: string | null }
-  | {
-      readonly kind: 'settled';
-      readonly amountMinor: bigint;
-      readonly currency: string;
-      /** By the rail's clock, ISO 8601; undefined where it states none. */
-      readonly at?: string | undefined;
-    }
-  | { readonly kind: 'rejected'; readonly code: string; readonly reason: string }
-  | {
-      readonly kind: 'returned';
-      readonly amountMinor: bigint;
-      readonly currency: string;
-      readonly code: string;
-      readonly reason: string;
-      /** A person has decided that this return ends the payout, however little came back. */
-      readonly isConfirmed?: boolean;
-    }
+  | Exclude<RailReport, Returned>
+  /** Confirmed: a person has decided that it ends the payout, however little came back. */
+  | (Returned & { readonly isConfirmed?: boolean })
   | { readonly kind: 'voided' }
   | { readonly kind: 'released' }
   | { readonly kind: 'withdrawn' };

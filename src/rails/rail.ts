@@ -1,4 +1,5 @@
 import type { BeneficiaryDetails } from '../domain/beneficiary.js';
+import type { RailEvent, RailReport } from '../domain/railReport.js';
 
 /** One order to a rail. The key is derived from the payout, so a repeat is the same order. */
 export type Transfer = {
@@ -12,49 +13,20 @@ export type Transfer = {
 
 /**
  * What a rail answers to one transfer. `unknown` is no answer: only the same key may follow.
- * `voided` is no news: whoever had the key voided records what the payout comes to by it.
+ * `voided` reports nothing: whoever had the key voided records what the payout comes to by it.
  */
-export type SubmitOutcome = { readonly key: string } & (
-  | { readonly outcome: 'accepted'; readonly reference: string }
-  | { readonly outcome: 'rejected'; readonly code: string; readonly reason: string }
-  | { readonly outcome: 'voided' }
-  | { readonly outcome: 'unknown'; readonly detail: string }
+export type SubmitAnswer = { readonly key: string } & (
+  | Extract<RailReport, { readonly kind: 'accepted' | 'rejected' }>
+  | { readonly kind: 'voided' }
+  | { readonly kind: 'unknown'; readonly detail: string }
 );
 
 /** What a rail knows of a key. `not_found` is no rejection: the order may still be on its way. */
 export type LookupAnswer = { readonly key: string } & (
-  | { readonly state: 'accepted'; readonly reference: string }
-  | {
-      readonly state: 'settled';
-      readonly amountMinor: bigint;
-      readonly currency: string;
-      /** By the rail's clock, ISO 8601; undefined where it states none. */
-      readonly at?: string | undefined;
-    }
-  | {
-      readonly state: 'returned';
-      readonly amountMinor: bigint;
-      readonly currency: string;
-      readonly code: string;
-      readonly reason: string;
-    }
-  | { readonly state: 'rejected'; readonly code: string; readonly reason: string }
-  | { readonly state: 'voided' }
-  | { readonly state: 'not_found' }
+  | RailReport
+  | { readonly kind: 'voided' }
+  | { readonly kind: 'not_found' }
 );
-
-/** One fact of a callback, with the rail's own id of the event. */
-export type CallbackEvent = {
-  readonly id: string;
-  readonly key: string;
-  readonly kind: 'settled' | 'rejected' | 'returned';
-  readonly amountMinor: string;
-  readonly currency: string;
-  readonly code: string | undefined;
-  readonly reason: string | undefined;
-  /** When it happened, by the rail's clock, ISO 8601; undefined where it states none. */
-  readonly at: string | undefined;
-};
 
 /** One line of a rail's statement: a debit paid, a credit came back. */
 export type StatementLine = {
@@ -93,7 +65,7 @@ export type RailLimits = {
 export type Rail = {
   readonly name: string;
   readonly limits: RailLimits;
-  readonly submit: (transfers: readonly Transfer[]) => Promise<readonly SubmitOutcome[]>;
+  readonly submit: (transfers: readonly Transfer[]) => Promise<readonly SubmitAnswer[]>;
   readonly lookup: (keys: readonly string[]) => Promise<readonly LookupAnswer[]>;
   /** The rail refuses the key for ever, or says that it is too late. */
   readonly voidKey: (key: string) => Promise<'voided' | 'too_late'>;
@@ -110,5 +82,5 @@ export type CallbackReader = {
   /** The events of an authentic callback; undefined when its signature is not the rail's. */
   readonly parseCallback: (
     request: CallbackRequest,
-  ) => readonly CallbackEvent[] | UnreadableCallback | undefined;
+  ) => readonly RailEvent[] | UnreadableCallback | undefined;
 };

@@ -20,6 +20,9 @@ import { createSender } from '../webhooks/sender.js';
 import { lowerPriority } from './priority.js';
 import { createBatchLane, createSingleLane } from './workers.js';
 
+const hourMs = 60 * 60 * 1000;
+const centsPerEuro = 100n;
+
 /** The bundle that the build makes; see bundle.ts. */
 const bundle = new URL('../workflows/bundle.js', import.meta.url);
 
@@ -34,7 +37,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     applicationName: `corridor-worker-${lane}`,
   });
   const rateSource = rateSourceOf(config);
-  await startRates({ database, rateSource, log }, config.RATE_MAXIMUM_AGE_HOURS);
+  await startRates({ database, rateSource, log }, config.RATE_MAXIMUM_AGE_HOURS * hourMs);
 
   const connection = await NativeConnection.connect({ address: config.TEMPORAL_ADDRESS });
   const namespace = config.TEMPORAL_NAMESPACE;
@@ -52,10 +55,10 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     database,
     metrics,
     rails: createRails([rail]),
-    rateMaximumAgeMs: config.RATE_MAXIMUM_AGE_HOURS,
+    rateMaximumAgeMs: config.RATE_MAXIMUM_AGE_HOURS * hourMs,
     sender,
     temporal,
-    approvalAboveMinor: config.OPERATOR_APPROVAL_ABOVE_EUR,
+    approvalAboveMinor: config.OPERATOR_APPROVAL_ABOVE_EUR * centsPerEuro,
     factRules: { returnMinimumPercent: config.RETURN_MINIMUM_PERCENT },
     rateSource,
     log,

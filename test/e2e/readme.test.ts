@@ -23,7 +23,7 @@ describe('the README', () => {
       name: 'corridor',
       command: process.execPath,
       args: [
-        join(root, 'dist/cli/main.js'),
+        join(root, 'dist/src/cli/main.js'),
         'start',
         ...ports.flatMap((port) => [`--${port}-port`, '0']),
       ],

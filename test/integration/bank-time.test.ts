@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { applyFacts } from '../../src/activities/facts.js';
-import { factOf } from '../../src/activities/lookup.js';
+import { establishedBy } from '../../src/activities/lookup.js';
 import { type Database, transaction } from '../../src/db/client.js';
 import { recordEvents } from '../../src/db/events.js';
 import type { PayoutRow } from '../../src/db/payouts.js';
@@ -81,7 +81,12 @@ describe('a payout is settled when the bank says it was', () => {
 
   const apply = (row: PayoutRow, fact: RailFact | undefined) =>
     transaction(system.database, (sql) =>
-      applyFacts(sql, usualFactRules, row.driver, [row.id], new Map(fact ? [[row.id, fact]] : [])),
+      applyFacts(
+        sql,
+        usualFactRules,
+        { driver: row.driver, ids: [row.id] },
+        new Map(fact ? [[row.id, fact]] : []),
+      ),
     );
 
   it('when it is asked', async () => {
@@ -105,7 +110,7 @@ describe('a payout is settled when the bank says it was', () => {
     const rail = createSandboxRail(bank);
     onTestFinished(() => rail.close());
     const [answer] = await rail.lookup([row.id]);
-    await apply(row, factOf(answer));
+    await apply(row, establishedBy(answer));
     expect(new Date(await settledMs(row.id)).toISOString()).toBe(at);
   });
 

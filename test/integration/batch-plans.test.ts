@@ -117,22 +117,21 @@ async function carryLane(database: Database): Promise<void> {
   await transaction(database, (sql) => requestBatch(sql, accountId, { id: batchId, count: items }));
   for (const chunk of [accepted, sent]) {
     await inGroups(database, await itemsOf(database, chunk, ['pending']), (sql, ids) =>
-      accept(sql, deps, chunkDriver(chunk), ids, 0),
+      accept(sql, deps, { driver: chunkDriver(chunk), ids, workflowAgeMs: 0 }),
     );
   }
   const driver = chunkDriver(sent);
   await inGroups(database, await itemsOf(database, sent, ['processing']), async (sql, ids) => {
-    await beginSubmission(sql, driver, ids, 0, limits);
+    await beginSubmission(sql, { driver, ids, wakeInMs: 0 }, limits);
     await applyFacts(
       sql,
       usualFactRules,
-      driver,
-      ids,
+      { driver, ids },
       factsOf(ids, { kind: 'accepted', reference: null }),
     );
   });
   const [told = []] = groupsOf(await itemsOf(database, sent, ['sent']));
-  await storeEvents(database, await newsOf(database, told));
+  await storeEvents(database, 'sandbox', await newsOf(database, told));
 }
 
 /** News that the rail has settled each of these payouts. */
@@ -140,11 +139,9 @@ async function newsOf(sql: Sql, ids: readonly string[]) {
   const rows = await sql<{ id: string; receiveMinor: bigint }[]>`
     select id, receive_minor from payouts where id = any (${ids})`;
   return rows.map(({ id, receiveMinor }) => ({
-    rail: 'sandbox',
-    railEventId: `lane:${id}`,
-    railKey: railKey(id),
-    payoutId: id,
-    fact: { kind: 'settled', amountMinor: `${receiveMinor}`, currency: 'EUR' } as const,
+    id: `lane:${id}`,
+    key: railKey(id),
+    report: { kind: 'settled', amountMinor: receiveMinor, currency: 'EUR' } as const,
   }));
 }
 
@@ -190,7 +187,8 @@ const statements: readonly (readonly [string, number, Statement])[] = [
   [
     'accepts',
     groupSize,
-    (sql, { undecided }) => accept(sql, deps, chunkDriver(pending), undecided, 0),
+    (sql, { undecided }) =>
+      accept(sql, deps, { driver: chunkDriver(pending), ids: undecided, workflowAgeMs: 0 }),
   ],
   [
     'refuses',
@@ -204,11 +202,12 @@ const statements: readonly (readonly [string, number, Statement])[] = [
   [
     'begins a submission',
     groupSize,
-    (sql, { unsent }) => beginSubmission(sql, chunkDriver(accepted), unsent, 0, limits),
+    (sql, { unsent }) =>
+      beginSubmission(sql, { driver: chunkDriver(accepted), ids: unsent, wakeInMs: 0 }, limits),
   ],
   ['finds who is paid', groupSize, (sql, { unsent }) => beneficiariesOf(sql, unsent)],
   ['locks', groupSize, (sql, { told }) => lockPayouts(sql, null, told)],
-  ['keeps news', groupSize, (sql, { news }) => storeEvents(sql, news)],
+  ['keeps news', groupSize, (sql, { news }) => storeEvents(sql, 'sandbox', news)],
   [
     'applies what the rail has answered',
     groupSize,
@@ -216,20 +215,21 @@ const statements: readonly (readonly [string, number, Statement])[] = [
       applyFacts(
         sql,
         usualFactRules,
-        chunkDriver(accepted),
-        unsent,
+        { driver: chunkDriver(accepted), ids: unsent },
         factsOf(unsent, { kind: 'accepted', reference: null }),
       ),
   ],
   [
     'applies news',
     groupSize,
-    (sql, { told }) => applyFacts(sql, usualFactRules, chunkDriver(sent), told, new Map()),
+    (sql, { told }) =>
+      applyFacts(sql, usualFactRules, { driver: chunkDriver(sent), ids: told }, new Map()),
   ],
   [
     'cancels',
     groupSize,
-    (sql, { unsent }) => applyFacts(sql, usualFactRules, null, unsent, factsOf(unsent, canceled)),
+    (sql, { unsent }) =>
+      applyFacts(sql, usualFactRules, { driver: null, ids: unsent }, factsOf(unsent, canceled)),
   ],
   ['closes items', groupSize, (sql) => closeItems(sql, Array(groupSize).fill(batchId))],
   ['hands over what has trouble', chunkSize, (sql) => handOverItems(sql, sent, 'troubled')],

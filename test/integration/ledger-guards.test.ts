@@ -371,10 +371,8 @@ describe('what was written down stays: it is refused to change', () => {
     'delete from rail_inbox',
   ])('what a rail has said: %s', async (statement) => {
     const { id } = await requestPayout(database, caller.account.id);
-    const fact = { kind: 'settled', amountMinor: '1', currency: 'EUR' } as const;
-    await storeEvents(database, [
-      { rail: 'sandbox', railEventId: `test:${id}`, railKey: id, payoutId: id, fact },
-    ]);
+    const report = { kind: 'settled', amountMinor: 1n, currency: 'EUR' } as const;
+    await storeEvents(database, 'sandbox', [{ id: `test:${id}`, key: id, report }]);
     await expect(database.unsafe(statement)).rejects.toThrow(/what a rail has said/);
   });
 });

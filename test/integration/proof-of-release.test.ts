@@ -2,12 +2,13 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { OperateInput } from '../../src/activities/operator.js';
 import { pauseBatch, resumeBatch } from '../../src/db/batches.js';
 import { exactlyOne } from '../../src/db/client.js';
-import { type RailEvent, type StoredFact, storeEvents } from '../../src/db/inbox.js';
+import { storeEvents } from '../../src/db/inbox.js';
 import { insertRequest } from '../../src/db/operatorActions.js';
 import { findPayoutById, lockPayouts, type PayoutRow } from '../../src/db/payouts.js';
 import { chunkDriver } from '../../src/domain/batch.js';
 import type { OperatorCommand } from '../../src/domain/operator.js';
 import type { AttentionReason } from '../../src/domain/payout.js';
+import type { RailEvent, RailReport } from '../../src/domain/railReport.js';
 import { attempt, drowsy, Hold } from '../support/attempt.js';
 import { createTestAccount, unbalancedCurrencies } from '../support/database.js';
 import { absentTemporal, activitiesOn } from '../support/interleaving.js';
@@ -84,15 +85,16 @@ async function wait(ms: number): Promise<void> {
 }
 
 /** The bank says something of a payout, and its workflow looks into the inbox. */
-async function tell(id: string, ...facts: readonly StoredFact[]): Promise<void> {
+async function tell(id: string, ...reports: readonly RailReport[]): Promise<void> {
   // One after the other, as callbacks come.
-  for (const fact of facts) await storeEvents(time.database, [newsOf(id, fact)]);
+  for (const report of reports) {
+    await storeEvents(time.database, 'sandbox', [newsOf(id, report)]);
+  }
   await settle(id);
 }
 
-function newsOf(id: string, fact: StoredFact): RailEvent {
-  const railEventId = crypto.randomUUID();
-  return { rail: 'sandbox', railEventId, railKey: id, payoutId: id, fact };
+function newsOf(id: string, report: RailReport): RailEvent {
+  return { id: crypto.randomUUID(), key: id, report };
 }
 
 async function settle(id: string): Promise<void> {
@@ -103,17 +105,17 @@ async function settle(id: string): Promise<void> {
 /** Everything the bank has done is told. */
 async function tellAll(): Promise<void> {
   const news = bank.takeAll();
-  await storeEvents(time.database, news);
-  for (const id of new Set(news.flatMap(({ payoutId }) => payoutId))) await settle(id);
+  await storeEvents(time.database, 'sandbox', news);
+  for (const id of new Set(news.map(({ key }) => key))) await settle(id);
 }
 
-async function settledFact(id: string, moreMinor = 0n): Promise<StoredFact> {
+async function settledReport(id: string, moreMinor = 0n) {
   const { receiveMinor, destinationCurrency } = await rowOf(id);
   const currency = destinationCurrency ?? '';
-  return { kind: 'settled', amountMinor: `${(receiveMinor ?? 0n) + moreMinor}`, currency };
+  return { kind: 'settled', amountMinor: (receiveMinor ?? 0n) + moreMinor, currency } as const;
 }
 
-const rejectedFact = { kind: 'rejected', code: 'AC04', reason: 'closed' } as const;
+const rejectedReport = { kind: 'rejected', code: 'AC04', reason: 'closed' } as const;
 
 async function park(id: string, reason: AttentionReason): Promise<void> {
   const { driver } = await rowOf(id);
@@ -410,9 +412,9 @@ describe('a void is proof', () => {
 describe('facts that contradict each other', () => {
   it('release nothing: settled with another amount, then rejected', async () => {
     const id = await sent();
-    await tell(id, await settledFact(id, 1n));
+    await tell(id, await settledReport(id, 1n));
     expect(await rowOf(id)).toMatchObject({ attentionReason: 'amount_mismatch' });
-    await tell(id, rejectedFact);
+    await tell(id, rejectedReport);
     await expectHeld(id, 'sent');
     const { attentionReason, attentionDetail } = await rowOf(id);
     expect(attentionReason).toBe('amount_mismatch');
@@ -423,14 +425,14 @@ describe('facts that contradict each other', () => {
 
   it('release nothing where both are found by one look', async () => {
     const id = await sent();
-    await tell(id, await settledFact(id, 1n), rejectedFact);
+    await tell(id, await settledReport(id, 1n), rejectedReport);
     await expectHeld(id, 'sent');
     expect(await rowOf(id)).toMatchObject({ attentionReason: 'amount_mismatch' });
   });
 
   it('release nothing where the rejection is the answer to a look-up', async () => {
     const id = await sent();
-    await tell(id, await settledFact(id, 1n));
+    await tell(id, await settledReport(id, 1n));
     bank.act(id, 'rejects');
     await attempt(() => activities().pollRail({ payoutId: id })).catch(() => undefined);
     await expectHeld(id, 'sent');
@@ -438,7 +440,7 @@ describe('facts that contradict each other', () => {
 
   it('release nothing where the look-up is answered before the inbox was read', async () => {
     const id = await sent();
-    await storeEvents(time.database, [newsOf(id, await settledFact(id, 1n))]);
+    await storeEvents(time.database, 'sandbox', [newsOf(id, await settledReport(id, 1n))]);
     bank.act(id, 'rejects');
     await attempt(() => activities().pollRail({ payoutId: id })).catch(() => undefined);
     await expectHeld(id, 'sent');
@@ -448,17 +450,17 @@ describe('facts that contradict each other', () => {
   it('release nothing where it had been parked for its lateness before', async () => {
     const id = await sent();
     await park(id, 'settle_by_passed');
-    await tell(id, await settledFact(id, 1n));
-    await tell(id, rejectedFact);
+    await tell(id, await settledReport(id, 1n));
+    await tell(id, rejectedReport);
     await expectHeld(id, 'sent');
   });
 
   it('give nothing back: rejected after it was settled, and then returned', async () => {
     const id = await sent();
-    await tell(id, await settledFact(id));
-    await tell(id, rejectedFact);
+    await tell(id, await settledReport(id));
+    await tell(id, rejectedReport);
     expect(await rowOf(id)).toMatchObject({ attentionReason: 'contradiction' });
-    const { amountMinor = '', currency = '' } = await settledFact(id);
+    const { amountMinor, currency } = await settledReport(id);
     const back = { kind: 'returned', amountMinor, currency, code: 'AC06', reason: 'x' } as const;
     await tell(id, back);
     await expectEnd(id, 'settled', settled);
@@ -466,7 +468,7 @@ describe('facts that contradict each other', () => {
 
   it('are settled by a person, after whom the bank’s word counts again', async () => {
     const id = await sent();
-    await tell(id, await settledFact(id, 1n));
+    await tell(id, await settledReport(id, 1n));
     const until = new Date(Date.now() + 10 * dayMs).toISOString();
     const extended = await ask(asking(id, { kind: 'extendDeadline', until }));
     expect(extended).toMatchObject({ outcome: 'done' });
@@ -609,7 +611,7 @@ describe('a return', () => {
     bank.act(id, 'pays');
     await tellAll();
     const { receiveMinor, destinationCurrency } = await rowOf(id);
-    const amountMinor = `${shareOf(receiveMinor ?? 0n)}`;
+    const amountMinor = shareOf(receiveMinor ?? 0n);
     const currency = destinationCurrency ?? '';
     await tell(id, { kind: 'returned', amountMinor, currency, code: 'AC06', reason: 'x' });
     return id;
@@ -640,7 +642,7 @@ describe('a return', () => {
   it('in two halves waits for a person as well', async () => {
     const id = await returned((all) => all / 2n);
     const { receiveMinor, destinationCurrency } = await rowOf(id);
-    const amountMinor = `${(receiveMinor ?? 0n) / 2n + 1n}`;
+    const amountMinor = (receiveMinor ?? 0n) / 2n + 1n;
     const currency = destinationCurrency ?? '';
     await tell(id, { kind: 'returned', amountMinor, currency, code: 'AC06', reason: 'x' });
     await expectEnd(id, 'settled', settled);
@@ -649,8 +651,8 @@ describe('a return', () => {
 
   it('before the settlement was told waits as well, and the payout is not settled by it', async () => {
     const id = await sent();
-    const { amountMinor: _, ...fact } = await settledFact(id);
-    await tell(id, { ...fact, kind: 'returned', amountMinor: '1', code: 'AC06', reason: 'x' });
+    const { currency } = await settledReport(id);
+    await tell(id, { kind: 'returned', amountMinor: 1n, currency, code: 'AC06', reason: 'x' });
     expect(Object.keys(await postingsOf(time.database, id))).not.toContain('return');
     expect(await rowOf(id)).toMatchObject({ attentionReason: expect.any(String) });
   });
@@ -705,7 +707,7 @@ describe('what is taken from a person', () => {
       const input = await asking(id, command);
       const asked = attempt(() => slow.executeCommand(input));
       const isHeld = (await Promise.race([asked, hold.reached])) === 'held';
-      await tell(id, await settledFact(id, 1n));
+      await tell(id, await settledReport(id, 1n));
       hold.open();
       await asked.catch(() => undefined);
       // A command that needs no look-up was there before; then the fact parks it anew.
@@ -805,7 +807,7 @@ describe('a payment of another amount after the release', () => {
     await submit(id, { submit: 'refused' });
     await expectEnd(id, 'failed', released);
     const { receiveMinor } = await rowOf(id);
-    const amountMinor = String((receiveMinor ?? 0n) - 1n);
+    const amountMinor = (receiveMinor ?? 0n) - 1n;
     await tell(id, { kind: 'settled', amountMinor, currency: 'EUR' });
     expect(await rowOf(id)).toMatchObject({ attentionReason: 'amount_mismatch' });
     expect(await ask(asking(id, release()))).toMatchObject({ outcome: 'proposed' });

@@ -284,7 +284,7 @@ describe('every rate', () => {
 describe('what a payout names', () => {
   const deps = { rails: createRails([new QuietRail()]), rateMaximumAgeMs };
   const decideOn = (driver: string, ids: readonly string[]) =>
-    transaction(test.database, (sql) => accept(sql, deps, driver, ids, 0));
+    transaction(test.database, (sql) => accept(sql, deps, { driver, ids, workflowAgeMs: 0 }));
   let accountId: string;
 
   beforeEach(async () => {

@@ -22,17 +22,17 @@ export const bugs: readonly Bug[] = [
   {
     name: 'an unknown answer to a submission releases the hold',
     file: 'src/activities/submission.ts',
-    find: 'return { id, unknown: outcome.detail };',
-    replace: "return { id, fact: { kind: 'rejected', code: 'NARR', reason: outcome.detail } };",
+    find: 'return { id, unknown: answer.detail };',
+    replace: "return { id, fact: { kind: 'rejected', code: 'NARR', reason: answer.detail } };",
     caughtBy: { ...steps, test: 'a payout whose outcome is unknown stays held' },
   },
   {
     name: 'a key that the rail does not know releases the hold',
     file: 'src/activities/lookup.ts',
-    find: "case 'not_found':\n    case undefined:\n      return undefined;",
+    find: "return answer === undefined || answer.kind === 'not_found' ? undefined : answer;",
     replace:
-      'case undefined:\n      return undefined;\n' +
-      "    case 'not_found':\n      return { kind: 'rejected', code: 'NARR', reason: '' };",
+      "if (answer?.kind !== 'not_found') return answer;\n" +
+      "  return { kind: 'rejected', code: 'NARR', reason: '' };",
     caughtBy: { ...steps, test: 'a payout whose outcome is unknown stays held' },
   },
   {

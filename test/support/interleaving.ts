@@ -9,13 +9,14 @@ import { insertBeneficiary } from '../../src/db/beneficiaries.js';
 import { handOverItems, takeOver } from '../../src/db/chunks.js';
 import { type Database, exactlyOne, transaction } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
-import { type RailEvent, storeEvents } from '../../src/db/inbox.js';
+import { storeEvents } from '../../src/db/inbox.js';
 import { insertRequest } from '../../src/db/operatorActions.js';
 import { insertPayout, type LockedPayout, lockPayouts } from '../../src/db/payouts.js';
 import { currentRates } from '../../src/db/rates.js';
 import { type Chunk, chunkDriver } from '../../src/domain/batch.js';
 import type { OperatorCommand, OperatorResult } from '../../src/domain/operator.js';
 import { attentionReasons, isFinal, usualFactRules } from '../../src/domain/payout.js';
+import { type RailEvent, reportToJson } from '../../src/domain/railReport.js';
 import type { Rail } from '../../src/rails/rail.js';
 import { createRails } from '../../src/rails/registry.js';
 import { attempt, drowsy, Hold } from './attempt.js';
@@ -376,11 +377,11 @@ export class Interleaving {
   async #tell(id: string, { isLast, again }: Extract<Step, { do: 'tell' }>): Promise<boolean> {
     const news = this.bank.take(id, isLast);
     if (news === undefined) return false;
-    this.#note(id, `told ${JSON.stringify(news.fact)}`);
-    await storeEvents(this.#database, [news]);
+    this.#note(id, `told ${JSON.stringify(reportToJson(news.report))}`);
+    await storeEvents(this.#database, 'sandbox', [news]);
     if (again === 'no') return true;
-    const railEventId = again === 'same' ? news.railEventId : `${news.railEventId}-again`;
-    await storeEvents(this.#database, [{ ...news, railEventId }]);
+    const eventId = again === 'same' ? news.id : `${news.id}-again`;
+    await storeEvents(this.#database, 'sandbox', [{ ...news, id: eventId }]);
     return true;
   }
 
@@ -453,14 +454,14 @@ export class Interleaving {
   async #settleDown(ms: number): Promise<void> {
     await this.#wait(ms);
     const news = this.bank.takeAll();
-    if (news.length > 0) await storeEvents(this.#database, news);
+    if (news.length > 0) await storeEvents(this.#database, 'sandbox', news);
     await this.#driveAll(news);
   }
 
   async #driveAll(news: readonly RailEvent[]): Promise<void> {
     const rows = await this.rowsOf(this.ids);
     const byDriver = new Map<string, string[]>();
-    const told = new Set(news.map(({ payoutId }) => payoutId));
+    const told = new Set(news.map(({ key }) => key));
     for (const { id, driver } of rows.filter(
       (row) => row.hasUnprocessedEvents || told.has(row.id),
     )) {

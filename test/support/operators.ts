@@ -59,7 +59,7 @@ export async function operate(
     return { isCarriedOut, printed, action };
   };
   try {
-    const isCarriedOut = await act(database, temporal, id, verb, { ...signature, ...flags });
+    const isCarriedOut = await act({ database, temporal }, id, verb, { ...signature, ...flags });
     return run(isCarriedOut, said.mock.calls.join('\n'));
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;

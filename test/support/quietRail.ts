@@ -29,10 +29,10 @@ export class QuietRail implements Rail {
 
   readonly submit: Rail['submit'] = async (transfers) => {
     if (!this.#answers) {
-      return transfers.map(({ key }) => ({ key, outcome: 'unknown', detail: 'no answer' }));
+      return transfers.map(({ key }) => ({ key, kind: 'unknown', detail: 'no answer' }));
     }
     for (const transfer of transfers) this.#transfers.set(transfer.key, transfer);
-    return transfers.map(({ key }) => ({ key, outcome: 'accepted', reference: `ref_${key}` }));
+    return transfers.map(({ key }) => ({ key, kind: 'accepted', reference: `ref_${key}` }));
   };
 
   readonly lookup: Rail['lookup'] = async (keys) => {
@@ -45,10 +45,10 @@ export class QuietRail implements Rail {
 
   #state(key: string): LookupAnswer {
     const transfer = this.#transfers.get(key);
-    if (transfer === undefined) return { key, state: 'not_found' };
+    if (transfer === undefined) return { key, kind: 'not_found' };
     const { amountMinor, currency } = transfer;
     return this.#lookups < this.#settlesAfterLookups
-      ? { key, state: 'accepted', reference: `ref_${key}` }
-      : { key, state: 'settled', amountMinor, currency };
+      ? { key, kind: 'accepted', reference: `ref_${key}` }
+      : { key, kind: 'settled', amountMinor, currency };
   }
 }

@@ -1,11 +1,11 @@
-import type { RailEvent, StoredFact } from '../../src/db/inbox.js';
+import type { RailEvent, RailReport } from '../../src/domain/railReport.js';
 import type {
   LookupAnswer,
   Rail,
   RailLimits,
   Statement,
   StatementLine,
-  SubmitOutcome,
+  SubmitAnswer,
   Transfer,
 } from '../../src/rails/rail.js';
 
@@ -79,7 +79,6 @@ type Order = {
 };
 
 /** One sentence of a callback, which is delivered when somebody says so. */
-type Notice = { readonly key: string; readonly id: string; readonly fact: StoredFact };
 
 /** What a person reads who wants to know what the bank was asked, in its order. */
 export type Asked = { readonly call: RailCall; readonly keys: readonly string[] };
@@ -111,7 +110,7 @@ export class ScriptedBank {
   >();
   readonly #inFlight: { readonly transfer: Transfer; readonly untilMs: number }[] = [];
   readonly #bookings: StatementLine[] = [];
-  readonly #notices: Notice[] = [];
+  readonly #notices: RailEvent[] = [];
   #references = 0;
 
   constructor({ closesAfterMs = 0, keyRetentionMs = dayMs } = {}) {
@@ -145,7 +144,7 @@ export class ScriptedBank {
         }
         const answers = keys.map(
           (key): LookupAnswer =>
-            lookup === 'blind' ? { key, state: 'not_found' } : this.#lookup(key),
+            lookup === 'blind' ? { key, kind: 'not_found' } : this.#lookup(key),
         );
         await hold('lookup');
         return answers;
@@ -203,7 +202,7 @@ export class ScriptedBank {
         break;
       case 'misreports':
         // By callback alone: its books do not have that amount.
-        this.#notify(key, { kind: 'settled', amountMinor: `${amountMinor + 1n}`, currency });
+        this.#notify(key, { kind: 'settled', amountMinor: amountMinor + 1n, currency });
         break;
       case 'callsDuplicate':
         // As if it had been given the order twice.
@@ -244,11 +243,11 @@ export class ScriptedBank {
     const notice = isLast ? found.at(-1) : found[0];
     if (notice === undefined) return undefined;
     this.#notices.splice(this.#notices.indexOf(notice), 1);
-    return newsOf(notice);
+    return notice;
   }
 
   takeAll(): readonly RailEvent[] {
-    return this.#notices.splice(0).map(newsOf);
+    return this.#notices.splice(0);
   }
 
   /** Takes the orders of a key that are still on their way. */
@@ -264,9 +263,9 @@ export class ScriptedBank {
     return isRemembered ? known : undefined;
   }
 
-  #submit(transfer: Transfer, manner: SubmitManner): SubmitOutcome {
+  #submit(transfer: Transfer, manner: SubmitManner): SubmitAnswer {
     const { key } = transfer;
-    const unknown = { key, outcome: 'unknown', detail: `it was ${manner}` } as const;
+    const unknown = { key, kind: 'unknown', detail: `it was ${manner}` } as const;
     if (manner === 'dropped') return unknown;
     if (manner === 'late') {
       this.#inFlight.push({ transfer, untilMs: Date.now() + this.inFlightMs });
@@ -274,18 +273,18 @@ export class ScriptedBank {
     }
     const known = this.#known(key);
     const order = known === undefined ? this.#accept(transfer, Date.now()) : known.order;
-    if (order === undefined) return { key, outcome: 'voided' };
+    if (order === undefined) return { key, kind: 'voided' };
     if (manner === 'unsaid') return unknown;
     if (manner === 'refused') {
       if (known !== undefined) {
-        return { key, outcome: 'rejected', code: 'AM05', reason: 'duplicate' };
+        return { key, kind: 'rejected', code: 'AM05', reason: 'duplicate' };
       }
       order.state = 'rejected';
       order.code = 'AC01';
     }
     return order.state === 'rejected'
-      ? { key, outcome: 'rejected', code: order.code, reason: 'refused' }
-      : { key, outcome: 'accepted', reference: `ref-${key}` };
+      ? { key, kind: 'rejected', code: order.code, reason: 'refused' }
+      : { key, kind: 'accepted', reference: `ref-${key}` };
   }
 
   #accept(transfer: Transfer, atMs: number): Order {
@@ -310,8 +309,8 @@ export class ScriptedBank {
     this.#book(transfer, order.paidMinor, atMs, 'debit');
     const { key, currency } = transfer;
     order.paidAt = new Date(atMs).toISOString();
-    const fact = { amountMinor: `${order.paidMinor}`, currency, at: order.paidAt };
-    this.#notify(key, { kind: 'settled', ...fact });
+    const paid = { amountMinor: order.paidMinor, currency, at: order.paidAt };
+    this.#notify(key, { kind: 'settled', ...paid });
   }
 
   #return(order: Order, amountMinor: bigint): void {
@@ -319,7 +318,7 @@ export class ScriptedBank {
     order.returnedMinor += amountMinor;
     this.#book(order.transfer, amountMinor, Date.now(), 'credit');
     const reason = { code: 'AC06', reason: 'blocked' };
-    this.#notify(key, { kind: 'returned', amountMinor: `${amountMinor}`, currency, ...reason });
+    this.#notify(key, { kind: 'returned', amountMinor, currency, ...reason });
   }
 
   #book(
@@ -339,29 +338,29 @@ export class ScriptedBank {
     });
   }
 
-  #notify(key: string, fact: StoredFact): void {
+  #notify(key: string, report: RailReport): void {
     this.#references += 1;
-    this.#notices.push({ key, id: `${key}-${this.#references}`, fact });
+    this.#notices.push({ key, id: `${key}-${this.#references}`, report });
   }
 
   #lookup(key: string): LookupAnswer {
     const known = this.#known(key);
-    if (known === undefined) return { key, state: 'not_found' };
+    if (known === undefined) return { key, kind: 'not_found' };
     const { order } = known;
-    if (order === undefined) return { key, state: 'voided' };
+    if (order === undefined) return { key, kind: 'voided' };
     const { currency } = order.transfer;
     if (order.returnedMinor > 0n) {
       const back = { amountMinor: order.returnedMinor, code: 'AC06', reason: 'blocked' };
-      return { key, state: 'returned', currency, ...back };
+      return { key, kind: 'returned', currency, ...back };
     }
     switch (order.state) {
       case 'open':
       case 'dead':
-        return { key, state: 'accepted', reference: `ref-${key}` };
+        return { key, kind: 'accepted', reference: `ref-${key}` };
       case 'paid':
-        return { key, state: 'settled', amountMinor: order.paidMinor, currency, at: order.paidAt };
+        return { key, kind: 'settled', amountMinor: order.paidMinor, currency, at: order.paidAt };
       case 'rejected':
-        return { key, state: 'rejected', code: order.code, reason: 'refused' };
+        return { key, kind: 'rejected', code: order.code, reason: 'refused' };
     }
   }
 
@@ -382,8 +381,4 @@ export class ScriptedBank {
       })),
     };
   }
-}
-
-function newsOf({ key, id, fact }: Notice): RailEvent {
-  return { rail: 'sandbox', railEventId: id, railKey: key, payoutId: key, fact };
 }

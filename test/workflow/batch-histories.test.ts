@@ -87,12 +87,11 @@ async function callBack(ids: readonly string[], amountMinor?: string): Promise<v
   const amount = amountMinor ?? `${row?.receiveMinor}`;
   const { chunks } = await storeEvents(
     database,
+    'sandbox',
     ids.map((id) => ({
-      rail: 'sandbox',
-      railEventId: `test:${id}`,
-      railKey: railKey(id),
-      payoutId: id,
-      fact: { kind: 'settled', amountMinor: amount, currency: 'EUR' },
+      id: `test:${id}`,
+      key: railKey(id),
+      report: { kind: 'settled', amountMinor: BigInt(amount), currency: 'EUR' },
     })),
   );
   await wakeChunks(server.client, chunks);

@@ -4,7 +4,7 @@ import { ledgerActivities } from '../../src/activities/ledger.js';
 import { operatorActivities } from '../../src/activities/operator.js';
 import { railActivities } from '../../src/activities/rail.js';
 import { newId } from '../../src/db/id.js';
-import { type StoredFact, storeEvents } from '../../src/db/inbox.js';
+import { storeEvents } from '../../src/db/inbox.js';
 import type { PayoutRow } from '../../src/db/payouts.js';
 import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
 import type { OperatorCommand } from '../../src/domain/operator.js';
@@ -35,7 +35,7 @@ type Ride = {
   readonly row: PayoutRow;
   readonly handle: WorkflowHandle<typeof payout>;
   /** What the API does with a callback. */
-  readonly tell: (fact: Omit<StoredFact, 'amountMinor' | 'currency'>) => Promise<void>;
+  readonly tell: (kind: 'settled' | 'returned') => Promise<void>;
 };
 
 let server: TimeSkipping;
@@ -73,7 +73,7 @@ async function ride(
   return server.withWorkers(activities, async () => {
     await acceptPayout(server.client, row, 10_000);
     const handle = server.client.workflow.getHandle<typeof payout>(row.id);
-    const status = await take({ row, handle, tell: (fact) => callBack(account.id, row.id, fact) });
+    const status = await take({ row, handle, tell: (kind) => callBack(account.id, row.id, kind) });
     await keepHistory(server, `payout-${way}`, handle.workflowId);
     return status;
   });
@@ -97,13 +97,19 @@ const iban = beneficiary.iban;
 const operate = (row: PayoutRow, asked: OperatorCommand) =>
   command({ database: store.database, temporal: server.client }, row.id, asked);
 
-async function callBack(accountId: string, id: string, fact: StoredFact): Promise<void> {
+async function callBack(
+  accountId: string,
+  id: string,
+  kind: 'settled' | 'returned',
+): Promise<void> {
   const { receiveMinor, destinationCurrency } = await payoutOf(store.database, accountId, id);
-  const amount = { amountMinor: `${receiveMinor}`, currency: destinationCurrency ?? '' };
-  const railEventId = `test:${id}:${fact.kind}`;
-  const news = { rail: 'sandbox', railEventId, railKey: id, payoutId: id };
-  const { payouts: woken } = await storeEvents(store.database, [
-    { ...news, fact: { ...amount, ...fact } },
+  const amount = { amountMinor: receiveMinor ?? 0n, currency: destinationCurrency ?? '' };
+  const report =
+    kind === 'settled'
+      ? { kind, ...amount }
+      : { kind, ...amount, code: 'AC04', reason: 'closed account' };
+  const { payouts: woken } = await storeEvents(store.database, 'sandbox', [
+    { id: `test:${id}:${kind}`, key: id, report },
   ]);
   for (const row of woken) await wakePayout(server.client, row);
 }
@@ -112,7 +118,7 @@ describe('the history of a payout names no person and replays, when the payout i
   it('settled by callback', async () => {
     const status = await ride('settled-by-callback', {}, async ({ handle, tell }) => {
       await server.sleep(halfAMinuteMs);
-      await tell({ kind: 'settled' });
+      await tell('settled');
       return handle.result();
     });
     expect(status).toBe('settled');
@@ -127,7 +133,7 @@ describe('the history of a payout names no person and replays, when the payout i
   it('settled by a callback between two polls', async () => {
     const status = await ride('settled-while-polled', {}, async ({ handle, tell }) => {
       await server.sleep(hourMs);
-      await tell({ kind: 'settled' });
+      await tell('settled');
       return handle.result();
     });
     expect(status).toBe('settled');
@@ -138,7 +144,7 @@ describe('the history of a payout names no person and replays, when the payout i
     const rail = new QuietRail({ answers: false });
     const status = await ride(way, { rail }, async ({ handle, tell }) => {
       await server.sleep(halfAMinuteMs);
-      await tell({ kind: 'settled' });
+      await tell('settled');
       return handle.result();
     });
     expect(status).toBe('settled');
@@ -154,7 +160,7 @@ describe('the history of a payout names no person and replays, when the payout i
       await server.sleep(6 * dayMs);
       const parked = await payoutOf(store.database, row.accountId, row.id);
       expect(parked).toMatchObject({ status: 'sent', attentionReason: 'settle_by_passed' });
-      await tell({ kind: 'settled' });
+      await tell('settled');
       return handle.result();
     });
     expect(status).toBe('settled');
@@ -207,10 +213,10 @@ describe('the history of a payout names no person and replays, when the payout i
   it('settled, and returned by a run that starts weeks later', async () => {
     const status = await ride('restarted-with-news', {}, async ({ handle, tell }) => {
       await server.sleep(halfAMinuteMs);
-      await tell({ kind: 'settled' });
+      await tell('settled');
       await handle.result();
       await server.sleep(21 * dayMs);
-      await tell({ kind: 'returned', code: 'AC04', reason: 'closed account' });
+      await tell('returned');
       return handle.result();
     });
     expect(status).toBe('returned');

@@ -104,10 +104,9 @@ describe('a step that fails leaves nothing behind and succeeds when it is repeat
     const row = await accepted(activities);
     const { id } = row;
     await attempt(() => activities.submitPayouts({ driver: id, ids: [id] }));
-    const fact = { kind: 'settled', amountMinor: `${row.receiveMinor}`, currency: 'EUR' } as const;
-    await storeEvents(database, [
-      { rail: 'sandbox', railEventId: `test:${id}`, railKey: id, payoutId: id, fact },
-    ]);
+    const amountMinor = row.receiveMinor ?? 0n;
+    const report = { kind: 'settled', amountMinor, currency: 'EUR' } as const;
+    await storeEvents(database, 'sandbox', [{ id: `test:${id}`, key: id, report }]);
     await activities.parkPayout({ driver: id, id, reason: 'settle_by_passed', detail: 'a test' });
     const before = await tracesOf(row);
     // One step that writes everything there is: it settles by the inbox, and is audited.
@@ -138,7 +137,7 @@ class DeafRail extends QuietRail {
 
   override readonly submit: Rail['submit'] = async (transfers) => {
     this.keys.push(...transfers.map(({ key }) => key));
-    return transfers.map(({ key }) => ({ key, outcome: 'unknown', detail: 'no answer' }));
+    return transfers.map(({ key }) => ({ key, kind: 'unknown', detail: 'no answer' }));
   };
 }
 
@@ -177,7 +176,9 @@ it('a cancellation that was judged before the submission began is judged again',
       canceled = cancel();
       canceled.catch(() => undefined);
       await untilWaiting('operator_actions');
-      expect(await beginSubmission(submission, id, [id], 60_000, limits)).toHaveLength(1);
+      expect(
+        await beginSubmission(submission, { driver: id, ids: [id], wakeInMs: 60_000 }, limits),
+      ).toHaveLength(1);
     });
     // Let go, it comes to the row, which the submission has written and not committed.
     await untilWaiting('update');

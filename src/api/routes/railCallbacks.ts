@@ -2,7 +2,7 @@ import type Koa from 'koa';
 import { bulkTransaction } from '../../db/client.js';
 import { storeEvents } from '../../db/inbox.js';
 import { refuse } from '../../domain/refusal.js';
-import type { CallbackEvent, CallbackReader } from '../../rails/rail.js';
+import type { CallbackReader } from '../../rails/rail.js';
 import { wakeChunks, wakePayouts } from '../../temporal/wakePayout.js';
 import { networkOf } from '../clientAddress.js';
 import { customers } from '../connections.js';
@@ -67,9 +67,8 @@ export async function takeCallback(deps: ApiDeps, ctx: Koa.Context, body: Buffer
     const expected = `a callback as the rail declares it, also at: ${parsed.unreadable}`;
     return answerProblem(ctx, { refusals: [refuse('body_malformed', { expected })] });
   }
-  const events = parsed.map((event) => railEventOf(rail.name, event));
-  const woken = await bulkTransaction(deps.database, events.length, (sql) =>
-    storeEvents(sql, events),
+  const woken = await bulkTransaction(deps.database, parsed.length, (sql) =>
+    storeEvents(sql, rail.name, parsed),
   );
   const failures = [
     ...(await wakePayouts(deps.temporal, woken.payouts)),
@@ -80,19 +79,5 @@ export async function takeCallback(deps: ApiDeps, ctx: Koa.Context, body: Buffer
     deps.log.warn({ err: failures[0]?.error, count: failures.length }, 'left to the sweep');
   }
   ctx.status = 200;
-  ctx.body = { received: events.length };
-}
-
-function railEventOf(rail: string, event: CallbackEvent) {
-  const { kind, amountMinor, currency, code, reason, at } = event;
-  const fact = {
-    kind,
-    amountMinor,
-    currency,
-    ...(code === undefined ? {} : { code }),
-    ...(reason === undefined ? {} : { reason }),
-    ...(at === undefined ? {} : { at }),
-  };
-  // The rail's key is the payout's id: see railKey.
-  return { rail, railEventId: event.id, railKey: event.key, payoutId: event.key, fact };
+  ctx.body = { received: parsed.length };
 }

@@ -1,11 +1,7 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
-import type {
-  CallbackEvent,
-  CallbackReader,
-  CallbackRequest,
-  UnreadableCallback,
-} from '../rail.js';
-import { callbackBody, sandboxName } from './wire.js';
+import type { RailEvent } from '../../domain/railReport.js';
+import type { CallbackReader, CallbackRequest, UnreadableCallback } from '../rail.js';
+import { callbackBody, reportOf, sandboxName } from './wire.js';
 
 /** A callback is signed when it is sent; five minutes cover clocks that differ, not a replay. */
 const toleranceSeconds = 300;
@@ -36,7 +32,7 @@ function signatureOf({ header, receivedAt }: Omit<CallbackRequest, 'body'>) {
 function parseSandboxCallback(
   request: CallbackRequest,
   secrets: readonly string[],
-): readonly CallbackEvent[] | UnreadableCallback | undefined {
+): readonly RailEvent[] | UnreadableCallback | undefined {
   const signed = signatureOf(request);
   if (signed === undefined) return undefined;
   const isSignedWith = (secret: string) =>
@@ -53,12 +49,7 @@ function parseSandboxCallback(
   return read.data.events.map((event) => ({
     id: event.id,
     key: event.key,
-    kind: event.type,
-    amountMinor: event.amount,
-    currency: event.currency,
-    code: event.code,
-    reason: event.reason,
-    at: event.at,
+    report: reportOf(event.type, event),
   }));
 }
 

@@ -1,6 +1,6 @@
 import { Pool } from 'undici';
 import type { z } from 'zod';
-import type { Rail, SubmitOutcome, Transfer } from '../rail.js';
+import type { Rail, SubmitAnswer, Transfer } from '../rail.js';
 import {
   bulkAnswer,
   lookupAnswer,
@@ -9,7 +9,7 @@ import {
   singleAnswer,
   statementAnswer,
   statementOf,
-  submitOutcomeOf,
+  submitAnswerOf,
   transferBody,
   voidAnswer,
 } from './wire.js';
@@ -59,19 +59,19 @@ export function createSandboxRail(settings: SandboxSettings): Rail & { close(): 
     return answer.parse(JSON.parse(text));
   }
 
-  async function submit(transfers: readonly Transfer[]): Promise<readonly SubmitOutcome[]> {
+  async function submit(transfers: readonly Transfer[]): Promise<readonly SubmitAnswer[]> {
     try {
       const [first] = transfers;
       if (transfers.length === 1 && first !== undefined) {
-        return [submitOutcomeOf(await call('/transfers', singleAnswer, transferBody(first)))];
+        return [submitAnswerOf(await call('/transfers', singleAnswer, transferBody(first)))];
       }
       const body = { transfers: transfers.map(transferBody) };
       const { results } = await call('/transfers/bulk', bulkAnswer, body);
-      return results.map(submitOutcomeOf);
+      return results.map(submitAnswerOf);
     } catch (error) {
       // The request may have arrived whatever went wrong on the way back: nobody knows.
       const detail = error instanceof Error ? error.message : String(error);
-      return transfers.map((transfer) => ({ key: transfer.key, outcome: 'unknown', detail }));
+      return transfers.map((transfer) => ({ key: transfer.key, kind: 'unknown', detail }));
     }
   }
 

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { BeneficiaryDetails } from '../../domain/beneficiary.js';
-import type { LookupAnswer, Statement, SubmitOutcome, Transfer } from '../rail.js';
+import type { RailReport } from '../../domain/railReport.js';
+import type { LookupAnswer, Statement, SubmitAnswer, Transfer } from '../rail.js';
 
 /** As the rows of payouts name it. */
 export const sandboxName = 'sandbox';
@@ -126,34 +127,45 @@ function beneficiaryBody(details: BeneficiaryDetails): object {
 /** "Order cancelled" (ISO 20022): how the bank refuses a key that was voided. */
 const orderCancelled = 'DS02';
 
-export function submitOutcomeOf(answer: z.infer<typeof submitAnswer>): SubmitOutcome {
+export function submitAnswerOf(answer: z.infer<typeof submitAnswer>): SubmitAnswer {
+  const { key } = answer;
   switch (answer.outcome) {
     case 'accepted':
-      return { key: answer.key, outcome: 'accepted', reference: answer.bank_reference };
+      return { key, kind: 'accepted', reference: answer.bank_reference };
     case 'rejected':
-      return answer.code === orderCancelled ? { key: answer.key, outcome: 'voided' } : answer;
+      if (answer.code === orderCancelled) return { key, kind: 'voided' };
+      return { key, kind: 'rejected', code: answer.code, reason: answer.reason };
     case 'unknown':
-      return { key: answer.key, outcome: 'unknown', detail: 'the bank answered "unknown"' };
+      return { key, kind: 'unknown', detail: 'the bank answered "unknown"' };
   }
 }
 
 export function lookupAnswerOf(result: z.infer<typeof lookupResult>): LookupAnswer {
-  const { key, state, code = 'NARR', reason = 'no reason was given' } = result;
-  const amountMinor = BigInt(result.amount ?? '0');
-  const currency = result.currency ?? '';
-  switch (state) {
+  const { key, state } = result;
+  if (state === 'voided' || state === 'not_found') return { key, kind: state };
+  const amount = (state === 'returned' ? result.returned_amount : undefined) ?? result.amount;
+  return { key, ...reportOf(state, { ...result, amount }) };
+}
+
+type Details = Partial<
+  Pick<
+    z.infer<typeof lookupResult>,
+    'amount' | 'currency' | 'code' | 'reason' | 'bank_reference' | 'at'
+  >
+>;
+
+/** A report of the bank in the words of the service, wherever it stood. */
+export function reportOf(kind: RailReport['kind'], details: Details): RailReport {
+  const { currency = '', code = 'NARR', reason = 'no reason was given', at } = details;
+  const amountMinor = BigInt(details.amount ?? '0');
+  switch (kind) {
     case 'accepted':
-      return { key, state, reference: result.bank_reference ?? '' };
+      return { kind, reference: details.bank_reference ?? '' };
     case 'settled':
-      return { key, state, amountMinor, currency, at: result.at };
-    case 'returned': {
-      const returnedMinor = BigInt(result.returned_amount ?? result.amount ?? '0');
-      return { key, state, amountMinor: returnedMinor, currency, code, reason };
-    }
+      return { kind, amountMinor, currency, at };
     case 'rejected':
-      return { key, state, code, reason };
-    case 'voided':
-    case 'not_found':
-      return { key, state };
+      return { kind, code, reason };
+    case 'returned':
+      return { kind, amountMinor, currency, code, reason };
   }
 }
