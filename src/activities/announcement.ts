@@ -8,21 +8,25 @@ import { isFinal, type PayoutStatus } from '../domain/payout.js';
 
 /**
  * Writes the events of payouts that have moved, and of the batches that are complete by it.
- * Returns the payouts that somebody is listening to. It locks batches and then the numbers
- * of the accounts, so it comes last in its transaction.
+ * Returns the payouts whose own event, or that of their batch, has deliveries. It locks batches
+ * and then the numbers of the accounts, so it comes last in its transaction.
  */
 export async function announce(
   sql: Sql,
   moved: readonly PayoutRow[],
 ): Promise<ReadonlySet<string>> {
-  return recordEvents(sql, [...moved.map(eventOf), ...(await completions(sql, moved))]);
+  const events = [...moved.map(eventOf), ...(await completions(sql, moved))];
+  const subscribed = await recordEvents(sql, events);
+  const isSubscribed = ({ id, batchId }: PayoutRow) =>
+    subscribed.has(id) || (batchId !== null && subscribed.has(batchId));
+  return new Set(moved.filter(isSubscribed).map(({ id }) => id));
 }
 
 function eventOf(row: PayoutRow): NewEvent {
   return {
     accountId: row.accountId,
     type: `payout.${eventStatus(row.status)}`,
-    payoutId: row.id,
+    subjectId: row.id,
     data: payoutObject(row),
   };
 }
@@ -34,34 +38,24 @@ function eventStatus(status: PayoutStatus) {
   return status;
 }
 
-/** A batch's event belongs to the item that completes it, whose driver delivers it. */
+/** The driver of an item that completes its batch delivers the batch's event with its own. */
 async function completions(sql: Sql, moved: readonly PayoutRow[]): Promise<readonly NewEvent[]> {
-  const closed = new Map<string, string>();
-  const batchIds: string[] = [];
-  for (const row of moved) {
-    if (row.batchId === null || !closesItem(row)) continue;
-    batchIds.push(row.batchId);
-    closed.set(row.batchId, row.id);
-  }
+  const closed = moved.flatMap((row) =>
+    row.batchId !== null && closesItem(row) ? [row.batchId] : [],
+  );
   const events: NewEvent[] = [];
-  for (const batch of await closeItems(sql, batchIds)) {
-    events.push(await completionOf(sql, batch, closed.get(batch.id) ?? null));
-  }
+  for (const batch of await closeItems(sql, closed)) events.push(await completionOf(sql, batch));
   return events;
 }
 
-/** Writes the event of a batch that is complete; it is delivered with those of the payout. */
-export async function announceCompletion(
-  sql: Sql,
-  batch: BatchRow,
-  payoutId: string | null,
-): Promise<void> {
-  await recordEvents(sql, [await completionOf(sql, batch, payoutId)]);
+/** Writes the event of a batch that is complete. */
+export async function announceCompletion(sql: Sql, batch: BatchRow): Promise<void> {
+  await recordEvents(sql, [await completionOf(sql, batch)]);
 }
 
-async function completionOf(sql: Sql, batch: BatchRow, payoutId: string | null): Promise<NewEvent> {
+async function completionOf(sql: Sql, batch: BatchRow): Promise<NewEvent> {
   const data = batchObject(batch, await countItems(sql, batch.id));
-  return { accountId: batch.accountId, type: 'batch.completed', payoutId, data };
+  return { accountId: batch.accountId, type: 'batch.completed', subjectId: batch.id, data };
 }
 
 /** Whether its last move made the item final: a return after a settlement does not again. */

@@ -4,7 +4,6 @@ import {
   closeEmptyBatch,
   closeItems,
   findBatchById,
-  firstReferenceOf,
   recordOutcome,
 } from '../db/batches.js';
 import { itemsOf } from '../db/chunks.js';
@@ -45,16 +44,16 @@ export function batchActivities(deps: BatchDeps) {
 
     /**
      * Decides an all-or-nothing batch as one: every item is debited, or all are refused. Returns
-     * the payout by whose deliveries the end of a refused batch is told; null when it goes on.
+     * whether the batch is refused, and so complete.
      */
-    decideBatch: ({ batchId, workflowAgeMs }: DecideBatchInput): Promise<string | null> =>
+    decideBatch: ({ batchId, workflowAgeMs }: DecideBatchInput): Promise<boolean> =>
       failAfterAttempts(
         withHeartbeat(async () => {
-          const { told, own } = await bulkTransaction(database, maximumBatchItems, (sql) =>
+          const { isRefused, own } = await bulkTransaction(database, maximumBatchItems, (sql) =>
             decide(sql, deps, batchId, workflowAgeMs),
           );
           await wakeOwn(deps, own);
-          return told;
+          return isRefused;
         }),
       ),
 
@@ -93,17 +92,15 @@ export function batchActivities(deps: BatchDeps) {
       ),
 
     /**
-     * Completes a batch that only refers to payouts made before. Returns the payout by whose
-     * deliveries that is told; null when there was nothing to complete.
+     * Completes a batch that only refers to payouts made before. Returns whether there was
+     * something to complete.
      */
-    closeEmptyBatch: ({ batchId }: { readonly batchId: string }): Promise<string | null> =>
+    closeEmptyBatch: ({ batchId }: { readonly batchId: string }): Promise<boolean> =>
       withHeartbeat(() =>
         transaction(database, async (sql) => {
           const closed = await closeEmptyBatch(sql, batchId);
-          if (closed === undefined) return null;
-          const payoutId = await firstReferenceOf(sql, batchId);
-          await announceCompletion(sql, closed, payoutId);
-          return payoutId;
+          if (closed !== undefined) await announceCompletion(sql, closed);
+          return closed !== undefined;
         }),
       ),
   };
@@ -120,9 +117,9 @@ async function decide(
   deps: AcceptanceDeps,
   batchId: string,
   workflowAgeMs: number,
-): Promise<{ readonly told: string | null; readonly own: readonly WakeablePayout[] }> {
+): Promise<{ readonly isRefused: boolean; readonly own: readonly WakeablePayout[] }> {
   const batch = await existingBatch(sql, batchId);
-  if (batch.outcome !== null || batch.canceledAt !== null) return { told: null, own: [] };
+  if (batch.outcome !== null || batch.canceledAt !== null) return { isRefused: false, own: [] };
   const ids = await allItemsOf(sql, batchId, ['pending']);
   const { refused, own } = await acceptTogether(sql, deps, ids, workflowAgeMs);
   await recordOutcome(sql, batchId, refused.length === 0 ? 'accepted' : 'refused');
@@ -131,7 +128,7 @@ async function decide(
     sql,
     own.map(({ id }) => id),
   );
-  return { told: refused.length === 0 ? null : (ids[0] ?? null), own };
+  return { isRefused: refused.length > 0, own };
 }
 
 /** Every item is refused: some for their own reasons, the others because of them. */
@@ -154,5 +151,5 @@ async function refuseTogether(
     sql,
     rows.map(() => batchId),
   );
-  for (const batch of closed) await announceCompletion(sql, batch, ids[0] ?? null);
+  for (const batch of closed) await announceCompletion(sql, batch);
 }

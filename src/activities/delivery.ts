@@ -92,11 +92,11 @@ export function deliveryActivities(deps: DeliveryDeps) {
   const endpointRuns = createShare(endpointRunsOfAccount, 0);
   const chunkRuns = createShare(chunksOfAccount, chunksWaiting);
   return {
-    /** First attempts of what these payouts' events owe; the endpoints' workflows do the rest. */
-    deliverEvents: ({ payoutIds }: { readonly payoutIds: readonly string[] }): Promise<void> =>
+    /** First attempts at the events of payouts or batches; the endpoints' workflows do the rest. */
+    deliverEvents: ({ subjectIds }: { readonly subjectIds: readonly string[] }): Promise<void> =>
       withHeartbeat(async () => {
         const isOver = timerOfRun(beginLimitMs);
-        const pending = await pendingOf(deps, payoutIds);
+        const pending = await pendingOf(deps, subjectIds);
         const run = runs(accountOf(pending), () => attemptPending(delivering, pending, isOver));
         await leaveToEndpoints(deps, (await run) ?? pending);
       }),
@@ -132,9 +132,9 @@ export function deliveryActivities(deps: DeliveryDeps) {
 /** First attempts that are this run's to make. The endpoints that have them to make are woken. */
 async function pendingOf(
   { database, temporal }: DeliveryDeps,
-  payoutIds: readonly string[],
+  subjectIds: readonly string[],
 ): Promise<readonly PendingAttempt[]> {
-  const pending = await pendingFirstAttempts(database, payoutIds, isRepeated());
+  const pending = await pendingFirstAttempts(database, subjectIds, isRepeated());
   const left = pending.filter(({ isLeft }) => isLeft);
   await wakeEndpoints(temporal, left);
   return pending.filter(({ isLeft }) => !isLeft);

@@ -284,14 +284,6 @@ export async function allItemsOf(
   return rows.map((row) => row.id);
 }
 
-/** The first of the payouts made before that items of the batch refer to. */
-export async function firstReferenceOf(sql: Sql, batchId: string): Promise<string | null> {
-  const [row] = await sql<{ payoutId: string }[]>`
-    select payout_id from batch_references where batch_id = ${batchId}
-     order by batch_index limit 1`;
-  return row?.payoutId ?? null;
-}
-
 /** Counts items as final, each once, and returns the batches that are complete by that. */
 export async function closeItems(
   sql: Sql,

@@ -15,7 +15,8 @@ import {
 export type NewEvent = {
   readonly accountId: string;
   readonly type: EventType;
-  readonly payoutId: string | null;
+  /** The id of the payout or batch that it is about. */
+  readonly subjectId: string;
   /** The object as it is in this transaction, in the newest shape. */
   readonly data: object;
 };
@@ -31,7 +32,7 @@ export type EventRow = {
 
 /**
  * Writes events with the next numbers of their accounts, and a delivery for each endpoint
- * that listens. Returns the payouts that somebody is listening to. It locks the accounts'
+ * that subscribes to it. Returns the subjects whose events have deliveries. It locks the accounts'
  * numbers, so it is the last statement of a transaction.
  */
 export async function recordEvents(
@@ -39,44 +40,45 @@ export async function recordEvents(
   events: readonly NewEvent[],
 ): Promise<ReadonlySet<string>> {
   if (events.length === 0) return new Set();
-  const rows = await sql<{ payoutId: string }[]>`
+  const rows = await sql<{ subjectId: string }[]>`
     with given as (
       select *
         from unnest(${events.map(() => newId('event'))}::text[],
                     ${events.map((event) => event.accountId)}::text[],
                     ${events.map((event) => event.type)}::text[],
-                    ${events.map((event) => event.payoutId)}::text[],
+                    ${events.map((event) => event.subjectId)}::text[],
                     ${jsonTexts(
                       sql,
                       events.map((event) => event.data),
                     )})
-               with ordinality as t (id, account_id, type, payout_id, data, position)
+               with ordinality as t (id, account_id, type, subject_id, data, position)
     ), numbered as (
       update accounts a set event_sequence = a.event_sequence + n.count
         from (select account_id, count(*) as count from given group by account_id) n
        where a.id = n.account_id
       returning a.id as account_id, a.event_sequence - n.count as base
     ), inserted as (
-      insert into events (id, account_id, sequence, type, payout_id, data)
+      insert into events (id, account_id, sequence, type, subject_id, data)
       select g.id, g.account_id,
              n.base + row_number() over (partition by g.account_id order by g.position),
-             g.type, g.payout_id, g.data::json
+             g.type, g.subject_id, g.data::json
         from given g join numbered n using (account_id)
-    ), owed as (
+    ), delivered as (
       insert into deliveries (event_id, endpoint_id)
       select g.id, w.id from given g join webhook_endpoints w
           on w.account_id = g.account_id and w.status = 'enabled' and w.deleted_at is null
          and (g.type = any (w.events) or '*' = any (w.events))
       returning event_id
     )
-    select distinct g.payout_id from owed o join given g on g.id = o.event_id`;
-  return new Set(rows.map((row) => row.payoutId));
+    select distinct g.subject_id from delivered d join given g on g.id = d.event_id`;
+  return new Set(rows.map((row) => row.subjectId));
 }
 
 export type EventFilter = {
   readonly created?: Created | undefined;
   readonly type?: EventType | undefined;
-  readonly payoutId?: string | undefined;
+  /** The payout or batch that it is about. */
+  readonly subjectId?: string | undefined;
 };
 
 /** A page of an account's events. */
@@ -86,15 +88,15 @@ export async function listEvents(
   page: Page,
   filter: EventFilter,
 ): Promise<PageResult<EventRow>> {
-  const { created, payoutId } = filter;
+  const { created, subjectId } = filter;
   const types = filter.type === undefined ? [...eventTypes] : [filter.type];
-  // The newest of each type are among the newest of all: one index serves both. A payout has a
+  // The newest of each type are among the newest of all: one index serves both. A subject has a
   // handful of events, which are found by it.
   const rows = await sql<EventRow[]>`
     select e.* from unnest(${types}::text[]) t (type) cross join lateral (
       select id, account_id, sequence, type, data, created_at from events
        where account_id = ${accountId} and type = t.type
-         and ${when(sql, payoutId, (wanted) => sql`payout_id = ${wanted}`)}
+         and ${when(sql, subjectId, (wanted) => sql`subject_id = ${wanted}`)}
          and ${createdWithin(sql, created, 'created_at')}
          and ${afterCursor(sql, page, ['created_at', 'id'])}
        ${orderAndLimit(sql, page, ['created_at', 'id'])}) e

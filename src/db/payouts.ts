@@ -129,7 +129,7 @@ export type LockedPayout = PayoutRow & {
   readonly hasUnprocessedEvents: boolean;
   /** Milliseconds since the rail was first called; null before that. */
   readonly sinceFirstAttemptMs: number | null;
-  /** Whether an event of the payout was never attempted at some endpoint. */
+  /** Whether an event of the payout or its batch was never attempted at some endpoint. */
   readonly hasPendingDelivery: boolean;
 };
 
@@ -154,7 +154,8 @@ export async function lockPayouts(
              as since_first_attempt_ms,
            -- Not a join: the planner may begin that with all that is owed to anybody.
            (select count(*) from deliveries d
-             where d.event_id = any (array(select e.id from events e where e.payout_id = p.id))
+             where d.event_id = any (array(select e.id from events e
+                 where e.subject_id = any (array[p.id, p.batch_id])))
                and d.attempts = 0 and d.status not in ('delivered', 'exhausted', 'canceled')) > 0
              as has_pending_delivery
       from payouts p

@@ -49,10 +49,10 @@ export async function batch({ batchId, undelivered }: BatchInput): Promise<void>
   };
   if (undelivered === undefined) {
     if (mode === 'all_or_nothing') {
-      inBackground(deliver(await batchLedger.decideBatch(aged(batchId))));
+      if (await batchLedger.decideBatch(aged(batchId))) inBackground(deliverEvents(batchId));
     }
     for (let number = 0; number < chunks; number += 1) await begin({ batchId, number });
-    inBackground(deliver(await batchLedger.closeEmptyBatch({ batchId })));
+    if (await batchLedger.closeEmptyBatch({ batchId })) inBackground(deliverEvents(batchId));
   }
   for (const number of left) inBackground(deliverChunk(number));
   do {
@@ -141,9 +141,4 @@ async function isDelivered(chunk: Chunk): Promise<boolean> {
     log.warn('the first deliveries did not finish', { ...chunk, error });
   }
   return true;
-}
-
-/** Delivers the event of the batch's end with those of one of its payouts; null is no end yet. */
-async function deliver(payoutId: string | null): Promise<void> {
-  if (payoutId !== null) await deliverEvents(payoutId);
 }

@@ -110,13 +110,13 @@ export const retryDeliveries = proxyActivities<Pick<Activities, 'deliverDue'>>({
   retry: { initialInterval: 1_000, backoffCoefficient: 2, maximumInterval: 10_000 },
 });
 
-/** The first attempts of what a payout's events owe. */
-export async function deliverEvents(payoutId: string): Promise<void> {
+/** The first attempts at the events of a payout or a batch. */
+export async function deliverEvents(subjectId: string): Promise<void> {
   try {
-    await firstDelivery.deliverEvents({ payoutIds: [payoutId] });
+    await firstDelivery.deliverEvents({ subjectIds: [subjectId] });
   } catch (error) {
     // Nothing is lost: the deliveries stay due, and the sweep hands them to the endpoint.
-    log.warn('the first delivery did not finish', { payoutId, error });
+    log.warn('the first delivery did not finish', { subjectId, error });
   }
 }
 

@@ -183,13 +183,13 @@ describe('what happened later is not recorded as earlier', () => {
 
   it('in the events of an account', async () => {
     const { id: payoutId } = await requestPayout(test.database, accountId);
-    const event = { accountId, type: 'payout.sent', payoutId, data: {} } as const;
+    const event = { accountId, type: 'payout.sent', subjectId: payoutId, data: {} } as const;
     await afterwards(
       (sql) => recordEvents(sql, [event]),
       (sql) => recordEvents(sql, [event]),
     );
     const [first, second] = await test.database<{ createdAt: Date }[]>`
-      select created_at from events where payout_id = ${payoutId} order by sequence`;
+      select created_at from events where subject_id = ${payoutId} order by sequence`;
     expect(second?.createdAt.getTime()).toBeGreaterThanOrEqual(first?.createdAt.getTime() ?? 0);
   });
 });

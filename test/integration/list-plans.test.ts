@@ -119,7 +119,7 @@ describe('among a million payouts, a page of an account’s', () => {
     ['a common type', { type: 'payout.settled' }, 20],
     ['a rare type', { type: 'payout.returned' }, 5],
     ['a type that none has', { type: 'batch.completed' }, 0],
-    ['a payout', { payoutId: oldest }, 1],
+    ['a payout', { subjectId: oldest }, 1],
     ['times long ago', { created: { lt: old } }, 20],
   ])('events by %s reads few rows', async (_, filter, count) => {
     await isCheap(() => listEvents(reader.database, 'acc_0', page, filter), count);

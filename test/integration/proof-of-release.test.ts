@@ -797,7 +797,7 @@ describe('a void that was begun', () => {
 
 async function eventsOf(id: string): Promise<readonly string[]> {
   const rows = await time.database<{ type: string }[]>`
-    select type from events where payout_id = ${id} order by sequence`;
+    select type from events where subject_id = ${id} order by sequence`;
   return rows.map(({ type }) => type);
 }
 

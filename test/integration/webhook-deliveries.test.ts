@@ -49,7 +49,7 @@ function startWorker({ allowPrivateAddresses = true } = {}) {
   return {
     lines,
     deliverEvents: (payoutId: string, attempt = 1) =>
-      run(attempt, () => activities.deliverEvents({ payoutIds: [payoutId] })),
+      run(attempt, () => activities.deliverEvents({ subjectIds: [payoutId] })),
     deliverChunk: (batchId: string) =>
       run(1, () => activities.deliverChunk({ batchId, number: 0 })),
     deliverDue: (endpointId: string) => run(1, () => activities.deliverDue({ endpointId })),

@@ -66,7 +66,7 @@ async function heard(receiver: Receiver, payout: string, count: number) {
 /** What the endpoint is or was owed, in the order of the events. */
 function deliveriesTo({ id }: Endpoint) {
   return system.database<{ type: string; payout: string; status: string; attempts: number }[]>`
-    select e.type, e.payout_id as payout, d.status, d.attempts
+    select e.type, e.subject_id as payout, d.status, d.attempts
       from deliveries d join events e on e.id = d.event_id
      where d.endpoint_id = ${id} order by e.sequence`;
 }

@@ -193,7 +193,7 @@ async function itemEndings(
            array(select h ->> 'status' from jsonb_array_elements(p.status_history) h) as history,
            p.receive_minor, p.attention_reason,
            array(select type from events e
-                  where e.payout_id = p.id and e.type like 'payout.%' order by sequence) as events,
+                  where e.subject_id = p.id and e.type like 'payout.%' order by sequence) as events,
            array(select kind from ledger_entries l
                   where l.payout_id = p.id order by kind) as entries
       from payouts p where p.batch_id = ${batchId} order by p.batch_index`;

@@ -68,7 +68,7 @@ const fill = (payouts: number, ofTheBig: number) => `
     select 'bat_' || i, account_id, 'processing', 10, 5, '[]', at from made where i = 10;
   insert into beneficiaries (id, account_id, details, currency, created_at)
     select 'bnf_' || i, account_id, '{}', destination, at from made where i % 5 = 0;
-  insert into events (id, account_id, sequence, type, payout_id, data, created_at)
+  insert into events (id, account_id, sequence, type, subject_id, data, created_at)
     select 'evt_' || i, account_id, i, 'payout.' || status, id, '{}', at
       from made where i <= 5 or i % 10 = 1;
   insert into ledger_accounts (id, mode, account_id, kind, currency) overriding system value

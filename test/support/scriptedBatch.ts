@@ -96,10 +96,10 @@ export class ScriptedBatch {
   #decisions() {
     return {
       readBatch: async () => ({ chunks: 3, mode: 'best_effort' }) as const,
-      decideBatch: async () => null,
+      decideBatch: async () => false,
       acceptChunk: async () => this.look(),
       cancelChunk: async () => false,
-      closeEmptyBatch: async () => null,
+      closeEmptyBatch: async () => false,
       deliverEvents: async () => undefined,
     };
   }

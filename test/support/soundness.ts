@@ -101,7 +101,7 @@ async function evidenceOf(database: Database, run: Interleaving): Promise<Eviden
       select payout_id, transaction, kind, detail from virtual.diary
        where payout_id = any (${ids}) order by id`,
     database<Evidence['events'][number][]>`
-      select payout_id, type, sequence from events where account_id = ${accountId}
+      select subject_id as payout_id, type, sequence from events where account_id = ${accountId}
        order by sequence`,
     database<{ id: string }[]>`
       select id from payouts p left join batch_chunks c on c.batch_id = p.batch_id and c.number = 0

@@ -110,7 +110,7 @@ describe('a batch', () => {
   it('of all or nothing is decided as one before its chunks, and told', async () => {
     const script = new ScriptedBatch({
       readBatch: async () => ({ chunks: 3, mode: 'all_or_nothing' }),
-      decideBatch: async () => 'po_first',
+      decideBatch: async () => true,
     });
     await drive(script, (handle) => handle.result());
     expect(script.names.filter((name) => name !== 'deliverEvents')).toEqual([
@@ -119,7 +119,7 @@ describe('a batch', () => {
       ...everyChunk.map(() => 'acceptChunk'),
       'closeEmptyBatch',
     ]);
-    expect(script.inputsOf('deliverEvents')).toEqual([{ payoutIds: ['po_first'] }]);
+    expect(script.inputsOf('deliverEvents')).toEqual([{ subjectIds: [script.batchId] }]);
   });
 
   it('hands over a chunk that a bug keeps from being decided, and goes on', async () => {
@@ -193,7 +193,7 @@ describe('a batch that is canceled', () => {
   it('while its end is told, which is slow, does not wait for that', async () => {
     const gate = createGate();
     const script = new ScriptedBatch({
-      closeEmptyBatch: async () => 'po_first',
+      closeEmptyBatch: async () => true,
       deliverEvents: () => gate.opened,
       cancelChunk: async ({ number }) => number === 1,
       deliverChunk: async () => {

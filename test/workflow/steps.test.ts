@@ -77,9 +77,9 @@ async function accepted(activities: ReturnType<typeof activitiesWith>): Promise<
 async function tracesOf({ id, accountId }: PayoutRow) {
   const { status, statusHistory, attentionReason } = await payoutOf(test.database, accountId, id);
   const [counts] = await test.database`
-    select (select count(*)::int from events where payout_id = ${id}) as events,
+    select (select count(*)::int from events where subject_id = ${id}) as events,
            (select count(*)::int from deliveries d join events e on e.id = d.event_id
-             where e.payout_id = ${id}) as deliveries,
+             where e.subject_id = ${id}) as deliveries,
            (select count(*)::int from rail_inbox
              where payout_id = ${id} and applied_at is not null) as applied,
            (select count(*)::int from operator_actions where subject_id = ${id}) as audited,

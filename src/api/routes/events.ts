@@ -65,7 +65,7 @@ async function readEvents(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   }
   const page = await readPage(deps, request, { limit, ...params }, byIdIn('events'));
   if ('refusals' in page) return page;
-  const filter = { created: params.created, type: params.type, payoutId };
+  const filter = { created: params.created, type: params.type, subjectId: payoutId };
   return pageAnswer(await listEvents(deps.database, accountId, page, filter), eventObject);
 }
 
