@@ -134,30 +134,11 @@ async function moveAll(sql: Sql, progress: readonly Judged[]): Promise<readonly 
   return moved;
 }
 
-/** The frozen amounts of a row that was accepted; the database has all of them or none. */
+/** The frozen amounts of a row that was accepted. */
 export function frozenOf(row: PayoutRow): FrozenAmounts {
+  if (row.sourceMinor === null) throw new Error(`Payout ${row.id} was never accepted.`);
   const { sourceCurrency, destinationCurrency, sourceMinor, feeMinor, netMinor } = row;
-  const { receiveMinor, midValueMinor, rate } = row;
-  if (
-    sourceCurrency === null ||
-    destinationCurrency === null ||
-    sourceMinor === null ||
-    feeMinor === null ||
-    netMinor === null ||
-    receiveMinor === null ||
-    midValueMinor === null ||
-    rate === null
-  ) {
-    throw new Error(`Payout ${row.id} was not accepted and has no frozen amounts.`);
-  }
-  return {
-    sourceCurrency,
-    destinationCurrency,
-    sourceMinor,
-    feeMinor,
-    netMinor,
-    receiveMinor,
-    midValueMinor,
-    rate: parseRate(rate),
-  };
+  const { receiveMinor, midValueMinor } = row;
+  const amounts = { sourceMinor, feeMinor, netMinor, receiveMinor, midValueMinor };
+  return { sourceCurrency, destinationCurrency, ...amounts, rate: parseRate(row.rate) };
 }

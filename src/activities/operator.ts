@@ -135,9 +135,7 @@ async function needsApproval(
   command: OperatorCommand,
 ): Promise<boolean> {
   if (needsTwo(command, row)) return true;
-  if (!movesMoney(command, row) || row.sourceCurrency === null || row.sourceMinor === null) {
-    return false;
-  }
+  if (!movesMoney(command, row) || row.sourceMinor === null) return false;
   const rates = await currentRates(deps.database, deps.rateMaximumAgeMs);
   const mid = midOf(rates, row.sourceCurrency, 'EUR');
   if (mid === undefined) return true;

@@ -152,9 +152,8 @@ async function existingPayout(database: Database, id: string): Promise<PayoutRow
 }
 
 function amounts(row: PayoutRow): string {
+  if (row.sourceMinor === null) return 'never accepted';
   const { sourceMinor, sourceCurrency, receiveMinor, destinationCurrency } = row;
-  if (sourceMinor === null || sourceCurrency === null) return 'never accepted';
   const source = `${formatMinor(sourceMinor, sourceCurrency)} ${sourceCurrency}`;
-  if (receiveMinor === null || destinationCurrency === null) return source;
   return `${source} → ${formatMinor(receiveMinor, destinationCurrency)} ${destinationCurrency}`;
 }

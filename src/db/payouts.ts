@@ -1,5 +1,6 @@
 import type { Acceptance } from '../domain/acceptance.js';
 import { formatRate } from '../domain/fx.js';
+import type { FrozenAmounts } from '../domain/ledger.js';
 import type { AttentionReason, PayoutStatus, VoidOutcome } from '../domain/payout.js';
 import type { FixedSide } from '../domain/quote.js';
 import type { Refusal } from '../domain/refusal.js';
@@ -16,8 +17,7 @@ export type StatusChange = {
   readonly reason: string | null;
 };
 
-/** The row of a payout. The frozen amounts are null until it is accepted. */
-export type PayoutRow = {
+type StoredPayout = {
   readonly id: string;
   readonly accountId: string;
   readonly mode: Mode;
@@ -27,20 +27,11 @@ export type PayoutRow = {
   readonly driver: string;
   readonly quoteId: string | null;
   readonly beneficiaryId: string;
-  readonly sourceCurrency: string | null;
-  readonly destinationCurrency: string | null;
   readonly fixedSide: FixedSide | null;
   readonly amount: bigint | null;
   readonly reference: string | null;
   readonly metadata: Readonly<Record<string, string>>;
   readonly requestedAt: Date;
-  readonly sourceMinor: bigint | null;
-  readonly feeMinor: bigint | null;
-  readonly netMinor: bigint | null;
-  readonly receiveMinor: bigint | null;
-  readonly midValueMinor: bigint | null;
-  readonly rate: string | null;
-  readonly mid: string | null;
   /** Where the mid rate comes from, and the rates of both currencies; see RateOrigin. */
   readonly rateProvider: string | null;
   readonly rateAsOf: Date | null;
@@ -62,6 +53,23 @@ export type PayoutRow = {
   readonly attentionDetail: string | null;
   readonly attentionAt: Date | null;
 };
+
+/** What is fixed when a payout is accepted, and never changes; rates are exact decimals. */
+type AcceptedAmounts = Omit<FrozenAmounts, 'rate'> & {
+  readonly rate: string;
+  readonly mid: string;
+};
+
+/** Before that the currencies are what the request says or implies, as far as it does. */
+type NoAmounts = {
+  readonly [Name in keyof AcceptedAmounts]: Name extends `${string}Currency` ? string | null : null;
+};
+
+/** A payout that was accepted. */
+export type AcceptedRow = StoredPayout & AcceptedAmounts;
+
+/** The row of a payout, which is accepted or not: `sourceMinor` tells. A check holds it. */
+export type PayoutRow = AcceptedRow | (StoredPayout & NoAmounts);
 
 export type NewPayout = Pick<
   PayoutRow,

@@ -465,11 +465,30 @@ describe('a payout', () => {
     },
   );
 
+  it.each(['fee_minor', 'receive_minor', 'rate', 'source_currency'])(
+    'that is accepted is accepted whole, with %s',
+    async (column) => {
+      const id = await payoutIn('pending');
+      const changed = database.begin(async (sql) => {
+        // Its own trigger would refuse a change of what is frozen: it is accepted again.
+        await sql`set local session_replication_role = replica`;
+        await sql`
+          update payouts set source_currency = 'USD', destination_currency = 'EUR',
+                 source_minor = 1000, fee_minor = 100, net_minor = 900, receive_minor = 800,
+                 mid_value_minor = 810, rate = 0.89, mid = 0.9 where id = ${id}`;
+        await sql.unsafe(`update payouts set ${column} = null where id = '${id}'`);
+      });
+      await expect(changed).rejects.toMatchObject(checkViolation);
+    },
+  );
+
   it('of a test account reaches the sandbox bank alone', async () => {
     const id = await payoutIn('pending');
     const changed = database`
-      update payouts set status = 'processing', rail = 'swift', source_minor = 1000,
-                         fee_minor = 100, net_minor = 900
+      update payouts set status = 'processing', rail = 'swift', source_currency = 'USD',
+                         destination_currency = 'EUR', source_minor = 1000, fee_minor = 100,
+                         net_minor = 900, receive_minor = 800, mid_value_minor = 810,
+                         rate = 0.89, mid = 0.9
        where id = ${id}`;
     await expect(changed).rejects.toMatchObject(checkViolation);
   });

@@ -48,9 +48,9 @@ const fill = (payouts: number, ofTheBig: number) => `
   drop index payouts_list;
   insert into payouts (id, account_id, mode, driver, status, beneficiary_id, source_currency,
       destination_currency, amount, reference, metadata, requested_at, source_minor, fee_minor,
-      net_minor, receive_minor, rail, settled_at, batch_id, batch_index)
+      net_minor, receive_minor, mid_value_minor, rate, mid, rail, settled_at, batch_id, batch_index)
     select id, account_id, 'test', id, status, beneficiary, source, destination, 10000, reference,
-           metadata, at, 10000, 100, 9900, 9000, 'sandbox', at, batch, case when batch is not null then i end
+           metadata, at, 10000, 100, 9900, 9000, 9100, 0.9, 0.91, 'sandbox', at, batch, case when batch is not null then i end
       from made;
   create index payouts_list on payouts (account_id, status, requested_at, id);
   alter table payout_terms drop constraint payout_terms_pkey;
