@@ -63,7 +63,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
   // What the parts write, they write for this user alone: they inherit it.
   process.umask(0o077);
   const claim = await claimDataDirectory(directory);
-  // That of a stack that was killed: whoever waits for the file must not read about the dead.
+  // That of a stack that was killed: a reader that waits for the file must not find the old one.
   await rm(join(directory, 'stack.json'), { force: true });
   const parts: Part[] = [];
   const stop = async () => {
@@ -177,7 +177,7 @@ function addressesOf(ports: StackPorts, config: StackConfig) {
   };
 }
 
-/** Waits for all even if one fails, so that whoever stops the parts then knows every one. */
+/** Waits for all even if one fails, so that the caller that stops the parts knows every one. */
 async function allStarted<T extends readonly unknown[]>(starting: readonly [...T]) {
   await Promise.allSettled(starting);
   return Promise.all(starting);

@@ -86,7 +86,7 @@ const apiSchema = z.object({
   ...sandboxCallbacks,
   API_HOST: z.string().default('127.0.0.1'),
   API_PORT: port.default(8080),
-  /** How long it serves on after it was told to stop, so that a load balancer sees `/readyz`. */
+  /** How long it goes on serving after SIGTERM, so that a load balancer sees `/readyz` fail. */
   STOP_NOTICE_SECONDS: z
     .string()
     .regex(/^(\d|10)$/, 'whole seconds, 0 to 10')

@@ -17,7 +17,7 @@ export type BankTransfer = {
   readonly reason?: string;
 };
 
-/** News for the service, as it stands in a callback. Amounts are minor units. */
+/** An event for the service, as it stands in a callback. Amounts are minor units. */
 export type CallbackEvent = {
   readonly id: string;
   readonly key: string;
@@ -42,7 +42,7 @@ export type StatementEntry = {
 
 /** The state of the bank: nothing but the sum of the journal's lines. */
 export type Books = {
-  /** Takes in a fact; answers the event the service must hear of it. */
+  /** Takes in a fact; returns the event that the service must get. */
   apply(line: JournalLine): CallbackEvent | undefined;
   find(key: string): Known | undefined;
   /** Keys with something still to happen. */
@@ -148,7 +148,7 @@ export function nextStep(
   return step === undefined ? undefined : { transfer: known, step };
 }
 
-/** The amount the bank tells: the true one, unless it was ordered to get it wrong. */
+/** The amount that the bank reports: the true one, unless it was ordered to get it wrong. */
 export function reportedAmount({ order, plan }: BankTransfer): string {
   const offMinor = plan.entry === 'accepted' ? plan.misreportedMinor : 0n;
   return (BigInt(order.amount) + offMinor).toString();

@@ -27,7 +27,7 @@ export type Callbacks = {
 /**
  * Sends events in their order, one request at a time, each signed with `bank-signature:
  * t=<unix seconds>,v1=<hex HMAC-SHA256 of "t.body">`. What is not answered 2xx is sent again
- * as long as the process lives, without limit of count: the bank owes the news, and the
+ * as long as the process lives, without limit of count: the bank has to report, and the
  * journal remembers the debt. The queue holds at most what the journal holds.
  */
 export function startCallbacks(settings: CallbackSettings): Callbacks {

@@ -22,8 +22,8 @@ export type ClearingOptions = {
 };
 
 /**
- * Carries accepted transfers through their steps and tells the service about each, once it
- * is on disk. Begins with what the books have pending and with the news still owed.
+ * Takes accepted transfers through their steps and reports each to the service, once it
+ * is on disk. Begins with what the books have pending and with events not yet acknowledged.
  */
 export function startClearing(options: ClearingOptions) {
   const { journal, books, record, log } = options;

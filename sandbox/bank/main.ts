@@ -23,7 +23,7 @@ const environment = z.object({
   BANK_API_TOKEN: secret,
   BANK_CALLBACK_URL: z.url({ protocol: /^https?$/, error: 'an http or https URL' }),
   BANK_CALLBACK_SECRET: secret,
-  /** A day is what the connector of the service is told; tests shorten it. */
+  /** The connector of the service counts on a day; tests shorten it. */
   BANK_KEY_RETENTION_SECONDS: z
     .string()
     .regex(/^\d{1,7}$/, 'whole seconds')

@@ -60,7 +60,7 @@ export async function demo({ batch, ...options }: DemoOptions): Promise<number> 
     await showLedger(stack.description.database_url);
     return 0;
   } finally {
-    // The parts end now because we stop them; that is no news any more.
+    // The parts end now because we stop them; that is no failure.
     broken.catch(() => undefined);
     receiver.close();
     await stack.stop();

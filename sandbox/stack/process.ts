@@ -38,7 +38,7 @@ export type Part = {
 /** What asks a part to end: PostgreSQL ends at once on SIGINT, on SIGTERM when all clients left. */
 export type StopSignal = 'SIGTERM' | 'SIGINT';
 
-/** Hears of every process as soon as it exists; see `Claim.record`. */
+/** Is called with every process as soon as it exists; see `Claim.record`. */
 export type OnSpawn = (pid: number, name: string, stopSignal: StopSignal) => void;
 
 /** How a part shows that it is ready: by a line of output, or by answering a question. */

@@ -311,7 +311,7 @@ async function copyJars(folder: string, options: FinderOptions): Promise<void> {
     ),
   );
   await requirePinnedJars(join(folder, 'lib'));
-  // exec: whoever kills the script means the server. The SDK gives a server
+  // exec: a signal to the script is meant for the server. The SDK gives a server
   // 5 s to come up, so the JVM leaves out what only pays off later.
   const script = `#!/bin/sh
 here=$(cd "$(dirname "$0")" && pwd)

@@ -75,7 +75,7 @@ export function batchActivities(deps: BatchDeps) {
         }),
       ),
 
-    /** Cancels what the rail has not been given, whoever drives it; true if somebody listens. */
+    /** Cancels what the rail has not been given, by any driver; true if events have subscribers. */
     cancelChunk: (chunk: Chunk): Promise<boolean> =>
       failAfterAttempts(
         withHeartbeat(async () => {
@@ -146,7 +146,7 @@ async function refuseTogether(
     sql,
     ids.map((id) => ({ id, refusal: reasonOf.get(id) ?? others })),
   );
-  // One event tells the end of all: 10,000 that say the same would help nobody.
+  // One event reports the end of all: 10,000 that say the same would help no one.
   const closed = await closeItems(
     sql,
     rows.map(() => batchId),

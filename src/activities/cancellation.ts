@@ -27,8 +27,8 @@ const cancellation = {
 } as const;
 
 /**
- * Cancels those of the payouts that no rail was ever given, whoever drives them, and releases
- * what they hold. Whoever calls it wakes those with workflows of their own afterwards.
+ * Cancels those of the payouts that no rail was ever given, by any driver, and releases
+ * what they hold. The caller then wakes those that have workflows of their own.
  */
 export async function cancelItems(
   sql: Sql,

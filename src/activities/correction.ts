@@ -12,7 +12,7 @@ import { owned } from './step.js';
 
 /**
  * Judges a correction by the books as they are: outside of a lock for who proposes it, and
- * under the payout's lock for who carries it out.
+ * under the payout's lock when it is executed.
  */
 export async function evaluateCorrection(
   sql: Sql,
@@ -41,7 +41,7 @@ export async function evaluateCorrection(
   };
 }
 
-/** A settlement that never was: the customer has everything back, and is told so. */
+/** A settlement that never was: the customer gets everything back, and an event. */
 const undoing = { status: 'returned', statusReason: 'corrected', railReference: null } as const;
 
 /** Why money in suspense keeps a payout with the person who has it, or undefined. */

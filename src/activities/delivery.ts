@@ -101,7 +101,7 @@ export function deliveryActivities(deps: DeliveryDeps) {
         await leaveToEndpoints(deps, (await run) ?? pending);
       }),
 
-    /** The first attempts of what the events of a chunk owe. True when something is left. */
+    /** First attempts at the events of a chunk. True when something is left. */
     deliverChunk: (chunk: Chunk): Promise<boolean> =>
       withHeartbeat(async () => {
         const isOver = timerOfRun(runLimitMs);
@@ -156,7 +156,7 @@ async function wakeEndpoints(temporal: Client, pairs: readonly Pair[]): Promise<
 }
 
 /**
- * Makes first attempts. What was tried in vain, or is owed to an endpoint that takes none of them,
+ * Makes first attempts. What failed, or is pending for an endpoint that takes none of them,
  * belongs to its own workflow; what there was no time for is returned.
  */
 async function attemptPending(
@@ -229,7 +229,7 @@ async function attemptDue(
 }
 
 /**
- * Tells a run when to end: after its limit, and also when its worker is to stop or the server
+ * Says when a run must end: after its limit, and also when its worker is to stop or the server
  * has given it up and begun another, which would attempt the same beside it.
  */
 function timerOfRun(limitMs: number): IsOver {

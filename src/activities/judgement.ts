@@ -11,14 +11,14 @@ import { establishedBy } from './lookup.js';
 import { readStatements } from './statements.js';
 import { isHeldUp, keyIsRemembered, voidKey } from './void.js';
 
-/** What a command comes to: what is applied to the payout, and what the person is told. */
+/** What a command comes to: what is applied to the payout, and what the operator reads. */
 export type Decision = {
   readonly outcome: OperatorResult['outcome'];
   readonly detail: string;
   readonly fact?: RailFact;
   readonly unparks?: boolean;
   readonly settleBy?: string;
-  /** The status that the payout must have afterwards, or the command was not carried out. */
+  /** The status that the payout must have afterwards, or the command was not executed. */
   readonly ends?: PayoutStatus;
   /** What a correction books. */
   readonly entry?: Entry;

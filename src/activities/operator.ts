@@ -48,7 +48,7 @@ export type Operated = {
   readonly result: OperatorResult;
 };
 
-/** The activity that carries out what a person asks for: at the rail first, then in the ledger. */
+/** The activity that executes an operator's command: at the rail first, then in the ledger. */
 export function operatorActivities(deps: OperatorDeps) {
   return {
     executeCommand: (input: OperateInput): Promise<Operated> =>
@@ -89,7 +89,7 @@ function wishOf(actor: ActorKind, { accountId }: LockedPayout): OperatorRequest 
     : { operator: 'temporal-ui', reason: 'the cancel button', command: { kind: 'cancel' } };
 }
 
-/** What is to be carried out: the command itself, or the one of the proposal it approves. */
+/** What is to be executed: the command itself, or the one of the proposal it approves. */
 type Plan =
   | {
       readonly kind: 'act' | 'propose';
@@ -148,8 +148,7 @@ async function decisionOf(
   plan: Exclude<Plan, { kind: 'refused' }>,
 ): Promise<Decision> {
   const { command, kind } = plan;
-  const proposed =
-    'Proposed; another person carries it out with approve and the id of this action.';
+  const proposed = 'Proposed; another operator executes it with approve and the id of this action.';
   if (command.kind === 'correct') {
     const decision = await evaluateCorrection(deps.database, row, command.correction);
     if (kind === 'act' || decision.outcome === 'refused') return decision;
@@ -229,7 +228,7 @@ async function underLock(
   return fault === undefined ? decision : { outcome: 'refused', detail: fault };
 }
 
-/** What the person is told: what the row says now, whatever was expected of it. */
+/** What the operator reads: what the row says now, whatever was expected of it. */
 function reportOf(
   decision: Decision,
   step: PayoutStep | undefined,

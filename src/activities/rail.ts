@@ -138,8 +138,8 @@ export async function submitAll(deps: RailDeps, input: SubmitInput): Promise<Sub
 }
 
 /**
- * Cancels what is held back because its batch was canceled: whoever should have canceled it may
- * have died after saying so, and nobody else would ever release it.
+ * Cancels what is held back because its batch was canceled: the workflow that was to
+ * cancel it may have died, and nothing else would ever release it.
  */
 async function cancelWithheld(
   { database, factRules }: RailDeps,

@@ -7,7 +7,7 @@ export type PayoutStep = {
   readonly id: string;
   readonly status: PayoutStatus;
   readonly attention: { readonly reason: AttentionReason; readonly detail: string } | null;
-  /** Whether an endpoint is owed the first attempt of an event. */
+  /** Whether the first attempt of an event at some endpoint is pending. */
   readonly hasSubscribers: boolean;
   /** Whether the inbox holds something that was not applied. */
   readonly hasUnprocessedEvents: boolean;

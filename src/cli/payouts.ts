@@ -59,7 +59,7 @@ export async function showPayout(database: Database, id: string): Promise<void> 
 const actionLimitMs = 60_000;
 
 /**
- * Keeps an operator's command, and has the payout's workflow carry it out by its id alone. True
+ * Stores an operator's command, and has the payout's workflow execute it by its id alone. True
  * when it was not refused.
  */
 export async function act(

@@ -23,9 +23,9 @@ export async function reconcile(database: Database, now: Date): Promise<boolean>
   for (const open of await listExposures(database)) {
     const { sourceCurrency: source, destinationCurrency: destination } = open;
     const held = amount(open.heldMinor, source);
-    const owed = amount(open.owedMinor, destination);
+    const due = amount(open.owedMinor, destination);
     console.log(
-      `${source} to ${destination}, ${open.mode}: ${open.payouts} open, ${held} held, ${owed} owed`,
+      `${source} to ${destination}, ${open.mode}: ${open.payouts} open, ${held} held, ${due} due`,
     );
   }
   const breaks = await listBreaks(database, listLimit);

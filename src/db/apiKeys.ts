@@ -28,7 +28,7 @@ export type NewApiKey = {
   readonly expiresAt?: Date | null;
 };
 
-/** Who sends a request, as far as the request's key tells. */
+/** Who sends a request, as far as the request's key says. */
 export type KeyHolder = {
   readonly account: Account;
   readonly keyId: string;

@@ -8,7 +8,7 @@ import { wakeAfter } from './wakeTimes.js';
 /** How long a rail may leave an order unanswered before a person should see it. */
 const unansweredLimit = '10 minutes';
 
-/** That a payout stands in the chunk's part of its batch, whoever drives it. */
+/** That a payout stands in the chunk's part of its batch, whatever its driver. */
 function withinChunk(sql: Sql, { batchId, number }: Chunk) {
   const first = number * chunkSize;
   return sql`batch_id = ${batchId} and batch_index >= ${first} and batch_index < ${first + chunkSize}`;

@@ -140,7 +140,7 @@ export function isOutage(error: unknown): boolean {
   return outageCodes.test(String(error.code));
 }
 
-/** Tells a violated constraint or a lock time-out by its SQLSTATE. */
+/** Recognizes a violated constraint or a lock time-out by its SQLSTATE. */
 export function hasSqlState(error: unknown, code: string): boolean {
   return error instanceof postgres.PostgresError && error.code === code;
 }

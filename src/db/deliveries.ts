@@ -197,9 +197,9 @@ export async function deliveriesOf(sql: Sql, eventId: string): Promise<readonly 
       from deliveries where event_id = ${eventId} order by endpoint_id desc`;
 }
 
-/** Milliseconds until the endpoint's next attempt is due; undefined when nothing is owed. */
+/** Milliseconds until the endpoint's next attempt is due; undefined when nothing is pending. */
 export async function nextAttemptInMs(sql: Sql, endpointId: string): Promise<number | undefined> {
-  // The first row of an index, and no minimum with a count: that reads all that is owed.
+  // The first row of an index, and no minimum with a count: that reads all that is pending.
   const [row] = await sql<{ inMs: number }[]>`
     select greatest(0, extract(epoch from next_attempt_at - now()) * 1000)::float8 as in_ms
       from deliveries where endpoint_id = ${endpointId} and status = 'pending'
@@ -207,7 +207,7 @@ export async function nextAttemptInMs(sql: Sql, endpointId: string): Promise<num
   return row?.inMs;
 }
 
-/** Disables an endpoint whose receiver said that it is gone, and drops what it was owed. */
+/** Disables an endpoint whose receiver said that it is gone, and drops its pending deliveries. */
 export async function disableEndpoint(sql: Sql, endpointId: string, reason: string): Promise<void> {
   await sql`
     with disabled as (
@@ -220,7 +220,7 @@ export async function disableEndpoint(sql: Sql, endpointId: string, reason: stri
 
 /**
  * Endpoints whose deliveries are overdue: nobody is working on them. By its first delivery alone:
- * with `exists` the planner may read everything that is owed to anybody.
+ * with `exists` the planner may read everything that is pending.
  */
 export async function overdueEndpoints(sql: Sql): Promise<readonly string[]> {
   const rows = await sql<{ id: string }[]>`

@@ -75,7 +75,7 @@ export type AvailableBalance = {
 
 /**
  * Locks the balances that accepting these payouts will change, in the order of their ids,
- * and tells what is available. A currency without a row has nothing available.
+ * and returns what is available. A currency without a row has nothing available.
  */
 export async function lockBalancesOf(
   sql: Sql,
@@ -137,7 +137,7 @@ export async function listBalanceBreaks(
   });
 }
 
-/** What was accepted and has not settled: held for customers, and owed in another currency. */
+/** What was accepted and has not settled: held for customers, and due in another currency. */
 export type Exposure = {
   readonly mode: Mode;
   readonly sourceCurrency: string;

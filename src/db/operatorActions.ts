@@ -17,7 +17,7 @@ type AuditedCommand = {
 
 export type OperatorActionRow<C = OperatorCommand> = {
   readonly id: string;
-  /** The id of what the command is about; the database tells the type by it. */
+  /** The id of what the command is about; the database derives its type from it. */
   readonly subjectId: string;
   readonly actorKind: ActorKind;
   /** The operator's name, or the customer's account. */
@@ -44,7 +44,7 @@ export async function recordAction(
 }
 
 /**
- * The line of a command that an operator has carried out directly; it belongs to the
+ * The line of a command that an operator has executed directly; it belongs to the
  * transaction of what the command does.
  */
 export async function recordCommand(
@@ -58,7 +58,7 @@ export async function recordCommand(
   await recordAction(sql, { ...line, id, actorKind: 'operator', outcome: 'done' });
 }
 
-/** Keeps what an operator asks of a payout, whose workflow is told no more than the id. */
+/** Stores an operator's command for a payout, whose workflow gets its id alone. */
 export async function insertRequest(
   sql: Sql,
   payoutId: string,
@@ -88,7 +88,7 @@ export async function findAction(sql: Sql, id: string): Promise<OperatorActionRo
 }
 
 /**
- * A proposal that nobody has carried out yet. It was made for the case at hand: once the payout
+ * A proposal that has not been executed yet. It was made for the case at hand: once the payout
  * has been parked anew, its evidence is stale.
  */
 export async function findOpenProposal(

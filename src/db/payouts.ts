@@ -68,7 +68,7 @@ type NoAmounts = {
 /** A payout that was accepted. */
 export type AcceptedRow = StoredPayout & AcceptedAmounts;
 
-/** The row of a payout, which is accepted or not: `sourceMinor` tells. A check holds it. */
+/** The row of a payout, which is accepted or not: `sourceMinor` says which. A check in the database holds it. */
 export type PayoutRow = AcceptedRow | (StoredPayout & NoAmounts);
 
 export type NewPayout = Pick<
@@ -144,7 +144,7 @@ export type LockedPayout = PayoutRow & {
 /**
  * Locks the payouts that this driver may move, in the order of their ids. A payout that
  * another driver has taken over is not returned: the caller has lost it. A driver of null
- * takes them whoever drives them, for what no driver may prevent.
+ * takes them from any driver, for what no driver may prevent.
  */
 export async function lockPayouts(
   sql: Sql,
@@ -160,7 +160,7 @@ export async function lockPayouts(
              where i.payout_id = p.id and i.applied_at is null) > 0 as has_unprocessed_events,
            (extract(epoch from now() - p.submit_started_at) * 1000)::float8
              as since_first_attempt_ms,
-           -- Not a join: the planner may begin that with all that is owed to anybody.
+           -- Not a join: the planner may begin that with everything that is pending.
            (select count(*) from deliveries d
              where d.event_id = any (array(select e.id from events e
                  where e.subject_id = any (array[p.id, p.batch_id])))
@@ -273,7 +273,7 @@ const waitingReasons: AttentionReason[] = [
  * polls, so a `sent` row that nobody touched for 90 s has lost its workflow.
  *
  * A payout settles when the rail says so, itself or on its statement, but neither before the rail
- * was called nor later than now; without such a time it settles when we hear of it.
+ * was called nor later than now; without such a time it settles when it is reported.
  */
 export async function movePayouts(
   sql: Sql,

@@ -3,7 +3,7 @@ import type { Sql } from './client.js';
 import type { PayoutRow } from './payouts.js';
 import { wakeAfter } from './wakeTimes.js';
 
-/** What the rail has to be told; frozen at the acceptance, so it is there. */
+/** What the rail has to know; fixed at acceptance, so it is there. */
 export type Submission = Pick<PayoutRow, 'id' | 'rail' | 'reference'> & {
   readonly receiveMinor: bigint;
   readonly destinationCurrency: string;
@@ -91,7 +91,7 @@ function limitsTable(sql: Sql, limits: readonly SettleLimit[]) {
 
 /**
  * Writes down what a void is to make of a payout, before the rail is asked for it. An end that
- * was written before stays: whoever sees the void first writes that one. Undefined where the
+ * was written before stays: the step that sees the void first writes that one. Undefined where the
  * payout is no longer the driver's to void, or its key is older than the rail remembers.
  */
 export async function writeVoidIntent(

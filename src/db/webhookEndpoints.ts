@@ -86,7 +86,7 @@ export async function listWebhookEndpoints(
   return toPage(page, rows);
 }
 
-/** Hides an endpoint and cancels what it was still owed, in one statement. */
+/** Hides an endpoint and cancels its pending deliveries, in one statement. */
 export async function deleteWebhookEndpoint(
   sql: Sql,
   accountId: string,

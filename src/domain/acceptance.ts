@@ -164,7 +164,7 @@ export function railNameOf(mode: 'test' | 'live'): string | undefined {
 
 /** Why nothing of an account in this mode can be sent. */
 export function refuseUnroutable(mode: 'test' | 'live'): Refusal {
-  return refuse('corridor_unavailable', { detail: `No rail carries ${mode} payouts here.` });
+  return refuse('corridor_unavailable', { detail: `No rail takes ${mode} payouts here.` });
 }
 
 function beneficiaryNotFound(received: string): Refusal {

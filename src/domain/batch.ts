@@ -1,7 +1,7 @@
 /** The specification's limit. */
 export const maximumBatchItems = 10_000;
 
-/** Items that one workflow carries. Measured: 500 cost twice as much of Temporal's time. */
+/** Items that one workflow processes. Measured: 500 cost twice as much of Temporal's time. */
 export const chunkSize = 1_000;
 
 /**
@@ -35,7 +35,7 @@ export function chunkCountOf(total: number): number {
   return Math.ceil(total / chunkSize);
 }
 
-/** The id of the workflow that carries a chunk, which is the driver of its payouts. */
+/** The id of the workflow that processes a chunk, which is the driver of its payouts. */
 export function chunkDriver({ batchId, number }: Chunk): string {
   return `${batchId}/${number}`;
 }

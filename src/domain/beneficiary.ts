@@ -288,7 +288,7 @@ function isRoutingNumber(digits: string): boolean {
     (total, weight, index) => total + weight * Number.parseInt(digits.charAt(index), 10),
     0,
   );
-  // Nine zeros pass the sum and are nobody's number.
+  // Nine zeros pass the sum and belong to no bank.
   return sum > 0 && sum % 10 === 0;
 }
 

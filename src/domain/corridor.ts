@@ -10,7 +10,7 @@ export type FeeSchedule = {
   readonly minimumMinor: bigint;
 };
 
-/** One way money can go: what it costs, how much it takes, and the rail that carries it. */
+/** One way money can go: what it costs, how much it takes, and the rail that takes it. */
 export type Corridor = {
   readonly source: string;
   readonly destination: string;

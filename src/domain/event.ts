@@ -1,4 +1,4 @@
-/** What integrators are told about. */
+/** What integrators can subscribe to. */
 export const eventTypes = [
   'payout.sent',
   'payout.settled',

@@ -41,7 +41,7 @@ export function crossMid(perEuroSource: string, perEuroDestination: string): Rat
   Truncating.RM = Big.roundDown;
   const source = parseRate(perEuroSource);
   const destination = new Truncating(parseRate(perEuroDestination));
-  // The exponent of the truncated quotient tells how many decimals hold 12
+  // The exponent of the truncated quotient says how many decimals hold 12
   // significant digits, so that the result is rounded once and not twice.
   const { e: exponent } = destination.div(source);
   const Rounding = Big();

@@ -12,7 +12,7 @@ const maximumTries = 10_000;
 /** No part of an IBAN is longer than the 30 characters of all of them. */
 const repetitions = 8;
 
-/** A valid IBAN of an issuer, for its reader to see the form: nobody's on purpose. */
+/** A valid IBAN of an issuer, to show the form; on purpose it belongs to no account. */
 export function exampleIban(issuer: string): string {
   const parts = [...ibanPattern(issuer).matchAll(/\[([^\]]+)\]\{(\d+)\}/g)].slice(1);
   const layout = parts.map(([, set, length]) => ({

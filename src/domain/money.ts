@@ -1,6 +1,6 @@
 import { iso4217 } from './iso4217.js';
 
-/** Tells whether `code` is an active ISO 4217 currency (upper case, as the list has it). */
+/** Whether `code` is an active ISO 4217 currency (upper case, as the list has it). */
 export function isCurrency(code: string): boolean {
   return iso4217.has(code);
 }

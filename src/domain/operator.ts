@@ -2,12 +2,12 @@ import type { LedgerAccount } from './ledger.js';
 import type { Standing } from './payout.js';
 
 /**
- * Who acts: told by the message that came, never by a name. Only operators have names of their
+ * Who acts, known from the message that came, never from a name. Only operators have names of their
  * own; the customer is their account.
  */
 export type ActorKind = 'operator' | 'customer' | 'temporal_ui';
 
-/** What a person may do with a payout; each carries who and why. */
+/** What an operator may do with a payout; each says who and why. */
 export type OperatorCommand =
   /** Ask the rail again and go on from what it says. */
   | { readonly kind: 'retryNow' }
@@ -20,7 +20,7 @@ export type OperatorCommand =
   | { readonly kind: 'failAndRelease'; readonly statementDate: string | null }
   /** Wait for the rail until then (ISO 8601). */
   | { readonly kind: 'extendDeadline'; readonly until: string }
-  /** Carry out what another person has proposed. */
+  /** Execute what another operator has proposed. */
   | { readonly kind: 'approve'; readonly proposal: string }
   /** The customer's own wish, through the API or the cancel button of the Temporal UI. */
   | { readonly kind: 'cancel' }

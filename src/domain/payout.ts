@@ -87,7 +87,7 @@ export type VoidOutcome = 'canceled' | 'failed';
 
 /**
  * Codes (ISO 20022 external status reasons) by which a rail refuses an order because it has one
- * already: that tells nothing of the order it has, so it is no rejection.
+ * already: that says nothing about the order it has, so it is no rejection.
  */
 const duplicateCodes = new Set(['AM05', 'DUPL', 'DU01', 'DU02', 'DU03', 'DU04', 'DU05']);
 
@@ -130,7 +130,7 @@ const nothing: Effect = { kind: 'none' };
 /**
  * The one reducer of rail facts. Duplicates and reordering change nothing; a fact that
  * cannot be true together with the payout's state parks it and posts nothing, but for a
- * payment after release, which is booked to suspense by whoever applies the effect. While the
+ * payment after release, which the step that applies the effect books to suspense. While the
  * rail's facts are in dispute, one that would move money is only added to the case.
  */
 export function effectOf(standing: Standing, fact: RailFact, rules: FactRules): Effect {

@@ -31,7 +31,7 @@ export type Progress = {
   readonly moves: readonly Move[];
   readonly entries: readonly Entry[];
   readonly attention: { readonly reason: AttentionReason; readonly detail: string } | undefined;
-  /** What became of each fact, by position: kept in the inbox for whoever reads it later. */
+  /** What became of each fact, by position: stored in the inbox for later readers. */
   readonly outcomes: readonly string[];
 };
 
@@ -128,7 +128,7 @@ function moveTo(status: PayoutStatus, fact: RailFact): Move {
   };
 }
 
-/** The stable code that a final status carries: the rail's own, or ours where we ended it. */
+/** The stable code of a final status: the rail's own, or ours where we ended it. */
 function reasonOf(status: PayoutStatus, fact: RailFact): string | null {
   switch (fact.kind) {
     case 'rejected':

@@ -51,7 +51,7 @@ export function price(request: PriceRequest): Price | Refusal {
   const reaching = (receiveMinor: bigint) =>
     grossFor(convertBackUp(receiveMinor, source, destination, rate), corridor.fee);
 
-  // The net amount never falls when the amount rises, so whoever stays below the
+  // The net amount never falls when the amount rises, so a request that stays below the
   // amount that reaches one minor unit has a net or a receive amount of nothing.
   const least = fixedSide === 'source' ? reaching(1n) : 1n;
   if (amount < least) return outside('amount_too_small', request, least);

@@ -41,7 +41,7 @@ const refusals = {
   currency_unsupported: { status: 422, title: 'The currency is not supported here' },
   amount_too_small: { status: 422, title: 'The amount is too small' },
   amount_too_large: { status: 422, title: 'The amount is too large' },
-  corridor_unavailable: { status: 422, title: 'No rail carries this payout here' },
+  corridor_unavailable: { status: 422, title: 'No rail takes this payout here' },
   list_too_broad: { status: 422, title: 'The filters name too many objects to look through' },
   cursor_not_found: { status: 422, title: 'The list has no such object to go on from' },
   quote_not_found: { status: 422, title: 'No such quote' },
@@ -97,7 +97,7 @@ export function refuse(
   return { refused: true, code, ...details };
 }
 
-/** Tells a refusal from the value that a function returns instead of it. */
+/** Whether a function has returned a refusal in place of its value. */
 export function isRefusal<T extends object>(value: T | Refusal): value is Refusal {
   return 'refused' in value && value.refused === true;
 }

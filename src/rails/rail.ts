@@ -13,7 +13,7 @@ export type Transfer = {
 
 /**
  * What a rail answers to one transfer. `unknown` is no answer: only the same key may follow.
- * `voided` reports nothing: whoever had the key voided records what the payout comes to by it.
+ * `voided` reports nothing: the step that had the key voided records what the payout comes to.
  */
 export type SubmitAnswer = { readonly key: string } & (
   | Extract<RailReport, { readonly kind: 'accepted' | 'rejected' }>
@@ -73,7 +73,7 @@ export type Rail = {
   readonly statement: (date: string) => Promise<Statement>;
 };
 
-/** The other way: what a rail tells us by itself. It knows the secret of callbacks, and no other. */
+/** The other direction: what a rail sends by itself. It knows the secret of callbacks, and no other. */
 export type CallbackReader = {
   /** The rail's. */
   readonly name: string;

@@ -6,12 +6,12 @@ export type Registry<T> = {
   readonly find: (name: string) => T | undefined;
 };
 
-/** For whoever calls the rails. */
+/** For the worker, which calls the rails. */
 export type Rails = Registry<Rail>;
-/** For whoever takes their callbacks. */
+/** For the API, which receives their callbacks. */
 export type CallbackReaders = Registry<CallbackReader>;
 
-/** Makes the registry; two rails of one name are a mistake of whoever composes the process. */
+/** Makes the registry; two rails of one name are a mistake in the composition of the process. */
 export function createRails<T extends { readonly name: string }>(rails: readonly T[]): Registry<T> {
   const byName = new Map(rails.map((rail) => [rail.name, rail]));
   if (byName.size !== rails.length) throw new Error('Two rails have the same name.');

@@ -38,7 +38,7 @@ const startsInFlight = 25;
  */
 const workflowTaskTimeoutMs = 5_000;
 
-/** One run at a time of each id: whoever comes second wakes the first, or begins anew after it. */
+/** One run at a time of each id: a second caller wakes the first run, or starts one after it. */
 const oneRun = {
   workflowTaskTimeout: workflowTaskTimeoutMs,
   workflowIdReusePolicy: WorkflowIdReusePolicy.ALLOW_DUPLICATE,

@@ -167,7 +167,7 @@ function codeOf(error: unknown): string {
 /**
  * A connector for undici that reaches only what the policy allows. Node asks no lookup for
  * an IP address, so that is checked first; names go through the guarded lookup; and the
- * socket tells in the end where it really leads, before TLS or HTTP writes a byte to it.
+ * socket shows in the end where it really leads, before TLS or HTTP writes a byte to it.
  */
 export function guardedConnector(
   policy: UrlPolicy,

@@ -133,7 +133,7 @@ function installRuntime(log: Logger): void {
 
 type Lane = 'single' | 'batch';
 
-/** `--lane batch` carries batches; without it a worker carries single payouts and the schedules. */
+/** `--lane batch` processes batches; without it a worker processes single payouts and schedules. */
 function readLane(args: string[]): Lane {
   const { values } = parseArgs({ args, options: { lane: { type: 'string', default: 'single' } } });
   if (values.lane === 'single' || values.lane === 'batch') return values.lane;

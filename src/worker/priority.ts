@@ -16,7 +16,7 @@ export function lowerPriority(): void {
   if (process.platform === 'linux' && isSessionLeader()) lowerSession();
 }
 
-/** Whoever shares a session with others must not lower them too. */
+/** A process that shares its session with others must not lower them too. */
 function isSessionLeader(): boolean {
   const status = readFileSync('/proc/self/stat', 'utf8');
   // The name of the program, in parentheses, may hold spaces; the session is the fourth after it.
@@ -28,7 +28,7 @@ function lowerSession(): void {
   try {
     writeFileSync('/proc/self/autogroup', `${lowered}`);
   } catch (error) {
-    // Then batches take more of the machine, which is no reason not to carry them.
+    // Then batches take more of the machine, which is no reason not to process them.
     if (!isKernelsRefusal(error)) throw error;
   }
 }

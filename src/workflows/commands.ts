@@ -30,7 +30,7 @@ export function receiveCommands(commands: Command[]): void {
       if (args.length === 1 && typeof id === 'string' && requestId.test(id)) return;
       throw new Error('expected one id of a request (op_…), as `corridor payouts` makes them');
     },
-    description: 'Carry out what an operator has asked with `corridor payouts`: "op_…".',
+    description: 'Execute the command that an operator has sent with `corridor payouts`: "op_…".',
   });
   setHandler(cancelUpdate, () => ask('customer'), {
     validator: (...args: readonly unknown[]) => {

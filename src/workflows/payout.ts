@@ -197,8 +197,8 @@ async function handleCommandOrEvents(run: PayoutRun): Promise<void> {
     }
     command.result = operated.result;
   } catch (error) {
-    // Nothing was carried out, or it will be found in the row: whoever asked may ask again.
-    log.warn('a command was not carried out', { payoutId, error });
+    // Nothing was executed, or the row shows it: the operator may send it again.
+    log.warn('a command was not executed', { payoutId, error });
     command.result = { outcome: 'refused', detail: messageOf(error), action: null };
   }
 }

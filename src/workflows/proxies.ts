@@ -10,7 +10,7 @@ import { taskQueues } from './messages.js';
 /**
  * Activities by their effect. What writes the ledger is one transaction and may be repeated
  * freely; what moves money at the rail repeats only what the row allows; what reads the rail
- * or tells somebody may fail without harm.
+ * or delivers a webhook may fail without harm.
  */
 
 type LedgerActivities = Pick<Activities, 'acceptPayouts' | 'settlePayouts' | 'parkPayout'>;

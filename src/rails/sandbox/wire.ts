@@ -13,7 +13,7 @@ const storable = z.string().regex(/^[^\0\p{Surrogate}]*$/u);
 /** A code of ISO 20022. Anything else may be a text about a person, which must go no further. */
 const reasonCode = z.string().transform((code) => (/^[A-Z0-9]{1,4}$/.test(code) ? code : 'NARR'));
 
-/** A time that cannot be one is as good as none: it must not keep the rest from being heard. */
+/** A time that cannot be one is as good as none: it must not keep the rest from being read. */
 const bankTime = z.iso
   .datetime({ offset: true })
   .refine((text) => Date.parse(text) > 0)
