@@ -189,7 +189,7 @@ describe("the bank's statement against the ledger", () => {
     const { output, code } = await reconcile();
     expect(output).toMatch(/EUR debits {2}bank (\S+) {2}ledger \1\n/);
     expect(output).toMatch(/EUR credits {2}bank (\S+) {2}ledger \1\n/);
-    expect(output).toMatch(/USD to EUR, test: 1 open, 100\.00 USD held, \d+\.\d\d EUR owed\n/);
+    expect(output).toMatch(/USD to EUR, test: 1 open, 100\.00 USD held, \d+\.\d\d EUR due\n/);
     expect(output).toContain('No breaks.');
     expect(code).toBe(0);
   });
