@@ -7,7 +7,6 @@ import { findBeneficiaries } from '../db/beneficiaries.js';
 import type { Sql } from '../db/client.js';
 import type { PayoutRow } from '../db/payouts.js';
 import { findQuotes } from '../db/quotes.js';
-import { maskedDetails } from '../domain/beneficiary.js';
 
 /** The objects of each kind that a page of payouts names, by their ids. */
 type Expansions = { readonly [kind in Expandable]: ReadonlyMap<string, JsonObject> };
@@ -39,10 +38,7 @@ export async function expandPayouts(
     read(
       'beneficiary',
       (row) => row.beneficiaryId,
-      async (ids) =>
-        (await findBeneficiaries(sql, accountId, ids)).map((row) =>
-          beneficiaryObject(row, maskedDetails),
-        ),
+      async (ids) => (await findBeneficiaries(sql, accountId, ids)).map(beneficiaryObject),
     ),
     read(
       'quote',

@@ -1,4 +1,4 @@
-import type { BeneficiaryDetails, FieldRule } from '../domain/beneficiary.js';
+import { type BeneficiaryDetails, type FieldRule, maskedDetails } from '../domain/beneficiary.js';
 import type { Corridor } from '../domain/corridor.js';
 import { formatMinor } from '../domain/money.js';
 import type { PayoutStatus } from '../domain/payout.js';
@@ -133,15 +133,12 @@ export type BeneficiarySource = {
   readonly deletedAt: Date | null;
 };
 
-/** Account numbers are never read back: `masked` is the domain's masking of the details. */
-export function beneficiaryObject(
-  beneficiary: BeneficiarySource,
-  masked: (details: BeneficiaryDetails) => BeneficiaryDetails,
-): ContractObject<'beneficiary'> {
+/** Account numbers are never read back. */
+export function beneficiaryObject(beneficiary: BeneficiarySource): ContractObject<'beneficiary'> {
   return {
     object: 'beneficiary',
     id: beneficiary.id,
-    ...masked(beneficiary.details),
+    ...maskedDetails(beneficiary.details),
     created_at: beneficiary.createdAt.toISOString(),
     ...(beneficiary.deletedAt === null ? {} : { deleted: true }),
   };

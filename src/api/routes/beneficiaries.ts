@@ -9,7 +9,7 @@ import {
 } from '../../db/beneficiaries.js';
 import type { Sql } from '../../db/client.js';
 import { newId } from '../../db/id.js';
-import { maskedDetails, validateBeneficiary } from '../../domain/beneficiary.js';
+import { validateBeneficiary } from '../../domain/beneficiary.js';
 import { meaningOf } from '../../domain/refusal.js';
 import type { DecodedObject } from '../decoded.js';
 import { runIdempotently } from '../idempotency.js';
@@ -98,7 +98,7 @@ async function createBeneficiary(deps: ApiDeps, request: ApiRequest): Promise<An
     objectId: id,
     status: 201,
     perform: async (sql) =>
-      beneficiaryObject(await insertBeneficiary(sql, { id, accountId, details }), maskedDetails),
+      beneficiaryObject(await insertBeneficiary(sql, { id, accountId, details })),
     replay: (sql, objectId) => existingBeneficiary(sql, accountId, objectId),
   });
 }
@@ -143,7 +143,7 @@ async function readBeneficiary(deps: ApiDeps, request: ApiRequest): Promise<Answ
   if (row === undefined || row.deletedAt !== null) {
     return refused(notFound(request));
   }
-  return { status: 200, body: beneficiaryObject(row, maskedDetails) };
+  return { status: 200, body: beneficiaryObject(row) };
 }
 
 async function list(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
@@ -153,7 +153,7 @@ async function list(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   if ('refusals' in page) return page;
   const { id: accountId } = request.account;
   const stored = await listBeneficiaries(deps.database, accountId, page, validated.params);
-  return pageAnswer(stored, (row) => beneficiaryObject(row, maskedDetails));
+  return pageAnswer(stored, beneficiaryObject);
 }
 
 async function removeBeneficiary(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
@@ -164,7 +164,7 @@ async function removeBeneficiary(deps: ApiDeps, request: ApiRequest): Promise<An
     perform: async (sql) => {
       const row = await deleteBeneficiary(sql, accountId, request.id);
       if (row === undefined) return notFound(request);
-      return beneficiaryObject(row, maskedDetails);
+      return beneficiaryObject(row);
     },
     replay: (sql, objectId) => existingBeneficiary(sql, accountId, objectId),
   });
@@ -173,5 +173,5 @@ async function removeBeneficiary(deps: ApiDeps, request: ApiRequest): Promise<An
 async function existingBeneficiary(sql: Sql, accountId: string, id: string) {
   const row = await findBeneficiary(sql, accountId, id);
   if (row === undefined) throw new Error(`The beneficiary ${id} of a bound key has vanished.`);
-  return beneficiaryObject(row, maskedDetails);
+  return beneficiaryObject(row);
 }
