@@ -60,7 +60,7 @@ function operationOf(route: Route): JsonObject {
     parameters: parametersOf(route),
     ...(body === undefined ? {} : { requestBody: body }),
     responses: {
-      ...Object.fromEntries(route.statuses.map((status) => [status, successOf(route, status)])),
+      ...successesOf(route),
       ...problemsOf(route),
     },
   };
@@ -142,27 +142,28 @@ function bracketsOf(params: z.ZodObject): JsonObject {
   return styles.length === 0 ? {} : { encoding: Object.fromEntries(styles) };
 }
 
-/** A rehearsal of a batch is answered 200, the batch itself 202. */
-function responseOf(route: Route, status: number): ObjectName {
-  return status === 200 ? (route.preview ?? route.response) : route.response;
+function successesOf(route: Route): JsonObject {
+  return Object.fromEntries(
+    Object.entries(route.answers).map(([status, name]) => [status, successOf(route, status, name)]),
+  );
 }
 
-function successOf(route: Route, status: number): JsonObject {
+function successOf(route: Route, status: string, name: ObjectName): JsonObject {
   const names: (keyof typeof answerHeaders)[] = [...everyHeader];
   if (route.method !== 'get') names.push('Idempotent-Replayed');
-  if (locates(route, status)) names.push('Location');
+  if (locates(route, status, name)) names.push('Location');
   if (route.supportsPreferWait === true) names.push('Preference-Applied');
   return {
     description: STATUS_CODES[status] ?? '',
     headers: headersOf(names),
-    content: { 'application/json': { schema: { $ref: reference(responseOf(route, status)) } } },
+    content: { 'application/json': { schema: { $ref: reference(name) } } },
   };
 }
 
 /** Whether an answer says where what it made is found: see serve.ts. */
-function locates(route: Route, status: number): boolean {
-  const { shape } = objectsOf[defaultApiVersion][route.response];
-  return status !== 200 && 'id' in shape && !route.path.includes(':id');
+function locates(route: Route, status: string, name: ObjectName): boolean {
+  const { shape } = objectsOf[defaultApiVersion][name];
+  return status !== '200' && 'id' in shape && !route.path.includes(':id');
 }
 
 /** One entry a status; the codes that it may carry are named in its schema. */

@@ -93,11 +93,8 @@ export type Route = {
   readonly params?: z.ZodObject;
   /** Bodies to send, by what they show. A test sends each of them. */
   readonly examples?: Readonly<Record<string, JsonObject>>;
-  /** The statuses and the body of a success. */
-  readonly statuses: readonly Success['status'][];
-  readonly response: ObjectName;
-  /** What 200 answers where the request only asks for a preview. */
-  readonly preview?: ObjectName;
+  /** The statuses of a success, each with its body. */
+  readonly answers: { readonly [status in Success['status']]?: ObjectName };
   /** The refusals of its own; those of every route of its kind are added to them. */
   readonly refusals?: readonly RefusalCode[];
   /** Whether it can wait for a final state (`Prefer: wait=N`). */

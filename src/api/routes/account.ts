@@ -14,8 +14,7 @@ export const accountRoutes: readonly Route[] = [
     handle: readAccount,
     operationId: 'readAccount',
     summary: 'Read the account of the API key.',
-    statuses: [200],
-    response: 'account',
+    answers: { 200: 'account' },
   },
   {
     method: 'post',
@@ -26,8 +25,7 @@ export const accountRoutes: readonly Route[] = [
     summary: 'Opt the account in to an API version.',
     params: accountParams,
     examples: { 'the first version': { api_version: '2026-06-01' } },
-    statuses: [200],
-    response: 'account',
+    answers: { 200: 'account' },
   },
 ];
 

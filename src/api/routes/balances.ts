@@ -23,8 +23,7 @@ export const balanceRoutes: readonly Route[] = [
     handle: readBalances,
     operationId: 'listBalances',
     summary: 'List every currency balance of the account.',
-    statuses: [200],
-    response: 'balance_list',
+    answers: { 200: 'balance_list' },
   },
   {
     method: 'get',
@@ -34,8 +33,7 @@ export const balanceRoutes: readonly Route[] = [
     operationId: 'listBalanceTransactions',
     summary: 'List what moved the balances of the account.',
     params: balanceTransactionListParams,
-    statuses: [200],
-    response: 'balance_transaction_list',
+    answers: { 200: 'balance_transaction_list' },
     refusals: ['cursor_not_found', 'parameters_exclusive'],
   },
   {
@@ -47,8 +45,7 @@ export const balanceRoutes: readonly Route[] = [
     summary: 'Put money on a test account.',
     params: fundParams,
     examples: { '1000 US dollars': { currency: 'USD', amount: 100_000 } },
-    statuses: [201],
-    response: 'balance',
+    answers: { 201: 'balance' },
     refusals: ['live_mode_unsupported'],
   },
 ];

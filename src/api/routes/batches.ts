@@ -57,9 +57,7 @@ export const batchRoutes: readonly Route[] = [
         ],
       },
     },
-    statuses: [200, 202],
-    response: 'batch',
-    preview: 'batch_preview',
+    answers: { 200: 'batch_preview', 202: 'batch' },
     refusals: ['parameters_exclusive'],
   },
   {
@@ -70,8 +68,7 @@ export const batchRoutes: readonly Route[] = [
     operationId: 'listBatches',
     summary: 'List the batches of the account, without counting their payouts.',
     params: batchListParams,
-    statuses: [200],
-    response: 'batch_list',
+    answers: { 200: 'batch_list' },
     refusals: ['cursor_not_found', 'parameters_exclusive'],
   },
   {
@@ -81,8 +78,7 @@ export const batchRoutes: readonly Route[] = [
     handle: readBatch,
     operationId: 'readBatch',
     summary: 'Read a batch and how far its payouts are.',
-    statuses: [200],
-    response: 'batch',
+    answers: { 200: 'batch' },
   },
   {
     method: 'get',
@@ -92,8 +88,7 @@ export const batchRoutes: readonly Route[] = [
     operationId: 'listBatchPayouts',
     summary: 'List the payouts of a batch in the order of its request.',
     params: batchItemListParams,
-    statuses: [200],
-    response: 'payout_list',
+    answers: { 200: 'payout_list' },
     refusals: ['cursor_not_found'],
   },
   {
@@ -103,8 +98,7 @@ export const batchRoutes: readonly Route[] = [
     handle: cancel,
     operationId: 'cancelBatch',
     summary: 'Cancel what the rail was not given of a batch.',
-    statuses: [200],
-    response: 'canceled_batch',
+    answers: { 200: 'canceled_batch' },
     refusals: ['batch_not_cancelable'],
   },
 ];

@@ -50,8 +50,7 @@ export const beneficiaryRoutes: readonly Route[] = [
         routing_number: '021000021',
       },
     },
-    statuses: [201],
-    response: 'beneficiary',
+    answers: { 201: 'beneficiary' },
     refusals: ['beneficiary_invalid'],
   },
   {
@@ -62,8 +61,7 @@ export const beneficiaryRoutes: readonly Route[] = [
     operationId: 'listBeneficiaries',
     summary: 'List the beneficiaries of the account.',
     params: beneficiaryListParams,
-    statuses: [200],
-    response: 'beneficiary_list',
+    answers: { 200: 'beneficiary_list' },
     refusals: ['cursor_not_found', 'parameters_exclusive'],
   },
   {
@@ -73,8 +71,7 @@ export const beneficiaryRoutes: readonly Route[] = [
     handle: readBeneficiary,
     operationId: 'readBeneficiary',
     summary: 'Read a beneficiary, its account numbers masked.',
-    statuses: [200],
-    response: 'beneficiary',
+    answers: { 200: 'beneficiary' },
   },
   {
     method: 'delete',
@@ -83,8 +80,7 @@ export const beneficiaryRoutes: readonly Route[] = [
     handle: removeBeneficiary,
     operationId: 'deleteBeneficiary',
     summary: 'Delete a beneficiary; payouts that were accepted still reach it.',
-    statuses: [200],
-    response: 'beneficiary',
+    answers: { 200: 'beneficiary' },
   },
 ];
 

@@ -19,8 +19,7 @@ export const corridorRoutes: readonly Route[] = [
     operationId: 'listCorridors',
     summary: 'List what can be paid, on which terms.',
     params: corridorListParams,
-    statuses: [200],
-    response: 'corridor_list',
+    answers: { 200: 'corridor_list' },
   },
   {
     method: 'get',
@@ -30,8 +29,7 @@ export const corridorRoutes: readonly Route[] = [
     operationId: 'readBeneficiaryRequirements',
     summary: 'Read which details of a beneficiary a country needs.',
     params: requirementsParams,
-    statuses: [200],
-    response: 'beneficiary_requirements',
+    answers: { 200: 'beneficiary_requirements' },
     refusals: ['parameter_missing', 'beneficiary_invalid', 'currency_unsupported'],
   },
 ];

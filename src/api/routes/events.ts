@@ -22,8 +22,7 @@ export const eventRoutes: readonly Route[] = [
     operationId: 'listEvents',
     summary: 'List the events, newest first; with after, oldest first and without gaps.',
     params: eventListParams,
-    statuses: [200],
-    response: 'event_list',
+    answers: { 200: 'event_list' },
     refusals: ['cursor_not_found', 'parameters_exclusive'],
   },
   {
@@ -33,8 +32,7 @@ export const eventRoutes: readonly Route[] = [
     handle: readEvent,
     operationId: 'readEvent',
     summary: 'Read an event.',
-    statuses: [200],
-    response: 'event',
+    answers: { 200: 'event' },
   },
   {
     method: 'get',
@@ -43,8 +41,7 @@ export const eventRoutes: readonly Route[] = [
     handle: readDeliveries,
     operationId: 'listDeliveries',
     summary: 'List who was told of an event, and how that went.',
-    statuses: [200],
-    response: 'delivery_list',
+    answers: { 200: 'delivery_list' },
   },
 ];
 

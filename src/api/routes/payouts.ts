@@ -40,8 +40,7 @@ export const payoutRoutes: readonly Route[] = [
       },
       'at the live rate': { beneficiary: 'bnf_01ky', source_currency: 'USD', amount: 5_000 },
     },
-    statuses: [201, 202],
-    response: 'payout',
+    answers: { 201: 'payout', 202: 'payout' },
     refusals: [
       'parameters_exclusive',
       'quote_not_found',
@@ -66,8 +65,7 @@ export const payoutRoutes: readonly Route[] = [
     operationId: 'listPayouts',
     summary: 'List the payouts of the account.',
     params: payoutListParams,
-    statuses: [200],
-    response: 'payout_list',
+    answers: { 200: 'payout_list' },
     refusals: ['cursor_not_found', 'list_too_broad', 'parameters_exclusive'],
   },
   {
@@ -78,8 +76,7 @@ export const payoutRoutes: readonly Route[] = [
     operationId: 'readPayout',
     summary: 'Read the current state of a payout.',
     params: payoutReadParams,
-    statuses: [200],
-    response: 'expanded_payout',
+    answers: { 200: 'expanded_payout' },
   },
   {
     method: 'post',
@@ -88,8 +85,7 @@ export const payoutRoutes: readonly Route[] = [
     handle: cancel,
     operationId: 'cancelPayout',
     summary: 'Cancel a payout that the rail has not taken.',
-    statuses: [200],
-    response: 'payout',
+    answers: { 200: 'payout' },
     refusals: ['payout_not_cancelable'],
   },
 ];

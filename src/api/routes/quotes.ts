@@ -39,8 +39,7 @@ export const quoteRoutes: readonly Route[] = [
         fixed_side: 'destination',
       },
     },
-    statuses: [201],
-    response: 'quote',
+    answers: { 201: 'quote' },
     refusals: ['currency_unsupported', 'amount_too_small', 'amount_too_large', 'rate_unavailable'],
   },
   {
@@ -50,8 +49,7 @@ export const quoteRoutes: readonly Route[] = [
     handle: readQuote,
     operationId: 'readQuote',
     summary: 'Read a quote.',
-    statuses: [200],
-    response: 'quote',
+    answers: { 200: 'quote' },
   },
 ];
 

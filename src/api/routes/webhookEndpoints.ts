@@ -40,8 +40,7 @@ export const webhookEndpointRoutes: readonly Route[] = [
         events: ['payout.settled', 'payout.failed', 'payout.returned'],
       },
     },
-    statuses: [201],
-    response: 'webhook_endpoint_with_secret',
+    answers: { 201: 'webhook_endpoint_with_secret' },
     refusals: ['webhook_url_refused', 'limit_reached'],
   },
   {
@@ -52,8 +51,7 @@ export const webhookEndpointRoutes: readonly Route[] = [
     operationId: 'listWebhookEndpoints',
     summary: 'List the webhook endpoints of the account.',
     params: webhookEndpointListParams,
-    statuses: [200],
-    response: 'webhook_endpoint_list',
+    answers: { 200: 'webhook_endpoint_list' },
     refusals: ['cursor_not_found', 'parameters_exclusive'],
   },
   {
@@ -63,8 +61,7 @@ export const webhookEndpointRoutes: readonly Route[] = [
     handle: readEndpoint,
     operationId: 'readWebhookEndpoint',
     summary: 'Read a webhook endpoint.',
-    statuses: [200],
-    response: 'webhook_endpoint',
+    answers: { 200: 'webhook_endpoint' },
   },
   {
     method: 'delete',
@@ -73,8 +70,7 @@ export const webhookEndpointRoutes: readonly Route[] = [
     handle: removeEndpoint,
     operationId: 'deleteWebhookEndpoint',
     summary: 'Delete a webhook endpoint; it is sent nothing more.',
-    statuses: [200],
-    response: 'webhook_endpoint',
+    answers: { 200: 'webhook_endpoint' },
   },
 ];
 
