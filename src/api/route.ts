@@ -15,6 +15,7 @@ import type { UrlPolicy } from '../webhooks/guard.js';
 import type { TrustedProxies } from './clientAddress.js';
 import type { DecodedObject } from './decoded.js';
 import type { Limiter } from './rateLimit.js';
+import { type Validated, validate } from './validate.js';
 
 /** What the routes work with. */
 export type ApiDeps = {
@@ -89,7 +90,7 @@ export type Route = {
   readonly operationId: string;
   /** One sentence. */
   readonly summary: string;
-  /** The parameters of the body, or of a GET's query; without it any is unknown. */
+  /** The parameters of the body, or of a GET's query; without it any is refused as unknown. */
   readonly params?: z.ZodObject;
   /** Bodies to send, by what they show. A test sends each of them. */
   readonly examples?: Readonly<Record<string, JsonObject>>;
@@ -100,6 +101,31 @@ export type Route = {
   /** Whether it can wait for a final state (`Prefer: wait=N`). */
   readonly supportsPreferWait?: true;
 };
+
+/** An entry whose handler is given the parameters, as the schema types them. */
+export type RouteWithParams<Params> = Omit<Route, 'params' | 'handle'> & {
+  readonly params: z.ZodObject & z.ZodType<Params>;
+  /** Reads them where more than the schema has a say in what is refused, and in which order. */
+  readonly read?: (request: ApiRequest) => Validated<Params> | Promise<Validated<Params>>;
+  readonly handle: (deps: ApiDeps, request: ApiRequest, params: Params) => Promise<Answer>;
+};
+
+/** Has a route read its own parameters: what is published of them is what its handler is given. */
+export function route<Params>({
+  params,
+  read = ({ decoded }) => validate(params, decoded),
+  handle,
+  ...entry
+}: RouteWithParams<Params>): Route {
+  return {
+    ...entry,
+    params,
+    handle: async (deps, request) => {
+      const validated = await read(request);
+      return 'refusals' in validated ? validated : handle(deps, request, validated.params);
+    },
+  };
+}
 
 /** Whether a route answers page by page, and so reads as much as its filters make it. */
 export function isList({ method, params }: Pick<Route, 'method' | 'params'>): boolean {
@@ -112,6 +138,15 @@ export function notFound(request: ApiRequest): Refusal {
     expected: 'the id of an object of this account',
     received: request.id,
   });
+}
+
+/** A row of the account as the object that it is, or that there is none. */
+export function oneObject<Row>(
+  request: ApiRequest,
+  row: Row | undefined,
+  render: (row: Row) => JsonObject,
+): Answer {
+  return row === undefined ? refused(notFound(request)) : { status: 200, body: render(row) };
 }
 
 export function refused(...refusals: readonly Refusal[]): Refused {

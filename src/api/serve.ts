@@ -52,6 +52,8 @@ export async function serve(
   const items = isDecodedList(payouts) ? payouts.length : 0;
   if (isRefused(ctx, takeItems(deps, ctx, items))) return;
   if ('refusals' in request) return answerProblem(ctx, request);
+  const unread = validate(noParams, route.params === undefined ? request.decoded : {});
+  if ('refusals' in unread) return answerProblem(ctx, unread);
   const database = isList(route) ? deps.lists : deps.database;
   const answer = await route.handle({ ...deps, database }, request);
   if ('refusals' in answer) return answerProblem(ctx, answer);

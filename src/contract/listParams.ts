@@ -121,3 +121,4 @@ export const requirementsParams = z.strictObject({
   country: z.string(countryExpected).regex(/^[A-Z]{2}$/, countryExpected),
   currency: currency.optional(),
 });
+export type RequirementsParams = z.infer<typeof requirementsParams>;

@@ -1,58 +1,54 @@
-import { corridorListParams, requirementsParams } from '../../contract/listParams.js';
+import {
+  corridorListParams,
+  type RequirementsParams,
+  requirementsParams,
+} from '../../contract/listParams.js';
 import { corridorObject, listObject, requirementsObject } from '../../contract/objects.js';
 import { railNameOf } from '../../domain/acceptance.js';
 import { beneficiaryCountries, fieldRulesOf } from '../../domain/beneficiary.js';
 import { corridorCurrencies, findCorridor } from '../../domain/corridor.js';
 import { refuse } from '../../domain/refusal.js';
-import { type Answer, type ApiDeps, type ApiRequest, type Route, refused } from '../route.js';
-import { validate } from '../validate.js';
+import { type Answer, type Route, refused, route } from '../route.js';
 
 /** What can be paid, where, on which terms: the same for everybody of a mode. */
 export const corridorRoutes: readonly Route[] = [
-  {
+  route({
     method: 'get',
     path: '/v1/corridors',
     scope: 'read',
     // Its answer weighs more, which is owed.
     weight: 1,
-    handle: readCorridors,
     operationId: 'listCorridors',
     summary: 'List what can be paid, on which terms.',
     params: corridorListParams,
     answers: { 200: 'corridor_list' },
-  },
-  {
+    // Every corridor, or those of one currency; like balances they are one page.
+    handle: async (_deps, { account }, params) => {
+      const { source_currency: source, destination_currency: destination } = params;
+      const sources = source === undefined ? corridorCurrencies() : [source];
+      const destinations = destination === undefined ? corridorCurrencies() : [destination];
+      const corridors = sources
+        .flatMap((from) => destinations.map((to) => findCorridor(from, to)))
+        .filter((corridor) => corridor !== undefined)
+        .filter(({ rail }) => rail === railNameOf(account.mode));
+      return { status: 200, body: listObject(corridors.map(corridorObject)) };
+    },
+  }),
+  route({
     method: 'get',
     path: '/v1/beneficiary_requirements',
     scope: 'read',
-    handle: readRequirements,
     operationId: 'readBeneficiaryRequirements',
     summary: 'Read which details of a beneficiary a country needs.',
     params: requirementsParams,
     answers: { 200: 'beneficiary_requirements' },
     refusals: ['parameter_missing', 'beneficiary_invalid', 'currency_unsupported'],
-  },
+    handle: async (_deps, _request, params) => requirementsOf(params),
+  }),
 ];
 
-/** Every corridor, or those of one currency; like balances they are one page. */
-async function readCorridors(_deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const validated = validate(corridorListParams, request.decoded);
-  if ('refusals' in validated) return validated;
-  const { source_currency: source, destination_currency: destination } = validated.params;
-  const sources = source === undefined ? corridorCurrencies() : [source];
-  const destinations = destination === undefined ? corridorCurrencies() : [destination];
-  const corridors = sources
-    .flatMap((from) => destinations.map((to) => findCorridor(from, to)))
-    .filter((corridor) => corridor !== undefined)
-    .filter(({ rail }) => rail === railNameOf(request.account.mode));
-  return { status: 200, body: listObject(corridors.map(corridorObject)) };
-}
-
 /** The fields of a beneficiary in a country, optionally for one of its currencies. */
-async function readRequirements(_deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const validated = validate(requirementsParams, request.decoded);
-  if ('refusals' in validated) return validated;
-  const { country, currency } = validated.params;
+function requirementsOf({ country, currency }: RequirementsParams): Answer {
   const rules = fieldRulesOf(country);
   if (rules === undefined) {
     const expected = `one of ${beneficiaryCountries().join(', ')}`;

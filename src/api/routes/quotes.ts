@@ -1,6 +1,6 @@
 import { quoteObject } from '../../contract/objects.js';
-import { quoteParams } from '../../contract/params.js';
-import type { Sql } from '../../db/client.js';
+import { type QuoteParams, quoteParams } from '../../contract/params.js';
+import { exactlyOne } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { findQuote, insertQuote } from '../../db/quotes.js';
 import { currentRates, midOf, originOf } from '../../db/rates.js';
@@ -11,18 +11,16 @@ import {
   type Answer,
   type ApiDeps,
   type ApiRequest,
-  notFound,
+  oneObject,
   type Route,
-  refused,
+  route,
 } from '../route.js';
-import { validate } from '../validate.js';
 
 export const quoteRoutes: readonly Route[] = [
-  {
+  route({
     method: 'post',
     path: '/v1/quotes',
     scope: 'payouts:create',
-    handle: createQuote,
     operationId: 'createQuote',
     summary: 'Price a corridor and hold the rate for 30 seconds.',
     params: quoteParams,
@@ -41,25 +39,24 @@ export const quoteRoutes: readonly Route[] = [
     },
     answers: { 201: 'quote' },
     refusals: ['currency_unsupported', 'amount_too_small', 'amount_too_large', 'rate_unavailable'],
-  },
+    handle: createQuote,
+  }),
   {
     method: 'get',
     path: '/v1/quotes/:id',
     scope: 'read',
-    handle: readQuote,
     operationId: 'readQuote',
     summary: 'Read a quote.',
     answers: { 200: 'quote' },
+    handle: async ({ database }, request) =>
+      oneObject(request, await findQuote(database, request.account.id, request.id), quoteObject),
   },
 ];
 
 /** Prices a corridor and holds the rate for 30 seconds. */
-async function createQuote(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const validated = validate(quoteParams, request.decoded);
-  if ('refusals' in validated) return validated;
-  const { source_currency: sourceCurrency, destination_currency: destinationCurrency } =
-    validated.params;
-  const { amount, fixed_side: fixedSide } = validated.params;
+function createQuote(deps: ApiDeps, request: ApiRequest, params: QuoteParams): Promise<Answer> {
+  const { source_currency: sourceCurrency, destination_currency: destinationCurrency } = params;
+  const { amount, fixed_side: fixedSide } = params;
   const accountId = request.account.id;
   const id = newId('quote');
   return runIdempotently(deps, request, {
@@ -76,18 +73,7 @@ async function createQuote(deps: ApiDeps, request: ApiRequest): Promise<Answer> 
         await insertQuote(sql, { id, accountId, ...asked, price: priced, origin }),
       );
     },
-    replay: (sql, objectId) => existingQuote(sql, accountId, objectId),
+    replay: async (sql, objectId) =>
+      quoteObject(exactlyOne(await findQuote(sql, accountId, objectId))),
   });
-}
-
-async function readQuote(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const quote = await findQuote(deps.database, request.account.id, request.id);
-  if (quote === undefined) return refused(notFound(request));
-  return { status: 200, body: quoteObject(quote) };
-}
-
-async function existingQuote(sql: Sql, accountId: string, id: string) {
-  const quote = await findQuote(sql, accountId, id);
-  if (quote === undefined) throw new Error(`The quote ${id} of a bound key has vanished.`);
-  return quoteObject(quote);
 }
