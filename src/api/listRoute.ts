@@ -1,64 +1,94 @@
 import { listObject } from '../contract/objects.js';
 import type { JsonObject } from '../contract/versions/jsonObject.js';
 import type { Sql } from '../db/client.js';
+import { type ListedTable, type Page, type PageResult, positionOf } from '../db/page.js';
+import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
 import {
-  type ListedTable,
-  type Page,
-  type PageResult,
-  type Position,
-  positionOf,
-} from '../db/page.js';
-import { type Refusal, refuse } from '../domain/refusal.js';
-import { type ApiDeps, type ApiRequest, type Refused, refused, type Success } from './route.js';
+  type Answer,
+  type ApiDeps,
+  type ApiRequest,
+  notFound,
+  type Route,
+  type RouteWithParams,
+  refused,
+  route,
+} from './route.js';
 
 /** The parameters that every list takes, as they are sent. */
-export type PageParams = {
+type PageParams = {
   readonly limit: number;
   readonly starting_after?: string | undefined;
   readonly ending_before?: string | undefined;
 };
 
-/** Finds where an object of the account stands in the list, or says that there is none. */
-export type FindPosition = (
-  sql: Sql,
-  accountId: string,
-  id: string,
-) => Promise<Position | undefined>;
+/** What pages are made of: whose rows they are, in which place each stands, and how it is shown. */
+type Paging<Params, Place, Row> = {
+  /** The id of whose list it is, if there is such an object; without it the account's. */
+  readonly owner?: (sql: Sql, request: ApiRequest) => Promise<string | undefined>;
+  /** Finds where an object stands in the list, or says that it is not there. */
+  readonly find: (sql: Sql, ownerId: string, id: string) => Promise<Place | undefined>;
+  /** What `find` finds, for whoever sends another id. */
+  readonly found?: string;
+  readonly query: (
+    sql: Sql,
+    ownerId: string,
+    page: Omit<Page, 'from'> & { readonly from: Place | null },
+    params: Params,
+  ) => Promise<PageResult<Row> | Refusal>;
+  readonly render: (row: Row) => JsonObject;
+};
 
-/** The usual way: by the id of a row of the list's table. */
-export function byIdIn(table: ListedTable): FindPosition {
-  return (sql, accountId, id) => positionOf(sql, table, accountId, id);
+/** A route that answers page by page. */
+export function listRoute<Params extends PageParams, Place, Row>(
+  list: Omit<RouteWithParams<Params>, 'method' | 'handle'> & Paging<Params, Place, Row>,
+): Route {
+  const goesBack = 'ending_before' in list.params.shape;
+  const refusals = goesBack ? (['parameters_exclusive'] as const) : [];
+  return route({
+    ...list,
+    method: 'get',
+    refusals: ['cursor_not_found', ...refusals, ...(list.refusals ?? [])],
+    handle: (deps, request, params) => answerPage(deps, request, params, list),
+  });
+}
+
+/** The usual way to find a place: by the id of a row of the list's table. */
+export function byIdIn(table: ListedTable) {
+  return (sql: Sql, accountId: string, id: string) => positionOf(sql, table, accountId, id);
 }
 
 /**
  * The page that is asked for. `starting_after` goes on toward older objects and `ending_before`
  * back toward newer ones; both together, or an id that is not of this list, are refused.
  */
-export async function readPage(
-  deps: ApiDeps,
+async function answerPage<Params extends PageParams, Place, Row>(
+  { database }: ApiDeps,
   request: ApiRequest,
-  params: PageParams,
-  find: FindPosition,
-): Promise<Page | Refused> {
+  params: Params,
+  list: Paging<Params, Place, Row>,
+): Promise<Answer> {
   const { limit, starting_after: after, ending_before: before } = params;
   if (after !== undefined && before !== undefined) {
     return refused(exclusive('ending_before', 'starting_after'));
   }
-  const id = after ?? before;
-  if (id === undefined) return { limit, toward: 'older', from: null };
-  const from = await find(deps.database, request.account.id, id);
-  if (from !== undefined) return { limit, toward: before === undefined ? 'older' : 'newer', from };
-  const param = before === undefined ? 'starting_after' : 'ending_before';
-  const expected = 'the id of an object of this list';
-  return refused(refuse('cursor_not_found', { param, expected, received: id }));
+  const ownerId =
+    list.owner === undefined ? request.account.id : await list.owner(database, request);
+  if (ownerId === undefined) return refused(notFound(request));
+  // No id is empty.
+  const id = after ?? before ?? '';
+  const from = id === '' ? null : await list.find(database, ownerId, id);
+  if (from === undefined) {
+    const param = before === undefined ? 'starting_after' : 'ending_before';
+    const { found: expected = 'the id of an object of this list' } = list;
+    return refused(refuse('cursor_not_found', { param, expected, received: id }));
+  }
+  const page = { limit, toward: before === undefined ? 'older' : 'newer', from } as const;
+  const result = await list.query(database, ownerId, page, params);
+  if (isRefusal(result)) return refused(result);
+  return { status: 200, body: listObject(result.rows.map(list.render), result.hasMore) };
 }
 
 /** Refuses a parameter because of another one that was sent. */
 export function exclusive(param: string, other: string): Refusal {
   return refuse('parameters_exclusive', { param, expected: `to be left out with ${other}` });
-}
-
-/** A page as a list of objects. */
-export function pageAnswer<T>(page: PageResult<T>, render: (row: T) => JsonObject): Success {
-  return { status: 200, body: listObject(page.rows.map(render), page.hasMore) };
 }

@@ -4,8 +4,8 @@ import {
   uncountedBatchObject,
 } from '../../contract/batchObjects.js';
 import { batchItemListParams, batchListParams } from '../../contract/listParams.js';
-import { listObject, payoutObject } from '../../contract/objects.js';
-import { type BatchParams, batchParams, noParams } from '../../contract/params.js';
+import { payoutObject } from '../../contract/objects.js';
+import { type BatchParams, batchParams } from '../../contract/params.js';
 import {
   type BatchRow,
   cancelBatch,
@@ -17,13 +17,15 @@ import {
   listItems,
   statusesOfItems,
 } from '../../db/batches.js';
+import { exactlyOne } from '../../db/client.js';
 import { newId } from '../../db/id.js';
+import { toPage } from '../../db/page.js';
 import { currentRates } from '../../db/rates.js';
 import { isRefusal, refuse } from '../../domain/refusal.js';
 import { cancelBatchItems, startBatch } from '../../temporal/wakePayout.js';
 import { scopeMissing } from '../admission.js';
 import { bindRequest, keyTransaction } from '../idempotency.js';
-import { byIdIn, pageAnswer, readPage } from '../listPage.js';
+import { byIdIn, listRoute } from '../listRoute.js';
 import {
   type Answer,
   type ApiDeps,
@@ -31,21 +33,20 @@ import {
   notFound,
   type Route,
   refused,
+  route,
 } from '../route.js';
-import { validate } from '../validate.js';
 import { bindItems, keyedItems } from './batchItems.js';
 import { previewBatch } from './batchPreview.js';
 import { validateBatch } from './batchShape.js';
 
 export const batchRoutes: readonly Route[] = [
-  {
+  route({
     method: 'post',
     path: '/v1/batches',
     scope: 'payouts:create',
     acceptsLineFormats: true,
     // Of a compressed or chunked body nothing is known before it is read.
     weight: 1,
-    handle: createBatch,
     operationId: 'createBatch',
     summary: 'Send up to 10,000 payouts in one request.',
     params: batchParams,
@@ -59,47 +60,55 @@ export const batchRoutes: readonly Route[] = [
     },
     answers: { 200: 'batch_preview', 202: 'batch' },
     refusals: ['parameters_exclusive'],
-  },
-  {
-    method: 'get',
+    read: ({ decoded }) => validateBatch(decoded),
+    handle: createBatch,
+  }),
+  listRoute({
     path: '/v1/batches',
     scope: 'read',
-    handle: list,
     operationId: 'listBatches',
     summary: 'List the batches of the account, without counting their payouts.',
     params: batchListParams,
     answers: { 200: 'batch_list' },
-    refusals: ['cursor_not_found', 'parameters_exclusive'],
-  },
+    find: byIdIn('batches'),
+    query: listBatches,
+    render: uncountedBatchObject,
+  }),
   {
     method: 'get',
     path: '/v1/batches/:id',
     scope: 'read',
-    handle: readBatch,
     operationId: 'readBatch',
     summary: 'Read a batch and how far its payouts are.',
     answers: { 200: 'batch' },
+    handle: readBatch,
   },
-  {
-    method: 'get',
+  listRoute({
     path: '/v1/batches/:id/payouts',
     scope: 'read',
-    handle: listPayouts,
     operationId: 'listBatchPayouts',
     summary: 'List the payouts of a batch in the order of its request.',
     params: batchItemListParams,
     answers: { 200: 'payout_list' },
-    refusals: ['cursor_not_found'],
-  },
+    owner: async (sql, { account, id }) => (await findBatch(sql, account.id, id))?.id,
+    find: indexOfItem,
+    found: 'the id of a payout of this batch',
+    query: async (sql, batchId, { limit, from, toward }, { status = null }) => {
+      // One more than asked for tells whether there are more.
+      const next = { after: from ?? -1, limit: limit + 1, status };
+      return toPage({ limit, toward, from: null }, await listItems(sql, batchId, next));
+    },
+    render: payoutObject,
+  }),
   {
     method: 'post',
     path: '/v1/batches/:id/cancel',
     scope: 'write',
-    handle: cancel,
     operationId: 'cancelBatch',
     summary: 'Cancel what the rail was not given of a batch.',
     answers: { 200: 'canceled_batch' },
     refusals: ['batch_not_cancelable'],
+    handle: cancel,
   },
 ];
 
@@ -108,10 +117,11 @@ export const batchRoutes: readonly Route[] = [
  * shape of every item is judged before anything is stored; what each item comes to is
  * decided item by item, or for all of them as one.
  */
-async function createBatch(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const validated = await validateBatch(request.decoded);
-  if ('refusals' in validated) return validated;
-  const { params } = validated;
+async function createBatch(
+  deps: ApiDeps,
+  request: ApiRequest,
+  params: BatchParams,
+): Promise<Answer> {
   if (!params.validate_only) return record(deps, request, newId('batch'), params);
   // What is accepted and what is not tells the balance to the cent.
   if (!request.scopes.includes('read')) return scopeMissing(request.scopes, ['read']);
@@ -174,34 +184,11 @@ async function readBatch(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   return { status: 200, body: batchObject(batch, await countItems(deps.database, batch.id)) };
 }
 
-/** The items in the order of the request; a cursor is the id of one of them. */
-async function listPayouts(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const validated = validate(batchItemListParams, request.decoded);
-  if ('refusals' in validated) return validated;
-  const { limit, status = null, starting_after: after = '' } = validated.params;
-  const { database } = deps;
-  const batch = await findBatch(database, request.account.id, request.id);
-  if (batch === undefined) return refused(notFound(request));
-  const index = after === '' ? -1 : await indexOfItem(database, batch.id, after);
-  if (index === undefined) {
-    const expected = 'the id of a payout of this batch';
-    return refused(
-      refuse('cursor_not_found', { param: 'starting_after', expected, received: after }),
-    );
-  }
-  // One more than asked for tells whether there are more.
-  const rows = await listItems(database, batch.id, { after: index, limit: limit + 1, status });
-  const body = listObject(rows.slice(0, limit).map(payoutObject), rows.length > limit);
-  return { status: 200, body };
-}
-
 /** Canceling 10,000 items that nobody was given takes a second or two. */
 const cancelLimitMs = 10_000;
 
 /** Cancels what the rail has not been given. To cancel a canceled batch is no mistake. */
 async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const validated = validate(noParams, request.decoded);
-  if ('refusals' in validated) return validated;
   const { database } = deps;
   const batch = await findBatch(database, request.account.id, request.id);
   if (batch === undefined) return refused(notFound(request));
@@ -250,17 +237,6 @@ async function isCancelHeard(deps: ApiDeps, batchId: string): Promise<boolean> {
   }
 }
 
-async function list(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const validated = validate(batchListParams, request.decoded);
-  if ('refusals' in validated) return validated;
-  const page = await readPage(deps, request, validated.params, byIdIn('batches'));
-  if ('refusals' in page) return page;
-  const batches = await listBatches(deps.database, request.account.id, page, validated.params);
-  return pageAnswer(batches, uncountedBatchObject);
-}
-
 async function existingBatch(deps: ApiDeps, accountId: string, id: string): Promise<BatchRow> {
-  const batch = await findBatch(deps.database, accountId, id);
-  if (batch === undefined) throw new Error(`The batch ${id} of a bound key has vanished.`);
-  return batch;
+  return exactlyOne(await findBatch(deps.database, accountId, id));
 }

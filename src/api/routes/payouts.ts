@@ -1,7 +1,8 @@
 import { payoutListParams, payoutReadParams } from '../../contract/listParams.js';
 import { payoutObject } from '../../contract/objects.js';
-import { noParams, type PayoutParams, payoutParams } from '../../contract/params.js';
+import { type PayoutParams, payoutParams } from '../../contract/params.js';
 import { takeOver } from '../../db/chunks.js';
+import { exactlyOne } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { listPayouts } from '../../db/payoutLists.js';
 import { findPayout, insertPayout, type NewPayout, type PayoutRow } from '../../db/payouts.js';
@@ -11,7 +12,7 @@ import { acceptPayout, askPayout } from '../../temporal/wakePayout.js';
 import { cancelUpdate } from '../../workflows/messages.js';
 import { expandPayouts } from '../expand.js';
 import { bindRequest, keyTransaction, withAdvice } from '../idempotency.js';
-import { byIdIn, pageAnswer, readPage } from '../listPage.js';
+import { byIdIn, listRoute } from '../listRoute.js';
 import {
   type Answer,
   type ApiDeps,
@@ -19,15 +20,15 @@ import {
   notFound,
   type Route,
   refused,
+  route,
 } from '../route.js';
-import { validate } from '../validate.js';
+import { type Validated, validate } from '../validate.js';
 
 export const payoutRoutes: readonly Route[] = [
-  {
+  route({
     method: 'post',
     path: '/v1/payouts',
     scope: 'payouts:create',
-    handle: createPayout,
     operationId: 'createPayout',
     summary: 'Send a payout against a quote or at the live rate; 202 while it is not decided yet.',
     params: payoutParams,
@@ -56,39 +57,73 @@ export const payoutRoutes: readonly Route[] = [
       'rate_unavailable',
     ],
     supportsPreferWait: true,
-  },
-  {
-    method: 'get',
+    read: readParams,
+    handle: createPayout,
+  }),
+  listRoute({
     path: '/v1/payouts',
     scope: 'read',
-    handle: list,
     operationId: 'listPayouts',
     summary: 'List the payouts of the account.',
     params: payoutListParams,
     answers: { 200: 'payout_list' },
-    refusals: ['cursor_not_found', 'list_too_broad', 'parameters_exclusive'],
-  },
-  {
+    refusals: ['list_too_broad'],
+    find: byIdIn('payouts'),
+    query: async (sql, accountId, page, { expand, ...filter }) => {
+      const payouts = await listPayouts(sql, accountId, page, {
+        ...filter,
+        sourceCurrency: filter.source_currency,
+        destinationCurrency: filter.destination_currency,
+        beneficiaryId: filter.beneficiary,
+        batchId: filter.batch,
+      });
+      if (payouts === 'too broad') return tooBroad;
+      const render = await expandPayouts(sql, accountId, payouts.rows, expand);
+      return { ...payouts, rows: payouts.rows.map(render) };
+    },
+    render: (payout) => payout,
+  }),
+  route({
     method: 'get',
     path: '/v1/payouts/:id',
     scope: 'read',
-    handle: readPayout,
     operationId: 'readPayout',
     summary: 'Read the current state of a payout.',
     params: payoutReadParams,
     answers: { 200: 'expanded_payout' },
-  },
+    handle: async ({ database }, request, { expand }) => {
+      const { id: accountId } = request.account;
+      const row = await findPayout(database, accountId, request.id);
+      if (row === undefined) return refused(notFound(request));
+      const render = await expandPayouts(database, accountId, [row], expand);
+      return { status: 200, body: render(row) };
+    },
+  }),
   {
     method: 'post',
     path: '/v1/payouts/:id/cancel',
     scope: 'write',
-    handle: cancel,
     operationId: 'cancelPayout',
     summary: 'Cancel a payout that the rail has not taken.',
     answers: { 200: 'payout' },
     refusals: ['payout_not_cancelable'],
+    handle: cancel,
   },
 ];
+
+/** 422: the same filters are refused at whatever time they are sent. */
+const tooBroad = refuse('list_too_broad', {
+  param: 'created',
+  expected: 'a narrower time by created[gte] and created[lt], or a filter that names few payouts',
+});
+
+/** What is wrong with the parameters is told together with those that exclude each other. */
+function readParams({ decoded }: ApiRequest): Validated<PayoutParams> {
+  const validated = validate(payoutParams, decoded);
+  const conflicts = conflictingParams(decoded);
+  if ('params' in validated && conflicts.length === 0) return validated;
+  return { refusals: [...('refusals' in validated ? validated.refusals : []), ...conflicts] };
+}
 
 /** How long a caller waits for the decision before the answer is 202 `pending`. */
 const decisionLimitMs = 3_000;
@@ -97,17 +132,16 @@ const decisionLimitMs = 3_000;
  * Records what is asked, then has the payout's workflow decide it. The row and the key are
  * one transaction; from then on the answer is read from the row, whatever Temporal does.
  */
-async function createPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const validated = validate(payoutParams, request.decoded);
-  const conflicts = conflictingParams(request.decoded);
-  if ('refusals' in validated) return { refusals: [...validated.refusals, ...conflicts] };
-  if (conflicts.length > 0) return { refusals: conflicts };
-
+async function createPayout(
+  deps: ApiDeps,
+  request: ApiRequest,
+  params: PayoutParams,
+): Promise<Answer> {
   const id = newId('payout');
   const bound = await keyTransaction(deps, request, 1, async (sql) => {
     const binding = await bindRequest(sql, deps, request, id, null);
     if (!isRefusal(binding) && !binding.isReplay) {
-      await insertPayout(sql, newPayout(id, request, validated.params));
+      await insertPayout(sql, newPayout(id, request, params));
     }
     return binding;
   });
@@ -187,8 +221,6 @@ const cancelLimitMs = 10_000;
 
 /** Cancels a payout that the rail has not taken. To cancel a canceled one is no mistake. */
 async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const validated = validate(noParams, request.decoded);
-  if ('refusals' in validated) return validated;
   const accountId = request.account.id;
   const row = await findPayout(deps.database, accountId, request.id);
   if (row === undefined) return refused(notFound(request));
@@ -228,50 +260,8 @@ function notCancelable({ status, batchId }: PayoutRow): Refusal {
   });
 }
 
-async function readPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const validated = validate(payoutReadParams, request.decoded);
-  if ('refusals' in validated) return validated;
-  const { id: accountId } = request.account;
-  const row = await findPayout(deps.database, accountId, request.id);
-  if (row === undefined) return refused(notFound(request));
-  const render = await expandPayouts(deps.database, accountId, [row], validated.params.expand);
-  return { status: 200, body: render(row) };
-}
-
-async function list(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const validated = validate(payoutListParams, request.decoded);
-  if ('refusals' in validated) return validated;
-  const { params } = validated;
-  const page = await readPage(deps, request, params, byIdIn('payouts'));
-  if ('refusals' in page) return page;
-  const { id: accountId } = request.account;
-  const payouts = await listPayouts(deps.database, accountId, page, {
-    created: params.created,
-    status: params.status,
-    sourceCurrency: params.source_currency,
-    destinationCurrency: params.destination_currency,
-    reference: params.reference,
-    beneficiaryId: params.beneficiary,
-    batchId: params.batch,
-    metadata: params.metadata,
-  });
-  if (payouts === 'too broad') return refused(tooBroad);
-  return pageAnswer(
-    payouts,
-    await expandPayouts(deps.database, accountId, payouts.rows, params.expand),
-  );
-}
-
-/** 422: the same filters are refused at whatever time they are sent. */
-const tooBroad = refuse('list_too_broad', {
-  param: 'created',
-  expected: 'a narrower time by created[gte] and created[lt], or a filter that names few payouts',
-});
-
 async function existingPayout(deps: ApiDeps, accountId: string, id: string): Promise<PayoutRow> {
-  const row = await findPayout(deps.database, accountId, id);
-  if (row === undefined) throw new Error(`The payout ${id} of a bound key has vanished.`);
-  return row;
+  return exactlyOne(await findPayout(deps.database, accountId, id));
 }
 
 const liveParams = ['source_currency', 'amount', 'fixed_side', 'destination_currency'] as const;

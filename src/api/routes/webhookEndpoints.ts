@@ -1,7 +1,7 @@
 import { webhookEndpointListParams } from '../../contract/listParams.js';
 import { webhookEndpointObject } from '../../contract/objects.js';
-import { webhookEndpointParams } from '../../contract/params.js';
-import type { Sql } from '../../db/client.js';
+import { type WebhookEndpointParams, webhookEndpointParams } from '../../contract/params.js';
+import { exactlyOne } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import {
   countWebhookEndpoints,
@@ -14,23 +14,22 @@ import { refuse } from '../../domain/refusal.js';
 import { checkWebhookUrl } from '../../webhooks/guard.js';
 import { createWebhookSecret } from '../../webhooks/signature.js';
 import { runIdempotently } from '../idempotency.js';
-import { byIdIn, pageAnswer, readPage } from '../listPage.js';
+import { byIdIn, listRoute } from '../listRoute.js';
 import {
   type Answer,
   type ApiDeps,
   type ApiRequest,
   notFound,
+  oneObject,
   type Route,
-  refused,
+  route,
 } from '../route.js';
-import { validate } from '../validate.js';
 
 export const webhookEndpointRoutes: readonly Route[] = [
-  {
+  route({
     method: 'post',
     path: '/v1/webhook_endpoints',
     scope: 'webhooks',
-    handle: createEndpoint,
     operationId: 'createWebhookEndpoint',
     summary: 'Have events sent to a URL; only this answer shows the secret that signs them.',
     params: webhookEndpointParams,
@@ -42,35 +41,39 @@ export const webhookEndpointRoutes: readonly Route[] = [
     },
     answers: { 201: 'webhook_endpoint_with_secret' },
     refusals: ['webhook_url_refused', 'limit_reached'],
-  },
-  {
-    method: 'get',
+    handle: createEndpoint,
+  }),
+  listRoute({
     path: '/v1/webhook_endpoints',
     scope: 'webhooks',
-    handle: listEndpoints,
     operationId: 'listWebhookEndpoints',
     summary: 'List the webhook endpoints of the account.',
     params: webhookEndpointListParams,
     answers: { 200: 'webhook_endpoint_list' },
-    refusals: ['cursor_not_found', 'parameters_exclusive'],
-  },
+    find: byIdIn('webhook_endpoints'),
+    query: listWebhookEndpoints,
+    render: webhookEndpointObject,
+  }),
   {
     method: 'get',
     path: '/v1/webhook_endpoints/:id',
     scope: 'webhooks',
-    handle: readEndpoint,
     operationId: 'readWebhookEndpoint',
     summary: 'Read a webhook endpoint.',
     answers: { 200: 'webhook_endpoint' },
+    handle: async ({ database }, request) => {
+      const row = await findWebhookEndpoint(database, request.account.id, request.id);
+      return oneObject(request, row?.deletedAt === null ? row : undefined, webhookEndpointObject);
+    },
   },
   {
     method: 'delete',
     path: '/v1/webhook_endpoints/:id',
     scope: 'webhooks',
-    handle: removeEndpoint,
     operationId: 'deleteWebhookEndpoint',
     summary: 'Delete a webhook endpoint; it is sent nothing more.',
     answers: { 200: 'webhook_endpoint' },
+    handle: removeEndpoint,
   },
 ];
 
@@ -78,12 +81,13 @@ export const webhookEndpointRoutes: readonly Route[] = [
 const maximumEndpoints = 16;
 
 /** Stores an endpoint. The answer, and a replay of it, is the only place that shows its secret. */
-async function createEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const validated = validate(webhookEndpointParams, request.decoded);
-  if ('refusals' in validated) return validated;
-  const { url, events } = validated.params;
+function createEndpoint(
+  deps: ApiDeps,
+  request: ApiRequest,
+  { url, events }: WebhookEndpointParams,
+): Promise<Answer> {
   const id = newId('webhookEndpoint');
-  const accountId = request.account.id;
+  const { id: accountId, apiVersion } = request.account;
   return runIdempotently(deps, request, {
     objectId: id,
     status: 201,
@@ -94,59 +98,26 @@ async function createEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answe
         return refuse('limit_reached', { expected: `at most ${maximumEndpoints} endpoints` });
       }
       const secret = createWebhookSecret();
-      const { apiVersion } = request.account;
-      const row = await insertWebhookEndpoint(sql, {
-        id,
-        accountId,
-        url,
-        events,
-        secret,
-        apiVersion,
-      });
-      return { ...webhookEndpointObject(row), secret };
+      const endpoint = { id, accountId, url, events, secret, apiVersion };
+      return { ...webhookEndpointObject(await insertWebhookEndpoint(sql, endpoint)), secret };
     },
     replay: async (sql, objectId) => {
-      const row = await existingEndpoint(sql, accountId, objectId);
+      const row = exactlyOne(await findWebhookEndpoint(sql, accountId, objectId));
       return { ...webhookEndpointObject(row), secret: row.secret };
     },
   });
 }
 
-async function listEndpoints(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const validated = validate(webhookEndpointListParams, request.decoded);
-  if ('refusals' in validated) return validated;
-  const page = await readPage(deps, request, validated.params, byIdIn('webhook_endpoints'));
-  if ('refusals' in page) return page;
-  const { id: accountId } = request.account;
-  const endpoints = await listWebhookEndpoints(deps.database, accountId, page, validated.params);
-  return pageAnswer(endpoints, webhookEndpointObject);
-}
-
-async function readEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const row = await findWebhookEndpoint(deps.database, request.account.id, request.id);
-  if (row === undefined || row.deletedAt !== null) {
-    return refused(notFound(request));
-  }
-  return { status: 200, body: webhookEndpointObject(row) };
-}
-
-async function removeEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+function removeEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const accountId = request.account.id;
   return runIdempotently(deps, request, {
     objectId: request.id,
     status: 200,
     perform: async (sql) => {
       const row = await deleteWebhookEndpoint(sql, accountId, request.id);
-      if (row === undefined) return notFound(request);
-      return webhookEndpointObject(row);
+      return row === undefined ? notFound(request) : webhookEndpointObject(row);
     },
     replay: async (sql, objectId) =>
-      webhookEndpointObject(await existingEndpoint(sql, accountId, objectId)),
+      webhookEndpointObject(exactlyOne(await findWebhookEndpoint(sql, accountId, objectId))),
   });
-}
-
-async function existingEndpoint(sql: Sql, accountId: string, id: string) {
-  const row = await findWebhookEndpoint(sql, accountId, id);
-  if (row === undefined) throw new Error(`The endpoint ${id} of a bound key has vanished.`);
-  return row;
 }
