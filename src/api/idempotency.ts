@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto';
 import type { JsonObject } from '../contract/versions/jsonObject.js';
-import { bulkTransaction, hasSqlState, type Sql } from '../db/client.js';
+import { bulkTransaction, exactlyOne, hasSqlState, type Sql } from '../db/client.js';
 import {
   bindKey,
   type KeyBinding,
@@ -120,6 +120,21 @@ export async function bindRequest(
   );
 }
 
+/** Writes what is asked, in so many rows, once for the request's key, which is kept for ever. */
+export function recordOnce(
+  deps: ApiDeps,
+  request: ApiRequest,
+  objectId: string,
+  rowCount: number,
+  insert: (sql: Sql) => Promise<unknown>,
+): Promise<Bound | Refusal> {
+  return keyTransaction(deps, request, rowCount, async (sql) => {
+    const bound = await bindRequest(sql, deps, request, objectId, null);
+    if (!isRefusal(bound) && !bound.isReplay) await insert(sql);
+    return bound;
+  });
+}
+
 /**
  * What is named of a beneficiary that differs. The details of its account are not: named one by
  * one they could be guessed one by one. That all of them are right the replay shows in any case,
@@ -163,22 +178,23 @@ export function withAdvice(refusal: Refusal): Refusal {
 }
 
 /** How a route without workflows makes its object, and finds it again for a replay. */
-export type Creation = {
+type Creation<Row> = {
   readonly objectId: string;
   readonly status: 200 | 201;
   /** Runs in the transaction that binds the key. */
-  readonly perform: (sql: Sql) => Promise<JsonObject | Refusal>;
-  readonly replay: (sql: Sql, objectId: string) => Promise<JsonObject>;
+  readonly perform: (sql: Sql) => Promise<Row | Refusal>;
+  readonly find: (sql: Sql, accountId: string, objectId: string) => Promise<Row | undefined>;
+  readonly render: (row: Row) => JsonObject;
 };
 
 /**
  * Runs a creation once for its key. A repeat answers with the object as it is now, or with
  * the same refusal; a concurrent repeat waits for the first, at most the lock time-out.
  */
-export async function runIdempotently(
+export async function runIdempotently<Row extends object>(
   deps: ApiDeps,
   request: ApiRequest,
-  creation: Creation,
+  creation: Creation<Row>,
 ): Promise<Answer> {
   try {
     return await keyTransaction(deps, request, 1, (sql) =>
@@ -193,21 +209,22 @@ export async function runIdempotently(
   }
 }
 
-async function performOnce(
+async function performOnce<Row extends object>(
   sql: Sql,
   deps: ApiDeps,
   request: ApiRequest,
-  creation: Creation,
+  { status, render, ...creation }: Creation<Row>,
 ): Promise<Answer> {
   const bound = await bindRequest(sql, deps, request, creation.objectId, '30 days');
   if (isRefusal(bound)) return refused(bound);
   const { isReplay, objectId, headers } = bound;
   if (bound.refusal !== null) return { ...refused(withAdvice(bound.refusal)), headers };
   if (isReplay) {
-    return { status: creation.status, body: await creation.replay(sql, objectId), headers };
+    const row = await creation.find(sql, request.account.id, objectId);
+    return { status, body: render(exactlyOne(row)), headers };
   }
   const result = await creation.perform(sql);
-  if (!isRefusal(result)) return { status: creation.status, body: result };
+  if (!isRefusal(result)) return { status, body: render(result) };
   if (request.idempotencyKey !== undefined) {
     const { account, idempotencyKey } = request;
     // A refusal that is the service's own fault does not use the key up.

@@ -140,13 +140,9 @@ export function notFound(request: ApiRequest): Refusal {
   });
 }
 
-/** A row of the account as the object that it is, or that there is none. */
-export function oneObject<Row>(
-  request: ApiRequest,
-  row: Row | undefined,
-  render: (row: Row) => JsonObject,
-): Answer {
-  return row === undefined ? refused(notFound(request)) : { status: 200, body: render(row) };
+/** The object of the account that the path names, or that there is none. */
+export function oneObject(request: ApiRequest, body: JsonObject | undefined): Answer {
+  return body === undefined ? refused(notFound(request)) : { status: 200, body };
 }
 
 export function refused(...refusals: readonly Refusal[]): Refused {

@@ -1,7 +1,6 @@
 import { accountObject } from '../../contract/objects.js';
 import { accountParams } from '../../contract/params.js';
 import { findAccount, setApiVersion } from '../../db/accounts.js';
-import { exactlyOne } from '../../db/client.js';
 import { runIdempotently } from '../idempotency.js';
 import { type Route, route } from '../route.js';
 
@@ -25,14 +24,13 @@ export const accountRoutes: readonly Route[] = [
     examples: { 'the first version': { api_version: '2026-06-01' } },
     answers: { 200: 'account' },
     // Nothing else ever moves it.
-    handle: (deps, request, { api_version: version }) => {
-      const { id } = request.account;
-      return runIdempotently(deps, request, {
-        objectId: id,
+    handle: (deps, request, { api_version: version }) =>
+      runIdempotently(deps, request, {
+        objectId: request.account.id,
         status: 200,
-        perform: async (sql) => accountObject(await setApiVersion(sql, id, version)),
-        replay: async (sql) => accountObject(exactlyOne(await findAccount(sql, id))),
-      });
-    },
+        perform: (sql) => setApiVersion(sql, request.account.id, version),
+        find: findAccount,
+        render: accountObject,
+      }),
   }),
 ];

@@ -82,11 +82,12 @@ function fund(
       await postEntries(sql, [{ entry, mode, accountId, payoutId: null }]);
       return balanceIn(sql, accountId, currency);
     },
-    replay: (sql) => balanceIn(sql, accountId, currency),
+    find: (sql) => balanceIn(sql, accountId, currency),
+    render: balanceObject,
   });
 }
 
 async function balanceIn(sql: Sql, accountId: string, currency: string) {
   const balances = await listBalances(sql, accountId);
-  return balanceObject(exactlyOne(balances.find((balance) => balance.currency === currency)));
+  return exactlyOne(balances.find((balance) => balance.currency === currency));
 }

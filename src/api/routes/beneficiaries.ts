@@ -10,7 +10,7 @@ import {
 import { exactlyOne } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { validateBeneficiary } from '../../domain/beneficiary.js';
-import { meaningOf, type Refusal } from '../../domain/refusal.js';
+import { meaningOf } from '../../domain/refusal.js';
 import { runIdempotently } from '../idempotency.js';
 import { byIdIn, listRoute } from '../listRoute.js';
 import {
@@ -74,7 +74,7 @@ export const beneficiaryRoutes: readonly Route[] = [
     answers: { 200: 'beneficiary' },
     handle: async ({ database }, request) => {
       const row = await findBeneficiary(database, request.account.id, request.id);
-      return oneObject(request, row?.deletedAt === null ? row : undefined, beneficiaryObject);
+      return oneObject(request, row?.deletedAt === null ? beneficiaryObject(row) : undefined);
     },
   },
   {
@@ -84,7 +84,15 @@ export const beneficiaryRoutes: readonly Route[] = [
     operationId: 'deleteBeneficiary',
     summary: 'Delete a beneficiary; payouts that were accepted still reach it.',
     answers: { 200: 'beneficiary' },
-    handle: removeBeneficiary,
+    handle: (deps, request) =>
+      runIdempotently(deps, request, {
+        objectId: request.id,
+        status: 200,
+        perform: async (sql) =>
+          (await deleteBeneficiary(sql, request.account.id, request.id)) ?? notFound(request),
+        find: findBeneficiary,
+        render: beneficiaryObject,
+      }),
   },
 ];
 
@@ -102,57 +110,32 @@ function readDetails({ decoded }: ApiRequest): Validated<BeneficiaryParams> {
   return { refusals: [...refusals, ...details.filter(({ param = '' }) => !unread.has(param))] };
 }
 
-/** Stores a beneficiary after its details passed the rules of its country. */
+/**
+ * Stores a beneficiary after its details passed the rules of its country. A malformed request
+ * binds no key; details that are understood and wrong do.
+ */
 async function createBeneficiary(
   deps: ApiDeps,
   request: ApiRequest,
   params: BeneficiaryParams,
 ): Promise<Answer> {
   const details = validateBeneficiary(params);
-  if (!('country' in details)) return refuseDetails(deps, request, details);
+  const refusals = 'country' in details ? [] : details;
+  if (refusals.some(({ code }) => meaningOf(code).status === 400)) return { refusals };
   const id = newId('beneficiary');
   const accountId = request.account.id;
-  return runIdempotently(deps, request, {
+  const answer = await runIdempotently(deps, request, {
     objectId: id,
     status: 201,
     perform: async (sql) =>
-      beneficiaryObject(await insertBeneficiary(sql, { id, accountId, details })),
-    replay: async (sql, objectId) =>
-      beneficiaryObject(exactlyOne(await findBeneficiary(sql, accountId, objectId))),
-  });
-}
-
-/** A malformed request binds no key; details that are understood and wrong do. */
-async function refuseDetails(
-  deps: ApiDeps,
-  request: ApiRequest,
-  refusals: readonly Refusal[],
-): Promise<Answer> {
-  const [first] = refusals;
-  const isMalformed = refusals.some((refusal) => meaningOf(refusal.code).status === 400);
-  if (isMalformed || first === undefined) return { refusals };
-  const answer = await runIdempotently(deps, request, {
-    objectId: newId('beneficiary'),
-    status: 201,
-    perform: () => Promise.resolve(first),
-    replay: () => Promise.reject(new Error('A refused beneficiary cannot be replayed.')),
+      'country' in details
+        ? insertBeneficiary(sql, { id, accountId, details })
+        : exactlyOne(refusals[0]),
+    find: findBeneficiary,
+    render: beneficiaryObject,
   });
   // The key keeps the first refusal; the caller gets all of them while the request is the same.
-  return 'refusals' in answer && answer.refusals[0]?.code === first.code
+  return 'refusals' in answer && answer.refusals[0]?.code === refusals[0]?.code
     ? { ...answer, refusals }
     : answer;
-}
-
-function removeBeneficiary(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const accountId = request.account.id;
-  return runIdempotently(deps, request, {
-    objectId: request.id,
-    status: 200,
-    perform: async (sql) => {
-      const row = await deleteBeneficiary(sql, accountId, request.id);
-      return row === undefined ? notFound(request) : beneficiaryObject(row);
-    },
-    replay: async (sql, objectId) =>
-      beneficiaryObject(exactlyOne(await findBeneficiary(sql, accountId, objectId))),
-  });
 }

@@ -3,7 +3,7 @@ import { deliveryObject, eventObject, listObject } from '../../contract/objects.
 import { deliveriesOf } from '../../db/deliveries.js';
 import { feedEvents, findEvent, listEvents } from '../../db/events.js';
 import { byIdIn, exclusive, listRoute } from '../listRoute.js';
-import { type ApiRequest, notFound, oneObject, type Route, refused } from '../route.js';
+import { type ApiRequest, oneObject, type Route, refused } from '../route.js';
 import { validate } from '../validate.js';
 
 export const eventRoutes: readonly Route[] = [
@@ -30,8 +30,10 @@ export const eventRoutes: readonly Route[] = [
     operationId: 'readEvent',
     summary: 'Read an event.',
     answers: { 200: 'event' },
-    handle: async ({ database }, request) =>
-      oneObject(request, await findEvent(database, request.account.id, request.id), eventObject),
+    handle: async ({ database }, request) => {
+      const event = await findEvent(database, request.account.id, request.id);
+      return oneObject(request, event && eventObject(event));
+    },
   },
   {
     method: 'get',
@@ -43,9 +45,8 @@ export const eventRoutes: readonly Route[] = [
     // Every endpoint that the event was for, with its attempts so far; one page.
     handle: async ({ database }, request) => {
       const event = await findEvent(database, request.account.id, request.id);
-      if (event === undefined) return refused(notFound(request));
-      const deliveries = await deliveriesOf(database, event.id);
-      return { status: 200, body: listObject(deliveries.map(deliveryObject)) };
+      const deliveries = event && (await deliveriesOf(database, event.id));
+      return oneObject(request, deliveries && listObject(deliveries.map(deliveryObject)));
     },
   },
 ];

@@ -1,6 +1,5 @@
 import { quoteObject } from '../../contract/objects.js';
 import { type QuoteParams, quoteParams } from '../../contract/params.js';
-import { exactlyOne } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { findQuote, insertQuote } from '../../db/quotes.js';
 import { currentRates, midOf, originOf } from '../../db/rates.js';
@@ -48,8 +47,10 @@ export const quoteRoutes: readonly Route[] = [
     operationId: 'readQuote',
     summary: 'Read a quote.',
     answers: { 200: 'quote' },
-    handle: async ({ database }, request) =>
-      oneObject(request, await findQuote(database, request.account.id, request.id), quoteObject),
+    handle: async ({ database }, request) => {
+      const quote = await findQuote(database, request.account.id, request.id);
+      return oneObject(request, quote && quoteObject(quote));
+    },
   },
 ];
 
@@ -69,11 +70,9 @@ function createQuote(deps: ApiDeps, request: ApiRequest, params: QuoteParams): P
       const priced = price({ ...asked, mid });
       if (isRefusal(priced)) return priced;
       const origin = originOf(rates, sourceCurrency, destinationCurrency);
-      return quoteObject(
-        await insertQuote(sql, { id, accountId, ...asked, price: priced, origin }),
-      );
+      return insertQuote(sql, { id, accountId, ...asked, price: priced, origin });
     },
-    replay: async (sql, objectId) =>
-      quoteObject(exactlyOne(await findQuote(sql, accountId, objectId))),
+    find: findQuote,
+    render: quoteObject,
   });
 }

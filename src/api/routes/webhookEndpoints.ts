@@ -1,7 +1,6 @@
 import { webhookEndpointListParams } from '../../contract/listParams.js';
 import { webhookEndpointObject } from '../../contract/objects.js';
 import { type WebhookEndpointParams, webhookEndpointParams } from '../../contract/params.js';
-import { exactlyOne } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import {
   countWebhookEndpoints,
@@ -63,7 +62,7 @@ export const webhookEndpointRoutes: readonly Route[] = [
     answers: { 200: 'webhook_endpoint' },
     handle: async ({ database }, request) => {
       const row = await findWebhookEndpoint(database, request.account.id, request.id);
-      return oneObject(request, row?.deletedAt === null ? row : undefined, webhookEndpointObject);
+      return oneObject(request, row?.deletedAt === null ? webhookEndpointObject(row) : undefined);
     },
   },
   {
@@ -73,7 +72,15 @@ export const webhookEndpointRoutes: readonly Route[] = [
     operationId: 'deleteWebhookEndpoint',
     summary: 'Delete a webhook endpoint; it is sent nothing more.',
     answers: { 200: 'webhook_endpoint' },
-    handle: removeEndpoint,
+    handle: (deps, request) =>
+      runIdempotently(deps, request, {
+        objectId: request.id,
+        status: 200,
+        perform: async (sql) =>
+          (await deleteWebhookEndpoint(sql, request.account.id, request.id)) ?? notFound(request),
+        find: findWebhookEndpoint,
+        render: webhookEndpointObject,
+      }),
   },
 ];
 
@@ -98,26 +105,9 @@ function createEndpoint(
         return refuse('limit_reached', { expected: `at most ${maximumEndpoints} endpoints` });
       }
       const secret = createWebhookSecret();
-      const endpoint = { id, accountId, url, events, secret, apiVersion };
-      return { ...webhookEndpointObject(await insertWebhookEndpoint(sql, endpoint)), secret };
+      return insertWebhookEndpoint(sql, { id, accountId, url, events, secret, apiVersion });
     },
-    replay: async (sql, objectId) => {
-      const row = exactlyOne(await findWebhookEndpoint(sql, accountId, objectId));
-      return { ...webhookEndpointObject(row), secret: row.secret };
-    },
-  });
-}
-
-function removeEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const accountId = request.account.id;
-  return runIdempotently(deps, request, {
-    objectId: request.id,
-    status: 200,
-    perform: async (sql) => {
-      const row = await deleteWebhookEndpoint(sql, accountId, request.id);
-      return row === undefined ? notFound(request) : webhookEndpointObject(row);
-    },
-    replay: async (sql, objectId) =>
-      webhookEndpointObject(exactlyOne(await findWebhookEndpoint(sql, accountId, objectId))),
+    find: findWebhookEndpoint,
+    render: (row) => ({ ...webhookEndpointObject(row), secret: row.secret }),
   });
 }
