@@ -8,58 +8,38 @@ import type { Sql } from '../db/client.js';
 import type { PayoutRow } from '../db/payouts.js';
 import { findQuotes } from '../db/quotes.js';
 
-/** The objects of each kind that a page of payouts names, by their ids. */
-type Expansions = { readonly [kind in Expandable]: ReadonlyMap<string, JsonObject> };
+type Named = JsonObject & { readonly id: string };
+type Reader = (sql: Sql, accountId: string, ids: readonly string[]) => Promise<readonly Named[]>;
 
-const nothing: ReadonlyMap<string, JsonObject> = new Map();
+/** Reads the objects of each kind. A batch is not counted here: its own route counts. */
+const readers: { readonly [kind in Expandable]: Reader } = {
+  beneficiary: async (...asked) => (await findBeneficiaries(...asked)).map(beneficiaryObject),
+  quote: async (...asked) => (await findQuotes(...asked)).map(quoteObject),
+  batch: async (...asked) => (await findBatches(...asked)).map(uncountedBatchObject),
+};
 
 /**
  * Payouts as objects, with the ids of the asked kinds replaced by what they name: one query a
- * kind for all of them. An id that names nothing of the account stays an id. A batch is not
- * counted here, one payout as many: its own route counts.
+ * kind for all of them. An id that names nothing of the account stays an id.
  */
 export async function expandPayouts(
   sql: Sql,
   accountId: string,
   rows: readonly PayoutRow[],
   expand: readonly Expandable[],
-): Promise<(row: PayoutRow) => JsonObject> {
-  if (expand.length === 0) return payoutObject;
-  const read = async (
-    kind: Expandable,
-    idOf: (row: PayoutRow) => string | null,
-    find: (ids: readonly string[]) => Promise<readonly (JsonObject & { readonly id: string })[]>,
-  ): Promise<ReadonlyMap<string, JsonObject>> => {
-    const ids = [...new Set(rows.map(idOf).filter((id) => id !== null))];
-    if (!expand.includes(kind) || ids.length === 0) return nothing;
-    return new Map((await find(ids)).map((object) => [object.id, object]));
+): Promise<readonly JsonObject[]> {
+  const payouts = rows.map(payoutObject);
+  const read = async (kind: Expandable) => {
+    const ids = [...new Set(payouts.flatMap((payout) => payout[kind] ?? []))];
+    const objects = ids.length === 0 ? [] : await readers[kind](sql, accountId, ids);
+    return { kind, objects: new Map(objects.map((object) => [object.id, object])) };
   };
-  const [beneficiary, quote, batch] = await Promise.all([
-    read(
-      'beneficiary',
-      (row) => row.beneficiaryId,
-      async (ids) => (await findBeneficiaries(sql, accountId, ids)).map(beneficiaryObject),
-    ),
-    read(
-      'quote',
-      (row) => row.quoteId,
-      async (ids) => (await findQuotes(sql, accountId, ids)).map(quoteObject),
-    ),
-    read(
-      'batch',
-      (row) => row.batchId,
-      async (ids) => (await findBatches(sql, accountId, ids)).map(uncountedBatchObject),
-    ),
-  ]);
-  return (row) => expanded(row, { beneficiary, quote, batch });
-}
-
-function expanded(row: PayoutRow, { beneficiary, quote, batch }: Expansions): JsonObject {
-  const object = payoutObject(row);
-  return {
-    ...object,
-    beneficiary: beneficiary.get(row.beneficiaryId) ?? object.beneficiary,
-    quote: quote.get(row.quoteId ?? '') ?? object.quote,
-    batch: batch.get(row.batchId ?? '') ?? object.batch,
-  };
+  const kinds = await Promise.all([...new Set(expand)].map(read));
+  return payouts.map((payout) => {
+    const named = kinds.map(({ kind, objects }) => {
+      const id = payout[kind];
+      return [kind, objects.get(id ?? '') ?? id] as const;
+    });
+    return { ...payout, ...Object.fromEntries(named) };
+  });
 }

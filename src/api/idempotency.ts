@@ -86,7 +86,7 @@ export type Bound = {
  * The transaction that binds a request's keys, and writes so many rows. It may wait for other
  * requests with the same key, so an account has a share of the connections for it.
  */
-export function keyTransaction<T>(
+function keyTransaction<T>(
   { database, writes }: ApiDeps,
   { account }: ApiRequest,
   rowCount: number,

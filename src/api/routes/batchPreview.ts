@@ -84,24 +84,15 @@ async function readFacts(deps: ApiDeps, request: ApiRequest, items: readonly Key
   const named = <T>(pick: (item: KeyedItem) => T | undefined): readonly T[] => [
     ...new Set(items.flatMap((item) => pick(item) ?? [])),
   ];
+  const quoteIds = named(({ params }) => params.quote);
+  const beneficiaryIds = named(({ params }) => params.beneficiary);
+  const keysSent = named(({ key }) => key?.key);
   const [quotes, beneficiaries, balances, rates, keys] = await Promise.all([
-    findQuotes(
-      database,
-      accountId,
-      named(({ params }) => params.quote),
-    ),
-    findBeneficiaries(
-      database,
-      accountId,
-      named(({ params }) => params.beneficiary),
-    ),
+    findQuotes(database, accountId, quoteIds),
+    findBeneficiaries(database, accountId, beneficiaryIds),
     listBalances(database, accountId),
     currentRates(database, deps.rateMaximumAgeMs),
-    findKeys(
-      database,
-      accountId,
-      named(({ key }) => key?.key),
-    ),
+    findKeys(database, accountId, keysSent),
   ]);
   const quoteOf = new Map(quotes.map((quote) => [quote.id, quote]));
   const usable = beneficiaries.filter(({ deletedAt }) => deletedAt === null);

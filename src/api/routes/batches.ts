@@ -24,7 +24,8 @@ import { currentRates } from '../../db/rates.js';
 import { isRefusal, refuse } from '../../domain/refusal.js';
 import { cancelBatchItems, startBatch } from '../../temporal/wakePayout.js';
 import { scopeMissing } from '../admission.js';
-import { bindRequest, keyTransaction } from '../idempotency.js';
+import { isHeard } from '../heard.js';
+import { bindRequest, recordOnce } from '../idempotency.js';
 import { byIdIn, listRoute } from '../listRoute.js';
 import {
   type Answer,
@@ -135,39 +136,24 @@ async function record(
   { payouts, mode }: BatchParams,
 ): Promise<Answer> {
   const keyed = await keyedItems(deps, request, payouts);
-  const bound = await keyTransaction(deps, request, keyed.length, async (sql) => {
-    const binding = await bindRequest(sql, deps, request, id, null);
-    if (!isRefusal(binding) && !binding.isReplay) {
-      const rates = await currentRates(sql, deps.rateMaximumAgeMs);
-      await insertBatch(sql, {
-        id,
-        accountId: request.account.id,
-        mode,
-        rates,
-        items: await bindItems(sql, request, id, keyed),
-      });
-    }
-    return binding;
+  const { id: accountId } = request.account;
+  const bound = await recordOnce(deps, request, id, keyed.length, async (sql) => {
+    const rates = await currentRates(sql, deps.rateMaximumAgeMs);
+    const items = await bindItems(sql, request, id, keyed);
+    await insertBatch(sql, { id, accountId, mode, rates, items });
   });
   if (isRefusal(bound)) return refused(bound);
   const { objectId: batchId, headers } = bound;
   request.name({ batch: batchId });
-  const batch = await existingBatch(deps, request.account.id, batchId);
-  if (batch.status === 'processing') await start(deps, batchId);
+  const batch = await existingBatch(deps, accountId, batchId);
+  if (batch.status === 'processing') {
+    await isHeard(deps, { batch: batchId }, () => startBatch(deps.temporal, batchId));
+  }
   return {
     status: 202,
     body: batchObject(batch, await countItems(deps.database, batchId)),
     headers,
   };
-}
-
-async function start(deps: ApiDeps, batchId: string): Promise<void> {
-  try {
-    await startBatch(deps.temporal, batchId);
-  } catch (error) {
-    // The rows are the request: the sweep starts what nobody else does.
-    deps.log.warn({ err: error, batch: batchId }, 'the batch was left to the sweep');
-  }
 }
 
 /** Counting 100 payouts takes about as long as judging one. */
@@ -199,13 +185,11 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   if (batch.status === 'completed') return notCancelable(batch);
   // From here on nothing more is handed to the rail, whatever becomes of this request.
   await cancelBatch(database, batch.id);
-  const isHeard = batch.status === 'canceled' || (await isCancelHeard(deps, batch.id));
-  if (!isHeard) {
+  const object = { batch: batch.id };
+  const cancelItems = () => cancelBatchItems(deps.temporal, batch.id, cancelLimitMs);
+  if (batch.status !== 'canceled' && !(await isHeard(deps, object, cancelItems))) {
     const detail = 'Nothing more is sent; what becomes of each item is seen in a moment.';
-    return {
-      ...refused(refuse('service_unavailable', { detail })),
-      object: { batch: batch.id },
-    };
+    return { ...refused(refuse('service_unavailable', { detail })), object };
   }
   const after = await existingBatch(deps, request.account.id, batch.id);
   // Its last payout may have become final before anything could be canceled.
@@ -225,16 +209,6 @@ function notCancelable({ id, status }: BatchRow): Answer {
   const expected = 'a batch that is processing';
   const refusal = refuse('batch_not_cancelable', { expected, received: status });
   return { ...refused(refusal), object: { batch: id } };
-}
-
-async function isCancelHeard(deps: ApiDeps, batchId: string): Promise<boolean> {
-  try {
-    await cancelBatchItems(deps.temporal, batchId, cancelLimitMs);
-    return true;
-  } catch (error) {
-    deps.log.warn({ err: error, batch: batchId }, 'the cancellation was not heard in time');
-    return false;
-  }
 }
 
 async function existingBatch(deps: ApiDeps, accountId: string, id: string): Promise<BatchRow> {

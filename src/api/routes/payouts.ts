@@ -11,13 +11,15 @@ import { isRefusal, type Refusal, refuse } from '../../domain/refusal.js';
 import { acceptPayout, askPayout } from '../../temporal/wakePayout.js';
 import { cancelUpdate } from '../../workflows/messages.js';
 import { expandPayouts } from '../expand.js';
-import { bindRequest, keyTransaction, withAdvice } from '../idempotency.js';
+import { isHeard } from '../heard.js';
+import { bindRequest, recordOnce, withAdvice } from '../idempotency.js';
 import { byIdIn, listRoute } from '../listRoute.js';
 import {
   type Answer,
   type ApiDeps,
   type ApiRequest,
   notFound,
+  oneObject,
   type Route,
   refused,
   route,
@@ -78,8 +80,7 @@ export const payoutRoutes: readonly Route[] = [
         batchId: filter.batch,
       });
       if (payouts === 'too broad') return tooBroad;
-      const render = await expandPayouts(sql, accountId, payouts.rows, expand);
-      return { ...payouts, rows: payouts.rows.map(render) };
+      return { ...payouts, rows: await expandPayouts(sql, accountId, payouts.rows, expand) };
     },
     render: (payout) => payout,
   }),
@@ -94,9 +95,9 @@ export const payoutRoutes: readonly Route[] = [
     handle: async ({ database }, request, { expand }) => {
       const { id: accountId } = request.account;
       const row = await findPayout(database, accountId, request.id);
-      if (row === undefined) return refused(notFound(request));
-      const render = await expandPayouts(database, accountId, [row], expand);
-      return { status: 200, body: render(row) };
+      const rows = row === undefined ? [] : [row];
+      const [payout] = await expandPayouts(database, accountId, rows, expand);
+      return oneObject(request, payout);
     },
   }),
   {
@@ -138,13 +139,8 @@ async function createPayout(
   params: PayoutParams,
 ): Promise<Answer> {
   const id = newId('payout');
-  const bound = await keyTransaction(deps, request, 1, async (sql) => {
-    const binding = await bindRequest(sql, deps, request, id, null);
-    if (!isRefusal(binding) && !binding.isReplay) {
-      await insertPayout(sql, newPayout(id, request, params));
-    }
-    return binding;
-  });
+  const payout = newPayout(id, request, params);
+  const bound = await recordOnce(deps, request, id, 1, (sql) => insertPayout(sql, payout));
   if (isRefusal(bound)) return refused(bound);
   request.name({ payout: bound.objectId });
   return decide(deps, request, bound.objectId, bound.headers);
@@ -159,12 +155,7 @@ async function decide(
   const accountId = request.account.id;
   const row = await existingPayout(deps, accountId, id);
   if (row.status === 'pending') {
-    try {
-      await acceptPayout(deps.temporal, row, decisionLimitMs);
-    } catch (error) {
-      // The row is the request: a repeat or the sweep goes on from it, so this is no failure.
-      deps.log.warn({ err: error, payout: id }, 'the decision was not heard in time');
-    }
+    await isHeard(deps, { payout: id }, () => acceptPayout(deps.temporal, row, decisionLimitMs));
   }
   if (request.waitMs === 0)
     return answerOf(request, await existingPayout(deps, accountId, id), headers);
@@ -229,24 +220,19 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const { headers } = bound;
   // An item of a batch gets a workflow of its own for this, unless it is not decided yet.
   const { isUndecided } = await takeOver(deps.database, row.id);
-  const isHeard = isFinal(row.status) || isUndecided || (await isCancelHeard(deps, row));
+  const object = { payout: row.id };
+  const update = { name: cancelUpdate.name, args: [] };
+  const isAnswered =
+    isFinal(row.status) ||
+    isUndecided ||
+    (await isHeard(deps, object, () => askPayout(deps.temporal, row, update, cancelLimitMs)));
   const after = await existingPayout(deps, accountId, row.id);
   if (after.status === 'canceled') return { status: 200, body: payoutObject(after), headers };
   const refusal =
-    isHeard || isFinal(after.status)
+    isAnswered || isFinal(after.status)
       ? notCancelable(isUndecided ? { ...after, status: 'pending' } : after)
       : refuse('service_unavailable', { detail: 'It may still be canceled: send it again.' });
-  return { ...refused(refusal), object: { payout: row.id }, headers };
-}
-
-async function isCancelHeard(deps: ApiDeps, row: PayoutRow): Promise<boolean> {
-  try {
-    await askPayout(deps.temporal, row, { name: cancelUpdate.name, args: [] }, cancelLimitMs);
-    return true;
-  } catch (error) {
-    deps.log.warn({ err: error, payout: row.id }, 'the cancellation was not heard in time');
-    return false;
-  }
+  return { ...refused(refusal), object, headers };
 }
 
 function notCancelable({ status, batchId }: PayoutRow): Refusal {
