@@ -126,15 +126,13 @@ function wholeNumber(amount: bigint): number {
   return Number(amount);
 }
 
-export type BeneficiarySource = {
+/** Account numbers are never read back. */
+export function beneficiaryObject(beneficiary: {
   readonly id: string;
   readonly details: BeneficiaryDetails;
   readonly createdAt: Date;
   readonly deletedAt: Date | null;
-};
-
-/** Account numbers are never read back. */
-export function beneficiaryObject(beneficiary: BeneficiarySource): ContractObject<'beneficiary'> {
+}): ContractObject<'beneficiary'> {
   return {
     object: 'beneficiary',
     id: beneficiary.id,
@@ -220,7 +218,7 @@ export function requirementsObject(
   };
 }
 
-export type WebhookEndpointSource = {
+export function webhookEndpointObject(endpoint: {
   readonly id: string;
   readonly url: string;
   readonly events: readonly string[];
@@ -229,11 +227,7 @@ export type WebhookEndpointSource = {
   readonly statusReason: string | null;
   readonly createdAt: Date;
   readonly deletedAt: Date | null;
-};
-
-export function webhookEndpointObject(
-  endpoint: WebhookEndpointSource,
-): ContractObject<'webhook_endpoint'> {
+}): ContractObject<'webhook_endpoint'> {
   return {
     object: 'webhook_endpoint',
     id: endpoint.id,
