@@ -157,13 +157,10 @@ async function decide(
   if (row.status === 'pending') {
     await isHeard(deps, { payout: id }, () => acceptPayout(deps.temporal, row, decisionLimitMs));
   }
-  if (request.waitMs === 0)
-    return answerOf(request, await existingPayout(deps, accountId, id), headers);
-  const seconds = request.waitMs / 1000;
-  return answerOf(request, await untilFinal(deps, accountId, id, request.waitMs), {
-    ...headers,
-    'Preference-Applied': `wait=${seconds}`,
-  });
+  const { waitMs } = request;
+  const applied = waitMs === 0 ? {} : { 'Preference-Applied': `wait=${waitMs / 1000}` };
+  const decided = await untilFinal(deps, accountId, id, waitMs);
+  return answerOf(request, decided, { ...headers, ...applied });
 }
 
 /** Reads of one row by its key: a tenth of a second is unnoticed and costs next to nothing. */
