@@ -100,6 +100,8 @@ export const eventListParams = z.strictObject({
   created,
   type: z.enum(eventTypes, oneOf(eventTypes)).optional(),
   payout: idOf('po', 'payout').optional(),
+  /** The batch's own event, not those of its payouts. */
+  batch: idOf('bat', 'batch').optional(),
 });
 
 const transactionExpected = 'the id of a balance transaction (txn_…)';

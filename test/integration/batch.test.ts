@@ -58,6 +58,17 @@ describe('a batch', () => {
       type: 'batch.completed',
       data: { id, status: 'completed', counts: { total: 4, settled: 3, failed: 1, pending: 0 } },
     });
+    // The event is the batch's, and no payout's.
+    const listed = await client(`GET /v1/events?batch=${id}`);
+    expect(listed.body['data']).toMatchObject([{ type: 'batch.completed', data: { id } }]);
+    const [payout] = await database<{ id: string }[]>`
+      select id from payouts where batch_id = ${id} and status = 'failed'`;
+    const ofPayout = await client(`GET /v1/events?payout=${payout?.id}`);
+    expect(ofPayout.body['data']).toMatchObject([{ type: 'payout.failed' }]);
+    expect(await client(`GET /v1/events?payout=${payout?.id}&batch=${id}`)).toMatchObject({
+      status: 400,
+      body: { code: 'parameters_exclusive', param: 'batch' },
+    });
     const batch = await client(`GET /v1/batches/${id}`);
     const { total, ...others } = counts.parse(batch.body['counts']);
     expect(Object.values(others).reduce((sum, count) => sum + count, 0)).toBe(total);

@@ -86,7 +86,12 @@ async function record(
   payoutId: string,
   events = 1,
 ): Promise<void> {
-  const event = { accountId, type: 'payout.sent', subjectId: payoutId, data: { id: payoutId } } as const;
+  const event = {
+    accountId,
+    type: 'payout.sent',
+    subjectId: payoutId,
+    data: { id: payoutId },
+  } as const;
   await recordEvents(sql, Array(events).fill(event));
 }
 

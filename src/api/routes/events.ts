@@ -17,9 +17,9 @@ export const eventRoutes: readonly Route[] = [
     read: readFilters,
     find: byIdIn('events'),
     // With `after` it is the feed, where what a webhook missed is found.
-    query: (sql, accountId, page, { after, payout: subjectId, ...filter }) =>
+    query: (sql, accountId, page, { after, payout, batch, ...filter }) =>
       after === undefined
-        ? listEvents(sql, accountId, page, { ...filter, payoutId })
+        ? listEvents(sql, accountId, page, { ...filter, subjectId: payout ?? batch })
         : feedEvents(sql, accountId, after, page.limit),
     render: eventObject,
   }),
@@ -51,10 +51,15 @@ export const eventRoutes: readonly Route[] = [
   },
 ];
 
-/** The feed takes no filter: if it left some out, it would have gaps. */
+/** The feed takes no filter: if it left some out, it would have gaps. An event has one subject. */
 function readFilters({ decoded }: ApiRequest) {
   const validated = validate(eventListParams, decoded);
-  if ('refusals' in validated || validated.params.after === undefined) return validated;
+  if ('refusals' in validated) return validated;
+  const { after, payout, batch } = validated.params;
+  if (after === undefined) {
+    const isBoth = payout !== undefined && batch !== undefined;
+    return isBoth ? refused(exclusive('batch', 'payout')) : validated;
+  }
   const others = Object.keys(decoded).filter((name) => !/^(after|limit)$/.test(name));
   if (others.length === 0) return validated;
   return refused(...others.map((name) => exclusive(name, 'after')));
