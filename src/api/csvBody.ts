@@ -96,7 +96,9 @@ function* readItems(
       problems.push(misread(row, paramOfCell(param, header.names[row.column])));
       break;
     }
-    const values = checkRow(row, header.names, param, expectedOfCell, problems);
+    const faults = faultsOf(row, header.names, param, expectedOfCell);
+    problems.push(...faults.slice(0, maxProblems - problems.length));
+    const values = row.cells.filter((cell) => cell !== '').length;
     // What is empty is work as well, though less: 10,000 rows of 100 cells are within the limit.
     fields += Math.max(1, row.count / 10, values);
     if (fields > maxFields) {
@@ -109,27 +111,24 @@ function* readItems(
   return items;
 }
 
-/** Refuses what is wrong with a row, and counts its values. */
-function checkRow(
+/** What is wrong with a row: the number of its cells, or some of them. */
+function faultsOf(
   row: CsvRow,
   names: readonly string[],
   param: string,
   expectedOfCell: CellCheck,
-  problems: Refusal[],
-): number {
+): readonly Refusal[] {
+  const faults: Refusal[] = [];
   if (row.count !== names.length) {
     const expected = `as many cells as the header has, which are ${names.length}`;
-    problems.push({ ...refuseAt(row.line, param, expected), received: `${row.count} cells` });
+    faults.push({ ...refuseAt(row.line, param, expected), received: `${row.count} cells` });
   }
-  let values = 0;
   for (const [column, cell] of row.cells.entries()) {
-    if (cell === '') continue;
-    values += 1;
-    const expected = expectedOfCell(cell);
-    if (expected === undefined || problems.length >= maxProblems) continue;
-    problems.push(refuseAt(row.line, paramOfCell(param, names[column]), expected));
+    const expected = cell === '' ? undefined : expectedOfCell(cell);
+    if (expected === undefined) continue;
+    faults.push(refuseAt(row.line, paramOfCell(param, names[column]), expected));
   }
-  return values;
+  return faults;
 }
 
 /** The object of the values that a row has under these names; undefined if it has none. */

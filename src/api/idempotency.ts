@@ -100,8 +100,7 @@ export async function bindRequest(
   sql: Sql,
   deps: ApiDeps,
   request: ApiRequest,
-  objectId: string,
-  retention: Retention,
+  { objectId, retention }: { readonly objectId: string; readonly retention: Retention },
 ): Promise<Bound | Refusal> {
   const { account, idempotencyKey, route, decoded } = request;
   const fresh = { objectId, isReplay: false, refusal: null, headers: {} };
@@ -124,12 +123,11 @@ export async function bindRequest(
 export function recordOnce(
   deps: ApiDeps,
   request: ApiRequest,
-  objectId: string,
-  rowCount: number,
+  { objectId, rowCount }: { readonly objectId: string; readonly rowCount: number },
   insert: (sql: Sql) => Promise<unknown>,
 ): Promise<Bound | Refusal> {
   return keyTransaction(deps, request, rowCount, async (sql) => {
-    const bound = await bindRequest(sql, deps, request, objectId, null);
+    const bound = await bindRequest(sql, deps, request, { objectId, retention: null });
     if (!isRefusal(bound) && !bound.isReplay) await insert(sql);
     return bound;
   });
@@ -215,7 +213,8 @@ async function performOnce<Row extends object>(
   request: ApiRequest,
   { status, render, ...creation }: Creation<Row>,
 ): Promise<Answer> {
-  const bound = await bindRequest(sql, deps, request, creation.objectId, '30 days');
+  const { objectId: fresh } = creation;
+  const bound = await bindRequest(sql, deps, request, { objectId: fresh, retention: '30 days' });
   if (isRefusal(bound)) return refused(bound);
   const { isReplay, objectId, headers } = bound;
   if (bound.refusal !== null) return { ...refused(withAdvice(bound.refusal)), headers };

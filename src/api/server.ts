@@ -89,7 +89,7 @@ export function createHttpServer(
       requireHostHeader: false,
     },
     (request, response) => {
-      track(exchanges, request, response, limits, () => isStopping);
+      track(exchanges, response, limits, () => isStopping);
       const refusal = refusalOfHead(request, limits);
       if (refusal === undefined) handle(request, response);
       else answer(response, refusal, refusing);
@@ -149,11 +149,11 @@ function cutUnread(exchanges: Exchanges, written: WeakMap<ServerResponse, number
 
 function track(
   exchanges: Exchanges,
-  { socket }: IncomingMessage,
   response: ServerResponse,
   limits: HttpLimits,
   isStopping: () => boolean,
 ): void {
+  const { socket } = response.req;
   const open = exchanges.get(socket);
   open?.add(response);
   if (isStopping()) closeAfter(response);

@@ -137,11 +137,16 @@ async function record(
 ): Promise<Answer> {
   const keyed = await keyedItems(deps, request, payouts);
   const { id: accountId } = request.account;
-  const bound = await recordOnce(deps, request, id, keyed.length, async (sql) => {
-    const rates = await currentRates(sql, deps.rateMaximumAgeMs);
-    const items = await bindItems(sql, request, id, keyed);
-    await insertBatch(sql, { id, accountId, mode, rates, items });
-  });
+  const bound = await recordOnce(
+    deps,
+    request,
+    { objectId: id, rowCount: keyed.length },
+    async (sql) => {
+      const rates = await currentRates(sql, deps.rateMaximumAgeMs);
+      const items = await bindItems(sql, request, id, keyed);
+      await insertBatch(sql, { id, accountId, mode, rates, items });
+    },
+  );
   if (isRefusal(bound)) return refused(bound);
   const { objectId: batchId, headers } = bound;
   request.name({ batch: batchId });
@@ -180,7 +185,10 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   if (batch === undefined) return refused(notFound(request));
   const tooHeavy = request.takeItems(Math.floor(batch.total / canceledPerItem));
   if (tooHeavy !== undefined) return refused(tooHeavy);
-  const bound = await bindRequest(database, deps, request, batch.id, '30 days');
+  const bound = await bindRequest(database, deps, request, {
+    objectId: batch.id,
+    retention: '30 days',
+  });
   if (isRefusal(bound)) return refused(bound);
   if (batch.status === 'completed') return notCancelable(batch);
   // From here on nothing more is handed to the rail, whatever becomes of this request.

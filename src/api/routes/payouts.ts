@@ -140,7 +140,9 @@ async function createPayout(
 ): Promise<Answer> {
   const id = newId('payout');
   const payout = newPayout(id, request, params);
-  const bound = await recordOnce(deps, request, id, 1, (sql) => insertPayout(sql, payout));
+  const bound = await recordOnce(deps, request, { objectId: id, rowCount: 1 }, (sql) =>
+    insertPayout(sql, payout),
+  );
   if (isRefusal(bound)) return refused(bound);
   request.name({ payout: bound.objectId });
   return decide(deps, request, bound.objectId, bound.headers);
@@ -212,7 +214,10 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const accountId = request.account.id;
   const row = await findPayout(deps.database, accountId, request.id);
   if (row === undefined) return refused(notFound(request));
-  const bound = await bindRequest(deps.database, deps, request, row.id, '30 days');
+  const bound = await bindRequest(deps.database, deps, request, {
+    objectId: row.id,
+    retention: '30 days',
+  });
   if (isRefusal(bound)) return refused(bound);
   const { headers } = bound;
   // An item of a batch gets a workflow of its own for this, unless it is not decided yet.
