@@ -8,7 +8,7 @@ import { answerHaste, answerProblem } from './serve.js';
 import { whenClosed } from './shares.js';
 
 /**
- * Who asks is known before a byte of the body is read: a stranger may not fill the memory. Then
+ * Who asks is known before a byte of the body is read: an anonymous client may not fill the memory. Then
  * the account is held to its limits, and each answer says how it stands. A request is in flight
  * until its answer is read: those that nobody reads are what would fill the memory.
  */
@@ -57,7 +57,7 @@ export function requireScope(route: Route): Koa.Middleware {
   };
 }
 
-/** Refuses a key that has none of the scopes that reach something, of which the first is told. */
+/** Refuses a key that has none of the scopes that reach something, of which the first is named. */
 export function scopeMissing(scopes: readonly Scope[], reaching: readonly Scope[]): Refused {
   return {
     refusals: [

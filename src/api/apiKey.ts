@@ -6,7 +6,7 @@ const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 const bodyLength = 30;
 const checksumLength = 6;
 
-/** `cor_test_` or `cor_live_`, 30 random characters and a checksum that tells a typing error. */
+/** `cor_test_` or `cor_live_`, 30 random characters and a checksum that shows a typing error. */
 export function createApiKey(mode: Mode): string {
   const body = Array.from({ length: bodyLength }, () => alphabet.charAt(randomInt(62))).join('');
   const start = `cor_${mode}_${body}`;

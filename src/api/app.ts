@@ -53,7 +53,7 @@ const batchesAtOnce = 2;
 /** A third of the connections: requests that wait for each other's key must not take them all. */
 const writesAtOnce = 6;
 
-/** Makes the application without a port, so that whoever has one may listen. */
+/** Makes the application without a port, so that the caller chooses where it listens. */
 export function createApp(parts: Omit<ApiDeps, 'writes'>): Koa {
   const deps = { ...parts, writes: createShare(writesAtOnce) };
   const app = new Koa();

@@ -9,7 +9,7 @@ import { takeRequest } from './rateLimit.js';
 
 const expected = 'Authorization: Bearer <API_KEY> with an active key of the account';
 
-/** Keys that are nobody's cost a query each, and a right checksum is soon made. */
+/** Unknown keys cost a query each, and a right checksum is soon made. */
 const wrongKeys = { perSecond: 20, burst: 100 };
 
 /** Keys and addresses that are remembered, some 100 bytes each; then it begins anew. */
@@ -21,13 +21,13 @@ const tooManyKeys = refuse('rate_limited', {
   expected: `at most ${wrongKeys.perSecond} wrong keys a second from one address`,
 });
 
-/** Finds who holds the request's API key (RFC 6750), or why nobody is let in. */
+/** Finds who holds the request's API key (RFC 6750), or why the request is refused. */
 export type Authenticate = (header: string, address: string) => Promise<KeyHolder | Refusal>;
 
 /**
  * The key's row is read for each request, so a new key works at once and a revocation holds from
  * the next request; it is written once a minute. An address that has sent too many wrong keys
- * waits, but not who was let in before: he may share the address.
+ * waits, but not for keys that were valid before: their holders may share the address.
  */
 export function createAuthenticator(sql: Sql): Authenticate {
   const letIn = new Set<string>();
@@ -107,6 +107,6 @@ export function createAuthenticator(sql: Sql): Authenticate {
 /** Who sends a request that was let in. */
 export function holderOf(ctx: Koa.Context): KeyHolder {
   const holder: KeyHolder | undefined = ctx.state['holder'];
-  if (holder === undefined) throw new Error(`Nobody was identified for ${ctx.path}.`);
+  if (holder === undefined) throw new Error(`No key holder was identified for ${ctx.path}.`);
   return holder;
 }

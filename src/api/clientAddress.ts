@@ -20,7 +20,7 @@ export function trustProxies(networks: readonly string[]) {
   const clientOf = ({ socket, headers }: Pick<IncomingMessage, 'socket' | 'headers'>): string => {
     const forwarded = String(headers['x-forwarded-for'] ?? '').split(',');
     let address = plain(socket.remoteAddress);
-    // From the nearest to the farthest: what stands before the first stranger is his invention.
+    // From the nearest to the farthest: what stands before the first untrusted one may be invented.
     while (includes(address)) {
       const before = plain(forwarded.pop()?.trim());
       if (isIP(before) === 0) break;

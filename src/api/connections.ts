@@ -38,7 +38,7 @@ export function keepCustomers(most: number, proxies: TrustedProxies) {
 }
 
 /**
- * Lets every connection in, for which the oldest stranger goes: of the same address if it has too
+ * Lets every connection in and closes the oldest anonymous one: of the same address if it has too
  * many, of any if there are as many connections as there may be.
  */
 export function admitConnections(

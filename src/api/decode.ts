@@ -63,7 +63,7 @@ export function decodeBody(...request: Parameters<typeof decodeInSteps>): Decodi
   return atOnce(decodeInSteps(...request));
 }
 
-/** Tells the refusals of decodeBody from what it decoded. */
+/** Whether decoding ended in refusals. */
 export function isUndecoded(result: Decoding): result is readonly Refusal[] {
   return Array.isArray(result);
 }

@@ -17,7 +17,7 @@ export const maxDepth = 8;
 // A payout has nine parameters and at most 50 names of metadata; each name that is unknown is
 // compared with the known ones, so that 100,000 of them would keep the process busy for seconds.
 export const maxNames = 200;
-// The longest name is a metadata key, and nobody reads a longer one in an error.
+// The longest name is a metadata key, and a longer one in an error is unreadable.
 export const maxNameLength = 200;
 // Far above every text parameter; what is longer is a file sent by mistake.
 export const maxValueLength = 64 * 1024;
@@ -77,12 +77,12 @@ function collect(name: string, value: Decoded | undefined, pairs: (readonly [str
   else for (const key of Object.keys(value).sort()) collect(`${name}[${key}]`, value[key], pairs);
 }
 
-/** Tells a list; Array.isArray alone does not narrow a readonly array. */
+/** Whether it is a list; Array.isArray alone does not narrow a readonly array. */
 export function isList(value: Decoded | undefined): value is readonly Decoded[] {
   return Array.isArray(value);
 }
 
-/** Tells an object with names from everything else that is decoded. */
+/** Whether it is an object with names. */
 export function isObject(value: Decoded): value is DecodedObject {
   return (
     typeof value === 'object' &&

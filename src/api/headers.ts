@@ -2,7 +2,7 @@ import { defaultApiVersion } from '../contract/versions/index.js';
 import { versionHeaders } from '../contract/versions/lifecycle.js';
 
 /**
- * Headers of every answer, whoever writes it. Strict-Transport-Security is not among them: a
+ * Headers of every answer, wherever it is written. Strict-Transport-Security is not among them: a
  * client must ignore it without TLS (RFC 6797, 8.1), and only what ends TLS in front of this
  * process knows whether the whole host is to be reached by TLS for ever.
  */

@@ -78,7 +78,7 @@ export type Bound = {
   readonly isReplay: boolean;
   /** With which the first request was answered for good; null otherwise. */
   readonly refusal: Refusal | null;
-  /** What every answer to the request carries. */
+  /** Headers of every answer to the request. */
   readonly headers: Readonly<Record<string, string>>;
 };
 
@@ -168,7 +168,7 @@ export function differenceOf(
   });
 }
 
-/** A refusal that is kept is answered again, so whoever repairs its cause needs a new key. */
+/** A refusal that is kept is answered again, so after its cause is repaired a new key is needed. */
 export function withAdvice(refusal: Refusal): Refusal {
   const advice = 'To try again, send the request with a new idempotency key.';
   const { detail } = refusal;

@@ -52,7 +52,7 @@ export class JsonReader {
    * Reads an object that is all of a text; undefined, with a problem more, where it is none.
    *
    * @param path where the object stands in the body
-   * @param place is told with a text that is no JSON
+   * @param place added to the problem of a text that is no JSON
    */
   *readText(
     text: string,

@@ -27,7 +27,7 @@ type Paging<Params, Place, Row> = {
   readonly owner?: (sql: Sql, request: ApiRequest) => Promise<string | undefined>;
   /** Finds where an object stands in the list, or says that it is not there. */
   readonly find: (sql: Sql, ownerId: string, id: string) => Promise<Place | undefined>;
-  /** What `find` finds, for whoever sends another id. */
+  /** What `find` finds, for the refusal of another id. */
   readonly found?: string;
   readonly query: (
     sql: Sql,

@@ -1,7 +1,7 @@
 /** A name further away than this is another name, not a slip of the finger. */
 const farthest = 3;
 
-/** Of a short one, such as a currency code, every letter tells more. */
+/** Of a short one, such as a currency code, every letter counts for more. */
 function reachOf(name: string): number {
   return Math.min(farthest, Math.ceil(name.length / 3));
 }

@@ -30,9 +30,9 @@ export function openapiDocument(routes: readonly Route[], version: ApiVersion): 
   };
 }
 
-const description = `Prices a currency corridor, holds the rate for 30 seconds, sends payouts one by one or 10,000 at a time, and tells by signed webhook when the money has arrived.
+const description = `Prices a currency corridor, holds the rate for 30 seconds, sends payouts one by one or 10,000 at a time, and confirms settlement by signed webhook.
 
-Integers are minor units, decimal strings are major units. Parameters are sent as a form (nested names in brackets: \`payouts[0][beneficiary]\`) or as JSON. What is refused is answered with problem details (RFC 9457); every code is explained at [/docs/errors](/docs/errors), and the rules of keys, versions and webhooks at [/docs/guide](/docs/guide).`;
+Integers are minor units; decimal strings are major units. Send parameters as a form (nested names in brackets: \`payouts[0][beneficiary]\`) or as JSON. Errors are problem details (RFC 9457). [/docs/errors](/docs/errors) explains every code; [/docs/guide](/docs/guide) covers idempotency keys, versions and webhooks.`;
 
 const keyDescription = 'An API key of the account: `cor_test_…` or `cor_live_…`.';
 
@@ -82,20 +82,20 @@ const requestHeaders = {
   'Corridor-Version': {
     name: 'Corridor-Version',
     in: 'header',
-    description: "The API version of this request; the account's own when it is left out.",
+    description: "The API version of this request; the default is the account's version.",
     schema: { type: 'string', enum: apiVersions },
   },
   'Idempotency-Key': {
     name: 'Idempotency-Key',
     in: 'header',
     description:
-      'Chosen by the caller, new for every new request. A repeat with the same key answers for the first request and does nothing again.',
+      'A unique value for every new request. A retry with the same key returns the result of the first request and is not executed again.',
     schema: { type: 'string', pattern: '^[\\x21-\\x7e]{1,255}$' },
   },
   Prefer: {
     name: 'Prefer',
     in: 'header',
-    description: 'wait=N: answer when the payout is final, or after N seconds, at most 30.',
+    description: 'wait=N: respond when the payout is final, or after N seconds (at most 30).',
     schema: { type: 'string', examples: ['wait=10'] },
   },
 } as const;
@@ -128,8 +128,12 @@ function bodyOf(route: Route): JsonObject | undefined {
 
 /** Lists also come a line an item, with the other parameters in the query. */
 const lines = {
-  'application/x-ndjson': { schema: { type: 'string', description: 'One item a line, as JSON.' } },
-  'text/csv': { schema: { type: 'string', description: 'RFC 4180; the header names the fields.' } },
+  'application/x-ndjson': {
+    schema: { type: 'string', description: 'One payout per line, as JSON.' },
+  },
+  'text/csv': {
+    schema: { type: 'string', description: 'RFC 4180, with a header row of parameter names.' },
+  },
 } as const;
 
 /** Nested parameters of a form have their names in brackets. */
@@ -216,36 +220,36 @@ const everyHeader = ['Request-Id', 'Corridor-Version', 'RateLimit', 'RateLimit-P
 
 const answerHeaders = {
   RateLimit: {
-    description: 'How much is left of each policy, and when it is whole again.',
+    description: 'What is left of each quota, and the seconds until it is full again.',
     schema: { type: 'string' },
   },
   'RateLimit-Policy': {
     description:
-      'The policies of the account: requests or items, and the seconds they are counted in.',
+      'The quotas of the account, of requests and of items, and the window of each in seconds.',
     schema: { type: 'string' },
   },
   'Request-Id': {
-    description: 'Names this request in our logs.',
+    description: 'Identifies this request in our logs.',
     schema: { type: 'string', pattern: '^req_' },
   },
   'Corridor-Version': {
-    description: 'The API version of this answer.',
+    description: 'The API version of this response.',
     schema: { type: 'string', enum: apiVersions },
   },
   'Idempotent-Replayed': {
-    description: 'Present when the key was used before: the answer is for the first request.',
+    description: 'Present on a retry: the response is for the first request with this key.',
     schema: { type: 'string', const: 'true' },
   },
   Location: {
-    description: 'The path of what was made.',
+    description: 'The path of the new object.',
     schema: { type: 'string', pattern: '^/v1/' },
   },
   'Preference-Applied': {
-    description: 'How long the answer waited, at most.',
+    description: 'The longest time, in seconds, that the response was delayed.',
     schema: { type: 'string', pattern: '^wait=\\d+$' },
   },
   'Retry-After': {
-    description: 'After how many seconds to send the request again.',
+    description: 'Seconds to wait before you retry.',
     schema: { type: 'string', pattern: '^\\d+$' },
   },
 } as const;
@@ -269,7 +273,7 @@ function webhookOf(type: string): JsonObject {
   return {
     post: {
       operationId: type.replace('.', '_'),
-      summary: `What an endpoint is sent for ${type}.`,
+      summary: `The webhook for ${type}.`,
       security: [],
       parameters: [
         header('webhook-id', 'The id of the event: the same on every attempt.'),
@@ -280,7 +284,9 @@ function webhookOf(type: string): JsonObject {
         required: true,
         content: { 'application/json': { schema: { allOf: [message, one] } } },
       },
-      responses: { '2XX': { description: 'Taken. Anything else is tried again for three days.' } },
+      responses: {
+        '2XX': { description: 'Received. After any other response we retry for three days.' },
+      },
     },
   };
 }

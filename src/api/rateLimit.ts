@@ -47,7 +47,7 @@ export type Admission = {
 export type Limiter = {
   /** Connections that an account keeps: as many idle ones as it can have at work. */
   readonly connections: number;
-  /** One more request of an account, whichever key it has. Whoever is let in leaves again. */
+  /** One more request of an account, whichever key it has. Each that is let in leaves again. */
   readonly enter: (accountId: string) => Admission;
   readonly leave: (accountId: string) => void;
   /**

@@ -132,7 +132,7 @@ export function isList({ method, params }: Pick<Route, 'method' | 'params'>): bo
   return method === 'get' && params !== undefined && 'limit' in params.shape;
 }
 
-/** No such object, or another account's, which is the same to whoever asks. */
+/** No such object, or another account's, which a caller must not be able to tell apart. */
 export function notFound(request: ApiRequest): Refusal {
   return refuse('not_found', {
     expected: 'the id of an object of this account',

@@ -232,7 +232,7 @@ let hasty = 0;
 
 /**
  * Answers who sends too fast, a moment later: who ignores Retry-After and sends again as soon as
- * he is answered would otherwise keep the process busy with refusals.
+ * the answer arrives would otherwise keep the process busy with refusals.
  */
 export async function answerHaste(ctx: Koa.Context, refusal: Refusal): Promise<void> {
   if (hasty < hastyAtMost) {
@@ -247,7 +247,7 @@ export async function answerHaste(ctx: Koa.Context, refusal: Refusal): Promise<v
 export function answerProblem(ctx: Koa.Context, answer: Refused): void {
   const problem = problemOf(answer.refusals, String(ctx.state['requestId']));
   ctx.set({ ...answer.headers });
-  // A refusal that a payout keeps is the same tomorrow; whoever waits for it waits in vain.
+  // A refusal that a payout keeps is the same tomorrow; a client that waits for it waits in vain.
   const isKept = answer.object !== undefined && problem.code === 'rate_unavailable';
   if (problem.status === 503 && !isKept && !ctx.res.hasHeader('Retry-After')) {
     ctx.set('Retry-After', '5');

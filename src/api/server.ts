@@ -32,7 +32,7 @@ export const httpLimits = {
   strangerIdleMs: 5_000,
   /** Who sends nothing, or headers a byte at a time, is cut off; 16 KiB take no second. */
   headersMs: 5_000,
-  /** The longest body is 8 MiB, which a line of 2.5 Mbit/s carries in this time. */
+  /** The longest body is 8 MiB, which a line of 2.5 Mbit/s transfers in this time. */
   requestMs: 30_000,
   /** The longest answer is about 1 MB. Who reads it slower, or not at all, fills the memory. */
   answerMs: 30_000,
@@ -83,7 +83,7 @@ export function createHttpServer(
       headersTimeout: limits.headersMs,
       requestTimeout: limits.requestMs,
       connectionsCheckingInterval: limits.checkMs,
-      // What each answer announces. That a customer's is open for longer does nobody harm.
+      // What each answer announces. That a customer's stays open for longer does no harm.
       keepAliveTimeout: limits.strangerIdleMs,
       // Refused by us, with a body that says why.
       requireHostHeader: false,
@@ -104,7 +104,7 @@ export function createHttpServer(
     exchanges.set(socket, new Set());
     admit(socket);
     socket.once('close', () => {
-      // Node tells the response whose turn it is; those behind it would wait for ever to be read.
+      // Node closes the response whose turn it is; those behind it would wait for ever to be read.
       for (const response of exchanges.get(socket) ?? []) {
         if (response.socket === null) response.emit('close');
       }
@@ -199,7 +199,7 @@ function tooManyHeaders({ headers, headerBytes }: HttpLimits): Refusal {
 
 /**
  * What the parser cannot read, or not in time, is refused on the bare connection, which then
- * closes: nobody can tell where the next request would begin. Requests before it are answered
+ * closes: it is unknown where the next request would begin. Requests before it are answered
  * first, in their order.
  */
 function refuseUnreadable(exchanges: Exchanges, refusing: Refusing) {

@@ -3,7 +3,7 @@ import { createShare } from '../share.js';
 import { holderOf } from './auth.js';
 
 /**
- * Resolves when the answer is read, or when nobody is left to read it: so long it takes room
+ * Resolves when the answer is read, or when its reader is gone: so long it takes room
  * here, whatever its request has been answered with.
  */
 export function whenClosed({ res, req }: Koa.Context): Promise<void> {

@@ -4,7 +4,7 @@ import { type Refusal, refuse } from '../domain/refusal.js';
 import { type Decoded, paramName } from './decoded.js';
 import { nearestName } from './nearestName.js';
 
-/** More errors than this in one answer help nobody. */
+/** More errors than this in one answer help no one. */
 const maximumErrors = 100;
 
 /** What was sent is echoed, so that it can be found in a log, but never at full length. */

@@ -108,7 +108,7 @@ type CorridorCount = Omit<BatchCountSource, 'status'>;
 
 /**
  * A batch among others: its items are not counted, for a page of batches may have a million of
- * them. `counts`, `progress` and `totals` are null; reading the batch tells them.
+ * them. `counts`, `progress` and `totals` are null; reading the batch returns them.
  */
 export function uncountedBatchObject(batch: BatchSource) {
   return { ...batchObject(batch, []), counts: null, progress: null, totals: null };

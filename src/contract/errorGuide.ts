@@ -29,7 +29,7 @@ export const errorGuide: Readonly<Record<RefusalCode, Guidance>> = {
     remedy: 'Check the encoding, or the number of names, where `expected` points.',
   },
   request_malformed: {
-    meaning: 'The connection did not carry a valid HTTP/1.1 request. It is closed.',
+    meaning: 'The request is not valid HTTP/1.1. The connection is closed.',
     remedy: 'Use an HTTP library. `detail` says what could not be parsed.',
   },
   header_invalid: {

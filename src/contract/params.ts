@@ -13,8 +13,8 @@ import { apiVersions } from './versions/index.js';
 
 /**
  * The parameters of every request. The error text of a schema is the sentence that a refusal
- * carries as `expected`; a form sends text, JSON may send numbers, both end up the same. What
- * JSON Schema cannot be told by zod itself stands in `meta`.
+ * shows as `expected`; a form sends text, JSON may send numbers, both end up the same. What
+ * zod cannot express in JSON Schema stands in `meta`.
  */
 
 /** The largest amount: it and every fee of it survive as JSON numbers. */
@@ -145,7 +145,7 @@ function isListOfPayouts(sent: unknown): boolean {
   return Array.isArray(sent) && sent.length > 0 && sent.length <= maximumBatchItems;
 }
 
-/** What each field of a beneficiary is, for whoever reads the published document. */
+/** What each field of a beneficiary is, for readers of the published document. */
 const beneficiaryHints: Readonly<Record<BeneficiaryField, z.GlobalMeta>> = {
   type: { enum: ['individual', 'business'] },
   name: { description: 'The account holder.' },

@@ -28,7 +28,7 @@ export const balanceRoutes: readonly Route[] = [
     path: '/v1/balances',
     scope: 'read',
     operationId: 'listBalances',
-    summary: 'List every currency balance of the account.',
+    summary: 'List the balances of the account, one per currency.',
     answers: { 200: 'balance_list' },
     // Never paginated.
     handle: async ({ database }, { account }) => {
@@ -40,7 +40,7 @@ export const balanceRoutes: readonly Route[] = [
     path: '/v1/balance_transactions',
     scope: 'read',
     operationId: 'listBalanceTransactions',
-    summary: 'List what moved the balances of the account.',
+    summary: 'List balance transactions.',
     params: balanceTransactionListParams,
     answers: { 200: 'balance_transaction_list' },
     find: (sql, accountId, id) =>
@@ -54,7 +54,7 @@ export const balanceRoutes: readonly Route[] = [
     path: '/v1/test/fund',
     scope: 'write',
     operationId: 'fundTestAccount',
-    summary: 'Put money on a test account.',
+    summary: 'Add money to the balance of a test account.',
     params: fundParams,
     examples: { '1000 US dollars': { currency: 'USD', amount: 100_000 } },
     answers: { 201: 'balance' },

@@ -49,7 +49,7 @@ export const batchRoutes: readonly Route[] = [
     // Of a compressed or chunked body nothing is known before it is read.
     weight: 1,
     operationId: 'createBatch',
-    summary: 'Send up to 10,000 payouts in one request.',
+    summary: 'Create a batch of up to 10,000 payouts.',
     params: batchParams,
     examples: {
       'two payouts': {
@@ -68,7 +68,7 @@ export const batchRoutes: readonly Route[] = [
     path: '/v1/batches',
     scope: 'read',
     operationId: 'listBatches',
-    summary: 'List the batches of the account, without counting their payouts.',
+    summary: 'List batches, without counts of their payouts.',
     params: batchListParams,
     answers: { 200: 'batch_list' },
     find: byIdIn('batches'),
@@ -80,7 +80,7 @@ export const batchRoutes: readonly Route[] = [
     path: '/v1/batches/:id',
     scope: 'read',
     operationId: 'readBatch',
-    summary: 'Read a batch and how far its payouts are.',
+    summary: 'Retrieve a batch and its progress.',
     answers: { 200: 'batch' },
     handle: readBatch,
   },
@@ -88,7 +88,7 @@ export const batchRoutes: readonly Route[] = [
     path: '/v1/batches/:id/payouts',
     scope: 'read',
     operationId: 'listBatchPayouts',
-    summary: 'List the payouts of a batch in the order of its request.',
+    summary: 'List the payouts of a batch, in the order of the request.',
     params: batchItemListParams,
     answers: { 200: 'payout_list' },
     owner: async (sql, { account, id }) => (await findBatch(sql, account.id, id))?.id,
@@ -106,7 +106,7 @@ export const batchRoutes: readonly Route[] = [
     path: '/v1/batches/:id/cancel',
     scope: 'write',
     operationId: 'cancelBatch',
-    summary: 'Cancel what the rail was not given of a batch.',
+    summary: 'Cancel the payouts of a batch that are not yet submitted to the rail.',
     answers: { 200: 'canceled_batch' },
     refusals: ['batch_not_cancelable'],
     handle: cancel,
@@ -114,7 +114,7 @@ export const batchRoutes: readonly Route[] = [
 ];
 
 /**
- * Records a batch with its items, whole or not at all, and has its workflow carry them. The
+ * Records a batch with its items, whole or not at all, and has its workflow process them. The
  * shape of every item is judged before anything is stored; what each item comes to is
  * decided item by item, or for all of them as one.
  */
@@ -124,7 +124,7 @@ async function createBatch(
   params: BatchParams,
 ): Promise<Answer> {
   if (!params.validate_only) return record(deps, request, newId('batch'), params);
-  // What is accepted and what is not tells the balance to the cent.
+  // What is accepted and what is not reveals the balance to the cent.
   if (!request.scopes.includes('read')) return scopeMissing(request.scopes, ['read']);
   return previewBatch(deps, request, params);
 }
@@ -164,7 +164,7 @@ async function record(
 /** Counting 100 payouts takes about as long as judging one. */
 const countedPerItem = 100;
 
-/** Canceling ten is as much; he who has just sent a batch can still cancel it. */
+/** Canceling ten is as much; a batch that was just sent can still be canceled. */
 const canceledPerItem = 10;
 
 async function readBatch(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
@@ -175,7 +175,7 @@ async function readBatch(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   return { status: 200, body: batchObject(batch, await countItems(deps.database, batch.id)) };
 }
 
-/** Canceling 10,000 items that nobody was given takes a second or two. */
+/** Canceling 10,000 items that are not submitted takes a second or two. */
 const cancelLimitMs = 10_000;
 
 /** Cancels what the rail has not been given. To cancel a canceled batch is no mistake. */

@@ -30,7 +30,7 @@ export const beneficiaryRoutes: readonly Route[] = [
     path: '/v1/beneficiaries',
     scope: 'write',
     operationId: 'createBeneficiary',
-    summary: 'Store a beneficiary after its details were checked by the rules of its country.',
+    summary: 'Create a beneficiary. Its details are validated by the rules of its country.',
     params: beneficiaryParams,
     examples: {
       'an account in Germany': {
@@ -58,7 +58,7 @@ export const beneficiaryRoutes: readonly Route[] = [
     path: '/v1/beneficiaries',
     scope: 'read',
     operationId: 'listBeneficiaries',
-    summary: 'List the beneficiaries of the account.',
+    summary: 'List beneficiaries.',
     params: beneficiaryListParams,
     answers: { 200: 'beneficiary_list' },
     find: byIdIn('beneficiaries'),
@@ -70,7 +70,7 @@ export const beneficiaryRoutes: readonly Route[] = [
     path: '/v1/beneficiaries/:id',
     scope: 'read',
     operationId: 'readBeneficiary',
-    summary: 'Read a beneficiary, its account numbers masked.',
+    summary: 'Retrieve a beneficiary, with masked account numbers.',
     answers: { 200: 'beneficiary' },
     handle: async ({ database }, request) => {
       const row = await findBeneficiary(database, request.account.id, request.id);
@@ -82,7 +82,7 @@ export const beneficiaryRoutes: readonly Route[] = [
     path: '/v1/beneficiaries/:id',
     scope: 'write',
     operationId: 'deleteBeneficiary',
-    summary: 'Delete a beneficiary; payouts that were accepted still reach it.',
+    summary: 'Delete a beneficiary. Accepted payouts to it are still sent.',
     answers: { 200: 'beneficiary' },
     handle: (deps, request) =>
       runIdempotently(deps, request, {
@@ -96,7 +96,7 @@ export const beneficiaryRoutes: readonly Route[] = [
   },
 ];
 
-/** What cannot be read of the details is told together with what breaks the rules. */
+/** What cannot be read of the details is reported together with what breaks the rules. */
 function readDetails({ decoded }: ApiRequest): Validated<BeneficiaryParams> {
   const validated = validate(beneficiaryParams, decoded);
   if ('params' in validated) return validated;

@@ -19,7 +19,7 @@ export const corridorRoutes: readonly Route[] = [
     // Its answer weighs more, which is owed.
     weight: 1,
     operationId: 'listCorridors',
-    summary: 'List what can be paid, on which terms.',
+    summary: 'List corridors, with their fees and limits.',
     params: corridorListParams,
     answers: { 200: 'corridor_list' },
     // Every corridor, or those of one currency; like balances they are one page.
@@ -39,7 +39,7 @@ export const corridorRoutes: readonly Route[] = [
     path: '/v1/beneficiary_requirements',
     scope: 'read',
     operationId: 'readBeneficiaryRequirements',
-    summary: 'Read which details of a beneficiary a country needs.',
+    summary: 'Retrieve the details that beneficiaries in a country require.',
     params: requirementsParams,
     answers: { 200: 'beneficiary_requirements' },
     refusals: ['parameter_missing', 'beneficiary_invalid', 'currency_unsupported'],

@@ -11,7 +11,7 @@ export const eventRoutes: readonly Route[] = [
     path: '/v1/events',
     scope: 'webhooks',
     operationId: 'listEvents',
-    summary: 'List the events, newest first; with after, oldest first and without gaps.',
+    summary: 'List events, newest first; with after, oldest first and without gaps.',
     params: eventListParams,
     answers: { 200: 'event_list' },
     read: readFilters,
@@ -28,7 +28,7 @@ export const eventRoutes: readonly Route[] = [
     path: '/v1/events/:id',
     scope: 'webhooks',
     operationId: 'readEvent',
-    summary: 'Read an event.',
+    summary: 'Retrieve an event.',
     answers: { 200: 'event' },
     handle: async ({ database }, request) => {
       const event = await findEvent(database, request.account.id, request.id);
@@ -40,7 +40,7 @@ export const eventRoutes: readonly Route[] = [
     path: '/v1/events/:id/deliveries',
     scope: 'webhooks',
     operationId: 'listDeliveries',
-    summary: 'List who was told of an event, and how that went.',
+    summary: 'List the deliveries of an event, one per endpoint.',
     answers: { 200: 'delivery_list' },
     // Every endpoint that the event was for, with its attempts so far; one page.
     handle: async ({ database }, request) => {

@@ -32,7 +32,7 @@ export const payoutRoutes: readonly Route[] = [
     path: '/v1/payouts',
     scope: 'payouts:create',
     operationId: 'createPayout',
-    summary: 'Send a payout against a quote or at the live rate; 202 while it is not decided yet.',
+    summary: 'Create a payout from a quote or at the live rate; 202 if it is not decided yet.',
     params: payoutParams,
     examples: {
       'against a quote': {
@@ -66,7 +66,7 @@ export const payoutRoutes: readonly Route[] = [
     path: '/v1/payouts',
     scope: 'read',
     operationId: 'listPayouts',
-    summary: 'List the payouts of the account.',
+    summary: 'List payouts.',
     params: payoutListParams,
     answers: { 200: 'payout_list' },
     refusals: ['list_too_broad'],
@@ -89,7 +89,7 @@ export const payoutRoutes: readonly Route[] = [
     path: '/v1/payouts/:id',
     scope: 'read',
     operationId: 'readPayout',
-    summary: 'Read the current state of a payout.',
+    summary: 'Retrieve a payout.',
     params: payoutReadParams,
     answers: { 200: 'expanded_payout' },
     handle: async ({ database }, request, { expand }) => {
@@ -105,7 +105,7 @@ export const payoutRoutes: readonly Route[] = [
     path: '/v1/payouts/:id/cancel',
     scope: 'write',
     operationId: 'cancelPayout',
-    summary: 'Cancel a payout that the rail has not taken.',
+    summary: 'Cancel a payout that the rail has not accepted.',
     answers: { 200: 'payout' },
     refusals: ['payout_not_cancelable'],
     handle: cancel,
@@ -118,7 +118,7 @@ const tooBroad = refuse('list_too_broad', {
   expected: 'a narrower time by created[gte] and created[lt], or a filter that names few payouts',
 });
 
-/** What is wrong with the parameters is told together with those that exclude each other. */
+/** What is wrong with the parameters is reported together with those that exclude each other. */
 function readParams({ decoded }: ApiRequest): Validated<PayoutParams> {
   const validated = validate(payoutParams, decoded);
   const conflicts = conflictingParams(decoded);

@@ -21,7 +21,7 @@ export const quoteRoutes: readonly Route[] = [
     path: '/v1/quotes',
     scope: 'payouts:create',
     operationId: 'createQuote',
-    summary: 'Price a corridor and hold the rate for 30 seconds.',
+    summary: 'Create a quote: the price of a corridor, held for 30 seconds.',
     params: quoteParams,
     examples: {
       'what 1250 US dollars come to': {
@@ -45,7 +45,7 @@ export const quoteRoutes: readonly Route[] = [
     path: '/v1/quotes/:id',
     scope: 'read',
     operationId: 'readQuote',
-    summary: 'Read a quote.',
+    summary: 'Retrieve a quote.',
     answers: { 200: 'quote' },
     handle: async ({ database }, request) => {
       const quote = await findQuote(database, request.account.id, request.id);

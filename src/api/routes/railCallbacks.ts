@@ -13,7 +13,7 @@ import { answerProblem } from '../serve.js';
 const bodiesAtOnce = 64;
 
 /**
- * Refuses what its head alone gives away, before a byte of a stranger's body is read; anybody can
+ * Refuses what its head alone gives away, before a byte of an unverified body is read; anyone can
  * make a head that looks signed, and so only some of an address are read at a time.
  */
 export function readCallback({ rails, proxies }: ApiDeps, read: Koa.Middleware): Koa.Middleware {

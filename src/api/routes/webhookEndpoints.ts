@@ -30,7 +30,7 @@ export const webhookEndpointRoutes: readonly Route[] = [
     path: '/v1/webhook_endpoints',
     scope: 'webhooks',
     operationId: 'createWebhookEndpoint',
-    summary: 'Have events sent to a URL; only this answer shows the secret that signs them.',
+    summary: 'Create a webhook endpoint. Only this response shows its signing secret.',
     params: webhookEndpointParams,
     examples: {
       'what became of payouts': {
@@ -46,7 +46,7 @@ export const webhookEndpointRoutes: readonly Route[] = [
     path: '/v1/webhook_endpoints',
     scope: 'webhooks',
     operationId: 'listWebhookEndpoints',
-    summary: 'List the webhook endpoints of the account.',
+    summary: 'List webhook endpoints.',
     params: webhookEndpointListParams,
     answers: { 200: 'webhook_endpoint_list' },
     find: byIdIn('webhook_endpoints'),
@@ -58,7 +58,7 @@ export const webhookEndpointRoutes: readonly Route[] = [
     path: '/v1/webhook_endpoints/:id',
     scope: 'webhooks',
     operationId: 'readWebhookEndpoint',
-    summary: 'Read a webhook endpoint.',
+    summary: 'Retrieve a webhook endpoint.',
     answers: { 200: 'webhook_endpoint' },
     handle: async ({ database }, request) => {
       const row = await findWebhookEndpoint(database, request.account.id, request.id);
@@ -70,7 +70,7 @@ export const webhookEndpointRoutes: readonly Route[] = [
     path: '/v1/webhook_endpoints/:id',
     scope: 'webhooks',
     operationId: 'deleteWebhookEndpoint',
-    summary: 'Delete a webhook endpoint; it is sent nothing more.',
+    summary: 'Delete a webhook endpoint. No more events are sent to it.',
     answers: { 200: 'webhook_endpoint' },
     handle: (deps, request) =>
       runIdempotently(deps, request, {

@@ -2,7 +2,7 @@ import type { ApiVersion } from './index.js';
 
 /** When a version goes out of use; a date that is still to come announces it. */
 export type VersionLife = {
-  /** From then on nobody should use it. */
+  /** From then on no integration should use it. */
   readonly deprecatedAt?: Date;
   /** From then on it may be refused; never before it is deprecated. */
   readonly sunsetAt?: Date;
