@@ -12,6 +12,7 @@ import { exactlyOne } from '../../src/db/client.js';
 import { scopes } from '../../src/domain/scope.js';
 import { type ApiAnswer, type ApiClient, createClient, textOf } from '../support/client.js';
 import { createTestAccount } from '../support/database.js';
+import { eventually } from '../support/eventually.js';
 import { signature } from '../support/operators.js';
 import { startSystem, type TestSystem } from '../support/system.js';
 import { openWire, type Wire } from '../support/wire.js';
@@ -305,6 +306,28 @@ describe('the last use of a key', () => {
       await sql`select from api_keys where id = ${id} for update`;
       expect((await ask(apiKey)).status).toBe(200);
     });
+  });
+});
+
+describe('the look-up of a key', () => {
+  it('takes one connection, however many requests send the key at once', async () => {
+    const [busy, other] = [await openKey(), await openKey()];
+    // The first requests of a key wait for one look in any case.
+    for (const { apiKey } of [busy, other]) expect((await ask(apiKey)).status).toBe(200);
+    const waiting = () => system.database<{ count: number }[]>`
+      select count(*)::int as count from pg_stat_activity
+       where wait_event_type = 'Lock' and datname = current_database()`;
+    const answers = await system.database.begin(async (sql) => {
+      await sql`lock table api_keys in access exclusive mode`;
+      const asking = [...Array.from({ length: 12 }, () => ask(busy.apiKey)), ask(other.apiKey)];
+      await eventually('both keys are looked for', 10_000, async () => {
+        const [row] = await waiting();
+        expect(row?.count).toBeLessThanOrEqual(2);
+        return row?.count === 2 ? true : undefined;
+      });
+      return asking;
+    });
+    for (const answer of answers) expect((await answer).status).toBe(200);
   });
 });
 
