@@ -181,7 +181,7 @@ it('a cancellation that was judged before the submission began is judged again',
       ).toHaveLength(1);
     });
     // Let go, it comes to the row, which the submission has written and not committed.
-    await untilWaiting('update');
+    await untilWaiting('as age_ms');
   });
   await Promise.allSettled([canceled]);
   expect(await tracesOf(row)).toEqual(before);
@@ -204,7 +204,7 @@ it('a command that is repeated after a crash answers what was done, and does it 
   expect(await tracesOf(row)).toEqual(after);
 });
 
-/** Until a statement with this text waits for a lock in the test's database. */
+/** Until a statement with this text in its first kilobyte waits for a lock in the test's database. */
 async function untilWaiting(text: string): Promise<void> {
   await eventually(`a statement with ${text} waits for a lock`, 10_000, async () => {
     const [row] = await test.database<{ waiting: number }[]>`
