@@ -18,12 +18,19 @@ export default defineConfig({
           testTimeout: 60_000,
         },
       },
-      { test: { name: 'replay', include: ['test/replay/**/*.test.ts'], ...patient } },
+      {
+        test: {
+          name: 'replay',
+          include: ['test/replay/**/*.test.ts'],
+          globalSetup: ['test/support/globalWorkflows.ts'],
+          ...patient,
+        },
+      },
       {
         test: {
           name: 'workflow',
           include: ['test/workflow/**/*.test.ts'],
-          globalSetup: ['test/support/globalPostgres.ts'],
+          globalSetup: ['test/support/globalPostgres.ts', 'test/support/globalWorkflows.ts'],
           fileParallelism: false,
           ...patient,
         },
@@ -32,7 +39,11 @@ export default defineConfig({
         test: {
           name: 'integration',
           include: ['test/integration/**/*.test.ts'],
-          globalSetup: ['test/support/globalPostgres.ts', 'test/support/globalTemporal.ts'],
+          globalSetup: [
+            'test/support/globalPostgres.ts',
+            'test/support/globalTemporal.ts',
+            'test/support/globalWorkflows.ts',
+          ],
           fileParallelism: false,
           ...patient,
         },

@@ -5,11 +5,11 @@ import { type Account, insertAccount, type Mode } from '../../src/db/accounts.js
 import { insertApiKey } from '../../src/db/apiKeys.js';
 import { connectDatabase, type Database, type Sql, transaction } from '../../src/db/client.js';
 import { postEntries } from '../../src/db/ledger.js';
-import { migrate } from '../../src/db/migrate.js';
 import { storeRates } from '../../src/db/rates.js';
 import { allowLogins, type DatabaseUrls, databaseRoles, loginUrls } from '../../src/db/roles.js';
 import { fundEntry } from '../../src/domain/ledger.js';
 import { referenceSource } from '../../src/rates/reference.js';
+import { onServer } from './onServer.js';
 
 export type TestDatabase = {
   readonly url: string;
@@ -26,13 +26,13 @@ export type TestDatabase = {
 export async function createTestDatabase({ hasRates = true } = {}): Promise<TestDatabase> {
   const server = inject('postgresUrl');
   const name = `test_${randomBytes(6).toString('hex')}`;
-  await onServer(server, (admin) => admin.unsafe(`create database ${name}`));
+  const template = inject('postgresTemplate');
+  await onServer(server, (admin) => admin.unsafe(`create database ${name} template ${template}`));
   const url = new URL(server);
   url.pathname = `/${name}`;
   const connect = (to: string) =>
     connectDatabase({ url: to, poolSize: 10, applicationName: 'test' });
   const database = connect(url.href);
-  await migrate(database);
   const urls = loginUrls(url.href, () => randomBytes(12).toString('hex'));
   await allowLogins(database, urls);
   const [api, worker] = [connect(urls.api), connect(urls.worker)];
@@ -60,15 +60,6 @@ export async function storeReferenceRates(database: Database): Promise<void> {
   // As if they were of a real provider: some tests have live accounts.
   const provider = { ...referenceSource, isForTests: false };
   await storeRates(database, provider, await referenceSource.fetch());
-}
-
-async function onServer(url: string, work: (admin: Database) => Promise<unknown>): Promise<void> {
-  const admin = connectDatabase({ url, poolSize: 1, applicationName: 'test-admin' });
-  try {
-    await work(admin);
-  } finally {
-    await admin.end({ timeout: 5 });
-  }
 }
 
 export type TestAccount = { readonly account: Account; readonly apiKey: string };

@@ -1,23 +1,44 @@
+import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
 import { freePort } from '../../sandbox/stack/ports.js';
 import { startPostgres } from '../../sandbox/stack/postgres.js';
+import type { Database } from '../../src/db/client.js';
+import { migrate } from '../../src/db/migrate.js';
+import { onServer } from './onServer.js';
 
 declare module 'vitest' {
   export interface ProvidedContext {
     /** A server on which each test file makes a database of its own. */
     postgresUrl: string;
+    /** A database with the newest schema and nothing in it, of which those are copies. */
+    postgresTemplate: string;
   }
 }
 
 /** One PostgreSQL for a project's run: the configured one, or an embedded one of its own. */
 export async function setup(project: TestProject) {
+  const server = await findServer();
+  const template = `test_template_${randomBytes(6).toString('hex')}`;
+  await onServer(server.url, (admin) => admin.unsafe(`create database ${template}`));
+  const url = Object.assign(new URL(server.url), { pathname: `/${template}` }).href;
+  await onServer(url, migrate);
+  project.provide('postgresUrl', server.url);
+  project.provide('postgresTemplate', template);
+  return async () => {
+    await onServer(server.url, (admin) => admin.unsafe(`drop database ${template}`));
+    await server.stop();
+  };
+}
+
+type Server = { readonly url: string; readonly stop: () => Promise<void> };
+
+async function findServer(): Promise<Server> {
   const configured = process.env['DATABASE_URL'];
   if (configured !== undefined && configured !== '') {
-    project.provide('postgresUrl', configured);
-    return undefined;
+    return { url: configured, stop: async () => undefined };
   }
   const directory = await mkdtemp(join(tmpdir(), 'corridor-test-postgres-'));
   const part = await startPostgres({
@@ -26,9 +47,22 @@ export async function setup(project: TestProject) {
     database: 'corridor',
     onLog: () => undefined,
   });
-  project.provide('postgresUrl', part.databaseUrl);
-  return async () => {
-    await part.stop();
-    await rm(directory, { recursive: true, force: true });
+  await onServer(part.databaseUrl, forgetOnPowerCut);
+  return {
+    url: part.databaseUrl,
+    stop: async () => {
+      await part.stop();
+      await rm(directory, { recursive: true, force: true });
+    },
   };
+}
+
+/**
+ * Lets the kernel write when it likes, which is most of a commit's time. What is committed
+ * survives the death of any process as before; a cluster of the tests outlives no power cut.
+ */
+async function forgetOnPowerCut(admin: Database): Promise<void> {
+  await admin`alter system set fsync = off`;
+  await admin`alter system set full_page_writes = off`;
+  await admin`select pg_reload_conf()`;
 }

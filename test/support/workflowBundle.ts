@@ -1,15 +1,28 @@
+import { existsSync } from 'node:fs';
+import { readFile, rename, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { inspect } from 'node:util';
 import { bundleWorkflowCode, DefaultLogger, Runtime } from '@temporalio/worker';
+import { inject } from 'vitest';
 
 let bundle: Promise<{ code: string }> | undefined;
 
-/** The workflows' code, bundled once a test file. */
+/** The workflows' code, bundled once a run: the first test file leaves it for the others. */
 export function workflowBundle(): Promise<{ code: string }> {
-  bundle ??= bundleWorkflows(
+  bundle ??= sharedBundle(join(inject('workflowsFolder'), 'bundle.js'));
+  return bundle;
+}
+
+async function sharedBundle(file: string): Promise<{ code: string }> {
+  if (existsSync(file)) return { code: await readFile(file, 'utf8') };
+  const { code } = await bundleWorkflows(
     fileURLToPath(new URL('../../src/workflows/index.ts', import.meta.url)),
   );
-  return bundle;
+  // Two files may bundle at once; a third one never finds a half of it.
+  await writeFile(`${file}.${process.pid}`, code);
+  await rename(`${file}.${process.pid}`, file);
+  return { code };
 }
 
 /** Bundles the workflows of an `index.ts`. */
