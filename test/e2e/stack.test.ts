@@ -6,7 +6,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Webhook } from 'standardwebhooks';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { connectDatabase } from '../../src/db/client.js';
 import { listBalanceBreaks, sumPostings } from '../../src/db/ledger.js';
 import { type ApiClient, textOf, untilStatus } from '../support/client.js';
@@ -14,11 +14,12 @@ import { startReceiver } from '../support/receiver.js';
 import { beneficiary } from '../support/requestPayout.js';
 import { crash, createStackHome, type RunningStack, type StackHome } from '../support/stackHome.js';
 
-let home: StackHome;
-beforeEach(async () => {
-  home = await createStackHome();
-});
-afterEach(() => home?.remove());
+/** A data folder of one test's own. */
+async function openHome(): Promise<StackHome> {
+  const home = await createStackHome();
+  onTestFinished(() => home.remove());
+  return home;
+}
 
 /** Stops it as Ctrl-C does. */
 async function interrupt({ part }: RunningStack): Promise<number | null> {
@@ -94,9 +95,18 @@ function settingOf(pid: number, name: string): string {
   return setting.slice(name.length + 1);
 }
 
-describe('corridor start', () => {
+describe('a stack that runs', () => {
+  let home: StackHome;
+  let running: RunningStack;
+
+  beforeAll(async () => {
+    home = await createStackHome();
+    running = await home.start();
+  });
+  afterAll(() => home?.remove());
+
   it('describes itself in stack.json, and everything it names answers', async () => {
-    const { description, output } = await home.start();
+    const { description, output } = running;
     expect(output()).toContain('Corridor is ready.');
     for (const url of [
       `${description.api_url}/livez`,
@@ -108,12 +118,12 @@ describe('corridor start', () => {
       const response = await fetch(url);
       expect(`${url} ${response.status}`).toBe(`${url} 200`);
     }
-    const running = home.processes().map(({ pid }) => pid);
-    expect(running).toEqual(expect.arrayContaining(Object.values(description.pids)));
+    const pids = home.processes().map(({ pid }) => pid);
+    expect(pids).toEqual(expect.arrayContaining(Object.values(description.pids)));
   });
 
   it('gives each process the secrets it uses, and no other', async () => {
-    const { pids } = (await home.start()).description;
+    const { pids } = running.description;
     const secrets: Record<string, string> = JSON.parse(
       readFileSync(join(home.directory, 'secrets.json'), 'utf8'),
     );
@@ -127,22 +137,8 @@ describe('corridor start', () => {
     expect(knownTo('sandbox-bank')).toEqual(['bankToken', 'callbackSecret']);
   });
 
-  it('keeps its data to its user, and lets the one who runs PostgreSQL in', async () => {
-    await chmod(home.directory, 0o755);
-    const { client } = await home.start();
-    await sendPayout(client, await payoutRequest(client, 'Invoice 17'));
-    const open = modesUnder(home.directory).filter(({ mode }) => (mode & 0o077) !== 0);
-    expect(open).toEqual([]);
-    expect(modesUnder(home.directory).map(({ path }) => path)).toEqual(
-      expect.arrayContaining(['', 'bank-journal.jsonl', 'logs', 'logs/api.log', 'temporal.sqlite']),
-    );
-    // With a right that reaches every file it would not need to be let in.
-    const log = readFileSync(join(home.directory, 'logs', 'postgres.log'), 'utf8');
-    expect(log).not.toContain('CAP_DAC_OVERRIDE');
-  });
-
   it('lets batches give way to everything else', async () => {
-    const { pids } = (await home.start()).description;
+    const { pids } = running.description;
     const batches = priorityOf(pids['batch-worker']);
     const singles = priorityOf(pids['worker']);
     expect(batches.process).toBeGreaterThan(singles.process);
@@ -151,7 +147,7 @@ describe('corridor start', () => {
   });
 
   it('starts the worker of batches as fast as any other: it gives way from then on', async () => {
-    const { pids } = (await home.start()).description;
+    const { pids } = running.description;
     const database = createServer().listen(0, '127.0.0.1');
     await once(database, 'listening');
     const address = database.address();
@@ -175,7 +171,7 @@ describe('corridor start', () => {
   });
 
   it('carries the main job over HTTP, to a webhook that others can verify', async () => {
-    const { client, description } = await home.start();
+    const { client, description } = running;
     const receiver = await startReceiver();
     try {
       const endpoint = await client('POST /v1/webhook_endpoints', {
@@ -211,7 +207,7 @@ describe('corridor start', () => {
   });
 
   it('gives its processes logins that edit no balance and disable no trigger', async () => {
-    const { description } = await home.start();
+    const { description } = running;
     for (const name of ['api', 'worker', 'batch-worker'] as const) {
       const url = settingOf(description.pids[name], 'DATABASE_URL');
       const database = connectDatabase({ url, poolSize: 1, applicationName: 'test' });
@@ -234,7 +230,7 @@ describe('corridor start', () => {
   });
 
   it('refuses data that another one is using, and does not disturb it', async () => {
-    const { client, description } = await home.start();
+    const { client, description } = running;
     const second = await home.run('start');
     expect(second.code).toBe(1);
     expect(second.stderr).toContain('The data directory is in use by Corridor');
@@ -244,8 +240,55 @@ describe('corridor start', () => {
     expect((await client('GET /v1/balances')).status).toBe(200);
     expect(home.hasDescription()).toBe(true);
   });
+});
+
+describe('a stack of which a part dies', () => {
+  let home: StackHome;
+
+  beforeAll(async () => {
+    home = await createStackHome();
+  });
+  // Each is started on what the one before has left, but for one that was not over.
+  afterEach(async ({ task }) => {
+    if (task.result?.state !== 'fail') return;
+    await home.remove();
+    home = await createStackHome();
+  });
+  afterAll(() => home?.remove());
+
+  it.each(['api', 'worker', 'batch-worker', 'sandbox-bank', 'temporal', 'postgres'] as const)(
+    'stops with exit code 1 and the last words of its part when %s is killed',
+    async (name) => {
+      const { part, description, output } = await home.start();
+      crash(description.pids[name]);
+      expect((await part.exited).code).toBe(1);
+      expect(output()).toMatch(
+        new RegExp(`${name} has died \\(SIGKILL\\)\\. Its last words:\\n  \\S`),
+      );
+      expect(home.processes()).toEqual([]);
+      expect(home.hasDescription()).toBe(false);
+    },
+  );
+});
+
+describe('corridor start', () => {
+  it('keeps its data to its user, and lets the one who runs PostgreSQL in', async () => {
+    const home = await openHome();
+    await chmod(home.directory, 0o755);
+    const { client } = await home.start();
+    await sendPayout(client, await payoutRequest(client, 'Invoice 17'));
+    const open = modesUnder(home.directory).filter(({ mode }) => (mode & 0o077) !== 0);
+    expect(open).toEqual([]);
+    expect(modesUnder(home.directory).map(({ path }) => path)).toEqual(
+      expect.arrayContaining(['', 'bank-journal.jsonl', 'logs', 'logs/api.log', 'temporal.sqlite']),
+    );
+    // With a right that reaches every file it would not need to be let in.
+    const log = readFileSync(join(home.directory, 'logs', 'postgres.log'), 'utf8');
+    expect(log).not.toContain('CAP_DAC_OVERRIDE');
+  });
 
   it('stops every process on Ctrl-C, and has everything again when it is started again', async () => {
+    const home = await openHome();
     const first = await home.start();
     const request = await payoutRequest(first.client, 'Rent');
     const payout = await sendPayout(first.client, request);
@@ -280,21 +323,8 @@ describe('corridor start', () => {
     expect(stranger.status).toBe(401);
   });
 
-  it.each(['api', 'worker', 'batch-worker', 'sandbox-bank', 'temporal', 'postgres'] as const)(
-    'stops with exit code 1 and the last words of its part when %s is killed',
-    async (name) => {
-      const { part, description, output } = await home.start();
-      crash(description.pids[name]);
-      expect((await part.exited).code).toBe(1);
-      expect(output()).toMatch(
-        new RegExp(`${name} has died \\(SIGKILL\\)\\. Its last words:\\n  \\S`),
-      );
-      expect(home.processes()).toEqual([]);
-      expect(home.hasDescription()).toBe(false);
-    },
-  );
-
   it('ends what a killed one left, and goes on with its data', async () => {
+    const home = await openHome();
     const first = await home.start();
     const request = await payoutRequest(first.client, 'Rent');
     const id = textOf(await sendPayout(first.client, request), 'id');
@@ -313,6 +343,7 @@ describe('corridor start', () => {
   });
 
   it('pays once when every process is killed at once with a payout on its way', async () => {
+    const home = await openHome();
     const first = await home.start();
     const request = await payoutRequest(first.client, 'simulate: delay 2s');
     const id = textOf(await sendPayout(first.client, request), 'id');
@@ -327,6 +358,7 @@ describe('corridor start', () => {
   });
 
   it('leaves nothing running when one part does not start', async () => {
+    const home = await openHome();
     await appendFile(join(home.directory, 'bank-journal.jsonl'), 'no line of a journal\n');
     const { code, stderr } = await home.run('start');
     expect(code).toBe(1);
@@ -348,6 +380,7 @@ describe('corridor says what is wrong with its flags', () => {
     ['an unknown command', ['strat'], 'There is no command "strat"'],
     ['no command', [], 'A command is missing'],
   ])('%s: exit code 2', async (_case, args, message) => {
+    const home = await openHome();
     const { code, stderr } = await home.runBare(...args);
     expect(code).toBe(2);
     expect(stderr).toContain(message);
@@ -355,6 +388,7 @@ describe('corridor says what is wrong with its flags', () => {
   });
 
   it('a port that is taken: exit code 1, before anything is started', async () => {
+    const home = await openHome();
     const server = createServer().listen(0, '127.0.0.1');
     await once(server, 'listening');
     const address = server.address();
