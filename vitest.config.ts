@@ -1,12 +1,19 @@
-import { defineConfig } from 'vitest/config';
+import { configDefaults, defineConfig } from 'vitest/config';
 
 /** Real servers answer slowly on a busy machine; a hang still ends within these. */
 const patient = { testTimeout: 60_000, hookTimeout: 120_000 } as const;
 
+/** They need a database each and no other server, and measure no time: two run at once. */
+const databaseOnly = [
+  'test/integration/interleavings-{known,new}.test.ts',
+  'test/integration/{batch,list}-plans.test.ts',
+  'test/integration/{ledger-guards,operator-guards,proof-of-release,roles}.test.ts',
+];
+
 export default defineConfig({
   test: {
     pool: 'forks',
-    // Two cores carry the servers as well; one test file at a time keeps them honest.
+    // Two cores carry the servers as well: what needs many of them runs one file at a time.
     maxWorkers: 2,
     passWithNoTests: false,
     projects: [
@@ -31,7 +38,16 @@ export default defineConfig({
           name: 'workflow',
           include: ['test/workflow/**/*.test.ts'],
           globalSetup: ['test/support/globalPostgres.ts', 'test/support/globalWorkflows.ts'],
+          // A clock that jumps goes on while a busy machine keeps a workflow waiting.
           fileParallelism: false,
+          ...patient,
+        },
+      },
+      {
+        test: {
+          name: 'database',
+          include: databaseOnly,
+          globalSetup: ['test/support/globalPostgres.ts'],
           ...patient,
         },
       },
@@ -39,6 +55,7 @@ export default defineConfig({
         test: {
           name: 'integration',
           include: ['test/integration/**/*.test.ts'],
+          exclude: [...configDefaults.exclude, ...databaseOnly],
           globalSetup: [
             'test/support/globalPostgres.ts',
             'test/support/globalTemporal.ts',

@@ -93,7 +93,9 @@ describe.each(writes)('a 503 to a $name', ({ name, request, json, table }) => {
       const asking = send(by);
       await eventually('the request waits for the table', 10_000, async () => {
         const waiting = await system.database`
-          select from pg_locks where relation = ${table}::regclass and not granted`;
+          select from pg_locks l join pg_database d on d.oid = l.database
+           where d.datname = current_database() and l.relation = ${table}::regclass
+             and not l.granted`;
         return waiting.count > 0 ? true : undefined;
       });
       line.cut();

@@ -243,7 +243,9 @@ describe('an account', () => {
       );
       await eventually('the requests wait', 10_000, async () => {
         const rows = await system.database`
-          select from pg_locks where relation = 'quotes'::regclass and not granted`;
+          select from pg_locks l join pg_database d on d.oid = l.database
+           where d.datname = current_database() and l.relation = 'quotes'::regclass
+             and not l.granted`;
         return rows.count === limits.inFlight ? rows : undefined;
       });
       const { apiKey } = await createTestAccount(system.database);
