@@ -5,9 +5,8 @@ import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
 import { freePort } from '../../sandbox/stack/ports.js';
 import { startPostgres } from '../../sandbox/stack/postgres.js';
-import type { Database } from '../../src/db/client.js';
 import { migrate } from '../../src/db/migrate.js';
-import { onServer } from './onServer.js';
+import { forgetOnPowerCut, onServer } from './onServer.js';
 
 declare module 'vitest' {
   export interface ProvidedContext {
@@ -55,14 +54,4 @@ async function findServer(): Promise<Server> {
       await rm(directory, { recursive: true, force: true });
     },
   };
-}
-
-/**
- * Lets the kernel write when it likes, which is most of a commit's time. What is committed
- * survives the death of any process as before; a cluster of the tests outlives no power cut.
- */
-async function forgetOnPowerCut(admin: Database): Promise<void> {
-  await admin`alter system set fsync = off`;
-  await admin`alter system set full_page_writes = off`;
-  await admin`select pg_reload_conf()`;
 }

@@ -12,3 +12,12 @@ export async function onServer(
     await admin.end({ timeout: 5 });
   }
 }
+
+/**
+ * Lets the kernel write when it likes, which is most of a commit's time. What is committed
+ * survives the death of any process as before; a cluster of the tests outlives no power cut.
+ */
+export async function forgetOnPowerCut(admin: Database): Promise<void> {
+  await admin`alter system set fsync = off`;
+  await admin`select pg_reload_conf()`;
+}

@@ -13,11 +13,16 @@ import { migrate } from '../../src/db/migrate.js';
 import { allowLogins, type DatabaseRole, loginUrls } from '../../src/db/roles.js';
 import { connectTemporal } from '../../src/temporal/client.js';
 import { readJournal } from './bankJournal.js';
+import { forgetOnPowerCut, onServer } from './onServer.js';
 import { type RailProxy, startRailProxy } from './railProxy.js';
 import { finderOptions } from './servers.js';
 
-/** In the order in which they need each other. */
 const names = ['postgres', 'temporal', 'sandbox-bank', 'api', 'worker', 'batch-worker'] as const;
+/** Those of a row need what is in the rows before it, and not each other. */
+const rows = [
+  ['postgres', 'temporal', 'sandbox-bank'],
+  ['api', 'worker', 'batch-worker'],
+] as const;
 export type PartName = (typeof names)[number];
 
 /** Corridor as the processes of `dist/`, each of which a test may end and start again. */
@@ -75,20 +80,33 @@ export async function startProcesses(
     namespace: 'default',
   });
 
-  const start = async (name: PartName) => {
+  const starting = new Map<PartName, Promise<void>>();
+  const startOne = async (name: PartName) => {
     if (running.has(name)) return;
     const part = await starters[name]();
     running.set(name, part);
     // Also one that ended by itself can be started again.
     void part.exited.then(() => running.delete(name));
   };
+  // Two tests at a time may both want it.
+  const start = (name: PartName) => {
+    const started = starting.get(name) ?? startOne(name).finally(() => starting.delete(name));
+    starting.set(name, started);
+    return started;
+  };
   const end = async (name: PartName, how: (part: Part) => Promise<unknown>) => {
     const part = running.get(name);
     if (part === undefined) throw new Error(`${name} does not run.`);
     await how(part);
   };
+  /** Waits for all even if one fails, so that whoever stops the parts then knows every one. */
+  const startRow = async (row: readonly PartName[]) => {
+    const started = row.map(start);
+    await Promise.allSettled(started);
+    await Promise.all(started);
+  };
   const startAll = async () => {
-    for (const name of names) await start(name);
+    for (const row of rows) await startRow(row);
   };
   const remove = async () => {
     for (const name of names.toReversed()) await running.get(name)?.stop();
@@ -96,7 +114,8 @@ export async function startProcesses(
     await rm(directory, { recursive: true, force: true });
   };
   try {
-    await start('postgres');
+    await startRow(rows[0]);
+    await onServer(starters.databaseUrl(), forgetOnPowerCut);
     databaseHost = new URL(await lineTo(starters.databaseUrl())).host;
     const database = connectDatabase({
       url: starters.databaseUrl(),
