@@ -13,8 +13,9 @@ const root = fileURLToPath(new URL('../../', import.meta.url));
 export async function setup(): Promise<void> {
   const builtMs = await modifiedMs(join(root, 'dist/src/workflows/bundle.js'));
   if (builtMs === undefined) throw new Error('There is no build in dist/: run npm run build.');
-  const entries = await readdir(join(root, 'src'), { recursive: true, withFileTypes: true });
-  for (const entry of entries) {
+  const options = { recursive: true, withFileTypes: true } as const;
+  const folders = ['src', 'sandbox'].map((folder) => readdir(join(root, folder), options));
+  for (const entry of (await Promise.all(folders)).flat()) {
     if (!entry.isFile()) continue;
     const file = join(entry.parentPath, entry.name);
     if (((await modifiedMs(file)) ?? 0) > builtMs) {
