@@ -3,6 +3,7 @@ import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
 import { eventObject } from '../contract/objects.js';
 import { defaultApiVersion, isApiVersion, render } from '../contract/versions/index.js';
+import { batchesOf } from '../db/batches.js';
 import { itemsOf } from '../db/chunks.js';
 import type { Database } from '../db/client.js';
 import {
@@ -96,7 +97,9 @@ export function deliveryActivities(deps: DeliveryDeps) {
     deliverEvents: ({ subjectIds }: { readonly subjectIds: readonly string[] }): Promise<void> =>
       withHeartbeat(async () => {
         const isOver = timerOfRun(beginLimitMs);
-        const pending = await pendingOf(deps, subjectIds);
+        // The payout that completes a batch has the batch's event to deliver as well.
+        const batchIds = await batchesOf(database, subjectIds);
+        const pending = await pendingOf(deps, [...subjectIds, ...batchIds]);
         const run = runs(accountOf(pending), () => attemptPending(delivering, pending, isOver));
         await leaveToEndpoints(deps, (await run) ?? pending);
       }),
@@ -105,7 +108,8 @@ export function deliveryActivities(deps: DeliveryDeps) {
     deliverChunk: (chunk: Chunk): Promise<boolean> =>
       withHeartbeat(async () => {
         const isOver = timerOfRun(runLimitMs);
-        const pending = await pendingOf(deps, await itemsOf(database, chunk, payoutStatuses, null));
+        const ids = await itemsOf(database, chunk, payoutStatuses, null);
+        const pending = await pendingOf(deps, [...ids, chunk.batchId]);
         if (pending.length === 0) return false;
         const run = chunkRuns(accountOf(pending), () =>
           attemptPending(delivering, pending, isOver),

@@ -284,6 +284,16 @@ export async function allItemsOf(
   return rows.map((row) => row.id);
 }
 
+/** The batches that some of these payouts are items of. */
+export async function batchesOf(
+  sql: Sql,
+  payoutIds: readonly string[],
+): Promise<readonly string[]> {
+  const rows = await sql<{ batchId: string }[]>`
+    select distinct batch_id from payouts where id = any (${payoutIds}) and batch_id is not null`;
+  return rows.map(({ batchId }) => batchId);
+}
+
 /** Counts items as final, each once, and returns the batches that are complete by that. */
 export async function closeItems(
   sql: Sql,

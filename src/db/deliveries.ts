@@ -39,9 +39,9 @@ export type PendingAttempt = CountedPair & {
 };
 
 /**
- * First attempts at the events of these payouts, and of the batches they belong to, that were not
- * made, as far as the rows say, oldest event first. `isRepeated`: also those that an earlier run of the same activity has taken and
- * not recorded; whether that run is dead, only the end of their lease will say.
+ * First attempts at the events of these payouts and batches that were not made, as far as the rows
+ * say, oldest event first. `isRepeated`: also those that an earlier run of the same activity has
+ * taken and not recorded; whether that run is dead, only the end of their lease will say.
  */
 export async function pendingFirstAttempts(
   sql: Sql,
@@ -52,10 +52,7 @@ export async function pendingFirstAttempts(
     select d.event_id, d.endpoint_id, d.attempts, e.account_id, e.sequence,
            d.attempts > 0 or d.next_attempt_at <= now() as is_left
       from events e join deliveries d on d.event_id = e.id
-     where e.subject_id = any (array(
-             select unnest(${subjectIds}::text[]) union
-             select batch_id from payouts where id = any (${subjectIds}) and batch_id is not null))
-       and case when ${isPending(sql)}
+     where e.subject_id = any (${subjectIds}) and case when ${isPending(sql)}
        then d.attempts = 0 or (${isRepeated} and d.attempts = 1
             and d.last_status is null and d.last_error is null) else false end`;
   // Sorted here: for the order's sake the planner would walk all events by their sequence.

@@ -25,17 +25,13 @@ export type SettleLimit = { readonly rail: string; readonly settleWithinMs: numb
  */
 export async function beginSubmission(
   sql: Sql,
-  {
-    driver,
-    ids,
-    wakeInMs,
-  }: { readonly driver: string; readonly ids: readonly string[]; readonly wakeInMs: number },
+  due: { readonly driver: string; readonly ids: readonly string[]; readonly wakeInMs: number },
   limits: readonly SettleLimit[],
 ): Promise<readonly Submission[]> {
   return sql<Submission[]>`
     with mine as (
       select p.id, p.submit_started_at from payouts p left join batches b on b.id = p.batch_id
-       where p.id = any (${ids}) and p.driver = ${driver} and p.status = 'processing'
+       where p.id = any (${due.ids}) and p.driver = ${due.driver} and p.status = 'processing'
          and p.attention_at is null
          and (p.submit_started_at is not null or (b.paused_at is null and b.canceled_at is null))
        order by p.id for no key update of p
@@ -46,7 +42,7 @@ export async function beginSubmission(
            settle_by = case when mine.submit_started_at is null
                             then ${laterSettleBy(sql)} else p.settle_by end,
            wake_at = case when p.driver = p.id
-                          then ${wakeAfter(sql, { ms: wakeInMs })} end
+                          then ${wakeAfter(sql, { ms: due.wakeInMs })} end
       from mine, ${limitsTable(sql, limits)}
      where p.id = mine.id and l.rail = p.rail
     returning p.id, p.rail, p.reference, p.receive_minor, p.destination_currency, p.void_intent,
