@@ -162,6 +162,7 @@ const params: Readonly<Record<string, readonly [keyof Owned, (id: string) => Sen
     starting_after: 'event',
     ending_before: 'event',
     payout: 'payout',
+    batch: 'batch',
   }),
   // A payout is stored with what it named, so these come after the lists.
   'createPayout quote': [
