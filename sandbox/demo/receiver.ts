@@ -1,7 +1,7 @@
-import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';
 import { z } from 'zod';
 import { verifyWebhook } from '../../src/webhooks/signature.js';
+import { listenOnAnyPort } from '../stack/ports.js';
 
 const eventShape = z.object({
   id: z.string(),
@@ -44,10 +44,7 @@ export async function startReceiver() {
       () => response.destroy(),
     );
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  const port = typeof address === 'object' && address !== null ? address.port : 0;
+  const port = await listenOnAnyPort(server);
   return {
     url: `http://127.0.0.1:${port}/webhooks`,
     trust: (secret: string): void => {

@@ -1,8 +1,17 @@
 import { once } from 'node:events';
-import { connect, createServer } from 'node:net';
+import { connect, createServer, type Server } from 'node:net';
 import { CannotStart } from './cannotStart.js';
 
 const host = '127.0.0.1';
+
+/** Has a server listen on any port of 127.0.0.1, and returns which. */
+export async function listenOnAnyPort(server: Server): Promise<number> {
+  server.listen(0, host);
+  await once(server, 'listening');
+  const address = server.address();
+  if (address === null || typeof address === 'string') throw new Error('not a TCP address');
+  return address.port;
+}
 
 /**
  * A TCP port on 127.0.0.1 that nothing listens on.
@@ -13,16 +22,13 @@ const host = '127.0.0.1';
  */
 export async function freePort(): Promise<number> {
   const server = createServer((socket) => socket.end());
-  server.listen(0, host);
-  await once(server, 'listening');
-  const address = server.address();
-  if (address === null || typeof address === 'string') throw new Error('not a TCP address');
-  const visitor = connect(address.port, host);
+  const port = await listenOnAnyPort(server);
+  const visitor = connect(port, host);
   visitor.resume();
   await once(visitor, 'close');
   server.close();
   await once(server, 'close');
-  return address.port;
+  return port;
 }
 
 /**

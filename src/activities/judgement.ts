@@ -148,8 +148,8 @@ async function evaluateRetry(row: LockedPayout, rail: Rail): Promise<Decision> {
       : refused('The rail does not know the key, and it is too old to be sent again.');
   }
   return Number(row.settleInMs ?? 0n) > 0
-    ? done('The rail reports nothing new; it is waited for again.', { unparks: true })
-    : refused('The rail reports nothing new, and its time is over. Extend it to wait longer.');
+    ? done('The rail has reported nothing new; the payout waits for it again.', { unparks: true })
+    : refused('The rail has reported nothing new in its time. Extend the deadline to wait longer.');
 }
 
 async function evaluateSettled(row: LockedPayout, rail: Rail): Promise<Decision> {

@@ -22,6 +22,13 @@ type Header = { readonly names: readonly string[]; readonly columns: Columns };
 /** What a cell ought to have been, or undefined if it is well. */
 type CellCheck = (cell: string) => string | undefined;
 
+/** What all rows are read by, and where their problems go. */
+type Reading = {
+  readonly header: Header;
+  readonly expectedOfCell: CellCheck;
+  readonly problems: Refusal[];
+};
+
 /**
  * Decodes `text/csv` (RFC 4180) with names in its first row, nested ones in brackets as in
  * `metadata[order]`: every other row is an item of `payouts`. An empty cell is a parameter
@@ -38,7 +45,7 @@ export function* decodeCsv(body: Buffer): Steps<DecodedObject | readonly Refusal
   const header = readHeader(reader, expectedOfCell, problems);
   // Under a header that is wrong every row would be, and hide the cause.
   if (problems.length > 0) return problems;
-  const payouts = yield* readItems(reader, header, expectedOfCell, problems);
+  const payouts = yield* readItems(reader, { header, expectedOfCell, problems });
   return problems.length > 0 ? problems : Object.assign(Object.create(null), { payouts });
 }
 
@@ -80,12 +87,8 @@ function addColumn(columns: Columns, name: string, column: number): string | und
   return undefined;
 }
 
-function* readItems(
-  reader: CsvReader,
-  header: Header,
-  expectedOfCell: CellCheck,
-  problems: Refusal[],
-): Steps<readonly DecodedObject[]> {
+function* readItems(reader: CsvReader, reading: Reading): Steps<readonly DecodedObject[]> {
+  const { header, problems } = reading;
   const items: DecodedObject[] = [];
   let fields = 0;
   while (problems.length < maxProblems) {
@@ -96,9 +99,7 @@ function* readItems(
       problems.push(misread(row, paramOfCell(param, header.names[row.column])));
       break;
     }
-    const faults = faultsOf(row, header.names, param, expectedOfCell);
-    problems.push(...faults.slice(0, maxProblems - problems.length));
-    const values = row.cells.filter((cell) => cell !== '').length;
+    const values = checkRow(row, param, reading);
     // What is empty is work as well, though less: 10,000 rows of 100 cells are within the limit.
     fields += Math.max(1, row.count / 10, values);
     if (fields > maxFields) {
@@ -111,24 +112,25 @@ function* readItems(
   return items;
 }
 
-/** What is wrong with a row: the number of its cells, or some of them. */
-function faultsOf(
+/** Refuses what is wrong with a row, and counts its values. */
+function checkRow(
   row: CsvRow,
-  names: readonly string[],
   param: string,
-  expectedOfCell: CellCheck,
-): readonly Refusal[] {
-  const faults: Refusal[] = [];
+  { header: { names }, expectedOfCell, problems }: Reading,
+): number {
   if (row.count !== names.length) {
     const expected = `as many cells as the header has, which are ${names.length}`;
-    faults.push({ ...refuseAt(row.line, param, expected), received: `${row.count} cells` });
+    problems.push({ ...refuseAt(row.line, param, expected), received: `${row.count} cells` });
   }
+  let values = 0;
   for (const [column, cell] of row.cells.entries()) {
-    const expected = cell === '' ? undefined : expectedOfCell(cell);
-    if (expected === undefined) continue;
-    faults.push(refuseAt(row.line, paramOfCell(param, names[column]), expected));
+    if (cell === '') continue;
+    values += 1;
+    const expected = expectedOfCell(cell);
+    if (expected === undefined || problems.length >= maxProblems) continue;
+    problems.push(refuseAt(row.line, paramOfCell(param, names[column]), expected));
   }
-  return faults;
+  return values;
 }
 
 /** The object of the values that a row has under these names; undefined if it has none. */

@@ -10,7 +10,7 @@ import {
 } from '../db/idempotency.js';
 import { isRefusal, meaningOf, type Refusal, refuse } from '../domain/refusal.js';
 import { type Decoded, type DecodedObject, flatten, isList } from './decoded.js';
-import { type Answer, type ApiDeps, type ApiRequest, refused } from './route.js';
+import { type Answer, type ApiDeps, type ApiRequest, notFound, refused } from './route.js';
 import { createPace } from './turns.js';
 
 /** PostgreSQL's lock_not_available: the first request with this key is still running. */
@@ -207,13 +207,24 @@ export async function runIdempotently<Row extends object>(
   }
 }
 
+/** Deletes the object that the path names, once for the request's key. */
+export function deleteOnce<Row extends object>(
+  deps: ApiDeps,
+  request: ApiRequest,
+  remove: Creation<Row>['find'],
+  object: Pick<Creation<Row>, 'find' | 'render'>,
+): Promise<Answer> {
+  const { account, id } = request;
+  const perform = async (sql: Sql) => (await remove(sql, account.id, id)) ?? notFound(request);
+  return runIdempotently(deps, request, { ...object, objectId: id, status: 200, perform });
+}
+
 async function performOnce<Row extends object>(
   sql: Sql,
   deps: ApiDeps,
   request: ApiRequest,
-  { status, render, ...creation }: Creation<Row>,
+  { objectId: fresh, status, render, ...creation }: Creation<Row>,
 ): Promise<Answer> {
-  const { objectId: fresh } = creation;
   const bound = await bindRequest(sql, deps, request, { objectId: fresh, retention: '30 days' });
   if (isRefusal(bound)) return refused(bound);
   const { isReplay, objectId, headers } = bound;

@@ -137,9 +137,8 @@ export class JsonReader {
   }
 
   private readLeaf(): Decoded {
-    const next = this.peek();
     this.countField();
-    if (next !== '"') return this.readWord();
+    if (this.peek() !== '"') return this.readWord();
     const value = this.readString();
     const expected = expectedOfValue(value);
     if (expected !== undefined) this.refuse(expected);

@@ -63,14 +63,14 @@ export async function recordEvents(
              n.base + row_number() over (partition by g.account_id order by g.position),
              g.type, g.subject_id, g.data::json
         from given g join numbered n using (account_id)
-    ), delivered as (
+    ), pending as (
       insert into deliveries (event_id, endpoint_id)
       select g.id, w.id from given g join webhook_endpoints w
           on w.account_id = g.account_id and w.status = 'enabled' and w.deleted_at is null
          and (g.type = any (w.events) or '*' = any (w.events))
       returning event_id
     )
-    select distinct g.subject_id from delivered d join given g on g.id = d.event_id`;
+    select distinct g.subject_id from pending d join given g on g.id = d.event_id`;
   return new Set(rows.map((row) => row.subjectId));
 }
 

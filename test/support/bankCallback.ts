@@ -1,18 +1,11 @@
 import { createHmac } from 'node:crypto';
+import type { CallbackEvent } from '../../sandbox/bank/books.js';
 import type { PayoutRow } from '../../src/db/payouts.js';
 import type { TestSystem } from './system.js';
 
-/** An event as the sandbox bank would send it; amounts are minor units. */
-export type BankEvent = {
-  readonly id: string;
-  readonly key: string;
-  readonly type: 'settled' | 'rejected' | 'returned';
-  readonly amount: string;
-  readonly currency: string;
-  readonly code?: string;
-  readonly reason?: string;
-  readonly at?: string;
-};
+/** An event as the sandbox bank sends it, with no more than the service reads. */
+export type BankEvent = Omit<CallbackEvent, 'at' | 'bank_reference'> &
+  Partial<Pick<CallbackEvent, 'at'>>;
 
 let counted = 0;
 

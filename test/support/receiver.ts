@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
+import { listenOnAnyPort } from '../../sandbox/stack/ports.js';
 
 export type ReceivedWebhook = {
   readonly headers: Readonly<Record<string, string>>;
@@ -37,10 +38,7 @@ export async function startReceiver(
       for (const look of waiting) look();
     });
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  const port = typeof address === 'object' && address !== null ? address.port : 0;
+  const port = await listenOnAnyPort(server);
   return {
     url: `http://127.0.0.1:${port}/webhooks`,
     received,

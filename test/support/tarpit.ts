@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
+import { listenOnAnyPort } from '../../sandbox/stack/ports.js';
 
 export type Tarpit = {
   readonly url: string;
@@ -21,10 +22,7 @@ export async function startTarpit(): Promise<Tarpit> {
     waiting.add(response);
     response.on('close', () => waiting.delete(response));
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  const port = typeof address === 'object' && address !== null ? address.port : 0;
+  const port = await listenOnAnyPort(server);
   return {
     url: `http://127.0.0.1:${port}/webhooks`,
     held: () => waiting.size,

@@ -24,7 +24,7 @@ import { currentRates } from '../../db/rates.js';
 import { isRefusal, refuse } from '../../domain/refusal.js';
 import { cancelBatchItems, startBatch } from '../../temporal/wakePayout.js';
 import { scopeMissing } from '../admission.js';
-import { isHeard } from '../heard.js';
+import { askTemporal } from '../askTemporal.js';
 import { bindRequest, recordOnce } from '../idempotency.js';
 import { byIdIn, listRoute } from '../listRoute.js';
 import {
@@ -152,7 +152,7 @@ async function record(
   request.name({ batch: batchId });
   const batch = await existingBatch(deps, accountId, batchId);
   if (batch.status === 'processing') {
-    await isHeard(deps, { batch: batchId }, () => startBatch(deps.temporal, batchId));
+    await askTemporal(deps, { batch: batchId }, () => startBatch(deps.temporal, batchId));
   }
   return {
     status: 202,
@@ -195,7 +195,7 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   await cancelBatch(database, batch.id);
   const object = { batch: batch.id };
   const cancelItems = () => cancelBatchItems(deps.temporal, batch.id, cancelLimitMs);
-  if (batch.status !== 'canceled' && !(await isHeard(deps, object, cancelItems))) {
+  if (batch.status !== 'canceled' && !(await askTemporal(deps, object, cancelItems))) {
     const detail = 'Nothing more is sent; what becomes of each item is seen in a moment.';
     return { ...refused(refuse('service_unavailable', { detail })), object };
   }

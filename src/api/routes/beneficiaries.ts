@@ -11,13 +11,12 @@ import { exactlyOne } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { validateBeneficiary } from '../../domain/beneficiary.js';
 import { meaningOf } from '../../domain/refusal.js';
-import { runIdempotently } from '../idempotency.js';
+import { deleteOnce, runIdempotently } from '../idempotency.js';
 import { byIdIn, listRoute } from '../listRoute.js';
 import {
   type Answer,
   type ApiDeps,
   type ApiRequest,
-  notFound,
   oneObject,
   type Route,
   route,
@@ -85,11 +84,7 @@ export const beneficiaryRoutes: readonly Route[] = [
     summary: 'Delete a beneficiary. Accepted payouts to it are still sent.',
     answers: { 200: 'beneficiary' },
     handle: (deps, request) =>
-      runIdempotently(deps, request, {
-        objectId: request.id,
-        status: 200,
-        perform: async (sql) =>
-          (await deleteBeneficiary(sql, request.account.id, request.id)) ?? notFound(request),
+      deleteOnce(deps, request, deleteBeneficiary, {
         find: findBeneficiary,
         render: beneficiaryObject,
       }),

@@ -10,8 +10,8 @@ import { isFinal } from '../../domain/payout.js';
 import { isRefusal, type Refusal, refuse } from '../../domain/refusal.js';
 import { acceptPayout, askPayout } from '../../temporal/wakePayout.js';
 import { cancelUpdate } from '../../workflows/messages.js';
+import { askTemporal } from '../askTemporal.js';
 import { expandPayouts } from '../expand.js';
-import { isHeard } from '../heard.js';
 import { bindRequest, recordOnce, withAdvice } from '../idempotency.js';
 import { byIdIn, listRoute } from '../listRoute.js';
 import {
@@ -157,7 +157,9 @@ async function decide(
   const accountId = request.account.id;
   const row = await existingPayout(deps, accountId, id);
   if (row.status === 'pending') {
-    await isHeard(deps, { payout: id }, () => acceptPayout(deps.temporal, row, decisionLimitMs));
+    await askTemporal(deps, { payout: id }, () =>
+      acceptPayout(deps.temporal, row, decisionLimitMs),
+    );
   }
   const { waitMs } = request;
   const applied = waitMs === 0 ? {} : { 'Preference-Applied': `wait=${waitMs / 1000}` };
@@ -227,7 +229,7 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const isAnswered =
     isFinal(row.status) ||
     isUndecided ||
-    (await isHeard(deps, object, () => askPayout(deps.temporal, row, update, cancelLimitMs)));
+    (await askTemporal(deps, object, () => askPayout(deps.temporal, row, update, cancelLimitMs)));
   const after = await existingPayout(deps, accountId, row.id);
   if (after.status === 'canceled') return { status: 200, body: payoutObject(after), headers };
   const refusal =

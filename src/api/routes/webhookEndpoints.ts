@@ -12,13 +12,12 @@ import {
 import { refuse } from '../../domain/refusal.js';
 import { checkWebhookUrl } from '../../webhooks/guard.js';
 import { createWebhookSecret } from '../../webhooks/signature.js';
-import { runIdempotently } from '../idempotency.js';
+import { deleteOnce, runIdempotently } from '../idempotency.js';
 import { byIdIn, listRoute } from '../listRoute.js';
 import {
   type Answer,
   type ApiDeps,
   type ApiRequest,
-  notFound,
   oneObject,
   type Route,
   route,
@@ -73,11 +72,7 @@ export const webhookEndpointRoutes: readonly Route[] = [
     summary: 'Delete a webhook endpoint. No more events are sent to it.',
     answers: { 200: 'webhook_endpoint' },
     handle: (deps, request) =>
-      runIdempotently(deps, request, {
-        objectId: request.id,
-        status: 200,
-        perform: async (sql) =>
-          (await deleteWebhookEndpoint(sql, request.account.id, request.id)) ?? notFound(request),
+      deleteOnce(deps, request, deleteWebhookEndpoint, {
         find: findWebhookEndpoint,
         render: webhookEndpointObject,
       }),

@@ -1,10 +1,10 @@
 import type { ApiDeps, Refused } from './route.js';
 
 /**
- * Whether Temporal did what it was asked within its time. The rows are the request: a repeat or
- * the sweep goes on from them, so that not to be heard is no failure.
+ * Asks Temporal, and answers whether it did so within its time. The rows are the request: a repeat
+ * or the sweep goes on from them, so that no answer is no failure.
  */
-export async function isHeard(
+export async function askTemporal(
   { log }: ApiDeps,
   object: NonNullable<Refused['object']>,
   ask: () => Promise<unknown>,
