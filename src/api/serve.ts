@@ -8,6 +8,7 @@ import {
   isApiVersion,
   render,
 } from '../contract/versions/index.js';
+import type { JsonObject } from '../contract/versions/jsonObject.js';
 import { versionHeaders } from '../contract/versions/lifecycle.js';
 import type { Account } from '../db/accounts.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
@@ -34,7 +35,7 @@ import {
   refused,
   type Success,
 } from './route.js';
-import { inSlices } from './turns.js';
+import { inSlices, type Steps } from './turns.js';
 import { validate } from './validate.js';
 
 /** Runs a route for a request that is authenticated and decoded, and renders its answer. */
@@ -59,10 +60,25 @@ export async function serve(
   if ('refusals' in answer) return answerProblem(ctx, answer);
   ctx.status = answer.status;
   ctx.set({ ...locationOf(route, answer), ...answer.headers });
-  const text = JSON.stringify(render(answer.body, request.version));
-  oweBytes(deps, ctx, text.length);
+  const json = await inSlices(encode(answer.body, request.version));
+  oweBytes(deps, ctx, json.length);
   ctx.type = 'json';
-  ctx.body = text;
+  ctx.body = json;
+}
+
+/** The JSON of an answer in a version. A page is written object by object: it may be a megabyte. */
+function* encode(body: JsonObject, version: ApiVersion): Steps<Buffer> {
+  const { data } = body;
+  if (!Array.isArray(data)) return Buffer.from(JSON.stringify(render(body, version)));
+  const empty = JSON.stringify({ ...body, data: [] });
+  const start = empty.indexOf('[]') + 1;
+  const parts = [Buffer.from(empty.slice(0, start))];
+  for (const object of data) {
+    const text = JSON.stringify(render(object, version));
+    parts.push(Buffer.from(parts.length === 1 ? text : `,${text}`));
+    yield;
+  }
+  return Buffer.concat([...parts, Buffer.from(empty.slice(start))]);
 }
 
 /** Weighs a request before its body is read. What it is found to be more is counted then. */

@@ -31,7 +31,8 @@ export async function inSlices<T>(steps: Steps<T>): Promise<T> {
   for (;;) {
     const step = steps.next();
     if (step.done === true) return step.value;
-    await pace();
+    const pause = pace();
+    if (pause !== undefined) await pause;
   }
 }
 
