@@ -189,9 +189,7 @@ async function readFacts(
         beneficiary: beneficiaryOf.get(row.id),
         midOf: (source: string, destination: string) => midOf(ratesOf(row), source, destination),
         originOf: ({ sourceCurrency, destinationCurrency }: Acceptance) =>
-          quote === undefined
-            ? originOf(ratesOf(row), sourceCurrency, destinationCurrency)
-            : { ...quote, provider: quote.rateProvider, asOf: quote.rateAsOf },
+          quote === undefined ? originOf(ratesOf(row), sourceCurrency, destinationCurrency) : quote,
       };
     },
   };

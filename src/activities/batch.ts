@@ -8,7 +8,7 @@ import {
 } from '../db/batches.js';
 import { itemsOf } from '../db/chunks.js';
 import { bulkTransaction, type Sql, transaction } from '../db/client.js';
-import { makeDue, type RefusedPayout, refusePayouts, type WakeablePayout } from '../db/payouts.js';
+import { makeDue, type RefusedPayout, refusePayouts } from '..//db/payouts.js';
 import {
   type BatchMode,
   type Chunk,
@@ -16,7 +16,7 @@ import {
   chunkDriver,
   maximumBatchItems,
 } from '../domain/batch.js';
-import type { FactRules } from '../domain/payout.js';
+import type { FactRules, WakeablePayout } from '../domain/payout.js';
 import { refuse } from '../domain/refusal.js';
 import { type AcceptanceDeps, accept, acceptTogether } from './acceptance.js';
 import { announceCompletion } from './announcement.js';

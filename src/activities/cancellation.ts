@@ -1,12 +1,7 @@
 import type { Sql } from '../db/client.js';
-import {
-  type LockedPayout,
-  lockPayouts,
-  makeDue,
-  movePayouts,
-  type WakeablePayout,
-} from '../db/payouts.js';
-import type { FactRules } from '../domain/payout.js';
+import { type LockedPayout, lockPayouts, makeDue, movePayouts } from '..//db/payouts.js';
+import type { FactRules, WakeablePayout } from '../domain/payout.js';
+import { undecidedCancellation } from '../domain/progress.js';
 import { announce } from './announcement.js';
 import { applyFacts } from './facts.js';
 
@@ -17,14 +12,6 @@ export type Announced = { readonly hasSubscribers: boolean };
 export type Canceled = Announced & { readonly own: WakeablePayout | null };
 
 const withdrawn = { kind: 'withdrawn' } as const;
-
-/** The move of a payout that was never decided: there is nothing to release. */
-const cancellation = {
-  status: 'canceled',
-  statusReason: 'canceled',
-  railReference: null,
-  returnedMinor: null,
-} as const;
 
 /**
  * Cancels those of the payouts that no rail was ever given, by any driver, and releases
@@ -44,7 +31,7 @@ export async function cancelItems(
   const moved = await movePayouts(
     sql,
     pending,
-    idsOf(pending).map((id) => ({ id, ...cancellation })),
+    idsOf(pending).map((id) => ({ id, ...undecidedCancellation })),
   );
   const own = new Map(ownOf([...unsent, ...pending]).map((row) => [row.id, row]));
   await makeDue(sql, [...own.keys()]);

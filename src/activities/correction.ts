@@ -42,7 +42,12 @@ export async function evaluateCorrection(
 }
 
 /** A settlement that never was: the customer gets everything back, and an event. */
-const undoing = { status: 'returned', statusReason: 'corrected', railReference: null } as const;
+const undoing = {
+  status: 'returned',
+  statusReason: 'corrected',
+  railReference: null,
+  settledAt: null,
+} as const;
 
 /** Why money in suspense keeps a payout with the person who has it, or undefined. */
 export async function suspenseFault(sql: Sql, row: PayoutRow): Promise<string | undefined> {

@@ -4,7 +4,7 @@ import { readEvidence } from '../db/statements.js';
 import type { Entry } from '../domain/ledger.js';
 import type { OperatorCommand, OperatorResult } from '../domain/operator.js';
 import { isDisputed, type PayoutStatus, type RailFact, railKey } from '../domain/payout.js';
-import type { Move } from '../domain/progress.js';
+import { type Move, undecidedCancellation } from '../domain/progress.js';
 import type { Rail } from '../rails/rail.js';
 import { frozenOf } from './facts.js';
 import { establishedBy } from './lookup.js';
@@ -78,7 +78,10 @@ async function evaluateCancel(
   const ends = 'canceled' as const;
   if (row.status === ends) return done('The payout is canceled.', {});
   if (row.status === 'pending' && row.attentionReason !== null) {
-    return done('Canceled before it was decided.', { move: undecided, unparks: true });
+    return done('Canceled before it was decided.', {
+      move: undecidedCancellation,
+      unparks: true,
+    });
   }
   if (row.status !== 'processing' || rail === undefined) {
     return refused(`The payout is ${row.status}.`);
@@ -97,14 +100,6 @@ async function evaluateCancel(
 }
 
 const voided = { kind: 'voided' } as const;
-
-/** A payout whose decision failed holds nothing, and no rail knows it. */
-const undecided: Move = {
-  status: 'canceled',
-  statusReason: 'canceled',
-  railReference: null,
-  returnedMinor: null,
-};
 
 /**
  * Whether a void would prove that the rail does not pay: only while it has not taken the order,

@@ -1,6 +1,7 @@
 import type { Client } from '@temporalio/client';
 import type { Database } from '../db/client.js';
-import { postponeQuiet, type WakeablePayout } from '../db/payouts.js';
+import { postponeQuiet } from '..//db/payouts.js';
+import type { WakeablePayout } from '..//domain/payout.js';
 import { wakePayouts } from '../temporal/wakePayout.js';
 
 export type WakingDeps = { readonly database: Database; readonly temporal: Client };

@@ -1,13 +1,12 @@
 import type { EntryKind } from '../domain/ledger.js';
 import type { Sql } from './client.js';
 import {
-  afterCursor,
   type Created,
-  createdWithin,
   orderAndLimit,
   type Page,
   type PageResult,
   type Position,
+  pageRows,
   toPage,
   when,
 } from './page.js';
@@ -60,9 +59,7 @@ async function ofBalances(
         select * from ledger_postings
          where ledger_account_id = b.ledger_account_id and entry_kind is not null
            and ${when(sql, type, (wanted) => sql`entry_kind = ${wanted}`)}
-           and ${afterCursor(sql, page, ['created_at', 'id'])}
-           and ${createdWithin(sql, created, 'created_at')}
-         ${orderAndLimit(sql, page, ['created_at', 'id'])}) p
+           and ${pageRows(sql, page, ['created_at', 'id'], created)}) p
      where b.account_id = ${accountId} and ${when(sql, currency, (wanted) => sql`b.currency = ${wanted}`)}
      ${orderAndLimit(sql, page, ['p.created_at', 'p.id'])}`;
 }
@@ -83,9 +80,7 @@ async function ofPayout(
      where e.payout_id = ${payoutId} and b.account_id = ${accountId}
        and ${when(sql, currency, (wanted) => sql`b.currency = ${wanted}`)}
        and ${when(sql, type, (wanted) => sql`e.kind = ${wanted}`)}
-       and ${afterCursor(sql, page, ['p.created_at', 'p.id'])}
-       and ${createdWithin(sql, created, 'p.created_at')}
-     ${orderAndLimit(sql, page, ['p.created_at', 'p.id'])}`;
+       and ${pageRows(sql, page, ['p.created_at', 'p.id'], created)}`;
 }
 
 /** Where a transaction of the account stands in its list. */

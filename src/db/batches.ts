@@ -1,19 +1,19 @@
 import { type BatchMode, type BatchStatus, batchStatuses, chunkCountOf } from '../domain/batch.js';
 import type { PayoutStatus } from '../domain/payout.js';
 import type { Refusal } from '../domain/refusal.js';
-import { bigints, type Sql } from './client.js';
+import { oneOf, type Sql } from './client.js';
 import {
-  afterCursor,
   type Created,
-  createdWithin,
   orderAndLimit,
   type Page,
   type PageResult,
+  pageRows,
   toPage,
   when,
 } from './page.js';
 import type { NewPayout, PayoutRow } from './payouts.js';
 import type { CurrencyRate, CurrencyRates } from './rates.js';
+import { unnest } from './unnest.js';
 import { wakeAfter } from './wakeTimes.js';
 
 export type BatchRow = {
@@ -68,7 +68,9 @@ const insertRows = 1_000;
 export async function insertBatch(sql: Sql, batch: NewBatch): Promise<void> {
   const { id, accountId, mode, items } = batch;
   const own = items.flatMap((item) => ('payout' in item ? [item] : []));
-  const references = items.flatMap((item) => ('refersTo' in item ? [item] : []));
+  const references = items.flatMap((item) =>
+    'refersTo' in item ? [{ index: item.index, payoutId: item.refersTo }] : [],
+  );
   await sql`
     insert into batches (id, account_id, mode, outcome, total, open, rates)
     values (${id}, ${accountId}, ${mode}, ${mode === 'best_effort' ? 'accepted' : null},
@@ -85,8 +87,7 @@ export async function insertBatch(sql: Sql, batch: NewBatch): Promise<void> {
   await sql`
     insert into batch_references (batch_id, batch_index, payout_id)
     select ${id}, t.index, t.payout_id
-      from unnest(${references.map((item) => item.index)}::int[],
-                  ${references.map((item) => item.refersTo)}::text[]) as t (index, payout_id)`;
+      from ${unnest(sql, references)`index int, payout_id text`}`;
 }
 
 async function insertItems(
@@ -94,7 +95,7 @@ async function insertItems(
   batchId: string,
   items: readonly Extract<NewItem, { payout: NewPayout }>[],
 ): Promise<void> {
-  const of = <T>(pick: (payout: NewPayout) => T): T[] => items.map(({ payout }) => pick(payout));
+  const rows = items.map(({ payout, index, refusal }) => ({ ...payout, index, refusal }));
   await sql`
     insert into payouts (id, account_id, mode, driver, quote_id, beneficiary_id, source_currency,
       destination_currency, fixed_side, amount, reference, metadata, batch_id, batch_index, refusal)
@@ -104,38 +105,15 @@ async function insertItems(
            coalesce(t.destination_currency, (select currency from beneficiaries b
              where b.id = t.beneficiary_id and b.account_id = t.account_id)), t.fixed_side, t.amount, t.reference, t.metadata, ${batchId},
            t.index, t.refusal
-      from unnest(
-        ${of((payout) => payout.id)}::text[],
-        ${of((payout) => payout.accountId)}::text[],
-        ${of((payout) => payout.mode)}::text[],
-        ${of((payout) => payout.driver)}::text[],
-        ${of((payout) => payout.quoteId)}::text[],
-        ${of((payout) => payout.beneficiaryId)}::text[],
-        ${of((payout) => payout.sourceCurrency)}::text[],
-        ${of((payout) => payout.destinationCurrency)}::text[],
-        ${of((payout) => payout.fixedSide)}::text[],
-        ${bigints(of((payout) => payout.amount))}::bigint[],
-        ${of((payout) => payout.reference)}::text[],
-        ${of((payout) => JSON.stringify(payout.metadata))}::text[]::jsonb[],
-        ${items.map(({ index }) => index)}::int[],
-        ${items.map(({ refusal }) => refusal && JSON.stringify(refusal))}::text[]::jsonb[]
-      ) as t (id, account_id, mode, driver, quote_id, beneficiary_id, source_currency,
-              destination_currency, fixed_side, amount, reference, metadata, index, refusal)`;
+      from ${unnest(sql, rows)`
+        id text, account_id text, mode text, driver text, quote_id text, beneficiary_id text,
+         source_currency text, destination_currency text, fixed_side text, amount bigint,
+         reference text, metadata jsonb, index int, refusal jsonb`}`;
 }
 
 const columns = (sql: Sql) => sql`
   id, account_id, status, mode, outcome, total, open, created_at, completed_at, paused_at,
   canceled_at`;
-
-export async function findBatch(
-  sql: Sql,
-  accountId: string,
-  id: string,
-): Promise<BatchRow | undefined> {
-  const [row] = await sql<BatchRow[]>`
-    select ${columns(sql)} from batches where id = ${id} and account_id = ${accountId}`;
-  return row;
-}
 
 /** For workflows and operators, who see the batches of every account. */
 export async function findBatchById(sql: Sql, id: string): Promise<BatchRow | undefined> {
@@ -161,6 +139,8 @@ export async function findBatches(
       from batches where id = any (${ids}) and account_id = ${accountId}`;
 }
 
+export const findBatch = oneOf(findBatches);
+
 export async function listBatches(
   sql: Sql,
   accountId: string,
@@ -173,9 +153,7 @@ export async function listBatches(
     select b.* from unnest(${statuses}::text[]) s (status) cross join lateral (
       select ${columns(sql)} from batches
        where account_id = ${accountId} and status = s.status
-         and ${createdWithin(sql, filter.created, 'created_at')}
-         and ${afterCursor(sql, page, ['created_at', 'id'])}
-       ${orderAndLimit(sql, page, ['created_at', 'id'])}) b
+         and ${pageRows(sql, page, ['created_at', 'id'], filter.created)}) b
      ${orderAndLimit(sql, page, ['b.created_at', 'b.id'])}`;
   return toPage(page, rows);
 }

@@ -1,15 +1,6 @@
 import type { BeneficiaryDetails } from '../domain/beneficiary.js';
-import { exactlyOne, type Sql } from './client.js';
-import {
-  afterCursor,
-  type Created,
-  createdWithin,
-  orderAndLimit,
-  type Page,
-  type PageResult,
-  toPage,
-  when,
-} from './page.js';
+import { exactlyOne, oneOf, type Sql } from './client.js';
+import { type Created, type Page, type PageResult, pageRows, toPage, when } from './page.js';
 
 export type BeneficiaryRow = {
   readonly id: string;
@@ -35,18 +26,6 @@ export async function insertBeneficiary(
   return exactlyOne(row);
 }
 
-/** A beneficiary of the account, deleted ones too when they are asked for by a replay. */
-export async function findBeneficiary(
-  sql: Sql,
-  accountId: string,
-  id: string,
-): Promise<BeneficiaryRow | undefined> {
-  const [row] = await sql<BeneficiaryRow[]>`
-    select id, account_id, details, created_at, deleted_at from beneficiaries
-     where id = ${id} and account_id = ${accountId}`;
-  return row;
-}
-
 /** Beneficiaries of an account by their ids, deleted ones too: payouts were made to them. */
 export async function findBeneficiaries(
   sql: Sql,
@@ -57,6 +36,8 @@ export async function findBeneficiaries(
     select id, account_id, details, created_at, deleted_at from beneficiaries
      where id = any (${ids}) and account_id = ${accountId}`;
 }
+
+export const findBeneficiary = oneOf(findBeneficiaries);
 
 /** A page of an account's beneficiaries that are not deleted. */
 export async function listBeneficiaries(
@@ -70,9 +51,7 @@ export async function listBeneficiaries(
     select id, account_id, details, created_at, deleted_at from beneficiaries
      where account_id = ${accountId} and deleted_at is null
        and ${when(sql, currency, (wanted) => sql`currency = ${wanted}`)}
-       and ${createdWithin(sql, created, 'created_at')}
-       and ${afterCursor(sql, page, ['created_at', 'id'])}
-     ${orderAndLimit(sql, page, ['created_at', 'id'])}`;
+       and ${pageRows(sql, page, ['created_at', 'id'], created)}`;
   return toPage(page, rows);
 }
 

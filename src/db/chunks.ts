@@ -1,8 +1,8 @@
 import { type Chunk, type ChunkCounts, chunkDriver, chunkSize } from '../domain/batch.js';
-import type { PayoutStatus } from '../domain/payout.js';
+import type { PayoutStatus, WakeablePayout } from '../domain/payout.js';
 import type { Sql } from './client.js';
 import { when } from './page.js';
-import type { WakeablePayout } from './payouts.js';
+import { wakeable } from './payouts.js';
 import { wakeAfter } from './wakeTimes.js';
 
 /** How long a rail may leave an order unanswered before a person should see it. */
@@ -107,7 +107,7 @@ export async function handOverItems(
                          or exists (select from rail_inbox i
                                      where i.payout_id = payouts.id and i.applied_at is null))))
                    order by id for no key update)
-    returning id, account_id, mode, batch_id, source_currency, destination_currency, settle_by`;
+    returning ${wakeable(sql)}`;
 }
 
 /**

@@ -12,6 +12,14 @@ export function exactlyOne<T>(row: T | undefined): T {
   return row;
 }
 
+/** Finds an account's object by its id, by what finds many of them. */
+export function oneOf<T>(
+  findMany: (sql: Sql, accountId: string, ids: readonly string[]) => Promise<readonly T[]>,
+) {
+  return async (sql: Sql, accountId: string, id: string): Promise<T | undefined> =>
+    (await findMany(sql, accountId, [id]))[0];
+}
+
 export type DatabaseOptions = {
   readonly url: string;
   /** Largest number of connections this process holds. */

@@ -1,5 +1,6 @@
 import type { EventType } from '../domain/event.js';
 import type { Sql } from './client.js';
+import { unnest } from './unnest.js';
 
 /** One (event, endpoint) pair with everything that an attempt needs. */
 export type DueDelivery = CountedPair & {
@@ -68,8 +69,7 @@ export async function claimFirstAttempts(
   pairs: readonly Pair[],
 ): Promise<readonly DueDelivery[]> {
   const named = sql`
-    unnest(${pairs.map((pair) => pair.eventId)}::text[],
-           ${pairs.map((pair) => pair.endpointId)}::text[]) as t (event_id, endpoint_id)
+    ${unnest(sql, pairs)`event_id text, endpoint_id text`}
       join webhook_endpoints w on w.id = t.endpoint_id
      where d.event_id = t.event_id and d.endpoint_id = t.endpoint_id
        and case when ${isPending(sql)} then d.attempts = 0 else false end`;
@@ -98,9 +98,7 @@ export async function releaseClaims(
        set attempts = greatest(d.attempts - 1, 0),
            next_attempt_at = now() + make_interval(secs => ${dueInMs}::float8 / 1000),
            last_attempt_at = case when d.attempts > 1 then d.last_attempt_at end
-      from unnest(${pairs.map((pair) => pair.eventId)}::text[],
-                  ${pairs.map((pair) => pair.endpointId)}::text[],
-                  ${pairs.map((pair) => pair.attempts)}::int[]) as t (event_id, endpoint_id, attempts)
+      from ${unnest(sql, pairs)`event_id text, endpoint_id text, attempts int`}
      where d.event_id = t.event_id and d.endpoint_id = t.endpoint_id
        and d.attempts = t.attempts and ${isPending(sql)}`;
 }
@@ -164,14 +162,9 @@ export async function recordAttempts(sql: Sql, results: readonly AttemptResult[]
     update deliveries d
        set status = t.status, last_status = t.http_status, last_error = t.error,
            next_attempt_at = now() + make_interval(secs => t.retry_in_ms / 1000.0)
-      from unnest(
-        ${results.map((result) => result.eventId)}::text[],
-        ${results.map((result) => result.endpointId)}::text[],
-        ${results.map((result) => result.status)}::text[],
-        ${results.map((result) => result.httpStatus)}::int[],
-        ${results.map((result) => result.error)}::text[],
-        ${results.map((result) => result.retryInMs)}::float8[]
-      ) as t (event_id, endpoint_id, status, http_status, error, retry_in_ms)
+      from ${unnest(sql, results)`
+        event_id text, endpoint_id text, status text, http_status int, error text,
+         retry_in_ms float8`}
      where d.event_id = t.event_id and d.endpoint_id = t.endpoint_id and ${isPending(sql)}`;
 }
 

@@ -2,12 +2,11 @@ import { type EventType, eventTypes } from '../domain/event.js';
 import { jsonTexts, type Sql } from './client.js';
 import { newId } from './id.js';
 import {
-  afterCursor,
   type Created,
-  createdWithin,
   orderAndLimit,
   type Page,
   type PageResult,
+  pageRows,
   toPage,
   when,
 } from './page.js';
@@ -97,9 +96,7 @@ export async function listEvents(
       select id, account_id, sequence, type, data, created_at from events
        where account_id = ${accountId} and type = t.type
          and ${when(sql, subjectId, (wanted) => sql`subject_id = ${wanted}`)}
-         and ${createdWithin(sql, created, 'created_at')}
-         and ${afterCursor(sql, page, ['created_at', 'id'])}
-       ${orderAndLimit(sql, page, ['created_at', 'id'])}) e
+         and ${pageRows(sql, page, ['created_at', 'id'], created)}) e
      ${orderAndLimit(sql, page, ['e.created_at', 'e.id'])}`;
   return toPage(page, rows);
 }

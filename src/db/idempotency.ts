@@ -1,5 +1,6 @@
 import type { Refusal } from '../domain/refusal.js';
 import type { Sql } from './client.js';
+import { unnest } from './unnest.js';
 
 /** What a key is bound to. `fingerprints` maps each parameter to a keyed digest of its value. */
 export type KeyBinding = {
@@ -59,10 +60,7 @@ export async function bindKeys(
   const rows = await sql<{ key: string }[]>`
     insert into idempotency_keys (account_id, key, route, fingerprints, object_id)
     select ${accountId}, t.key, ${route}, t.fingerprints, t.object_id
-      from unnest(${bindings.map(({ key }) => key)}::text[],
-                  ${bindings.map(({ fingerprints }) => JSON.stringify(fingerprints))}::text[]::jsonb[],
-                  ${bindings.map(({ objectId }) => objectId)}::text[])
-             as t (key, fingerprints, object_id)
+      from ${unnest(sql, bindings)`key text, fingerprints jsonb, object_id text`}
      order by t.key
     on conflict (account_id, key) do update
        set route = excluded.route, fingerprints = excluded.fingerprints,

@@ -1,8 +1,9 @@
 import type { Chunk } from '../domain/batch.js';
-import { payoutOfKey } from '../domain/payout.js';
+import { payoutOfKey, type WakeablePayout } from '../domain/payout.js';
 import { type RailEvent, type RailReportJson, reportToJson } from '../domain/railReport.js';
-import { bigints, jsonTexts, type Sql } from './client.js';
-import type { WakeablePayout } from './payouts.js';
+import { jsonTexts, type Sql } from './client.js';
+import { wakeable } from './payouts.js';
+import { unnest } from './unnest.js';
 import { wakeAfter } from './wakeTimes.js';
 
 /** The workflows to signal: of payouts that have their own, and of chunks that are suspended. */
@@ -69,7 +70,7 @@ export async function storeEvents(
     update payouts set wake_at = ${wakeAfter(sql, 'railEvent')}
      where id in (select id from payouts where id = any (${ids}) and driver = id
                    order by id for no key update)
-    returning id, account_id, mode, batch_id, source_currency, destination_currency, settle_by`;
+    returning ${wakeable(sql)}`;
   return { payouts, chunks };
 }
 
@@ -101,8 +102,7 @@ export async function markApplied(
   await sql`
     with marked as (
       update rail_inbox i set applied_at = now(), outcome = t.outcome
-        from unnest(${bigints(applied.map((row) => row.id))}::bigint[],
-                    ${applied.map((row) => row.outcome)}::text[]) as t (id, outcome)
+        from ${unnest(sql, applied)`id bigint, outcome text`}
        where i.id = t.id
       returning i.payout_id
     )

@@ -26,7 +26,7 @@ export type Created = {
 type Columns = readonly [at: string, id: string];
 
 /** The condition that keeps the rows beyond the page's cursor. */
-export function afterCursor(sql: Sql, page: Page, [at, id]: Columns): Fragment {
+function afterCursor(sql: Sql, page: Page, [at, id]: Columns): Fragment {
   if (page.from === null) return sql`true`;
   const { from, toward } = page;
   return toward === 'older'
@@ -57,7 +57,7 @@ export function when<T>(
 }
 
 /** The condition that keeps the rows created within bounds. */
-export function createdWithin(sql: Sql, created: Created | undefined, at: string): Fragment {
+function createdWithin(sql: Sql, created: Created | undefined, at: string): Fragment {
   return sql`
     ${when(sql, created?.gte, (time) => sql`${sql(at)} >= ${time}`)}
     and ${when(sql, created?.gt, (time) => sql`${sql(at)} > ${time}`)}
@@ -65,7 +65,19 @@ export function createdWithin(sql: Sql, created: Created | undefined, at: string
     and ${when(sql, created?.lt, (time) => sql`${sql(at)} < ${time}`)}`;
 }
 
-/** A page of the rows that were read with `beyond` and `nearest`. */
+/** The last condition, the order and the end of a page's rows: created within bounds, beyond its cursor. */
+export function pageRows(
+  sql: Sql,
+  page: Page,
+  columns: Columns,
+  created: Created | undefined,
+): Fragment {
+  return sql`
+    ${createdWithin(sql, created, columns[0])} and ${afterCursor(sql, page, columns)}
+    ${orderAndLimit(sql, page, columns)}`;
+}
+
+/** A page of the rows that were read with `pageRows`. */
 export function toPage<T>(page: Page, rows: readonly T[]): PageResult<T> {
   const kept = rows.slice(0, page.limit);
   const newestFirst = page.toward === 'older' ? kept : kept.reverse();

@@ -2,16 +2,16 @@ import type { Fragment } from 'postgres';
 import { type PayoutStatus, payoutStatuses } from '../domain/payout.js';
 import { exactlyOne, type Sql } from './client.js';
 import {
-  afterCursor,
   type Created,
-  createdWithin,
   orderAndLimit,
   type Page,
   type PageResult,
+  pageRows,
   toPage,
   when,
 } from './page.js';
 import type { PayoutRow } from './payouts.js';
+import { unnest } from './unnest.js';
 
 export type PayoutFilter = {
   readonly created?: Created | undefined;
@@ -76,10 +76,7 @@ const walkRows = 2_000;
 
 /** The rows that are looked through for a page, in the order of the list and of the indexes. */
 function walked({ sql, page, filter }: Search, id: 'id' | 'payout_id'): Fragment {
-  return sql`
-    ${afterCursor(sql, page, ['requested_at', id])}
-    and ${createdWithin(sql, filter.created, 'requested_at')}
-    ${orderAndLimit(sql, { ...page, limit: walkRows }, ['requested_at', id])}`;
+  return pageRows(sql, { ...page, limit: walkRows }, ['requested_at', id], filter.created);
 }
 
 /** Of so many filters the rarest is looked for; the others only sort out. */
@@ -98,8 +95,7 @@ async function rarestOf(search: Search, paths: readonly Path[]): Promise<Path & 
             else (select count(*) from (select from payout_terms
                    where term = payout_term(${accountId}, t.name, t.value)
                      and ${walked(search, 'payout_id')}) r) end)::int as count
-      from unnest(${compared.map(({ name }) => name)}::text[],
-                  ${compared.map(({ value }) => value)}::text[]) t (name, value)
+      from ${unnest(sql, compared)`name text, value text`}
      order by count limit 1`;
   return exactlyOne(rarest);
 }

@@ -1,13 +1,20 @@
 import type { Acceptance } from '../domain/acceptance.js';
 import { formatRate } from '../domain/fx.js';
 import type { FrozenAmounts } from '../domain/ledger.js';
-import type { AttentionReason, PayoutStatus, VoidOutcome } from '../domain/payout.js';
+import type {
+  AttentionReason,
+  PayoutStatus,
+  VoidOutcome,
+  WakeablePayout,
+} from '../domain/payout.js';
+import type { Move } from '../domain/progress.js';
 import type { FixedSide } from '../domain/quote.js';
 import type { Refusal } from '../domain/refusal.js';
 import type { Mode } from './accounts.js';
-import { bigints, type Sql } from './client.js';
+import type { Sql } from './client.js';
 import { when } from './page.js';
 import type { RateOrigin } from './rates.js';
+import { unnest } from './unnest.js';
 import { wakeAfter } from './wakeTimes.js';
 
 export type StatusChange = {
@@ -182,7 +189,14 @@ export type AcceptedPayout = {
 /** Freezes what was accepted and moves it to `processing`. */
 export async function freezePayouts(sql: Sql, accepted: readonly AcceptedPayout[]): Promise<void> {
   if (accepted.length === 0) return;
-  const of = <T>(pick: (payout: AcceptedPayout) => T): T[] => accepted.map(pick);
+  const rows = accepted.map(({ acceptance, origin, ...payout }) => ({
+    // First, because of a quote it is the whole row.
+    ...origin,
+    ...acceptance,
+    ...payout,
+    rate: formatRate(acceptance.rate),
+    mid: formatRate(acceptance.mid),
+  }));
   await sql`
     update payouts p
        set status = 'processing', source_currency = t.source_currency,
@@ -195,28 +209,12 @@ export async function freezePayouts(sql: Sql, accepted: readonly AcceptedPayout[
            settle_by = now() + make_interval(secs => t.settle_within_ms / 1000.0),
            -- The items of a batch are never due themselves: their chunk is.
            wake_at = case when p.driver = p.id then ${wakeAfter(sql, 'step')} end
-      from unnest(
-        ${of((payout) => payout.id)}::text[],
-        ${of((payout) => payout.acceptance.sourceCurrency)}::text[],
-        ${of((payout) => payout.acceptance.destinationCurrency)}::text[],
-        ${of((payout) => payout.acceptance.fixedSide)}::text[],
-        ${bigints(of((payout) => payout.acceptance.amount))}::bigint[],
-        ${bigints(of((payout) => payout.acceptance.sourceMinor))}::bigint[],
-        ${bigints(of((payout) => payout.acceptance.feeMinor))}::bigint[],
-        ${bigints(of((payout) => payout.acceptance.netMinor))}::bigint[],
-        ${bigints(of((payout) => payout.acceptance.receiveMinor))}::bigint[],
-        ${bigints(of((payout) => payout.acceptance.midValueMinor))}::bigint[],
-        ${of((payout) => formatRate(payout.acceptance.rate))}::text[]::numeric[],
-        ${of((payout) => formatRate(payout.acceptance.mid))}::text[]::numeric[],
-        ${of((payout) => payout.rail)}::text[],
-        ${of((payout) => payout.settleWithinMs)}::float8[],
-        ${of(({ origin }) => origin.provider)}::text[],
-        ${of(({ origin }) => origin.asOf.toISOString())}::text[]::timestamptz[],
-        ${bigints(of(({ origin }) => origin.sourceRateId))}::bigint[],
-        ${bigints(of(({ origin }) => origin.destinationRateId))}::bigint[]
-      ) as t (id, source_currency, destination_currency, fixed_side, amount, source_minor, fee_minor, net_minor,
-              receive_minor, mid_value_minor, rate, mid, rail, settle_within_ms, rate_provider,
-              rate_as_of, source_rate_id, destination_rate_id)
+      from ${unnest(sql, rows)`
+        id text, source_currency text, destination_currency text, fixed_side text, amount bigint,
+         source_minor bigint, fee_minor bigint, net_minor bigint, receive_minor bigint,
+         mid_value_minor bigint, rate numeric, mid numeric, rail text, settle_within_ms float8,
+         rate_provider text, rate_as_of timestamptz, source_rate_id bigint,
+         destination_rate_id bigint`}
      where p.id = t.id`;
 }
 
@@ -232,9 +230,7 @@ export async function refusePayouts(
     update payouts p
        set status = 'failed', status_reason = t.refusal ->> 'code', refusal = t.refusal,
            wake_at = null
-      from unnest(${refused.map((payout) => payout.id)}::text[],
-                  ${refused.map((payout) => JSON.stringify(payout.refusal))}::text[]::jsonb[])
-             as t (id, refusal)
+      from ${unnest(sql, refused)`id text, refusal jsonb`}
      where p.id = t.id
     returning p.*`;
 }
@@ -251,14 +247,7 @@ type MovedColumn =
   | 'attentionReason'
   | 'attentionAt';
 
-export type MovedPayout = {
-  readonly id: string;
-  readonly status: PayoutStatus;
-  readonly statusReason: string | null;
-  readonly railReference: string | null;
-  readonly returnedMinor: bigint | null;
-  readonly settledAt?: string | undefined;
-};
+export type MovedPayout = Move & { readonly id: string };
 
 /** Reasons that are gone as soon as the rail says something definite. */
 const waitingReasons: AttentionReason[] = [
@@ -301,14 +290,9 @@ export async function movePayouts(
                                then null else p.attention_at end,
            wake_at = case when t.status = 'sent' and p.driver = p.id
                           then ${wakeAfter(sql, 'sent')} end
-      from unnest(
-        ${moves.map((move) => move.id)}::text[],
-        ${moves.map((move) => move.status)}::text[],
-        ${moves.map((move) => move.statusReason)}::text[],
-        ${moves.map((move) => move.railReference)}::text[],
-        ${bigints(moves.map((move) => move.returnedMinor))}::bigint[],
-        ${moves.map((move) => move.settledAt ?? null)}::text[]::timestamptz[]
-      ) as t (id, status, status_reason, rail_reference, returned_minor, settled_at)
+      from ${unnest(sql, moves)`
+        id text, status text, status_reason text, rail_reference text, returned_minor bigint,
+         settled_at timestamptz`}
      where p.id = t.id
     returning p.id, p.status, p.status_reason, p.status_history, p.rail_reference, p.settled_at,
       p.returned_minor, p.attention_reason, p.attention_at`;
@@ -342,9 +326,7 @@ export async function parkPayouts(sql: Sql, parked: readonly ParkedPayout[]): Pr
                                    else concat_ws(E'\n', p.attention_detail, t.detail) end,
            attention_at = coalesce(p.attention_at, now()),
            wake_at = case when p.driver = p.id then ${wakeAfter(sql, 'resting')} end
-      from unnest(${parked.map((payout) => payout.id)}::text[],
-                  ${parked.map((payout) => payout.reason)}::text[],
-                  ${parked.map((payout) => payout.detail)}::text[]) as t (id, reason, detail)
+      from ${unnest(sql, parked)`id text, reason text, detail text`}
      where p.id = t.id`;
 }
 
@@ -372,11 +354,9 @@ export async function postponeWake(sql: Sql, id: string, forMs: number): Promise
      where id = ${id} and wake_at is not null`;
 }
 
-/** What a payout's workflow is started with: its own id and what operators search by. */
-export type WakeablePayout = Pick<
-  PayoutRow,
-  'id' | 'accountId' | 'mode' | 'batchId' | 'sourceCurrency' | 'destinationCurrency' | 'settleBy'
->;
+/** The columns of a WakeablePayout. */
+export const wakeable = (sql: Sql) => sql`
+  id, account_id, mode, batch_id, source_currency, destination_currency, settle_by`;
 
 /** The most payouts one sweep wakes: at 25 starts in flight, some seconds of work. */
 const sweepLimit = 500;
@@ -390,7 +370,7 @@ export async function claimOverduePayouts(sql: Sql): Promise<readonly WakeablePa
      where id in (select id from payouts where wake_at < now()
                    order by wake_at limit ${sweepLimit}
                      for update skip locked)
-    returning id, account_id, mode, batch_id, source_currency, destination_currency, settle_by`;
+    returning ${wakeable(sql)}`;
 }
 
 /**

@@ -1,7 +1,8 @@
 import { formatRate } from '../domain/fx.js';
 import type { FixedSide, Price } from '../domain/quote.js';
-import { exactlyOne, type Sql } from './client.js';
+import { exactlyOne, oneOf, type Sql } from './client.js';
 import type { RateOrigin } from './rates.js';
+import { unnest } from './unnest.js';
 
 export type QuoteRow = {
   readonly id: string;
@@ -50,21 +51,10 @@ export async function insertQuote(sql: Sql, quote: NewQuote): Promise<QuoteRow> 
       ${quote.destinationCurrency}, ${quote.fixedSide}, ${quote.amount},
       ${price.sourceMinor}, ${price.feeMinor}, ${price.netMinor}, ${price.receiveMinor},
       ${price.midValueMinor}, ${formatRate(price.rate)}, ${formatRate(price.mid)},
-      ${origin.provider}, ${origin.asOf}, ${origin.sourceRateId}, ${origin.destinationRateId},
+      ${origin.rateProvider}, ${origin.rateAsOf}, ${origin.sourceRateId}, ${origin.destinationRateId},
       now()::timestamptz(3), now()::timestamptz(3) + interval '30 seconds')
     returning *, false as expired`;
   return exactlyOne(row);
-}
-
-export async function findQuote(
-  sql: Sql,
-  accountId: string,
-  id: string,
-): Promise<QuoteRow | undefined> {
-  const [row] = await sql<QuoteRow[]>`
-    select *, expires_at <= now() as expired from quotes
-     where id = ${id} and account_id = ${accountId}`;
-  return row;
 }
 
 /** Quotes of an account by their ids. */
@@ -77,6 +67,8 @@ export async function findQuotes(
     select *, expires_at <= now() as expired from quotes
      where id = any (${ids}) and account_id = ${accountId}`;
 }
+
+export const findQuote = oneOf(findQuotes);
 
 export type QuoteOfPayout = QuoteRow & { readonly payoutId: string; readonly inTime: boolean };
 
@@ -103,7 +95,6 @@ export async function useQuotes(
   if (uses.length === 0) return;
   await sql`
     update quotes q set used_by = t.payout_id
-      from unnest(${uses.map((use) => use.quoteId)}::text[],
-                  ${uses.map((use) => use.payoutId)}::text[]) as t (quote_id, payout_id)
+      from ${unnest(sql, uses)`quote_id text, payout_id text`}
      where q.id = t.quote_id`;
 }

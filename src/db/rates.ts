@@ -15,8 +15,8 @@ export type CurrencyRates = readonly CurrencyRate[];
 
 /** Where a mid rate comes from: the older of its two halves, and the ids of both. */
 export type RateOrigin = {
-  readonly provider: string;
-  readonly asOf: Date;
+  readonly rateProvider: string;
+  readonly rateAsOf: Date;
   readonly sourceRateId: bigint | null;
   readonly destinationRateId: bigint | null;
 };
@@ -135,11 +135,13 @@ export function midOf(rates: CurrencyRates, source: string, destination: string)
 
 /** Where a mid rate that there is comes from. Within one currency it is 1 by definition. */
 export function originOf(rates: CurrencyRates, source: string, destination: string): RateOrigin {
-  const par = { provider: 'par', asOf: new Date(), sourceRateId: null, destinationRateId: null };
-  if (source === destination) return par;
+  if (source === destination) {
+    const rateAsOf = new Date();
+    return { rateProvider: 'par', rateAsOf, sourceRateId: null, destinationRateId: null };
+  }
   const halves = halvesOf(rates, source, destination);
   if (halves === undefined) throw new Error(`Nobody gave a rate from ${source} to ${destination}.`);
   const { from, to } = halves;
-  const { provider, asOf } = from.asOf < to.asOf ? from : to;
-  return { provider, asOf, sourceRateId: from.id, destinationRateId: to.id };
+  const { provider: rateProvider, asOf: rateAsOf } = from.asOf < to.asOf ? from : to;
+  return { rateProvider, rateAsOf, sourceRateId: from.id, destinationRateId: to.id };
 }

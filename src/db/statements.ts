@@ -1,4 +1,5 @@
-import { bigints, exactlyOne, type Sql } from './client.js';
+import { exactlyOne, type Sql } from './client.js';
+import { unnest } from './unnest.js';
 
 export type StatementEntry = {
   readonly key: string;
@@ -35,7 +36,7 @@ export async function storeStatement(
   },
 ): Promise<void> {
   const { rail, date, closed, entries } = statement;
-  const of = <T>(pick: (entry: StatementEntry) => T): T[] => entries.map(pick);
+  const lines = entries.map((entry, index) => ({ ...entry, line: index + 1 }));
   // One reader at a time: who has read the day before it was closed must not come after.
   await sql`select pg_advisory_xact_lock(hashtextextended(${`statement ${rail} ${date}`}, 0))`;
   const known = await sql`
@@ -47,17 +48,11 @@ export async function storeStatement(
     insert into statement_entries
       (rail, statement_date, line, bank_reference, direction, rail_key, currency, amount_minor,
        booked_at)
-    select ${rail}, ${date}::text::date, t.line, t.bank_reference, t.direction, t.rail_key,
+    select ${rail}, ${date}::text::date, t.line, t.bank_reference, t.direction, t.key,
            t.currency, t.amount_minor, t.booked_at
-      from unnest(
-        ${of((entry) => entry.bankReference)}::text[],
-        ${of((entry) => entry.direction)}::text[],
-        ${of((entry) => entry.key)}::text[],
-        ${of((entry) => entry.currency)}::text[],
-        ${bigints(of((entry) => entry.amountMinor))}::bigint[],
-        ${of((entry) => entry.bookedAt)}::text[]::timestamptz[]
-      ) with ordinality
-        as t (bank_reference, direction, rail_key, currency, amount_minor, booked_at, line)`;
+      from ${unnest(sql, lines)`
+        bank_reference text, direction text, key text, currency text, amount_minor bigint,
+         booked_at timestamptz, line int`}`;
   if (closed) {
     await sql`
       insert into statements (rail, statement_date) values (${rail}, ${date}::text::date)`;

@@ -1,6 +1,7 @@
 import type { VoidOutcome } from '../domain/payout.js';
 import type { Sql } from './client.js';
 import type { PayoutRow } from './payouts.js';
+import { unnest } from './unnest.js';
 import { wakeAfter } from './wakeTimes.js';
 
 /** What the rail has to know; fixed at acceptance, so it is there. */
@@ -44,7 +45,7 @@ export async function beginSubmission(
            wake_at = case when p.driver = p.id
                           then ${wakeAfter(sql, { ms: due.wakeInMs })} end
       from mine, ${limitsTable(sql, limits)}
-     where p.id = mine.id and l.rail = p.rail
+     where p.id = mine.id and t.rail = p.rail
     returning p.id, p.rail, p.reference, p.receive_minor, p.destination_currency, p.void_intent,
       mine.submit_started_at is not null as is_repeated,
       (extract(epoch from now() - p.submit_started_at) * 1000)::float8 as since_first_attempt_ms`;
@@ -70,19 +71,17 @@ export async function beginRepeat(
     )
     update payouts p set last_sent_at = now(), settle_by = ${laterSettleBy(sql)}
       from mine, ${limitsTable(sql, limits)}
-     where p.id = mine.id and l.rail = p.rail returning p.id`;
+     where p.id = mine.id and t.rail = p.rail returning p.id`;
   return rows.map(({ id }) => id);
 }
 
 /** The rail's time counts from the last sending; what a person has granted beyond that stays. */
 function laterSettleBy(sql: Sql) {
-  return sql`greatest(p.settle_by, now() + make_interval(secs => l.settle_within_ms / 1000.0))`;
+  return sql`greatest(p.settle_by, now() + make_interval(secs => t.settle_within_ms / 1000.0))`;
 }
 
 function limitsTable(sql: Sql, limits: readonly SettleLimit[]) {
-  return sql`unnest(${limits.map(({ rail }) => rail)}::text[],
-                    ${limits.map(({ settleWithinMs }) => settleWithinMs)}::float8[])
-               as l (rail, settle_within_ms)`;
+  return unnest(sql, limits)`rail text, settle_within_ms float8`;
 }
 
 /**

@@ -1,14 +1,5 @@
 import { exactlyOne, type Sql } from './client.js';
-import {
-  afterCursor,
-  type Created,
-  createdWithin,
-  orderAndLimit,
-  type Page,
-  type PageResult,
-  toPage,
-  when,
-} from './page.js';
+import { type Created, type Page, type PageResult, pageRows, toPage, when } from './page.js';
 
 export type WebhookEndpointRow = {
   readonly id: string;
@@ -80,9 +71,7 @@ export async function listWebhookEndpoints(
     select * from webhook_endpoints
      where account_id = ${accountId} and deleted_at is null
        and ${when(sql, status, (wanted) => sql`status = ${wanted}`)}
-       and ${createdWithin(sql, created, 'created_at')}
-       and ${afterCursor(sql, page, ['created_at', 'id'])}
-     ${orderAndLimit(sql, page, ['created_at', 'id'])}`;
+       and ${pageRows(sql, page, ['created_at', 'id'], created)}`;
   return toPage(page, rows);
 }
 

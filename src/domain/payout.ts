@@ -66,6 +66,17 @@ export function payoutOfKey(key: string): string {
   return key;
 }
 
+/** What the workflow of a payout is started with: its id, and what operators search by. */
+export type WakeablePayout = {
+  readonly id: string;
+  readonly accountId: string;
+  readonly mode: 'test' | 'live';
+  readonly batchId: string | null;
+  readonly sourceCurrency: string | null;
+  readonly destinationCurrency: string | null;
+  readonly settleBy: Date | null;
+};
+
 type Returned = Extract<RailReport, { readonly kind: 'returned' }>;
 
 /**

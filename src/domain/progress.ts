@@ -22,8 +22,17 @@ export type Move = {
   readonly statusReason: string | null;
   readonly railReference: string | null;
   readonly returnedMinor: bigint | null;
-  /** By the rail's clock, ISO 8601; undefined where it stated none. */
-  readonly settledAt?: string | undefined;
+  /** By the rail's clock, ISO 8601; null where it stated none. */
+  readonly settledAt: string | null;
+};
+
+/** The cancellation of a payout that was never decided: it holds nothing, and no rail knows it. */
+export const undecidedCancellation: Move = {
+  status: 'canceled',
+  statusReason: 'canceled',
+  railReference: null,
+  returnedMinor: null,
+  settledAt: null,
 };
 
 /** Everything that a list of facts does to one payout, in the order in which it happens. */
@@ -124,7 +133,7 @@ function moveTo(status: PayoutStatus, fact: RailFact): Move {
     statusReason: isFinal(status) ? reasonOf(status, fact) : null,
     railReference: fact.kind === 'accepted' ? fact.reference : null,
     returnedMinor: status === 'returned' && fact.kind === 'returned' ? fact.amountMinor : null,
-    settledAt: status === 'settled' && fact.kind === 'settled' ? fact.at : undefined,
+    settledAt: status === 'settled' && fact.kind === 'settled' ? (fact.at ?? null) : null,
   };
 }
 

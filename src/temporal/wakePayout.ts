@@ -8,6 +8,7 @@ import { type SearchAttributePair, TypedSearchAttributes, type Workflow } from '
 import pLimit from 'p-limit';
 import { railNameOf } from '../domain/acceptance.js';
 import { type Chunk, chunkDriver } from '../domain/batch.js';
+import type { WakeablePayout } from '../domain/payout.js';
 import {
   acceptUpdate,
   cancelBatchUpdate,
@@ -17,17 +18,6 @@ import {
   searchAttributes,
   taskQueues,
 } from '../workflows/messages.js';
-
-/** What a payout's workflow is started with. */
-export type StartablePayout = {
-  readonly id: string;
-  readonly accountId: string;
-  readonly mode: 'test' | 'live';
-  readonly sourceCurrency: string | null;
-  readonly destinationCurrency: string | null;
-  readonly settleBy: Date | null;
-  readonly batchId: string | null;
-};
 
 /** Enough to keep the server busy without queueing a thousand requests in front of it. */
 const startsInFlight = 25;
@@ -61,7 +51,7 @@ function within<T>(client: Client, limitMs: number, call: () => Promise<T>): Pro
   );
 }
 
-function startOptions(payout: StartablePayout) {
+function startOptions(payout: WakeablePayout) {
   return {
     workflowId: payout.id,
     args: [{ payoutId: payout.id }],
@@ -71,7 +61,7 @@ function startOptions(payout: StartablePayout) {
   };
 }
 
-function attributesOf(payout: StartablePayout): SearchAttributePair[] {
+function attributesOf(payout: WakeablePayout): SearchAttributePair[] {
   const pairs: SearchAttributePair[] = [
     { key: searchAttributes.accountId, value: payout.accountId },
     { key: searchAttributes.needsAttention, value: false },
@@ -97,7 +87,7 @@ function attributesOf(payout: StartablePayout): SearchAttributePair[] {
  */
 export async function acceptPayout(
   client: Client,
-  payout: StartablePayout,
+  payout: WakeablePayout,
   deadlineMs: number,
 ): Promise<void> {
   const startWorkflowOperation = new WithStartWorkflowOperation('payout', startOptions(payout));
@@ -115,7 +105,7 @@ export async function acceptPayout(
  */
 export async function askPayout(
   client: Client,
-  payout: StartablePayout,
+  payout: WakeablePayout,
   update: { readonly name: string; readonly args: readonly string[] },
   deadlineMs: number,
 ): Promise<OperatorResult> {
@@ -129,7 +119,7 @@ export async function askPayout(
 }
 
 /** Makes sure that the payout's workflow runs and looks again: the one way to wake a payout. */
-export async function wakePayout(client: Client, payout: StartablePayout): Promise<void> {
+export async function wakePayout(client: Client, payout: WakeablePayout): Promise<void> {
   await within(client, wakeLimitMs, () =>
     client.workflow.signalWithStart('payout', {
       ...startOptions(payout),
@@ -147,7 +137,7 @@ export type WakeFailure = { readonly id: string; readonly error: unknown };
  */
 export function wakePayouts(
   client: Client,
-  payouts: readonly StartablePayout[],
+  payouts: readonly WakeablePayout[],
 ): Promise<readonly WakeFailure[]> {
   return wakeAll(
     payouts,

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { arrays } from '../../src/db/arrays.js';
 import { bigints } from '../../src/db/client.js';
+import { unnest } from '../../src/db/unnest.js';
 import { createTestDatabase, type TestDatabase } from '../support/database.js';
 
 let test: TestDatabase;
@@ -34,6 +35,26 @@ describe('arrays go and come without asking the server for its types', () => {
       floats: [0.5, null],
       bigints: '9223372036854775807 - -1',
     });
+  });
+
+  it('as the rows of a table, each column in its type', async () => {
+    const rows = [
+      { id: 'a "b", {c}\\', amountMinor: 9_223_372_036_854_775_807n, data: { x: ['"', null] } },
+      { id: '', amountMinor: null, data: null },
+    ].map((row, index) => ({ ...row, place: index, rate: '0.10', at: new Date(index), no: null }));
+    const found = await test.database`
+      select id, amount_minor, data, place, rate, at, no, pg_typeof(no)::text as type
+        from ${unnest(test.database, rows)`
+          id text, amount_minor bigint, data jsonb, place int, rate numeric, at timestamptz,
+          no float8`} order by place`;
+    expect([...found]).toEqual(rows.map((row) => ({ ...row, type: 'double precision' })));
+    const none = await test.database`select * from ${unnest(test.database, [])`id text`}`;
+    expect(none.length).toBe(0);
+  });
+
+  it('and no row goes without one of the columns', () => {
+    const { database } = test;
+    expect(() => unnest(database, [{ id: 'a' }, {}])`id text`).toThrow('A row has no id.');
   });
 
   it('where the server tells the type of a parameter', async () => {

@@ -59,7 +59,7 @@ async function quoteMade(agoMs: number): Promise<string> {
   if (isRefusal(priced)) throw new Error(`The quote was refused: ${priced.code}`);
   const id = newId('quote');
   const kept = { sourceRateId: null, destinationRateId: null };
-  const origin = { provider: 'test', asOf: new Date(), ...kept };
+  const origin = { rateProvider: 'test', rateAsOf: new Date(), ...kept };
   await insertQuote(test.database, {
     ...asked,
     id,
