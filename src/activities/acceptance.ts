@@ -10,14 +10,14 @@ import {
 } from '../db/ledger.js';
 import {
   type AcceptedPayout,
-  freezePayouts,
   type LockedPayout,
   lockPayouts,
   type PayoutRow,
   type RefusedPayout,
+  recordAcceptances,
   refusePayouts,
 } from '../db/payouts.js';
-import { lockQuotesOf, useQuotes } from '../db/quotes.js';
+import { lockQuotesOf, markQuotesUsed } from '../db/quotes.js';
 import { currentRates, midOf, originOf, type RateOrigin } from '../db/rates.js';
 import {
   type Acceptance,
@@ -88,7 +88,7 @@ async function decideAll(
   { driver, ids, workflowAgeMs }: ToDecide,
 ): Promise<{ readonly rows: readonly LockedPayout[]; readonly decisions: Decisions }> {
   // A single payout's balance is locked in the same round trip. Hundreds are priced first, so
-  // that nobody else who needs the balance waits for that.
+  // that no other request for the balance waits for that.
   const isSingle = ids.length === 1;
   const [read, early] = await Promise.all([
     readFacts(sql, deps, driver, ids),
@@ -207,9 +207,9 @@ async function write(
   });
   const uses = [...usedQuotes].map(([quoteId, payoutId]) => ({ quoteId, payoutId }));
   const [, failed] = await Promise.all([
-    freezePayouts(sql, accepted),
+    recordAcceptances(sql, accepted),
     refusePayouts(sql, refused),
-    useQuotes(sql, uses),
+    markQuotesUsed(sql, uses),
     postEntries(sql, entries),
   ]);
   const subscribed = await announce(sql, failed);

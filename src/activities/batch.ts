@@ -140,7 +140,7 @@ async function refuseTogether(
 ): Promise<void> {
   const reasonOf = new Map(refusedItems.map(({ id, refusal }) => [id, refusal]));
   const others = refuse('batch_refused', {
-    detail: `${refusedItems.length} of the items of ${batchId} were refused, so none is carried out.`,
+    detail: `${refusedItems.length} of the items of ${batchId} were refused, so no item is paid.`,
   });
   const rows = await refusePayouts(
     sql,

@@ -28,7 +28,7 @@ export type ChunkProgress = ChunkCounts & { readonly hasSubscribers: boolean };
 
 export type HandOverInput = Chunk & {
   /** Beside what waits for a person: what had no answer for ten minutes, or all that is open. */
-  readonly scope: 'troubled' | 'unanswered' | 'all';
+  readonly scope: 'stuck' | 'unanswered' | 'all';
 };
 export type SuspendInput = Chunk & { readonly forMs: number };
 

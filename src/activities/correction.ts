@@ -6,12 +6,12 @@ import { type Entry, sumOn } from '../domain/ledger.js';
 import { formatMinor } from '../domain/money.js';
 import type { Correction } from '../domain/operator.js';
 import { announce } from './announcement.js';
-import { frozenOf } from './facts.js';
-import { type Decision, refused } from './judgement.js';
+import { amountsOf } from './facts.js';
+import { type Decision, refused } from './operatorDecision.js';
 import { owned } from './step.js';
 
 /**
- * Judges a correction by the books as they are: outside of a lock for who proposes it, and
+ * Evaluates a correction against the books as they are: without a lock when it is proposed, and
  * under the payout's lock when it is executed.
  */
 export async function evaluateCorrection(
@@ -20,14 +20,14 @@ export async function evaluateCorrection(
   correction: Correction,
 ): Promise<Decision> {
   if (row.sourceMinor === null) return refused('The payout was never accepted: it has no books.');
-  const frozen = frozenOf(row);
+  const amounts = amountsOf(row);
   const posted = await entriesOf(sql, row.id);
-  const entry = correctionOf(correction, frozen, posted);
+  const entry = correctionOf(correction, amounts, posted);
   if (typeof entry === 'string') return refused(entry);
   if (!(await isCovered(sql, row.accountId, entry))) {
     return refused("The customer's balance does not cover it.");
   }
-  const isEven = sumOn([...posted, entry], 'suspense', frozen.destinationCurrency) === 0n;
+  const isEven = sumOn([...posted, entry], 'suspense', amounts.destinationCurrency) === 0n;
   const undone = posted.find(({ id }) => id === entry.reverses);
   return {
     outcome: 'done',
@@ -36,7 +36,7 @@ export async function evaluateCorrection(
     // Two people have looked at it, and nothing is left that waits for a decision.
     unparks: isEven && row.attentionReason === 'paid_after_release',
     ...(undone?.kind === 'settle' && row.status === 'settled'
-      ? { move: { ...undoing, returnedMinor: frozen.receiveMinor } }
+      ? { move: { ...undoing, returnedMinor: amounts.receiveMinor } }
       : {}),
   };
 }
@@ -49,7 +49,7 @@ const undoing = {
   settledAt: null,
 } as const;
 
-/** Why money in suspense keeps a payout with the person who has it, or undefined. */
+/** Why money in suspense keeps a payout parked, or undefined. */
 export async function suspenseFault(sql: Sql, row: PayoutRow): Promise<string | undefined> {
   const currency = row.destinationCurrency ?? '';
   const sumMinor = sumOn(await entriesOf(sql, row.id), 'suspense', currency);

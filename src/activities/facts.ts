@@ -9,8 +9,8 @@ import {
   parkPayouts,
 } from '../db/payouts.js';
 import { parseRate } from '../domain/fx.js';
-import type { FrozenAmounts } from '../domain/ledger.js';
-import type { FactRules, RailFact, Standing } from '../domain/payout.js';
+import type { AcceptedAmounts } from '../domain/ledger.js';
+import type { FactRules, PayoutState, RailFact } from '../domain/payout.js';
 import { type Move, type Progress, progressOf } from '../domain/progress.js';
 import { reportFromJson } from '../domain/railReport.js';
 import { announce } from './announcement.js';
@@ -41,7 +41,7 @@ export async function applyFacts(
     const facts = inbox.map(({ report }): RailFact => reportFromJson(report));
     if (direct !== undefined) facts.splice(isFirst ? 0 : facts.length, 0, direct);
     const corrected = correctedIn(row, posted);
-    const applied = progressOfRow(row, corrected, facts, rules);
+    const applied = applyTo(row, corrected, facts, rules);
     return { row, inbox, firstOfInbox: isFirst ? 1 : 0, ...applied };
   });
   const moved = await moveAll(sql, progress);
@@ -80,30 +80,30 @@ function groupByPayout(events: readonly InboxRow[]): ReadonlyMap<string, readonl
   return groups;
 }
 
-type Judged = Progress & {
+type AppliedFacts = Progress & {
   readonly row: LockedPayout;
   readonly inbox: readonly InboxRow[];
   /** Where the facts of the inbox begin among all. */
   readonly firstOfInbox: number;
 };
 
-function correctedIn(row: LockedPayout, posted: ReadonlySet<string>): Standing['corrected'] {
+function correctedIn(row: LockedPayout, posted: ReadonlySet<string>): PayoutState['corrected'] {
   if (row.statusReason === 'corrected') return 'settlement';
   return posted.has(`${row.id} correction`) ? 'other' : 'nothing';
 }
 
-function progressOfRow(
+function applyTo(
   row: LockedPayout,
-  corrected: Standing['corrected'],
+  corrected: PayoutState['corrected'],
   facts: readonly RailFact[],
   rules: FactRules,
 ): Progress {
   const { status, returnedMinor, attentionReason, voidIntent } = row;
   if (row.sourceMinor !== null) {
-    const standing = { status, returnedMinor, attentionReason, voidIntent, corrected };
-    return progressOf({ ...frozenOf(row), ...standing }, facts, rules);
+    const state = { status, returnedMinor, attentionReason, voidIntent, corrected };
+    return progressOf({ ...amountsOf(row), ...state }, facts, rules);
   }
-  const detail = `The rail speaks of a payout that is ${row.status} and was never accepted.`;
+  const detail = `The rail reports on a payout that is ${row.status} and was never accepted.`;
   return {
     moves: [],
     entries: [],
@@ -112,7 +112,7 @@ function progressOfRow(
   };
 }
 
-function appliedOf({ inbox, firstOfInbox, outcomes }: Judged) {
+function appliedOf({ inbox, firstOfInbox, outcomes }: AppliedFacts) {
   return inbox.map((item, index) => ({
     id: item.id,
     outcome: outcomes[firstOfInbox + index] ?? 'nothing new',
@@ -120,7 +120,7 @@ function appliedOf({ inbox, firstOfInbox, outcomes }: Judged) {
 }
 
 /** Moves every payout along its own path, one status a statement, all of a depth together. */
-async function moveAll(sql: Sql, progress: readonly Judged[]): Promise<readonly PayoutRow[]> {
+async function moveAll(sql: Sql, progress: readonly AppliedFacts[]): Promise<readonly PayoutRow[]> {
   const rows = progress.map(({ row }) => row);
   const moved: PayoutRow[] = [];
   // No path is longer than processing → sent → settled → returned.
@@ -134,8 +134,8 @@ async function moveAll(sql: Sql, progress: readonly Judged[]): Promise<readonly 
   return moved;
 }
 
-/** The frozen amounts of a row that was accepted. */
-export function frozenOf(row: PayoutRow): FrozenAmounts {
+/** The amounts of a payout that was accepted; they never change. */
+export function amountsOf(row: PayoutRow): AcceptedAmounts {
   if (row.sourceMinor === null) throw new Error(`Payout ${row.id} was never accepted.`);
   const { sourceCurrency, destinationCurrency, sourceMinor, feeMinor, netMinor } = row;
   const { receiveMinor, midValueMinor } = row;

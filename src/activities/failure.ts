@@ -4,7 +4,7 @@ import type { ActivityInterceptorsFactory } from '@temporalio/worker';
 import { isOutage } from '../db/client.js';
 
 /**
- * The only file that speaks Temporal's failures. What is expected to be tried again is
+ * The only file that knows Temporal's failures. What is expected to be tried again is
  * BENIGN, which keeps it out of error logs and metrics; everything else an activity throws
  * is a bug or an outage and stays what it is.
  */

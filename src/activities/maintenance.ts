@@ -32,7 +32,7 @@ const comparisonLimitMs = 4 * 60_000;
 export function maintenanceActivities(deps: MaintenanceDeps) {
   const { database, rails, metrics, log } = deps;
   return {
-    /** Wakes rows that should be moving and that nobody has touched in time. */
+    /** Wakes the workflows of rows that are overdue. */
     sweep: (): Promise<void> => withHeartbeat(() => sweep(deps)),
 
     refreshRates: (): Promise<void> => refreshRates(deps),

@@ -18,7 +18,7 @@ import type { Rails } from '../rails/registry.js';
 import { evaluateCorrection, postCorrection, suspenseFault } from './correction.js';
 import { applyFacts } from './facts.js';
 import { retryLater, withHeartbeat } from './failure.js';
-import { type Decision, evaluate } from './judgement.js';
+import { type Decision, evaluate } from './operatorDecision.js';
 
 import { type PayoutStep, stepOf } from './step.js';
 import { findRail } from './submission.js';
@@ -63,7 +63,7 @@ async function operate(
   const { database } = deps;
   const [row] = await lockPayouts(database, driver, [id]);
   const steps = row === undefined ? [] : [stepOf(row)];
-  // What was done already is not judged again, for the payout is another one since.
+  // A repeated request gets its first answer: the payout has changed since, so deciding anew would differ.
   const earlier = await findAction(database, action);
   if (earlier !== undefined) {
     const { outcome, detail } = earlier;
@@ -124,7 +124,7 @@ async function planOf(
     return { kind, command, approves: null };
   }
   return isSamePerson(proposal.operator, operator)
-    ? refuse('Who has proposed this cannot approve it: another person has to.')
+    ? refuse('You proposed this yourself: another operator has to approve it.')
     : { kind: 'act', command: planned, approves: proposal.id };
 }
 
@@ -182,7 +182,9 @@ async function write(sql: Sql, rules: FactRules, written: Written): Promise<Oper
   if (now === undefined) return { steps: [], result: refused('Another driver has the payout.') };
   const decision = await underLock(sql, now, plan, written.decision);
   if (decision.unparks === true && !isSameCase(now, row)) {
-    throw retryLater('The payout was sent or its case changed meanwhile; it is judged again.');
+    throw retryLater(
+      'The payout was sent or its case changed meanwhile; the command is evaluated again.',
+    );
   }
   // First out of the person's hands: a fact that needs a person again parks it anew.
   if (decision.unparks === true) await unparkPayout(sql, id, decision.settleBy ?? null);
@@ -214,7 +216,7 @@ function isSameCase(now: LockedPayout, then: LockedPayout): boolean {
   );
 }
 
-/** A correction is judged by the books that it changes; and nobody confirms suspense away. */
+/** A correction depends on the books that it changes, and no confirmation clears suspense. */
 async function underLock(
   sql: Sql,
   row: LockedPayout,

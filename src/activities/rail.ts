@@ -23,8 +23,8 @@ export type RailDeps = {
 const wakeMarginMs = 30_000;
 
 /**
- * Calls of an account that wait for a rail at once, a sixth of the slots of a worker: who has the
- * rail keep silent about hundreds of payouts keeps nobody else's waiting.
+ * Calls of an account that wait for a rail at once, a sixth of the slots of a worker: an account with
+ * hundreds of payouts that the rail does not answer delays no other account's.
  */
 const callsOfAccount = 16;
 

@@ -28,7 +28,7 @@ export type NewApiKey = {
   readonly expiresAt?: Date | null;
 };
 
-/** Who sends a request, as far as the request's key says. */
+/** The account and key that authenticate a request. */
 export type KeyHolder = {
   readonly account: Account;
   readonly keyId: string;
@@ -41,7 +41,7 @@ export type KeyHolder = {
 
 type HolderRow = Account & Omit<KeyHolder, 'account'>;
 
-/** Who holds a key that is not revoked: one statement, by the unique index of the hash. */
+/** The holder of a key that is not revoked: one statement, by the unique index of the hash. */
 export async function findKeyHolder(sql: Sql, keyHash: Buffer): Promise<KeyHolder | undefined> {
   const [row] = await sql<HolderRow[]>`
     select a.id, a.mode, a.name, a.api_version, a.created_at, k.id as key_id, k.scopes,
@@ -78,7 +78,7 @@ export async function insertApiKey(sql: Sql, key: NewApiKey): Promise<ApiKey> {
   return exactlyOne(row);
 }
 
-/** How many active keys have a name. Until the transaction ends nobody else can count them. */
+/** How many active keys have a name. Other counts wait until the transaction ends. */
 export async function countActiveKeys(sql: Sql, accountId: string, name: string): Promise<number> {
   await sql`select from accounts where id = ${accountId} for no key update`;
   const rows = await sql`

@@ -75,8 +75,8 @@ export async function insertBatch(sql: Sql, batch: NewBatch): Promise<void> {
     insert into batches (id, account_id, mode, outcome, total, open, rates)
     values (${id}, ${accountId}, ${mode}, ${mode === 'best_effort' ? 'accepted' : null},
       ${items.length}, ${own.length}, ${JSON.stringify(batch.rates.map(keptRate))}::text::jsonb)`;
-  // The batch's workflow starts the chunks; the sweep only what it leaves behind, and a batch that
-  // nobody has started. To start one that only waits its turn for longer than this is no harm.
+  // The batch's workflow starts the chunks. The sweep starts what it leaves behind, or a batch whose
+  // workflow was never started. Starting a chunk that only waits its turn is harmless.
   await sql`
     insert into batch_chunks (batch_id, number, wake_at)
     select ${id}, number, ${wakeAfter(sql, 'step')}
@@ -121,7 +121,7 @@ export async function findBatchById(sql: Sql, id: string): Promise<BatchRow | un
   return row;
 }
 
-/** For operators: what is under way in every account; nobody reads more than a thousand. */
+/** For operators: the open batches of every account, at most a thousand. */
 export async function listOpenBatches(sql: Sql): Promise<readonly BatchRow[]> {
   return sql<BatchRow[]>`
     select ${columns(sql)} from batches where status = 'processing'

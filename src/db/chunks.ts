@@ -41,10 +41,10 @@ export async function countChunk(sql: Sql, chunk: Chunk): Promise<ChunkCounts> {
            count(*) filter (where attention_at is null and status = 'sent'
                               and settle_by > now())::int as sent,
            count(*) filter (where attention_at is not null
-                               or (status = 'sent' and settle_by <= now()))::int as troubled
+                               or (status = 'sent' and settle_by <= now()))::int as stuck
       from payouts
      where ${withinChunk(sql, chunk)} and driver = ${chunkDriver(chunk)}`;
-  return row ?? { pending: 0, unsent: 0, unanswered: 0, overdue: 0, sent: 0, troubled: 0 };
+  return row ?? { pending: 0, unsent: 0, unanswered: 0, overdue: 0, sent: 0, stuck: 0 };
 }
 
 /**
@@ -93,7 +93,7 @@ export async function releaseChunk(sql: Sql, chunk: Chunk, forMs: number | null)
 export async function handOverItems(
   sql: Sql,
   chunk: Chunk,
-  scope: 'troubled' | 'unanswered' | 'all',
+  scope: 'stuck' | 'unanswered' | 'all',
 ): Promise<readonly WakeablePayout[]> {
   return sql<WakeablePayout[]>`
     update payouts set driver = id, wake_at = ${wakeAfter(sql, 'handOver')}
@@ -138,7 +138,7 @@ export type OverdueChunk = Chunk & {
 /** More chunks than ten full batches have; the next sweep takes the rest. */
 const sweepLimit = 250;
 
-/** Takes the chunks that nobody has looked after in time, and puts them off a little. */
+/** Claims the overdue chunks, and postpones them a little. */
 export async function claimOverdueChunks(sql: Sql): Promise<readonly OverdueChunk[]> {
   return sql<OverdueChunk[]>`
     update batch_chunks c set wake_at = ${wakeAfter(sql, 'woken')}

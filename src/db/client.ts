@@ -28,7 +28,7 @@ export type DatabaseOptions = {
   readonly lockTimeoutMs?: number;
   /** How long a statement may take; 7 s unless it is one that many wait behind. */
   readonly statementTimeoutMs?: number;
-  /** Shown in pg_stat_activity, so that an operator sees who holds a lock. */
+  /** Shown in pg_stat_activity, so that an operator sees which process holds a lock. */
   readonly applicationName: string;
 };
 
@@ -92,7 +92,7 @@ export async function transaction<T>(
         } catch (error) {
           if (!isConnectionLost(error)) throw error;
           // postgres.js 3.4.9 would send a rollback down the closed connection, and throw where
-          // nobody can catch it: every restart of the database would end every process of ours
+          // it cannot be caught: every restart of the database would end every process of ours
           // (porsager/postgres#1208). The end of the connection rejects the transaction anyway.
           return new Promise<never>(() => undefined);
         }

@@ -16,7 +16,7 @@ export type DueDelivery = CountedPair & {
 
 /**
  * Longer than what is taken may go unrecorded: an attempt begins within 4 s, takes at most 15 s,
- * and is written within 1 s (activities/delivery.ts). So nobody else attempts it meanwhile, and
+ * and is written within 1 s (activities/delivery.ts). So no other run attempts it meanwhile, and
  * what a killed worker has taken is attempted again within half a minute.
  */
 const lease = '22 seconds';
@@ -209,7 +209,7 @@ export async function disableEndpoint(sql: Sql, endpointId: string, reason: stri
 }
 
 /**
- * Endpoints whose deliveries are overdue: nobody is working on them. By its first delivery alone:
+ * Endpoints whose deliveries are overdue: no run works on them. By its first delivery alone:
  * with `exists` the planner may read everything that is pending.
  */
 export async function overdueEndpoints(sql: Sql): Promise<readonly string[]> {

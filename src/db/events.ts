@@ -103,7 +103,7 @@ export async function listEvents(
 
 /**
  * The account's events after a number, oldest first: numbers are given in the order of the
- * commits, so who goes on from the last one misses none.
+ * commits, so a reader that goes on from the last one misses none.
  */
 export async function feedEvents(
   sql: Sql,

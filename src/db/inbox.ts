@@ -91,7 +91,7 @@ export async function unprocessedEvents(
 }
 
 /**
- * Marks what was applied. A payout that is over and needs nobody is no longer due, also where
+ * Marks what was applied. A final payout that is not parked is no longer due, also where
  * its events have changed nothing: else the sweep would wake it for ever.
  */
 export async function markApplied(

@@ -1,6 +1,6 @@
 import type { Acceptance } from '../domain/acceptance.js';
 import { formatRate } from '../domain/fx.js';
-import type { FrozenAmounts } from '../domain/ledger.js';
+import type { AcceptedAmounts } from '../domain/ledger.js';
 import type {
   AttentionReason,
   PayoutStatus,
@@ -62,18 +62,18 @@ type StoredPayout = {
 };
 
 /** What is fixed when a payout is accepted, and never changes; rates are exact decimals. */
-type AcceptedAmounts = Omit<FrozenAmounts, 'rate'> & {
+type AcceptedColumns = Omit<AcceptedAmounts, 'rate'> & {
   readonly rate: string;
   readonly mid: string;
 };
 
 /** Before that the currencies are what the request says or implies, as far as it does. */
 type NoAmounts = {
-  readonly [Name in keyof AcceptedAmounts]: Name extends `${string}Currency` ? string | null : null;
+  readonly [Name in keyof AcceptedColumns]: Name extends `${string}Currency` ? string | null : null;
 };
 
 /** A payout that was accepted. */
-export type AcceptedRow = StoredPayout & AcceptedAmounts;
+export type AcceptedRow = StoredPayout & AcceptedColumns;
 
 /** The row of a payout, which is accepted or not: `sourceMinor` says which. A check in the database holds it. */
 export type PayoutRow = AcceptedRow | (StoredPayout & NoAmounts);
@@ -95,8 +95,8 @@ export type NewPayout = Pick<
 >;
 
 /**
- * Records what was asked, as `pending` and due in a moment: the sweep starts what nobody
- * starts. The currencies that a quote or beneficiary implies are filled in for operators to
+ * Records a request as a `pending` payout, due in a moment: the sweep starts its workflow if the
+ * request does not. The currencies that a quote or beneficiary implies are filled in for operators to
  * search by; what counts is decided later, under lock.
  */
 export async function insertPayout(sql: Sql, payout: NewPayout): Promise<void> {
@@ -129,7 +129,7 @@ export async function findPayoutById(sql: Sql, id: string): Promise<PayoutRow | 
   return row;
 }
 
-/** What waits for a person, longest first; nobody reads more than a thousand of them. */
+/** The payouts that wait for a person, longest first, at most a thousand. */
 export async function listParked(sql: Sql): Promise<readonly PayoutRow[]> {
   return sql<PayoutRow[]>`
     select * from payouts where attention_at is not null order by attention_at limit 1000`;
@@ -186,8 +186,11 @@ export type AcceptedPayout = {
   readonly settleWithinMs: number;
 };
 
-/** Freezes what was accepted and moves it to `processing`. */
-export async function freezePayouts(sql: Sql, accepted: readonly AcceptedPayout[]): Promise<void> {
+/** Records the amounts of accepted payouts, which never change, and moves them to `processing`. */
+export async function recordAcceptances(
+  sql: Sql,
+  accepted: readonly AcceptedPayout[],
+): Promise<void> {
   if (accepted.length === 0) return;
   const rows = accepted.map(({ acceptance, origin, ...payout }) => ({
     // First, because of a quote it is the whole row.
@@ -258,8 +261,8 @@ const waitingReasons: AttentionReason[] = [
 
 /**
  * Moves each payout by one status, and returns its row as it is then: what the move does not
- * change is taken from the row that was read under lock. Who sent a payout waits 60 s for the rail before it
- * polls, so a `sent` row that nobody touched for 90 s has lost its workflow.
+ * change is taken from the row that was read under lock. A workflow waits 60 s for the rail before it
+ * polls, so a `sent` row that did not change for 90 s has lost its workflow.
  *
  * A payout settles when the rail says so, itself or on its statement, but neither before the rail
  * was called nor later than now; without such a time it settles when it is reported.

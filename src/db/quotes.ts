@@ -25,7 +25,7 @@ export type QuoteRow = {
   readonly createdAt: Date;
   readonly expiresAt: Date;
   readonly usedBy: string | null;
-  /** Judged by the database's clock; equal is expired. */
+  /** By the database's clock; equal is expired. */
   readonly expired: boolean;
 };
 
@@ -88,7 +88,7 @@ export async function lockQuotesOf(
 }
 
 /** Marks quotes as used, each by its payout. */
-export async function useQuotes(
+export async function markQuotesUsed(
   sql: Sql,
   uses: readonly { readonly quoteId: string; readonly payoutId: string }[],
 ): Promise<void> {

@@ -21,7 +21,7 @@ export type RateOrigin = {
   readonly destinationRateId: bigint | null;
 };
 
-/** Who gives rates; figures for tests are never used beside a live account. */
+/** A source of rates; test figures are never used beside a live account. */
 export type RateProvider = { readonly provider: string; readonly isForTests: boolean };
 
 /** A rate that jumped and waits for a person, beside the last one that was accepted. */
@@ -30,7 +30,7 @@ export type WaitingRate = CurrencyRate & { readonly lastPerEuro: string };
 /** Any number will do, as long as every change of the rates takes the same. */
 const advisoryLock = 7_203_154_882;
 
-/** One change at a time: each is judged by what the one before it has left. */
+/** One change at a time: each depends on the result of the one before. */
 function change<T>(database: Database, work: (sql: Sql) => Promise<T>): Promise<T> {
   return transaction(database, async (sql) => {
     await sql`select pg_advisory_xact_lock(${advisoryLock}::bigint)`;
@@ -140,7 +140,7 @@ export function originOf(rates: CurrencyRates, source: string, destination: stri
     return { rateProvider: 'par', rateAsOf, sourceRateId: null, destinationRateId: null };
   }
   const halves = halvesOf(rates, source, destination);
-  if (halves === undefined) throw new Error(`Nobody gave a rate from ${source} to ${destination}.`);
+  if (halves === undefined) throw new Error(`There is no rate from ${source} to ${destination}.`);
   const { from, to } = halves;
   const { provider: rateProvider, asOf: rateAsOf } = from.asOf < to.asOf ? from : to;
   return { rateProvider, rateAsOf, sourceRateId: from.id, destinationRateId: to.id };

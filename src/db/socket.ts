@@ -47,7 +47,7 @@ class DatabaseSocket extends Socket {
     super._destroy(this.#isOpen ? null : (error ?? this.#closed()), callback);
   }
 
-  /** Nobody listens where the driver has wrapped the socket: then it must not fail. */
+  /** Where the driver has wrapped the socket nothing listens for errors, so it must not fail. */
   #closed(): Error | null {
     if (this.listenerCount('error') === 0) return null;
     const closed = new Error('The server has ended the connection before it was open.');

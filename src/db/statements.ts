@@ -37,7 +37,7 @@ export async function storeStatement(
 ): Promise<void> {
   const { rail, date, closed, entries } = statement;
   const lines = entries.map((entry, index) => ({ ...entry, line: index + 1 }));
-  // One reader at a time: who has read the day before it was closed must not come after.
+  // One reader at a time: a read from before the day was closed must not overwrite a later one.
   await sql`select pg_advisory_xact_lock(hashtextextended(${`statement ${rail} ${date}`}, 0))`;
   const known = await sql`
     select from statements where rail = ${rail} and statement_date = ${date}::text::date`;

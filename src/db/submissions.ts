@@ -20,8 +20,8 @@ export type Submission = Pick<PayoutRow, 'id' | 'rail' | 'reference'> & {
 export type SettleLimit = { readonly rail: string; readonly settleWithinMs: number };
 
 /**
- * Commits that submission begins, before the rail is called, so that no crash can leave a
- * call behind that nobody knows of. What a paused or canceled batch has not given to the rail
+ * Commits that submission begins, before the rail is called, so that no crash can leave an
+ * unrecorded call behind. What a paused or canceled batch has not given to the rail
  * is withheld; what it has given goes on. The rail's time to settle begins anew.
  */
 export async function beginSubmission(

@@ -30,8 +30,8 @@ export async function insertWebhookEndpoint(
 }
 
 /**
- * How many endpoints an account has. Until its transaction ends, others who count wait: of many
- * who add an endpoint at the same time, each sees those of the ones before.
+ * How many endpoints an account has. Other counts wait until its transaction ends, so
+ * of endpoints that are added at the same time each is counted.
  */
 export async function countWebhookEndpoints(sql: Sql, accountId: string): Promise<number> {
   // No row is locked: the account's is where its events get their numbers.

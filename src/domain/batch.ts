@@ -52,12 +52,12 @@ export type ChunkCounts = {
   readonly overdue: number;
   readonly sent: number;
   /** For a person, or silent beyond the rail's own time: its own workflow takes it over. */
-  readonly troubled: number;
+  readonly stuck: number;
 };
 
 /** Whether something of the chunk has still to be moved by its own workflow. */
-export function isOpen({ unsent, unanswered, sent, troubled }: ChunkCounts): boolean {
-  return unsent + unanswered + sent + troubled > 0;
+export function isOpen({ unsent, unanswered, sent, stuck }: ChunkCounts): boolean {
+  return unsent + unanswered + sent + stuck > 0;
 }
 
 /** All items are decided one by one, or they are debited together or not at all. */

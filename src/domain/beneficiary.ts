@@ -96,15 +96,14 @@ export function validateBeneficiary(sent: SentDetails): BeneficiaryDetails | rea
   const refusals: Refusal[] = [];
   const values: { [field in BeneficiaryField]?: string } = {};
   const countryRules = fieldRulesOf(textOf(sent, 'country'));
-  // Without a country nobody can say which account fields belong, so only those
-  // that everybody has are judged.
+  // Without a country the account fields are unknown, so only those of every country are checked.
   for (const rule of countryRules ?? identityRules('DE', corridorCurrencies())) {
     const text = textOf(sent, rule.field);
     const value = text === '' ? undefined : rule.read(text);
     if (value !== undefined) values[rule.field] = value;
     else if (text !== '' || rule.required) refusals.push(refusalOf(rule, text));
   }
-  if (countryRules !== undefined) refusals.push(...strangers(sent, countryRules));
+  if (countryRules !== undefined) refusals.push(...unknownFields(sent, countryRules));
 
   const { type, name, country, currency, iban, bic, account_number, routing_number } = values;
   const complete = name !== undefined && country !== undefined && currency !== undefined;
@@ -148,7 +147,7 @@ function refusalOf(rule: FieldRule, text: string): Refusal {
 }
 
 /** Refuses the fields that were sent and that the country's accounts do not have. */
-function strangers(sent: SentDetails, rules: readonly FieldRule[]): Refusal[] {
+function unknownFields(sent: SentDetails, rules: readonly FieldRule[]): Refusal[] {
   const known = rules.map((rule) => rule.field);
   return beneficiaryFields
     .filter((field) => !known.includes(field) && textOf(sent, field) !== '')

@@ -1,15 +1,15 @@
 import {
+  type AcceptedAmounts,
   chargeSuspenseEntry,
   type Entry,
   type EntryKind,
-  type FrozenAmounts,
   lateReturnEntry,
   type PostedEntry,
   reversalOf,
   sumOn,
   writeOffEntry,
 } from './ledger.js';
-import { formatMinor, larger } from './money.js';
+import { formatMinor, max } from './money.js';
 import type { Correction } from './operator.js';
 
 /** What may be undone: a hold belongs to the payout's state, and a correction is corrected anew. */
@@ -27,15 +27,15 @@ const reversible: readonly EntryKind[] = [
  */
 export function correctionOf(
   correction: Correction,
-  frozen: FrozenAmounts,
+  amounts: AcceptedAmounts,
   posted: readonly PostedEntry[],
 ): Entry | string {
-  const currency = frozen.destinationCurrency;
+  const currency = amounts.destinationCurrency;
   const missingMinor = -sumOn(posted, 'suspense', currency);
-  const entry = entryOf(correction, frozen, posted, larger(missingMinor, 0n));
+  const entry = entryOf(correction, amounts, posted, max(missingMinor, 0n));
   if (typeof entry === 'string') return entry;
   if (entry.postings.length === 0) return 'There is nothing to book.';
-  const isTooMuch = sumOn([entry], 'suspense', currency) > larger(missingMinor, 0n);
+  const isTooMuch = sumOn([entry], 'suspense', currency) > max(missingMinor, 0n);
   return isTooMuch && correction.kind !== 'book'
     ? `Only ${formatMinor(missingMinor, currency)} ${currency} of it are in suspense.`
     : entry;
@@ -43,18 +43,18 @@ export function correctionOf(
 
 function entryOf(
   correction: Correction,
-  frozen: FrozenAmounts,
+  amounts: AcceptedAmounts,
   posted: readonly PostedEntry[],
   missingMinor: bigint,
 ): Entry | string {
-  const { sourceCurrency: source, destinationCurrency: currency } = frozen;
+  const { sourceCurrency: source, destinationCurrency: currency } = amounts;
   switch (correction.kind) {
     case 'lateReturn':
       return lateReturnEntry(currency, BigInt(correction.amountMinor));
     case 'clearSuspense':
       return correction.charge === 'house'
         ? writeOffEntry(currency, missingMinor)
-        : chargeSuspenseEntry(frozen);
+        : chargeSuspenseEntry(amounts);
     case 'reverse': {
       const entry = posted.find(({ id }) => String(id) === correction.entry);
       const isReversed = posted.some(({ reverses }) => reverses === entry?.id);
@@ -73,12 +73,12 @@ function entryOf(
         rail_settlement: currency,
         suspense: currency,
       };
-      const misfit = Object.entries(expected).find(([name, wanted]) =>
+      const mismatch = Object.entries(expected).find(([name, wanted]) =>
         postings.some((posting) => posting.account === name && posting.currency !== wanted),
       );
-      return misfit === undefined
+      return mismatch === undefined
         ? { kind: 'correction', postings }
-        : `A posting to ${misfit[0]} has to be in ${misfit[1]}.`;
+        : `A posting to ${mismatch[0]} has to be in ${mismatch[1]}.`;
     }
   }
 }

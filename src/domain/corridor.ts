@@ -1,4 +1,4 @@
-import { divideUp, larger } from './money.js';
+import { divideUp, max } from './money.js';
 
 /**
  * What a payout costs, in minor units of its source currency:
@@ -99,7 +99,7 @@ export function findCorridor(source: string, destination: string): Corridor | un
 export function feeFor(amountMinor: bigint, schedule: FeeSchedule): bigint {
   const share = divideUp(amountMinor * BigInt(schedule.basisPoints), 10_000n);
   const fee = schedule.fixedMinor + share;
-  return larger(fee, schedule.minimumMinor);
+  return max(fee, schedule.minimumMinor);
 }
 
 /**
@@ -111,5 +111,5 @@ export function grossFor(netMinor: bigint, schedule: FeeSchedule): bigint {
   const keptBasisPoints = BigInt(10_000 - schedule.basisPoints);
   const atMinimum = netMinor + schedule.minimumMinor;
   const aboveMinimum = divideUp((netMinor + schedule.fixedMinor) * 10_000n, keptBasisPoints);
-  return larger(atMinimum, aboveMinimum);
+  return max(atMinimum, aboveMinimum);
 }

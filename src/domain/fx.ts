@@ -35,7 +35,7 @@ export function formatRate(rate: Rate): string {
  * 10^12 on). Throws when either text is not a rate.
  */
 export function crossMid(perEuroSource: string, perEuroDestination: string): Rate {
-  // Constructors of our own: `DP` and `RM` of the shared one belong to nobody.
+  // Constructors of our own: any module could change `DP` and `RM` of the shared one.
   const Truncating = Big();
   Truncating.DP = 40;
   Truncating.RM = Big.roundDown;

@@ -46,8 +46,8 @@ export type Entry = {
 
 export type PostedEntry = Entry & { readonly id: bigint };
 
-/** The frozen amounts of a payout, which are all that it will ever post. */
-export type FrozenAmounts = {
+/** The amounts a payout was accepted with: all that it will ever post. */
+export type AcceptedAmounts = {
   readonly sourceCurrency: string;
   readonly destinationCurrency: string;
   readonly sourceMinor: bigint;
@@ -64,52 +64,52 @@ export function fundEntry(currency: string, amountMinor: bigint): Entry {
 }
 
 /** The whole amount, fee included, is held; nothing is earned yet. */
-export function acceptEntry(frozen: FrozenAmounts): Entry {
-  return entry('accept', [leg('available', 'held', frozen.sourceCurrency, frozen.sourceMinor)]);
+export function acceptEntry(amounts: AcceptedAmounts): Entry {
+  return entry('accept', [leg('available', 'held', amounts.sourceCurrency, amounts.sourceMinor)]);
 }
 
 /** The hold becomes the fee and our position; the rail has paid the receive amount. */
-export function settleEntry(frozen: FrozenAmounts): Entry {
-  return entry('settle', settlement(frozen, 'held', 'rail_settlement'));
+export function settleEntry(amounts: AcceptedAmounts): Entry {
+  return entry('settle', settlement(amounts, 'held', 'rail_settlement'));
 }
 
-function settlement(frozen: FrozenAmounts, payer: LedgerAccount, paid: LedgerAccount) {
-  const { sourceCurrency: source, destinationCurrency: destination } = frozen;
-  const margin = marginOf(frozen);
+function settlement(amounts: AcceptedAmounts, payer: LedgerAccount, paid: LedgerAccount) {
+  const { sourceCurrency: source, destinationCurrency: destination } = amounts;
+  const margin = marginOf(amounts);
   return [
-    leg(payer, 'fx_position', source, frozen.netMinor),
-    leg(payer, 'fee_revenue', source, frozen.feeMinor),
-    leg('fx_position', paid, destination, frozen.receiveMinor),
+    leg(payer, 'fx_position', source, amounts.netMinor),
+    leg(payer, 'fee_revenue', source, amounts.feeMinor),
+    leg('fx_position', paid, destination, amounts.receiveMinor),
     leg('fx_position', 'spread_revenue', destination, margin.spreadMinor),
     leg('fx_position', 'rounding', destination, margin.roundingMinor),
   ];
 }
 
 /** A hold that is given back in full, where a payout failed or was canceled. */
-export function releaseEntry(frozen: FrozenAmounts): Entry {
-  return entry('release', [leg('held', 'available', frozen.sourceCurrency, frozen.sourceMinor)]);
+export function releaseEntry(amounts: AcceptedAmounts): Entry {
+  return entry('release', [leg('held', 'available', amounts.sourceCurrency, amounts.sourceMinor)]);
 }
 
 /**
  * Money that came back from the receiving side: the customer gets the net amount, the fee
  * is kept, and what the receiving side kept for itself is our cost.
  */
-export function returnEntry(frozen: FrozenAmounts, returnedMinor: bigint): Entry {
-  const { sourceCurrency: source, destinationCurrency: destination } = frozen;
-  const margin = marginOf(frozen);
+export function returnEntry(amounts: AcceptedAmounts, returnedMinor: bigint): Entry {
+  const { sourceCurrency: source, destinationCurrency: destination } = amounts;
+  const margin = marginOf(amounts);
   return entry('return', [
-    leg('fx_position', 'available', source, frozen.netMinor),
+    leg('fx_position', 'available', source, amounts.netMinor),
     leg('rail_settlement', 'fx_position', destination, returnedMinor),
-    leg('return_costs', 'fx_position', destination, frozen.receiveMinor - returnedMinor),
+    leg('return_costs', 'fx_position', destination, amounts.receiveMinor - returnedMinor),
     leg('spread_revenue', 'fx_position', destination, margin.spreadMinor),
     leg('rounding', 'fx_position', destination, margin.roundingMinor),
   ]);
 }
 
 /** The rail paid after the hold was released: kept in suspense until a person decides. */
-export function latePaymentEntry(frozen: FrozenAmounts): Entry {
+export function latePaymentEntry(amounts: AcceptedAmounts): Entry {
   return entry('late_payment', [
-    leg('suspense', 'rail_settlement', frozen.destinationCurrency, frozen.receiveMinor),
+    leg('suspense', 'rail_settlement', amounts.destinationCurrency, amounts.receiveMinor),
   ]);
 }
 
@@ -118,9 +118,9 @@ export function lateReturnEntry(currency: string, returnedMinor: bigint): Entry 
   return entry('late_return', [leg('rail_settlement', 'suspense', currency, returnedMinor)]);
 }
 
-/** The customer, who had the hold back, pays for the late payment as if it had settled. */
-export function chargeSuspenseEntry(frozen: FrozenAmounts): Entry {
-  return entry('suspense_clear', settlement(frozen, 'available', 'suspense'));
+/** Charges the late payment to the customer, whose hold was released, as if it had settled. */
+export function chargeSuspenseEntry(amounts: AcceptedAmounts): Entry {
+  return entry('suspense_clear', settlement(amounts, 'available', 'suspense'));
 }
 
 /** What is left in suspense will not come back: it is lost. */
@@ -138,7 +138,7 @@ export function reversalOf(posted: PostedEntry): Entry {
   return { kind: 'correction', postings, reverses: posted.id };
 }
 
-/** What entries leave on an account; below zero in suspense, we have paid what nobody has. */
+/** What entries leave on an account; below zero in suspense, we have paid money that no customer was charged. */
 export function sumOn(entries: readonly Entry[], account: LedgerAccount, currency: string): bigint {
   return entries
     .flatMap(({ postings }) => postings)
@@ -147,12 +147,12 @@ export function sumOn(entries: readonly Entry[], account: LedgerAccount, currenc
 }
 
 /** What is over at the mid rate is spread; what flooring to the receive amount leaves, rounding. */
-function marginOf(frozen: FrozenAmounts): { spreadMinor: bigint; roundingMinor: bigint } {
-  const { netMinor, sourceCurrency, destinationCurrency, rate } = frozen;
+function marginOf(amounts: AcceptedAmounts): { spreadMinor: bigint; roundingMinor: bigint } {
+  const { netMinor, sourceCurrency, destinationCurrency, rate } = amounts;
   const atRateMinor = convertFloor(netMinor, sourceCurrency, destinationCurrency, rate);
   return {
-    spreadMinor: frozen.midValueMinor - atRateMinor,
-    roundingMinor: atRateMinor - frozen.receiveMinor,
+    spreadMinor: amounts.midValueMinor - atRateMinor,
+    roundingMinor: atRateMinor - amounts.receiveMinor,
   };
 }
 

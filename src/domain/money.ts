@@ -48,7 +48,7 @@ export function divideUp(dividend: bigint, divisor: bigint): bigint {
 }
 
 /** The larger of two amounts in the same unit; `Math.max` does not take integers of any size. */
-export function larger(a: bigint, b: bigint): bigint {
+export function max(a: bigint, b: bigint): bigint {
   if (a > b) return a;
   return b;
 }

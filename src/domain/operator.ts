@@ -1,13 +1,13 @@
 import type { LedgerAccount } from './ledger.js';
-import type { Standing } from './payout.js';
+import type { PayoutState } from './payout.js';
 
 /**
- * Who acts, known from the message that came, never from a name. Only operators have names of their
- * own; the customer is their account.
+ * The kind of actor, which the message tells and never a name. Only operators have names of their
+ * own; a customer is their account.
  */
 export type ActorKind = 'operator' | 'customer' | 'temporal_ui';
 
-/** What an operator may do with a payout; each says who and why. */
+/** What an operator may do with a payout. */
 export type OperatorCommand =
   /** Ask the rail again and go on from what it says. */
   | { readonly kind: 'retryNow' }
@@ -43,7 +43,7 @@ export type PostingText = {
   readonly amountMinor: string;
 };
 
-/** Who acts, in the one spelling of their name, and why. */
+/** The actor's name in its canonical spelling, and the reason. */
 export type Signature = { readonly operator: string; readonly reason: string };
 
 export type OperatorRequest = Signature & { readonly command: OperatorCommand };
@@ -64,7 +64,7 @@ export function operatorName(text: string): string | undefined {
   return nameText.test(name) && !reservedNames.has(folded(name)) ? name : undefined;
 }
 
-/** Whether two names in their one spelling are one person's; who that is, no name can prove. */
+/** Whether two canonical names are the same person's. A name does not prove an identity. */
 export function isSamePerson(one: string, other: string): boolean {
   return folded(one) === folded(other);
 }
@@ -74,7 +74,7 @@ function folded(name: string): string {
   return name.toUpperCase().toLowerCase().normalize('NFKC');
 }
 
-/** What came of it. A refusal says why; a proposal says who has to do what. */
+/** The outcome of a command. The detail of a refusal is its reason, of a proposal the next step. */
 export type OperatorResult = {
   readonly outcome: 'done' | 'refused' | 'proposed';
   readonly detail: string;
@@ -155,7 +155,7 @@ function isDay(text: string): boolean {
 }
 
 /**
- * Whether a command is for parked payouts alone: who acted on another would work against its
+ * Whether a command is for parked payouts alone: on any other it would interfere with the payout's
  * own workflow. A customer may always ask, and books are corrected whatever the payout does.
  */
 export function needsAttention(command: OperatorCommand): boolean {
@@ -168,7 +168,7 @@ export function needsAttention(command: OperatorCommand): boolean {
  */
 export function needsTwo(
   command: OperatorCommand,
-  { status, attentionReason }: Pick<Standing, 'status' | 'attentionReason'>,
+  { status, attentionReason }: Pick<PayoutState, 'status' | 'attentionReason'>,
 ): boolean {
   const isOver = status === 'failed' || status === 'canceled' || status === 'returned';
   const isPaid = attentionReason === 'amount_mismatch' || attentionReason === 'paid_after_release';
@@ -179,7 +179,7 @@ export function needsTwo(
 /** Whether a command moves money, and so needs a second person above the configured sum. */
 export function movesMoney(
   command: OperatorCommand,
-  { status, attentionReason }: Pick<Standing, 'status' | 'attentionReason'>,
+  { status, attentionReason }: Pick<PayoutState, 'status' | 'attentionReason'>,
 ): boolean {
   const isOpen = status === 'processing' || status === 'sent';
   const isConfirmation = !isOpen && attentionReason !== 'return_short';

@@ -106,8 +106,8 @@ export function isDuplicateCode(code: string): boolean {
   return duplicateCodes.has(code);
 }
 
-/** Where a payout stands, as far as a rail's fact is judged by it. */
-export type Standing = {
+/** What the effect of a fact depends on. */
+export type PayoutState = {
   readonly status: PayoutStatus;
   readonly receiveMinor: bigint;
   readonly destinationCurrency: string;
@@ -144,9 +144,9 @@ const nothing: Effect = { kind: 'none' };
  * payment after release, which the step that applies the effect books to suspense. While the
  * rail's facts are in dispute, one that would move money is only added to the case.
  */
-export function effectOf(standing: Standing, fact: RailFact, rules: FactRules): Effect {
-  const effect = undisputedEffectOf(standing, fact, rules);
-  const { attentionReason } = standing;
+export function effectOf(state: PayoutState, fact: RailFact, rules: FactRules): Effect {
+  const effect = undisputedEffectOf(state, fact, rules);
+  const { attentionReason } = state;
   if (effect.kind !== 'move' || attentionReason === null || !isDisputed(attentionReason)) {
     return effect;
   }
@@ -163,29 +163,27 @@ function detailOf(fact: RailFact): string {
     : code;
 }
 
-function undisputedEffectOf(standing: Standing, fact: RailFact, rules: FactRules): Effect {
+function undisputedEffectOf(state: PayoutState, fact: RailFact, rules: FactRules): Effect {
   switch (fact.kind) {
     case 'accepted':
-      return standing.status === 'processing' ? move('sent') : nothing;
+      return state.status === 'processing' ? move('sent') : nothing;
     case 'settled':
-      return effectOfSettlement(standing, fact);
+      return effectOfSettlement(state, fact);
     case 'rejected':
-      return effectOfRejection(standing.status, fact);
+      return effectOfRejection(state.status, fact);
     case 'returned':
-      return effectOfReturn(standing, fact, rules);
+      return effectOfReturn(state, fact, rules);
     case 'voided':
-      return effectOfVoid(standing);
+      return effectOfVoid(state);
     case 'released':
-      return standing.status === 'processing' || standing.status === 'sent'
-        ? move('failed')
-        : nothing;
+      return state.status === 'processing' || state.status === 'sent' ? move('failed') : nothing;
     case 'withdrawn':
-      return standing.status === 'processing' ? move('canceled') : nothing;
+      return state.status === 'processing' ? move('canceled') : nothing;
   }
 }
 
 /** A void we asked for ends what the rail has not taken; any other contradicts what we know. */
-function effectOfVoid({ status, voidIntent }: Standing): Effect {
+function effectOfVoid({ status, voidIntent }: PayoutState): Effect {
   switch (status) {
     case 'processing':
       return voidIntent === null
@@ -204,14 +202,14 @@ function effectOfVoid({ status, voidIntent }: Standing): Effect {
 
 type Stated = { readonly amountMinor: bigint; readonly currency: string };
 
-function effectOfSettlement(standing: Standing, fact: Stated): Effect {
-  if (differs(standing, fact) || fact.amountMinor !== standing.receiveMinor) {
-    return mismatch(standing, fact, 'settled');
+function effectOfSettlement(state: PayoutState, fact: Stated): Effect {
+  if (differs(state, fact) || fact.amountMinor !== state.receiveMinor) {
+    return mismatch(state, fact, 'settled');
   }
-  if (standing.corrected === 'settlement') {
+  if (state.corrected === 'settlement') {
     return park('paid_after_release', 'The rail settled a payout whose settlement was undone.');
   }
-  switch (standing.status) {
+  switch (state.status) {
     case 'processing':
       return move('sent', 'settled');
     case 'sent':
@@ -221,7 +219,7 @@ function effectOfSettlement(standing: Standing, fact: Stated): Effect {
       return nothing;
     case 'failed':
     case 'canceled':
-      return park('paid_after_release', `The rail settled a payout that is ${standing.status}.`);
+      return park('paid_after_release', `The rail settled a payout that is ${state.status}.`);
     case 'pending':
       return park('contradiction', 'The rail settled a payout that was never sent to it.');
   }
@@ -249,14 +247,14 @@ function effectOfRejection(status: PayoutStatus, fact: { readonly code: string }
 }
 
 function effectOfReturn(
-  standing: Standing,
+  state: PayoutState,
   fact: Stated & { readonly isConfirmed?: boolean },
   rules: FactRules,
 ): Effect {
-  if (differs(standing, fact) || fact.amountMinor > standing.receiveMinor) {
-    return mismatch(standing, fact, 'returned');
+  if (differs(state, fact) || fact.amountMinor > state.receiveMinor) {
+    return mismatch(state, fact, 'returned');
   }
-  const { status, receiveMinor } = standing;
+  const { status, receiveMinor } = state;
   const isShort = fact.amountMinor * 100n < receiveMinor * rules.returnMinimumPercent;
   switch (status) {
     case 'processing':
@@ -270,11 +268,11 @@ function effectOfReturn(
       }
       return status === 'processing' ? move('sent', 'returned') : move('returned');
     case 'returned':
-      if (isReturnKnown(standing, fact)) return nothing;
+      if (isReturnKnown(state, fact)) return nothing;
       return park(
         'contradiction',
         `The rail returned ${fact.amountMinor} ${fact.currency} (minor units) of a payout; ` +
-          `before, it returned ${standing.returnedMinor}. Two people book a second return with ` +
+          `before, it returned ${state.returnedMinor}. Two people book a second return with ` +
           'corridor payouts correct.',
       );
     case 'pending':
@@ -283,28 +281,28 @@ function effectOfReturn(
       return park(
         'contradiction',
         `The rail returned ${fact.amountMinor} ${fact.currency} (minor units) of a payout that is ` +
-          `${standing.status}. Two people book what comes back of a late payment with ` +
+          `${state.status}. Two people book what comes back of a late payment with ` +
           'corridor payouts late-return.',
       );
   }
 }
 
 /** A second return of at most half may be another one, and so may one after a correction. */
-function isReturnKnown(standing: Standing, { amountMinor }: Stated): boolean {
-  const { returnedMinor, receiveMinor, corrected } = standing;
+function isReturnKnown(state: PayoutState, { amountMinor }: Stated): boolean {
+  const { returnedMinor, receiveMinor, corrected } = state;
   const isOnly = amountMinor === returnedMinor && amountMinor * 2n > receiveMinor;
   return isOnly && corrected === 'nothing';
 }
 
-function differs(standing: Standing, fact: Stated): boolean {
-  return fact.currency !== standing.destinationCurrency || fact.amountMinor <= 0n;
+function differs(state: PayoutState, fact: Stated): boolean {
+  return fact.currency !== state.destinationCurrency || fact.amountMinor <= 0n;
 }
 
-function mismatch(standing: Standing, fact: Stated, what: string): Effect {
+function mismatch(state: PayoutState, fact: Stated, what: string): Effect {
   return park(
     'amount_mismatch',
     `The rail ${what} ${fact.amountMinor} ${fact.currency} (minor units); ` +
-      `${standing.receiveMinor} ${standing.destinationCurrency} was sent.`,
+      `${state.receiveMinor} ${state.destinationCurrency} was sent.`,
   );
 }
 

@@ -1,6 +1,6 @@
 import {
+  type AcceptedAmounts,
   type Entry,
-  type FrozenAmounts,
   latePaymentEntry,
   releaseEntry,
   returnEntry,
@@ -11,9 +11,9 @@ import {
   effectOf,
   type FactRules,
   isFinal,
+  type PayoutState,
   type PayoutStatus,
   type RailFact,
-  type Standing,
 } from './payout.js';
 
 /** One move of a payout with what is recorded beside it. */
@@ -46,7 +46,7 @@ export type Progress = {
 
 /** Applies facts one after another, purely: moves, postings, and the first reason to park. */
 export function progressOf(
-  payout: FrozenAmounts & Standing,
+  payout: AcceptedAmounts & PayoutState,
   facts: readonly RailFact[],
   rules: FactRules,
 ): Progress {
@@ -104,7 +104,7 @@ function isLatePayment(entry: Entry): boolean {
 }
 
 function entriesOf(
-  payout: FrozenAmounts,
+  payout: AcceptedAmounts,
   from: PayoutStatus,
   to: PayoutStatus,
   fact: RailFact,

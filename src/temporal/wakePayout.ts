@@ -35,7 +35,7 @@ const oneRun = {
   workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
 } as const;
 
-/** Temporal answers in milliseconds; who waits longer has a row to put right and a sweep. */
+/** Temporal answers in milliseconds. After this the row stays due, and the sweep wakes it. */
 const wakeLimitMs = 5_000;
 
 /** What operators search by until the payout is accepted and its rail has said its own time. */

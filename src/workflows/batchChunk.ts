@@ -62,8 +62,7 @@ async function processChunk(chunk: Chunk, deliverer: Deliverer): Promise<ChunkPr
   for (let round = 1; round < rounds; round += 1) {
     // Also when the submission itself has failed: a person may have to ask the rail.
     if (progress.overdue > 0) await batchLedger.handOverChunk({ ...chunk, scope: 'unanswered' });
-    else if (progress.troubled > 0)
-      await batchLedger.handOverChunk({ ...chunk, scope: 'troubled' });
+    else if (progress.stuck > 0) await batchLedger.handOverChunk({ ...chunk, scope: 'stuck' });
     else if (progress.unanswered > 0) await submit(chunk, deliverer);
     else if (progress.sent === 0) return progress;
     progress = await applyEvents(chunk, deliverer);

@@ -232,7 +232,7 @@ const statements: readonly (readonly [string, number, Statement])[] = [
       applyFacts(sql, usualFactRules, { driver: null, ids: unsent }, factsOf(unsent, canceled)),
   ],
   ['closes items', groupSize, (sql) => closeItems(sql, Array(groupSize).fill(batchId))],
-  ['hands over what has trouble', chunkSize, (sql) => handOverItems(sql, sent, 'troubled')],
+  ['hands over what has trouble', chunkSize, (sql) => handOverItems(sql, sent, 'stuck')],
   ['hands over what is unanswered', chunkSize, (sql) => handOverItems(sql, sent, 'unanswered')],
   ['hands over everything', chunkSize, (sql) => handOverItems(sql, sent, 'all')],
   ['finds first attempts', groupSize, (sql, { told }) => pendingFirstAttempts(sql, told, false)],

@@ -43,7 +43,7 @@ describe('the workflows of today', () => {
     'batch-settled',
     'payout-parked-then-settled',
     'payout-refused',
-    'payout-restarted-with-news',
+    'payout-restarted-with-events',
     'payout-settled-by-callback',
     'payout-settled-by-poll',
     'payout-settled-while-polled',

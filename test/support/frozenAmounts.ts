@@ -1,8 +1,8 @@
 import { parseRate } from '../../src/domain/fx.js';
-import type { FrozenAmounts } from '../../src/domain/ledger.js';
+import type { AcceptedAmounts } from '../../src/domain/ledger.js';
 
 /** 1,000.00 USD at a mid rate of 0.86, with one cent that flooring has left over. */
-export const frozen: FrozenAmounts = {
+export const amounts: AcceptedAmounts = {
   sourceCurrency: 'USD',
   destinationCurrency: 'EUR',
   sourceMinor: 100_000n,

@@ -322,7 +322,7 @@ export class Interleaving {
     }
     if (status === 'processing') return this.#attempt(id, fortune, (a) => a.submitPayouts(who));
     const isOver = Number(row.settleInMs ?? 0n) <= 0;
-    if (!isItsOwn && isOver) return this.#handOver('troubled');
+    if (!isItsOwn && isOver) return this.#handOver('stuck');
     if (isOver) return this.#park(id, 'settle_by_passed');
     return isItsOwn
       ? this.#attempt(id, fortune, (a) => a.pollRail({ payoutId: id }))
@@ -337,7 +337,7 @@ export class Interleaving {
     await this.#attempt(id, goodFortune, (a) => a.parkPayout({ driver, id, reason, detail }));
   }
 
-  async #handOver(scope: 'troubled' | 'unanswered'): Promise<void> {
+  async #handOver(scope: 'stuck' | 'unanswered'): Promise<void> {
     await transaction(this.#database, (sql) => handOverItems(sql, this.#chunk, scope));
   }
 
@@ -476,7 +476,7 @@ export class Interleaving {
     if (open.some(({ driver, status }) => driver === chunk && status === 'processing')) {
       await this.#attempt(null, goodFortune, (a) => a.submitChunk(this.#chunk));
     }
-    await this.#handOver('troubled');
+    await this.#handOver('stuck');
     for (const row of open) if (row.driver !== chunk) await this.#drive(row.id, goodFortune);
   }
 }

@@ -28,7 +28,7 @@ const nothing: ChunkCounts = {
   unanswered: 0,
   overdue: 0,
   sent: 0,
-  troubled: 0,
+  stuck: 0,
 };
 
 /** Where a chunk stands of which nothing but this is open. */
@@ -117,8 +117,8 @@ export class ScriptedBatch {
       },
       pollChunk: async () => this.look(),
       suspendChunk: async () => this.inbox.length === 0,
-      handOverChunk: async ({ scope }: { readonly scope: 'troubled' | 'unanswered' | 'all' }) => {
-        const gone = scope === 'unanswered' ? { troubled: 0, unanswered: 0 } : { troubled: 0 };
+      handOverChunk: async ({ scope }: { readonly scope: 'stuck' | 'unanswered' | 'all' }) => {
+        const gone = scope === 'unanswered' ? { stuck: 0, unanswered: 0 } : { stuck: 0 };
         this.stands = scope === 'all' ? nothing : { ...this.stands, ...gone };
         return this.look();
       },

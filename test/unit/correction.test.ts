@@ -3,9 +3,9 @@ import { describe, expect, test } from 'vitest';
 import { correctionOf } from '../../src/domain/correction.js';
 import { crossMid } from '../../src/domain/fx.js';
 import {
+  type AcceptedAmounts,
   acceptEntry,
   type Entry,
-  type FrozenAmounts,
   fundEntry,
   latePaymentEntry,
   ledgerAccounts,
@@ -19,17 +19,17 @@ import type { Correction } from '../../src/domain/operator.js';
 import { price } from '../../src/domain/quote.js';
 import { isRefusal } from '../../src/domain/refusal.js';
 import { referenceSource } from '../../src/rates/reference.js';
-import { frozen } from '../support/frozenAmounts.js';
+import { amounts } from '../support/frozenAmounts.js';
 
 const post = (...entries: readonly Entry[]): readonly PostedEntry[] =>
   entries.map((entry, index) => ({ ...entry, id: BigInt(index + 1) }));
 
-const paidLate = post(acceptEntry(frozen), releaseEntry(frozen), latePaymentEntry(frozen));
-const settled = post(acceptEntry(frozen), settleEntry(frozen));
+const paidLate = post(acceptEntry(amounts), releaseEntry(amounts), latePaymentEntry(amounts));
+const settled = post(acceptEntry(amounts), settleEntry(amounts));
 
 /** What a correction books, as text; or why it does not. */
 function shown(correction: Correction, posted: readonly PostedEntry[]) {
-  const entry = correctionOf(correction, frozen, posted);
+  const entry = correctionOf(correction, amounts, posted);
   if (typeof entry === 'string') return entry;
   const postings = entry.postings.map((p) => `${p.account} ${p.currency} ${p.amountMinor}`);
   return [entry.kind, ...postings];
@@ -56,7 +56,7 @@ describe('a correction books', () => {
   });
 
   test('a loss, where the house pays for what did not come back', () => {
-    const back = correctionOf(lateReturn('85001'), frozen, paidLate);
+    const back = correctionOf(lateReturn('85001'), amounts, paidLate);
     if (typeof back === 'string') throw new Error(back);
     expect(shown(clear('house'), post(...paidLate, back))).toEqual([
       'suspense_clear',
@@ -82,7 +82,7 @@ describe('a correction books', () => {
   });
 
   test('the opposite of an entry, and gives the hold of a settlement back', () => {
-    const entry = correctionOf(reverse('2'), frozen, settled);
+    const entry = correctionOf(reverse('2'), amounts, settled);
     expect(entry).toMatchObject({ kind: 'correction', reverses: 2n });
     if (typeof entry === 'string') throw new Error(entry);
     const all = [...settled, entry];
@@ -135,21 +135,21 @@ describe('a correction is refused', () => {
   });
 
   test('that charges a customer for what has come back in part', () => {
-    const back = correctionOf(lateReturn('1'), frozen, paidLate);
+    const back = correctionOf(lateReturn('1'), amounts, paidLate);
     if (typeof back === 'string') throw new Error(back);
     expect(shown(clear('customer'), post(...paidLate, back))).toContain('Only 852.00 EUR');
   });
 
   test('that reverses twice, or a late payment that is cleared', () => {
-    const reversal = correctionOf(reverse('2'), frozen, settled);
+    const reversal = correctionOf(reverse('2'), amounts, settled);
     if (typeof reversal === 'string') throw new Error(reversal);
     expect(shown(reverse('2'), post(...settled, reversal))).toContain('is no entry');
     expect(shown(reverse('3'), post(...settled, reversal))).toContain('is no entry');
-    const cleared = correctionOf(clear('house'), frozen, paidLate);
+    const cleared = correctionOf(clear('house'), amounts, paidLate);
     if (typeof cleared === 'string') throw new Error(cleared);
     expect(shown(reverse('3'), post(...paidLate, cleared))).toContain('Only 0.00 EUR');
     // The other way round it is undone step by step.
-    const undone = correctionOf(reverse('4'), frozen, post(...paidLate, cleared));
+    const undone = correctionOf(reverse('4'), amounts, post(...paidLate, cleared));
     if (typeof undone === 'string') throw new Error(undone);
     const again = post(...paidLate, cleared, undone);
     expect(sumOn(again, 'suspense', 'EUR')).toBe(-85_201n);
@@ -167,7 +167,7 @@ const anyFrozen = fc
     destinationCurrency: fc.constantFrom(...currencies),
     amount: fc.bigInt(10_000n, 100_000_000n),
   })
-  .map((asked): FrozenAmounts | undefined => {
+  .map((asked): AcceptedAmounts | undefined => {
     const { sourceCurrency: source, destinationCurrency: destination } = asked;
     const mid = crossMid(perEuro.get(source) ?? '', perEuro.get(destination) ?? '');
     const priced = price({ ...asked, fixedSide: 'source', mid });

@@ -19,7 +19,7 @@ import { type FixedSide, price } from '../../src/domain/quote.js';
 import { isRefusal } from '../../src/domain/refusal.js';
 import { referenceSource } from '../../src/rates/reference.js';
 import { decide as decideAcceptance } from '../support/decision.js';
-import { frozen } from '../support/frozenAmounts.js';
+import { amounts } from '../support/frozenAmounts.js';
 
 const { perEuro } = await referenceSource.fetch();
 // Two, no and three decimals; the rupiah makes the rates small and the amounts large.
@@ -47,10 +47,10 @@ function nonZero(amounts: Amounts): Readonly<Record<string, bigint>> {
 describe('an entry', () => {
   test.each<[string, Entry, readonly string[]]>([
     ['fund', fundEntry('USD', 5n), ['funding USD -5', 'available USD 5']],
-    ['accept', acceptEntry(frozen), ['available USD -100000', 'held USD 100000']],
+    ['accept', acceptEntry(amounts), ['available USD -100000', 'held USD 100000']],
     [
       'settle',
-      settleEntry(frozen),
+      settleEntry(amounts),
       [
         'held USD -99570',
         'fx_position USD 99570',
@@ -64,10 +64,10 @@ describe('an entry', () => {
         'rounding EUR 1',
       ],
     ],
-    ['release', releaseEntry(frozen), ['held USD -100000', 'available USD 100000']],
+    ['release', releaseEntry(amounts), ['held USD -100000', 'available USD 100000']],
     [
       'return',
-      returnEntry(frozen, 85_001n),
+      returnEntry(amounts, 85_001n),
       [
         'fx_position USD -99570',
         'available USD 99570',
@@ -83,7 +83,7 @@ describe('an entry', () => {
     ],
     [
       'late_payment',
-      latePaymentEntry(frozen),
+      latePaymentEntry(amounts),
       ['suspense EUR -85201', 'rail_settlement EUR 85201'],
     ],
   ])('of kind %s has these postings', (kind, entry, postings) => {
@@ -114,16 +114,16 @@ describe('an entry', () => {
 
   test.each<[string, () => Entry, string]>([
     ['funds less than nothing', () => fundEntry('USD', -1n), 'funding to available'],
-    ['returns more than was sent', () => returnEntry(frozen, 85_202n), 'return_costs'],
-    ['returns less than nothing', () => returnEntry(frozen, -1n), 'rail_settlement'],
+    ['returns more than was sent', () => returnEntry(amounts, 85_202n), 'return_costs'],
+    ['returns less than nothing', () => returnEntry(amounts, -1n), 'rail_settlement'],
     [
       'pays more than the rate gives',
-      () => settleEntry({ ...frozen, receiveMinor: 85_203n }),
+      () => settleEntry({ ...amounts, receiveMinor: 85_203n }),
       'fx_position to rounding',
     ],
     [
       'gives more than the market',
-      () => settleEntry({ ...frozen, midValueMinor: 85_201n }),
+      () => settleEntry({ ...amounts, midValueMinor: 85_201n }),
       'fx_position to spread_revenue',
     ],
   ])('that %s is a bug and throws', (_name, make, accounts) => {
@@ -171,7 +171,7 @@ function balanceName({ customer: name, account, currency: code }: OwnedPosting):
 
 type Payout = {
   readonly customer: Customer;
-  readonly frozen: Acceptance;
+  readonly amounts: Acceptance;
   status: PayoutStatus;
   returnedMinor: bigint | null;
   /** Whether the rail paid after the hold was released. */
@@ -209,7 +209,7 @@ class Books {
 type Model = { readonly funded: (readonly [Customer, string, bigint])[] };
 
 /** What a payout has moved so far, told by its status alone; spread and rounding are one margin. */
-function movedBy({ customer: name, frozen: amounts, ...payout }: Payout): Amounts {
+function movedBy({ customer: name, amounts, ...payout }: Payout): Amounts {
   const { sourceMinor, feeMinor, netMinor, receiveMinor, midValueMinor } = amounts;
   const source = amounts.sourceCurrency;
   const destination = amounts.destinationCurrency;
@@ -328,7 +328,7 @@ class Accept implements Operation {
     if (!isRefusal(decided)) {
       books.post(this.#customer, acceptEntry(decided));
       const fresh = { status: 'processing', returnedMinor: null, isLate: false } as const;
-      books.payouts.push({ customer: this.#customer, frozen: decided, ...fresh });
+      books.payouts.push({ customer: this.#customer, amounts: decided, ...fresh });
     } else if (decided.code === 'insufficient_funds') {
       // The books themselves refuse what the decision has refused, and stay as they were.
       const affordable = decide(() => 10n ** 18n);
@@ -363,9 +363,9 @@ class Hear implements Operation {
   run(model: Model, books: Books): void {
     const payout = books.payouts[this.#which % Math.max(1, books.payouts.length)];
     if (payout === undefined) return;
-    const standing = { attentionReason: null, voidIntent: null, corrected: 'nothing' } as const;
+    const state = { attentionReason: null, voidIntent: null, corrected: 'nothing' } as const;
     const progress = progressOf(
-      { ...payout.frozen, ...payout, ...standing },
+      { ...payout.amounts, ...payout, ...state },
       [this.#factFor(payout)],
       { returnMinimumPercent: 0n },
     );
@@ -383,7 +383,7 @@ class Hear implements Operation {
     }
     check(model, books);
   }
-  #factFor({ frozen: amounts }: Payout): RailFact {
+  #factFor({ amounts }: Payout): RailFact {
     const { receiveMinor, destinationCurrency: currency } = amounts;
     const because = { code: 'AC04', reason: 'Closed account' };
     switch (this.#told) {

@@ -9,11 +9,11 @@ import {
   effectOf,
   isFinal,
   nextStatuses,
+  type PayoutState,
   type PayoutStatus,
   payoutStatuses,
   type RailFact,
   railKey,
-  type Standing,
   usualFactRules,
 } from '../../src/domain/payout.js';
 import { type Progress, progressOf } from '../../src/domain/progress.js';
@@ -56,7 +56,7 @@ const mismatches: readonly RailFact[] = [
 ];
 
 /** A payout in that status, that a cancellation was begun for; a returned one is back in full. */
-function payoutThatIs(status: PayoutStatus): typeof frozen & Standing {
+function payoutThatIs(status: PayoutStatus): typeof frozen & PayoutState {
   const returnedMinor = status === 'returned' ? 85_200n : null;
   const calm = { attentionReason: null, voidIntent: 'canceled', corrected: 'nothing' } as const;
   return { ...frozen, ...calm, status, returnedMinor };
@@ -245,7 +245,7 @@ describe('the reducer', () => {
 });
 
 describe('what is recorded', () => {
-  const bare = { statusReason: null, railReference: null, returnedMinor: null };
+  const bare = { statusReason: null, railReference: null, returnedMinor: null, settledAt: null };
 
   test('of an acceptance is its reference', () => {
     const { moves, entries } = progressFrom('processing', facts.accepted);
@@ -458,8 +458,8 @@ test.each(['AM05', 'DUPL', 'DU01', 'DU02', 'DU03', 'DU04', 'DU05'])(
 );
 
 test('a void that nobody has begun is a case for a person', () => {
-  const standing = { ...payoutThatIs('processing'), voidIntent: null };
-  expect(shown(effectOf(standing, facts.voided, usualFactRules))).toBe(contradicts);
+  const state = { ...payoutThatIs('processing'), voidIntent: null };
+  expect(shown(effectOf(state, facts.voided, usualFactRules))).toBe(contradicts);
 });
 
 describe('the table of moves', () => {

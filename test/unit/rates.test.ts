@@ -95,8 +95,8 @@ describe('a mid rate', () => {
     const found = midOf(rates, from, to);
     expect(found && formatRate(found)).toBe(mid);
     expect(originOf(rates, from, to)).toEqual({
-      provider: 'ecb',
-      asOf: new Date('2026-11-19T13:10:00.000Z'),
+      rateProvider: 'ecb',
+      rateAsOf: new Date('2026-11-19T13:10:00.000Z'),
       sourceRateId: first,
       destinationRateId: last,
     });
@@ -108,7 +108,7 @@ describe('a mid rate', () => {
   });
 
   test('within one currency needs no rate', () => {
-    const none = { provider: 'par', sourceRateId: null, destinationRateId: null };
+    const none = { rateProvider: 'par', sourceRateId: null, destinationRateId: null };
     expect(originOf([], 'CHF', 'CHF')).toMatchObject(none);
     expect(originOf(rates, 'USD', 'USD')).toMatchObject(none);
   });

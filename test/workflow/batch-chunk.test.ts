@@ -205,14 +205,14 @@ describe('a chunk hands over', () => {
 
   it('what waits for a person, at once', async () => {
     const script = new ScriptedBatch();
-    script.stands = standing({ sent: 1, troubled: 2 });
-    script.inbox.push(standing({ sent: 1, troubled: 2 }), standing());
+    script.stands = standing({ sent: 1, stuck: 2 });
+    script.inbox.push(standing({ sent: 1, stuck: 2 }), standing());
     await drive(script, async (handle) => {
       await handle.result();
       expect(await timersOf(handle)).toBe(0);
     });
     expect(script.names).toEqual(['submitChunk', 'settleChunk', 'handOverChunk', 'settleChunk']);
-    expect(script.inputsOf('handOverChunk')).toMatchObject([{ scope: 'troubled' }]);
+    expect(script.inputsOf('handOverChunk')).toMatchObject([{ scope: 'stuck' }]);
   });
 
   it('everything when a bug keeps it from settling as one', async () => {

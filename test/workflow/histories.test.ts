@@ -211,7 +211,7 @@ describe('the history of a payout names no person and replays, when the payout i
   });
 
   it('settled, and returned by a run that starts weeks later', async () => {
-    const status = await ride('restarted-with-news', {}, async ({ handle, tell }) => {
+    const status = await ride('restarted-with-events', {}, async ({ handle, tell }) => {
       await server.sleep(halfAMinuteMs);
       await tell('settled');
       await handle.result();

@@ -6,7 +6,7 @@ import type { OperatorCommand, OperatorResult } from '../domain/operator.js';
 import { isDisputed, type PayoutStatus, type RailFact, railKey } from '../domain/payout.js';
 import { type Move, undecidedCancellation } from '../domain/progress.js';
 import type { Rail } from '../rails/rail.js';
-import { frozenOf } from './facts.js';
+import { amountsOf } from './facts.js';
 import { establishedBy } from './lookup.js';
 import { readStatements } from './statements.js';
 import { isHeldUp, keyIsRemembered, voidKey } from './void.js';
@@ -157,7 +157,7 @@ async function evaluateSettled(row: LockedPayout, rail: Rail): Promise<Decision>
     return refused(`The rail contradicts: it says ${fact.kind}.`);
   }
   const at = fact?.kind === 'settled' ? fact.at : undefined;
-  const { receiveMinor, destinationCurrency } = frozenOf(row);
+  const { receiveMinor, destinationCurrency } = amountsOf(row);
   return done('Settled on the evidence that was given.', {
     fact: { kind: 'settled', amountMinor: receiveMinor, currency: destinationCurrency, at },
     unparks: true,
@@ -212,7 +212,7 @@ async function evaluateShortReturn(row: LockedPayout, rail: Rail): Promise<Decis
     );
   }
   const { amountMinor, currency } = known;
-  const { receiveMinor } = frozenOf(row);
+  const { receiveMinor } = amountsOf(row);
   return done(
     `Given back in full; ${amountMinor} of ${receiveMinor} ${currency} (minor units) came back.`,
     { fact: { ...known, isConfirmed: true }, unparks: true, ends: 'returned' },
@@ -239,7 +239,7 @@ async function gapInEvidence(
     return `statementDate: expected ${deadline} or later, for until then the rail may still pay.`;
   }
   await readStatements(database, rail);
-  const { receiveMinor, destinationCurrency } = frozenOf(row);
+  const { receiveMinor, destinationCurrency } = amountsOf(row);
   const evidence = await readEvidence(database, {
     rail: rail.name,
     key: railKey(row.id),
