@@ -8,7 +8,7 @@ import { ledgerActivities } from '../../dist/src/activities/ledger.js';
 import { startRates } from '../../dist/src/activities/maintenance.js';
 import { railActivities } from '../../dist/src/activities/rail.js';
 import { connectDatabase, transaction } from '../../dist/src/db/client.js';
-import { storeEvents } from '../../dist/src/db/inbox.js';
+import { storeRailEvents } from '../../dist/src/db/inbox.js';
 import { createRails } from '../../dist/src/rails/registry.js';
 import { createSandboxCallbacks } from '../../dist/src/rails/sandbox/callback.js';
 import { createSandboxRail } from '../../dist/src/rails/sandbox/connector.js';
@@ -64,11 +64,11 @@ const topic = 'railUpdate';
 const payout = DBOS.registerWorkflow(
   async (id) => {
     const mine = { driver: id, ids: [id] };
-    let [row] = await step('acceptPayouts', { ...mine, workflowAgeMs: 0 });
+    let [row] = await step('decidePayouts', { ...mine, workflowAgeMs: 0 });
     if (row.status === 'processing') [row] = await step('submitPayouts', mine);
     while (row.status === 'processing' || row.status === 'sent') {
       await DBOS.recv(topic, 60);
-      [row] = await step('settlePayouts', mine);
+      [row] = await step('applyRailEvents', mine);
     }
     await step('deliverEvents', { payoutIds: [id] });
   },
@@ -93,7 +93,7 @@ async function takeCallback(body, headers) {
     receivedAt: new Date(),
   });
   if (events === undefined) return { status: 401 };
-  await transaction(database, (sql) => storeEvents(sql, rail.name, events));
+  await transaction(database, (sql) => storeRailEvents(sql, rail.name, events));
   const told = new Set(events.map(({ key }) => key));
   await Promise.all([...told].map((id) => DBOS.send(id, null, topic)));
   return { status: 200 };

@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { batchRatesOf } from '../db/batches.js';
-import { shareBeneficiariesOf } from '../db/beneficiaries.js';
+import { lockBeneficiariesOf } from '../db/beneficiaries.js';
 import type { Sql } from '../db/client.js';
 import {
   type AvailableBalance,
@@ -34,9 +34,9 @@ import { acceptEntry } from '../domain/ledger.js';
 import { isRefusal } from '../domain/refusal.js';
 import type { Rail } from '../rails/rail.js';
 import type { Rails } from '../rails/registry.js';
-import { announce } from './announcement.js';
 import { ownOf } from './cancellation.js';
-import { owned, type PayoutStep, stepOf } from './step.js';
+import { owned, type PayoutSnapshot, snapshotOf } from './snapshot.js';
+import { announce } from './webhookEvents.js';
 
 export type AcceptanceDeps = { readonly rails: Rails; readonly rateMaximumAgeMs: number };
 
@@ -50,7 +50,7 @@ type Decisions = {
 type ToDecide = {
   readonly driver: string | null;
   readonly ids: readonly string[];
-  /** How long their workflow has waited to begin, which does not count against a quote. */
+  /** How long ago their workflow was started: a payout is at least as old. */
   readonly workflowAgeMs: number;
 };
 
@@ -62,7 +62,7 @@ export async function accept(
   sql: Sql,
   deps: AcceptanceDeps,
   input: ToDecide,
-): Promise<readonly PayoutStep[]> {
+): Promise<readonly PayoutSnapshot[]> {
   const { rows, decisions } = await decideAll(sql, deps, input);
   return write(sql, rows, decisions);
 }
@@ -171,7 +171,7 @@ async function readFacts(
   const [rows, quotes, beneficiaries, rates, batches] = await Promise.all([
     lockPayouts(sql, driver, ids),
     lockQuotesOf(sql, ids),
-    shareBeneficiariesOf(sql, ids),
+    lockBeneficiariesOf(sql, ids),
     currentRates(sql, deps.rateMaximumAgeMs),
     batchRatesOf(sql, ids),
   ]);
@@ -199,7 +199,7 @@ async function write(
   sql: Sql,
   rows: readonly LockedPayout[],
   { accepted, refused, usedQuotes }: Decisions,
-): Promise<readonly PayoutStep[]> {
+): Promise<readonly PayoutSnapshot[]> {
   const rowOf = new Map(rows.map((row) => [row.id, row]));
   const entries = accepted.flatMap(({ id, acceptance }): readonly OwnedEntry[] => {
     const row = rowOf.get(id);
@@ -216,9 +216,9 @@ async function write(
   const settleInMs = new Map(accepted.map(({ id, settleWithinMs }) => [id, settleWithinMs]));
   const failedIds = new Set(failed.map((row) => row.id));
   return rows.map((row) => ({
-    ...stepOf(row),
+    ...snapshotOf(row),
     status: settleInMs.has(row.id) ? 'processing' : failedIds.has(row.id) ? 'failed' : row.status,
-    settleInMs: settleInMs.get(row.id) ?? stepOf(row).settleInMs,
-    hasSubscribers: row.hasPendingDelivery || subscribed.has(row.id),
+    settleInMs: settleInMs.get(row.id) ?? snapshotOf(row).settleInMs,
+    hasPendingDeliveries: row.hasPendingDelivery || subscribed.has(row.id),
   }));
 }

@@ -2,13 +2,13 @@ import {
   allItemsOf,
   type BatchRow,
   closeEmptyBatch,
-  closeItems,
+  completeBatches,
   findBatchById,
   recordOutcome,
 } from '../db/batches.js';
 import { itemsOf } from '../db/chunks.js';
 import { bulkTransaction, type Sql, transaction } from '../db/client.js';
-import { makeDue, type RefusedPayout, refusePayouts } from '..//db/payouts.js';
+import { makeDue, type RefusedPayout, refusePayouts } from '../db/payouts.js';
 import {
   type BatchMode,
   type Chunk,
@@ -19,11 +19,11 @@ import {
 import type { FactRules, WakeablePayout } from '../domain/payout.js';
 import { refuse } from '../domain/refusal.js';
 import { type AcceptanceDeps, accept, acceptTogether } from './acceptance.js';
-import { announceCompletion } from './announcement.js';
 import { type Announced, cancelItems } from './cancellation.js';
-import { type ChunkProgress, hasAnySubscribers, inGroups, readProgress } from './chunk.js';
+import { type ChunkProgress, hasAnyPendingDeliveries, inGroups, readProgress } from './chunk.js';
 import { failAfterAttempts, withHeartbeat } from './failure.js';
 import { type WakingDeps, wakeOwn } from './waking.js';
+import { announceCompletion } from './webhookEvents.js';
 
 export type BatchDeps = AcceptanceDeps & WakingDeps & { readonly factRules: FactRules };
 export type AcceptChunkInput = Chunk & { readonly workflowAgeMs: number };
@@ -87,7 +87,7 @@ export function batchActivities(deps: BatchDeps) {
             deps,
             canceled.flatMap(({ own }) => own ?? []),
           );
-          return hasAnySubscribers(canceled);
+          return hasAnyPendingDeliveries(canceled);
         }),
       ),
 
@@ -147,7 +147,7 @@ async function refuseTogether(
     ids.map((id) => ({ id, refusal: reasonOf.get(id) ?? others })),
   );
   // One event reports the end of all: 10,000 that say the same would help no one.
-  const closed = await closeItems(
+  const closed = await completeBatches(
     sql,
     rows.map(() => batchId),
   );

@@ -1,12 +1,12 @@
 import type { Sql } from '../db/client.js';
-import { type LockedPayout, lockPayouts, makeDue, movePayouts } from '..//db/payouts.js';
+import { type LockedPayout, lockPayouts, makeDue, movePayouts } from '../db/payouts.js';
 import type { FactRules, WakeablePayout } from '../domain/payout.js';
 import { undecidedCancellation } from '../domain/progress.js';
-import { announce } from './announcement.js';
-import { applyFacts } from './facts.js';
+import { applyFacts } from './applyFacts.js';
+import { announce } from './webhookEvents.js';
 
 /** What a step may have left to deliver. */
-export type Announced = { readonly hasSubscribers: boolean };
+export type Announced = { readonly hasPendingDeliveries: boolean };
 
 /** A payout that was canceled for its driver; `own` where that is a workflow to be woken. */
 export type Canceled = Announced & { readonly own: WakeablePayout | null };
@@ -38,9 +38,12 @@ export async function cancelItems(
   const subscribed = await announce(sql, moved);
   const canceled = [
     ...steps,
-    ...moved.map(({ id }) => ({ id, hasSubscribers: subscribed.has(id) })),
+    ...moved.map(({ id }) => ({ id, hasPendingDeliveries: subscribed.has(id) })),
   ];
-  return canceled.map(({ id, hasSubscribers }) => ({ hasSubscribers, own: own.get(id) ?? null }));
+  return canceled.map(({ id, hasPendingDeliveries }) => ({
+    hasPendingDeliveries,
+    own: own.get(id) ?? null,
+  }));
 }
 
 /** Those that have workflows of their own. */

@@ -11,20 +11,20 @@ import {
 import { bulkTransaction, type Database, type Sql, transaction } from '../db/client.js';
 import { type LockedPayout, lockPayouts } from '../db/payouts.js';
 import { type Chunk, type ChunkCounts, chunkDriver, groupsOf, isOpen } from '../domain/batch.js';
-import { type RailFact, railKey } from '../domain/payout.js';
+import { type PayoutFact, railKey } from '../domain/payout.js';
 import { wakePayouts } from '../temporal/wakePayout.js';
+import { applyFacts } from './applyFacts.js';
 import type { Announced } from './cancellation.js';
-import { applyFacts } from './facts.js';
-import { failAfterAttempts, isRepeated, withHeartbeat } from './failure.js';
-import { establishedBy, lookUp } from './lookup.js';
+import { failAfterAttempts, isActivityRetry, withHeartbeat } from './failure.js';
+import { factFromLookup, lookUp } from './lookup.js';
 import { type RailDeps, submitAll } from './rail.js';
-import type { PayoutStep } from './step.js';
+import type { PayoutSnapshot } from './snapshot.js';
 import { groupByRail } from './submission.js';
 
 export type ChunkDeps = RailDeps & { readonly temporal: Client };
 
 /** The counts of a chunk after a step, and whether the step has left events to deliver. */
-export type ChunkProgress = ChunkCounts & { readonly hasSubscribers: boolean };
+export type ChunkProgress = ChunkCounts & { readonly hasPendingDeliveries: boolean };
 
 export type HandOverInput = Chunk & {
   /** Beside what waits for a person: what had no answer for ten minutes, or all that is open. */
@@ -53,7 +53,7 @@ export function chunkActivities(deps: ChunkDeps) {
     submitChunk: (chunk: Chunk): Promise<ChunkProgress> =>
       withHeartbeat(async () => {
         await leaseChunk(database, chunk, leaseMs);
-        const steps: PayoutStep[] = [];
+        const steps: PayoutSnapshot[] = [];
         const driver = chunkDriver(chunk);
         for (const ids of groupsOf(await itemsOf(database, chunk, ['processing']))) {
           steps.push(...(await submitAll(deps, { driver, ids, wakeInMs: leaseMs })).steps);
@@ -65,7 +65,7 @@ export function chunkActivities(deps: ChunkDeps) {
      * Applies what the inbox holds about the chunk, one transaction at a time, and waits for
      * more while answers of the rail are pending, for at most five seconds.
      */
-    settleChunk: (chunk: Chunk): Promise<ChunkProgress> =>
+    applyChunkEvents: (chunk: Chunk): Promise<ChunkProgress> =>
       failAfterAttempts(withHeartbeat(() => settle(deps, chunk))),
 
     /** Asks the rail about everything it has taken and not reported. */
@@ -105,12 +105,12 @@ export async function readProgress(
   steps: readonly Announced[],
 ): Promise<ChunkProgress> {
   const counts = await countChunk(database, chunk);
-  return { ...counts, hasSubscribers: hasAnySubscribers(steps) };
+  return { ...counts, hasPendingDeliveries: hasAnyPendingDeliveries(steps) };
 }
 
 /** Whether there may be events to deliver; an earlier attempt that died may have written some. */
-export function hasAnySubscribers(steps: readonly Announced[]): boolean {
-  return isRepeated() || steps.some((step) => step.hasSubscribers);
+export function hasAnyPendingDeliveries(steps: readonly Announced[]): boolean {
+  return isActivityRetry() || steps.some((step) => step.hasPendingDeliveries);
 }
 
 /** Does the work for a group of payouts at a time, each in a transaction of its own. */
@@ -129,25 +129,25 @@ export async function inGroups<T>(
 async function settle(deps: ChunkDeps, chunk: Chunk): Promise<ChunkProgress> {
   const { database } = deps;
   const startedMs = performance.now();
-  let hasSubscribers = isRepeated();
+  let hasPendingDeliveries = isActivityRetry();
   let pauseMs = firstPauseMs;
   await leaseChunk(database, chunk, leaseMs);
   for (;;) {
     const ids = await itemsWithUnprocessedEvents(database, chunk);
     if (ids.length > 0) {
       const steps = await applyInGroups(deps, chunk, ids, new Map());
-      hasSubscribers ||= steps.some((step) => step.hasSubscribers);
+      hasPendingDeliveries ||= steps.some((step) => step.hasPendingDeliveries);
       pauseMs = firstPauseMs;
     }
     const counts = await countChunk(database, chunk);
     const lookedMs = performance.now() - startedMs;
-    const isEnough = lookedMs >= (hasSubscribers ? gatherMs : lookLimitMs);
+    const isEnough = lookedMs >= (hasPendingDeliveries ? gatherMs : lookLimitMs);
     if (counts.sent + counts.unanswered === 0) {
       if (isOpen(counts) || (await releaseIfDone(database, chunk, counts))) {
-        return { ...counts, hasSubscribers };
+        return { ...counts, hasPendingDeliveries };
       }
     } else if (isEnough) {
-      return { ...counts, hasSubscribers };
+      return { ...counts, hasPendingDeliveries };
     }
     await setTimeout(pauseMs);
     pauseMs = Math.min(pauseMs * 2, longestPauseMs);
@@ -159,8 +159,8 @@ function applyInGroups(
   { database, factRules }: ChunkDeps,
   chunk: Chunk,
   ids: readonly string[],
-  facts: ReadonlyMap<string, RailFact>,
-): Promise<readonly PayoutStep[]> {
+  facts: ReadonlyMap<string, PayoutFact>,
+): Promise<readonly PayoutSnapshot[]> {
   return inGroups(database, ids, (sql, group) =>
     applyFacts(sql, factRules, { driver: chunkDriver(chunk), ids: group }, facts),
   );
@@ -185,15 +185,15 @@ async function releaseIfDone(
 async function factsOf(
   { rails }: Pick<RailDeps, 'rails'>,
   rows: readonly LockedPayout[],
-): Promise<ReadonlyMap<string, RailFact>> {
-  const facts = new Map<string, RailFact>();
+): Promise<ReadonlyMap<string, PayoutFact>> {
+  const facts = new Map<string, PayoutFact>();
   for (const [rail, group] of groupByRail(rails, rows)) {
     const { answers } = await lookUp(
       rail,
       group.map(({ id }) => railKey(id)),
     );
     for (const { id } of group) {
-      const fact = establishedBy(answers.get(railKey(id)));
+      const fact = factFromLookup(answers.get(railKey(id)));
       if (fact !== undefined && fact.kind !== 'accepted') facts.set(id, fact);
     }
   }

@@ -5,10 +5,10 @@ import { correctionOf } from '../domain/correction.js';
 import { type Entry, sumOn } from '../domain/ledger.js';
 import { formatMinor } from '../domain/money.js';
 import type { Correction } from '../domain/operator.js';
-import { announce } from './announcement.js';
-import { amountsOf } from './facts.js';
+import { amountsOf } from './applyFacts.js';
 import { type Decision, refused } from './operatorDecision.js';
-import { owned } from './step.js';
+import { owned } from './snapshot.js';
+import { announce } from './webhookEvents.js';
 
 /**
  * Evaluates a correction against the books as they are: without a lock when it is proposed, and

@@ -28,7 +28,7 @@ import { createShare, type Share } from '../share.js';
 import { wakeEndpoint } from '../temporal/wakePayout.js';
 import { backoffAfter } from '../webhooks/retrySchedule.js';
 import type { Sender, SendOutcome } from '../webhooks/sender.js';
-import { isRepeated, retryLater, withHeartbeat } from './failure.js';
+import { isActivityRetry, retryLater, withHeartbeat } from './failure.js';
 
 export type DeliveryDeps = {
   readonly database: Database;
@@ -59,8 +59,8 @@ const chunksOfAccount = 4;
 const chunksWaiting = 100;
 
 /**
- * Taken together by the runs of a worker, and by one of up to four: a run that ends for want of
- * time gives back what it has not tried, so many runs take less each, down to the smallest portion.
+ * The runs of a worker claim about so many deliveries together, one run a quarter of them at most and
+ * 50 at least: a run that is out of time releases what it has not tried, so many runs claim less each.
  */
 const takenTogether = 2_000;
 const fullPortions = 4;
@@ -82,10 +82,10 @@ const dueLimits = { batch: 8, lines: 4 } as const;
 /** What the runs of a worker have in common. */
 type Delivering = DeliveryDeps & { readonly endpoints: Share; readonly load: { lines: number } };
 
-/** Whether a run is to begin nothing more. */
-type IsOver = () => boolean;
+/** Whether a run may begin no further attempt. */
+type IsOutOfTime = () => boolean;
 
-/** The activities that tell integrators. One attempt for each (event, endpoint) pair. */
+/** The activities that deliver webhooks: one attempt for each (event, endpoint) pair. */
 export function deliveryActivities(deps: DeliveryDeps) {
   const { database } = deps;
   const delivering = { ...deps, endpoints: createShare(attemptsOfEndpoint), load: { lines: 0 } };
@@ -96,23 +96,25 @@ export function deliveryActivities(deps: DeliveryDeps) {
     /** First attempts at the events of payouts or batches; the endpoints' workflows do the rest. */
     deliverEvents: ({ subjectIds }: { readonly subjectIds: readonly string[] }): Promise<void> =>
       withHeartbeat(async () => {
-        const isOver = timerOfRun(beginLimitMs);
+        const isOutOfTime = timerOfRun(beginLimitMs);
         // The payout that completes a batch has the batch's event to deliver as well.
         const batchIds = await batchesOf(database, subjectIds);
         const pending = await pendingOf(deps, [...subjectIds, ...batchIds]);
-        const run = runs(accountOf(pending), () => attemptPending(delivering, pending, isOver));
+        const run = runs(accountOf(pending), () =>
+          attemptPending(delivering, pending, isOutOfTime),
+        );
         await leaveToEndpoints(deps, (await run) ?? pending);
       }),
 
     /** First attempts at the events of a chunk. True when something is left. */
     deliverChunk: (chunk: Chunk): Promise<boolean> =>
       withHeartbeat(async () => {
-        const isOver = timerOfRun(runLimitMs);
+        const isOutOfTime = timerOfRun(runLimitMs);
         const ids = await itemsOf(database, chunk, payoutStatuses, null);
         const pending = await pendingOf(deps, [...ids, chunk.batchId]);
         if (pending.length === 0) return false;
         const run = chunkRuns(accountOf(pending), () =>
-          attemptPending(delivering, pending, isOver),
+          attemptPending(delivering, pending, isOutOfTime),
         );
         // It comes again, and holds no slot until then.
         if (run === undefined) throw retryLater('The account has its share of chunks under way.');
@@ -122,9 +124,9 @@ export function deliveryActivities(deps: DeliveryDeps) {
     /** Attempts what is due at an endpoint and says when the next attempt is. */
     deliverDue: ({ endpointId }: { readonly endpointId: string }) =>
       withHeartbeat(async () => {
-        const isOver = timerOfRun(beginLimitMs);
+        const isOutOfTime = timerOfRun(beginLimitMs);
         const run = endpointRuns(await accountOfEndpoint(database, endpointId), () =>
-          attemptDue(delivering, endpointId, isOver, dueLimits.lines),
+          attemptDue(delivering, endpointId, isOutOfTime, dueLimits.lines),
         );
         if (run === undefined) throw retryLater('The account has its share of runs under way.');
         await run;
@@ -138,10 +140,10 @@ async function pendingOf(
   { database, temporal }: DeliveryDeps,
   subjectIds: readonly string[],
 ): Promise<readonly PendingAttempt[]> {
-  const pending = await pendingFirstAttempts(database, subjectIds, isRepeated());
-  const left = pending.filter(({ isLeft }) => isLeft);
+  const pending = await pendingFirstAttempts(database, subjectIds, isActivityRetry());
+  const left = pending.filter(({ belongsToEndpoint }) => belongsToEndpoint);
   await wakeEndpoints(temporal, left);
-  return pending.filter(({ isLeft }) => !isLeft);
+  return pending.filter(({ belongsToEndpoint }) => !belongsToEndpoint);
 }
 
 function accountOf(pending: readonly PendingAttempt[]): string {
@@ -166,7 +168,7 @@ async function wakeEndpoints(temporal: Client, pairs: readonly Pair[]): Promise<
 async function attemptPending(
   deps: Delivering,
   pending: readonly PendingAttempt[],
-  isOver: IsOver,
+  isOutOfTime: IsOutOfTime,
 ): Promise<readonly PendingAttempt[]> {
   const failures: Failures = new Map();
   // Of more than a portion each endpoint gets its own: a slow one holds up its own alone.
@@ -176,7 +178,7 @@ async function attemptPending(
       ? [pending]
       : [...ids].map((id) => pending.filter(({ endpointId }) => endpointId === id));
   deps.load.lines += lines.length;
-  const attempted = lines.map((line) => attemptLine(deps, line, failures, isOver));
+  const attempted = lines.map((line) => attemptLine(deps, line, failures, isOutOfTime));
   const results = await Promise.all(attempted).finally(() => {
     deps.load.lines -= lines.length;
   });
@@ -192,11 +194,11 @@ async function attemptLine(
   deps: Delivering,
   line: readonly PendingAttempt[],
   failures: Failures,
-  isOver: IsOver,
+  isOutOfTime: IsOutOfTime,
 ): Promise<readonly AttemptResult[]> {
   const results: AttemptResult[] = [];
   let from = 0;
-  while (from < line.length && !isOver()) {
+  while (from < line.length && !isOutOfTime()) {
     const portion = Math.floor(takenTogether / Math.max(deps.load.lines, fullPortions));
     const group = line.slice(from, from + Math.max(portion, smallestPortion));
     from += group.length;
@@ -204,7 +206,7 @@ async function attemptLine(
     if (pairs.length === 0) continue;
     const isLate = timerOfRun(beginLimitMs);
     const due = await claimFirstAttempts(deps.database, pairs);
-    const ended = await attemptAll(deps, due, failures, () => isOver() || isLate());
+    const ended = await attemptAll(deps, due, failures, () => isOutOfTime() || isLate());
     await releaseClaims(deps.database, untried(due, ended), firstAttemptMs);
     results.push(...ended);
   }
@@ -215,20 +217,21 @@ async function attemptLine(
 async function attemptDue(
   deps: Delivering,
   endpointId: string,
-  isOver: IsOver,
+  isOutOfTime: IsOutOfTime,
   lines: number,
 ): Promise<void> {
   const due = await claimDueDeliveries(deps.database, endpointId, dueLimits.batch);
   const isFull = due.length === dueLimits.batch;
   const line = async () => {
-    const results = await attemptAll(deps, due, new Map(), isOver);
-    // An attempt that was not made must not count as a rung of the ladder.
+    const results = await attemptAll(deps, due, new Map(), isOutOfTime);
+    // An attempt that was not made must not count as one of the retry schedule.
     await releaseClaims(deps.database, untried(due, results), 0);
-    if (isFull && results.length === due.length && !isOver()) {
-      await attemptDue(deps, endpointId, isOver, 1);
+    if (isFull && results.length === due.length && !isOutOfTime()) {
+      await attemptDue(deps, endpointId, isOutOfTime, 1);
     }
   };
-  const others = isFull && lines > 1 ? attemptDue(deps, endpointId, isOver, lines - 1) : undefined;
+  const others =
+    isFull && lines > 1 ? attemptDue(deps, endpointId, isOutOfTime, lines - 1) : undefined;
   await Promise.all([line(), others]);
 }
 
@@ -236,7 +239,7 @@ async function attemptDue(
  * Says when a run must end: after its limit, and also when its worker is to stop or the server
  * has given it up and begun another, which would attempt the same beside it.
  */
-function timerOfRun(limitMs: number): IsOver {
+function timerOfRun(limitMs: number): IsOutOfTime {
   const { cancellationSignal } = Context.current();
   const endsAtMs = performance.now() + limitMs;
   return () => cancellationSignal.aborted || performance.now() > endsAtMs;
@@ -266,7 +269,7 @@ async function attemptAll(
   deps: Delivering,
   due: readonly DueDelivery[],
   failures: Failures,
-  isOver: IsOver,
+  isOutOfTime: IsOutOfTime,
 ): Promise<readonly AttemptResult[]> {
   const all: AttemptResult[] = [];
   let unwritten: AttemptResult[] = [];
@@ -279,7 +282,7 @@ async function attemptAll(
         unwritten = [];
         await recordAttempts(deps.database, results);
       })
-      // What cannot be written is not attempted: the next run would tell all of it again.
+      // Once results cannot be written nothing is attempted: the next run would deliver it all again.
       .catch((error: unknown) => broken.abort(error));
     return writing;
   };
@@ -289,7 +292,7 @@ async function attemptAll(
   };
   const attempts = due.map((delivery) =>
     deps.endpoints(delivery.endpointId, async () => {
-      if (broken.signal.aborted || isOver() || !isAlive(failures, delivery)) return;
+      if (broken.signal.aborted || isOutOfTime() || !isAlive(failures, delivery)) return;
       const result = await attempt(deps, delivery).catch((error: unknown) =>
         // A delivery that cannot even be made must not hold up the others, nor stay for ever.
         failedAttempt(delivery, null, error instanceof Error ? error.message : String(error)),
@@ -336,7 +339,7 @@ async function attempt(
   return failedAttempt(delivery, httpStatus, error, retryAfterMs);
 }
 
-/** An attempt that the ladder goes on from, or that was its last. */
+/** A failed attempt: the retry schedule goes on from it, or it was the last one. */
 function failedAttempt(
   { eventId, endpointId, attempts }: DueDelivery,
   httpStatus: number | null,

@@ -4,7 +4,7 @@ import type { ActivityInterceptorsFactory } from '@temporalio/worker';
 import { isOutage } from '../db/client.js';
 
 /**
- * The only file that knows Temporal's failures. What is expected to be tried again is
+ * How activities fail, in Temporal's terms. What is expected to be tried again is
  * BENIGN, which keeps it out of error logs and metrics; everything else an activity throws
  * is a bug or an outage and stays what it is.
  */
@@ -64,7 +64,7 @@ export function retryLater(message: string, afterMs?: number): ApplicationFailur
 }
 
 /** Whether an attempt before this one may have died: what it has written, only the rows know. */
-export function isRepeated(): boolean {
+export function isActivityRetry(): boolean {
   return Context.current().info.attempt > 1;
 }
 

@@ -2,9 +2,9 @@ import { type Database, transaction } from '../db/client.js';
 import { lockPayouts, parkPayouts } from '../db/payouts.js';
 import { type AttentionReason, type FactRules, isFinal } from '../domain/payout.js';
 import { type AcceptanceDeps, accept } from './acceptance.js';
-import { applyFacts } from './facts.js';
+import { applyFacts } from './applyFacts.js';
 import { failAfterAttempts } from './failure.js';
-import { type PayoutStep, stepOf } from './step.js';
+import { type PayoutSnapshot, snapshotOf } from './snapshot.js';
 
 export type LedgerDeps = AcceptanceDeps & {
   readonly database: Database;
@@ -28,31 +28,35 @@ export function ledgerActivities(deps: LedgerDeps) {
      * Decides the pending payouts of the list, in its order, and debits those it accepts.
      * Payouts that were decided before are only reported; those of another driver are left out.
      */
-    acceptPayouts: ({ driver, ids, workflowAgeMs }: AcceptInput): Promise<readonly PayoutStep[]> =>
+    decidePayouts: ({
+      driver,
+      ids,
+      workflowAgeMs,
+    }: AcceptInput): Promise<readonly PayoutSnapshot[]> =>
       failAfterAttempts(
         transaction(database, (sql) => accept(sql, deps, { driver, ids, workflowAgeMs })),
       ),
 
     /** Applies what the inbox holds about the payouts: moves, postings and events together. */
-    settlePayouts: ({ driver, ids }: DriverInput): Promise<readonly PayoutStep[]> =>
+    applyRailEvents: ({ driver, ids }: DriverInput): Promise<readonly PayoutSnapshot[]> =>
       failAfterAttempts(
         transaction(database, (sql) => applyFacts(sql, deps.factRules, { driver, ids }, new Map())),
       ),
 
     /** Leaves a payout to a person. */
-    parkPayout: ({ driver, id, reason, detail }: ParkInput): Promise<readonly PayoutStep[]> =>
+    parkPayout: ({ driver, id, reason, detail }: ParkInput): Promise<readonly PayoutSnapshot[]> =>
       transaction(database, async (sql) => {
         const rows = await lockPayouts(sql, driver, [id]);
         // The rail's last answer may have been recorded as its time ran out.
         const isLate = reason === 'settle_by_passed' && rows.some(({ status }) => isFinal(status));
-        if (isLate) return rows.map(stepOf);
+        if (isLate) return rows.map(snapshotOf);
         await parkPayouts(
           sql,
           rows.map((row) => ({ id: row.id, reason, detail })),
         );
         // Events that could not be applied wait with it: else its workflow would try for ever.
         return rows.map((row) => ({
-          ...stepOf({ ...row, attentionReason: reason, attentionDetail: detail }),
+          ...snapshotOf({ ...row, attentionReason: reason, attentionDetail: detail }),
           hasUnprocessedEvents: row.hasUnprocessedEvents && reason !== 'unexpected_failure',
         }));
       }),

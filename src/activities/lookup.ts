@@ -1,5 +1,5 @@
 import { groupsOf } from '../domain/batch.js';
-import type { RailFact } from '../domain/payout.js';
+import type { PayoutFact } from '../domain/payout.js';
 import type { LookupAnswer, Rail } from '../rails/rail.js';
 
 export type LookUps = {
@@ -41,6 +41,6 @@ export async function lookUp(rail: Rail, keys: readonly string[]): Promise<LookU
 }
 
 /** What a look-up establishes; undefined where it leaves the outcome open. */
-export function establishedBy(answer: LookupAnswer | undefined): RailFact | undefined {
+export function factFromLookup(answer: LookupAnswer | undefined): PayoutFact | undefined {
   return answer === undefined || answer.kind === 'not_found' ? undefined : answer;
 }

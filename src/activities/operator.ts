@@ -5,22 +5,21 @@ import { currentRates, midOf } from '../db/rates.js';
 import { convertFloor } from '../domain/fx.js';
 import {
   type ActorKind,
+  alwaysNeedsApproval,
   isSamePerson,
   movesMoney,
-  needsAttention,
-  needsTwo,
   type OperatorCommand,
   type OperatorRequest,
   type OperatorResult,
+  requiresParkedPayout,
 } from '../domain/operator.js';
 import type { FactRules } from '../domain/payout.js';
 import type { Rails } from '../rails/registry.js';
+import { applyFacts } from './applyFacts.js';
 import { evaluateCorrection, postCorrection, suspenseFault } from './correction.js';
-import { applyFacts } from './facts.js';
 import { retryLater, withHeartbeat } from './failure.js';
 import { type Decision, evaluate } from './operatorDecision.js';
-
-import { type PayoutStep, stepOf } from './step.js';
+import { type PayoutSnapshot, snapshotOf } from './snapshot.js';
 import { findRail } from './submission.js';
 
 export type OperatorDeps = {
@@ -43,15 +42,15 @@ export type OperateInput = {
   readonly action: string;
 };
 
-export type Operated = {
-  readonly steps: readonly PayoutStep[];
+export type CommandOutcome = {
+  readonly steps: readonly PayoutSnapshot[];
   readonly result: OperatorResult;
 };
 
 /** The activity that executes an operator's command: at the rail first, then in the ledger. */
 export function operatorActivities(deps: OperatorDeps) {
   return {
-    executeCommand: (input: OperateInput): Promise<Operated> =>
+    executeCommand: (input: OperateInput): Promise<CommandOutcome> =>
       withHeartbeat(() => operate(deps, input)),
   };
 }
@@ -59,21 +58,21 @@ export function operatorActivities(deps: OperatorDeps) {
 async function operate(
   deps: OperatorDeps,
   { driver, id, actor, action }: OperateInput,
-): Promise<Operated> {
+): Promise<CommandOutcome> {
   const { database } = deps;
   const [row] = await lockPayouts(database, driver, [id]);
-  const steps = row === undefined ? [] : [stepOf(row)];
+  const steps = row === undefined ? [] : [snapshotOf(row)];
   // A repeated request gets its first answer: the payout has changed since, so deciding anew would differ.
   const earlier = await findAction(database, action);
   if (earlier !== undefined) {
     const { outcome, detail } = earlier;
     return { steps, result: { outcome, detail, action } };
   }
-  if (row === undefined) return { steps, result: refused('Another driver has the payout.') };
+  if (row === undefined) return { steps, result: refused(otherWorkflow) };
   const request =
-    actor === 'operator' ? await findRequest(database, id, action) : wishOf(actor, row);
+    actor === 'operator' ? await findRequest(database, id, action) : implicitRequest(actor, row);
   if (request === undefined) {
-    return { steps, result: refused(`${action} is no request for ${id}.`) };
+    return { steps, result: refused(`There is no request ${action} for ${id}.`) };
   }
   const plan = await planOf(deps, row, request);
   const decision = plan.kind === 'refused' ? plan.decision : await decisionOf(deps, row, plan);
@@ -82,8 +81,10 @@ async function operate(
   );
 }
 
+const otherWorkflow = 'Another workflow is processing the payout. Send the command again.';
+
 /** What is asked without an operator's request: to cancel, through the API or by the button. */
-function wishOf(actor: ActorKind, { accountId }: LockedPayout): OperatorRequest {
+function implicitRequest(actor: ActorKind, { accountId }: LockedPayout): OperatorRequest {
   return actor === 'customer'
     ? { operator: accountId, reason: 'the API', command: { kind: 'cancel' } }
     : { operator: 'temporal-ui', reason: 'the cancel button', command: { kind: 'cancel' } };
@@ -113,10 +114,10 @@ async function planOf(
       ? await findOpenProposal(deps.database, row.id, command.proposal)
       : undefined;
   if (command.kind === 'approve' && proposal === undefined) {
-    return refuse(`${command.proposal} is no open proposal of ${row.id}.`);
+    return refuse(`There is no open proposal ${command.proposal} for ${row.id}.`);
   }
   const planned = proposal?.command ?? command;
-  if (row.attentionReason === null && needsAttention(planned)) {
+  if (row.attentionReason === null && requiresParkedPayout(planned)) {
     return refuse('The payout does not need a person: nothing is parked.');
   }
   if (proposal === undefined) {
@@ -134,7 +135,7 @@ async function needsApproval(
   row: LockedPayout,
   command: OperatorCommand,
 ): Promise<boolean> {
-  if (needsTwo(command, row)) return true;
+  if (alwaysNeedsApproval(command, row)) return true;
   if (!movesMoney(command, row) || row.sourceMinor === null) return false;
   const rates = await currentRates(deps.database, deps.rateMaximumAgeMs);
   const mid = midOf(rates, row.sourceCurrency, 'EUR');
@@ -148,7 +149,7 @@ async function decisionOf(
   plan: Exclude<Plan, { kind: 'refused' }>,
 ): Promise<Decision> {
   const { command, kind } = plan;
-  const proposed = 'Proposed; another operator executes it with approve and the id of this action.';
+  const proposed = 'Proposed. Another operator executes it with approve and the id of this action.';
   if (command.kind === 'correct') {
     const decision = await evaluateCorrection(deps.database, row, command.correction);
     if (kind === 'act' || decision.outcome === 'refused') return decision;
@@ -164,7 +165,7 @@ async function decisionOf(
   return evaluate(deps.database, command, row, rail);
 }
 
-type Written = {
+type CommandRecord = {
   readonly driver: string;
   readonly row: LockedPayout;
   readonly actor: ActorKind;
@@ -174,25 +175,25 @@ type Written = {
   readonly action: string;
 };
 
-/** The facts, the release from a person's hands and the audit line, in one transaction. */
-async function write(sql: Sql, rules: FactRules, written: Written): Promise<Operated> {
+/** Unparks the payout, applies the fact and writes the audit line, in one transaction. */
+async function write(sql: Sql, rules: FactRules, written: CommandRecord): Promise<CommandOutcome> {
   const { driver, row, actor, request, plan, action } = written;
   const { id } = row;
   const [now] = await lockPayouts(sql, driver, [id]);
-  if (now === undefined) return { steps: [], result: refused('Another driver has the payout.') };
+  if (now === undefined) return { steps: [], result: refused(otherWorkflow) };
   const decision = await underLock(sql, now, plan, written.decision);
   if (decision.unparks === true && !isSameCase(now, row)) {
     throw retryLater(
       'The payout was sent or its case changed meanwhile; the command is evaluated again.',
     );
   }
-  // First out of the person's hands: a fact that needs a person again parks it anew.
+  // Unparked first: a fact that needs a person parks it again.
   if (decision.unparks === true) await unparkPayout(sql, id, decision.settleBy ?? null);
   if (decision.fact !== undefined) {
     await applyFacts(sql, rules, { driver, ids: [id] }, new Map([[id, decision.fact]]));
   }
   const [after] = await lockPayouts(sql, driver, [id]);
-  const { outcome, detail } = reportOf(decision, after && stepOf(after));
+  const { outcome, detail } = reportOf(decision, after && snapshotOf(after));
   await recordAction(sql, {
     ...request,
     id: action,
@@ -203,7 +204,7 @@ async function write(sql: Sql, rules: FactRules, written: Written): Promise<Oper
     approves: plan.approves,
   });
   await postCorrection(sql, now, decision, action);
-  const steps = (await lockPayouts(sql, driver, [id])).map(stepOf);
+  const steps = (await lockPayouts(sql, driver, [id])).map(snapshotOf);
   return { steps, result: { outcome, detail, action } };
 }
 
@@ -233,11 +234,11 @@ async function underLock(
 /** What the operator reads: what the row says now, whatever was expected of it. */
 function reportOf(
   decision: Decision,
-  step: PayoutStep | undefined,
+  step: PayoutSnapshot | undefined,
 ): Pick<OperatorResult, 'outcome' | 'detail'> {
   const again = decision.unparks === true ? step?.attention : undefined;
   const needs = again ? ` It needs a person again: ${again.detail}` : '';
-  if (decision.ends !== undefined && step?.status !== decision.ends) {
+  if (decision.expectedStatus !== undefined && step?.status !== decision.expectedStatus) {
     return { outcome: 'refused', detail: `The payout is ${step?.status}.${needs}` };
   }
   return { outcome: decision.outcome, detail: `${decision.detail}${needs}` };

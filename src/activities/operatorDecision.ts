@@ -3,23 +3,28 @@ import type { LockedPayout } from '../db/payouts.js';
 import { readEvidence } from '../db/statements.js';
 import type { Entry } from '../domain/ledger.js';
 import type { OperatorCommand, OperatorResult } from '../domain/operator.js';
-import { isDisputed, type PayoutStatus, type RailFact, railKey } from '../domain/payout.js';
+import {
+  hasConflictingReports,
+  type PayoutFact,
+  type PayoutStatus,
+  railKey,
+} from '../domain/payout.js';
 import { type Move, undecidedCancellation } from '../domain/progress.js';
 import type { Rail } from '../rails/rail.js';
-import { amountsOf } from './facts.js';
-import { establishedBy } from './lookup.js';
+import { amountsOf } from './applyFacts.js';
+import { factFromLookup } from './lookup.js';
 import { readStatements } from './statements.js';
-import { isHeldUp, keyIsRemembered, voidKey } from './void.js';
+import { isStale, keyIsRemembered, voidKey } from './void.js';
 
 /** What a command comes to: what is applied to the payout, and what the operator reads. */
 export type Decision = {
   readonly outcome: OperatorResult['outcome'];
   readonly detail: string;
-  readonly fact?: RailFact;
+  readonly fact?: PayoutFact;
   readonly unparks?: boolean;
   readonly settleBy?: string;
   /** The status that the payout must have afterwards, or the command was not executed. */
-  readonly ends?: PayoutStatus;
+  readonly expectedStatus?: PayoutStatus;
   /** What a correction books. */
   readonly entry?: Entry;
   /** A move that follows from no fact: of a payout whose settlement is undone, or was never decided. */
@@ -57,7 +62,8 @@ export async function evaluate(
     case 'failAndRelease':
       return evaluateRelease(database, row, rail, command.statementDate);
     case 'extendDeadline':
-      if (isOver(row)) return refused(`The payout is ${row.status}; there is nothing to wait for.`);
+      if (isNotInFlight(row))
+        return refused(`The payout is ${row.status}; there is nothing to wait for.`);
       if (row.settleBy !== null && new Date(command.until) <= row.settleBy) {
         return refused(`until: expected a time after ${row.settleBy.toISOString()}.`);
       }
@@ -75,8 +81,8 @@ async function evaluateCancel(
   row: LockedPayout,
   rail: Rail | undefined,
 ): Promise<Decision> {
-  const ends = 'canceled' as const;
-  if (row.status === ends) return done('The payout is canceled.', {});
+  const expectedStatus = 'canceled' as const;
+  if (row.status === expectedStatus) return done('The payout is canceled.', {});
   if (row.status === 'pending' && row.attentionReason !== null) {
     return done('Canceled before it was decided.', {
       move: undecidedCancellation,
@@ -89,13 +95,17 @@ async function evaluateCancel(
   if (row.submitStartedAt === null) {
     const fact = { kind: 'withdrawn' } as const;
     const detail = 'Canceled before the rail was called.';
-    return done(detail, { fact, unparks: true, ends });
+    return done(detail, { fact, unparks: true, expectedStatus });
   }
   if (!isVoidable(row, rail)) {
     return refused('The rail may have taken the payout: an operator has to find out.');
   }
-  return (await voidKey(database, rail, row, ends)) === 'voided'
-    ? done('Canceled; the rail has voided its key.', { fact: voided, unparks: true, ends })
+  return (await voidKey(database, rail, row, expectedStatus)) === 'voided'
+    ? done('Canceled; the rail has voided its key.', {
+        fact: voided,
+        unparks: true,
+        expectedStatus,
+      })
     : refused('The rail has taken the payout.');
 }
 
@@ -111,27 +121,31 @@ function isVoidable(row: LockedPayout, rail: Rail): boolean {
     status === 'processing' &&
     sinceFirstAttemptMs !== null &&
     keyIsRemembered(rail, { sinceFirstAttemptMs }) &&
-    !isDisputed(attentionReason)
+    !hasConflictingReports(attentionReason)
   );
 }
 
 async function evaluateRetry(row: LockedPayout, rail: Rail): Promise<Decision> {
-  if (isOver(row)) {
+  if (isNotInFlight(row)) {
     return refused(`The payout is ${row.status}. Confirm it with settle or fail.`);
   }
   const begunMs = Date.now();
   const fact = await factAt(rail, row);
   if (fact !== undefined && (fact.kind !== 'accepted' || row.status === 'processing')) {
-    if (fact.kind === 'voided' && (isHeldUp(begunMs) || !isVoidable(row, rail))) {
+    if (fact.kind === 'voided' && (isStale(begunMs) || !isVoidable(row, rail))) {
       return refused(
-        'The rail says voided, of a key that it may have forgotten before: that proves nothing. ' +
-          'Use fail with the day of a closed statement.',
+        'The rail says voided, but the key may have expired there: that does not prove that it did ' +
+          'not pay. Use fail with the day of a closed statement.',
       );
     }
-    if (isDisputed(row.attentionReason) && fact.kind !== 'settled' && fact.kind !== 'accepted') {
+    if (
+      hasConflictingReports(row.attentionReason) &&
+      fact.kind !== 'settled' &&
+      fact.kind !== 'accepted'
+    ) {
       return refused(
-        `The rail says ${fact.kind}, and has contradicted itself: its word alone gives no money ` +
-          'back. Use settle with evidence, or fail with the day of a statement.',
+        `The rail says ${fact.kind}, but its reports contradict each other, so that is no proof. ` +
+          'Use settle with evidence, or fail with the day of a statement.',
       );
     }
     return done(`The rail says: ${fact.kind}.`, { fact, unparks: true });
@@ -140,7 +154,7 @@ async function evaluateRetry(row: LockedPayout, rail: Rail): Promise<Decision> {
     const { sinceFirstAttemptMs } = row;
     return sinceFirstAttemptMs === null || keyIsRemembered(rail, { sinceFirstAttemptMs })
       ? done('It is sent again under the same key.', { unparks: true })
-      : refused('The rail does not know the key, and it is too old to be sent again.');
+      : refused('The rail does not know the key, and may have forgotten it: it is not sent again.');
   }
   return Number(row.settleInMs ?? 0n) > 0
     ? done('The rail has reported nothing new; the payout waits for it again.', { unparks: true })
@@ -151,7 +165,8 @@ async function evaluateSettled(row: LockedPayout, rail: Rail): Promise<Decision>
   if (row.status === 'settled' || row.status === 'returned') {
     return done(`Confirmed: it is ${row.status}.`, { unparks: true });
   }
-  if (isOver(row)) return refused(`The payout is ${row.status} and cannot be settled any more.`);
+  if (isNotInFlight(row))
+    return refused(`The payout is ${row.status} and cannot be settled any more.`);
   const fact = await factAt(rail, row);
   if (fact?.kind === 'rejected' || fact?.kind === 'returned' || fact?.kind === 'voided') {
     return refused(`The rail contradicts: it says ${fact.kind}.`);
@@ -174,23 +189,28 @@ async function evaluateRelease(
   if (row.status === 'failed' || row.status === 'canceled' || row.status === 'returned') {
     return done(`Confirmed: it is ${row.status}.`, { unparks: true });
   }
-  if (isOver(row)) return refused(`The payout is ${row.status}; only a return gives money back.`);
-  const ends = 'failed' as const;
+  if (isNotInFlight(row))
+    return refused(`The payout is ${row.status}; only a return gives money back.`);
+  const expectedStatus = 'failed' as const;
   if (row.submitStartedAt === null) {
     const fact = { kind: 'released' } as const;
     const detail = 'Released; the rail was never called.';
-    return done(detail, { fact, unparks: true, ends });
+    return done(detail, { fact, unparks: true, expectedStatus });
   }
-  if (isVoidable(row, rail) && (await voidKey(database, rail, row, ends)) === 'voided') {
-    return done('Released; the rail has voided its key.', { fact: voided, unparks: true, ends });
+  if (isVoidable(row, rail) && (await voidKey(database, rail, row, expectedStatus)) === 'voided') {
+    return done('Released; the rail has voided its key.', {
+      fact: voided,
+      unparks: true,
+      expectedStatus,
+    });
   }
   const known = await factAt(rail, row);
   if (known?.kind === 'settled' || known?.kind === 'returned') {
     return refused(`The rail says ${known.kind}: use retry to take its word.`);
   }
-  if (known?.kind === 'rejected' && !isDisputed(row.attentionReason)) {
+  if (known?.kind === 'rejected' && !hasConflictingReports(row.attentionReason)) {
     const detail = `Released; the rail has rejected it (${known.code}).`;
-    return done(detail, { fact: known, unparks: true, ends });
+    return done(detail, { fact: known, unparks: true, expectedStatus });
   }
   if (statementDate === null) {
     return refused(
@@ -200,7 +220,7 @@ async function evaluateRelease(
   const gap = await gapInEvidence(database, row, rail, statementDate);
   if (gap !== undefined) return refused(gap);
   const detail = `Released; the statements up to ${statementDate} show no payment.`;
-  return done(detail, { fact: { kind: 'released' }, unparks: true, ends });
+  return done(detail, { fact: { kind: 'released' }, unparks: true, expectedStatus });
 }
 
 /** A person takes a return as the end of the payout, however little came back. */
@@ -214,8 +234,8 @@ async function evaluateShortReturn(row: LockedPayout, rail: Rail): Promise<Decis
   const { amountMinor, currency } = known;
   const { receiveMinor } = amountsOf(row);
   return done(
-    `Given back in full; ${amountMinor} of ${receiveMinor} ${currency} (minor units) came back.`,
-    { fact: { ...known, isConfirmed: true }, unparks: true, ends: 'returned' },
+    `Returned; the customer has the net amount back, and ${amountMinor} of ${receiveMinor} ${currency} (minor units) came back.`,
+    { fact: { ...known, isConfirmed: true }, unparks: true, expectedStatus: 'returned' },
   );
 }
 
@@ -261,11 +281,11 @@ async function gapInEvidence(
 /** What lies between the commit of a submission and its sending, and clocks that differ. */
 const clockMarginMs = 60 * 60 * 1000;
 
-async function factAt(rail: Rail, { id }: LockedPayout): Promise<RailFact | undefined> {
+async function factAt(rail: Rail, { id }: LockedPayout): Promise<PayoutFact | undefined> {
   const [answer] = await rail.lookup([railKey(id)]);
-  return answer === undefined ? undefined : establishedBy(answer);
+  return answer === undefined ? undefined : factFromLookup(answer);
 }
 
-function isOver(row: LockedPayout): boolean {
+function isNotInFlight(row: LockedPayout): boolean {
   return row.status !== 'processing' && row.status !== 'sent';
 }

@@ -5,12 +5,12 @@ import { findPayoutById, parkPayouts, postponeWake } from '../db/payouts.js';
 import { type FactRules, railKey } from '../domain/payout.js';
 import type { Rails } from '../rails/registry.js';
 import { createShare } from '../share.js';
+import { applyFacts } from './applyFacts.js';
 import { cancelItems } from './cancellation.js';
-import { applyFacts } from './facts.js';
 import { failAfterAttempts, retryLater, withHeartbeat } from './failure.js';
 import type { DriverInput } from './ledger.js';
-import { establishedBy, lookUp } from './lookup.js';
-import type { PayoutStep } from './step.js';
+import { factFromLookup, lookUp } from './lookup.js';
+import type { PayoutSnapshot } from './snapshot.js';
 import { findRail, type SubmitInput, type Submitted, submitToRails } from './submission.js';
 
 export type RailDeps = {
@@ -19,8 +19,11 @@ export type RailDeps = {
   readonly factRules: FactRules;
 };
 
-/** A live retry needs this much to show itself before the sweep looks after the row. */
+/** How long after its next attempt an activity that does not come back is left to the sweep. */
 const wakeMarginMs = 30_000;
+
+/** As for submissions, but no hold depends on a poll that is late. */
+const pollMarginMs = 3 * wakeMarginMs;
 
 /**
  * Calls of an account that wait for a rail at once, a sixth of the slots of a worker: an account with
@@ -31,7 +34,7 @@ const callsOfAccount = 16;
 /** What finds no place among them comes again as often as a submission that has no answer. */
 const longestPauseMs = 5 * 60_000;
 
-/** The activities that call a rail: at most one look-up and one call each. */
+/** The activities that call a rail. */
 export function railActivities(deps: RailDeps) {
   const { database, rails, factRules } = deps;
   const share = createShare(callsOfAccount, 0);
@@ -42,7 +45,7 @@ export function railActivities(deps: RailDeps) {
     // Not all after the same pause: together they would find no place again.
     const pauseMs = Math.min(nextAttemptInMs(), longestPauseMs) * (0.5 + Math.random());
     await postponeWake(database, id, pauseMs + wakeMarginMs);
-    throw retryLater('The account has its share of calls to the rail under way.', pauseMs);
+    throw retryLater('The account has its limit of rail calls under way.', pauseMs);
   }
   return {
     /**
@@ -50,7 +53,7 @@ export function railActivities(deps: RailDeps) {
      * what was started and has no answer is looked up first. A payout whose outcome stays
      * unknown makes the activity fail, to be retried under the same key.
      */
-    submitPayouts: ({ driver, ids }: DriverInput): Promise<readonly PayoutStep[]> =>
+    submitPayouts: ({ driver, ids }: DriverInput): Promise<readonly PayoutSnapshot[]> =>
       failAfterAttempts(
         withHeartbeat(async () => {
           const wakeInMs = nextAttemptInMs() + wakeMarginMs;
@@ -72,8 +75,8 @@ export function railActivities(deps: RailDeps) {
       payoutId,
     }: {
       readonly payoutId: string;
-    }): Promise<readonly PayoutStep[]> => {
-      await postponeWake(database, payoutId, nextAttemptInMs() + wakeMarginMs * 3);
+    }): Promise<readonly PayoutSnapshot[]> => {
+      await postponeWake(database, payoutId, nextAttemptInMs() + pollMarginMs);
       const row = await findPayoutById(database, payoutId);
       if (row === undefined || row.rail === null) throw new Error(`${payoutId} has no rail.`);
       const key = railKey(payoutId);
@@ -82,9 +85,9 @@ export function railActivities(deps: RailDeps) {
         lookUp(rail, [key]),
       );
       const answer = answers.get(key);
-      const fact = establishedBy(answer);
+      const fact = factFromLookup(answer);
       if (fact === undefined || fact.kind === 'accepted') {
-        throw retryLater(`The rail says ${answer?.kind ?? failure} of ${payoutId}.`);
+        throw retryLater(`The rail's answer for ${payoutId}: ${answer?.kind ?? failure}.`);
       }
       return transaction(database, (sql) =>
         applyFacts(
@@ -99,7 +102,7 @@ export function railActivities(deps: RailDeps) {
 }
 
 export type SubmittedAll = {
-  readonly steps: readonly PayoutStep[];
+  readonly steps: readonly PayoutSnapshot[];
   /** What the rail left open, with what is known about it. */
   readonly unknown: readonly string[];
   /** How many of the open ones were not given to the rail, because their batch is held back. */
@@ -157,7 +160,7 @@ async function record(
   rules: FactRules,
   input: SubmitInput,
   results: readonly Submitted[],
-): Promise<readonly PayoutStep[]> {
+): Promise<readonly PayoutSnapshot[]> {
   const facts = new Map(
     results.flatMap((result) => ('fact' in result ? [[result.id, result.fact] as const] : [])),
   );
@@ -181,8 +184,8 @@ async function record(
 function attentionFor(
   result: Submitted,
   settleInMs: number,
-): NonNullable<PayoutStep['attention']> | undefined {
-  if ('lost' in result) return { reason: 'outcome_unknown', detail: result.lost };
+): NonNullable<PayoutSnapshot['attention']> | undefined {
+  if ('unrecoverable' in result) return { reason: 'outcome_unknown', detail: result.unrecoverable };
   if (!('unknown' in result) || settleInMs > 0) return undefined;
   return { reason: 'settle_by_passed', detail: `The rail gives no answer: ${result.unknown}.` };
 }

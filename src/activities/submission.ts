@@ -7,17 +7,17 @@ import {
   type Submission,
 } from '../db/submissions.js';
 import { groupsOf } from '../domain/batch.js';
-import { isDuplicateCode, type RailFact, railKey } from '../domain/payout.js';
+import { isDuplicateCode, type PayoutFact, railKey } from '../domain/payout.js';
 import type { Rail, SubmitAnswer, Transfer } from '../rails/rail.js';
 import type { Rails } from '../rails/registry.js';
-import { establishedBy, lookUp } from './lookup.js';
-import { finishVoid, isHeldUp, keyIsRemembered } from './void.js';
+import { factFromLookup, lookUp } from './lookup.js';
+import { finishVoid, isStale, keyIsRemembered } from './void.js';
 
 /** What the rail says of a payout: a fact, no answer yet, or one that can no longer be had. */
 export type Submitted = { readonly id: string } & (
-  | { readonly fact: RailFact }
+  | { readonly fact: PayoutFact }
   | { readonly unknown: string }
-  | { readonly lost: string }
+  | { readonly unrecoverable: string }
 );
 
 type Deps = { readonly database: Database; readonly rails: Rails };
@@ -25,7 +25,7 @@ type Deps = { readonly database: Database; readonly rails: Rails };
 export type SubmitInput = {
   readonly driver: string;
   readonly ids: readonly string[];
-  /** When the sweep looks after the payouts if this attempt comes to nothing. */
+  /** When the sweep wakes the payouts if this attempt does not end. */
   readonly wakeInMs: number;
 };
 
@@ -63,11 +63,15 @@ async function submitGroup(
   group: readonly Submission[],
   begunMs: number,
 ): Promise<readonly Submitted[]> {
-  const fresh = group.filter(({ isRepeated, voidIntent }) => !isRepeated && voidIntent === null);
+  const fresh = group.filter(
+    ({ wasSubmitted, voidIntent }) => !wasSubmitted && voidIntent === null,
+  );
   // First what has never been sent: a rail that is slow to look up must not hold it up.
   const sent = await sendAll(target, fresh, begunMs);
   const voided: Submitted[] = [];
-  const repeated = group.filter(({ isRepeated, voidIntent }) => isRepeated && voidIntent === null);
+  const repeated = group.filter(
+    ({ wasSubmitted, voidIntent }) => wasSubmitted && voidIntent === null,
+  );
   for (const submission of group.filter(({ voidIntent }) => voidIntent !== null)) {
     const result = await finishedVoid(target, submission, begunMs);
     if (result === undefined) repeated.push(submission);
@@ -84,7 +88,10 @@ async function finishedVoid(
 ): Promise<Submitted | undefined> {
   const { id } = submission;
   if (!keyIsRemembered(rail, submission)) {
-    return { id, lost: 'A void was begun, and the rail may have forgotten the key since.' };
+    return {
+      id,
+      unrecoverable: 'A void was begun, and the rail may have forgotten the key since.',
+    };
   }
   try {
     const answer = await finishVoid(database, rail, id, begunMs);
@@ -107,38 +114,38 @@ async function repeatAll(
     repeated.map(({ id }) => railKey(id)),
   );
   const results: Submitted[] = [];
-  const unsent: Submission[] = [];
+  const toResend: Submission[] = [];
   for (const submission of repeated) {
     const { id } = submission;
     const answer = answers.get(railKey(id));
-    const fact = establishedBy(answer);
+    const fact = factFromLookup(answer);
     const isEvident = fact !== undefined && fact.kind !== 'voided';
     if (answer === undefined) results.push({ id, unknown: failure });
-    else if (!isEvident && isHeldUp(begunMs)) results.push({ id, unknown: heldUp });
+    else if (!isEvident && isStale(begunMs)) results.push({ id, unknown: stale });
     else if (fact !== undefined) results.push({ id, fact });
-    else if (keyIsRemembered(rail, submission)) unsent.push(submission);
-    else results.push({ id, lost: keyForgotten });
+    else if (keyIsRemembered(rail, submission)) toResend.push(submission);
+    else results.push({ id, unrecoverable: keyForgotten });
   }
   const open = new Set(
     await beginRepeat(
       database,
       driver,
-      unsent.map(({ id }) => id),
+      toResend.map(({ id }) => id),
       limits,
     ),
   );
   const sent = await sendAll(
     target,
-    unsent.filter(({ id }) => open.has(id)),
+    toResend.filter(({ id }) => open.has(id)),
     begunMs,
   );
   return [...results, ...sent];
 }
 
 /** By now "not found" and "voided" may mean that the rail has forgotten what it has paid. */
-const heldUp = 'the process was held up: not sent';
+const stale = 'the process was suspended: not sent';
 
-const keyForgotten = 'The rail does not know the key, and it is too old to be sent again.';
+const keyForgotten = 'The rail does not know the key, and may have forgotten it: not sent again.';
 
 async function sendAll(
   target: Target,
@@ -162,8 +169,8 @@ async function send(
   begunMs: number,
 ): Promise<readonly Submitted[]> {
   const transfers = await transfersOf(database, submissions);
-  if (isHeldUp(begunMs)) {
-    return submissions.map(({ id }) => ({ id, unknown: heldUp }));
+  if (isStale(begunMs)) {
+    return submissions.map(({ id }) => ({ id, unknown: stale }));
   }
   try {
     const answers = await rail.submit(transfers);
@@ -205,7 +212,7 @@ function submittedOf(id: string, answer: SubmitAnswer | undefined): Submitted {
     case 'unknown':
       return { id, unknown: answer.detail };
     case 'voided':
-      // A cancellation that is being written is found by the next attempt, or else the void is.
+      // A command is voiding it: the next attempt sees what that wrote, or looks the void up.
       return { id, unknown: 'its key was voided' };
     case 'rejected':
       // The rail has another order under the key: what became of that, a look-up says.

@@ -19,7 +19,7 @@ export async function voidKey(
   const rememberedMs = rail.limits.keyRetentionMs - keyMarginMs;
   const written = await writeVoidIntent(database, payout, intent, rememberedMs);
   if (written === undefined) {
-    throw retryLater('The payout has moved meanwhile; it is looked at again.');
+    throw retryLater('The payout has changed meanwhile; it is read again.');
   }
   return finishVoid(database, rail, payout.id, begunMs);
 }
@@ -35,12 +35,13 @@ export async function finishVoid(
   id: string,
   begunMs: number,
 ): Promise<'voided' | 'too_late'> {
-  const throwIfHeldUp = () => {
-    if (isHeldUp(begunMs)) throw retryLater('The void was held up; the order is looked up.');
+  const throwIfStale = () => {
+    if (isStale(begunMs))
+      throw retryLater('The process was suspended during the void; the order is looked up.');
   };
-  throwIfHeldUp();
+  throwIfStale();
   const answer = await rail.voidKey(railKey(id));
-  throwIfHeldUp();
+  throwIfStale();
   if (answer === 'too_late') await clearVoidIntent(database, id);
   return answer;
 }
@@ -53,7 +54,7 @@ const callLimitMs = 60_000;
  * was suspended, others went on meanwhile, and the rail may have forgotten what it knew.
  * Measured by the wall clock, since a monotonic one may stand still with the machine.
  */
-export function isHeldUp(begunMs: number): boolean {
+export function isStale(begunMs: number): boolean {
   return Math.abs(Date.now() - begunMs) > callLimitMs;
 }
 

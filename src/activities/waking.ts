@@ -1,7 +1,7 @@
 import type { Client } from '@temporalio/client';
 import type { Database } from '../db/client.js';
-import { postponeQuiet } from '..//db/payouts.js';
-import type { WakeablePayout } from '..//domain/payout.js';
+import { postponeWaiting } from '../db/payouts.js';
+import type { WakeablePayout } from '../domain/payout.js';
 import { wakePayouts } from '../temporal/wakePayout.js';
 
 export type WakingDeps = { readonly database: Database; readonly temporal: Client };
@@ -18,6 +18,6 @@ export async function wakeOwn(
   const failures = await wakePayouts(temporal, payouts);
   const failed = new Set(failures.map(({ id }) => id));
   const woken = payouts.flatMap(({ id }) => (failed.has(id) ? [] : [id]));
-  await postponeQuiet(database, woken);
+  await postponeWaiting(database, woken);
   return failures.length;
 }

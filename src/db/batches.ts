@@ -273,7 +273,7 @@ export async function batchesOf(
 }
 
 /** Counts items as final, each once, and returns the batches that are complete by that. */
-export async function closeItems(
+export async function completeBatches(
   sql: Sql,
   batchIds: readonly string[],
 ): Promise<readonly BatchRow[]> {

@@ -80,7 +80,7 @@ export type BeneficiaryOfPayout = {
 const isOwn = (sql: Sql) => sql`b.account_id is not distinct from p.account_id`;
 
 /** The usable beneficiaries that these payouts name, held against a concurrent deletion. */
-export async function shareBeneficiariesOf(
+export async function lockBeneficiariesOf(
   sql: Sql,
   payoutIds: readonly string[],
 ): Promise<readonly BeneficiaryOfPayout[]> {

@@ -36,7 +36,7 @@ export type CountedPair = Pair & { readonly attempts: number };
 export type PendingAttempt = CountedPair & {
   readonly accountId: string;
   /** It is due, or was taken and not recorded: the endpoint's own workflow makes it. */
-  readonly isLeft: boolean;
+  readonly belongsToEndpoint: boolean;
 };
 
 /**
@@ -51,7 +51,7 @@ export async function pendingFirstAttempts(
 ): Promise<readonly PendingAttempt[]> {
   const rows = await sql<(PendingAttempt & { readonly sequence: bigint })[]>`
     select d.event_id, d.endpoint_id, d.attempts, e.account_id, e.sequence,
-           d.attempts > 0 or d.next_attempt_at <= now() as is_left
+           d.attempts > 0 or d.next_attempt_at <= now() as belongs_to_endpoint
       from events e join deliveries d on d.event_id = e.id
      where e.subject_id = any (${subjectIds}) and case when ${isPending(sql)}
        then d.attempts = 0 or (${isRepeated} and d.attempts = 1

@@ -34,7 +34,7 @@ export type EventRow = {
  * that subscribes to it. Returns the subjects whose events have deliveries. It locks the accounts'
  * numbers, so it is the last statement of a transaction.
  */
-export async function recordEvents(
+export async function recordWebhookEvents(
   sql: Sql,
   events: readonly NewEvent[],
 ): Promise<ReadonlySet<string>> {

@@ -14,10 +14,10 @@ export type ToSignal = {
 
 /**
  * Stores a rail's events, each once, and makes their payouts due within seconds, in case the signal
- * fails. A report that a final payout knows already is marked as applied and signals no workflow; a
- * chunk that is being processed finds its events itself.
+ * fails. A report that changes nothing about a final payout, as `effectOf` would find too, is marked
+ * as applied and signals no workflow; a chunk that is being processed finds its events itself.
  */
-export async function storeEvents(
+export async function storeRailEvents(
   sql: Sql,
   rail: string,
   events: readonly RailEvent[],
@@ -41,6 +41,7 @@ export async function storeEvents(
            and t.fact ->> 'amountMinor' = p.receive_minor::text)
         or (p.status = 'failed' and t.fact ->> 'kind' = 'rejected')
         or (p.status = 'returned' and t.fact ->> 'kind' = 'returned'
+           and t.fact ->> 'currency' = p.destination_currency
            and t.fact ->> 'amountMinor' = p.returned_minor::text
            and p.returned_minor * 2 > p.receive_minor) as is_repeated) r
       -- After a correction it may be new all the same (domain/payout.ts).

@@ -123,7 +123,7 @@ export async function findPayout(
   return row;
 }
 
-/** For operators, who see the payouts of every account. */
+/** Of any account: for operators and activities. */
 export async function findPayoutById(sql: Sql, id: string): Promise<PayoutRow | undefined> {
   const [row] = await sql<PayoutRow[]>`select * from payouts where id = ${id}`;
   return row;
@@ -193,7 +193,7 @@ export async function recordAcceptances(
 ): Promise<void> {
   if (accepted.length === 0) return;
   const rows = accepted.map(({ acceptance, origin, ...payout }) => ({
-    // First, because of a quote it is the whole row.
+    // First, for it may be a whole quote, whose id and amounts must not count.
     ...origin,
     ...acceptance,
     ...payout,
@@ -261,8 +261,7 @@ const waitingReasons: AttentionReason[] = [
 
 /**
  * Moves each payout by one status, and returns its row as it is then: what the move does not
- * change is taken from the row that was read under lock. A workflow waits 60 s for the rail before it
- * polls, so a `sent` row that did not change for 90 s has lost its workflow.
+ * change is taken from the row that was read under lock.
  *
  * A payout settles when the rail says so, itself or on its statement, but neither before the rail
  * was called nor later than now; without such a time it settles when it is reported.
@@ -333,7 +332,7 @@ export async function parkPayouts(sql: Sql, parked: readonly ParkedPayout[]): Pr
      where p.id = t.id`;
 }
 
-/** Unparks a payout; it is due at once. A later settle-by may be granted. */
+/** Unparks a payout; its workflow is due in a moment. A later settle-by may be granted. */
 export async function unparkPayout(sql: Sql, id: string, settleBy: string | null): Promise<void> {
   await sql`
     update payouts
@@ -380,7 +379,7 @@ export async function claimOverduePayouts(sql: Sql): Promise<readonly WakeablePa
  * Puts off what was woken and only waits, for the rail or for a person, by an hour; its
  * workflow says so itself when it is to be looked at sooner. What is over is due no more.
  */
-export async function postponeQuiet(sql: Sql, ids: readonly string[]): Promise<void> {
+export async function postponeWaiting(sql: Sql, ids: readonly string[]): Promise<void> {
   await sql`
     update payouts p
        set wake_at = case when attention_at is not null or status = 'sent'

@@ -9,7 +9,7 @@ export type Submission = Pick<PayoutRow, 'id' | 'rail' | 'reference'> & {
   readonly receiveMinor: bigint;
   readonly destinationCurrency: string;
   /** Whether an earlier attempt began and left no answer: look before sending again. */
-  readonly isRepeated: boolean;
+  readonly wasSubmitted: boolean;
   /** Milliseconds since the first attempt began, by the database's clock. */
   readonly sinceFirstAttemptMs: number;
   /** A void was begun: the order is not sent any more, the void is finished instead. */
@@ -47,7 +47,7 @@ export async function beginSubmission(
       from mine, ${limitsTable(sql, limits)}
      where p.id = mine.id and t.rail = p.rail
     returning p.id, p.rail, p.reference, p.receive_minor, p.destination_currency, p.void_intent,
-      mine.submit_started_at is not null as is_repeated,
+      mine.submit_started_at is not null as was_submitted,
       (extract(epoch from now() - p.submit_started_at) * 1000)::float8 as since_first_attempt_ms`;
 }
 

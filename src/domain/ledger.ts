@@ -128,7 +128,7 @@ export function writeOffEntry(currency: string, missingMinor: bigint): Entry {
   return entry('suspense_clear', [leg('losses', 'suspense', currency, missingMinor)]);
 }
 
-/** Undoes an entry. The hold that a settlement used up is over, so it is given back. */
+/** Undoes an entry. The hold of a settlement no longer exists, so its reversal credits `available`. */
 export function reversalOf(posted: PostedEntry): Entry {
   const postings = posted.postings.map(({ account, currency, amountMinor }) => ({
     account: posted.kind === 'settle' && account === 'held' ? 'available' : account,
@@ -146,7 +146,7 @@ export function sumOn(entries: readonly Entry[], account: LedgerAccount, currenc
     .reduce((sum, { amountMinor }) => sum + amountMinor, 0n);
 }
 
-/** What is over at the mid rate is spread; what flooring to the receive amount leaves, rounding. */
+/** Spread is the value at the mid rate less that at our rate; rounding, what flooring the latter leaves. */
 function marginOf(amounts: AcceptedAmounts): { spreadMinor: bigint; roundingMinor: bigint } {
   const { netMinor, sourceCurrency, destinationCurrency, rate } = amounts;
   const atRateMinor = convertFloor(netMinor, sourceCurrency, destinationCurrency, rate);

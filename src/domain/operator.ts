@@ -158,7 +158,7 @@ function isDay(text: string): boolean {
  * Whether a command is for parked payouts alone: on any other it would interfere with the payout's
  * own workflow. A customer may always ask, and books are corrected whatever the payout does.
  */
-export function needsAttention(command: OperatorCommand): boolean {
+export function requiresParkedPayout(command: OperatorCommand): boolean {
   return command.kind !== 'cancel' && command.kind !== 'correct';
 }
 
@@ -166,14 +166,15 @@ export function needsAttention(command: OperatorCommand): boolean {
  * Whether a command needs a second person whatever the sum: it changes the books, or it closes a
  * case in which the rail may have paid what the customer has back.
  */
-export function needsTwo(
+export function alwaysNeedsApproval(
   command: OperatorCommand,
   { status, attentionReason }: Pick<PayoutState, 'status' | 'attentionReason'>,
 ): boolean {
-  const isOver = status === 'failed' || status === 'canceled' || status === 'returned';
-  const isPaid = attentionReason === 'amount_mismatch' || attentionReason === 'paid_after_release';
+  const isReleased = status === 'failed' || status === 'canceled' || status === 'returned';
+  const mayBePaid =
+    attentionReason === 'amount_mismatch' || attentionReason === 'paid_after_release';
   const closes = command.kind === 'markSettled' || command.kind === 'failAndRelease';
-  return command.kind === 'correct' || (closes && isOver && isPaid);
+  return command.kind === 'correct' || (closes && isReleased && mayBePaid);
 }
 
 /** Whether a command moves money, and so needs a second person above the configured sum. */

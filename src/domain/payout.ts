@@ -52,16 +52,16 @@ const disputed: readonly (AttentionReason | null)[] = [
 ];
 
 /** Whether the payout waits for a person because the rail's facts do not fit together. */
-export function isDisputed(attention: AttentionReason | null): boolean {
+export function hasConflictingReports(attention: AttentionReason | null): boolean {
   return disputed.includes(attention);
 }
 
-/** The rail's key of a payout: derived, never random, so that a repeat is the same order. */
+/** The rail's key of a payout: its id, never random, so that a repeat is the same order. */
 export function railKey(payoutId: string): string {
   return payoutId;
 }
 
-/** The payout that a rail's key belongs to, if it is one of ours. */
+/** The id that a rail's key would be of; whether there is such a payout, the database knows. */
 export function payoutOfKey(key: string): string {
   return key;
 }
@@ -85,7 +85,7 @@ type Returned = Extract<RailReport, { readonly kind: 'returned' }>;
  * payment. `voided` means that the rail refuses the key for ever; the end it leads to was written
  * on the payout before the rail was asked for it.
  */
-export type RailFact =
+export type PayoutFact =
   | Exclude<RailReport, Returned>
   /** Confirmed: a person has decided that it ends the payout, however little came back. */
   | (Returned & { readonly isConfirmed?: boolean })
@@ -117,11 +117,11 @@ export type PayoutState = {
   readonly attentionReason: AttentionReason | null;
   /** The end that a void begun at the rail leads to; null where none was begun. */
   readonly voidIntent: VoidOutcome | null;
-  /** What two people have corrected in its books; a settlement that they undid is none any more. */
+  /** What two people have corrected in its books; `settlement`: they have reversed the settlement. */
   readonly corrected: 'nothing' | 'settlement' | 'other';
 };
 
-/** What the operator of the service decides about facts. */
+/** The configured rules about facts. */
 export type FactRules = {
   /** A return of a smaller share of the amount sent waits for a person. */
   readonly returnMinimumPercent: bigint;
@@ -139,31 +139,35 @@ export type Effect =
 const nothing: Effect = { kind: 'none' };
 
 /**
- * The one reducer of rail facts. Duplicates and reordering change nothing; a fact that
+ * The reducer of rail facts; `storeRailEvents` repeats its "nothing" for final payouts. Duplicates and reordering change nothing; a fact that
  * cannot be true together with the payout's state parks it and posts nothing, but for a
  * payment after release, which the step that applies the effect books to suspense. While the
  * rail's facts are in dispute, one that would move money is only added to the case.
  */
-export function effectOf(state: PayoutState, fact: RailFact, rules: FactRules): Effect {
+export function effectOf(state: PayoutState, fact: PayoutFact, rules: FactRules): Effect {
   const effect = undisputedEffectOf(state, fact, rules);
   const { attentionReason } = state;
-  if (effect.kind !== 'move' || attentionReason === null || !isDisputed(attentionReason)) {
+  if (
+    effect.kind !== 'move' ||
+    attentionReason === null ||
+    !hasConflictingReports(attentionReason)
+  ) {
     return effect;
   }
-  const movesMoney = effect.path.some((status) => status !== 'sent');
-  return movesMoney
+  const changesBalances = effect.path.some((status) => status !== 'sent');
+  return changesBalances
     ? park(attentionReason, `Then the rail said: ${fact.kind}${detailOf(fact)}.`)
     : effect;
 }
 
-function detailOf(fact: RailFact): string {
+function detailOf(fact: PayoutFact): string {
   const code = 'code' in fact ? ` ${fact.code}` : '';
   return 'amountMinor' in fact
     ? ` ${fact.amountMinor} ${fact.currency} (minor units)${code}`
     : code;
 }
 
-function undisputedEffectOf(state: PayoutState, fact: RailFact, rules: FactRules): Effect {
+function undisputedEffectOf(state: PayoutState, fact: PayoutFact, rules: FactRules): Effect {
   switch (fact.kind) {
     case 'accepted':
       return state.status === 'processing' ? move('sent') : nothing;
@@ -287,7 +291,7 @@ function effectOfReturn(
   }
 }
 
-/** A second return of at most half may be another one, and so may one after a correction. */
+/** Two returns cannot both exceed half, so an equal amount above half is the same one. After a correction it may be new. */
 function isReturnKnown(state: PayoutState, { amountMinor }: Stated): boolean {
   const { returnedMinor, receiveMinor, corrected } = state;
   const isOnly = amountMinor === returnedMinor && amountMinor * 2n > receiveMinor;

@@ -11,9 +11,9 @@ import {
   effectOf,
   type FactRules,
   isFinal,
+  type PayoutFact,
   type PayoutState,
   type PayoutStatus,
-  type RailFact,
 } from './payout.js';
 
 /** One move of a payout with what is recorded beside it. */
@@ -47,7 +47,7 @@ export type Progress = {
 /** Applies facts one after another, purely: moves, postings, and the first reason to park. */
 export function progressOf(
   payout: AcceptedAmounts & PayoutState,
-  facts: readonly RailFact[],
+  facts: readonly PayoutFact[],
   rules: FactRules,
 ): Progress {
   const moves: Move[] = [];
@@ -107,7 +107,7 @@ function entriesOf(
   payout: AcceptedAmounts,
   from: PayoutStatus,
   to: PayoutStatus,
-  fact: RailFact,
+  fact: PayoutFact,
 ): readonly Entry[] {
   switch (to) {
     case 'settled':
@@ -127,7 +127,7 @@ function entriesOf(
   }
 }
 
-function moveTo(status: PayoutStatus, fact: RailFact): Move {
+function moveTo(status: PayoutStatus, fact: PayoutFact): Move {
   return {
     status,
     statusReason: isFinal(status) ? reasonOf(status, fact) : null,
@@ -138,7 +138,7 @@ function moveTo(status: PayoutStatus, fact: RailFact): Move {
 }
 
 /** The stable code of a final status: the rail's own, or ours where we ended it. */
-function reasonOf(status: PayoutStatus, fact: RailFact): string | null {
+function reasonOf(status: PayoutStatus, fact: PayoutFact): string | null {
   switch (fact.kind) {
     case 'rejected':
     case 'returned':

@@ -85,7 +85,7 @@ function attributesOf(payout: WakeablePayout): SearchAttributePair[] {
  * same payout sent again resolves to the same run. Any Temporal error may be thrown; the
  * row alone says what became of the payout.
  */
-export async function acceptPayout(
+export async function startAndAwaitDecision(
   client: Client,
   payout: WakeablePayout,
   deadlineMs: number,
@@ -190,7 +190,7 @@ async function wakeChunk(client: Client, chunk: Chunk): Promise<void> {
   await within(client, wakeLimitMs, () =>
     client.workflow.signalWithStart('batchChunk', {
       ...batchOptions(chunkDriver(chunk), batchId),
-      args: [{ batchId, number, hasSubscribers: true }],
+      args: [{ batchId, number, hasPendingDeliveries: true }],
       signal: railUpdateSignal,
       signalArgs: [],
     }),

@@ -80,11 +80,11 @@ function aged(batchId: string) {
 /** Decides a chunk and starts the workflow of what was accepted. */
 async function begin(chunk: Chunk): Promise<void> {
   const progress = await decideChunk(chunk);
-  if (!isOpen(progress) && !progress.hasSubscribers) return;
+  if (!isOpen(progress) && !progress.hasPendingDeliveries) return;
   try {
     await startChild<typeof batchChunk>('batchChunk', {
       workflowId: chunkDriver(chunk),
-      args: [{ ...chunk, hasSubscribers: progress.hasSubscribers }],
+      args: [{ ...chunk, hasPendingDeliveries: progress.hasPendingDeliveries }],
       // The chunk outlives its batch's workflow, which ends when everything is decided.
       parentClosePolicy: ParentClosePolicy.ABANDON,
       workflowTaskTimeout: '5s',

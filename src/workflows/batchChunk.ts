@@ -17,7 +17,10 @@ const longestPauseMs = 15 * 60_000;
  * it may be started at any moment and any number of times; it ends when nothing of the chunk is
  * open, and the next event of the rail starts it again.
  */
-export async function batchChunk({ hasSubscribers, ...chunk }: BatchChunkInput): Promise<void> {
+export async function batchChunk({
+  hasPendingDeliveries,
+  ...chunk
+}: BatchChunkInput): Promise<void> {
   let signaled = false;
   setHandler(
     railUpdateSignal,
@@ -27,7 +30,7 @@ export async function batchChunk({ hasSubscribers, ...chunk }: BatchChunkInput):
     { description: 'Look at the rows and the inbox again; carries no data.' },
   );
   const deliverer = createDeliverer(chunk);
-  deliverer.note({ hasSubscribers });
+  deliverer.note({ hasPendingDeliveries });
   let pauseMs = firstPauseMs;
   for (;;) {
     signaled = false;
@@ -45,7 +48,10 @@ export async function batchChunk({ hasSubscribers, ...chunk }: BatchChunkInput):
       if (isTimeUp) await poll(chunk, deliverer);
     }
     if (isTooLong() && deliverer.isIdle()) {
-      await continueAsNew<typeof batchChunk>({ ...chunk, hasSubscribers: deliverer.hasPending() });
+      await continueAsNew<typeof batchChunk>({
+        ...chunk,
+        hasPendingDeliveries: deliverer.hasPending(),
+      });
     }
   }
 }
@@ -86,7 +92,7 @@ async function submit(chunk: Chunk, deliverer: Deliverer): Promise<void> {
 
 async function applyEvents(chunk: Chunk, deliverer: Deliverer): Promise<ChunkProgress> {
   try {
-    const progress = await batchLedger.settleChunk(chunk);
+    const progress = await batchLedger.applyChunkEvents(chunk);
     deliverer.note(progress);
     return progress;
   } catch (error) {
@@ -127,8 +133,8 @@ function createDeliverer(chunk: Chunk) {
     running = undefined;
   }
   return {
-    note: ({ hasSubscribers }: { readonly hasSubscribers: boolean }): void => {
-      hasPending ||= hasSubscribers;
+    note: ({ hasPendingDeliveries }: { readonly hasPendingDeliveries: boolean }): void => {
+      hasPending ||= hasPendingDeliveries;
       if (hasPending && !isTooLong()) running ??= run();
     },
     hasPending: (): boolean => hasPending,

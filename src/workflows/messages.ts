@@ -26,8 +26,8 @@ export const taskQueues = {
 export type PayoutInput = { readonly payoutId: string };
 /** `undelivered`: all items are decided; events of these chunks' cancellations are not delivered. */
 export type BatchInput = { readonly batchId: string; readonly undelivered?: readonly number[] };
-/** `hasSubscribers`: the chunk already has events that webhook endpoints subscribe to. */
-export type BatchChunkInput = Chunk & { readonly hasSubscribers: boolean };
+/** `hasPendingDeliveries`: the chunk already has events that webhook endpoints subscribe to. */
+export type BatchChunkInput = Chunk & { readonly hasPendingDeliveries: boolean };
 export type WebhookDeliveryInput = { readonly endpointId: string };
 
 /** Waits until the payout is accepted or refused, which the main function decides. */

@@ -13,7 +13,7 @@ import {
   uuid4,
   workflowInfo,
 } from '@temporalio/workflow';
-import type { PayoutStep } from '../activities/step.js';
+import type { PayoutSnapshot } from '../activities/snapshot.js';
 import {
   type AttentionReason,
   attentionReasons,
@@ -33,7 +33,7 @@ const callbackPatienceMs = 60_000;
  */
 type PayoutRun = {
   readonly payoutId: string;
-  step: PayoutStep | undefined;
+  step: PayoutSnapshot | undefined;
   /** Another workflow drives the payout now; this one ends. */
   isSuperseded: boolean;
   signaled: boolean;
@@ -77,7 +77,7 @@ export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 
     // A command that came when nothing was left to do still gets an answer.
     while (!allHandlersFinished()) {
       for (const command of run.commands.splice(0)) {
-        command.result = run.isSuperseded ? elsewhere : tooLate;
+        command.result = run.isSuperseded ? elsewhere : finished;
       }
       await condition(() => allHandlersFinished() || run.commands.length > 0);
     }
@@ -85,7 +85,7 @@ export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 
   return run.isSuperseded || run.step === undefined ? 'superseded' : run.step.status;
 }
 
-const tooLate = {
+const finished = {
   outcome: 'refused',
   detail: 'The payout has just come to its end. Look at it again.',
   action: null,
@@ -122,7 +122,7 @@ async function nextStep(run: PayoutRun): Promise<boolean> {
   const { step } = run;
   if (step === undefined) {
     await accept(run);
-  } else if (isDue(run) || step.hasUnprocessedEvents) {
+  } else if (hasInput(run) || step.hasUnprocessedEvents) {
     await handleCommandOrEvents(run);
   } else if (isTooLong() && !isOver(step)) {
     await goOnInNewRun(run);
@@ -136,7 +136,7 @@ async function nextStep(run: PayoutRun): Promise<boolean> {
     await waitForTheRail(run, step.settleInMs);
   } else {
     await condition(() => run.delivering === 0);
-    return isDue(run);
+    return hasInput(run);
   }
   return true;
 }
@@ -149,30 +149,30 @@ function isTooLong(): boolean {
   return workflowInfo().continueAsNewSuggested;
 }
 
-function isOver({ status, attention }: PayoutStep): boolean {
+function isOver({ status, attention }: PayoutSnapshot): boolean {
   return isFinal(status) && attention === null;
 }
 
 /** The new run reads the row; this one leaves no command and no delivery of its own behind. */
 async function goOnInNewRun(run: PayoutRun): Promise<void> {
-  await condition(() => isDue(run) || (run.delivering === 0 && allHandlersFinished()));
-  if (!isDue(run)) await continueAsNew<typeof payout>({ payoutId: run.payoutId });
+  await condition(() => hasInput(run) || (run.delivering === 0 && allHandlersFinished()));
+  if (!hasInput(run)) await continueAsNew<typeof payout>({ payoutId: run.payoutId });
 }
 
 /** Decides a pending payout; one that was decided before is only looked at. */
 async function accept(run: PayoutRun): Promise<void> {
   const { payoutId } = run;
   const workflowAgeMs = Date.now() - workflowInfo().startTime.getTime();
-  apply(
+  updateFrom(
     run,
     await ledgerStep((ledger) =>
-      ledger.acceptPayouts({ driver: payoutId, ids: [payoutId], workflowAgeMs }),
+      ledger.decidePayouts({ driver: payoutId, ids: [payoutId], workflowAgeMs }),
     ),
   );
 }
 
-/** Whether there is something to look at: an event of the rail in the inbox, or a command. */
-function isDue(run: PayoutRun): boolean {
+/** Whether something has come in: an event of the rail, or a command. */
+function hasInput(run: PayoutRun): boolean {
   return run.signaled || run.commands.length > 0;
 }
 
@@ -190,7 +190,7 @@ async function handleCommandOrEvents(run: PayoutRun): Promise<void> {
       // Made here, so that an attempt that is repeated after a crash finds its own line.
       action: command.request ?? `op_${uuid4().replaceAll('-', '')}`,
     });
-    apply(run, operated.steps);
+    updateFrom(run, operated.steps);
     if (run.step?.settleBy && run.step.settleBy !== settleBy) {
       const value = new Date(run.step.settleBy);
       upsertSearchAttributes([{ key: searchAttributes.settleBy, value }]);
@@ -206,10 +206,10 @@ async function handleCommandOrEvents(run: PayoutRun): Promise<void> {
 /** Applies what the inbox holds. A signal that comes meanwhile leads to another look. */
 async function applyRailEvents(run: PayoutRun): Promise<void> {
   run.signaled = false;
-  apply(
+  updateFrom(
     run,
     await ledgerStep((ledger) =>
-      ledger.settlePayouts({ driver: run.payoutId, ids: [run.payoutId] }),
+      ledger.applyRailEvents({ driver: run.payoutId, ids: [run.payoutId] }),
     ),
   );
 }
@@ -220,14 +220,14 @@ async function applyRailEvents(run: PayoutRun): Promise<void> {
  */
 async function submit(run: PayoutRun): Promise<void> {
   const scope = new CancellationScope();
-  let answer: readonly PayoutStep[] | undefined;
+  let answer: readonly PayoutSnapshot[] | undefined;
   const submission = scope
     .run(() => railSubmit.submitPayouts({ driver: run.payoutId, ids: [run.payoutId] }))
     .then((steps) => {
       answer = steps;
     });
   while (answer === undefined) {
-    await Promise.race([submission, condition(() => isDue(run))]);
+    await Promise.race([submission, condition(() => hasInput(run))]);
     if (answer !== undefined) break;
     await handleCommandOrEvents(run);
     if (run.isSuperseded || run.step?.status !== 'processing' || isTooLong()) {
@@ -236,19 +236,19 @@ async function submit(run: PayoutRun): Promise<void> {
       return;
     }
   }
-  apply(run, answer);
+  updateFrom(run, answer);
 }
 
 /** Waits for the callback's signal, then polls until the rail has an answer or its time is over. */
 async function waitForTheRail(run: PayoutRun, settleInMs: number): Promise<void> {
   if (settleInMs <= 0) return park(run, 'settle_by_passed', attentionReasons.settle_by_passed);
-  if (await condition(() => isDue(run), Math.min(callbackPatienceMs, settleInMs))) return;
+  if (await condition(() => hasInput(run), Math.min(callbackPatienceMs, settleInMs))) return;
   const scope = new CancellationScope();
   const poll = scope
     .run(() => railPoll(settleInMs).pollRail({ payoutId: run.payoutId }))
-    .then((steps) => apply(run, steps));
+    .then((steps) => updateFrom(run, steps));
   try {
-    await Promise.race([poll, condition(() => isDue(run))]);
+    await Promise.race([poll, condition(() => hasInput(run))]);
     scope.cancel();
     await poll.catch(ignoreCancellation);
   } catch (error) {
@@ -258,7 +258,7 @@ async function waitForTheRail(run: PayoutRun, settleInMs: number): Promise<void>
 }
 
 async function park(run: PayoutRun, reason: AttentionReason, detail: string): Promise<void> {
-  apply(
+  updateFrom(
     run,
     await ledgerStep((ledger) =>
       ledger.parkPayout({ driver: run.payoutId, id: run.payoutId, reason, detail }),
@@ -269,7 +269,7 @@ async function park(run: PayoutRun, reason: AttentionReason, detail: string): Pr
 /** Shows operators why the payout needs a person, and waits for a command or an event. */
 async function waitForAPerson(
   run: PayoutRun,
-  attention: NonNullable<PayoutStep['attention']>,
+  attention: NonNullable<PayoutSnapshot['attention']>,
 ): Promise<void> {
   if (run.shownAttention !== attention.reason) {
     run.shownAttention = attention.reason;
@@ -281,11 +281,11 @@ async function waitForAPerson(
   setCurrentDetails(
     `**Needs a person: ${attention.reason}**\n\n${attentionReasons[attention.reason]}\n\n${attention.detail}`,
   );
-  await condition(() => isDue(run));
+  await condition(() => hasInput(run));
 }
 
 /** Keeps the state of the row, shows it to operators, and delivers the events of the step. */
-function apply(run: PayoutRun, steps: readonly PayoutStep[]): void {
+function updateFrom(run: PayoutRun, steps: readonly PayoutSnapshot[]): void {
   const [step] = steps;
   if (step === undefined) {
     run.isSuperseded = true;
@@ -300,7 +300,7 @@ function apply(run: PayoutRun, steps: readonly PayoutStep[]): void {
     ]);
     setCurrentDetails('');
   }
-  if (step.hasSubscribers) void deliver(run);
+  if (step.hasPendingDeliveries) void deliver(run);
 }
 
 /** Beside everything else: neither the rail nor a person waits for slow receivers. */

@@ -13,7 +13,7 @@ import { taskQueues } from './messages.js';
  * or delivers a webhook may fail without harm.
  */
 
-type LedgerActivities = Pick<Activities, 'acceptPayouts' | 'settlePayouts' | 'parkPayout'>;
+type LedgerActivities = Pick<Activities, 'decidePayouts' | 'applyRailEvents' | 'parkPayout'>;
 
 /** In the worker that runs the workflow task: no transition of its own. */
 const localLedger = proxyLocalActivities<LedgerActivities>({
@@ -24,7 +24,7 @@ const localLedger = proxyLocalActivities<LedgerActivities>({
 });
 
 /** The same functions for when the database is away for longer: until it is back. */
-const patientLedger = proxyActivities<LedgerActivities>({
+const retryingLedger = proxyActivities<LedgerActivities>({
   taskQueue: taskQueues.payouts,
   startToCloseTimeout: 8_000,
   retry: { initialInterval: 1_000, backoffCoefficient: 2, maximumInterval: 30_000 },
@@ -32,13 +32,13 @@ const patientLedger = proxyActivities<LedgerActivities>({
 
 /** Runs a ledger step locally, and as a regular activity once the local attempts are used up. */
 export async function ledgerStep<T>(
-  step: (ledger: typeof patientLedger) => Promise<T>,
+  step: (ledger: typeof retryingLedger) => Promise<T>,
 ): Promise<T> {
   try {
     return await step(localLedger);
   } catch {
     // Whatever it was, it is tried again where every attempt and its failure can be seen.
-    return step(patientLedger);
+    return step(retryingLedger);
   }
 }
 
@@ -131,7 +131,7 @@ export const batchLedger = proxyActivities<
     | 'acceptChunk'
     | 'cancelChunk'
     | 'closeEmptyBatch'
-    | 'settleChunk'
+    | 'applyChunkEvents'
     | 'suspendChunk'
     | 'handOverChunk'
   >

@@ -1,12 +1,12 @@
 import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { applyFacts } from '../../src/activities/facts.js';
-import { establishedBy } from '../../src/activities/lookup.js';
+import { applyFacts } from '../../src/activities/applyFacts.js';
+import { factFromLookup } from '../../src/activities/lookup.js';
 import { type Database, transaction } from '../../src/db/client.js';
-import { recordEvents } from '../../src/db/events.js';
+import { recordWebhookEvents } from '../../src/db/events.js';
 import type { PayoutRow } from '../../src/db/payouts.js';
 import { storeStatement } from '../../src/db/statements.js';
-import { type RailFact, usualFactRules } from '../../src/domain/payout.js';
+import { type PayoutFact, usualFactRules } from '../../src/domain/payout.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
 import { startTestBank } from '../support/bank.js';
 import { callBack, newsOf } from '../support/bankCallback.js';
@@ -79,7 +79,7 @@ describe('a payout is settled when the bank says it was', () => {
     expect(JSON.parse(line ?? '{}')).toMatchObject({ at: answer.body['settled_at'] });
   });
 
-  const apply = (row: PayoutRow, fact: RailFact | undefined) =>
+  const apply = (row: PayoutRow, fact: PayoutFact | undefined) =>
     transaction(system.database, (sql) =>
       applyFacts(
         sql,
@@ -110,7 +110,7 @@ describe('a payout is settled when the bank says it was', () => {
     const rail = createSandboxRail(bank);
     onTestFinished(() => rail.close());
     const [answer] = await rail.lookup([row.id]);
-    await apply(row, establishedBy(answer));
+    await apply(row, factFromLookup(answer));
     expect(new Date(await settledMs(row.id)).toISOString()).toBe(at);
   });
 
@@ -185,8 +185,8 @@ describe('what happened later is not recorded as earlier', () => {
     const { id: payoutId } = await requestPayout(test.database, accountId);
     const event = { accountId, type: 'payout.sent', subjectId: payoutId, data: {} } as const;
     await afterwards(
-      (sql) => recordEvents(sql, [event]),
-      (sql) => recordEvents(sql, [event]),
+      (sql) => recordWebhookEvents(sql, [event]),
+      (sql) => recordWebhookEvents(sql, [event]),
     );
     const [first, second] = await test.database<{ createdAt: Date }[]>`
       select created_at from events where subject_id = ${payoutId} order by sequence`;

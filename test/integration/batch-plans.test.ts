@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { accept } from '../../src/activities/acceptance.js';
-import { applyFacts } from '../../src/activities/facts.js';
+import { applyFacts } from '../../src/activities/applyFacts.js';
 import {
   allItemsOf,
-  closeItems,
+  completeBatches,
   countItems,
   listItems,
   statusesOfItems,
@@ -28,18 +28,18 @@ import {
   releaseClaims,
 } from '../../src/db/deliveries.js';
 import { bindKeys, findKeys } from '../../src/db/idempotency.js';
-import { storeEvents } from '../../src/db/inbox.js';
+import { storeRailEvents } from '../../src/db/inbox.js';
 import { postEntries } from '../../src/db/ledger.js';
 import {
   claimOverduePayouts,
   lockPayouts,
-  postponeQuiet,
+  postponeWaiting,
   refusePayouts,
 } from '../../src/db/payouts.js';
 import { beginSubmission } from '../../src/db/submissions.js';
 import { chunkDriver, chunkSize, groupSize, groupsOf } from '../../src/domain/batch.js';
 import { fundEntry } from '../../src/domain/ledger.js';
-import { type RailFact, railKey, usualFactRules } from '../../src/domain/payout.js';
+import { type PayoutFact, railKey, usualFactRules } from '../../src/domain/payout.js';
 import { refuse } from '../../src/domain/refusal.js';
 import { createRails } from '../../src/rails/registry.js';
 import { createTestDatabase, type TestDatabase } from '../support/database.js';
@@ -103,7 +103,7 @@ async function inGroups(
   for (const group of groupsOf(ids)) await transaction(database, (sql) => work(sql, group));
 }
 
-const factsOf = (ids: readonly string[], fact: RailFact) => new Map(ids.map((id) => [id, fact]));
+const factsOf = (ids: readonly string[], fact: PayoutFact) => new Map(ids.map((id) => [id, fact]));
 
 /** The lane's own batch, carried as far as its chunks say by the service's own statements. */
 async function carryLane(database: Database): Promise<void> {
@@ -131,7 +131,7 @@ async function carryLane(database: Database): Promise<void> {
     );
   });
   const [told = []] = groupsOf(await itemsOf(database, sent, ['sent']));
-  await storeEvents(database, 'sandbox', await newsOf(database, told));
+  await storeRailEvents(database, 'sandbox', await newsOf(database, told));
 }
 
 /** News that the rail has settled each of these payouts. */
@@ -207,7 +207,7 @@ const statements: readonly (readonly [string, number, Statement])[] = [
   ],
   ['finds who is paid', groupSize, (sql, { unsent }) => beneficiariesOf(sql, unsent)],
   ['locks', groupSize, (sql, { told }) => lockPayouts(sql, null, told)],
-  ['keeps news', groupSize, (sql, { news }) => storeEvents(sql, 'sandbox', news)],
+  ['keeps news', groupSize, (sql, { news }) => storeRailEvents(sql, 'sandbox', news)],
   [
     'applies what the rail has answered',
     groupSize,
@@ -231,7 +231,7 @@ const statements: readonly (readonly [string, number, Statement])[] = [
     (sql, { unsent }) =>
       applyFacts(sql, usualFactRules, { driver: null, ids: unsent }, factsOf(unsent, canceled)),
   ],
-  ['closes items', groupSize, (sql) => closeItems(sql, Array(groupSize).fill(batchId))],
+  ['closes items', groupSize, (sql) => completeBatches(sql, Array(groupSize).fill(batchId))],
   ['hands over what has trouble', chunkSize, (sql) => handOverItems(sql, sent, 'stuck')],
   ['hands over what is unanswered', chunkSize, (sql) => handOverItems(sql, sent, 'unanswered')],
   ['hands over everything', chunkSize, (sql) => handOverItems(sql, sent, 'all')],
@@ -256,7 +256,7 @@ const statements: readonly (readonly [string, number, Statement])[] = [
   ['tells when a dead endpoint is due', 32, (sql) => nextAttemptInMs(sql, 'we_dead')],
   ['finds overdue endpoints', 32, (sql) => overdueEndpoints(sql)],
   ['finds overdue payouts', groupSize, (sql) => claimOverduePayouts(sql)],
-  ['puts off payouts', groupSize, (sql, { told }) => postponeQuiet(sql, told)],
+  ['puts off payouts', groupSize, (sql, { told }) => postponeWaiting(sql, told)],
   ['finds overdue chunks', 250, (sql) => claimOverdueChunks(sql)],
   [
     'binds new keys',

@@ -133,7 +133,7 @@ describe('a cancellation that races with the submission', () => {
       approvalAboveMinor: 0n,
     };
     const ledger = ledgerActivities({ ...deps, database: system.worker });
-    await ledger.acceptPayouts({ driver: id, ids: [id], workflowAgeMs: 0 });
+    await ledger.decidePayouts({ driver: id, ids: [id], workflowAgeMs: 0 });
     const { executeCommand } = operatorActivities({ ...deps, database: submittingFirst(id) });
     const operate = () =>
       attempt(() =>

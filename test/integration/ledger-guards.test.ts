@@ -2,10 +2,10 @@ import { readdir } from 'node:fs/promises';
 import { setTimeout } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { listBalanceTransactions } from '../../src/db/balanceTransactions.js';
-import { closeItems } from '../../src/db/batches.js';
+import { completeBatches } from '../../src/db/batches.js';
 import { connectDatabase, type Database, exactlyOne, type Sql } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
-import { storeEvents } from '../../src/db/inbox.js';
+import { storeRailEvents } from '../../src/db/inbox.js';
 import { listBalances, postEntries } from '../../src/db/ledger.js';
 import { migrate } from '../../src/db/migrate.js';
 import { type Entry, fundEntry, type Posting } from '../../src/domain/ledger.js';
@@ -293,9 +293,9 @@ it('a batch is not complete before the last move of its items', async () => {
     await setTimeout(5);
     await database.begin(async (sql) => {
       await end(sql, 1);
-      await closeItems(sql, [batchId]);
+      await completeBatches(sql, [batchId]);
     });
-    await closeItems(long, [batchId]);
+    await completeBatches(long, [batchId]);
   });
   const [row] = await database<{ isAfter: boolean }[]>`
     select b.completed_at >= max((p.status_history -> -1 ->> 'at')::timestamptz) as is_after
@@ -374,7 +374,7 @@ describe('what was written down stays: it is refused to change', () => {
   ])('what a rail has said: %s', async (statement) => {
     const { id } = await requestPayout(database, caller.account.id);
     const report = { kind: 'settled', amountMinor: 1n, currency: 'EUR' } as const;
-    await storeEvents(database, 'sandbox', [{ id: `test:${id}`, key: id, report }]);
+    await storeRailEvents(database, 'sandbox', [{ id: `test:${id}`, key: id, report }]);
     await expect(database.unsafe(statement)).rejects.toThrow(/what a rail has said/);
   });
 });

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { OperateInput } from '../../src/activities/operator.js';
 import { pauseBatch, resumeBatch } from '../../src/db/batches.js';
 import { exactlyOne } from '../../src/db/client.js';
-import { storeEvents } from '../../src/db/inbox.js';
+import { storeRailEvents } from '../../src/db/inbox.js';
 import { insertRequest } from '../../src/db/operatorActions.js';
 import { findPayoutById, lockPayouts, type PayoutRow } from '../../src/db/payouts.js';
 import { chunkDriver } from '../../src/domain/batch.js';
@@ -53,7 +53,7 @@ async function requested(): Promise<string> {
 /** The same as soon as it was accepted; it is not at the bank yet. */
 async function accepted(): Promise<string> {
   const id = await requested();
-  await attempt(() => activities().acceptPayouts({ driver: id, ids: [id], workflowAgeMs: 0 }));
+  await attempt(() => activities().decidePayouts({ driver: id, ids: [id], workflowAgeMs: 0 }));
   return id;
 }
 
@@ -88,7 +88,7 @@ async function wait(ms: number): Promise<void> {
 async function tell(id: string, ...reports: readonly RailReport[]): Promise<void> {
   // One after the other, as callbacks come.
   for (const report of reports) {
-    await storeEvents(time.database, 'sandbox', [newsOf(id, report)]);
+    await storeRailEvents(time.database, 'sandbox', [newsOf(id, report)]);
   }
   await settle(id);
 }
@@ -99,13 +99,13 @@ function newsOf(id: string, report: RailReport): RailEvent {
 
 async function settle(id: string): Promise<void> {
   const { driver } = await rowOf(id);
-  await attempt(() => activities().settlePayouts({ driver, ids: [id] }));
+  await attempt(() => activities().applyRailEvents({ driver, ids: [id] }));
 }
 
 /** Everything the bank has done is told. */
 async function tellAll(): Promise<void> {
   const news = bank.takeAll();
-  await storeEvents(time.database, 'sandbox', news);
+  await storeRailEvents(time.database, 'sandbox', news);
   for (const id of new Set(news.map(({ key }) => key))) await settle(id);
 }
 
@@ -440,7 +440,7 @@ describe('facts that contradict each other', () => {
 
   it('release nothing where the look-up is answered before the inbox was read', async () => {
     const id = await sent();
-    await storeEvents(time.database, 'sandbox', [newsOf(id, await settledReport(id, 1n))]);
+    await storeRailEvents(time.database, 'sandbox', [newsOf(id, await settledReport(id, 1n))]);
     bank.act(id, 'rejects');
     await attempt(() => activities().pollRail({ payoutId: id })).catch(() => undefined);
     await expectHeld(id, 'sent');
@@ -583,7 +583,7 @@ describe('a process that was suspended', () => {
     await wait(25 * hourMs);
     await bank.rail().voidKey(id);
     hold.open();
-    expect(await slept).toMatch(/held up/);
+    expect(await slept).toMatch(/suspended/);
     await expectHeld(id, 'processing');
   });
 
@@ -647,6 +647,14 @@ describe('a return', () => {
     await tell(id, { kind: 'returned', amountMinor, currency, code: 'AC06', reason: 'x' });
     await expectEnd(id, 'settled', settled);
     expect(await rowOf(id)).toMatchObject({ attentionReason: expect.any(String) });
+  });
+
+  it('of the same amount in another currency, after it was returned, waits for a person', async () => {
+    const id = await returned((all) => all);
+    const { amountMinor } = await settledReport(id);
+    await tell(id, { kind: 'returned', amountMinor, currency: 'XAU', code: 'AC06', reason: 'x' });
+    await expectEnd(id, 'returned', credited);
+    expect(await rowOf(id)).toMatchObject({ attentionReason: 'amount_mismatch' });
   });
 
   it('before the settlement was told waits as well, and the payout is not settled by it', async () => {

@@ -87,13 +87,13 @@ async function requestAfter(quote: string, afterMs: number): Promise<string> {
 
 /** Runs the activity that decides, as the payout's workflow does. */
 async function decided(payout: string, workflowAgeMs = 0) {
-  const { acceptPayouts } = ledgerActivities({
+  const { decidePayouts } = ledgerActivities({
     database: test.worker,
     rails: createRails([rail]),
     rateMaximumAgeMs: dayMs,
     factRules: usualFactRules,
   });
-  await acceptPayouts({ driver: payout, ids: [payout], workflowAgeMs });
+  await decidePayouts({ driver: payout, ids: [payout], workflowAgeMs });
   const [row] = await test.database<
     { status: string; statusReason: string | null; usedBy: string | null; entries: number }[]
   >`

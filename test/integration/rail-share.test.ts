@@ -41,7 +41,7 @@ async function accepted(accountId: string, count: number): Promise<readonly stri
     rows.push(await requestPayout(test.database, accountId));
   }
   for (const { id } of rows) {
-    await attempt(() => worker.acceptPayouts({ driver: id, ids: [id], workflowAgeMs: 0 }));
+    await attempt(() => worker.decidePayouts({ driver: id, ids: [id], workflowAgeMs: 0 }));
   }
   return rows.map(({ id }) => id);
 }

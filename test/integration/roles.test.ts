@@ -197,13 +197,13 @@ async function accepted() {
   const { account } = await createTestAccount(test.database);
   const { id } = await requestPayout(test.database, account.id);
   const rails = createRails([new QuietRail()]);
-  const { acceptPayouts } = ledgerActivities({
+  const { decidePayouts } = ledgerActivities({
     database: test.worker,
     rails,
     rateMaximumAgeMs,
     factRules: usualFactRules,
   });
-  await acceptPayouts({ driver: id, ids: [id], workflowAgeMs: 0 });
+  await decidePayouts({ driver: id, ids: [id], workflowAgeMs: 0 });
   const row = await findPayoutById(test.database, id);
   if (row === undefined) throw new Error('The payout has vanished.');
   return row;

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } fro
 import { deliveryActivities } from '../../src/activities/delivery.js';
 import { type Database, transaction } from '../../src/db/client.js';
 import { claimDueDeliveries, type DeliveryRow, releaseClaims } from '../../src/db/deliveries.js';
-import { recordEvents } from '../../src/db/events.js';
+import { recordWebhookEvents } from '../../src/db/events.js';
 import { newId } from '../../src/db/id.js';
 import { deleteWebhookEndpoint, insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
 import { guardedLookups } from '../../src/webhooks/guard.js';
@@ -81,7 +81,7 @@ async function owePayout({ accountId }: Listener, events = 1): Promise<string> {
 }
 
 async function record(
-  sql: Parameters<typeof recordEvents>[0],
+  sql: Parameters<typeof recordWebhookEvents>[0],
   accountId: string,
   payoutId: string,
   events = 1,
@@ -92,7 +92,7 @@ async function record(
     subjectId: payoutId,
     data: { id: payoutId },
   } as const;
-  await recordEvents(sql, Array(events).fill(event));
+  await recordWebhookEvents(sql, Array(events).fill(event));
 }
 
 /** A batch of one item, whose endpoints are owed an event. */

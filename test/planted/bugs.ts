@@ -47,7 +47,7 @@ export const bugs: readonly Bug[] = [
     name: 'a repeated submission has a new key',
     file: 'src/activities/submission.ts',
     find: 'key: railKey(submission.id),',
-    replace: "key: railKey(submission.id) + (submission.isRepeated ? '-again' : ''),",
+    replace: "key: railKey(submission.id) + (submission.wasSubmitted ? '-again' : ''),",
     caughtBy: { ...steps, test: 'a payout whose outcome is unknown stays held' },
   },
   {
@@ -61,7 +61,7 @@ export const bugs: readonly Bug[] = [
   },
   {
     name: 'the events are written after the transaction',
-    file: 'src/activities/facts.ts',
+    file: 'src/activities/applyFacts.ts',
     find: 'const subscribed = await announce(sql, moved);',
     replace: "await sql.unsafe('commit; begin');\n  const subscribed = await announce(sql, moved);",
     caughtBy: { ...steps, test: 'it fails at an event' },

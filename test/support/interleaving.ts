@@ -9,7 +9,7 @@ import { insertBeneficiary } from '../../src/db/beneficiaries.js';
 import { handOverItems, takeOver } from '../../src/db/chunks.js';
 import { type Database, exactlyOne, transaction } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
-import { storeEvents } from '../../src/db/inbox.js';
+import { storeRailEvents } from '../../src/db/inbox.js';
 import { insertRequest } from '../../src/db/operatorActions.js';
 import { insertPayout, type LockedPayout, lockPayouts } from '../../src/db/payouts.js';
 import { currentRates } from '../../src/db/rates.js';
@@ -193,13 +193,13 @@ export class Interleaving {
       this.bank.fates.set(id, fate);
       if (isGarbled) this.bank.garbled.add(id);
     }
-    const { acceptChunk, acceptPayouts } = this.#activities(goodFortune, undefined);
+    const { acceptChunk, decidePayouts } = this.#activities(goodFortune, undefined);
     await attempt(() => acceptChunk({ ...this.#chunk, workflowAgeMs: 0 }));
     await Promise.all(
       // The last one stays pending: a step may find it so.
       this.ids
         .slice(batchItems, -1)
-        .map((id) => attempt(() => acceptPayouts({ driver: id, ids: [id], workflowAgeMs: 0 }))),
+        .map((id) => attempt(() => decidePayouts({ driver: id, ids: [id], workflowAgeMs: 0 }))),
     );
   }
 
@@ -315,10 +315,10 @@ export class Interleaving {
     const who = { driver, ids: [id] };
     const isItsOwn = driver === id;
     if (row.hasUnprocessedEvents && !isRetry)
-      return this.#attempt(id, fortune, (a) => a.settlePayouts(who));
+      return this.#attempt(id, fortune, (a) => a.applyRailEvents(who));
     if (row.attentionReason !== null || isFinal(status)) return undefined;
     if (status === 'pending') {
-      return this.#attempt(id, fortune, (a) => a.acceptPayouts({ ...who, workflowAgeMs: 0 }));
+      return this.#attempt(id, fortune, (a) => a.decidePayouts({ ...who, workflowAgeMs: 0 }));
     }
     if (status === 'processing') return this.#attempt(id, fortune, (a) => a.submitPayouts(who));
     const isOver = Number(row.settleInMs ?? 0n) <= 0;
@@ -378,10 +378,10 @@ export class Interleaving {
     const news = this.bank.take(id, isLast);
     if (news === undefined) return false;
     this.#note(id, `told ${JSON.stringify(reportToJson(news.report))}`);
-    await storeEvents(this.#database, 'sandbox', [news]);
+    await storeRailEvents(this.#database, 'sandbox', [news]);
     if (again === 'no') return true;
     const eventId = again === 'same' ? news.id : `${news.id}-again`;
-    await storeEvents(this.#database, 'sandbox', [{ ...news, id: eventId }]);
+    await storeRailEvents(this.#database, 'sandbox', [{ ...news, id: eventId }]);
     return true;
   }
 
@@ -454,7 +454,7 @@ export class Interleaving {
   async #settleDown(ms: number): Promise<void> {
     await this.#wait(ms);
     const news = this.bank.takeAll();
-    if (news.length > 0) await storeEvents(this.#database, 'sandbox', news);
+    if (news.length > 0) await storeRailEvents(this.#database, 'sandbox', news);
     await this.#driveAll(news);
   }
 
@@ -468,7 +468,7 @@ export class Interleaving {
       byDriver.set(driver, [...(byDriver.get(driver) ?? []), id]);
     }
     for (const [driver, ids] of byDriver) {
-      await this.#attempt(null, goodFortune, (a) => a.settlePayouts({ driver, ids }));
+      await this.#attempt(null, goodFortune, (a) => a.applyRailEvents({ driver, ids }));
     }
     const chunk = chunkDriver(this.#chunk);
     const isOpen = (row: LockedPayout) => row.attentionReason === null && !isFinal(row.status);

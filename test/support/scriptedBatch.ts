@@ -12,7 +12,7 @@ export type BatchActivities = Pick<
   | 'cancelChunk'
   | 'closeEmptyBatch'
   | 'submitChunk'
-  | 'settleChunk'
+  | 'applyChunkEvents'
   | 'pollChunk'
   | 'suspendChunk'
   | 'handOverChunk'
@@ -60,7 +60,7 @@ export class ScriptedBatch {
       cancelChunk: this.#recorded('cancelChunk', all.cancelChunk),
       closeEmptyBatch: this.#recorded('closeEmptyBatch', all.closeEmptyBatch),
       submitChunk: this.#recorded('submitChunk', all.submitChunk),
-      settleChunk: this.#recorded('settleChunk', all.settleChunk),
+      applyChunkEvents: this.#recorded('applyChunkEvents', all.applyChunkEvents),
       pollChunk: this.#recorded('pollChunk', all.pollChunk),
       suspendChunk: this.#recorded('suspendChunk', all.suspendChunk),
       handOverChunk: this.#recorded('handOverChunk', all.handOverChunk),
@@ -89,8 +89,8 @@ export class ScriptedBatch {
   }
 
   /** What a step answers that leaves the chunk as it is, or as the test says. */
-  look({ hasSubscribers = false, ...open }: Partial<ChunkProgress> = {}): ChunkProgress {
-    return { ...this.stands, ...open, hasSubscribers };
+  look({ hasPendingDeliveries = false, ...open }: Partial<ChunkProgress> = {}): ChunkProgress {
+    return { ...this.stands, ...open, hasPendingDeliveries };
   }
 
   #decisions() {
@@ -111,7 +111,7 @@ export class ScriptedBatch {
         this.stands = { ...this.stands, unsent: 0, sent: sent + unsent };
         return this.look();
       },
-      settleChunk: async () => {
+      applyChunkEvents: async () => {
         this.stands = this.inbox.shift() ?? this.stands;
         return this.look();
       },

@@ -1,12 +1,17 @@
 import { EventEmitter, once } from 'node:events';
 import { retryLater } from '../../src/activities/failure.js';
 import type { Activities } from '../../src/activities/index.js';
-import type { PayoutStep } from '../../src/activities/step.js';
+import type { PayoutSnapshot } from '../../src/activities/snapshot.js';
 import type { PayoutStatus } from '../../src/domain/payout.js';
 
 export type PayoutActivities = Pick<
   Activities,
-  'acceptPayouts' | 'submitPayouts' | 'settlePayouts' | 'pollRail' | 'parkPayout' | 'deliverEvents'
+  | 'decidePayouts'
+  | 'submitPayouts'
+  | 'applyRailEvents'
+  | 'pollRail'
+  | 'parkPayout'
+  | 'deliverEvents'
 >;
 
 type Name = keyof PayoutActivities;
@@ -27,7 +32,7 @@ export class ScriptedPayout {
   readonly inbox: PayoutStatus[] = [];
   /** The statuses that an endpoint listens to. */
   listensTo: readonly PayoutStatus[] = [];
-  row: PayoutStep;
+  row: PayoutSnapshot;
   readonly activities: PayoutActivities;
   readonly #called = new EventEmitter();
 
@@ -37,16 +42,16 @@ export class ScriptedPayout {
       id,
       status: 'pending',
       attention: null,
-      hasSubscribers: false,
+      hasPendingDeliveries: false,
       hasUnprocessedEvents: false,
       settleInMs: fiveDaysMs,
       settleBy: null,
     };
     const activities = { ...this.#ledger(), ...this.#rail(), ...does };
     this.activities = {
-      acceptPayouts: this.#recorded('acceptPayouts', activities.acceptPayouts),
+      decidePayouts: this.#recorded('decidePayouts', activities.decidePayouts),
       submitPayouts: this.#recorded('submitPayouts', activities.submitPayouts),
-      settlePayouts: this.#recorded('settlePayouts', activities.settlePayouts),
+      applyRailEvents: this.#recorded('applyRailEvents', activities.applyRailEvents),
       pollRail: this.#recorded('pollRail', activities.pollRail),
       parkPayout: this.#recorded('parkPayout', activities.parkPayout),
       deliverEvents: this.#recorded('deliverEvents', activities.deliverEvents),
@@ -63,16 +68,16 @@ export class ScriptedPayout {
   }
 
   /** Moves the row, as every step does that finds something to do. */
-  move(status: PayoutStatus): readonly PayoutStep[] {
+  move(status: PayoutStatus): readonly PayoutSnapshot[] {
     this.row = { ...this.row, status, attention: null };
-    return [{ ...this.row, hasSubscribers: this.listensTo.includes(status) }];
+    return [{ ...this.row, hasPendingDeliveries: this.listensTo.includes(status) }];
   }
 
-  #ledger(): Pick<PayoutActivities, 'acceptPayouts' | 'settlePayouts' | 'parkPayout'> {
+  #ledger(): Pick<PayoutActivities, 'decidePayouts' | 'applyRailEvents' | 'parkPayout'> {
     return {
-      acceptPayouts: async () =>
+      decidePayouts: async () =>
         this.row.status === 'pending' ? this.move('processing') : [this.#withNews()],
-      settlePayouts: async () => {
+      applyRailEvents: async () => {
         const status = this.inbox.shift();
         return status === undefined ? [this.row] : this.move(status);
       },
@@ -91,7 +96,7 @@ export class ScriptedPayout {
     };
   }
 
-  #withNews(): PayoutStep {
+  #withNews(): PayoutSnapshot {
     return { ...this.row, hasUnprocessedEvents: this.inbox.length > 0 };
   }
 

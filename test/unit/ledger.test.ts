@@ -13,7 +13,7 @@ import {
   returnEntry,
   settleEntry,
 } from '../../src/domain/ledger.js';
-import type { PayoutStatus, RailFact } from '../../src/domain/payout.js';
+import type { PayoutFact, PayoutStatus } from '../../src/domain/payout.js';
 import { progressOf } from '../../src/domain/progress.js';
 import { type FixedSide, price } from '../../src/domain/quote.js';
 import { isRefusal } from '../../src/domain/refusal.js';
@@ -383,7 +383,7 @@ class Hear implements Operation {
     }
     check(model, books);
   }
-  #factFor({ amounts }: Payout): RailFact {
+  #factFor({ amounts }: Payout): PayoutFact {
     const { receiveMinor, destinationCurrency: currency } = amounts;
     const because = { code: 'AC04', reason: 'Closed account' };
     switch (this.#told) {

@@ -4,10 +4,10 @@ import {
   faultOf,
   isSamePerson,
   movesMoney,
-  needsAttention,
   type OperatorCommand,
   operatorName,
   type PostingText,
+  requiresParkedPayout,
 } from '../../src/domain/operator.js';
 import { payoutStatuses } from '../../src/domain/payout.js';
 
@@ -46,7 +46,7 @@ test.each<OperatorCommand>([
 });
 
 test('only the wish of the customer and a correction are for payouts that nobody has parked', () => {
-  const anywhere = commands.filter((command) => !needsAttention(command));
+  const anywhere = commands.filter((command) => !requiresParkedPayout(command));
   expect(anywhere.map(({ kind }) => kind)).toEqual(['cancel', 'correct', 'correct']);
 });
 

@@ -9,10 +9,10 @@ import {
   effectOf,
   isFinal,
   nextStatuses,
+  type PayoutFact,
   type PayoutState,
   type PayoutStatus,
   payoutStatuses,
-  type RailFact,
   railKey,
   usualFactRules,
 } from '../../src/domain/payout.js';
@@ -40,11 +40,11 @@ const facts = {
   voided: { kind: 'voided' },
   withdrawn: { kind: 'withdrawn' },
   released: { kind: 'released' },
-} as const satisfies Record<string, RailFact>;
+} as const satisfies Record<string, PayoutFact>;
 type FactName = keyof typeof facts;
 
 /** Whatever a rail may say of another amount or currency than was sent. */
-const mismatches: readonly RailFact[] = [
+const mismatches: readonly PayoutFact[] = [
   { kind: 'settled', amountMinor: 85_199n, currency: 'EUR' },
   { kind: 'settled', amountMinor: 85_201n, currency: 'EUR' },
   { kind: 'settled', amountMinor: 85_200n, currency: 'USD' },
@@ -62,7 +62,7 @@ function payoutThatIs(status: PayoutStatus): typeof frozen & PayoutState {
   return { ...frozen, ...calm, status, returnedMinor };
 }
 
-function effectFrom(status: PayoutStatus, fact: RailFact): Effect {
+function effectFrom(status: PayoutStatus, fact: PayoutFact): Effect {
   return effectOf(payoutThatIs(status), fact, usualFactRules);
 }
 
@@ -77,7 +77,7 @@ function shown(effect: Effect): string {
   }
 }
 
-function progressFrom(status: PayoutStatus, ...told: readonly RailFact[]): Progress {
+function progressFrom(status: PayoutStatus, ...told: readonly PayoutFact[]): Progress {
   return progressOf(payoutThatIs(status), told, usualFactRules);
 }
 

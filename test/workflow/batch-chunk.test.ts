@@ -25,14 +25,14 @@ afterAll(() => server.stop());
 async function drive(
   { batchId, activities }: Pick<ScriptedBatch, 'batchId' | 'activities'>,
   test: (handle: Handle) => Promise<void>,
-  { hasSubscribers = false, cachedWorkflows = 0 } = {},
+  { hasPendingDeliveries = false, cachedWorkflows = 0 } = {},
 ) {
   const chunk = { batchId, number: 0 };
   const work = async () => {
     const handle = await server.client.workflow.start<typeof batchChunk>('batchChunk', {
       workflowId: chunkDriver(chunk),
       taskQueue: taskQueues.batch,
-      args: [{ ...chunk, hasSubscribers }],
+      args: [{ ...chunk, hasPendingDeliveries }],
     });
     await test(handle);
   };
@@ -61,7 +61,7 @@ describe('a chunk', () => {
   it('ends when nothing is open', async () => {
     const script = new ScriptedBatch();
     await drive(script, toItsEnd);
-    expect(script.names).toEqual(['submitChunk', 'settleChunk']);
+    expect(script.names).toEqual(['submitChunk', 'applyChunkEvents']);
   });
 
   it('gives the rail what is open and ends when that is settled', async () => {
@@ -72,7 +72,7 @@ describe('a chunk', () => {
       await handle.result();
       expect(await timersOf(handle)).toBe(0);
     });
-    expect(script.names).toEqual(['submitChunk', 'settleChunk', 'settleChunk']);
+    expect(script.names).toEqual(['submitChunk', 'applyChunkEvents', 'applyChunkEvents']);
   });
 
   it('looks again when it is nudged while it finishes', async () => {
@@ -83,9 +83,9 @@ describe('a chunk', () => {
         return false;
       },
     });
-    await drive(script, toItsEnd, { hasSubscribers: true });
+    await drive(script, toItsEnd, { hasPendingDeliveries: true });
     expect(script.inbox).toEqual([]);
-    expect(script.countOf('settleChunk')).toBe(3);
+    expect(script.countOf('applyChunkEvents')).toBe(3);
   });
 });
 
@@ -211,13 +211,18 @@ describe('a chunk hands over', () => {
       await handle.result();
       expect(await timersOf(handle)).toBe(0);
     });
-    expect(script.names).toEqual(['submitChunk', 'settleChunk', 'handOverChunk', 'settleChunk']);
+    expect(script.names).toEqual([
+      'submitChunk',
+      'applyChunkEvents',
+      'handOverChunk',
+      'applyChunkEvents',
+    ]);
     expect(script.inputsOf('handOverChunk')).toMatchObject([{ scope: 'stuck' }]);
   });
 
   it('everything when a bug keeps it from settling as one', async () => {
     const script = new ScriptedBatch({
-      settleChunk: () => Promise.reject(ApplicationFailure.nonRetryable('a bug', 'Bug')),
+      applyChunkEvents: () => Promise.reject(ApplicationFailure.nonRetryable('a bug', 'Bug')),
     });
     script.stands = standing({ unsent: 2 });
     await drive(script, toItsEnd);
@@ -276,7 +281,7 @@ describe('a chunk that the rail does not take', () => {
         expect((await handle.describe()).status.name).toBe('RUNNING');
         expect(script.countOf('handOverChunk')).toBe(0);
         isPaused = false;
-        const settled = script.nextCall('settleChunk');
+        const settled = script.nextCall('applyChunkEvents');
         await nudge(handle);
         await settled;
         script.inbox.push(standing());
@@ -317,7 +322,7 @@ describe('a chunk that somebody listens to', () => {
       release = resolve;
     });
     const script = new ScriptedBatch({
-      settleChunk: async () => script.look({ hasSubscribers: script.stands.sent > 0 }),
+      applyChunkEvents: async () => script.look({ hasPendingDeliveries: script.stands.sent > 0 }),
       suspendChunk: async () => {
         // Everything that is to be told has been heard while the first run goes on.
         script.stands = standing();
@@ -340,7 +345,7 @@ describe('a chunk that somebody listens to', () => {
   it('is told until nothing is left, before it ends', async () => {
     const left = [true, true, false];
     const script = new ScriptedBatch({ deliverChunk: async () => left.shift() ?? false });
-    await drive(script, toItsEnd, { hasSubscribers: true });
+    await drive(script, toItsEnd, { hasPendingDeliveries: true });
     expect(script.countOf('deliverChunk')).toBe(3);
   });
 
@@ -348,7 +353,7 @@ describe('a chunk that somebody listens to', () => {
     const script = new ScriptedBatch({
       deliverChunk: () => Promise.reject(ApplicationFailure.nonRetryable('no')),
     });
-    await drive(script, toItsEnd, { hasSubscribers: true });
+    await drive(script, toItsEnd, { hasPendingDeliveries: true });
     expect(script.countOf('deliverChunk')).toBe(1);
   });
 });

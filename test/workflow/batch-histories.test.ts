@@ -6,7 +6,7 @@ import { ledgerActivities } from '../../src/activities/ledger.js';
 import { railActivities } from '../../src/activities/rail.js';
 import { allItemsOf, cancelBatch, findBatchById } from '../../src/db/batches.js';
 import { transaction } from '../../src/db/client.js';
-import { storeEvents } from '../../src/db/inbox.js';
+import { storeRailEvents } from '../../src/db/inbox.js';
 import { type BatchMode, type Chunk, chunkSize } from '../../src/domain/batch.js';
 import { railKey, usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
@@ -85,7 +85,7 @@ async function callBack(ids: readonly string[], amountMinor?: string): Promise<v
   const [row] = await database<{ receiveMinor: bigint }[]>`
     select receive_minor from payouts where id = ${first}`;
   const amount = amountMinor ?? `${row?.receiveMinor}`;
-  const { chunks } = await storeEvents(
+  const { chunks } = await storeRailEvents(
     database,
     'sandbox',
     ids.map((id) => ({
@@ -116,7 +116,7 @@ describe('the histories of a batch name no person and replay, when it is', () =>
     const { database } = store;
     const rail = new QuietRail({ settlesAfterLookups: 1 });
     // What a look of five seconds finds that brings nothing, without the seconds.
-    const instead = { settleChunk: (chunk: Chunk) => readProgress(database, chunk, []) };
+    const instead = { applyChunkEvents: (chunk: Chunk) => readProgress(database, chunk, []) };
     const status = await ride({ count: 2, rail, instead }, async (batchId) => {
       await startBatch(server.client, batchId);
       await resultOf(batchId);

@@ -62,7 +62,7 @@ describe('a batch', () => {
     const script = new ScriptedBatch({
       acceptChunk: async ({ number }) => {
         if (number === 0) return script.look({ unsent: 2 });
-        return script.look({ hasSubscribers: number === 2 });
+        return script.look({ hasPendingDeliveries: number === 2 });
       },
     });
     await drive(script, async (handle) => {

@@ -6,9 +6,9 @@ import type { Activities } from '../../src/activities/index.js';
 import { newId } from '../../src/db/id.js';
 import { upsertSchedules } from '../../src/temporal/schedules.js';
 import {
-  acceptPayout,
   askPayout,
   cancelBatchItems,
+  startAndAwaitDecision,
   wakeChunks,
   wakeEndpoint,
   wakePayout,
@@ -127,7 +127,7 @@ describe('a payout', () => {
     activities: Partial<Activities> = {},
   ) {
     await server.withWorkers({ ...script.activities, ...activities }, async () => {
-      await acceptPayout(server.client, startable(script), 10_000);
+      await startAndAwaitDecision(server.client, startable(script), 10_000);
       await test();
     });
   }
@@ -198,7 +198,7 @@ describe('a payout', () => {
 
   it('shows nobody in its new run what was resolved meanwhile', async () => {
     const script = silentFor(0, {
-      acceptPayouts: async () => {
+      decidePayouts: async () => {
         if (script.row.status === 'pending') return script.move('processing');
         script.row = { ...script.row, attention: null, settleInMs: dayMs };
         return [script.row];

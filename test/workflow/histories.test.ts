@@ -4,13 +4,13 @@ import { ledgerActivities } from '../../src/activities/ledger.js';
 import { operatorActivities } from '../../src/activities/operator.js';
 import { railActivities } from '../../src/activities/rail.js';
 import { newId } from '../../src/db/id.js';
-import { storeEvents } from '../../src/db/inbox.js';
+import { storeRailEvents } from '../../src/db/inbox.js';
 import type { PayoutRow } from '../../src/db/payouts.js';
 import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
 import type { OperatorCommand } from '../../src/domain/operator.js';
 import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
-import { acceptPayout, askPayout, wakePayout } from '../../src/temporal/wakePayout.js';
+import { askPayout, startAndAwaitDecision, wakePayout } from '../../src/temporal/wakePayout.js';
 import type { payout } from '../../src/workflows/payout.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
 import { keepHistory } from '../support/keepHistory.js';
@@ -71,7 +71,7 @@ async function ride(
     deliverEvents: async () => undefined,
   };
   return server.withWorkers(activities, async () => {
-    await acceptPayout(server.client, row, 10_000);
+    await startAndAwaitDecision(server.client, row, 10_000);
     const handle = server.client.workflow.getHandle<typeof payout>(row.id);
     const status = await take({ row, handle, tell: (kind) => callBack(account.id, row.id, kind) });
     await keepHistory(server, `payout-${way}`, handle.workflowId);
@@ -108,7 +108,7 @@ async function callBack(
     kind === 'settled'
       ? { kind, ...amount }
       : { kind, ...amount, code: 'AC04', reason: 'closed account' };
-  const { payouts: woken } = await storeEvents(store.database, 'sandbox', [
+  const { payouts: woken } = await storeRailEvents(store.database, 'sandbox', [
     { id: `test:${id}:${kind}`, key: id, report },
   ]);
   for (const row of woken) await wakePayout(server.client, row);

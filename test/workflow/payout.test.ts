@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { retryLater } from '../../src/activities/failure.js';
 import { newId } from '../../src/db/id.js';
-import { acceptPayout, wakePayout } from '../../src/temporal/wakePayout.js';
+import { startAndAwaitDecision, wakePayout } from '../../src/temporal/wakePayout.js';
 import { acceptUpdate, railUpdateSignal, searchAttributes } from '../../src/workflows/messages.js';
 import type { payout } from '../../src/workflows/payout.js';
 import { type PayoutActivities, ScriptedPayout } from '../support/scriptedPayout.js';
@@ -26,7 +26,7 @@ afterAll(() => server.stop());
 /** Starts the payout as the API does, and hands it to the test with workers running. */
 async function drive(script: ScriptedPayout, test: (handle: Handle) => Promise<void>) {
   await server.withWorkers(script.activities, async () => {
-    await acceptPayout(server.client, startable(script), 10_000);
+    await startAndAwaitDecision(server.client, startable(script), 10_000);
     await test(handleOf(script));
   });
 }
@@ -95,7 +95,7 @@ describe('a callback', () => {
       await expect(handle.result()).resolves.toBe('settled');
     });
     const names = script.calls.map((call) => call.name);
-    expect(names).toEqual(['acceptPayouts', 'submitPayouts', 'settlePayouts']);
+    expect(names).toEqual(['decidePayouts', 'submitPayouts', 'applyRailEvents']);
   });
 
   it('that comes twice settles and tells once', async () => {
@@ -113,7 +113,7 @@ describe('a callback', () => {
   it('that comes before the rail answers settles without a timer', async () => {
     const script = scripted({
       submitPayouts: async () => {
-        const settled = script.nextCall('settlePayouts');
+        const settled = script.nextCall('applyRailEvents');
         await tell(script, 'settled');
         await settled;
         return [script.row];
@@ -136,16 +136,16 @@ describe('a callback', () => {
       await tell(script, 'settled');
       await expect(handle.result()).resolves.toBe('settled');
     });
-    expect(script.callsOf('settlePayouts').length).toBe(2);
+    expect(script.callsOf('applyRailEvents').length).toBe(2);
     expect(script.callsOf('pollRail')).toEqual([]);
   });
 
   it('that comes while an earlier one is applied is not lost', async () => {
     const script = scripted({
-      settlePayouts: async () => {
+      applyRailEvents: async () => {
         // A local activity holds back the signal; a regular one does not.
         if (Context.current().info.isLocal) throw ApplicationFailure.nonRetryable('not here');
-        if (script.callsOf('settlePayouts').length === 2) {
+        if (script.callsOf('applyRailEvents').length === 2) {
           await tell(script, 'settled');
           return [script.row];
         }
@@ -301,27 +301,27 @@ describe('the decision', () => {
   });
 
   it('to refuse ends the payout as failed, tells it, and sends nothing', async () => {
-    const script = scripted({ acceptPayouts: async () => script.move('failed') });
+    const script = scripted({ decidePayouts: async () => script.move('failed') });
     script.listensTo = ['failed'];
     await drive(script, async (handle) => {
       await expect(handle.result()).resolves.toBe('failed');
     });
     const names = script.calls.map((call) => call.name);
-    expect(names).toEqual(['acceptPayouts', 'deliverEvents']);
+    expect(names).toEqual(['decidePayouts', 'deliverEvents']);
   });
 
   it('is left alone when another driver has the payout', async () => {
-    const script = scripted({ acceptPayouts: async () => [] });
+    const script = scripted({ decidePayouts: async () => [] });
     await drive(script, async (handle) => {
       await expect(handle.result()).resolves.toBe('superseded');
     });
-    expect(script.calls.map((call) => call.name)).toEqual(['acceptPayouts']);
+    expect(script.calls.map((call) => call.name)).toEqual(['decidePayouts']);
   });
 
   it('survives a database that fails every local attempt', async () => {
     const script = scripted({
-      acceptPayouts: async () => {
-        if (script.callsOf('acceptPayouts').length <= 7) throw new Error('the database is away');
+      decidePayouts: async () => {
+        if (script.callsOf('decidePayouts').length <= 7) throw new Error('the database is away');
         return script.move('processing');
       },
     });
@@ -329,16 +329,16 @@ describe('the decision', () => {
       await untilSent();
       await tell(script, 'settled');
       await expect(handle.result()).resolves.toBe('settled');
-      expect((await scheduledIn(handle))[0]).toBe('acceptPayouts');
+      expect((await scheduledIn(handle))[0]).toBe('decidePayouts');
     });
     // Five local attempts, then two regular ones that fail and one that does not.
-    expect(script.callsOf('acceptPayouts').length).toBe(8);
+    expect(script.callsOf('decidePayouts').length).toBe(8);
   });
 });
 
 describe('a payout whose driver changes on the way', () => {
   it('is let go at the next step', async () => {
-    const script = scripted({ settlePayouts: async () => [] });
+    const script = scripted({ applyRailEvents: async () => [] });
     await drive(script, async (handle) => {
       await untilSent();
       await tell(script, 'settled');
@@ -378,6 +378,6 @@ describe('a settled payout', () => {
     await drive(script, async (handle) => {
       await expect(handle.result()).resolves.toBe('settled');
     });
-    expect(script.calls.map((call) => call.name)).toEqual(['acceptPayouts']);
+    expect(script.calls.map((call) => call.name)).toEqual(['decidePayouts']);
   });
 });

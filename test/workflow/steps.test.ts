@@ -4,7 +4,7 @@ import { operatorActivities } from '../../src/activities/operator.js';
 import { railActivities } from '../../src/activities/rail.js';
 import { exactlyOne } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
-import { storeEvents } from '../../src/db/inbox.js';
+import { storeRailEvents } from '../../src/db/inbox.js';
 import type { PayoutRow } from '../../src/db/payouts.js';
 import { beginSubmission } from '../../src/db/submissions.js';
 import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
@@ -67,7 +67,7 @@ async function accepted(activities: ReturnType<typeof activitiesWith>): Promise<
     apiVersion: '2026-06-01',
   });
   const { id } = await requestPayout(test.database, account.id);
-  await activities.acceptPayouts({ driver: id, ids: [id], workflowAgeMs: 0 });
+  await activities.decidePayouts({ driver: id, ids: [id], workflowAgeMs: 0 });
   const row = await payoutOf(test.database, account.id, id);
   expect(row).toMatchObject({ status: 'processing', submitStartedAt: null });
   return row;
@@ -106,7 +106,7 @@ describe('a step that fails leaves nothing behind and succeeds when it is repeat
     await attempt(() => activities.submitPayouts({ driver: id, ids: [id] }));
     const amountMinor = row.receiveMinor ?? 0n;
     const report = { kind: 'settled', amountMinor, currency: 'EUR' } as const;
-    await storeEvents(database, 'sandbox', [{ id: `test:${id}`, key: id, report }]);
+    await storeRailEvents(database, 'sandbox', [{ id: `test:${id}`, key: id, report }]);
     await activities.parkPayout({ driver: id, id, reason: 'settle_by_passed', detail: 'a test' });
     const before = await tracesOf(row);
     // One step that writes everything there is: it settles by the inbox, and is audited.

@@ -8,7 +8,7 @@ import { listPayouts } from '../../db/payoutLists.js';
 import { findPayout, insertPayout, type NewPayout, type PayoutRow } from '../../db/payouts.js';
 import { isFinal } from '../../domain/payout.js';
 import { isRefusal, type Refusal, refuse } from '../../domain/refusal.js';
-import { acceptPayout, askPayout } from '../../temporal/wakePayout.js';
+import { askPayout, startAndAwaitDecision } from '../../temporal/wakePayout.js';
 import { cancelUpdate } from '../../workflows/messages.js';
 import { askTemporal } from '../askTemporal.js';
 import { expandPayouts } from '../expand.js';
@@ -158,7 +158,7 @@ async function decide(
   const row = await existingPayout(deps, accountId, id);
   if (row.status === 'pending') {
     await askTemporal(deps, { payout: id }, () =>
-      acceptPayout(deps.temporal, row, decisionLimitMs),
+      startAndAwaitDecision(deps.temporal, row, decisionLimitMs),
     );
   }
   const { waitMs } = request;

@@ -1,6 +1,6 @@
 import type Koa from 'koa';
 import { bulkTransaction } from '../../db/client.js';
-import { storeEvents } from '../../db/inbox.js';
+import { storeRailEvents } from '../../db/inbox.js';
 import { refuse } from '../../domain/refusal.js';
 import type { CallbackReader } from '../../rails/rail.js';
 import { wakeChunks, wakePayouts } from '../../temporal/wakePayout.js';
@@ -68,7 +68,7 @@ export async function takeCallback(deps: ApiDeps, ctx: Koa.Context, body: Buffer
     return answerProblem(ctx, { refusals: [refuse('body_malformed', { expected })] });
   }
   const woken = await bulkTransaction(deps.database, parsed.length, (sql) =>
-    storeEvents(sql, rail.name, parsed),
+    storeRailEvents(sql, rail.name, parsed),
   );
   const failures = [
     ...(await wakePayouts(deps.temporal, woken.payouts)),

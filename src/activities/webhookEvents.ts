@@ -1,8 +1,8 @@
 import { batchObject } from '../contract/batchObjects.js';
 import { payoutObject } from '../contract/objects.js';
-import { type BatchRow, closeItems, countItems } from '../db/batches.js';
+import { type BatchRow, completeBatches, countItems } from '../db/batches.js';
 import type { Sql } from '../db/client.js';
-import { type NewEvent, recordEvents } from '../db/events.js';
+import { type NewEvent, recordWebhookEvents } from '../db/events.js';
 import type { PayoutRow } from '../db/payouts.js';
 import { isFinal, type PayoutStatus } from '../domain/payout.js';
 
@@ -16,7 +16,7 @@ export async function announce(
   moved: readonly PayoutRow[],
 ): Promise<ReadonlySet<string>> {
   const events = [...moved.map(eventOf), ...(await completions(sql, moved))];
-  const subscribed = await recordEvents(sql, events);
+  const subscribed = await recordWebhookEvents(sql, events);
   const isSubscribed = ({ id, batchId }: PayoutRow) =>
     subscribed.has(id) || (batchId !== null && subscribed.has(batchId));
   return new Set(moved.filter(isSubscribed).map(({ id }) => id));
@@ -44,13 +44,14 @@ async function completions(sql: Sql, moved: readonly PayoutRow[]): Promise<reado
     row.batchId !== null && closesItem(row) ? [row.batchId] : [],
   );
   const events: NewEvent[] = [];
-  for (const batch of await closeItems(sql, closed)) events.push(await completionOf(sql, batch));
+  for (const batch of await completeBatches(sql, closed))
+    events.push(await completionOf(sql, batch));
   return events;
 }
 
 /** Writes the event of a batch that is complete. */
 export async function announceCompletion(sql: Sql, batch: BatchRow): Promise<void> {
-  await recordEvents(sql, [await completionOf(sql, batch)]);
+  await recordWebhookEvents(sql, [await completionOf(sql, batch)]);
 }
 
 async function completionOf(sql: Sql, batch: BatchRow): Promise<NewEvent> {

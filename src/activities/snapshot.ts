@@ -2,13 +2,13 @@ import type { OwnedEntry } from '../db/ledger.js';
 import type { LockedPayout, PayoutRow } from '../db/payouts.js';
 import type { AttentionReason, PayoutStatus } from '../domain/payout.js';
 
-/** Where a payout stands after a step: all that its driver needs to choose the next one. */
-export type PayoutStep = {
+/** A payout as a step has left it: all that its workflow needs to choose the next one. */
+export type PayoutSnapshot = {
   readonly id: string;
   readonly status: PayoutStatus;
   readonly attention: { readonly reason: AttentionReason; readonly detail: string } | null;
   /** Whether the first attempt of an event at some endpoint is pending. */
-  readonly hasSubscribers: boolean;
+  readonly hasPendingDeliveries: boolean;
   /** Whether the inbox holds something that was not applied. */
   readonly hasUnprocessedEvents: boolean;
   readonly settleInMs: number;
@@ -16,17 +16,17 @@ export type PayoutStep = {
   readonly settleBy: string | null;
 };
 
-/** The step that a row shows. */
-export function stepOf(
+/** The snapshot that a row shows. */
+export function snapshotOf(
   row: PayoutRow &
     Partial<Pick<LockedPayout, 'hasUnprocessedEvents' | 'settleInMs' | 'hasPendingDelivery'>>,
-): PayoutStep {
+): PayoutSnapshot {
   const { attentionReason: reason, attentionDetail: detail } = row;
   return {
     id: row.id,
     status: row.status,
     attention: reason === null ? null : { reason, detail: detail ?? '' },
-    hasSubscribers: row.hasPendingDelivery ?? false,
+    hasPendingDeliveries: row.hasPendingDelivery ?? false,
     hasUnprocessedEvents: row.hasUnprocessedEvents ?? false,
     settleInMs: Number(row.settleInMs ?? 0n),
     settleBy: row.settleBy?.toISOString() ?? null,

@@ -10,24 +10,23 @@ import {
 } from '../db/payouts.js';
 import { parseRate } from '../domain/fx.js';
 import type { AcceptedAmounts } from '../domain/ledger.js';
-import type { FactRules, PayoutState, RailFact } from '../domain/payout.js';
+import type { FactRules, PayoutFact, PayoutState } from '../domain/payout.js';
 import { type Move, type Progress, progressOf } from '../domain/progress.js';
 import { reportFromJson } from '../domain/railReport.js';
-import { announce } from './announcement.js';
-import { owned, type PayoutStep, stepOf } from './step.js';
+import { owned, type PayoutSnapshot, snapshotOf } from './snapshot.js';
+import { announce } from './webhookEvents.js';
 
 /**
- * Applies facts to payouts: what the inbox holds, then those that the caller brings, for an
- * answer that contradicts a callback must not release anything first. Only that the rail has
- * taken an order comes before what it has made of it. Moves, postings, events and the marks in
+ * Applies facts to payouts: what the inbox holds, then the caller's own, because a release must not
+ * come before a callback that contradicts it. Only `accepted` goes first, as the order came first. Moves, postings, events and the marks in
  * the inbox belong to the caller's transaction.
  */
 export async function applyFacts(
   sql: Sql,
   rules: FactRules,
   { driver, ids }: { readonly driver: string | null; readonly ids: readonly string[] },
-  brought: ReadonlyMap<string, RailFact>,
-): Promise<readonly PayoutStep[]> {
+  supplied: ReadonlyMap<string, PayoutFact>,
+): Promise<readonly PayoutSnapshot[]> {
   const [rows, events, posted] = await Promise.all([
     lockPayouts(sql, driver, ids),
     unprocessedEvents(sql, ids),
@@ -36,9 +35,9 @@ export async function applyFacts(
   const eventsOf = groupByPayout(events);
   const progress = rows.map((row) => {
     const inbox = eventsOf.get(row.id) ?? [];
-    const direct = brought.get(row.id);
+    const direct = supplied.get(row.id);
     const isFirst = direct?.kind === 'accepted';
-    const facts = inbox.map(({ report }): RailFact => reportFromJson(report));
+    const facts = inbox.map(({ report }): PayoutFact => reportFromJson(report));
     if (direct !== undefined) facts.splice(isFirst ? 0 : facts.length, 0, direct);
     const corrected = correctedIn(row, posted);
     const applied = applyTo(row, corrected, facts, rules);
@@ -60,11 +59,11 @@ export async function applyFacts(
   const subscribed = await announce(sql, moved);
   const latestOf = new Map(moved.map((row) => [row.id, row]));
   return progress.map(({ row, attention }) => {
-    const step = stepOf({ ...row, ...latestOf.get(row.id) });
+    const step = snapshotOf({ ...row, ...latestOf.get(row.id) });
     return {
       ...step,
       attention: step.attention ?? attention ?? null,
-      hasSubscribers: step.hasSubscribers || subscribed.has(row.id),
+      hasPendingDeliveries: step.hasPendingDeliveries || subscribed.has(row.id),
       hasUnprocessedEvents: false,
     };
   });
@@ -95,7 +94,7 @@ function correctedIn(row: LockedPayout, posted: ReadonlySet<string>): PayoutStat
 function applyTo(
   row: LockedPayout,
   corrected: PayoutState['corrected'],
-  facts: readonly RailFact[],
+  facts: readonly PayoutFact[],
   rules: FactRules,
 ): Progress {
   const { status, returnedMinor, attentionReason, voidIntent } = row;
@@ -119,7 +118,7 @@ function appliedOf({ inbox, firstOfInbox, outcomes }: AppliedFacts) {
   }));
 }
 
-/** Moves every payout along its own path, one status a statement, all of a depth together. */
+/** Moves every payout along its own path: one statement for the next status of all of them. */
 async function moveAll(sql: Sql, progress: readonly AppliedFacts[]): Promise<readonly PayoutRow[]> {
   const rows = progress.map(({ row }) => row);
   const moved: PayoutRow[] = [];
