@@ -64,7 +64,7 @@ describe('a batch that nobody has started is started by the sweep', () => {
         select from batch_chunks where batch_id = ${id} and wake_at is not null`;
       return due.length === 0 ? true : undefined;
     });
-    const events = await client('GET /v1/events?type=batch.completed');
+    const events = await client(`GET /v1/events?type=batch.completed&batch=${id}`);
     expect(events.body['data']).toHaveLength(1);
   });
 });
