@@ -32,7 +32,7 @@ export async function applyFacts(
     unprocessedEvents(sql, ids),
     postedEntries(sql, ids),
   ]);
-  const eventsOf = groupByPayout(events);
+  const eventsOf = Map.groupBy(events, ({ payoutId }) => payoutId);
   const progress = rows.map((row) => {
     const inbox = eventsOf.get(row.id) ?? [];
     const direct = supplied.get(row.id);
@@ -67,16 +67,6 @@ export async function applyFacts(
       hasUnprocessedEvents: false,
     };
   });
-}
-
-function groupByPayout(events: readonly InboxRow[]): ReadonlyMap<string, readonly InboxRow[]> {
-  const groups = new Map<string, InboxRow[]>();
-  for (const item of events) {
-    const group = groups.get(item.payoutId);
-    if (group === undefined) groups.set(item.payoutId, [item]);
-    else group.push(item);
-  }
-  return groups;
 }
 
 type AppliedFacts = Progress & {

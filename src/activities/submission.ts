@@ -238,12 +238,5 @@ export function groupByRail<T extends { readonly rail: string | null }>(
   rails: Rails,
   payouts: readonly T[],
 ): ReadonlyMap<Rail, readonly T[]> {
-  const groups = new Map<Rail, T[]>();
-  for (const payout of payouts) {
-    const rail = findRail(rails, payout.rail ?? '');
-    const group = groups.get(rail);
-    if (group === undefined) groups.set(rail, [payout]);
-    else group.push(payout);
-  }
-  return groups;
+  return Map.groupBy(payouts, ({ rail }) => findRail(rails, rail ?? ''));
 }

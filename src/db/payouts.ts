@@ -1,11 +1,12 @@
 import type { Acceptance } from '../domain/acceptance.js';
 import { formatRate } from '../domain/fx.js';
 import type { AcceptedAmounts } from '../domain/ledger.js';
-import type {
-  AttentionReason,
-  PayoutStatus,
-  VoidOutcome,
-  WakeablePayout,
+import {
+  type AttentionReason,
+  type PayoutStatus,
+  type VoidOutcome,
+  type WakeablePayout,
+  waitingReasons,
 } from '../domain/payout.js';
 import type { Move } from '../domain/progress.js';
 import type { FixedSide } from '../domain/quote.js';
@@ -251,13 +252,6 @@ type MovedColumn =
   | 'attentionAt';
 
 export type MovedPayout = Move & { readonly id: string };
-
-/** Reasons that are gone as soon as the rail says something definite. */
-const waitingReasons: AttentionReason[] = [
-  'outcome_unknown',
-  'settle_by_passed',
-  'unexpected_failure',
-];
 
 /**
  * Moves each payout by one status, and returns its row as it is then: what the move does not

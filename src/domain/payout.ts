@@ -51,6 +51,13 @@ const disputed: readonly (AttentionReason | null)[] = [
   'return_short',
 ];
 
+/** Reasons that are gone as soon as the rail says something definite. */
+export const waitingReasons: AttentionReason[] = [
+  'outcome_unknown',
+  'settle_by_passed',
+  'unexpected_failure',
+];
+
 /** Whether the payout waits for a person because the rail's facts do not fit together. */
 export function hasConflictingReports(attention: AttentionReason | null): boolean {
   return disputed.includes(attention);
