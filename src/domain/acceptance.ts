@@ -4,11 +4,11 @@ import { type FixedSide, type Price, price } from './quote.js';
 import { isRefusal, type Refusal, refuse } from './refusal.js';
 
 /**
- * The longest time between the request of a quoted payout and its acceptance: the caller
- * was promised a rate for 30 seconds, and holding it for a queue longer than five minutes
+ * The longest time between a request at a held rate, a quote's or a batch's, and its acceptance: the
+ * caller was promised a rate for 30 seconds, and holding it for a queue longer than five minutes
  * would be a free option on the market.
  */
-export const quotedPayoutMaximumAgeMs = 5 * 60 * 1000;
+export const heldRateMaximumAgeMs = 5 * 60 * 1000;
 
 /** What was requested: either a quote, or the live rate with its own parameters. */
 export type PayoutRequest = {
@@ -116,10 +116,12 @@ function quotedPrice(request: PayoutRequest, { quote }: PriceFacts): Acceptance 
     });
   }
   if (quote.usedBy !== null) return quoteUsed(request, quote.usedBy);
-  if (!quote.inTime || request.ageMs > quotedPayoutMaximumAgeMs) {
+  if (!quote.inTime || request.ageMs > heldRateMaximumAgeMs) {
     return refuse('quote_expired', {
       param: 'quote',
-      expected: 'a payout requested before the expires_at of its quote',
+      expected: quote.inTime
+        ? 'a payout that is decided within five minutes of its request'
+        : 'a payout requested before the expires_at of its quote',
       received,
       detail: 'Ask for a new quote.',
     });
@@ -142,7 +144,7 @@ function livePrice(request: PayoutRequest, facts: PriceFacts): Acceptance | Refu
   if (sourceCurrency === null || amount === null || fixedSide === null) {
     throw new Error('A live-rate payout has a source currency, an amount and a fixed side.');
   }
-  if (request.batchId !== null && request.ageMs > quotedPayoutMaximumAgeMs) {
+  if (request.batchId !== null && request.ageMs > heldRateMaximumAgeMs) {
     return refuse('rate_expired', {
       expected: 'an item that is decided within five minutes of its batch',
       detail: 'Send the item again in a new batch.',

@@ -4,7 +4,7 @@ import { insertBeneficiary } from '../../src/db/beneficiaries.js';
 import { exactlyOne } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
 import { insertQuote } from '../../src/db/quotes.js';
-import { quotedPayoutMaximumAgeMs } from '../../src/domain/acceptance.js';
+import { heldRateMaximumAgeMs } from '../../src/domain/acceptance.js';
 import { parseRate } from '../../src/domain/fx.js';
 import { usualFactRules } from '../../src/domain/payout.js';
 import { price } from '../../src/domain/quote.js';
@@ -150,25 +150,25 @@ describe('a quote holds for 30 seconds: a payout requested', () => {
 
 describe('a quoted payout that is decided late', () => {
   it('is refused after five minutes, though it was requested in time', async () => {
-    const quote = await quoteMade(quotedPayoutMaximumAgeMs + 2_000);
+    const quote = await quoteMade(heldRateMaximumAgeMs + 2_000);
     const payout = await requestAfter(quote, 1_000);
     expect(await decided(payout)).toEqual(expired);
   });
 
   it('is accepted just before', async () => {
     // Ten seconds are more than this machine will ever pause between two statements.
-    const payout = await requestAfter(await quoteMade(quotedPayoutMaximumAgeMs - 10_000), 0);
+    const payout = await requestAfter(await quoteMade(heldRateMaximumAgeMs - 10_000), 0);
     expect(await decided(payout)).toEqual(accepted(payout));
   });
 
   it('is refused when its workflow alone says that five minutes are over', async () => {
     const payout = await requestAfter(await quoteMade(0), 0);
-    expect(await decided(payout, quotedPayoutMaximumAgeMs + 1)).toEqual(expired);
+    expect(await decided(payout, heldRateMaximumAgeMs + 1)).toEqual(expired);
   });
 
   it('is accepted when both say five minutes at most', async () => {
     const payout = await requestAfter(await quoteMade(0), 0);
-    expect(await decided(payout, quotedPayoutMaximumAgeMs)).toEqual(accepted(payout));
+    expect(await decided(payout, heldRateMaximumAgeMs)).toEqual(accepted(payout));
   });
 });
 

@@ -2,9 +2,9 @@ import { describe, expect, test } from 'vitest';
 import {
   type Acceptance,
   fundInOrder,
+  heldRateMaximumAgeMs,
   type LockedQuote,
   type PayoutRequest,
-  quotedPayoutMaximumAgeMs,
 } from '../../src/domain/acceptance.js';
 import { parseRate } from '../../src/domain/fx.js';
 import { isRefusal, type Refusal } from '../../src/domain/refusal.js';
@@ -88,13 +88,13 @@ describe('a payout with a quote', () => {
   });
 
   test('may be five minutes old and not a millisecond older', () => {
-    expect(quotedPayoutMaximumAgeMs).toBe(fiveMinutesMs);
+    expect(heldRateMaximumAgeMs).toBe(fiveMinutesMs);
     accepted({ ...quoted, ageMs: fiveMinutesMs }, facts);
     expect(refused({ ...quoted, ageMs: fiveMinutesMs + 1 }, facts)).toEqual({
       refused: true,
       code: 'quote_expired',
       param: 'quote',
-      expected: 'a payout requested before the expires_at of its quote',
+      expected: 'a payout that is decided within five minutes of its request',
       received: 'qt_1',
       detail: 'Ask for a new quote.',
     });
@@ -102,7 +102,10 @@ describe('a payout with a quote', () => {
 
   test('is refused when it was requested too late, however young it is', () => {
     const late = { ...facts, quote: { ...quote, inTime: false } };
-    expect(refused(quoted, late).code).toBe('quote_expired');
+    expect(refused(quoted, late)).toMatchObject({
+      code: 'quote_expired',
+      expected: 'a payout requested before the expires_at of its quote',
+    });
   });
 
   test('is refused when the account has no such quote', () => {

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ledgerActivities } from '../../src/activities/ledger.js';
 import { railActivities } from '../../src/activities/rail.js';
-import { quotedPayoutMaximumAgeMs } from '../../src/domain/acceptance.js';
+import { heldRateMaximumAgeMs } from '../../src/domain/acceptance.js';
 import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
 import { taskQueues } from '../../src/workflows/messages.js';
@@ -49,7 +49,7 @@ describe('a quoted payout', () => {
     });
     const [clock] = await database<{ now: Date }[]>`select now()`;
     const ageMs = (clock?.now.getTime() ?? 0) - requestedAt.getTime();
-    expect(ageMs).toBeLessThan(quotedPayoutMaximumAgeMs / 5);
+    expect(ageMs).toBeLessThan(heldRateMaximumAgeMs / 5);
     return payoutOf(database, account.id, id);
   }
 
