@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
 import type Router from '@koa/router';
 import type Koa from 'koa';
 import {
@@ -11,13 +10,7 @@ import {
 } from '../contract/versions/index.js';
 import { refuse } from '../domain/refusal.js';
 import { openapiDocument } from './openapi.js';
-import {
-  errorsPage,
-  guidePage,
-  pageStyle,
-  referencePage,
-  referenceScript,
-} from './referencePages.js';
+import { errorsPage, guidePage, referencePage } from './referencePages.js';
 import type { Route } from './route.js';
 import { answerProblem } from './serve.js';
 
@@ -53,32 +46,26 @@ function asPublished(type: string, text: string | Buffer): Published {
   return { type, body: Buffer.from(text), tag };
 }
 
-/** The pages of /docs and what they load: all of it our own, so that they work offline. */
+/** What the pages load: all of it our own, so that they work offline. */
+const loaded = [
+  ['page.js', 'text/javascript; charset=utf-8', './pages/page.js'],
+  ['page.css', 'text/css; charset=utf-8', './pages/page.css'],
+  ['swagger-ui-bundle.js', 'text/javascript', 'swagger-ui-dist/swagger-ui-bundle.js'],
+  ['swagger-ui.css', 'text/css', 'swagger-ui-dist/swagger-ui.css'],
+  ['favicon.png', 'image/png', 'swagger-ui-dist/favicon-32x32.png'],
+] as const;
+
 function pages(): readonly (readonly [path: string, published: Published])[] {
   const html = (body: string) => asPublished('text/html; charset=utf-8', body);
   return [
     ['/docs', html(referencePage())],
     ['/docs/errors', html(errorsPage())],
     ['/docs/guide', html(guidePage())],
-    ['/docs/page.js', asPublished('text/javascript; charset=utf-8', referenceScript)],
-    ['/docs/page.css', asPublished('text/css; charset=utf-8', pageStyle)],
-    [
-      '/docs/swagger-ui-bundle.js',
-      packaged('text/javascript', import.meta.resolve('swagger-ui-dist/swagger-ui-bundle.js')),
-    ],
-    [
-      '/docs/swagger-ui.css',
-      packaged('text/css', import.meta.resolve('swagger-ui-dist/swagger-ui.css')),
-    ],
-    [
-      '/docs/favicon.png',
-      packaged('image/png', import.meta.resolve('swagger-ui-dist/favicon-32x32.png')),
-    ],
+    ...loaded.map(([name, type, file]) => {
+      const bytes = readFileSync(new URL(import.meta.resolve(file)));
+      return [`/docs/${name}`, asPublished(type, bytes)] as const;
+    }),
   ];
-}
-
-function packaged(type: string, url: string): Published {
-  return asPublished(type, readFileSync(fileURLToPath(url)));
 }
 
 /** Nothing of another origin is loaded, asked or sent, and no script or style stands in a page. */
