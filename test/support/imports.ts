@@ -133,11 +133,15 @@ function isAllowed(path: string, part: string, rule: Rule, { specifier, isType }
   );
 }
 
-/** Relative imports that name no file, and dynamic ones that cannot be read off the text. */
+/**
+ * Relative imports that name no file of source, and dynamic ones that cannot be read off the text.
+ * What is data (JSON) the compiler looks for.
+ */
 export function unreadableImports(files: SourceFiles): Violations {
   return perFile(files, (path, text) => [
     ...importsOf(text)
-      .filter(({ specifier }) => specifier.startsWith('.') && !files.has(targetOf(path, specifier)))
+      .filter(({ specifier }) => /^\.(?!.*\.json$)/.test(specifier))
+      .filter(({ specifier }) => !files.has(targetOf(path, specifier)))
       .map(({ specifier }) => `${path} imports ${specifier}, which is not there`),
     ...(/\bimport\((?!\s*'[^']+'\s*\))|\brequire\(/.test(withoutComments(text))
       ? [`${path} imports something that only shows when it runs`]
