@@ -46,13 +46,16 @@ function asPublished(type: string, text: string | Buffer): Published {
   return { type, body: Buffer.from(text), tag };
 }
 
-/** What the pages load: all of it our own, so that they work offline. */
+const ours = new URL('pages/', import.meta.url);
+const swaggerUi = import.meta.resolve('swagger-ui-dist/package.json');
+
+/** What the pages load: all of it comes from here, so that they work offline. */
 const loaded = [
-  ['page.js', 'text/javascript; charset=utf-8', './pages/page.js'],
-  ['page.css', 'text/css; charset=utf-8', './pages/page.css'],
-  ['swagger-ui-bundle.js', 'text/javascript', 'swagger-ui-dist/swagger-ui-bundle.js'],
-  ['swagger-ui.css', 'text/css', 'swagger-ui-dist/swagger-ui.css'],
-  ['favicon.png', 'image/png', 'swagger-ui-dist/favicon-32x32.png'],
+  ['page.js', 'text/javascript; charset=utf-8', new URL('page.js', ours)],
+  ['page.css', 'text/css; charset=utf-8', new URL('page.css', ours)],
+  ['swagger-ui-bundle.js', 'text/javascript', new URL('swagger-ui-bundle.js', swaggerUi)],
+  ['swagger-ui.css', 'text/css', new URL('swagger-ui.css', swaggerUi)],
+  ['favicon.png', 'image/png', new URL('favicon-32x32.png', swaggerUi)],
 ] as const;
 
 function pages(): readonly (readonly [path: string, published: Published])[] {
@@ -61,10 +64,9 @@ function pages(): readonly (readonly [path: string, published: Published])[] {
     ['/docs', html(referencePage())],
     ['/docs/errors', html(errorsPage())],
     ['/docs/guide', html(guidePage())],
-    ...loaded.map(([name, type, file]) => {
-      const bytes = readFileSync(new URL(import.meta.resolve(file)));
-      return [`/docs/${name}`, asPublished(type, bytes)] as const;
-    }),
+    ...loaded.map(
+      ([name, type, file]) => [`/docs/${name}`, asPublished(type, readFileSync(file))] as const,
+    ),
   ];
 }
 

@@ -1,3 +1,4 @@
+import type { BatchCount, BatchRow } from '../db/batches.js';
 import type { Acceptance } from '../domain/acceptance.js';
 import type { BatchMode } from '../domain/batch.js';
 import { formatMinor } from '../domain/money.js';
@@ -7,32 +8,10 @@ import type { ContractObject } from './schemas.js';
 
 /** The objects of a batch, made as those of objects.ts are. */
 
-export type BatchSource = {
-  readonly id: string;
-  readonly status: ContractObject<'batch'>['status'];
-  readonly mode: BatchMode;
-  readonly outcome: ContractObject<'batch'>['outcome'];
-  readonly total: number;
-  readonly createdAt: Date;
-  readonly completedAt: Date | null;
-  readonly pausedAt: Date | null;
-  readonly canceledAt: Date | null;
-};
-
-export type BatchCountSource = {
-  readonly status: string;
-  readonly sourceCurrency: string | null;
-  readonly destinationCurrency: string | null;
-  readonly count: number;
-  readonly sourceMinor: bigint;
-  readonly feeMinor: bigint;
-  readonly receiveMinor: bigint;
-};
-
 /** The answer to a cancellation: which payouts it has canceled, and which are past it. */
 export function canceledBatchObject(
-  batch: BatchSource,
-  counts: readonly BatchCountSource[],
+  batch: BatchRow,
+  counts: readonly BatchCount[],
   items: readonly { readonly id: string; readonly status: string }[],
 ) {
   return {
@@ -44,8 +23,8 @@ export function canceledBatchObject(
 
 /** The counters always add up to `total`: they are counted from the items themselves. */
 export function batchObject(
-  batch: BatchSource,
-  items: readonly BatchCountSource[],
+  batch: BatchRow,
+  items: readonly BatchCount[],
 ): ContractObject<'batch'> {
   const countOf = (status: PayoutStatus) =>
     items.filter((item) => item.status === status).reduce((sum, item) => sum + item.count, 0);
@@ -104,13 +83,13 @@ export function batchPreviewObject(mode: BatchMode, items: readonly PreviewedIte
   };
 }
 
-type CorridorCount = Omit<BatchCountSource, 'status'>;
+type CorridorCount = Omit<BatchCount, 'status'>;
 
 /**
  * A batch among others: its items are not counted, for a page of batches may have a million of
  * them. `counts`, `progress` and `totals` are null; reading the batch returns them.
  */
-export function uncountedBatchObject(batch: BatchSource) {
+export function uncountedBatchObject(batch: BatchRow) {
   return { ...batchObject(batch, []), counts: null, progress: null, totals: null };
 }
 

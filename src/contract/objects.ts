@@ -1,35 +1,20 @@
-import { type BeneficiaryDetails, type FieldRule, maskedDetails } from '../domain/beneficiary.js';
+import type { Account } from '../db/accounts.js';
+import type { BalanceTransactionRow } from '../db/balanceTransactions.js';
+import type { BeneficiaryRow } from '../db/beneficiaries.js';
+import type { DeliveryRow } from '../db/deliveries.js';
+import type { EventRow } from '../db/events.js';
+import type { BalanceRow } from '../db/ledger.js';
+import type { PayoutRow } from '../db/payouts.js';
+import type { QuoteRow } from '../db/quotes.js';
+import type { WebhookEndpointRow } from '../db/webhookEndpoints.js';
+import { type FieldRule, maskedDetails } from '../domain/beneficiary.js';
 import type { Corridor } from '../domain/corridor.js';
 import { formatMinor } from '../domain/money.js';
-import type { PayoutStatus } from '../domain/payout.js';
-import type { FixedSide } from '../domain/quote.js';
 import type { ContractObject } from './schemas.js';
 
-/**
- * The objects integrators see, in the newest version. Each function takes what its object
- * needs, so that this folder knows nothing of the tables; a row satisfies it.
- */
+/** The objects integrators see, in the newest version, as they are made of rows. */
 
-export type QuoteSource = {
-  readonly id: string;
-  readonly sourceCurrency: string;
-  readonly destinationCurrency: string;
-  readonly fixedSide: FixedSide;
-  readonly amount: bigint;
-  readonly sourceMinor: bigint;
-  readonly feeMinor: bigint;
-  readonly receiveMinor: bigint;
-  readonly rate: string;
-  readonly mid: string;
-  readonly rateProvider: string;
-  readonly rateAsOf: Date;
-  readonly createdAt: Date;
-  readonly expiresAt: Date;
-  readonly usedBy: string | null;
-  readonly expired: boolean;
-};
-
-export function quoteObject(quote: QuoteSource): ContractObject<'quote'> {
+export function quoteObject(quote: QuoteRow): ContractObject<'quote'> {
   return {
     object: 'quote',
     id: quote.id,
@@ -50,42 +35,13 @@ export function quoteObject(quote: QuoteSource): ContractObject<'quote'> {
   };
 }
 
-function quoteStatus(quote: QuoteSource): 'open' | 'used' | 'expired' {
+function quoteStatus(quote: QuoteRow): 'open' | 'used' | 'expired' {
   if (quote.usedBy !== null) return 'used';
   return quote.expired ? 'expired' : 'open';
 }
 
-export type PayoutSource = {
-  readonly id: string;
-  readonly status: PayoutStatus;
-  readonly statusReason: string | null;
-  readonly statusHistory: readonly {
-    readonly status: PayoutStatus;
-    readonly at: string;
-    readonly reason: string | null;
-  }[];
-  readonly quoteId: string | null;
-  readonly beneficiaryId: string;
-  readonly sourceCurrency: string | null;
-  readonly destinationCurrency: string | null;
-  readonly fixedSide: FixedSide | null;
-  readonly amount: bigint | null;
-  readonly reference: string | null;
-  readonly metadata: Readonly<Record<string, string>>;
-  readonly requestedAt: Date;
-  readonly sourceMinor: bigint | null;
-  readonly feeMinor: bigint | null;
-  readonly receiveMinor: bigint | null;
-  readonly rate: string | null;
-  readonly rateProvider: string | null;
-  readonly rateAsOf: Date | null;
-  readonly settledAt: Date | null;
-  readonly returnedMinor: bigint | null;
-  readonly batchId: string | null;
-};
-
 /** `received` and `settled_at` are null until known, the amounts until the payout is accepted. */
-export function payoutObject(payout: PayoutSource): ContractObject<'payout'> {
+export function payoutObject(payout: PayoutRow): ContractObject<'payout'> {
   return {
     object: 'payout',
     id: payout.id,
@@ -127,12 +83,7 @@ function wholeNumber(amount: bigint): number {
 }
 
 /** Account numbers are never read back. */
-export function beneficiaryObject(beneficiary: {
-  readonly id: string;
-  readonly details: BeneficiaryDetails;
-  readonly createdAt: Date;
-  readonly deletedAt: Date | null;
-}): ContractObject<'beneficiary'> {
+export function beneficiaryObject(beneficiary: BeneficiaryRow): ContractObject<'beneficiary'> {
   return {
     object: 'beneficiary',
     id: beneficiary.id,
@@ -142,11 +93,7 @@ export function beneficiaryObject(beneficiary: {
   };
 }
 
-export function balanceObject(balance: {
-  readonly currency: string;
-  readonly availableMinor: bigint;
-  readonly heldMinor: bigint;
-}): ContractObject<'balance'> {
+export function balanceObject(balance: BalanceRow): ContractObject<'balance'> {
   const { currency, availableMinor, heldMinor } = balance;
   return {
     object: 'balance',
@@ -158,15 +105,7 @@ export function balanceObject(balance: {
 }
 
 /** One movement of a balance: positive came in, negative went out. */
-export function balanceTransactionObject(posting: {
-  readonly id: bigint;
-  readonly type: string;
-  readonly payoutId: string | null;
-  readonly balance: 'available' | 'held';
-  readonly currency: string;
-  readonly amountMinor: bigint;
-  readonly createdAt: Date;
-}) {
+export function balanceTransactionObject(posting: BalanceTransactionRow) {
   return {
     object: 'balance_transaction',
     id: `txn_${posting.id}`,
@@ -218,16 +157,9 @@ export function requirementsObject(
   };
 }
 
-export function webhookEndpointObject(endpoint: {
-  readonly id: string;
-  readonly url: string;
-  readonly events: readonly string[];
-  readonly apiVersion: string;
-  readonly status: ContractObject<'webhook_endpoint'>['status'];
-  readonly statusReason: string | null;
-  readonly createdAt: Date;
-  readonly deletedAt: Date | null;
-}): ContractObject<'webhook_endpoint'> {
+export function webhookEndpointObject(
+  endpoint: WebhookEndpointRow,
+): ContractObject<'webhook_endpoint'> {
   return {
     object: 'webhook_endpoint',
     id: endpoint.id,
@@ -242,13 +174,9 @@ export function webhookEndpointObject(endpoint: {
 }
 
 /** An event as it is listed and as it is sent; `data` is the object as it was then. */
-export function eventObject(event: {
-  readonly id: string;
-  readonly type: ContractObject<'event'>['type'];
-  readonly sequence: bigint;
-  readonly data: Readonly<Record<string, unknown>>;
-  readonly createdAt: Date;
-}): Omit<ContractObject<'event'>, 'data'> & { readonly data: Readonly<Record<string, unknown>> } {
+export function eventObject(
+  event: Omit<EventRow, 'accountId'>,
+): Omit<ContractObject<'event'>, 'data'> & { readonly data: Readonly<Record<string, unknown>> } {
   return {
     object: 'event',
     id: event.id,
@@ -261,16 +189,7 @@ export function eventObject(event: {
 }
 
 /** What one endpoint has of an event: how often it was tried, and how the last attempt ended. */
-export function deliveryObject(delivery: {
-  readonly eventId: string;
-  readonly endpointId: string;
-  readonly status: string;
-  readonly attempts: number;
-  readonly lastAttemptAt: Date | null;
-  readonly lastStatus: number | null;
-  readonly lastError: string | null;
-  readonly nextAttemptAt: Date;
-}) {
+export function deliveryObject(delivery: DeliveryRow) {
   return {
     object: 'delivery',
     event: delivery.eventId,
@@ -284,13 +203,7 @@ export function deliveryObject(delivery: {
   };
 }
 
-export function accountObject(account: {
-  readonly id: string;
-  readonly mode: ContractObject<'account'>['mode'];
-  readonly name: string;
-  readonly apiVersion: string;
-  readonly createdAt: Date;
-}): ContractObject<'account'> {
+export function accountObject(account: Account): ContractObject<'account'> {
   return {
     object: 'account',
     id: account.id,

@@ -26,7 +26,7 @@ const composes: Rule = { ours: [''] };
  */
 const table: readonly (readonly [part: string, rule: Rule])[] = [
   ['domain/', { ours: [], packages: ['big.js', 'ibantools'] }],
-  ['contract/', { ours: ['domain/'], packages: ['zod'] }],
+  ['contract/', { ours: ['domain/'], types: ['db/'], packages: ['zod'] }],
   [
     'workflows/',
     {

@@ -1,38 +1,39 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { type BatchCountSource, batchObject } from '../../src/contract/batchObjects.js';
-import {
-  eventObject,
-  listObject,
-  type PayoutSource,
-  payoutObject,
-  type QuoteSource,
-  quoteObject,
-} from '../../src/contract/objects.js';
+import { batchObject } from '../../src/contract/batchObjects.js';
+import { eventObject, listObject, payoutObject, quoteObject } from '../../src/contract/objects.js';
 import {
   apiVersions,
   defaultApiVersion,
   isApiVersion,
   render,
 } from '../../src/contract/versions/index.js';
+import type { BatchCount } from '../../src/db/batches.js';
+import type { PayoutRow } from '../../src/db/payouts.js';
+import type { QuoteRow } from '../../src/db/quotes.js';
 import { formatRate, parseRate } from '../../src/domain/fx.js';
 import { payoutStatuses } from '../../src/domain/payout.js';
 
 const createdAt = new Date('2026-11-21T12:00:00.000Z');
 
-const quoteSource: QuoteSource = {
+const quoteSource: QuoteRow = {
   id: 'qt_1',
+  accountId: 'acc_1',
   sourceCurrency: 'USD',
   destinationCurrency: 'JPY',
   fixedSide: 'source',
   amount: 100_000n,
   sourceMinor: 100_000n,
   feeMinor: 430n,
+  netMinor: 99_570n,
   receiveMinor: 155_000n,
+  midValueMinor: 155_787n,
   rate: '155.6789012',
   mid: '156.46',
   rateProvider: 'corridor-reference-2026-11-20',
   rateAsOf: createdAt,
+  sourceRateId: null,
+  destinationRateId: null,
   createdAt,
   expiresAt: new Date('2026-11-21T12:00:30.000Z'),
   usedBy: null,
@@ -40,8 +41,11 @@ const quoteSource: QuoteSource = {
 };
 
 /** As it is recorded, before anything is decided. */
-const pendingSource: PayoutSource = {
+const pendingSource: PayoutRow = {
   id: 'po_1',
+  accountId: 'acc_1',
+  mode: 'test',
+  driver: 'po_1',
   status: 'pending',
   statusReason: null,
   statusHistory: [{ status: 'pending', at: '2026-11-21T12:00:00.000Z', reason: null }],
@@ -63,22 +67,42 @@ const pendingSource: PayoutSource = {
   settledAt: null,
   returnedMinor: null,
   batchId: null,
+  batchIndex: null,
+  netMinor: null,
+  midValueMinor: null,
+  mid: null,
+  sourceRateId: null,
+  destinationRateId: null,
+  rail: null,
+  railReference: null,
+  settleBy: null,
+  submitStartedAt: null,
+  lastSentAt: null,
+  voidIntent: null,
+  refusal: null,
+  attentionReason: null,
+  attentionDetail: null,
+  attentionAt: null,
 };
 
-const sentSource: PayoutSource = {
+const sentSource: PayoutRow = {
   ...pendingSource,
   status: 'sent',
   quoteId: 'qt_1',
+  sourceCurrency: 'USD',
   destinationCurrency: 'JPY',
   sourceMinor: 100_000n,
   feeMinor: 430n,
+  netMinor: 99_570n,
   receiveMinor: 155_000n,
+  midValueMinor: 155_787n,
   rate: '155.6789012',
+  mid: '156.46',
   rateProvider: 'ecb',
   rateAsOf: createdAt,
 };
 
-const settledSource: PayoutSource = {
+const settledSource: PayoutRow = {
   ...sentSource,
   status: 'settled',
   settledAt: new Date('2026-11-21T12:00:01.000Z'),
@@ -89,6 +113,8 @@ const payout = payoutObject(sentSource);
 const numbers = { rate: 155.6789012, fee: 4.3 };
 
 const terms = {
+  accountId: 'acc_1',
+  open: 0,
   mode: 'best_effort',
   outcome: 'accepted',
   pausedAt: null,
@@ -315,7 +341,7 @@ describe('a payout', () => {
   });
 });
 
-const itemSource: BatchCountSource = {
+const itemSource: BatchCount = {
   status: 'settled',
   sourceCurrency: 'USD',
   destinationCurrency: 'JPY',
@@ -326,7 +352,7 @@ const itemSource: BatchCountSource = {
 };
 
 describe('a batch', () => {
-  const batchOf = (items: readonly BatchCountSource[]) => {
+  const batchOf = (items: readonly BatchCount[]) => {
     const total = items.reduce((sum, { count }) => sum + count, 0);
     const row = {
       ...terms,
@@ -362,9 +388,10 @@ describe('a batch', () => {
   });
 
   test('sums up what was accepted, one line for each corridor', () => {
-    const refused = { ...itemSource, status: 'failed', count: 5, sourceMinor: 0n, feeMinor: 0n };
-    const unknown = { ...itemSource, status: 'pending', destinationCurrency: null };
-    const nowhere = { ...itemSource, status: 'pending', sourceCurrency: null };
+    const nothing = { count: 5, sourceMinor: 0n, feeMinor: 0n };
+    const refused: BatchCount = { ...itemSource, status: 'failed', ...nothing };
+    const unknown: BatchCount = { ...itemSource, status: 'pending', destinationCurrency: null };
+    const nowhere: BatchCount = { ...itemSource, status: 'pending', sourceCurrency: null };
     const euros = { ...itemSource, sourceCurrency: 'EUR', count: 1, sourceMinor: 50_000n };
     const { totals, counts } = batchOf([
       itemSource,
