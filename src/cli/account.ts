@@ -5,32 +5,28 @@ import { listBalances, postEntries } from '../db/ledger.js';
 import { recordCommand } from '../db/operatorActions.js';
 import { fundEntry } from '../domain/ledger.js';
 import { formatMinor, isCurrency, parseMajor } from '../domain/money.js';
-import type { Signature } from '../domain/operator.js';
-import { addKey, existingAccount, show } from './keys.js';
-import { UsageError } from './usage.js';
+import { addKey, existingAccount, showKey } from './keys.js';
+import { type Flags, requiredFlag, signatureOf, UsageError } from './usage.js';
 
 /** Opens an account: accounts are opened by application, not through the API. */
-export async function openAccount(
-  database: Database,
-  options: { readonly name: string; readonly mode: Mode },
-  signature: Signature,
-): Promise<void> {
+export async function openAccount(database: Database, flags: Flags): Promise<void> {
+  const options = { name: requiredFlag(flags, 'name'), mode: modeOf(flags['mode']) };
+  const signature = signatureOf(flags);
   const { account, key, row } = await transaction(database, async (sql) => {
     const opened = await insertAccount(sql, { ...options, apiVersion: defaultApiVersion });
     await recordCommand(sql, signature, opened.id, { kind: 'account open', ...options });
     return { account: opened, ...(await addKey(sql, opened, {})) };
   });
   console.log(`Account  ${account.id} (${account.mode}, API version ${account.apiVersion})`);
-  show(key, row);
+  showKey(key, row);
 }
 
-/** Puts money on a test account. `amount` is in major units, such as 1000.00. */
-export async function fundAccount(
-  database: Database,
-  options: { readonly accountId: string; readonly currency: string; readonly amount: string },
-  signature: Signature,
-): Promise<void> {
-  const { accountId, currency, amount } = options;
+/** Puts money on a test account. `--amount` is in major units, such as 1000.00. */
+export async function fundAccount(database: Database, flags: Flags): Promise<void> {
+  const accountId = requiredFlag(flags, 'account');
+  const currency = requiredFlag(flags, 'currency');
+  const amount = requiredFlag(flags, 'amount');
+  const signature = signatureOf(flags);
   const account = await existingAccount(database, accountId);
   if (account.mode !== 'test') throw new UsageError('Only test accounts are funded by command.');
   if (!isCurrency(currency)) throw new UsageError('--currency expects an ISO 4217 code.');
@@ -46,4 +42,9 @@ export async function fundAccount(
   for (const balance of await listBalances(database, accountId)) {
     console.log(`${balance.currency}  ${formatMinor(balance.availableMinor, balance.currency)}`);
   }
+}
+
+function modeOf(text: Flags[string]): Mode {
+  if (text === 'test' || text === 'live') return text;
+  throw new UsageError('--mode expects test or live.');
 }

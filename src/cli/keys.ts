@@ -18,9 +18,9 @@ import { UsageError } from './usage.js';
 
 /** The flags of `corridor keys`, as they were typed; what is left out has its default. */
 export type KeyFlags = {
-  readonly name: string | undefined;
-  readonly scopes: string | undefined;
-  readonly expires: string | undefined;
+  readonly name?: string | undefined;
+  readonly scopes?: string | undefined;
+  readonly expires?: string | undefined;
 };
 
 /** The outgoing key and the one that takes its place. */
@@ -48,7 +48,7 @@ export async function createKey(
     await recordCommand(sql, signature, added.row.id, { kind: 'keys create', ...wanted });
     return added;
   });
-  show(key, row);
+  showKey(key, row);
 }
 
 /**
@@ -58,7 +58,7 @@ export async function createKey(
 export async function rollKey(
   database: Database,
   id: string,
-  { overlap, expires }: { readonly overlap: string; readonly expires: string | undefined },
+  { overlap, expires }: { readonly overlap: string; readonly expires?: string | undefined },
   signature: Signature,
 ): Promise<void> {
   const overlapHours = overlapOf(overlap);
@@ -77,7 +77,7 @@ export async function rollKey(
     await recordCommand(sql, signature, id, command);
     return { ...added, old: await expireApiKey(sql, id, overlapHours) };
   });
-  show(key, row);
+  showKey(key, row);
   console.log(`${old.id} works until ${old.expiresAt?.toISOString()}.`);
 }
 
@@ -133,7 +133,7 @@ export async function addKey(
 }
 
 /** Shows a new key. */
-export function show(key: string, { id, name, scopes: granted, expiresAt }: ApiKey): void {
+export function showKey(key: string, { id, name, scopes: granted, expiresAt }: ApiKey): void {
   const end = expiresAt === null ? '' : `, until ${expiresAt.toISOString()}`;
   console.log(`API key  ${key}`);
   console.log(`         ${id} (${name}: ${granted.join(', ')}${end}); it is shown this once`);

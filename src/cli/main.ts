@@ -13,8 +13,8 @@ import { fundAccount, openAccount } from './account.js';
 import { listBatches, pause, resume, showBatch } from './batches.js';
 import { withDatabase, withTemporal } from './connections.js';
 import { createKey, listKeys, revokeKey, rollKey } from './keys.js';
-import { act, listAttention, showPayout } from './payouts.js';
-import { decide, listRates, useProvider } from './rates.js';
+import { act, listAttention, payoutVerbs, showPayout } from './payouts.js';
+import { decideWaitingRate, listRates, useProvider } from './rates.js';
 import { reconcile } from './reconcile.js';
 import { requiredFlag, signatureOf, UsageError, usage } from './usage.js';
 
@@ -50,25 +50,6 @@ const options = {
 
 type Flags = ReturnType<typeof parse>['values'];
 
-const defaultPorts: StackPorts = {
-  api: 8080,
-  metrics: 9464,
-  temporal: 7233,
-  temporalUi: 8233,
-  postgres: 5433,
-  bank: 8090,
-};
-const freePorts: StackPorts = {
-  api: 0,
-  metrics: 0,
-  temporal: 0,
-  temporalUi: 0,
-  postgres: 0,
-  bank: 0,
-};
-
-process.exitCode = await main(process.argv.slice(2));
-
 async function main(args: string[]): Promise<number> {
   try {
     const { positionals, values } = parse(args);
@@ -100,177 +81,96 @@ function parse(args: string[]) {
   }
 }
 
+/** A command as it was typed. */
+type Call = {
+  readonly database: Database;
+  readonly directory: string;
+  readonly id: string;
+  readonly flags: Flags;
+};
+
+/** What works on a database, by its words. The exit code is 1 where it answers false. */
+const commands: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
+  migrate: ({ database }) => migrateForLogins(database),
+  'account open': ({ database, flags }) => openAccount(database, flags),
+  'account fund': ({ database, flags }) => fundAccount(database, flags),
+  'keys list': ({ database, flags }) => listKeys(database, requiredFlag(flags, 'account')),
+  'keys create': ({ database, flags }) =>
+    createKey(database, requiredFlag(flags, 'account'), flags, signatureOf(flags)),
+  'keys roll': (call) =>
+    rollKey(call.database, idOf('key', call), call.flags, signatureOf(call.flags)),
+  'keys revoke': (call) => revokeKey(call.database, idOf('key', call), signatureOf(call.flags)),
+  'payouts list': ({ database }) => listAttention(database),
+  'payouts show': (call) => showPayout(call.database, idOf('payout', call)),
+  ...Object.fromEntries(
+    payoutVerbs.map((verb) => [`payouts ${verb}`, (call: Call) => actOnPayout(verb, call)]),
+  ),
+  'batches list': ({ database }) => listBatches(database),
+  'batches show': (call) => showBatch(call.database, idOf('batch', call)),
+  'batches pause': (call) => pause(call.database, idOf('batch', call), signatureOf(call.flags)),
+  'batches resume': (call) => {
+    const [id, signature] = [idOf('batch', call), signatureOf(call.flags)];
+    return withTemporal(call.directory, (temporal) =>
+      resume(call.database, temporal, id, signature),
+    );
+  },
+  'rates list': ({ database }) => listRates(database),
+  'rates use': ({ database, id, flags }) => useProvider(database, id, signatureOf(flags)),
+  'rates accept': (call) =>
+    decideWaitingRate(call.database, idOf('rate', call), 'accepted', signatureOf(call.flags)),
+  'rates reject': (call) =>
+    decideWaitingRate(call.database, idOf('rate', call), 'rejected', signatureOf(call.flags)),
+  reconcile: ({ database }) => reconcile(database, new Date()),
+};
+
 async function run(words: readonly string[], flags: Flags): Promise<number> {
   const [command = '', verb = '', id = ''] = words;
-  switch (command) {
-    case 'start':
-      return start({
-        directory: flags.data ?? '.corridor',
-        ports: portsOf(flags, defaultPorts),
-        reset: flags.reset,
-      });
-    case 'demo':
-      return demo({
-        directory: flags.data ?? '.corridor/demo',
-        ports: portsOf(flags, freePorts),
-        reset: flags.data === undefined || flags.reset,
-        batch: batchOf(flags),
-      });
-    case 'migrate':
-    case 'account':
-    case 'keys':
-    case 'payouts':
-    case 'batches':
-    case 'rates':
-    case 'reconcile':
-      return withDatabase(flags.data ?? '.corridor', (database) =>
-        operate(database, { command, verb, id }, flags),
-      );
-    default:
-      throw unknownCommand({ command, verb, id });
+  const { data, reset } = flags;
+  if (command === 'start') {
+    return start({ directory: data ?? '.corridor', ports: portsOf(flags), reset });
   }
-}
-
-type Words = { readonly command: string; readonly verb: string; readonly id: string };
-type RecordCommand = 'account' | 'keys' | 'payouts' | 'batches' | 'rates';
-type DatabaseCommand = 'migrate' | RecordCommand | 'reconcile';
-
-/** What works on a database; the exit code says whether it did what was asked. */
-async function operate(
-  database: Database,
-  words: Words & { readonly command: DatabaseCommand },
-  flags: Flags,
-): Promise<number> {
-  switch (words.command) {
-    case 'migrate': {
-      const applied = await migrate(database);
-      const logins = readLoginConfig(process.env);
-      await allowLogins(database, {
-        api: logins.API_DATABASE_URL,
-        worker: logins.WORKER_DATABASE_URL,
-        operator: logins.OPERATOR_DATABASE_URL,
-      });
-      console.log(applied.length === 0 ? 'Nothing to do.' : `Applied ${applied.join(', ')}.`);
-      return 0;
-    }
-    case 'account':
-      return account(database, words.verb, flags);
-    case 'keys':
-      await keys(database, words, flags);
-      return 0;
-    case 'payouts':
-      return payouts(database, words, flags);
-    case 'batches':
-      return batches(database, words, flags);
-    case 'rates':
-      await rates(database, words, flags);
-      return 0;
-    case 'reconcile':
-      return (await reconcile(database, new Date())) ? 0 : 1;
+  if (command === 'demo') {
+    return demo({
+      directory: data ?? '.corridor/demo',
+      ports: portsOf(flags, 0),
+      reset: data === undefined || reset,
+      batch: batchOf(flags),
+    });
   }
-}
-
-async function account(database: Database, verb: string, flags: Flags): Promise<number> {
-  switch (verb) {
-    case 'open':
-      await openAccount(
-        database,
-        { name: requiredFlag(flags, 'name'), mode: modeOf(flags.mode) },
-        signatureOf(flags),
-      );
-      return 0;
-    case 'fund':
-      await fundAccount(
-        database,
-        {
-          accountId: requiredFlag(flags, 'account'),
-          currency: requiredFlag(flags, 'currency'),
-          amount: requiredFlag(flags, 'amount'),
-        },
-        signatureOf(flags),
-      );
-      return 0;
-    default:
-      throw unknownCommand({ command: 'account', verb, id: '' });
-  }
-}
-
-async function payouts(database: Database, { verb, id }: Words, flags: Flags): Promise<number> {
-  if (verb === 'list') {
-    await listAttention(database);
-    return 0;
-  }
-  if (id === '') throw new UsageError(`The id of a payout is missing.\n\n${usage}`);
-  if (verb === 'show') {
-    await showPayout(database, id);
-    return 0;
-  }
-  const isCarriedOut = await withTemporal(flags.data ?? '.corridor', (temporal) =>
-    act({ database, temporal }, id, verb, flags),
-  );
-  return isCarriedOut ? 0 : 1;
-}
-
-async function batches(database: Database, { verb, id }: Words, flags: Flags): Promise<number> {
-  if (verb === 'list') {
-    await listBatches(database);
-    return 0;
-  }
-  if (id === '') throw new UsageError(`The id of a batch is missing.\n\n${usage}`);
-  switch (verb) {
-    case 'show':
-      await showBatch(database, id);
-      return 0;
-    case 'pause':
-      return (await pause(database, id, signatureOf(flags))) ? 0 : 1;
-    case 'resume': {
-      const signature = signatureOf(flags);
-      return withTemporal(flags.data ?? '.corridor', async (temporal) =>
-        (await resume(database, temporal, id, signature)) ? 0 : 1,
-      );
-    }
-    default:
-      throw unknownCommand({ command: 'batches', verb, id });
-  }
-}
-
-function unknownCommand({ command, verb }: Words): UsageError {
   const sent = `${command} ${verb}`.trim();
-  const fault = sent === '' ? 'A command is missing.' : `There is no command "${sent}".`;
-  return new UsageError(`${fault}\n\n${usage}`);
-}
-
-function rates(database: Database, words: Words, flags: Flags): Promise<void> {
-  const { verb, id } = words;
-  if (verb === 'list') return listRates(database);
-  const decision = signatureOf(flags);
-  if (verb === 'use') return useProvider(database, id, decision);
-  if (verb === 'accept') return decide(database, id, 'accepted', decision);
-  if (verb === 'reject') return decide(database, id, 'rejected', decision);
-  throw unknownCommand(words);
-}
-
-function keys(database: Database, { verb, id }: Words, flags: Flags): Promise<void> {
-  const { name, scopes, expires } = flags;
-  if (verb === 'create') {
-    const signature = signatureOf(flags);
-    return createKey(
-      database,
-      requiredFlag(flags, 'account'),
-      { name, scopes, expires },
-      signature,
-    );
+  const name = [command, sent].find((each) => Object.hasOwn(commands, each)) ?? '';
+  const work = commands[name];
+  if (work === undefined) {
+    const fault = sent === '' ? 'A command is missing.' : `There is no command "${sent}".`;
+    throw new UsageError(`${fault}\n\n${usage}`);
   }
-  if (verb === 'list') return listKeys(database, requiredFlag(flags, 'account'));
-  if (verb !== 'roll' && verb !== 'revoke') throw unknownCommand({ command: 'keys', verb, id });
-  if (id === '') throw new UsageError(`The id of a key is missing.\n\n${usage}`);
-  if (verb === 'revoke') return revokeKey(database, id, signatureOf(flags));
-  return rollKey(database, id, { overlap: flags.overlap, expires }, signatureOf(flags));
+  const directory = data ?? '.corridor';
+  return withDatabase(directory, async (database) =>
+    (await work({ database, directory, id, flags })) === false ? 1 : 0,
+  );
 }
 
-function modeOf(text: string): 'test' | 'live' {
-  if (text === 'test' || text === 'live') return text;
-  throw new UsageError('--mode expects test or live.');
+async function migrateForLogins(database: Database): Promise<void> {
+  const applied = await migrate(database);
+  const logins = readLoginConfig(process.env);
+  await allowLogins(database, {
+    api: logins.API_DATABASE_URL,
+    worker: logins.WORKER_DATABASE_URL,
+    operator: logins.OPERATOR_DATABASE_URL,
+  });
+  console.log(applied.length === 0 ? 'Nothing to do.' : `Applied ${applied.join(', ')}.`);
+}
+
+function actOnPayout(verb: string, call: Call): Promise<boolean> {
+  const id = idOf('payout', call);
+  return withTemporal(call.directory, (temporal) =>
+    act({ database: call.database, temporal }, id, verb, call.flags),
+  );
+}
+
+function idOf(what: string, { id }: Call): string {
+  if (id === '') throw new UsageError(`The id of a ${what} is missing.\n\n${usage}`);
+  return id;
 }
 
 function batchOf({ batch }: Flags): number | undefined {
@@ -282,23 +182,25 @@ function batchOf({ batch }: Flags): number | undefined {
   return count;
 }
 
-function portsOf(flags: Flags, defaults: StackPorts): StackPorts {
+/** The ports of the stack: as typed, or all of them `byDefault`, or each its usual one. */
+function portsOf(flags: Flags, byDefault?: number): StackPorts {
+  const port = (name: PortFlag, usual: number) => {
+    const text = flags[name];
+    if (text === undefined) return byDefault ?? usual;
+    const typed = /^\d{1,5}$/.test(text) ? Number.parseInt(text, 10) : 65_536;
+    if (typed > 65_535) throw new UsageError(`--${name} expects a port number, 0 to 65535.`);
+    return typed;
+  };
   return {
-    api: portOf(flags, 'api-port', defaults.api),
-    metrics: portOf(flags, 'metrics-port', defaults.metrics),
-    temporal: portOf(flags, 'temporal-port', defaults.temporal),
-    temporalUi: portOf(flags, 'temporal-ui-port', defaults.temporalUi),
-    postgres: portOf(flags, 'postgres-port', defaults.postgres),
-    bank: portOf(flags, 'bank-port', defaults.bank),
+    api: port('api-port', 8080),
+    metrics: port('metrics-port', 9464),
+    temporal: port('temporal-port', 7233),
+    temporalUi: port('temporal-ui-port', 8233),
+    postgres: port('postgres-port', 5433),
+    bank: port('bank-port', 8090),
   };
 }
 
 type PortFlag = Extract<keyof typeof options, `${string}-port`>;
 
-function portOf(flags: Flags, name: PortFlag, byDefault: number): number {
-  const text = flags[name];
-  if (text === undefined) return byDefault;
-  const port = /^\d{1,5}$/.test(text) ? Number.parseInt(text, 10) : 65_536;
-  if (port > 65_535) throw new UsageError(`--${name} expects a port number, 0 to 65535.`);
-  return port;
-}
+process.exitCode = await main(process.argv.slice(2));

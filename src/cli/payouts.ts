@@ -69,7 +69,8 @@ export async function act(
   flags: Flags,
 ): Promise<boolean> {
   const row = await existingPayout(database, id);
-  const command = commandOf(row, verb, flags);
+  const command = commandOf[verb]?.(flags, row);
+  if (command === undefined) throw new UsageError(`corridor payouts has no "${verb}".`);
   const fault = faultOf(command, new Date());
   if (fault !== undefined) throw new UsageError(fault);
   const action = await insertRequest(database, id, { ...signatureOf(flags), command });
@@ -83,48 +84,42 @@ export async function act(
   return outcome !== 'refused';
 }
 
-function commandOf(row: PayoutRow, verb: string, flags: Flags): OperatorCommand {
-  const flag = (name: string) => requiredFlag(flags, name);
-  switch (verb) {
-    case 'retry':
-      return { kind: 'retryNow' };
-    case 'settle':
-      return { kind: 'markSettled', evidence: flag('evidence') };
-    case 'fail': {
-      const isGiven = flags['statement-date'] !== undefined;
-      return { kind: 'failAndRelease', statementDate: isGiven ? flag('statement-date') : null };
+/** The commands on a payout by their verbs, each made of its flags. */
+const commandOf: Readonly<Record<string, (flags: Flags, row: PayoutRow) => OperatorCommand>> = {
+  retry: () => ({ kind: 'retryNow' }),
+  settle: (flags) => ({ kind: 'markSettled', evidence: requiredFlag(flags, 'evidence') }),
+  fail: (flags) => {
+    const isGiven = flags['statement-date'] !== undefined;
+    const statementDate = isGiven ? requiredFlag(flags, 'statement-date') : null;
+    return { kind: 'failAndRelease', statementDate };
+  },
+  extend: (flags) => ({ kind: 'extendDeadline', until: requiredFlag(flags, 'until') }),
+  approve: (flags) => ({ kind: 'approve', proposal: requiredFlag(flags, 'proposal') }),
+  cancel: () => ({ kind: 'cancel' }),
+  'late-return': (flags, { destinationCurrency }) => {
+    const currency = destinationCurrency ?? '';
+    const amountMinor = minorOf(requiredFlag(flags, 'amount'), currency) ?? '0';
+    if (BigInt(amountMinor) > 0n) return correct({ kind: 'lateReturn', amountMinor });
+    throw new UsageError(`--amount expects a sum of ${currency} above zero, such as 10.`);
+  },
+  'clear-suspense': (flags) => {
+    const charge = requiredFlag(flags, 'charge');
+    if (charge === 'customer' || charge === 'house') {
+      return correct({ kind: 'clearSuspense', charge });
     }
-    case 'extend':
-      return { kind: 'extendDeadline', until: flag('until') };
-    case 'approve':
-      return { kind: 'approve', proposal: flag('proposal') };
-    case 'cancel':
-      return { kind: 'cancel' };
-    default:
-      return { kind: 'correct', correction: correctionOf(row, verb, flag) };
-  }
-}
+    throw new UsageError('--charge expects customer or house.');
+  },
+  reverse: (flags) => correct({ kind: 'reverse', entry: requiredFlag(flags, 'entry') }),
+  correct: (flags) => {
+    const postings = requiredFlag(flags, 'postings').split(',').map(postingOf);
+    return correct({ kind: 'book', postings });
+  },
+};
 
-function correctionOf(row: PayoutRow, verb: string, flag: (name: string) => string): Correction {
-  switch (verb) {
-    case 'late-return': {
-      const currency = row.destinationCurrency ?? '';
-      const amountMinor = minorOf(flag('amount'), currency) ?? '0';
-      if (BigInt(amountMinor) > 0n) return { kind: 'lateReturn', amountMinor };
-      throw new UsageError(`--amount expects a sum of ${currency} above zero, such as 10.`);
-    }
-    case 'clear-suspense': {
-      const charge = flag('charge');
-      if (charge === 'customer' || charge === 'house') return { kind: 'clearSuspense', charge };
-      throw new UsageError('--charge expects customer or house.');
-    }
-    case 'reverse':
-      return { kind: 'reverse', entry: flag('entry') };
-    case 'correct':
-      return { kind: 'book', postings: flag('postings').split(',').map(postingOf) };
-    default:
-      throw new UsageError(`corridor payouts has no "${verb}".`);
-  }
+export const payoutVerbs: readonly string[] = Object.keys(commandOf);
+
+function correct(correction: Correction): OperatorCommand {
+  return { kind: 'correct', correction };
 }
 
 function postingOf(text: string): PostingText {

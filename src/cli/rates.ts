@@ -28,7 +28,7 @@ export async function useProvider(database: Database, name: string, by: Signatur
 }
 
 /** Accepts or rejects a rate that waits. */
-export async function decide(
+export async function decideWaitingRate(
   database: Database,
   id: string,
   outcome: 'accepted' | 'rejected',

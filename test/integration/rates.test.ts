@@ -4,7 +4,7 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { accept } from '../../src/activities/acceptance.js';
 import { startRates } from '../../src/activities/maintenance.js';
-import { decide, listRates, useProvider } from '../../src/cli/rates.js';
+import { decideWaitingRate, listRates, useProvider } from '../../src/cli/rates.js';
 import { exactlyOne, transaction } from '../../src/db/client.js';
 import { findPayoutById, insertPayout, type PayoutRow } from '../../src/db/payouts.js';
 import { findQuote } from '../../src/db/quotes.js';
@@ -470,10 +470,12 @@ describe('corridor rates', () => {
     const listed = await printed(() => listRates(database));
     expect(listed).toContain(`${usd}  USD  1.40, was 1.16  as of `);
     expect(listed).toContain(`${gbp}  GBP  8.8, was 0.88  as of `);
-    const reject = () => printed(() => decide(database, gbp, 'rejected', by));
+    const reject = () => printed(() => decideWaitingRate(database, gbp, 'rejected', by));
     expect(await reject()).toBe(`rejected: rate ${gbp}\n`);
     await expect(reject()).rejects.toThrow(`No rate waits as ${gbp}`);
-    await expect(decide(database, 'x', 'accepted', by)).rejects.toThrow('No rate waits as x');
+    await expect(decideWaitingRate(database, 'x', 'accepted', by)).rejects.toThrow(
+      'No rate waits as x',
+    );
     await expect(useProvider(database, 'mine', by)).rejects.toThrow('expects reference or ecb');
     expect(await usable()).toEqual({ EUR: '1', USD: '1.16', GBP: '0.88' });
   });
