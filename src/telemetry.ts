@@ -1,20 +1,10 @@
-import { createServer } from 'node:http';
+import { createServer, type Server } from 'node:http';
 import { type Logger, pino } from 'pino';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 
 /** What a log line never shows, wherever it stands in the object that is logged. */
-const redacted = [
-  'authorization',
-  '*.authorization',
-  'secret',
-  '*.secret',
-  'iban',
-  '*.iban',
-  'account_number',
-  '*.account_number',
-  'key',
-  '*.key',
-];
+const secretNames = ['authorization', 'secret', 'iban', 'account_number', 'key'];
+const redacted = secretNames.flatMap((name) => [name, `*.${name}`]);
 
 /** Structured logs on standard output, one JSON object a line. */
 export function createLog(options: { readonly part: string; readonly level: string }): Logger {
@@ -49,50 +39,44 @@ function together() {
   };
 }
 
-export type Metrics = {
-  readonly registry: Registry;
-  readonly requestSeconds: Histogram<'route' | 'method' | 'status'>;
-  readonly wakeFailures: Counter;
-  readonly unreadableCallbacks: Counter<'rail'>;
-  readonly statementBreaks: Gauge;
-  readonly balanceBreaks: Gauge;
-};
+export type Metrics = ReturnType<typeof createMetrics>;
 
 /** The metrics of one process, in Prometheus' form. */
-export function createMetrics(part: string): Metrics {
+export function createMetrics(part: string) {
   const registry = new Registry();
   registry.setDefaultLabels({ part });
   collectDefaultMetrics({ register: registry });
+  const metric = (name: string, help: string) => ({
+    name: `corridor_${name}`,
+    help,
+    registers: [registry],
+  });
   return {
     registry,
     requestSeconds: new Histogram({
-      name: 'corridor_http_request_seconds',
-      help: 'Time from the request to the end of its answer.',
+      ...metric('http_request_seconds', 'Time from the request to the end of its answer.'),
       labelNames: ['route', 'method', 'status'],
       buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 3, 10],
-      registers: [registry],
     }),
-    statementBreaks: new Gauge({
-      name: 'corridor_statement_breaks',
-      help: "Differences between the bank's statements and the ledger.",
-      registers: [registry],
-    }),
-    balanceBreaks: new Gauge({
-      name: 'corridor_balance_breaks',
-      help: "Customers' balances that are not the sum of their postings.",
-      registers: [registry],
-    }),
+    statementBreaks: new Gauge(
+      metric('statement_breaks', "Differences between the bank's statements and the ledger."),
+    ),
+    balanceBreaks: new Gauge(
+      metric('balance_breaks', "Customers' balances that are not the sum of their postings."),
+    ),
     unreadableCallbacks: new Counter({
-      name: 'corridor_unreadable_callbacks_total',
-      help: 'Callbacks that a rail has signed and that cannot be read: ask the rail what they say.',
+      ...metric(
+        'unreadable_callbacks_total',
+        'Callbacks that a rail has signed and that cannot be read: ask the rail what they say.',
+      ),
       labelNames: ['rail'],
-      registers: [registry],
     }),
-    wakeFailures: new Counter({
-      name: 'corridor_wake_failures_total',
-      help: 'Payouts that could not be woken at once and were left to the sweep.',
-      registers: [registry],
-    }),
+    wakeFailures: new Counter(
+      metric(
+        'wake_failures_total',
+        'Payouts that could not be woken at once and were left to the sweep.',
+      ),
+    ),
   };
 }
 
@@ -113,25 +97,24 @@ export async function serveMetrics(options: {
       () => response.writeHead(503).end('not ready\n'),
     );
   });
+  const url = await listen(server, options.host, options.port);
+  return { url, close: () => server.close() };
+}
+
+/** Has a server listen, and returns its URL; port 0 is any that is free. */
+export async function listen(server: Server, host: string, port: number): Promise<string> {
   await new Promise<void>((resolve, reject) => {
-    server.once('error', reject).listen(options.port, options.host, resolve);
+    server.once('error', reject).listen(port, host, resolve);
   });
   const address = server.address();
-  const port = typeof address === 'object' && address !== null ? address.port : options.port;
-  return { url: `http://${options.host}:${port}`, close: () => server.close() };
+  return `http://${host}:${typeof address === 'object' && address !== null ? address.port : port}`;
 }
 
 async function answer(path: string, registry: Registry, isReady: () => Promise<boolean>) {
-  switch (path) {
-    case '/metrics':
-      return { status: 200, body: await registry.metrics() };
-    case '/livez':
-      return { status: 200, body: 'ok\n' };
-    case '/readyz': {
-      const ready = await isReady();
-      return { status: ready ? 200 : 503, body: ready ? 'ready\n' : 'not ready\n' };
-    }
-    default:
-      return { status: 404, body: 'not found\n' };
-  }
+  if (path === '/metrics') return { status: 200, body: await registry.metrics() };
+  if (path === '/livez') return { status: 200, body: 'ok\n' };
+  if (path !== '/readyz') return { status: 404, body: 'not found\n' };
+  return (await isReady())
+    ? { status: 200, body: 'ready\n' }
+    : { status: 503, body: 'not ready\n' };
 }

@@ -1,4 +1,4 @@
-import type { RequestListener, Server } from 'node:http';
+import type { RequestListener } from 'node:http';
 import type { Logger } from 'pino';
 import { type ApiConfig, readApiConfig } from '../config.js';
 import { connectDatabase, type Database } from '../db/client.js';
@@ -6,7 +6,7 @@ import { isMigrated } from '../db/migrate.js';
 import { neverBreaks, type Running, runProcess } from '../process.js';
 import { createRails } from '../rails/registry.js';
 import { createSandboxCallbacks } from '../rails/sandbox/callback.js';
-import { createLog, createMetrics, serveMetrics } from '../telemetry.js';
+import { createLog, createMetrics, listen, serveMetrics } from '../telemetry.js';
 import { connectTemporal } from '../temporal/client.js';
 import { createApp } from './app.js';
 import { trustProxies } from './clientAddress.js';
@@ -89,14 +89,6 @@ function createReadiness(database: Database): () => Promise<boolean> {
     if (nowMs - look.atMs > readinessMs) look = { atMs: nowMs, isUsable: isMigrated(database) };
     return look.isUsable;
   };
-}
-
-async function listen(server: Server, host: string, port: number): Promise<string> {
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject).listen(port, host, resolve);
-  });
-  const address = server.address();
-  return `http://${host}:${typeof address === 'object' && address !== null ? address.port : port}`;
 }
 
 /** The API process. */
