@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage } from 'node:http';
 import { z } from 'zod';
-import { verifyWebhook } from '../../src/webhooks/signature.js';
 import { listenOnAnyPort } from '../stack/ports.js';
+import { verifyWebhook } from './verifyWebhook.js';
 
 const eventShape = z.object({
   id: z.string(),

@@ -1,0 +1,42 @@
+import { timingSafeEqual } from 'node:crypto';
+import { webhookHmac } from '../../src/webhooks/signature.js';
+
+/** The headers of one webhook as Standard Webhooks 1.0 names them. */
+export type WebhookHeaders = {
+  readonly 'webhook-id': string;
+  readonly 'webhook-timestamp': string;
+  readonly 'webhook-signature': string;
+};
+
+// How far the clocks of sender and receiver may be apart; the reference libraries' number.
+const toleranceSeconds = 5 * 60;
+// One signature for each secret in rotation; more are a header made to burn time.
+const maxSignatures = 10;
+
+/**
+ * Whether a webhook was signed with one of the secrets and is at most 5 minutes old, or
+ * ahead. Signatures are compared in constant time.
+ */
+export function verifyWebhook(received: {
+  readonly headers: WebhookHeaders;
+  readonly body: string;
+  readonly secrets: readonly string[];
+  readonly nowSeconds: number;
+}): boolean {
+  const { headers, body, secrets, nowSeconds } = received;
+  const timestamp = headers['webhook-timestamp'];
+  if (!/^\d{1,12}$/.test(timestamp)) return false;
+  if (Math.abs(nowSeconds - Number.parseInt(timestamp, 10)) > toleranceSeconds) return false;
+  const signed = `${headers['webhook-id']}.${timestamp}.${body}`;
+  const signatures = headers['webhook-signature']
+    .split(' ', maxSignatures)
+    .filter((signature) => signature.startsWith('v1,'))
+    .map((signature) => Buffer.from(signature.slice('v1,'.length), 'base64'));
+  return secrets
+    .map((secret) => webhookHmac(secret, signed))
+    .some((expected) =>
+      signatures.some(
+        (signature) => signature.length === expected.length && timingSafeEqual(signature, expected),
+      ),
+    );
+}
