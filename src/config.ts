@@ -9,16 +9,12 @@ export class ConfigError extends Error {
   override readonly name = 'ConfigError';
 }
 
-const port = z
-  .string()
-  .regex(/^\d{1,5}$/, 'a port number, 0 to 65535')
+const digits = (form: RegExp, expected: string) => z.string().regex(form, expected);
+const portExpected = 'a port number, 0 to 65535';
+const port = digits(/^\d{1,5}$/, portExpected)
   .transform(Number)
-  .refine((value) => value <= 65_535, 'a port number, 0 to 65535');
-
-const count = z
-  .string()
-  .regex(/^[1-9]\d{0,4}$/, 'a whole number, 1 to 99999')
-  .transform(Number);
+  .refine((value) => value <= 65_535, portExpected);
+const count = digits(/^[1-9]\d{0,4}$/, 'a whole number, 1 to 99999').transform(Number);
 const flag = z.enum(['true', 'false'], 'true or false').transform((text) => text === 'true');
 const url = (protocols: string) =>
   z
@@ -87,9 +83,7 @@ const apiSchema = z.object({
   API_HOST: z.string().default('127.0.0.1'),
   API_PORT: port.default(8080),
   /** How long it goes on serving after SIGTERM, so that a load balancer sees `/readyz` fail. */
-  STOP_NOTICE_SECONDS: z
-    .string()
-    .regex(/^(\d|10)$/, 'whole seconds, 0 to 10')
+  STOP_NOTICE_SECONDS: digits(/^(\d|10)$/, 'whole seconds, 0 to 10')
     .default('0')
     .transform(Number),
   /** Keys the fingerprints of idempotent requests; changing it makes old replays mismatch. */
@@ -109,15 +103,11 @@ const workerSchema = z.object({
   ...webhookPolicy,
   ...sandboxBank,
   /** Above this sum in euros a second person approves what an operator does with money. */
-  OPERATOR_APPROVAL_ABOVE_EUR: z
-    .string()
-    .regex(/^\d{1,9}$/, 'whole euros')
+  OPERATOR_APPROVAL_ABOVE_EUR: digits(/^\d{1,9}$/, 'whole euros')
     .default('10000')
     .transform(BigInt),
   /** A return of a smaller share of what was sent waits for a person. */
-  RETURN_MINIMUM_PERCENT: z
-    .string()
-    .regex(/^(\d{1,2}|100)$/, 'a whole percentage, 0 to 100')
+  RETURN_MINIMUM_PERCENT: digits(/^(\d{1,2}|100)$/, 'a whole percentage, 0 to 100')
     .default('90')
     .transform(BigInt),
   /** Whose rates price real money is a decision: there is no default. */
@@ -158,18 +148,14 @@ const stackSchema = z.object({
 
 export type ApiConfig = z.infer<typeof apiSchema>;
 export type WorkerConfig = z.infer<typeof workerSchema>;
-export type OperatorConfig = z.infer<typeof operatorSchema>;
-export type OperatorTemporalConfig = z.infer<typeof operatorTemporalSchema>;
-export type LoginConfig = z.infer<typeof loginSchema>;
 export type StackConfig = z.infer<typeof stackSchema>;
 
-export const readApiConfig = (env: Environment): ApiConfig => read(apiSchema, env);
-export const readWorkerConfig = (env: Environment): WorkerConfig => read(workerSchema, env);
-export const readOperatorTemporalConfig = (env: Environment): OperatorTemporalConfig =>
-  read(operatorTemporalSchema, env);
-export const readOperatorConfig = (env: Environment): OperatorConfig => read(operatorSchema, env);
-export const readLoginConfig = (env: Environment): LoginConfig => read(loginSchema, env);
-export const readStackConfig = (env: Environment): StackConfig => read(stackSchema, env);
+export const readApiConfig = (env: Environment) => read(apiSchema, env);
+export const readWorkerConfig = (env: Environment) => read(workerSchema, env);
+export const readOperatorTemporalConfig = (env: Environment) => read(operatorTemporalSchema, env);
+export const readOperatorConfig = (env: Environment) => read(operatorSchema, env);
+export const readLoginConfig = (env: Environment) => read(loginSchema, env);
+export const readStackConfig = (env: Environment) => read(stackSchema, env);
 
 function read<T extends z.ZodRawShape>(schema: z.ZodObject<T>, env: Environment) {
   const values: Record<string, string> = {};

@@ -217,20 +217,12 @@ function readBytes(): Koa.Middleware {
 function answerUnknownRoute(ctx: Koa.Context, router: Router): void {
   const { path } = router.match(ctx.path, ctx.method);
   if (path.length === 0) {
-    answerProblem(ctx, {
-      refusals: [
-        refuse('route_not_found', {
-          expected: 'the path of a route, such as /v1/payouts',
-          received: `${ctx.method} ${ctx.path}`.slice(0, 200),
-        }),
-      ],
-    });
-    return;
+    const expected = 'the path of a route, such as /v1/payouts';
+    const received = `${ctx.method} ${ctx.path}`.slice(0, 200);
+    return answerProblem(ctx, { refusals: [refuse('route_not_found', { expected, received })] });
   }
   const allowed = [...new Set(path.flatMap((layer) => layer.methods))];
   ctx.set('Allow', allowed.join(', '));
-  const expected = `one of ${allowed.join(', ')}`;
-  answerProblem(ctx, {
-    refusals: [refuse('method_not_allowed', { expected, received: ctx.method })],
-  });
+  const details = { expected: `one of ${allowed.join(', ')}`, received: ctx.method };
+  answerProblem(ctx, { refusals: [refuse('method_not_allowed', details)] });
 }

@@ -59,10 +59,7 @@ function operationOf(route: Route): JsonObject {
     security: [{ api_key: [route.scope] }],
     parameters: parametersOf(route),
     ...(body === undefined ? {} : { requestBody: body }),
-    responses: {
-      ...successesOf(route),
-      ...problemsOf(route),
-    },
+    responses: { ...successesOf(route), ...problemsOf(route) },
   };
 }
 
@@ -79,26 +76,31 @@ function parametersOf(route: Route): readonly JsonObject[] {
 }
 
 const requestHeaders = {
-  'Corridor-Version': {
-    name: 'Corridor-Version',
-    in: 'header',
-    description: "The API version of this request; the default is the account's version.",
-    schema: { type: 'string', enum: apiVersions },
-  },
-  'Idempotency-Key': {
-    name: 'Idempotency-Key',
-    in: 'header',
-    description:
-      'A unique value for every new request. A retry with the same key returns the result of the first request and is not executed again.',
-    schema: { type: 'string', pattern: '^[\\x21-\\x7e]{1,255}$' },
-  },
-  Prefer: {
-    name: 'Prefer',
-    in: 'header',
-    description: 'wait=N: respond when the payout is final, or after N seconds (at most 30).',
-    schema: { type: 'string', examples: ['wait=10'] },
-  },
+  'Corridor-Version': requestHeader(
+    'Corridor-Version',
+    "The API version of this request; the default is the account's version.",
+    { enum: apiVersions },
+  ),
+  'Idempotency-Key': requestHeader(
+    'Idempotency-Key',
+    'A unique value for every new request. A retry with the same key returns the result of the first request and is not executed again.',
+    { pattern: '^[\\x21-\\x7e]{1,255}$' },
+  ),
+  Prefer: requestHeader(
+    'Prefer',
+    'wait=N: respond when the payout is final, or after N seconds (at most 30).',
+    { examples: ['wait=10'] },
+  ),
 } as const;
+
+function requestHeader(name: string, description: string, schema: JsonObject) {
+  return { name, in: 'header', ...text(description, schema) } as const;
+}
+
+/** What a header says, which is always a text. */
+function text(description: string, schema: JsonObject = {}): JsonObject {
+  return { description, schema: { type: 'string', ...schema } };
+}
 
 function queryOf(route: Route): readonly JsonObject[] {
   if (route.params === undefined) return [];
@@ -127,13 +129,10 @@ function bodyOf(route: Route): JsonObject | undefined {
 }
 
 /** Lists also come a line an item, with the other parameters in the query. */
+const line = (description: string) => ({ schema: { type: 'string', description } });
 const lines = {
-  'application/x-ndjson': {
-    schema: { type: 'string', description: 'One payout per line, as JSON.' },
-  },
-  'text/csv': {
-    schema: { type: 'string', description: 'RFC 4180, with a header row of parameter names.' },
-  },
+  'application/x-ndjson': line('One payout per line, as JSON.'),
+  'text/csv': line('RFC 4180, with a header row of parameter names.'),
 } as const;
 
 /** Nested parameters of a form have their names in brackets. */
@@ -153,13 +152,9 @@ function successesOf(route: Route): JsonObject {
 }
 
 function successOf(route: Route, status: string, name: ObjectName): JsonObject {
-  const names: (keyof typeof answerHeaders)[] = [...everyHeader];
-  if (route.method !== 'get') names.push('Idempotent-Replayed');
-  if (locates(route, status, name)) names.push('Location');
-  if (route.supportsPreferWait === true) names.push('Preference-Applied');
   return {
     description: STATUS_CODES[status] ?? '',
-    headers: headersOf(names),
+    headers: headersOf(route, { location: locates(route, status, name) }),
     content: { 'application/json': { schema: { $ref: reference(name) } } },
   };
 }
@@ -175,26 +170,18 @@ function problemsOf(route: Route): JsonObject {
   const codes = refusalsOf(route);
   const statuses = [...new Set(codes.map((code) => meaningOf(code).status))];
   return Object.fromEntries(
-    statuses.map((status) => [
-      status,
-      problemOf(
-        route,
-        codes.filter((code) => meaningOf(code).status === status),
-      ),
-    ]),
+    statuses.map((status) => {
+      const ofStatus = codes.filter((code) => meaningOf(code).status === status);
+      return [status, problemOf(route, status, ofStatus)];
+    }),
   );
 }
 
-function problemOf(route: Route, codes: readonly RefusalCode[]): JsonObject {
-  const names: (keyof typeof answerHeaders)[] = [...everyHeader];
-  if (route.method !== 'get') names.push('Idempotent-Replayed');
-  if (route.supportsPreferWait === true) names.push('Preference-Applied');
-  const statuses = codes.map((code) => meaningOf(code).status);
-  if (statuses.some((status) => [409, 429, 503].includes(status))) names.push('Retry-After');
+function problemOf(route: Route, status: number, codes: readonly RefusalCode[]): JsonObject {
   const code = { properties: { code: { enum: codes } } };
   return {
     description: codes.map((name) => `\`${name}\`: ${meaningOf(name).title}`).join('\n\n'),
-    headers: headersOf(names),
+    headers: headersOf(route, { retryAfter: [409, 429, 503].includes(status) }),
     content: {
       'application/problem+json': { schema: { allOf: [{ $ref: reference('problem') }, code] } },
     },
@@ -216,57 +203,40 @@ function refusalsOf(route: Route): readonly RefusalCode[] {
   return [...codes, ...(route.refusals ?? [])];
 }
 
-const everyHeader = ['Request-Id', 'Corridor-Version', 'RateLimit', 'RateLimit-Policy'] as const;
-
 const answerHeaders = {
-  RateLimit: {
-    description: 'What is left of each quota, and the seconds until it is full again.',
-    schema: { type: 'string' },
-  },
-  'RateLimit-Policy': {
-    description:
-      'The quotas of the account, of requests and of items, and the window of each in seconds.',
-    schema: { type: 'string' },
-  },
-  'Request-Id': {
-    description: 'Identifies this request in our logs.',
-    schema: { type: 'string', pattern: '^req_' },
-  },
-  'Corridor-Version': {
-    description: 'The API version of this response.',
-    schema: { type: 'string', enum: apiVersions },
-  },
-  'Idempotent-Replayed': {
-    description: 'Present on a retry: the response is for the first request with this key.',
-    schema: { type: 'string', const: 'true' },
-  },
-  Location: {
-    description: 'The path of the new object.',
-    schema: { type: 'string', pattern: '^/v1/' },
-  },
-  'Preference-Applied': {
-    description: 'The longest time, in seconds, that the response was delayed.',
-    schema: { type: 'string', pattern: '^wait=\\d+$' },
-  },
-  'Retry-After': {
-    description: 'Seconds to wait before you retry.',
-    schema: { type: 'string', pattern: '^\\d+$' },
-  },
+  RateLimit: text('What is left of each quota, and the seconds until it is full again.'),
+  'RateLimit-Policy': text(
+    'The quotas of the account, of requests and of items, and the window of each in seconds.',
+  ),
+  'Request-Id': text('Identifies this request in our logs.', { pattern: '^req_' }),
+  'Corridor-Version': text('The API version of this response.', { enum: apiVersions }),
+  'Idempotent-Replayed': text(
+    'Present on a retry: the response is for the first request with this key.',
+    { const: 'true' },
+  ),
+  Location: text('The path of the new object.', { pattern: '^/v1/' }),
+  'Preference-Applied': text('The longest time, in seconds, that the response was delayed.', {
+    pattern: '^wait=\\d+$',
+  }),
+  'Retry-After': text('Seconds to wait before you retry.', { pattern: '^\\d+$' }),
 } as const;
 
-function headersOf(names: readonly (keyof typeof answerHeaders)[]): JsonObject {
+/** The headers of an answer: those of every one, of the route, and of what it says. */
+function headersOf(route: Route, says: { location?: boolean; retryAfter?: boolean }): JsonObject {
+  const names: (keyof typeof answerHeaders)[] = [
+    ...(['Request-Id', 'Corridor-Version', 'RateLimit', 'RateLimit-Policy'] as const),
+  ];
+  if (route.method !== 'get') names.push('Idempotent-Replayed');
+  if (says.location === true) names.push('Location');
+  if (route.supportsPreferWait === true) names.push('Preference-Applied');
+  if (says.retryAfter === true) names.push('Retry-After');
   return Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
 }
 
 /** An event as an endpoint receives it: Standard Webhooks 1.0. */
 function webhookOf(type: string): JsonObject {
-  const header = (name: string, text: string) => ({
-    name,
-    in: 'header',
-    required: true,
-    description: text,
-    schema: { type: 'string' },
-  });
+  const header = (name: string, description: string) =>
+    ({ name, in: 'header', required: true, ...text(description) }) as const;
   const message = { $ref: reference('webhook_message') };
   const data = { $ref: reference(type.startsWith('batch') ? 'batch' : 'payout') };
   const one = { properties: { type: { const: type }, data } };

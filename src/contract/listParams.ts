@@ -3,14 +3,11 @@ import { batchStatuses } from '../domain/batch.js';
 import { eventTypes } from '../domain/event.js';
 import { entryKinds } from '../domain/ledger.js';
 import { payoutStatuses } from '../domain/payout.js';
-import { currency, idOf, metadata, text } from './params.js';
+import { currency, idOf, matching, metadata, text } from './params.js';
 
 /** The query parameters of every list: which page, and what it is filtered by. */
 
-const limitExpected = 'a number from 1 to 100';
-const limit = z
-  .string(limitExpected)
-  .regex(/^([1-9]\d?|100)$/, limitExpected)
+const limit = matching(/^([1-9]\d?|100)$/, 'a number from 1 to 100')
   .default('20')
   .transform(Number);
 
@@ -88,13 +85,10 @@ export const webhookEndpointListParams = z.strictObject({
   status: z.enum(endpointStatuses, oneOf(endpointStatuses)).optional(),
 });
 
-const sequenceExpected = 'the sequence of an event, or 0';
 export const eventListParams = z.strictObject({
   ...pageParams(idOf('evt', 'event')),
   /** Turns the list into the feed: oldest first and without gaps. */
-  after: z
-    .string(sequenceExpected)
-    .regex(/^\d{1,18}$/, sequenceExpected)
+  after: matching(/^\d{1,18}$/, 'the sequence of an event, or 0')
     .transform((digits) => BigInt(digits))
     .optional(),
   created,
@@ -104,9 +98,9 @@ export const eventListParams = z.strictObject({
   batch: idOf('bat', 'batch').optional(),
 });
 
-const transactionExpected = 'the id of a balance transaction (txn_…)';
+const transactionId = matching(/^txn_\d{1,18}$/, 'the id of a balance transaction (txn_…)');
 export const balanceTransactionListParams = z.strictObject({
-  ...pageParams(z.string(transactionExpected).regex(/^txn_\d{1,18}$/, transactionExpected)),
+  ...pageParams(transactionId),
   created,
   currency: currency.optional(),
   payout: idOf('po', 'payout').optional(),
@@ -118,9 +112,8 @@ export const corridorListParams = z.strictObject({
   destination_currency: currency.optional(),
 });
 
-const countryExpected = 'an ISO 3166-1 country code in capitals, such as DE';
 export const requirementsParams = z.strictObject({
-  country: z.string(countryExpected).regex(/^[A-Z]{2}$/, countryExpected),
+  country: matching(/^[A-Z]{2}$/, 'an ISO 3166-1 country code in capitals, such as DE'),
   currency: currency.optional(),
 });
 export type RequirementsParams = z.infer<typeof requirementsParams>;

@@ -48,10 +48,12 @@ export const currency = z
 /** Parameters that many requests have, by the name the published document gives them. */
 export const sharedParams = { amount_param: amount, currency_param: currency } as const;
 
-export const idOf = (prefix: string, what: string) => {
-  const expected = `the id of a ${what} (${prefix}_…)`;
-  return z.string(expected).regex(new RegExp(`^${prefix}_[0-9a-z]{1,64}$`), expected);
-};
+/** A text of one form; `expected` is said of any other, and of what is no text. */
+export const matching = (form: RegExp, expected: string) =>
+  z.string(expected).regex(form, expected);
+
+export const idOf = (prefix: string, what: string) =>
+  matching(new RegExp(`^${prefix}_[0-9a-z]{1,64}$`), `the id of a ${what} (${prefix}_…)`);
 
 /** A line break in a remittance text is a new field on some rails; the others change how it reads. */
 const plainText = /^[^\p{Cc}\u202a-\u202e\u2066-\u2069]*$/u;
@@ -100,15 +102,9 @@ export const payoutParams = z.strictObject({
 export type PayoutParams = z.infer<typeof payoutParams>;
 
 /** As the Idempotency-Key header of a single payout, but no quotes are stripped. */
-const itemKeyExpected = '1 to 255 visible ASCII characters';
+const itemKey = matching(/^[\x21-\x7e]{1,255}$/, '1 to 255 visible ASCII characters');
 export const batchItemParams = z.strictObject(
-  {
-    ...payoutParams.shape,
-    idempotency_key: z
-      .string(itemKeyExpected)
-      .regex(/^[\x21-\x7e]{1,255}$/, itemKeyExpected)
-      .optional(),
-  },
+  { ...payoutParams.shape, idempotency_key: itemKey.optional() },
   'an object with the parameters of a payout',
 );
 export type BatchItemParams = z.infer<typeof batchItemParams>;

@@ -19,25 +19,21 @@ export type Delivery = {
   readonly secrets: readonly string[];
 };
 
+/** How long the receiver took, and how its answer begins. */
+type Answered = { readonly durationMs: number; readonly bodyStart: string };
+
 /**
  * What came of one attempt: `delivered` is 2xx and nothing else, `gone` is 410, and
  * `blocked` is our own policy, by which nothing was sent.
  */
 export type SendOutcome =
   | { readonly kind: 'delivered'; readonly status: number; readonly durationMs: number }
-  | {
+  | ({
       readonly kind: 'refused';
       readonly status: number;
       readonly retryAfterMs?: number;
-      readonly durationMs: number;
-      readonly bodyStart: string;
-    }
-  | {
-      readonly kind: 'gone';
-      readonly status: 410;
-      readonly durationMs: number;
-      readonly bodyStart: string;
-    }
+    } & Answered)
+  | ({ readonly kind: 'gone'; readonly status: 410 } & Answered)
   | { readonly kind: 'unreachable'; readonly reason: string; readonly durationMs: number }
   | { readonly kind: 'blocked'; readonly reason: string; readonly detail: string };
 
@@ -144,16 +140,15 @@ async function post(
 function outcomeOf(
   status: number,
   retryAfter: string | string[] | undefined,
-  answer: { readonly durationMs: number; readonly bodyStart: string },
+  answer: Answered,
 ): SendOutcome {
   if (status >= 200 && status < 300) {
     return { kind: 'delivered', status, durationMs: answer.durationMs };
   }
   if (status === 410) return { kind: 'gone', status, ...answer };
   const retryAfterMs = typeof retryAfter === 'string' ? readRetryAfter(retryAfter) : undefined;
-  return retryAfterMs === undefined
-    ? { kind: 'refused', status, ...answer }
-    : { kind: 'refused', status, retryAfterMs, ...answer };
+  const asked = retryAfterMs === undefined ? {} : { retryAfterMs };
+  return { kind: 'refused', status, ...asked, ...answer };
 }
 
 /** Retry-After (RFC 9110, section 10.2.3): seconds or a date; undefined if it is neither. */

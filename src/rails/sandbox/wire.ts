@@ -147,12 +147,7 @@ export function lookupAnswerOf(result: z.infer<typeof lookupResult>): LookupAnsw
   return { key, ...reportOf(state, { ...result, amount }) };
 }
 
-type Details = Partial<
-  Pick<
-    z.infer<typeof lookupResult>,
-    'amount' | 'currency' | 'code' | 'reason' | 'bank_reference' | 'at'
-  >
->;
+type Details = Omit<z.infer<typeof lookupResult>, 'key' | 'state' | 'returned_amount'>;
 
 /** A report of the bank in the words of the service, wherever it stood. */
 export function reportOf(kind: RailReport['kind'], details: Details): RailReport {
