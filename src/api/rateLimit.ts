@@ -137,18 +137,13 @@ export function createLimiter(
 function headersOf(
   ...policies: readonly (readonly [name: string, quota: Quota, taken: Taken])[]
 ): Readonly<Record<string, string>> {
-  return {
-    'RateLimit-Policy': policies
-      .map(
-        ([name, { burst, perSecond }]) => `"${name}";q=${burst};w=${Math.ceil(burst / perSecond)}`,
-      )
-      .join(', '),
-    RateLimit: policies
-      .map(
-        ([name, , { remaining, fullInMs }]) => `"${name}";r=${remaining};t=${secondsOf(fullInMs)}`,
-      )
-      .join(', '),
-  };
+  const quotas = policies.map(
+    ([name, { burst, perSecond }]) => `"${name}";q=${burst};w=${Math.ceil(burst / perSecond)}`,
+  );
+  const left = policies.map(
+    ([name, , { remaining, fullInMs }]) => `"${name}";r=${remaining};t=${secondsOf(fullInMs)}`,
+  );
+  return { 'RateLimit-Policy': quotas.join(', '), RateLimit: left.join(', ') };
 }
 
 function refused(headers: Admission['headers'], retryInMs: number, refusal: Refusal): Admission {

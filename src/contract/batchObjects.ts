@@ -107,15 +107,12 @@ function totalsOf(items: readonly CorridorCount[]) {
     source_currency: source,
     destination_currency: destination,
     count: accepted.reduce((sum, item) => sum + item.count, 0),
-    source_amount: formatMinor(sumOf(accepted, 'sourceMinor'), source),
-    fee: formatMinor(sumOf(accepted, 'feeMinor'), source),
-    receive_amount: formatMinor(sumOf(accepted, 'receiveMinor'), destination),
+    source_amount: formatMinor(sumOf(accepted.map((item) => item.sourceMinor)), source),
+    fee: formatMinor(sumOf(accepted.map((item) => item.feeMinor)), source),
+    receive_amount: formatMinor(sumOf(accepted.map((item) => item.receiveMinor)), destination),
   }));
 }
 
-function sumOf(
-  items: readonly CorridorCount[],
-  name: 'sourceMinor' | 'feeMinor' | 'receiveMinor',
-): bigint {
-  return items.reduce((sum, item) => sum + item[name], 0n);
+function sumOf(amounts: readonly bigint[]): bigint {
+  return amounts.reduce((sum, amount) => sum + amount, 0n);
 }

@@ -35,10 +35,7 @@ export async function keyedItems(
     const decoded = (isList(sent) ? sent[index] : null) ?? null;
     const key =
       params.idempotency_key !== undefined && isObject(decoded)
-        ? {
-            key: params.idempotency_key,
-            fingerprints: await itemFingerprints(deps, decoded),
-          }
+        ? { key: params.idempotency_key, fingerprints: await itemFingerprints(deps, decoded) }
         : undefined;
     keyed.push({ index, params, payoutId: newId('payout'), key });
     await pace();

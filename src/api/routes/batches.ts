@@ -154,11 +154,8 @@ async function record(
   if (batch.status === 'processing') {
     await askTemporal(deps, { batch: batchId }, () => startBatch(deps.temporal, batchId));
   }
-  return {
-    status: 202,
-    body: batchObject(batch, await countItems(deps.database, batchId)),
-    headers,
-  };
+  const body = batchObject(batch, await countItems(deps.database, batchId));
+  return { status: 202, body, headers };
 }
 
 /** Counting 100 payouts takes about as long as judging one. */
@@ -206,11 +203,8 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
     countItems(database, batch.id),
     statusesOfItems(database, batch.id),
   ]);
-  return {
-    status: 200,
-    body: canceledBatchObject(after, counts, items),
-    headers: bound.headers,
-  };
+  const { headers } = bound;
+  return { status: 200, body: canceledBatchObject(after, counts, items), headers };
 }
 
 function notCancelable({ id, status }: BatchRow): Answer {

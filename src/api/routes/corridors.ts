@@ -52,16 +52,14 @@ function requirementsOf({ country, currency }: RequirementsParams): Answer {
   const rules = fieldRulesOf(country);
   if (rules === undefined) {
     const expected = `one of ${beneficiaryCountries().join(', ')}`;
-    return refused(
-      refuse('beneficiary_invalid', { param: 'country', expected, received: country }),
-    );
+    const details = { param: 'country', expected, received: country };
+    return refused(refuse('beneficiary_invalid', details));
   }
   const currencyRule = rules.find((rule) => rule.field === 'currency');
   if (currency !== undefined && currencyRule?.read(currency) === undefined) {
     const expected = currencyRule?.expected ?? 'a currency of the country';
-    return refused(
-      refuse('currency_unsupported', { param: 'currency', expected, received: currency }),
-    );
+    const details = { param: 'currency', expected, received: currency };
+    return refused(refuse('currency_unsupported', details));
   }
   return { status: 200, body: requirementsObject(country, currency ?? null, rules) };
 }

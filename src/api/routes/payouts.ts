@@ -265,23 +265,13 @@ export function conflictingParams(
   named: (name: string) => string = (name) => name,
 ): readonly Refusal[] {
   if (params['quote'] !== undefined) {
-    return liveParams
-      .filter((name) => params[name] !== undefined)
-      .map((name) =>
-        refuse('parameters_exclusive', {
-          param: named(name),
-          expected: 'to be left out when quote is sent, which fixes it',
-        }),
-      );
+    const expected = 'to be left out when quote is sent, which fixes it';
+    const sent = liveParams.filter((name) => params[name] !== undefined);
+    return sent.map((name) => refuse('parameters_exclusive', { param: named(name), expected }));
   }
-  return (['source_currency', 'amount'] as const)
-    .filter((name) => params[name] === undefined)
-    .map((name) =>
-      refuse('parameter_missing', {
-        param: named(name),
-        expected: 'source_currency and amount for the live rate, or a quote',
-      }),
-    );
+  const expected = 'source_currency and amount for the live rate, or a quote';
+  const missing = ['source_currency', 'amount'].filter((name) => params[name] === undefined);
+  return missing.map((name) => refuse('parameter_missing', { param: named(name), expected }));
 }
 
 /** The row of what was asked; the payout's own workflow drives it. */
