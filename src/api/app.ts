@@ -219,10 +219,11 @@ function answerUnknownRoute(ctx: Koa.Context, router: Router): void {
   if (path.length === 0) {
     const expected = 'the path of a route, such as /v1/payouts';
     const received = `${ctx.method} ${ctx.path}`.slice(0, 200);
-    return answerProblem(ctx, { refusals: [refuse('route_not_found', { expected, received })] });
+    answerProblem(ctx, { refusals: [refuse('route_not_found', { expected, received })] });
+    return;
   }
-  const allowed = [...new Set(path.flatMap((layer) => layer.methods))];
-  ctx.set('Allow', allowed.join(', '));
-  const details = { expected: `one of ${allowed.join(', ')}`, received: ctx.method };
+  const allowed = [...new Set(path.flatMap((layer) => layer.methods))].join(', ');
+  ctx.set('Allow', allowed);
+  const details = { expected: `one of ${allowed}`, received: ctx.method };
   answerProblem(ctx, { refusals: [refuse('method_not_allowed', details)] });
 }
