@@ -86,7 +86,6 @@ export const quoteParams = z.strictObject({
   amount,
   fixed_side: fixedSide.default('source'),
 });
-export type QuoteParams = z.infer<typeof quoteParams>;
 
 /** Either `quote`, or the live rate with the other four; which of them is checked by the route. */
 export const payoutParams = z.strictObject({
@@ -171,7 +170,6 @@ export const beneficiaryParams = z
 export type BeneficiaryParams = z.infer<typeof beneficiaryParams>;
 
 export const fundParams = z.strictObject({ currency, amount });
-export type FundParams = z.infer<typeof fundParams>;
 
 /** What an endpoint may listen to; `*` is all events, also those that are added later. */
 const heardTypes = ['*', ...eventTypes] as const;
@@ -186,7 +184,6 @@ export const webhookEndpointParams = z.strictObject({
     .refine((events) => new Set(events).size === events.length, `${eventsExpected}, each once`)
     .meta({ uniqueItems: true }),
 });
-export type WebhookEndpointParams = z.infer<typeof webhookEndpointParams>;
 
 const versionExpected = `one of ${apiVersions.join(', ')}`;
 export const accountParams = z.strictObject({

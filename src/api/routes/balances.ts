@@ -1,6 +1,6 @@
 import { balanceTransactionListParams } from '../../contract/listParams.js';
 import { balanceObject, balanceTransactionObject, listObject } from '../../contract/objects.js';
-import { type FundParams, fundParams } from '../../contract/params.js';
+import { fundParams } from '../../contract/params.js';
 import {
   listBalanceTransactions,
   positionOfBalanceTransaction,
@@ -12,14 +12,7 @@ import { fundEntry } from '../../domain/ledger.js';
 import { refuse } from '../../domain/refusal.js';
 import { runIdempotently } from '../idempotency.js';
 import { listRoute } from '../listRoute.js';
-import {
-  type Answer,
-  type ApiDeps,
-  type ApiRequest,
-  type Route,
-  refused,
-  route,
-} from '../route.js';
+import { type Route, refused, route } from '../route.js';
 import { validate } from '../validate.js';
 
 export const balanceRoutes: readonly Route[] = [
@@ -63,29 +56,23 @@ export const balanceRoutes: readonly Route[] = [
       account.mode === 'test'
         ? validate(fundParams, decoded)
         : refused(refuse('live_mode_unsupported')),
-    handle: fund,
+    // The one route that posts to the ledger by itself.
+    handle: (deps, request, { currency, amount }) => {
+      const { id: accountId, mode } = request.account;
+      return runIdempotently(deps, request, {
+        objectId: newId('request'),
+        status: 201,
+        perform: async (sql) => {
+          const entry = fundEntry(currency, amount);
+          await postEntries(sql, [{ entry, mode, accountId, payoutId: null }]);
+          return balanceIn(sql, accountId, currency);
+        },
+        find: (sql) => balanceIn(sql, accountId, currency),
+        render: balanceObject,
+      });
+    },
   }),
 ];
-
-/** Puts money on a test account: the one route that posts to the ledger by itself. */
-function fund(
-  deps: ApiDeps,
-  request: ApiRequest,
-  { currency, amount }: FundParams,
-): Promise<Answer> {
-  const { id: accountId, mode } = request.account;
-  return runIdempotently(deps, request, {
-    objectId: newId('request'),
-    status: 201,
-    perform: async (sql) => {
-      const entry = fundEntry(currency, amount);
-      await postEntries(sql, [{ entry, mode, accountId, payoutId: null }]);
-      return balanceIn(sql, accountId, currency);
-    },
-    find: (sql) => balanceIn(sql, accountId, currency),
-    render: balanceObject,
-  });
-}
 
 async function balanceIn(sql: Sql, accountId: string, currency: string) {
   const balances = await listBalances(sql, accountId);

@@ -1,19 +1,12 @@
 import { quoteObject } from '../../contract/objects.js';
-import { type QuoteParams, quoteParams } from '../../contract/params.js';
+import { quoteParams } from '../../contract/params.js';
 import { newId } from '../../db/id.js';
 import { findQuote, insertQuote } from '../../db/quotes.js';
 import { currentRates, midOf, originOf } from '../../db/rates.js';
 import { price } from '../../domain/quote.js';
 import { isRefusal } from '../../domain/refusal.js';
 import { runIdempotently } from '../idempotency.js';
-import {
-  type Answer,
-  type ApiDeps,
-  type ApiRequest,
-  oneObject,
-  type Route,
-  route,
-} from '../route.js';
+import { oneObject, type Route, route } from '../route.js';
 
 export const quoteRoutes: readonly Route[] = [
   route({
@@ -38,7 +31,27 @@ export const quoteRoutes: readonly Route[] = [
     },
     answers: { 201: 'quote' },
     refusals: ['currency_unsupported', 'amount_too_small', 'amount_too_large', 'rate_unavailable'],
-    handle: createQuote,
+    handle: (deps, request, params) => {
+      const { source_currency: sourceCurrency, destination_currency: destinationCurrency } = params;
+      const { amount, fixed_side: fixedSide } = params;
+      const id = newId('quote');
+      const accountId = request.account.id;
+      return runIdempotently(deps, request, {
+        objectId: id,
+        status: 201,
+        perform: async (sql) => {
+          const rates = await currentRates(sql, deps.rateMaximumAgeMs);
+          const asked = { sourceCurrency, destinationCurrency, amount, fixedSide };
+          const mid = midOf(rates, sourceCurrency, destinationCurrency);
+          const priced = price({ ...asked, mid });
+          if (isRefusal(priced)) return priced;
+          const origin = originOf(rates, sourceCurrency, destinationCurrency);
+          return insertQuote(sql, { id, accountId, ...asked, price: priced, origin });
+        },
+        find: findQuote,
+        render: quoteObject,
+      });
+    },
   }),
   {
     method: 'get',
@@ -53,26 +66,3 @@ export const quoteRoutes: readonly Route[] = [
     },
   },
 ];
-
-/** Prices a corridor and holds the rate for 30 seconds. */
-function createQuote(deps: ApiDeps, request: ApiRequest, params: QuoteParams): Promise<Answer> {
-  const { source_currency: sourceCurrency, destination_currency: destinationCurrency } = params;
-  const { amount, fixed_side: fixedSide } = params;
-  const accountId = request.account.id;
-  const id = newId('quote');
-  return runIdempotently(deps, request, {
-    objectId: id,
-    status: 201,
-    perform: async (sql) => {
-      const rates = await currentRates(sql, deps.rateMaximumAgeMs);
-      const asked = { sourceCurrency, destinationCurrency, amount, fixedSide };
-      const mid = midOf(rates, sourceCurrency, destinationCurrency);
-      const priced = price({ ...asked, mid });
-      if (isRefusal(priced)) return priced;
-      const origin = originOf(rates, sourceCurrency, destinationCurrency);
-      return insertQuote(sql, { id, accountId, ...asked, price: priced, origin });
-    },
-    find: findQuote,
-    render: quoteObject,
-  });
-}

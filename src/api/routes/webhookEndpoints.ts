@@ -1,6 +1,6 @@
 import { webhookEndpointListParams } from '../../contract/listParams.js';
 import { webhookEndpointObject } from '../../contract/objects.js';
-import { type WebhookEndpointParams, webhookEndpointParams } from '../../contract/params.js';
+import { webhookEndpointParams } from '../../contract/params.js';
 import { newId } from '../../db/id.js';
 import {
   countWebhookEndpoints,
@@ -14,14 +14,10 @@ import { checkWebhookUrl } from '../../webhooks/guard.js';
 import { createWebhookSecret } from '../../webhooks/signature.js';
 import { deleteOnce, runIdempotently } from '../idempotency.js';
 import { byIdIn, listRoute } from '../listRoute.js';
-import {
-  type Answer,
-  type ApiDeps,
-  type ApiRequest,
-  oneObject,
-  type Route,
-  route,
-} from '../route.js';
+import { oneObject, type Route, route } from '../route.js';
+
+/** Every event is written once for each endpoint, so their number is a factor of the work. */
+const maximumEndpoints = 16;
 
 export const webhookEndpointRoutes: readonly Route[] = [
   route({
@@ -39,7 +35,26 @@ export const webhookEndpointRoutes: readonly Route[] = [
     },
     answers: { 201: 'webhook_endpoint_with_secret' },
     refusals: ['webhook_url_refused', 'limit_reached'],
-    handle: createEndpoint,
+    // Its answer, and a replay of it, is the only place that shows the secret.
+    handle: (deps, request, { url, events }) => {
+      const id = newId('webhookEndpoint');
+      const { id: accountId, apiVersion } = request.account;
+      return runIdempotently(deps, request, {
+        objectId: id,
+        status: 201,
+        perform: async (sql) => {
+          const fault = checkWebhookUrl(url, deps.webhookPolicy);
+          if (fault !== undefined) return refuse('webhook_url_refused', { param: 'url', ...fault });
+          if ((await countWebhookEndpoints(sql, accountId)) >= maximumEndpoints) {
+            return refuse('limit_reached', { expected: `at most ${maximumEndpoints} endpoints` });
+          }
+          const secret = createWebhookSecret();
+          return insertWebhookEndpoint(sql, { id, accountId, url, events, secret, apiVersion });
+        },
+        find: findWebhookEndpoint,
+        render: (row) => ({ ...webhookEndpointObject(row), secret: row.secret }),
+      });
+    },
   }),
   listRoute({
     path: '/v1/webhook_endpoints',
@@ -78,31 +93,3 @@ export const webhookEndpointRoutes: readonly Route[] = [
       }),
   },
 ];
-
-/** Every event is written once for each endpoint, so their number is a factor of the work. */
-const maximumEndpoints = 16;
-
-/** Stores an endpoint. The answer, and a replay of it, is the only place that shows its secret. */
-function createEndpoint(
-  deps: ApiDeps,
-  request: ApiRequest,
-  { url, events }: WebhookEndpointParams,
-): Promise<Answer> {
-  const id = newId('webhookEndpoint');
-  const { id: accountId, apiVersion } = request.account;
-  return runIdempotently(deps, request, {
-    objectId: id,
-    status: 201,
-    perform: async (sql) => {
-      const fault = checkWebhookUrl(url, deps.webhookPolicy);
-      if (fault !== undefined) return refuse('webhook_url_refused', { param: 'url', ...fault });
-      if ((await countWebhookEndpoints(sql, accountId)) >= maximumEndpoints) {
-        return refuse('limit_reached', { expected: `at most ${maximumEndpoints} endpoints` });
-      }
-      const secret = createWebhookSecret();
-      return insertWebhookEndpoint(sql, { id, accountId, url, events, secret, apiVersion });
-    },
-    find: findWebhookEndpoint,
-    render: (row) => ({ ...webhookEndpointObject(row), secret: row.secret }),
-  });
-}
