@@ -4,7 +4,7 @@ import type { Scope } from '../domain/scope.js';
 import { createAuthenticator, holderOf } from './auth.js';
 import { keepCustomers } from './connections.js';
 import type { ApiDeps, Refused, Route } from './route.js';
-import { answerHaste, answerProblem } from './serve.js';
+import { answerDelayed, answerProblem } from './serve.js';
 import { whenClosed } from './shares.js';
 
 /**
@@ -28,7 +28,7 @@ export function admit({ database, limiter, proxies }: ApiDeps): Koa.Middleware {
     const { id } = holder.account;
     const { headers, refusal } = limiter.enter(id);
     ctx.set(headers);
-    if (refusal !== undefined) return answerHaste(ctx, refusal);
+    if (refusal !== undefined) return answerDelayed(ctx, refusal);
     const release = keep(ctx.req.socket, id);
     try {
       await next();

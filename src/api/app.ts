@@ -22,7 +22,7 @@ import { payoutRoutes } from './routes/payouts.js';
 import { quoteRoutes } from './routes/quotes.js';
 import { readCallback, takeCallback } from './routes/railCallbacks.js';
 import { webhookEndpointRoutes } from './routes/webhookEndpoints.js';
-import { answerProblem, bytesOf, oweBytes, serve, weigh } from './serve.js';
+import { answerProblem, bytesOf, chargeBytes, serve, weigh } from './serve.js';
 import { inTurn } from './shares.js';
 
 /** Every route that an integrator calls. */
@@ -121,7 +121,7 @@ function answerFailures(deps: ApiDeps): Koa.Middleware {
     } catch (error) {
       const refusal = refusalOfThrown(error, ctx.path);
       const announced = ctx.request.length ?? 0;
-      if (ctx.state['holder'] !== undefined) oweBytes(deps, ctx, readOf(error, ctx) - announced);
+      if (ctx.state['holder'] !== undefined) chargeBytes(deps, ctx, readOf(error, ctx) - announced);
       if (refusal.code === 'internal_error' || refusal.code === 'service_unavailable') {
         const { requestId: request, object } = ctx.state;
         deps.log.error({ err: error, request, ...object }, 'a request failed');

@@ -13,7 +13,7 @@ export async function askTemporal(
     await ask();
     return true;
   } catch (error) {
-    log.warn({ err: error, ...object }, 'Temporal did not answer in time');
+    log.warn({ err: error, ...object }, 'a request to Temporal failed');
     return false;
   }
 }

@@ -3,11 +3,12 @@ import type { Duplex } from 'node:stream';
 import { networkOf, type TrustedProxies } from './clientAddress.js';
 
 /** Connections that have shown a key or a rail's signature, and those of trusted proxies. */
-export const customers = new WeakSet<Duplex>();
+export const trusted = new WeakSet<Duplex>();
 
 /**
- * Marks connections as those of customers, of whom each keeps so many: for one more the longest
- * idle of the same account goes. Answers what ends a request. Proxies have those of everybody.
+ * Marks the connection of an authenticated request as trusted. An account keeps at most `most`: one
+ * more closes the one that has been idle longest. Returns what ends the request. Connections of
+ * proxies belong to no account.
  */
 export function keepCustomers(most: number, proxies: TrustedProxies) {
   const accounts = new Map<string, Set<Socket>>();
@@ -15,7 +16,7 @@ export function keepCustomers(most: number, proxies: TrustedProxies) {
   const keep = (socket: Socket, accountId: string) => {
     const kept = accounts.get(accountId) ?? new Set();
     accounts.set(accountId, kept.add(socket));
-    customers.add(socket);
+    trusted.add(socket);
     socket.once('close', () => {
       kept.delete(socket);
       if (kept.size === 0) accounts.delete(accountId);
@@ -48,13 +49,13 @@ export function admitConnections(
 ): (socket: Socket) => void {
   const anonymous = new Map<string, Set<Socket>>();
   const cut = (sockets: Set<Socket>, most: number) => {
-    for (const socket of sockets) if (customers.has(socket)) sockets.delete(socket);
+    for (const socket of sockets) if (trusted.has(socket)) sockets.delete(socket);
     const [oldest] = sockets;
     if (sockets.size > most) oldest?.destroy();
     return sockets.size > most;
   };
   return (socket) => {
-    if (proxies.includes(socket.remoteAddress)) customers.add(socket);
+    if (proxies.includes(socket.remoteAddress)) trusted.add(socket);
     const network = networkOf(socket.remoteAddress ?? '');
     const known = anonymous.get(network) ?? new Set();
     anonymous.set(network, known.add(socket));

@@ -3,10 +3,10 @@ import type { JsonObject } from '../contract/versions/jsonObject.js';
 import { bulkTransaction, exactlyOne, hasSqlState, type Sql } from '../db/client.js';
 import {
   bindKey,
+  deleteKey,
   type KeyBinding,
   type Retention,
   recordKeyRefusal,
-  releaseKey,
 } from '../db/idempotency.js';
 import { isRefusal, meaningOf, type Refusal, refuse } from '../domain/refusal.js';
 import { type Decoded, type DecodedObject, flatten, isList } from './decoded.js';
@@ -238,7 +238,7 @@ async function performOnce<Row extends object>(
   if (request.idempotencyKey !== undefined) {
     const { account, idempotencyKey } = request;
     // A refusal that is the service's own fault does not use the key up.
-    if (meaningOf(result.code).status >= 500) await releaseKey(sql, account.id, idempotencyKey);
+    if (meaningOf(result.code).status >= 500) await deleteKey(sql, account.id, idempotencyKey);
     else {
       await recordKeyRefusal(sql, account.id, idempotencyKey, result);
       return refused(withAdvice(result));

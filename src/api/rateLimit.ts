@@ -54,7 +54,7 @@ export type Limiter = {
    * Items that a request of the account is made of. Those of an answer, which are known too late
    * to refuse it, are `owed`: until they are made good the next are refused.
    */
-  readonly takeItems: (accountId: string, items: number, how?: 'owed') => Admission;
+  readonly takeItems: (accountId: string, items: number, how?: 'afterwards') => Admission;
 };
 
 /** Decoding or writing so many bytes takes about as long as judging one payout of a batch. */
@@ -65,7 +65,7 @@ export function weightOf(bytes: number): number {
   return Math.floor(bytes / bytesPerItem);
 }
 
-const manyInOne = 'Many payouts go in one batch.';
+const manyInOne = 'To send many payouts, use a batch.';
 const aboutItems = `Each payout of a batch is an item, and each ${bytesPerItem} bytes of a body or an answer.`;
 
 /** Two of the longest batches, each of 10,000 payouts or 8 MiB. */
@@ -120,7 +120,7 @@ export function createLimiter(
     },
     takeItems: (accountId, count, how) => {
       const use = useOf(accountId);
-      const quota = how === 'owed' ? { ...items, burst: Number.POSITIVE_INFINITY } : items;
+      const quota = how === 'afterwards' ? { ...items, burst: Number.POSITIVE_INFINITY } : items;
       const { fullAt, isAllowed, retryInMs } = takeRequest(quota, use.itemsFullAt, nowMs(), count);
       use.itemsFullAt = fullAt;
       const left = takeRequest(items, fullAt, nowMs(), 0);

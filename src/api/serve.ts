@@ -47,21 +47,21 @@ export async function serve(
 ): Promise<void> {
   const { body } = ctx.request;
   const bytes = typeof body === 'string' ? body.length : 0;
-  if (isRefused(ctx, takeItems(deps, ctx, weightOf(bytes), 'read'))) return;
+  if (answerIfRefused(ctx, takeItems(deps, ctx, weightOf(bytes), 'read'))) return;
   const request = await readRequest(deps, route, ctx, id);
   const payouts = 'decoded' in request ? request.decoded['payouts'] : undefined;
   const items = isDecodedList(payouts) ? payouts.length : 0;
-  if (isRefused(ctx, takeItems(deps, ctx, items))) return;
+  if (answerIfRefused(ctx, takeItems(deps, ctx, items))) return;
   if ('refusals' in request) return answerProblem(ctx, request);
-  const unread = validate(noParams, route.params === undefined ? request.decoded : {});
-  if ('refusals' in unread) return answerProblem(ctx, unread);
+  const unexpected = validate(noParams, route.params === undefined ? request.decoded : {});
+  if ('refusals' in unexpected) return answerProblem(ctx, unexpected);
   const database = isList(route) ? deps.lists : deps.database;
   const answer = await route.handle({ ...deps, database }, request);
   if ('refusals' in answer) return answerProblem(ctx, answer);
   ctx.status = answer.status;
   ctx.set({ ...locationOf(route, answer), ...answer.headers });
   const json = await inSlices(encode(answer.body, request.version));
-  oweBytes(deps, ctx, json.length);
+  chargeBytes(deps, ctx, json.length);
   ctx.type = 'json';
   ctx.body = json;
 }
@@ -87,23 +87,23 @@ export function weigh(deps: ApiDeps, route: Route): Koa.Middleware {
   return (ctx, next) => {
     const items = Math.max(least, weightOf(ctx.request.length ?? 0));
     const refusal = takeItems(deps, ctx, items);
-    return refusal === undefined ? next() : answerHaste(ctx, refusal);
+    return refusal === undefined ? next() : answerDelayed(ctx, refusal);
   };
 }
 
 /**
  * Counts what a request weighs, as far as it was not counted before; refuses what is not left.
- * What was read has been work already: it is owed also when the request is refused for it.
+ * What was read has cost its work: it counts also when the request is refused for it.
  */
 function takeItems({ limiter }: ApiDeps, ctx: Koa.Context, items: number, how?: 'read') {
   const counted: number = ctx.state['items'] ?? 0;
   if (items <= counted) return undefined;
   ctx.state['items'] = items;
-  const take = (owed?: 'owed') =>
-    limiter.takeItems(holderOf(ctx).account.id, items - counted, owed);
+  const take = (when?: 'afterwards') =>
+    limiter.takeItems(holderOf(ctx).account.id, items - counted, when);
   let taken = take();
   if (taken.refusal !== undefined && how === 'read') {
-    take('owed');
+    take('afterwards');
     // Refused again, with the time until the same body may be sent.
     taken = take();
   }
@@ -111,15 +111,15 @@ function takeItems({ limiter }: ApiDeps, ctx: Koa.Context, items: number, how?: 
   return taken.refusal;
 }
 
-function isRefused(ctx: Koa.Context, refusal: Refusal | undefined): boolean {
+function answerIfRefused(ctx: Koa.Context, refusal: Refusal | undefined): boolean {
   if (refusal !== undefined) answerProblem(ctx, { refusals: [refusal] });
   return refusal !== undefined;
 }
 
 /** Counts bytes that are known too late to refuse them. */
-export function oweBytes({ limiter }: ApiDeps, ctx: Koa.Context, bytes: number): void {
+export function chargeBytes({ limiter }: ApiDeps, ctx: Koa.Context, bytes: number): void {
   const items = weightOf(bytes);
-  if (items > 0) ctx.set(limiter.takeItems(holderOf(ctx).account.id, items, 'owed').headers);
+  if (items > 0) ctx.set(limiter.takeItems(holderOf(ctx).account.id, items, 'afterwards').headers);
 }
 
 /** Where what was made is found: the id of a new object under the path of its kind. */
@@ -144,8 +144,8 @@ async function readRequest(
   const decoded = await decode(route, ctx);
   if (isUndecoded(decoded)) return { refusals: decoded };
   if ((route.method !== 'get' || route.params === undefined) && !hasLines(route, ctx)) {
-    const unread = validate(noParams, route.method === 'post' ? queryOf(ctx) : decoded);
-    if ('refusals' in unread) return unread;
+    const unexpected = validate(noParams, route.method === 'post' ? queryOf(ctx) : decoded);
+    if ('refusals' in unexpected) return unexpected;
   }
   const request = {
     account,
@@ -239,22 +239,22 @@ function decodePosted(route: Route, ctx: Koa.Context): Promise<Decoding> {
   return inSlices(decodeInSteps(bytes, type, route.acceptsLineFormats));
 }
 
-/** Shorter than the second that such an answer asks for at least, so it costs an honest client nothing. */
-const hasteMs = 200;
+/** Shorter than any Retry-After, so it costs a client that waits nothing. */
+const answerDelayMs = 200;
 
 /** Answers that wait in memory, some kilobytes each; more are given at once. */
-const hastyAtMost = 1_000;
-let hasty = 0;
+const delayedAtMost = 1_000;
+let delayedAnswers = 0;
 
 /**
- * Answers who sends too fast, a moment later: who ignores Retry-After and sends again as soon as
- * the answer arrives would otherwise keep the process busy with refusals.
+ * Refuses what was sent too fast, a moment later: a client that ignores Retry-After and sends again
+ * as soon as it is answered would otherwise keep the process busy with refusals.
  */
-export async function answerHaste(ctx: Koa.Context, refusal: Refusal): Promise<void> {
-  if (hasty < hastyAtMost) {
-    hasty += 1;
-    await delay(hasteMs);
-    hasty -= 1;
+export async function answerDelayed(ctx: Koa.Context, refusal: Refusal): Promise<void> {
+  if (delayedAnswers < delayedAtMost) {
+    delayedAnswers += 1;
+    await delay(answerDelayMs);
+    delayedAnswers -= 1;
   }
   answerProblem(ctx, { refusals: [refusal] });
 }

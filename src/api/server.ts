@@ -13,7 +13,7 @@ import type { Logger } from 'pino';
 import { newId } from '../db/id.js';
 import { type Refusal, refuse } from '../domain/refusal.js';
 import { type TrustedProxies, trustProxies } from './clientAddress.js';
-import { admitConnections, customers } from './connections.js';
+import { admitConnections, trusted } from './connections.js';
 import { everyAnswerHeaders } from './headers.js';
 import { problemOf } from './problem.js';
 
@@ -159,7 +159,7 @@ function track(
   if (isStopping()) closeAfter(response);
   response.once('close', () => {
     open?.delete(response);
-    if (open?.size === 0 && customers.has(socket)) socket.setTimeout(limits.idleMs);
+    if (open?.size === 0 && trusted.has(socket)) socket.setTimeout(limits.idleMs);
     // Its answer had begun before it could say that the connection closes.
     if (isStopping() && open?.size === 0) socket.end();
   });

@@ -115,6 +115,6 @@ export async function purgeExpiredKeys(sql: Sql): Promise<number> {
 }
 
 /** Forgets a key whose request came to nothing. */
-export async function releaseKey(sql: Sql, accountId: string, key: string): Promise<void> {
+export async function deleteKey(sql: Sql, accountId: string, key: string): Promise<void> {
   await sql`delete from idempotency_keys where account_id = ${accountId} and key = ${key}`;
 }

@@ -19,7 +19,7 @@ const pausesMs = [
 const retryAfterMaximumMs = 24 * hour;
 
 /**
- * Milliseconds until the next attempt, or undefined when the ladder is over. A fifth is left
+ * Milliseconds until the next attempt, or undefined after the last one. A fifth is left
  * to chance, so that the events of an outage do not come back all at once; `random` is in
  * [0, 1). A Retry-After of the receiver is honoured where it asks for more.
  */

@@ -53,8 +53,6 @@ const mostPools = 200;
 // Of an account to a host, however many endpoints it has there: enough for a batch of 10,000
 // events to go out in seconds, and no flood.
 const connectionsPerPool = 16;
-// A receiver that asks for more than a day is asking to be left to the ladder.
-const maxRetryAfterMs = 24 * 60 * 60 * 1_000;
 
 /**
  * Makes the sender of webhooks, with one pool of connections for each account and host. It never
@@ -156,7 +154,7 @@ function readRetryAfter(value: string): number | undefined {
   const waitMs = /^\d{1,10}$/.test(value)
     ? Number.parseInt(value, 10) * 1_000
     : Date.parse(value) - Date.now();
-  return Number.isNaN(waitMs) ? undefined : Math.min(Math.max(waitMs, 0), maxRetryAfterMs);
+  return Number.isNaN(waitMs) ? undefined : Math.max(waitMs, 0);
 }
 
 /**

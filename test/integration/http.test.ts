@@ -12,7 +12,7 @@ import { z } from 'zod';
 import { hashOfKey } from '../../src/api/apiKey.js';
 import { routes } from '../../src/api/app.js';
 import { trustProxies } from '../../src/api/clientAddress.js';
-import { customers } from '../../src/api/connections.js';
+import { trusted } from '../../src/api/connections.js';
 import { createHttpServer, httpLimits } from '../../src/api/server.js';
 import { type ApiProcess, startApiProcess } from '../support/apiProcess.js';
 import { createClient } from '../support/client.js';
@@ -332,7 +332,7 @@ function connectionsOf(server: NetServer): Promise<number> {
 describe('a connection that has shown no key', () => {
   const hello = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n';
   const asCustomer: RequestListener = (request, response) => {
-    if (request.headers['x-key'] !== undefined) customers.add(request.socket);
+    if (request.headers['x-key'] !== undefined) trusted.add(request.socket);
     response.end('{}');
   };
   const customerHello = 'GET / HTTP/1.1\r\nHost: a\r\nX-Key: k\r\n\r\n';

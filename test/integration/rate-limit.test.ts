@@ -190,7 +190,7 @@ describe('an account', () => {
     const json = { payouts: Array.from({ length: 200 }, () => payout) };
     const id = textOf(await client('POST /v1/batches', { json }), 'id');
     expect(itemsLeft(await client(`GET /v1/batches/${id}`))).toBe('20798');
-    limiter.takeItems(accountId, 25_000, 'owed');
+    limiter.takeItems(accountId, 25_000, 'afterwards');
     nowMs += 1_000;
     for (const heavy of [
       'GET /v1/corridors',
@@ -225,7 +225,7 @@ describe('an account', () => {
     // Three payouts of 8 KB, 800 bytes each item, and one for the list.
     expect(Number(itemsLeft(page))).toBeLessThan(20_975);
     expect(Number(itemsLeft(page))).toBeGreaterThan(20_900);
-    limiter.takeItems(accountId, 25_000, 'owed');
+    limiter.takeItems(accountId, 25_000, 'afterwards');
     nowMs += 500;
     const refused = await client('GET /v1/payouts');
     expect(refused).toMatchObject({ status: 429, body: { code: 'rate_limited' } });

@@ -168,7 +168,7 @@ describe('a limiter', () => {
 
   test('lets an answer be longer than what was left, and waits until that is made good', () => {
     const { limiter, advance } = createWatched();
-    const owed = limiter.takeItems('a', 22_000, 'owed');
+    const owed = limiter.takeItems('a', 22_000, 'afterwards');
     expect(owed.refusal).toBeUndefined();
     expect(owed.headers['RateLimit']).toBe('"default";r=3;t=0, "items";r=0;t=22');
     expect(Object.keys(owed.headers)).not.toContain('Retry-After');

@@ -130,7 +130,7 @@ function readParams({ decoded }: ApiRequest): Validated<PayoutParams> {
 const decisionLimitMs = 3_000;
 
 /**
- * Records what is asked, then has the payout's workflow decide it. The row and the key are
+ * Records the request, then has the payout's workflow decide it. The row and the key are
  * one transaction; from then on the answer is read from the row, whatever Temporal does.
  */
 async function createPayout(
@@ -145,10 +145,10 @@ async function createPayout(
   );
   if (isRefusal(bound)) return refused(bound);
   request.name({ payout: bound.objectId });
-  return decide(deps, request, bound.objectId, bound.headers);
+  return awaitDecision(deps, request, bound.objectId, bound.headers);
 }
 
-async function decide(
+async function awaitDecision(
   deps: ApiDeps,
   request: ApiRequest,
   id: string,

@@ -5,7 +5,7 @@ import { refuse } from '../../domain/refusal.js';
 import type { CallbackReader } from '../../rails/rail.js';
 import { wakeChunks, wakePayouts } from '../../temporal/wakePayout.js';
 import { networkOf } from '../clientAddress.js';
-import { customers } from '../connections.js';
+import { trusted } from '../connections.js';
 import type { ApiDeps } from '../route.js';
 import { answerProblem } from '../serve.js';
 
@@ -59,7 +59,7 @@ export async function takeCallback(deps: ApiDeps, ctx: Koa.Context, body: Buffer
   const header = (name: string) => ctx.get(name);
   const parsed = rail?.parseCallback({ body, header, receivedAt: new Date() });
   if (rail === undefined || parsed === undefined) return refuseCallback(ctx, rail);
-  customers.add(ctx.req.socket);
+  trusted.add(ctx.req.socket);
   if ('unreadable' in parsed) {
     // A repetition would not help: an operator has to ask the rail. Its values may be personal.
     deps.metrics.unreadableCallbacks.inc({ rail: rail.name });
