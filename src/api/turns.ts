@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 
 /** How long one piece of work may hold up all other requests, in milliseconds. */
-const sliceMs = 1;
+const sliceMs = 0.5;
 
 /** Resolves when those have gone on that waited before. */
 let queue: Promise<void> = Promise.resolve();
