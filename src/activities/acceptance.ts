@@ -25,10 +25,9 @@ import {
   type PricedPayout,
   type PriceFacts,
   priceOf,
-  railNameOf,
-  refuseUnroutable,
 } from '../domain/acceptance.js';
 import { groupSize } from '../domain/batch.js';
+import { railNameOf, refuseUnroutable } from '../domain/corridor.js';
 import { parseRate } from '../domain/fx.js';
 import { acceptEntry } from '../domain/ledger.js';
 import { isRefusal } from '../domain/refusal.js';

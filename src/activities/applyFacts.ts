@@ -1,19 +1,13 @@
 import type { Sql } from '../db/client.js';
 import { type InboxRow, markApplied, unprocessedEvents } from '../db/inbox.js';
 import { postEntries, postedEntries } from '../db/ledger.js';
-import {
-  type LockedPayout,
-  lockPayouts,
-  movePayouts,
-  type PayoutRow,
-  parkPayouts,
-} from '../db/payouts.js';
+import { type LockedPayout, lockPayouts, movePayouts, type PayoutRow } from '../db/payouts.js';
 import { parseRate } from '../domain/fx.js';
 import type { AcceptedAmounts } from '../domain/ledger.js';
 import type { FactRules, PayoutFact, PayoutState } from '../domain/payout.js';
 import { type Move, type Progress, progressOf } from '../domain/progress.js';
 import { reportFromJson } from '../domain/railReport.js';
-import { owned, type PayoutSnapshot, snapshotOf } from './snapshot.js';
+import { owned, type PayoutSnapshot, park, snapshotOf } from './snapshot.js';
 import { announce } from './webhookEvents.js';
 
 /**
@@ -44,29 +38,26 @@ export async function applyFacts(
     return { row, inbox, firstOfInbox: isFirst ? 1 : 0, ...applied };
   });
   const moved = await moveAll(sql, progress);
+  const latestOf = new Map(moved.map((row) => [row.id, row]));
+  const snapshots = rows.map((row) => snapshotOf({ ...row, ...latestOf.get(row.id) }));
+  const found = progress.flatMap(({ row, attention }) =>
+    attention === null ? [] : [[row.id, attention] as const],
+  );
   const entries = progress.flatMap(({ row, entries: due }) =>
     due.filter((entry) => !posted.has(`${row.id} ${entry.kind}`)).map((entry) => owned(row, entry)),
   );
-  await Promise.all([
-    parkPayouts(
-      sql,
-      progress.flatMap(({ row, attention }) => (attention ? [{ id: row.id, ...attention }] : [])),
-    ),
+  const [parked] = await Promise.all([
+    park(sql, snapshots, new Map(found)),
     markApplied(sql, progress.flatMap(appliedOf)),
     // Last of them, for it locks the balances, which others wait for.
     postEntries(sql, entries),
   ]);
   const subscribed = await announce(sql, moved);
-  const latestOf = new Map(moved.map((row) => [row.id, row]));
-  return progress.map(({ row, attention }) => {
-    const step = snapshotOf({ ...row, ...latestOf.get(row.id) });
-    return {
-      ...step,
-      attention: step.attention ?? attention ?? null,
-      hasPendingDeliveries: step.hasPendingDeliveries || subscribed.has(row.id),
-      hasUnprocessedEvents: false,
-    };
-  });
+  return parked.map((snapshot) => ({
+    ...snapshot,
+    hasPendingDeliveries: snapshot.hasPendingDeliveries || subscribed.has(snapshot.id),
+    hasUnprocessedEvents: false,
+  }));
 }
 
 type AppliedFacts = Progress & {
@@ -96,7 +87,7 @@ function applyTo(
   return {
     moves: [],
     entries: [],
-    attention: facts.length === 0 ? undefined : { reason: 'contradiction', detail },
+    attention: facts.length === 0 ? null : { reason: 'contradiction', detail },
     outcomes: facts.map(() => 'contradiction'),
   };
 }

@@ -17,9 +17,8 @@ import { applyFacts } from './applyFacts.js';
 import type { Announced } from './cancellation.js';
 import { failAfterAttempts, isActivityRetry, withHeartbeat } from './failure.js';
 import { factFromLookup, lookUp } from './lookup.js';
-import { type RailDeps, submitAll } from './rail.js';
 import type { PayoutSnapshot } from './snapshot.js';
-import { groupByRail } from './submission.js';
+import { groupByRail, type RailDeps, submitAll } from './submission.js';
 
 export type ChunkDeps = RailDeps & { readonly temporal: Client };
 
@@ -56,7 +55,7 @@ export function chunkActivities(deps: ChunkDeps) {
         const steps: PayoutSnapshot[] = [];
         const driver = chunkDriver(chunk);
         for (const ids of groupsOf(await itemsOf(database, chunk, ['processing']))) {
-          steps.push(...(await submitAll(deps, { driver, ids, wakeInMs: leaseMs })).steps);
+          steps.push(...(await submitAll(deps, { driver, ids, wakeInMs: leaseMs })).snapshots);
         }
         return readProgress(database, chunk, steps);
       }),

@@ -28,7 +28,7 @@ import { createShare, type Share } from '../share.js';
 import { wakeEndpoint } from '../temporal/wakePayout.js';
 import { backoffAfter } from '../webhooks/retrySchedule.js';
 import type { Sender, SendOutcome } from '../webhooks/sender.js';
-import { isActivityRetry, retryLater, withHeartbeat } from './failure.js';
+import { isActivityRetry, messageOf, retryLater, withHeartbeat } from './failure.js';
 
 export type DeliveryDeps = {
   readonly database: Database;
@@ -295,7 +295,7 @@ async function attemptAll(
       if (broken.signal.aborted || isOutOfTime() || !isAlive(failures, delivery)) return;
       const result = await attempt(deps, delivery).catch((error: unknown) =>
         // A delivery that cannot even be made must not hold up the others, nor stay for ever.
-        failedAttempt(delivery, null, error instanceof Error ? error.message : String(error)),
+        failedAttempt(delivery, null, messageOf(error)),
       );
       note(result);
       all.push(result);

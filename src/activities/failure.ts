@@ -24,8 +24,7 @@ export async function failAfterAttempts<T>(step: Promise<T>): Promise<T> {
     // What is thrown to be tried again later is no bug, however often it is.
     const isMeant = error instanceof ApplicationFailure;
     if (isLocal || isMeant || isOutage(error) || attempt < attemptsBeforeBug) throw error;
-    const message = error instanceof Error ? error.message : String(error);
-    throw ApplicationFailure.nonRetryable(message, 'Bug');
+    throw ApplicationFailure.nonRetryable(messageOf(error), 'Bug');
   }
 }
 
@@ -61,6 +60,11 @@ export function retryLater(message: string, afterMs?: number): ApplicationFailur
     category: ApplicationFailureCategory.BENIGN,
     nextRetryDelay: afterMs,
   });
+}
+
+/** What an error says. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }
 
 /** Whether an attempt before this one may have died: what it has written, only the rows know. */

@@ -4,7 +4,8 @@ import { type DeliveryDeps, deliveryActivities } from './delivery.js';
 import { type LedgerDeps, ledgerActivities } from './ledger.js';
 import { type MaintenanceDeps, maintenanceActivities } from './maintenance.js';
 import { type OperatorDeps, operatorActivities } from './operator.js';
-import { type RailDeps, railActivities } from './rail.js';
+import { railActivities } from './rail.js';
+import type { RailDeps } from './submission.js';
 
 export type ActivityDeps = LedgerDeps &
   RailDeps &

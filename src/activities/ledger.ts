@@ -1,10 +1,10 @@
 import { type Database, transaction } from '../db/client.js';
-import { lockPayouts, parkPayouts } from '../db/payouts.js';
-import { type AttentionReason, type FactRules, isFinal } from '../domain/payout.js';
+import { lockPayouts } from '../db/payouts.js';
+import { type Attention, type FactRules, isFinal } from '../domain/payout.js';
 import { type AcceptanceDeps, accept } from './acceptance.js';
 import { applyFacts } from './applyFacts.js';
 import { failAfterAttempts } from './failure.js';
-import { type PayoutSnapshot, snapshotOf } from './snapshot.js';
+import { type PayoutSnapshot, park, snapshotOf } from './snapshot.js';
 
 export type LedgerDeps = AcceptanceDeps & {
   readonly database: Database;
@@ -13,12 +13,7 @@ export type LedgerDeps = AcceptanceDeps & {
 
 export type DriverInput = { readonly driver: string; readonly ids: readonly string[] };
 export type AcceptInput = DriverInput & { readonly workflowAgeMs: number };
-export type ParkInput = {
-  readonly driver: string;
-  readonly id: string;
-  readonly reason: AttentionReason;
-  readonly detail: string;
-};
+export type ParkInput = Attention & { readonly driver: string; readonly id: string };
 
 /** The activities that write the ledger: each is one transaction that may be run again. */
 export function ledgerActivities(deps: LedgerDeps) {
@@ -50,15 +45,11 @@ export function ledgerActivities(deps: LedgerDeps) {
         // The rail's last answer may have been recorded as its time ran out.
         const isLate = reason === 'settle_by_passed' && rows.some(({ status }) => isFinal(status));
         if (isLate) return rows.map(snapshotOf);
-        await parkPayouts(
-          sql,
-          rows.map((row) => ({ id: row.id, reason, detail })),
-        );
+        const parked = await park(sql, rows.map(snapshotOf), new Map([[id, { reason, detail }]]));
         // Events that could not be applied wait with it: else its workflow would try for ever.
-        return rows.map((row) => ({
-          ...snapshotOf({ ...row, attentionReason: reason, attentionDetail: detail }),
-          hasUnprocessedEvents: row.hasUnprocessedEvents && reason !== 'unexpected_failure',
-        }));
+        return reason === 'unexpected_failure'
+          ? parked.map((snapshot) => ({ ...snapshot, hasUnprocessedEvents: false }))
+          : parked;
       }),
   };
 }

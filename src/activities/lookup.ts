@@ -1,6 +1,7 @@
 import { groupsOf } from '../domain/batch.js';
 import type { PayoutFact } from '../domain/payout.js';
 import type { LookupAnswer, Rail } from '../rails/rail.js';
+import { messageOf } from './failure.js';
 
 export type LookUps = {
   readonly answers: ReadonlyMap<string, LookupAnswer>;
@@ -28,7 +29,7 @@ export async function lookUp(rail: Rail, keys: readonly string[]): Promise<LookU
     try {
       for (const answer of await rail.lookup(part)) answers.set(answer.key, answer);
     } catch (error) {
-      failure = error instanceof Error ? error.message : String(error);
+      failure = messageOf(error);
       const middle = Math.ceil(part.length / 2);
       for (const half of [part.slice(0, middle), part.slice(middle)]) {
         const isTimeUp = performance.now() - startedMs > splitLimitMs;

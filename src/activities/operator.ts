@@ -5,9 +5,9 @@ import { currentRates, midOf } from '../db/rates.js';
 import { convertFloor } from '../domain/fx.js';
 import {
   type ActorKind,
-  alwaysNeedsApproval,
   isSamePerson,
   movesMoney,
+  needsApproval,
   type OperatorCommand,
   type OperatorRequest,
   type OperatorResult,
@@ -121,26 +121,24 @@ async function planOf(
     return refuse('The payout does not need a person: nothing is parked.');
   }
   if (proposal === undefined) {
-    const kind = (await needsApproval(deps, row, command)) ? 'propose' : 'act';
-    return { kind, command, approves: null };
+    const euroCents = await euroCentsOf(deps, row, command);
+    const isProposed = needsApproval(command, row, euroCents, deps.approvalAboveMinor);
+    return { kind: isProposed ? 'propose' : 'act', command, approves: null };
   }
   return isSamePerson(proposal.operator, operator)
     ? refuse('You proposed this yourself: another operator has to approve it.')
     : { kind: 'act', command: planned, approves: proposal.id };
 }
 
-/** A sum that cannot be compared, because a rate is missing, is taken for a large one. */
-async function needsApproval(
-  deps: OperatorDeps,
+/** What the payout is worth, where that matters: in euro cents; undefined for want of a rate. */
+async function euroCentsOf(
+  { database, rateMaximumAgeMs }: OperatorDeps,
   row: LockedPayout,
   command: OperatorCommand,
-): Promise<boolean> {
-  if (alwaysNeedsApproval(command, row)) return true;
-  if (!movesMoney(command, row) || row.sourceMinor === null) return false;
-  const rates = await currentRates(deps.database, deps.rateMaximumAgeMs);
-  const mid = midOf(rates, row.sourceCurrency, 'EUR');
-  if (mid === undefined) return true;
-  return convertFloor(row.sourceMinor, row.sourceCurrency, 'EUR', mid) > deps.approvalAboveMinor;
+): Promise<bigint | undefined> {
+  if (row.sourceMinor === null || !movesMoney(command, row)) return 0n;
+  const mid = midOf(await currentRates(database, rateMaximumAgeMs), row.sourceCurrency, 'EUR');
+  return mid && convertFloor(row.sourceMinor, row.sourceCurrency, 'EUR', mid);
 }
 
 async function decisionOf(
@@ -234,12 +232,12 @@ async function underLock(
 /** What the operator reads: what the row says now, whatever was expected of it. */
 function reportOf(
   decision: Decision,
-  step: PayoutSnapshot | undefined,
+  snapshot: PayoutSnapshot | undefined,
 ): Pick<OperatorResult, 'outcome' | 'detail'> {
-  const again = decision.unparks === true ? step?.attention : undefined;
+  const again = decision.unparks === true ? snapshot?.attention : undefined;
   const needs = again ? ` It needs a person again: ${again.detail}` : '';
-  if (decision.expectedStatus !== undefined && step?.status !== decision.expectedStatus) {
-    return { outcome: 'refused', detail: `The payout is ${step?.status}.${needs}` };
+  if (decision.expectedStatus !== undefined && snapshot?.status !== decision.expectedStatus) {
+    return { outcome: 'refused', detail: `The payout is ${snapshot?.status}.${needs}` };
   }
   return { outcome: decision.outcome, detail: `${decision.detail}${needs}` };
 }

@@ -1,12 +1,13 @@
+import type { Sql } from '../db/client.js';
 import type { OwnedEntry } from '../db/ledger.js';
-import type { LockedPayout, PayoutRow } from '../db/payouts.js';
-import type { AttentionReason, PayoutStatus } from '../domain/payout.js';
+import { type LockedPayout, type PayoutRow, parkPayouts } from '../db/payouts.js';
+import { type Attention, type PayoutStatus, withAttention } from '../domain/payout.js';
 
 /** A payout as a step has left it: all that its workflow needs to choose the next one. */
 export type PayoutSnapshot = {
   readonly id: string;
   readonly status: PayoutStatus;
-  readonly attention: { readonly reason: AttentionReason; readonly detail: string } | null;
+  readonly attention: Attention | null;
   /** Whether the first attempt of an event at some endpoint is pending. */
   readonly hasPendingDeliveries: boolean;
   /** Whether the inbox holds something that was not applied. */
@@ -31,6 +32,24 @@ export function snapshotOf(
     settleInMs: Number(row.settleInMs ?? 0n),
     settleBy: row.settleBy?.toISOString() ?? null,
   };
+}
+
+/** Leaves locked payouts to a person, each for what was found of it; the others stay as they are. */
+export async function park(
+  sql: Sql,
+  snapshots: readonly PayoutSnapshot[],
+  found: ReadonlyMap<string, Attention>,
+): Promise<readonly PayoutSnapshot[]> {
+  const parked = snapshots.flatMap(({ id, attention }) => {
+    const added = found.get(id);
+    return added === undefined ? [] : [{ id, ...withAttention(attention, added) }];
+  });
+  await parkPayouts(sql, parked);
+  const attentionOf = new Map(parked.map(({ id, reason, detail }) => [id, { reason, detail }]));
+  return snapshots.map((snapshot) => ({
+    ...snapshot,
+    attention: attentionOf.get(snapshot.id) ?? snapshot.attention,
+  }));
 }
 
 /** An entry with the payout and the customer that it belongs to. */

@@ -1,54 +1,125 @@
+import { withheldForEver } from '../db/batches.js';
 import { beneficiariesOf } from '../db/beneficiaries.js';
-import type { Database } from '../db/client.js';
+import { bulkTransaction, type Database } from '../db/client.js';
 import {
   beginRepeat,
   beginSubmission,
   type SettleLimit,
   type Submission,
+  type SubmitInput,
 } from '../db/submissions.js';
 import { groupsOf } from '../domain/batch.js';
-import { isDuplicateCode, type PayoutFact, railKey } from '../domain/payout.js';
+import {
+  type Attention,
+  type FactRules,
+  isDuplicateCode,
+  type PayoutFact,
+  railKey,
+} from '../domain/payout.js';
 import type { Rail, SubmitAnswer, Transfer } from '../rails/rail.js';
 import type { Rails } from '../rails/registry.js';
+import { applyFacts } from './applyFacts.js';
+import { cancelItems } from './cancellation.js';
+import { messageOf } from './failure.js';
 import { factFromLookup, lookUp } from './lookup.js';
-import { finishVoid, isStale, keyIsRemembered } from './void.js';
+import { finishVoid, isStale, keyIsRemembered } from './releaseEvidence.js';
+import { type PayoutSnapshot, park } from './snapshot.js';
+
+export type RailDeps = {
+  readonly database: Database;
+  readonly rails: Rails;
+  readonly factRules: FactRules;
+};
 
 /** What the rail says of a payout: a fact, no answer yet, or one that can no longer be had. */
-export type Submitted = { readonly id: string } & (
+type Submitted = { readonly id: string } & (
   | { readonly fact: PayoutFact }
   | { readonly unknown: string }
   | { readonly unrecoverable: string }
 );
 
-type Deps = { readonly database: Database; readonly rails: Rails };
-
-export type SubmitInput = {
-  readonly driver: string;
-  readonly ids: readonly string[];
-  /** When the sweep wakes the payouts if this attempt does not end. */
-  readonly wakeInMs: number;
+export type SubmittedAll = {
+  readonly snapshots: readonly PayoutSnapshot[];
+  /** The payouts without an answer, each with what is known about it. */
+  readonly unknown: readonly string[];
+  /** How many were not given to the rail, because their batch is held back. */
+  readonly withheld: number;
 };
 
 /**
- * Gives payouts to their rails, decided by their rows: what was never sent is sent; what was
- * sent and has no answer is looked up, and sent again only where the rail does not know a key
- * that it would still remember; a void that was begun is finished. Returns what the rails say of
- * every payout that the driver may submit.
+ * Gives payouts to their rails, decided by their rows, and records what they answer: what was never
+ * sent is sent; what was sent and has no answer is looked up, and sent again only where the rail
+ * does not know a key that it would still remember; a void that was begun is finished.
  */
-export async function submitToRails(
-  { database, rails }: Deps,
-  input: SubmitInput,
-): Promise<readonly Submitted[]> {
+export async function submitAll(deps: RailDeps, input: SubmitInput): Promise<SubmittedAll> {
+  const { database, rails } = deps;
+  const { driver, ids } = input;
   const limits = rails.all.map(({ name, limits }) => ({ rail: name, ...limits }));
   const begunMs = Date.now();
-  const submissions = await beginSubmission(database, input, limits);
-  const groups = groupByRail(rails, submissions);
-  const results = await Promise.all(
+  const groups = groupByRail(rails, await beginSubmission(database, input, limits));
+  const submitted = await Promise.all(
     [...groups].map(([rail, group]) =>
-      submitGroup({ database, rail, driver: input.driver, limits }, group, begunMs),
+      submitGroup({ database, rail, driver, limits, begunMs }, group),
     ),
   );
-  return results.flat();
+  const results = new Map(submitted.flat().map((result) => [result.id, result]));
+  await cancelWithheld(
+    deps,
+    ids.filter((id) => !results.has(id)),
+  );
+  const snapshots = await record(deps, input, results);
+  const unknown = [...results.values()].flatMap((result) =>
+    'unknown' in result ? [`${result.id}: ${result.unknown}`] : [],
+  );
+  const withheld = snapshots.filter(
+    ({ id, status }) => status === 'processing' && !results.has(id),
+  );
+  return { snapshots, unknown, withheld: withheld.length };
+}
+
+/**
+ * Cancels what is held back because its batch was canceled: the workflow that was to
+ * cancel it may have died, and nothing else would ever release it.
+ */
+async function cancelWithheld(
+  { database, factRules }: RailDeps,
+  ids: readonly string[],
+): Promise<void> {
+  if (ids.length === 0) return;
+  const toCancel = await withheldForEver(database, ids);
+  if (toCancel.length === 0) return;
+  await bulkTransaction(database, toCancel.length, (sql) => cancelItems(sql, factRules, toCancel));
+}
+
+/** The facts, and what has to be left to a person, in one transaction. */
+async function record(
+  { database, factRules }: RailDeps,
+  input: SubmitInput,
+  results: ReadonlyMap<string, Submitted>,
+): Promise<readonly PayoutSnapshot[]> {
+  const facts = [...results.values()].flatMap((result) =>
+    'fact' in result ? [[result.id, result.fact] as const] : [],
+  );
+  return bulkTransaction(database, input.ids.length, async (sql) => {
+    const snapshots = await applyFacts(sql, factRules, input, new Map(facts));
+    const unanswered = snapshots.flatMap((snapshot) => {
+      const attention = attentionFor(snapshot, results.get(snapshot.id));
+      return attention === undefined ? [] : [[snapshot.id, attention] as const];
+    });
+    return park(sql, snapshots, new Map(unanswered));
+  });
+}
+
+/** Why a person has to look: the key cannot be repeated, or the rail's time has passed. */
+function attentionFor(
+  { status, settleInMs }: PayoutSnapshot,
+  result: Submitted | undefined,
+): Attention | undefined {
+  // Only what still waits for an answer: another attempt may have got one meanwhile.
+  if (result === undefined || status !== 'processing') return undefined;
+  if ('unrecoverable' in result) return { reason: 'outcome_unknown', detail: result.unrecoverable };
+  if (!('unknown' in result) || settleInMs > 0) return undefined;
+  return { reason: 'settle_by_passed', detail: `The rail gives no answer: ${result.unknown}.` };
 }
 
 type Target = {
@@ -56,35 +127,32 @@ type Target = {
   readonly rail: Rail;
   readonly driver: string;
   readonly limits: readonly SettleLimit[];
+  /** When the submission was committed. */
+  readonly begunMs: number;
 };
 
 async function submitGroup(
   target: Target,
   group: readonly Submission[],
-  begunMs: number,
 ): Promise<readonly Submitted[]> {
-  const fresh = group.filter(
-    ({ wasSubmitted, voidIntent }) => !wasSubmitted && voidIntent === null,
-  );
+  const voiding = group.filter(({ voidIntent }) => voidIntent !== null);
+  const others = group.filter(({ voidIntent }) => voidIntent === null);
   // First what has never been sent: a rail that is slow to look up must not hold it up.
-  const sent = await sendAll(target, fresh, begunMs);
-  const voided: Submitted[] = [];
-  const repeated = group.filter(
-    ({ wasSubmitted, voidIntent }) => wasSubmitted && voidIntent === null,
-  );
-  for (const submission of group.filter(({ voidIntent }) => voidIntent !== null)) {
-    const result = await finishedVoid(target, submission, begunMs);
+  const fresh = others.filter(({ wasSubmitted }) => !wasSubmitted);
+  const results = [...(await send(target, fresh))];
+  const repeated = others.filter(({ wasSubmitted }) => wasSubmitted);
+  for (const submission of voiding) {
+    const result = await finishedVoid(target, submission);
     if (result === undefined) repeated.push(submission);
-    else voided.push(result);
+    else results.push(result);
   }
-  return [...sent, ...voided, ...(await repeatAll(target, repeated, begunMs))];
+  return [...results, ...(await repeatAll(target, repeated))];
 }
 
 /** Finishes a void whose outcome was never recorded; undefined when it came too late. */
 async function finishedVoid(
-  { database, rail }: Target,
+  { database, rail, begunMs }: Target,
   submission: Submission,
-  begunMs: number,
 ): Promise<Submitted | undefined> {
   const { id } = submission;
   if (!keyIsRemembered(rail, submission)) {
@@ -105,9 +173,8 @@ async function finishedVoid(
 async function repeatAll(
   target: Target,
   repeated: readonly Submission[],
-  begunMs: number,
 ): Promise<readonly Submitted[]> {
-  const { database, rail, driver, limits } = target;
+  const { database, rail, driver, limits, begunMs } = target;
   if (repeated.length === 0) return [];
   const { answers, failure } = await lookUp(
     rail,
@@ -126,18 +193,11 @@ async function repeatAll(
     else if (keyIsRemembered(rail, submission)) toResend.push(submission);
     else results.push({ id, unrecoverable: keyForgotten });
   }
-  const open = new Set(
-    await beginRepeat(
-      database,
-      driver,
-      toResend.map(({ id }) => id),
-      limits,
-    ),
-  );
-  const sent = await sendAll(
+  const ids = toResend.map(({ id }) => id);
+  const begun = new Set(await beginRepeat(database, driver, ids, limits));
+  const sent = await send(
     target,
-    toResend.filter(({ id }) => open.has(id)),
-    begunMs,
+    toResend.filter(({ id }) => begun.has(id)),
   );
   return [...results, ...sent];
 }
@@ -147,39 +207,34 @@ const stale = 'the process was suspended: not sent';
 
 const keyForgotten = 'The rail does not know the key, and may have forgotten it: not sent again.';
 
-async function sendAll(
-  target: Target,
-  submissions: readonly Submission[],
-  begunMs: number,
-): Promise<readonly Submitted[]> {
-  const results: Submitted[] = [];
-  for (const slice of groupsOf(submissions, target.rail.limits.bulkSize)) {
-    results.push(...(await send(target, slice, begunMs)));
-  }
-  return results;
-}
-
 /**
- * A process that was suspended after it committed the submission does not send when it wakes:
- * by then another may have sent the order, and the rail may have forgotten that.
+ * Sends orders in the rail's bulk size. A process that was suspended after it committed the
+ * submission does not send when it wakes: by then another may have sent the order, and the rail may
+ * have forgotten that.
  */
 async function send(
-  { database, rail }: Target,
+  { database, rail, begunMs }: Target,
   submissions: readonly Submission[],
-  begunMs: number,
 ): Promise<readonly Submitted[]> {
-  const transfers = await transfersOf(database, submissions);
-  if (isStale(begunMs)) {
-    return submissions.map(({ id }) => ({ id, unknown: stale }));
+  const results: Submitted[] = [];
+  for (const slice of groupsOf(submissions, rail.limits.bulkSize)) {
+    const transfers = await transfersOf(database, slice);
+    try {
+      const answers = isStale(begunMs) ? undefined : await rail.submit(transfers);
+      const answerTo = new Map(answers?.map((answer) => [answer.key, answer]));
+      results.push(
+        ...slice.map(({ id }) =>
+          answers === undefined
+            ? { id, unknown: stale }
+            : submittedOf(id, answerTo.get(railKey(id))),
+        ),
+      );
+    } catch (error) {
+      // It may have arrived whatever went wrong: only a look-up can tell.
+      results.push(...slice.map(({ id }) => ({ id, unknown: messageOf(error) })));
+    }
   }
-  try {
-    const answers = await rail.submit(transfers);
-    const answerTo = new Map(answers.map((answer) => [answer.key, answer]));
-    return submissions.map(({ id }) => submittedOf(id, answerTo.get(railKey(id))));
-  } catch (error) {
-    // It may have arrived whatever went wrong: only a look-up can tell.
-    return submissions.map(({ id }) => ({ id, unknown: messageOf(error) }));
-  }
+  return results;
 }
 
 async function transfersOf(
@@ -222,10 +277,6 @@ function submittedOf(id: string, answer: SubmitAnswer | undefined): Submitted {
     case 'accepted':
       return { id, fact: answer };
   }
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 export function findRail(rails: Rails, name: string): Rail {

@@ -2,11 +2,12 @@ import type { Acceptance } from '../domain/acceptance.js';
 import { formatRate } from '../domain/fx.js';
 import type { AcceptedAmounts } from '../domain/ledger.js';
 import {
+  type Attention,
   type AttentionReason,
+  isWaitingForRail,
   type PayoutStatus,
   type VoidOutcome,
   type WakeablePayout,
-  waitingReasons,
 } from '../domain/payout.js';
 import type { Move } from '../domain/progress.js';
 import type { FixedSide } from '../domain/quote.js';
@@ -267,6 +268,8 @@ export async function movePayouts(
 ): Promise<readonly PayoutRow[]> {
   if (moves.length === 0) return [];
   const rowOf = new Map(rows.map((row) => [row.id, row]));
+  const endsWait = ({ id }: MovedPayout) =>
+    isWaitingForRail(rowOf.get(id)?.attentionReason ?? null);
   const changes = await sql<Pick<PayoutRow, MovedColumn>[]>`
     update payouts p
        set status = t.status, status_reason = t.status_reason,
@@ -278,17 +281,17 @@ export async function movePayouts(
                     where stated.at >= coalesce(p.submit_started_at, p.requested_at))) end,
            returned_minor = coalesce(t.returned_minor, p.returned_minor),
            -- A payout that only waited for the rail to speak no longer needs a person.
-           attention_reason = case when p.attention_reason = any (${waitingReasons}::text[])
-                                   then null else p.attention_reason end,
-           attention_detail = case when p.attention_reason = any (${waitingReasons}::text[])
-                                   then null else p.attention_detail end,
-           attention_at = case when p.attention_reason = any (${waitingReasons}::text[])
-                               then null else p.attention_at end,
+           attention_reason = case when t.ends_wait then null else p.attention_reason end,
+           attention_detail = case when t.ends_wait then null else p.attention_detail end,
+           attention_at = case when t.ends_wait then null else p.attention_at end,
            wake_at = case when t.status = 'sent' and p.driver = p.id
                           then ${wakeAfter(sql, 'sent')} end
-      from ${unnest(sql, moves)`
+      from ${unnest(
+        sql,
+        moves.map((move) => ({ ...move, endsWait: endsWait(move) })),
+      )`
         id text, status text, status_reason text, rail_reference text, returned_minor bigint,
-         settled_at timestamptz`}
+         settled_at timestamptz, ends_wait boolean`}
      where p.id = t.id
     returning p.id, p.status, p.status_reason, p.status_history, p.rail_reference, p.settled_at,
       p.returned_minor, p.attention_reason, p.attention_at`;
@@ -298,28 +301,18 @@ export async function movePayouts(
   });
 }
 
-export type ParkedPayout = {
-  readonly id: string;
-  readonly reason: AttentionReason;
-  readonly detail: string;
-};
-
 /**
- * Parks payouts for an operator. The first reason stays, and what follows is added to its detail;
- * but money in suspense is said first, and a contradiction before a reason that only waits for
- * the rail: the rail's word alone would end that.
+ * Parks payouts for an operator, for what `withAttention` makes of the locked row: its first time
+ * stays. A move that has ended a wait makes it begin anew.
  */
-export async function parkPayouts(sql: Sql, parked: readonly ParkedPayout[]): Promise<void> {
+export async function parkPayouts(
+  sql: Sql,
+  parked: readonly (Attention & { readonly id: string })[],
+): Promise<void> {
   if (parked.length === 0) return;
   await sql`
     update payouts p
-       set attention_reason = case when p.attention_at is null or t.reason = 'paid_after_release'
-                                     or p.attention_reason = any (${waitingReasons}::text[])
-                                        and t.reason <> all (${waitingReasons}::text[])
-                                   then t.reason else p.attention_reason end,
-           attention_detail = case when strpos(p.attention_detail, t.detail) > 0
-                                   then p.attention_detail
-                                   else concat_ws(E'\n', p.attention_detail, t.detail) end,
+       set attention_reason = t.reason, attention_detail = t.detail,
            attention_at = coalesce(p.attention_at, now()),
            wake_at = case when p.driver = p.id then ${wakeAfter(sql, 'resting')} end
       from ${unnest(sql, parked)`id text, reason text, detail text`}

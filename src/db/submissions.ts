@@ -19,6 +19,13 @@ export type Submission = Pick<PayoutRow, 'id' | 'rail' | 'reference'> & {
 /** How long each rail has to settle, counted from the moment it was given the order. */
 export type SettleLimit = { readonly rail: string; readonly settleWithinMs: number };
 
+export type SubmitInput = {
+  readonly driver: string;
+  readonly ids: readonly string[];
+  /** When the sweep wakes the payouts if this attempt does not end. */
+  readonly wakeInMs: number;
+};
+
 /**
  * Commits that submission begins, before the rail is called, so that no crash can leave an
  * unrecorded call behind. What a paused or canceled batch has not given to the rail
@@ -26,13 +33,13 @@ export type SettleLimit = { readonly rail: string; readonly settleWithinMs: numb
  */
 export async function beginSubmission(
   sql: Sql,
-  due: { readonly driver: string; readonly ids: readonly string[]; readonly wakeInMs: number },
+  { driver, ids, wakeInMs }: SubmitInput,
   limits: readonly SettleLimit[],
 ): Promise<readonly Submission[]> {
   return sql<Submission[]>`
-    with mine as (
+    with due as (
       select p.id, p.submit_started_at from payouts p left join batches b on b.id = p.batch_id
-       where p.id = any (${due.ids}) and p.driver = ${due.driver} and p.status = 'processing'
+       where p.id = any (${ids}) and p.driver = ${driver} and p.status = 'processing'
          and p.attention_at is null
          and (p.submit_started_at is not null or (b.paused_at is null and b.canceled_at is null))
        order by p.id for no key update of p
@@ -40,14 +47,13 @@ export async function beginSubmission(
     update payouts p
        set submit_started_at = coalesce(p.submit_started_at, now()),
            last_sent_at = coalesce(p.last_sent_at, now()),
-           settle_by = case when mine.submit_started_at is null
+           settle_by = case when due.submit_started_at is null
                             then ${laterSettleBy(sql)} else p.settle_by end,
-           wake_at = case when p.driver = p.id
-                          then ${wakeAfter(sql, { ms: due.wakeInMs })} end
-      from mine, ${limitsTable(sql, limits)}
-     where p.id = mine.id and t.rail = p.rail
+           wake_at = case when p.driver = p.id then ${wakeAfter(sql, { ms: wakeInMs })} end
+      from due, ${limitsTable(sql, limits)}
+     where p.id = due.id and t.rail = p.rail
     returning p.id, p.rail, p.reference, p.receive_minor, p.destination_currency, p.void_intent,
-      mine.submit_started_at is not null as was_submitted,
+      due.submit_started_at is not null as was_submitted,
       (extract(epoch from now() - p.submit_started_at) * 1000)::float8 as since_first_attempt_ms`;
 }
 
@@ -63,15 +69,15 @@ export async function beginRepeat(
 ): Promise<readonly string[]> {
   if (ids.length === 0) return [];
   const rows = await sql<{ id: string }[]>`
-    with mine as (
+    with due as (
       select id from payouts
        where id = any (${[...ids]}::text[]) and driver = ${driver} and status = 'processing'
          and attention_at is null and void_intent is null
        order by id for no key update
     )
     update payouts p set last_sent_at = now(), settle_by = ${laterSettleBy(sql)}
-      from mine, ${limitsTable(sql, limits)}
-     where p.id = mine.id and t.rail = p.rail returning p.id`;
+      from due, ${limitsTable(sql, limits)}
+     where p.id = due.id and t.rail = p.rail returning p.id`;
   return rows.map(({ id }) => id);
 }
 

@@ -159,16 +159,6 @@ function livePrice(request: PayoutRequest, facts: PriceFacts): Acceptance | Refu
     : { ...priced, sourceCurrency, destinationCurrency, fixedSide, amount };
 }
 
-/** The rail of a payout: a test account reaches only the sandbox bank, a live one never does. */
-export function railNameOf(mode: 'test' | 'live'): string | undefined {
-  return mode === 'test' ? 'sandbox' : undefined;
-}
-
-/** Why nothing of an account in this mode can be sent. */
-export function refuseUnroutable(mode: 'test' | 'live'): Refusal {
-  return refuse('corridor_unavailable', { detail: `No rail takes ${mode} payouts here.` });
-}
-
 function beneficiaryNotFound(received: string): Refusal {
   return refuse('beneficiary_not_found', {
     param: 'beneficiary',

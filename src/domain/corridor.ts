@@ -1,4 +1,5 @@
 import { divideUp, max } from './money.js';
+import { type Refusal, refuse } from './refusal.js';
 
 /**
  * What a payout costs, in minor units of its source currency:
@@ -10,7 +11,7 @@ export type FeeSchedule = {
   readonly minimumMinor: bigint;
 };
 
-/** One way money can go: what it costs, how much it takes, and the rail that takes it. */
+/** One way money can go: its fee, its limit and its rail, which `railNameOf` opens to an account. */
 export type Corridor = {
   readonly source: string;
   readonly destination: string;
@@ -93,6 +94,16 @@ export function findCorridor(source: string, destination: string): Corridor | un
     maximumMinor: from.fee.minimumMinor * maximumInFees,
     rail: 'sandbox',
   };
+}
+
+/** Which rail takes a payout: a test account reaches only the sandbox bank, a live one never does. */
+export function railNameOf(mode: 'test' | 'live'): 'sandbox' | undefined {
+  return mode === 'test' ? 'sandbox' : undefined;
+}
+
+/** Why nothing of an account in this mode can be sent. */
+export function refuseUnroutable(mode: 'test' | 'live'): Refusal {
+  return refuse('corridor_unavailable', { detail: `No rail takes ${mode} payouts here.` });
 }
 
 /** The fee of an amount of zero or more, in source minor units, rounded up to whole ones. */

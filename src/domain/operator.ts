@@ -1,5 +1,5 @@
 import type { LedgerAccount } from './ledger.js';
-import type { PayoutState } from './payout.js';
+import { isInFlight, type PayoutState } from './payout.js';
 
 /**
  * The kind of actor, which the message tells and never a name. Only operators have names of their
@@ -162,28 +162,34 @@ export function requiresParkedPayout(command: OperatorCommand): boolean {
   return command.kind !== 'cancel' && command.kind !== 'correct';
 }
 
+type Parked = Pick<PayoutState, 'status' | 'attentionReason'>;
+
 /**
- * Whether a command needs a second person whatever the sum: it changes the books, or it closes a
- * case in which the rail may have paid what the customer has back.
+ * Whether a command needs a second person: it changes the books, or closes a case in which the rail
+ * may have paid what the customer has back; or it moves more money than one person may.
+ *
+ * @param euroCents what the payout is worth; undefined, for want of a rate, is taken for a large sum
  */
-export function alwaysNeedsApproval(
+export function needsApproval(
   command: OperatorCommand,
-  { status, attentionReason }: Pick<PayoutState, 'status' | 'attentionReason'>,
+  payout: Parked,
+  euroCents: bigint | undefined,
+  limitEuroCents: bigint,
 ): boolean {
+  const { status, attentionReason } = payout;
   const isReleased = status === 'failed' || status === 'canceled' || status === 'returned';
   const mayBePaid =
     attentionReason === 'amount_mismatch' || attentionReason === 'paid_after_release';
-  const closes = command.kind === 'markSettled' || command.kind === 'failAndRelease';
-  return command.kind === 'correct' || (closes && isReleased && mayBePaid);
+  if (command.kind === 'correct' || (endsCase(command) && isReleased && mayBePaid)) return true;
+  const isLarge = euroCents === undefined || euroCents > limitEuroCents;
+  return movesMoney(command, payout) && isLarge;
 }
 
-/** Whether a command moves money, and so needs a second person above the configured sum. */
-export function movesMoney(
-  command: OperatorCommand,
-  { status, attentionReason }: Pick<PayoutState, 'status' | 'attentionReason'>,
-): boolean {
-  const isOpen = status === 'processing' || status === 'sent';
-  const isConfirmation = !isOpen && attentionReason !== 'return_short';
-  const moves = command.kind === 'markSettled' || command.kind === 'failAndRelease';
-  return moves && !isConfirmation;
+/** Whether a command pays out or gives back what is held: then the sum decides who approves it. */
+export function movesMoney(command: OperatorCommand, { status, attentionReason }: Parked): boolean {
+  return endsCase(command) && (isInFlight(status) || attentionReason === 'return_short');
+}
+
+function endsCase({ kind }: OperatorCommand): boolean {
+  return kind === 'markSettled' || kind === 'failAndRelease';
 }

@@ -26,9 +26,14 @@ export const payoutStatuses = [
   'returned',
 ] as const satisfies readonly PayoutStatus[];
 
+/** Whether the money is on its way: it is held, and the rail may have it. */
+export function isInFlight(status: PayoutStatus): boolean {
+  return status === 'processing' || status === 'sent';
+}
+
 /** Final for the payout's own workflow; a return may still follow a settlement. */
 export function isFinal(status: PayoutStatus): boolean {
-  return status !== 'pending' && status !== 'processing' && status !== 'sent';
+  return status !== 'pending' && !isInFlight(status);
 }
 
 /** Why a payout waits for a person. It stands beside the state and never replaces it. */
@@ -44,23 +49,35 @@ export const attentionReasons = {
 
 export type AttentionReason = keyof typeof attentionReasons;
 
-/** Reasons under which the rail's word alone moves no money: its facts contradict each other. */
-const disputed: readonly (AttentionReason | null)[] = [
-  'amount_mismatch',
-  'contradiction',
-  'return_short',
-];
+/** Why a payout waits for a person, and everything that was found about it, a line each. */
+export type Attention = { readonly reason: AttentionReason; readonly detail: string };
 
-/** Reasons that are gone as soon as the rail says something definite. */
-export const waitingReasons: AttentionReason[] = [
-  'outcome_unknown',
-  'settle_by_passed',
-  'unexpected_failure',
-];
+/** Whether the payout waits because the rail's facts contradict each other: its word alone moves no money. */
+export function hasConflictingReports(reason: AttentionReason | null): boolean {
+  return reason === 'amount_mismatch' || reason === 'contradiction' || reason === 'return_short';
+}
 
-/** Whether the payout waits for a person because the rail's facts do not fit together. */
-export function hasConflictingReports(attention: AttentionReason | null): boolean {
-  return disputed.includes(attention);
+/** Whether the payout only waits for the rail: the reason is gone as soon as that says something definite. */
+export function isWaitingForRail(reason: AttentionReason | null): boolean {
+  return (
+    reason === 'outcome_unknown' || reason === 'settle_by_passed' || reason === 'unexpected_failure'
+  );
+}
+
+/**
+ * What a payout waits for once another reason is found. The first one stays, and what follows is
+ * added to its detail; but money in suspense comes first, and a contradiction before a reason that
+ * only waits for the rail: the rail's word alone would end that.
+ */
+export function withAttention(first: Attention | null, found: Attention): Attention {
+  if (first === null) return found;
+  const outranks =
+    found.reason === 'paid_after_release' ||
+    (isWaitingForRail(first.reason) && !isWaitingForRail(found.reason));
+  return {
+    reason: outranks ? found.reason : first.reason,
+    detail: first.detail.includes(found.detail) ? first.detail : `${first.detail}\n${found.detail}`,
+  };
 }
 
 /** The rail's key of a payout: its id, never random, so that a repeat is the same order. */
@@ -141,37 +158,29 @@ export const usualFactRules: FactRules = { returnMinimumPercent: 90n };
 export type Effect =
   | { readonly kind: 'none' }
   | { readonly kind: 'move'; readonly path: readonly PayoutStatus[] }
-  | { readonly kind: 'park'; readonly reason: AttentionReason; readonly detail: string };
+  | ({ readonly kind: 'park' } & Attention);
 
 const nothing: Effect = { kind: 'none' };
 
 /**
- * The reducer of rail facts; `storeRailEvents` repeats its "nothing" for final payouts. Duplicates and reordering change nothing; a fact that
- * cannot be true together with the payout's state parks it and posts nothing, but for a
- * payment after release, which the step that applies the effect books to suspense. While the
- * rail's facts are in dispute, one that would move money is only added to the case.
+ * The reducer of rail facts; `storeRailEvents` repeats its "nothing" for final payouts. Duplicates
+ * and reordering change nothing; a fact that cannot be true together with the payout's state parks
+ * it and posts nothing, but for a payment after release, which the step that applies the effect
+ * books to suspense. While the rail's facts are in dispute, one that would move money is only added
+ * to the case.
  */
 export function effectOf(state: PayoutState, fact: PayoutFact, rules: FactRules): Effect {
   const effect = undisputedEffectOf(state, fact, rules);
   const { attentionReason } = state;
-  if (
-    effect.kind !== 'move' ||
-    attentionReason === null ||
-    !hasConflictingReports(attentionReason)
-  ) {
-    return effect;
-  }
-  const changesBalances = effect.path.some((status) => status !== 'sent');
-  return changesBalances
+  const changesBalances = effect.kind === 'move' && effect.path.some((status) => status !== 'sent');
+  return changesBalances && attentionReason !== null && hasConflictingReports(attentionReason)
     ? park(attentionReason, `Then the rail said: ${fact.kind}${detailOf(fact)}.`)
     : effect;
 }
 
 function detailOf(fact: PayoutFact): string {
-  const code = 'code' in fact ? ` ${fact.code}` : '';
-  return 'amountMinor' in fact
-    ? ` ${fact.amountMinor} ${fact.currency} (minor units)${code}`
-    : code;
+  const amount = 'amountMinor' in fact ? ` ${fact.amountMinor} ${fact.currency} (minor units)` : '';
+  return 'code' in fact ? `${amount} ${fact.code}` : amount;
 }
 
 function undisputedEffectOf(state: PayoutState, fact: PayoutFact, rules: FactRules): Effect {
@@ -187,7 +196,7 @@ function undisputedEffectOf(state: PayoutState, fact: PayoutFact, rules: FactRul
     case 'voided':
       return effectOfVoid(state);
     case 'released':
-      return state.status === 'processing' || state.status === 'sent' ? move('failed') : nothing;
+      return isInFlight(state.status) ? move('failed') : nothing;
     case 'withdrawn':
       return state.status === 'processing' ? move('canceled') : nothing;
   }

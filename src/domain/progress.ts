@@ -7,13 +7,14 @@ import {
   settleEntry,
 } from './ledger.js';
 import {
-  type AttentionReason,
+  type Attention,
   effectOf,
   type FactRules,
   isFinal,
   type PayoutFact,
   type PayoutState,
   type PayoutStatus,
+  withAttention,
 } from './payout.js';
 
 /** One move of a payout with what is recorded beside it. */
@@ -39,7 +40,8 @@ export const undecidedCancellation: Move = {
 export type Progress = {
   readonly moves: readonly Move[];
   readonly entries: readonly Entry[];
-  readonly attention: { readonly reason: AttentionReason; readonly detail: string } | undefined;
+  /** What the facts give a person to look at, beside what the payout waits for already. */
+  readonly attention: Attention | null;
   /** What became of each fact, by position: stored in the inbox for later readers. */
   readonly outcomes: readonly string[];
 };
@@ -53,7 +55,7 @@ export function progressOf(
   const moves: Move[] = [];
   const entries: Entry[] = [];
   const outcomes: string[] = [];
-  let attention: Progress['attention'];
+  let attention: Attention | null = null;
   let { status, returnedMinor } = payout;
   for (const fact of facts) {
     const attentionReason = attention?.reason ?? payout.attentionReason;
@@ -63,8 +65,12 @@ export function progressOf(
         outcomes.push('nothing new');
         break;
       case 'park':
-        attention = joined(attention, effect);
-        if (effect.reason === 'paid_after_release' && !entries.some(isLatePayment)) {
+        attention = withAttention(attention, { reason: effect.reason, detail: effect.detail });
+        // The rail may report a payment after release twice; it is one payment.
+        if (
+          effect.reason === 'paid_after_release' &&
+          !entries.some(({ kind }) => kind === 'late_payment')
+        ) {
           entries.push(latePaymentEntry(payout));
         }
         outcomes.push(effect.reason);
@@ -82,25 +88,6 @@ export function progressOf(
     }
   }
   return { moves, entries, attention, outcomes };
-}
-
-/** The first reason stays, but for money in suspense; every later fact is added to what is read. */
-function joined(
-  attention: Progress['attention'],
-  { reason, detail }: { readonly reason: AttentionReason; readonly detail: string },
-): NonNullable<Progress['attention']> {
-  if (attention === undefined) return { reason, detail };
-  if (attention.detail.includes(detail)) return attention;
-  const isSuspense = reason === 'paid_after_release';
-  return {
-    reason: isSuspense ? reason : attention.reason,
-    detail: `${attention.detail}\n${detail}`,
-  };
-}
-
-/** The rail may tell twice of a payment after release; it is one payment. */
-function isLatePayment(entry: Entry): boolean {
-  return entry.kind === 'late_payment';
 }
 
 function entriesOf(

@@ -6,8 +6,8 @@ import {
 } from '@temporalio/client';
 import { type SearchAttributePair, TypedSearchAttributes, type Workflow } from '@temporalio/common';
 import pLimit from 'p-limit';
-import { railNameOf } from '../domain/acceptance.js';
 import { type Chunk, chunkDriver } from '../domain/batch.js';
+import { railNameOf } from '../domain/corridor.js';
 import type { WakeablePayout } from '../domain/payout.js';
 import {
   acceptUpdate,

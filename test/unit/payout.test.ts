@@ -232,8 +232,8 @@ describe('the reducer', () => {
           const contradictory =
             (has('rejected') && has('settled', 'returned', 'short')) ||
             (has('returned') && has('short'));
-          expect(first?.attention !== undefined).toBe(contradictory);
-          expect(second?.attention !== undefined).toBe(contradictory);
+          expect(first?.attention !== null).toBe(contradictory);
+          expect(second?.attention !== null).toBe(contradictory);
           if (contradictory) return;
           expect(sumsOf(first?.entries ?? [])).toEqual(sumsOf(second?.entries ?? []));
           expect(first?.moves.at(-1)?.status).toBe(second?.moves.at(-1)?.status);

@@ -12,9 +12,8 @@ import {
   type PricedPayout,
   type PriceFacts,
   priceOf,
-  railNameOf,
-  refuseUnroutable,
 } from '../../domain/acceptance.js';
+import { railNameOf, refuseUnroutable } from '../../domain/corridor.js';
 import { parseRate } from '../../domain/fx.js';
 import { isRefusal, type Refusal } from '../../domain/refusal.js';
 import { paramName } from '../decoded.js';

@@ -4,9 +4,8 @@ import {
   requirementsParams,
 } from '../../contract/listParams.js';
 import { corridorObject, listObject, requirementsObject } from '../../contract/objects.js';
-import { railNameOf } from '../../domain/acceptance.js';
 import { beneficiaryCountries, fieldRulesOf } from '../../domain/beneficiary.js';
-import { corridorCurrencies, findCorridor } from '../../domain/corridor.js';
+import { corridorCurrencies, findCorridor, railNameOf } from '../../domain/corridor.js';
 import { refuse } from '../../domain/refusal.js';
 import { type Answer, type Route, refused, route } from '../route.js';
 
