@@ -24,10 +24,10 @@ import {
 import { accountOfEndpoint } from '../db/webhookEndpoints.js';
 import type { Chunk } from '../domain/batch.js';
 import { payoutStatuses } from '../domain/payout.js';
-import { createShare, type Share } from '../share.js';
+import { createShare, type Queue } from '../share.js';
 import { wakeEndpoint } from '../temporal/wakePayout.js';
 import { backoffAfter } from '../webhooks/retrySchedule.js';
-import type { Sender, SendOutcome } from '../webhooks/sender.js';
+import type { Sender } from '../webhooks/sender.js';
 import { isActivityRetry, messageOf, retryLater, withHeartbeat } from './failure.js';
 
 export type DeliveryDeps = {
@@ -59,28 +59,32 @@ const chunksOfAccount = 4;
 const chunksWaiting = 100;
 
 /**
- * The runs of a worker claim about so many deliveries together, one run a quarter of them at most and
+ * The runs of a worker claim about 2,000 deliveries together, one run a quarter of them at most and
  * 50 at least: a run that is out of time releases what it has not tried, so many runs claim less each.
  */
-const takenTogether = 2_000;
-const fullPortions = 4;
-const smallestPortion = 50;
+const claimedTogether = 2_000;
+const fullClaims = 4;
+const smallestClaim = 50;
 
-/** After it was taken, an attempt begins within this: so it is over within its lease. */
+/** After it was claimed, an attempt begins within this: so it is over within its lease. */
 const beginLimitMs = 4_000;
 
 /** Then a run begins nothing more: with its longest attempts it ends within its activity's minute. */
 const runLimitMs = 20_000;
 
-/** Results are written by so many, and after so long at the latest: a crash repeats no more. */
+/** Results are written in such groups, and after a second at the latest: a crash repeats no more. */
 const writtenTogether = 50;
 const writeEveryMs = 1_000;
 
-/** The workflow of an endpoint attempts in lines, so that one that hangs holds up seven others. */
-const dueLimits = { batch: 8, lines: 4 } as const;
+/** The workflow of an endpoint works in parallel, so that an attempt that hangs holds up seven others. */
+const dueLimits = { claim: 8, parallel: 4 } as const;
 
 /** What the runs of a worker have in common. */
-type Delivering = DeliveryDeps & { readonly endpoints: Share; readonly load: { lines: number } };
+type Delivering = DeliveryDeps & {
+  readonly endpoints: Queue;
+  /** How many endpoints' deliveries are claimed side by side. */
+  readonly claiming: { count: number };
+};
 
 /** Whether a run may begin no further attempt. */
 type IsOutOfTime = () => boolean;
@@ -88,7 +92,11 @@ type IsOutOfTime = () => boolean;
 /** The activities that deliver webhooks: one attempt for each (event, endpoint) pair. */
 export function deliveryActivities(deps: DeliveryDeps) {
   const { database } = deps;
-  const delivering = { ...deps, endpoints: createShare(attemptsOfEndpoint), load: { lines: 0 } };
+  const delivering = {
+    ...deps,
+    endpoints: createShare(attemptsOfEndpoint),
+    claiming: { count: 0 },
+  };
   const runs = createShare(runsOfAccount, 0);
   const endpointRuns = createShare(endpointRunsOfAccount, 0);
   const chunkRuns = createShare(chunksOfAccount, chunksWaiting);
@@ -126,7 +134,7 @@ export function deliveryActivities(deps: DeliveryDeps) {
       withHeartbeat(async () => {
         const isOutOfTime = timerOfRun(beginLimitMs);
         const run = endpointRuns(await accountOfEndpoint(database, endpointId), () =>
-          attemptDue(delivering, endpointId, isOutOfTime, dueLimits.lines),
+          attemptDue(delivering, endpointId, isOutOfTime, dueLimits.parallel),
         );
         if (run === undefined) throw retryLater('The account has its share of runs under way.');
         await run;
@@ -170,69 +178,69 @@ async function attemptPending(
   pending: readonly PendingAttempt[],
   isOutOfTime: IsOutOfTime,
 ): Promise<readonly PendingAttempt[]> {
-  const failures: Failures = new Map();
-  // Of more than a portion each endpoint gets its own: a slow one holds up its own alone.
-  const ids = new Set(pending.map(({ endpointId }) => endpointId));
-  const lines =
-    pending.length <= smallestPortion
+  const health = createHealth();
+  // What is more than one claim is split by endpoint: a slow one holds up its own alone.
+  const parts =
+    pending.length <= smallestClaim
       ? [pending]
-      : [...ids].map((id) => pending.filter(({ endpointId }) => endpointId === id));
-  deps.load.lines += lines.length;
-  const attempted = lines.map((line) => attemptLine(deps, line, failures, isOutOfTime));
+      : [...Map.groupBy(pending, ({ endpointId }) => endpointId).values()];
+  deps.claiming.count += parts.length;
+  const attempted = parts.map((part) => attemptInClaims(deps, part, health, isOutOfTime));
   const results = await Promise.all(attempted).finally(() => {
-    deps.load.lines -= lines.length;
+    deps.claiming.count -= parts.length;
   });
   const rest = untried(pending, results.flat());
   const failed = results.flat().filter(({ status }) => status === 'pending');
-  const dead = rest.filter((pair) => !isAlive(failures, pair));
+  const dead = rest.filter(health.isDead);
   await releaseClaims(deps.database, dead, 0);
   await wakeEndpoints(deps.temporal, [...failed, ...dead]);
-  return rest.filter((pair) => isAlive(failures, pair));
+  return rest.filter((pair) => !health.isDead(pair));
 }
 
-async function attemptLine(
+/** Claims first attempts and makes them, claim after claim; what it had no time for is released. */
+async function attemptInClaims(
   deps: Delivering,
-  line: readonly PendingAttempt[],
-  failures: Failures,
+  pending: readonly PendingAttempt[],
+  health: Health,
   isOutOfTime: IsOutOfTime,
 ): Promise<readonly AttemptResult[]> {
   const results: AttemptResult[] = [];
   let from = 0;
-  while (from < line.length && !isOutOfTime()) {
-    const portion = Math.floor(takenTogether / Math.max(deps.load.lines, fullPortions));
-    const group = line.slice(from, from + Math.max(portion, smallestPortion));
+  while (from < pending.length && !isOutOfTime()) {
+    const size = Math.floor(claimedTogether / Math.max(deps.claiming.count, fullClaims));
+    const group = pending.slice(from, from + Math.max(size, smallestClaim));
     from += group.length;
-    const pairs = group.filter((pair) => isAlive(failures, pair));
+    const pairs = group.filter((pair) => !health.isDead(pair));
     if (pairs.length === 0) continue;
     const isLate = timerOfRun(beginLimitMs);
     const due = await claimFirstAttempts(deps.database, pairs);
-    const ended = await attemptAll(deps, due, failures, () => isOutOfTime() || isLate());
+    const ended = await attemptAll(deps, due, health, () => isOutOfTime() || isLate());
     await releaseClaims(deps.database, untried(due, ended), firstAttemptMs);
     results.push(...ended);
   }
   return results;
 }
 
-/** Attempts what is due at an endpoint, in so many lines where there is enough for them. */
+/** Attempts what is due at an endpoint, in parallel where there is enough for that. */
 async function attemptDue(
   deps: Delivering,
   endpointId: string,
   isOutOfTime: IsOutOfTime,
-  lines: number,
+  parallel: number,
 ): Promise<void> {
-  const due = await claimDueDeliveries(deps.database, endpointId, dueLimits.batch);
-  const isFull = due.length === dueLimits.batch;
-  const line = async () => {
-    const results = await attemptAll(deps, due, new Map(), isOutOfTime);
+  const due = await claimDueDeliveries(deps.database, endpointId, dueLimits.claim);
+  const isFull = due.length === dueLimits.claim;
+  const attemptClaimed = async () => {
+    const results = await attemptAll(deps, due, createHealth(), isOutOfTime);
     // An attempt that was not made must not count as one of the retry schedule.
     await releaseClaims(deps.database, untried(due, results), 0);
     if (isFull && results.length === due.length && !isOutOfTime()) {
       await attemptDue(deps, endpointId, isOutOfTime, 1);
     }
   };
-  const others =
-    isFull && lines > 1 ? attemptDue(deps, endpointId, isOutOfTime, lines - 1) : undefined;
-  await Promise.all([line(), others]);
+  const hasOthers = isFull && parallel > 1;
+  const others = hasOthers ? attemptDue(deps, endpointId, isOutOfTime, parallel - 1) : undefined;
+  await Promise.all([attemptClaimed(), others]);
 }
 
 /**
@@ -251,14 +259,23 @@ function untried<T extends Pair>(pairs: readonly T[], results: readonly Pair[]):
   return pairs.filter(({ eventId, endpointId }) => !tried.has(`${eventId} ${endpointId}`));
 }
 
-/** An endpoint that has failed so often in a run without a success is left alone by it. */
+/** An endpoint that has failed this often in a run, and has taken nothing, is left alone by it. */
 const deadAfterFailures = 16;
 
-/** Failures of each endpoint that has taken nothing yet; a success ends the count for good. */
-type Failures = Map<string, number>;
+type Health = ReturnType<typeof createHealth>;
 
-function isAlive(failures: Failures, { endpointId }: Pair): boolean {
-  return (failures.get(endpointId) ?? 0) < deadAfterFailures;
+/** How the endpoints of a run do: one that has taken something is alive for all of it. */
+function createHealth() {
+  const alive = new Set<string>();
+  const failures = new Map<string, number>();
+  return {
+    note: ({ endpointId, status }: AttemptResult): void => {
+      if (status === 'delivered') alive.add(endpointId);
+      else failures.set(endpointId, (failures.get(endpointId) ?? 0) + 1);
+    },
+    isDead: ({ endpointId }: Pair): boolean =>
+      !alive.has(endpointId) && (failures.get(endpointId) ?? 0) >= deadAfterFailures,
+  };
 }
 
 /**
@@ -268,47 +285,57 @@ function isAlive(failures: Failures, { endpointId }: Pair): boolean {
 async function attemptAll(
   deps: Delivering,
   due: readonly DueDelivery[],
-  failures: Failures,
+  health: Health,
   isOutOfTime: IsOutOfTime,
 ): Promise<readonly AttemptResult[]> {
-  const all: AttemptResult[] = [];
-  let unwritten: AttemptResult[] = [];
+  const recorder = createRecorder(deps.database);
+  const results = await Promise.all(
+    due.map((delivery) =>
+      deps.endpoints(delivery.endpointId, async () => {
+        if (recorder.isBroken() || isOutOfTime() || health.isDead(delivery)) return undefined;
+        const result = await attempt(deps, delivery).catch((error: unknown) =>
+          // A delivery that cannot even be made must not hold up the others, nor stay for ever.
+          failedAttempt(delivery, null, messageOf(error)),
+        );
+        health.note(result);
+        await recorder.add(result);
+        return result;
+      }),
+    ),
+  );
+  await recorder.end();
+  return results.filter((result) => result !== undefined);
+}
+
+/** Writes results in groups and every second. Its end throws if some could not be written. */
+function createRecorder(database: Database) {
   const broken = new AbortController();
+  let unwritten: AttemptResult[] = [];
   let writing = Promise.resolve();
   const write = (): Promise<void> => {
     writing = writing
       .then(async () => {
         const results = unwritten;
         unwritten = [];
-        await recordAttempts(deps.database, results);
+        await recordAttempts(database, results);
       })
       // Once results cannot be written nothing is attempted: the next run would deliver it all again.
       .catch((error: unknown) => broken.abort(error));
     return writing;
   };
-  const note = ({ endpointId, status }: AttemptResult) => {
-    const count = status === 'delivered' ? Number.NEGATIVE_INFINITY : 1;
-    failures.set(endpointId, (failures.get(endpointId) ?? 0) + count);
-  };
-  const attempts = due.map((delivery) =>
-    deps.endpoints(delivery.endpointId, async () => {
-      if (broken.signal.aborted || isOutOfTime() || !isAlive(failures, delivery)) return;
-      const result = await attempt(deps, delivery).catch((error: unknown) =>
-        // A delivery that cannot even be made must not hold up the others, nor stay for ever.
-        failedAttempt(delivery, null, messageOf(error)),
-      );
-      note(result);
-      all.push(result);
+  const timer = setInterval(() => void write(), writeEveryMs);
+  return {
+    isBroken: (): boolean => broken.signal.aborted,
+    add: async (result: AttemptResult): Promise<void> => {
       unwritten.push(result);
       if (unwritten.length >= writtenTogether) await write();
-    }),
-  );
-  const timer = setInterval(() => void write(), writeEveryMs);
-  await Promise.all(attempts.filter((attempt) => attempt !== undefined));
-  clearInterval(timer);
-  await write();
-  broken.signal.throwIfAborted();
-  return all;
+    },
+    end: async (): Promise<void> => {
+      clearInterval(timer);
+      await write();
+      broken.signal.throwIfAborted();
+    },
+  };
 }
 
 async function attempt(
@@ -328,7 +355,12 @@ async function attempt(
     log.warn({ eventId, endpointId, detail: outcome.detail }, 'a webhook was not sent');
   }
   const httpStatus = 'status' in outcome ? outcome.status : null;
-  const error = errorOf(outcome);
+  const error =
+    outcome.kind === 'delivered'
+      ? null
+      : 'status' in outcome
+        ? `HTTP ${outcome.status}`
+        : outcome.reason;
   const ended = { eventId, endpointId, httpStatus, error, retryInMs: 0 };
   if (outcome.kind === 'delivered') return { ...ended, status: 'delivered' };
   if (outcome.kind === 'gone') {
@@ -357,17 +389,4 @@ function webhookBody(delivery: DueDelivery): string {
   const event = render(eventObject({ ...delivery, id: delivery.eventId }), version);
   const { id, type, timestamp, sequence, data } = event;
   return JSON.stringify({ id, type, timestamp, api_version: version, sequence, data });
-}
-
-function errorOf(outcome: SendOutcome): string | null {
-  switch (outcome.kind) {
-    case 'delivered':
-      return null;
-    case 'gone':
-    case 'refused':
-      return `HTTP ${outcome.status}`;
-    case 'unreachable':
-    case 'blocked':
-      return outcome.reason;
-  }
 }
