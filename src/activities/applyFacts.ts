@@ -78,10 +78,8 @@ function applyTo(
   facts: readonly PayoutFact[],
   rules: FactRules,
 ): Progress {
-  const { status, returnedMinor, attentionReason, voidIntent } = row;
   if (row.sourceMinor !== null) {
-    const state = { status, returnedMinor, attentionReason, voidIntent, corrected };
-    return progressOf({ ...amountsOf(row), ...state }, facts, rules);
+    return progressOf({ ...row, rate: parseRate(row.rate), corrected }, facts, rules);
   }
   const detail = `The rail reports on a payout that is ${row.status} and was never accepted.`;
   return {
@@ -117,8 +115,5 @@ async function moveAll(sql: Sql, progress: readonly AppliedFacts[]): Promise<rea
 /** The amounts of a payout that was accepted; they never change. */
 export function amountsOf(row: PayoutRow): AcceptedAmounts {
   if (row.sourceMinor === null) throw new Error(`Payout ${row.id} was never accepted.`);
-  const { sourceCurrency, destinationCurrency, sourceMinor, feeMinor, netMinor } = row;
-  const { receiveMinor, midValueMinor } = row;
-  const amounts = { sourceMinor, feeMinor, netMinor, receiveMinor, midValueMinor };
-  return { sourceCurrency, destinationCurrency, ...amounts, rate: parseRate(row.rate) };
+  return { ...row, rate: parseRate(row.rate) };
 }

@@ -1,10 +1,10 @@
 import {
-  allItemsOf,
   type BatchRow,
   closeEmptyBatch,
   completeBatches,
   findBatchById,
   recordOutcome,
+  statusesOfItems,
 } from '../db/batches.js';
 import { itemsOf } from '../db/chunks.js';
 import { bulkTransaction, type Sql, transaction } from '../db/client.js';
@@ -120,7 +120,8 @@ async function decide(
 ): Promise<{ readonly isRefused: boolean; readonly own: readonly WakeablePayout[] }> {
   const batch = await existingBatch(sql, batchId);
   if (batch.outcome !== null || batch.canceledAt !== null) return { isRefused: false, own: [] };
-  const ids = await allItemsOf(sql, batchId, ['pending']);
+  const items = await statusesOfItems(sql, batchId);
+  const ids = items.filter(({ status }) => status === 'pending').map(({ id }) => id);
   const { refused, own } = await acceptTogether(sql, deps, ids, workflowAgeMs);
   await recordOutcome(sql, batchId, refused.length === 0 ? 'accepted' : 'refused');
   if (refused.length > 0) await refuseTogether(sql, batchId, ids, refused);

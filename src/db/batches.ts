@@ -250,18 +250,6 @@ function keptRate({ id, asOf, ...rate }: CurrencyRate) {
   return { ...rate, id: id.toString(), asOf: asOf.toISOString() };
 }
 
-/** The payouts of a batch in some states, in the order of the request. */
-export async function allItemsOf(
-  sql: Sql,
-  batchId: string,
-  statuses: readonly PayoutStatus[],
-): Promise<readonly string[]> {
-  const rows = await sql<{ id: string }[]>`
-    select id from payouts where batch_id = ${batchId} and status = any (${[...statuses]})
-     order by batch_index`;
-  return rows.map((row) => row.id);
-}
-
 /** The batches that some of these payouts are items of. */
 export async function batchesOf(
   sql: Sql,

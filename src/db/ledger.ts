@@ -67,11 +67,7 @@ export async function entriesOf(sql: Sql, payoutId: string): Promise<readonly Po
   }));
 }
 
-export type AvailableBalance = {
-  readonly accountId: string;
-  readonly currency: string;
-  readonly availableMinor: bigint;
-};
+export type AvailableBalance = { readonly currency: string; readonly availableMinor: bigint };
 
 /**
  * Locks the balances that accepting these payouts will change, in the order of their ids,
@@ -81,17 +77,9 @@ export async function lockBalancesOf(
   sql: Sql,
   payoutIds: readonly string[],
 ): Promise<readonly AvailableBalance[]> {
-  const rows = await sql<
-    { accountId: string; currency: string; kind: string; amountMinor: bigint }[]
-  >`
-    select account_id, currency, kind, amount_minor from lock_balances(${payoutIds})`;
-  return rows
-    .filter((row) => row.kind === 'available')
-    .map((row) => ({
-      accountId: row.accountId,
-      currency: row.currency,
-      availableMinor: row.amountMinor,
-    }));
+  return sql<AvailableBalance[]>`
+    select currency, amount_minor as available_minor from lock_balances(${payoutIds})
+     where kind = 'available'`;
 }
 
 export type BalanceRow = {

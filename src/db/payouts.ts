@@ -26,7 +26,7 @@ export type StatusChange = {
   readonly reason: string | null;
 };
 
-type StoredPayout = {
+type StoredPayout = { readonly [Name in keyof RateOrigin]: RateOrigin[Name] | null } & {
   readonly id: string;
   readonly accountId: string;
   readonly mode: Mode;
@@ -41,11 +41,6 @@ type StoredPayout = {
   readonly reference: string | null;
   readonly metadata: Readonly<Record<string, string>>;
   readonly requestedAt: Date;
-  /** Where the mid rate comes from, and the rates of both currencies; see RateOrigin. */
-  readonly rateProvider: string | null;
-  readonly rateAsOf: Date | null;
-  readonly sourceRateId: bigint | null;
-  readonly destinationRateId: bigint | null;
   readonly rail: string | null;
   readonly settleBy: Date | null;
   readonly refusal: Refusal | null;
@@ -64,7 +59,7 @@ type StoredPayout = {
 };
 
 /** What is fixed when a payout is accepted, and never changes; rates are exact decimals. */
-type AcceptedColumns = Omit<AcceptedAmounts, 'rate'> & {
+export type AcceptedColumns = Omit<AcceptedAmounts, 'rate'> & {
   readonly rate: string;
   readonly mid: string;
 };

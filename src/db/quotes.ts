@@ -1,44 +1,27 @@
 import { formatRate } from '../domain/fx.js';
 import type { FixedSide, Price } from '../domain/quote.js';
 import { exactlyOne, oneOf, type Sql } from './client.js';
+import type { AcceptedColumns } from './payouts.js';
 import type { RateOrigin } from './rates.js';
 import { unnest } from './unnest.js';
 
-export type QuoteRow = {
-  readonly id: string;
-  readonly accountId: string;
-  readonly sourceCurrency: string;
-  readonly destinationCurrency: string;
-  readonly fixedSide: FixedSide;
-  readonly amount: bigint;
-  readonly sourceMinor: bigint;
-  readonly feeMinor: bigint;
-  readonly netMinor: bigint;
-  readonly receiveMinor: bigint;
-  readonly midValueMinor: bigint;
-  readonly rate: string;
-  readonly mid: string;
-  readonly rateProvider: string;
-  readonly rateAsOf: Date;
-  readonly sourceRateId: bigint | null;
-  readonly destinationRateId: bigint | null;
-  readonly createdAt: Date;
-  readonly expiresAt: Date;
-  readonly usedBy: string | null;
-  /** By the database's clock; equal is expired. */
-  readonly expired: boolean;
-};
+export type QuoteRow = AcceptedColumns &
+  RateOrigin & {
+    readonly id: string;
+    readonly accountId: string;
+    readonly fixedSide: FixedSide;
+    readonly amount: bigint;
+    readonly createdAt: Date;
+    readonly expiresAt: Date;
+    readonly usedBy: string | null;
+    /** By the database's clock; equal is expired. */
+    readonly expired: boolean;
+  };
 
-export type NewQuote = {
-  readonly id: string;
-  readonly accountId: string;
-  readonly sourceCurrency: string;
-  readonly destinationCurrency: string;
-  readonly fixedSide: FixedSide;
-  readonly amount: bigint;
-  readonly price: Price;
-  readonly origin: RateOrigin;
-};
+export type NewQuote = Pick<
+  QuoteRow,
+  'id' | 'accountId' | 'sourceCurrency' | 'destinationCurrency' | 'fixedSide' | 'amount'
+> & { readonly price: Price; readonly origin: RateOrigin };
 
 /** Stores a quote; the database's clock gives it exactly the specification's 30 seconds. */
 export async function insertQuote(sql: Sql, quote: NewQuote): Promise<QuoteRow> {

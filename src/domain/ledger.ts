@@ -1,4 +1,5 @@
-import { convertFloor, type Rate } from './fx.js';
+import { convertFloor } from './fx.js';
+import type { Price } from './quote.js';
 
 /** The accounts of the ledger; the first two exist for each customer, the rest once a mode. */
 export const ledgerAccounts = [
@@ -47,15 +48,9 @@ export type Entry = {
 export type PostedEntry = Entry & { readonly id: bigint };
 
 /** The amounts a payout was accepted with: all that it will ever post. */
-export type AcceptedAmounts = {
+export type AcceptedAmounts = Omit<Price, 'mid'> & {
   readonly sourceCurrency: string;
   readonly destinationCurrency: string;
-  readonly sourceMinor: bigint;
-  readonly feeMinor: bigint;
-  readonly netMinor: bigint;
-  readonly receiveMinor: bigint;
-  readonly midValueMinor: bigint;
-  readonly rate: Rate;
 };
 
 /** Money put on a test account: it has to come from somewhere, so it comes from funding. */

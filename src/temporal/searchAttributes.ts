@@ -1,3 +1,4 @@
+import { setTimeout } from 'node:timers/promises';
 import {
   type Client,
   type Connection,
@@ -53,7 +54,7 @@ export async function ensureSearchAttributes(
     if (Date.now() > deadlineMs) {
       throw new Error(`Temporal did not accept the search attributes in ${readyWithinMs} ms.`);
     }
-    await new Promise((resolve) => setTimeout(resolve, probePauseMs));
+    await setTimeout(probePauseMs);
   }
 }
 

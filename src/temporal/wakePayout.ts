@@ -3,8 +3,14 @@ import {
   WithStartWorkflowOperation,
   WorkflowIdConflictPolicy,
   WorkflowIdReusePolicy,
+  type WorkflowOptions,
 } from '@temporalio/client';
-import { type SearchAttributePair, TypedSearchAttributes, type Workflow } from '@temporalio/common';
+import {
+  type SearchAttributePair,
+  type SignalDefinition,
+  TypedSearchAttributes,
+  type Workflow,
+} from '@temporalio/common';
 import pLimit from 'p-limit';
 import { type Chunk, chunkDriver } from '../domain/batch.js';
 import { railNameOf } from '../domain/corridor.js';
@@ -51,6 +57,18 @@ function within<T>(client: Client, limitMs: number, call: () => Promise<T>): Pro
   );
 }
 
+/** A signal that makes a workflow look again, and starts it if it does not run. */
+async function wake(
+  client: Client,
+  workflowType: string,
+  options: WorkflowOptions & { readonly args: unknown[] },
+  signal: SignalDefinition = railUpdateSignal,
+): Promise<void> {
+  await within(client, wakeLimitMs, () =>
+    client.workflow.signalWithStart(workflowType, { ...options, signal }),
+  );
+}
+
 function startOptions(payout: WakeablePayout) {
   return {
     workflowId: payout.id,
@@ -62,19 +80,18 @@ function startOptions(payout: WakeablePayout) {
 }
 
 function attributesOf(payout: WakeablePayout): SearchAttributePair[] {
+  const { accountId, batchId, sourceCurrency, destinationCurrency } = payout;
   const pairs: SearchAttributePair[] = [
-    { key: searchAttributes.accountId, value: payout.accountId },
+    { key: searchAttributes.accountId, value: accountId },
     { key: searchAttributes.needsAttention, value: false },
   ];
   const rail = railNameOf(payout.mode);
   if (rail !== undefined) pairs.push({ key: searchAttributes.rail, value: rail });
-  if (payout.sourceCurrency !== null && payout.destinationCurrency !== null) {
-    const corridor = `${payout.sourceCurrency}-${payout.destinationCurrency}`;
+  if (sourceCurrency !== null && destinationCurrency !== null) {
+    const corridor = `${sourceCurrency}-${destinationCurrency}`;
     pairs.push({ key: searchAttributes.corridor, value: corridor });
   }
-  if (payout.batchId !== null) {
-    pairs.push({ key: searchAttributes.batchId, value: payout.batchId });
-  }
+  if (batchId !== null) pairs.push({ key: searchAttributes.batchId, value: batchId });
   const settleBy = payout.settleBy ?? new Date(Date.now() + usualSettlementMs);
   pairs.push({ key: searchAttributes.settleBy, value: settleBy });
   return pairs;
@@ -119,14 +136,8 @@ export async function askPayout(
 }
 
 /** Makes sure that the payout's workflow runs and looks again: the one way to wake a payout. */
-export async function wakePayout(client: Client, payout: WakeablePayout): Promise<void> {
-  await within(client, wakeLimitMs, () =>
-    client.workflow.signalWithStart('payout', {
-      ...startOptions(payout),
-      signal: railUpdateSignal,
-      signalArgs: [],
-    }),
-  );
+export function wakePayout(client: Client, payout: WakeablePayout): Promise<void> {
+  return wake(client, 'payout', startOptions(payout));
 }
 
 export type WakeFailure = { readonly id: string; readonly error: unknown };
@@ -157,20 +168,13 @@ export function wakeChunks(
 async function wakeAll<T>(
   items: readonly T[],
   idOf: (item: T) => string,
-  wake: (item: T) => Promise<void>,
+  wakeOne: (item: T) => Promise<void>,
 ): Promise<readonly WakeFailure[]> {
-  const limit = pLimit(startsInFlight);
-  const failures = await Promise.all(
-    items.map((item) =>
-      limit(() =>
-        wake(item).then(
-          () => undefined,
-          (error: unknown) => ({ id: idOf(item), error }),
-        ),
-      ),
-    ),
+  const failures: WakeFailure[] = [];
+  await pLimit(startsInFlight).map(items, (item) =>
+    wakeOne(item).catch((error: unknown) => failures.push({ id: idOf(item), error })),
   );
-  return failures.filter((failure) => failure !== undefined);
+  return failures;
 }
 
 function batchOptions(workflowId: string, batchId: string) {
@@ -185,16 +189,11 @@ function batchOptions(workflowId: string, batchId: string) {
 }
 
 /** Makes sure that the workflow of a chunk runs and looks again. */
-async function wakeChunk(client: Client, chunk: Chunk): Promise<void> {
-  const { batchId, number } = chunk;
-  await within(client, wakeLimitMs, () =>
-    client.workflow.signalWithStart('batchChunk', {
-      ...batchOptions(chunkDriver(chunk), batchId),
-      args: [{ batchId, number, hasPendingDeliveries: true }],
-      signal: railUpdateSignal,
-      signalArgs: [],
-    }),
-  );
+function wakeChunk(client: Client, chunk: Chunk): Promise<void> {
+  return wake(client, 'batchChunk', {
+    ...batchOptions(chunkDriver(chunk), chunk.batchId),
+    args: [{ ...chunk, hasPendingDeliveries: true }],
+  });
 }
 
 /** Starts the workflow of a batch; it is safe to start it again. */
@@ -223,15 +222,12 @@ export async function cancelBatchItems(
 }
 
 /** Makes sure that the endpoint's delivery workflow runs and looks at what is due. */
-export async function wakeEndpoint(client: Client, endpointId: string): Promise<void> {
-  await within(client, wakeLimitMs, () =>
-    client.workflow.signalWithStart('webhookDelivery', {
-      workflowId: `webhook/${endpointId}`,
-      taskQueue: taskQueues.payouts,
-      ...oneRun,
-      args: [{ endpointId }],
-      signal: deliverSignal,
-      signalArgs: [],
-    }),
-  );
+export function wakeEndpoint(client: Client, endpointId: string): Promise<void> {
+  const options = {
+    workflowId: `webhook/${endpointId}`,
+    taskQueue: taskQueues.payouts,
+    ...oneRun,
+    args: [{ endpointId }],
+  };
+  return wake(client, 'webhookDelivery', options, deliverSignal);
 }

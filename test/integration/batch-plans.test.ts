@@ -1,13 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { accept } from '../../src/activities/acceptance.js';
 import { applyFacts } from '../../src/activities/applyFacts.js';
-import {
-  allItemsOf,
-  completeBatches,
-  countItems,
-  listItems,
-  statusesOfItems,
-} from '../../src/db/batches.js';
+import { completeBatches, countItems, listItems, statusesOfItems } from '../../src/db/batches.js';
 import { beneficiariesOf } from '../../src/db/beneficiaries.js';
 import {
   claimOverdueChunks,
@@ -173,7 +167,6 @@ const statements: readonly (readonly [string, number, Statement])[] = [
     (sql) => requestBatch(sql, accountId, { count: chunkSize }),
   ],
   ['finds a chunk’s payouts', chunkSize, (sql) => itemsOf(sql, pending, ['pending'])],
-  ['finds a batch’s payouts', items, (sql) => allItemsOf(sql, batchId, ['pending'])],
   ['lists a batch’s statuses', items, (sql) => statusesOfItems(sql, batchId)],
   ['counts a batch’s payouts', items, (sql) => countItems(sql, batchId)],
   [

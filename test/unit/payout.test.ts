@@ -365,7 +365,12 @@ describe('what is recorded', () => {
   });
 
   test('of no fact is nothing', () => {
-    expect(progressFrom('sent')).toEqual({ moves: [], entries: [], outcomes: [] });
+    expect(progressFrom('sent')).toEqual({
+      moves: [],
+      entries: [],
+      attention: null,
+      outcomes: [],
+    });
   });
 });
 

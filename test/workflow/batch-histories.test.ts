@@ -4,7 +4,7 @@ import { chunkActivities, readProgress } from '../../src/activities/chunk.js';
 import type { Activities } from '../../src/activities/index.js';
 import { ledgerActivities } from '../../src/activities/ledger.js';
 import { railActivities } from '../../src/activities/rail.js';
-import { allItemsOf, cancelBatch, findBatchById } from '../../src/db/batches.js';
+import { cancelBatch, findBatchById, statusesOfItems } from '../../src/db/batches.js';
 import { transaction } from '../../src/db/client.js';
 import { storeRailEvents } from '../../src/db/inbox.js';
 import { type BatchMode, type Chunk, chunkSize } from '../../src/domain/batch.js';
@@ -73,7 +73,8 @@ async function ride(
 /** Waits until the rail has everything, and returns the ids in the order of the request. */
 async function untilSent(batchId: string, count: number): Promise<readonly string[]> {
   return eventually('the rail to have everything', 20_000, async () => {
-    const ids = await allItemsOf(store.database, batchId, ['sent']);
+    const items = await statusesOfItems(store.database, batchId);
+    const ids = items.filter(({ status }) => status === 'sent').map(({ id }) => id);
     return ids.length === count ? ids : undefined;
   });
 }
