@@ -32,17 +32,16 @@ import { parseRate } from '../domain/fx.js';
 import { acceptEntry } from '../domain/ledger.js';
 import { isRefusal } from '../domain/refusal.js';
 import type { Rail } from '../rails/rail.js';
-import type { Rails } from '../rails/registry.js';
 import { ownOf } from './cancellation.js';
+import type { AcceptanceDeps } from './deps.js';
 import { owned, type PayoutSnapshot, snapshotOf } from './snapshot.js';
 import { announce } from './webhookEvents.js';
-
-export type AcceptanceDeps = { readonly rails: Rails; readonly rateMaximumAgeMs: number };
 
 type Decisions = {
   readonly accepted: AcceptedPayout[];
   readonly refused: RefusedPayout[];
-  readonly usedQuotes: Map<string, string>;
+  readonly entries: OwnedEntry[];
+  readonly quoteUses: { readonly quoteId: string; readonly payoutId: string }[];
 };
 
 /** Payouts to decide: those of one driver, or of any where it is null. */
@@ -117,8 +116,7 @@ async function priceAll(
     // 10,000 prices are a second or more: everybody else's heartbeats have their turn.
     if (index % groupSize === groupSize - 1) await setImmediate();
     const row = rowOf.get(id);
-    if (row === undefined || row.status !== 'pending') continue;
-    all.push(priceRow(deps, row, factsOf(row), workflowAgeMs));
+    if (row?.status === 'pending') all.push(priceRow(deps, row, factsOf(row), workflowAgeMs));
   }
   return all;
 }
@@ -129,8 +127,7 @@ function priceRow(
   facts: PriceFacts & { readonly originOf: (acceptance: Acceptance) => RateOrigin },
   workflowAgeMs: number,
 ): Priced {
-  const name = railNameOf(row.mode);
-  const rail = name === undefined ? undefined : rails.find(name);
+  const rail = rails.find(railNameOf(row.mode) ?? '');
   const request = { ...row, ageMs: Math.max(Number(row.ageMs), workflowAgeMs) };
   // What was refused before, at the request, stays refused.
   const refusal = row.refusal ?? (rail === undefined ? refuseUnroutable(row.mode) : undefined);
@@ -142,7 +139,7 @@ function priceRow(
 function fundAll(all: readonly Priced[], balances: readonly AvailableBalance[]): Decisions {
   const available = new Map(balances.map((b) => [b.currency, b.availableMinor]));
   const results = fundInOrder(all, available);
-  const decisions: Decisions = { accepted: [], refused: [], usedQuotes: new Map() };
+  const decisions: Decisions = { accepted: [], refused: [], entries: [], quoteUses: [] };
   for (const [index, { id, row, rail, originOf }] of all.entries()) {
     const decided = results[index];
     if (decided === undefined) throw new Error(`${id} was not decided.`);
@@ -153,7 +150,8 @@ function fundAll(all: readonly Priced[], balances: readonly AvailableBalance[]):
     if (rail === undefined) throw new Error(`${id} was accepted without a rail.`);
     const { settleWithinMs } = rail.limits;
     const origin = originOf(decided);
-    if (row.quoteId !== null) decisions.usedQuotes.set(row.quoteId, id);
+    decisions.entries.push(owned(row, acceptEntry(decided)));
+    if (row.quoteId !== null) decisions.quoteUses.push({ quoteId: row.quoteId, payoutId: id });
     decisions.accepted.push({ id, acceptance: decided, origin, rail: rail.name, settleWithinMs });
   }
   return decisions;
@@ -197,18 +195,12 @@ async function readFacts(
 async function write(
   sql: Sql,
   rows: readonly LockedPayout[],
-  { accepted, refused, usedQuotes }: Decisions,
+  { accepted, refused, entries, quoteUses }: Decisions,
 ): Promise<readonly PayoutSnapshot[]> {
-  const rowOf = new Map(rows.map((row) => [row.id, row]));
-  const entries = accepted.flatMap(({ id, acceptance }): readonly OwnedEntry[] => {
-    const row = rowOf.get(id);
-    return row === undefined ? [] : [owned(row, acceptEntry(acceptance))];
-  });
-  const uses = [...usedQuotes].map(([quoteId, payoutId]) => ({ quoteId, payoutId }));
   const [, failed] = await Promise.all([
     recordAcceptances(sql, accepted),
     refusePayouts(sql, refused),
-    markQuotesUsed(sql, uses),
+    markQuotesUsed(sql, quoteUses),
     postEntries(sql, entries),
   ]);
   const subscribed = await announce(sql, failed);

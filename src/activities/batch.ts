@@ -16,16 +16,17 @@ import {
   chunkDriver,
   maximumBatchItems,
 } from '../domain/batch.js';
-import type { FactRules, WakeablePayout } from '../domain/payout.js';
+import type { WakeablePayout } from '../domain/payout.js';
 import { refuse } from '../domain/refusal.js';
-import { type AcceptanceDeps, accept, acceptTogether } from './acceptance.js';
+import { accept, acceptTogether } from './acceptance.js';
 import { type Announced, cancelItems } from './cancellation.js';
 import { type ChunkProgress, hasAnyPendingDeliveries, inGroups, readProgress } from './chunk.js';
+import type { AcceptanceDeps, ActivityDeps, WakingDeps } from './deps.js';
 import { failAfterAttempts, withHeartbeat } from './failure.js';
-import { type WakingDeps, wakeOwn } from './waking.js';
+import { wakeOwn } from './waking.js';
 import { announceCompletion } from './webhookEvents.js';
 
-export type BatchDeps = AcceptanceDeps & WakingDeps & { readonly factRules: FactRules };
+type BatchDeps = AcceptanceDeps & WakingDeps & Pick<ActivityDeps, 'factRules'>;
 export type AcceptChunkInput = Chunk & { readonly workflowAgeMs: number };
 export type DecideBatchInput = { readonly batchId: string; readonly workflowAgeMs: number };
 

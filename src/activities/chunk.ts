@@ -1,5 +1,4 @@
 import { setTimeout } from 'node:timers/promises';
-import type { Client } from '@temporalio/client';
 import {
   countChunk,
   handOverItems,
@@ -15,12 +14,13 @@ import { type PayoutFact, railKey } from '../domain/payout.js';
 import { wakePayouts } from '../temporal/wakePayout.js';
 import { applyFacts } from './applyFacts.js';
 import type { Announced } from './cancellation.js';
+import type { RailDeps, WakingDeps } from './deps.js';
 import { failAfterAttempts, isActivityRetry, withHeartbeat } from './failure.js';
 import { factFromLookup, lookUp } from './lookup.js';
 import type { PayoutSnapshot } from './snapshot.js';
-import { groupByRail, type RailDeps, submitAll } from './submission.js';
+import { groupByRail, submitAll } from './submission.js';
 
-export type ChunkDeps = RailDeps & { readonly temporal: Client };
+type ChunkDeps = RailDeps & WakingDeps;
 
 /** The counts of a chunk after a step, and whether the step has left events to deliver. */
 export type ChunkProgress = ChunkCounts & { readonly hasPendingDeliveries: boolean };

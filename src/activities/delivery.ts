@@ -1,6 +1,5 @@
 import { Context } from '@temporalio/activity';
 import type { Client } from '@temporalio/client';
-import type { Logger } from 'pino';
 import { eventObject } from '../contract/objects.js';
 import { defaultApiVersion, isApiVersion, render } from '../contract/versions/index.js';
 import { batchesOf } from '../db/batches.js';
@@ -27,15 +26,10 @@ import { payoutStatuses } from '../domain/payout.js';
 import { createShare, type Queue } from '../share.js';
 import { wakeEndpoint } from '../temporal/wakePayout.js';
 import { backoffAfter } from '../webhooks/retrySchedule.js';
-import type { Sender } from '../webhooks/sender.js';
+import type { ActivityDeps } from './deps.js';
 import { isActivityRetry, messageOf, retryLater, withHeartbeat } from './failure.js';
 
-export type DeliveryDeps = {
-  readonly database: Database;
-  readonly sender: Sender;
-  readonly temporal: Client;
-  readonly log: Logger;
-};
+type DeliveryDeps = Pick<ActivityDeps, 'database' | 'sender' | 'temporal' | 'log'>;
 
 /** Attempts at an endpoint at once: a batch goes out in seconds, and does not flood its receiver. */
 const attemptsOfEndpoint = 16;

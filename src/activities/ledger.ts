@@ -1,15 +1,13 @@
-import { type Database, transaction } from '../db/client.js';
+import { transaction } from '../db/client.js';
 import { lockPayouts } from '../db/payouts.js';
-import { type Attention, type FactRules, isFinal } from '../domain/payout.js';
-import { type AcceptanceDeps, accept } from './acceptance.js';
+import { type Attention, isFinal } from '../domain/payout.js';
+import { accept } from './acceptance.js';
 import { applyFacts } from './applyFacts.js';
+import type { AcceptanceDeps, ActivityDeps } from './deps.js';
 import { failAfterAttempts } from './failure.js';
 import { type PayoutSnapshot, park, snapshotOf } from './snapshot.js';
 
-export type LedgerDeps = AcceptanceDeps & {
-  readonly database: Database;
-  readonly factRules: FactRules;
-};
+type LedgerDeps = AcceptanceDeps & Pick<ActivityDeps, 'database' | 'factRules'>;
 
 export type DriverInput = { readonly driver: string; readonly ids: readonly string[] };
 export type AcceptInput = DriverInput & { readonly workflowAgeMs: number };

@@ -1,5 +1,4 @@
 import type { Client } from '@temporalio/client';
-import type { Logger } from 'pino';
 import { claimOverdueChunks } from '../db/chunks.js';
 import { type Database, isRefused } from '../db/client.js';
 import { overdueEndpoints } from '../db/deliveries.js';
@@ -8,22 +7,13 @@ import { listBalanceBreaks } from '../db/ledger.js';
 import { claimOverduePayouts } from '../db/payouts.js';
 import { currentRates, storeRates } from '../db/rates.js';
 import { countBreaks } from '../db/statements.js';
-import type { Rails } from '../rails/registry.js';
-import type { RateSource } from '../rates/rateSource.js';
-import type { Metrics } from '../telemetry.js';
 import { startBatch, wakeChunks, wakeEndpoint } from '../temporal/wakePayout.js';
+import type { ActivityDeps, WakingDeps } from './deps.js';
 import { withHeartbeat } from './failure.js';
 import { readStatements } from './statements.js';
 import { wakeOwn } from './waking.js';
 
-export type MaintenanceDeps = {
-  readonly rails: Rails;
-  readonly metrics: Metrics;
-  readonly database: Database;
-  readonly temporal: Client;
-  readonly rateSource: RateSource;
-  readonly log: Logger;
-};
+type MaintenanceDeps = WakingDeps & Pick<ActivityDeps, 'rails' | 'metrics' | 'rateSource' | 'log'>;
 
 /** Ten million postings take three seconds of one processor; the activity ends a minute later. */
 const comparisonLimitMs = 4 * 60_000;

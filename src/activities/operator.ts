@@ -1,4 +1,4 @@
-import { type Database, type Sql, transaction } from '../db/client.js';
+import { type Sql, transaction } from '../db/client.js';
 import { findAction, findOpenProposal, findRequest, recordAction } from '../db/operatorActions.js';
 import { type LockedPayout, lockPayouts, unparkPayout } from '../db/payouts.js';
 import { currentRates, midOf } from '../db/rates.js';
@@ -14,22 +14,15 @@ import {
   requiresParkedPayout,
 } from '../domain/operator.js';
 import type { FactRules } from '../domain/payout.js';
-import type { Rails } from '../rails/registry.js';
 import { applyFacts } from './applyFacts.js';
 import { evaluateCorrection, postCorrection, suspenseFault } from './correction.js';
+import type { ActivityDeps, RailDeps } from './deps.js';
 import { retryLater, withHeartbeat } from './failure.js';
 import { type Decision, evaluate } from './operatorDecision.js';
 import { type PayoutSnapshot, snapshotOf } from './snapshot.js';
 import { findRail } from './submission.js';
 
-export type OperatorDeps = {
-  readonly database: Database;
-  readonly rails: Rails;
-  readonly rateMaximumAgeMs: number;
-  /** Above this sum, in euro cents, a second person has to approve what moves money. */
-  readonly approvalAboveMinor: bigint;
-  readonly factRules: FactRules;
-};
+type OperatorDeps = RailDeps & Pick<ActivityDeps, 'rateMaximumAgeMs' | 'approvalAboveMinor'>;
 
 export type OperateInput = {
   readonly driver: string;
@@ -55,11 +48,9 @@ export function operatorActivities(deps: OperatorDeps) {
   };
 }
 
-async function operate(
-  deps: OperatorDeps,
-  { driver, id, actor, action }: OperateInput,
-): Promise<CommandOutcome> {
+async function operate(deps: OperatorDeps, input: OperateInput): Promise<CommandOutcome> {
   const { database } = deps;
+  const { driver, id, actor, action } = input;
   const [row] = await lockPayouts(database, driver, [id]);
   const steps = row === undefined ? [] : [snapshotOf(row)];
   // A repeated request gets its first answer: the payout has changed since, so deciding anew would differ.
@@ -75,9 +66,9 @@ async function operate(
     return { steps, result: refused(`There is no request ${action} for ${id}.`) };
   }
   const plan = await planOf(deps, row, request);
-  const decision = plan.kind === 'refused' ? plan.decision : await decisionOf(deps, row, plan);
+  const decision = await decisionOf(deps, row, plan);
   return transaction(database, (sql) =>
-    write(sql, deps.factRules, { driver, row, actor, request, plan, decision, action }),
+    write(sql, deps.factRules, { ...input, row, request, plan, decision }),
   );
 }
 
@@ -97,18 +88,14 @@ type Plan =
       readonly command: OperatorCommand;
       readonly approves: string | null;
     }
-  | { readonly kind: 'refused'; readonly decision: Decision; readonly approves: null };
+  | { readonly kind: 'refused'; readonly detail: string; readonly approves: null };
 
 async function planOf(
   deps: OperatorDeps,
   row: LockedPayout,
   { operator, command }: OperatorRequest,
 ): Promise<Plan> {
-  const refuse = (detail: string): Plan => ({
-    kind: 'refused',
-    decision: { outcome: 'refused', detail },
-    approves: null,
-  });
+  const refuse = (detail: string): Plan => ({ kind: 'refused', detail, approves: null });
   const proposal =
     command.kind === 'approve'
       ? await findOpenProposal(deps.database, row.id, command.proposal)
@@ -141,11 +128,8 @@ async function euroCentsOf(
   return mid && convertFloor(row.sourceMinor, row.sourceCurrency, 'EUR', mid);
 }
 
-async function decisionOf(
-  deps: OperatorDeps,
-  row: LockedPayout,
-  plan: Exclude<Plan, { kind: 'refused' }>,
-): Promise<Decision> {
+async function decisionOf(deps: OperatorDeps, row: LockedPayout, plan: Plan): Promise<Decision> {
+  if (plan.kind === 'refused') return { outcome: 'refused', detail: plan.detail };
   const { command, kind } = plan;
   const proposed = 'Proposed. Another operator executes it with approve and the id of this action.';
   if (command.kind === 'correct') {
@@ -163,14 +147,11 @@ async function decisionOf(
   return evaluate(deps.database, command, row, rail);
 }
 
-type CommandRecord = {
-  readonly driver: string;
+type CommandRecord = OperateInput & {
   readonly row: LockedPayout;
-  readonly actor: ActorKind;
   readonly request: OperatorRequest;
   readonly plan: Plan;
   readonly decision: Decision;
-  readonly action: string;
 };
 
 /** Unparks the payout, applies the fact and writes the audit line, in one transaction. */

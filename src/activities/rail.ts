@@ -4,11 +4,12 @@ import { findPayoutById, postponeWake } from '../db/payouts.js';
 import { railKey } from '../domain/payout.js';
 import { createShare } from '../share.js';
 import { applyFacts } from './applyFacts.js';
+import type { RailDeps } from './deps.js';
 import { failAfterAttempts, retryLater, withHeartbeat } from './failure.js';
 import type { DriverInput } from './ledger.js';
 import { factFromLookup, lookUp } from './lookup.js';
 import type { PayoutSnapshot } from './snapshot.js';
-import { findRail, type RailDeps, type SubmittedAll, submitAll } from './submission.js';
+import { findRail, type SubmittedAll, submitAll } from './submission.js';
 
 /** How long after its next attempt an activity that does not come back is left to the sweep. */
 const wakeMarginMs = 30_000;

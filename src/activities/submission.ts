@@ -9,27 +9,16 @@ import {
   type SubmitInput,
 } from '../db/submissions.js';
 import { groupsOf } from '../domain/batch.js';
-import {
-  type Attention,
-  type FactRules,
-  isDuplicateCode,
-  type PayoutFact,
-  railKey,
-} from '../domain/payout.js';
+import { type Attention, isDuplicateCode, type PayoutFact, railKey } from '../domain/payout.js';
 import type { Rail, SubmitAnswer, Transfer } from '../rails/rail.js';
 import type { Rails } from '../rails/registry.js';
 import { applyFacts } from './applyFacts.js';
 import { cancelItems } from './cancellation.js';
+import type { RailDeps } from './deps.js';
 import { messageOf } from './failure.js';
 import { factFromLookup, lookUp } from './lookup.js';
 import { finishVoid, isStale, keyIsRemembered } from './releaseEvidence.js';
 import { type PayoutSnapshot, park } from './snapshot.js';
-
-export type RailDeps = {
-  readonly database: Database;
-  readonly rails: Rails;
-  readonly factRules: FactRules;
-};
 
 /** What the rail says of a payout: a fact, no answer yet, or one that can no longer be had. */
 type Submitted = { readonly id: string } & (

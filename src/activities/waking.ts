@@ -1,10 +1,7 @@
-import type { Client } from '@temporalio/client';
-import type { Database } from '../db/client.js';
 import { postponeWaiting } from '../db/payouts.js';
 import type { WakeablePayout } from '../domain/payout.js';
 import { wakePayouts } from '../temporal/wakePayout.js';
-
-export type WakingDeps = { readonly database: Database; readonly temporal: Client };
+import type { WakingDeps } from './deps.js';
 
 /**
  * Wakes the workflows of payouts that somebody else has moved, or that are overdue: they wait for

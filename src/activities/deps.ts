@@ -1,0 +1,27 @@
+import type { Client } from '@temporalio/client';
+import type { Logger } from 'pino';
+import type { Database } from '../db/client.js';
+import type { FactRules } from '../domain/payout.js';
+import type { Rails } from '../rails/registry.js';
+import type { RateSource } from '../rates/rateSource.js';
+import type { Metrics } from '../telemetry.js';
+import type { Sender } from '../webhooks/sender.js';
+
+/** What the activities work on. Each states what it needs of this. */
+export type ActivityDeps = {
+  readonly database: Database;
+  readonly temporal: Client;
+  readonly rails: Rails;
+  readonly rateSource: RateSource;
+  readonly sender: Sender;
+  readonly metrics: Metrics;
+  readonly log: Logger;
+  readonly rateMaximumAgeMs: number;
+  readonly factRules: FactRules;
+  /** Above this sum, in euro cents, a second person has to approve what moves money. */
+  readonly approvalAboveMinor: bigint;
+};
+
+export type RailDeps = Pick<ActivityDeps, 'database' | 'rails' | 'factRules'>;
+export type AcceptanceDeps = Pick<ActivityDeps, 'rails' | 'rateMaximumAgeMs'>;
+export type WakingDeps = Pick<ActivityDeps, 'database' | 'temporal'>;
