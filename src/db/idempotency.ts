@@ -14,6 +14,15 @@ export type KeyBinding = {
 /** Keys of routes that move no money are remembered for 30 days; null is for ever. */
 export type Retention = '30 days' | null;
 
+/** A key that is bound stays so until its time is over. */
+const unlessBound = (sql: Sql) => sql`
+  on conflict (account_id, key) do update
+     set route = excluded.route, fingerprints = excluded.fingerprints,
+         object_id = excluded.object_id, refusal = excluded.refusal,
+         created_at = now(), expires_at = excluded.expires_at
+   where idempotency_keys.expires_at <= now()
+  returning key`;
+
 /**
  * Binds a key to an object, or returns what it is bound to already. A concurrent request
  * with the same key waits here for the first one to commit; the lock time-out ends that.
@@ -29,12 +38,7 @@ export async function bindKey(
     values (${accountId}, ${binding.key}, ${binding.route}, ${sql.json(binding.fingerprints)},
       ${binding.objectId}, ${binding.refusal === null ? null : sql.json(binding.refusal)},
       now() + ${retention}::interval)
-    on conflict (account_id, key) do update
-       set route = excluded.route, fingerprints = excluded.fingerprints,
-           object_id = excluded.object_id, refusal = excluded.refusal,
-           created_at = now(), expires_at = excluded.expires_at
-     where idempotency_keys.expires_at <= now()
-    returning key`;
+    ${unlessBound(sql)}`;
   if (bound.length === 1) return 'bound';
   const [first] = await sql<KeyBinding[]>`
     select key, route, fingerprints, object_id, refusal from idempotency_keys
@@ -62,19 +66,10 @@ export async function bindKeys(
     select ${accountId}, t.key, ${route}, t.fingerprints, t.object_id
       from ${unnest(sql, bindings)`key text, fingerprints jsonb, object_id text`}
      order by t.key
-    on conflict (account_id, key) do update
-       set route = excluded.route, fingerprints = excluded.fingerprints,
-           object_id = excluded.object_id, refusal = excluded.refusal,
-           created_at = now(), expires_at = excluded.expires_at
-     where idempotency_keys.expires_at <= now()
-    returning key`;
+    ${unlessBound(sql)}`;
   const bound = new Set(rows.map(({ key }) => key));
-  const before = bindings.filter(({ key }) => !bound.has(key));
-  return findKeys(
-    sql,
-    accountId,
-    before.map(({ key }) => key),
-  );
+  const before = bindings.flatMap(({ key }) => (bound.has(key) ? [] : [key]));
+  return findKeys(sql, accountId, before);
 }
 
 /** What keys of an account are bound to; those that are not, or no longer, are left out. */

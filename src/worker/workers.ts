@@ -30,15 +30,10 @@ const stickyQueueScheduleToStartTimeout = '2s';
 const maxHeartbeatThrottleInterval = '1s';
 
 /** What the workers of a lane have in common. */
-function sharedOptions({
-  connection,
-  namespace,
-  activities,
-}: Pick<LaneOptions, 'connection' | 'namespace' | 'activities'>) {
+function sharedOptions({ connection, namespace }: Pick<LaneOptions, 'connection' | 'namespace'>) {
   return {
     connection,
     namespace,
-    activities,
     shutdownGraceTime: shutdownGraceMs,
     shutdownForceTime: shutdownForceMs,
     maxHeartbeatThrottleInterval,
@@ -53,14 +48,14 @@ function sharedOptions({
  * exceed their limit again and again while the processors are busy.
  */
 export async function createSingleLane(options: LaneOptions): Promise<readonly Worker[]> {
-  const { poolSize } = options;
-  const { activities, ...withoutActivities } = sharedOptions(options);
-  const shared = { ...withoutActivities, activities };
+  const { activities, poolSize } = options;
+  const shared = sharedOptions(options);
   const workflows = { ...options.workflows, stickyQueueScheduleToStartTimeout };
   return Promise.all([
     Worker.create({
       ...shared,
       ...workflows,
+      activities,
       taskQueue: taskQueues.payouts,
       // Open payouts wait in the cache; one that is not there is replayed on its next nudge.
       maxCachedWorkflows: 2_000,
@@ -69,7 +64,7 @@ export async function createSingleLane(options: LaneOptions): Promise<readonly W
       maxConcurrentActivityTaskExecutions: poolSize,
     }),
     Worker.create({
-      ...withoutActivities,
+      ...shared,
       ...workflows,
       taskQueue: taskQueues.batch,
       maxCachedWorkflows: 500,
@@ -79,6 +74,7 @@ export async function createSingleLane(options: LaneOptions): Promise<readonly W
     // an account's.
     Worker.create({
       ...shared,
+      activities,
       taskQueue: taskQueues.rail,
       maxConcurrentActivityTaskExecutions: 100,
     }),
@@ -87,6 +83,7 @@ export async function createSingleLane(options: LaneOptions): Promise<readonly W
     // eight such accounts do not keep the others waiting.
     Worker.create({
       ...shared,
+      activities,
       taskQueue: taskQueues.webhooks,
       maxConcurrentActivityTaskExecutions: 400,
     }),
@@ -97,7 +94,7 @@ export async function createSingleLane(options: LaneOptions): Promise<readonly W
 export async function createBatchLane(
   options: Omit<LaneOptions, 'workflows' | 'poolSize'>,
 ): Promise<readonly Worker[]> {
-  const shared = sharedOptions(options);
+  const shared = { ...sharedOptions(options), activities: options.activities };
   return Promise.all([
     Worker.create({
       ...shared,

@@ -15,6 +15,7 @@ import {
 } from '@temporalio/workflow';
 import type { PayoutSnapshot } from '../activities/snapshot.js';
 import {
+  type Attention,
   type AttentionReason,
   attentionReasons,
   isFinal,
@@ -33,7 +34,8 @@ const callbackPatienceMs = 60_000;
  */
 type PayoutRun = {
   readonly payoutId: string;
-  step: PayoutSnapshot | undefined;
+  /** The payout as the last step has left it. */
+  snapshot: PayoutSnapshot | undefined;
   /** Another workflow drives the payout now; this one ends. */
   isSuperseded: boolean;
   signaled: boolean;
@@ -53,7 +55,7 @@ type PayoutRun = {
 export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 'superseded'> {
   const run: PayoutRun = {
     payoutId,
-    step: undefined,
+    snapshot: undefined,
     isSuperseded: false,
     signaled: false,
     commands: [],
@@ -82,7 +84,7 @@ export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 
       await condition(() => allHandlersFinished() || run.commands.length > 0);
     }
   });
-  return run.isSuperseded || run.step === undefined ? 'superseded' : run.step.status;
+  return run.isSuperseded || run.snapshot === undefined ? 'superseded' : run.snapshot.status;
 }
 
 const finished = {
@@ -99,9 +101,9 @@ const elsewhere = {
 
 async function untilDecided(run: PayoutRun): Promise<PayoutStatus> {
   await CancellationScope.nonCancellable(() =>
-    condition(() => run.step !== undefined || run.isSuperseded),
+    condition(() => run.snapshot !== undefined || run.isSuperseded),
   );
-  return run.step?.status ?? 'pending';
+  return run.snapshot?.status ?? 'pending';
 }
 
 async function runToEnd(run: PayoutRun): Promise<void> {
@@ -119,21 +121,21 @@ async function runToEnd(run: PayoutRun): Promise<void> {
 
 /** Does what is next; false when there is nothing left to do. */
 async function nextStep(run: PayoutRun): Promise<boolean> {
-  const { step } = run;
-  if (step === undefined) {
+  const { snapshot } = run;
+  if (snapshot === undefined) {
     await accept(run);
-  } else if (hasInput(run) || step.hasUnprocessedEvents) {
+  } else if (hasInput(run) || snapshot.hasUnprocessedEvents) {
     await handleCommandOrEvents(run);
-  } else if (isTooLong() && !isOver(step)) {
+  } else if (isTooLong() && !isOver(snapshot)) {
     await goOnInNewRun(run);
-  } else if (step.attention !== null) {
-    await waitForAPerson(run, step.attention);
-  } else if (step.status === 'pending') {
+  } else if (snapshot.attention !== null) {
+    await waitForAPerson(run, snapshot.attention);
+  } else if (snapshot.status === 'pending') {
     await accept(run);
-  } else if (step.status === 'processing') {
+  } else if (snapshot.status === 'processing') {
     await submit(run);
-  } else if (step.status === 'sent') {
-    await waitForTheRail(run, step.settleInMs);
+  } else if (snapshot.status === 'sent') {
+    await waitForTheRail(run, snapshot.settleInMs);
   } else {
     await condition(() => run.delivering === 0);
     return hasInput(run);
@@ -161,14 +163,14 @@ async function goOnInNewRun(run: PayoutRun): Promise<void> {
 
 /** Decides a pending payout; one that was decided before is only looked at. */
 async function accept(run: PayoutRun): Promise<void> {
-  const { payoutId } = run;
   const workflowAgeMs = Date.now() - workflowInfo().startTime.getTime();
-  updateFrom(
-    run,
-    await ledgerStep((ledger) =>
-      ledger.decidePayouts({ driver: payoutId, ids: [payoutId], workflowAgeMs }),
-    ),
-  );
+  const input = { ...driven(run), workflowAgeMs };
+  updateFrom(run, await ledgerStep((ledger) => ledger.decidePayouts(input)));
+}
+
+/** The payout as its own driver names it to the activities. */
+function driven({ payoutId }: PayoutRun) {
+  return { driver: payoutId, ids: [payoutId] };
 }
 
 /** Whether something has come in: an event of the rail, or a command. */
@@ -181,7 +183,7 @@ async function handleCommandOrEvents(run: PayoutRun): Promise<void> {
   const command = run.commands.shift();
   if (command === undefined) return applyRailEvents(run);
   const { payoutId } = run;
-  const settleBy = run.step?.settleBy;
+  const settleBy = run.snapshot?.settleBy;
   try {
     const operated = await operation.executeCommand({
       driver: payoutId,
@@ -191,8 +193,8 @@ async function handleCommandOrEvents(run: PayoutRun): Promise<void> {
       action: command.request ?? `op_${uuid4().replaceAll('-', '')}`,
     });
     updateFrom(run, operated.steps);
-    if (run.step?.settleBy && run.step.settleBy !== settleBy) {
-      const value = new Date(run.step.settleBy);
+    if (run.snapshot?.settleBy && run.snapshot.settleBy !== settleBy) {
+      const value = new Date(run.snapshot.settleBy);
       upsertSearchAttributes([{ key: searchAttributes.settleBy, value }]);
     }
     command.result = operated.result;
@@ -206,12 +208,7 @@ async function handleCommandOrEvents(run: PayoutRun): Promise<void> {
 /** Applies what the inbox holds. A signal that comes meanwhile leads to another look. */
 async function applyRailEvents(run: PayoutRun): Promise<void> {
   run.signaled = false;
-  updateFrom(
-    run,
-    await ledgerStep((ledger) =>
-      ledger.applyRailEvents({ driver: run.payoutId, ids: [run.payoutId] }),
-    ),
-  );
+  updateFrom(run, await ledgerStep((ledger) => ledger.applyRailEvents(driven(run))));
 }
 
 /**
@@ -222,15 +219,15 @@ async function submit(run: PayoutRun): Promise<void> {
   const scope = new CancellationScope();
   let answer: readonly PayoutSnapshot[] | undefined;
   const submission = scope
-    .run(() => railSubmit.submitPayouts({ driver: run.payoutId, ids: [run.payoutId] }))
-    .then((steps) => {
-      answer = steps;
+    .run(() => railSubmit.submitPayouts(driven(run)))
+    .then((snapshots) => {
+      answer = snapshots;
     });
   while (answer === undefined) {
     await Promise.race([submission, condition(() => hasInput(run))]);
     if (answer !== undefined) break;
     await handleCommandOrEvents(run);
-    if (run.isSuperseded || run.step?.status !== 'processing' || isTooLong()) {
+    if (run.isSuperseded || run.snapshot?.status !== 'processing' || isTooLong()) {
       scope.cancel();
       await submission.catch(ignoreCancellation);
       return;
@@ -246,7 +243,7 @@ async function waitForTheRail(run: PayoutRun, settleInMs: number): Promise<void>
   const scope = new CancellationScope();
   const poll = scope
     .run(() => railPoll(settleInMs).pollRail({ payoutId: run.payoutId }))
-    .then((steps) => updateFrom(run, steps));
+    .then((snapshots) => updateFrom(run, snapshots));
   try {
     await Promise.race([poll, condition(() => hasInput(run))]);
     scope.cancel();
@@ -258,19 +255,12 @@ async function waitForTheRail(run: PayoutRun, settleInMs: number): Promise<void>
 }
 
 async function park(run: PayoutRun, reason: AttentionReason, detail: string): Promise<void> {
-  updateFrom(
-    run,
-    await ledgerStep((ledger) =>
-      ledger.parkPayout({ driver: run.payoutId, id: run.payoutId, reason, detail }),
-    ),
-  );
+  const input = { driver: run.payoutId, id: run.payoutId, reason, detail };
+  updateFrom(run, await ledgerStep((ledger) => ledger.parkPayout(input)));
 }
 
 /** Shows operators why the payout needs a person, and waits for a command or an event. */
-async function waitForAPerson(
-  run: PayoutRun,
-  attention: NonNullable<PayoutSnapshot['attention']>,
-): Promise<void> {
+async function waitForAPerson(run: PayoutRun, attention: Attention): Promise<void> {
   if (run.shownAttention !== attention.reason) {
     run.shownAttention = attention.reason;
     upsertSearchAttributes([
@@ -284,15 +274,15 @@ async function waitForAPerson(
   await condition(() => hasInput(run));
 }
 
-/** Keeps the state of the row, shows it to operators, and delivers the events of the step. */
-function updateFrom(run: PayoutRun, steps: readonly PayoutSnapshot[]): void {
-  const [step] = steps;
-  if (step === undefined) {
+/** Keeps what the row is now, shows it to operators, and delivers the events of the step. */
+function updateFrom(run: PayoutRun, snapshots: readonly PayoutSnapshot[]): void {
+  const [snapshot] = snapshots;
+  if (snapshot === undefined) {
     run.isSuperseded = true;
     return;
   }
-  run.step = step;
-  if (step.attention === null && run.shownAttention !== undefined) {
+  run.snapshot = snapshot;
+  if (snapshot.attention === null && run.shownAttention !== undefined) {
     run.shownAttention = undefined;
     upsertSearchAttributes([
       { key: searchAttributes.needsAttention, value: false },
@@ -300,7 +290,7 @@ function updateFrom(run: PayoutRun, steps: readonly PayoutSnapshot[]): void {
     ]);
     setCurrentDetails('');
   }
-  if (step.hasPendingDeliveries) void deliver(run);
+  if (snapshot.hasPendingDeliveries) void deliver(run);
 }
 
 /** Beside everything else: neither the rail nor a person waits for slow receivers. */

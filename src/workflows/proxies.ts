@@ -42,9 +42,6 @@ export async function ledgerStep<T>(
   }
 }
 
-/** The first repeat of a submission with an unknown outcome, and the longest pause between two. */
-const submitRetry = { initialMs: 1_000, maximumMs: 5 * 60_000 } as const;
-
 export const railSubmit = proxyActivities<Pick<Activities, 'submitPayouts'>>({
   taskQueue: taskQueues.rail,
   // The rail has 5 s to answer a look-up and 5 s to answer the call that may follow; an attempt
@@ -53,11 +50,7 @@ export const railSubmit = proxyActivities<Pick<Activities, 'submitPayouts'>>({
   startToCloseTimeout: 10_000,
   heartbeatTimeout: 4_000,
   cancellationType: ActivityCancellationType.TRY_CANCEL,
-  retry: {
-    initialInterval: submitRetry.initialMs,
-    backoffCoefficient: 2,
-    maximumInterval: submitRetry.maximumMs,
-  },
+  retry: { initialInterval: 1_000, backoffCoefficient: 2, maximumInterval: 5 * 60_000 },
 });
 
 /** What a person asks for: they wait for the answer, so it does not wait for the rail for long. */
@@ -72,7 +65,11 @@ export const operation = proxyActivities<Pick<Activities, 'executeCommand'>>({
 });
 
 /** Polls begin a minute apart and end an hour apart: a rail that is silent stays silent. */
-const pollRetry = { initialMs: 60_000, maximumMs: 60 * 60_000 } as const;
+const pollRetry = {
+  initialInterval: 60_000,
+  backoffCoefficient: 2,
+  maximumInterval: 60 * 60_000,
+} as const;
 
 /** One pending activity whose retries are the polling: it costs no history. */
 export function railPoll(settleInMs: number): Pick<Activities, 'pollRail'> {
@@ -81,13 +78,9 @@ export function railPoll(settleInMs: number): Pick<Activities, 'pollRail'> {
     startToCloseTimeout: 10_000,
     // The server gives up when the next attempt would come too late: with one pause more,
     // the rail is asked for the last time when its time is over, and not an hour before.
-    scheduleToCloseTimeout: settleInMs + pollRetry.maximumMs,
+    scheduleToCloseTimeout: settleInMs + pollRetry.maximumInterval,
     cancellationType: ActivityCancellationType.TRY_CANCEL,
-    retry: {
-      initialInterval: pollRetry.initialMs,
-      backoffCoefficient: 2,
-      maximumInterval: pollRetry.maximumMs,
-    },
+    retry: pollRetry,
   });
 }
 
