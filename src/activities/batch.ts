@@ -67,12 +67,12 @@ export function batchActivities(deps: BatchDeps) {
         withHeartbeat(async () => {
           const { canceledAt } = await existingBatch(database, chunk.batchId);
           const pending = await itemsOf(database, chunk, ['pending']);
-          const steps = await inGroups<Announced>(database, pending, (sql, ids) =>
+          const decided = await inGroups<Announced>(database, pending, (sql, ids) =>
             canceledAt === null
               ? accept(sql, deps, { driver: chunkDriver(chunk), ids, workflowAgeMs })
               : cancelItems(sql, deps.factRules, ids),
           );
-          return readProgress(database, chunk, steps);
+          return readProgress(database, chunk, decided);
         }),
       ),
 
@@ -80,10 +80,10 @@ export function batchActivities(deps: BatchDeps) {
     cancelChunk: (chunk: Chunk): Promise<boolean> =>
       failAfterAttempts(
         withHeartbeat(async () => {
-          const open = await itemsOf(database, chunk, ['pending', 'processing'], null);
+          const unsent = await itemsOf(database, chunk, ['pending', 'processing'], null);
           const cancel = (sql: Sql, ids: readonly string[]) =>
             cancelItems(sql, deps.factRules, ids);
-          const canceled = await inGroups(database, open, cancel);
+          const canceled = await inGroups(database, unsent, cancel);
           await wakeOwn(
             deps,
             canceled.flatMap(({ own }) => own ?? []),

@@ -26,7 +26,7 @@ export async function cancelItems(
   const idsOf = (chosen: readonly LockedPayout[]) => chosen.map(({ id }) => id);
   const unsent = rows.filter((row) => row.status === 'processing' && row.submitStartedAt === null);
   const facts = new Map(idsOf(unsent).map((id) => [id, withdrawn]));
-  const steps = await applyFacts(sql, rules, { driver: null, ids: idsOf(unsent) }, facts);
+  const released = await applyFacts(sql, rules, { driver: null, ids: idsOf(unsent) }, facts);
   const pending = rows.filter((row) => row.status === 'pending');
   const moved = await movePayouts(
     sql,
@@ -37,7 +37,7 @@ export async function cancelItems(
   await makeDue(sql, [...own.keys()]);
   const subscribed = await announce(sql, moved);
   const canceled = [
-    ...steps,
+    ...released,
     ...moved.map(({ id }) => ({ id, hasPendingDeliveries: subscribed.has(id) })),
   ];
   return canceled.map(({ id, hasPendingDeliveries }) => ({

@@ -34,14 +34,14 @@ export type SuspendInput = Chunk & { readonly forMs: number };
 /** Longer than any step of a chunk, with its retries after a killed worker. */
 const leaseMs = 60_000;
 
-/** One run looks for so long at what comes in; a timer of the workflow could not be as fine. */
+/** How long one run watches the inbox; a timer of the workflow could not be as fine. */
 const lookLimitMs = 5_000;
 
 /** Between two looks into the inbox; doubled while there is nothing, to spare the database. */
 const firstPauseMs = 50;
 const longestPauseMs = 400;
 
-/** Events of so long are delivered together, unless everything is there before. */
+/** Events are gathered this long and delivered together, unless everything is there before. */
 const gatherMs = 1_000;
 
 /** The activities of a chunk: the same steps as those of a single payout, for hundreds at once. */
@@ -52,12 +52,12 @@ export function chunkActivities(deps: ChunkDeps) {
     submitChunk: (chunk: Chunk): Promise<ChunkProgress> =>
       withHeartbeat(async () => {
         await leaseChunk(database, chunk, leaseMs);
-        const steps: PayoutSnapshot[] = [];
+        const snapshots: PayoutSnapshot[] = [];
         const driver = chunkDriver(chunk);
         for (const ids of groupsOf(await itemsOf(database, chunk, ['processing']))) {
-          steps.push(...(await submitAll(deps, { driver, ids, wakeInMs: leaseMs })).snapshots);
+          snapshots.push(...(await submitAll(deps, { driver, ids, wakeInMs: leaseMs })).snapshots);
         }
-        return readProgress(database, chunk, steps);
+        return readProgress(database, chunk, snapshots);
       }),
 
     /**
@@ -74,8 +74,9 @@ export function chunkActivities(deps: ChunkDeps) {
         const ids = await itemsOf(database, chunk, ['sent']);
         const rows = await lockPayouts(database, chunkDriver(chunk), ids);
         const facts = await factsOf(deps, rows);
-        const steps = await failAfterAttempts(applyInGroups(deps, chunk, [...facts.keys()], facts));
-        return readProgress(database, chunk, steps);
+        const applying = applyInGroups(deps, chunk, [...facts.keys()], facts);
+        const snapshots = await failAfterAttempts(applying);
+        return readProgress(database, chunk, snapshots);
       }),
 
     /** Suspends the chunk until an event comes or its time is over; false when one is there already. */
@@ -101,15 +102,15 @@ export function chunkActivities(deps: ChunkDeps) {
 export async function readProgress(
   database: Database,
   chunk: Chunk,
-  steps: readonly Announced[],
+  moved: readonly Announced[],
 ): Promise<ChunkProgress> {
   const counts = await countChunk(database, chunk);
-  return { ...counts, hasPendingDeliveries: hasAnyPendingDeliveries(steps) };
+  return { ...counts, hasPendingDeliveries: hasAnyPendingDeliveries(moved) };
 }
 
 /** Whether there may be events to deliver; an earlier attempt that died may have written some. */
-export function hasAnyPendingDeliveries(steps: readonly Announced[]): boolean {
-  return isActivityRetry() || steps.some((step) => step.hasPendingDeliveries);
+export function hasAnyPendingDeliveries(moved: readonly Announced[]): boolean {
+  return isActivityRetry() || moved.some(({ hasPendingDeliveries }) => hasPendingDeliveries);
 }
 
 /** Does the work for a group of payouts at a time, each in a transaction of its own. */
@@ -118,11 +119,11 @@ export async function inGroups<T>(
   ids: readonly string[],
   work: (sql: Sql, ids: readonly string[]) => Promise<readonly T[]>,
 ): Promise<readonly T[]> {
-  const steps: T[] = [];
+  const results: T[] = [];
   for (const group of groupsOf(ids)) {
-    steps.push(...(await bulkTransaction(database, group.length, (sql) => work(sql, group))));
+    results.push(...(await bulkTransaction(database, group.length, (sql) => work(sql, group))));
   }
-  return steps;
+  return results;
 }
 
 async function settle(deps: ChunkDeps, chunk: Chunk): Promise<ChunkProgress> {
@@ -134,8 +135,8 @@ async function settle(deps: ChunkDeps, chunk: Chunk): Promise<ChunkProgress> {
   for (;;) {
     const ids = await itemsWithUnprocessedEvents(database, chunk);
     if (ids.length > 0) {
-      const steps = await applyInGroups(deps, chunk, ids, new Map());
-      hasPendingDeliveries ||= steps.some((step) => step.hasPendingDeliveries);
+      const moved = await applyInGroups(deps, chunk, ids, new Map());
+      hasPendingDeliveries ||= moved.some((payout) => payout.hasPendingDeliveries);
       pauseMs = firstPauseMs;
     }
     const counts = await countChunk(database, chunk);

@@ -52,18 +52,18 @@ async function operate(deps: OperatorDeps, input: OperateInput): Promise<Command
   const { database } = deps;
   const { driver, id, actor, action } = input;
   const [row] = await lockPayouts(database, driver, [id]);
-  const steps = row === undefined ? [] : [snapshotOf(row)];
+  const snapshots = row === undefined ? [] : [snapshotOf(row)];
   // A repeated request gets its first answer: the payout has changed since, so deciding anew would differ.
   const earlier = await findAction(database, action);
   if (earlier !== undefined) {
     const { outcome, detail } = earlier;
-    return { steps, result: { outcome, detail, action } };
+    return { steps: snapshots, result: { outcome, detail, action } };
   }
-  if (row === undefined) return { steps, result: refused(otherWorkflow) };
+  if (row === undefined) return { steps: snapshots, result: refused(otherWorkflow) };
   const request =
     actor === 'operator' ? await findRequest(database, id, action) : implicitRequest(actor, row);
   if (request === undefined) {
-    return { steps, result: refused(`There is no request ${action} for ${id}.`) };
+    return { steps: snapshots, result: refused(`There is no request ${action} for ${id}.`) };
   }
   const plan = await planOf(deps, row, request);
   const decision = await decisionOf(deps, row, plan);

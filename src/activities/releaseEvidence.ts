@@ -98,7 +98,7 @@ export function isVoidable(row: LockedPayout, rail: Rail): boolean {
 
 /**
  * Why the statements do not prove that the rail never paid: every day from the one before the
- * first submission, for clocks differ, to the given one has to be closed without a payment of
+ * first submission, for clocks differ, to the stated one has to be closed without a payment of
  * the order, or one of its amount that belongs to nothing; and by then the rail's time must be
  * over, counted from the last time the order was sent.
  */

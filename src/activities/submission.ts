@@ -219,7 +219,7 @@ async function send(
         ),
       );
     } catch (error) {
-      // It may have arrived whatever went wrong: only a look-up can tell.
+      // It may have arrived whatever went wrong: only a look-up can say.
       results.push(...slice.map(({ id }) => ({ id, unknown: messageOf(error) })));
     }
   }

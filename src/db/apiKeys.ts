@@ -97,7 +97,7 @@ export async function listApiKeys(sql: Sql, accountId: string): Promise<readonly
     select ${columns(sql)} from api_keys where account_id = ${accountId} order by name, id`;
 }
 
-/** Lets a key work for so long and no longer; one that ends sooner ends as it would have. */
+/** Ends a key after some hours; one that ends sooner ends as it would have. */
 export async function expireApiKey(sql: Sql, id: string, afterHours: number): Promise<ApiKey> {
   const [row] = await sql<ApiKey[]>`
     update api_keys set expires_at = least(expires_at, now() + make_interval(hours => ${afterHours}))

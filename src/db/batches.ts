@@ -115,7 +115,7 @@ const columns = (sql: Sql) => sql`
   id, account_id, status, mode, outcome, total, open, created_at, completed_at, paused_at,
   canceled_at`;
 
-/** For workflows and operators, who see the batches of every account. */
+/** Of any account: for workflows and operators. */
 export async function findBatchById(sql: Sql, id: string): Promise<BatchRow | undefined> {
   const [row] = await sql<BatchRow[]>`select ${columns(sql)} from batches where id = ${id}`;
   return row;

@@ -63,7 +63,7 @@ export async function itemsWithUnprocessedEvents(
   return rows.map((row) => row.payoutId);
 }
 
-/** Leases the chunk for so long: the sweep wakes it only after that. */
+/** Leases the chunk: the sweep wakes it only when the lease is over. */
 export async function leaseChunk(sql: Sql, chunk: Chunk, forMs: number): Promise<void> {
   await sql`
     update batch_chunks

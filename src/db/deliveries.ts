@@ -84,8 +84,8 @@ export async function claimFirstAttempts(
 }
 
 /**
- * Gives back what was not tried, due so much later, as if it had not been taken. What has been
- * taken again since it was read stays as it is.
+ * Releases what was not tried, as if it had not been claimed, and makes it due after a time. What
+ * has been claimed again since it was read stays as it is.
  */
 export async function releaseClaims(
   sql: Sql,

@@ -40,7 +40,7 @@ export async function recordWebhookEvents(
 ): Promise<ReadonlySet<string>> {
   if (events.length === 0) return new Set();
   const rows = await sql<{ subjectId: string }[]>`
-    with given as (
+    with added as (
       select *
         from unnest(${events.map(() => newId('event'))}::text[],
                     ${events.map((event) => event.accountId)}::text[],
@@ -53,7 +53,7 @@ export async function recordWebhookEvents(
                with ordinality as t (id, account_id, type, subject_id, data, position)
     ), numbered as (
       update accounts a set event_sequence = a.event_sequence + n.count
-        from (select account_id, count(*) as count from given group by account_id) n
+        from (select account_id, count(*) as count from added group by account_id) n
        where a.id = n.account_id
       returning a.id as account_id, a.event_sequence - n.count as base
     ), inserted as (
@@ -61,15 +61,15 @@ export async function recordWebhookEvents(
       select g.id, g.account_id,
              n.base + row_number() over (partition by g.account_id order by g.position),
              g.type, g.subject_id, g.data::json
-        from given g join numbered n using (account_id)
+        from added g join numbered n using (account_id)
     ), pending as (
       insert into deliveries (event_id, endpoint_id)
-      select g.id, w.id from given g join webhook_endpoints w
+      select g.id, w.id from added g join webhook_endpoints w
           on w.account_id = g.account_id and w.status = 'enabled' and w.deleted_at is null
          and (g.type = any (w.events) or '*' = any (w.events))
       returning event_id
     )
-    select distinct g.subject_id from pending d join given g on g.id = d.event_id`;
+    select distinct g.subject_id from pending d join added g on g.id = d.event_id`;
   return new Set(rows.map((row) => row.subjectId));
 }
 
@@ -102,7 +102,7 @@ export async function listEvents(
 }
 
 /**
- * The account's events after a number, oldest first: numbers are given in the order of the
+ * The account's events after a number, oldest first: numbers follow the order of the
  * commits, so a reader that goes on from the last one misses none.
  */
 export async function feedEvents(

@@ -111,7 +111,7 @@ export type BalanceBreak = {
  * Compares every balance with its postings, in one statement: it sees all of them at one moment
  * and locks none. It reads every posting there is, so it may take longer than other statements.
  *
- * @param limitMs when it is given up
+ * @param limitMs when it is abandoned
  */
 export async function listBalanceBreaks(
   database: Database,

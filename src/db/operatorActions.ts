@@ -9,7 +9,7 @@ import type {
 import type { Sql } from './client.js';
 import { newId } from './id.js';
 
-/** A command as it was given, without its secrets. */
+/** A command with its parameters, without its secrets. */
 type AuditedCommand = {
   readonly kind: string;
   readonly [parameter: string]: JSONValue | undefined;

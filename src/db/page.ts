@@ -36,7 +36,7 @@ function afterCursor(sql: Sql, page: Page, [at, id]: Columns): Fragment {
 
 /**
  * The order and the end of a page's rows, nearest to the cursor first; one row more than asked
- * for tells whether there are more.
+ * for shows whether there are more.
  */
 export function orderAndLimit(sql: Sql, page: Page, [at, id]: Columns): Fragment {
   return page.toward === 'older'

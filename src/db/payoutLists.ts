@@ -79,7 +79,7 @@ function walked({ sql, page, filter }: Search, id: 'id' | 'payout_id'): Fragment
   return pageRows(sql, { ...page, limit: walkRows }, ['requested_at', id], filter.created);
 }
 
-/** Of so many filters the rarest is looked for; the others only sort out. */
+/** How many filters are compared to find the rarest; the others only sort out. */
 const comparedPaths = 8;
 
 /** The filter that names the fewest payouts beyond the cursor, counted as far as they are walked. */

@@ -331,7 +331,7 @@ export async function makeDue(sql: Sql, ids: readonly string[]): Promise<void> {
   await sql`update payouts set wake_at = ${wakeAfter(sql, 'step')} where id = any (${ids})`;
 }
 
-/** The payout's activity works on it for so long: the sweep wakes it only after that. */
+/** The payout's activity works on it meanwhile: the sweep wakes it only after that time. */
 export async function postponeWake(sql: Sql, id: string, forMs: number): Promise<void> {
   await sql`
     update payouts set wake_at = ${wakeAfter(sql, { ms: forMs })}
@@ -346,7 +346,7 @@ export const wakeable = (sql: Sql) => sql`
 const sweepLimit = 500;
 
 /**
- * Takes what is overdue, and puts it off for so long that two sweeps do not take the same.
+ * Claims what is overdue, and postpones it, so that two sweeps do not claim the same.
  */
 export async function claimOverduePayouts(sql: Sql): Promise<readonly WakeablePayout[]> {
   return sql<WakeablePayout[]>`

@@ -6,7 +6,7 @@ export const chunkSize = 1_000;
 
 /**
  * Items that one transaction writes, and one bulk request of the rail takes. Measured: 1,000
- * hold the balance for so long that single payouts beside them wait half as long again.
+ * hold the balance until single payouts beside them wait half as long again.
  */
 export const groupSize = 500;
 
@@ -30,7 +30,7 @@ export function chunkNumberOf(index: number): number {
   return Math.floor(index / chunkSize);
 }
 
-/** The chunks of a batch of so many items. */
+/** How many chunks a batch has. */
 export function chunkCountOf(total: number): number {
   return Math.ceil(total / chunkSize);
 }

@@ -6,7 +6,7 @@ export function ibanPattern(issuer: string): string {
   return `^${issuer}[0-9]{2}${layout.replace(/^\^|\$$/g, '')}$`;
 }
 
-/** National check digits are two at most, so one of so many numbers has them right. */
+/** National check digits are two at most, so one of this many numbers has them right. */
 const maximumTries = 10_000;
 
 /** No part of an IBAN is longer than the 30 characters of all of them. */

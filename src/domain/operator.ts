@@ -2,7 +2,7 @@ import type { LedgerAccount } from './ledger.js';
 import { isInFlight, type PayoutState } from './payout.js';
 
 /**
- * The kind of actor, which the message tells and never a name. Only operators have names of their
+ * The kind of actor: a message states that and never a name. Only operators have names of their
  * own; a customer is their account.
  */
 export type ActorKind = 'operator' | 'customer' | 'temporal_ui';

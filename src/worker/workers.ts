@@ -13,7 +13,7 @@ export type LaneOptions = {
   readonly poolSize: number;
 };
 
-/** A deploy waits so long for what runs; every activity of ours ends or can be repeated. */
+/** How long a deploy waits for what runs; every activity of ours ends or can be repeated. */
 const shutdownGraceMs = 10_000;
 const shutdownForceMs = 20_000;
 

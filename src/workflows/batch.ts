@@ -13,7 +13,7 @@ import type { ChunkProgress } from '../activities/chunk.js';
 import { type Chunk, chunkDriver, isOpen } from '../domain/batch.js';
 import type { batchChunk } from './batchChunk.js';
 import { type BatchInput, cancelBatchUpdate, searchAttributes } from './messages.js';
-import { batchLedger, batchWebhooks, deliverEvents } from './proxies.js';
+import { batchLedger, deliverChunk, deliverEvents, isTooLong } from './proxies.js';
 
 /**
  * A batch, until every item is decided: group by group in the order of the request, so that of
@@ -28,8 +28,8 @@ export async function batch({ batchId, undelivered }: BatchInput): Promise<void>
     cancelBatchUpdate,
     async () => {
       requested += 1;
-      const mine = requested;
-      await condition(() => canceled >= mine);
+      const number = requested;
+      await condition(() => canceled >= number);
     },
     { description: 'Cancels what the rail has not been given; the row says so already.' },
   );
@@ -43,7 +43,7 @@ export async function batch({ batchId, undelivered }: BatchInput): Promise<void>
     });
   };
   const left = new Set(undelivered);
-  const deliverChunk = async (number: number) => {
+  const deliverItems = async (number: number) => {
     left.add(number);
     if (await isDelivered({ batchId, number })) left.delete(number);
   };
@@ -54,22 +54,17 @@ export async function batch({ batchId, undelivered }: BatchInput): Promise<void>
     for (let number = 0; number < chunks; number += 1) await begin({ batchId, number });
     if (await batchLedger.closeEmptyBatch({ batchId })) inBackground(deliverEvents(batchId));
   }
-  for (const number of left) inBackground(deliverChunk(number));
+  for (const number of left) inBackground(deliverItems(number));
   do {
     const upTo = requested;
     // One pass cancels everything: later requests of a run that has become long join it.
     if (upTo > canceled && !(canceled > 0 && isTooLong())) {
-      for (const number of await cancelAll(batchId, chunks)) inBackground(deliverChunk(number));
+      for (const number of await cancelAll(batchId, chunks)) inBackground(deliverItems(number));
     }
     canceled = upTo;
     await condition(() => requested > canceled || (delivering === 0 && allHandlersFinished()));
   } while (requested > canceled);
   if (left.size > 0) await continueAsNew<typeof batch>({ batchId, undelivered: [...left] });
-}
-
-/** Runs for slow receivers fill the history. */
-function isTooLong(): boolean {
-  return workflowInfo().continueAsNewSuggested;
 }
 
 /** How long the batch has waited for its decisions, by the server's clock alone. */
@@ -131,14 +126,9 @@ async function cancelAll(batchId: string, chunks: number): Promise<readonly numb
 
 /** Delivers the chunk's events; false when a new run of the workflow has to continue. */
 async function isDelivered(chunk: Chunk): Promise<boolean> {
-  try {
-    // 1,000 events to each of 16 endpoints that answer slowly are minutes of runs of 20 s.
-    for (let run = 0; run < 100 && (await batchWebhooks.deliverChunk(chunk)); run += 1) {
-      if (isTooLong()) return false;
-    }
-  } catch (error) {
-    // Nothing is lost: the deliveries stay due, and the sweep hands them to the endpoint.
-    log.warn('the first deliveries did not finish', { ...chunk, error });
+  // 1,000 events to each of 16 endpoints that answer slowly are minutes of runs of 20 s.
+  for (let run = 0; run < 100 && (await deliverChunk(chunk)); run += 1) {
+    if (isTooLong()) return false;
   }
   return true;
 }

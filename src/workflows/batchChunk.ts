@@ -1,8 +1,8 @@
-import { condition, continueAsNew, log, setHandler, workflowInfo } from '@temporalio/workflow';
+import { condition, continueAsNew, log, setHandler } from '@temporalio/workflow';
 import type { ChunkProgress } from '../activities/chunk.js';
 import { type Chunk, isOpen } from '../domain/batch.js';
 import { type BatchChunkInput, railUpdateSignal } from './messages.js';
-import { batchLedger, batchRail, batchWebhooks } from './proxies.js';
+import { batchLedger, batchRail, deliverChunk, isTooLong } from './proxies.js';
 
 /** Half a minute of rounds of five seconds each, while answers of the rail are pending. */
 const rounds = 6;
@@ -54,11 +54,6 @@ export async function batchChunk({
       });
     }
   }
-}
-
-/** Rounds that change nothing, and runs for slow receivers, fill the history. */
-function isTooLong(): boolean {
-  return workflowInfo().continueAsNewSuggested;
 }
 
 /** Submits what the rail does not have yet, and applies its events for half a minute. */
@@ -123,12 +118,7 @@ function createDeliverer(chunk: Chunk) {
   async function run(): Promise<void> {
     while (hasPending && !isTooLong()) {
       hasPending = false;
-      try {
-        hasPending = (await batchWebhooks.deliverChunk(chunk)) || hasPending;
-      } catch (error) {
-        // Nothing is lost: the deliveries stay due, and the sweep hands them to the endpoint.
-        log.warn('the first deliveries did not finish', { ...chunk, error });
-      }
+      hasPending = (await deliverChunk(chunk)) || hasPending;
     }
     running = undefined;
   }

@@ -23,7 +23,14 @@ import {
 } from '../domain/payout.js';
 import { type Command, receiveCommands } from './commands.js';
 import { acceptUpdate, type PayoutInput, railUpdateSignal, searchAttributes } from './messages.js';
-import { deliverEvents, ledgerStep, operation, railPoll, railSubmit } from './proxies.js';
+import {
+  deliverEvents,
+  isTooLong,
+  ledgerStep,
+  operation,
+  railPoll,
+  railSubmit,
+} from './proxies.js';
 
 /** A rail that calls back does so within seconds; after a minute of silence we ask. */
 const callbackPatienceMs = 60_000;
@@ -141,14 +148,6 @@ async function nextStep(run: PayoutRun): Promise<boolean> {
     return hasInput(run);
   }
   return true;
-}
-
-/**
- * A payout may wait for months, for its rail, a person or its batch; looks that change nothing
- * would fill the history meanwhile.
- */
-function isTooLong(): boolean {
-  return workflowInfo().continueAsNewSuggested;
 }
 
 function isOver({ status, attention }: PayoutSnapshot): boolean {
@@ -305,7 +304,7 @@ function ignoreCancellation(error: unknown): void {
 }
 
 /**
- * Whether retries ended for want of time. The cause does not tell: where the next attempt
+ * Whether retries ended for want of time. The cause does not say: where the next attempt
  * would come too late, the server hands on the failure of the last one.
  */
 function isOutOfTime(error: unknown): boolean {

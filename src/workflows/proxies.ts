@@ -3,8 +3,10 @@ import {
   log,
   proxyActivities,
   proxyLocalActivities,
+  workflowInfo,
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.js';
+import type { Chunk } from '../domain/batch.js';
 import { taskQueues } from './messages.js';
 
 /**
@@ -142,12 +144,28 @@ export const batchRail = proxyActivities<Pick<Activities, 'submitChunk' | 'pollC
   retry: { initialInterval: 1_000, backoffCoefficient: 2, maximumAttempts: 4 },
 });
 
-export const batchWebhooks = proxyActivities<Pick<Activities, 'deliverChunk'>>({
+const batchWebhooks = proxyActivities<Pick<Activities, 'deliverChunk'>>({
   ...chunkStep,
   taskQueue: taskQueues.batchWebhooks,
   // As long as a restart of the database may take; then the sweep hands it to the endpoints.
   retry: { initialInterval: 1_000, maximumInterval: 10_000, maximumAttempts: 10 },
 });
+
+/** A run of first attempts at the events of a chunk. True when something is left. */
+export async function deliverChunk(chunk: Chunk): Promise<boolean> {
+  try {
+    return await batchWebhooks.deliverChunk(chunk);
+  } catch (error) {
+    // Nothing is lost: the deliveries stay due, and the sweep hands them to the endpoint.
+    log.warn('the first deliveries did not finish', { ...chunk, error });
+    return false;
+  }
+}
+
+/** Whether the history is so long that a new run should go on: steps that change nothing fill it too. */
+export function isTooLong(): boolean {
+  return workflowInfo().continueAsNewSuggested;
+}
 
 /** While a sweep runs no other begins: one whose worker was killed must not hold up the next. */
 export const sweeper = proxyActivities<Pick<Activities, 'sweep'>>({

@@ -1,6 +1,6 @@
-import { condition, continueAsNew, setHandler, workflowInfo } from '@temporalio/workflow';
+import { condition, continueAsNew, setHandler } from '@temporalio/workflow';
 import { deliverSignal, type WebhookDeliveryInput } from './messages.js';
-import { retryDeliveries } from './proxies.js';
+import { isTooLong, retryDeliveries } from './proxies.js';
 
 /**
  * Retries the deliveries of an endpoint: one workflow an endpoint, however many events are
@@ -25,8 +25,6 @@ export async function webhookDelivery({ endpointId }: WebhookDeliveryInput): Pro
       // A signal does not shorten the backoff: only what is due is attempted.
       await condition(() => signaled, nextInMs);
     }
-    if (workflowInfo().continueAsNewSuggested) {
-      await continueAsNew<typeof webhookDelivery>({ endpointId });
-    }
+    if (isTooLong()) await continueAsNew<typeof webhookDelivery>({ endpointId });
   }
 }
