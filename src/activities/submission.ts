@@ -124,6 +124,7 @@ async function submitGroup(
   target: Target,
   group: readonly Submission[],
 ): Promise<readonly Submitted[]> {
+  // Where a void was begun the order is not sent any more: the void is finished instead.
   const voiding = group.filter(({ voidIntent }) => voidIntent !== null);
   const others = group.filter(({ voidIntent }) => voidIntent === null);
   // First what has never been sent: a rail that is slow to look up must not hold it up.

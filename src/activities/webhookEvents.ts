@@ -43,10 +43,8 @@ async function completions(sql: Sql, moved: readonly PayoutRow[]): Promise<reado
   const closed = moved.flatMap((row) =>
     row.batchId !== null && closesItem(row) ? [row.batchId] : [],
   );
-  const events: NewEvent[] = [];
-  for (const batch of await completeBatches(sql, closed))
-    events.push(await completionOf(sql, batch));
-  return events;
+  const batches = await completeBatches(sql, closed);
+  return Promise.all(batches.map((batch) => completionOf(sql, batch)));
 }
 
 /** Writes the event of a batch that is complete. */

@@ -15,7 +15,7 @@ const columns = ['id', 'mode', 'name', 'api_version', 'created_at'] as const;
 
 export async function insertAccount(
   sql: Sql,
-  account: { readonly mode: Mode; readonly name: string; readonly apiVersion: string },
+  account: Pick<Account, 'mode' | 'name' | 'apiVersion'>,
 ): Promise<Account> {
   const [row] = await sql<Account[]>`
     insert into accounts (id, mode, name, api_version)

@@ -12,11 +12,7 @@ export type BeneficiaryRow = {
 
 export async function insertBeneficiary(
   sql: Sql,
-  beneficiary: {
-    readonly id: string;
-    readonly accountId: string;
-    readonly details: BeneficiaryDetails;
-  },
+  beneficiary: Pick<BeneficiaryRow, 'id' | 'accountId' | 'details'>,
 ): Promise<BeneficiaryRow> {
   const { id, accountId, details } = beneficiary;
   const [row] = await sql<BeneficiaryRow[]>`

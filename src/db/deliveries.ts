@@ -1,18 +1,12 @@
-import type { EventType } from '../domain/event.js';
 import type { Sql } from './client.js';
+import type { EventRow } from './events.js';
 import { unnest } from './unnest.js';
+import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
 /** One (event, endpoint) pair with everything that an attempt needs. */
-export type DueDelivery = CountedPair & {
-  readonly accountId: string;
-  readonly url: string;
-  readonly secret: string;
-  readonly apiVersion: string;
-  readonly type: EventType;
-  readonly sequence: bigint;
-  readonly data: Record<string, unknown>;
-  readonly createdAt: Date;
-};
+export type DueDelivery = CountedPair &
+  Pick<WebhookEndpointRow, 'accountId' | 'url' | 'secret' | 'apiVersion'> &
+  Pick<EventRow, 'type' | 'sequence' | 'data' | 'createdAt'>;
 
 /**
  * Longer than what is taken may go unrecorded: an attempt begins within 4 s, takes at most 15 s,
@@ -146,9 +140,7 @@ export async function claimDueDeliveries(
     ${claimedRows(sql)}`;
 }
 
-export type AttemptResult = {
-  readonly eventId: string;
-  readonly endpointId: string;
+export type AttemptResult = Pair & {
   readonly status: 'delivered' | 'pending' | 'exhausted';
   readonly httpStatus: number | null;
   readonly error: string | null;
@@ -168,11 +160,8 @@ export async function recordAttempts(sql: Sql, results: readonly AttemptResult[]
      where d.event_id = t.event_id and d.endpoint_id = t.endpoint_id and ${isPending(sql)}`;
 }
 
-export type DeliveryRow = {
-  readonly eventId: string;
-  readonly endpointId: string;
+export type DeliveryRow = CountedPair & {
   readonly status: 'pending' | 'delivered' | 'exhausted' | 'canceled';
-  readonly attempts: number;
   readonly lastAttemptAt: Date | null;
   readonly lastStatus: number | null;
   readonly lastError: string | null;

@@ -40,9 +40,7 @@ export async function bindKey(
       now() + ${retention}::interval)
     ${unlessBound(sql)}`;
   if (bound.length === 1) return 'bound';
-  const [first] = await sql<KeyBinding[]>`
-    select key, route, fingerprints, object_id, refusal from idempotency_keys
-     where account_id = ${accountId} and key = ${binding.key}`;
+  const [first] = await findKeys(sql, accountId, [binding.key]);
   if (first === undefined) throw new Error('A bound idempotency key has vanished.');
   return first;
 }

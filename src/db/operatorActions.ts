@@ -15,14 +15,11 @@ type AuditedCommand = {
   readonly [parameter: string]: JSONValue | undefined;
 };
 
-export type OperatorActionRow<C = OperatorCommand> = {
+export type OperatorActionRow<C = OperatorCommand> = Signature & {
   readonly id: string;
   /** The id of what the command is about; the database derives its type from it. */
   readonly subjectId: string;
   readonly actorKind: ActorKind;
-  /** The operator's name, or the customer's account. */
-  readonly operator: string;
-  readonly reason: string;
   readonly command: C;
   readonly outcome: OperatorResult['outcome'];
   readonly detail: string;

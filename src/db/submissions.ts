@@ -1,19 +1,18 @@
 import type { VoidOutcome } from '../domain/payout.js';
 import type { Sql } from './client.js';
-import type { PayoutRow } from './payouts.js';
+import type { AcceptedRow } from './payouts.js';
 import { unnest } from './unnest.js';
 import { wakeAfter } from './wakeTimes.js';
 
 /** What the rail has to know; fixed at acceptance, so it is there. */
-export type Submission = Pick<PayoutRow, 'id' | 'rail' | 'reference'> & {
-  readonly receiveMinor: bigint;
-  readonly destinationCurrency: string;
+export type Submission = Pick<
+  AcceptedRow,
+  'id' | 'rail' | 'reference' | 'receiveMinor' | 'destinationCurrency' | 'voidIntent'
+> & {
   /** Whether an earlier attempt began and left no answer: look before sending again. */
   readonly wasSubmitted: boolean;
   /** Milliseconds since the first attempt began, by the database's clock. */
   readonly sinceFirstAttemptMs: number;
-  /** A void was begun: the order is not sent any more, the void is finished instead. */
-  readonly voidIntent: VoidOutcome | null;
 };
 
 /** How long each rail has to settle, counted from the moment it was given the order. */

@@ -43,7 +43,7 @@ export type PostingText = {
   readonly amountMinor: string;
 };
 
-/** The actor's name in its canonical spelling, and the reason. */
+/** The operator's name in its canonical spelling, or the customer's account; and the reason. */
 export type Signature = { readonly operator: string; readonly reason: string };
 
 export type OperatorRequest = Signature & { readonly command: OperatorCommand };
