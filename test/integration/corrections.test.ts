@@ -132,7 +132,7 @@ describe('money in suspense', () => {
     expect(proposed.printed).toMatch(/^proposed: .*losses -\d+\.\d\d EUR/m);
     const proposal = proposed.action;
     const alone = await operate(cli, id, 'approve', { operator: 'Grace', proposal });
-    expect(alone.printed).toMatch(/^refused: .*another person/m);
+    expect(alone.printed).toMatch(/^refused: .*another operator/m);
     expect(await rowOf(system, id)).toMatchObject({ attentionReason: 'paid_after_release' });
     expect(await postingsOf(system.database, id)).not.toHaveProperty('suspense_clear');
   });

@@ -4,6 +4,7 @@ import {
   faultOf,
   isSamePerson,
   movesMoney,
+  needsApproval,
   type OperatorCommand,
   operatorName,
   type PostingText,
@@ -241,4 +242,36 @@ test('only what pays or releases an open payout moves money', () => {
   // A return that is too small to be booked by itself gives the whole amount back.
   const isShort = { status: 'settled', attentionReason: 'return_short' } as const;
   expect(movesMoney({ kind: 'failAndRelease', statementDate: null }, isShort)).toBe(true);
+});
+
+describe('a second person', () => {
+  const sent = { status: 'sent', attentionReason: 'settle_by_passed' } as const;
+  const settle = { kind: 'markSettled', evidence: 'a statement' } as const;
+
+  test.each([
+    [1_000n, false],
+    [1_001n, true],
+    [undefined, true],
+  ])('has to approve a settlement of %s cents: %s', (euroCents, isNeeded) => {
+    expect(needsApproval(settle, sent, euroCents, 1_000n)).toBe(isNeeded);
+  });
+
+  test('is not asked for what moves no money', () => {
+    expect(needsApproval({ kind: 'retryNow' }, sent, 1_001n, 1_000n)).toBe(false);
+    expect(needsApproval({ kind: 'cancel' }, sent, undefined, 1_000n)).toBe(false);
+  });
+
+  test.each(['amount_mismatch', 'paid_after_release'] as const)(
+    'has to approve whatever closes a released payout with %s',
+    (attentionReason) => {
+      const released = { status: 'failed', attentionReason } as const;
+      expect(needsApproval(settle, released, 0n, 1_000n)).toBe(true);
+      expect(needsApproval({ kind: 'retryNow' }, released, 0n, 1_000n)).toBe(false);
+    },
+  );
+
+  test('has to approve every correction of the books', () => {
+    const reverse = { kind: 'correct', correction: { kind: 'reverse', entry: '1' } } as const;
+    expect(needsApproval(reverse, sent, 0n, 1_000n)).toBe(true);
+  });
 });

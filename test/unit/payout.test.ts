@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { parseRate } from '../../src/domain/fx.js';
 import type { Entry } from '../../src/domain/ledger.js';
 import {
+  type AttentionReason,
   attentionReasons,
   type Effect,
   effectOf,
@@ -15,6 +16,7 @@ import {
   payoutStatuses,
   railKey,
   usualFactRules,
+  withAttention,
 } from '../../src/domain/payout.js';
 import { type Progress, progressOf } from '../../src/domain/progress.js';
 
@@ -497,4 +499,32 @@ test('every reason to call for a person says itself in a sentence', () => {
 test('the key at the rail is the same at every repeat and another for each payout', () => {
   expect(railKey('po_1')).toBe(railKey('po_1'));
   expect(railKey('po_1')).not.toBe(railKey('po_2'));
+});
+
+describe('a second reason to wait for a person', () => {
+  const because = (reason: AttentionReason) => ({ reason, detail: `It is ${reason}.` });
+
+  test('is added to the detail of the first, once', () => {
+    const both = withAttention(because('contradiction'), because('amount_mismatch'));
+    expect(both).toEqual({
+      reason: 'contradiction',
+      detail: 'It is contradiction.\nIt is amount_mismatch.',
+    });
+    expect(withAttention(both, because('amount_mismatch'))).toEqual(both);
+  });
+
+  test.each([
+    ['contradiction', 'paid_after_release', 'paid_after_release'],
+    ['settle_by_passed', 'paid_after_release', 'paid_after_release'],
+    ['settle_by_passed', 'contradiction', 'contradiction'],
+    ['settle_by_passed', 'outcome_unknown', 'settle_by_passed'],
+    ['contradiction', 'settle_by_passed', 'contradiction'],
+    ['paid_after_release', 'contradiction', 'paid_after_release'],
+  ] as const)('of %s and then %s leaves %s', (first, found, expected) => {
+    expect(withAttention(because(first), because(found)).reason).toBe(expected);
+  });
+
+  test('is the first one where there is none', () => {
+    expect(withAttention(null, because('contradiction'))).toEqual(because('contradiction'));
+  });
 });
