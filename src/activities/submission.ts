@@ -116,7 +116,7 @@ type Target = {
   readonly rail: Rail;
   readonly driver: string;
   readonly limits: readonly SettleLimit[];
-  /** When the submission was committed. */
+  /** A moment before the submission was committed. */
   readonly begunMs: number;
 };
 
