@@ -43,9 +43,9 @@ export async function applyFacts(
   const found = progress.flatMap(({ row, attention }) =>
     attention === null ? [] : [[row.id, attention] as const],
   );
-  const entries = progress.flatMap(({ row, entries: due }) =>
-    due.filter((entry) => !posted.has(`${row.id} ${entry.kind}`)).map((entry) => owned(row, entry)),
-  );
+  const entries = progress
+    .flatMap((applied) => applied.entries.map((entry) => owned(applied.row, entry)))
+    .filter(({ payoutId, entry }) => !posted.has(`${payoutId} ${entry.kind}`));
   const [parked] = await Promise.all([
     park(sql, snapshots, new Map(found)),
     markApplied(sql, progress.flatMap(appliedOf)),

@@ -54,13 +54,13 @@ export async function storeRailEvents(
   // The row of a chunk is locked in any case, also while it is being processed: an activity that is
   // about to release it either sees these events or has released it already.
   const chunks = await sql<Chunk[]>`
-    with mine as materialized (
+    with items as materialized (
       select distinct batch_id, driver from payouts where id = any (${ids}) and driver <> id
     ), found as (
       -- Arrays: a join would be planned as if there were a chunk for each payout.
       select c.batch_id, c.number, c.waiting from batch_chunks c
-       where c.batch_id = any (array(select batch_id from mine))
-         and c.batch_id || '/' || c.number = any (array(select driver from mine))
+       where c.batch_id = any (array(select batch_id from items))
+         and c.batch_id || '/' || c.number = any (array(select driver from items))
        order by c.batch_id, c.number for no key update
     )
     update batch_chunks c set waiting = false, wake_at = ${wakeAfter(sql, 'railEvent')}

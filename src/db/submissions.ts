@@ -36,7 +36,7 @@ export async function beginSubmission(
   limits: readonly SettleLimit[],
 ): Promise<readonly Submission[]> {
   return sql<Submission[]>`
-    with due as (
+    with locked as (
       select p.id, p.submit_started_at from payouts p left join batches b on b.id = p.batch_id
        where p.id = any (${ids}) and p.driver = ${driver} and p.status = 'processing'
          and p.attention_at is null
@@ -46,13 +46,13 @@ export async function beginSubmission(
     update payouts p
        set submit_started_at = coalesce(p.submit_started_at, now()),
            last_sent_at = coalesce(p.last_sent_at, now()),
-           settle_by = case when due.submit_started_at is null
+           settle_by = case when locked.submit_started_at is null
                             then ${laterSettleBy(sql)} else p.settle_by end,
            wake_at = case when p.driver = p.id then ${wakeAfter(sql, { ms: wakeInMs })} end
-      from due, ${limitsTable(sql, limits)}
-     where p.id = due.id and t.rail = p.rail
+      from locked, ${limitsTable(sql, limits)}
+     where p.id = locked.id and t.rail = p.rail
     returning p.id, p.rail, p.reference, p.receive_minor, p.destination_currency, p.void_intent,
-      due.submit_started_at is not null as was_submitted,
+      locked.submit_started_at is not null as was_submitted,
       (extract(epoch from now() - p.submit_started_at) * 1000)::float8 as since_first_attempt_ms`;
 }
 
@@ -68,15 +68,15 @@ export async function beginRepeat(
 ): Promise<readonly string[]> {
   if (ids.length === 0) return [];
   const rows = await sql<{ id: string }[]>`
-    with due as (
+    with locked as (
       select id from payouts
        where id = any (${[...ids]}::text[]) and driver = ${driver} and status = 'processing'
          and attention_at is null and void_intent is null
        order by id for no key update
     )
     update payouts p set last_sent_at = now(), settle_by = ${laterSettleBy(sql)}
-      from due, ${limitsTable(sql, limits)}
-     where p.id = due.id and t.rail = p.rail returning p.id`;
+      from locked, ${limitsTable(sql, limits)}
+     where p.id = locked.id and t.rail = p.rail returning p.id`;
   return rows.map(({ id }) => id);
 }
 
