@@ -8,8 +8,8 @@ import { listBeneficiaries } from '../../src/db/beneficiaries.js';
 import { type EventFilter, feedEvents, listEvents } from '../../src/db/events.js';
 import { type Page, type PageResult, positionOf } from '../../src/db/page.js';
 import { listPayouts, type PayoutFilter } from '../../src/db/payoutLists.js';
-import { createTestDatabase, type TestDatabase } from '../support/database.js';
-import { analyze, fillPayouts } from '../support/payoutFill.js';
+import type { TestDatabase } from '../support/database.js';
+import { createDatabaseOfAMillion } from '../support/payoutFill.js';
 import { openPlanReader, type PlanReader } from '../support/plans.js';
 
 const page: Page = { limit: 20, toward: 'older', from: null };
@@ -22,9 +22,7 @@ let test: TestDatabase;
 let reader: PlanReader;
 
 beforeAll(async () => {
-  test = await createTestDatabase();
-  await fillPayouts(test, 1_000_000);
-  await analyze(test);
+  test = await createDatabaseOfAMillion();
   reader = await openPlanReader(test.url);
 }, 600_000);
 afterAll(async () => {

@@ -19,15 +19,27 @@ export type TestDatabase = {
   readonly api: Database;
   readonly worker: Database;
   readonly urls: DatabaseUrls;
+  /** Leaves the database to others, under this name. */
+  readonly handOver: (to: string) => Promise<void>;
   readonly drop: () => Promise<void>;
 };
 
-/** A database of its own with the newest schema and, unless told otherwise, current rates. */
-export async function createTestDatabase({ hasRates = true } = {}): Promise<TestDatabase> {
+/**
+ * A database of its own with the newest schema and, unless told otherwise, current rates; or a
+ * copy of another one that has both.
+ */
+export async function createTestDatabase({
+  hasRates = true,
+  copyOf = inject('postgresTemplate'),
+} = {}): Promise<TestDatabase> {
   const server = inject('postgresUrl');
   const name = `test_${randomBytes(6).toString('hex')}`;
-  const template = inject('postgresTemplate');
-  await onServer(server, (admin) => admin.unsafe(`create database ${name} template ${template}`));
+  // A large one would take ten times as long block by block through the log.
+  const strategy = copyOf === inject('postgresTemplate') ? 'wal_log' : 'file_copy';
+  await onServer(server, async (admin) => {
+    await admin.unsafe('set statement_timeout = 0; set transaction_timeout = 0');
+    await admin.unsafe(`create database ${name} template ${copyOf} strategy ${strategy}`);
+  });
   const url = new URL(server);
   url.pathname = `/${name}`;
   const connect = (to: string) =>
@@ -37,21 +49,26 @@ export async function createTestDatabase({ hasRates = true } = {}): Promise<Test
   await allowLogins(database, urls);
   const [api, worker] = [connect(urls.api), connect(urls.worker)];
   if (hasRates) await storeReferenceRates(database);
+  const roles = databaseRoles.map((role) => `${name}_${role}`).join(', ');
+  const end = async (what: string) => {
+    await Promise.all([api, worker, database].map((open) => open.end({ timeout: 5 })));
+    await onServer(server, async (admin) => {
+      await admin.unsafe(what);
+      await admin.unsafe(`drop role ${roles}`);
+    });
+  };
   return {
     url: url.href,
     database,
     api,
     worker,
     urls,
-    drop: async () => {
-      await Promise.all([api, worker, database].map((open) => open.end({ timeout: 5 })));
-      await onServer(server, async (admin) => {
-        await admin.unsafe(`drop database ${name} with (force)`);
-        await admin.unsafe(
-          `drop role ${databaseRoles.map((role) => `${name}_${role}`).join(', ')}`,
-        );
-      });
+    handOver: async (to) => {
+      // What they may do here goes with a database that is dropped, and only with that.
+      await database.unsafe(`drop owned by ${roles}`);
+      await end(`alter database ${name} rename to ${to}`);
     },
+    drop: () => end(`drop database ${name} with (force)`),
   };
 }
 

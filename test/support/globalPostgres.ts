@@ -6,29 +6,45 @@ import type { TestProject } from 'vitest/node';
 import { freePort } from '../../sandbox/stack/ports.js';
 import { startPostgres } from '../../sandbox/stack/postgres.js';
 import { migrate } from '../../src/db/migrate.js';
+import { oncePerRun } from './oncePerRun.js';
 import { forgetOnPowerCut, onServer } from './onServer.js';
 
 declare module 'vitest' {
   export interface ProvidedContext {
     /** A server on which each test file makes a database of its own. */
     postgresUrl: string;
-    /** A database with the newest schema and nothing in it, of which those are copies. */
+    /**
+     * A database with the newest schema and nothing in it, of which those are copies. One that
+     * test files share has a name that begins with this one's, and is dropped with it.
+     */
     postgresTemplate: string;
   }
 }
 
-/** One PostgreSQL for a project's run: the configured one, or an embedded one of its own. */
+/** One PostgreSQL for a run: the configured one, or an embedded one of its own. */
 export async function setup(project: TestProject) {
+  const { value, end } = await oncePerRun('PostgreSQL', start);
+  project.provide('postgresUrl', value.url);
+  project.provide('postgresTemplate', value.template);
+  return end;
+}
+
+async function start() {
   const server = await findServer();
   const template = `test_template_${randomBytes(6).toString('hex')}`;
   await onServer(server.url, (admin) => admin.unsafe(`create database ${template}`));
   const url = Object.assign(new URL(server.url), { pathname: `/${template}` }).href;
   await onServer(url, migrate);
-  project.provide('postgresUrl', server.url);
-  project.provide('postgresTemplate', template);
-  return async () => {
-    await onServer(server.url, (admin) => admin.unsafe(`drop database ${template}`));
-    await server.stop();
+  return {
+    value: { url: server.url, template },
+    end: async () => {
+      await onServer(server.url, async (admin) => {
+        const made = await admin<{ name: string }[]>`
+          select datname as name from pg_database where starts_with(datname, ${template})`;
+        for (const { name } of made) await admin.unsafe(`drop database ${name} with (force)`);
+      });
+      await server.stop();
+    },
   };
 }
 

@@ -1,5 +1,30 @@
+import { inject } from 'vitest';
 import { transaction } from '../../src/db/client.js';
-import type { TestDatabase } from './database.js';
+import { createTestDatabase, type TestDatabase } from './database.js';
+import { onServer } from './onServer.js';
+
+/**
+ * A database of its own with a million payouts, analyzed. They are filled in once a run, by the
+ * test file that wants them first, and copied for each.
+ */
+export async function createDatabaseOfAMillion(): Promise<TestDatabase> {
+  const filled = `${inject('postgresTemplate')}_million`;
+  await onServer(inject('postgresUrl'), async (admin) => {
+    // Another file waits here for as long as the filling takes.
+    await admin.unsafe(
+      'set statement_timeout = 0; set lock_timeout = 0; set transaction_timeout = 0',
+    );
+    await admin`select pg_advisory_lock(hashtext(${filled}))`;
+    const { count } = await admin`select from pg_database where datname = ${filled}`;
+    if (count > 0) return;
+    const test = await createTestDatabase();
+    await fillPayouts(test, 1_000_000);
+    await analyze(test);
+    // Under its name there is never a half of it.
+    await test.handOver(filled);
+  });
+  return createTestDatabase({ hasRates: false, copyOf: filled });
+}
 
 /**
  * Fills a database with payouts as they end up, written without the triggers that make them
