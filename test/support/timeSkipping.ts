@@ -103,6 +103,9 @@ async function createWorkers(
     // Nothing is remembered between two tasks, so every task replays the history so far; but
     // for tests of histories so long that this would take minutes.
     maxCachedWorkflows: cachedWorkflows,
+    // In contexts of their own as ever, but on this thread: one for each worker of each test would
+    // load the SDK anew, which takes longer than most tests.
+    debugMode: true,
   };
   return Promise.all([
     ...[payouts, batch].map((taskQueue) => Worker.create({ ...workflows, taskQueue })),
