@@ -1,26 +1,47 @@
 import { configDefaults, defineConfig } from 'vitest/config';
+import { LongestFirst } from './test/support/longestFirst.js';
 
 /** Real servers answer slowly on a busy machine; a hang still ends within these. */
 const patient = { testTimeout: 60_000, hookTimeout: 120_000 } as const;
 
-/** They need a database each and no other server, and measure no time: two run at once. */
+/** They measure time, so nothing else runs beside them. */
+const alone = [
+  'test/integration/{attacks,prefer-wait,rate-limit,sandbox-bank,webhook-tarpit}.test.ts',
+];
+
+/** They need a database each and no other server. */
 const databaseOnly = [
   'test/integration/interleavings-{known,new}.test.ts',
   'test/integration/{batch,list}-plans.test.ts',
   'test/integration/{ledger-guards,operator-guards,proof-of-release,roles}.test.ts',
 ];
 
+const onSystem = {
+  globalSetup: [
+    'test/support/globalPostgres.ts',
+    'test/support/globalTemporal.ts',
+    'test/support/globalWorkflows.ts',
+  ],
+  ...patient,
+};
+
+const hasOwnTemporals = (process.env['TEMPORAL_ADDRESS'] ?? '') === '';
+
 export default defineConfig({
   test: {
+    // Files of most projects share two processes, one after another (`isolate: false`): to load the
+    // service and Temporal's SDK takes as long as many a file. What a file changes in its process it
+    // puts back.
     pool: 'forks',
-    // Two cores carry the servers as well: what needs many of them runs one file at a time.
     maxWorkers: 2,
+    sequence: { sequencer: LongestFirst },
     passWithNoTests: false,
     projects: [
       {
         test: {
           name: 'unit',
           include: ['test/unit/**/*.test.ts', 'test/architecture.test.ts'],
+          isolate: false,
           // Properties run thousands of cases, and the cores are shared.
           testTimeout: 60_000,
         },
@@ -38,8 +59,11 @@ export default defineConfig({
           name: 'workflow',
           include: ['test/workflow/**/*.test.ts'],
           globalSetup: ['test/support/globalPostgres.ts', 'test/support/globalWorkflows.ts'],
-          // A clock that jumps goes on while a busy machine keeps a workflow waiting.
+          // A clock that jumps goes on while a busy machine keeps a workflow waiting: one file at a
+          // time, when those that run two at a time are done.
           fileParallelism: false,
+          sequence: { groupOrder: 1 },
+          isolate: false,
           ...patient,
         },
       },
@@ -48,6 +72,7 @@ export default defineConfig({
           name: 'database',
           include: databaseOnly,
           globalSetup: ['test/support/globalPostgres.ts'],
+          isolate: false,
           ...patient,
         },
       },
@@ -55,15 +80,15 @@ export default defineConfig({
         test: {
           name: 'integration',
           include: ['test/integration/**/*.test.ts'],
-          exclude: [...configDefaults.exclude, ...databaseOnly],
-          globalSetup: [
-            'test/support/globalPostgres.ts',
-            'test/support/globalTemporal.ts',
-            'test/support/globalWorkflows.ts',
-          ],
-          fileParallelism: false,
-          ...patient,
+          exclude: [...configDefaults.exclude, ...databaseOnly, ...alone],
+          // The workers of two files would take each other's tasks from one Temporal.
+          fileParallelism: hasOwnTemporals,
+          isolate: !hasOwnTemporals,
+          ...onSystem,
         },
+      },
+      {
+        test: { name: 'alone', include: alone, fileParallelism: false, ...onSystem },
       },
       {
         test: {
@@ -80,7 +105,6 @@ export default defineConfig({
           name: 'e2e',
           include: ['test/e2e/**/*.test.ts'],
           globalSetup: ['test/support/globalBuild.ts'],
-          fileParallelism: false,
           testTimeout: 120_000,
           hookTimeout: 180_000,
         },

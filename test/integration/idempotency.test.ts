@@ -1,5 +1,5 @@
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Part, sendSignal, startProcess } from '../../sandbox/stack/process.js';
 import { routes } from '../../src/api/app.js';
 import { exactlyOne, transaction } from '../../src/db/client.js';
@@ -9,6 +9,7 @@ import { eventually } from '../support/eventually.js';
 import { beneficiary } from '../support/requestPayout.js';
 import { openSilentLine } from '../support/silentLine.js';
 import { fingerprintSecret, startSystem, type TestSystem } from '../support/system.js';
+import { temporalAddress } from '../support/temporalAddress.js';
 
 let system: TestSystem;
 
@@ -386,7 +387,7 @@ function startApi(databaseUrl: string): Promise<Part> {
     env: {
       ...process.env,
       DATABASE_URL: databaseUrl,
-      TEMPORAL_ADDRESS: inject('temporalAddress'),
+      TEMPORAL_ADDRESS: temporalAddress(),
       SANDBOX_BANK_CALLBACK_SECRET: system.bank.callbackSecret,
       WEBHOOKS_ALLOW_INSECURE: 'true',
       FINGERPRINT_SECRET: fingerprintSecret,

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { freePort } from '../../sandbox/stack/ports.js';
 import { startPostgres } from '../../sandbox/stack/postgres.js';
 import { type Part, startProcess } from '../../sandbox/stack/process.js';
@@ -21,6 +21,7 @@ import {
   vainConditions,
 } from '../support/compose.js';
 import { createTestAccount } from '../support/database.js';
+import { temporalAddress } from '../support/temporalAddress.js';
 
 /** Who the processes connect as; `migrate` alone as the owner. */
 const roles = ['corridor_api', 'corridor_worker', 'corridor_operator'] as const;
@@ -217,7 +218,7 @@ async function findPlace(directory: string, postgresPort: number): Promise<Place
       ['/run/secrets', secrets],
       ['/var/lib/corridor', join(directory, 'volume')],
       ['0.0.0.0', '127.0.0.1'],
-      ['temporal:7233', inject('temporalAddress')],
+      ['temporal:7233', temporalAddress()],
       ['sandbox-bank:8090', `127.0.0.1:${bank}`],
       ['api:8080', `127.0.0.1:${api}`],
       ['8080', String(api)],

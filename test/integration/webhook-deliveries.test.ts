@@ -2,7 +2,7 @@ import { lookup } from 'node:dns/promises';
 import { Client, Connection } from '@temporalio/client';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { pino } from 'pino';
-import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { deliveryActivities } from '../../src/activities/delivery.js';
 import { type Database, transaction } from '../../src/db/client.js';
 import { claimDueDeliveries, type DeliveryRow, releaseClaims } from '../../src/db/deliveries.js';
@@ -18,6 +18,7 @@ import { startReceiver } from '../support/receiver.js';
 import { requestBatch } from '../support/requestBatch.js';
 import { requestPayout } from '../support/requestPayout.js';
 import { startTarpit } from '../support/tarpit.js';
+import { temporalAddress } from '../support/temporalAddress.js';
 
 let test: TestDatabase;
 let temporal: Client;
@@ -26,7 +27,7 @@ beforeAll(async () => {
   test = await createTestDatabase();
   // Nobody works on its queues here: a workflow that is woken stays what it is.
   temporal = new Client({
-    connection: await Connection.connect({ address: inject('temporalAddress') }),
+    connection: await Connection.connect({ address: temporalAddress() }),
   });
 });
 afterAll(async () => {

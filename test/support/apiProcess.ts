@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { inject } from 'vitest';
 import { type Part, sendSignal, startProcess } from '../../sandbox/stack/process.js';
+import { temporalAddress } from './temporalAddress.js';
 
 /** The API as it is delivered: a process of its own. */
 export type ApiProcess = {
@@ -31,7 +31,7 @@ export async function startApiProcess(
     env: {
       ...process.env,
       DATABASE_URL: databaseUrl,
-      TEMPORAL_ADDRESS: inject('temporalAddress'),
+      TEMPORAL_ADDRESS: temporalAddress(),
       SANDBOX_BANK_CALLBACK_SECRET: 'a-callback-secret-of-the-tests',
       FINGERPRINT_SECRET: 'a-fingerprint-secret-of-the-tests',
       API_PORT: '0',

@@ -5,21 +5,40 @@ import type { TestProject } from 'vitest/node';
 import { freePort } from '../../sandbox/stack/ports.js';
 import { startTemporalDevServer } from '../../sandbox/stack/temporal.js';
 import { findTemporalCli } from '../../sandbox/stack/temporalBinary.js';
+import { oncePerRun, type Shared } from './oncePerRun.js';
 import { finderOptions } from './servers.js';
 
 declare module 'vitest' {
   export interface ProvidedContext {
-    temporalAddress: string;
+    /** One for each test file that runs at a time, whose workers would else take another's tasks. */
+    temporalAddresses: readonly string[];
   }
 }
 
-/** One Temporal server for a project's run: the configured one, or a dev server of its own. */
+/** The Temporal servers of a run: the configured one, or dev servers of its own. */
 export async function setup(project: TestProject) {
   const configured = process.env['TEMPORAL_ADDRESS'];
   if (configured !== undefined && configured !== '') {
-    project.provide('temporalAddress', configured);
+    project.provide('temporalAddresses', [configured]);
     return undefined;
   }
+  const { maxWorkers } = project.vitest.config;
+  const { value, end } = await oncePerRun('Temporal', () => startAll(maxWorkers));
+  project.provide('temporalAddresses', value);
+  return end;
+}
+
+async function startAll(count: number): Promise<Shared<readonly string[]>> {
+  const servers = await Promise.all(Array.from({ length: count }, start));
+  return {
+    value: servers.map(({ value }) => value),
+    end: async () => {
+      await Promise.all(servers.map(({ end }) => end()));
+    },
+  };
+}
+
+async function start(): Promise<Shared<string>> {
   const binary = await findTemporalCli(finderOptions('TEMPORAL_CLI_PATH'));
   const directory = await mkdtemp(join(tmpdir(), 'corridor-test-temporal-'));
   const port = await freePort();
@@ -31,9 +50,11 @@ export async function setup(project: TestProject) {
     namespace: 'default',
     onLog: () => undefined,
   });
-  project.provide('temporalAddress', `127.0.0.1:${port}`);
-  return async () => {
-    await part.stop();
-    await rm(directory, { recursive: true, force: true });
+  return {
+    value: `127.0.0.1:${port}`,
+    end: async () => {
+      await part.stop();
+      await rm(directory, { recursive: true, force: true });
+    },
   };
 }

@@ -2,6 +2,7 @@ import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
+import { oncePerRun } from './oncePerRun.js';
 
 declare module 'vitest' {
   export interface ProvidedContext {
@@ -12,13 +13,15 @@ declare module 'vitest' {
 
 /** A folder for the bundle, which not every run needs and so none makes before it is wanted. */
 export async function setup(project: TestProject) {
-  const folder = await mkdtemp(join(tmpdir(), 'corridor-test-workflows-'));
+  const { value: folder, end } = await oncePerRun('workflows', async () => {
+    const made = await mkdtemp(join(tmpdir(), 'corridor-test-workflows-'));
+    return { value: made, end: () => rm(made, { recursive: true, force: true }) };
+  });
   project.provide('workflowsFolder', folder);
-  const clear = () => rm(folder, { recursive: true, force: true });
   // Somebody who watches has changed a source.
   project.onTestsRerun(async () => {
-    await clear();
-    await mkdir(folder);
+    await rm(folder, { recursive: true, force: true });
+    await mkdir(folder, { recursive: true });
   });
-  return clear;
+  return end;
 }

@@ -4,7 +4,6 @@ import { Client, Connection } from '@temporalio/client';
 import { NativeConnection } from '@temporalio/worker';
 import type Koa from 'koa';
 import { pino } from 'pino';
-import { inject } from 'vitest';
 import { createActivities } from '../../src/activities/index.js';
 import { createApp } from '../../src/api/app.js';
 import { trustProxies } from '../../src/api/clientAddress.js';
@@ -23,6 +22,7 @@ import { createBatchLane, createSingleLane } from '../../src/worker/workers.js';
 import { startTestBank, type TestBank } from './bank.js';
 import { type ApiClient, createClient } from './client.js';
 import { createTestAccount, createTestDatabase, type TestAccount } from './database.js';
+import { temporalAddress } from './temporalAddress.js';
 import { quietRuntime, workflowBundle } from './workflowBundle.js';
 
 /** Corridor on real parts: the API and the worker in this process, the rest beside it. */
@@ -68,7 +68,7 @@ export async function startSystem(
   const port = typeof address === 'object' && address !== null ? address.port : 0;
   const apiUrl = `http://127.0.0.1:${port}`;
   const bank = await startTestBank(`${apiUrl}/rails/sandbox/callbacks`);
-  const connection = await Connection.connect({ address: inject('temporalAddress') });
+  const connection = await Connection.connect({ address: temporalAddress() });
   const temporal = new Client({ connection });
   await ensureSearchAttributes(connection, temporal);
   const rail = createSandboxRail(bank);
@@ -97,7 +97,7 @@ export async function startSystem(
   server.on('request', (request, response) => void handle(request, response));
 
   const sender = createSender(policy);
-  const native = await NativeConnection.connect({ address: inject('temporalAddress') });
+  const native = await NativeConnection.connect({ address: temporalAddress() });
   const activities = createActivities({
     database: worker,
     metrics: createMetrics('test-worker'),
