@@ -6,7 +6,7 @@ import type { TestProject } from 'vitest/node';
 import { freePort } from '../../sandbox/stack/ports.js';
 import { startPostgres } from '../../sandbox/stack/postgres.js';
 import { migrate } from '../../src/db/migrate.js';
-import { oncePerRun } from './oncePerRun.js';
+import { oncePerRun, places } from './oncePerRun.js';
 import { forgetOnPowerCut, onServer } from './onServer.js';
 
 declare module 'vitest' {
@@ -23,7 +23,7 @@ declare module 'vitest' {
 
 /** One PostgreSQL for a run: the configured one, or an embedded one of its own. */
 export async function setup(project: TestProject) {
-  const { value, end } = await oncePerRun('PostgreSQL', start);
+  const { value, end } = await oncePerRun(places.postgres, start);
   project.provide('postgresUrl', value.url);
   project.provide('postgresTemplate', value.template);
   return end;

@@ -5,7 +5,7 @@ import type { TestProject } from 'vitest/node';
 import { freePort } from '../../sandbox/stack/ports.js';
 import { startTemporalDevServer } from '../../sandbox/stack/temporal.js';
 import { findTemporalCli } from '../../sandbox/stack/temporalBinary.js';
-import { oncePerRun, type Shared } from './oncePerRun.js';
+import { oncePerRun, places, type Shared } from './oncePerRun.js';
 import { finderOptions } from './servers.js';
 
 declare module 'vitest' {
@@ -23,7 +23,7 @@ export async function setup(project: TestProject) {
     return undefined;
   }
   const { maxWorkers } = project.vitest.config;
-  const { value, end } = await oncePerRun('Temporal', () => startAll(maxWorkers));
+  const { value, end } = await oncePerRun(places.temporal, () => startAll(maxWorkers));
   project.provide('temporalAddresses', value);
   return end;
 }

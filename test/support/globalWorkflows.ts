@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
-import { oncePerRun } from './oncePerRun.js';
+import { oncePerRun, places } from './oncePerRun.js';
 
 declare module 'vitest' {
   export interface ProvidedContext {
@@ -13,7 +13,7 @@ declare module 'vitest' {
 
 /** A folder for the bundle, which not every run needs and so none makes before it is wanted. */
 export async function setup(project: TestProject) {
-  const { value: folder, end } = await oncePerRun('workflows', async () => {
+  const { value: folder, end } = await oncePerRun(places.workflows, async () => {
     const made = await mkdtemp(join(tmpdir(), 'corridor-test-workflows-'));
     return { value: made, end: () => rm(made, { recursive: true, force: true }) };
   });
