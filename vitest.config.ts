@@ -1,5 +1,5 @@
 import { configDefaults, defineConfig } from 'vitest/config';
-import { LongestFirst } from './test/support/longestFirst.js';
+import { LongestFirst } from './test/longestFirst.js';
 
 /** Real servers answer slowly on a busy machine; a hang still ends within these. */
 const patient = { testTimeout: 60_000, hookTimeout: 120_000 } as const;
@@ -18,9 +18,9 @@ const databaseOnly = [
 
 const onSystem = {
   globalSetup: [
-    'test/support/globalPostgres.ts',
-    'test/support/globalTemporal.ts',
-    'test/support/globalWorkflows.ts',
+    'test/servers/globalPostgres.ts',
+    'test/servers/globalTemporal.ts',
+    'test/servers/globalWorkflows.ts',
   ],
   ...patient,
 };
@@ -50,7 +50,7 @@ export default defineConfig({
         test: {
           name: 'replay',
           include: ['test/replay/**/*.test.ts'],
-          globalSetup: ['test/support/globalWorkflows.ts'],
+          globalSetup: ['test/servers/globalWorkflows.ts'],
           ...patient,
         },
       },
@@ -58,7 +58,7 @@ export default defineConfig({
         test: {
           name: 'workflow',
           include: ['test/workflow/**/*.test.ts'],
-          globalSetup: ['test/support/globalPostgres.ts', 'test/support/globalWorkflows.ts'],
+          globalSetup: ['test/servers/globalPostgres.ts', 'test/servers/globalWorkflows.ts'],
           // A clock that jumps goes on while a busy machine keeps a workflow waiting: one file at a
           // time, when those that run two at a time are done.
           fileParallelism: false,
@@ -71,7 +71,7 @@ export default defineConfig({
         test: {
           name: 'database',
           include: databaseOnly,
-          globalSetup: ['test/support/globalPostgres.ts'],
+          globalSetup: ['test/servers/globalPostgres.ts'],
           isolate: false,
           ...patient,
         },
@@ -95,7 +95,7 @@ export default defineConfig({
           // Bugs are planted in a copy of the source, and tests of the other projects must fail.
           name: 'planted',
           include: ['test/planted/**/*.test.ts'],
-          globalSetup: ['test/support/globalPostgres.ts'],
+          globalSetup: ['test/servers/globalPostgres.ts'],
           testTimeout: 120_000,
           hookTimeout: 120_000,
         },
@@ -104,7 +104,7 @@ export default defineConfig({
         test: {
           name: 'e2e',
           include: ['test/e2e/**/*.test.ts'],
-          globalSetup: ['test/support/globalBuild.ts'],
+          globalSetup: ['test/servers/globalBuild.ts'],
           testTimeout: 120_000,
           hookTimeout: 180_000,
         },

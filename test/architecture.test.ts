@@ -16,7 +16,7 @@ import {
   readSourceFiles,
   unreachableFiles,
   unreadableImports,
-} from './support/imports.js';
+} from './imports.js';
 
 const sourceRoot = fileURLToPath(new URL('../src', import.meta.url));
 const sandboxRoot = fileURLToPath(new URL('../sandbox', import.meta.url));
@@ -29,7 +29,7 @@ const source = new Map([
  * it. Who needs more than this should first look for what can go: 2,270 of them came with what two
  * audits had found, and the limit comes down again when each rule stands in one place.
  */
-const limits = { linesPerFile: 450, linesOfCode: 14_580 };
+const limits = { linesPerFile: 450, linesOfCode: 14_420 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

@@ -1,14 +1,14 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { PayoutStatus } from '../../src/domain/payout.js';
-import { unbalancedCurrencies } from '../support/database.js';
+import { unbalancedCurrencies } from '../servers/database.js';
+import { type PartName, type Processes, startProcesses } from '../servers/processes.js';
 import {
   distinctEvents,
   type Ending,
   expectedItems,
   type OrderedBatch,
   startOrderedBatch,
-} from '../support/orderedBatch.js';
-import { type PartName, type Processes, startProcesses } from '../support/processes.js';
+} from './orderedBatch.js';
 
 /** Two chunks of two groups each; the same with 10,000 takes too long for every run of the tests. */
 const items = Number.parseInt(process.env['CRASH_ITEMS'] ?? '2000', 10);

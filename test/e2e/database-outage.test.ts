@@ -1,12 +1,12 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { transaction } from '../../src/db/client.js';
-import { type ApiClient, createClient, textOf } from '../support/client.js';
-import { type CutLine, openCutLine } from '../support/cutLine.js';
-import { createTestAccount, unbalancedCurrencies } from '../support/database.js';
-import { eventually } from '../support/eventually.js';
-import { type PartName, type Processes, startProcesses } from '../support/processes.js';
-import { beneficiary } from '../support/requestPayout.js';
+import { eventually } from '../assertions/eventually.js';
+import { type CutLine, openCutLine } from '../fakes/cutLine.js';
+import { type ApiClient, createClient, textOf } from '../fixtures/client.js';
+import { beneficiary } from '../fixtures/requestPayout.js';
+import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
+import { type PartName, type Processes, startProcesses } from '../servers/processes.js';
 
 /**
  * From the last repair to the end: a sweep that finds what is due, and then a payout's way. Seconds

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createStackHome, type StackHome } from '../support/stackHome.js';
+import { createStackHome, type StackHome } from '../servers/stackHome.js';
 
 describe('corridor demo', () => {
   let home: StackHome;

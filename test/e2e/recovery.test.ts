@@ -1,11 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
-import { createClient, textOf } from '../support/client.js';
-import { createTestAccount, unbalancedCurrencies } from '../support/database.js';
-import { eventually } from '../support/eventually.js';
-import { type PartName, type Processes, startProcesses } from '../support/processes.js';
-import { startReceiver } from '../support/receiver.js';
-import { beneficiary } from '../support/requestPayout.js';
+import { eventually } from '../assertions/eventually.js';
+import { startReceiver } from '../fakes/receiver.js';
+import { createClient, textOf } from '../fixtures/client.js';
+import { beneficiary } from '../fixtures/requestPayout.js';
+import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
+import { type PartName, type Processes, startProcesses } from '../servers/processes.js';
 
 /**
  * What is promised from the last repair on is 10 s for money and 30 s for webhooks; the limits

@@ -5,17 +5,17 @@ import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { createApiKey } from '../../src/api/apiKey.js';
+import { eventually } from '../assertions/eventually.js';
+import { type Receiver, startReceiver } from '../fakes/receiver.js';
 import {
   type ApiAnswer,
   type ApiClient,
   createClient,
   textOf,
   untilStatus,
-} from '../support/client.js';
-import { createTestAccount } from '../support/database.js';
-import { eventually } from '../support/eventually.js';
-import { type Processes, startProcesses } from '../support/processes.js';
-import { type Receiver, startReceiver } from '../support/receiver.js';
+} from '../fixtures/client.js';
+import { createTestAccount } from '../servers/database.js';
+import { type Processes, startProcesses } from '../servers/processes.js';
 
 let parts: Processes;
 let receiver: Receiver;

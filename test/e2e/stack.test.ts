@@ -9,10 +9,10 @@ import { Webhook } from 'standardwebhooks';
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { connectDatabase } from '../../src/db/client.js';
 import { listBalanceBreaks, sumPostings } from '../../src/db/ledger.js';
-import { type ApiClient, textOf, untilStatus } from '../support/client.js';
-import { startReceiver } from '../support/receiver.js';
-import { beneficiary } from '../support/requestPayout.js';
-import { crash, createStackHome, type RunningStack, type StackHome } from '../support/stackHome.js';
+import { startReceiver } from '../fakes/receiver.js';
+import { type ApiClient, textOf, untilStatus } from '../fixtures/client.js';
+import { beneficiary } from '../fixtures/requestPayout.js';
+import { crash, createStackHome, type RunningStack, type StackHome } from '../servers/stackHome.js';
 
 /** A data folder of one test's own. */
 async function openHome(): Promise<StackHome> {

@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
-import { createClient, textOf } from '../support/client.js';
-import { createTestAccount } from '../support/database.js';
-import { eventually } from '../support/eventually.js';
-import { type PartName, type Processes, startProcesses } from '../support/processes.js';
-import { type Receiver, startReceiver } from '../support/receiver.js';
-import { beneficiary } from '../support/requestPayout.js';
-import { startTarpit } from '../support/tarpit.js';
+import { eventually } from '../assertions/eventually.js';
+import { type Receiver, startReceiver } from '../fakes/receiver.js';
+import { startTarpit } from '../fakes/tarpit.js';
+import { createClient, textOf } from '../fixtures/client.js';
+import { beneficiary } from '../fixtures/requestPayout.js';
+import { createTestAccount } from '../servers/database.js';
+import { type PartName, type Processes, startProcesses } from '../servers/processes.js';
 
 /**
  * From the death of a worker on, where another one is there in time. What is promised is 30 s; the

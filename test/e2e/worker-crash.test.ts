@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { type ApiAnswer, type ApiClient, createClient, textOf } from '../support/client.js';
-import { createTestAccount, unbalancedCurrencies } from '../support/database.js';
-import { eventually } from '../support/eventually.js';
-import { type Processes, startProcesses } from '../support/processes.js';
-import { beneficiary, requestPayout } from '../support/requestPayout.js';
+import { eventually } from '../assertions/eventually.js';
+import { type ApiAnswer, type ApiClient, createClient, textOf } from '../fixtures/client.js';
+import { beneficiary, requestPayout } from '../fixtures/requestPayout.js';
+import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
+import { type Processes, startProcesses } from '../servers/processes.js';
 
 /** What a crash may cost, from the start of the process that replaces the dead one. */
 const recoveryLimitMs = 15_000;

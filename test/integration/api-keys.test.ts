@@ -10,12 +10,12 @@ import { createKey, listKeys, revokeKey, rollKey } from '../../src/cli/keys.js';
 import { insertApiKey, type NewApiKey } from '../../src/db/apiKeys.js';
 import { exactlyOne } from '../../src/db/client.js';
 import { scopes } from '../../src/domain/scope.js';
-import { type ApiAnswer, type ApiClient, createClient, textOf } from '../support/client.js';
-import { createTestAccount } from '../support/database.js';
-import { eventually } from '../support/eventually.js';
-import { signature } from '../support/operators.js';
-import { startSystem, type TestSystem } from '../support/system.js';
-import { openWire, type Wire } from '../support/wire.js';
+import { eventually } from '../assertions/eventually.js';
+import { type ApiAnswer, type ApiClient, createClient, textOf } from '../fixtures/client.js';
+import { signature } from '../fixtures/operators.js';
+import { openWire, type Wire } from '../fixtures/wire.js';
+import { createTestAccount } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
 

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { arrays } from '../../src/db/arrays.js';
 import { bigints } from '../../src/db/client.js';
 import { unnest } from '../../src/db/unnest.js';
-import { createTestDatabase, type TestDatabase } from '../support/database.js';
+import { createTestDatabase, type TestDatabase } from '../servers/database.js';
 
 let test: TestDatabase;
 beforeAll(async () => {

@@ -6,9 +6,9 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createApiKey, hashOfKey } from '../../src/api/apiKey.js';
 import { insertApiKey } from '../../src/db/apiKeys.js';
 import { transaction } from '../../src/db/client.js';
-import { type ApiProcess, startApiProcess } from '../support/apiProcess.js';
-import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
-import { type Figures, watchVictim } from '../support/victim.js';
+import { type ApiProcess, startApiProcess } from '../servers/apiProcess.js';
+import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
+import { type Figures, watchVictim } from './victim.js';
 
 /**
  * What one customer or stranger does must not slow the answers of another. Each attack is

@@ -6,8 +6,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { createApiKey, hashOfKey } from '../../src/api/apiKey.js';
 import { insertApiKey, revokeApiKey } from '../../src/db/apiKeys.js';
-import { type ApiAnswer, createClient, type RequestOptions } from '../support/client.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+import { type ApiAnswer, createClient, type RequestOptions } from '../fixtures/client.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
 

@@ -8,13 +8,13 @@ import type { PayoutRow } from '../../src/db/payouts.js';
 import { storeStatement } from '../../src/db/statements.js';
 import { type PayoutFact, usualFactRules } from '../../src/domain/payout.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
-import { startTestBank } from '../support/bank.js';
-import { callBack, newsOf } from '../support/bankCallback.js';
-import { untilStatus } from '../support/client.js';
-import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
-import { openPayer, rowOf } from '../support/payer.js';
-import { payoutOf, requestPayout } from '../support/requestPayout.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+import { callBack, newsOf } from '../fakes/bankCallback.js';
+import { untilStatus } from '../fixtures/client.js';
+import { openPayer, rowOf } from '../fixtures/payer.js';
+import { payoutOf, requestPayout } from '../fixtures/requestPayout.js';
+import { startTestBank } from '../servers/bank.js';
+import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 const minuteMs = 60_000;
 /** The clock of the tests, the database and the bank is one; this is for a busy machine. */

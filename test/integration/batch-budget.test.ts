@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { chunkCountOf } from '../../src/domain/batch.js';
-import { textOf } from '../support/client.js';
-import { type Receiver, startReceiver } from '../support/receiver.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+import { type Receiver, startReceiver } from '../fakes/receiver.js';
+import { textOf } from '../fixtures/client.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 const count = 2_000;
 

@@ -11,6 +11,7 @@ import {
 } from 'vitest';
 import { z } from 'zod';
 import { listBatches, pause, resume, showBatch } from '../../src/cli/batches.js';
+import { type Receiver, startReceiver } from '../fakes/receiver.js';
 import {
   batchIn,
   countsOf,
@@ -22,13 +23,12 @@ import {
   untilBatch,
   untilRows,
   wakeBatch,
-} from '../support/batchPayer.js';
-import { textOf } from '../support/client.js';
-import { unbalancedCurrencies } from '../support/database.js';
-import { command, signature } from '../support/operators.js';
-import { untilParked } from '../support/payer.js';
-import { type Receiver, startReceiver } from '../support/receiver.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+} from '../fixtures/batchPayer.js';
+import { textOf } from '../fixtures/client.js';
+import { command, signature } from '../fixtures/operators.js';
+import { untilParked } from '../fixtures/payer.js';
+import { unbalancedCurrencies } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
 let receiver: Receiver;

@@ -1,15 +1,15 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type Receiver, startReceiver } from '../fakes/receiver.js';
 import {
   type BatchPayer,
   countsOf,
   openBatchPayer,
   rowsOf,
   untilBatch,
-} from '../support/batchPayer.js';
-import { textOf } from '../support/client.js';
-import { unbalancedCurrencies } from '../support/database.js';
-import { type Receiver, startReceiver } from '../support/receiver.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+} from '../fixtures/batchPayer.js';
+import { textOf } from '../fixtures/client.js';
+import { unbalancedCurrencies } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
 let receiver: Receiver;

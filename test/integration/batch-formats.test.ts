@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { listItems } from '../../src/db/batches.js';
-import { textOf } from '../support/client.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+import { textOf } from '../fixtures/client.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
 let beneficiary: string;

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { listParked } from '../../src/db/payouts.js';
+import { eventually } from '../assertions/eventually.js';
 import {
   countsOf,
   journalByKey,
@@ -8,11 +9,10 @@ import {
   untilBatch,
   untilRows,
   wakeBatch,
-} from '../support/batchPayer.js';
-import { unbalancedCurrencies } from '../support/database.js';
-import { eventually } from '../support/eventually.js';
-import { command } from '../support/operators.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+} from '../fixtures/batchPayer.js';
+import { command } from '../fixtures/operators.js';
+import { unbalancedCurrencies } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
 

@@ -7,10 +7,10 @@ import {
   openBatchPayer,
   rowsOf,
   untilBatch,
-} from '../support/batchPayer.js';
-import { type ApiClient, createClient, textOf, untilStatus } from '../support/client.js';
-import { startSecondApi } from '../support/secondApi.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+} from '../fixtures/batchPayer.js';
+import { type ApiClient, createClient, textOf, untilStatus } from '../fixtures/client.js';
+import { startSecondApi } from '../servers/secondApi.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
 let second: Awaited<ReturnType<typeof startSecondApi>>;

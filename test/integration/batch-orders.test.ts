@@ -3,6 +3,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { simulateOrders } from '../../sandbox/bank/orders.js';
 import type { PayoutRow } from '../../src/db/payouts.js';
+import { expectedPostings, postingsOf } from '../assertions/postings.js';
+import { type Receiver, startReceiver } from '../fakes/receiver.js';
 import {
   type BatchPayer,
   countsOf,
@@ -10,13 +12,11 @@ import {
   openBatchPayer,
   untilBatch,
   untilRows,
-} from '../support/batchPayer.js';
-import { textOf } from '../support/client.js';
-import { unbalancedCurrencies } from '../support/database.js';
-import { type Ending, orderEndings, settled } from '../support/orderEndings.js';
-import { expectedPostings, postingsOf } from '../support/postings.js';
-import { type Receiver, startReceiver } from '../support/receiver.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+} from '../fixtures/batchPayer.js';
+import { textOf } from '../fixtures/client.js';
+import { type Ending, orderEndings, settled } from '../fixtures/orderEndings.js';
+import { unbalancedCurrencies } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 const plain: Ending = { ...settled, reference: 'plain' };
 const itemsOfEach = 12;

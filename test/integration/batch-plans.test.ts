@@ -36,12 +36,12 @@ import { fundEntry } from '../../src/domain/ledger.js';
 import { type PayoutFact, railKey, usualFactRules } from '../../src/domain/payout.js';
 import { refuse } from '../../src/domain/refusal.js';
 import { createRails } from '../../src/rails/registry.js';
-import { createTestDatabase, type TestDatabase } from '../support/database.js';
-import { analyze, createDatabaseOfAMillion, fillPayouts } from '../support/payoutFill.js';
-import { openPlanReader, type PlanReader } from '../support/plans.js';
-import { QuietRail } from '../support/quietRail.js';
-import { requestBatch } from '../support/requestBatch.js';
-import { rateMaximumAgeMs } from '../support/requestPayout.js';
+import { openPlanReader, type PlanReader } from '../assertions/plans.js';
+import { QuietRail } from '../fakes/quietRail.js';
+import { analyze, createDatabaseOfAMillion, fillPayouts } from '../fixtures/payoutFill.js';
+import { requestBatch } from '../fixtures/requestBatch.js';
+import { rateMaximumAgeMs } from '../fixtures/requestPayout.js';
+import { createTestDatabase, type TestDatabase } from '../servers/database.js';
 
 /** As the quiet rail declares. */
 const limits = [{ rail: 'sandbox', settleWithinMs: 5 * 24 * 60 * 60 * 1000 }];

@@ -6,9 +6,9 @@ import {
   openBatchPayer,
   rowsOf,
   untilBatch,
-} from '../support/batchPayer.js';
-import { textOf, untilStatus } from '../support/client.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+} from '../fixtures/batchPayer.js';
+import { textOf, untilStatus } from '../fixtures/client.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
 

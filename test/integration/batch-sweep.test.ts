@@ -4,9 +4,9 @@ import { insertBatch, type NewItem } from '../../src/db/batches.js';
 import { bulkTransaction } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
 import { taskQueues } from '../../src/workflows/messages.js';
-import { eventually } from '../support/eventually.js';
-import { requestPayout } from '../support/requestPayout.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+import { eventually } from '../assertions/eventually.js';
+import { requestPayout } from '../fixtures/requestPayout.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
 

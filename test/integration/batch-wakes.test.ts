@@ -5,6 +5,8 @@ import { cancelItems } from '../../src/activities/cancellation.js';
 import { transaction } from '../../src/db/client.js';
 import { type AttentionReason, usualFactRules } from '../../src/domain/payout.js';
 import { searchAttributes, taskQueues } from '../../src/workflows/messages.js';
+import { eventually } from '../assertions/eventually.js';
+import { type Receiver, startReceiver } from '../fakes/receiver.js';
 import {
   type BatchPayer,
   countsOf,
@@ -15,11 +17,9 @@ import {
   untilBatch,
   untilRows,
   wakeBatch,
-} from '../support/batchPayer.js';
-import { unbalancedCurrencies } from '../support/database.js';
-import { eventually } from '../support/eventually.js';
-import { type Receiver, startReceiver } from '../support/receiver.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+} from '../fixtures/batchPayer.js';
+import { unbalancedCurrencies } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 // An item of a batch that has a workflow of its own is moved by somebody else.
 

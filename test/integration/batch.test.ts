@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { textOf } from '../support/client.js';
-import { unbalancedCurrencies } from '../support/database.js';
-import { type Receiver, startReceiver } from '../support/receiver.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+import { type Receiver, startReceiver } from '../fakes/receiver.js';
+import { textOf } from '../fixtures/client.js';
+import { unbalancedCurrencies } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 const counts = z.record(z.string(), z.number());
 

@@ -2,18 +2,18 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { routes } from '../../src/api/app.js';
 import { type IdKind, newId } from '../../src/db/id.js';
+import { eventually } from '../assertions/eventually.js';
+import { startReceiver } from '../fakes/receiver.js';
 import {
   type ApiAnswer,
   type ApiClient,
   createClient,
   textOf,
   untilStatus,
-} from '../support/client.js';
-import { createTestAccount } from '../support/database.js';
-import { eventually } from '../support/eventually.js';
-import { startReceiver } from '../support/receiver.js';
-import { beneficiary } from '../support/requestPayout.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+} from '../fixtures/client.js';
+import { beneficiary } from '../fixtures/requestPayout.js';
+import { createTestAccount } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 /** What an account owns, by the kind of its id. */
 type Owned = Readonly<

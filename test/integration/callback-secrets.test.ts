@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { readApiConfig, readWorkerConfig } from '../../src/config.js';
-import { startApiProcess } from '../support/apiProcess.js';
-import { callBack } from '../support/bankCallback.js';
-import { createTestDatabase, type TestDatabase } from '../support/database.js';
+import { callBack } from '../fakes/bankCallback.js';
+import { startApiProcess } from '../servers/apiProcess.js';
+import { createTestDatabase, type TestDatabase } from '../servers/database.js';
 
 let test: TestDatabase;
 beforeAll(async () => {

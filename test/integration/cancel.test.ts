@@ -8,11 +8,11 @@ import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
 import { searchAttributes } from '../../src/workflows/messages.js';
-import { attempt } from '../support/attempt.js';
-import { type ApiAnswer, textOf, untilStatus } from '../support/client.js';
-import { createTestAccount, unbalancedCurrencies } from '../support/database.js';
-import { eventually } from '../support/eventually.js';
-import { command } from '../support/operators.js';
+import { eventually } from '../assertions/eventually.js';
+import { expectedPostings, postingsOf } from '../assertions/postings.js';
+import { attempt } from '../fixtures/attempt.js';
+import { type ApiAnswer, textOf, untilStatus } from '../fixtures/client.js';
+import { command } from '../fixtures/operators.js';
 import {
   historyOf,
   journalOf,
@@ -22,10 +22,10 @@ import {
   untilParked,
   untilSubmitted,
   wake,
-} from '../support/payer.js';
-import { expectedPostings, postingsOf } from '../support/postings.js';
-import { rateMaximumAgeMs, requestPayout } from '../support/requestPayout.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+} from '../fixtures/payer.js';
+import { rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
+import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
 

@@ -1,14 +1,14 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { connectDatabase } from '../../src/db/client.js';
-import { callBack, newsOf } from '../support/bankCallback.js';
-import { textOf, untilStatus } from '../support/client.js';
-import { unbalancedCurrencies } from '../support/database.js';
-import { eventually } from '../support/eventually.js';
-import { command, operate, type Run } from '../support/operators.js';
-import { openPayer, type Payer, rowOf, untilParked, wake } from '../support/payer.js';
-import { expectedPostings, type Postings, postingsOf } from '../support/postings.js';
-import { beneficiary } from '../support/requestPayout.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+import { eventually } from '../assertions/eventually.js';
+import { expectedPostings, type Postings, postingsOf } from '../assertions/postings.js';
+import { callBack, newsOf } from '../fakes/bankCallback.js';
+import { textOf, untilStatus } from '../fixtures/client.js';
+import { command, operate, type Run } from '../fixtures/operators.js';
+import { openPayer, type Payer, rowOf, untilParked, wake } from '../fixtures/payer.js';
+import { beneficiary } from '../fixtures/requestPayout.js';
+import { unbalancedCurrencies } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
 /** Whoever is at the command line connects as less than the owner. */

@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { connectDatabase, type Database, isOutage, transaction } from '../../src/db/client.js';
-import { type CutLine, openCutLine } from '../support/cutLine.js';
-import { createTestDatabase, type TestDatabase } from '../support/database.js';
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../assertions/eventually.js';
+import { type CutLine, openCutLine } from '../fakes/cutLine.js';
+import { createTestDatabase, type TestDatabase } from '../servers/database.js';
 
 /**
  * A database that goes away must cost the calls in flight and nothing else. That no process

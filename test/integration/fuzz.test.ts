@@ -4,11 +4,11 @@ import { Pool } from 'undici';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { sendSignal } from '../../sandbox/stack/process.js';
 import { routes } from '../../src/api/app.js';
-import { type ApiProcess, startApiProcess } from '../support/apiProcess.js';
-import { createClient } from '../support/client.js';
-import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
-import { eventually } from '../support/eventually.js';
-import { chanceOf, framed, type HostileRequest, hostileRequest } from '../support/hostile.js';
+import { eventually } from '../assertions/eventually.js';
+import { createClient } from '../fixtures/client.js';
+import { type ApiProcess, startApiProcess } from '../servers/apiProcess.js';
+import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
+import { chanceOf, framed, type HostileRequest, hostileRequest } from './hostile.js';
 
 /** What the process says when it has collected; its metrics miss a collection now and then. */
 const collected = 'collected what nobody holds';

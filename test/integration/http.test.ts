@@ -14,11 +14,11 @@ import { routes } from '../../src/api/app.js';
 import { trustProxies } from '../../src/api/clientAddress.js';
 import { trusted } from '../../src/api/connections.js';
 import { createHttpServer, httpLimits } from '../../src/api/server.js';
-import { type ApiProcess, startApiProcess } from '../support/apiProcess.js';
-import { createClient } from '../support/client.js';
-import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
-import { eventually } from '../support/eventually.js';
-import { openWire, type Wire, type WireAnswer } from '../support/wire.js';
+import { eventually } from '../assertions/eventually.js';
+import { createClient } from '../fixtures/client.js';
+import { openWire, type Wire, type WireAnswer } from '../fixtures/wire.js';
+import { type ApiProcess, startApiProcess } from '../servers/apiProcess.js';
+import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
 
 let data: TestDatabase;
 let api: ApiProcess;

@@ -3,13 +3,13 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Part, sendSignal, startProcess } from '../../sandbox/stack/process.js';
 import { routes } from '../../src/api/app.js';
 import { exactlyOne, transaction } from '../../src/db/client.js';
-import { type ApiAnswer, type ApiClient, createClient, textOf } from '../support/client.js';
-import { createTestAccount } from '../support/database.js';
-import { eventually } from '../support/eventually.js';
-import { beneficiary } from '../support/requestPayout.js';
-import { openSilentLine } from '../support/silentLine.js';
-import { fingerprintSecret, startSystem, type TestSystem } from '../support/system.js';
-import { temporalAddress } from '../support/temporalAddress.js';
+import { eventually } from '../assertions/eventually.js';
+import { type ApiAnswer, type ApiClient, createClient, textOf } from '../fixtures/client.js';
+import { beneficiary } from '../fixtures/requestPayout.js';
+import { createTestAccount } from '../servers/database.js';
+import { fingerprintSecret, startSystem, type TestSystem } from '../servers/system.js';
+import { temporalAddress } from '../servers/temporalAddress.js';
+import { openSilentLine } from './silentLine.js';
 
 let system: TestSystem;
 

@@ -1,4 +1,4 @@
-import { proveInterleavings } from '../support/interleavings.js';
+import { proveInterleavings } from '../fixtures/interleavings.js';
 
 // The same ones each time.
 proveInterleavings(20_261_122);

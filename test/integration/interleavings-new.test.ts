@@ -1,4 +1,4 @@
-import { proveInterleavings } from '../support/interleavings.js';
+import { proveInterleavings } from '../fixtures/interleavings.js';
 
 // Some that nobody has seen.
 const given = process.env['INTERLEAVINGS_SEED'];

@@ -1,9 +1,9 @@
 import { Webhook } from 'standardwebhooks';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { textOf, untilStatus } from '../support/client.js';
-import { unbalancedCurrencies } from '../support/database.js';
-import { type Receiver, startReceiver } from '../support/receiver.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+import { type Receiver, startReceiver } from '../fakes/receiver.js';
+import { textOf, untilStatus } from '../fixtures/client.js';
+import { unbalancedCurrencies } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 describe('a payout that settles by callback', () => {
   let system: TestSystem;

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { openBatchPayer, untilBatch } from '../support/batchPayer.js';
-import { eventually } from '../support/eventually.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+import { eventually } from '../assertions/eventually.js';
+import { openBatchPayer, untilBatch } from '../fixtures/batchPayer.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
 

@@ -3,11 +3,12 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { listActions } from '../../src/db/operatorActions.js';
 import type { PayoutRow } from '../../src/db/payouts.js';
 import type { OperatorCommand } from '../../src/domain/operator.js';
-import { callBack, newsOf } from '../support/bankCallback.js';
-import { textOf, untilStatus } from '../support/client.js';
-import { unbalancedCurrencies } from '../support/database.js';
-import { eventually } from '../support/eventually.js';
-import { command, operate } from '../support/operators.js';
+import { eventually } from '../assertions/eventually.js';
+import { expectedPostings, postingsOf } from '../assertions/postings.js';
+import { callBack, newsOf } from '../fakes/bankCallback.js';
+import { type Receiver, startReceiver } from '../fakes/receiver.js';
+import { textOf, untilStatus } from '../fixtures/client.js';
+import { command, operate } from '../fixtures/operators.js';
 import {
   historyOf,
   openPayer,
@@ -15,10 +16,9 @@ import {
   rowOf,
   untilParked,
   untilSubmitted,
-} from '../support/payer.js';
-import { expectedPostings, postingsOf } from '../support/postings.js';
-import { type Receiver, startReceiver } from '../support/receiver.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+} from '../fixtures/payer.js';
+import { unbalancedCurrencies } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
 let receiver: Receiver;

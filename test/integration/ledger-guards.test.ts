@@ -10,6 +10,9 @@ import { listBalances, postEntries } from '../../src/db/ledger.js';
 import { migrate } from '../../src/db/migrate.js';
 import { type Entry, fundEntry, type Posting } from '../../src/domain/ledger.js';
 import { nextStatuses, type PayoutStatus, payoutStatuses } from '../../src/domain/payout.js';
+import { eventually } from '../assertions/eventually.js';
+import { requestBatch } from '../fixtures/requestBatch.js';
+import { requestPayout } from '../fixtures/requestPayout.js';
 import {
   createTestAccount,
   createTestDatabase,
@@ -17,10 +20,7 @@ import {
   type TestDatabase,
   unbalancedCurrencies,
   withoutTriggers,
-} from '../support/database.js';
-import { eventually } from '../support/eventually.js';
-import { requestBatch } from '../support/requestBatch.js';
-import { requestPayout } from '../support/requestPayout.js';
+} from '../servers/database.js';
 
 let test: TestDatabase;
 let database: Database;

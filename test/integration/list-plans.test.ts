@@ -8,9 +8,9 @@ import { listBeneficiaries } from '../../src/db/beneficiaries.js';
 import { type EventFilter, feedEvents, listEvents } from '../../src/db/events.js';
 import { type Page, type PageResult, positionOf } from '../../src/db/page.js';
 import { listPayouts, type PayoutFilter } from '../../src/db/payoutLists.js';
-import type { TestDatabase } from '../support/database.js';
-import { createDatabaseOfAMillion } from '../support/payoutFill.js';
-import { openPlanReader, type PlanReader } from '../support/plans.js';
+import { openPlanReader, type PlanReader } from '../assertions/plans.js';
+import { createDatabaseOfAMillion } from '../fixtures/payoutFill.js';
+import type { TestDatabase } from '../servers/database.js';
 
 const page: Page = { limit: 20, toward: 'older', from: null };
 /** The id of the first payout: the MD5 of its number. */

@@ -5,11 +5,11 @@ import { transaction } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
 import { insertPayout, type NewPayout, refusePayouts } from '../../src/db/payouts.js';
 import { refuse } from '../../src/domain/refusal.js';
-import { type ApiClient, createClient, textOf, untilStatus } from '../support/client.js';
-import { createTestAccount } from '../support/database.js';
-import { eventually } from '../support/eventually.js';
-import { beneficiary } from '../support/requestPayout.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+import { eventually } from '../assertions/eventually.js';
+import { type ApiClient, createClient, textOf, untilStatus } from '../fixtures/client.js';
+import { beneficiary } from '../fixtures/requestPayout.js';
+import { createTestAccount } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
 

@@ -2,11 +2,11 @@ import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Sql } from '../../src/db/client.js';
-import { type ApiAnswer, type ApiClient, createClient, textOf } from '../support/client.js';
-import { createTestAccount } from '../support/database.js';
-import { eventually } from '../support/eventually.js';
-import { startSecondApi } from '../support/secondApi.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+import { eventually } from '../assertions/eventually.js';
+import { type ApiAnswer, type ApiClient, createClient, textOf } from '../fixtures/client.js';
+import { createTestAccount } from '../servers/database.js';
+import { startSecondApi } from '../servers/secondApi.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 /**
  * Who gets a 503 with an id looks for the object, and concludes from a 404 that nothing was sent:

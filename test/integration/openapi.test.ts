@@ -3,11 +3,11 @@ import { request } from 'undici';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { apiVersions, defaultApiVersion } from '../../src/contract/versions/index.js';
-import { textOf } from '../support/client.js';
-import { type Document, readDocument } from '../support/document.js';
-import { startReceiver } from '../support/receiver.js';
-import { beneficiary } from '../support/requestPayout.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+import { type Document, readDocument } from '../assertions/document.js';
+import { startReceiver } from '../fakes/receiver.js';
+import { textOf } from '../fixtures/client.js';
+import { beneficiary } from '../fixtures/requestPayout.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
 let document: Document;

@@ -2,13 +2,13 @@ import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { callBack, newsOf } from '../support/bankCallback.js';
-import { untilStatus } from '../support/client.js';
-import { createTestAccount, unbalancedCurrencies } from '../support/database.js';
-import { eventually } from '../support/eventually.js';
-import { operate } from '../support/operators.js';
-import { openPayer, rowOf, untilParked, wake } from '../support/payer.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+import { eventually } from '../assertions/eventually.js';
+import { callBack, newsOf } from '../fakes/bankCallback.js';
+import { untilStatus } from '../fixtures/client.js';
+import { operate } from '../fixtures/operators.js';
+import { openPayer, rowOf, untilParked, wake } from '../fixtures/payer.js';
+import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
 

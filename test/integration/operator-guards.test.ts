@@ -5,8 +5,8 @@ import { entriesOf, type OwnedEntry, postEntries } from '../../src/db/ledger.js'
 import { insertRequest, recordAction } from '../../src/db/operatorActions.js';
 import { type Entry, type Posting, reversalOf } from '../../src/domain/ledger.js';
 import type { Correction, OperatorCommand, OperatorRequest } from '../../src/domain/operator.js';
-import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
-import { requestPayout } from '../support/requestPayout.js';
+import { requestPayout } from '../fixtures/requestPayout.js';
+import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
 
 // What the database refuses of operators, whatever the code does.
 

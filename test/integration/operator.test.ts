@@ -2,10 +2,10 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { listActions } from '../../src/db/operatorActions.js';
 import { findPayoutById } from '../../src/db/payouts.js';
 import { wakePayout } from '../../src/temporal/wakePayout.js';
-import { textOf, untilStatus } from '../support/client.js';
-import { unbalancedCurrencies } from '../support/database.js';
-import { command } from '../support/operators.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+import { textOf, untilStatus } from '../fixtures/client.js';
+import { command } from '../fixtures/operators.js';
+import { unbalancedCurrencies } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 describe('operators', () => {
   let system: TestSystem;

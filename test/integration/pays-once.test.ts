@@ -6,9 +6,9 @@ import {
   createClient,
   textOf,
   untilStatus,
-} from '../support/client.js';
-import { createTestAccount, unbalancedCurrencies } from '../support/database.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+} from '../fixtures/client.js';
+import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
 

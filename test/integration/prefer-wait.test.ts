@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { untilStatus } from '../support/client.js';
-import { historyOf, openPayer, type Payer } from '../support/payer.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+import { untilStatus } from '../fixtures/client.js';
+import { historyOf, openPayer, type Payer } from '../fixtures/payer.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
 let payer: Payer;

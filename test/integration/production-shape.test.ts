@@ -11,7 +11,9 @@ import { freePort } from '../../sandbox/stack/ports.js';
 import { startPostgres } from '../../sandbox/stack/postgres.js';
 import { type Part, startProcess } from '../../sandbox/stack/process.js';
 import { connectDatabase } from '../../src/db/client.js';
-import { createClient, textOf, untilStatus } from '../support/client.js';
+import { createClient, textOf, untilStatus } from '../fixtures/client.js';
+import { createTestAccount } from '../servers/database.js';
+import { temporalAddress } from '../servers/temporalAddress.js';
 import {
   type ComposeService,
   danglingNames,
@@ -19,9 +21,7 @@ import {
   schemaErrors,
   unmountedSecrets,
   vainConditions,
-} from '../support/compose.js';
-import { createTestAccount } from '../support/database.js';
-import { temporalAddress } from '../support/temporalAddress.js';
+} from './compose.js';
 
 /** Who the processes connect as; `migrate` alone as the owner. */
 const roles = ['corridor_api', 'corridor_worker', 'corridor_operator'] as const;
@@ -325,7 +325,7 @@ async function initialise(secrets: string, directory: string, url: string): Prom
   const script = readFileSync(join(root, 'deploy/postgres/create-databases.sh'), 'utf8');
   const bin = join(directory, 'bin');
   await mkdir(bin);
-  const psql = join(root, 'test/support/psql.mjs');
+  const psql = join(root, 'test/integration/psql.mjs');
   await writeFile(join(bin, 'psql'), `#!/bin/sh\nexec "${process.execPath}" "${psql}" "$@"\n`, {
     mode: 0o755,
   });

@@ -16,7 +16,7 @@ import {
   createTestDatabase,
   type TestAccount,
   type TestDatabase,
-} from '../support/database.js';
+} from '../servers/database.js';
 
 const dayMs = 24 * 60 * 60 * 1000;
 const asked = {

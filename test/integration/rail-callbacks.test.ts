@@ -1,10 +1,10 @@
 import { createHmac } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { type ApiProcess, startApiProcess } from '../support/apiProcess.js';
-import { createTestDatabase, type TestDatabase } from '../support/database.js';
-import { eventually } from '../support/eventually.js';
-import { openWire } from '../support/wire.js';
+import { eventually } from '../assertions/eventually.js';
+import { openWire } from '../fixtures/wire.js';
+import { type ApiProcess, startApiProcess } from '../servers/apiProcess.js';
+import { createTestDatabase, type TestDatabase } from '../servers/database.js';
 
 /** As startApiProcess sets it. */
 const secret = 'a-callback-secret-of-the-tests';

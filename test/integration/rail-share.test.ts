@@ -3,13 +3,13 @@ import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { transaction } from '../../src/db/client.js';
 import type { PayoutRow } from '../../src/db/payouts.js';
 import type { Chunk } from '../../src/domain/batch.js';
-import { attempt, Hold } from '../support/attempt.js';
-import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
-import { eventually } from '../support/eventually.js';
-import { absentTemporal, activitiesOn } from '../support/interleaving.js';
-import { requestBatch } from '../support/requestBatch.js';
-import { requestPayout } from '../support/requestPayout.js';
-import { ScriptedBank } from '../support/scriptedRail.js';
+import { eventually } from '../assertions/eventually.js';
+import { ScriptedBank } from '../fakes/scriptedRail.js';
+import { attempt, Hold } from '../fixtures/attempt.js';
+import { absentTemporal, activitiesOn } from '../fixtures/interleaving.js';
+import { requestBatch } from '../fixtures/requestBatch.js';
+import { requestPayout } from '../fixtures/requestPayout.js';
+import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
 
 // A rail that does not answer one account's payouts answers those of others.
 

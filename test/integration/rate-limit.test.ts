@@ -9,11 +9,11 @@ import { createHttpServer, httpLimits } from '../../src/api/server.js';
 import { insertApiKey } from '../../src/db/apiKeys.js';
 import { newId } from '../../src/db/id.js';
 import { insertPayout } from '../../src/db/payouts.js';
-import { type ApiAnswer, type ApiClient, createClient, textOf } from '../support/client.js';
-import { createTestAccount } from '../support/database.js';
-import { eventually } from '../support/eventually.js';
-import { startSystem, type TestSystem } from '../support/system.js';
-import { openWire, type Wire } from '../support/wire.js';
+import { eventually } from '../assertions/eventually.js';
+import { type ApiAnswer, type ApiClient, createClient, textOf } from '../fixtures/client.js';
+import { openWire, type Wire } from '../fixtures/wire.js';
+import { createTestAccount } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 const limits = { perSecond: 2, burst: 4, inFlight: 3, itemsPerSecond: 1_000 };
 let nowMs = 0;

@@ -23,10 +23,10 @@ import { createRails } from '../../src/rails/registry.js';
 import { ecbProvider } from '../../src/rates/ecb.js';
 import type { RateSource } from '../../src/rates/rateSource.js';
 import { referenceSource } from '../../src/rates/reference.js';
-import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
-import { QuietRail } from '../support/quietRail.js';
-import { requestBatch } from '../support/requestBatch.js';
-import { rateMaximumAgeMs, requestPayout } from '../support/requestPayout.js';
+import { QuietRail } from '../fakes/quietRail.js';
+import { requestBatch } from '../fixtures/requestBatch.js';
+import { rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
+import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
 
 const minuteMs = 60_000;
 const dayMs = 24 * 60 * minuteMs;

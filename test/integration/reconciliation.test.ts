@@ -18,10 +18,9 @@ import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
 import { referenceSource } from '../../src/rates/reference.js';
 import { createMetrics } from '../../src/telemetry.js';
 import { taskQueues } from '../../src/workflows/messages.js';
-import { startTestBank, type TestBank } from '../support/bank.js';
-import { untilStatus } from '../support/client.js';
-import { createTestAccount, unbalancedCurrencies, withoutTriggers } from '../support/database.js';
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../assertions/eventually.js';
+import { QuietRail } from '../fakes/quietRail.js';
+import { untilStatus } from '../fixtures/client.js';
 import {
   journalOf,
   openPayer,
@@ -29,10 +28,11 @@ import {
   untilParked,
   untilSubmitted,
   wake,
-} from '../support/payer.js';
-import { QuietRail } from '../support/quietRail.js';
-import { requestPayout } from '../support/requestPayout.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+} from '../fixtures/payer.js';
+import { requestPayout } from '../fixtures/requestPayout.js';
+import { startTestBank, type TestBank } from '../servers/bank.js';
+import { createTestAccount, unbalancedCurrencies, withoutTriggers } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
 

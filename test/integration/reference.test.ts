@@ -4,10 +4,10 @@ import { z } from 'zod';
 import { apiVersions } from '../../src/contract/versions/index.js';
 import { meaningOf, refusalCodes } from '../../src/domain/refusal.js';
 import { createWebhookSecret, signWebhook } from '../../src/webhooks/signature.js';
-import { startBrowser, visit } from '../support/browser.js';
-import { textOf } from '../support/client.js';
-import { readDocument } from '../support/document.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+import { readDocument } from '../assertions/document.js';
+import { textOf } from '../fixtures/client.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
+import { startBrowser, visit } from './browser.js';
 
 let system: TestSystem;
 let browser: Browser;

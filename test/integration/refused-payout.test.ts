@@ -3,9 +3,9 @@ import { z } from 'zod';
 import { createApiKey, hashOfKey } from '../../src/api/apiKey.js';
 import { insertApiKey } from '../../src/db/apiKeys.js';
 import { newId } from '../../src/db/id.js';
-import { type ApiAnswer, type ApiClient, createClient, textOf } from '../support/client.js';
-import { createTestAccount, unbalancedCurrencies } from '../support/database.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+import { type ApiAnswer, type ApiClient, createClient, textOf } from '../fixtures/client.js';
+import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
 /** Another account, with its own quote and beneficiary. */

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { findPayoutById } from '../../src/db/payouts.js';
-import { untilStatus } from '../support/client.js';
-import { unbalancedCurrencies } from '../support/database.js';
-import { journalOf, openPayer, type Payer } from '../support/payer.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+import { untilStatus } from '../fixtures/client.js';
+import { journalOf, openPayer, type Payer } from '../fixtures/payer.js';
+import { unbalancedCurrencies } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
 let payer: Payer;

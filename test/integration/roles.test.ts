@@ -8,14 +8,14 @@ import { allowLogins, databaseRoles, loginUrls } from '../../src/db/roles.js';
 import type { LedgerAccount, Posting } from '../../src/domain/ledger.js';
 import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
+import { QuietRail } from '../fakes/quietRail.js';
+import { rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
 import {
   createTestAccount,
   createTestDatabase,
   type TestDatabase,
   unbalancedCurrencies,
-} from '../support/database.js';
-import { QuietRail } from '../support/quietRail.js';
-import { rateMaximumAgeMs, requestPayout } from '../support/requestPayout.js';
+} from '../servers/database.js';
 
 let test: TestDatabase;
 /** What a login of each kind may run, one connection each. */

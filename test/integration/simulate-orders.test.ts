@@ -3,10 +3,11 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { simulateOrders } from '../../sandbox/bank/orders.js';
 import { searchAttributes } from '../../src/workflows/messages.js';
-import type { JournalLine } from '../support/bankJournal.js';
-import { textOf, untilStatus } from '../support/client.js';
-import { unbalancedCurrencies } from '../support/database.js';
-import { type Ending, orderEndings } from '../support/orderEndings.js';
+import type { JournalLine } from '../assertions/bankJournal.js';
+import { expectedPostings, postingsOf } from '../assertions/postings.js';
+import { type Receiver, startReceiver } from '../fakes/receiver.js';
+import { textOf, untilStatus } from '../fixtures/client.js';
+import { type Ending, orderEndings } from '../fixtures/orderEndings.js';
 import {
   historyOf,
   journalOf,
@@ -16,10 +17,9 @@ import {
   untilParked,
   untilSubmitted,
   wake,
-} from '../support/payer.js';
-import { expectedPostings, postingsOf } from '../support/postings.js';
-import { type Receiver, startReceiver } from '../support/receiver.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+} from '../fixtures/payer.js';
+import { unbalancedCurrencies } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 type Hastened = {
   readonly attention: string;

@@ -1,13 +1,13 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Sql } from '../../src/db/client.js';
 import { storeStatement, unreadDays } from '../../src/db/statements.js';
+import { requestPayout } from '../fixtures/requestPayout.js';
 import {
   createTestAccount,
   createTestDatabase,
   type TestDatabase,
   withoutTriggers,
-} from '../support/database.js';
-import { requestPayout } from '../support/requestPayout.js';
+} from '../servers/database.js';
 
 let test: TestDatabase;
 const dayMs = 24 * 60 * 60 * 1000;

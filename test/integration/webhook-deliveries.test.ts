@@ -12,13 +12,13 @@ import { deleteWebhookEndpoint, insertWebhookEndpoint } from '../../src/db/webho
 import { guardedLookups } from '../../src/webhooks/guard.js';
 import { createSender } from '../../src/webhooks/sender.js';
 import { createWebhookSecret } from '../../src/webhooks/signature.js';
-import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
-import { eventually } from '../support/eventually.js';
-import { startReceiver } from '../support/receiver.js';
-import { requestBatch } from '../support/requestBatch.js';
-import { requestPayout } from '../support/requestPayout.js';
-import { startTarpit } from '../support/tarpit.js';
-import { temporalAddress } from '../support/temporalAddress.js';
+import { eventually } from '../assertions/eventually.js';
+import { startReceiver } from '../fakes/receiver.js';
+import { startTarpit } from '../fakes/tarpit.js';
+import { requestBatch } from '../fixtures/requestBatch.js';
+import { requestPayout } from '../fixtures/requestPayout.js';
+import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
+import { temporalAddress } from '../servers/temporalAddress.js';
 
 let test: TestDatabase;
 let temporal: Client;

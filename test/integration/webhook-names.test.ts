@@ -6,7 +6,7 @@ import { afterEach, expect, it } from 'vitest';
 import { askNameServers, guardedLookups } from '../../src/webhooks/guard.js';
 import { createSender, type SendOutcome } from '../../src/webhooks/sender.js';
 import { createWebhookSecret } from '../../src/webhooks/signature.js';
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../assertions/eventually.js';
 
 // What a customer's name servers do reaches nobody else: webhooks, files, bank and database.
 

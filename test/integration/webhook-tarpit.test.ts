@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
-import { type BatchPayer, openBatchPayer } from '../support/batchPayer.js';
-import { textOf } from '../support/client.js';
-import { eventually } from '../support/eventually.js';
-import { type Receiver, startReceiver } from '../support/receiver.js';
-import { startSystem, type TestSystem } from '../support/system.js';
-import { startTarpit, type Tarpit } from '../support/tarpit.js';
+import { eventually } from '../assertions/eventually.js';
+import { type Receiver, startReceiver } from '../fakes/receiver.js';
+import { startTarpit, type Tarpit } from '../fakes/tarpit.js';
+import { type BatchPayer, openBatchPayer } from '../fixtures/batchPayer.js';
+import { textOf } from '../fixtures/client.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
 

@@ -1,10 +1,10 @@
 import { Webhook } from 'standardwebhooks';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { z } from 'zod';
-import { type ApiClient, createClient, textOf, untilStatus } from '../support/client.js';
-import { createTestAccount } from '../support/database.js';
-import { type ReceivedWebhook, type Receiver, startReceiver } from '../support/receiver.js';
-import { startSystem, type TestSystem } from '../support/system.js';
+import { type ReceivedWebhook, type Receiver, startReceiver } from '../fakes/receiver.js';
+import { type ApiClient, createClient, textOf, untilStatus } from '../fixtures/client.js';
+import { createTestAccount } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
 

@@ -13,8 +13,8 @@ import { fileURLToPath } from 'node:url';
 import { Worker } from '@temporalio/worker';
 import { DeterminismViolationError } from '@temporalio/workflow';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { personalDataIn } from '../support/history.js';
-import { bundleWorkflows, quietRuntime, workflowBundle } from '../support/workflowBundle.js';
+import { personalDataIn } from '../assertions/history.js';
+import { bundleWorkflows, quietRuntime, workflowBundle } from '../servers/workflowBundle.js';
 
 /**
  * Workflows that production has open were begun by older code, and the code of today goes on

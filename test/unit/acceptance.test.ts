@@ -8,7 +8,7 @@ import {
 } from '../../src/domain/acceptance.js';
 import { parseRate } from '../../src/domain/fx.js';
 import { isRefusal, type Refusal } from '../../src/domain/refusal.js';
-import { decide, type Facts } from '../support/decision.js';
+import { decide, type Facts } from '../assertions/decision.js';
 
 const fiveMinutesMs = 300_000;
 

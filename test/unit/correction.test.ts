@@ -19,7 +19,7 @@ import type { Correction } from '../../src/domain/operator.js';
 import { price } from '../../src/domain/quote.js';
 import { isRefusal } from '../../src/domain/refusal.js';
 import { referenceSource } from '../../src/rates/reference.js';
-import { amounts } from '../support/frozenAmounts.js';
+import { amounts } from '../fixtures/acceptedAmounts.js';
 
 const post = (...entries: readonly Entry[]): readonly PostedEntry[] =>
   entries.map((entry, index) => ({ ...entry, id: BigInt(index + 1) }));

@@ -18,8 +18,8 @@ import { progressOf } from '../../src/domain/progress.js';
 import { type FixedSide, price } from '../../src/domain/quote.js';
 import { isRefusal } from '../../src/domain/refusal.js';
 import { referenceSource } from '../../src/rates/reference.js';
-import { decide as decideAcceptance } from '../support/decision.js';
-import { amounts } from '../support/frozenAmounts.js';
+import { decide as decideAcceptance } from '../assertions/decision.js';
+import { amounts } from '../fixtures/acceptedAmounts.js';
 
 const { perEuro } = await referenceSource.fetch();
 // Two, no and three decimals; the rupiah makes the rates small and the amounts large.

@@ -4,8 +4,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { chunkDriver } from '../../src/domain/batch.js';
 import type { batchChunk } from '../../src/workflows/batchChunk.js';
 import { railUpdateSignal, taskQueues } from '../../src/workflows/messages.js';
-import { ScriptedBatch, standing } from '../support/scriptedBatch.js';
-import { startTimeSkipping, type TimeSkipping } from '../support/timeSkipping.js';
+import { ScriptedBatch, standing } from '../fakes/scriptedBatch.js';
+import { startTimeSkipping, type TimeSkipping } from '../servers/timeSkipping.js';
 
 const secondMs = 1_000;
 const minuteMs = 60 * secondMs;

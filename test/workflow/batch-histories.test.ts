@@ -11,13 +11,13 @@ import { type BatchMode, type Chunk, chunkSize } from '../../src/domain/batch.js
 import { railKey, usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
 import { cancelBatchItems, startBatch, wakeChunks } from '../../src/temporal/wakePayout.js';
-import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
-import { eventually } from '../support/eventually.js';
-import { keepHistory } from '../support/keepHistory.js';
-import { QuietRail } from '../support/quietRail.js';
-import { requestBatch } from '../support/requestBatch.js';
-import { rateMaximumAgeMs } from '../support/requestPayout.js';
-import { startTimeSkipping, type TimeSkipping } from '../support/timeSkipping.js';
+import { eventually } from '../assertions/eventually.js';
+import { keepHistory } from '../assertions/keepHistory.js';
+import { QuietRail } from '../fakes/quietRail.js';
+import { requestBatch } from '../fixtures/requestBatch.js';
+import { rateMaximumAgeMs } from '../fixtures/requestPayout.js';
+import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
+import { startTimeSkipping, type TimeSkipping } from '../servers/timeSkipping.js';
 
 // The ways of a batch and of its chunks on the real ledger, one history each.
 

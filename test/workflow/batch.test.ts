@@ -5,8 +5,8 @@ import { cancelBatchItems, startBatch, wakeChunks } from '../../src/temporal/wak
 import type { batch } from '../../src/workflows/batch.js';
 import type { batchChunk } from '../../src/workflows/batchChunk.js';
 import { cancelBatchUpdate, railUpdateSignal } from '../../src/workflows/messages.js';
-import { ScriptedBatch, standing } from '../support/scriptedBatch.js';
-import { startTimeSkipping, type TimeSkipping } from '../support/timeSkipping.js';
+import { ScriptedBatch, standing } from '../fakes/scriptedBatch.js';
+import { startTimeSkipping, type TimeSkipping } from '../servers/timeSkipping.js';
 
 /** Longer than a cancellation takes here. */
 const cancelLimitMs = 20_000;

@@ -14,11 +14,11 @@ import {
   wakePayout,
 } from '../../src/temporal/wakePayout.js';
 import { operateUpdate, searchAttributes, taskQueues } from '../../src/workflows/messages.js';
-import { eventually } from '../support/eventually.js';
-import { ScriptedBatch, standing } from '../support/scriptedBatch.js';
-import { type PayoutActivities, ScriptedPayout } from '../support/scriptedPayout.js';
-import { startImpatient, type TestServer } from '../support/timeSkipping.js';
-import { loggedErrors } from '../support/workflowBundle.js';
+import { eventually } from '../assertions/eventually.js';
+import { ScriptedBatch, standing } from '../fakes/scriptedBatch.js';
+import { type PayoutActivities, ScriptedPayout } from '../fakes/scriptedPayout.js';
+import { startImpatient, type TestServer } from '../servers/timeSkipping.js';
+import { loggedErrors } from '../servers/workflowBundle.js';
 
 // Every workflow, wherever it can wait for long, on a server that soon suggests a new run.
 

@@ -12,17 +12,17 @@ import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
 import { askPayout, startAndAwaitDecision, wakePayout } from '../../src/temporal/wakePayout.js';
 import type { payout } from '../../src/workflows/payout.js';
-import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
-import { keepHistory } from '../support/keepHistory.js';
-import { command } from '../support/operators.js';
-import { QuietRail } from '../support/quietRail.js';
+import { keepHistory } from '../assertions/keepHistory.js';
+import { QuietRail } from '../fakes/quietRail.js';
+import { command } from '../fixtures/operators.js';
 import {
   beneficiary,
   payoutOf,
   rateMaximumAgeMs,
   requestPayout,
-} from '../support/requestPayout.js';
-import { startTimeSkipping, type TimeSkipping } from '../support/timeSkipping.js';
+} from '../fixtures/requestPayout.js';
+import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
+import { startTimeSkipping, type TimeSkipping } from '../servers/timeSkipping.js';
 
 const halfAMinuteMs = 30_000;
 const hourMs = 60 * 60 * 1000;

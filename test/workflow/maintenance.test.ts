@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Activities } from '../../src/activities/index.js';
 import { taskQueues } from '../../src/workflows/messages.js';
-import { startTimeSkipping, type TimeSkipping } from '../support/timeSkipping.js';
+import { startTimeSkipping, type TimeSkipping } from '../servers/timeSkipping.js';
 
 const minuteMs = 60_000;
 

@@ -7,8 +7,8 @@ import { newId } from '../../src/db/id.js';
 import { startAndAwaitDecision, wakePayout } from '../../src/temporal/wakePayout.js';
 import { acceptUpdate, railUpdateSignal, searchAttributes } from '../../src/workflows/messages.js';
 import type { payout } from '../../src/workflows/payout.js';
-import { type PayoutActivities, ScriptedPayout } from '../support/scriptedPayout.js';
-import { startTimeSkipping, type TimeSkipping } from '../support/timeSkipping.js';
+import { type PayoutActivities, ScriptedPayout } from '../fakes/scriptedPayout.js';
+import { startTimeSkipping, type TimeSkipping } from '../servers/timeSkipping.js';
 
 const minuteMs = 60_000;
 const hourMs = 60 * minuteMs;

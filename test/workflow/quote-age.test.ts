@@ -6,10 +6,10 @@ import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
 import { taskQueues } from '../../src/workflows/messages.js';
 import type { payout } from '../../src/workflows/payout.js';
-import { createTestAccount, createTestDatabase, type TestDatabase } from '../support/database.js';
-import { QuietRail } from '../support/quietRail.js';
-import { payoutOf, rateMaximumAgeMs, requestPayout } from '../support/requestPayout.js';
-import { startTimeSkipping, type TimeSkipping } from '../support/timeSkipping.js';
+import { QuietRail } from '../fakes/quietRail.js';
+import { payoutOf, rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
+import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
+import { startTimeSkipping, type TimeSkipping } from '../servers/timeSkipping.js';
 
 /**
  * A quoted payout is refused when it is decided too late. Its age is what PostgreSQL has

@@ -11,18 +11,18 @@ import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
 import { usualFactRules } from '../../src/domain/payout.js';
 import type { Rail } from '../../src/rails/rail.js';
 import { createRails } from '../../src/rails/registry.js';
-import { attempt } from '../support/attempt.js';
+import { eventually } from '../assertions/eventually.js';
+import { postingsOf } from '../assertions/postings.js';
+import { QuietRail } from '../fakes/quietRail.js';
+import { attempt } from '../fixtures/attempt.js';
+import { requested } from '../fixtures/operators.js';
+import { payoutOf, rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
 import {
   createTestAccount,
   createTestDatabase,
   type TestDatabase,
   unbalancedCurrencies,
-} from '../support/database.js';
-import { eventually } from '../support/eventually.js';
-import { requested } from '../support/operators.js';
-import { postingsOf } from '../support/postings.js';
-import { QuietRail } from '../support/quietRail.js';
-import { payoutOf, rateMaximumAgeMs, requestPayout } from '../support/requestPayout.js';
+} from '../servers/database.js';
 
 let test: TestDatabase;
 

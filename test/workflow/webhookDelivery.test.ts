@@ -3,7 +3,7 @@ import { newId } from '../../src/db/id.js';
 import { wakeEndpoint } from '../../src/temporal/wakePayout.js';
 import { backoffAfter } from '../../src/webhooks/retrySchedule.js';
 import { deliverSignal } from '../../src/workflows/messages.js';
-import { startTimeSkipping, type TimeSkipping } from '../support/timeSkipping.js';
+import { startTimeSkipping, type TimeSkipping } from '../servers/timeSkipping.js';
 
 const secondMs = 1_000;
 const hourMs = 60 * 60 * secondMs;

@@ -1,11 +1,11 @@
 import { exactlyOne, isOutage } from '../../src/db/client.js';
 import { isFinal, type PayoutStatus } from '../../src/domain/payout.js';
-import { createClient, textOf } from './client.js';
-import { createTestAccount } from './database.js';
-import { eventually } from './eventually.js';
-import type { Processes } from './processes.js';
-import { type Receiver, startReceiver } from './receiver.js';
-import { beneficiary } from './requestPayout.js';
+import { eventually } from '../assertions/eventually.js';
+import { type Receiver, startReceiver } from '../fakes/receiver.js';
+import { createClient, textOf } from '../fixtures/client.js';
+import { beneficiary } from '../fixtures/requestPayout.js';
+import { createTestAccount } from '../servers/database.js';
+import type { Processes } from '../servers/processes.js';
 
 /** Five of a hundred items each have one of these orders for the bank; the others just settle. */
 const orders = [

@@ -1,6 +1,6 @@
 import { vi } from 'vitest';
 import { connectDatabase, type Database, exactlyOne } from '../../src/db/client.js';
-import { createTestDatabase, storeReferenceRates, type TestDatabase } from './database.js';
+import { createTestDatabase, storeReferenceRates, type TestDatabase } from '../servers/database.js';
 
 /**
  * A database whose time stands still until a test moves it, together with this process's own.

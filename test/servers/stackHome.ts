@@ -7,9 +7,9 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 import { type Part, sendSignal, startProcess } from '../../sandbox/stack/process.js';
-import { readJournal } from './bankJournal.js';
-import { type ApiClient, createClient } from './client.js';
-import { eventually } from './eventually.js';
+import { readJournal } from '../assertions/bankJournal.js';
+import { eventually } from '../assertions/eventually.js';
+import { type ApiClient, createClient } from '../fixtures/client.js';
 import { killStrayProcesses, type StrayProcess, strayProcesses } from './strayProcesses.js';
 
 const cli = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));

@@ -5,8 +5,8 @@ import type { TestProject } from 'vitest/node';
 import { freePort } from '../../sandbox/stack/ports.js';
 import { startTemporalDevServer } from '../../sandbox/stack/temporal.js';
 import { findTemporalCli } from '../../sandbox/stack/temporalBinary.js';
+import { finderOptions } from './finders.js';
 import { oncePerRun, places, type Shared } from './oncePerRun.js';
-import { finderOptions } from './servers.js';
 
 declare module 'vitest' {
   export interface ProvidedContext {

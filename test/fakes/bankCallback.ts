@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto';
 import type { CallbackEvent } from '../../sandbox/bank/books.js';
 import type { PayoutRow } from '../../src/db/payouts.js';
-import type { TestSystem } from './system.js';
+import type { TestSystem } from '../servers/system.js';
 
 /** An event as the sandbox bank sends it, with no more than the service reads. */
 export type BankEvent = Omit<CallbackEvent, 'at' | 'bank_reference'> &

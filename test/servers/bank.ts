@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type Part, startProcess } from '../../sandbox/stack/process.js';
-import { type JournalLine, readJournal } from './bankJournal.js';
+import { type JournalLine, readJournal } from '../assertions/bankJournal.js';
 
 export type TestBank = {
   readonly url: string;

@@ -3,9 +3,9 @@ import { fileURLToPath } from 'node:url';
 import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 import { Worker } from '@temporalio/worker';
 import { expect } from 'vitest';
+import type { TimeSkipping } from '../servers/timeSkipping.js';
+import { workflowBundle } from '../servers/workflowBundle.js';
 import { personalDataIn, withoutMachine } from './history.js';
-import type { TimeSkipping } from './timeSkipping.js';
-import { workflowBundle } from './workflowBundle.js';
 
 /**
  * A run with `RECORD_HISTORIES=v2` keeps the histories that are checked as

@@ -6,7 +6,7 @@ import { findTemporalCli, findTimeSkippingServer } from '../../sandbox/stack/tem
 import type { Activities } from '../../src/activities/index.js';
 import { addSearchAttributes } from '../../src/temporal/searchAttributes.js';
 import { taskQueues } from '../../src/workflows/messages.js';
-import { finderOptions } from './servers.js';
+import { finderOptions } from './finders.js';
 import { quietRuntime, workflowBundle } from './workflowBundle.js';
 
 /** Ten times what the longest test takes, and well below vitest's own limit. */

@@ -1,4 +1,4 @@
-import { beneficiary } from './requestPayout.js';
+import { beneficiary } from '../fixtures/requestPayout.js';
 
 /** A history as JSON without what is of the machine that made it: nobody needs it to replay. */
 export function withoutMachine(history: string): string {

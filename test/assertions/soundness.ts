@@ -1,7 +1,7 @@
 import { type Database, exactlyOne } from '../../src/db/client.js';
 import type { LockedPayout } from '../../src/db/payouts.js';
 import { isFinal } from '../../src/domain/payout.js';
-import type { Interleaving } from './interleaving.js';
+import type { Interleaving } from '../fixtures/interleaving.js';
 
 /**
  * What has to be true of payouts whatever happened to them. The database writes its own diary for

@@ -1,6 +1,6 @@
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { z } from 'zod';
-import type { ApiAnswer } from './client.js';
+import type { ApiAnswer } from '../fixtures/client.js';
 
 const operation = z.looseObject({
   operationId: z.string(),

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { Pool } from 'undici';
-import type { ApiProcess } from './apiProcess.js';
+import type { ApiProcess } from '../servers/apiProcess.js';
 
 /** How an uninvolved customer fared: times in milliseconds. */
 export type Served = {

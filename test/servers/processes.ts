@@ -12,10 +12,10 @@ import { connectDatabase, type Database } from '../../src/db/client.js';
 import { migrate } from '../../src/db/migrate.js';
 import { allowLogins, type DatabaseRole, loginUrls } from '../../src/db/roles.js';
 import { connectTemporal } from '../../src/temporal/client.js';
-import { readJournal } from './bankJournal.js';
+import { readJournal } from '../assertions/bankJournal.js';
+import { type RailProxy, startRailProxy } from '../fakes/railProxy.js';
+import { finderOptions } from './finders.js';
 import { forgetOnPowerCut, onServer } from './onServer.js';
-import { type RailProxy, startRailProxy } from './railProxy.js';
-import { finderOptions } from './servers.js';
 
 const names = ['postgres', 'temporal', 'sandbox-bank', 'api', 'worker', 'batch-worker'] as const;
 /** Those of a row need what is in the rows before it, and not each other. */
