@@ -19,7 +19,6 @@ export async function onServer(
  */
 export async function forgetOnPowerCut(admin: Database): Promise<void> {
   await admin`alter system set fsync = off`;
-  await admin`alter system set full_page_writes = off`;
   // A fill of a million rows would have it write a checkpoint every few seconds.
   await admin`alter system set max_wal_size = '8GB'`;
   await admin`select pg_reload_conf()`;
