@@ -45,7 +45,7 @@ export async function startTimeSkipping(): Promise<TimeSkipping> {
   const env = await TestWorkflowEnvironment.createTimeSkipping({
     server: { executable: { type: 'existing-path', path } },
   });
-  return createTestServer(env);
+  return createTestServer(env, { debugMode: true });
 }
 
 /** A real server, with a real clock, that suggests a new run after so few events of a history. */
@@ -59,17 +59,27 @@ export async function startImpatient(suggestedAfterEvents: number): Promise<Test
       extraArgs: ['--dynamic-config-value', suggestion],
     },
   });
-  return createTestServer(env);
+  // Only on a thread of its own is a workflow that turns in circles given up and told of.
+  return createTestServer(env, { debugMode: false });
 }
 
-async function createTestServer(env: TestWorkflowEnvironment): Promise<TimeSkipping> {
+/**
+ * With `debugMode` workflows run on this thread, in contexts of their own as ever: a thread for
+ * each worker of each test would load the SDK anew, which takes longer than most tests.
+ */
+type Threads = { readonly debugMode: boolean };
+
+async function createTestServer(
+  env: TestWorkflowEnvironment,
+  threads: Threads,
+): Promise<TimeSkipping> {
   await addSearchAttributes(env.connection, env.client);
   return {
     client: env.client,
     sleep: (durationMs) => env.sleep(durationMs),
     now: () => env.currentTimeMs(),
     withWorkers: async (activities, work, { cachedWorkflows = 0 } = {}) => {
-      const workers = await createWorkers(env, activities, cachedWorkflows);
+      const workers = await createWorkers(env, activities, { ...threads, cachedWorkflows });
       const running = workers.map((worker) => worker.run());
       const late = new AbortController();
       try {
@@ -88,7 +98,7 @@ async function createTestServer(env: TestWorkflowEnvironment): Promise<TimeSkipp
 async function createWorkers(
   env: TestWorkflowEnvironment,
   activities: Partial<Activities>,
-  cachedWorkflows: number,
+  { debugMode, cachedWorkflows }: Threads & { readonly cachedWorkflows: number },
 ) {
   const shared = {
     connection: env.nativeConnection,
@@ -103,9 +113,7 @@ async function createWorkers(
     // Nothing is remembered between two tasks, so every task replays the history so far; but
     // for tests of histories so long that this would take minutes.
     maxCachedWorkflows: cachedWorkflows,
-    // In contexts of their own as ever, but on this thread: one for each worker of each test would
-    // load the SDK anew, which takes longer than most tests.
-    debugMode: true,
+    debugMode,
   };
   return Promise.all([
     ...[payouts, batch].map((taskQueue) => Worker.create({ ...workflows, taskQueue })),
