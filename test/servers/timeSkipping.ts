@@ -45,7 +45,7 @@ export async function startTimeSkipping(): Promise<TimeSkipping> {
   const env = await TestWorkflowEnvironment.createTimeSkipping({
     server: { executable: { type: 'existing-path', path } },
   });
-  return createTestServer(env, { debugMode: true });
+  return createTestServer(env);
 }
 
 /** A real server, with a real clock, that suggests a new run after so few events of a history. */
@@ -59,27 +59,17 @@ export async function startImpatient(suggestedAfterEvents: number): Promise<Test
       extraArgs: ['--dynamic-config-value', suggestion],
     },
   });
-  // Only on a thread of its own is a workflow that turns in circles given up and told of.
-  return createTestServer(env, { debugMode: false });
+  return createTestServer(env);
 }
 
-/**
- * With `debugMode` workflows run on this thread, in contexts of their own as ever: a thread for
- * each worker of each test would load the SDK anew, which takes longer than most tests.
- */
-type Threads = { readonly debugMode: boolean };
-
-async function createTestServer(
-  env: TestWorkflowEnvironment,
-  threads: Threads,
-): Promise<TimeSkipping> {
+async function createTestServer(env: TestWorkflowEnvironment): Promise<TimeSkipping> {
   await addSearchAttributes(env.connection, env.client);
   return {
     client: env.client,
     sleep: (durationMs) => env.sleep(durationMs),
     now: () => env.currentTimeMs(),
     withWorkers: async (activities, work, { cachedWorkflows = 0 } = {}) => {
-      const workers = await createWorkers(env, activities, { ...threads, cachedWorkflows });
+      const workers = await createWorkers(env, activities, cachedWorkflows);
       const running = workers.map((worker) => worker.run());
       const late = new AbortController();
       try {
@@ -98,7 +88,7 @@ async function createTestServer(
 async function createWorkers(
   env: TestWorkflowEnvironment,
   activities: Partial<Activities>,
-  { debugMode, cachedWorkflows }: Threads & { readonly cachedWorkflows: number },
+  cachedWorkflows: number,
 ) {
   const shared = {
     connection: env.nativeConnection,
@@ -113,7 +103,6 @@ async function createWorkers(
     // Nothing is remembered between two tasks, so every task replays the history so far; but
     // for tests of histories so long that this would take minutes.
     maxCachedWorkflows: cachedWorkflows,
-    debugMode,
   };
   return Promise.all([
     ...[payouts, batch].map((taskQueue) => Worker.create({ ...workflows, taskQueue })),
