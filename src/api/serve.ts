@@ -45,9 +45,8 @@ export async function serve(
   ctx: Koa.Context,
   id: string,
 ): Promise<void> {
-  const { body } = ctx.request;
-  const bytes = typeof body === 'string' ? body.length : 0;
-  if (answerIfRefused(ctx, takeItems(deps, ctx, weightOf(bytes), 'read'))) return;
+  const weight = weightOf(bytesOf(ctx).length);
+  if (answerIfRefused(ctx, takeItems(deps, ctx, weight, 'read'))) return;
   const request = await readRequest(deps, route, ctx, id);
   const payouts = 'decoded' in request ? request.decoded['payouts'] : undefined;
   const items = isDecodedList(payouts) ? payouts.length : 0;
@@ -174,7 +173,7 @@ function setVersionHeaders(ctx: Koa.Context, version: ApiVersion): void {
 /** The body as it was sent. */
 export function bytesOf(ctx: Koa.Context): Buffer {
   const { body } = ctx.request;
-  return typeof body === 'string' ? Buffer.from(body, 'latin1') : Buffer.alloc(0);
+  return Buffer.isBuffer(body) ? body : Buffer.alloc(0);
 }
 
 /** A header's value, which may be empty; undefined when it was not sent. */
@@ -233,7 +232,7 @@ function decodeQuery(ctx: Koa.Context) {
 function decodePosted(route: Route, ctx: Koa.Context): Promise<Decoding> {
   const isChunked = ctx.get('Transfer-Encoding') !== '';
   const hasBody = isChunked || !['', '0'].includes(ctx.get('Content-Length'));
-  const isUnread = typeof ctx.request.body !== 'string' && hasBody;
+  const isUnread = !Buffer.isBuffer(ctx.request.body) && hasBody;
   // A body without a type was not read at all, and is refused for that.
   const [bytes, type] = isUnread ? [Buffer.from('-'), ''] : [bytesOf(ctx), ctx.get('Content-Type')];
   return inSlices(decodeInSteps(bytes, type, route.acceptsLineFormats));
