@@ -32,7 +32,7 @@ function handleOf(endpointId: string) {
 }
 
 describe('the delivery workflow of an endpoint', () => {
-  it('climbs the whole ladder of three days and ends when nothing is owed', async () => {
+  it('attempts for three days, by the retry schedule, and ends when nothing is pending', async () => {
     const timesMs: number[] = [];
     const pausesMs: number[] = [];
     const deliverDue: DeliverDue = async () => {
@@ -45,7 +45,7 @@ describe('the delivery workflow of an endpoint', () => {
       await handleOf(endpointId).result();
     });
     const sleptMs = timesMs.slice(1).map((timeMs, index) => timeMs - (timesMs[index] ?? 0));
-    expect(sleptMs.map(toSeconds)).toEqual(pausesMs.map(toSeconds));
+    expectPauses(sleptMs, pausesMs);
     expect(toSeconds(pausesMs[0] ?? 0)).toBe(5);
     const ladderMs = (timesMs.at(-1) ?? 0) - (timesMs[0] ?? 0);
     expect(ladderMs / dayMs).toBeGreaterThan(2.9);
@@ -81,8 +81,8 @@ describe('the delivery workflow of an endpoint', () => {
       await handleOf(endpointId).result();
     });
     const pausesMs = timesMs.slice(1).map((timeMs, index) => timeMs - (timesMs[index] ?? 0));
-    expect(pausesMs.map(toSeconds).slice(0, 6)).toEqual([1, 2, 4, 8, 10, 10]);
-    expect(toSeconds(Math.max(...pausesMs))).toBe(10);
+    const tenSeconds = Array.from({ length: 15 }, () => 10_000);
+    expectPauses(pausesMs, [1_000, 2_000, 4_000, 8_000, ...tenSeconds]);
   });
 
   it('looks again when a signal comes with the last attempt', async () => {
@@ -100,6 +100,16 @@ describe('the delivery workflow of an endpoint', () => {
     expect(looks).toBe(2);
   });
 });
+
+/** The clock jumps over each pause; what a busy machine takes beside it, and no more, is real. */
+function expectPauses(sleptMs: readonly number[], pausesMs: readonly number[]): void {
+  expect(sleptMs.length).toBe(pausesMs.length);
+  for (const [index, pauseMs] of pausesMs.entries()) {
+    const lateMs = (sleptMs[index] ?? 0) - pauseMs;
+    expect(lateMs).toBeGreaterThanOrEqual(-500);
+    expect(lateMs).toBeLessThan(5_000);
+  }
+}
 
 function toSeconds(ms: number): number {
   return Math.round(ms / secondMs);
