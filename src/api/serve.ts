@@ -59,21 +59,21 @@ export async function serve(
   if ('refusals' in answer) return answerProblem(ctx, answer);
   ctx.status = answer.status;
   ctx.set({ ...locationOf(route, answer), ...answer.headers });
-  const json = await inSlices(encode(answer.body, request.version));
+  const json = await inSlices(encode(render(answer.body, request.version)));
   chargeBytes(deps, ctx, json.length);
   ctx.type = 'json';
   ctx.body = json;
 }
 
-/** The JSON of an answer in a version. A page is written object by object: it may be a megabyte. */
-function* encode(body: JsonObject, version: ApiVersion): Steps<Buffer> {
+/** The JSON of an answer. A page is written object by object: it may be a megabyte. */
+function* encode(body: JsonObject): Steps<Buffer> {
   const { data } = body;
-  if (!Array.isArray(data)) return Buffer.from(JSON.stringify(render(body, version)));
+  if (!Array.isArray(data)) return Buffer.from(JSON.stringify(body));
   const empty = JSON.stringify({ ...body, data: [] });
   const start = empty.indexOf('[]') + 1;
   const parts = [Buffer.from(empty.slice(0, start))];
   for (const object of data) {
-    const text = JSON.stringify(render(object, version));
+    const text = JSON.stringify(object);
     parts.push(Buffer.from(parts.length === 1 ? text : `,${text}`));
     yield;
   }

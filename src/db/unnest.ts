@@ -16,7 +16,8 @@ export function unnest(sql: Sql, rows: readonly Row[]) {
     const arrays = columns.split(',').map((column, index) => {
       const [name = '', type = ''] = column.trim().split(' ');
       names.push(name);
-      const texts = rows.map((row) => textOf(row, postgres.toCamel(name)));
+      const property = postgres.toCamel(name);
+      const texts = rows.map((row) => textOf(row, property));
       return sql`${sql.unsafe(index === 0 ? '' : ',')} ${texts}::text[]::${sql.unsafe(type)}[]`;
     });
     return sql`unnest(${arrays}) as t (${sql(names)})`;
