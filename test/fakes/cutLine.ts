@@ -1,5 +1,5 @@
-import { once } from 'node:events';
-import { connect, createServer, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
+import { openLine } from './line.js';
 
 /** A line to a PostgreSQL server that can be cut at any moment. */
 export type CutLine = {
@@ -18,33 +18,18 @@ export type CutLine = {
 
 /** Opens a line to the server of a URL; it passes everything on until it is told otherwise. */
 export async function openCutLine(databaseUrl: string): Promise<CutLine> {
-  const target = new URL(databaseUrl);
-  const clients = new Set<Socket>();
   let total = 0;
   let isRefusing = false;
   let next: Cut | undefined;
-  const server = createServer((client) => {
+  const { url, clients, close } = await openLine(databaseUrl, (client, dial) => {
     total += 1;
-    clients.add(client);
-    client.on('close', () => clients.delete(client));
     if (isRefusing) return refuse(client);
-    const upstream = connect(Number.parseInt(target.port, 10), target.hostname);
-    client.pipe(upstream);
-    passOn(upstream, client, next);
+    passOn(dial(), client, next);
     next = undefined;
-    // A line that is cut ends both of its sides, with an error or without.
-    for (const [one, other] of [[client, upstream] as const, [upstream, client] as const]) {
-      one.on('error', () => other.destroy());
-      one.on('close', () => other.destroy());
-    }
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  const url = new URL(databaseUrl);
-  url.port = String(typeof address === 'object' && address !== null ? address.port : 0);
   return {
-    url: url.href,
+    url,
+    close,
     count: () => total,
     hangUp: () => {
       for (const client of clients) client.end();
@@ -57,11 +42,6 @@ export async function openCutLine(databaseUrl: string): Promise<CutLine> {
     },
     cutNextAfter: (messages, how) => {
       next = { messages, how };
-    },
-    close: async () => {
-      for (const client of clients) client.destroy();
-      server.close();
-      await once(server, 'close');
     },
   };
 }

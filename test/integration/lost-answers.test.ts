@@ -1,8 +1,7 @@
-import { once } from 'node:events';
-import { connect, createServer, type Socket } from 'node:net';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Sql } from '../../src/db/client.js';
 import { eventually } from '../assertions/eventually.js';
+import { openLine } from '../fakes/line.js';
 import { type ApiAnswer, type ApiClient, createClient, textOf } from '../fixtures/client.js';
 import { createTestAccount } from '../servers/database.js';
 import { startSecondApi } from '../servers/secondApi.js';
@@ -85,7 +84,7 @@ describe.each(writes)('a 503 to a $name', ({ name, request, json, table }) => {
   });
 
   it('whose connection is lost before it is kept names none, and it is sent once', async () => {
-    const line = await openLine(system.urls.api);
+    const line = await openHeardLine(system.urls.api);
     const second = await startSecondApi({ ...system, urls: { ...system.urls, api: line.url } });
     const by = createClient(second.url, apiKey);
     await by('GET /v1/balances');
@@ -121,7 +120,7 @@ it('a connection that is lost while a replay waits for its end names the first p
     await client('POST /v1/payouts', { json: payout, idempotencyKey: 'a-key' }),
     'id',
   );
-  const line = await openLine(system.urls.api);
+  const line = await openHeardLine(system.urls.api);
   const second = await startSecondApi({ ...system, urls: { ...system.urls, api: line.url } });
   const by = createClient(second.url, apiKey);
   await by('GET /v1/balances');
@@ -139,41 +138,22 @@ it('a connection that is lost while a replay waits for its end names the first p
 });
 
 /** A line to the database that can be cut, and on which one can wait for words. */
-async function openLine(target: string) {
-  const { hostname, port } = new URL(target);
-  const sockets = new Set<Socket>();
+async function openHeardLine(target: string) {
   let heard = '';
-  const server = createServer((client) => {
-    const upstream = connect(Number(port), hostname);
+  const { url, clients, close } = await openLine(target, (client, dial) => {
+    const upstream = dial();
     upstream.on('data', (said: Buffer) => {
       heard = (heard + said.toString('latin1')).slice(-100_000);
     });
-    client.pipe(upstream).pipe(client);
-    for (const [one, other] of [[client, upstream] as const, [upstream, client] as const]) {
-      sockets.add(one);
-      one.on('error', () => other.destroy());
-      one.on('close', () => {
-        sockets.delete(one);
-        other.destroy();
-      });
-    }
-  }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const url = new URL(target);
-  const address = server.address();
-  url.port = String(typeof address === 'object' && address !== null ? address.port : 0);
-  const cut = () => {
-    for (const socket of sockets) socket.destroy();
-  };
+    upstream.pipe(client);
+  });
   return {
-    url: url.href,
-    cut,
+    url,
+    close,
+    cut: () => {
+      for (const client of clients) client.destroy();
+    },
     until: (words: string) =>
       eventually(`the database says ${words}`, 10_000, () => heard.includes(words) || undefined),
-    close: async () => {
-      server.close();
-      cut();
-      await once(server, 'close');
-    },
   };
 }
