@@ -1,4 +1,5 @@
 import { setTimeout } from 'node:timers/promises';
+import { activityInfo } from '@temporalio/activity';
 import type { Client } from '@temporalio/client';
 import { TestWorkflowEnvironment } from '@temporalio/testing';
 import { Worker } from '@temporalio/worker';
@@ -64,36 +65,93 @@ export async function startImpatient(suggestedAfterEvents: number): Promise<Test
 
 async function createTestServer(env: TestWorkflowEnvironment): Promise<TimeSkipping> {
   await addSearchAttributes(env.connection, env.client);
+  let crew: Crew | undefined;
+  /** The workers of the test before, unless they remember more or less, or still have work of it. */
+  const crewFor = async (cachedWorkflows: number) => {
+    if (crew?.cachedWorkflows === cachedWorkflows && crew.isFit()) return crew;
+    await crew?.stop();
+    crew = await startCrew(env, cachedWorkflows);
+    return crew;
+  };
   return {
     client: env.client,
     sleep: (durationMs) => env.sleep(durationMs),
     now: () => env.currentTimeMs(),
     withWorkers: async (activities, work, { cachedWorkflows = 0 } = {}) => {
-      const workers = await createWorkers(env, activities, cachedWorkflows);
-      const running = workers.map((worker) => worker.run());
+      const { takeOver, neverEnds } = await crewFor(cachedWorkflows);
+      takeOver(activities);
       const late = new AbortController();
       try {
-        return await Promise.race([work(), neverEnds(running), expire(late.signal)]);
+        return await Promise.race([work(), neverEnds, expire(late.signal)]);
       } finally {
         late.abort();
-        for (const worker of workers) if (worker.getState() === 'RUNNING') worker.shutdown();
-        await Promise.allSettled(running);
       }
     },
-    stop: () => env.teardown(),
+    stop: async () => {
+      await crew?.stop();
+      await env.teardown();
+    },
+  };
+}
+
+/**
+ * The workers of a test file. Tests differ in what the activities do, which the workers look up
+ * when one is called: to start and to end workers takes longer than most of the tests.
+ */
+type Crew = {
+  readonly cachedWorkflows: number;
+  readonly takeOver: (activities: Partial<Activities>) => void;
+  /** Whether all of them run and no activity is under way, which would hold the next test's clock. */
+  readonly isFit: () => boolean;
+  /** Rejects with the failure of a worker, which would otherwise leave its test waiting. */
+  readonly neverEnds: Promise<never>;
+  readonly stop: () => Promise<void>;
+};
+
+async function startCrew(env: TestWorkflowEnvironment, cachedWorkflows: number): Promise<Crew> {
+  let current = new Map<string, unknown>();
+  let underWay = 0;
+  const workers = await createWorkers(env, cachedWorkflows, async (...args) => {
+    const { activityType } = activityInfo();
+    const activity = current.get(activityType);
+    if (typeof activity !== 'function')
+      throw new Error(`The test has no activity ${activityType}.`);
+    underWay += 1;
+    try {
+      return await activity(...args);
+    } finally {
+      underWay -= 1;
+    }
+  });
+  const running = workers.map((worker) => worker.run());
+  const neverEnds = Promise.all(running).then(() => {
+    throw new Error('The workers have stopped by themselves.');
+  });
+  neverEnds.catch(() => undefined);
+  return {
+    cachedWorkflows,
+    neverEnds,
+    isFit: () => underWay === 0 && workers.every((worker) => worker.getState() === 'RUNNING'),
+    takeOver: (activities) => {
+      current = new Map(Object.entries(activities));
+    },
+    stop: async () => {
+      for (const worker of workers) if (worker.getState() === 'RUNNING') worker.shutdown();
+      await Promise.allSettled(running);
+    },
   };
 }
 
 /** A worker for every queue, for a task that nobody takes holds the clock. */
 async function createWorkers(
   env: TestWorkflowEnvironment,
-  activities: Partial<Activities>,
   cachedWorkflows: number,
+  activity: (...args: unknown[]) => Promise<unknown>,
 ) {
   const shared = {
     connection: env.nativeConnection,
     namespace: 'default',
-    activities,
+    activities: { default: activity },
     shutdownForceTime: shutdownForceMs,
   };
   const { payouts, batch, ...others } = taskQueues;
@@ -108,12 +166,6 @@ async function createWorkers(
     ...[payouts, batch].map((taskQueue) => Worker.create({ ...workflows, taskQueue })),
     ...Object.values(others).map((taskQueue) => Worker.create({ ...shared, taskQueue })),
   ]);
-}
-
-/** Rejects with the failure of a worker, which would otherwise leave its test waiting. */
-async function neverEnds(running: readonly Promise<void>[]): Promise<never> {
-  await Promise.all(running);
-  throw new Error('The workers have stopped by themselves.');
 }
 
 /** Rejects after the patience of a test, so that its workers do not outlive it. */
