@@ -261,14 +261,20 @@ describe('a second person', () => {
     expect(needsApproval({ kind: 'cancel' }, sent, undefined, 1_000n)).toBe(false);
   });
 
-  test.each(['amount_mismatch', 'paid_after_release'] as const)(
-    'has to approve whatever closes a released payout with %s',
-    (attentionReason) => {
-      const released = { status: 'failed', attentionReason } as const;
-      expect(needsApproval(settle, released, 0n, 1_000n)).toBe(true);
-      expect(needsApproval({ kind: 'retryNow' }, released, 0n, 1_000n)).toBe(false);
-    },
-  );
+  const releasedStatuses = ['failed', 'canceled', 'returned'] as const;
+  const paidReasons = ['amount_mismatch', 'paid_after_release'] as const;
+  test.each(
+    releasedStatuses.flatMap((status) => paidReasons.map((reason) => [status, reason] as const)),
+  )('has to approve whatever closes a payout that is %s, with %s', (status, attentionReason) => {
+    const released = { status, attentionReason } as const;
+    expect(needsApproval(settle, released, 0n, 1_000n)).toBe(true);
+    expect(needsApproval({ kind: 'retryNow' }, released, 0n, 1_000n)).toBe(false);
+  });
+
+  test('is not asked for a released payout that nothing says was paid', () => {
+    const released = { status: 'failed', attentionReason: 'contradiction' } as const;
+    expect(needsApproval(settle, released, 0n, 1_000n)).toBe(false);
+  });
 
   test('has to approve every correction of the books', () => {
     const reverse = { kind: 'correct', correction: { kind: 'reverse', entry: '1' } } as const;

@@ -265,6 +265,15 @@ describe('what is recorded', () => {
     expect(progress.outcomes).toEqual(['settled', 'nothing new']);
   });
 
+  test('of a settlement is when the rail says that it was, and of nothing else', () => {
+    const at = '2026-11-21T12:00:00.000Z';
+    const { moves } = progressFrom('processing', { ...facts.settled, at });
+    expect(moves.map(({ status, settledAt }) => [status, settledAt])).toEqual([
+      ['sent', null],
+      ['settled', at],
+    ]);
+  });
+
   test('of a rejection is its code, and the hold is released', () => {
     const progress = progressFrom('sent', facts.rejected);
     expect(progress.moves).toEqual([{ ...bare, status: 'failed', statusReason: 'AC04' }]);
@@ -393,6 +402,12 @@ describe('while the facts are in dispute', () => {
         },
       ),
     );
+  });
+
+  test('an acceptance still moves the payout, for it moves no money', () => {
+    const disputed = { ...payoutThatIs('processing'), attentionReason: 'amount_mismatch' } as const;
+    const { moves } = progressOf(disputed, [facts.accepted], usualFactRules);
+    expect(moves.map(({ status }) => status)).toEqual(['sent']);
   });
 
   test('a rejection in the same breath as another amount is added to the case', () => {

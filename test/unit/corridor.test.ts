@@ -1,0 +1,11 @@
+import { expect, it } from 'vitest';
+import { railNameOf, refuseUnroutable } from '../../src/domain/corridor.js';
+
+it('money of a test account goes to the sandbox bank, that of a live one never', () => {
+  expect(railNameOf('test')).toBe('sandbox');
+  expect(railNameOf('live')).toBeUndefined();
+  expect(refuseUnroutable('live')).toMatchObject({
+    code: 'corridor_unavailable',
+    detail: 'No rail takes live payouts here.',
+  });
+});
