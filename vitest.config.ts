@@ -5,9 +5,10 @@ import { LongestFirst } from './test/longestFirst.js';
 const patient = { testTimeout: 60_000, hookTimeout: 120_000 } as const;
 
 /** They measure time, so nothing else runs beside them. */
-const alone = [
-  'test/integration/{attacks,prefer-wait,rate-limit,sandbox-bank,webhook-tarpit}.test.ts',
-];
+const alone = ['test/integration/{attacks,prefer-wait,rate-limit,sandbox-bank}.test.ts'];
+
+/** The worker of batches gives way to everything else: beside other tests it takes minutes. */
+const givesWay = ['test/e2e/batch-crash.test.ts'];
 
 /** They need a database each and no other server. */
 const databaseOnly = [
@@ -25,15 +26,22 @@ const onSystem = {
   ...patient,
 };
 
+const onBuild = {
+  globalSetup: ['test/servers/globalBuild.ts'],
+  testTimeout: 120_000,
+  hookTimeout: 180_000,
+};
+
 const hasOwnTemporals = (process.env['TEMPORAL_ADDRESS'] ?? '') === '';
 
 export default defineConfig({
   test: {
-    // Files of most projects share two processes, one after another (`isolate: false`): to load the
+    // Files of most projects share three processes, one after another (`isolate: false`): to load the
     // service and Temporal's SDK takes as long as many a file. What a file changes in its process it
     // puts back.
     pool: 'forks',
-    maxWorkers: 2,
+    // One more than the two cores of the smallest machine, for many tests mostly wait.
+    maxWorkers: 3,
     sequence: { sequencer: LongestFirst },
     passWithNoTests: false,
     projects: [
@@ -59,10 +67,6 @@ export default defineConfig({
           name: 'workflow',
           include: ['test/workflow/**/*.test.ts'],
           globalSetup: ['test/servers/globalPostgres.ts', 'test/servers/globalWorkflows.ts'],
-          // A clock that jumps goes on while a busy machine keeps a workflow waiting: one file at a
-          // time, when those that run two at a time are done.
-          fileParallelism: false,
-          sequence: { groupOrder: 1 },
           isolate: false,
           ...patient,
         },
@@ -104,10 +108,12 @@ export default defineConfig({
         test: {
           name: 'e2e',
           include: ['test/e2e/**/*.test.ts'],
-          globalSetup: ['test/servers/globalBuild.ts'],
-          testTimeout: 120_000,
-          hookTimeout: 180_000,
+          exclude: [...configDefaults.exclude, ...givesWay],
+          ...onBuild,
         },
+      },
+      {
+        test: { name: 'e2e-alone', include: givesWay, fileParallelism: false, ...onBuild },
       },
     ],
   },

@@ -5,7 +5,6 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
  * a core that has nothing to do. Those that mostly wait are between those that only compute.
  */
 const long: readonly string[] = [
-  'e2e/batch-crash',
   'integration/batch-plans',
   'integration/list-plans',
   'e2e/stack',
