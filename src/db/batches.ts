@@ -1,7 +1,7 @@
 import { type BatchMode, type BatchStatus, batchStatuses, chunkCountOf } from '../domain/batch.js';
 import type { PayoutStatus } from '../domain/payout.js';
 import type { Refusal } from '../domain/refusal.js';
-import { oneOf, type Sql } from './client.js';
+import { oneOf, ownedIn, type Sql } from './client.js';
 import {
   type Created,
   orderAndLimit,
@@ -129,16 +129,7 @@ export async function listOpenBatches(sql: Sql): Promise<readonly BatchRow[]> {
 }
 
 /** Batches of an account by their ids. */
-export async function findBatches(
-  sql: Sql,
-  accountId: string,
-  ids: readonly string[],
-): Promise<readonly BatchRow[]> {
-  return sql<BatchRow[]>`
-    select ${columns(sql)}
-      from batches where id = any (${ids}) and account_id = ${accountId}`;
-}
-
+export const findBatches = ownedIn<BatchRow>('batches', columns);
 export const findBatch = oneOf(findBatches);
 
 export async function listBatches(

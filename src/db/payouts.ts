@@ -13,7 +13,7 @@ import type { Move } from '../domain/progress.js';
 import type { FixedSide } from '../domain/quote.js';
 import type { Refusal } from '../domain/refusal.js';
 import type { Mode } from './accounts.js';
-import type { Sql } from './client.js';
+import { oneOf, ownedIn, type Sql } from './client.js';
 import { when } from './page.js';
 import type { RateOrigin } from './rates.js';
 import { unnest } from './unnest.js';
@@ -110,15 +110,7 @@ export async function insertPayout(sql: Sql, payout: NewPayout): Promise<void> {
       ${sql.json(payout.metadata)}, ${wakeAfter(sql, 'step')})`;
 }
 
-export async function findPayout(
-  sql: Sql,
-  accountId: string,
-  id: string,
-): Promise<PayoutRow | undefined> {
-  const [row] = await sql<PayoutRow[]>`
-    select * from payouts where id = ${id} and account_id = ${accountId}`;
-  return row;
-}
+export const findPayout = oneOf(ownedIn<PayoutRow>('payouts'));
 
 /** Of any account: for operators and activities. */
 export async function findPayoutById(sql: Sql, id: string): Promise<PayoutRow | undefined> {
@@ -235,19 +227,10 @@ export async function refusePayouts(
     returning p.*`;
 }
 
-/** What a move changes of a row. */
-type MovedColumn =
-  | 'id'
-  | 'status'
-  | 'statusReason'
-  | 'statusHistory'
-  | 'railReference'
-  | 'settledAt'
-  | 'returnedMinor'
-  | 'attentionReason'
-  | 'attentionAt';
-
 export type MovedPayout = Move & { readonly id: string };
+
+/** What a move changes of a row. */
+type MovedColumn = keyof MovedPayout | 'statusHistory' | 'attentionReason' | 'attentionAt';
 
 /**
  * Moves each payout by one status, and returns its row as it is then: what the move does not

@@ -1,4 +1,4 @@
-import { exactlyOne, type Sql } from './client.js';
+import { exactlyOne, oneOf, ownedIn, type Sql } from './client.js';
 import { type Created, type Page, type PageResult, pageRows, toPage, when } from './page.js';
 
 export type WebhookEndpointRow = {
@@ -42,15 +42,7 @@ export async function countWebhookEndpoints(sql: Sql, accountId: string): Promis
   return exactlyOne(row).count;
 }
 
-export async function findWebhookEndpoint(
-  sql: Sql,
-  accountId: string,
-  id: string,
-): Promise<WebhookEndpointRow | undefined> {
-  const [row] = await sql<WebhookEndpointRow[]>`
-    select * from webhook_endpoints where id = ${id} and account_id = ${accountId}`;
-  return row;
-}
+export const findWebhookEndpoint = oneOf(ownedIn<WebhookEndpointRow>('webhook_endpoints'));
 
 /** Whose endpoint it is, or was until it was deleted. */
 export async function accountOfEndpoint(sql: Sql, id: string): Promise<string> {

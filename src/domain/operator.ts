@@ -81,6 +81,11 @@ export type OperatorResult = {
   readonly action: string | null;
 };
 
+/** The answer to a command that was not executed, and left no line in the audit log. */
+export function unexecuted(detail: string): OperatorResult {
+  return { outcome: 'refused', detail, action: null };
+}
+
 /** The longest time a person may grant: longer than any scheme takes to say something. */
 const longestExtensionMs = 30 * 24 * 60 * 60 * 1000;
 

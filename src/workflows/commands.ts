@@ -1,5 +1,5 @@
 import { CancellationScope, condition, setHandler } from '@temporalio/workflow';
-import type { ActorKind, OperatorResult } from '../domain/operator.js';
+import { type ActorKind, type OperatorResult, unexecuted } from '../domain/operator.js';
 import { cancelUpdate, operateUpdate } from './messages.js';
 
 /** A command that waits for the main function, the only place that runs activities. */
@@ -22,7 +22,7 @@ export function receiveCommands(commands: Command[]): void {
     commands.push(asked);
     // A cancellation of the workflow must not cancel the answers to later commands.
     await CancellationScope.nonCancellable(() => condition(() => asked.result !== undefined));
-    return asked.result ?? { outcome: 'refused', detail: 'No answer.', action: null };
+    return asked.result ?? unexecuted('No answer.');
   };
   setHandler(operateUpdate, (request) => ask('operator', request), {
     validator: (...args: readonly unknown[]) => {

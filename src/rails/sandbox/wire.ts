@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { BeneficiaryDetails } from '../../domain/beneficiary.js';
-import type { RailReport } from '../../domain/railReport.js';
-import type { LookupAnswer, Statement, SubmitAnswer, Transfer } from '../rail.js';
+import type { RailReport, Statement } from '../../domain/railReport.js';
+import type { LookupAnswer, SubmitAnswer, Transfer } from '../rail.js';
 
 /** As the rows of payouts name it. */
 export const sandboxName = 'sandbox';
