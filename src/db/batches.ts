@@ -2,15 +2,7 @@ import { type BatchMode, type BatchStatus, batchStatuses, chunkCountOf } from '.
 import type { PayoutStatus } from '../domain/payout.js';
 import type { Refusal } from '../domain/refusal.js';
 import { oneOf, ownedIn, type Sql } from './client.js';
-import {
-  type Created,
-  orderAndLimit,
-  type Page,
-  type PageResult,
-  pageRows,
-  toPage,
-  when,
-} from './page.js';
+import { orderAndLimit, type Page, type PageResult, pageRows, toPage, when } from './page.js';
 import type { NewPayout, PayoutRow } from './payouts.js';
 import type { CurrencyRate, CurrencyRates } from './rates.js';
 import { unnest } from './unnest.js';
@@ -136,7 +128,7 @@ export async function listBatches(
   sql: Sql,
   accountId: string,
   page: Page,
-  filter: { readonly created?: Created | undefined; readonly status?: string | undefined },
+  filter: { readonly status?: string | undefined },
 ): Promise<PageResult<BatchRow>> {
   const statuses = filter.status === undefined ? [...batchStatuses] : [filter.status];
   // The newest of each status are among the newest of all: one index serves both.
@@ -144,7 +136,7 @@ export async function listBatches(
     select b.* from unnest(${statuses}::text[]) s (status) cross join lateral (
       select ${columns(sql)} from batches
        where account_id = ${accountId} and status = s.status
-         and ${pageRows(sql, page, ['created_at', 'id'], filter.created)}) b
+         and ${pageRows(sql, page, ['created_at', 'id'])}) b
      ${orderAndLimit(sql, page, ['b.created_at', 'b.id'])}`;
   return toPage(page, rows);
 }

@@ -1,6 +1,6 @@
 import type { BeneficiaryDetails } from '../domain/beneficiary.js';
 import { exactlyOne, oneOf, ownedIn, type Sql } from './client.js';
-import { type Created, type Page, type PageResult, pageRows, toPage, when } from './page.js';
+import { type Page, type PageResult, pageRows, toPage, when } from './page.js';
 
 export type BeneficiaryRow = {
   readonly id: string;
@@ -33,14 +33,13 @@ export async function listBeneficiaries(
   sql: Sql,
   accountId: string,
   page: Page,
-  filter: { readonly created?: Created | undefined; readonly currency?: string | undefined },
+  { currency }: { readonly currency?: string | undefined },
 ): Promise<PageResult<BeneficiaryRow>> {
-  const { created, currency = null } = filter;
   const rows = await sql<BeneficiaryRow[]>`
     select ${columns(sql)} from beneficiaries
      where account_id = ${accountId} and deleted_at is null
        and ${when(sql, currency, (wanted) => sql`currency = ${wanted}`)}
-       and ${pageRows(sql, page, ['created_at', 'id'], created)}`;
+       and ${pageRows(sql, page, ['created_at', 'id'])}`;
   return toPage(page, rows);
 }
 

@@ -1,15 +1,7 @@
 import { type EventType, eventTypes } from '../domain/event.js';
 import { jsonTexts, oneOf, ownedIn, type Sql } from './client.js';
 import { newId } from './id.js';
-import {
-  type Created,
-  orderAndLimit,
-  type Page,
-  type PageResult,
-  pageRows,
-  toPage,
-  when,
-} from './page.js';
+import { orderAndLimit, type Page, type PageResult, pageRows, toPage, when } from './page.js';
 
 export type NewEvent = {
   readonly accountId: string;
@@ -76,7 +68,6 @@ export async function recordWebhookEvents(
 const columns = (sql: Sql) => sql`id, account_id, sequence, type, data, created_at`;
 
 export type EventFilter = {
-  readonly created?: Created | undefined;
   readonly type?: EventType | undefined;
   /** The payout or batch that it is about. */
   readonly subjectId?: string | undefined;
@@ -87,10 +78,9 @@ export async function listEvents(
   sql: Sql,
   accountId: string,
   page: Page,
-  filter: EventFilter,
+  { type, subjectId }: EventFilter,
 ): Promise<PageResult<EventRow>> {
-  const { created, subjectId } = filter;
-  const types = filter.type === undefined ? [...eventTypes] : [filter.type];
+  const types = type === undefined ? [...eventTypes] : [type];
   // The newest of each type are among the newest of all: one index serves both. A subject has a
   // handful of events, which are found by it.
   const rows = await sql<EventRow[]>`
@@ -98,7 +88,7 @@ export async function listEvents(
       select ${columns(sql)} from events
        where account_id = ${accountId} and type = t.type
          and ${when(sql, subjectId, (wanted) => sql`subject_id = ${wanted}`)}
-         and ${pageRows(sql, page, ['created_at', 'id'], created)}) e
+         and ${pageRows(sql, page, ['created_at', 'id'])}) e
      ${orderAndLimit(sql, page, ['e.created_at', 'e.id'])}`;
   return toPage(page, rows);
 }
