@@ -21,19 +21,13 @@ export function ledgerActivities(deps: LedgerDeps) {
      * Decides the pending payouts of the list, in its order, and debits those it accepts.
      * Payouts that were decided before are only reported; those of another driver are left out.
      */
-    decidePayouts: ({
-      driver,
-      ids,
-      workflowAgeMs,
-    }: AcceptInput): Promise<readonly PayoutSnapshot[]> =>
-      failAfterAttempts(
-        transaction(database, (sql) => accept(sql, deps, { driver, ids, workflowAgeMs })),
-      ),
+    decidePayouts: (input: AcceptInput): Promise<readonly PayoutSnapshot[]> =>
+      failAfterAttempts(transaction(database, (sql) => accept(sql, deps, input))),
 
     /** Applies what the inbox holds about the payouts: moves, postings and events together. */
-    applyRailEvents: ({ driver, ids }: DriverInput): Promise<readonly PayoutSnapshot[]> =>
+    applyRailEvents: (input: DriverInput): Promise<readonly PayoutSnapshot[]> =>
       failAfterAttempts(
-        transaction(database, (sql) => applyFacts(sql, deps.factRules, { driver, ids }, new Map())),
+        transaction(database, (sql) => applyFacts(sql, deps.factRules, input, new Map())),
       ),
 
     /** Leaves a payout to a person. */
