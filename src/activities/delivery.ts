@@ -101,8 +101,8 @@ export function deliveryActivities(deps: DeliveryDeps) {
         // The payout that completes a batch has the batch's event to deliver as well.
         const batchIds = await batchesOf(database, subjectIds);
         const pending = await pendingOf(deps, [...subjectIds, ...batchIds]);
-        const attempt = () => attemptPending(delivering, pending, isOutOfTime);
-        const left = (await runs(accountOf(pending), attempt)) ?? pending;
+        const begin = () => attemptPending(delivering, pending, isOutOfTime);
+        const left = (await runs(accountOf(pending), begin)) ?? pending;
         // Due at once: they are the business of the endpoints' workflows.
         await releaseClaims(database, left, 0);
         await wakeEndpoints(deps.temporal, left);
@@ -115,8 +115,8 @@ export function deliveryActivities(deps: DeliveryDeps) {
         const ids = await itemsOf(database, chunk, payoutStatuses, null);
         const pending = await pendingOf(deps, [...ids, chunk.batchId]);
         if (pending.length === 0) return false;
-        const attempt = () => attemptPending(delivering, pending, isOutOfTime);
-        const run = chunkRuns(accountOf(pending), attempt);
+        const begin = () => attemptPending(delivering, pending, isOutOfTime);
+        const run = chunkRuns(accountOf(pending), begin);
         // It comes again, and holds no slot until then.
         if (run === undefined) throw retryLater('The account has its share of chunks under way.');
         return (await run).length > 0;
@@ -127,8 +127,8 @@ export function deliveryActivities(deps: DeliveryDeps) {
       withHeartbeat(async () => {
         const isOutOfTime = timerOfRun(beginLimitMs);
         const accountId = await accountOfEndpoint(database, endpointId);
-        const attempt = () => attemptDue(delivering, endpointId, isOutOfTime, dueLimits.parallel);
-        const run = endpointRuns(accountId, attempt);
+        const begin = () => attemptDue(delivering, endpointId, isOutOfTime, dueLimits.parallel);
+        const run = endpointRuns(accountId, begin);
         if (run === undefined) throw retryLater('The account has its share of runs under way.');
         await run;
         return { nextInMs: (await nextAttemptInMs(database, endpointId)) ?? null };

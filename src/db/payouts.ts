@@ -25,6 +25,7 @@ export type StatusChange = {
   readonly reason: string | null;
 };
 
+/** What a request says of a payout, and who drives it. */
 export type NewPayout = PayoutTerms & {
   readonly id: string;
   readonly accountId: string;

@@ -55,7 +55,8 @@ function readable<T>(result: z.ZodType<T>) {
 
 export const bulkAnswer = z.object({ results: readable(submitAnswer) });
 
-const details = z.object({
+/** What a look-up and a callback say of an order in the same fields. */
+const reported = z.object({
   amount: minorText.optional(),
   currency: storable.optional(),
   code: reasonCode.optional(),
@@ -63,7 +64,7 @@ const details = z.object({
   at: bankTime,
 });
 
-const lookupResult = details
+const lookupResult = reported
   .extend({
     key: storable,
     state: z.enum(['accepted', 'rejected', 'settled', 'returned', 'voided', 'not_found']),
@@ -98,7 +99,7 @@ export const statementAnswer = z
   .object({ closed: z.boolean(), entries: z.array(statementLine) })
   .transform(({ closed, entries }): Statement => ({ closed, lines: entries }));
 
-const callbackEvent = details
+const callbackEvent = reported
   .extend({
     id: storable.min(1).max(200),
     key: storable.min(1).max(200),
@@ -133,7 +134,7 @@ function beneficiaryBody(details: BeneficiaryDetails): object {
   };
 }
 
-type Details = z.infer<typeof details> & { readonly bank_reference?: string | undefined };
+type Details = z.infer<typeof reported> & { readonly bank_reference?: string | undefined };
 
 /** A report of the bank in the words of the service, wherever it stood. */
 function reportOf(kind: RailReport['kind'], details: Details): RailReport {
