@@ -134,7 +134,7 @@ async function settle(deps: ChunkDeps, chunk: Chunk): Promise<ChunkProgress> {
   for (;;) {
     const ids = await itemsWithUnprocessedEvents(database, chunk);
     if (ids.length > 0) {
-      const moved = await applyInGroups(deps, chunk, ids, new Map());
+      const moved = await applyInGroups(deps, chunk, ids);
       hasPendingDeliveries ||= moved.some((payout) => payout.hasPendingDeliveries);
       pauseMs = firstPauseMs;
     }
@@ -158,7 +158,7 @@ function applyInGroups(
   { database, factRules }: ChunkDeps,
   chunk: Chunk,
   ids: readonly string[],
-  facts: ReadonlyMap<string, PayoutFact>,
+  facts?: ReadonlyMap<string, PayoutFact>,
 ): Promise<readonly PayoutSnapshot[]> {
   return inGroups(database, ids, (sql, group) =>
     applyFacts(sql, factRules, { driver: chunkDriver(chunk), ids: group }, facts),

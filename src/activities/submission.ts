@@ -89,11 +89,7 @@ async function record(
   );
   return bulkTransaction(database, input.ids.length, async (sql) => {
     const snapshots = await applyFacts(sql, factRules, input, new Map(facts));
-    const unanswered = snapshots.flatMap((snapshot) => {
-      const attention = attentionFor(snapshot, results.get(snapshot.id));
-      return attention === undefined ? [] : [[snapshot.id, attention] as const];
-    });
-    return park(sql, snapshots, new Map(unanswered));
+    return park(sql, snapshots, (snapshot) => attentionFor(snapshot, results.get(snapshot.id)));
   });
 }
 

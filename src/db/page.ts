@@ -4,7 +4,10 @@ import type { Sql } from './client.js';
 /** Where a row stands in its list: lists are ordered by time and, within it, by id. */
 export type Position = { readonly at: Date; readonly id: string };
 
-/** What is asked of a list: up to `limit` rows, next to `from` on one side, or the newest. */
+/**
+ * What is asked of a list: up to `limit` rows, next to `from` on one side, or the newest; and of
+ * all of them those that were created within bounds.
+ */
 export type Page = {
   readonly limit: number;
   readonly toward: 'older' | 'newer';
