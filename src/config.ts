@@ -61,12 +61,7 @@ const sandboxCallbacks = {
 };
 
 /** What one account may ask of one API process: see api/rateLimit.ts. */
-const rateLimits = (limits: {
-  readonly perSecond: number;
-  readonly burst: number;
-  readonly inFlight: number;
-  readonly items: number;
-}) => ({
+const rateLimits = (limits: Record<'perSecond' | 'burst' | 'inFlight' | 'items', number>) => ({
   RATE_LIMIT_PER_SECOND: count.default(limits.perSecond),
   RATE_LIMIT_BURST: count.default(limits.burst),
   IN_FLIGHT_LIMIT: count.default(limits.inFlight),

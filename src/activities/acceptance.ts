@@ -19,13 +19,7 @@ import {
 } from '../db/payouts.js';
 import { lockQuotesOf, markQuotesUsed } from '../db/quotes.js';
 import { currentRates, midOf, originOf, type RateOrigin } from '../db/rates.js';
-import {
-  type Acceptance,
-  fundInOrder,
-  type PricedPayout,
-  type PriceFacts,
-  priceOf,
-} from '../domain/acceptance.js';
+import { type Acceptance, fundInOrder, type PricedPayout, priceOf } from '../domain/acceptance.js';
 import { groupSize } from '../domain/batch.js';
 import { railNameOf, refuseUnroutable } from '../domain/corridor.js';
 import { parseRate } from '../domain/fx.js';
@@ -105,7 +99,7 @@ type Priced = PricedPayout & {
 };
 
 async function priceAll(
-  deps: AcceptanceDeps,
+  { rails }: AcceptanceDeps,
   { rows, factsOf }: Awaited<ReturnType<typeof readFacts>>,
   ids: readonly string[],
   workflowAgeMs: number,
@@ -116,23 +110,16 @@ async function priceAll(
     // 10,000 prices are a second or more: everybody else's heartbeats have their turn.
     if (index % groupSize === groupSize - 1) await setImmediate();
     const row = rowOf.get(id);
-    if (row?.status === 'pending') all.push(priceRow(deps, row, factsOf(row), workflowAgeMs));
+    if (row?.status !== 'pending') continue;
+    const rail = rails.find(railNameOf(row.mode) ?? '');
+    const request = { ...row, ageMs: Math.max(Number(row.ageMs), workflowAgeMs) };
+    // What was refused before, at the request, stays refused.
+    const refusal = row.refusal ?? (rail === undefined ? refuseUnroutable(row.mode) : undefined);
+    const facts = factsOf(row);
+    const priced = refusal ?? priceOf(request, facts);
+    all.push({ id, row, request, priced, rail, originOf: facts.originOf });
   }
   return all;
-}
-
-function priceRow(
-  { rails }: AcceptanceDeps,
-  row: LockedPayout,
-  facts: PriceFacts & { readonly originOf: (acceptance: Acceptance) => RateOrigin },
-  workflowAgeMs: number,
-): Priced {
-  const rail = rails.find(railNameOf(row.mode) ?? '');
-  const request = { ...row, ageMs: Math.max(Number(row.ageMs), workflowAgeMs) };
-  // What was refused before, at the request, stays refused.
-  const refusal = row.refusal ?? (rail === undefined ? refuseUnroutable(row.mode) : undefined);
-  const priced = refusal ?? priceOf(request, facts);
-  return { id: row.id, row, request, priced, rail, originOf: facts.originOf };
 }
 
 /** All payouts of a list are one account's. */

@@ -19,7 +19,7 @@ export async function applyFacts(
   sql: Sql,
   rules: FactRules,
   { driver, ids }: { readonly driver: string | null; readonly ids: readonly string[] },
-  supplied: ReadonlyMap<string, PayoutFact>,
+  supplied: ReadonlyMap<string, PayoutFact> = new Map(),
 ): Promise<readonly PayoutSnapshot[]> {
   const [rows, events, posted] = await Promise.all([
     lockPayouts(sql, driver, ids),
@@ -40,14 +40,12 @@ export async function applyFacts(
   const moved = await moveAll(sql, progress);
   const latestOf = new Map(moved.map((row) => [row.id, row]));
   const snapshots = rows.map((row) => snapshotOf({ ...row, ...latestOf.get(row.id) }));
-  const found = progress.flatMap(({ row, attention }) =>
-    attention === null ? [] : [[row.id, attention] as const],
-  );
+  const found = new Map(progress.map(({ row, attention }) => [row.id, attention]));
   const entries = progress
     .flatMap((applied) => applied.entries.map((entry) => owned(applied.row, entry)))
     .filter(({ payoutId, entry }) => !posted.has(`${payoutId} ${entry.kind}`));
   const [parked] = await Promise.all([
-    park(sql, snapshots, new Map(found)),
+    park(sql, snapshots, ({ id }) => found.get(id)),
     markApplied(sql, progress.flatMap(appliedOf)),
     // Last of them, for it locks the balances, which others wait for.
     postEntries(sql, entries),

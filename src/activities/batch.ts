@@ -22,7 +22,7 @@ import { accept, acceptTogether } from './acceptance.js';
 import { type Announced, cancelItems } from './cancellation.js';
 import { type ChunkProgress, hasAnyPendingDeliveries, inGroups, readProgress } from './chunk.js';
 import type { AcceptanceDeps, ActivityDeps, WakingDeps } from './deps.js';
-import { failAfterAttempts, withHeartbeat } from './failure.js';
+import { longStep, withHeartbeat } from './failure.js';
 import { wakeOwn } from './waking.js';
 import { announceCompletion } from './webhookEvents.js';
 
@@ -48,49 +48,41 @@ export function batchActivities(deps: BatchDeps) {
      * whether the batch is refused, and so complete.
      */
     decideBatch: ({ batchId, workflowAgeMs }: DecideBatchInput): Promise<boolean> =>
-      failAfterAttempts(
-        withHeartbeat(async () => {
-          const { isRefused, own } = await bulkTransaction(database, maximumBatchItems, (sql) =>
-            decide(sql, deps, batchId, workflowAgeMs),
-          );
-          await wakeOwn(deps, own);
-          return isRefused;
-        }),
-      ),
+      longStep(async () => {
+        const { isRefused, own } = await bulkTransaction(database, maximumBatchItems, (sql) =>
+          decide(sql, deps, batchId, workflowAgeMs),
+        );
+        await wakeOwn(deps, own);
+        return isRefused;
+      }),
 
     /**
      * Decides the pending items of a chunk in their order and debits those it accepts; of a
      * batch that was canceled meanwhile it cancels them.
      */
     acceptChunk: ({ workflowAgeMs, ...chunk }: AcceptChunkInput): Promise<ChunkProgress> =>
-      failAfterAttempts(
-        withHeartbeat(async () => {
-          const { canceledAt } = await existingBatch(database, chunk.batchId);
-          const pending = await itemsOf(database, chunk, ['pending']);
-          const decided = await inGroups<Announced>(database, pending, (sql, ids) =>
-            canceledAt === null
-              ? accept(sql, deps, { driver: chunkDriver(chunk), ids, workflowAgeMs })
-              : cancelItems(sql, deps.factRules, ids),
-          );
-          return readProgress(database, chunk, decided);
-        }),
-      ),
+      longStep(async () => {
+        const { canceledAt } = await existingBatch(database, chunk.batchId);
+        const pending = await itemsOf(database, chunk, ['pending']);
+        const decided = await inGroups<Announced>(database, pending, (sql, ids) =>
+          canceledAt === null
+            ? accept(sql, deps, { driver: chunkDriver(chunk), ids, workflowAgeMs })
+            : cancelItems(sql, deps.factRules, ids),
+        );
+        return readProgress(database, chunk, decided);
+      }),
 
     /** Cancels what the rail has not been given, by any driver; true if events have subscribers. */
     cancelChunk: (chunk: Chunk): Promise<boolean> =>
-      failAfterAttempts(
-        withHeartbeat(async () => {
-          const unsent = await itemsOf(database, chunk, ['pending', 'processing'], null);
-          const cancel = (sql: Sql, ids: readonly string[]) =>
-            cancelItems(sql, deps.factRules, ids);
-          const canceled = await inGroups(database, unsent, cancel);
-          await wakeOwn(
-            deps,
-            canceled.flatMap(({ own }) => own ?? []),
-          );
-          return hasAnyPendingDeliveries(canceled);
-        }),
-      ),
+      longStep(async () => {
+        const unsent = await itemsOf(database, chunk, ['pending', 'processing'], null);
+        const canceled = await inGroups(database, unsent, (sql, ids) =>
+          cancelItems(sql, deps.factRules, ids),
+        );
+        const own = canceled.flatMap((item) => item.own ?? []);
+        await wakeOwn(deps, own);
+        return hasAnyPendingDeliveries(canceled);
+      }),
 
     /**
      * Completes a batch that only refers to payouts made before. Returns whether there was
@@ -124,13 +116,12 @@ async function decide(
   const items = await statusesOfItems(sql, batchId);
   const ids = items.filter(({ status }) => status === 'pending').map(({ id }) => id);
   const { refused, own } = await acceptTogether(sql, deps, ids, workflowAgeMs);
-  await recordOutcome(sql, batchId, refused.length === 0 ? 'accepted' : 'refused');
-  if (refused.length > 0) await refuseTogether(sql, batchId, ids, refused);
-  await makeDue(
-    sql,
-    own.map(({ id }) => id),
-  );
-  return { isRefused: refused.length > 0, own };
+  const isRefused = refused.length > 0;
+  await recordOutcome(sql, batchId, isRefused ? 'refused' : 'accepted');
+  if (isRefused) await refuseTogether(sql, batchId, ids, refused);
+  const ownIds = own.map(({ id }) => id);
+  await makeDue(sql, ownIds);
+  return { isRefused, own };
 }
 
 /** Every item is refused: some for their own reasons, the others because of them. */
@@ -144,14 +135,9 @@ async function refuseTogether(
   const others = refuse('batch_refused', {
     detail: `${refusedItems.length} of the items of ${batchId} were refused, so no item is paid.`,
   });
-  const rows = await refusePayouts(
-    sql,
-    ids.map((id) => ({ id, refusal: reasonOf.get(id) ?? others })),
-  );
+  const allRefused = ids.map((id) => ({ id, refusal: reasonOf.get(id) ?? others }));
+  const rows = await refusePayouts(sql, allRefused);
+  const batchOfEach = rows.map(() => batchId);
   // One event reports the end of all: 10,000 that say the same would help no one.
-  const closed = await completeBatches(
-    sql,
-    rows.map(() => batchId),
-  );
-  for (const batch of closed) await announceCompletion(sql, batch);
+  for (const batch of await completeBatches(sql, batchOfEach)) await announceCompletion(sql, batch);
 }

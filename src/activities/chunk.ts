@@ -10,12 +10,12 @@ import {
 import { bulkTransaction, type Database, type Sql, transaction } from '../db/client.js';
 import { type LockedPayout, lockPayouts } from '../db/payouts.js';
 import { type Chunk, type ChunkCounts, chunkDriver, groupsOf, isOpen } from '../domain/batch.js';
-import { type PayoutFact, railKey } from '../domain/payout.js';
+import type { PayoutFact } from '../domain/payout.js';
 import { wakePayouts } from '../temporal/wakePayout.js';
 import { applyFacts } from './applyFacts.js';
 import type { Announced } from './cancellation.js';
 import type { RailDeps, WakingDeps } from './deps.js';
-import { failAfterAttempts, isActivityRetry, withHeartbeat } from './failure.js';
+import { failAfterAttempts, isActivityRetry, longStep, withHeartbeat } from './failure.js';
 import { factFromLookup, lookUp } from './lookup.js';
 import type { PayoutSnapshot } from './snapshot.js';
 import { groupByRail, submitAll } from './submission.js';
@@ -64,8 +64,7 @@ export function chunkActivities(deps: ChunkDeps) {
      * Applies what the inbox holds about the chunk, one transaction at a time, and waits for
      * more while answers of the rail are pending, for at most five seconds.
      */
-    applyChunkEvents: (chunk: Chunk): Promise<ChunkProgress> =>
-      failAfterAttempts(withHeartbeat(() => settle(deps, chunk))),
+    applyChunkEvents: (chunk: Chunk): Promise<ChunkProgress> => longStep(() => settle(deps, chunk)),
 
     /** Asks the rail about everything it has taken and not reported. */
     pollChunk: (chunk: Chunk): Promise<ChunkProgress> =>
@@ -135,7 +134,7 @@ async function settle(deps: ChunkDeps, chunk: Chunk): Promise<ChunkProgress> {
   for (;;) {
     const ids = await itemsWithUnprocessedEvents(database, chunk);
     if (ids.length > 0) {
-      const moved = await applyInGroups(deps, chunk, ids, new Map());
+      const moved = await applyInGroups(deps, chunk, ids);
       hasPendingDeliveries ||= moved.some((payout) => payout.hasPendingDeliveries);
       pauseMs = firstPauseMs;
     }
@@ -159,7 +158,7 @@ function applyInGroups(
   { database, factRules }: ChunkDeps,
   chunk: Chunk,
   ids: readonly string[],
-  facts: ReadonlyMap<string, PayoutFact>,
+  facts?: ReadonlyMap<string, PayoutFact>,
 ): Promise<readonly PayoutSnapshot[]> {
   return inGroups(database, ids, (sql, group) =>
     applyFacts(sql, factRules, { driver: chunkDriver(chunk), ids: group }, facts),
@@ -188,12 +187,9 @@ async function factsOf(
 ): Promise<ReadonlyMap<string, PayoutFact>> {
   const facts = new Map<string, PayoutFact>();
   for (const [rail, group] of groupByRail(rails, rows)) {
-    const { answers } = await lookUp(
-      rail,
-      group.map(({ id }) => railKey(id)),
-    );
+    const { answers } = await lookUp(rail, group);
     for (const { id } of group) {
-      const fact = factFromLookup(answers.get(railKey(id)));
+      const fact = factFromLookup(answers.get(id));
       if (fact !== undefined && fact.kind !== 'accepted') facts.set(id, fact);
     }
   }

@@ -7,7 +7,6 @@ import { itemsOf } from '../db/chunks.js';
 import type { Database } from '../db/client.js';
 import {
   type AttemptResult,
-  type CountedPair,
   claimDueDeliveries,
   claimFirstAttempts,
   type DueDelivery,
@@ -102,10 +101,11 @@ export function deliveryActivities(deps: DeliveryDeps) {
         // The payout that completes a batch has the batch's event to deliver as well.
         const batchIds = await batchesOf(database, subjectIds);
         const pending = await pendingOf(deps, [...subjectIds, ...batchIds]);
-        const run = runs(accountOf(pending), () =>
-          attemptPending(delivering, pending, isOutOfTime),
-        );
-        await leaveToEndpoints(deps, (await run) ?? pending);
+        const begin = () => attemptPending(delivering, pending, isOutOfTime);
+        const left = (await runs(accountOf(pending), begin)) ?? pending;
+        // Due at once: they are the business of the endpoints' workflows.
+        await releaseClaims(database, left, 0);
+        await wakeEndpoints(deps.temporal, left);
       }),
 
     /** First attempts at the events of a chunk. True when something is left. */
@@ -115,9 +115,8 @@ export function deliveryActivities(deps: DeliveryDeps) {
         const ids = await itemsOf(database, chunk, payoutStatuses, null);
         const pending = await pendingOf(deps, [...ids, chunk.batchId]);
         if (pending.length === 0) return false;
-        const run = chunkRuns(accountOf(pending), () =>
-          attemptPending(delivering, pending, isOutOfTime),
-        );
+        const begin = () => attemptPending(delivering, pending, isOutOfTime);
+        const run = chunkRuns(accountOf(pending), begin);
         // It comes again, and holds no slot until then.
         if (run === undefined) throw retryLater('The account has its share of chunks under way.');
         return (await run).length > 0;
@@ -127,9 +126,9 @@ export function deliveryActivities(deps: DeliveryDeps) {
     deliverDue: ({ endpointId }: { readonly endpointId: string }) =>
       withHeartbeat(async () => {
         const isOutOfTime = timerOfRun(beginLimitMs);
-        const run = endpointRuns(await accountOfEndpoint(database, endpointId), () =>
-          attemptDue(delivering, endpointId, isOutOfTime, dueLimits.parallel),
-        );
+        const accountId = await accountOfEndpoint(database, endpointId);
+        const begin = () => attemptDue(delivering, endpointId, isOutOfTime, dueLimits.parallel);
+        const run = endpointRuns(accountId, begin);
         if (run === undefined) throw retryLater('The account has its share of runs under way.');
         await run;
         return { nextInMs: (await nextAttemptInMs(database, endpointId)) ?? null };
@@ -150,12 +149,6 @@ async function pendingOf(
 
 function accountOf(pending: readonly PendingAttempt[]): string {
   return pending[0]?.accountId ?? '';
-}
-
-/** Leaves attempts to the workflows of their endpoints, due at once. */
-async function leaveToEndpoints(deps: DeliveryDeps, pairs: readonly CountedPair[]): Promise<void> {
-  await releaseClaims(deps.database, pairs, 0);
-  await wakeEndpoints(deps.temporal, pairs);
 }
 
 async function wakeEndpoints(temporal: Client, pairs: readonly Pair[]): Promise<void> {
@@ -349,17 +342,12 @@ async function attempt(
     log.warn({ eventId, endpointId, detail: outcome.detail }, 'a webhook was not sent');
   }
   const httpStatus = 'status' in outcome ? outcome.status : null;
-  const error =
-    outcome.kind === 'delivered'
-      ? null
-      : 'status' in outcome
-        ? `HTTP ${outcome.status}`
-        : outcome.reason;
-  const ended = { eventId, endpointId, httpStatus, error, retryInMs: 0 };
-  if (outcome.kind === 'delivered') return { ...ended, status: 'delivered' };
+  const error = 'status' in outcome ? `HTTP ${outcome.status}` : outcome.reason;
+  const ended = { eventId, endpointId, httpStatus, retryInMs: 0 };
+  if (outcome.kind === 'delivered') return { ...ended, error: null, status: 'delivered' };
   if (outcome.kind === 'gone') {
     await disableEndpoint(database, endpointId, 'The receiver answered 410 Gone.');
-    return { ...ended, status: 'exhausted' };
+    return { ...ended, error, status: 'exhausted' };
   }
   const retryAfterMs = outcome.kind === 'refused' ? outcome.retryAfterMs : undefined;
   return failedAttempt(delivery, httpStatus, error, retryAfterMs);

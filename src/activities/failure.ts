@@ -88,3 +88,8 @@ export async function withHeartbeat<T>(work: () => Promise<T>): Promise<T> {
     clearInterval(timer);
   }
 }
+
+/** A step of the ledger that takes long enough to be missed: `failAfterAttempts`, with a heartbeat. */
+export function longStep<T>(work: () => Promise<T>): Promise<T> {
+  return failAfterAttempts(withHeartbeat(work));
+}

@@ -21,20 +21,12 @@ export function ledgerActivities(deps: LedgerDeps) {
      * Decides the pending payouts of the list, in its order, and debits those it accepts.
      * Payouts that were decided before are only reported; those of another driver are left out.
      */
-    decidePayouts: ({
-      driver,
-      ids,
-      workflowAgeMs,
-    }: AcceptInput): Promise<readonly PayoutSnapshot[]> =>
-      failAfterAttempts(
-        transaction(database, (sql) => accept(sql, deps, { driver, ids, workflowAgeMs })),
-      ),
+    decidePayouts: (input: AcceptInput): Promise<readonly PayoutSnapshot[]> =>
+      failAfterAttempts(transaction(database, (sql) => accept(sql, deps, input))),
 
     /** Applies what the inbox holds about the payouts: moves, postings and events together. */
-    applyRailEvents: ({ driver, ids }: DriverInput): Promise<readonly PayoutSnapshot[]> =>
-      failAfterAttempts(
-        transaction(database, (sql) => applyFacts(sql, deps.factRules, { driver, ids }, new Map())),
-      ),
+    applyRailEvents: (input: DriverInput): Promise<readonly PayoutSnapshot[]> =>
+      failAfterAttempts(transaction(database, (sql) => applyFacts(sql, deps.factRules, input))),
 
     /** Leaves a payout to a person. */
     parkPayout: ({ driver, id, reason, detail }: ParkInput): Promise<readonly PayoutSnapshot[]> =>
@@ -43,7 +35,7 @@ export function ledgerActivities(deps: LedgerDeps) {
         // The rail's last answer may have been recorded as its time ran out.
         const isLate = reason === 'settle_by_passed' && rows.some(({ status }) => isFinal(status));
         if (isLate) return rows.map(snapshotOf);
-        const parked = await park(sql, rows.map(snapshotOf), new Map([[id, { reason, detail }]]));
+        const parked = await park(sql, rows.map(snapshotOf), () => ({ reason, detail }));
         // Events that could not be applied wait with it: else its workflow would try for ever.
         return reason === 'unexpected_failure'
           ? parked.map((snapshot) => ({ ...snapshot, hasUnprocessedEvents: false }))

@@ -1,11 +1,12 @@
 import { groupsOf } from '../domain/batch.js';
-import type { PayoutFact } from '../domain/payout.js';
+import { type PayoutFact, payoutOfKey, railKey } from '../domain/payout.js';
 import type { LookupAnswer, Rail } from '../rails/rail.js';
 import { messageOf } from './failure.js';
 
 export type LookUps = {
+  /** By the id of the payout. */
   readonly answers: ReadonlyMap<string, LookupAnswer>;
-  /** Why a key has no answer; what is known of that is the last failure. */
+  /** Why a payout has no answer; what is known of that is the last failure. */
   readonly failure: string;
 };
 
@@ -16,10 +17,14 @@ const maximumCalls = 40;
 const splitLimitMs = 4_000;
 
 /**
- * Asks the rail about keys, in its bulk size. A request that fails is repeated in halves, so
+ * Asks the rail about payouts, in its bulk size. A request that fails is repeated in halves, so
  * that one key which the rail cannot answer leaves the others their answers.
  */
-export async function lookUp(rail: Rail, keys: readonly string[]): Promise<LookUps> {
+export async function lookUp(
+  rail: Rail,
+  payouts: readonly { readonly id: string }[],
+): Promise<LookUps> {
+  const keys = payouts.map(({ id }) => railKey(id));
   const answers = new Map<string, LookupAnswer>();
   const startedMs = performance.now();
   let failure = 'the answer does not mention it';
@@ -27,7 +32,7 @@ export async function lookUp(rail: Rail, keys: readonly string[]): Promise<LookU
   async function ask(part: readonly string[]): Promise<void> {
     callsLeft -= 1;
     try {
-      for (const answer of await rail.lookup(part)) answers.set(answer.key, answer);
+      for (const answer of await rail.lookup(part)) answers.set(payoutOfKey(answer.key), answer);
     } catch (error) {
       failure = messageOf(error);
       const middle = Math.ceil(part.length / 2);

@@ -67,13 +67,11 @@ async function sweep({ database, temporal, log }: MaintenanceDeps): Promise<void
 async function wakeOverdueChunks(database: Database, temporal: Client): Promise<number> {
   const chunks = await claimOverdueChunks(database);
   const undecided = chunks.filter((chunk) => chunk.isUndecided);
+  const others = chunks.filter((chunk) => !chunk.isUndecided);
   const batches = new Set(undecided.map(({ batchId }) => batchId));
   for (const batchId of batches) await startBatch(temporal, batchId);
   // What could not be woken is overdue again in a moment.
-  await wakeChunks(
-    temporal,
-    chunks.filter((chunk) => !chunk.isUndecided),
-  );
+  await wakeChunks(temporal, others);
   return chunks.length;
 }
 

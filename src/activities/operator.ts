@@ -12,6 +12,7 @@ import {
   type OperatorRequest,
   type OperatorResult,
   requiresParkedPayout,
+  unexecuted,
 } from '../domain/operator.js';
 import type { FactRules } from '../domain/payout.js';
 import { applyFacts } from './applyFacts.js';
@@ -59,11 +60,11 @@ async function operate(deps: OperatorDeps, input: OperateInput): Promise<Command
     const { outcome, detail } = earlier;
     return { steps: snapshots, result: { outcome, detail, action } };
   }
-  if (row === undefined) return { steps: snapshots, result: refused(otherWorkflow) };
+  if (row === undefined) return { steps: snapshots, result: unexecuted(otherWorkflow) };
   const request =
     actor === 'operator' ? await findRequest(database, id, action) : implicitRequest(actor, row);
   if (request === undefined) {
-    return { steps: snapshots, result: refused(`There is no request ${action} for ${id}.`) };
+    return { steps: snapshots, result: unexecuted(`There is no request ${action} for ${id}.`) };
   }
   const plan = await planOf(deps, row, request);
   const decision = await decisionOf(deps, row, plan);
@@ -159,7 +160,7 @@ async function write(sql: Sql, rules: FactRules, written: CommandRecord): Promis
   const { driver, row, actor, request, plan, action } = written;
   const { id } = row;
   const [now] = await lockPayouts(sql, driver, [id]);
-  if (now === undefined) return { steps: [], result: refused(otherWorkflow) };
+  if (now === undefined) return { steps: [], result: unexecuted(otherWorkflow) };
   const decision = await underLock(sql, now, plan, written.decision);
   if (decision.unparks === true && !isSameCase(now, row)) {
     throw retryLater(
@@ -221,8 +222,4 @@ function reportOf(
     return { outcome: 'refused', detail: `The payout is ${snapshot?.status}.${needs}` };
   }
   return { outcome: decision.outcome, detail: `${decision.detail}${needs}` };
-}
-
-function refused(detail: string): OperatorResult {
-  return { outcome: 'refused', detail, action: null };
 }

@@ -1,11 +1,10 @@
 import { Context } from '@temporalio/activity';
 import { transaction } from '../db/client.js';
 import { findPayoutById, postponeWake } from '../db/payouts.js';
-import { railKey } from '../domain/payout.js';
 import { createShare } from '../share.js';
 import { applyFacts } from './applyFacts.js';
 import type { RailDeps } from './deps.js';
-import { failAfterAttempts, retryLater, withHeartbeat } from './failure.js';
+import { longStep, retryLater } from './failure.js';
 import type { DriverInput } from './ledger.js';
 import { factFromLookup, lookUp } from './lookup.js';
 import type { PayoutSnapshot } from './snapshot.js';
@@ -25,6 +24,8 @@ const callsOfAccount = 16;
 
 /** What finds no place among them comes again as often as a submission that has no answer. */
 const longestPauseMs = 5 * 60_000;
+
+type PollInput = { readonly payoutId: string };
 
 /** The activities that call a rail. */
 export function railActivities(deps: RailDeps) {
@@ -46,37 +47,28 @@ export function railActivities(deps: RailDeps) {
      * unknown makes the activity fail, to be retried under the same key.
      */
     submitPayouts: ({ driver, ids }: DriverInput): Promise<readonly PayoutSnapshot[]> =>
-      failAfterAttempts(
-        withHeartbeat(async () => {
-          const wakeInMs = nextAttemptInMs() + wakeMarginMs;
-          const [id = ''] = ids;
-          const accountId = (await findPayoutById(database, id))?.accountId ?? '';
-          const submitted = await inShare(id, accountId, () =>
-            submitAll(deps, { driver, ids, wakeInMs }),
-          );
-          throwIfUnanswered(submitted);
-          return submitted.snapshots;
-        }),
-      ),
+      longStep(async () => {
+        const wakeInMs = nextAttemptInMs() + wakeMarginMs;
+        const [id = ''] = ids;
+        const accountId = (await findPayoutById(database, id))?.accountId ?? '';
+        const submit = () => submitAll(deps, { driver, ids, wakeInMs });
+        const submitted = await inShare(id, accountId, submit);
+        throwIfUnanswered(submitted);
+        return submitted.snapshots;
+      }),
 
     /**
      * Asks the rail about one payout and applies what it says. Fails until there is something
      * to say: its retries are the polling.
      */
-    pollRail: async ({
-      payoutId,
-    }: {
-      readonly payoutId: string;
-    }): Promise<readonly PayoutSnapshot[]> => {
+    pollRail: async ({ payoutId }: PollInput): Promise<readonly PayoutSnapshot[]> => {
       await postponeWake(database, payoutId, nextAttemptInMs() + pollMarginMs);
       const row = await findPayoutById(database, payoutId);
       if (row === undefined || row.rail === null) throw new Error(`${payoutId} has no rail.`);
-      const key = railKey(payoutId);
       const rail = findRail(rails, row.rail);
-      const { answers, failure } = await inShare(payoutId, row.accountId, () =>
-        lookUp(rail, [key]),
-      );
-      const answer = answers.get(key);
+      const ask = () => lookUp(rail, [row]);
+      const { answers, failure } = await inShare(payoutId, row.accountId, ask);
+      const answer = answers.get(payoutId);
       const fact = factFromLookup(answer);
       if (fact === undefined || fact.kind === 'accepted') {
         throw retryLater(`The rail's answer for ${payoutId}: ${answer?.kind ?? failure}.`);
@@ -90,11 +82,11 @@ export function railActivities(deps: RailDeps) {
 }
 
 /** What has no answer is tried again under the same key; the failure says why. */
-function throwIfUnanswered({ snapshots, unknown, withheld }: SubmittedAll): void {
+function throwIfUnanswered({ snapshots, unknown, isWithheld }: SubmittedAll): void {
   const isUnanswered = snapshots.some(
     ({ status, attention }) => status === 'processing' && attention === null,
   );
-  if (isUnanswered && withheld > 0) {
+  if (isUnanswered && isWithheld) {
     throw retryLater('Its batch is paused or canceled, or its rail is not configured.');
   }
   if (isUnanswered && unknown.length > 0) {

@@ -38,11 +38,11 @@ export function snapshotOf(
 export async function park(
   sql: Sql,
   snapshots: readonly PayoutSnapshot[],
-  found: ReadonlyMap<string, Attention>,
+  found: (snapshot: PayoutSnapshot) => Attention | null | undefined,
 ): Promise<readonly PayoutSnapshot[]> {
-  const parked = snapshots.flatMap(({ id, attention }) => {
-    const added = found.get(id);
-    return added === undefined ? [] : [{ id, ...withAttention(attention, added) }];
+  const parked = snapshots.flatMap((snapshot) => {
+    const added = found(snapshot);
+    return added ? [{ id: snapshot.id, ...withAttention(snapshot.attention, added) }] : [];
   });
   await parkPayouts(sql, parked);
   const attentionOf = new Map(parked.map(({ id, reason, detail }) => [id, { reason, detail }]));

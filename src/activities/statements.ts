@@ -5,9 +5,7 @@ import type { Rail } from '../rails/rail.js';
 /** Brings a rail's statement up to date, day by day; a closed day is read once. */
 export async function readStatements(database: Database, rail: Rail): Promise<void> {
   for (const date of await unreadDays(database, rail.name)) {
-    const { closed, lines } = await rail.statement(date);
-    await transaction(database, (sql) =>
-      storeStatement(sql, { rail: rail.name, date, closed, entries: lines }),
-    );
+    const statement = { ...(await rail.statement(date)), rail: rail.name, date };
+    await transaction(database, (sql) => storeStatement(sql, statement));
   }
 }

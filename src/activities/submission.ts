@@ -31,8 +31,8 @@ export type SubmittedAll = {
   readonly snapshots: readonly PayoutSnapshot[];
   /** The payouts without an answer, each with what is known about it. */
   readonly unknown: readonly string[];
-  /** How many were not given to the rail, because their batch is held back. */
-  readonly withheld: number;
+  /** Whether some were not given to the rail, because their batch is held back. */
+  readonly isWithheld: boolean;
 };
 
 /**
@@ -52,18 +52,16 @@ export async function submitAll(deps: RailDeps, input: SubmitInput): Promise<Sub
     ),
   );
   const results = new Map(submitted.flat().map((result) => [result.id, result]));
-  await cancelWithheld(
-    deps,
-    ids.filter((id) => !results.has(id)),
-  );
+  const unsent = ids.filter((id) => !results.has(id));
+  await cancelWithheld(deps, unsent);
   const snapshots = await record(deps, input, results);
   const unknown = [...results.values()].flatMap((result) =>
     'unknown' in result ? [`${result.id}: ${result.unknown}`] : [],
   );
-  const withheld = snapshots.filter(
+  const isWithheld = snapshots.some(
     ({ id, status }) => status === 'processing' && !results.has(id),
   );
-  return { snapshots, unknown, withheld: withheld.length };
+  return { snapshots, unknown, isWithheld };
 }
 
 /**
@@ -91,11 +89,7 @@ async function record(
   );
   return bulkTransaction(database, input.ids.length, async (sql) => {
     const snapshots = await applyFacts(sql, factRules, input, new Map(facts));
-    const unanswered = snapshots.flatMap((snapshot) => {
-      const attention = attentionFor(snapshot, results.get(snapshot.id));
-      return attention === undefined ? [] : [[snapshot.id, attention] as const];
-    });
-    return park(sql, snapshots, new Map(unanswered));
+    return park(sql, snapshots, (snapshot) => attentionFor(snapshot, results.get(snapshot.id)));
   });
 }
 
@@ -146,10 +140,7 @@ async function finishedVoid(
 ): Promise<Submitted | undefined> {
   const { id } = submission;
   if (!keyIsRemembered(rail, submission)) {
-    return {
-      id,
-      unrecoverable: 'A void was begun, and the rail may have forgotten the key since.',
-    };
+    return { id, unrecoverable: voidForgotten };
   }
   try {
     const answer = await finishVoid(database, rail, id, begunMs);
@@ -159,6 +150,8 @@ async function finishedVoid(
   }
 }
 
+const voidForgotten = 'A void was begun, and the rail may have forgotten the key since.';
+
 /** Looks up what was sent before, and sends again what the rail does not know. */
 async function repeatAll(
   target: Target,
@@ -166,15 +159,12 @@ async function repeatAll(
 ): Promise<readonly Submitted[]> {
   const { database, rail, driver, limits, begunMs } = target;
   if (repeated.length === 0) return [];
-  const { answers, failure } = await lookUp(
-    rail,
-    repeated.map(({ id }) => railKey(id)),
-  );
+  const { answers, failure } = await lookUp(rail, repeated);
   const results: Submitted[] = [];
   const toResend: Submission[] = [];
   for (const submission of repeated) {
     const { id } = submission;
-    const answer = answers.get(railKey(id));
+    const answer = answers.get(id);
     const fact = factFromLookup(answer);
     const isEvident = fact !== undefined && fact.kind !== 'voided';
     if (answer === undefined) results.push({ id, unknown: failure });
@@ -185,11 +175,8 @@ async function repeatAll(
   }
   const ids = toResend.map(({ id }) => id);
   const begun = new Set(await beginRepeat(database, driver, ids, limits));
-  const sent = await send(
-    target,
-    toResend.filter(({ id }) => begun.has(id)),
-  );
-  return [...results, ...sent];
+  const resent = toResend.filter(({ id }) => begun.has(id));
+  return [...results, ...(await send(target, resent))];
 }
 
 /** By now "not found" and "voided" may mean that the rail has forgotten what it has paid. */
@@ -231,10 +218,8 @@ async function transfersOf(
   database: Database,
   submissions: readonly Submission[],
 ): Promise<readonly Transfer[]> {
-  const beneficiaries = await beneficiariesOf(
-    database,
-    submissions.map(({ id }) => id),
-  );
+  const ids = submissions.map(({ id }) => id);
+  const beneficiaries = await beneficiariesOf(database, ids);
   const detailsOf = new Map(beneficiaries.map((row) => [row.payoutId, row.details]));
   return submissions.map((submission): Transfer => {
     const beneficiary = detailsOf.get(submission.id);

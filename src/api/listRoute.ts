@@ -19,6 +19,7 @@ type PageParams = {
   readonly limit: number;
   readonly starting_after?: string | undefined;
   readonly ending_before?: string | undefined;
+  readonly created?: Page['created'];
 };
 
 /** What pages are made of: whose rows they are, in which place each stands, and how it is shown. */
@@ -67,7 +68,7 @@ async function answerPage<Params extends PageParams, Place, Row>(
   params: Params,
   list: Paging<Params, Place, Row>,
 ): Promise<Answer> {
-  const { limit, starting_after: after, ending_before: before } = params;
+  const { limit, starting_after: after, ending_before: before, created } = params;
   if (after !== undefined && before !== undefined) {
     return refused(exclusive('ending_before', 'starting_after'));
   }
@@ -82,7 +83,8 @@ async function answerPage<Params extends PageParams, Place, Row>(
     const { found: expected = 'the id of an object of this list' } = list;
     return refused(refuse('cursor_not_found', { param, expected, received: id }));
   }
-  const page = { limit, toward: before === undefined ? 'older' : 'newer', from } as const;
+  const toward = before === undefined ? 'older' : 'newer';
+  const page = { limit, toward, from, created } as const;
   const result = await list.query(database, ownerId, page, params);
   if (isRefusal(result)) return refused(result);
   return { status: 200, body: listObject(result.rows.map(list.render), result.hasMore) };

@@ -1,7 +1,6 @@
 import type { EntryKind } from '../domain/ledger.js';
 import type { Sql } from './client.js';
 import {
-  type Created,
   orderAndLimit,
   type Page,
   type PageResult,
@@ -23,7 +22,6 @@ export type BalanceTransactionRow = {
 };
 
 export type BalanceTransactionFilter = {
-  readonly created?: Created | undefined;
   readonly currency?: string | undefined;
   readonly payoutId?: string | undefined;
   readonly type?: EntryKind | undefined;
@@ -36,22 +34,10 @@ export async function listBalanceTransactions(
   page: Page,
   filter: BalanceTransactionFilter,
 ): Promise<PageResult<BalanceTransactionRow>> {
-  const rows =
-    filter.payoutId === undefined
-      ? await ofBalances(sql, accountId, page, filter)
-      : await ofPayout(sql, accountId, page, { ...filter, payoutId: filter.payoutId });
-  return toPage(page, rows);
-}
-
-/** The newest of each balance are among the newest of all; there are two a currency. */
-async function ofBalances(
-  sql: Sql,
-  accountId: string,
-  page: Page,
-  filter: BalanceTransactionFilter,
-) {
-  const { created, currency, type } = filter;
-  return sql<BalanceTransactionRow[]>`
+  const { currency, type, payoutId } = filter;
+  const inCurrency = when(sql, currency, (wanted) => sql`b.currency = ${wanted}`);
+  // The newest of each balance are among the newest of all; there are two a currency.
+  const ofBalances = () => sql<BalanceTransactionRow[]>`
     select p.id, p.entry_kind as type,
            (select payout_id from ledger_entries e where e.id = p.entry_id) as payout_id,
            b.kind as balance, b.currency, p.amount_minor, p.created_at
@@ -59,28 +45,19 @@ async function ofBalances(
         select * from ledger_postings
          where ledger_account_id = b.ledger_account_id and entry_kind is not null
            and ${when(sql, type, (wanted) => sql`entry_kind = ${wanted}`)}
-           and ${pageRows(sql, page, ['created_at', 'id'], created)}) p
-     where b.account_id = ${accountId} and ${when(sql, currency, (wanted) => sql`b.currency = ${wanted}`)}
+           and ${pageRows(sql, page, ['created_at', 'id'])}) p
+     where b.account_id = ${accountId} and ${inCurrency}
      ${orderAndLimit(sql, page, ['p.created_at', 'p.id'])}`;
-}
-
-/** A payout has an entry of each kind at most, so these are a handful. */
-async function ofPayout(
-  sql: Sql,
-  accountId: string,
-  page: Page,
-  filter: BalanceTransactionFilter & { readonly payoutId: string },
-) {
-  const { created, currency, type, payoutId } = filter;
-  return sql<BalanceTransactionRow[]>`
+  // A payout has an entry of each kind at most, so these are a handful.
+  const ofPayout = (id: string) => sql<BalanceTransactionRow[]>`
     select p.id, e.kind as type, e.payout_id, b.kind as balance, b.currency, p.amount_minor,
            p.created_at
       from ledger_entries e join ledger_postings p on p.entry_id = e.id
       join ledger_balances b on b.ledger_account_id = p.ledger_account_id
-     where e.payout_id = ${payoutId} and b.account_id = ${accountId}
-       and ${when(sql, currency, (wanted) => sql`b.currency = ${wanted}`)}
+     where e.payout_id = ${id} and b.account_id = ${accountId} and ${inCurrency}
        and ${when(sql, type, (wanted) => sql`e.kind = ${wanted}`)}
-       and ${pageRows(sql, page, ['p.created_at', 'p.id'], created)}`;
+       and ${pageRows(sql, page, ['p.created_at', 'p.id'])}`;
+  return toPage(page, await (payoutId === undefined ? ofBalances() : ofPayout(payoutId)));
 }
 
 /** Where a transaction of the account stands in its list. */

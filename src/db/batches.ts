@@ -1,16 +1,8 @@
 import { type BatchMode, type BatchStatus, batchStatuses, chunkCountOf } from '../domain/batch.js';
 import type { PayoutStatus } from '../domain/payout.js';
 import type { Refusal } from '../domain/refusal.js';
-import { oneOf, type Sql } from './client.js';
-import {
-  type Created,
-  orderAndLimit,
-  type Page,
-  type PageResult,
-  pageRows,
-  toPage,
-  when,
-} from './page.js';
+import { oneOf, ownedIn, type Sql } from './client.js';
+import { orderAndLimit, type Page, type PageResult, pageRows, toPage, when } from './page.js';
 import type { NewPayout, PayoutRow } from './payouts.js';
 import type { CurrencyRate, CurrencyRates } from './rates.js';
 import { unnest } from './unnest.js';
@@ -129,23 +121,14 @@ export async function listOpenBatches(sql: Sql): Promise<readonly BatchRow[]> {
 }
 
 /** Batches of an account by their ids. */
-export async function findBatches(
-  sql: Sql,
-  accountId: string,
-  ids: readonly string[],
-): Promise<readonly BatchRow[]> {
-  return sql<BatchRow[]>`
-    select ${columns(sql)}
-      from batches where id = any (${ids}) and account_id = ${accountId}`;
-}
-
+export const findBatches = ownedIn<BatchRow>('batches', columns);
 export const findBatch = oneOf(findBatches);
 
 export async function listBatches(
   sql: Sql,
   accountId: string,
   page: Page,
-  filter: { readonly created?: Created | undefined; readonly status?: string | undefined },
+  filter: { readonly status?: string | undefined },
 ): Promise<PageResult<BatchRow>> {
   const statuses = filter.status === undefined ? [...batchStatuses] : [filter.status];
   // The newest of each status are among the newest of all: one index serves both.
@@ -153,7 +136,7 @@ export async function listBatches(
     select b.* from unnest(${statuses}::text[]) s (status) cross join lateral (
       select ${columns(sql)} from batches
        where account_id = ${accountId} and status = s.status
-         and ${pageRows(sql, page, ['created_at', 'id'], filter.created)}) b
+         and ${pageRows(sql, page, ['created_at', 'id'])}) b
      ${orderAndLimit(sql, page, ['b.created_at', 'b.id'])}`;
   return toPage(page, rows);
 }

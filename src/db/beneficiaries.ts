@@ -1,6 +1,6 @@
 import type { BeneficiaryDetails } from '../domain/beneficiary.js';
-import { exactlyOne, oneOf, type Sql } from './client.js';
-import { type Created, type Page, type PageResult, pageRows, toPage, when } from './page.js';
+import { exactlyOne, oneOf, ownedIn, type Sql } from './client.js';
+import { type Page, type PageResult, pageRows, toPage, when } from './page.js';
 
 export type BeneficiaryRow = {
   readonly id: string;
@@ -10,6 +10,8 @@ export type BeneficiaryRow = {
   readonly deletedAt: Date | null;
 };
 
+const columns = (sql: Sql) => sql`id, account_id, details, created_at, deleted_at`;
+
 export async function insertBeneficiary(
   sql: Sql,
   beneficiary: Pick<BeneficiaryRow, 'id' | 'accountId' | 'details'>,
@@ -18,21 +20,12 @@ export async function insertBeneficiary(
   const [row] = await sql<BeneficiaryRow[]>`
     insert into beneficiaries (id, account_id, details, currency)
     values (${id}, ${accountId}, ${sql.json(details)}, ${details.currency})
-    returning id, account_id, details, created_at, deleted_at`;
+    returning ${columns(sql)}`;
   return exactlyOne(row);
 }
 
 /** Beneficiaries of an account by their ids, deleted ones too: payouts were made to them. */
-export async function findBeneficiaries(
-  sql: Sql,
-  accountId: string,
-  ids: readonly string[],
-): Promise<readonly BeneficiaryRow[]> {
-  return sql<BeneficiaryRow[]>`
-    select id, account_id, details, created_at, deleted_at from beneficiaries
-     where id = any (${ids}) and account_id = ${accountId}`;
-}
-
+export const findBeneficiaries = ownedIn<BeneficiaryRow>('beneficiaries', columns);
 export const findBeneficiary = oneOf(findBeneficiaries);
 
 /** A page of an account's beneficiaries that are not deleted. */
@@ -40,14 +33,13 @@ export async function listBeneficiaries(
   sql: Sql,
   accountId: string,
   page: Page,
-  filter: { readonly created?: Created | undefined; readonly currency?: string | undefined },
+  { currency }: { readonly currency?: string | undefined },
 ): Promise<PageResult<BeneficiaryRow>> {
-  const { created, currency = null } = filter;
   const rows = await sql<BeneficiaryRow[]>`
-    select id, account_id, details, created_at, deleted_at from beneficiaries
+    select ${columns(sql)} from beneficiaries
      where account_id = ${accountId} and deleted_at is null
        and ${when(sql, currency, (wanted) => sql`currency = ${wanted}`)}
-       and ${pageRows(sql, page, ['created_at', 'id'], created)}`;
+       and ${pageRows(sql, page, ['created_at', 'id'])}`;
   return toPage(page, rows);
 }
 
@@ -59,7 +51,7 @@ export async function deleteBeneficiary(
   const [row] = await sql<BeneficiaryRow[]>`
     update beneficiaries set deleted_at = now()
      where id = ${id} and account_id = ${accountId} and deleted_at is null
-    returning id, account_id, details, created_at, deleted_at`;
+    returning ${columns(sql)}`;
   return row;
 }
 

@@ -1,4 +1,4 @@
-import postgres from 'postgres';
+import postgres, { type Fragment } from 'postgres';
 import { arrays } from './arrays.js';
 import { socketsTo } from './socket.js';
 
@@ -10,6 +10,16 @@ export type Database = postgres.Sql<{ bigint: bigint }>;
 export function exactlyOne<T>(row: T | undefined): T {
   if (row === undefined) throw new Error('The statement returned no row.');
   return row;
+}
+
+/** Finds an account's objects in a table by their ids. */
+export function ownedIn<T extends object>(
+  table: string,
+  columns: (sql: Sql) => Fragment = (sql) => sql`*`,
+) {
+  return (sql: Sql, accountId: string, ids: readonly string[]): Promise<readonly T[]> =>
+    sql<T[]>`select ${columns(sql)} from ${sql(table)}
+              where id = any (${ids}) and account_id = ${accountId}`;
 }
 
 /** Finds an account's object by its id, by what finds many of them. */

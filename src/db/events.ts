@@ -1,15 +1,7 @@
 import { type EventType, eventTypes } from '../domain/event.js';
-import { jsonTexts, type Sql } from './client.js';
+import { jsonTexts, oneOf, ownedIn, type Sql } from './client.js';
 import { newId } from './id.js';
-import {
-  type Created,
-  orderAndLimit,
-  type Page,
-  type PageResult,
-  pageRows,
-  toPage,
-  when,
-} from './page.js';
+import { orderAndLimit, type Page, type PageResult, pageRows, toPage, when } from './page.js';
 
 export type NewEvent = {
   readonly accountId: string;
@@ -73,8 +65,9 @@ export async function recordWebhookEvents(
   return new Set(rows.map((row) => row.subjectId));
 }
 
+const columns = (sql: Sql) => sql`id, account_id, sequence, type, data, created_at`;
+
 export type EventFilter = {
-  readonly created?: Created | undefined;
   readonly type?: EventType | undefined;
   /** The payout or batch that it is about. */
   readonly subjectId?: string | undefined;
@@ -85,18 +78,17 @@ export async function listEvents(
   sql: Sql,
   accountId: string,
   page: Page,
-  filter: EventFilter,
+  { type, subjectId }: EventFilter,
 ): Promise<PageResult<EventRow>> {
-  const { created, subjectId } = filter;
-  const types = filter.type === undefined ? [...eventTypes] : [filter.type];
+  const types = type === undefined ? [...eventTypes] : [type];
   // The newest of each type are among the newest of all: one index serves both. A subject has a
   // handful of events, which are found by it.
   const rows = await sql<EventRow[]>`
     select e.* from unnest(${types}::text[]) t (type) cross join lateral (
-      select id, account_id, sequence, type, data, created_at from events
+      select ${columns(sql)} from events
        where account_id = ${accountId} and type = t.type
          and ${when(sql, subjectId, (wanted) => sql`subject_id = ${wanted}`)}
-         and ${pageRows(sql, page, ['created_at', 'id'], created)}) e
+         and ${pageRows(sql, page, ['created_at', 'id'])}) e
      ${orderAndLimit(sql, page, ['e.created_at', 'e.id'])}`;
   return toPage(page, rows);
 }
@@ -112,19 +104,10 @@ export async function feedEvents(
   limit: number,
 ): Promise<PageResult<EventRow>> {
   const rows = await sql<EventRow[]>`
-    select id, account_id, sequence, type, data, created_at from events
+    select ${columns(sql)} from events
      where account_id = ${accountId} and sequence > ${after}
      order by sequence limit ${limit + 1}`;
   return { rows: rows.slice(0, limit), hasMore: rows.length > limit };
 }
 
-export async function findEvent(
-  sql: Sql,
-  accountId: string,
-  id: string,
-): Promise<EventRow | undefined> {
-  const [row] = await sql<EventRow[]>`
-    select id, account_id, sequence, type, data, created_at from events
-     where id = ${id} and account_id = ${accountId}`;
-  return row;
-}
+export const findEvent = oneOf(ownedIn<EventRow>('events', columns));

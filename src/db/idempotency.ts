@@ -14,15 +14,6 @@ export type KeyBinding = {
 /** Keys of routes that move no money are remembered for 30 days; null is for ever. */
 export type Retention = '30 days' | null;
 
-/** A key that is bound stays so until its time is over. */
-const unlessBound = (sql: Sql) => sql`
-  on conflict (account_id, key) do update
-     set route = excluded.route, fingerprints = excluded.fingerprints,
-         object_id = excluded.object_id, refusal = excluded.refusal,
-         created_at = now(), expires_at = excluded.expires_at
-   where idempotency_keys.expires_at <= now()
-  returning key`;
-
 /**
  * Binds a key to an object, or returns what it is bound to already. A concurrent request
  * with the same key waits here for the first one to commit; the lock time-out ends that.
@@ -33,41 +24,40 @@ export async function bindKey(
   binding: KeyBinding,
   retention: Retention,
 ): Promise<KeyBinding | 'bound'> {
-  const bound = await sql`
-    insert into idempotency_keys (account_id, key, route, fingerprints, object_id, refusal, expires_at)
-    values (${accountId}, ${binding.key}, ${binding.route}, ${sql.json(binding.fingerprints)},
-      ${binding.objectId}, ${binding.refusal === null ? null : sql.json(binding.refusal)},
-      now() + ${retention}::interval)
-    ${unlessBound(sql)}`;
-  if (bound.length === 1) return 'bound';
-  const [first] = await findKeys(sql, accountId, [binding.key]);
-  if (first === undefined) throw new Error('A bound idempotency key has vanished.');
-  return first;
+  const [first] = await bindKeys(sql, accountId, [binding], retention);
+  return first ?? 'bound';
 }
 
-export type NewBinding = Pick<KeyBinding, 'key' | 'fingerprints' | 'objectId'>;
-
 /**
- * Binds many keys of one route for ever, each to its object. Returns those that were bound
- * before, with what they are bound to. The keys are taken in their own order, so that two
- * batches that share some cannot wait for each other.
+ * Binds many keys, each to its object. Returns those that were bound before, with what they are
+ * bound to. The keys are taken in their own order, so that two batches that share some cannot
+ * wait for each other. One that is bound stays so until its time is over.
  */
 export async function bindKeys(
   sql: Sql,
   accountId: string,
-  route: string,
-  bindings: readonly NewBinding[],
+  bindings: readonly KeyBinding[],
+  retention: Retention,
 ): Promise<readonly KeyBinding[]> {
   if (bindings.length === 0) return [];
   const rows = await sql<{ key: string }[]>`
-    insert into idempotency_keys (account_id, key, route, fingerprints, object_id)
-    select ${accountId}, t.key, ${route}, t.fingerprints, t.object_id
-      from ${unnest(sql, bindings)`key text, fingerprints jsonb, object_id text`}
+    insert into idempotency_keys (account_id, key, route, fingerprints, object_id, refusal, expires_at)
+    select ${accountId}, t.key, t.route, t.fingerprints, t.object_id, t.refusal,
+           now() + ${retention}::interval
+      from ${unnest(sql, bindings)`
+        key text, route text, fingerprints jsonb, object_id text, refusal jsonb`}
      order by t.key
-    ${unlessBound(sql)}`;
+    on conflict (account_id, key) do update
+       set route = excluded.route, fingerprints = excluded.fingerprints,
+           object_id = excluded.object_id, refusal = excluded.refusal,
+           created_at = now(), expires_at = excluded.expires_at
+     where idempotency_keys.expires_at <= now()
+    returning key`;
   const bound = new Set(rows.map(({ key }) => key));
   const before = bindings.flatMap(({ key }) => (bound.has(key) ? [] : [key]));
-  return findKeys(sql, accountId, before);
+  const found = await findKeys(sql, accountId, before);
+  if (found.length < before.length) throw new Error('A bound idempotency key has vanished.');
+  return found;
 }
 
 /** What keys of an account are bound to; those that are not, or no longer, are left out. */

@@ -4,11 +4,15 @@ import type { Sql } from './client.js';
 /** Where a row stands in its list: lists are ordered by time and, within it, by id. */
 export type Position = { readonly at: Date; readonly id: string };
 
-/** What is asked of a list: up to `limit` rows, next to `from` on one side, or the newest. */
+/**
+ * What is asked of a list: up to `limit` rows, next to `from` on one side, or the newest; and of
+ * all of them those that were created within bounds.
+ */
 export type Page = {
   readonly limit: number;
   readonly toward: 'older' | 'newer';
   readonly from: Position | null;
+  readonly created?: Created | undefined;
 };
 
 /** Rows of a page, newest first whichever way it was walked, and whether more lie beyond. */
@@ -24,15 +28,6 @@ export type Created = {
 
 /** The two columns that a list is ordered by. */
 type Columns = readonly [at: string, id: string];
-
-/** The condition that keeps the rows beyond the page's cursor. */
-function afterCursor(sql: Sql, page: Page, [at, id]: Columns): Fragment {
-  if (page.from === null) return sql`true`;
-  const { from, toward } = page;
-  return toward === 'older'
-    ? sql`(${sql(at)}, ${sql(id)}) < (${from.at}, ${from.id})`
-    : sql`(${sql(at)}, ${sql(id)}) > (${from.at}, ${from.id})`;
-}
 
 /**
  * The order and the end of a page's rows, nearest to the cursor first; one row more than asked
@@ -56,24 +51,20 @@ export function when<T>(
   return value === null || value === undefined ? sql`true` : condition(value);
 }
 
-/** The condition that keeps the rows created within bounds. */
-function createdWithin(sql: Sql, created: Created | undefined, at: string): Fragment {
-  return sql`
-    ${when(sql, created?.gte, (time) => sql`${sql(at)} >= ${time}`)}
-    and ${when(sql, created?.gt, (time) => sql`${sql(at)} > ${time}`)}
-    and ${when(sql, created?.lte, (time) => sql`${sql(at)} <= ${time}`)}
-    and ${when(sql, created?.lt, (time) => sql`${sql(at)} < ${time}`)}`;
-}
-
 /** The last condition, the order and the end of a page's rows: created within bounds, beyond its cursor. */
-export function pageRows(
-  sql: Sql,
-  page: Page,
-  columns: Columns,
-  created: Created | undefined,
-): Fragment {
+export function pageRows(sql: Sql, page: Page, columns: Columns): Fragment {
+  const { created, from, toward } = page;
+  const [at, id] = [sql(columns[0]), sql(columns[1])];
   return sql`
-    ${createdWithin(sql, created, columns[0])} and ${afterCursor(sql, page, columns)}
+    ${when(sql, created?.gte, (time) => sql`${at} >= ${time}`)}
+    and ${when(sql, created?.gt, (time) => sql`${at} > ${time}`)}
+    and ${when(sql, created?.lte, (time) => sql`${at} <= ${time}`)}
+    and ${when(sql, created?.lt, (time) => sql`${at} < ${time}`)}
+    and ${when(sql, from, (cursor) =>
+      toward === 'older'
+        ? sql`(${at}, ${id}) < (${cursor.at}, ${cursor.id})`
+        : sql`(${at}, ${id}) > (${cursor.at}, ${cursor.id})`,
+    )}
     ${orderAndLimit(sql, page, columns)}`;
 }
 

@@ -1,20 +1,11 @@
 import type { Fragment } from 'postgres';
 import { type PayoutStatus, payoutStatuses } from '../domain/payout.js';
 import { exactlyOne, type Sql } from './client.js';
-import {
-  type Created,
-  orderAndLimit,
-  type Page,
-  type PageResult,
-  pageRows,
-  toPage,
-  when,
-} from './page.js';
+import { orderAndLimit, type Page, type PageResult, pageRows, toPage, when } from './page.js';
 import type { PayoutRow } from './payouts.js';
 import { unnest } from './unnest.js';
 
 export type PayoutFilter = {
-  readonly created?: Created | undefined;
   readonly status?: PayoutStatus | undefined;
   readonly sourceCurrency?: string | undefined;
   readonly destinationCurrency?: string | undefined;
@@ -75,8 +66,8 @@ function pathsOf(filter: PayoutFilter): readonly Path[] {
 const walkRows = 2_000;
 
 /** The rows that are looked through for a page, in the order of the list and of the indexes. */
-function walked({ sql, page, filter }: Search, id: 'id' | 'payout_id'): Fragment {
-  return pageRows(sql, { ...page, limit: walkRows }, ['requested_at', id], filter.created);
+function walked({ sql, page }: Search, id: 'id' | 'payout_id'): Fragment {
+  return pageRows(sql, { ...page, limit: walkRows }, ['requested_at', id]);
 }
 
 /** How many filters are compared to find the rarest; the others only sort out. */

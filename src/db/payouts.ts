@@ -1,4 +1,4 @@
-import type { Acceptance } from '../domain/acceptance.js';
+import type { Acceptance, PayoutTerms } from '../domain/acceptance.js';
 import { formatRate } from '../domain/fx.js';
 import type { AcceptedAmounts } from '../domain/ledger.js';
 import {
@@ -10,10 +10,9 @@ import {
   type WakeablePayout,
 } from '../domain/payout.js';
 import type { Move } from '../domain/progress.js';
-import type { FixedSide } from '../domain/quote.js';
 import type { Refusal } from '../domain/refusal.js';
 import type { Mode } from './accounts.js';
-import type { Sql } from './client.js';
+import { oneOf, ownedIn, type Sql } from './client.js';
 import { when } from './page.js';
 import type { RateOrigin } from './rates.js';
 import { unnest } from './unnest.js';
@@ -26,37 +25,41 @@ export type StatusChange = {
   readonly reason: string | null;
 };
 
-type StoredPayout = { readonly [Name in keyof RateOrigin]: RateOrigin[Name] | null } & {
+/** What a request says of a payout, and who drives it. */
+export type NewPayout = PayoutTerms & {
   readonly id: string;
   readonly accountId: string;
   readonly mode: Mode;
-  readonly status: PayoutStatus;
-  readonly statusReason: string | null;
-  readonly statusHistory: readonly StatusChange[];
   readonly driver: string;
-  readonly quoteId: string | null;
-  readonly beneficiaryId: string;
-  readonly fixedSide: FixedSide | null;
-  readonly amount: bigint | null;
   readonly reference: string | null;
   readonly metadata: Readonly<Record<string, string>>;
-  readonly requestedAt: Date;
-  readonly rail: string | null;
-  readonly settleBy: Date | null;
-  readonly refusal: Refusal | null;
-  readonly submitStartedAt: Date | null;
-  /** The last time the order may have been sent. */
-  readonly lastSentAt: Date | null;
-  readonly voidIntent: VoidOutcome | null;
-  readonly railReference: string | null;
-  readonly settledAt: Date | null;
-  readonly returnedMinor: bigint | null;
-  readonly batchId: string | null;
-  readonly batchIndex: number | null;
-  readonly attentionReason: AttentionReason | null;
-  readonly attentionDetail: string | null;
-  readonly attentionAt: Date | null;
 };
+
+/** Where its rate comes from is null before it is accepted. */
+type NullableOrigin = { readonly [Name in keyof RateOrigin]: RateOrigin[Name] | null };
+
+type StoredPayout = NewPayout &
+  NullableOrigin & {
+    readonly status: PayoutStatus;
+    readonly statusReason: string | null;
+    readonly statusHistory: readonly StatusChange[];
+    readonly requestedAt: Date;
+    readonly rail: string | null;
+    readonly settleBy: Date | null;
+    readonly refusal: Refusal | null;
+    readonly submitStartedAt: Date | null;
+    /** The last time the order may have been sent. */
+    readonly lastSentAt: Date | null;
+    readonly voidIntent: VoidOutcome | null;
+    readonly railReference: string | null;
+    readonly settledAt: Date | null;
+    readonly returnedMinor: bigint | null;
+    readonly batchId: string | null;
+    readonly batchIndex: number | null;
+    readonly attentionReason: AttentionReason | null;
+    readonly attentionDetail: string | null;
+    readonly attentionAt: Date | null;
+  };
 
 /** What is fixed when a payout is accepted, and never changes; rates are exact decimals. */
 export type AcceptedColumns = Omit<AcceptedAmounts, 'rate'> & {
@@ -65,31 +68,13 @@ export type AcceptedColumns = Omit<AcceptedAmounts, 'rate'> & {
 };
 
 /** Before that the currencies are what the request says or implies, as far as it does. */
-type NoAmounts = {
-  readonly [Name in keyof AcceptedColumns]: Name extends `${string}Currency` ? string | null : null;
-};
+type NoAmounts = { readonly [Name in Exclude<keyof AcceptedColumns, keyof PayoutTerms>]: null };
 
 /** A payout that was accepted. */
 export type AcceptedRow = StoredPayout & AcceptedColumns;
 
 /** The row of a payout, which is accepted or not: `sourceMinor` says which. A check in the database holds it. */
 export type PayoutRow = AcceptedRow | (StoredPayout & NoAmounts);
-
-export type NewPayout = Pick<
-  PayoutRow,
-  | 'id'
-  | 'accountId'
-  | 'mode'
-  | 'driver'
-  | 'quoteId'
-  | 'beneficiaryId'
-  | 'sourceCurrency'
-  | 'destinationCurrency'
-  | 'fixedSide'
-  | 'amount'
-  | 'reference'
-  | 'metadata'
->;
 
 /**
  * Records a request as a `pending` payout, due in a moment: the sweep starts its workflow if the
@@ -110,15 +95,7 @@ export async function insertPayout(sql: Sql, payout: NewPayout): Promise<void> {
       ${sql.json(payout.metadata)}, ${wakeAfter(sql, 'step')})`;
 }
 
-export async function findPayout(
-  sql: Sql,
-  accountId: string,
-  id: string,
-): Promise<PayoutRow | undefined> {
-  const [row] = await sql<PayoutRow[]>`
-    select * from payouts where id = ${id} and account_id = ${accountId}`;
-  return row;
-}
+export const findPayout = oneOf(ownedIn<PayoutRow>('payouts'));
 
 /** Of any account: for operators and activities. */
 export async function findPayoutById(sql: Sql, id: string): Promise<PayoutRow | undefined> {
@@ -235,19 +212,10 @@ export async function refusePayouts(
     returning p.*`;
 }
 
-/** What a move changes of a row. */
-type MovedColumn =
-  | 'id'
-  | 'status'
-  | 'statusReason'
-  | 'statusHistory'
-  | 'railReference'
-  | 'settledAt'
-  | 'returnedMinor'
-  | 'attentionReason'
-  | 'attentionAt';
-
 export type MovedPayout = Move & { readonly id: string };
+
+/** What a move changes of a row. */
+type MovedColumn = keyof MovedPayout | 'statusHistory' | 'attentionReason' | 'attentionAt';
 
 /**
  * Moves each payout by one status, and returns its row as it is then: what the move does not

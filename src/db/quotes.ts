@@ -1,6 +1,6 @@
 import { formatRate } from '../domain/fx.js';
 import type { FixedSide, Price } from '../domain/quote.js';
-import { exactlyOne, oneOf, type Sql } from './client.js';
+import { exactlyOne, oneOf, ownedIn, type Sql } from './client.js';
 import type { AcceptedColumns } from './payouts.js';
 import type { RateOrigin } from './rates.js';
 import { unnest } from './unnest.js';
@@ -41,15 +41,10 @@ export async function insertQuote(sql: Sql, quote: NewQuote): Promise<QuoteRow> 
 }
 
 /** Quotes of an account by their ids. */
-export async function findQuotes(
-  sql: Sql,
-  accountId: string,
-  ids: readonly string[],
-): Promise<readonly QuoteRow[]> {
-  return sql<QuoteRow[]>`
-    select *, expires_at <= now() as expired from quotes
-     where id = any (${ids}) and account_id = ${accountId}`;
-}
+export const findQuotes = ownedIn<QuoteRow>(
+  'quotes',
+  (sql) => sql`*, expires_at <= now() as expired`,
+);
 
 export const findQuote = oneOf(findQuotes);
 

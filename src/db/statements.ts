@@ -1,14 +1,6 @@
+import type { Statement } from '../domain/railReport.js';
 import { exactlyOne, type Sql } from './client.js';
 import { unnest } from './unnest.js';
-
-export type StatementEntry = {
-  readonly key: string;
-  readonly bankReference: string;
-  readonly direction: 'debit' | 'credit';
-  readonly amountMinor: bigint;
-  readonly currency: string;
-  readonly bookedAt: string;
-};
 
 export type Break = {
   readonly rail: string;
@@ -28,15 +20,9 @@ export type Break = {
  */
 export async function storeStatement(
   sql: Sql,
-  statement: {
-    readonly rail: string;
-    readonly date: string;
-    readonly closed: boolean;
-    readonly entries: readonly StatementEntry[];
-  },
+  { rail, date, closed, lines }: Statement & { readonly rail: string; readonly date: string },
 ): Promise<void> {
-  const { rail, date, closed, entries } = statement;
-  const lines = entries.map((entry, index) => ({ ...entry, line: index + 1 }));
+  const numbered = lines.map((entry, index) => ({ ...entry, line: index + 1 }));
   // One reader at a time: a read from before the day was closed must not overwrite a later one.
   await sql`select pg_advisory_xact_lock(hashtextextended(${`statement ${rail} ${date}`}, 0))`;
   const known = await sql`
@@ -50,7 +36,7 @@ export async function storeStatement(
        booked_at)
     select ${rail}, ${date}::text::date, t.line, t.bank_reference, t.direction, t.key,
            t.currency, t.amount_minor, t.booked_at
-      from ${unnest(sql, lines)`
+      from ${unnest(sql, numbered)`
         bank_reference text, direction text, key text, currency text, amount_minor bigint,
          booked_at timestamptz, line int`}`;
   if (closed) {

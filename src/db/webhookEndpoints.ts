@@ -1,5 +1,5 @@
-import { exactlyOne, type Sql } from './client.js';
-import { type Created, type Page, type PageResult, pageRows, toPage, when } from './page.js';
+import { exactlyOne, oneOf, ownedIn, type Sql } from './client.js';
+import { type Page, type PageResult, pageRows, toPage, when } from './page.js';
 
 export type WebhookEndpointRow = {
   readonly id: string;
@@ -42,15 +42,7 @@ export async function countWebhookEndpoints(sql: Sql, accountId: string): Promis
   return exactlyOne(row).count;
 }
 
-export async function findWebhookEndpoint(
-  sql: Sql,
-  accountId: string,
-  id: string,
-): Promise<WebhookEndpointRow | undefined> {
-  const [row] = await sql<WebhookEndpointRow[]>`
-    select * from webhook_endpoints where id = ${id} and account_id = ${accountId}`;
-  return row;
-}
+export const findWebhookEndpoint = oneOf(ownedIn<WebhookEndpointRow>('webhook_endpoints'));
 
 /** Whose endpoint it is, or was until it was deleted. */
 export async function accountOfEndpoint(sql: Sql, id: string): Promise<string> {
@@ -64,14 +56,13 @@ export async function listWebhookEndpoints(
   sql: Sql,
   accountId: string,
   page: Page,
-  filter: { readonly created?: Created | undefined; readonly status?: string | undefined },
+  { status }: { readonly status?: string | undefined },
 ): Promise<PageResult<WebhookEndpointRow>> {
-  const { created, status } = filter;
   const rows = await sql<WebhookEndpointRow[]>`
     select * from webhook_endpoints
      where account_id = ${accountId} and deleted_at is null
        and ${when(sql, status, (wanted) => sql`status = ${wanted}`)}
-       and ${pageRows(sql, page, ['created_at', 'id'], created)}`;
+       and ${pageRows(sql, page, ['created_at', 'id'])}`;
   return toPage(page, rows);
 }
 

@@ -1,6 +1,6 @@
 import type { Rate } from './fx.js';
 import { formatMinor } from './money.js';
-import { type FixedSide, type Price, price } from './quote.js';
+import { type FixedSide, type Price, type PriceRequest, price } from './quote.js';
 import { isRefusal, type Refusal, refuse } from './refusal.js';
 
 /**
@@ -10,14 +10,18 @@ import { isRefusal, type Refusal, refuse } from './refusal.js';
  */
 export const heldRateMaximumAgeMs = 5 * 60 * 1000;
 
-/** What was requested: either a quote, or the live rate with its own parameters. */
-export type PayoutRequest = {
+/** What was asked for: either a quote, or the live rate with its own parameters. */
+export type PayoutTerms = {
   readonly quoteId: string | null;
   readonly beneficiaryId: string;
   readonly sourceCurrency: string | null;
   readonly destinationCurrency: string | null;
   readonly fixedSide: FixedSide | null;
   readonly amount: bigint | null;
+};
+
+/** What was requested, and what its price depends on beside that. */
+export type PayoutRequest = PayoutTerms & {
   /** Set on an item of a batch, which was promised the rates of the batch's request. */
   readonly batchId: string | null;
   /** The larger of the database's and the workflow's own measure; the two clocks never mix. */
@@ -38,12 +42,7 @@ export type PriceFacts = {
   readonly midOf: (source: string, destination: string) => Rate | undefined;
 };
 
-export type Acceptance = Price & {
-  readonly sourceCurrency: string;
-  readonly destinationCurrency: string;
-  readonly fixedSide: FixedSide;
-  readonly amount: bigint;
-};
+export type Acceptance = Price & Omit<PriceRequest, 'mid'>;
 
 /**
  * The first half of the decision, which needs no balance: what the payout comes to, or why it is

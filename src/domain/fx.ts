@@ -61,11 +61,7 @@ export function quotedRate(mid: Rate, spreadBasisPoints: number): Rate {
 }
 
 /** A rate between minor units as an exact fraction of two integers. */
-function minorRatio(
-  source: string,
-  destination: string,
-  rate: Rate,
-): { readonly numerator: bigint; readonly denominator: bigint } {
+function minorRatio(source: string, destination: string, rate: Rate) {
   const [whole = '', fraction = ''] = rate.toFixed().split('.');
   return {
     numerator: BigInt(whole + fraction) * 10n ** BigInt(digitsOf(destination)),

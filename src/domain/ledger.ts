@@ -1,5 +1,5 @@
 import { convertFloor } from './fx.js';
-import type { Price } from './quote.js';
+import type { Price, PriceRequest } from './quote.js';
 
 /** The accounts of the ledger; the first two exist for each customer, the rest once a mode. */
 export const ledgerAccounts = [
@@ -48,10 +48,8 @@ export type Entry = {
 export type PostedEntry = Entry & { readonly id: bigint };
 
 /** The amounts a payout was accepted with: all that it will ever post. */
-export type AcceptedAmounts = Omit<Price, 'mid'> & {
-  readonly sourceCurrency: string;
-  readonly destinationCurrency: string;
-};
+export type AcceptedAmounts = Omit<Price, 'mid'> &
+  Pick<PriceRequest, 'sourceCurrency' | 'destinationCurrency'>;
 
 /** Money put on a test account: it has to come from somewhere, so it comes from funding. */
 export function fundEntry(currency: string, amountMinor: bigint): Entry {

@@ -49,6 +49,5 @@ export function divideUp(dividend: bigint, divisor: bigint): bigint {
 
 /** The larger of two amounts in the same unit; `Math.max` does not take integers of any size. */
 export function max(a: bigint, b: bigint): bigint {
-  if (a > b) return a;
-  return b;
+  return a > b ? a : b;
 }

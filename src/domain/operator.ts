@@ -81,6 +81,11 @@ export type OperatorResult = {
   readonly action: string | null;
 };
 
+/** The answer to a command that was not executed, and left no line in the audit log. */
+export function unexecuted(detail: string): OperatorResult {
+  return { outcome: 'refused', detail, action: null };
+}
+
 /** The longest time a person may grant: longer than any scheme takes to say something. */
 const longestExtensionMs = 30 * 24 * 60 * 60 * 1000;
 
@@ -94,7 +99,8 @@ export function isPlainLine(text: string): boolean {
 
 export const expectedLine = 'one line of text without control characters';
 
-const proposalId = /^op_[0-9a-z]{26}$/;
+/** The id of an operator's request, and of the line of the audit log that it becomes. */
+export const actionId = /^op_[0-9a-z]{26}$/;
 
 /** What is wrong with a command by its form, or undefined. */
 export function faultOf(command: OperatorCommand, now: Date): string | undefined {
@@ -110,7 +116,7 @@ export function faultOf(command: OperatorCommand, now: Date): string | undefined
     case 'extendDeadline':
       return faultOfDeadline(command.until, now);
     case 'approve':
-      return proposalId.test(command.proposal)
+      return actionId.test(command.proposal)
         ? undefined
         : 'proposal: expected the id of a proposal (op_…)';
     case 'correct':

@@ -31,6 +31,11 @@ export function isInFlight(status: PayoutStatus): boolean {
   return status === 'processing' || status === 'sent';
 }
 
+/** Whether it has ended without a payment: the hold was given back. */
+function isReleased(status: PayoutStatus): boolean {
+  return status === 'failed' || status === 'canceled';
+}
+
 /** Final for the payout's own workflow; a return may still follow a settlement. */
 export function isFinal(status: PayoutStatus): boolean {
   return status !== 'pending' && !isInFlight(status);
@@ -190,7 +195,7 @@ function undisputedEffectOf(state: PayoutState, fact: PayoutFact, rules: FactRul
     case 'settled':
       return effectOfSettlement(state, fact);
     case 'rejected':
-      return effectOfRejection(state.status, fact);
+      return effectOfRejection(state.status, fact.code);
     case 'returned':
       return effectOfReturn(state, fact, rules);
     case 'voided':
@@ -204,20 +209,13 @@ function undisputedEffectOf(state: PayoutState, fact: PayoutFact, rules: FactRul
 
 /** A void we asked for ends what the rail has not taken; any other contradicts what we know. */
 function effectOfVoid({ status, voidIntent }: PayoutState): Effect {
-  switch (status) {
-    case 'processing':
-      return voidIntent === null
-        ? park('contradiction', 'The rail has voided the key, and was never asked to.')
-        : move(voidIntent);
-    case 'failed':
-    case 'canceled':
-      return nothing;
-    case 'pending':
-    case 'sent':
-    case 'settled':
-    case 'returned':
-      return park('contradiction', `The rail has voided the key of a payout that is ${status}.`);
+  if (isReleased(status)) return nothing;
+  if (status !== 'processing') {
+    return park('contradiction', `The rail has voided the key of a payout that is ${status}.`);
   }
+  return voidIntent === null
+    ? park('contradiction', 'The rail has voided the key, and was never asked to.')
+    : move(voidIntent);
 }
 
 type Stated = { readonly amountMinor: bigint; readonly currency: string };
@@ -245,25 +243,18 @@ function effectOfSettlement(state: PayoutState, fact: Stated): Effect {
   }
 }
 
-function effectOfRejection(status: PayoutStatus, fact: { readonly code: string }): Effect {
-  switch (status) {
-    case 'processing':
-    case 'sent':
-      return isDuplicateCode(fact.code)
-        ? park(
-            'contradiction',
-            `The rail says that the order is a duplicate (${fact.code}): it has another one ` +
-              'under the key, and has not said what became of that.',
-          )
-        : move('failed');
-    case 'failed':
-    case 'canceled':
-      return nothing;
-    case 'pending':
-    case 'settled':
-    case 'returned':
-      return park('contradiction', `The rail rejected (${fact.code}) a payout that is ${status}.`);
+function effectOfRejection(status: PayoutStatus, code: string): Effect {
+  if (isReleased(status)) return nothing;
+  if (!isInFlight(status)) {
+    return park('contradiction', `The rail rejected (${code}) a payout that is ${status}.`);
   }
+  return isDuplicateCode(code)
+    ? park(
+        'contradiction',
+        `The rail says that the order is a duplicate (${code}): it has another one ` +
+          'under the key, and has not said what became of that.',
+      )
+    : move('failed');
 }
 
 function effectOfReturn(
@@ -275,36 +266,31 @@ function effectOfReturn(
     return mismatch(state, fact, 'returned');
   }
   const { status, receiveMinor } = state;
-  const isShort = fact.amountMinor * 100n < receiveMinor * rules.returnMinimumPercent;
-  switch (status) {
-    case 'processing':
-    case 'sent':
-    case 'settled':
-      if (isShort && fact.isConfirmed !== true) {
-        return park(
-          'return_short',
-          `The rail returned ${fact.amountMinor} of ${receiveMinor} ${fact.currency} (minor units).`,
-        );
-      }
-      return status === 'processing' ? move('sent', 'returned') : move('returned');
-    case 'returned':
-      if (isReturnKnown(state, fact)) return nothing;
-      return park(
-        'contradiction',
-        `The rail returned ${fact.amountMinor} ${fact.currency} (minor units) of a payout; ` +
-          `before, it returned ${state.returnedMinor}. Two people book a second return with ` +
-          'corridor payouts correct.',
-      );
-    case 'pending':
-    case 'failed':
-    case 'canceled':
-      return park(
-        'contradiction',
-        `The rail returned ${fact.amountMinor} ${fact.currency} (minor units) of a payout that is ` +
-          `${state.status}. Two people book what comes back of a late payment with ` +
-          'corridor payouts late-return.',
-      );
+  if (status === 'pending' || isReleased(status)) {
+    return park(
+      'contradiction',
+      `The rail returned ${fact.amountMinor} ${fact.currency} (minor units) of a payout that is ` +
+        `${status}. Two people book what comes back of a late payment with ` +
+        'corridor payouts late-return.',
+    );
   }
+  if (status === 'returned') {
+    if (isReturnKnown(state, fact)) return nothing;
+    return park(
+      'contradiction',
+      `The rail returned ${fact.amountMinor} ${fact.currency} (minor units) of a payout; ` +
+        `before, it returned ${state.returnedMinor}. Two people book a second return with ` +
+        'corridor payouts correct.',
+    );
+  }
+  const isShort = fact.amountMinor * 100n < receiveMinor * rules.returnMinimumPercent;
+  if (isShort && fact.isConfirmed !== true) {
+    return park(
+      'return_short',
+      `The rail returned ${fact.amountMinor} of ${receiveMinor} ${fact.currency} (minor units).`,
+    );
+  }
+  return status === 'processing' ? move('sent', 'returned') : move('returned');
 }
 
 /** Two returns cannot both exceed half, so an equal amount above half is the same one. After a correction it may be new. */

@@ -24,6 +24,20 @@ export type RailReport =
 /** A report that the rail sends by itself, with its own id of the event and the order's key. */
 export type RailEvent = { readonly id: string; readonly key: string; readonly report: RailReport };
 
+/** One line of a rail's statement: a debit paid, a credit came back. */
+export type StatementLine = {
+  readonly key: string;
+  readonly bankReference: string;
+  readonly direction: 'debit' | 'credit';
+  readonly amountMinor: bigint;
+  readonly currency: string;
+  /** ISO 8601. */
+  readonly bookedAt: string;
+};
+
+/** A day of a rail's statement; `closed` when nothing will be added to it. */
+export type Statement = { readonly closed: boolean; readonly lines: readonly StatementLine[] };
+
 type Stored<Report> = Report extends { readonly amountMinor: bigint }
   ? Omit<Report, 'amountMinor'> & { readonly amountMinor: string }
   : Report;

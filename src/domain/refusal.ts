@@ -1,70 +1,61 @@
 /**
- * Every expected "no" of the service: its stable code, its HTTP status and its
+ * Every expected "no" of the service: its stable code, with its HTTP status and its
  * title. This table is the one place where a code gets a meaning; the API
  * renders it as RFC 9457 problem details, the ledger stores it on a failed
  * payout. Bugs are not in it: bugs throw.
  */
 const refusals = {
   // 400: the request cannot be read; nothing is stored and no key is bound.
-  parameter_missing: { status: 400, title: 'A required parameter is missing' },
-  parameter_invalid: { status: 400, title: 'A parameter has the wrong form' },
-  parameter_unknown: { status: 400, title: 'A parameter is not known here' },
-  parameters_exclusive: { status: 400, title: 'Two parameters exclude each other' },
-  body_malformed: { status: 400, title: 'The request body cannot be decoded' },
-  request_malformed: { status: 400, title: 'The request is not HTTP/1.1' },
-  header_invalid: { status: 400, title: 'A header has the wrong form' },
-  api_version_unknown: { status: 400, title: 'No such API version' },
+  parameter_missing: [400, 'A required parameter is missing'],
+  parameter_invalid: [400, 'A parameter has the wrong form'],
+  parameter_unknown: [400, 'A parameter is not known here'],
+  parameters_exclusive: [400, 'Two parameters exclude each other'],
+  body_malformed: [400, 'The request body cannot be decoded'],
+  request_malformed: [400, 'The request is not HTTP/1.1'],
+  header_invalid: [400, 'A header has the wrong form'],
+  api_version_unknown: [400, 'No such API version'],
   // 401–415: who asks, where, and in what form.
-  api_key_missing: { status: 401, title: 'No API key was sent' },
-  api_key_invalid: { status: 401, title: 'The API key is not valid' },
-  signature_invalid: { status: 401, title: 'The signature is not valid' },
-  scope_missing: { status: 403, title: 'The API key may not do this' },
-  live_mode_unsupported: { status: 403, title: 'This route serves test accounts only' },
-  not_found: { status: 404, title: 'No such object' },
-  route_not_found: { status: 404, title: 'No such route' },
-  method_not_allowed: { status: 405, title: 'This route does not take that method' },
-  request_timeout: { status: 408, title: 'The request took too long to arrive' },
-  request_in_progress: {
-    status: 409,
-    title: 'The first request with this key is still running',
-  },
-  batch_not_cancelable: { status: 409, title: 'The batch is complete' },
-  payout_not_cancelable: { status: 409, title: 'The payout can no longer be canceled' },
-  body_too_large: { status: 413, title: 'The request body is too large' },
-  content_type_unsupported: { status: 415, title: 'The content type is not supported' },
-  expectation_unsupported: { status: 417, title: 'The expectation cannot be met' },
+  api_key_missing: [401, 'No API key was sent'],
+  api_key_invalid: [401, 'The API key is not valid'],
+  signature_invalid: [401, 'The signature is not valid'],
+  scope_missing: [403, 'The API key may not do this'],
+  live_mode_unsupported: [403, 'This route serves test accounts only'],
+  not_found: [404, 'No such object'],
+  route_not_found: [404, 'No such route'],
+  method_not_allowed: [405, 'This route does not take that method'],
+  request_timeout: [408, 'The request took too long to arrive'],
+  request_in_progress: [409, 'The first request with this key is still running'],
+  batch_not_cancelable: [409, 'The batch is complete'],
+  payout_not_cancelable: [409, 'The payout can no longer be canceled'],
+  body_too_large: [413, 'The request body is too large'],
+  content_type_unsupported: [415, 'The content type is not supported'],
+  expectation_unsupported: [417, 'The expectation cannot be met'],
   // 422: understood and refused; on a payout it is stored and binds its key.
-  idempotency_key_reused: {
-    status: 422,
-    title: 'The idempotency key belongs to another request',
-  },
-  currency_unsupported: { status: 422, title: 'The currency is not supported here' },
-  amount_too_small: { status: 422, title: 'The amount is too small' },
-  amount_too_large: { status: 422, title: 'The amount is too large' },
-  corridor_unavailable: { status: 422, title: 'No rail takes this payout here' },
-  list_too_broad: { status: 422, title: 'The filters name too many objects to look through' },
-  cursor_not_found: { status: 422, title: 'The list has no such object to go on from' },
-  quote_not_found: { status: 422, title: 'No such quote' },
-  quote_expired: { status: 422, title: 'The quote has expired' },
-  quote_used: { status: 422, title: 'The quote has been used' },
-  beneficiary_not_found: { status: 422, title: 'No such beneficiary' },
-  beneficiary_invalid: { status: 422, title: 'The beneficiary details are not valid' },
-  currency_mismatch: {
-    status: 422,
-    title: 'The currency is not the one the beneficiary receives',
-  },
-  insufficient_funds: { status: 422, title: 'The available balance is too low' },
-  webhook_url_refused: { status: 422, title: 'Webhooks cannot be sent to that address' },
-  limit_reached: { status: 422, title: 'A limit of the account is reached' },
-  batch_refused: { status: 422, title: 'Another item of the batch was refused' },
-  rate_expired: { status: 422, title: 'The rates of the batch have expired' },
+  idempotency_key_reused: [422, 'The idempotency key belongs to another request'],
+  currency_unsupported: [422, 'The currency is not supported here'],
+  amount_too_small: [422, 'The amount is too small'],
+  amount_too_large: [422, 'The amount is too large'],
+  corridor_unavailable: [422, 'No rail takes this payout here'],
+  list_too_broad: [422, 'The filters name too many objects to look through'],
+  cursor_not_found: [422, 'The list has no such object to go on from'],
+  quote_not_found: [422, 'No such quote'],
+  quote_expired: [422, 'The quote has expired'],
+  quote_used: [422, 'The quote has been used'],
+  beneficiary_not_found: [422, 'No such beneficiary'],
+  beneficiary_invalid: [422, 'The beneficiary details are not valid'],
+  currency_mismatch: [422, 'The currency is not the one the beneficiary receives'],
+  insufficient_funds: [422, 'The available balance is too low'],
+  webhook_url_refused: [422, 'Webhooks cannot be sent to that address'],
+  limit_reached: [422, 'A limit of the account is reached'],
+  batch_refused: [422, 'Another item of the batch was refused'],
+  rate_expired: [422, 'The rates of the batch have expired'],
   // 429 and 503: the same request may succeed later.
-  rate_limited: { status: 429, title: 'Too many requests in too short a time' },
-  too_many_in_flight: { status: 429, title: 'Too many requests at one time' },
-  headers_too_large: { status: 431, title: 'The request headers are too large' },
-  rate_unavailable: { status: 503, title: 'No current rate for this corridor' },
-  service_unavailable: { status: 503, title: 'The service cannot answer just now' },
-  internal_error: { status: 500, title: 'The service failed' },
+  rate_limited: [429, 'Too many requests in too short a time'],
+  too_many_in_flight: [429, 'Too many requests at one time'],
+  headers_too_large: [431, 'The request headers are too large'],
+  rate_unavailable: [503, 'No current rate for this corridor'],
+  service_unavailable: [503, 'The service cannot answer just now'],
+  internal_error: [500, 'The service failed'],
 } as const;
 
 export type RefusalCode = keyof typeof refusals;
@@ -104,5 +95,6 @@ export function isRefusal<T extends object>(value: T | Refusal): value is Refusa
 
 /** The HTTP status of a code (RFC 9110) and its title (RFC 9457). */
 export function meaningOf(code: RefusalCode): { readonly status: number; readonly title: string } {
-  return refusals[code];
+  const [status, title] = refusals[code];
+  return { status, title };
 }

@@ -1,5 +1,5 @@
 import type { BeneficiaryDetails } from '../domain/beneficiary.js';
-import type { RailEvent, RailReport } from '../domain/railReport.js';
+import type { RailEvent, RailReport, Statement } from '../domain/railReport.js';
 
 /** One order to a rail. The key is derived from the payout, so a repeat is the same order. */
 export type Transfer = {
@@ -27,20 +27,6 @@ export type LookupAnswer = { readonly key: string } & (
   | { readonly kind: 'voided' }
   | { readonly kind: 'not_found' }
 );
-
-/** One line of a rail's statement: a debit paid, a credit came back. */
-export type StatementLine = {
-  readonly key: string;
-  readonly bankReference: string;
-  readonly direction: 'debit' | 'credit';
-  readonly amountMinor: bigint;
-  readonly currency: string;
-  /** ISO 8601. */
-  readonly bookedAt: string;
-};
-
-/** A day of a rail's statement; `closed` when nothing will be added to it. */
-export type Statement = { readonly closed: boolean; readonly lines: readonly StatementLine[] };
 
 export type CallbackRequest = {
   readonly body: Buffer;

@@ -1,11 +1,4 @@
-import {
-  type Client,
-  ScheduleAlreadyRunning,
-  type ScheduleOptions,
-  type ScheduleOptionsStartWorkflowAction,
-  ScheduleOverlapPolicy,
-} from '@temporalio/client';
-import type { Workflow } from '@temporalio/common';
+import { type Client, ScheduleAlreadyRunning, ScheduleOverlapPolicy } from '@temporalio/client';
 import { taskQueues } from '../workflows/messages.js';
 
 /**
@@ -28,14 +21,11 @@ const catchupWindowMs = 60_000;
 /** Makes the schedules, or brings those that exist to what this build says. */
 export async function upsertSchedules(client: Client): Promise<void> {
   for (const { workflow, everyMs } of schedules) {
-    const description: Omit<
-      ScheduleOptions<ScheduleOptionsStartWorkflowAction<Workflow>>,
-      'scheduleId' | 'memo' | 'state'
-    > = {
+    const description = {
       spec: { intervals: [{ every: everyMs }] },
       policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: catchupWindowMs },
       action: {
-        type: 'startWorkflow',
+        type: 'startWorkflow' as const,
         workflowType: workflow,
         workflowId: workflow,
         taskQueue: taskQueues.payouts,

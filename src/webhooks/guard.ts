@@ -1,6 +1,6 @@
 import type { LookupAddress } from 'node:dns';
 import { Resolver, lookup as systemLookup } from 'node:dns/promises';
-import { isIP, type LookupFunction, type Socket } from 'node:net';
+import { isIP, type LookupFunction } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { buildConnector } from 'undici';
 import { createShare } from '../share.js';
@@ -188,12 +188,8 @@ export function guardedConnector(
         socket.destroy();
         return callback(new BlockedAddressError('the connection leads to no public address'), null);
       }
-      if (secure) upgrade(socket);
+      if (secure) connectTls({ ...target, port, httpSocket: socket }, callback);
       else callback(null, socket);
     });
-
-    function upgrade(httpSocket: Socket): void {
-      connectTls({ ...target, port, httpSocket }, callback);
-    }
   };
 }

@@ -19,22 +19,14 @@ export type Delivery = {
   readonly secrets: readonly string[];
 };
 
-/** How long the receiver took, and how its answer begins. */
-type Answered = { readonly durationMs: number; readonly bodyStart: string };
-
 /**
  * What came of one attempt: `delivered` is 2xx and nothing else, `gone` is 410, and
  * `blocked` is our own policy, by which nothing was sent.
  */
 export type SendOutcome =
-  | { readonly kind: 'delivered'; readonly status: number; readonly durationMs: number }
-  | ({
-      readonly kind: 'refused';
-      readonly status: number;
-      readonly retryAfterMs?: number;
-    } & Answered)
-  | ({ readonly kind: 'gone'; readonly status: 410 } & Answered)
-  | { readonly kind: 'unreachable'; readonly reason: string; readonly durationMs: number }
+  | { readonly kind: 'delivered' | 'gone'; readonly status: number }
+  | { readonly kind: 'refused'; readonly status: number; readonly retryAfterMs?: number }
+  | { readonly kind: 'unreachable'; readonly reason: string }
   | { readonly kind: 'blocked'; readonly reason: string; readonly detail: string };
 
 export type Sender = {
@@ -46,8 +38,6 @@ export type Sender = {
 const totalLimitMs = 15_000;
 // An answer is read so that its connection can be used again; a longer one is not worth it.
 const maxAnswerBytes = 64 * 1024;
-// Enough of an error page for the delivery log to show what was wrong.
-const bodyStartBytes = 2 * 1024;
 // Receivers with their connections kept open, which a worker sends to within seconds.
 const mostPools = 200;
 // Of an account to a host, however many endpoints it has there: enough for a batch of 10,000
@@ -107,8 +97,6 @@ async function post(
   delivery: Delivery,
   limitMs: number,
 ): Promise<SendOutcome> {
-  const startMs = performance.now();
-  const durationMs = () => Math.round(performance.now() - startMs);
   try {
     const { statusCode, headers, body } = await pool.request({
       method: 'POST',
@@ -123,30 +111,24 @@ async function post(
       body: delivery.body,
       signal: AbortSignal.timeout(limitMs),
     });
-    const bodyStart = await readStart(body);
-    return outcomeOf(statusCode, headers['retry-after'], { durationMs: durationMs(), bodyStart });
+    // The status is the receiver's word: a body that breaks off or never ends takes nothing back.
+    await body.dump({ limit: maxAnswerBytes });
+    return outcomeOf(statusCode, headers['retry-after']);
   } catch (error) {
     if (error instanceof BlockedAddressError) {
       return { kind: 'blocked', reason: error.message, detail: error.detail };
     }
     const reason = networkReason(error);
     if (reason === undefined) throw error;
-    return { kind: 'unreachable', reason, durationMs: durationMs() };
+    return { kind: 'unreachable', reason };
   }
 }
 
-function outcomeOf(
-  status: number,
-  retryAfter: string | string[] | undefined,
-  answer: Answered,
-): SendOutcome {
-  if (status >= 200 && status < 300) {
-    return { kind: 'delivered', status, durationMs: answer.durationMs };
-  }
-  if (status === 410) return { kind: 'gone', status, ...answer };
+function outcomeOf(status: number, retryAfter: string | string[] | undefined): SendOutcome {
+  if (status >= 200 && status < 300) return { kind: 'delivered', status };
+  if (status === 410) return { kind: 'gone', status };
   const retryAfterMs = typeof retryAfter === 'string' ? readRetryAfter(retryAfter) : undefined;
-  const asked = retryAfterMs === undefined ? {} : { retryAfterMs };
-  return { kind: 'refused', status, ...asked, ...answer };
+  return { kind: 'refused', status, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) };
 }
 
 /** Retry-After (RFC 9110, section 10.2.3): seconds or a date; undefined if it is neither. */
@@ -155,27 +137,6 @@ function readRetryAfter(value: string): number | undefined {
     ? Number.parseInt(value, 10) * 1_000
     : Date.parse(value) - Date.now();
   return Number.isNaN(waitMs) ? undefined : Math.max(waitMs, 0);
-}
-
-/**
- * Reads an answer to its end or to the limit, and returns how it starts. The status is the
- * receiver's word: a body that breaks off or never ends takes nothing back.
- */
-async function readStart(body: AsyncIterable<Buffer>): Promise<string> {
-  const start: Buffer[] = [];
-  let bytes = 0;
-  try {
-    for await (const chunk of body) {
-      if (bytes < bodyStartBytes) start.push(chunk.subarray(0, bodyStartBytes - bytes));
-      bytes += chunk.length;
-      // Leaving the loop closes the connection, so that no more than this is ever read.
-      if (bytes >= maxAnswerBytes) break;
-    }
-  } catch (error) {
-    if (networkReason(error) === undefined) throw error;
-  }
-  // PostgreSQL text, where the delivery log keeps this, cannot hold U+0000.
-  return Buffer.concat(start).toString('utf8').replaceAll('\0', '\uFFFD');
 }
 
 /** A short reason for what networks and receivers do; undefined for our own mistakes. */

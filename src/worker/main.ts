@@ -30,7 +30,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
   installRuntime(log);
   const database = connectDatabase({
     url: config.DATABASE_URL,
-    poolSize: lane === 'single' ? config.DATABASE_POOL_SIZE : batchPoolSize(config),
+    poolSize: Math.min(config.DATABASE_POOL_SIZE, mostConnections[lane]),
     // A local activity's attempt ends after 2 s: its transaction must not wait on without it.
     // Chunks have the time to wait for each other.
     lockTimeoutMs: lane === 'single' ? 1_500 : 5_000,
@@ -103,11 +103,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
  * The transactions of chunks hold their account's balance for a moment each: more of them at
  * once would not end sooner, and single payouts would stand behind them all.
  */
-const batchConnections = 4;
-
-function batchPoolSize(config: WorkerConfig): number {
-  return Math.min(config.DATABASE_POOL_SIZE, batchConnections);
-}
+const mostConnections = { single: Number.POSITIVE_INFINITY, batch: 4 } as const;
 
 /** Rejects with the first worker that fails; one that ends by itself without a failure is one too. */
 async function failureOf(running: readonly Promise<void>[]): Promise<never> {

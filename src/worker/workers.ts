@@ -29,8 +29,10 @@ const stickyQueueScheduleToStartTimeout = '2s';
  */
 const maxHeartbeatThrottleInterval = '1s';
 
+type ActivityOptions = Pick<LaneOptions, 'connection' | 'namespace' | 'activities'>;
+
 /** What the workers of a lane have in common. */
-function sharedOptions({ connection, namespace }: Pick<LaneOptions, 'connection' | 'namespace'>) {
+function sharedOptions({ connection, namespace }: ActivityOptions) {
   return {
     connection,
     namespace,
@@ -39,6 +41,17 @@ function sharedOptions({ connection, namespace }: Pick<LaneOptions, 'connection'
     maxHeartbeatThrottleInterval,
     interceptors: { activity: [retrySoonAfterOutage] },
   };
+}
+
+/** A worker of activities alone, so many of them at once. */
+function activityWorker(
+  options: ActivityOptions,
+  taskQueue: string,
+  maxConcurrentActivityTaskExecutions: number,
+): Promise<Worker> {
+  const { activities } = options;
+  const shared = sharedOptions(options);
+  return Worker.create({ ...shared, activities, taskQueue, maxConcurrentActivityTaskExecutions });
 }
 
 /**
@@ -72,47 +85,22 @@ export async function createSingleLane(options: LaneOptions): Promise<readonly W
     }),
     // A call to a rail takes up to 10 s when the rail is slow: a hundred wait at once, 16 of them
     // an account's.
-    Worker.create({
-      ...shared,
-      activities,
-      taskQueue: taskQueues.rail,
-      maxConcurrentActivityTaskExecutions: 100,
-    }),
+    activityWorker(options, taskQueues.rail, 100),
     // An attempt takes up to 15 s, and an account of slow receivers holds at most 48 of these (32
     // runs of payouts and 16 of endpoints, those of deleted ones among them, activities/delivery.ts):
     // eight such accounts do not keep the others waiting.
-    Worker.create({
-      ...shared,
-      activities,
-      taskQueue: taskQueues.webhooks,
-      maxConcurrentActivityTaskExecutions: 400,
-    }),
+    activityWorker(options, taskQueues.webhooks, 400),
   ]);
 }
 
 /** The workers of the batch lane: a process of its own, so that single payouts never wait for it. */
-export async function createBatchLane(
-  options: Omit<LaneOptions, 'workflows' | 'poolSize'>,
-): Promise<readonly Worker[]> {
-  const shared = { ...sharedOptions(options), activities: options.activities };
+export async function createBatchLane(options: ActivityOptions): Promise<readonly Worker[]> {
   return Promise.all([
-    Worker.create({
-      ...shared,
-      taskQueue: taskQueues.batch,
-      // Most of these only wait for events: the pool of connections is what limits the work.
-      maxConcurrentActivityTaskExecutions: 100,
-    }),
+    // Most of these only wait for events: the pool of connections is what limits the work.
+    activityWorker(options, taskQueues.batch, 100),
     // A rail that does not answer holds a slot for 10 s: small batches must not wait for each other.
-    Worker.create({
-      ...shared,
-      taskQueue: taskQueues.batchRail,
-      maxConcurrentActivityTaskExecutions: 20,
-    }),
+    activityWorker(options, taskQueues.batchRail, 20),
     // Most of these only wait for their turn: an account has four that attempt, and a hundred more.
-    Worker.create({
-      ...shared,
-      taskQueue: taskQueues.batchWebhooks,
-      maxConcurrentActivityTaskExecutions: 500,
-    }),
+    activityWorker(options, taskQueues.batchWebhooks, 500),
   ]);
 }

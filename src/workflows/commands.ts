@@ -1,5 +1,5 @@
 import { CancellationScope, condition, setHandler } from '@temporalio/workflow';
-import type { ActorKind, OperatorResult } from '../domain/operator.js';
+import { type ActorKind, actionId, type OperatorResult, unexecuted } from '../domain/operator.js';
 import { cancelUpdate, operateUpdate } from './messages.js';
 
 /** A command that waits for the main function, the only place that runs activities. */
@@ -9,8 +9,6 @@ export type Command = {
   readonly request: string | undefined;
   result: OperatorResult | undefined;
 };
-
-const requestId = /^op_[0-9a-z]{26}$/;
 
 /**
  * Receives the updates of operators and customers. The handlers only enqueue and wait. What a
@@ -22,12 +20,12 @@ export function receiveCommands(commands: Command[]): void {
     commands.push(asked);
     // A cancellation of the workflow must not cancel the answers to later commands.
     await CancellationScope.nonCancellable(() => condition(() => asked.result !== undefined));
-    return asked.result ?? { outcome: 'refused', detail: 'No answer.', action: null };
+    return asked.result ?? unexecuted('No answer.');
   };
   setHandler(operateUpdate, (request) => ask('operator', request), {
     validator: (...args: readonly unknown[]) => {
       const [id] = args;
-      if (args.length === 1 && typeof id === 'string' && requestId.test(id)) return;
+      if (args.length === 1 && typeof id === 'string' && actionId.test(id)) return;
       throw new Error('expected one id of a request (op_…), as `corridor payouts` makes them');
     },
     description: 'Execute the command that an operator has sent with `corridor payouts`: "op_…".',

@@ -14,6 +14,7 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import type { PayoutSnapshot } from '../activities/snapshot.js';
+import { unexecuted } from '../domain/operator.js';
 import {
   type Attention,
   type AttentionReason,
@@ -86,7 +87,7 @@ export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 
     // A command that came when nothing was left to do still gets an answer.
     while (!allHandlersFinished()) {
       for (const command of run.commands.splice(0)) {
-        command.result = run.isSuperseded ? elsewhere : finished;
+        command.result = unexecuted(run.isSuperseded ? elsewhere : finished);
       }
       await condition(() => allHandlersFinished() || run.commands.length > 0);
     }
@@ -94,17 +95,9 @@ export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 
   return run.isSuperseded || run.snapshot === undefined ? 'superseded' : run.snapshot.status;
 }
 
-const finished = {
-  outcome: 'refused',
-  detail: 'The payout has just come to its end. Look at it again.',
-  action: null,
-} as const;
-
-const elsewhere = {
-  outcome: 'refused',
-  detail: 'The payout is still to be decided in its batch. Send the command again when it is.',
-  action: null,
-} as const;
+const finished = 'The payout has just come to its end. Look at it again.';
+const elsewhere =
+  'The payout is still to be decided in its batch. Send the command again when it is.';
 
 async function untilDecided(run: PayoutRun): Promise<PayoutStatus> {
   await CancellationScope.nonCancellable(() =>
@@ -200,7 +193,7 @@ async function handleCommandOrEvents(run: PayoutRun): Promise<void> {
   } catch (error) {
     // Nothing was executed, or the row shows it: the operator may send it again.
     log.warn('a command was not executed', { payoutId, error });
-    command.result = { outcome: 'refused', detail: messageOf(error), action: null };
+    command.result = unexecuted(messageOf(error));
   }
 }
 

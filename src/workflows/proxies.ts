@@ -12,7 +12,7 @@ import { taskQueues } from './messages.js';
 /**
  * Activities by their effect. What writes the ledger is one transaction and may be repeated
  * freely; what moves money at the rail repeats only what the row allows; what reads the rail
- * or delivers a webhook may fail without harm.
+ * or delivers a webhook may fail without harm. Each pause between retries is twice the one before.
  */
 
 type LedgerActivities = Pick<Activities, 'decidePayouts' | 'applyRailEvents' | 'parkPayout'>;
@@ -29,7 +29,7 @@ const localLedger = proxyLocalActivities<LedgerActivities>({
 const retryingLedger = proxyActivities<LedgerActivities>({
   taskQueue: taskQueues.payouts,
   startToCloseTimeout: 8_000,
-  retry: { initialInterval: 1_000, backoffCoefficient: 2, maximumInterval: 30_000 },
+  retry: { initialInterval: 1_000, maximumInterval: 30_000 },
 });
 
 /** Runs a ledger step locally, and as a regular activity once the local attempts are used up. */
@@ -52,7 +52,7 @@ export const railSubmit = proxyActivities<Pick<Activities, 'submitPayouts'>>({
   startToCloseTimeout: 10_000,
   heartbeatTimeout: 4_000,
   cancellationType: ActivityCancellationType.TRY_CANCEL,
-  retry: { initialInterval: 1_000, backoffCoefficient: 2, maximumInterval: 5 * 60_000 },
+  retry: { initialInterval: 1_000, maximumInterval: 5 * 60_000 },
 });
 
 /** What a person asks for: they wait for the answer, so it does not wait for the rail for long. */
@@ -63,15 +63,11 @@ export const operation = proxyActivities<Pick<Activities, 'executeCommand'>>({
   // A void, a look-up, and up to two months of statements; a killed worker shows by its heartbeat.
   startToCloseTimeout: 60_000,
   heartbeatTimeout: 4_000,
-  retry: { initialInterval: 1_000, backoffCoefficient: 2, maximumAttempts: 5 },
+  retry: { initialInterval: 1_000, maximumAttempts: 5 },
 });
 
 /** Polls begin a minute apart and end an hour apart: a rail that is silent stays silent. */
-const pollRetry = {
-  initialInterval: 60_000,
-  backoffCoefficient: 2,
-  maximumInterval: 60 * 60_000,
-} as const;
+const pollRetry = { initialInterval: 60_000, maximumInterval: 60 * 60_000 } as const;
 
 /** One pending activity whose retries are the polling: it costs no history. */
 export function railPoll(settleInMs: number): Pick<Activities, 'pollRail'> {
@@ -102,7 +98,7 @@ const firstDelivery = proxyActivities<Pick<Activities, 'deliverEvents'>>({
 export const retryDeliveries = proxyActivities<Pick<Activities, 'deliverDue'>>({
   ...deliveryStep,
   // Until the database is back: an endpoint's workflow is what others hand on to.
-  retry: { initialInterval: 1_000, backoffCoefficient: 2, maximumInterval: 10_000 },
+  retry: { initialInterval: 1_000, maximumInterval: 10_000 },
 });
 
 /** The first attempts at the events of a payout or a batch. */
@@ -134,14 +130,14 @@ export const batchLedger = proxyActivities<
   ...chunkStep,
   taskQueue: taskQueues.batch,
   // Until the database is back; what is a bug says so after ten attempts and is retried no more.
-  retry: { initialInterval: 1_000, backoffCoefficient: 2, maximumInterval: 10_000 },
+  retry: { initialInterval: 1_000, maximumInterval: 10_000 },
 });
 
 export const batchRail = proxyActivities<Pick<Activities, 'submitChunk' | 'pollChunk'>>({
   ...chunkStep,
   taskQueue: taskQueues.batchRail,
   // A rail that stays away is asked again by the chunk's next look; callbacks count meanwhile.
-  retry: { initialInterval: 1_000, backoffCoefficient: 2, maximumAttempts: 4 },
+  retry: { initialInterval: 1_000, maximumAttempts: 4 },
 });
 
 const batchWebhooks = proxyActivities<Pick<Activities, 'deliverChunk'>>({
@@ -173,15 +169,11 @@ export const sweeper = proxyActivities<Pick<Activities, 'sweep'>>({
   startToCloseTimeout: 30_000,
   heartbeatTimeout: 4_000,
   // Until the database is back, and then as soon as the schedule would have it.
-  retry: { initialInterval: 1_000, backoffCoefficient: 2, maximumInterval: 10_000 },
+  retry: { initialInterval: 1_000, maximumInterval: 10_000 },
 });
 
 /** Until the database, the bank or the source of rates is back: the next run may be a day away. */
-const untilBack = {
-  initialInterval: 1_000,
-  backoffCoefficient: 2,
-  maximumInterval: 60_000,
-} as const;
+const untilBack = { initialInterval: 1_000, maximumInterval: 60_000 } as const;
 
 export const maintenance = proxyActivities<
   Pick<Activities, 'refreshRates' | 'readStatements' | 'purge'>

@@ -1,10 +1,13 @@
-import type { RailEvent, RailReport } from '../../src/domain/railReport.js';
+import type {
+  RailEvent,
+  RailReport,
+  Statement,
+  StatementLine,
+} from '../../src/domain/railReport.js';
 import type {
   LookupAnswer,
   Rail,
   RailLimits,
-  Statement,
-  StatementLine,
   SubmitAnswer,
   Transfer,
 } from '../../src/rails/rail.js';

@@ -120,7 +120,7 @@ describe('a payout is settled when the bank says it was', () => {
     const debit = { direction: 'debit', amountMinor: row.receiveMinor ?? 0n, currency: 'EUR' };
     const line = { ...debit, key: row.id, bankReference: `SBX-${row.id}`, bookedAt: at } as const;
     const day = { rail: 'sandbox', date: at.slice(0, 10), closed: false };
-    await storeStatement(system.database, { ...day, entries: [{ ...line, direction: 'debit' }] });
+    await storeStatement(system.database, { ...day, lines: [{ ...line, direction: 'debit' }] });
     const { amountMinor, currency } = debit;
     await apply(row, { kind: 'settled', amountMinor, currency });
     expect(new Date(await settledMs(row.id)).toISOString()).toBe(at);

@@ -160,8 +160,10 @@ type Statement = (sql: Sql, groups: Groups) => Promise<unknown>;
 const bindings = (from: number) =>
   Array.from({ length: groupSize }, (_, index) => ({
     key: `key ${from + index}`,
+    route: 'POST /v1/batches',
     fingerprints,
     objectId: 'po_1',
+    refusal: null,
   }));
 
 /** The statements of the lane, and of how many rows each is about. */
@@ -256,15 +258,11 @@ const statements: readonly (readonly [string, number, Statement])[] = [
   ['finds overdue payouts', groupSize, (sql) => claimOverduePayouts(sql)],
   ['puts off payouts', groupSize, (sql, { told }) => postponeWaiting(sql, told)],
   ['finds overdue chunks', 250, (sql) => claimOverdueChunks(sql)],
-  [
-    'binds new keys',
-    groupSize,
-    (sql) => bindKeys(sql, accountId, 'POST /v1/batches', bindings(200_000)),
-  ],
+  ['binds new keys', groupSize, (sql) => bindKeys(sql, accountId, bindings(200_000), null)],
   [
     'binds keys that are bound',
     groupSize,
-    (sql) => bindKeys(sql, accountId, 'POST /v1/batches', bindings(50_000)),
+    (sql) => bindKeys(sql, accountId, bindings(50_000), null),
   ],
   [
     'finds keys',

@@ -12,7 +12,7 @@ import { listBalanceBreaks, postEntries } from '../../src/db/ledger.js';
 import { claimOverduePayouts } from '../../src/db/payouts.js';
 import { listBreaks, storeStatement } from '../../src/db/statements.js';
 import { fundEntry } from '../../src/domain/ledger.js';
-import type { Statement, StatementLine } from '../../src/rails/rail.js';
+import type { Statement, StatementLine } from '../../src/domain/railReport.js';
 import { createRails } from '../../src/rails/registry.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
 import { referenceSource } from '../../src/rates/reference.js';
@@ -323,7 +323,7 @@ describe("the bank's statement against the ledger", () => {
     const line = await payment();
     const date = dayOf(pastDays);
     expect(await readDays((day) => (day === date ? { lines: [line] } : {}))).toEqual([]);
-    const late = { rail: 'sandbox', date, closed: false, entries: [line, line] };
+    const late = { rail: 'sandbox', date, closed: false, lines: [line, line] };
     await transaction(system.worker, (sql) => storeStatement(sql, late));
     expect(await readDays((day) => (day === date ? { lines: [line, line] } : {}))).toEqual([]);
     for (const statement of [

@@ -54,7 +54,7 @@ describe('the sender', () => {
       response.writeHead(204).end();
     });
     const outcome = await sender().send(delivery(url));
-    expect(outcome).toEqual({ kind: 'delivered', status: 204, durationMs: expect.any(Number) });
+    expect(outcome).toEqual({ kind: 'delivered', status: 204 });
     const headers = got.request?.headers ?? {};
     expect(got.request?.method).toBe('POST');
     expect(got.request?.url).toBe('/hooks?x=1');
@@ -133,12 +133,7 @@ describe('the sender', () => {
       paths.push(request.url);
       response.writeHead(302, { location: '/elsewhere' }).end('moved');
     });
-    expect(await sender().send(delivery(url))).toEqual({
-      kind: 'refused',
-      status: 302,
-      durationMs: expect.any(Number),
-      bodyStart: 'moved',
-    });
+    expect(await sender().send(delivery(url))).toEqual({ kind: 'refused', status: 302 });
     expect(paths).toEqual(['/hooks?x=1']);
   });
 
@@ -158,10 +153,10 @@ describe('the sender', () => {
       response.write('half an ans');
     });
     const outcome = await sender(open, { limitMs: 200 }).send(delivery(url));
-    expect(outcome).toMatchObject({ kind: 'refused', status: 500, bodyStart: 'half an ans' });
+    expect(outcome).toMatchObject({ kind: 'refused', status: 500 });
   });
 
-  it('reads at most 64 KiB of an endless answer, and keeps 2 KiB', async () => {
+  it('reads no endless answer to its end', async () => {
     const { url, server } = await receiver((_, response) => {
       response.writeHead(400);
       const chunk = Buffer.alloc(16 * 1024, 'x');
@@ -175,18 +170,13 @@ describe('the sender', () => {
       server.on('connection', (socket) => socket.on('close', resolve));
     });
     const outcome = await sender().send(delivery(url));
-    expect(outcome).toMatchObject({ kind: 'refused', status: 400, bodyStart: 'x'.repeat(2_048) });
+    expect(outcome).toMatchObject({ kind: 'refused', status: 400 });
     await disconnected;
   });
 
   it('tells a receiver that is gone', async () => {
-    const { url } = await receiver((_, response) => response.writeHead(410).end('a\0b'));
-    expect(await sender().send(delivery(url))).toEqual({
-      kind: 'gone',
-      status: 410,
-      durationMs: expect.any(Number),
-      bodyStart: 'a\uFFFDb',
-    });
+    const { url } = await receiver((_, response) => response.writeHead(410).end('gone'));
+    expect(await sender().send(delivery(url))).toEqual({ kind: 'gone', status: 410 });
   });
 
   it.each([

@@ -29,7 +29,7 @@ afterAll(() => test.drop());
 
 const rail = 'sandbox';
 const read = (sql: Sql, date: string, closed: boolean) =>
-  storeStatement(sql, { rail, date, closed, entries: [] });
+  storeStatement(sql, { rail, date, closed, lines: [] });
 
 describe('the days of a statement', () => {
   it('are read from both ends, and a day that stays open holds up no other', async () => {

@@ -59,9 +59,9 @@ export async function bindItems(
   items: readonly KeyedItem[],
 ): Promise<readonly NewItem[]> {
   const bindings = items.flatMap(({ key, payoutId }) =>
-    key === undefined ? [] : [{ ...key, objectId: payoutId }],
+    key === undefined ? [] : [{ ...key, route: itemRoute, objectId: payoutId, refusal: null }],
   );
-  const before = await bindKeys(sql, request.account.id, itemRoute, bindings);
+  const before = await bindKeys(sql, request.account.id, bindings, null);
   const bindingOf = new Map(before.map((binding) => [binding.key, binding]));
   return items.map((item) => newItem(request, batchId, item, bindingOf));
 }

@@ -1,7 +1,7 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { RailEvent } from '../../domain/railReport.js';
 import type { CallbackReader, CallbackRequest, UnreadableCallback } from '../rail.js';
-import { callbackBody, reportOf, sandboxName } from './wire.js';
+import { callbackBody, sandboxName } from './wire.js';
 
 /** A callback is signed when it is sent; five minutes cover clocks that differ, not a replay. */
 const toleranceSeconds = 300;
@@ -46,11 +46,7 @@ function parseSandboxCallback(
     const where = read.error.issues.slice(0, 5).map(({ path }) => path.join('.') || 'the body');
     return { unreadable: where.join(', ') };
   }
-  return read.data.events.map((event) => ({
-    id: event.id,
-    key: event.key,
-    report: reportOf(event.type, event),
-  }));
+  return read.data.events;
 }
 
 /** Undefined, which is none of the bank's shapes, where the body is no JSON. */

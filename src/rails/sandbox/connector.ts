@@ -4,12 +4,9 @@ import type { Rail, SubmitAnswer, Transfer } from '../rail.js';
 import {
   bulkAnswer,
   lookupAnswer,
-  lookupAnswerOf,
   sandboxName,
-  singleAnswer,
   statementAnswer,
-  statementOf,
-  submitAnswerOf,
+  submitAnswer,
   transferBody,
   voidAnswer,
 } from './wire.js';
@@ -63,11 +60,10 @@ export function createSandboxRail(settings: SandboxSettings): Rail & { close(): 
     try {
       const [first] = transfers;
       if (transfers.length === 1 && first !== undefined) {
-        return [submitAnswerOf(await call('/transfers', singleAnswer, transferBody(first)))];
+        return [await call('/transfers', submitAnswer, transferBody(first))];
       }
       const body = { transfers: transfers.map(transferBody) };
-      const { results } = await call('/transfers/bulk', bulkAnswer, body);
-      return results.map(submitAnswerOf);
+      return (await call('/transfers/bulk', bulkAnswer, body)).results;
     } catch (error) {
       // The request may have arrived whatever went wrong on the way back: nobody knows.
       const detail = error instanceof Error ? error.message : String(error);
@@ -79,12 +75,9 @@ export function createSandboxRail(settings: SandboxSettings): Rail & { close(): 
     name: sandboxName,
     limits: { bulkSize: 500, keyRetentionMs: dayMs, settleWithinMs: 5 * dayMs },
     submit,
-    lookup: async (keys) => {
-      const { results } = await call('/transfers/lookup', lookupAnswer, { keys });
-      return results.map(lookupAnswerOf);
-    },
+    lookup: async (keys) => (await call('/transfers/lookup', lookupAnswer, { keys })).results,
     voidKey: async (key) => (await call('/transfers/void', voidAnswer, { key })).outcome,
-    statement: async (date) => statementOf(await call(`/statement?date=${date}`, statementAnswer)),
+    statement: (date) => call(`/statement?date=${date}`, statementAnswer),
     close: () => pool.close(),
   };
 }

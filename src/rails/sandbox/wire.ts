@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { BeneficiaryDetails } from '../../domain/beneficiary.js';
-import type { RailReport } from '../../domain/railReport.js';
-import type { LookupAnswer, Statement, SubmitAnswer, Transfer } from '../rail.js';
+import type { RailEvent, RailReport, Statement } from '../../domain/railReport.js';
+import type { LookupAnswer, SubmitAnswer, Transfer } from '../rail.js';
 
 /** As the rows of payouts name it. */
 export const sandboxName = 'sandbox';
@@ -20,16 +20,28 @@ const bankTime = z.iso
   .optional()
   .catch(undefined);
 
-const submitAnswer = z.discriminatedUnion('outcome', [
-  z.object({ key: storable, outcome: z.literal('accepted'), bank_reference: storable }),
-  z.object({
-    key: storable,
-    outcome: z.literal('rejected'),
-    code: reasonCode,
-    reason: storable,
-  }),
-  z.object({ key: storable, outcome: z.literal('unknown') }),
-]);
+/** "Order cancelled" (ISO 20022): how the bank refuses a key that was voided. */
+const orderCancelled = 'DS02';
+
+export const submitAnswer = z
+  .discriminatedUnion('outcome', [
+    z.object({ key: storable, outcome: z.literal('accepted'), bank_reference: storable }),
+    z.object({ key: storable, outcome: z.literal('rejected'), code: reasonCode, reason: storable }),
+    z.object({ key: storable, outcome: z.literal('unknown') }),
+  ])
+  .transform((answer): SubmitAnswer => {
+    const { key } = answer;
+    switch (answer.outcome) {
+      case 'accepted':
+        return { key, kind: 'accepted', reference: answer.bank_reference };
+      case 'rejected':
+        if (answer.code === orderCancelled) return { key, kind: 'voided' };
+        return { key, kind: 'rejected', code: answer.code, reason: answer.reason };
+      case 'unknown':
+        return { key, kind: 'unknown', detail: 'the bank answered "unknown"' };
+    }
+  });
+
 /** One result that cannot be read is as good as not there; the others are still answers. */
 function readable<T>(result: z.ZodType<T>) {
   const check = z.array(z.unknown()).max(10_000);
@@ -42,66 +54,64 @@ function readable<T>(result: z.ZodType<T>) {
 }
 
 export const bulkAnswer = z.object({ results: readable(submitAnswer) });
-export const singleAnswer = submitAnswer;
 
-const lookupResult = z.object({
-  key: storable,
-  state: z.enum(['accepted', 'rejected', 'settled', 'returned', 'voided', 'not_found']),
+/** What a look-up and a callback say of an order in the same fields. */
+const reported = z.object({
   amount: minorText.optional(),
-  returned_amount: minorText.optional(),
   currency: storable.optional(),
   code: reasonCode.optional(),
   reason: storable.optional(),
-  bank_reference: storable.optional(),
   at: bankTime,
 });
+
+const lookupResult = reported
+  .extend({
+    key: storable,
+    state: z.enum(['accepted', 'rejected', 'settled', 'returned', 'voided', 'not_found']),
+    returned_amount: minorText.optional(),
+    bank_reference: storable.optional(),
+  })
+  .transform(({ key, state, ...result }): LookupAnswer => {
+    if (state === 'voided' || state === 'not_found') return { key, kind: state };
+    const amount = (state === 'returned' ? result.returned_amount : undefined) ?? result.amount;
+    return { key, ...reportOf(state, { ...result, amount }) };
+  });
 export const lookupAnswer = z.object({ results: readable(lookupResult) });
 export const voidAnswer = z.object({ outcome: z.enum(['voided', 'too_late']) });
 
-export const statementAnswer = z.object({
-  closed: z.boolean(),
-  entries: z.array(
-    z.object({
-      key: storable,
-      bank_reference: storable,
-      direction: z.enum(['debit', 'credit']),
-      amount: minorText,
-      currency: storable,
-      at: z.string(),
-    }),
-  ),
-});
+const statementLine = z
+  .object({
+    key: storable,
+    bank_reference: storable,
+    direction: z.enum(['debit', 'credit']),
+    amount: minorText,
+    currency: storable,
+    at: z.string(),
+  })
+  .transform(({ bank_reference: bankReference, amount, at: bookedAt, ...line }) => ({
+    ...line,
+    bankReference,
+    amountMinor: BigInt(amount),
+    bookedAt,
+  }));
 
-export const callbackBody = z.object({
-  events: z
-    .array(
-      z.object({
-        id: storable.min(1).max(200),
-        key: storable.min(1).max(200),
-        type: z.enum(['settled', 'rejected', 'returned']),
-        amount: minorText,
-        currency: z.string().regex(/^[A-Z]{3}$/),
-        code: reasonCode.optional(),
-        reason: storable.optional(),
-        at: bankTime,
-      }),
-    )
-    .max(500),
-});
+export const statementAnswer = z
+  .object({ closed: z.boolean(), entries: z.array(statementLine) })
+  .transform(({ closed, entries }): Statement => ({ closed, lines: entries }));
 
-export function statementOf(answer: z.infer<typeof statementAnswer>): Statement {
-  return {
-    closed: answer.closed,
-    lines: answer.entries.map((entry) => ({
-      key: entry.key,
-      bankReference: entry.bank_reference,
-      direction: entry.direction,
-      amountMinor: BigInt(entry.amount),
-      currency: entry.currency,
-      bookedAt: entry.at,
-    })),
-  };
-}
+const callbackEvent = reported
+  .extend({
+    id: storable.min(1).max(200),
+    key: storable.min(1).max(200),
+    type: z.enum(['settled', 'rejected', 'returned']),
+    amount: minorText,
+    currency: z.string().regex(/^[A-Z]{3}$/),
+  })
+  .transform(
+    ({ id, key, type, ...event }): RailEvent => ({ id, key, report: reportOf(type, event) }),
+  );
+
+export const callbackBody = z.object({ events: z.array(callbackEvent).max(500) });
 
 /** A transfer as the bank takes it: account and bank code whatever the country calls them. */
 export function transferBody(transfer: Transfer): object {
@@ -124,33 +134,10 @@ function beneficiaryBody(details: BeneficiaryDetails): object {
   };
 }
 
-/** "Order cancelled" (ISO 20022): how the bank refuses a key that was voided. */
-const orderCancelled = 'DS02';
-
-export function submitAnswerOf(answer: z.infer<typeof submitAnswer>): SubmitAnswer {
-  const { key } = answer;
-  switch (answer.outcome) {
-    case 'accepted':
-      return { key, kind: 'accepted', reference: answer.bank_reference };
-    case 'rejected':
-      if (answer.code === orderCancelled) return { key, kind: 'voided' };
-      return { key, kind: 'rejected', code: answer.code, reason: answer.reason };
-    case 'unknown':
-      return { key, kind: 'unknown', detail: 'the bank answered "unknown"' };
-  }
-}
-
-export function lookupAnswerOf(result: z.infer<typeof lookupResult>): LookupAnswer {
-  const { key, state } = result;
-  if (state === 'voided' || state === 'not_found') return { key, kind: state };
-  const amount = (state === 'returned' ? result.returned_amount : undefined) ?? result.amount;
-  return { key, ...reportOf(state, { ...result, amount }) };
-}
-
-type Details = Omit<z.infer<typeof lookupResult>, 'key' | 'state' | 'returned_amount'>;
+type Details = z.infer<typeof reported> & { readonly bank_reference?: string | undefined };
 
 /** A report of the bank in the words of the service, wherever it stood. */
-export function reportOf(kind: RailReport['kind'], details: Details): RailReport {
+function reportOf(kind: RailReport['kind'], details: Details): RailReport {
   const { currency = '', code = 'NARR', reason = 'no reason was given', at } = details;
   const amountMinor = BigInt(details.amount ?? '0');
   switch (kind) {
