@@ -1,15 +1,15 @@
 import { defaultApiVersion } from '../contract/versions/index.js';
 import { insertAccount, type Mode } from '../db/accounts.js';
-import { type Database, transaction } from '../db/client.js';
+import { transaction } from '../db/client.js';
 import { listBalances, postEntries } from '../db/ledger.js';
 import { recordCommand } from '../db/operatorActions.js';
 import { fundEntry } from '../domain/ledger.js';
 import { formatMinor, isCurrency, parseMajor } from '../domain/money.js';
 import { addKey, existingAccount, showKey } from './keys.js';
-import { type Flags, requiredFlag, signatureOf, UsageError } from './usage.js';
+import { type Call, requiredFlag, signatureOf, UsageError } from './usage.js';
 
 /** Opens an account: accounts are opened by application, not through the API. */
-export async function openAccount(database: Database, flags: Flags): Promise<void> {
+export async function openAccount({ database, flags }: Call): Promise<void> {
   const options = { name: requiredFlag(flags, 'name'), mode: modeOf(flags['mode']) };
   const signature = signatureOf(flags);
   const { account, key, row } = await transaction(database, async (sql) => {
@@ -22,7 +22,7 @@ export async function openAccount(database: Database, flags: Flags): Promise<voi
 }
 
 /** Puts money on a test account. `--amount` is in major units, such as 1000.00. */
-export async function fundAccount(database: Database, flags: Flags): Promise<void> {
+export async function fundAccount({ database, flags }: Call): Promise<void> {
   const accountId = requiredFlag(flags, 'account');
   const currency = requiredFlag(flags, 'currency');
   const amount = requiredFlag(flags, 'amount');
@@ -44,7 +44,7 @@ export async function fundAccount(database: Database, flags: Flags): Promise<voi
   }
 }
 
-function modeOf(text: Flags[string]): Mode {
+function modeOf(text: string | undefined): Mode {
   if (text === 'test' || text === 'live') return text;
   throw new UsageError('--mode expects test or live.');
 }

@@ -10,18 +10,10 @@ import {
   type NewApiKey,
   revokeApiKey,
 } from '../db/apiKeys.js';
-import { type Database, type Sql, transaction } from '../db/client.js';
+import { type Sql, transaction } from '../db/client.js';
 import { recordCommand } from '../db/operatorActions.js';
-import type { Signature } from '../domain/operator.js';
 import { isScope, type Scope, scopes } from '../domain/scope.js';
-import { UsageError } from './usage.js';
-
-/** The flags of `corridor keys`, as they were typed; what is left out has its default. */
-export type KeyFlags = {
-  readonly name?: string | undefined;
-  readonly scopes?: string | undefined;
-  readonly expires?: string | undefined;
-};
+import { type Call, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
 
 /** The outgoing key and the one that takes its place. */
 const activeKeysOfName = 2;
@@ -30,18 +22,15 @@ const activeKeysOfName = 2;
 const longestOverlapHours = 720;
 
 /** Makes a key and shows it, once. */
-export async function createKey(
-  database: Database,
-  accountId: string,
-  flags: KeyFlags,
-  signature: Signature,
-): Promise<void> {
+export async function createKey({ database, flags }: Call): Promise<void> {
+  const accountId = requiredFlag(flags, 'account');
+  const signature = signatureOf(flags);
   const account = await existingAccount(database, accountId);
-  const { name } = flags;
+  const { name, scopes: granted, expires } = flags;
   const wanted = {
     ...(name === undefined ? {} : { name: nameOf(name) }),
-    ...(flags.scopes === undefined ? {} : { scopes: scopesOf(flags.scopes) }),
-    ...(flags.expires === undefined ? {} : { expiresAt: timeOf(flags.expires) }),
+    ...(granted === undefined ? {} : { scopes: scopesOf(granted) }),
+    ...(expires === undefined ? {} : { expiresAt: timeOf(expires) }),
   };
   const { key, row } = await transaction(database, async (sql) => {
     const added = await addKey(sql, account, wanted);
@@ -55,12 +44,11 @@ export async function createKey(
  * Makes a key that takes another one's place: the same name and scopes. The old one works for
  * `overlap` hours more, so that every caller can change over meanwhile.
  */
-export async function rollKey(
-  database: Database,
-  id: string,
-  { overlap, expires }: { readonly overlap: string; readonly expires?: string | undefined },
-  signature: Signature,
-): Promise<void> {
+export async function rollKey(call: Call): Promise<void> {
+  const { database, flags } = call;
+  const id = requiredId('key', call);
+  const signature = signatureOf(flags);
+  const { overlap = '', expires } = flags;
   const overlapHours = overlapOf(overlap);
   const { key, row, old } = await transaction(database, async (sql) => {
     const rolled = await findApiKey(sql, id);
@@ -82,12 +70,10 @@ export async function rollKey(
 }
 
 /** Revokes a key: the next request with it is refused. */
-export async function revokeKey(
-  database: Database,
-  id: string,
-  signature: Signature,
-): Promise<void> {
-  await transaction(database, async (sql) => {
+export async function revokeKey(call: Call): Promise<void> {
+  const id = requiredId('key', call);
+  const signature = signatureOf(call.flags);
+  await transaction(call.database, async (sql) => {
     if (!(await revokeApiKey(sql, id))) {
       throw new UsageError(`${id} is no key, or is revoked already.`);
     }
@@ -96,7 +82,8 @@ export async function revokeKey(
   console.log(`${id} is revoked.`);
 }
 
-export async function listKeys(database: Database, accountId: string): Promise<void> {
+export async function listKeys({ database, flags }: Call): Promise<void> {
+  const accountId = requiredFlag(flags, 'account');
   await existingAccount(database, accountId);
   for (const key of await listApiKeys(database, accountId)) {
     const used = key.lastUsedAt === null ? 'never used' : `used ${key.lastUsedAt.toISOString()}`;
