@@ -4,7 +4,7 @@ import { type DecodedObject, maxBodyBytes } from './decoded.js';
 import { decodeForm } from './formBody.js';
 import { decodeJson } from './jsonBody.js';
 import { decodeNdjson } from './ndjsonBody.js';
-import { atOnce, type Steps } from './turns.js';
+import type { Steps } from './turns.js';
 
 /** The parameters, or why there are none. */
 export type Decoding = DecodedObject | readonly Refusal[];
@@ -56,11 +56,6 @@ export function* decodeInSteps(
     ];
   }
   return yield* decoders[style](body);
-}
-
-/** The same at once. */
-export function decodeBody(...request: Parameters<typeof decodeInSteps>): Decoding {
-  return atOnce(decodeInSteps(...request));
 }
 
 /** Whether decoding ended in refusals. */

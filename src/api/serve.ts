@@ -13,14 +13,7 @@ import { versionHeaders } from '../contract/versions/lifecycle.js';
 import type { Account } from '../db/accounts.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
 import { holderOf } from './auth.js';
-import {
-  bodyStyle,
-  type Decoding,
-  decodeBody,
-  decodeInSteps,
-  isLines,
-  isUndecoded,
-} from './decode.js';
+import { bodyStyle, type Decoding, decodeInSteps, isLines, isUndecoded } from './decode.js';
 import { type DecodedObject, isList as isDecodedList } from './decoded.js';
 import { readIdempotencyKey } from './idempotency.js';
 import { problemOf } from './problem.js';
@@ -138,7 +131,7 @@ async function readRequest(
   const version = versionOf(ctx, account);
   if (isRefusal(version)) return refused(version);
   if (version.name !== defaultApiVersion) setVersionHeaders(ctx, version.name);
-  const idempotencyKey = readIdempotencyKey(sentHeader(ctx, 'Idempotency-Key'));
+  const idempotencyKey = readIdempotencyKey(ctx.headers['idempotency-key']?.toString());
   if (typeof idempotencyKey === 'object') return refused(idempotencyKey);
   const decoded = await decode(route, ctx);
   if (isUndecoded(decoded)) return { refusals: decoded };
@@ -176,11 +169,6 @@ export function bytesOf(ctx: Koa.Context): Buffer {
   return Buffer.isBuffer(body) ? body : Buffer.alloc(0);
 }
 
-/** A header's value, which may be empty; undefined when it was not sent. */
-function sentHeader(ctx: Koa.Context, name: string): string | undefined {
-  return name.toLowerCase() in ctx.headers ? ctx.get(name) : undefined;
-}
-
 /** The longest a request is held open: proxies in between give up not much later. */
 const longestWaitSeconds = 30;
 
@@ -216,7 +204,7 @@ async function decode(route: Route, ctx: Koa.Context): Promise<Decoding> {
   if (ctx.method !== 'POST') return decodeQuery(ctx);
   const body = await decodePosted(route, ctx);
   if (!hasLines(route, ctx) || isUndecoded(body)) return body;
-  const query = decodeQuery(ctx);
+  const query = await decodeQuery(ctx);
   if (isUndecoded(query)) return query;
   if ('payouts' in query) {
     const expected = 'to be the lines of the body, not in the query';
@@ -225,8 +213,9 @@ async function decode(route: Route, ctx: Koa.Context): Promise<Decoding> {
   return Object.assign(Object.create(null), query, body);
 }
 
-function decodeQuery(ctx: Koa.Context) {
-  return decodeBody(Buffer.from(ctx.querystring), 'application/x-www-form-urlencoded');
+function decodeQuery(ctx: Koa.Context): Promise<Decoding> {
+  const query = Buffer.from(ctx.querystring);
+  return inSlices(decodeInSteps(query, 'application/x-www-form-urlencoded'));
 }
 
 function decodePosted(route: Route, ctx: Koa.Context): Promise<Decoding> {

@@ -1,11 +1,8 @@
 import { z } from 'zod';
 import { DecodedNumber } from '../contract/decodedNumber.js';
 import { type Refusal, refuse } from '../domain/refusal.js';
-import { type Decoded, paramName } from './decoded.js';
+import { type Decoded, maxProblems, paramName } from './decoded.js';
 import { nearestName } from './nearestName.js';
-
-/** More errors than this in one answer help no one. */
-const maximumErrors = 100;
 
 /** What was sent is echoed, so that it can be found in a log, but never at full length. */
 const receivedLength = 64;
@@ -28,9 +25,9 @@ export function validate<T>(
   const result = schema.safeParse(decoded);
   if (result.success) return { params: result.data };
   // Cut before the nearest names are looked for, which is the work that a caller could pile up.
-  const issues = result.error.issues.slice(0, maximumErrors);
+  const issues = result.error.issues.slice(0, maxProblems);
   const refusals = issues.flatMap((issue) => refusalsOf(issue, decoded, schema, at));
-  return { refusals: refusals.slice(0, maximumErrors) };
+  return { refusals: refusals.slice(0, maxProblems) };
 }
 
 function refusalsOf(
@@ -41,16 +38,18 @@ function refusalsOf(
 ): readonly Refusal[] {
   if (issue.code === 'unrecognized_keys') {
     const known = knownNames(schema, issue.path);
-    return issue.keys
-      .slice(0, maximumErrors)
-      .map((name) => unknownParameter([...at, ...issue.path, name], name, known));
+    const expected = known.length === 0 ? 'no parameters' : `one of ${known.join(', ')}`;
+    return issue.keys.slice(0, maxProblems).map((name) => {
+      const param = paramName([...at, ...issue.path, name]);
+      return refuse('parameter_unknown', { param, expected, ...hintOf(name, known) });
+    });
   }
   const param = paramName([...at, ...issue.path]);
   const sent = valueAt(decoded, issue.path);
   const expected = issue.message;
   if (sent === undefined) return [refuse('parameter_missing', { param, expected })];
-  const nearest = typeof sent === 'string' ? nearestName(sent, valuesOf(issue)) : undefined;
-  const details = { param, expected, ...receivedOf(param, sent), ...hintOf(nearest) };
+  const hint = typeof sent === 'string' ? hintOf(sent, valuesOf(issue)) : {};
+  const details = { param, expected, ...receivedOf(param, sent), ...hint };
   return [refuse('parameter_invalid', details)];
 }
 
@@ -61,21 +60,9 @@ function valuesOf(issue: z.core.$ZodIssue): readonly string[] {
   return (issue.code === 'custom' && listed.safeParse(issue.params).data?.values) || [];
 }
 
-function hintOf(nearest: string | undefined): { detail?: string } {
+function hintOf(sent: string, known: readonly string[]): { detail?: string } {
+  const nearest = nearestName(sent, known);
   return nearest === undefined ? {} : { detail: `Did you mean ${nearest}?` };
-}
-
-function unknownParameter(
-  path: readonly PropertyKey[],
-  name: string,
-  known: readonly string[],
-): Refusal {
-  const nearest = nearestName(name, known);
-  return refuse('parameter_unknown', {
-    param: paramName(path),
-    expected: known.length === 0 ? 'no parameters' : `one of ${known.join(', ')}`,
-    ...hintOf(nearest),
-  });
 }
 
 /** The names of the object at a path of the schema; none where it takes any name. */

@@ -2,7 +2,7 @@ import { Session } from 'node:inspector/promises';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { bodyStyle, decodeBody, isUndecoded } from '../../src/api/decode.js';
+import { bodyStyle, isUndecoded } from '../../src/api/decode.js';
 import {
   type DecodedObject,
   flatten,
@@ -19,6 +19,7 @@ import { validate } from '../../src/api/validate.js';
 import { DecodedNumber } from '../../src/contract/decodedNumber.js';
 import { payoutParams } from '../../src/contract/params.js';
 import type { Refusal } from '../../src/domain/refusal.js';
+import { decodeBody } from '../fixtures/decodeBody.js';
 
 const formType = 'application/x-www-form-urlencoded';
 const jsonType = 'application/json; charset=utf-8';

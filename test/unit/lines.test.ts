@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { bodyStyle, decodeBody, isUndecoded } from '../../src/api/decode.js';
+import { bodyStyle, isUndecoded } from '../../src/api/decode.js';
 import {
   type DecodedObject,
   flatten,
@@ -10,6 +10,7 @@ import {
   maxValueLength,
 } from '../../src/api/decoded.js';
 import type { Refusal } from '../../src/domain/refusal.js';
+import { decodeBody } from '../fixtures/decodeBody.js';
 
 type Result = DecodedObject | readonly Refusal[];
 
