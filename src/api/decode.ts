@@ -2,8 +2,7 @@ import { type Refusal, refuse } from '../domain/refusal.js';
 import { decodeCsv } from './csvBody.js';
 import { type DecodedObject, maxBodyBytes } from './decoded.js';
 import { decodeForm } from './formBody.js';
-import { decodeJson } from './jsonBody.js';
-import { decodeNdjson } from './ndjsonBody.js';
+import { decodeJson, decodeNdjson } from './jsonBody.js';
 import type { Steps } from './turns.js';
 
 /** The parameters, or why there are none. */

@@ -100,7 +100,10 @@ export async function bindRequest(
   sql: Sql,
   deps: ApiDeps,
   request: ApiRequest,
-  { objectId, retention }: { readonly objectId: string; readonly retention: Retention },
+  {
+    objectId,
+    retention = '30 days',
+  }: { readonly objectId: string; readonly retention?: Retention },
 ): Promise<Bound | Refusal> {
   const { account, idempotencyKey, route, decoded } = request;
   const fresh = { objectId, isReplay: false, refusal: null, headers: {} };
@@ -225,7 +228,7 @@ async function performOnce<Row extends object>(
   request: ApiRequest,
   { objectId: fresh, status, render, ...creation }: Creation<Row>,
 ): Promise<Answer> {
-  const bound = await bindRequest(sql, deps, request, { objectId: fresh, retention: '30 days' });
+  const bound = await bindRequest(sql, deps, request, { objectId: fresh });
   if (isRefusal(bound)) return refused(bound);
   const { isReplay, objectId, headers } = bound;
   if (bound.refusal !== null) return { ...refused(withAdvice(bound.refusal)), headers };

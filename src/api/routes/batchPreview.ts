@@ -8,7 +8,6 @@ import { currentRates, midOf } from '../../db/rates.js';
 import {
   fundInOrder,
   type LockedQuote,
-  type PayoutRequest,
   type PricedPayout,
   type PriceFacts,
   priceOf,
@@ -20,6 +19,7 @@ import { paramName } from '../decoded.js';
 import type { Answer, ApiDeps, ApiRequest } from '../route.js';
 import { createPace } from '../turns.js';
 import { earlierOf, type KeyedItem, keyedItems } from './batchItems.js';
+import { orderOf } from './payouts.js';
 
 /**
  * What a batch would come to now, by the same decision as the real one and in the same order.
@@ -61,16 +61,7 @@ function priceItem(
   before: Refusal | undefined,
   facts: PriceFacts,
 ): PricedPayout {
-  const request: PayoutRequest = {
-    quoteId: params.quote ?? null,
-    beneficiaryId: params.beneficiary,
-    sourceCurrency: params.source_currency ?? null,
-    destinationCurrency: params.destination_currency ?? null,
-    fixedSide: params.quote === undefined ? (params.fixed_side ?? 'source') : null,
-    amount: params.amount ?? null,
-    batchId: null,
-    ageMs: 0,
-  };
+  const request = { ...orderOf(params), batchId: null, ageMs: 0 };
   const isRouted = railNameOf(account.mode) !== undefined;
   const priced = isRouted ? priceOf(request, facts) : refuseUnroutable(account.mode);
   return { id: payoutId, request, priced: before ?? priced };

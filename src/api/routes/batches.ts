@@ -123,39 +123,29 @@ async function createBatch(
   request: ApiRequest,
   params: BatchParams,
 ): Promise<Answer> {
-  if (!params.validate_only) return record(deps, request, newId('batch'), params);
-  // What is accepted and what is not reveals the balance to the cent.
-  if (!request.scopes.includes('read')) return scopeMissing(request.scopes, ['read']);
-  return previewBatch(deps, request, params);
-}
-
-async function record(
-  deps: ApiDeps,
-  request: ApiRequest,
-  id: string,
-  { payouts, mode }: BatchParams,
-): Promise<Answer> {
-  const keyed = await keyedItems(deps, request, payouts);
-  const { id: accountId } = request.account;
-  const bound = await recordOnce(
-    deps,
-    request,
-    { objectId: id, rowCount: keyed.length },
-    async (sql) => {
-      const rates = await currentRates(sql, deps.rateMaximumAgeMs);
-      const items = await bindItems(sql, request, id, keyed);
-      await insertBatch(sql, { id, accountId, mode, rates, items });
-    },
-  );
-  if (isRefusal(bound)) return refused(bound);
-  const { objectId: batchId, headers } = bound;
-  request.name({ batch: batchId });
-  const batch = await existingBatch(deps, accountId, batchId);
-  if (batch.status === 'processing') {
-    await askTemporal(deps, { batch: batchId }, () => startBatch(deps.temporal, batchId));
+  if (params.validate_only) {
+    // What is accepted and what is not reveals the balance to the cent.
+    if (!request.scopes.includes('read')) return scopeMissing(request.scopes, ['read']);
+    return previewBatch(deps, request, params);
   }
-  const body = batchObject(batch, await countItems(deps.database, batchId));
-  return { status: 202, body, headers };
+  const id = newId('batch');
+  const { id: accountId } = request.account;
+  const keyed = await keyedItems(deps, request, params.payouts);
+  const row = { objectId: id, rowCount: keyed.length };
+  const bound = await recordOnce(deps, request, row, async (sql) => {
+    const rates = await currentRates(sql, deps.rateMaximumAgeMs);
+    const items = await bindItems(sql, request, id, keyed);
+    await insertBatch(sql, { id, accountId, mode: params.mode, rates, items });
+  });
+  if (isRefusal(bound)) return refused(bound);
+  const object = { batch: bound.objectId };
+  request.name(object);
+  const batch = await existingBatch(deps, accountId, bound.objectId);
+  if (batch.status === 'processing') {
+    await askTemporal(deps, object, () => startBatch(deps.temporal, batch.id));
+  }
+  const body = batchObject(batch, await countItems(deps.database, batch.id));
+  return { status: 202, body, headers: bound.headers };
 }
 
 /** Counting 100 payouts takes about as long as judging one. */
@@ -182,10 +172,7 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   if (batch === undefined) return refused(notFound(request));
   const tooHeavy = request.takeItems(Math.floor(batch.total / canceledPerItem));
   if (tooHeavy !== undefined) return refused(tooHeavy);
-  const bound = await bindRequest(database, deps, request, {
-    objectId: batch.id,
-    retention: '30 days',
-  });
+  const bound = await bindRequest(database, deps, request, { objectId: batch.id });
   if (isRefusal(bound)) return refused(bound);
   if (batch.status === 'completed') return notCancelable(batch);
   // From here on nothing more is handed to the rail, whatever becomes of this request.

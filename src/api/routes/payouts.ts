@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { payoutListParams, payoutReadParams } from '../../contract/listParams.js';
 import { payoutObject } from '../../contract/objects.js';
 import { type PayoutParams, payoutParams } from '../../contract/params.js';
@@ -144,43 +145,29 @@ async function createPayout(
     insertPayout(sql, payout),
   );
   if (isRefusal(bound)) return refused(bound);
-  request.name({ payout: bound.objectId });
-  return awaitDecision(deps, request, bound.objectId, bound.headers);
-}
-
-async function awaitDecision(
-  deps: ApiDeps,
-  request: ApiRequest,
-  id: string,
-  headers: Readonly<Record<string, string>>,
-): Promise<Answer> {
-  const accountId = request.account.id;
-  const row = await existingPayout(deps, accountId, id);
+  const object = { payout: bound.objectId };
+  request.name(object);
+  const row = await existingPayout(deps, request, bound.objectId);
   if (row.status === 'pending') {
-    await askTemporal(deps, { payout: id }, () =>
+    await askTemporal(deps, object, () =>
       startAndAwaitDecision(deps.temporal, row, decisionLimitMs),
     );
   }
   const { waitMs } = request;
   const applied = waitMs === 0 ? {} : { 'Preference-Applied': `wait=${waitMs / 1000}` };
-  const decided = await untilFinal(deps, accountId, id, waitMs);
-  return answerOf(request, decided, { ...headers, ...applied });
+  const decided = await untilFinal(deps, request, bound.objectId);
+  return answerOf(request, decided, { ...bound.headers, ...applied });
 }
 
 /** Reads of one row by its key: a tenth of a second is unnoticed and costs next to nothing. */
 const pollPauseMs = 100;
 
-async function untilFinal(
-  deps: ApiDeps,
-  accountId: string,
-  id: string,
-  waitMs: number,
-): Promise<PayoutRow> {
-  const deadlineMs = performance.now() + waitMs;
+async function untilFinal(deps: ApiDeps, request: ApiRequest, id: string): Promise<PayoutRow> {
+  const deadlineMs = performance.now() + request.waitMs;
   for (;;) {
-    const row = await existingPayout(deps, accountId, id);
+    const row = await existingPayout(deps, request, id);
     if (isFinal(row.status) || performance.now() >= deadlineMs) return row;
-    await new Promise((resolve) => setTimeout(resolve, pollPauseMs));
+    await delay(pollPauseMs);
   }
 }
 
@@ -189,17 +176,13 @@ function answerOf(
   row: PayoutRow,
   headers: Readonly<Record<string, string>>,
 ): Answer {
-  if (row.refusal !== null) {
-    const isKept = request.idempotencyKey !== undefined;
-    const shown = request.scopes.includes('read') ? row.refusal : withoutBalance(row.refusal);
-    const refusal = isKept ? withAdvice(shown) : shown;
-    return { refusals: [refusal], object: { payout: row.id }, headers };
+  if (row.refusal === null) {
+    return { status: row.status === 'pending' ? 202 : 201, body: payoutObject(row), headers };
   }
-  return {
-    status: row.status === 'pending' ? 202 : 201,
-    body: payoutObject(row),
-    headers,
-  };
+  const isKept = request.idempotencyKey !== undefined;
+  const shown = request.scopes.includes('read') ? row.refusal : withoutBalance(row.refusal);
+  const refusal = isKept ? withAdvice(shown) : shown;
+  return { refusals: [refusal], object: { payout: row.id }, headers };
 }
 
 /** What is available is for keys that may read it; others learn that it is too little. */
@@ -213,13 +196,9 @@ const cancelLimitMs = 10_000;
 
 /** Cancels a payout that the rail has not taken. To cancel a canceled one is no mistake. */
 async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const accountId = request.account.id;
-  const row = await findPayout(deps.database, accountId, request.id);
+  const row = await findPayout(deps.database, request.account.id, request.id);
   if (row === undefined) return refused(notFound(request));
-  const bound = await bindRequest(deps.database, deps, request, {
-    objectId: row.id,
-    retention: '30 days',
-  });
+  const bound = await bindRequest(deps.database, deps, request, { objectId: row.id });
   if (isRefusal(bound)) return refused(bound);
   const { headers } = bound;
   // An item of a batch gets a workflow of its own for this, unless it is not decided yet.
@@ -230,7 +209,7 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
     isFinal(row.status) ||
     isUndecided ||
     (await askTemporal(deps, object, () => askPayout(deps.temporal, row, update, cancelLimitMs)));
-  const after = await existingPayout(deps, accountId, row.id);
+  const after = await existingPayout(deps, request, row.id);
   if (after.status === 'canceled') return { status: 200, body: payoutObject(after), headers };
   const refusal =
     isAnswered || isFinal(after.status)
@@ -250,8 +229,12 @@ function notCancelable({ status, batchId }: PayoutRow): Refusal {
   });
 }
 
-async function existingPayout(deps: ApiDeps, accountId: string, id: string): Promise<PayoutRow> {
-  return exactlyOne(await findPayout(deps.database, accountId, id));
+async function existingPayout(
+  { database }: ApiDeps,
+  { account }: ApiRequest,
+  id: string,
+): Promise<PayoutRow> {
+  return exactlyOne(await findPayout(database, account.id, id));
 }
 
 const liveParams = ['source_currency', 'amount', 'fixed_side', 'destination_currency'] as const;
@@ -274,21 +257,27 @@ export function conflictingParams(
   return missing.map((name) => refuse('parameter_missing', { param: named(name), expected }));
 }
 
-/** The row of what was asked; the payout's own workflow drives it. */
-export function newPayout(id: string, request: ApiRequest, params: PayoutParams): NewPayout {
-  const { account } = request;
+/** What is to be paid to whom: the quote's terms, or its own at the live rate. */
+export function orderOf(params: PayoutParams) {
   const isLive = params.quote === undefined;
   return {
-    id,
-    accountId: account.id,
-    mode: account.mode,
-    driver: id,
     quoteId: params.quote ?? null,
     beneficiaryId: params.beneficiary,
     sourceCurrency: params.source_currency ?? null,
     destinationCurrency: params.destination_currency ?? null,
     fixedSide: isLive ? (params.fixed_side ?? 'source') : null,
     amount: params.amount ?? null,
+  };
+}
+
+/** The row of what was asked; the payout's own workflow drives it. */
+export function newPayout(id: string, { account }: ApiRequest, params: PayoutParams): NewPayout {
+  return {
+    ...orderOf(params),
+    id,
+    accountId: account.id,
+    mode: account.mode,
+    driver: id,
     reference: params.reference ?? null,
     metadata: params.metadata ?? {},
   };
