@@ -165,15 +165,13 @@ function* finishObject(branch: Branch, name: string, problems: Refusal[]): Steps
 function* finishList(branch: Branch, name: string, problems: Refusal[]): Steps<readonly Decoded[]> {
   const list: Decoded[] = [];
   for (let index = 0; index < branch.children.size; index += 1) {
+    const param = `${name}[${index}]`;
     const item = branch.children.get(String(index));
     if (item === undefined) {
-      if (problems.length < maxProblems) {
-        const expected = 'to be there, as a list is numbered from 0 without gaps';
-        problems.push(refuseParam(`${name}[${index}]`, expected));
-      }
+      const expected = 'to be there, as a list is numbered from 0 without gaps';
+      if (problems.length < maxProblems) problems.push(refuseParam(param, expected));
       return list;
     }
-    const param = `${name}[${index}]`;
     list.push(typeof item === 'string' ? item : yield* finish(item, param, problems));
     yield;
   }

@@ -238,14 +238,13 @@ async function performOnce<Row extends object>(
   }
   const result = await creation.perform(sql);
   if (!isRefusal(result)) return { status, body: render(result) };
-  if (request.idempotencyKey !== undefined) {
-    const { account, idempotencyKey } = request;
-    // A refusal that is the service's own fault does not use the key up.
-    if (meaningOf(result.code).status >= 500) await deleteKey(sql, account.id, idempotencyKey);
-    else {
-      await recordKeyRefusal(sql, account.id, idempotencyKey, result);
-      return refused(withAdvice(result));
-    }
+  const { account, idempotencyKey: key } = request;
+  if (key === undefined) return refused(result);
+  // A refusal that is the service's own fault does not use the key up.
+  if (meaningOf(result.code).status >= 500) {
+    await deleteKey(sql, account.id, key);
+    return refused(result);
   }
-  return refused(result);
+  await recordKeyRefusal(sql, account.id, key, result);
+  return refused(withAdvice(result));
 }

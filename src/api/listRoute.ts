@@ -4,8 +4,6 @@ import type { Sql } from '../db/client.js';
 import { type ListedTable, type Page, type PageResult, positionOf } from '../db/page.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
 import {
-  type Answer,
-  type ApiDeps,
   type ApiRequest,
   notFound,
   type Route,
@@ -38,7 +36,11 @@ type Paging<Params, Place, Row> = {
   readonly render: (row: Row) => JsonObject;
 };
 
-/** A route that answers page by page. */
+/**
+ * A route that answers page by page. `starting_after` goes on toward older objects and
+ * `ending_before` back toward newer ones; both together, or an id that is not of this list, are
+ * refused.
+ */
 export function listRoute<Params extends PageParams, Place, Row>(
   list: Omit<RouteWithParams<Params>, 'method' | 'handle'> & Paging<Params, Place, Row>,
 ): Route {
@@ -48,44 +50,33 @@ export function listRoute<Params extends PageParams, Place, Row>(
     ...list,
     method: 'get',
     refusals: ['cursor_not_found', ...refusals, ...(list.refusals ?? [])],
-    handle: (deps, request, params) => answerPage(deps, request, params, list),
+    handle: async ({ database }, request, params) => {
+      const { limit, starting_after: after, ending_before: before } = params;
+      if (after !== undefined && before !== undefined) {
+        return refused(exclusive('ending_before', 'starting_after'));
+      }
+      const ownerId =
+        list.owner === undefined ? request.account.id : await list.owner(database, request);
+      if (ownerId === undefined) return refused(notFound(request));
+      // No id is empty.
+      const id = after ?? before ?? '';
+      const from = id === '' ? null : await list.find(database, ownerId, id);
+      if (from === undefined) {
+        const param = before === undefined ? 'starting_after' : 'ending_before';
+        const { found: expected = 'the id of an object of this list' } = list;
+        return refused(refuse('cursor_not_found', { param, expected, received: id }));
+      }
+      const page = { limit, toward: before === undefined ? 'older' : 'newer', from } as const;
+      const result = await list.query(database, ownerId, page, params);
+      if (isRefusal(result)) return refused(result);
+      return { status: 200, body: listObject(result.rows.map(list.render), result.hasMore) };
+    },
   });
 }
 
 /** The usual way to find a place: by the id of a row of the list's table. */
 export function byIdIn(table: ListedTable) {
   return (sql: Sql, accountId: string, id: string) => positionOf(sql, table, accountId, id);
-}
-
-/**
- * The page that is asked for. `starting_after` goes on toward older objects and `ending_before`
- * back toward newer ones; both together, or an id that is not of this list, are refused.
- */
-async function answerPage<Params extends PageParams, Place, Row>(
-  { database }: ApiDeps,
-  request: ApiRequest,
-  params: Params,
-  list: Paging<Params, Place, Row>,
-): Promise<Answer> {
-  const { limit, starting_after: after, ending_before: before } = params;
-  if (after !== undefined && before !== undefined) {
-    return refused(exclusive('ending_before', 'starting_after'));
-  }
-  const ownerId =
-    list.owner === undefined ? request.account.id : await list.owner(database, request);
-  if (ownerId === undefined) return refused(notFound(request));
-  // No id is empty.
-  const id = after ?? before ?? '';
-  const from = id === '' ? null : await list.find(database, ownerId, id);
-  if (from === undefined) {
-    const param = before === undefined ? 'starting_after' : 'ending_before';
-    const { found: expected = 'the id of an object of this list' } = list;
-    return refused(refuse('cursor_not_found', { param, expected, received: id }));
-  }
-  const page = { limit, toward: before === undefined ? 'older' : 'newer', from } as const;
-  const result = await list.query(database, ownerId, page, params);
-  if (isRefusal(result)) return refused(result);
-  return { status: 200, body: listObject(result.rows.map(list.render), result.hasMore) };
 }
 
 /** Refuses a parameter because of another one that was sent. */

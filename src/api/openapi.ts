@@ -110,10 +110,9 @@ function queryOf(route: Route): readonly JsonObject[] {
 
 function bodyOf(route: Route): JsonObject | undefined {
   if (route.params === undefined) return undefined;
-  const schema = { $ref: reference(paramsName(route)) };
   const { examples = {} } = route;
   const media = {
-    schema,
+    schema: { $ref: reference(paramsName(route)) },
     examples: Object.fromEntries(
       Object.entries(examples).map(([name, value]) => [name, { summary: name, value }]),
     ),
@@ -167,13 +166,9 @@ function locates(route: Route, status: string, name: ObjectName): boolean {
 
 /** One entry a status; the codes that it may carry are named in its schema. */
 function problemsOf(route: Route): JsonObject {
-  const codes = refusalsOf(route);
-  const statuses = [...new Set(codes.map((code) => meaningOf(code).status))];
+  const codesOf = Map.groupBy(refusalsOf(route), (code) => meaningOf(code).status);
   return Object.fromEntries(
-    statuses.map((status) => {
-      const ofStatus = codes.filter((code) => meaningOf(code).status === status);
-      return [status, problemOf(route, status, ofStatus)];
-    }),
+    [...codesOf].map(([status, codes]) => [status, problemOf(route, status, codes)]),
   );
 }
 

@@ -162,7 +162,6 @@ export const beneficiaryParams = z
     ),
   )
   .meta({ required: ['type', 'name', 'country', 'currency'] });
-export type BeneficiaryParams = z.infer<typeof beneficiaryParams>;
 
 export const fundParams = z.strictObject({ currency, amount });
 

@@ -40,6 +40,9 @@ import { bindItems, keyedItems } from './batchItems.js';
 import { previewBatch } from './batchPreview.js';
 import { validateBatch } from './batchShape.js';
 
+/** Counting 100 payouts takes about as long as judging one. */
+const countedPerItem = 100;
+
 export const batchRoutes: readonly Route[] = [
   route({
     method: 'post',
@@ -82,7 +85,13 @@ export const batchRoutes: readonly Route[] = [
     operationId: 'readBatch',
     summary: 'Retrieve a batch and its progress.',
     answers: { 200: 'batch' },
-    handle: readBatch,
+    handle: async ({ database }, request) => {
+      const batch = await findBatch(database, request.account.id, request.id);
+      if (batch === undefined) return refused(notFound(request));
+      const tooHeavy = request.takeItems(Math.floor(batch.total / countedPerItem));
+      if (tooHeavy !== undefined) return refused(tooHeavy);
+      return { status: 200, body: batchObject(batch, await countItems(database, batch.id)) };
+    },
   },
   listRoute({
     path: '/v1/batches/:id/payouts',
@@ -140,7 +149,7 @@ async function createBatch(
   if (isRefusal(bound)) return refused(bound);
   const object = { batch: bound.objectId };
   request.name(object);
-  const batch = await existingBatch(deps, accountId, bound.objectId);
+  const batch = exactlyOne(await findBatch(deps.database, accountId, bound.objectId));
   if (batch.status === 'processing') {
     await askTemporal(deps, object, () => startBatch(deps.temporal, batch.id));
   }
@@ -148,19 +157,8 @@ async function createBatch(
   return { status: 202, body, headers: bound.headers };
 }
 
-/** Counting 100 payouts takes about as long as judging one. */
-const countedPerItem = 100;
-
 /** Canceling ten is as much; a batch that was just sent can still be canceled. */
 const canceledPerItem = 10;
-
-async function readBatch(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const batch = await findBatch(deps.database, request.account.id, request.id);
-  if (batch === undefined) return refused(notFound(request));
-  const tooHeavy = request.takeItems(Math.floor(batch.total / countedPerItem));
-  if (tooHeavy !== undefined) return refused(tooHeavy);
-  return { status: 200, body: batchObject(batch, await countItems(deps.database, batch.id)) };
-}
 
 /** Canceling 10,000 items that are not submitted takes a second or two. */
 const cancelLimitMs = 10_000;
@@ -183,7 +181,7 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
     const detail = 'Nothing more is sent; what becomes of each item is seen in a moment.';
     return { ...refused(refuse('service_unavailable', { detail })), object };
   }
-  const after = await existingBatch(deps, request.account.id, batch.id);
+  const after = exactlyOne(await findBatch(database, request.account.id, batch.id));
   // Its last payout may have become final before anything could be canceled.
   if (after.status === 'completed') return notCancelable(after);
   const [counts, items] = await Promise.all([
@@ -198,8 +196,4 @@ function notCancelable({ id, status }: BatchRow): Answer {
   const expected = 'a batch that is processing';
   const refusal = refuse('batch_not_cancelable', { expected, received: status });
   return { ...refused(refusal), object: { batch: id } };
-}
-
-async function existingBatch(deps: ApiDeps, accountId: string, id: string): Promise<BatchRow> {
-  return exactlyOne(await findBatch(deps.database, accountId, id));
 }

@@ -25,7 +25,7 @@ import {
   refused,
   route,
 } from '../route.js';
-import { type Validated, validate } from '../validate.js';
+import { validate } from '../validate.js';
 
 export const payoutRoutes: readonly Route[] = [
   route({
@@ -60,7 +60,13 @@ export const payoutRoutes: readonly Route[] = [
       'rate_unavailable',
     ],
     supportsPreferWait: true,
-    read: readParams,
+    // What is wrong with the parameters is reported together with those that exclude each other.
+    read: ({ decoded }) => {
+      const validated = validate(payoutParams, decoded);
+      const conflicts = conflictingParams(decoded);
+      if ('params' in validated && conflicts.length === 0) return validated;
+      return { refusals: [...('refusals' in validated ? validated.refusals : []), ...conflicts] };
+    },
     handle: createPayout,
   }),
   listRoute({
@@ -119,14 +125,6 @@ const tooBroad = refuse('list_too_broad', {
   expected: 'a narrower time by created[gte] and created[lt], or a filter that names few payouts',
 });
 
-/** What is wrong with the parameters is reported together with those that exclude each other. */
-function readParams({ decoded }: ApiRequest): Validated<PayoutParams> {
-  const validated = validate(payoutParams, decoded);
-  const conflicts = conflictingParams(decoded);
-  if ('params' in validated && conflicts.length === 0) return validated;
-  return { refusals: [...('refusals' in validated ? validated.refusals : []), ...conflicts] };
-}
-
 /** How long a caller waits for the decision before the answer is 202 `pending`. */
 const decisionLimitMs = 3_000;
 
@@ -147,7 +145,7 @@ async function createPayout(
   if (isRefusal(bound)) return refused(bound);
   const object = { payout: bound.objectId };
   request.name(object);
-  const row = await existingPayout(deps, request, bound.objectId);
+  const row = exactlyOne(await findPayout(deps.database, request.account.id, bound.objectId));
   if (row.status === 'pending') {
     await askTemporal(deps, object, () =>
       startAndAwaitDecision(deps.temporal, row, decisionLimitMs),
@@ -165,7 +163,7 @@ const pollPauseMs = 100;
 async function untilFinal(deps: ApiDeps, request: ApiRequest, id: string): Promise<PayoutRow> {
   const deadlineMs = performance.now() + request.waitMs;
   for (;;) {
-    const row = await existingPayout(deps, request, id);
+    const row = exactlyOne(await findPayout(deps.database, request.account.id, id));
     if (isFinal(row.status) || performance.now() >= deadlineMs) return row;
     await delay(pollPauseMs);
   }
@@ -209,7 +207,7 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
     isFinal(row.status) ||
     isUndecided ||
     (await askTemporal(deps, object, () => askPayout(deps.temporal, row, update, cancelLimitMs)));
-  const after = await existingPayout(deps, request, row.id);
+  const after = exactlyOne(await findPayout(deps.database, request.account.id, row.id));
   if (after.status === 'canceled') return { status: 200, body: payoutObject(after), headers };
   const refusal =
     isAnswered || isFinal(after.status)
@@ -227,14 +225,6 @@ function notCancelable({ status, batchId }: PayoutRow): Refusal {
         ? 'It is decided in the order of its batch: cancel the batch, or ask again in a moment.'
         : `The payout is ${status}.`,
   });
-}
-
-async function existingPayout(
-  { database }: ApiDeps,
-  { account }: ApiRequest,
-  id: string,
-): Promise<PayoutRow> {
-  return exactlyOne(await findPayout(database, account.id, id));
 }
 
 const liveParams = ['source_currency', 'amount', 'fixed_side', 'destination_currency'] as const;
