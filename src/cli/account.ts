@@ -1,12 +1,12 @@
 import { defaultApiVersion } from '../contract/versions/index.js';
-import { insertAccount, type Mode } from '../db/accounts.js';
+import { findAccount, insertAccount, type Mode } from '../db/accounts.js';
 import { transaction } from '../db/client.js';
 import { listBalances, postEntries } from '../db/ledger.js';
 import { recordCommand } from '../db/operatorActions.js';
 import { fundEntry } from '../domain/ledger.js';
 import { formatMinor, isCurrency, parseMajor } from '../domain/money.js';
-import { addKey, existingAccount, showKey } from './keys.js';
-import { type Call, requiredFlag, signatureOf, UsageError } from './usage.js';
+import { addKey, showKey } from './keys.js';
+import { type Call, existing, requiredFlag, signatureOf, UsageError } from './usage.js';
 
 /** Opens an account: accounts are opened by application, not through the API. */
 export async function openAccount({ database, flags }: Call): Promise<void> {
@@ -27,7 +27,7 @@ export async function fundAccount({ database, flags }: Call): Promise<void> {
   const currency = requiredFlag(flags, 'currency');
   const amount = requiredFlag(flags, 'amount');
   const signature = signatureOf(flags);
-  const account = await existingAccount(database, accountId);
+  const account = existing('account', accountId, await findAccount(database, accountId));
   if (account.mode !== 'test') throw new UsageError('Only test accounts are funded by command.');
   if (!isCurrency(currency)) throw new UsageError('--currency expects an ISO 4217 code.');
   const amountMinor = parseMajor(amount, currency);

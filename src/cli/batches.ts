@@ -7,11 +7,11 @@ import {
   resumeBatch,
 } from '../db/batches.js';
 import { chunksOf } from '../db/chunks.js';
-import { type Database, transaction } from '../db/client.js';
+import { transaction } from '../db/client.js';
 import { recordCommand } from '../db/operatorActions.js';
 import { payoutStatuses } from '../domain/payout.js';
 import { wakeChunks } from '../temporal/wakePayout.js';
-import { type Call, requiredId, signatureOf, UsageError } from './usage.js';
+import { type Call, existing, requiredId, signatureOf } from './usage.js';
 
 /** Every batch that is under way, oldest first. */
 export async function listBatches({ database }: Call): Promise<void> {
@@ -22,7 +22,8 @@ export async function listBatches({ database }: Call): Promise<void> {
 
 /** One batch with its counters. */
 export async function showBatch(call: Call): Promise<void> {
-  const batch = await existingBatch(call.database, requiredId('batch', call));
+  const id = requiredId('batch', call);
+  const batch = existing('batch', id, await findBatchById(call.database, id));
   console.log(summaryOf(batch));
   const items = await countItems(call.database, batch.id);
   for (const status of payoutStatuses) {
@@ -69,7 +70,7 @@ async function changeBatch(
   verb: string,
   change: typeof pauseBatch,
 ) {
-  const batch = await existingBatch(database, id);
+  const batch = existing('batch', id, await findBatchById(database, id));
   const isChanged = await transaction(database, async (sql) => {
     if (!(await change(sql, id))) return false;
     await recordCommand(sql, signature, id, { kind: `batches ${verb}` });
@@ -81,10 +82,4 @@ async function changeBatch(
 function summaryOf({ id, accountId, status, total, open, pausedAt, createdAt }: BatchRow): string {
   const state = status === 'processing' && pausedAt !== null ? 'paused' : status;
   return `${id}  ${state}  ${total - open} of ${total} final  ${accountId}  since ${createdAt.toISOString()}`;
-}
-
-async function existingBatch(database: Database, id: string): Promise<BatchRow> {
-  const batch = await findBatchById(database, id);
-  if (batch === undefined) throw new UsageError(`There is no batch ${id}.`);
-  return batch;
 }

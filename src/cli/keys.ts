@@ -13,7 +13,7 @@ import {
 import { type Sql, transaction } from '../db/client.js';
 import { recordCommand } from '../db/operatorActions.js';
 import { isScope, type Scope, scopes } from '../domain/scope.js';
-import { type Call, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
+import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
 
 /** The outgoing key and the one that takes its place. */
 const activeKeysOfName = 2;
@@ -25,7 +25,7 @@ const longestOverlapHours = 720;
 export async function createKey({ database, flags }: Call): Promise<void> {
   const accountId = requiredFlag(flags, 'account');
   const signature = signatureOf(flags);
-  const account = await existingAccount(database, accountId);
+  const account = existing('account', accountId, await findAccount(database, accountId));
   const { name, scopes: granted, expires } = flags;
   const wanted = {
     ...(name === undefined ? {} : { name: nameOf(name) }),
@@ -51,14 +51,13 @@ export async function rollKey(call: Call): Promise<void> {
   const { overlap = '', expires } = flags;
   const overlapHours = overlapOf(overlap);
   const { key, row, old } = await transaction(database, async (sql) => {
-    const rolled = await findApiKey(sql, id);
-    if (rolled === undefined) throw new UsageError(`There is no key ${id}.`);
+    const rolled = existing('key', id, await findApiKey(sql, id));
     if (!rolled.isActive) throw new UsageError(`${id} is not active; create a new key.`);
     if (rolled.expiresAt !== null && expires === undefined) {
       throw new UsageError(`${id} expires; say with --expires when the new key does.`);
     }
-    const account = await existingAccount(sql, rolled.accountId);
-    const { name, scopes: granted } = rolled;
+    const { accountId, name, scopes: granted } = rolled;
+    const account = existing('account', accountId, await findAccount(sql, accountId));
     const expiresAt = expires === undefined ? null : timeOf(expires);
     const added = await addKey(sql, account, { name, scopes: granted, expiresAt });
     const command = { kind: 'keys roll', overlapHours, replacedBy: added.row.id };
@@ -84,7 +83,7 @@ export async function revokeKey(call: Call): Promise<void> {
 
 export async function listKeys({ database, flags }: Call): Promise<void> {
   const accountId = requiredFlag(flags, 'account');
-  await existingAccount(database, accountId);
+  existing('account', accountId, await findAccount(database, accountId));
   for (const key of await listApiKeys(database, accountId)) {
     const used = key.lastUsedAt === null ? 'never used' : `used ${key.lastUsedAt.toISOString()}`;
     const made = `made ${key.createdAt.toISOString()}`;
@@ -124,13 +123,6 @@ export function showKey(key: string, { id, name, scopes: granted, expiresAt }: A
   const end = expiresAt === null ? '' : `, until ${expiresAt.toISOString()}`;
   console.log(`API key  ${key}`);
   console.log(`         ${id} (${name}: ${granted.join(', ')}${end}); it is shown this once`);
-}
-
-/** The account with this id, or a message that there is none. */
-export async function existingAccount(sql: Sql, accountId: string): Promise<Account> {
-  const account = await findAccount(sql, accountId);
-  if (account === undefined) throw new UsageError(`There is no account ${accountId}.`);
-  return account;
 }
 
 function nameOf(text: string): string {

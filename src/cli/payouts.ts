@@ -1,5 +1,4 @@
 import { takeOver } from '../db/chunks.js';
-import type { Database } from '../db/client.js';
 import { entriesOf } from '../db/ledger.js';
 import { insertRequest, listActions } from '../db/operatorActions.js';
 import { findPayoutById, listParked, type PayoutRow } from '../db/payouts.js';
@@ -16,6 +15,7 @@ import { askPayout } from '../temporal/wakePayout.js';
 import { operateUpdate } from '../workflows/messages.js';
 import {
   type Call,
+  existing,
   type Flags,
   requiredFlag,
   requiredId,
@@ -39,7 +39,7 @@ export async function listAttention({ database }: Call): Promise<void> {
 export async function showPayout(call: Call): Promise<void> {
   const { database } = call;
   const id = requiredId('payout', call);
-  const row = await existingPayout(database, id);
+  const row = existing('payout', id, await findPayoutById(database, id));
   console.log(`${row.id}  ${row.status}  ${amounts(row)}`);
   for (const { at, status, reason } of row.statusHistory) {
     console.log(`  ${at}  ${status}${reason === null ? '' : `  (${reason})`}`);
@@ -74,7 +74,7 @@ async function act(call: Call, commandOf: CommandMaker): Promise<boolean> {
   const { database, flags } = call;
   const id = requiredId('payout', call);
   return call.withTemporal(async (temporal) => {
-    const row = await existingPayout(database, id);
+    const row = existing('payout', id, await findPayoutById(database, id));
     const command = commandOf(flags, row);
     const fault = faultOf(command, new Date());
     if (fault !== undefined) throw new UsageError(fault);
@@ -152,12 +152,6 @@ function postingOf(text: string): PostingText {
 /** Minor units as text, which JSON can hold; undefined where it is no amount of the currency. */
 function minorOf(amount: string, currency: string): string | undefined {
   return isCurrency(currency) ? parseMajor(amount, currency)?.toString() : undefined;
-}
-
-async function existingPayout(database: Database, id: string): Promise<PayoutRow> {
-  const row = await findPayoutById(database, id);
-  if (row === undefined) throw new UsageError(`There is no payout ${id}.`);
-  return row;
 }
 
 function amounts(row: PayoutRow): string {

@@ -38,6 +38,12 @@ export function requiredId(what: string, { id }: Call): string {
   return id;
 }
 
+/** The row that an id names, or a message that there is none. */
+export function existing<Row>(what: string, id: string, row: Row | undefined): Row {
+  if (row === undefined) throw new UsageError(`There is no ${what} ${id}.`);
+  return row;
+}
+
 /** Who gives a command and why; each that changes something leaves them in the audit. */
 export function signatureOf(flags: Flags): Signature {
   const operator = operatorName(requiredFlag(flags, 'operator'));

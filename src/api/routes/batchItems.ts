@@ -63,23 +63,16 @@ export async function bindItems(
   );
   const before = await bindKeys(sql, request.account.id, itemRoute, bindings);
   const bindingOf = new Map(before.map((binding) => [binding.key, binding]));
-  return items.map((item) => newItem(request, batchId, item, bindingOf));
-}
-
-function newItem(
-  request: ApiRequest,
-  batchId: string,
-  item: KeyedItem,
-  before: ReadonlyMap<string, KeyBinding>,
-): NewItem {
-  const { index, params, payoutId } = item;
-  const earlier = earlierOf(item, before);
-  if (earlier !== undefined && 'payoutId' in earlier) {
-    return { index, refersTo: earlier.payoutId };
-  }
-  const driver = chunkDriver({ batchId, number: chunkNumberOf(index) });
-  const payout = { ...newPayout(payoutId, request, params), driver };
-  return { index, payout, refusal: earlier?.refusal ?? null };
+  return items.map((item) => {
+    const { index, params, payoutId } = item;
+    const earlier = earlierOf(item, bindingOf);
+    if (earlier !== undefined && 'payoutId' in earlier) {
+      return { index, refersTo: earlier.payoutId };
+    }
+    const driver = chunkDriver({ batchId, number: chunkNumberOf(index) });
+    const payout = { ...newPayout(payoutId, request, params), driver };
+    return { index, payout, refusal: earlier?.refusal ?? null };
+  });
 }
 
 /** What an item's key has made before: the payout it refers to, or why it cannot. */

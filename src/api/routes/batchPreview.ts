@@ -32,6 +32,8 @@ export async function previewBatch(
 ): Promise<Answer> {
   const items = await keyedItems(deps, request, payouts);
   const { factsOf, available, earlier } = await readFacts(deps, request, items);
+  const { account } = request;
+  const isRouted = railNameOf(account.mode) !== undefined;
   const priced: PricedPayout[] = [];
   const existing = new Set<number>();
   const pace = createPace();
@@ -39,7 +41,13 @@ export async function previewBatch(
     await pace();
     const before = earlierOf(item, earlier);
     if (before !== undefined && 'payoutId' in before) existing.add(item.index);
-    else priced.push(priceItem(request, item, before?.refusal, factsOf(item.params)));
+    else {
+      const order = { ...orderOf(item.params), batchId: null, ageMs: 0 };
+      const price = isRouted
+        ? priceOf(order, factsOf(item.params))
+        : refuseUnroutable(account.mode);
+      priced.push({ id: item.payoutId, request: order, priced: before?.refusal ?? price });
+    }
   }
   const results = fundInOrder(priced, available);
   const resultOf = new Map(priced.map(({ id }, index) => [id, results[index]]));
@@ -53,18 +61,6 @@ export async function previewBatch(
     else previewed.push({ kind: 'refused', index, refusal: inBatch(decided, index) });
   }
   return { status: 200, body: batchPreviewObject(mode, previewed) };
-}
-
-function priceItem(
-  { account }: ApiRequest,
-  { params, payoutId }: KeyedItem,
-  before: Refusal | undefined,
-  facts: PriceFacts,
-): PricedPayout {
-  const request = { ...orderOf(params), batchId: null, ageMs: 0 };
-  const isRouted = railNameOf(account.mode) !== undefined;
-  const priced = isRouted ? priceOf(request, facts) : refuseUnroutable(account.mode);
-  return { id: payoutId, request, priced: before ?? priced };
 }
 
 /** The same facts as the decision reads, without their locks. */
