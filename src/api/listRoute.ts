@@ -3,14 +3,7 @@ import type { JsonObject } from '../contract/versions/jsonObject.js';
 import type { Sql } from '../db/client.js';
 import { type ListedTable, type Page, type PageResult, positionOf } from '../db/page.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
-import {
-  type ApiRequest,
-  notFound,
-  type Route,
-  type RouteWithParams,
-  refused,
-  route,
-} from './route.js';
+import { notFound, type Route, type RouteWithParams, refused, route } from './route.js';
 
 /** The parameters that every list takes, as they are sent. */
 type PageParams = {
@@ -22,7 +15,7 @@ type PageParams = {
 /** What pages are made of: whose rows they are, in which place each stands, and how it is shown. */
 type Paging<Params, Place, Row> = {
   /** The id of whose list it is, if there is such an object; without it the account's. */
-  readonly owner?: (sql: Sql, request: ApiRequest) => Promise<string | undefined>;
+  readonly owner?: (sql: Sql, accountId: string, id: string) => Promise<string | undefined>;
   /** Finds where an object stands in the list, or says that it is not there. */
   readonly find: (sql: Sql, ownerId: string, id: string) => Promise<Place | undefined>;
   /** What `find` finds, for the refusal of another id. */
@@ -55,8 +48,8 @@ export function listRoute<Params extends PageParams, Place, Row>(
       if (after !== undefined && before !== undefined) {
         return refused(exclusive('ending_before', 'starting_after'));
       }
-      const ownerId =
-        list.owner === undefined ? request.account.id : await list.owner(database, request);
+      const { id: accountId } = request.account;
+      const ownerId = list.owner ? await list.owner(database, accountId, request.id) : accountId;
       if (ownerId === undefined) return refused(notFound(request));
       // No id is empty.
       const id = after ?? before ?? '';

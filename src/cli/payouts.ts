@@ -13,15 +13,7 @@ import {
 import { attentionReasons } from '../domain/payout.js';
 import { askPayout } from '../temporal/wakePayout.js';
 import { operateUpdate } from '../workflows/messages.js';
-import {
-  type Call,
-  existing,
-  type Flags,
-  requiredFlag,
-  requiredId,
-  signatureOf,
-  UsageError,
-} from './usage.js';
+import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
 
 /** Every payout that needs a person, longest waiting first. */
 export async function listAttention({ database }: Call): Promise<void> {
@@ -90,7 +82,7 @@ async function act(call: Call, commandOf: CommandMaker): Promise<boolean> {
   });
 }
 
-type CommandMaker = (flags: Flags, row: PayoutRow) => OperatorCommand;
+type CommandMaker = (flags: Call['flags'], row: PayoutRow) => OperatorCommand;
 
 /** The commands on a payout by their verbs, each made of its flags. */
 const commandsOn: Readonly<Record<string, CommandMaker>> = {

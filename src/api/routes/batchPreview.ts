@@ -16,7 +16,7 @@ import { railNameOf, refuseUnroutable } from '../../domain/corridor.js';
 import { parseRate } from '../../domain/fx.js';
 import { isRefusal, type Refusal } from '../../domain/refusal.js';
 import { paramName } from '../decoded.js';
-import type { Answer, ApiDeps, ApiRequest } from '../route.js';
+import type { ApiDeps, ApiRequest } from '../route.js';
 import { createPace } from '../turns.js';
 import { earlierOf, type KeyedItem, keyedItems } from './batchItems.js';
 import { orderOf } from './payouts.js';
@@ -25,12 +25,8 @@ import { orderOf } from './payouts.js';
  * What a batch would come to now, by the same decision as the real one and in the same order.
  * Nothing is stored, so nothing is promised either.
  */
-export async function previewBatch(
-  deps: ApiDeps,
-  request: ApiRequest,
-  { payouts, mode }: BatchParams,
-): Promise<Answer> {
-  const items = await keyedItems(deps, request, payouts);
+export async function previewBatch(deps: ApiDeps, request: ApiRequest, params: BatchParams) {
+  const items = await keyedItems(deps, request, params.payouts);
   const { factsOf, available, earlier } = await readFacts(deps, request, items);
   const { account } = request;
   const isRouted = railNameOf(account.mode) !== undefined;
@@ -60,7 +56,7 @@ export async function previewBatch(
     else if (!isRefusal(decided)) previewed.push({ kind: 'accepted', acceptance: decided });
     else previewed.push({ kind: 'refused', index, refusal: inBatch(decided, index) });
   }
-  return { status: 200, body: batchPreviewObject(mode, previewed) };
+  return batchPreviewObject(params.mode, previewed);
 }
 
 /** The same facts as the decision reads, without their locks. */

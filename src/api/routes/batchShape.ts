@@ -1,9 +1,4 @@
-import {
-  type BatchItemParams,
-  type BatchParams,
-  batchEnvelope,
-  batchItemParams,
-} from '../../contract/params.js';
+import { type BatchParams, batchEnvelope, batchItemParams } from '../../contract/params.js';
 import { type Refusal, refuse } from '../../domain/refusal.js';
 import {
   type Decoded,
@@ -33,7 +28,7 @@ export async function validateBatch(decoded: DecodedObject): Promise<Validated<B
   const refusals = 'refusals' in envelope ? [...envelope.refusals] : [];
   const sent = decoded['payouts'];
   if (!isList(sent) || refusals.some(({ param }) => param === 'payouts')) return { refusals };
-  const payouts: BatchItemParams[] = [];
+  const payouts: BatchParams['payouts'] = [];
   const pace = createPace();
   for (const [index, item] of sent.entries()) {
     if (refusals.length >= maxProblems) break;

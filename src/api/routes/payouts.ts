@@ -27,6 +27,12 @@ import {
 } from '../route.js';
 import { validate } from '../validate.js';
 
+/** How long a caller waits for the decision before the answer is 202 `pending`. */
+const decisionLimitMs = 3_000;
+
+/** A void at the rail takes one call; a rail that is slow leaves the outcome open. */
+const cancelLimitMs = 10_000;
+
 export const payoutRoutes: readonly Route[] = [
   route({
     method: 'post',
@@ -67,7 +73,28 @@ export const payoutRoutes: readonly Route[] = [
       if ('params' in validated && conflicts.length === 0) return validated;
       return { refusals: [...('refusals' in validated ? validated.refusals : []), ...conflicts] };
     },
-    handle: createPayout,
+    // The row and the key are one transaction; then the payout's workflow decides it, and the
+    // answer is read from the row, whatever Temporal does.
+    handle: async (deps, request, params) => {
+      const id = newId('payout');
+      const payout = newPayout(id, request, params);
+      const bound = await recordOnce(deps, request, { objectId: id, rowCount: 1 }, (sql) =>
+        insertPayout(sql, payout),
+      );
+      if (isRefusal(bound)) return refused(bound);
+      const object = { payout: bound.objectId };
+      request.name(object);
+      const row = exactlyOne(await findPayout(deps.database, request.account.id, bound.objectId));
+      if (row.status === 'pending') {
+        await askTemporal(deps, object, () =>
+          startAndAwaitDecision(deps.temporal, row, decisionLimitMs),
+        );
+      }
+      const { waitMs } = request;
+      const applied = waitMs === 0 ? {} : { 'Preference-Applied': `wait=${waitMs / 1000}` };
+      const decided = await untilFinal(deps, request, bound.objectId);
+      return answerOf(request, decided, { ...bound.headers, ...applied });
+    },
   }),
   listRoute({
     path: '/v1/payouts',
@@ -115,7 +142,31 @@ export const payoutRoutes: readonly Route[] = [
     summary: 'Cancel a payout that the rail has not accepted.',
     answers: { 200: 'payout' },
     refusals: ['payout_not_cancelable'],
-    handle: cancel,
+    // To cancel a canceled payout is no mistake.
+    handle: async (deps, request) => {
+      const row = await findPayout(deps.database, request.account.id, request.id);
+      if (row === undefined) return refused(notFound(request));
+      const bound = await bindRequest(deps.database, deps, request, { objectId: row.id });
+      if (isRefusal(bound)) return refused(bound);
+      const { headers } = bound;
+      // An item of a batch gets a workflow of its own for this, unless it is not decided yet.
+      const { isUndecided } = await takeOver(deps.database, row.id);
+      const object = { payout: row.id };
+      const update = { name: cancelUpdate.name, args: [] };
+      const isAnswered =
+        isFinal(row.status) ||
+        isUndecided ||
+        (await askTemporal(deps, object, () =>
+          askPayout(deps.temporal, row, update, cancelLimitMs),
+        ));
+      const after = exactlyOne(await findPayout(deps.database, request.account.id, row.id));
+      if (after.status === 'canceled') return { status: 200, body: payoutObject(after), headers };
+      const refusal =
+        isAnswered || isFinal(after.status)
+          ? notCancelable(isUndecided ? { ...after, status: 'pending' } : after)
+          : refuse('service_unavailable', { detail: 'It may still be canceled: send it again.' });
+      return { ...refused(refusal), object, headers };
+    },
   },
 ];
 
@@ -124,38 +175,6 @@ const tooBroad = refuse('list_too_broad', {
   param: 'created',
   expected: 'a narrower time by created[gte] and created[lt], or a filter that names few payouts',
 });
-
-/** How long a caller waits for the decision before the answer is 202 `pending`. */
-const decisionLimitMs = 3_000;
-
-/**
- * Records the request, then has the payout's workflow decide it. The row and the key are
- * one transaction; from then on the answer is read from the row, whatever Temporal does.
- */
-async function createPayout(
-  deps: ApiDeps,
-  request: ApiRequest,
-  params: PayoutParams,
-): Promise<Answer> {
-  const id = newId('payout');
-  const payout = newPayout(id, request, params);
-  const bound = await recordOnce(deps, request, { objectId: id, rowCount: 1 }, (sql) =>
-    insertPayout(sql, payout),
-  );
-  if (isRefusal(bound)) return refused(bound);
-  const object = { payout: bound.objectId };
-  request.name(object);
-  const row = exactlyOne(await findPayout(deps.database, request.account.id, bound.objectId));
-  if (row.status === 'pending') {
-    await askTemporal(deps, object, () =>
-      startAndAwaitDecision(deps.temporal, row, decisionLimitMs),
-    );
-  }
-  const { waitMs } = request;
-  const applied = waitMs === 0 ? {} : { 'Preference-Applied': `wait=${waitMs / 1000}` };
-  const decided = await untilFinal(deps, request, bound.objectId);
-  return answerOf(request, decided, { ...bound.headers, ...applied });
-}
 
 /** Reads of one row by its key: a tenth of a second is unnoticed and costs next to nothing. */
 const pollPauseMs = 100;
@@ -187,33 +206,6 @@ function answerOf(
 function withoutBalance(refusal: Refusal): Refusal {
   if (refusal.code !== 'insufficient_funds') return refusal;
   return { ...refusal, expected: 'at most the available balance' };
-}
-
-/** A void at the rail takes one call; a rail that is slow leaves the outcome open. */
-const cancelLimitMs = 10_000;
-
-/** Cancels a payout that the rail has not taken. To cancel a canceled one is no mistake. */
-async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const row = await findPayout(deps.database, request.account.id, request.id);
-  if (row === undefined) return refused(notFound(request));
-  const bound = await bindRequest(deps.database, deps, request, { objectId: row.id });
-  if (isRefusal(bound)) return refused(bound);
-  const { headers } = bound;
-  // An item of a batch gets a workflow of its own for this, unless it is not decided yet.
-  const { isUndecided } = await takeOver(deps.database, row.id);
-  const object = { payout: row.id };
-  const update = { name: cancelUpdate.name, args: [] };
-  const isAnswered =
-    isFinal(row.status) ||
-    isUndecided ||
-    (await askTemporal(deps, object, () => askPayout(deps.temporal, row, update, cancelLimitMs)));
-  const after = exactlyOne(await findPayout(deps.database, request.account.id, row.id));
-  if (after.status === 'canceled') return { status: 200, body: payoutObject(after), headers };
-  const refusal =
-    isAnswered || isFinal(after.status)
-      ? notCancelable(isUndecided ? { ...after, status: 'pending' } : after)
-      : refuse('service_unavailable', { detail: 'It may still be canceled: send it again.' });
-  return { ...refused(refusal), object, headers };
 }
 
 function notCancelable({ status, batchId }: PayoutRow): Refusal {
