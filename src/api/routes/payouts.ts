@@ -197,15 +197,12 @@ function answerOf(
     return { status: row.status === 'pending' ? 202 : 201, body: payoutObject(row), headers };
   }
   const isKept = request.idempotencyKey !== undefined;
-  const shown = request.scopes.includes('read') ? row.refusal : withoutBalance(row.refusal);
+  // What is available is for keys that may read it; others learn that it is too little.
+  const isHidden = row.refusal.code === 'insufficient_funds' && !request.scopes.includes('read');
+  const expected = 'at most the available balance';
+  const shown = isHidden ? { ...row.refusal, expected } : row.refusal;
   const refusal = isKept ? withAdvice(shown) : shown;
   return { refusals: [refusal], object: { payout: row.id }, headers };
-}
-
-/** What is available is for keys that may read it; others learn that it is too little. */
-function withoutBalance(refusal: Refusal): Refusal {
-  if (refusal.code !== 'insufficient_funds') return refusal;
-  return { ...refusal, expected: 'at most the available balance' };
 }
 
 function notCancelable({ status, batchId }: PayoutRow): Refusal {
