@@ -41,15 +41,10 @@ export function admit({ database, limiter, proxies }: ApiDeps): Koa.Middleware {
   };
 }
 
-/** The scopes that reach a route, the narrowest first. */
-function scopesFor({ method, scope }: Pick<Route, 'method' | 'scope'>): readonly Scope[] {
-  const broad = method === 'get' ? 'read' : 'write';
-  return scope === broad ? [scope] : [scope, broad];
-}
-
 /** Refuses a key without the route's scope, before the body is read. */
-export function requireScope(route: Route): Koa.Middleware {
-  const reaching = scopesFor(route);
+export function requireScope({ method, scope }: Route): Koa.Middleware {
+  const broad = method === 'get' ? 'read' : 'write';
+  const reaching: readonly Scope[] = scope === broad ? [scope] : [scope, broad];
   return (ctx, next) => {
     const { scopes } = holderOf(ctx);
     if (scopes.some((scope) => reaching.includes(scope))) return next();

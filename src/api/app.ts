@@ -20,9 +20,9 @@ import { corridorRoutes } from './routes/corridors.js';
 import { eventRoutes } from './routes/events.js';
 import { payoutRoutes } from './routes/payouts.js';
 import { quoteRoutes } from './routes/quotes.js';
-import { readCallback, takeCallback } from './routes/railCallbacks.js';
+import { receiveCallback } from './routes/railCallbacks.js';
 import { webhookEndpointRoutes } from './routes/webhookEndpoints.js';
-import { answerProblem, bytesOf, chargeBytes, serve, weigh } from './serve.js';
+import { answerProblem, chargeBytes, serve, weigh } from './serve.js';
 import { inTurn } from './shares.js';
 
 /** Every route that an integrator calls. */
@@ -72,9 +72,7 @@ export function createApp(parts: Omit<ApiDeps, 'writes'>): Koa {
     );
   }
   addReference(router, routes);
-  router.post('/rails/:rail/callbacks', readCallback(deps, read), (ctx) =>
-    takeCallback(deps, ctx, bytesOf(ctx)),
-  );
+  router.post('/rails/:rail/callbacks', receiveCallback(deps, read));
   router.get('/livez', (ctx) => {
     ctx.body = { status: 'live' };
   });

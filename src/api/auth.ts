@@ -21,15 +21,12 @@ const tooManyKeys = refuse('rate_limited', {
   expected: `at most ${wrongKeys.perSecond} wrong keys a second from one address`,
 });
 
-/** Finds who holds the request's API key (RFC 6750), or why the request is refused. */
-export type Authenticate = (header: string, address: string) => Promise<KeyHolder | Refusal>;
-
 /**
- * The key's row is read for each request, so a new key works at once and a revocation holds from
+ * Finds who holds the request's API key (RFC 6750), or why the request is refused. The key's row is read for each request, so a new key works at once and a revocation holds from
  * the next request; it is written once a minute. An address that has sent too many wrong keys
  * waits, but not for keys that were valid before: their holders may share the address.
  */
-export function createAuthenticator(sql: Sql): Authenticate {
+export function createAuthenticator(sql: Sql) {
   const letIn = new Set<string>();
   /** Keys that are looked for by the quota. Who sends the same one meanwhile waits for that. */
   const looks = new Map<string, Promise<KeyHolder | Refusal>>();
@@ -89,7 +86,7 @@ export function createAuthenticator(sql: Sql): Authenticate {
     return own;
   }
 
-  return async (header, address) => {
+  return async (header: string, address: string): Promise<KeyHolder | Refusal> => {
     if (header === '') return refuse('api_key_missing', { param: 'Authorization', expected });
     const key = /^Bearer +(\S+)$/i.exec(header)?.[1] ?? '';
     // Malformed, unknown and revoked look the same from outside.

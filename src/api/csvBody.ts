@@ -11,11 +11,11 @@ import {
   paramName,
   refuseParam,
 } from './decoded.js';
-import { mustBeOneKind, mustBeSentOnce, readName } from './formBody.js';
+import { type Branch, insert, readName } from './formBody.js';
 import type { Steps } from './turns.js';
 
-/** The columns by their names: the number of the column, or the names below. */
-type Columns = Map<string, number | Columns>;
+/** The numbers of the columns by their names; a number among these is a name like others. */
+type Columns = Branch<number>;
 
 type Header = { readonly names: readonly string[]; readonly columns: Columns };
 
@@ -50,7 +50,7 @@ export function* decodeCsv(body: Buffer): Steps<DecodedObject | readonly Refusal
 }
 
 function readHeader(reader: CsvReader, expectedOfCell: CellCheck, problems: Refusal[]): Header {
-  const columns: Columns = new Map();
+  const columns: Columns = { kind: 'object', children: new Map() };
   const row = reader.readRow();
   if (row === undefined) return { names: [], columns };
   if ('expected' in row) {
@@ -72,19 +72,8 @@ function addColumn(columns: Columns, name: string, column: number): string | und
   if (!Array.isArray(path)) return path.expected;
   // An item stands two levels down, in payouts[0].
   if (path.length > maxDepth - 2) return `at most ${maxDepth - 2} levels`;
-  const last = path.pop() ?? '';
-  if (last === '' && path.length > 0) return 'a name in the brackets, as in metadata[order]';
-  let branch = columns;
-  for (const key of path) {
-    const child = branch.get(key) ?? new Map();
-    if (typeof child === 'number') return mustBeOneKind;
-    branch.set(key, child);
-    branch = child;
-  }
-  const present = branch.get(last);
-  if (present !== undefined) return typeof present === 'number' ? mustBeSentOnce : mustBeOneKind;
-  branch.set(last, column);
-  return undefined;
+  if (path.at(-1) === '') return 'a name in the brackets, as in metadata[order]';
+  return insert(columns, path, column, () => 'object');
 }
 
 function* readItems(reader: CsvReader, reading: Reading): Steps<readonly DecodedObject[]> {
@@ -137,7 +126,7 @@ function checkRow(
 function itemOf(columns: Columns, cells: readonly string[]): DecodedObject | undefined {
   const item: Record<string, Decoded> = Object.create(null);
   let isEmpty = true;
-  for (const [name, column] of columns) {
+  for (const [name, column] of columns.children) {
     const value = typeof column === 'number' ? cells[column] : itemOf(column, cells);
     if (value === undefined || value === '') continue;
     item[name] = value;
@@ -147,12 +136,8 @@ function itemOf(columns: Columns, cells: readonly string[]): DecodedObject | und
 }
 
 /** `metadata[order]` of `payouts[17]` is `payouts[17][metadata][order]`. */
-function paramOfCell(item: string, name: string | undefined): string {
-  if (name === undefined) return item;
-  const bracket = name.indexOf('[');
-  return bracket < 0
-    ? `${item}[${name}]`
-    : `${item}[${name.slice(0, bracket)}]${name.slice(bracket)}`;
+function paramOfCell(item: string, name = ''): string {
+  return item + name.replace(/^[^[]+/, '[$&]');
 }
 
 function refuseAt(line: number, param: string, expected: string): Refusal {

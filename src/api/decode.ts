@@ -2,29 +2,25 @@ import { type Refusal, refuse } from '../domain/refusal.js';
 import { decodeCsv } from './csvBody.js';
 import { type DecodedObject, maxBodyBytes } from './decoded.js';
 import { decodeForm } from './formBody.js';
-import { decodeJson } from './jsonBody.js';
-import { decodeNdjson } from './ndjsonBody.js';
-import { atOnce, type Steps } from './turns.js';
+import { decodeJson, decodeNdjson } from './jsonBody.js';
+import type { Steps } from './turns.js';
 
 /** The parameters, or why there are none. */
 export type Decoding = DecodedObject | readonly Refusal[];
 
-export type BodyStyle = 'form' | 'json' | 'ndjson' | 'csv';
+type Format = {
+  readonly decode: (body: Buffer) => Steps<Decoding>;
+  /** Whether the lines of the body are items, so that it has no place for anything else. */
+  readonly isLines: boolean;
+};
 
-const styles: ReadonlyMap<string, BodyStyle> = new Map([
-  ['application/x-www-form-urlencoded', 'form'],
-  ['application/json', 'json'],
-  ['application/x-ndjson', 'ndjson'],
-  ['application/jsonl', 'ndjson'],
-  ['text/csv', 'csv'],
+const formats: ReadonlyMap<string, Format> = new Map([
+  ['application/x-www-form-urlencoded', { decode: decodeForm, isLines: false }],
+  ['application/json', { decode: decodeJson, isLines: false }],
+  ['application/x-ndjson', { decode: decodeNdjson, isLines: true }],
+  ['application/jsonl', { decode: decodeNdjson, isLines: true }],
+  ['text/csv', { decode: decodeCsv, isLines: true }],
 ]);
-
-const decoders = {
-  form: decodeForm,
-  json: decodeJson,
-  ndjson: decodeNdjson,
-  csv: decodeCsv,
-} as const satisfies Record<BodyStyle, (body: Buffer) => Steps<Decoding>>;
 
 /**
  * Decodes a request body to its parameters, in time linear in its length and within the
@@ -44,9 +40,9 @@ export function* decodeInSteps(
   if (body.length > maxBodyBytes) {
     return [refuse('body_too_large', { expected: `at most ${maxBodyBytes} bytes` })];
   }
-  const style = bodyStyle(contentType);
-  if (style === undefined || (isLines(style) && !acceptsLineFormats)) {
-    const taken = [...styles].filter(([, each]) => acceptsLineFormats || !isLines(each));
+  const format = formatOf(contentType);
+  if (format === undefined || (format.isLines && !acceptsLineFormats)) {
+    const taken = [...formats].filter(([, { isLines }]) => acceptsLineFormats || !isLines);
     const [last, ...others] = taken.map(([type]) => type).reverse();
     return [
       refuse('content_type_unsupported', {
@@ -55,12 +51,7 @@ export function* decodeInSteps(
       }),
     ];
   }
-  return yield* decoders[style](body);
-}
-
-/** The same at once. */
-export function decodeBody(...request: Parameters<typeof decodeInSteps>): Decoding {
-  return atOnce(decodeInSteps(...request));
+  return yield* format.decode(body);
 }
 
 /** Whether decoding ended in refusals. */
@@ -68,17 +59,12 @@ export function isUndecoded(result: Decoding): result is readonly Refusal[] {
   return Array.isArray(result);
 }
 
-/** Whether the lines of such a body are items, so that it has no place for anything else. */
-export function isLines(style: BodyStyle | undefined): boolean {
-  return style === 'ndjson' || style === 'csv';
-}
-
 /** Reads a media type (RFC 9110, section 8.3.1); parameters but charset mean nothing here. */
-export function bodyStyle(contentType: string): BodyStyle | undefined {
+export function formatOf(contentType: string): Format | undefined {
   const [type = '', ...parameters] = contentType.toLowerCase().split(';');
   const charset = parameters
     .map((parameter) => parameter.trim())
     .find((parameter) => parameter.startsWith('charset='));
   if (charset !== undefined && !/^charset="?utf-?8"?$/.test(charset)) return undefined;
-  return styles.get(type.trim());
+  return formats.get(type.trim());
 }

@@ -17,15 +17,14 @@ import type { Steps } from './turns.js';
  * What a name holds while the body is read. A map takes any name and any index as a key, so
  * that `a[999999]` costs as much as `a[0]`; lists are checked and built at the end.
  */
-type Branch = {
+export type Branch<Leaf = string> = {
   readonly kind: 'object' | 'numbered' | 'appended';
-  readonly children: Map<string, string | Branch>;
+  readonly children: Map<string, Leaf | Branch<Leaf>>;
 };
 
 const percent = 0x25;
 
-export const mustBeSentOnce = 'to be sent once';
-export const mustBeOneKind = 'to be either one value, a list or an object, not two of them';
+const mustBeOneKind = 'to be either one value, a list or an object, not two of them';
 
 /**
  * Decodes `application/x-www-form-urlencoded` (WHATWG URL, section 5) with nested names in
@@ -62,7 +61,7 @@ function readPair(root: Branch, pair: string): Refusal | undefined {
   if (!Array.isArray(path)) return refuseParam(name, path.expected);
   const value = decodeText(equals < 0 ? '' : pair.slice(equals + 1));
   if (typeof value !== 'string') return refuseParam(name, value.expected);
-  const expected = expectedOfValue(value) ?? insert(root, path, value);
+  const expected = expectedOfValue(value) ?? insert(root, path, value, kindOf);
   return expected === undefined ? undefined : refuseParam(name, expected);
 }
 
@@ -116,20 +115,29 @@ function kindOf(key: string | undefined): Branch['kind'] {
   return key !== undefined && /^\d+$/.test(key) ? 'numbered' : 'object';
 }
 
-/** Puts a value where its path says; answers what was expected instead if it cannot be. */
-function insert(root: Branch, path: readonly string[], value: string): string | undefined {
+/**
+ * Puts a value where its path says; answers what was expected instead if it cannot be.
+ *
+ * @param kindOf what holds the next name of the path
+ */
+export function insert<Leaf extends string | number>(
+  root: Branch<Leaf>,
+  path: readonly string[],
+  value: Leaf,
+  kindOf: (next: string | undefined) => Branch['kind'],
+): string | undefined {
   let branch = root;
   for (const [level, key] of path.slice(0, -1).entries()) {
     const kind = kindOf(path[level + 1]);
     const child = branch.children.get(key) ?? { kind, children: new Map() };
-    if (typeof child === 'string' || child.kind !== kind) return mustBeOneKind;
+    if (typeof child !== 'object' || child.kind !== kind) return mustBeOneKind;
     branch.children.set(key, child);
     branch = child;
   }
   const last = path.at(-1) ?? '';
   const key = branch.kind === 'appended' ? String(branch.children.size) : last;
   const present = branch.children.get(key);
-  if (present !== undefined) return typeof present === 'string' ? mustBeSentOnce : mustBeOneKind;
+  if (present !== undefined) return typeof present === 'object' ? mustBeOneKind : 'to be sent once';
   branch.children.set(key, value);
   return undefined;
 }
@@ -157,15 +165,13 @@ function* finishObject(branch: Branch, name: string, problems: Refusal[]): Steps
 function* finishList(branch: Branch, name: string, problems: Refusal[]): Steps<readonly Decoded[]> {
   const list: Decoded[] = [];
   for (let index = 0; index < branch.children.size; index += 1) {
+    const param = `${name}[${index}]`;
     const item = branch.children.get(String(index));
     if (item === undefined) {
-      if (problems.length < maxProblems) {
-        const expected = 'to be there, as a list is numbered from 0 without gaps';
-        problems.push(refuseParam(`${name}[${index}]`, expected));
-      }
+      const expected = 'to be there, as a list is numbered from 0 without gaps';
+      if (problems.length < maxProblems) problems.push(refuseParam(param, expected));
       return list;
     }
-    const param = `${name}[${index}]`;
     list.push(typeof item === 'string' ? item : yield* finish(item, param, problems));
     yield;
   }

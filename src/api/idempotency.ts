@@ -100,7 +100,10 @@ export async function bindRequest(
   sql: Sql,
   deps: ApiDeps,
   request: ApiRequest,
-  { objectId, retention }: { readonly objectId: string; readonly retention: Retention },
+  {
+    objectId,
+    retention = '30 days',
+  }: { readonly objectId: string; readonly retention?: Retention },
 ): Promise<Bound | Refusal> {
   const { account, idempotencyKey, route, decoded } = request;
   const fresh = { objectId, isReplay: false, refusal: null, headers: {} };
@@ -192,12 +195,30 @@ type Creation<Row> = {
 export async function runIdempotently<Row extends object>(
   deps: ApiDeps,
   request: ApiRequest,
-  creation: Creation<Row>,
+  { objectId: fresh, status, render, ...creation }: Creation<Row>,
 ): Promise<Answer> {
   try {
-    return await keyTransaction(deps, request, 1, (sql) =>
-      performOnce(sql, deps, request, creation),
-    );
+    return await keyTransaction(deps, request, 1, async (sql) => {
+      const bound = await bindRequest(sql, deps, request, { objectId: fresh });
+      if (isRefusal(bound)) return refused(bound);
+      const { isReplay, objectId, headers } = bound;
+      if (bound.refusal !== null) return { ...refused(withAdvice(bound.refusal)), headers };
+      if (isReplay) {
+        const row = await creation.find(sql, request.account.id, objectId);
+        return { status, body: render(exactlyOne(row)), headers };
+      }
+      const result = await creation.perform(sql);
+      if (!isRefusal(result)) return { status, body: render(result) };
+      const { account, idempotencyKey: key } = request;
+      if (key === undefined) return refused(result);
+      // A refusal that is the service's own fault does not use the key up.
+      if (meaningOf(result.code).status >= 500) {
+        await deleteKey(sql, account.id, key);
+        return refused(result);
+      }
+      await recordKeyRefusal(sql, account.id, key, result);
+      return refused(withAdvice(result));
+    });
   } catch (error) {
     if (!hasSqlState(error, lockNotAvailable)) throw error;
     return {
@@ -217,32 +238,4 @@ export function deleteOnce<Row extends object>(
   const { account, id } = request;
   const perform = async (sql: Sql) => (await remove(sql, account.id, id)) ?? notFound(request);
   return runIdempotently(deps, request, { ...object, objectId: id, status: 200, perform });
-}
-
-async function performOnce<Row extends object>(
-  sql: Sql,
-  deps: ApiDeps,
-  request: ApiRequest,
-  { objectId: fresh, status, render, ...creation }: Creation<Row>,
-): Promise<Answer> {
-  const bound = await bindRequest(sql, deps, request, { objectId: fresh, retention: '30 days' });
-  if (isRefusal(bound)) return refused(bound);
-  const { isReplay, objectId, headers } = bound;
-  if (bound.refusal !== null) return { ...refused(withAdvice(bound.refusal)), headers };
-  if (isReplay) {
-    const row = await creation.find(sql, request.account.id, objectId);
-    return { status, body: render(exactlyOne(row)), headers };
-  }
-  const result = await creation.perform(sql);
-  if (!isRefusal(result)) return { status, body: render(result) };
-  if (request.idempotencyKey !== undefined) {
-    const { account, idempotencyKey } = request;
-    // A refusal that is the service's own fault does not use the key up.
-    if (meaningOf(result.code).status >= 500) await deleteKey(sql, account.id, idempotencyKey);
-    else {
-      await recordKeyRefusal(sql, account.id, idempotencyKey, result);
-      return refused(withAdvice(result));
-    }
-  }
-  return refused(result);
 }

@@ -35,8 +35,47 @@ export function* decodeJson(body: Buffer): Steps<DecodedObject | readonly Refusa
   return decoded === undefined || reader.problems.length > 0 ? reader.problems : decoded;
 }
 
+/**
+ * Decodes `application/x-ndjson`, one item of `payouts` a line, each a JSON object. Lines end
+ * with LF or CR LF, and blank ones are skipped. One line that is no JSON does not hide the
+ * next: each is refused by its item, with its line in `detail`.
+ */
+export function* decodeNdjson(body: Buffer): Steps<DecodedObject | readonly Refusal[]> {
+  // Where a byte is not UTF-8, Latin-1 has one character a byte, and its line can be named.
+  const encoding = isUtf8(body) ? 'utf8' : 'latin1';
+  const text = body.toString(encoding);
+  const reader = new JsonReader();
+  const payouts: (DecodedObject | undefined)[] = [];
+  let number = 1;
+  for (let start = 0; start < text.length && !reader.isFull; number += 1) {
+    const feed = text.indexOf('\n', start);
+    const end = feed < 0 ? text.length : feed;
+    if (!isBlank(text, start, end)) {
+      const line = text.slice(start, end);
+      const path = ['payouts', payouts.length];
+      const place = { param: paramName(path), detail: `Line ${number} of the body.` };
+      const isText = encoding === 'utf8' || isUtf8(Buffer.from(line, encoding));
+      if (!isText) {
+        reader.problems.push(refuse('body_malformed', { ...place, expected: 'JSON in UTF-8' }));
+      }
+      payouts.push(isText ? yield* reader.readText(line, path, place) : undefined);
+    }
+    start = end + 1;
+    yield;
+  }
+  if (reader.problems.length > 0) return reader.problems;
+  return Object.assign(Object.create(null), { payouts });
+}
+
+/** White space of JSON and nothing else; without a copy, as a body may be 8 million lines. */
+function isBlank(text: string, start: number, end: number): boolean {
+  let at = start;
+  while (at < end && ' \t\r'.includes(text.charAt(at))) at += 1;
+  return at === end;
+}
+
 /** Reads one JSON text after another, within one set of caps for all of them. */
-export class JsonReader {
+class JsonReader {
   readonly problems: Refusal[] = [];
   private text = '';
   private path: (string | number)[] = [];
@@ -63,20 +102,16 @@ export class JsonReader {
     this.path = [...path];
     this.at = 0;
     try {
-      return yield* this.readRoot();
+      if (this.peek() !== '{') throw this.unreadable('an object as the root');
+      const root = yield* this.readObject();
+      if (this.peek() !== undefined) throw this.unreadable('nothing after the root object');
+      return root;
     } catch (error) {
       if (!(error instanceof Unreadable)) throw error;
       const expected = `JSON with ${error.message}`;
       this.problems.push(refuse('body_malformed', { ...place, expected }));
       return undefined;
     }
-  }
-
-  private *readRoot(): Steps<DecodedObject> {
-    if (this.peek() !== '{') throw this.unreadable('an object as the root');
-    const root = yield* this.readObject();
-    if (this.peek() !== undefined) throw this.unreadable('nothing after the root object');
-    return root;
   }
 
   private unreadable(expected: string): Unreadable {
@@ -96,11 +131,6 @@ export class JsonReader {
       next = this.text[this.at];
     }
     return next;
-  }
-
-  private take(expected: ':'): void {
-    if (this.peek() !== expected) throw this.unreadable(`'${expected}'`);
-    this.at += 1;
   }
 
   /** After an item: takes the comma before another one, or the bracket that closes. */
@@ -156,7 +186,8 @@ export class JsonReader {
       this.path.push(name);
       const expected = name in object ? 'to be sent once' : expectedOfName(name);
       if (expected !== undefined) this.refuse(expected);
-      this.take(':');
+      if (this.peek() !== ':') throw this.unreadable("':'");
+      this.at += 1;
       object[name] = this.isBranch() ? yield* this.readBranch() : this.readLeaf();
       this.path.pop();
     } while (this.hasMore('}'));

@@ -24,7 +24,12 @@ export function openapiDocument(routes: readonly Route[], version: ApiVersion): 
     components: {
       securitySchemes: { api_key: { type: 'http', scheme: 'bearer', description: keyDescription } },
       schemas: schemasOf(routes, version),
-      parameters: requestHeaders,
+      parameters: Object.fromEntries(
+        Object.entries(requestHeaders).map(([name, says]) => [
+          name,
+          { name, in: 'header', ...says },
+        ]),
+      ),
       headers: answerHeaders,
     },
   };
@@ -76,26 +81,18 @@ function parametersOf(route: Route): readonly JsonObject[] {
 }
 
 const requestHeaders = {
-  'Corridor-Version': requestHeader(
-    'Corridor-Version',
+  'Corridor-Version': text(
     "The API version of this request; the default is the account's version.",
     { enum: apiVersions },
   ),
-  'Idempotency-Key': requestHeader(
-    'Idempotency-Key',
+  'Idempotency-Key': text(
     'A unique value for every new request. A retry with the same key returns the result of the first request and is not executed again.',
     { pattern: '^[\\x21-\\x7e]{1,255}$' },
   ),
-  Prefer: requestHeader(
-    'Prefer',
-    'wait=N: respond when the payout is final, or after N seconds (at most 30).',
-    { examples: ['wait=10'] },
-  ),
+  Prefer: text('wait=N: respond when the payout is final, or after N seconds (at most 30).', {
+    examples: ['wait=10'],
+  }),
 } as const;
-
-function requestHeader(name: string, description: string, schema: JsonObject) {
-  return { name, in: 'header', ...text(description, schema) } as const;
-}
 
 /** What a header says, which is always a text. */
 function text(description: string, schema: JsonObject = {}): JsonObject {
@@ -110,10 +107,9 @@ function queryOf(route: Route): readonly JsonObject[] {
 
 function bodyOf(route: Route): JsonObject | undefined {
   if (route.params === undefined) return undefined;
-  const schema = { $ref: reference(paramsName(route)) };
   const { examples = {} } = route;
   const media = {
-    schema,
+    schema: { $ref: reference(paramsName(route)) },
     examples: Object.fromEntries(
       Object.entries(examples).map(([name, value]) => [name, { summary: name, value }]),
     ),
@@ -146,17 +142,13 @@ function bracketsOf(params: z.ZodObject): JsonObject {
 }
 
 function successesOf(route: Route): JsonObject {
-  return Object.fromEntries(
-    Object.entries(route.answers).map(([status, name]) => [status, successOf(route, status, name)]),
-  );
-}
-
-function successOf(route: Route, status: string, name: ObjectName): JsonObject {
-  return {
-    description: STATUS_CODES[status] ?? '',
-    headers: headersOf(route, { location: locates(route, status, name) }),
-    content: { 'application/json': { schema: { $ref: reference(name) } } },
-  };
+  const answers = Object.entries(route.answers).map(([status, name]) => {
+    const description = STATUS_CODES[status] ?? '';
+    const headers = headersOf(route, { location: locates(route, status, name) });
+    const content = { 'application/json': { schema: { $ref: reference(name) } } };
+    return [status, { description, headers, content }] as const;
+  });
+  return Object.fromEntries(answers);
 }
 
 /** Whether an answer says where what it made is found: see serve.ts. */
@@ -167,13 +159,9 @@ function locates(route: Route, status: string, name: ObjectName): boolean {
 
 /** One entry a status; the codes that it may carry are named in its schema. */
 function problemsOf(route: Route): JsonObject {
-  const codes = refusalsOf(route);
-  const statuses = [...new Set(codes.map((code) => meaningOf(code).status))];
+  const codesOf = Map.groupBy(refusalsOf(route), (code) => meaningOf(code).status);
   return Object.fromEntries(
-    statuses.map((status) => {
-      const ofStatus = codes.filter((code) => meaningOf(code).status === status);
-      return [status, problemOf(route, status, ofStatus)];
-    }),
+    [...codesOf].map(([status, codes]) => [status, problemOf(route, status, codes)]),
   );
 }
 

@@ -44,19 +44,6 @@ export type Admission = {
   readonly refusal: Refusal | undefined;
 };
 
-export type Limiter = {
-  /** Connections that an account keeps: as many idle ones as it can have at work. */
-  readonly connections: number;
-  /** One more request of an account, whichever key it has. Each that is let in leaves again. */
-  readonly enter: (accountId: string) => Admission;
-  readonly leave: (accountId: string) => void;
-  /**
-   * Items that a request of the account is made of. Those of an answer, which are known too late
-   * to refuse it, are `owed`: until they are made good the next are refused.
-   */
-  readonly takeItems: (accountId: string, items: number, how?: 'afterwards') => Admission;
-};
-
 /** Decoding or writing so many bytes takes about as long as judging one payout of a batch. */
 const bytesPerItem = 800;
 
@@ -75,10 +62,7 @@ const itemBurst = 21_000;
 const rememberedAccounts = 10_000;
 
 /** Counts the requests of this process: with several processes each grants the limits anew. */
-export function createLimiter(
-  limits: RateLimits,
-  nowMs: () => number = () => performance.now(),
-): Limiter {
+export function createLimiter(limits: RateLimits, nowMs: () => number = () => performance.now()) {
   const uses = new Map<string, { fullAt: number; itemsFullAt: number; inFlight: number }>();
   const { itemsPerSecond } = limits;
   const items = { perSecond: itemsPerSecond, burst: Math.max(itemBurst, 2 * itemsPerSecond) };
@@ -103,8 +87,10 @@ export function createLimiter(
   }
 
   return {
+    /** Connections that an account keeps: as many idle ones as it can have at work. */
     connections: 2 * limits.inFlight,
-    enter: (accountId) => {
+    /** One more request of an account, whichever key it has. Each that is let in leaves again. */
+    enter: (accountId: string): Admission => {
       const use = useOf(accountId);
       const taken = takeRequest(limits, use.fullAt, nowMs());
       use.fullAt = taken.fullAt;
@@ -115,10 +101,14 @@ export function createLimiter(
       use.inFlight += 1;
       return { headers, refusal: undefined };
     },
-    leave: (accountId) => {
+    leave: (accountId: string): void => {
       useOf(accountId).inFlight -= 1;
     },
-    takeItems: (accountId, count, how) => {
+    /**
+     * Items that a request of the account is made of. Those of an answer, which are known too
+     * late to refuse it, are `owed`: until they are made good the next are refused.
+     */
+    takeItems: (accountId: string, count: number, how?: 'afterwards'): Admission => {
       const use = useOf(accountId);
       const quota = how === 'afterwards' ? { ...items, burst: Number.POSITIVE_INFINITY } : items;
       const { fullAt, isAllowed, retryInMs } = takeRequest(quota, use.itemsFullAt, nowMs(), count);
@@ -132,6 +122,8 @@ export function createLimiter(
     },
   };
 }
+
+export type Limiter = ReturnType<typeof createLimiter>;
 
 /** How each policy stands: the fields of draft-ietf-httpapi-ratelimit-headers-11. */
 function headersOf(

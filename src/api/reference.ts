@@ -2,12 +2,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type Router from '@koa/router';
 import type Koa from 'koa';
-import {
-  type ApiVersion,
-  apiVersions,
-  defaultApiVersion,
-  isApiVersion,
-} from '../contract/versions/index.js';
+import { apiVersions, defaultApiVersion } from '../contract/versions/index.js';
 import { refuse } from '../domain/refusal.js';
 import { openapiDocument } from './openapi.js';
 import { errorsPage, guidePage, referencePage } from './referencePages.js';
@@ -16,17 +11,24 @@ import { answerProblem } from './serve.js';
 
 /** Publishes what describes the API; who reads it needs no key. */
 export function addReference(router: Router, routes: readonly Route[]): void {
-  const documents = new Map(
+  const documents = new Map<string, Published>(
     apiVersions.map((version) => {
       const text = JSON.stringify(openapiDocument(routes, version));
       return [version, asPublished('application/json', text)];
     }),
   );
   router.get('/openapi.json', (ctx) => {
-    const version = askedVersion(ctx);
-    const document = version === undefined ? undefined : documents.get(version);
-    if (version === undefined || document === undefined) return refuseVersion(ctx);
-    ctx.set('Corridor-Version', version);
+    // The query decides before the header: a link must show what it names.
+    const inQuery = new URLSearchParams(ctx.querystring).get('version');
+    const asked = inQuery ?? (ctx.get('Corridor-Version') || defaultApiVersion);
+    const document = documents.get(asked);
+    if (document === undefined) {
+      const param = inQuery === null ? 'Corridor-Version' : 'version';
+      const expected = `one of ${apiVersions.join(', ')}`;
+      const refusals = [refuse('api_version_unknown', { param, expected })];
+      return answerProblem(ctx, { refusals });
+    }
+    ctx.set('Corridor-Version', asked);
     ctx.set('Vary', 'Corridor-Version');
     publish(ctx, document);
   });
@@ -92,18 +94,4 @@ function publish(ctx: Koa.Context, { type, body, tag }: Published): void {
   ctx.set('Content-Type', type);
   // Koa leaves the body out of a 304 itself.
   if (ctx.fresh) ctx.status = 304;
-}
-
-/** The query decides before the header: a link must show what it names. */
-function askedVersion(ctx: Koa.Context): ApiVersion | undefined {
-  const query = new URLSearchParams(ctx.querystring).get('version');
-  const asked = query ?? (ctx.get('Corridor-Version') || defaultApiVersion);
-  return isApiVersion(asked) ? asked : undefined;
-}
-
-function refuseVersion(ctx: Koa.Context): void {
-  const inQuery = new URLSearchParams(ctx.querystring).has('version');
-  const param = inQuery ? 'version' : 'Corridor-Version';
-  const expected = `one of ${apiVersions.join(', ')}`;
-  answerProblem(ctx, { refusals: [refuse('api_version_unknown', { param, expected })] });
 }

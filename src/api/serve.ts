@@ -10,17 +10,9 @@ import {
 } from '../contract/versions/index.js';
 import type { JsonObject } from '../contract/versions/jsonObject.js';
 import { versionHeaders } from '../contract/versions/lifecycle.js';
-import type { Account } from '../db/accounts.js';
-import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
+import { type Refusal, refuse } from '../domain/refusal.js';
 import { holderOf } from './auth.js';
-import {
-  bodyStyle,
-  type Decoding,
-  decodeBody,
-  decodeInSteps,
-  isLines,
-  isUndecoded,
-} from './decode.js';
+import { type Decoding, decodeInSteps, formatOf, isUndecoded } from './decode.js';
 import { type DecodedObject, isList as isDecodedList } from './decoded.js';
 import { readIdempotencyKey } from './idempotency.js';
 import { problemOf } from './problem.js';
@@ -135,10 +127,14 @@ async function readRequest(
   id: string,
 ): Promise<ApiRequest | Refused> {
   const { account, scopes } = holderOf(ctx);
-  const version = versionOf(ctx, account);
-  if (isRefusal(version)) return refused(version);
-  if (version.name !== defaultApiVersion) setVersionHeaders(ctx, version.name);
-  const idempotencyKey = readIdempotencyKey(sentHeader(ctx, 'Idempotency-Key'));
+  const version = ctx.get('Corridor-Version') || account.apiVersion;
+  if (!isApiVersion(version)) {
+    const expected = `one of ${apiVersions.join(', ')}`;
+    const details = { param: 'Corridor-Version', expected, received: version.slice(0, 64) };
+    return refused(refuse('api_version_unknown', details));
+  }
+  if (version !== defaultApiVersion) setVersionHeaders(ctx, version);
+  const idempotencyKey = readIdempotencyKey(ctx.headers['idempotency-key']?.toString());
   if (typeof idempotencyKey === 'object') return refused(idempotencyKey);
   const decoded = await decode(route, ctx);
   if (isUndecoded(decoded)) return { refusals: decoded };
@@ -149,7 +145,7 @@ async function readRequest(
   const request = {
     account,
     scopes,
-    version: version.name,
+    version,
     route: `${ctx.method} ${ctx.path}`,
     id: id.slice(0, 64),
     decoded,
@@ -176,11 +172,6 @@ export function bytesOf(ctx: Koa.Context): Buffer {
   return Buffer.isBuffer(body) ? body : Buffer.alloc(0);
 }
 
-/** A header's value, which may be empty; undefined when it was not sent. */
-function sentHeader(ctx: Koa.Context, name: string): string | undefined {
-  return name.toLowerCase() in ctx.headers ? ctx.get(name) : undefined;
-}
-
 /** The longest a request is held open: proxies in between give up not much later. */
 const longestWaitSeconds = 30;
 
@@ -191,17 +182,6 @@ function readWait(prefer: string): number {
   return Math.min(Number.parseInt(seconds, 10), longestWaitSeconds) * 1000;
 }
 
-/** The account's version, unless the request asks for another one. */
-function versionOf(ctx: Koa.Context, account: Account): { name: ApiVersion } | Refusal {
-  const asked = ctx.get('Corridor-Version') || account.apiVersion;
-  if (isApiVersion(asked)) return { name: asked };
-  return refuse('api_version_unknown', {
-    param: 'Corridor-Version',
-    expected: `one of ${apiVersions.join(', ')}`,
-    received: asked.slice(0, 64),
-  });
-}
-
 /** The names in the query of a POST, whose parameters belong in its body. */
 function queryOf(ctx: Koa.Context): DecodedObject {
   return Object.fromEntries(new URLSearchParams(ctx.querystring));
@@ -209,14 +189,14 @@ function queryOf(ctx: Koa.Context): DecodedObject {
 
 /** Whether the body is the items alone, and what concerns them all is in the query. */
 function hasLines(route: Route, ctx: Koa.Context): boolean {
-  return route.acceptsLineFormats === true && isLines(bodyStyle(ctx.get('Content-Type')));
+  return route.acceptsLineFormats === true && formatOf(ctx.get('Content-Type'))?.isLines === true;
 }
 
 async function decode(route: Route, ctx: Koa.Context): Promise<Decoding> {
   if (ctx.method !== 'POST') return decodeQuery(ctx);
   const body = await decodePosted(route, ctx);
   if (!hasLines(route, ctx) || isUndecoded(body)) return body;
-  const query = decodeQuery(ctx);
+  const query = await decodeQuery(ctx);
   if (isUndecoded(query)) return query;
   if ('payouts' in query) {
     const expected = 'to be the lines of the body, not in the query';
@@ -225,8 +205,9 @@ async function decode(route: Route, ctx: Koa.Context): Promise<Decoding> {
   return Object.assign(Object.create(null), query, body);
 }
 
-function decodeQuery(ctx: Koa.Context) {
-  return decodeBody(Buffer.from(ctx.querystring), 'application/x-www-form-urlencoded');
+function decodeQuery(ctx: Koa.Context): Promise<Decoding> {
+  const query = Buffer.from(ctx.querystring);
+  return inSlices(decodeInSteps(query, 'application/x-www-form-urlencoded'));
 }
 
 function decodePosted(route: Route, ctx: Koa.Context): Promise<Decoding> {

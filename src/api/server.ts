@@ -2,7 +2,6 @@ import {
   createServer,
   type IncomingMessage,
   type RequestListener,
-  type Server,
   type ServerResponse,
   STATUS_CODES,
 } from 'node:http';
@@ -45,18 +44,6 @@ export const httpLimits = {
 } as const;
 type HttpLimits = { readonly [Name in keyof typeof httpLimits]: number };
 
-/** An HTTP server that answers as problem details also what its parser refuses. */
-export type HttpServer = {
-  readonly server: Server;
-  readonly isStopping: () => boolean;
-  /**
-   * Says that it stops, and takes requests for `noticeMs` more. Then it takes no connection,
-   * answers what it was sent, also what it is still reading, and closes what is idle; all of
-   * it within `stopMs`.
-   */
-  readonly stop: (noticeMs: number) => Promise<void>;
-};
-
 /** What it takes to refuse a request, and to log whose it was. */
 type Refusing = {
   readonly log: Pick<Logger, 'info'>;
@@ -67,12 +54,13 @@ type Refusing = {
 /** Responses that are not sent to their end, by connection, in the order of their requests. */
 type Exchanges = Map<Duplex, Set<ServerResponse>>;
 
+/** An HTTP server that answers as problem details also what its parser refuses. */
 export function createHttpServer(
   handle: RequestListener,
   log: Pick<Logger, 'info'>,
   proxies: TrustedProxies = trustProxies([]),
   limits: HttpLimits = httpLimits,
-): HttpServer {
+) {
   const exchanges: Exchanges = new Map();
   const refusing = { log, proxies, limits };
   const admit = admitConnections(limits, proxies, exchanges);
@@ -124,7 +112,12 @@ export function createHttpServer(
   return {
     server,
     isStopping: () => isStopping,
-    stop: async (noticeMs) => {
+    /**
+     * Says that it stops, and takes requests for `noticeMs` more. Then it takes no connection,
+     * answers what it was sent, also what it is still reading, and closes what is idle; all of
+     * it within `stopMs`.
+     */
+    stop: async (noticeMs: number): Promise<void> => {
       isStopping = true;
       for (const responses of exchanges.values()) closeAfter([...responses].at(-1));
       await delay(noticeMs);

@@ -35,11 +35,3 @@ export async function inSlices<T>(steps: Steps<T>): Promise<T> {
     if (pause !== undefined) await pause;
   }
 }
-
-/** Takes all steps at once: where there are few of them. */
-export function atOnce<T>(steps: Steps<T>): T {
-  for (;;) {
-    const step = steps.next();
-    if (step.done === true) return step.value;
-  }
-}

@@ -1,11 +1,7 @@
 import { z } from 'zod';
 import { DecodedNumber } from '../contract/decodedNumber.js';
 import { type Refusal, refuse } from '../domain/refusal.js';
-import { type Decoded, paramName } from './decoded.js';
-import { nearestName } from './nearestName.js';
-
-/** More errors than this in one answer help no one. */
-const maximumErrors = 100;
+import { type Decoded, maxProblems, paramName } from './decoded.js';
 
 /** What was sent is echoed, so that it can be found in a log, but never at full length. */
 const receivedLength = 64;
@@ -28,9 +24,9 @@ export function validate<T>(
   const result = schema.safeParse(decoded);
   if (result.success) return { params: result.data };
   // Cut before the nearest names are looked for, which is the work that a caller could pile up.
-  const issues = result.error.issues.slice(0, maximumErrors);
+  const issues = result.error.issues.slice(0, maxProblems);
   const refusals = issues.flatMap((issue) => refusalsOf(issue, decoded, schema, at));
-  return { refusals: refusals.slice(0, maximumErrors) };
+  return { refusals: refusals.slice(0, maxProblems) };
 }
 
 function refusalsOf(
@@ -41,16 +37,18 @@ function refusalsOf(
 ): readonly Refusal[] {
   if (issue.code === 'unrecognized_keys') {
     const known = knownNames(schema, issue.path);
-    return issue.keys
-      .slice(0, maximumErrors)
-      .map((name) => unknownParameter([...at, ...issue.path, name], name, known));
+    const expected = known.length === 0 ? 'no parameters' : `one of ${known.join(', ')}`;
+    return issue.keys.slice(0, maxProblems).map((name) => {
+      const param = paramName([...at, ...issue.path, name]);
+      return refuse('parameter_unknown', { param, expected, ...hintOf(name, known) });
+    });
   }
   const param = paramName([...at, ...issue.path]);
   const sent = valueAt(decoded, issue.path);
   const expected = issue.message;
   if (sent === undefined) return [refuse('parameter_missing', { param, expected })];
-  const nearest = typeof sent === 'string' ? nearestName(sent, valuesOf(issue)) : undefined;
-  const details = { param, expected, ...receivedOf(param, sent), ...hintOf(nearest) };
+  const hint = typeof sent === 'string' ? hintOf(sent, valuesOf(issue)) : {};
+  const details = { param, expected, ...receivedOf(param, sent), ...hint };
   return [refuse('parameter_invalid', details)];
 }
 
@@ -61,21 +59,9 @@ function valuesOf(issue: z.core.$ZodIssue): readonly string[] {
   return (issue.code === 'custom' && listed.safeParse(issue.params).data?.values) || [];
 }
 
-function hintOf(nearest: string | undefined): { detail?: string } {
+function hintOf(sent: string, known: readonly string[]): { detail?: string } {
+  const nearest = nearestName(sent, known);
   return nearest === undefined ? {} : { detail: `Did you mean ${nearest}?` };
-}
-
-function unknownParameter(
-  path: readonly PropertyKey[],
-  name: string,
-  known: readonly string[],
-): Refusal {
-  const nearest = nearestName(name, known);
-  return refuse('parameter_unknown', {
-    param: paramName(path),
-    expected: known.length === 0 ? 'no parameters' : `one of ${known.join(', ')}`,
-    ...hintOf(nearest),
-  });
 }
 
 /** The names of the object at a path of the schema; none where it takes any name. */
@@ -107,4 +93,37 @@ function receivedOf(param: string, sent: unknown): { received?: string } {
     return { received: Array.isArray(text) ? `a list of ${text.length}` : 'an object' };
   }
   return { received: String(text).slice(0, receivedLength) };
+}
+
+/** A name further away than this is another name, not a slip of the finger. */
+const farthest = 3;
+
+/** Of a short one, such as a currency code, every letter counts for more. */
+function reachOf(name: string): number {
+  return Math.min(farthest, Math.ceil(name.length / 3));
+}
+
+/** The known name or value nearest to what was sent, or undefined when none is near. */
+function nearestName(sent: string, known: readonly string[]): string | undefined {
+  const ranked = known
+    // The distance takes time with both lengths, and is never less than their difference.
+    .filter((name) => Math.abs(sent.length - name.length) <= reachOf(name))
+    .map((name) => ({ name, distance: distanceOf(sent.toLowerCase(), name.toLowerCase()) }))
+    .filter(({ name, distance }) => distance <= reachOf(name))
+    .sort((a, b) => a.distance - b.distance);
+  return ranked[0]?.name;
+}
+
+/** Levenshtein's distance, one row at a time. */
+function distanceOf(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, column) => column);
+  for (let i = 1; i <= a.length; i += 1) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j += 1) {
+      const substituted = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
+      next.push(Math.min(substituted, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row[b.length] ?? 0;
 }

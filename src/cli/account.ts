@@ -1,15 +1,15 @@
 import { defaultApiVersion } from '../contract/versions/index.js';
-import { insertAccount, type Mode } from '../db/accounts.js';
-import { type Database, transaction } from '../db/client.js';
+import { findAccount, insertAccount, type Mode } from '../db/accounts.js';
+import { transaction } from '../db/client.js';
 import { listBalances, postEntries } from '../db/ledger.js';
 import { recordCommand } from '../db/operatorActions.js';
 import { fundEntry } from '../domain/ledger.js';
 import { formatMinor, isCurrency, parseMajor } from '../domain/money.js';
-import { addKey, existingAccount, showKey } from './keys.js';
-import { type Flags, requiredFlag, signatureOf, UsageError } from './usage.js';
+import { addKey, showKey } from './keys.js';
+import { type Call, existing, requiredFlag, signatureOf, UsageError } from './usage.js';
 
 /** Opens an account: accounts are opened by application, not through the API. */
-export async function openAccount(database: Database, flags: Flags): Promise<void> {
+export async function openAccount({ database, flags }: Call): Promise<void> {
   const options = { name: requiredFlag(flags, 'name'), mode: modeOf(flags['mode']) };
   const signature = signatureOf(flags);
   const { account, key, row } = await transaction(database, async (sql) => {
@@ -22,12 +22,12 @@ export async function openAccount(database: Database, flags: Flags): Promise<voi
 }
 
 /** Puts money on a test account. `--amount` is in major units, such as 1000.00. */
-export async function fundAccount(database: Database, flags: Flags): Promise<void> {
+export async function fundAccount({ database, flags }: Call): Promise<void> {
   const accountId = requiredFlag(flags, 'account');
   const currency = requiredFlag(flags, 'currency');
   const amount = requiredFlag(flags, 'amount');
   const signature = signatureOf(flags);
-  const account = await existingAccount(database, accountId);
+  const account = existing('account', accountId, await findAccount(database, accountId));
   if (account.mode !== 'test') throw new UsageError('Only test accounts are funded by command.');
   if (!isCurrency(currency)) throw new UsageError('--currency expects an ISO 4217 code.');
   const amountMinor = parseMajor(amount, currency);
@@ -44,7 +44,7 @@ export async function fundAccount(database: Database, flags: Flags): Promise<voi
   }
 }
 
-function modeOf(text: Flags[string]): Mode {
+function modeOf(text: string | undefined): Mode {
   if (text === 'test' || text === 'live') return text;
   throw new UsageError('--mode expects test or live.');
 }

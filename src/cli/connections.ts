@@ -2,34 +2,38 @@ import { join } from 'node:path';
 import type { Client } from '@temporalio/client';
 import { z } from 'zod';
 import { readOperatorConfig, readOperatorTemporalConfig } from '../config.js';
-import { connectDatabase, type Database } from '../db/client.js';
+import { connectDatabase } from '../db/client.js';
 import { connectTemporal } from '../temporal/client.js';
 import { readJson } from './jsonFile.js';
+import type { Call } from './usage.js';
 
-/** Runs an operator's command on the configured database, or on that of the local stack. */
-export async function withDatabase<T>(
+/**
+ * Runs an operator's command on the configured database, or on that of the local stack; and with
+ * a connection to Temporal where it asks for one.
+ */
+export async function withConnections<T>(
   directory: string,
-  work: (database: Database) => Promise<T>,
+  work: (connections: Pick<Call, 'database' | 'withTemporal'>) => Promise<T>,
 ): Promise<T> {
-  const config = readOperatorConfig(await environment(directory));
+  const env = await environment(directory);
+  const config = readOperatorConfig(env);
   const database = connectDatabase({
     url: config.DATABASE_URL,
     poolSize: 2,
     applicationName: 'corridor-cli',
   });
   try {
-    return await work(database);
+    return await work({ database, withTemporal: (ask) => withTemporal(env, ask) });
   } finally {
     await database.end({ timeout: 5 });
   }
 }
 
-/** The same with a connection to Temporal. */
-export async function withTemporal<T>(
-  directory: string,
+async function withTemporal<T>(
+  env: NodeJS.ProcessEnv,
   work: (temporal: Client) => Promise<T>,
 ): Promise<T> {
-  const config = readOperatorTemporalConfig(await environment(directory));
+  const config = readOperatorTemporalConfig(env);
   const temporal = connectTemporal({
     address: config.TEMPORAL_ADDRESS,
     namespace: config.TEMPORAL_NAMESPACE,

@@ -10,18 +10,10 @@ import {
   type NewApiKey,
   revokeApiKey,
 } from '../db/apiKeys.js';
-import { type Database, type Sql, transaction } from '../db/client.js';
+import { type Sql, transaction } from '../db/client.js';
 import { recordCommand } from '../db/operatorActions.js';
-import type { Signature } from '../domain/operator.js';
 import { isScope, type Scope, scopes } from '../domain/scope.js';
-import { UsageError } from './usage.js';
-
-/** The flags of `corridor keys`, as they were typed; what is left out has its default. */
-export type KeyFlags = {
-  readonly name?: string | undefined;
-  readonly scopes?: string | undefined;
-  readonly expires?: string | undefined;
-};
+import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
 
 /** The outgoing key and the one that takes its place. */
 const activeKeysOfName = 2;
@@ -30,18 +22,15 @@ const activeKeysOfName = 2;
 const longestOverlapHours = 720;
 
 /** Makes a key and shows it, once. */
-export async function createKey(
-  database: Database,
-  accountId: string,
-  flags: KeyFlags,
-  signature: Signature,
-): Promise<void> {
-  const account = await existingAccount(database, accountId);
-  const { name } = flags;
+export async function createKey({ database, flags }: Call): Promise<void> {
+  const accountId = requiredFlag(flags, 'account');
+  const signature = signatureOf(flags);
+  const account = existing('account', accountId, await findAccount(database, accountId));
+  const { name, scopes: granted, expires } = flags;
   const wanted = {
     ...(name === undefined ? {} : { name: nameOf(name) }),
-    ...(flags.scopes === undefined ? {} : { scopes: scopesOf(flags.scopes) }),
-    ...(flags.expires === undefined ? {} : { expiresAt: timeOf(flags.expires) }),
+    ...(granted === undefined ? {} : { scopes: scopesOf(granted) }),
+    ...(expires === undefined ? {} : { expiresAt: timeOf(expires) }),
   };
   const { key, row } = await transaction(database, async (sql) => {
     const added = await addKey(sql, account, wanted);
@@ -55,22 +44,20 @@ export async function createKey(
  * Makes a key that takes another one's place: the same name and scopes. The old one works for
  * `overlap` hours more, so that every caller can change over meanwhile.
  */
-export async function rollKey(
-  database: Database,
-  id: string,
-  { overlap, expires }: { readonly overlap: string; readonly expires?: string | undefined },
-  signature: Signature,
-): Promise<void> {
+export async function rollKey(call: Call): Promise<void> {
+  const { database, flags } = call;
+  const id = requiredId('key', call);
+  const signature = signatureOf(flags);
+  const { overlap = '', expires } = flags;
   const overlapHours = overlapOf(overlap);
   const { key, row, old } = await transaction(database, async (sql) => {
-    const rolled = await findApiKey(sql, id);
-    if (rolled === undefined) throw new UsageError(`There is no key ${id}.`);
+    const rolled = existing('key', id, await findApiKey(sql, id));
     if (!rolled.isActive) throw new UsageError(`${id} is not active; create a new key.`);
     if (rolled.expiresAt !== null && expires === undefined) {
       throw new UsageError(`${id} expires; say with --expires when the new key does.`);
     }
-    const account = await existingAccount(sql, rolled.accountId);
-    const { name, scopes: granted } = rolled;
+    const { accountId, name, scopes: granted } = rolled;
+    const account = existing('account', accountId, await findAccount(sql, accountId));
     const expiresAt = expires === undefined ? null : timeOf(expires);
     const added = await addKey(sql, account, { name, scopes: granted, expiresAt });
     const command = { kind: 'keys roll', overlapHours, replacedBy: added.row.id };
@@ -82,12 +69,10 @@ export async function rollKey(
 }
 
 /** Revokes a key: the next request with it is refused. */
-export async function revokeKey(
-  database: Database,
-  id: string,
-  signature: Signature,
-): Promise<void> {
-  await transaction(database, async (sql) => {
+export async function revokeKey(call: Call): Promise<void> {
+  const id = requiredId('key', call);
+  const signature = signatureOf(call.flags);
+  await transaction(call.database, async (sql) => {
     if (!(await revokeApiKey(sql, id))) {
       throw new UsageError(`${id} is no key, or is revoked already.`);
     }
@@ -96,8 +81,9 @@ export async function revokeKey(
   console.log(`${id} is revoked.`);
 }
 
-export async function listKeys(database: Database, accountId: string): Promise<void> {
-  await existingAccount(database, accountId);
+export async function listKeys({ database, flags }: Call): Promise<void> {
+  const accountId = requiredFlag(flags, 'account');
+  existing('account', accountId, await findAccount(database, accountId));
   for (const key of await listApiKeys(database, accountId)) {
     const used = key.lastUsedAt === null ? 'never used' : `used ${key.lastUsedAt.toISOString()}`;
     const made = `made ${key.createdAt.toISOString()}`;
@@ -137,13 +123,6 @@ export function showKey(key: string, { id, name, scopes: granted, expiresAt }: A
   const end = expiresAt === null ? '' : `, until ${expiresAt.toISOString()}`;
   console.log(`API key  ${key}`);
   console.log(`         ${id} (${name}: ${granted.join(', ')}${end}); it is shown this once`);
-}
-
-/** The account with this id, or a message that there is none. */
-export async function existingAccount(sql: Sql, accountId: string): Promise<Account> {
-  const account = await findAccount(sql, accountId);
-  if (account === undefined) throw new UsageError(`There is no account ${accountId}.`);
-  return account;
 }
 
 function nameOf(text: string): string {

@@ -5,18 +5,18 @@ import type { StackPorts } from '../../sandbox/localStack.js';
 import { CannotStart } from '../../sandbox/stack/cannotStart.js';
 import { start } from '../../sandbox/start.js';
 import { ConfigError, readLoginConfig } from '../config.js';
-import { type Database, isRefused } from '../db/client.js';
+import { isRefused } from '../db/client.js';
 import { migrate } from '../db/migrate.js';
 import { allowLogins } from '../db/roles.js';
 import { maximumBatchItems } from '../domain/batch.js';
 import { fundAccount, openAccount } from './account.js';
 import { listBatches, pause, resume, showBatch } from './batches.js';
-import { withDatabase, withTemporal } from './connections.js';
+import { withConnections } from './connections.js';
 import { createKey, listKeys, revokeKey, rollKey } from './keys.js';
-import { act, listAttention, payoutVerbs, showPayout } from './payouts.js';
+import { listAttention, payoutCommands, showPayout } from './payouts.js';
 import { decideWaitingRate, listRates, useProvider } from './rates.js';
 import { reconcile } from './reconcile.js';
-import { requiredFlag, signatureOf, UsageError, usage } from './usage.js';
+import { type Call, UsageError, usage } from './usage.js';
 
 const options = {
   data: { type: 'string' },
@@ -81,60 +81,41 @@ function parse(args: string[]) {
   }
 }
 
-/** A command as it was typed. */
-type Call = {
-  readonly database: Database;
-  readonly directory: string;
-  readonly id: string;
-  readonly flags: Flags;
-};
-
 /** What works on a database, by its words. The exit code is 1 where it answers false. */
 const commands: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
-  migrate: ({ database }) => migrateForLogins(database),
-  'account open': ({ database, flags }) => openAccount(database, flags),
-  'account fund': ({ database, flags }) => fundAccount(database, flags),
-  'keys list': ({ database, flags }) => listKeys(database, requiredFlag(flags, 'account')),
-  'keys create': ({ database, flags }) =>
-    createKey(database, requiredFlag(flags, 'account'), flags, signatureOf(flags)),
-  'keys roll': (call) =>
-    rollKey(call.database, idOf('key', call), call.flags, signatureOf(call.flags)),
-  'keys revoke': (call) => revokeKey(call.database, idOf('key', call), signatureOf(call.flags)),
-  'payouts list': ({ database }) => listAttention(database),
-  'payouts show': (call) => showPayout(call.database, idOf('payout', call)),
-  ...Object.fromEntries(
-    payoutVerbs.map((verb) => [`payouts ${verb}`, (call: Call) => actOnPayout(verb, call)]),
-  ),
-  'batches list': ({ database }) => listBatches(database),
-  'batches show': (call) => showBatch(call.database, idOf('batch', call)),
-  'batches pause': (call) => pause(call.database, idOf('batch', call), signatureOf(call.flags)),
-  'batches resume': (call) => {
-    const [id, signature] = [idOf('batch', call), signatureOf(call.flags)];
-    return withTemporal(call.directory, (temporal) =>
-      resume(call.database, temporal, id, signature),
-    );
-  },
-  'rates list': ({ database }) => listRates(database),
-  'rates use': ({ database, id, flags }) => useProvider(database, id, signatureOf(flags)),
-  'rates accept': (call) =>
-    decideWaitingRate(call.database, idOf('rate', call), 'accepted', signatureOf(call.flags)),
-  'rates reject': (call) =>
-    decideWaitingRate(call.database, idOf('rate', call), 'rejected', signatureOf(call.flags)),
-  reconcile: ({ database }) => reconcile(database, new Date()),
+  migrate: migrateForLogins,
+  'account open': openAccount,
+  'account fund': fundAccount,
+  'keys list': listKeys,
+  'keys create': createKey,
+  'keys roll': rollKey,
+  'keys revoke': revokeKey,
+  'payouts list': listAttention,
+  'payouts show': showPayout,
+  ...payoutCommands,
+  'batches list': listBatches,
+  'batches show': showBatch,
+  'batches pause': pause,
+  'batches resume': resume,
+  'rates list': listRates,
+  'rates use': useProvider,
+  'rates accept': (call) => decideWaitingRate(call, 'accepted'),
+  'rates reject': (call) => decideWaitingRate(call, 'rejected'),
+  reconcile,
 };
 
-async function run(words: readonly string[], flags: Flags): Promise<number> {
+async function run(words: readonly string[], typed: Flags): Promise<number> {
   const [command = '', verb = '', id = ''] = words;
-  const { data, reset } = flags;
+  const { data, reset, help: _, ...flags } = typed;
   if (command === 'start') {
-    return start({ directory: data ?? '.corridor', ports: portsOf(flags), reset });
+    return start({ directory: data ?? '.corridor', ports: portsOf(typed), reset });
   }
   if (command === 'demo') {
     return demo({
       directory: data ?? '.corridor/demo',
-      ports: portsOf(flags, 0),
+      ports: portsOf(typed, 0),
       reset: data === undefined || reset,
-      batch: batchOf(flags),
+      batch: batchOf(typed),
     });
   }
   const sent = `${command} ${verb}`.trim();
@@ -145,12 +126,12 @@ async function run(words: readonly string[], flags: Flags): Promise<number> {
     throw new UsageError(`${fault}\n\n${usage}`);
   }
   const directory = data ?? '.corridor';
-  return withDatabase(directory, async (database) =>
-    (await work({ database, directory, id, flags })) === false ? 1 : 0,
+  return withConnections(directory, async (connections) =>
+    (await work({ ...connections, id, flags })) === false ? 1 : 0,
   );
 }
 
-async function migrateForLogins(database: Database): Promise<void> {
+async function migrateForLogins({ database }: Call): Promise<void> {
   const applied = await migrate(database);
   const logins = readLoginConfig(process.env);
   await allowLogins(database, {
@@ -159,18 +140,6 @@ async function migrateForLogins(database: Database): Promise<void> {
     operator: logins.OPERATOR_DATABASE_URL,
   });
   console.log(applied.length === 0 ? 'Nothing to do.' : `Applied ${applied.join(', ')}.`);
-}
-
-function actOnPayout(verb: string, call: Call): Promise<boolean> {
-  const id = idOf('payout', call);
-  return withTemporal(call.directory, (temporal) =>
-    act({ database: call.database, temporal }, id, verb, call.flags),
-  );
-}
-
-function idOf(what: string, { id }: Call): string {
-  if (id === '') throw new UsageError(`The id of a ${what} is missing.\n\n${usage}`);
-  return id;
 }
 
 function batchOf({ batch }: Flags): number | undefined {

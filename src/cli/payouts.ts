@@ -1,6 +1,4 @@
-import type { Client } from '@temporalio/client';
 import { takeOver } from '../db/chunks.js';
-import type { Database } from '../db/client.js';
 import { entriesOf } from '../db/ledger.js';
 import { insertRequest, listActions } from '../db/operatorActions.js';
 import { findPayoutById, listParked, type PayoutRow } from '../db/payouts.js';
@@ -15,10 +13,10 @@ import {
 import { attentionReasons } from '../domain/payout.js';
 import { askPayout } from '../temporal/wakePayout.js';
 import { operateUpdate } from '../workflows/messages.js';
-import { type Flags, requiredFlag, signatureOf, UsageError } from './usage.js';
+import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
 
 /** Every payout that needs a person, longest waiting first. */
-export async function listAttention(database: Database): Promise<void> {
+export async function listAttention({ database }: Call): Promise<void> {
   const parked = await listParked(database);
   if (parked.length === 0) console.log('No payout needs a person.');
   for (const row of parked) {
@@ -30,8 +28,10 @@ export async function listAttention(database: Database): Promise<void> {
 }
 
 /** One payout with everything that happened to it and who did what. */
-export async function showPayout(database: Database, id: string): Promise<void> {
-  const row = await existingPayout(database, id);
+export async function showPayout(call: Call): Promise<void> {
+  const { database } = call;
+  const id = requiredId('payout', call);
+  const row = existing('payout', id, await findPayoutById(database, id));
   console.log(`${row.id}  ${row.status}  ${amounts(row)}`);
   for (const { at, status, reason } of row.statusHistory) {
     console.log(`  ${at}  ${status}${reason === null ? '' : `  (${reason})`}`);
@@ -62,30 +62,30 @@ const actionLimitMs = 60_000;
  * Stores an operator's command, and has the payout's workflow execute it by its id alone. True
  * when it was not refused.
  */
-export async function act(
-  { database, temporal }: { readonly database: Database; readonly temporal: Client },
-  id: string,
-  verb: string,
-  flags: Flags,
-): Promise<boolean> {
-  const row = await existingPayout(database, id);
-  const command = commandOf[verb]?.(flags, row);
-  if (command === undefined) throw new UsageError(`corridor payouts has no "${verb}".`);
-  const fault = faultOf(command, new Date());
-  if (fault !== undefined) throw new UsageError(fault);
-  const action = await insertRequest(database, id, { ...signatureOf(flags), command });
-  // Said first: who is interrupted now can look for it, and send it again.
-  console.log(`Recorded as ${action}.`);
-  // A payout of a batch gets a workflow of its own for this.
-  await takeOver(database, id);
-  const update = { name: operateUpdate.name, args: [action] };
-  const { outcome, detail } = await askPayout(temporal, row, update, actionLimitMs);
-  console.log(`${outcome}: ${detail}`);
-  return outcome !== 'refused';
+async function act(call: Call, commandOf: CommandMaker): Promise<boolean> {
+  const { database, flags } = call;
+  const id = requiredId('payout', call);
+  return call.withTemporal(async (temporal) => {
+    const row = existing('payout', id, await findPayoutById(database, id));
+    const command = commandOf(flags, row);
+    const fault = faultOf(command, new Date());
+    if (fault !== undefined) throw new UsageError(fault);
+    const action = await insertRequest(database, id, { ...signatureOf(flags), command });
+    // Said first: who is interrupted now can look for it, and send it again.
+    console.log(`Recorded as ${action}.`);
+    // A payout of a batch gets a workflow of its own for this.
+    await takeOver(database, id);
+    const update = { name: operateUpdate.name, args: [action] };
+    const { outcome, detail } = await askPayout(temporal, row, update, actionLimitMs);
+    console.log(`${outcome}: ${detail}`);
+    return outcome !== 'refused';
+  });
 }
 
+type CommandMaker = (flags: Call['flags'], row: PayoutRow) => OperatorCommand;
+
 /** The commands on a payout by their verbs, each made of its flags. */
-const commandOf: Readonly<Record<string, (flags: Flags, row: PayoutRow) => OperatorCommand>> = {
+const commandsOn: Readonly<Record<string, CommandMaker>> = {
   retry: () => ({ kind: 'retryNow' }),
   settle: (flags) => ({ kind: 'markSettled', evidence: requiredFlag(flags, 'evidence') }),
   fail: (flags) => {
@@ -116,7 +116,13 @@ const commandOf: Readonly<Record<string, (flags: Flags, row: PayoutRow) => Opera
   },
 };
 
-export const payoutVerbs: readonly string[] = Object.keys(commandOf);
+/** `corridor payouts VERB` of each verb that changes a payout. */
+export const payoutCommands = Object.fromEntries(
+  Object.entries(commandsOn).map(([verb, commandOf]) => [
+    `payouts ${verb}`,
+    (call: Call) => act(call, commandOf),
+  ]),
+);
 
 function correct(correction: Correction): OperatorCommand {
   return { kind: 'correct', correction };
@@ -138,12 +144,6 @@ function postingOf(text: string): PostingText {
 /** Minor units as text, which JSON can hold; undefined where it is no amount of the currency. */
 function minorOf(amount: string, currency: string): string | undefined {
   return isCurrency(currency) ? parseMajor(amount, currency)?.toString() : undefined;
-}
-
-async function existingPayout(database: Database, id: string): Promise<PayoutRow> {
-  const row = await findPayoutById(database, id);
-  if (row === undefined) throw new UsageError(`There is no payout ${id}.`);
-  return row;
 }
 
 function amounts(row: PayoutRow): string {

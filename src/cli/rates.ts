@@ -1,9 +1,7 @@
-import type { Database } from '../db/client.js';
 import { decideRate, listWaitingRates, pinProvider } from '../db/rates.js';
-import type { Signature } from '../domain/operator.js';
 import { ecbProvider } from '../rates/ecb.js';
 import { referenceSource } from '../rates/reference.js';
-import { UsageError } from './usage.js';
+import { type Call, requiredId, signatureOf, UsageError } from './usage.js';
 
 /** A provider by the name that RATE_SOURCE has for it. */
 export function rateProviderOf(name: string) {
@@ -13,7 +11,7 @@ export function rateProviderOf(name: string) {
 }
 
 /** Every rate that waits for a person. */
-export async function listRates(database: Database): Promise<void> {
+export async function listRates({ database }: Call): Promise<void> {
   const waiting = await listWaitingRates(database);
   if (waiting.length === 0) console.log('No rate waits.');
   for (const { id, currency, perEuro, lastPerEuro, asOf } of waiting) {
@@ -22,19 +20,19 @@ export async function listRates(database: Database): Promise<void> {
 }
 
 /** Takes rates of this provider alone from now on. */
-export async function useProvider(database: Database, name: string, by: Signature): Promise<void> {
+export async function useProvider({ database, id: name, flags }: Call): Promise<void> {
+  const by = signatureOf(flags);
   await pinProvider(database, rateProviderOf(name), by);
   console.log(`in use: ${name}. Its rates come when workers start with RATE_SOURCE=${name}.`);
 }
 
 /** Accepts or rejects a rate that waits. */
 export async function decideWaitingRate(
-  database: Database,
-  id: string,
+  call: Call,
   outcome: 'accepted' | 'rejected',
-  by: Signature,
 ): Promise<void> {
-  const isDecided = await decideRate(database, id, outcome, by);
+  const id = requiredId('rate', call);
+  const isDecided = await decideRate(call.database, id, outcome, signatureOf(call.flags));
   if (!isDecided) throw new UsageError(`No rate waits as ${id}; corridor rates list has all.`);
   console.log(`${outcome}: rate ${id}`);
 }

@@ -1,7 +1,7 @@
-import type { Database } from '../db/client.js';
 import { listBalanceBreaks, listExposures } from '../db/ledger.js';
 import { listBreaks, movementTotals } from '../db/statements.js';
 import { formatMinor } from '../domain/money.js';
+import type { Call } from './usage.js';
 
 /** More than this in one list is a broken interface, not so many breaks. */
 const listLimit = 1_000;
@@ -14,7 +14,8 @@ const comparisonLimitMs = 10 * 60_000;
  * as the worker has read the statements; what is held for payouts that have not settled; and
  * balances that are not the sum of their postings. True when there is no break.
  */
-export async function reconcile(database: Database, now: Date): Promise<boolean> {
+export async function reconcile({ database }: Call): Promise<boolean> {
+  const nowMs = Date.now();
   for (const { currency, direction, bankMinor, ledgerMinor } of await movementTotals(database)) {
     const bank = formatMinor(bankMinor, currency);
     const ledger = formatMinor(ledgerMinor, currency);
@@ -30,7 +31,7 @@ export async function reconcile(database: Database, now: Date): Promise<boolean>
   }
   const breaks = await listBreaks(database, listLimit);
   for (const item of breaks) {
-    const hours = Math.floor((now.getTime() - item.since.getTime()) / 3_600_000);
+    const hours = Math.floor((nowMs - item.since.getTime()) / 3_600_000);
     const bank = amount(item.bankMinor, item.bankCurrency);
     const ledger = amount(item.ledgerMinor, item.ledgerCurrency);
     console.log(`${item.payoutId}  ${item.direction} ${item.kind}, for ${hours} h`);

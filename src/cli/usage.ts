@@ -1,4 +1,6 @@
 import { readFileSync } from 'node:fs';
+import type { Client } from '@temporalio/client';
+import type { Database } from '../db/client.js';
 import {
   expectedLine,
   expectedName,
@@ -13,13 +15,33 @@ export class UsageError extends Error {
 }
 
 /** The flags of a command by their names, as they were typed. */
-export type Flags = Readonly<Record<string, string | boolean | undefined>>;
+export type Flags = Readonly<Record<string, string | undefined>>;
+
+/** A command as it was typed, with what it works on. `id` is empty where none was typed. */
+export type Call = {
+  readonly database: Database;
+  readonly withTemporal: <T>(work: (temporal: Client) => Promise<T>) => Promise<T>;
+  readonly id: string;
+  readonly flags: Flags;
+};
 
 /** A flag that cannot be left out. */
 export function requiredFlag(flags: Flags, name: string): string {
   const value = flags[name];
-  if (typeof value === 'string' && value.trim() !== '') return value;
+  if (value !== undefined && value.trim() !== '') return value;
   throw new UsageError(`--${name} is missing.`);
+}
+
+/** The id that a command names. */
+export function requiredId(what: string, { id }: Call): string {
+  if (id === '') throw new UsageError(`The id of a ${what} is missing.\n\n${usage}`);
+  return id;
+}
+
+/** The row that an id names, or a message that there is none. */
+export function existing<Row>(what: string, id: string, row: Row | undefined): Row {
+  if (row === undefined) throw new UsageError(`There is no ${what} ${id}.`);
+  return row;
 }
 
 /** Who gives a command and why; each that changes something leaves them in the audit. */

@@ -116,4 +116,3 @@ export const requirementsParams = z.strictObject({
   country: matching(/^[A-Z]{2}$/, 'an ISO 3166-1 country code in capitals, such as DE'),
   currency: currency.optional(),
 });
-export type RequirementsParams = z.infer<typeof requirementsParams>;

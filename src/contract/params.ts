@@ -111,34 +111,29 @@ export type BatchItemParams = z.infer<typeof batchItemParams>;
 const batchExpected = `a list of 1 to ${maximumBatchItems.toLocaleString('en')} payouts`;
 const validateOnlyExpected = 'true or false';
 
-/** A batch with the payouts that a schema takes. */
-const batchOf = <Payouts extends z.ZodType>(payouts: Payouts) =>
-  z.strictObject({
-    payouts,
-    mode: z.enum(batchModes, 'best_effort or all_or_nothing').default('best_effort'),
-    validate_only: z
-      .union([z.boolean(), z.enum(['true', 'false'])], validateOnlyExpected)
-      .transform((value) => value === true || value === 'true')
-      .default(false)
-      .describe(
-        `${validateOnlyExpected}: true returns a preview and stores nothing (requires scope read)`,
-      ),
-  });
-
-export const batchParams = batchOf(
-  z
+export const batchParams = z.strictObject({
+  payouts: z
     .array(batchItemParams, batchExpected)
     .min(1, batchExpected)
     .max(maximumBatchItems, batchExpected),
-);
+  mode: z.enum(batchModes, 'best_effort or all_or_nothing').default('best_effort'),
+  validate_only: z
+    .union([z.boolean(), z.enum(['true', 'false'])], validateOnlyExpected)
+    .transform((value) => value === true || value === 'true')
+    .default(false)
+    .describe(
+      `${validateOnlyExpected}: true returns a preview and stores nothing (requires scope read)`,
+    ),
+});
 export type BatchParams = z.infer<typeof batchParams>;
 
 /** A batch whose items are judged apart, as 10,000 at once would hold up everybody else. */
-export const batchEnvelope = batchOf(z.custom<object>(isListOfPayouts, batchExpected));
-
-function isListOfPayouts(sent: unknown): boolean {
-  return Array.isArray(sent) && sent.length > 0 && sent.length <= maximumBatchItems;
-}
+export const batchEnvelope = batchParams.extend({
+  payouts: z.custom<object>(
+    (sent) => Array.isArray(sent) && sent.length > 0 && sent.length <= maximumBatchItems,
+    batchExpected,
+  ),
+});
 
 /** What each field of a beneficiary is, for readers of the published document. */
 const beneficiaryHints: Readonly<Record<BeneficiaryField, z.GlobalMeta>> = {
@@ -167,7 +162,6 @@ export const beneficiaryParams = z
     ),
   )
   .meta({ required: ['type', 'name', 'country', 'currency'] });
-export type BeneficiaryParams = z.infer<typeof beneficiaryParams>;
 
 export const fundParams = z.strictObject({ currency, amount });
 

@@ -283,9 +283,8 @@ const problem = refusedParam.extend({
 const eventType = z.enum(eventTypes);
 const sequence = z.int().min(1).describe('Increases without gaps within the account.');
 
-function listOf<Item extends z.ZodType>(item: Item) {
-  return z.object({ object: z.literal('list'), data: z.array(item), has_more: z.boolean() });
-}
+const listOf = <Item extends z.ZodType>(item: Item) =>
+  z.object({ object: z.literal('list'), data: z.array(item), has_more: z.boolean() });
 
 /** Every object of a version, by the name that routes call it. */
 function objectsWith<Exact extends z.ZodType>(exact: Exact) {

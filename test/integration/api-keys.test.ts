@@ -12,7 +12,7 @@ import { exactlyOne } from '../../src/db/client.js';
 import { scopes } from '../../src/domain/scope.js';
 import { eventually } from '../assertions/eventually.js';
 import { type ApiAnswer, type ApiClient, createClient, textOf } from '../fixtures/client.js';
-import { signature } from '../fixtures/operators.js';
+import { called, signature } from '../fixtures/operators.js';
 import { openWire, type Wire } from '../fixtures/wire.js';
 import { createTestAccount } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
@@ -174,7 +174,7 @@ describe('a key that expires', () => {
   it('and is revoked is refused as one that never was', async () => {
     const { id, apiKey } = await openKey();
     await moveExpiry(id, 0);
-    await printed(() => revokeKey(system.database, id, signature));
+    await printed(() => revokeKey(called(system, id)));
     const [revoked, unknown] = [await ask(apiKey), await ask(createApiKey('test'))];
     const { request_id: _one, ...told } = revoked.body;
     const { request_id: _other, ...wanted } = unknown.body;
@@ -332,43 +332,44 @@ describe('the look-up of a key', () => {
 });
 
 describe('corridor keys', () => {
-  const flags = { name: undefined, scopes: undefined, expires: undefined };
-
   it('create makes a key with what is asked for, and shows it once', async () => {
     const { account } = await createTestAccount(system.database);
     const text = await printed(() =>
       createKey(
-        system.database,
-        account.id,
-        { name: 'payroll', scopes: 'read,payouts:create', expires: '2999-01-01T00:00:00Z' },
-        signature,
+        called(system, '', {
+          account: account.id,
+          name: 'payroll',
+          scopes: 'read,payouts:create',
+          expires: '2999-01-01T00:00:00Z',
+        }),
       ),
     );
     const client = createClient(system.apiUrl, shownKey(text));
     expect((await client('GET /v1/account')).status).toBe(200);
     expect((await client('POST /v1/quotes')).status).toBe(400);
     expect((await client('POST /v1/beneficiaries')).status).toBe(403);
-    const listed = await printed(() => listKeys(system.database, account.id));
+    const listed = await printed(() => listKeys(called(system, '', { account: account.id })));
     expect(listed).toContain('payroll  read,payouts:create');
     expect(listed).toContain('active until 2999-01-01T00:00:00.000Z');
     expect(listed).not.toContain(shownKey(text));
   });
 
   it.each([
-    [{ ...flags, scopes: 'read,everything' }, '--scopes expects'],
-    [{ ...flags, scopes: '' }, '--scopes expects'],
-    [{ ...flags, expires: '2020-01-01T00:00:00Z' }, '--expires expects a time to come'],
-    [{ ...flags, expires: 'tomorrow' }, '--expires expects a time to come'],
-    [{ ...flags, name: 'a b' }, '--name expects'],
+    [{ scopes: 'read,everything' }, '--scopes expects'],
+    [{ scopes: '' }, '--scopes expects'],
+    [{ expires: '2020-01-01T00:00:00Z' }, '--expires expects a time to come'],
+    [{ expires: 'tomorrow' }, '--expires expects a time to come'],
+    [{ name: 'a b' }, '--name expects'],
   ])('create refuses %j', async (wrong, message) => {
     const { accountId } = await openKey();
-    await expect(createKey(system.database, accountId, wrong, signature)).rejects.toThrow(message);
+    await expect(createKey(called(system, '', { account: accountId, ...wrong }))).rejects.toThrow(
+      message,
+    );
   });
 
   it('roll makes a key of the same scopes, and the old one works for the overlap', async () => {
     const { id, apiKey, accountId } = await openKey({ scopes: ['read'] });
-    const roll = () =>
-      rollKey(system.database, id, { overlap: '2', expires: undefined }, signature);
+    const roll = () => rollKey(called(system, id, { overlap: '2' }));
     const text = await printed(roll);
     const rolled = createClient(system.apiUrl, shownKey(text));
     expect((await ask(apiKey)).status).toBe(200);
@@ -380,24 +381,19 @@ describe('corridor keys', () => {
     expect(old).toEqual({ inTime: true });
 
     // Two of the name are active: a third one would be forgotten somewhere.
-    const third = { ...flags, name: 'tested' };
-    await expect(createKey(system.database, accountId, third, signature)).rejects.toThrow(
-      '2 active keys',
-    );
-    await printed(() =>
-      createKey(system.database, accountId, { ...flags, name: 'another' }, signature),
-    );
+    await expect(
+      createKey(called(system, '', { account: accountId, name: 'tested' })),
+    ).rejects.toThrow('2 active keys');
+    await printed(() => createKey(called(system, '', { account: accountId, name: 'another' })));
     await system.database`update api_keys set expires_at = now() where id = ${id}`;
     expect((await ask(apiKey)).status).toBe(401);
     await expect(roll()).rejects.toThrow('is not active');
-    await printed(() => createKey(system.database, accountId, third, signature));
+    await printed(() => createKey(called(system, '', { account: accountId, name: 'tested' })));
   });
 
   it('roll without overlap ends the old key at once', async () => {
     const { id, apiKey } = await openKey();
-    const text = await printed(() =>
-      rollKey(system.database, id, { overlap: '0', expires: undefined }, signature),
-    );
+    const text = await printed(() => rollKey(called(system, id, { overlap: '0' })));
     expect((await ask(apiKey)).status).toBe(401);
     expect((await ask(shownKey(text))).status).toBe(200);
   });
@@ -405,21 +401,20 @@ describe('corridor keys', () => {
   it('roll of a key that expires asks when the new one does', async () => {
     const { id } = await openKey({ expiresAt: new Date('2999-01-01') });
     const roll = (expires: string | undefined) =>
-      rollKey(system.database, id, { overlap: '24', expires }, signature);
+      rollKey(called(system, id, { overlap: '24', expires }));
     await expect(roll(undefined)).rejects.toThrow('say with --expires');
     expect(await printed(() => roll('2999-06-01T00:00:00Z'))).toContain('2999-06-01');
   });
 
   it.each(['', '-1', '1.5', '721', 'a day'])('roll refuses an overlap of "%s"', async (overlap) => {
     const { id } = await openKey();
-    const roll = rollKey(system.database, id, { overlap, expires: undefined }, signature);
+    const roll = rollKey(called(system, id, { overlap }));
     await expect(roll).rejects.toThrow('--overlap expects hours, 0 to 720');
   });
 
   it('roll at the same time by two makes one key', async () => {
     const { id, accountId } = await openKey();
-    const roll = () =>
-      rollKey(system.database, id, { overlap: '24', expires: undefined }, signature);
+    const roll = () => rollKey(called(system, id, { overlap: '24' }));
     const text = await printed(async () => {
       const ends = await Promise.allSettled([roll(), roll(), roll()]);
       expect(ends.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
@@ -432,15 +427,15 @@ describe('corridor keys', () => {
 
   it('revoke holds from the next request on, and only once', async () => {
     const { accountId } = await openKey();
-    const text = await printed(() => createKey(system.database, accountId, flags, signature));
+    const text = await printed(() => createKey(called(system, '', { account: accountId })));
     const key = shownKey(text);
     expect((await ask(key)).status).toBe(200);
-    await printed(() => revokeKey(system.database, shownId(text), signature));
+    await printed(() => revokeKey(called(system, shownId(text))));
     expect((await ask(key)).status).toBe(401);
-    await expect(revokeKey(system.database, shownId(text), signature)).rejects.toThrow(
-      'revoked already',
+    await expect(revokeKey(called(system, shownId(text)))).rejects.toThrow('revoked already');
+    expect(await printed(() => listKeys(called(system, '', { account: accountId })))).toMatch(
+      / {2}revoked \d{4}-/,
     );
-    expect(await printed(() => listKeys(system.database, accountId))).toMatch(/ {2}revoked \d{4}-/);
   });
 
   it('is a command: create, roll, list, revoke', async () => {

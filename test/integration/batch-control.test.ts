@@ -25,7 +25,7 @@ import {
   wakeBatch,
 } from '../fixtures/batchPayer.js';
 import { textOf } from '../fixtures/client.js';
-import { command, signature } from '../fixtures/operators.js';
+import { called, command } from '../fixtures/operators.js';
 import { untilParked } from '../fixtures/payer.js';
 import { unbalancedCurrencies } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
@@ -78,7 +78,7 @@ describe('a paused batch', () => {
     await untilAtRest(system, id);
     expect(await heardOf(id)).toBe(0);
 
-    expect(await resume(system.database, system.temporal, id, signature)).toBe(true);
+    expect(await resume(called(system, id))).toBe(true);
     expect(said.mock.calls).toEqual([['resumed: The batch goes on.']]);
     expect(await untilBatch(payer.client, id)).toMatchObject({ paused: false });
     expect(await heardOf(id)).toBe(1_200);
@@ -100,7 +100,7 @@ describe('a paused batch', () => {
     await wakeBatch(system, id);
     await untilBatch(payer.client, id, ({ counts }) => counts['settled'] === 1);
     expect(await heardOf(id)).toBe(1);
-    await resume(system.database, system.temporal, id, signature);
+    await resume(called(system, id));
     expect(countsOf(await untilBatch(payer.client, id))).toEqual({ settled: 3 });
   });
 
@@ -111,31 +111,30 @@ describe('a paused batch', () => {
     );
     const id = await sendPaused(system, payer, items);
     await untilBatch(payer.client, id, ({ counts }) => counts['processing'] === 3);
-    const { database, temporal } = system;
     const printed = () => said.mock.calls.splice(0).map(String);
 
-    await listBatches(database);
+    await listBatches(called(system, ''));
     const since = textOf(await payer.client(`GET /v1/batches/${id}`), 'created_at');
     const summary = `${id}  paused  1 of 4 final  ${payer.accountId}  since ${since}`;
     expect(printed()).toContain(summary);
-    await showBatch(database, id);
+    await showBatch(called(system, id));
     expect(printed()).toEqual([summary, '       3  processing', '       1  failed']);
-    expect(await pause(database, id, signature)).toBe(true);
+    expect(await pause(called(system, id))).toBe(true);
     expect(printed()).toEqual([
       'paused: Nothing more is given to the rail until the batch is resumed.',
     ]);
-    expect(await resume(database, temporal, id, signature)).toBe(true);
+    expect(await resume(called(system, id))).toBe(true);
     await untilBatch(payer.client, id);
     said.mockClear();
-    expect(await resume(database, temporal, id, signature)).toBe(false);
-    expect(await pause(database, id, signature)).toBe(false);
+    expect(await resume(called(system, id))).toBe(false);
+    expect(await pause(called(system, id))).toBe(false);
     expect(printed()).toEqual([
       'refused: The batch is not paused.',
       'refused: The batch is completed.',
     ]);
-    await listBatches(database);
+    await listBatches(called(system, ''));
     expect(printed().filter((line) => line.includes(id))).toEqual([]);
-    await expect(showBatch(database, 'bat_0nothing')).rejects.toThrow('There is no batch');
+    await expect(showBatch(called(system, 'bat_0nothing'))).rejects.toThrow('There is no batch');
   });
 
   it('gives one of its items back when that is canceled alone', async () => {
@@ -153,7 +152,7 @@ describe('a paused batch', () => {
     expect(await payer.balance()).toEqual({ available: 2_000n, held: 4_000n });
     const handle = system.temporal.workflow.getHandle(one);
     expect(await handle.result()).toBe('canceled');
-    await resume(system.database, system.temporal, id, signature);
+    await resume(called(system, id));
     const batch = await untilBatch(payer.client, id);
     expect(batch.status).toBe('completed');
     expect(countsOf(batch)).toEqual({ settled: 2, canceled: 1 });

@@ -312,7 +312,6 @@ describe('a correction', () => {
     ['correct', { postings: 'losses:EUR:1:2' }, '--postings expects account:CURRENCY:amount'],
     ['correct', { postings: 'losses:EUR:0' }, '--postings expects account:CURRENCY:amount'],
     ['correct', { postings: '' }, '--postings is missing'],
-    ['undo', {}, 'corridor payouts has no "undo"'],
   ])('that is asked for wrongly says what was expected: %s %j', async (verb, flags, expected) => {
     const payer = await openPayer(system);
     const id = await payer.send('simulate: never settle');

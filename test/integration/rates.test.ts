@@ -24,6 +24,7 @@ import { ecbProvider } from '../../src/rates/ecb.js';
 import type { RateSource } from '../../src/rates/rateSource.js';
 import { referenceSource } from '../../src/rates/reference.js';
 import { QuietRail } from '../fakes/quietRail.js';
+import { called } from '../fixtures/operators.js';
 import { requestBatch } from '../fixtures/requestBatch.js';
 import { rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
@@ -464,19 +465,21 @@ describe('corridor rates', () => {
   it('lists what waits, and decides on it once', async () => {
     const { database } = test;
     await store({ USD: '1.16', GBP: '0.88' }, ago(minuteMs));
-    expect(await printed(() => listRates(database))).toBe('No rate waits.\n');
+    expect(await printed(() => listRates(called({ database }, '')))).toBe('No rate waits.\n');
     await store({ USD: '1.40', GBP: '8.8' });
     const [usd, gbp] = [await waitingId('USD'), await waitingId('GBP')];
-    const listed = await printed(() => listRates(database));
+    const listed = await printed(() => listRates(called({ database }, '')));
     expect(listed).toContain(`${usd}  USD  1.40, was 1.16  as of `);
     expect(listed).toContain(`${gbp}  GBP  8.8, was 0.88  as of `);
-    const reject = () => printed(() => decideWaitingRate(database, gbp, 'rejected', by));
+    const reject = () => printed(() => decideWaitingRate(called({ database }, gbp), 'rejected'));
     expect(await reject()).toBe(`rejected: rate ${gbp}\n`);
     await expect(reject()).rejects.toThrow(`No rate waits as ${gbp}`);
-    await expect(decideWaitingRate(database, 'x', 'accepted', by)).rejects.toThrow(
+    await expect(decideWaitingRate(called({ database }, 'x'), 'accepted')).rejects.toThrow(
       'No rate waits as x',
     );
-    await expect(useProvider(database, 'mine', by)).rejects.toThrow('expects reference or ecb');
+    await expect(useProvider(called({ database }, 'mine'))).rejects.toThrow(
+      'expects reference or ecb',
+    );
     expect(await usable()).toEqual({ EUR: '1', USD: '1.16', GBP: '0.88' });
   });
 

@@ -1,11 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { decodeBody, isUndecoded } from '../../src/api/decode.js';
+import { isUndecoded } from '../../src/api/decode.js';
 import { maxProblems } from '../../src/api/decoded.js';
 import { validateBatch } from '../../src/api/routes/batchShape.js';
 import { validate } from '../../src/api/validate.js';
 import { batchParams } from '../../src/contract/params.js';
 import type { Refusal } from '../../src/domain/refusal.js';
+import { decodeBody } from '../fixtures/decodeBody.js';
 
 function decode(batch: unknown) {
   const decoded = decodeBody(Buffer.from(JSON.stringify(batch)), 'application/json');

@@ -2,7 +2,7 @@ import { Session } from 'node:inspector/promises';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { bodyStyle, decodeBody, isUndecoded } from '../../src/api/decode.js';
+import { formatOf, isUndecoded } from '../../src/api/decode.js';
 import {
   type DecodedObject,
   flatten,
@@ -19,6 +19,7 @@ import { validate } from '../../src/api/validate.js';
 import { DecodedNumber } from '../../src/contract/decodedNumber.js';
 import { payoutParams } from '../../src/contract/params.js';
 import type { Refusal } from '../../src/domain/refusal.js';
+import { decodeBody } from '../fixtures/decodeBody.js';
 
 const formType = 'application/x-www-form-urlencoded';
 const jsonType = 'application/json; charset=utf-8';
@@ -466,12 +467,12 @@ describe('the work', () => {
 
 describe('the content type', () => {
   it.each([
-    [formType, 'form'],
-    ['Application/X-WWW-Form-URLencoded;charset="UTF-8"', 'form'],
-    ['application/json', 'json'],
-    ['application/json ; charset=utf8', 'json'],
-  ])('%s is %s', (contentType, style) => {
-    expect(bodyStyle(contentType)).toBe(style);
+    [formType, 'decodeForm'],
+    ['Application/X-WWW-Form-URLencoded;charset="UTF-8"', 'decodeForm'],
+    ['application/json', 'decodeJson'],
+    ['application/json ; charset=utf8', 'decodeJson'],
+  ])('%s is read by %s', (contentType, decoder) => {
+    expect(formatOf(contentType)?.decode.name).toBe(decoder);
   });
 
   it.each([

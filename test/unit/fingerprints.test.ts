@@ -1,7 +1,8 @@
 import { createHmac } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
-import { decodeBody, isUndecoded } from '../../src/api/decode.js';
+import { isUndecoded } from '../../src/api/decode.js';
 import { fingerprintsOf } from '../../src/api/idempotency.js';
+import { decodeBody } from '../fixtures/decodeBody.js';
 
 function decode(body: unknown) {
   const decoded = decodeBody(Buffer.from(JSON.stringify(body)), 'application/json');

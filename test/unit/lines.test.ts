@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { bodyStyle, decodeBody, isUndecoded } from '../../src/api/decode.js';
+import { formatOf, isUndecoded } from '../../src/api/decode.js';
 import {
   type DecodedObject,
   flatten,
@@ -10,6 +10,7 @@ import {
   maxValueLength,
 } from '../../src/api/decoded.js';
 import type { Refusal } from '../../src/domain/refusal.js';
+import { decodeBody } from '../fixtures/decodeBody.js';
 
 type Result = DecodedObject | readonly Refusal[];
 
@@ -289,11 +290,11 @@ describe('a list of items in all four formats', () => {
 
 describe('the content type', () => {
   it.each([
-    ['application/x-ndjson', 'ndjson'],
-    ['application/jsonl; charset=utf-8', 'ndjson'],
-    ['Text/CSV; header=present', 'csv'],
-  ])('%s is %s', (contentType, style) => {
-    expect(bodyStyle(contentType)).toBe(style);
+    ['application/x-ndjson', 'decodeNdjson'],
+    ['application/jsonl; charset=utf-8', 'decodeNdjson'],
+    ['Text/CSV; header=present', 'decodeCsv'],
+  ])('%s is read by %s', (contentType, decoder) => {
+    expect(formatOf(contentType)?.decode.name).toBe(decoder);
   });
 
   it('of lines is refused where they are not taken, naming what is', () => {

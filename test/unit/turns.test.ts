@@ -1,7 +1,8 @@
 import { setImmediate } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { decodeBody, decodeInSteps } from '../../src/api/decode.js';
-import { atOnce, createPace, inSlices, type Steps } from '../../src/api/turns.js';
+import { decodeInSteps } from '../../src/api/decode.js';
+import { createPace, inSlices, type Steps } from '../../src/api/turns.js';
+import { atOnce, decodeBody } from '../fixtures/decodeBody.js';
 
 /** So many steps, each of which holds up the process for a while. */
 function* busy(steps: number, stepMs: number): Steps<number> {

@@ -5,7 +5,7 @@ import { newId } from '../../db/id.js';
 import { bindKeys, type KeyBinding } from '../../db/idempotency.js';
 import { chunkDriver, chunkNumberOf } from '../../domain/batch.js';
 import type { Refusal } from '../../domain/refusal.js';
-import { type DecodedObject, isList, isObject, paramName } from '../decoded.js';
+import { isList, isObject, paramName } from '../decoded.js';
 import { differenceOf, fingerprintsOf } from '../idempotency.js';
 import type { ApiDeps, ApiRequest } from '../route.js';
 import { createPace } from '../turns.js';
@@ -33,19 +33,15 @@ export async function keyedItems(
   const pace = createPace();
   for (const [index, params] of items.entries()) {
     const decoded = (isList(sent) ? sent[index] : null) ?? null;
-    const key =
-      params.idempotency_key !== undefined && isObject(decoded)
-        ? { key: params.idempotency_key, fingerprints: await itemFingerprints(deps, decoded) }
-        : undefined;
-    keyed.push({ index, params, payoutId: newId('payout'), key });
+    const payoutId = newId('payout');
+    if (params.idempotency_key !== undefined && isObject(decoded)) {
+      const { idempotency_key: _, ...asked } = decoded;
+      const fingerprints = await fingerprintsOf(asked, deps.fingerprintSecret);
+      keyed.push({ index, params, payoutId, key: { key: params.idempotency_key, fingerprints } });
+    } else keyed.push({ index, params, payoutId, key: undefined });
     await pace();
   }
   return keyed;
-}
-
-function itemFingerprints(deps: ApiDeps, decoded: DecodedObject) {
-  const { idempotency_key: _, ...params } = decoded;
-  return fingerprintsOf(params, deps.fingerprintSecret);
 }
 
 /**
@@ -63,23 +59,16 @@ export async function bindItems(
   );
   const before = await bindKeys(sql, request.account.id, bindings, null);
   const bindingOf = new Map(before.map((binding) => [binding.key, binding]));
-  return items.map((item) => newItem(request, batchId, item, bindingOf));
-}
-
-function newItem(
-  request: ApiRequest,
-  batchId: string,
-  item: KeyedItem,
-  before: ReadonlyMap<string, KeyBinding>,
-): NewItem {
-  const { index, params, payoutId } = item;
-  const earlier = earlierOf(item, before);
-  if (earlier !== undefined && 'payoutId' in earlier) {
-    return { index, refersTo: earlier.payoutId };
-  }
-  const driver = chunkDriver({ batchId, number: chunkNumberOf(index) });
-  const payout = { ...newPayout(payoutId, request, params), driver };
-  return { index, payout, refusal: earlier?.refusal ?? null };
+  return items.map((item) => {
+    const { index, params, payoutId } = item;
+    const earlier = earlierOf(item, bindingOf);
+    if (earlier !== undefined && 'payoutId' in earlier) {
+      return { index, refersTo: earlier.payoutId };
+    }
+    const driver = chunkDriver({ batchId, number: chunkNumberOf(index) });
+    const payout = { ...newPayout(payoutId, request, params), driver };
+    return { index, payout, refusal: earlier?.refusal ?? null };
+  });
 }
 
 /** What an item's key has made before: the payout it refers to, or why it cannot. */

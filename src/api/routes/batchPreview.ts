@@ -8,7 +8,6 @@ import { currentRates, midOf } from '../../db/rates.js';
 import {
   fundInOrder,
   type LockedQuote,
-  type PayoutRequest,
   type PricedPayout,
   type PriceFacts,
   priceOf,
@@ -17,21 +16,20 @@ import { railNameOf, refuseUnroutable } from '../../domain/corridor.js';
 import { parseRate } from '../../domain/fx.js';
 import { isRefusal, type Refusal } from '../../domain/refusal.js';
 import { paramName } from '../decoded.js';
-import type { Answer, ApiDeps, ApiRequest } from '../route.js';
+import type { ApiDeps, ApiRequest } from '../route.js';
 import { createPace } from '../turns.js';
 import { earlierOf, type KeyedItem, keyedItems } from './batchItems.js';
+import { orderOf } from './payouts.js';
 
 /**
  * What a batch would come to now, by the same decision as the real one and in the same order.
  * Nothing is stored, so nothing is promised either.
  */
-export async function previewBatch(
-  deps: ApiDeps,
-  request: ApiRequest,
-  { payouts, mode }: BatchParams,
-): Promise<Answer> {
-  const items = await keyedItems(deps, request, payouts);
+export async function previewBatch(deps: ApiDeps, request: ApiRequest, params: BatchParams) {
+  const items = await keyedItems(deps, request, params.payouts);
   const { factsOf, available, earlier } = await readFacts(deps, request, items);
+  const { account } = request;
+  const isRouted = railNameOf(account.mode) !== undefined;
   const priced: PricedPayout[] = [];
   const existing = new Set<number>();
   const pace = createPace();
@@ -39,7 +37,13 @@ export async function previewBatch(
     await pace();
     const before = earlierOf(item, earlier);
     if (before !== undefined && 'payoutId' in before) existing.add(item.index);
-    else priced.push(priceItem(request, item, before?.refusal, factsOf(item.params)));
+    else {
+      const order = { ...orderOf(item.params), batchId: null, ageMs: 0 };
+      const price = isRouted
+        ? priceOf(order, factsOf(item.params))
+        : refuseUnroutable(account.mode);
+      priced.push({ id: item.payoutId, request: order, priced: before?.refusal ?? price });
+    }
   }
   const results = fundInOrder(priced, available);
   const resultOf = new Map(priced.map(({ id }, index) => [id, results[index]]));
@@ -52,28 +56,7 @@ export async function previewBatch(
     else if (!isRefusal(decided)) previewed.push({ kind: 'accepted', acceptance: decided });
     else previewed.push({ kind: 'refused', index, refusal: inBatch(decided, index) });
   }
-  return { status: 200, body: batchPreviewObject(mode, previewed) };
-}
-
-function priceItem(
-  { account }: ApiRequest,
-  { params, payoutId }: KeyedItem,
-  before: Refusal | undefined,
-  facts: PriceFacts,
-): PricedPayout {
-  const request: PayoutRequest = {
-    quoteId: params.quote ?? null,
-    beneficiaryId: params.beneficiary,
-    sourceCurrency: params.source_currency ?? null,
-    destinationCurrency: params.destination_currency ?? null,
-    fixedSide: params.quote === undefined ? (params.fixed_side ?? 'source') : null,
-    amount: params.amount ?? null,
-    batchId: null,
-    ageMs: 0,
-  };
-  const isRouted = railNameOf(account.mode) !== undefined;
-  const priced = isRouted ? priceOf(request, facts) : refuseUnroutable(account.mode);
-  return { id: payoutId, request, priced: before ?? priced };
+  return batchPreviewObject(params.mode, previewed);
 }
 
 /** The same facts as the decision reads, without their locks. */

@@ -1,9 +1,4 @@
-import {
-  type BatchItemParams,
-  type BatchParams,
-  batchEnvelope,
-  batchItemParams,
-} from '../../contract/params.js';
+import { type BatchParams, batchEnvelope, batchItemParams } from '../../contract/params.js';
 import { type Refusal, refuse } from '../../domain/refusal.js';
 import {
   type Decoded,
@@ -33,7 +28,7 @@ export async function validateBatch(decoded: DecodedObject): Promise<Validated<B
   const refusals = 'refusals' in envelope ? [...envelope.refusals] : [];
   const sent = decoded['payouts'];
   if (!isList(sent) || refusals.some(({ param }) => param === 'payouts')) return { refusals };
-  const payouts: BatchItemParams[] = [];
+  const payouts: BatchParams['payouts'] = [];
   const pace = createPace();
   for (const [index, item] of sent.entries()) {
     if (refusals.length >= maxProblems) break;
@@ -55,21 +50,17 @@ export async function validateBatch(decoded: DecodedObject): Promise<Validated<B
  */
 function* misfitsOf(items: readonly Decoded[]): Steps<readonly Refusal[]> {
   const refusals: Refusal[] = [];
-  const firsts = uniqueNames.map(([name, expected]) => ({
-    name,
-    expected,
-    indexOf: new Map<string, number>(),
-  }));
+  const firstWith = new Map<string, number>();
   for (const [index, item] of items.entries()) {
     if (refusals.length >= maxProblems) break;
     yield;
     if (!isObject(item)) continue;
     refusals.push(...conflictingParams(item, (name) => paramName(['payouts', index, name])));
-    for (const { name, expected, indexOf } of firsts) {
+    for (const [name, expected] of uniqueNames) {
       const value = item[name];
       if (typeof value !== 'string') continue;
-      const first = indexOf.get(value);
-      if (first === undefined) indexOf.set(value, index);
+      const first = firstWith.get(`${name} ${value}`);
+      if (first === undefined) firstWith.set(`${name} ${value}`, index);
       else {
         const detail = `${paramName(['payouts', first, name])} is the same.`;
         const param = paramName(['payouts', index, name]);

@@ -1,6 +1,6 @@
 import { beneficiaryListParams } from '../../contract/listParams.js';
 import { beneficiaryObject } from '../../contract/objects.js';
-import { type BeneficiaryParams, beneficiaryParams } from '../../contract/params.js';
+import { beneficiaryParams } from '../../contract/params.js';
 import {
   deleteBeneficiary,
   findBeneficiary,
@@ -13,15 +13,8 @@ import { validateBeneficiary } from '../../domain/beneficiary.js';
 import { meaningOf } from '../../domain/refusal.js';
 import { deleteOnce, runIdempotently } from '../idempotency.js';
 import { byIdIn, listRoute } from '../listRoute.js';
-import {
-  type Answer,
-  type ApiDeps,
-  type ApiRequest,
-  oneObject,
-  type Route,
-  route,
-} from '../route.js';
-import { type Validated, validate } from '../validate.js';
+import { oneObject, type Route, route } from '../route.js';
+import { validate } from '../validate.js';
 
 export const beneficiaryRoutes: readonly Route[] = [
   route({
@@ -50,8 +43,41 @@ export const beneficiaryRoutes: readonly Route[] = [
     },
     answers: { 201: 'beneficiary' },
     refusals: ['beneficiary_invalid'],
-    read: readDetails,
-    handle: createBeneficiary,
+    // What cannot be read of the details is reported together with what breaks the rules.
+    read: ({ decoded }) => {
+      const validated = validate(beneficiaryParams, decoded);
+      if ('params' in validated) return validated;
+      const { refusals } = validated;
+      const unread = new Set(refusals.map(({ param }) => param));
+      const readable = Object.entries(decoded).flatMap(([name, value]) =>
+        typeof value === 'string' && !unread.has(name) ? [[name, value] as const] : [],
+      );
+      const details = validateBeneficiary(Object.fromEntries(readable));
+      if ('country' in details) return { refusals };
+      return { refusals: [...refusals, ...details.filter(({ param = '' }) => !unread.has(param))] };
+    },
+    // A malformed request binds no key; details that are understood and wrong do.
+    handle: async (deps, request, params) => {
+      const details = validateBeneficiary(params);
+      const refusals = 'country' in details ? [] : details;
+      if (refusals.some(({ code }) => meaningOf(code).status === 400)) return { refusals };
+      const id = newId('beneficiary');
+      const accountId = request.account.id;
+      const answer = await runIdempotently(deps, request, {
+        objectId: id,
+        status: 201,
+        perform: async (sql) =>
+          'country' in details
+            ? insertBeneficiary(sql, { id, accountId, details })
+            : exactlyOne(refusals[0]),
+        find: findBeneficiary,
+        render: beneficiaryObject,
+      });
+      // The key keeps the first refusal; the caller gets all of them while the request is the same.
+      return 'refusals' in answer && answer.refusals[0]?.code === refusals[0]?.code
+        ? { ...answer, refusals }
+        : answer;
+    },
   }),
   listRoute({
     path: '/v1/beneficiaries',
@@ -90,47 +116,3 @@ export const beneficiaryRoutes: readonly Route[] = [
       }),
   },
 ];
-
-/** What cannot be read of the details is reported together with what breaks the rules. */
-function readDetails({ decoded }: ApiRequest): Validated<BeneficiaryParams> {
-  const validated = validate(beneficiaryParams, decoded);
-  if ('params' in validated) return validated;
-  const { refusals } = validated;
-  const unread = new Set(refusals.map(({ param }) => param));
-  const readable = Object.entries(decoded).flatMap(([name, value]) =>
-    typeof value === 'string' && !unread.has(name) ? [[name, value] as const] : [],
-  );
-  const details = validateBeneficiary(Object.fromEntries(readable));
-  if ('country' in details) return { refusals };
-  return { refusals: [...refusals, ...details.filter(({ param = '' }) => !unread.has(param))] };
-}
-
-/**
- * Stores a beneficiary after its details passed the rules of its country. A malformed request
- * binds no key; details that are understood and wrong do.
- */
-async function createBeneficiary(
-  deps: ApiDeps,
-  request: ApiRequest,
-  params: BeneficiaryParams,
-): Promise<Answer> {
-  const details = validateBeneficiary(params);
-  const refusals = 'country' in details ? [] : details;
-  if (refusals.some(({ code }) => meaningOf(code).status === 400)) return { refusals };
-  const id = newId('beneficiary');
-  const accountId = request.account.id;
-  const answer = await runIdempotently(deps, request, {
-    objectId: id,
-    status: 201,
-    perform: async (sql) =>
-      'country' in details
-        ? insertBeneficiary(sql, { id, accountId, details })
-        : exactlyOne(refusals[0]),
-    find: findBeneficiary,
-    render: beneficiaryObject,
-  });
-  // The key keeps the first refusal; the caller gets all of them while the request is the same.
-  return 'refusals' in answer && answer.refusals[0]?.code === refusals[0]?.code
-    ? { ...answer, refusals }
-    : answer;
-}

@@ -1,13 +1,9 @@
-import {
-  corridorListParams,
-  type RequirementsParams,
-  requirementsParams,
-} from '../../contract/listParams.js';
+import { corridorListParams, requirementsParams } from '../../contract/listParams.js';
 import { corridorObject, listObject, requirementsObject } from '../../contract/objects.js';
 import { beneficiaryCountries, fieldRulesOf } from '../../domain/beneficiary.js';
 import { corridorCurrencies, findCorridor, railNameOf } from '../../domain/corridor.js';
 import { refuse } from '../../domain/refusal.js';
-import { type Answer, type Route, refused, route } from '../route.js';
+import { type Route, refused, route } from '../route.js';
 
 /** What can be paid, where, on which terms: the same for everybody of a mode. */
 export const corridorRoutes: readonly Route[] = [
@@ -42,23 +38,21 @@ export const corridorRoutes: readonly Route[] = [
     params: requirementsParams,
     answers: { 200: 'beneficiary_requirements' },
     refusals: ['parameter_missing', 'beneficiary_invalid', 'currency_unsupported'],
-    handle: async (_deps, _request, params) => requirementsOf(params),
+    // The fields of a beneficiary in a country, optionally for one of its currencies.
+    handle: async (_deps, _request, { country, currency }) => {
+      const rules = fieldRulesOf(country);
+      if (rules === undefined) {
+        const expected = `one of ${beneficiaryCountries().join(', ')}`;
+        const details = { param: 'country', expected, received: country };
+        return refused(refuse('beneficiary_invalid', details));
+      }
+      const currencyRule = rules.find((rule) => rule.field === 'currency');
+      if (currency !== undefined && currencyRule?.read(currency) === undefined) {
+        const expected = currencyRule?.expected ?? 'a currency of the country';
+        const details = { param: 'currency', expected, received: currency };
+        return refused(refuse('currency_unsupported', details));
+      }
+      return { status: 200, body: requirementsObject(country, currency ?? null, rules) };
+    },
   }),
 ];
-
-/** The fields of a beneficiary in a country, optionally for one of its currencies. */
-function requirementsOf({ country, currency }: RequirementsParams): Answer {
-  const rules = fieldRulesOf(country);
-  if (rules === undefined) {
-    const expected = `one of ${beneficiaryCountries().join(', ')}`;
-    const details = { param: 'country', expected, received: country };
-    return refused(refuse('beneficiary_invalid', details));
-  }
-  const currencyRule = rules.find((rule) => rule.field === 'currency');
-  if (currency !== undefined && currencyRule?.read(currency) === undefined) {
-    const expected = currencyRule?.expected ?? 'a currency of the country';
-    const details = { param: 'currency', expected, received: currency };
-    return refused(refuse('currency_unsupported', details));
-  }
-  return { status: 200, body: requirementsObject(country, currency ?? null, rules) };
-}

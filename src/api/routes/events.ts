@@ -3,7 +3,7 @@ import { deliveryObject, eventObject, listObject } from '../../contract/objects.
 import { deliveriesOf } from '../../db/deliveries.js';
 import { feedEvents, findEvent, listEvents } from '../../db/events.js';
 import { byIdIn, exclusive, listRoute } from '../listRoute.js';
-import { type ApiRequest, oneObject, type Route, refused } from '../route.js';
+import { oneObject, type Route, refused } from '../route.js';
 import { validate } from '../validate.js';
 
 export const eventRoutes: readonly Route[] = [
@@ -14,7 +14,19 @@ export const eventRoutes: readonly Route[] = [
     summary: 'List events, newest first; with after, oldest first and without gaps.',
     params: eventListParams,
     answers: { 200: 'event_list' },
-    read: readFilters,
+    // The feed takes no filter: if it left some out, it would have gaps. An event has one subject.
+    read: ({ decoded }) => {
+      const validated = validate(eventListParams, decoded);
+      if ('refusals' in validated) return validated;
+      const { after, payout, batch } = validated.params;
+      if (after === undefined) {
+        const isBoth = payout !== undefined && batch !== undefined;
+        return isBoth ? refused(exclusive('batch', 'payout')) : validated;
+      }
+      const others = Object.keys(decoded).filter((name) => !/^(after|limit)$/.test(name));
+      if (others.length === 0) return validated;
+      return refused(...others.map((name) => exclusive(name, 'after')));
+    },
     find: byIdIn('events'),
     // With `after` it is the feed, where what a webhook missed is found.
     query: (sql, accountId, page, { after, payout, batch, ...filter }) =>
@@ -50,17 +62,3 @@ export const eventRoutes: readonly Route[] = [
     },
   },
 ];
-
-/** The feed takes no filter: if it left some out, it would have gaps. An event has one subject. */
-function readFilters({ decoded }: ApiRequest) {
-  const validated = validate(eventListParams, decoded);
-  if ('refusals' in validated) return validated;
-  const { after, payout, batch } = validated.params;
-  if (after === undefined) {
-    const isBoth = payout !== undefined && batch !== undefined;
-    return isBoth ? refused(exclusive('batch', 'payout')) : validated;
-  }
-  const others = Object.keys(decoded).filter((name) => !/^(after|limit)$/.test(name));
-  if (others.length === 0) return validated;
-  return refused(...others.map((name) => exclusive(name, 'after')));
-}

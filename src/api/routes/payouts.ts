@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { payoutListParams, payoutReadParams } from '../../contract/listParams.js';
 import { payoutObject } from '../../contract/objects.js';
 import { type PayoutParams, payoutParams } from '../../contract/params.js';
@@ -24,7 +25,13 @@ import {
   refused,
   route,
 } from '../route.js';
-import { type Validated, validate } from '../validate.js';
+import { validate } from '../validate.js';
+
+/** How long a caller waits for the decision before the answer is 202 `pending`. */
+const decisionLimitMs = 3_000;
+
+/** A void at the rail takes one call; a rail that is slow leaves the outcome open. */
+const cancelLimitMs = 10_000;
 
 export const payoutRoutes: readonly Route[] = [
   route({
@@ -59,8 +66,35 @@ export const payoutRoutes: readonly Route[] = [
       'rate_unavailable',
     ],
     supportsPreferWait: true,
-    read: readParams,
-    handle: createPayout,
+    // What is wrong with the parameters is reported together with those that exclude each other.
+    read: ({ decoded }) => {
+      const validated = validate(payoutParams, decoded);
+      const conflicts = conflictingParams(decoded);
+      if ('params' in validated && conflicts.length === 0) return validated;
+      return { refusals: [...('refusals' in validated ? validated.refusals : []), ...conflicts] };
+    },
+    // The row and the key are one transaction; then the payout's workflow decides it, and the
+    // answer is read from the row, whatever Temporal does.
+    handle: async (deps, request, params) => {
+      const id = newId('payout');
+      const payout = newPayout(id, request, params);
+      const bound = await recordOnce(deps, request, { objectId: id, rowCount: 1 }, (sql) =>
+        insertPayout(sql, payout),
+      );
+      if (isRefusal(bound)) return refused(bound);
+      const object = { payout: bound.objectId };
+      request.name(object);
+      const row = exactlyOne(await findPayout(deps.database, request.account.id, bound.objectId));
+      if (row.status === 'pending') {
+        await askTemporal(deps, object, () =>
+          startAndAwaitDecision(deps.temporal, row, decisionLimitMs),
+        );
+      }
+      const { waitMs } = request;
+      const applied = waitMs === 0 ? {} : { 'Preference-Applied': `wait=${waitMs / 1000}` };
+      const decided = await untilFinal(deps, request, bound.objectId);
+      return answerOf(request, decided, { ...bound.headers, ...applied });
+    },
   }),
   listRoute({
     path: '/v1/payouts',
@@ -108,7 +142,31 @@ export const payoutRoutes: readonly Route[] = [
     summary: 'Cancel a payout that the rail has not accepted.',
     answers: { 200: 'payout' },
     refusals: ['payout_not_cancelable'],
-    handle: cancel,
+    // To cancel a canceled payout is no mistake.
+    handle: async (deps, request) => {
+      const row = await findPayout(deps.database, request.account.id, request.id);
+      if (row === undefined) return refused(notFound(request));
+      const bound = await bindRequest(deps.database, deps, request, { objectId: row.id });
+      if (isRefusal(bound)) return refused(bound);
+      const { headers } = bound;
+      // An item of a batch gets a workflow of its own for this, unless it is not decided yet.
+      const { isUndecided } = await takeOver(deps.database, row.id);
+      const object = { payout: row.id };
+      const update = { name: cancelUpdate.name, args: [] };
+      const isAnswered =
+        isFinal(row.status) ||
+        isUndecided ||
+        (await askTemporal(deps, object, () =>
+          askPayout(deps.temporal, row, update, cancelLimitMs),
+        ));
+      const after = exactlyOne(await findPayout(deps.database, request.account.id, row.id));
+      if (after.status === 'canceled') return { status: 200, body: payoutObject(after), headers };
+      const refusal =
+        isAnswered || isFinal(after.status)
+          ? notCancelable(isUndecided ? { ...after, status: 'pending' } : after)
+          : refuse('service_unavailable', { detail: 'It may still be canceled: send it again.' });
+      return { ...refused(refusal), object, headers };
+    },
   },
 ];
 
@@ -118,69 +176,15 @@ const tooBroad = refuse('list_too_broad', {
   expected: 'a narrower time by created[gte] and created[lt], or a filter that names few payouts',
 });
 
-/** What is wrong with the parameters is reported together with those that exclude each other. */
-function readParams({ decoded }: ApiRequest): Validated<PayoutParams> {
-  const validated = validate(payoutParams, decoded);
-  const conflicts = conflictingParams(decoded);
-  if ('params' in validated && conflicts.length === 0) return validated;
-  return { refusals: [...('refusals' in validated ? validated.refusals : []), ...conflicts] };
-}
-
-/** How long a caller waits for the decision before the answer is 202 `pending`. */
-const decisionLimitMs = 3_000;
-
-/**
- * Records the request, then has the payout's workflow decide it. The row and the key are
- * one transaction; from then on the answer is read from the row, whatever Temporal does.
- */
-async function createPayout(
-  deps: ApiDeps,
-  request: ApiRequest,
-  params: PayoutParams,
-): Promise<Answer> {
-  const id = newId('payout');
-  const payout = newPayout(id, request, params);
-  const bound = await recordOnce(deps, request, { objectId: id, rowCount: 1 }, (sql) =>
-    insertPayout(sql, payout),
-  );
-  if (isRefusal(bound)) return refused(bound);
-  request.name({ payout: bound.objectId });
-  return awaitDecision(deps, request, bound.objectId, bound.headers);
-}
-
-async function awaitDecision(
-  deps: ApiDeps,
-  request: ApiRequest,
-  id: string,
-  headers: Readonly<Record<string, string>>,
-): Promise<Answer> {
-  const accountId = request.account.id;
-  const row = await existingPayout(deps, accountId, id);
-  if (row.status === 'pending') {
-    await askTemporal(deps, { payout: id }, () =>
-      startAndAwaitDecision(deps.temporal, row, decisionLimitMs),
-    );
-  }
-  const { waitMs } = request;
-  const applied = waitMs === 0 ? {} : { 'Preference-Applied': `wait=${waitMs / 1000}` };
-  const decided = await untilFinal(deps, accountId, id, waitMs);
-  return answerOf(request, decided, { ...headers, ...applied });
-}
-
 /** Reads of one row by its key: a tenth of a second is unnoticed and costs next to nothing. */
 const pollPauseMs = 100;
 
-async function untilFinal(
-  deps: ApiDeps,
-  accountId: string,
-  id: string,
-  waitMs: number,
-): Promise<PayoutRow> {
-  const deadlineMs = performance.now() + waitMs;
+async function untilFinal(deps: ApiDeps, request: ApiRequest, id: string): Promise<PayoutRow> {
+  const deadlineMs = performance.now() + request.waitMs;
   for (;;) {
-    const row = await existingPayout(deps, accountId, id);
+    const row = exactlyOne(await findPayout(deps.database, request.account.id, id));
     if (isFinal(row.status) || performance.now() >= deadlineMs) return row;
-    await new Promise((resolve) => setTimeout(resolve, pollPauseMs));
+    await delay(pollPauseMs);
   }
 }
 
@@ -189,54 +193,16 @@ function answerOf(
   row: PayoutRow,
   headers: Readonly<Record<string, string>>,
 ): Answer {
-  if (row.refusal !== null) {
-    const isKept = request.idempotencyKey !== undefined;
-    const shown = request.scopes.includes('read') ? row.refusal : withoutBalance(row.refusal);
-    const refusal = isKept ? withAdvice(shown) : shown;
-    return { refusals: [refusal], object: { payout: row.id }, headers };
+  if (row.refusal === null) {
+    return { status: row.status === 'pending' ? 202 : 201, body: payoutObject(row), headers };
   }
-  return {
-    status: row.status === 'pending' ? 202 : 201,
-    body: payoutObject(row),
-    headers,
-  };
-}
-
-/** What is available is for keys that may read it; others learn that it is too little. */
-function withoutBalance(refusal: Refusal): Refusal {
-  if (refusal.code !== 'insufficient_funds') return refusal;
-  return { ...refusal, expected: 'at most the available balance' };
-}
-
-/** A void at the rail takes one call; a rail that is slow leaves the outcome open. */
-const cancelLimitMs = 10_000;
-
-/** Cancels a payout that the rail has not taken. To cancel a canceled one is no mistake. */
-async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const accountId = request.account.id;
-  const row = await findPayout(deps.database, accountId, request.id);
-  if (row === undefined) return refused(notFound(request));
-  const bound = await bindRequest(deps.database, deps, request, {
-    objectId: row.id,
-    retention: '30 days',
-  });
-  if (isRefusal(bound)) return refused(bound);
-  const { headers } = bound;
-  // An item of a batch gets a workflow of its own for this, unless it is not decided yet.
-  const { isUndecided } = await takeOver(deps.database, row.id);
-  const object = { payout: row.id };
-  const update = { name: cancelUpdate.name, args: [] };
-  const isAnswered =
-    isFinal(row.status) ||
-    isUndecided ||
-    (await askTemporal(deps, object, () => askPayout(deps.temporal, row, update, cancelLimitMs)));
-  const after = await existingPayout(deps, accountId, row.id);
-  if (after.status === 'canceled') return { status: 200, body: payoutObject(after), headers };
-  const refusal =
-    isAnswered || isFinal(after.status)
-      ? notCancelable(isUndecided ? { ...after, status: 'pending' } : after)
-      : refuse('service_unavailable', { detail: 'It may still be canceled: send it again.' });
-  return { ...refused(refusal), object, headers };
+  const isKept = request.idempotencyKey !== undefined;
+  // What is available is for keys that may read it; others learn that it is too little.
+  const isHidden = row.refusal.code === 'insufficient_funds' && !request.scopes.includes('read');
+  const expected = 'at most the available balance';
+  const shown = isHidden ? { ...row.refusal, expected } : row.refusal;
+  const refusal = isKept ? withAdvice(shown) : shown;
+  return { refusals: [refusal], object: { payout: row.id }, headers };
 }
 
 function notCancelable({ status, batchId }: PayoutRow): Refusal {
@@ -248,10 +214,6 @@ function notCancelable({ status, batchId }: PayoutRow): Refusal {
         ? 'It is decided in the order of its batch: cancel the batch, or ask again in a moment.'
         : `The payout is ${status}.`,
   });
-}
-
-async function existingPayout(deps: ApiDeps, accountId: string, id: string): Promise<PayoutRow> {
-  return exactlyOne(await findPayout(deps.database, accountId, id));
 }
 
 const liveParams = ['source_currency', 'amount', 'fixed_side', 'destination_currency'] as const;
@@ -274,21 +236,27 @@ export function conflictingParams(
   return missing.map((name) => refuse('parameter_missing', { param: named(name), expected }));
 }
 
-/** The row of what was asked; the payout's own workflow drives it. */
-export function newPayout(id: string, request: ApiRequest, params: PayoutParams): NewPayout {
-  const { account } = request;
+/** What is to be paid to whom: the quote's terms, or its own at the live rate. */
+export function orderOf(params: PayoutParams) {
   const isLive = params.quote === undefined;
   return {
-    id,
-    accountId: account.id,
-    mode: account.mode,
-    driver: id,
     quoteId: params.quote ?? null,
     beneficiaryId: params.beneficiary,
     sourceCurrency: params.source_currency ?? null,
     destinationCurrency: params.destination_currency ?? null,
     fixedSide: isLive ? (params.fixed_side ?? 'source') : null,
     amount: params.amount ?? null,
+  };
+}
+
+/** The row of what was asked; the payout's own workflow drives it. */
+export function newPayout(id: string, { account }: ApiRequest, params: PayoutParams): NewPayout {
+  return {
+    ...orderOf(params),
+    id,
+    accountId: account.id,
+    mode: account.mode,
+    driver: id,
     reference: params.reference ?? null,
     metadata: params.metadata ?? {},
   };

@@ -34,6 +34,7 @@ export const quoteRoutes: readonly Route[] = [
     handle: (deps, request, params) => {
       const { source_currency: sourceCurrency, destination_currency: destinationCurrency } = params;
       const { amount, fixed_side: fixedSide } = params;
+      const asked = { sourceCurrency, destinationCurrency, amount, fixedSide };
       const id = newId('quote');
       const accountId = request.account.id;
       return runIdempotently(deps, request, {
@@ -41,7 +42,6 @@ export const quoteRoutes: readonly Route[] = [
         status: 201,
         perform: async (sql) => {
           const rates = await currentRates(sql, deps.rateMaximumAgeMs);
-          const asked = { sourceCurrency, destinationCurrency, amount, fixedSide };
           const mid = midOf(rates, sourceCurrency, destinationCurrency);
           const priced = price({ ...asked, mid });
           if (isRefusal(priced)) return priced;

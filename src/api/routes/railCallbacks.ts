@@ -7,24 +7,33 @@ import { wakeChunks, wakePayouts } from '../../temporal/wakePayout.js';
 import { networkOf } from '../clientAddress.js';
 import { trusted } from '../connections.js';
 import type { ApiDeps } from '../route.js';
-import { answerProblem } from '../serve.js';
+import { answerProblem, bytesOf } from '../serve.js';
 
 /** Callbacks of an address whose bodies are read at a time; all of them hold 16 MiB at most. */
 const bodiesAtOnce = 64;
 
 /**
- * Refuses what its head alone gives away, before a byte of an unverified body is read; anyone can
- * make a head that looks signed, and so only some of an address are read at a time.
+ * Receives a rail's callback. What its head alone gives away is refused before a byte of an
+ * unverified body is read; anyone can make a head that looks signed, and so only some of an
+ * address are read at a time.
  */
-export function readCallback({ rails, proxies }: ApiDeps, read: Koa.Middleware): Koa.Middleware {
+export function receiveCallback(deps: ApiDeps, read: Koa.Middleware): Koa.Middleware {
   const reading = new Map<string, number>();
-  return async (ctx, next) => {
-    const rail = rails.find(railInPath(ctx));
+  return async (ctx) => {
+    const railName = /^\/rails\/([a-z]{1,32})\/callbacks$/.exec(ctx.path)?.[1] ?? '';
+    const rail = deps.rails.find(railName);
     const header = (name: string) => ctx.get(name);
-    if (!rail?.looksSigned({ header, receivedAt: new Date() })) return refuseCallback(ctx, rail);
-    const network = networkOf(proxies.clientOf(ctx.req));
+    if (!rail?.looksSigned({ header, receivedAt: new Date() })) {
+      const code = rail === undefined ? 'route_not_found' : 'signature_invalid';
+      return answerProblem(ctx, { refusals: [refuse(code)] });
+    }
+    const network = networkOf(deps.proxies.clientOf(ctx.req));
     const count = (more: number) => reading.set(network, (reading.get(network) ?? 0) + more);
-    if ((reading.get(network) ?? 0) >= bodiesAtOnce) return refuseMoreCallbacks(ctx);
+    if ((reading.get(network) ?? 0) >= bodiesAtOnce) {
+      const expected = `at most ${bodiesAtOnce} callbacks at a time from one address`;
+      const refusals = [refuse('too_many_in_flight', { expected })];
+      return answerProblem(ctx, { refusals, headers: { 'Retry-After': '1' } });
+    }
     count(1);
     try {
       await read(ctx, async () => undefined);
@@ -32,33 +41,20 @@ export function readCallback({ rails, proxies }: ApiDeps, read: Koa.Middleware):
       count(-1);
       if (reading.get(network) === 0) reading.delete(network);
     }
-    return next();
+    return takeCallback(deps, ctx, rail);
   };
 }
 
-function refuseMoreCallbacks(ctx: Koa.Context): void {
-  const expected = `at most ${bodiesAtOnce} callbacks at a time from one address`;
-  const refusals = [refuse('too_many_in_flight', { expected })];
-  answerProblem(ctx, { refusals, headers: { 'Retry-After': '1' } });
-}
-
-const railInPath = (ctx: Koa.Context) =>
-  /^\/rails\/([a-z]{1,32})\/callbacks$/.exec(ctx.path)?.[1] ?? '';
-
-function refuseCallback(ctx: Koa.Context, rail: CallbackReader | undefined): void {
-  const code = rail === undefined ? 'route_not_found' : 'signature_invalid';
-  answerProblem(ctx, { refusals: [refuse(code)] });
-}
-
 /**
- * Receives a rail's callback: its events are stored, each once, before any workflow is signaled,
- * and answered with 200. A payout whose workflow cannot be signaled is due for the sweep.
+ * Stores the events of a callback, each once, before any workflow is signaled, and answers with
+ * 200. A payout whose workflow cannot be signaled is due for the sweep.
  */
-export async function takeCallback(deps: ApiDeps, ctx: Koa.Context, body: Buffer): Promise<void> {
-  const rail = deps.rails.find(railInPath(ctx));
+async function takeCallback(deps: ApiDeps, ctx: Koa.Context, rail: CallbackReader): Promise<void> {
   const header = (name: string) => ctx.get(name);
-  const parsed = rail?.parseCallback({ body, header, receivedAt: new Date() });
-  if (rail === undefined || parsed === undefined) return refuseCallback(ctx, rail);
+  const parsed = rail.parseCallback({ body: bytesOf(ctx), header, receivedAt: new Date() });
+  if (parsed === undefined) {
+    return answerProblem(ctx, { refusals: [refuse('signature_invalid')] });
+  }
   trusted.add(ctx.req.socket);
   if ('unreadable' in parsed) {
     // A repetition would not help: an operator has to ask the rail. Its values may be personal.

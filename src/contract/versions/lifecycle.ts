@@ -21,14 +21,11 @@ export function versionHeaders(
   version: ApiVersion,
   { deprecatedAt, sunsetAt }: VersionLife = lives[version],
 ): Readonly<Record<string, string>> {
-  return {
-    'Corridor-Version': version,
-    ...(deprecatedAt === undefined
-      ? {}
-      : {
-          Deprecation: `@${Math.floor(deprecatedAt.getTime() / 1000)}`,
-          Link: '</docs/guide#versions>; rel="deprecation"; type="text/html"',
-        }),
-    ...(sunsetAt === undefined ? {} : { Sunset: sunsetAt.toUTCString() }),
-  };
+  const headers: Record<string, string> = { 'Corridor-Version': version };
+  if (deprecatedAt !== undefined) {
+    headers['Deprecation'] = `@${Math.floor(deprecatedAt.getTime() / 1000)}`;
+    headers['Link'] = '</docs/guide#versions>; rel="deprecation"; type="text/html"';
+  }
+  if (sunsetAt !== undefined) headers['Sunset'] = sunsetAt.toUTCString();
+  return headers;
 }
