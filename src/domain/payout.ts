@@ -266,31 +266,36 @@ function effectOfReturn(
     return mismatch(state, fact, 'returned');
   }
   const { status, receiveMinor } = state;
-  if (status === 'pending' || isReleased(status)) {
-    return park(
-      'contradiction',
-      `The rail returned ${fact.amountMinor} ${fact.currency} (minor units) of a payout that is ` +
-        `${status}. Two people book what comes back of a late payment with ` +
-        'corridor payouts late-return.',
-    );
-  }
-  if (status === 'returned') {
-    if (isReturnKnown(state, fact)) return nothing;
-    return park(
-      'contradiction',
-      `The rail returned ${fact.amountMinor} ${fact.currency} (minor units) of a payout; ` +
-        `before, it returned ${state.returnedMinor}. Two people book a second return with ` +
-        'corridor payouts correct.',
-    );
-  }
   const isShort = fact.amountMinor * 100n < receiveMinor * rules.returnMinimumPercent;
-  if (isShort && fact.isConfirmed !== true) {
-    return park(
-      'return_short',
-      `The rail returned ${fact.amountMinor} of ${receiveMinor} ${fact.currency} (minor units).`,
-    );
+  switch (status) {
+    case 'processing':
+    case 'sent':
+    case 'settled':
+      if (isShort && fact.isConfirmed !== true) {
+        return park(
+          'return_short',
+          `The rail returned ${fact.amountMinor} of ${receiveMinor} ${fact.currency} (minor units).`,
+        );
+      }
+      return status === 'processing' ? move('sent', 'returned') : move('returned');
+    case 'returned':
+      if (isReturnKnown(state, fact)) return nothing;
+      return park(
+        'contradiction',
+        `The rail returned ${fact.amountMinor} ${fact.currency} (minor units) of a payout; ` +
+          `before, it returned ${state.returnedMinor}. Two people book a second return with ` +
+          'corridor payouts correct.',
+      );
+    case 'pending':
+    case 'failed':
+    case 'canceled':
+      return park(
+        'contradiction',
+        `The rail returned ${fact.amountMinor} ${fact.currency} (minor units) of a payout that is ` +
+          `${state.status}. Two people book what comes back of a late payment with ` +
+          'corridor payouts late-return.',
+      );
   }
-  return status === 'processing' ? move('sent', 'returned') : move('returned');
 }
 
 /** Two returns cannot both exceed half, so an equal amount above half is the same one. After a correction it may be new. */
