@@ -5,7 +5,7 @@ import {
 } from '../../contract/batchObjects.js';
 import { batchItemListParams, batchListParams } from '../../contract/listParams.js';
 import { payoutObject } from '../../contract/objects.js';
-import { batchParams } from '../../contract/params.js';
+import { type BatchParams, batchParams } from '../../contract/params.js';
 import {
   type BatchRow,
   cancelBatch,
@@ -27,7 +27,16 @@ import { scopeMissing } from '../admission.js';
 import { askTemporal } from '../askTemporal.js';
 import { bindRequest, recordOnce } from '../idempotency.js';
 import { byIdIn, listRoute } from '../listRoute.js';
-import { notFound, type Refused, type Route, refused, route } from '../route.js';
+import {
+  type Answer,
+  type ApiDeps,
+  type ApiRequest,
+  notFound,
+  type Refused,
+  type Route,
+  refused,
+  route,
+} from '../route.js';
 import { bindItems, keyedItems } from './batchItems.js';
 import { previewBatch } from './batchPreview.js';
 import { validateBatch } from './batchShape.js';
@@ -63,34 +72,7 @@ export const batchRoutes: readonly Route[] = [
     answers: { 200: 'batch_preview', 202: 'batch' },
     refusals: ['parameters_exclusive'],
     read: ({ decoded }) => validateBatch(decoded),
-    // The batch is recorded with its items, whole or not at all, and its workflow processes them.
-    // The shape of every item is judged before anything is stored; what each item comes to is
-    // decided item by item, or for all of them as one.
-    handle: async (deps, request, params) => {
-      if (params.validate_only) {
-        // What is accepted and what is not reveals the balance to the cent.
-        if (!request.scopes.includes('read')) return scopeMissing(request.scopes, ['read']);
-        return { status: 200, body: await previewBatch(deps, request, params) };
-      }
-      const id = newId('batch');
-      const { id: accountId } = request.account;
-      const keyed = await keyedItems(deps, request, params.payouts);
-      const row = { objectId: id, rowCount: keyed.length };
-      const bound = await recordOnce(deps, request, row, async (sql) => {
-        const rates = await currentRates(sql, deps.rateMaximumAgeMs);
-        const items = await bindItems(sql, request, id, keyed);
-        await insertBatch(sql, { id, accountId, mode: params.mode, rates, items });
-      });
-      if (isRefusal(bound)) return refused(bound);
-      const object = { batch: bound.objectId };
-      request.name(object);
-      const batch = exactlyOne(await findBatch(deps.database, accountId, bound.objectId));
-      if (batch.status === 'processing') {
-        await askTemporal(deps, object, () => startBatch(deps.temporal, batch.id));
-      }
-      const body = batchObject(batch, await countItems(deps.database, batch.id));
-      return { status: 202, body, headers: bound.headers };
-    },
+    handle: createBatch,
   }),
   listRoute({
     path: '/v1/batches',
@@ -143,36 +125,79 @@ export const batchRoutes: readonly Route[] = [
     summary: 'Cancel the payouts of a batch that are not yet submitted to the rail.',
     answers: { 200: 'canceled_batch' },
     refusals: ['batch_not_cancelable'],
-    // To cancel a canceled batch is no mistake.
-    handle: async (deps, request) => {
-      const { database } = deps;
-      const batch = await findBatch(database, request.account.id, request.id);
-      if (batch === undefined) return refused(notFound(request));
-      const tooHeavy = request.takeItems(Math.floor(batch.total / canceledPerItem));
-      if (tooHeavy !== undefined) return refused(tooHeavy);
-      const bound = await bindRequest(database, deps, request, { objectId: batch.id });
-      if (isRefusal(bound)) return refused(bound);
-      if (batch.status === 'completed') return notCancelable(batch);
-      // From here on nothing more is handed to the rail, whatever becomes of this request.
-      await cancelBatch(database, batch.id);
-      const object = { batch: batch.id };
-      const cancelItems = () => cancelBatchItems(deps.temporal, batch.id, cancelLimitMs);
-      if (batch.status !== 'canceled' && !(await askTemporal(deps, object, cancelItems))) {
-        const detail = 'Nothing more is sent; what becomes of each item is seen in a moment.';
-        return { ...refused(refuse('service_unavailable', { detail })), object };
-      }
-      const after = exactlyOne(await findBatch(database, request.account.id, batch.id));
-      // Its last payout may have become final before anything could be canceled.
-      if (after.status === 'completed') return notCancelable(after);
-      const [counts, items] = await Promise.all([
-        countItems(database, batch.id),
-        statusesOfItems(database, batch.id),
-      ]);
-      const { headers } = bound;
-      return { status: 200, body: canceledBatchObject(after, counts, items), headers };
-    },
+    handle: cancel,
   },
 ];
+
+/**
+ * Records a batch with its items, whole or not at all, and has its workflow process them. The
+ * shape of every item is judged before anything is stored; what each item comes to is decided
+ * item by item, or for all of them as one.
+ */
+async function createBatch(
+  deps: ApiDeps,
+  request: ApiRequest,
+  params: BatchParams,
+): Promise<Answer> {
+  if (!params.validate_only) return record(deps, request, params);
+  // What is accepted and what is not reveals the balance to the cent.
+  if (!request.scopes.includes('read')) return scopeMissing(request.scopes, ['read']);
+  return { status: 200, body: await previewBatch(deps, request, params) };
+}
+
+async function record(
+  deps: ApiDeps,
+  request: ApiRequest,
+  { payouts, mode }: BatchParams,
+): Promise<Answer> {
+  const id = newId('batch');
+  const { id: accountId } = request.account;
+  const keyed = await keyedItems(deps, request, payouts);
+  const row = { objectId: id, rowCount: keyed.length };
+  const bound = await recordOnce(deps, request, row, async (sql) => {
+    const rates = await currentRates(sql, deps.rateMaximumAgeMs);
+    const items = await bindItems(sql, request, id, keyed);
+    await insertBatch(sql, { id, accountId, mode, rates, items });
+  });
+  if (isRefusal(bound)) return refused(bound);
+  const object = { batch: bound.objectId };
+  request.name(object);
+  const batch = exactlyOne(await findBatch(deps.database, accountId, bound.objectId));
+  if (batch.status === 'processing') {
+    await askTemporal(deps, object, () => startBatch(deps.temporal, batch.id));
+  }
+  const body = batchObject(batch, await countItems(deps.database, batch.id));
+  return { status: 202, body, headers: bound.headers };
+}
+
+/** Cancels what the rail has not been given. To cancel a canceled batch is no mistake. */
+async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const { database } = deps;
+  const batch = await findBatch(database, request.account.id, request.id);
+  if (batch === undefined) return refused(notFound(request));
+  const tooHeavy = request.takeItems(Math.floor(batch.total / canceledPerItem));
+  if (tooHeavy !== undefined) return refused(tooHeavy);
+  const bound = await bindRequest(database, deps, request, { objectId: batch.id });
+  if (isRefusal(bound)) return refused(bound);
+  if (batch.status === 'completed') return notCancelable(batch);
+  // From here on nothing more is handed to the rail, whatever becomes of this request.
+  await cancelBatch(database, batch.id);
+  const object = { batch: batch.id };
+  const cancelItems = () => cancelBatchItems(deps.temporal, batch.id, cancelLimitMs);
+  if (batch.status !== 'canceled' && !(await askTemporal(deps, object, cancelItems))) {
+    const detail = 'Nothing more is sent; what becomes of each item is seen in a moment.';
+    return { ...refused(refuse('service_unavailable', { detail })), object };
+  }
+  const after = exactlyOne(await findBatch(database, request.account.id, batch.id));
+  // Its last payout may have become final before anything could be canceled.
+  if (after.status === 'completed') return notCancelable(after);
+  const [counts, items] = await Promise.all([
+    countItems(database, batch.id),
+    statusesOfItems(database, batch.id),
+  ]);
+  const { headers } = bound;
+  return { status: 200, body: canceledBatchObject(after, counts, items), headers };
+}
 
 function notCancelable({ id, status }: BatchRow): Refused {
   const expected = 'a batch that is processing';

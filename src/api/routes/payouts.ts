@@ -73,28 +73,7 @@ export const payoutRoutes: readonly Route[] = [
       if ('params' in validated && conflicts.length === 0) return validated;
       return { refusals: [...('refusals' in validated ? validated.refusals : []), ...conflicts] };
     },
-    // The row and the key are one transaction; then the payout's workflow decides it, and the
-    // answer is read from the row, whatever Temporal does.
-    handle: async (deps, request, params) => {
-      const id = newId('payout');
-      const payout = newPayout(id, request, params);
-      const bound = await recordOnce(deps, request, { objectId: id, rowCount: 1 }, (sql) =>
-        insertPayout(sql, payout),
-      );
-      if (isRefusal(bound)) return refused(bound);
-      const object = { payout: bound.objectId };
-      request.name(object);
-      const row = exactlyOne(await findPayout(deps.database, request.account.id, bound.objectId));
-      if (row.status === 'pending') {
-        await askTemporal(deps, object, () =>
-          startAndAwaitDecision(deps.temporal, row, decisionLimitMs),
-        );
-      }
-      const { waitMs } = request;
-      const applied = waitMs === 0 ? {} : { 'Preference-Applied': `wait=${waitMs / 1000}` };
-      const decided = await untilFinal(deps, request, bound.objectId);
-      return answerOf(request, decided, { ...bound.headers, ...applied });
-    },
+    handle: createPayout,
   }),
   listRoute({
     path: '/v1/payouts',
@@ -142,31 +121,7 @@ export const payoutRoutes: readonly Route[] = [
     summary: 'Cancel a payout that the rail has not accepted.',
     answers: { 200: 'payout' },
     refusals: ['payout_not_cancelable'],
-    // To cancel a canceled payout is no mistake.
-    handle: async (deps, request) => {
-      const row = await findPayout(deps.database, request.account.id, request.id);
-      if (row === undefined) return refused(notFound(request));
-      const bound = await bindRequest(deps.database, deps, request, { objectId: row.id });
-      if (isRefusal(bound)) return refused(bound);
-      const { headers } = bound;
-      // An item of a batch gets a workflow of its own for this, unless it is not decided yet.
-      const { isUndecided } = await takeOver(deps.database, row.id);
-      const object = { payout: row.id };
-      const update = { name: cancelUpdate.name, args: [] };
-      const isAnswered =
-        isFinal(row.status) ||
-        isUndecided ||
-        (await askTemporal(deps, object, () =>
-          askPayout(deps.temporal, row, update, cancelLimitMs),
-        ));
-      const after = exactlyOne(await findPayout(deps.database, request.account.id, row.id));
-      if (after.status === 'canceled') return { status: 200, body: payoutObject(after), headers };
-      const refusal =
-        isAnswered || isFinal(after.status)
-          ? notCancelable(isUndecided ? { ...after, status: 'pending' } : after)
-          : refuse('service_unavailable', { detail: 'It may still be canceled: send it again.' });
-      return { ...refused(refusal), object, headers };
-    },
+    handle: cancelPayout,
   },
 ];
 
@@ -175,6 +130,62 @@ const tooBroad = refuse('list_too_broad', {
   param: 'created',
   expected: 'a narrower time by created[gte] and created[lt], or a filter that names few payouts',
 });
+
+/**
+ * Records the request, then has the payout's workflow decide it. The row and the key are one
+ * transaction; from then on the answer is read from the row, whatever Temporal does.
+ */
+async function createPayout(
+  deps: ApiDeps,
+  request: ApiRequest,
+  params: PayoutParams,
+): Promise<Answer> {
+  const id = newId('payout');
+  const payout = newPayout(id, request, params);
+  const bound = await recordOnce(deps, request, { objectId: id, rowCount: 1 }, (sql) =>
+    insertPayout(sql, payout),
+  );
+  if (isRefusal(bound)) return refused(bound);
+  request.name({ payout: bound.objectId });
+  await decide(deps, request, bound.objectId);
+  const decided = await untilFinal(deps, request, bound.objectId);
+  const { waitMs } = request;
+  const applied = waitMs === 0 ? {} : { 'Preference-Applied': `wait=${waitMs / 1000}` };
+  return answerOf(request, decided, { ...bound.headers, ...applied });
+}
+
+/** Has the payout decided, unless it was before. */
+async function decide(deps: ApiDeps, request: ApiRequest, id: string): Promise<void> {
+  const row = exactlyOne(await findPayout(deps.database, request.account.id, id));
+  if (row.status !== 'pending') return;
+  await askTemporal(deps, { payout: id }, () =>
+    startAndAwaitDecision(deps.temporal, row, decisionLimitMs),
+  );
+}
+
+/** To cancel a canceled payout is no mistake. */
+async function cancelPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const row = await findPayout(deps.database, request.account.id, request.id);
+  if (row === undefined) return refused(notFound(request));
+  const bound = await bindRequest(deps.database, deps, request, { objectId: row.id });
+  if (isRefusal(bound)) return refused(bound);
+  const { headers } = bound;
+  // An item of a batch gets a workflow of its own for this, unless it is not decided yet.
+  const { isUndecided } = await takeOver(deps.database, row.id);
+  const object = { payout: row.id };
+  const update = { name: cancelUpdate.name, args: [] };
+  const isAnswered =
+    isFinal(row.status) ||
+    isUndecided ||
+    (await askTemporal(deps, object, () => askPayout(deps.temporal, row, update, cancelLimitMs)));
+  const after = exactlyOne(await findPayout(deps.database, request.account.id, row.id));
+  if (after.status === 'canceled') return { status: 200, body: payoutObject(after), headers };
+  const refusal =
+    isAnswered || isFinal(after.status)
+      ? notCancelable(isUndecided ? { ...after, status: 'pending' } : after)
+      : refuse('service_unavailable', { detail: 'It may still be canceled: send it again.' });
+  return { ...refused(refusal), object, headers };
+}
 
 /** Reads of one row by its key: a tenth of a second is unnoticed and costs next to nothing. */
 const pollPauseMs = 100;
