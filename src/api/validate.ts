@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { DecodedNumber } from '../contract/decodedNumber.js';
 import { type Refusal, refuse } from '../domain/refusal.js';
 import { type Decoded, maxProblems, paramName } from './decoded.js';
+import { nearestName } from './nearestName.js';
 
 /** What was sent is echoed, so that it can be found in a log, but never at full length. */
 const receivedLength = 64;
@@ -93,37 +94,4 @@ function receivedOf(param: string, sent: unknown): { received?: string } {
     return { received: Array.isArray(text) ? `a list of ${text.length}` : 'an object' };
   }
   return { received: String(text).slice(0, receivedLength) };
-}
-
-/** A name further away than this is another name, not a slip of the finger. */
-const farthest = 3;
-
-/** Of a short one, such as a currency code, every letter counts for more. */
-function reachOf(name: string): number {
-  return Math.min(farthest, Math.ceil(name.length / 3));
-}
-
-/** The known name or value nearest to what was sent, or undefined when none is near. */
-function nearestName(sent: string, known: readonly string[]): string | undefined {
-  const ranked = known
-    // The distance takes time with both lengths, and is never less than their difference.
-    .filter((name) => Math.abs(sent.length - name.length) <= reachOf(name))
-    .map((name) => ({ name, distance: distanceOf(sent.toLowerCase(), name.toLowerCase()) }))
-    .filter(({ name, distance }) => distance <= reachOf(name))
-    .sort((a, b) => a.distance - b.distance);
-  return ranked[0]?.name;
-}
-
-/** Levenshtein's distance, one row at a time. */
-function distanceOf(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, column) => column);
-  for (let i = 1; i <= a.length; i += 1) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j += 1) {
-      const substituted = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      next.push(Math.min(substituted, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
-    }
-    row = next;
-  }
-  return row[b.length] ?? 0;
 }

@@ -397,7 +397,7 @@ describe('the work', () => {
     const { result: scripts } = await inspector.post('Profiler.takePreciseCoverage');
     expect(isUndecoded(result)).toBe(false);
     return scripts
-      .filter(({ url }) => /src\/api\/(decoded?|(form|json|ndjson|csv)Body|csvRows)\.ts/.test(url))
+      .filter(({ url }) => /src\/api\/(decoded?|(form|json|csv)Body|csvRows)\.ts/.test(url))
       .flatMap(({ functions }) => functions)
       .flatMap(({ ranges }) => ranges)
       .reduce((sum, { count }) => sum + count, 0);
