@@ -35,7 +35,7 @@ async function countShown(batchId: string, reason?: string): Promise<number> {
 
 /** Waits until operators find each of the payouts, by its workflow and in the list of all. */
 async function untilShown(batchId: string, ids: readonly string[], reason: string): Promise<void> {
-  await eventually(`${ids.length} payouts shown for ${reason}`, 40_000, async () =>
+  await eventually(`${ids.length} payouts shown for ${reason}`, 100_000, async () =>
     (await countShown(batchId, reason)) === ids.length ? true : undefined,
   );
   const parked = new Map((await listParked(system.database)).map((row) => [row.id, row]));
