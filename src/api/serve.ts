@@ -13,7 +13,7 @@ import { versionHeaders } from '../contract/versions/lifecycle.js';
 import { type Refusal, refuse } from '../domain/refusal.js';
 import { holderOf } from './auth.js';
 import { type Decoding, decodeInSteps, formatOf, isUndecoded } from './decode.js';
-import { type DecodedObject, isList as isDecodedList } from './decoded.js';
+import { type DecodedObject, isList as isDecodedList, maxBodyBytes } from './decoded.js';
 import { readIdempotencyKey } from './idempotency.js';
 import { problemOf } from './problem.js';
 import { weightOf } from './rateLimit.js';
@@ -222,6 +222,12 @@ function decodePosted(route: Route, ctx: Koa.Context): Promise<Decoding> {
 /** Shorter than any Retry-After, so it costs a client that waits nothing. */
 const answerDelayMs = 200;
 
+/** A body that is refused unread is received all the same: 8 MiB after 8 MiB is a quarter of a core. */
+const delayMsPerMebibyte = 200;
+
+/** As long as a body may be; one that says that it is longer does not wait for longer. */
+const mostMebibytes = maxBodyBytes / 1024 / 1024;
+
 /** Answers that wait in memory, some kilobytes each; more are given at once. */
 const delayedAtMost = 1_000;
 let delayedAnswers = 0;
@@ -233,7 +239,8 @@ let delayedAnswers = 0;
 export async function answerDelayed(ctx: Koa.Context, refusal: Refusal): Promise<void> {
   if (delayedAnswers < delayedAtMost) {
     delayedAnswers += 1;
-    await delay(answerDelayMs);
+    const mebibytes = (ctx.request.length ?? 0) / 1024 / 1024;
+    await delay(answerDelayMs + delayMsPerMebibyte * Math.min(mebibytes, mostMebibytes));
     delayedAnswers -= 1;
   }
   answerProblem(ctx, { refusals: [refusal] });

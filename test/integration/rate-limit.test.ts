@@ -146,12 +146,15 @@ describe('an account', () => {
     limiter.takeItems(accountId, 20_000);
     const { hostname, port } = new URL(system.apiUrl);
     const wire = await openWire(`http://${hostname}:${port}`);
+    const startMs = performance.now();
     wire.write(
       `POST /v1/batches HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${apiKey}\r\nContent-Type: application/json\r\nContent-Length: 8000000\r\n\r\n{`,
     );
     // Not a byte more was sent, and it is answered.
     expect((await wire.answer()).status).toBe(429);
     wire.destroy();
+    // What is refused unread is received all the same, so the next one has to wait.
+    expect(performance.now() - startMs).toBeGreaterThan(1_600);
   });
 
   const zipped = (bytes: Uint8Array) => ({
