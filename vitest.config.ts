@@ -5,7 +5,9 @@ import { LongestFirst } from './test/longestFirst.js';
 const patient = { testTimeout: 120_000, hookTimeout: 120_000 } as const;
 
 /** They measure time, so nothing else runs beside them. */
-const alone = ['test/integration/{attacks,prefer-wait,rate-limit,sandbox-bank}.test.ts'];
+const alone = [
+  'test/integration/{attacks,prefer-wait,rate-limit,sandbox-bank,webhook-tarpit}.test.ts',
+];
 
 /** The worker of batches gives way to everything else: beside other tests it takes minutes. */
 const givesWay = ['test/e2e/batch-crash.test.ts'];
