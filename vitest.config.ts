@@ -97,7 +97,13 @@ export default defineConfig({
         },
       },
       {
-        test: { name: 'alone', include: alone, fileParallelism: false, ...onSystem },
+        test: {
+          name: 'alone',
+          include: alone,
+          fileParallelism: false,
+          ...onSystem,
+          globalSetup: ['test/servers/globalBuild.ts', ...onSystem.globalSetup],
+        },
       },
       {
         test: {

@@ -23,7 +23,7 @@ import { quoteRoutes } from './routes/quotes.js';
 import { receiveCallback } from './routes/railCallbacks.js';
 import { webhookEndpointRoutes } from './routes/webhookEndpoints.js';
 import { answerProblem, chargeBytes, serve, weigh } from './serve.js';
-import { inTurn } from './shares.js';
+import { inTurn, restAfterList } from './shares.js';
 
 /** Every route that an integrator calls. */
 export const routes: readonly Route[] = [
@@ -63,7 +63,7 @@ export function createApp(parts: Omit<ApiDeps, 'writes'>): Koa {
   app.use(answerFailures(deps));
   app.use(admit(deps));
   const read = readBytes();
-  const [listTurn, batchTurn] = [inTurn(listsAtOnce), inTurn(batchesAtOnce)];
+  const [listTurn, batchTurn] = [inTurn(listsAtOnce, restAfterList), inTurn(batchesAtOnce)];
   for (const route of routes) {
     const turn = isList(route) ? [listTurn] : route.acceptsLineFormats === true ? [batchTurn] : [];
     router[route.method](

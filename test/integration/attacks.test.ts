@@ -15,7 +15,7 @@ import { type Figures, watchVictim } from './victim.js';
  * bounded in count and time and goes to this machine alone. The bounds are wide and relative to a
  * second process that nobody attacks, for the machine may be busy: what they keep out took many
  * seconds, or gigabytes. The figures are printed; on a machine that does nothing else they show
- * whether the victim's p95 is at most twice that of the other process.
+ * whether the victim's p95 is at most twice what it is without an attack.
  */
 let data: TestDatabase;
 let api: ApiProcess;

@@ -1,0 +1,74 @@
+import { once } from 'node:events';
+import { parentPort, workerData } from 'node:worker_threads';
+import { Pool } from 'undici';
+
+/** What `victim.ts` asks of this thread: the same requests to each of the URLs. */
+export type Asked = {
+  readonly urls: readonly string[];
+  readonly apiKey: string;
+  /** Whether each request opens a connection of its own. */
+  readonly freshConnections: boolean;
+};
+
+/** How an uninvolved customer fared: times in milliseconds. */
+export type Served = {
+  readonly samples: number;
+  /** Requests that were not answered 200. */
+  readonly failed: number;
+  readonly p50: number;
+  readonly p95: number;
+  readonly slowest: number;
+};
+
+/** A request every so often, whether or not the one before is answered. */
+const pauseMs = 25;
+/** A request that takes longer counts with this time. */
+const patienceMs = 30_000;
+
+/** Sends until the function that it returns is called, which says how the requests fared. */
+function sendSteadily(url: string, { apiKey, freshConnections }: Asked) {
+  const pool = new Pool(url, { connections: 40, pipelining: freshConnections ? 0 : 1 });
+  const taken: number[] = [];
+  const sending: Promise<void>[] = [];
+  let failed = 0;
+  const send = async () => {
+    const startMs = performance.now();
+    const status = await pool
+      .request({
+        method: 'GET',
+        path: '/v1/balances',
+        headers: { authorization: `Bearer ${apiKey}` },
+        signal: AbortSignal.timeout(patienceMs),
+      })
+      .then(
+        async ({ statusCode, body }) => {
+          await body.dump();
+          return statusCode;
+        },
+        () => 0,
+      );
+    if (status !== 200) failed += 1;
+    taken.push(performance.now() - startMs);
+  };
+  const sends = setInterval(() => sending.push(send()), pauseMs);
+  return async (): Promise<Served> => {
+    clearInterval(sends);
+    await Promise.all(sending);
+    await pool.destroy();
+    const sorted = taken.sort((a, b) => a - b);
+    const at = (share: number) => Math.round(sorted[Math.floor(sorted.length * share)] ?? 0);
+    return {
+      samples: sorted.length,
+      failed,
+      p50: at(0.5),
+      p95: at(0.95),
+      slowest: Math.round(sorted.at(-1) ?? 0),
+    };
+  };
+}
+
+if (parentPort === null) throw new Error('This file is a thread of victim.ts.');
+const asked: Asked = workerData;
+const ends = asked.urls.map((url) => sendSteadily(url, asked));
+await once(parentPort, 'message');
+parentPort.postMessage(await Promise.all(ends.map((end) => end())));

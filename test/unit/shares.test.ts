@@ -1,0 +1,44 @@
+import { once } from 'node:events';
+import { setTimeout as delay } from 'node:timers/promises';
+import Koa from 'koa';
+import { expect, it } from 'vitest';
+import { inTurn, restAfterList } from '../../src/api/shares.js';
+
+it('a list that took what is usual costs no rest, and none costs more than a second', () => {
+  expect([0, 5, 22, 255, 256, 30_000].map(restAfterList)).toEqual([0, 0, 68, 1_000, 1_000, 1_000]);
+});
+
+it.each([200, 500])('a place rests after work that was answered with %d', async (status) => {
+  const [workMs, restMs] = [20, 80];
+  const times: { readonly event: 'begun' | 'done'; readonly atMs: number }[] = [];
+  const note = (event: 'begun' | 'done') => times.push({ event, atMs: performance.now() });
+  const app = new Koa({ asyncLocalStorage: false });
+  app.silent = true;
+  app.use((ctx, next) => {
+    ctx.state['holder'] = { account: { id: 'acc_one' } };
+    return next();
+  });
+  app.use(inTurn(1, () => restMs));
+  app.use(async (ctx) => {
+    note('begun');
+    await delay(workMs);
+    note('done');
+    if (status === 500) throw new Error('This answer is a failure.');
+    ctx.body = {};
+  });
+  const server = app.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  try {
+    const address = server.address();
+    if (address === null || typeof address === 'string') throw new Error('It has no port.');
+    const url = `http://127.0.0.1:${address.port}/`;
+    const answers = await Promise.all([fetch(url), fetch(url)]);
+    expect(answers.map((answer) => answer.status)).toEqual([status, status]);
+  } finally {
+    server.close();
+  }
+  expect(times.map(({ event }) => event)).toEqual(['begun', 'done', 'begun', 'done']);
+  const [, first, second] = times;
+  // A timer may fire up to a millisecond early.
+  expect((second?.atMs ?? 0) - (first?.atMs ?? 0)).toBeGreaterThanOrEqual(restMs - 2);
+});
