@@ -37,6 +37,7 @@ export async function serve(
   ctx: Koa.Context,
   id: string,
 ): Promise<void> {
+  if (isList(route) && answerIfRefused(ctx, refuseIndebted(deps, ctx))) return;
   const weight = weightOf(bytesOf(ctx).length);
   if (answerIfRefused(ctx, takeItems(deps, ctx, weight, 'read'))) return;
   const request = await readRequest(deps, route, ctx, id);
@@ -57,19 +58,28 @@ export async function serve(
   ctx.body = json;
 }
 
-/** The JSON of an answer. A page is written object by object: it may be a megabyte. */
+/**
+ * The JSON of an answer. A page may be a megabyte: it is written object by object, and once, for
+ * copies of it would be what fills the memory while nobody reads them.
+ */
 function* encode(body: JsonObject): Steps<Buffer> {
   const { data } = body;
   if (!Array.isArray(data)) return Buffer.from(JSON.stringify(body));
   const empty = JSON.stringify({ ...body, data: [] });
   const start = empty.indexOf('[]') + 1;
-  const parts = [Buffer.from(empty.slice(0, start))];
+  const texts = [empty.slice(0, start)];
   for (const object of data) {
-    const text = JSON.stringify(object);
-    parts.push(Buffer.from(parts.length === 1 ? text : `,${text}`));
+    texts.push(texts.length === 1 ? '' : ',', JSON.stringify(object));
     yield;
   }
-  return Buffer.concat([...parts, Buffer.from(empty.slice(start))]);
+  texts.push(empty.slice(start));
+  const page = Buffer.allocUnsafe(texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0));
+  let length = 0;
+  for (const text of texts) {
+    length += page.write(text, length);
+    yield;
+  }
+  return page;
 }
 
 /** Weighs a request before its body is read. What it is found to be more is counted then. */
@@ -100,6 +110,13 @@ function takeItems({ limiter }: ApiDeps, ctx: Koa.Context, items: number, how?: 
   }
   ctx.set(taken.headers);
   return taken.refusal;
+}
+
+/** Refuses a list that waited for its turn while the answers before it used up the items. */
+function refuseIndebted({ limiter }: ApiDeps, ctx: Koa.Context): Refusal | undefined {
+  const { headers, refusal } = limiter.takeItems(holderOf(ctx).account.id, 0);
+  ctx.set(headers);
+  return refusal;
 }
 
 function answerIfRefused(ctx: Koa.Context, refusal: Refusal | undefined): boolean {

@@ -20,11 +20,11 @@ const longestRestMs = 1_000;
 
 /**
  * The milliseconds that a place of an account stays empty after a list that took so many. What is
- * usual costs nothing. Searches that look through thousands of rows get a fifth of the places' time:
+ * usual costs nothing. Searches that look through thousands of rows get a tenth of the places' time:
  * those of one account, sent without end, do not fill the processors.
  */
 export function restAfterList(tookMs: number): number {
-  return Math.min(4 * Math.max(0, tookMs - usualMs), longestRestMs);
+  return Math.min(9 * Math.max(0, tookMs - usualMs), longestRestMs);
 }
 
 /**

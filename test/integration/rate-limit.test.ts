@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { gzipSync } from 'node:zlib';
 import { pino } from 'pino';
-import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { createApiKey, hashOfKey } from '../../src/api/apiKey.js';
 import { trustProxies } from '../../src/api/clientAddress.js';
 import { createLimiter, type Limiter } from '../../src/api/rateLimit.js';
@@ -235,6 +235,27 @@ describe('an account', () => {
     expect((await client('GET /v1/balances')).status).toBe(200);
     nowMs += 10_000;
     expect((await client('GET /v1/payouts')).status).toBe(200);
+  });
+
+  it('in debt is refused the list that waited for its turn meanwhile', async () => {
+    const entered = vi.spyOn(limiter, 'enter');
+    onTestFinished(() => entered.mockRestore());
+    const { asked } = await system.database.begin(async (sql) => {
+      await sql`lock table beneficiaries in access exclusive mode`;
+      const waiting = [1, 2, 3].map(() => client('GET /v1/beneficiaries'));
+      await eventually('two are read and one waits', 10_000, async () => {
+        const rows = await system.database`
+          select from pg_locks l join pg_database d on d.oid = l.database
+           where d.datname = current_database() and l.relation = 'beneficiaries'::regclass
+             and not l.granted`;
+        return rows.count === 2 && entered.mock.calls.length === 3 ? rows : undefined;
+      });
+      limiter.takeItems(accountId, 25_000, 'afterwards');
+      return { asked: waiting };
+    });
+    const statuses = (await Promise.all(asked)).map(({ status }) => status);
+    expect(statuses.filter((status) => status === 200)).toHaveLength(2);
+    expect(statuses).toContain(429);
   });
 
   it('has only so many requests in flight, and others go on', async () => {

@@ -27,7 +27,8 @@ export async function startApiProcess(
   const part = await startProcess({
     name: 'api',
     command: process.execPath,
-    args: [...nodeFlags, '--enable-source-maps', main],
+    // As in docker-compose.yml.
+    args: [...nodeFlags, '--max-semi-space-size=8', '--enable-source-maps', main],
     env: {
       ...process.env,
       DATABASE_URL: databaseUrl,
