@@ -1,5 +1,9 @@
+import { join } from 'node:path';
 import { configDefaults, defineConfig } from 'vitest/config';
 import { LongestFirst } from './test/longestFirst.js';
+
+// Some two hundred processes load the same modules: each after the first finds them compiled.
+process.env['NODE_COMPILE_CACHE'] ??= join(import.meta.dirname, 'node_modules/.cache/compiled');
 
 /** Real servers answer slowly on a busy machine; a hang still ends within these. */
 const patient = { testTimeout: 120_000, hookTimeout: 120_000 } as const;
@@ -38,11 +42,11 @@ const hasOwnTemporals = (process.env['TEMPORAL_ADDRESS'] ?? '') === '';
 
 export default defineConfig({
   test: {
-    // Files of most projects share two processes, one after another (`isolate: false`): to load the
+    // Files of most projects share their processes, one after another (`isolate: false`): to load the
     // service and Temporal's SDK takes as long as many a file. What a file changes in its process it
-    // puts back.
+    // puts back. Three for two cores: half of what the longest files take is waiting.
     pool: 'forks',
-    maxWorkers: 2,
+    maxWorkers: 3,
     sequence: { sequencer: LongestFirst },
     passWithNoTests: false,
     projects: [
@@ -69,7 +73,7 @@ export default defineConfig({
           include: ['test/workflow/**/*.test.ts'],
           globalSetup: ['test/servers/globalPostgres.ts', 'test/servers/globalWorkflows.ts'],
           // A clock that jumps goes on while a busy machine keeps a workflow waiting: one file at a
-          // time, when those that run two at a time are done.
+          // time, when those that run beside others are done.
           fileParallelism: false,
           sequence: { groupOrder: 1 },
           isolate: false,
