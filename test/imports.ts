@@ -38,14 +38,14 @@ const table: readonly (readonly [part: string, rule: Rule])[] = [
   ['db/', { ours: ['domain/', 'telemetry'] }],
   ['rates/', { ours: ['domain/', 'telemetry'] }],
   ['rails/', { ours: ['domain/', 'telemetry'] }],
-  ['webhooks/', { ours: ['domain/', 'share', 'telemetry'] }],
+  ['webhooks/', { ours: ['domain/', 'keyedLimit', 'telemetry'] }],
   ['temporal/', { ours: ['domain/', 'workflows/messages', 'telemetry'] }],
   [
     'activities/',
     {
       ours: [
         ...['domain/', 'contract/', 'db/', 'rates/', 'rails/', 'webhooks/', 'temporal/'],
-        ...['workflows/messages', 'share', 'telemetry'],
+        ...['workflows/messages', 'keyedLimit', 'telemetry'],
       ],
     },
   ],
@@ -55,7 +55,7 @@ const table: readonly (readonly [part: string, rule: Rule])[] = [
     {
       ours: [
         ...['domain/', 'contract/', 'db/', 'rails/', 'temporal/', 'workflows/messages'],
-        ...['webhooks/guard', 'webhooks/signature', 'share', 'telemetry'],
+        ...['webhooks/guard', 'webhooks/signature', 'keyedLimit', 'telemetry'],
       ],
     },
   ],
@@ -80,7 +80,7 @@ const table: readonly (readonly [part: string, rule: Rule])[] = [
   ['sandbox/stack/', readsNothing],
   ['sandbox/', composes],
   ['config', { ours: [], packages: ['node:fs', 'zod'] }],
-  ['share', { ours: [], packages: ['p-limit'] }],
+  ['keyedLimit', { ours: [], packages: ['p-limit'] }],
   ['telemetry', readsNothing],
   ['process', { ours: ['config'] }],
 ];

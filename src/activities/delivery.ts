@@ -22,7 +22,7 @@ import {
 import { accountOfEndpoint } from '../db/webhookEndpoints.js';
 import type { Chunk } from '../domain/batch.js';
 import { payoutStatuses } from '../domain/payout.js';
-import { createShare, type Queue } from '../share.js';
+import { createKeyedLimit, type KeyedLimit } from '../keyedLimit.js';
 import { wakeEndpoint } from '../temporal/wakePayout.js';
 import { backoffAfter } from '../webhooks/retrySchedule.js';
 import type { ActivityDeps } from './deps.js';
@@ -74,7 +74,7 @@ const dueLimits = { claim: 8, parallel: 4 } as const;
 
 /** What the runs of a worker have in common. */
 type Delivering = DeliveryDeps & {
-  readonly endpoints: Queue;
+  readonly endpoints: KeyedLimit;
   /** How many endpoints' deliveries are claimed side by side. */
   readonly claiming: { count: number };
 };
@@ -87,12 +87,12 @@ export function deliveryActivities(deps: DeliveryDeps) {
   const { database } = deps;
   const delivering = {
     ...deps,
-    endpoints: createShare(attemptsOfEndpoint),
+    endpoints: createKeyedLimit(attemptsOfEndpoint),
     claiming: { count: 0 },
   };
-  const runs = createShare(runsOfAccount, 0);
-  const endpointRuns = createShare(endpointRunsOfAccount, 0);
-  const chunkRuns = createShare(chunksOfAccount, chunksWaiting);
+  const runs = createKeyedLimit(runsOfAccount, 0);
+  const endpointRuns = createKeyedLimit(endpointRunsOfAccount, 0);
+  const chunkRuns = createKeyedLimit(chunksOfAccount, chunksWaiting);
   return {
     /** First attempts at the events of payouts or batches; the endpoints' workflows do the rest. */
     deliverEvents: ({ subjectIds }: { readonly subjectIds: readonly string[] }): Promise<void> =>
@@ -118,7 +118,8 @@ export function deliveryActivities(deps: DeliveryDeps) {
         const begin = () => attemptPending(delivering, pending, isOutOfTime);
         const run = chunkRuns(accountOf(pending), begin);
         // It comes again, and holds no slot until then.
-        if (run === undefined) throw retryLater('The account has its share of chunks under way.');
+        if (run === undefined)
+          throw retryLater('The account has its limit of batch chunks in progress.');
         return (await run).length > 0;
       }),
 
@@ -129,7 +130,8 @@ export function deliveryActivities(deps: DeliveryDeps) {
         const accountId = await accountOfEndpoint(database, endpointId);
         const begin = () => attemptDue(delivering, endpointId, isOutOfTime, dueLimits.parallel);
         const run = endpointRuns(accountId, begin);
-        if (run === undefined) throw retryLater('The account has its share of runs under way.');
+        if (run === undefined)
+          throw retryLater('The account has its limit of delivery runs in progress.');
         await run;
         return { nextInMs: (await nextAttemptInMs(database, endpointId)) ?? null };
       }),

@@ -1,6 +1,6 @@
 import type { Client } from '@temporalio/client';
 import { claimOverdueChunks } from '../db/chunks.js';
-import { type Database, isRefused } from '../db/client.js';
+import { type Database, isRaisedByFunction } from '../db/client.js';
 import { overdueEndpoints } from '../db/deliveries.js';
 import { purgeExpiredKeys } from '../db/idempotency.js';
 import { listBalanceBreaks } from '../db/ledger.js';
@@ -94,7 +94,7 @@ export async function startRates(deps: RateDeps, maximumAgeMs: number): Promise<
     await refreshRates(deps);
   } catch (error) {
     const usable = await currentRates(deps.database, maximumAgeMs);
-    if (isRefused(error) || usable.length === 0) throw error;
+    if (isRaisedByFunction(error) || usable.length === 0) throw error;
     deps.log.error({ err: error }, 'the rates could not be read; those that are stored are used');
   }
 }

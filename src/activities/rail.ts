@@ -1,7 +1,7 @@
 import { Context } from '@temporalio/activity';
 import { transaction } from '../db/client.js';
 import { findPayoutById, postponeWake } from '../db/payouts.js';
-import { createShare } from '../share.js';
+import { createKeyedLimit } from '../keyedLimit.js';
 import { applyFacts } from './applyFacts.js';
 import type { RailDeps } from './deps.js';
 import { longStep, retryLater } from './failure.js';
@@ -30,10 +30,10 @@ type PollInput = { readonly payoutId: string };
 /** The activities that call a rail. */
 export function railActivities(deps: RailDeps) {
   const { database, rails, factRules } = deps;
-  const share = createShare(callsOfAccount, 0);
-  /** Does what calls a rail; beyond the account's share nothing is begun. */
-  async function inShare<T>(id: string, accountId: string, call: () => Promise<T>): Promise<T> {
-    const done = share(accountId, call);
+  const limit = createKeyedLimit(callsOfAccount, 0);
+  /** Calls a rail; at the account's limit the call is put off instead. */
+  async function withinLimit<T>(id: string, accountId: string, call: () => Promise<T>): Promise<T> {
+    const done = limit(accountId, call);
     if (done !== undefined) return done;
     // Not all after the same pause: together they would find no place again.
     const pauseMs = Math.min(nextAttemptInMs(), longestPauseMs) * (0.5 + Math.random());
@@ -52,7 +52,7 @@ export function railActivities(deps: RailDeps) {
         const [id = ''] = ids;
         const accountId = (await findPayoutById(database, id))?.accountId ?? '';
         const submit = () => submitAll(deps, { driver, ids, wakeInMs });
-        const submitted = await inShare(id, accountId, submit);
+        const submitted = await withinLimit(id, accountId, submit);
         throwIfUnanswered(submitted);
         return submitted.snapshots;
       }),
@@ -67,7 +67,7 @@ export function railActivities(deps: RailDeps) {
       if (row === undefined || row.rail === null) throw new Error(`${payoutId} has no rail.`);
       const rail = findRail(rails, row.rail);
       const ask = () => lookUp(rail, [row]);
-      const { answers, failure } = await inShare(payoutId, row.accountId, ask);
+      const { answers, failure } = await withinLimit(payoutId, row.accountId, ask);
       const answer = answers.get(payoutId);
       const fact = factFromLookup(answer);
       if (fact === undefined || fact.kind === 'accepted') {

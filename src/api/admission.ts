@@ -2,10 +2,10 @@ import type Koa from 'koa';
 import { isRefusal, refuse } from '../domain/refusal.js';
 import type { Scope } from '../domain/scope.js';
 import { createAuthenticator, holderOf } from './auth.js';
+import { whenClosed } from './concurrency.js';
 import { keepCustomers } from './connections.js';
 import type { ApiDeps, Refused, Route } from './route.js';
 import { answerDelayed, answerProblem } from './serve.js';
-import { whenClosed } from './shares.js';
 
 /**
  * Who asks is known before a byte of the body is read: an anonymous client may not fill the memory. Then

@@ -5,8 +5,9 @@ import type { KeyHolder } from '../db/apiKeys.js';
 import { hasSqlState, isOutage } from '../db/client.js';
 import { newId } from '../db/id.js';
 import { type Refusal, refuse } from '../domain/refusal.js';
-import { createShare } from '../share.js';
+import { createKeyedLimit } from '../keyedLimit.js';
 import { admit, requireScope } from './admission.js';
+import { limitPerAccount, restAfterList } from './concurrency.js';
 import { maxBodyBytes } from './decoded.js';
 import { everyAnswerHeaders } from './headers.js';
 import { masked } from './mask.js';
@@ -23,7 +24,6 @@ import { quoteRoutes } from './routes/quotes.js';
 import { receiveCallback } from './routes/railCallbacks.js';
 import { webhookEndpointRoutes } from './routes/webhookEndpoints.js';
 import { answerProblem, chargeBytes, serve, weigh } from './serve.js';
-import { inTurn, restAfterList } from './shares.js';
 
 /** Every route that an integrator calls. */
 export const routes: readonly Route[] = [
@@ -55,7 +55,7 @@ const writesAtOnce = 6;
 
 /** Makes the application without a port, so that the caller chooses where it listens. */
 export function createApp(parts: Omit<ApiDeps, 'writes'>): Koa {
-  const deps = { ...parts, writes: createShare(writesAtOnce) };
+  const deps = { ...parts, writes: createKeyedLimit(writesAtOnce) };
   const app = new Koa();
   // One spelling a route: limits, keys and authentication hang on the path.
   const router = new Router({ sensitive: true, strict: true });
@@ -63,9 +63,16 @@ export function createApp(parts: Omit<ApiDeps, 'writes'>): Koa {
   app.use(answerFailures(deps));
   app.use(admit(deps));
   const read = readBytes();
-  const [listTurn, batchTurn] = [inTurn(listsAtOnce, restAfterList), inTurn(batchesAtOnce)];
+  const [limitLists, limitBatches] = [
+    limitPerAccount(listsAtOnce, restAfterList),
+    limitPerAccount(batchesAtOnce),
+  ];
   for (const route of routes) {
-    const turn = isList(route) ? [listTurn] : route.acceptsLineFormats === true ? [batchTurn] : [];
+    const turn = isList(route)
+      ? [limitLists]
+      : route.acceptsLineFormats === true
+        ? [limitBatches]
+        : [];
     router[route.method](
       ...([route.path, requireScope(route), weigh(deps, route), ...turn, read] as const),
       (ctx) => serve(deps, route, ctx, ctx.params['id'] ?? ''),

@@ -2,7 +2,7 @@ import type Koa from 'koa';
 import { findKeyHolder, type KeyHolder, noteUse } from '../db/apiKeys.js';
 import type { Sql } from '../db/client.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
-import { createShare } from '../share.js';
+import { createKeyedLimit } from '../keyedLimit.js';
 import { hashOfKey, isWellFormedKey } from './apiKey.js';
 import { networkOf } from './clientAddress.js';
 import { takeRequest } from './rateLimit.js';
@@ -39,7 +39,7 @@ export function createAuthenticator(sql: Sql) {
    * takes one of the connections, however many requests it sends, and the look is never older
    * than the request.
    */
-  const reading = createShare(1);
+  const reading = createKeyedLimit(1);
   const awaited = new Map<string, Promise<KeyHolder | Refusal>>();
 
   function read(name: string, hash: Buffer): Promise<KeyHolder | Refusal> {

@@ -12,7 +12,7 @@ import {
   refuseParam,
 } from './decoded.js';
 import { type Branch, insert, readName } from './formBody.js';
-import type { Steps } from './turns.js';
+import type { Steps } from './slices.js';
 
 /** The numbers of the columns by their names; a number among these is a name like others. */
 type Columns = Branch<number>;

@@ -3,7 +3,7 @@ import { decodeCsv } from './csvBody.js';
 import { type DecodedObject, maxBodyBytes } from './decoded.js';
 import { decodeForm } from './formBody.js';
 import { decodeJson, decodeNdjson } from './jsonBody.js';
-import type { Steps } from './turns.js';
+import type { Steps } from './slices.js';
 
 /** The parameters, or why there are none. */
 export type Decoding = DecodedObject | readonly Refusal[];

@@ -11,7 +11,7 @@ import {
   maxProblems,
   refuseParam,
 } from './decoded.js';
-import type { Steps } from './turns.js';
+import type { Steps } from './slices.js';
 
 /**
  * What a name holds while the body is read. A map takes any name and any index as a key, so

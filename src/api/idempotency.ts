@@ -11,7 +11,7 @@ import {
 import { isRefusal, meaningOf, type Refusal, refuse } from '../domain/refusal.js';
 import { type Decoded, type DecodedObject, flatten, isList } from './decoded.js';
 import { type Answer, type ApiDeps, type ApiRequest, notFound, refused } from './route.js';
-import { createPace } from './turns.js';
+import { createPace } from './slices.js';
 
 /** PostgreSQL's lock_not_available: the first request with this key is still running. */
 const lockNotAvailable = '55P03';

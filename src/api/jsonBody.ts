@@ -14,7 +14,7 @@ import {
   paramName,
   refuseParam,
 } from './decoded.js';
-import type { Steps } from './turns.js';
+import type { Steps } from './slices.js';
 
 /** Stops the reading where the text is no JSON; never leaves this file. */
 class Unreadable extends Error {

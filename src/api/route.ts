@@ -8,8 +8,8 @@ import type { Account } from '../db/accounts.js';
 import type { Database } from '../db/client.js';
 import { type Refusal, type RefusalCode, refuse } from '../domain/refusal.js';
 import type { Scope } from '../domain/scope.js';
+import type { KeyedLimit } from '../keyedLimit.js';
 import type { CallbackReaders } from '../rails/registry.js';
-import type { Queue } from '../share.js';
 import type { Metrics } from '../telemetry.js';
 import type { UrlPolicy } from '../webhooks/guard.js';
 import type { TrustedProxies } from './clientAddress.js';
@@ -32,7 +32,7 @@ export type ApiDeps = {
   readonly limiter: Limiter;
   readonly proxies: TrustedProxies;
   /** What an account's requests hold of the database's connections at a time. */
-  readonly writes: Queue;
+  readonly writes: KeyedLimit;
 };
 
 /** A request that was authenticated and decoded. */

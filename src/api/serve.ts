@@ -27,7 +27,7 @@ import {
   refused,
   type Success,
 } from './route.js';
-import { inSlices, type Steps } from './turns.js';
+import { inSlices, type Steps } from './slices.js';
 import { validate } from './validate.js';
 
 /** Runs a route for a request that is authenticated and decoded, and renders its answer. */

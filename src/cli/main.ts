@@ -5,7 +5,7 @@ import type { StackPorts } from '../../sandbox/localStack.js';
 import { CannotStart } from '../../sandbox/stack/cannotStart.js';
 import { start } from '../../sandbox/start.js';
 import { ConfigError, readLoginConfig } from '../config.js';
-import { isRefused } from '../db/client.js';
+import { isRaisedByFunction } from '../db/client.js';
 import { migrate } from '../db/migrate.js';
 import { allowLogins } from '../db/roles.js';
 import { maximumBatchItems } from '../domain/batch.js';
@@ -63,7 +63,7 @@ async function main(args: string[]): Promise<number> {
       error instanceof UsageError ||
       error instanceof ConfigError ||
       error instanceof CannotStart ||
-      isRefused(error)
+      isRaisedByFunction(error)
     ) {
       console.error(error.message);
     } else {

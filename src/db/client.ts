@@ -163,8 +163,8 @@ export function hasSqlState(error: unknown, code: string): boolean {
   return error instanceof postgres.PostgresError && error.code === code;
 }
 
-/** Whether a function of the database has refused what was asked; its message says why. */
-export const isRefused = (error: unknown): error is Error => hasSqlState(error, 'P0001');
+/** Whether a function of the database raised it to refuse what was asked; its message says why. */
+export const isRaisedByFunction = (error: unknown): error is Error => hasSqlState(error, 'P0001');
 
 /** U+001E, the record separator of ASCII, which JSON never holds as such. */
 const recordSeparator = '\u001e';

@@ -3,7 +3,7 @@ import { Resolver, lookup as systemLookup } from 'node:dns/promises';
 import { isIP, type LookupFunction } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { buildConnector } from 'undici';
-import { createShare } from '../share.js';
+import { createKeyedLimit } from '../keyedLimit.js';
 
 /**
  * What webhook receivers may be. Both are off in production: a customer must not be able
@@ -136,11 +136,11 @@ export function guardedLookups(
   policy: UrlPolicy,
   lookup = policy.allowPrivateAddresses ? askLocally : askNameServers(),
 ): (account: string) => LookupFunction {
-  const share = createShare(hostsOfAccount, 0);
+  const limit = createKeyedLimit(hostsOfAccount, 0);
   const asked = new Map<string, ReturnType<Lookup>>();
   const find = (account: string, hostname: string): ReturnType<Lookup> => {
     const key = `${account} ${hostname}`;
-    const found = asked.get(key) ?? share(account, () => lookup(hostname));
+    const found = asked.get(key) ?? limit(account, () => lookup(hostname));
     if (found === undefined) return Promise.reject(new Error('too many hosts of the account'));
     asked.set(key, found);
     const forget = () => void asked.delete(key);

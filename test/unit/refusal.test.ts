@@ -20,10 +20,10 @@ test('only a refusal is taken for one, whatever else a function returns', () => 
 
 test.each([
   ['parameter_missing', 400, 'A required parameter is missing'],
-  ['cursor_not_found', 422, 'The list has no such object to go on from'],
+  ['cursor_not_found', 422, 'The list has no such object to continue from'],
   ['quote_expired', 422, 'The quote has expired'],
   ['rate_unavailable', 503, 'No current rate for this corridor'],
-  ['internal_error', 500, 'The service failed'],
+  ['internal_error', 500, 'An internal error occurred'],
 ] as const)('the code %s has the status %i and a title', (code, status, title) => {
   expect(meaningOf(code)).toEqual({ status, title });
 });

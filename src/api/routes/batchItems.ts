@@ -8,7 +8,7 @@ import type { Refusal } from '../../domain/refusal.js';
 import { isList, isObject, paramName } from '../decoded.js';
 import { differenceOf, fingerprintsOf } from '../idempotency.js';
 import type { ApiDeps, ApiRequest } from '../route.js';
-import { createPace } from '../turns.js';
+import { createPace } from '../slices.js';
 import { newPayout } from './payouts.js';
 
 /** An item with a key is the same request as a single payout with that key. */

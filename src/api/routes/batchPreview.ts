@@ -17,7 +17,7 @@ import { parseRate } from '../../domain/fx.js';
 import { isRefusal, type Refusal } from '../../domain/refusal.js';
 import { paramName } from '../decoded.js';
 import type { ApiDeps, ApiRequest } from '../route.js';
-import { createPace } from '../turns.js';
+import { createPace } from '../slices.js';
 import { earlierOf, type KeyedItem, keyedItems } from './batchItems.js';
 import { orderOf } from './payouts.js';
 

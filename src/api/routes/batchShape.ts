@@ -8,7 +8,7 @@ import {
   maxProblems,
   paramName,
 } from '../decoded.js';
-import { createPace, inSlices, type Steps } from '../turns.js';
+import { createPace, inSlices, type Steps } from '../slices.js';
 import { type Validated, validate } from '../validate.js';
 import { conflictingParams } from './payouts.js';
 

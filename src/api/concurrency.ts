@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type Koa from 'koa';
-import { createShare } from '../share.js';
+import { createKeyedLimit } from '../keyedLimit.js';
 import { holderOf } from './auth.js';
 
 /**
@@ -31,14 +31,14 @@ export function restAfterList(tookMs: number): number {
  * Serves so many requests of an account at a time, until their answers are read and their places
  * have rested. How many may wait is bounded by the account's requests in flight.
  */
-export function inTurn(
+export function limitPerAccount(
   places: number,
   restAfter: (tookMs: number) => number = () => 0,
 ): Koa.Middleware {
-  const share = createShare(places);
+  const limit = createKeyedLimit(places);
   return (ctx, next) =>
     new Promise<void>((resolve, reject) => {
-      share(holderOf(ctx).account.id, async () => {
+      limit(holderOf(ctx).account.id, async () => {
         // Who sent it has left while it waited.
         if (ctx.req.socket.destroyed) ctx.throw(400);
         const startMs = performance.now();

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import Koa from 'koa';
 import { expect, it } from 'vitest';
-import { inTurn, restAfterList } from '../../src/api/shares.js';
+import { limitPerAccount, restAfterList } from '../../src/api/concurrency.js';
 
 it('a list that took what is usual costs no rest, and none costs more than a second', () => {
   expect([0, 5, 15, 22, 255, 30_000].map(restAfterList)).toEqual([0, 0, 90, 153, 1_000, 1_000]);
@@ -18,7 +18,7 @@ it.each([200, 500])('a place rests after work that was answered with %d', async 
     ctx.state['holder'] = { account: { id: 'acc_one' } };
     return next();
   });
-  app.use(inTurn(1, () => restMs));
+  app.use(limitPerAccount(1, () => restMs));
   app.use(async (ctx) => {
     note('begun');
     await delay(workMs);

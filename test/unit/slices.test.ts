@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { decodeInSteps } from '../../src/api/decode.js';
-import { createPace, inSlices, type Steps } from '../../src/api/turns.js';
+import { createPace, inSlices, type Steps } from '../../src/api/slices.js';
 import { atOnce, decodeBody } from '../fixtures/decodeBody.js';
 
 /** So many steps, each of which holds up the process for a while. */

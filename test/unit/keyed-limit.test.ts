@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { createShare } from '../../src/share.js';
+import { createKeyedLimit } from '../../src/keyedLimit.js';
 
 /** Work that ends when the test has it end. */
 function openWork() {
@@ -15,12 +15,12 @@ function openWork() {
   };
 }
 
-describe('a share', () => {
+describe('a keyed limit', () => {
   it('does so much of a key at once, the rest in its order, and other keys meanwhile', async () => {
     const { begun, work, end } = openWork();
-    const share = createShare(2);
-    const done = ['a', 'b', 'c', 'd'].map((name) => share('slow', work(name)));
-    const other = share('quick', work('other'));
+    const limit = createKeyedLimit(2);
+    const done = ['a', 'b', 'c', 'd'].map((name) => limit('slow', work(name)));
+    const other = limit('quick', work('other'));
     await expect.poll(() => begun).toEqual(['a', 'b', 'other']);
     end('other');
     expect(await other).toBe('other');
@@ -40,17 +40,17 @@ describe('a share', () => {
 
   it('does not begin what too much waits before, and says so at once', async () => {
     const { begun, work, end } = openWork();
-    const share = createShare(1, 1);
-    const first = share('slow', work('first'));
-    const second = share('slow', work('second'));
-    expect(share('slow', work('third'))).toBeUndefined();
+    const limit = createKeyedLimit(1, 1);
+    const first = limit('slow', work('first'));
+    const second = limit('slow', work('second'));
+    expect(limit('slow', work('third'))).toBeUndefined();
     await expect.poll(() => begun).toEqual(['first']);
     end('first');
     await first;
     await expect.poll(() => begun).toEqual(['first', 'second']);
     end('second');
     await second;
-    const later = share('slow', work('later'));
+    const later = limit('slow', work('later'));
     expect(later).toBeDefined();
     await expect.poll(() => begun).toEqual(['first', 'second', 'later']);
     end('later');
@@ -58,9 +58,9 @@ describe('a share', () => {
   });
 
   it('is there for the next after work that failed', async () => {
-    const share = createShare(1, 0);
-    const failing = share('key', () => Promise.reject(new Error('of the test')));
+    const limit = createKeyedLimit(1, 0);
+    const failing = limit('key', () => Promise.reject(new Error('of the test')));
     await expect(failing).rejects.toThrow('of the test');
-    await expect.poll(() => share('key', async () => 'next')).toBe('next');
+    await expect.poll(() => limit('key', async () => 'next')).toBe('next');
   });
 });
