@@ -119,7 +119,7 @@ export function deliveryActivities(deps: DeliveryDeps) {
         const run = chunkRuns(accountOf(pending), begin);
         // It comes again, and holds no slot until then.
         if (run === undefined)
-          throw retryLater('The account has its limit of batch chunks in progress.');
+          throw retryLater('The account has reached its limit of batch chunks in progress.');
         return (await run).length > 0;
       }),
 
@@ -131,7 +131,7 @@ export function deliveryActivities(deps: DeliveryDeps) {
         const begin = () => attemptDue(delivering, endpointId, isOutOfTime, dueLimits.parallel);
         const run = endpointRuns(accountId, begin);
         if (run === undefined)
-          throw retryLater('The account has its limit of delivery runs in progress.');
+          throw retryLater('The account has reached its limit of delivery runs in progress.');
         await run;
         return { nextInMs: (await nextAttemptInMs(database, endpointId)) ?? null };
       }),

@@ -7,7 +7,7 @@ import { newId } from '../db/id.js';
 import { type Refusal, refuse } from '../domain/refusal.js';
 import { createKeyedLimit } from '../keyedLimit.js';
 import { admit, requireScope } from './admission.js';
-import { limitPerAccount, restAfterList } from './concurrency.js';
+import { limitPerAccount } from './concurrency.js';
 import { maxBodyBytes } from './decoded.js';
 import { everyAnswerHeaders } from './headers.js';
 import { masked } from './mask.js';
@@ -63,18 +63,11 @@ export function createApp(parts: Omit<ApiDeps, 'writes'>): Koa {
   app.use(answerFailures(deps));
   app.use(admit(deps));
   const read = readBytes();
-  const [limitLists, limitBatches] = [
-    limitPerAccount(listsAtOnce, restAfterList),
-    limitPerAccount(batchesAtOnce),
-  ];
+  const [lists, batches] = [limitPerAccount(listsAtOnce), limitPerAccount(batchesAtOnce)];
   for (const route of routes) {
-    const turn = isList(route)
-      ? [limitLists]
-      : route.acceptsLineFormats === true
-        ? [limitBatches]
-        : [];
+    const limits = isList(route) ? [lists] : route.acceptsLineFormats === true ? [batches] : [];
     router[route.method](
-      ...([route.path, requireScope(route), weigh(deps, route), ...turn, read] as const),
+      ...([route.path, requireScope(route), weigh(deps, route), ...limits, read] as const),
       (ctx) => serve(deps, route, ctx, ctx.params['id'] ?? ''),
     );
   }

@@ -12,38 +12,21 @@ export function whenClosed({ res, req }: Koa.Context): Promise<void> {
   return new Promise((resolve) => res.once('close', () => resolve()));
 }
 
-/** A list that its indexes serve takes a few milliseconds. */
-const usualMs = 5;
-
-/** As long as a list may take, so that a list after a slow hour of the database waits no longer. */
-const longestRestMs = 1_000;
-
 /**
- * The milliseconds that a place of an account stays empty after a list that took so many. What is
- * usual costs nothing. Searches that look through thousands of rows get a tenth of the places' time:
- * those of one account, sent without end, do not fill the processors.
+ * Serves at most so many requests of an account at a time. A request keeps its place until its
+ * answer is read and, after expensive work, until the place has rested: see `Answer.restMs`. How many
+ * may wait is bounded by the account's requests in flight.
  */
-export function restAfterList(tookMs: number): number {
-  return Math.min(9 * Math.max(0, tookMs - usualMs), longestRestMs);
-}
-
-/**
- * Serves so many requests of an account at a time, until their answers are read and their places
- * have rested. How many may wait is bounded by the account's requests in flight.
- */
-export function limitPerAccount(
-  places: number,
-  restAfter: (tookMs: number) => number = () => 0,
-): Koa.Middleware {
+export function limitPerAccount(places: number): Koa.Middleware {
   const limit = createKeyedLimit(places);
   return (ctx, next) =>
     new Promise<void>((resolve, reject) => {
       limit(holderOf(ctx).account.id, async () => {
         // Who sent it has left while it waited.
         if (ctx.req.socket.destroyed) ctx.throw(400);
-        const startMs = performance.now();
         await next().then(resolve, reject);
-        await Promise.all([whenClosed(ctx), delay(restAfter(performance.now() - startMs))]);
+        const restMs: number = ctx.state['restMs'] ?? 0;
+        await Promise.all([whenClosed(ctx), restMs > 0 ? delay(restMs) : undefined]);
       }).catch(reject);
     });
 }

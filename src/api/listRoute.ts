@@ -28,6 +28,8 @@ type Paging<Params, Place, Row> = {
     params: Params,
   ) => Promise<PageResult<Row> | Refusal>;
   readonly render: (row: Row) => JsonObject;
+  /** See `Answer.restMs`. */
+  readonly restMs?: (params: Params) => number;
 };
 
 /**
@@ -63,8 +65,10 @@ export function listRoute<Params extends PageParams, Place, Row>(
       const toward = before === undefined ? 'older' : 'newer';
       const page = { limit, toward, from, created } as const;
       const result = await list.query(database, ownerId, page, params);
-      if (isRefusal(result)) return refused(result);
-      return { status: 200, body: listObject(result.rows.map(list.render), result.hasMore) };
+      const restMs = list.restMs?.(params) ?? 0;
+      if (isRefusal(result)) return { ...refused(result), restMs };
+      const body = listObject(result.rows.map(list.render), result.hasMore);
+      return { status: 200, body, restMs };
     },
   });
 }

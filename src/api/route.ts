@@ -73,7 +73,10 @@ export type Refused = {
   readonly object?: { readonly payout: string } | { readonly batch: string };
 };
 
-export type Answer = Success | Refused;
+export type Answer = (Success | Refused) & {
+  /** How long the account's place stays empty after expensive work, so that others have their turn. */
+  readonly restMs?: number;
+};
 
 /** One entry of the route table: what serves a request, and what /openapi.json says of it. */
 export type Route = {

@@ -49,6 +49,7 @@ export async function serve(
   if ('refusals' in unexpected) return answerProblem(ctx, unexpected);
   const database = isList(route) ? deps.lists : deps.database;
   const answer = await route.handle({ ...deps, database }, request);
+  ctx.state['restMs'] = answer.restMs;
   if ('refusals' in answer) return answerProblem(ctx, answer);
   ctx.status = answer.status;
   ctx.set({ ...locationOf(route, answer), ...answer.headers });
@@ -59,8 +60,8 @@ export async function serve(
 }
 
 /**
- * The JSON of an answer. A page may be a megabyte: it is written object by object, and once, for
- * copies of it would be what fills the memory while nobody reads them.
+ * The JSON of an answer. A page may be a megabyte: it is written object by object, into one buffer,
+ * because copies of pages that nobody reads would fill the memory.
  */
 function* encode(body: JsonObject): Steps<Buffer> {
   const { data } = body;
@@ -112,7 +113,7 @@ function takeItems({ limiter }: ApiDeps, ctx: Koa.Context, items: number, how?: 
   return taken.refusal;
 }
 
-/** Refuses a list that waited for its turn while the answers before it used up the items. */
+/** Refuses a list that waited while the answers before it used up the account's items. */
 function refuseIndebted({ limiter }: ApiDeps, ctx: Koa.Context): Refusal | undefined {
   const { headers, refusal } = limiter.takeItems(holderOf(ctx).account.id, 0);
   ctx.set(headers);

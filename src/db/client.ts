@@ -163,7 +163,7 @@ export function hasSqlState(error: unknown, code: string): boolean {
   return error instanceof postgres.PostgresError && error.code === code;
 }
 
-/** Whether a function of the database raised it to refuse what was asked; its message says why. */
+/** Whether a database function raised this error to refuse the request; its message says why. */
 export const isRaisedByFunction = (error: unknown): error is Error => hasSqlState(error, 'P0001');
 
 /** U+001E, the record separator of ASCII, which JSON never holds as such. */

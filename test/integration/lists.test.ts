@@ -395,7 +395,7 @@ describe('lists of one account', () => {
     const answers = await system.database.begin(async (sql) => {
       // A second each, which is what a statement of a list may take.
       await sql`lock table beneficiaries in access exclusive mode`;
-      const asking = Array.from({ length: 6 }, () => many.client('GET /v1/beneficiaries'));
+      const asking = Array.from({ length: 4 }, () => many.client('GET /v1/beneficiaries'));
       await eventually('two wait in the database', 10_000, async () => {
         const [row] = await reading();
         expect(row?.count).toBeLessThanOrEqual(2);
@@ -408,6 +408,18 @@ describe('lists of one account', () => {
     // Each is given up in its turn, and refused as such.
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([503]));
     expect((await many.client('GET /v1/beneficiaries')).status).toBe(200);
+  });
+
+  it('pause after a search by several filters, and after no other', async () => {
+    const { client } = await openOwner();
+    const search = 'GET /v1/payouts?reference=none&metadata[half]=7';
+    await client(search);
+    const startMs = performance.now();
+    // Two at a time: the last two wait for three pauses of 100 ms.
+    const answers = await Promise.all(Array.from({ length: 8 }, () => client(search)));
+    const tookMs = performance.now() - startMs;
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+    expect(tookMs).toBeGreaterThan(290);
   });
 });
 

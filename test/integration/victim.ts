@@ -36,14 +36,14 @@ export async function watchVictim(
   const startProcessorMs = processorMs(attacked);
   const asked: Asked = { urls: [attacked.url, control.url], apiKey, freshConnections };
   const thread = new Worker(new URL('./victimRequests.ts', import.meta.url), { workerData: asked });
-  await once(thread, 'online');
-  try {
-    await work();
-  } finally {
-    clearInterval(looks);
+  // A thread that fails rejects these.
+  await once(thread, 'message');
+  const attack = async () => {
+    await work().finally(() => clearInterval(looks));
     thread.postMessage('end');
-  }
-  const [served]: Served[][] = await once(thread, 'message');
+  };
+  const answered: Promise<Served[][]> = once(thread, 'message');
+  const [[served]] = await Promise.all([answered, attack()]);
   const [ofAttacked, ofControl] = served ?? [];
   look();
   const used = (processorMs(attacked) - startProcessorMs) / (performance.now() - startMs);

@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import { setTimeout as delay } from 'node:timers/promises';
 import { parentPort, workerData } from 'node:worker_threads';
 import { Pool } from 'undici';
 
@@ -24,6 +25,8 @@ export type Served = {
 const pauseMs = 25;
 /** A request that takes longer counts with this time. */
 const patienceMs = 30_000;
+
+const warmUpMs = 500;
 
 /** Sends until the function that it returns is called, which says how the requests fared. */
 function sendSteadily(url: string, { apiKey, freshConnections }: Asked) {
@@ -51,7 +54,8 @@ function sendSteadily(url: string, { apiKey, freshConnections }: Asked) {
     taken.push(performance.now() - startMs);
   };
   const sends = setInterval(() => sending.push(send()), pauseMs);
-  return async (): Promise<Served> => {
+  return async (afterMs: number): Promise<Served> => {
+    await delay(afterMs);
     clearInterval(sends);
     await Promise.all(sending);
     await pool.destroy();
@@ -69,6 +73,9 @@ function sendSteadily(url: string, { apiKey, freshConnections }: Asked) {
 
 if (parentPort === null) throw new Error('This file is a thread of victim.ts.');
 const asked: Asked = workerData;
+// The first requests of a process take ten times as long as the others, and not for an attack.
+for (const url of asked.urls) await sendSteadily(url, asked)(warmUpMs);
 const ends = asked.urls.map((url) => sendSteadily(url, asked));
+parentPort.postMessage('ready');
 await once(parentPort, 'message');
-parentPort.postMessage(await Promise.all(ends.map((end) => end())));
+parentPort.postMessage(await Promise.all(ends.map((end) => end(0))));
