@@ -240,8 +240,8 @@ function decodePosted(route: Route, ctx: Koa.Context): Promise<Decoding> {
 /** Shorter than any Retry-After, so it costs a client that waits nothing. */
 const answerDelayMs = 200;
 
-/** A body that is refused unread is received all the same: 8 MiB after 8 MiB is a quarter of a core. */
-const delayMsPerMebibyte = 200;
+/** A body that is refused unread is received all the same: 8 MiB after 8 MiB fill a quarter of a core. */
+const delayMsPerMebibyte = 500;
 
 /** As long as a body may be; one that says that it is longer does not wait for longer. */
 const mostMebibytes = maxBodyBytes / 1024 / 1024;
