@@ -395,7 +395,7 @@ describe('lists of one account', () => {
     const answers = await system.database.begin(async (sql) => {
       // A second each, which is what a statement of a list may take.
       await sql`lock table beneficiaries in access exclusive mode`;
-      const asking = Array.from({ length: 4 }, () => many.client('GET /v1/beneficiaries'));
+      const asking = Array.from({ length: 6 }, () => many.client('GET /v1/beneficiaries'));
       await eventually('two wait in the database', 10_000, async () => {
         const [row] = await reading();
         expect(row?.count).toBeLessThanOrEqual(2);
@@ -410,7 +410,7 @@ describe('lists of one account', () => {
     expect((await many.client('GET /v1/beneficiaries')).status).toBe(200);
   });
 
-  it('pause after a search by several filters, and after no other', async () => {
+  it('pause after a search by several filters', async () => {
     const { client } = await openOwner();
     const search = 'GET /v1/payouts?reference=none&metadata[half]=7';
     await client(search);

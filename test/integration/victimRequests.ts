@@ -54,8 +54,7 @@ function sendSteadily(url: string, { apiKey, freshConnections }: Asked) {
     taken.push(performance.now() - startMs);
   };
   const sends = setInterval(() => sending.push(send()), pauseMs);
-  return async (afterMs: number): Promise<Served> => {
-    await delay(afterMs);
+  return async (): Promise<Served> => {
     clearInterval(sends);
     await Promise.all(sending);
     await pool.destroy();
@@ -74,8 +73,11 @@ function sendSteadily(url: string, { apiKey, freshConnections }: Asked) {
 if (parentPort === null) throw new Error('This file is a thread of victim.ts.');
 const asked: Asked = workerData;
 // The first requests of a process take ten times as long as the others, and not for an attack.
-for (const url of asked.urls) await sendSteadily(url, asked)(warmUpMs);
-const ends = asked.urls.map((url) => sendSteadily(url, asked));
+const begin = () => asked.urls.map((url) => sendSteadily(url, asked));
+const warmUp = begin();
+await delay(warmUpMs);
+await Promise.all(warmUp.map((end) => end()));
+const ends = begin();
 parentPort.postMessage('ready');
 await once(parentPort, 'message');
-parentPort.postMessage(await Promise.all(ends.map((end) => end(0))));
+parentPort.postMessage(await Promise.all(ends.map((end) => end())));
