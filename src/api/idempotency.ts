@@ -184,6 +184,8 @@ type Creation<Row> = {
   readonly status: 200 | 201;
   /** Runs in the transaction that binds the key. */
   readonly perform: (sql: Sql) => Promise<Row | Refusal>;
+  /** Whether its only write is one statement: without a key it needs no transaction then. */
+  readonly isOneWrite?: true;
   readonly find: (sql: Sql, accountId: string, objectId: string) => Promise<Row | undefined>;
   readonly render: (row: Row) => JsonObject;
 };
@@ -197,6 +199,11 @@ export async function runIdempotently<Row extends object>(
   request: ApiRequest,
   { objectId: fresh, status, render, ...creation }: Creation<Row>,
 ): Promise<Answer> {
+  const { account, idempotencyKey: key } = request;
+  if (key === undefined && creation.isOneWrite === true) {
+    const result = await deps.writes(account.id, () => creation.perform(deps.database));
+    return isRefusal(result) ? refused(result) : { status, body: render(result) };
+  }
   try {
     return await keyTransaction(deps, request, 1, async (sql) => {
       const bound = await bindRequest(sql, deps, request, { objectId: fresh });
@@ -204,12 +211,11 @@ export async function runIdempotently<Row extends object>(
       const { isReplay, objectId, headers } = bound;
       if (bound.refusal !== null) return { ...refused(withAdvice(bound.refusal)), headers };
       if (isReplay) {
-        const row = await creation.find(sql, request.account.id, objectId);
+        const row = await creation.find(sql, account.id, objectId);
         return { status, body: render(exactlyOne(row)), headers };
       }
       const result = await creation.perform(sql);
       if (!isRefusal(result)) return { status, body: render(result) };
-      const { account, idempotencyKey: key } = request;
       if (key === undefined) return refused(result);
       // A refusal that is the service's own fault does not use the key up.
       if (meaningOf(result.code).status >= 500) {

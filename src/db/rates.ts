@@ -2,6 +2,7 @@ import { crossMid, type Rate } from '../domain/fx.js';
 import type { Signature } from '../domain/operator.js';
 import { type Database, type Sql, transaction } from './client.js';
 import { recordCommand } from './operatorActions.js';
+import { when } from './page.js';
 
 /** A rate that is kept: units of the currency for one euro, exact. */
 export type CurrencyRate = {
@@ -114,11 +115,19 @@ export async function pinProvider(
   });
 }
 
-/** The rates that are not older than the limit; an older one is as good as none. */
-export async function currentRates(sql: Sql, maximumAgeMs: number): Promise<CurrencyRates> {
+/**
+ * The rates that are not older than the limit, of all currencies or of some; an older one is as
+ * good as none.
+ */
+export async function currentRates(
+  sql: Sql,
+  maximumAgeMs: number,
+  currencies?: readonly string[],
+): Promise<CurrencyRates> {
   return sql<CurrencyRate[]>`
     select id, currency, per_euro::text as per_euro, provider, as_of from current_rates
-     where as_of > now() - make_interval(secs => ${maximumAgeMs / 1000})`;
+     where as_of > now() - make_interval(secs => ${maximumAgeMs / 1000})
+       and ${when(sql, currencies, (some) => sql`currency = any (${some})`)}`;
 }
 
 function halvesOf(rates: CurrencyRates, source: string, destination: string) {

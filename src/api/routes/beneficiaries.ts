@@ -70,6 +70,7 @@ export const beneficiaryRoutes: readonly Route[] = [
           'country' in details
             ? insertBeneficiary(sql, { id, accountId, details })
             : exactlyOne(refusals[0]),
+        isOneWrite: true,
         find: findBeneficiary,
         render: beneficiaryObject,
       });

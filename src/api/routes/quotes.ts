@@ -41,13 +41,14 @@ export const quoteRoutes: readonly Route[] = [
         objectId: id,
         status: 201,
         perform: async (sql) => {
-          const rates = await currentRates(sql, deps.rateMaximumAgeMs);
+          const rates = await currentRates(sql, deps.rateMaximumAgeMs, [sourceCurrency, destinationCurrency]);
           const mid = midOf(rates, sourceCurrency, destinationCurrency);
           const priced = price({ ...asked, mid });
           if (isRefusal(priced)) return priced;
           const origin = originOf(rates, sourceCurrency, destinationCurrency);
           return insertQuote(sql, { id, accountId, ...asked, price: priced, origin });
         },
+        isOneWrite: true,
         find: findQuote,
         render: quoteObject,
       });
