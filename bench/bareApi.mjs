@@ -3,8 +3,7 @@
 import Router from '@koa/router';
 import Koa from 'koa';
 import { koaBody } from 'koa-body';
-import { hashOfKey } from '../dist/src/api/apiKey.js';
-import { findKeyHolder } from '../dist/src/db/apiKeys.js';
+import { findKeyHolder, hashOfKey } from '../dist/src/db/apiKeys.js';
 import { connectDatabase } from '../dist/src/db/client.js';
 import { newId } from '../dist/src/db/id.js';
 import { findPayout } from '../dist/src/db/payouts.js';

@@ -1,9 +1,8 @@
 import { z } from 'zod';
-import { createApiKey, hashOfKey } from '../src/api/apiKey.js';
 import { readJson, writeJson } from '../src/cli/jsonFile.js';
 import { defaultApiVersion } from '../src/contract/versions/index.js';
 import { findAccount, insertAccount } from '../src/db/accounts.js';
-import { insertApiKey } from '../src/db/apiKeys.js';
+import { createApiKey, hashOfKey, insertApiKey } from '../src/db/apiKeys.js';
 import { type Database, transaction } from '../src/db/client.js';
 import { postEntries } from '../src/db/ledger.js';
 import { fundEntry } from '../src/domain/ledger.js';

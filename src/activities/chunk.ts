@@ -17,8 +17,8 @@ import type { Announced } from './cancellation.js';
 import type { RailDeps, WakingDeps } from './deps.js';
 import { failAfterAttempts, isActivityRetry, longStep, withHeartbeat } from './failure.js';
 import { factFromLookup, lookUp } from './lookup.js';
+import { groupByRail, submitAll } from './rail.js';
 import type { PayoutSnapshot } from './snapshot.js';
-import { groupByRail, submitAll } from './submission.js';
 
 type ChunkDeps = RailDeps & WakingDeps;
 

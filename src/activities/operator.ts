@@ -20,8 +20,8 @@ import { evaluateCorrection, postCorrection, suspenseFault } from './correction.
 import type { ActivityDeps, RailDeps } from './deps.js';
 import { retryLater, withHeartbeat } from './failure.js';
 import { type Decision, evaluate } from './operatorDecision.js';
+import { findRail } from './rail.js';
 import { type PayoutSnapshot, snapshotOf } from './snapshot.js';
-import { findRail } from './submission.js';
 
 type OperatorDeps = RailDeps & Pick<ActivityDeps, 'rateMaximumAgeMs' | 'approvalAboveMinor'>;
 

@@ -1,14 +1,28 @@
 import { Context } from '@temporalio/activity';
-import { transaction } from '../db/client.js';
+import { withheldForEver } from '../db/batches.js';
+import { beneficiariesOf } from '../db/beneficiaries.js';
+import { bulkTransaction, type Database, transaction } from '../db/client.js';
 import { findPayoutById, postponeWake } from '../db/payouts.js';
+import {
+  beginRepeat,
+  beginSubmission,
+  type SettleLimit,
+  type Submission,
+  type SubmitInput,
+} from '../db/submissions.js';
+import { groupsOf } from '../domain/batch.js';
+import { type Attention, isDuplicateCode, type PayoutFact, railKey } from '../domain/payout.js';
 import { createKeyedLimit } from '../keyedLimit.js';
+import type { Rail, SubmitAnswer, Transfer } from '../rails/rail.js';
+import type { Rails } from '../rails/registry.js';
 import { applyFacts } from './applyFacts.js';
+import { cancelItems } from './cancellation.js';
 import type { RailDeps } from './deps.js';
-import { longStep, retryLater } from './failure.js';
+import { longStep, messageOf, retryLater } from './failure.js';
 import type { DriverInput } from './ledger.js';
 import { factFromLookup, lookUp } from './lookup.js';
-import type { PayoutSnapshot } from './snapshot.js';
-import { findRail, type SubmittedAll, submitAll } from './submission.js';
+import { finishVoid, isStale, keyIsRemembered } from './releaseEvidence.js';
+import { type PayoutSnapshot, park } from './snapshot.js';
 
 /** How long after its next attempt an activity that does not come back is left to the sweep. */
 const wakeMarginMs = 30_000;
@@ -105,4 +119,251 @@ function nextAttemptInMs(): number {
 
 function durationMs(value: unknown): number | undefined {
   return typeof value === 'number' ? value : undefined;
+}
+
+/** What the rail says of a payout: a fact, no answer yet, or one that can no longer be had. */
+type Submitted = { readonly id: string } & (
+  | { readonly fact: PayoutFact }
+  | { readonly unknown: string }
+  | { readonly unrecoverable: string }
+);
+
+export type SubmittedAll = {
+  readonly snapshots: readonly PayoutSnapshot[];
+  /** The payouts without an answer, each with what is known about it. */
+  readonly unknown: readonly string[];
+  /** Whether some were not given to the rail, because their batch is held back. */
+  readonly isWithheld: boolean;
+};
+
+/**
+ * Gives payouts to their rails, decided by their rows, and records what they answer: what was never
+ * sent is sent; what was sent and has no answer is looked up, and sent again only where the rail
+ * does not know a key that it would still remember; a void that was begun is finished.
+ */
+export async function submitAll(deps: RailDeps, input: SubmitInput): Promise<SubmittedAll> {
+  const { database, rails } = deps;
+  const { driver, ids } = input;
+  const limits = rails.all.map(({ name, limits }) => ({ rail: name, ...limits }));
+  const begunMs = Date.now();
+  const groups = groupByRail(rails, await beginSubmission(database, input, limits));
+  const submitted = await Promise.all(
+    [...groups].map(([rail, group]) =>
+      submitGroup({ database, rail, driver, limits, begunMs }, group),
+    ),
+  );
+  const results = new Map(submitted.flat().map((result) => [result.id, result]));
+  const unsent = ids.filter((id) => !results.has(id));
+  await cancelWithheld(deps, unsent);
+  const snapshots = await record(deps, input, results);
+  const unknown = [...results.values()].flatMap((result) =>
+    'unknown' in result ? [`${result.id}: ${result.unknown}`] : [],
+  );
+  const isWithheld = snapshots.some(
+    ({ id, status }) => status === 'processing' && !results.has(id),
+  );
+  return { snapshots, unknown, isWithheld };
+}
+
+/**
+ * Cancels what is held back because its batch was canceled: the workflow that was to
+ * cancel it may have died, and nothing else would ever release it.
+ */
+async function cancelWithheld(
+  { database, factRules }: RailDeps,
+  ids: readonly string[],
+): Promise<void> {
+  if (ids.length === 0) return;
+  const toCancel = await withheldForEver(database, ids);
+  if (toCancel.length === 0) return;
+  await bulkTransaction(database, toCancel.length, (sql) => cancelItems(sql, factRules, toCancel));
+}
+
+/** The facts, and what has to be left to a person, in one transaction. */
+async function record(
+  { database, factRules }: RailDeps,
+  input: SubmitInput,
+  results: ReadonlyMap<string, Submitted>,
+): Promise<readonly PayoutSnapshot[]> {
+  const facts = [...results.values()].flatMap((result) =>
+    'fact' in result ? [[result.id, result.fact] as const] : [],
+  );
+  return bulkTransaction(database, input.ids.length, async (sql) => {
+    const snapshots = await applyFacts(sql, factRules, input, new Map(facts));
+    return park(sql, snapshots, (snapshot) => attentionFor(snapshot, results.get(snapshot.id)));
+  });
+}
+
+/** Why a person has to look: the key cannot be repeated, or the rail's time has passed. */
+function attentionFor(
+  { status, settleInMs }: PayoutSnapshot,
+  result: Submitted | undefined,
+): Attention | undefined {
+  // Only what still waits for an answer: another attempt may have got one meanwhile.
+  if (result === undefined || status !== 'processing') return undefined;
+  if ('unrecoverable' in result) return { reason: 'outcome_unknown', detail: result.unrecoverable };
+  if (!('unknown' in result) || settleInMs > 0) return undefined;
+  return { reason: 'settle_by_passed', detail: `The rail gives no answer: ${result.unknown}.` };
+}
+
+type Target = {
+  readonly database: Database;
+  readonly rail: Rail;
+  readonly driver: string;
+  readonly limits: readonly SettleLimit[];
+  /** A moment before the submission was committed. */
+  readonly begunMs: number;
+};
+
+async function submitGroup(
+  target: Target,
+  group: readonly Submission[],
+): Promise<readonly Submitted[]> {
+  // Where a void was begun the order is not sent any more: the void is finished instead.
+  const voiding = group.filter(({ voidIntent }) => voidIntent !== null);
+  const others = group.filter(({ voidIntent }) => voidIntent === null);
+  // First what has never been sent: a rail that is slow to look up must not hold it up.
+  const fresh = others.filter(({ wasSubmitted }) => !wasSubmitted);
+  const results = [...(await send(target, fresh))];
+  const repeated = others.filter(({ wasSubmitted }) => wasSubmitted);
+  for (const submission of voiding) {
+    const result = await finishedVoid(target, submission);
+    if (result === undefined) repeated.push(submission);
+    else results.push(result);
+  }
+  return [...results, ...(await repeatAll(target, repeated))];
+}
+
+/** Finishes a void whose outcome was never recorded; undefined when it came too late. */
+async function finishedVoid(
+  { database, rail, begunMs }: Target,
+  submission: Submission,
+): Promise<Submitted | undefined> {
+  const { id } = submission;
+  if (!keyIsRemembered(rail, submission)) {
+    return { id, unrecoverable: voidForgotten };
+  }
+  try {
+    const answer = await finishVoid(database, rail, id, begunMs);
+    return answer === 'voided' ? { id, fact: { kind: 'voided' } } : undefined;
+  } catch (error) {
+    return { id, unknown: `the void has no answer: ${messageOf(error)}` };
+  }
+}
+
+const voidForgotten = 'A void was begun, and the rail may have forgotten the key since.';
+
+/** Looks up what was sent before, and sends again what the rail does not know. */
+async function repeatAll(
+  target: Target,
+  repeated: readonly Submission[],
+): Promise<readonly Submitted[]> {
+  const { database, rail, driver, limits, begunMs } = target;
+  if (repeated.length === 0) return [];
+  const { answers, failure } = await lookUp(rail, repeated);
+  const results: Submitted[] = [];
+  const toResend: Submission[] = [];
+  for (const submission of repeated) {
+    const { id } = submission;
+    const answer = answers.get(id);
+    const fact = factFromLookup(answer);
+    const isEvident = fact !== undefined && fact.kind !== 'voided';
+    if (answer === undefined) results.push({ id, unknown: failure });
+    else if (!isEvident && isStale(begunMs)) results.push({ id, unknown: stale });
+    else if (fact !== undefined) results.push({ id, fact });
+    else if (keyIsRemembered(rail, submission)) toResend.push(submission);
+    else results.push({ id, unrecoverable: keyForgotten });
+  }
+  const ids = toResend.map(({ id }) => id);
+  const begun = new Set(await beginRepeat(database, driver, ids, limits));
+  const resent = toResend.filter(({ id }) => begun.has(id));
+  return [...results, ...(await send(target, resent))];
+}
+
+/** By now "not found" and "voided" may mean that the rail has forgotten what it has paid. */
+const stale = 'the process was suspended: not sent';
+
+const keyForgotten = 'The rail does not know the key, and may have forgotten it: not sent again.';
+
+/**
+ * Sends orders in the rail's bulk size. A process that was suspended after it committed the
+ * submission does not send when it wakes: by then another may have sent the order, and the rail may
+ * have forgotten that.
+ */
+async function send(
+  { database, rail, begunMs }: Target,
+  submissions: readonly Submission[],
+): Promise<readonly Submitted[]> {
+  const results: Submitted[] = [];
+  for (const slice of groupsOf(submissions, rail.limits.bulkSize)) {
+    const transfers = await transfersOf(database, slice);
+    try {
+      const answers = isStale(begunMs) ? undefined : await rail.submit(transfers);
+      const answerTo = new Map(answers?.map((answer) => [answer.key, answer]));
+      results.push(
+        ...slice.map(({ id }) =>
+          answers === undefined
+            ? { id, unknown: stale }
+            : submittedOf(id, answerTo.get(railKey(id))),
+        ),
+      );
+    } catch (error) {
+      // It may have arrived whatever went wrong: only a look-up can say.
+      results.push(...slice.map(({ id }) => ({ id, unknown: messageOf(error) })));
+    }
+  }
+  return results;
+}
+
+async function transfersOf(
+  database: Database,
+  submissions: readonly Submission[],
+): Promise<readonly Transfer[]> {
+  const ids = submissions.map(({ id }) => id);
+  const beneficiaries = await beneficiariesOf(database, ids);
+  const detailsOf = new Map(beneficiaries.map((row) => [row.payoutId, row.details]));
+  return submissions.map((submission): Transfer => {
+    const beneficiary = detailsOf.get(submission.id);
+    if (beneficiary === undefined) throw new Error(`${submission.id} has no beneficiary.`);
+    const { receiveMinor, destinationCurrency } = submission;
+    return {
+      key: railKey(submission.id),
+      amountMinor: receiveMinor,
+      currency: destinationCurrency,
+      beneficiary,
+      remittance: submission.reference ?? '',
+    };
+  });
+}
+
+function submittedOf(id: string, answer: SubmitAnswer | undefined): Submitted {
+  switch (answer?.kind) {
+    case undefined:
+      return { id, unknown: 'the answer does not mention it' };
+    case 'unknown':
+      return { id, unknown: answer.detail };
+    case 'voided':
+      // A command is voiding it: the next attempt sees what that wrote, or looks the void up.
+      return { id, unknown: 'its key was voided' };
+    case 'rejected':
+      // The rail has another order under the key: what became of that, a look-up says.
+      return isDuplicateCode(answer.code)
+        ? { id, unknown: `the rail calls it a duplicate (${answer.code})` }
+        : { id, fact: answer };
+    case 'accepted':
+      return { id, fact: answer };
+  }
+}
+
+export function findRail(rails: Rails, name: string): Rail {
+  const rail = rails.find(name);
+  if (rail === undefined) throw new Error(`There is no rail named ${name}.`);
+  return rail;
+}
+
+export function groupByRail<T extends { readonly rail: string | null }>(
+  rails: Rails,
+  payouts: readonly T[],
+): ReadonlyMap<Rail, readonly T[]> {
+  return Map.groupBy(payouts, ({ rail }) => findRail(rails, rail ?? ''));
 }

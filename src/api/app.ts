@@ -1,16 +1,17 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import Router from '@koa/router';
 import Koa from 'koa';
 import { koaBody } from 'koa-body';
 import type { KeyHolder } from '../db/apiKeys.js';
 import { hasSqlState, isOutage } from '../db/client.js';
 import { newId } from '../db/id.js';
-import { type Refusal, refuse } from '../domain/refusal.js';
+import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
+import type { Scope } from '../domain/scope.js';
 import { createKeyedLimit } from '../keyedLimit.js';
-import { admit, requireScope } from './admission.js';
-import { limitPerAccount } from './concurrency.js';
+import { masked } from '../telemetry.js';
+import { createAuthenticator, holderOf, scopeMissing } from './auth.js';
+import { keepCustomers } from './connections.js';
 import { maxBodyBytes } from './decoded.js';
-import { everyAnswerHeaders } from './headers.js';
-import { masked } from './mask.js';
 import { addReference } from './reference.js';
 import { type ApiDeps, isList, type Route } from './route.js';
 import { accountRoutes } from './routes/account.js';
@@ -23,7 +24,8 @@ import { payoutRoutes } from './routes/payouts.js';
 import { quoteRoutes } from './routes/quotes.js';
 import { receiveCallback } from './routes/railCallbacks.js';
 import { webhookEndpointRoutes } from './routes/webhookEndpoints.js';
-import { answerProblem, chargeBytes, serve, weigh } from './serve.js';
+import { answerDelayed, answerProblem, chargeBytes, serve, weigh } from './serve.js';
+import { everyAnswerHeaders } from './server.js';
 
 /** Every route that an integrator calls. */
 export const routes: readonly Route[] = [
@@ -224,4 +226,77 @@ function answerUnknownRoute(ctx: Koa.Context, router: Router): void {
   ctx.set('Allow', allowed);
   const details = { expected: `one of ${allowed}`, received: ctx.method };
   answerProblem(ctx, { refusals: [refuse('method_not_allowed', details)] });
+}
+
+/**
+ * Resolves when the answer is read, or when its reader is gone: so long it takes room
+ * here, whatever its request has been answered with.
+ */
+function whenClosed({ res, req }: Koa.Context): Promise<void> {
+  if (res.closed || req.socket.destroyed) return Promise.resolve();
+  return new Promise((resolve) => res.once('close', () => resolve()));
+}
+
+/**
+ * Serves at most so many requests of an account at a time. A request keeps its place until its
+ * answer is read and, after expensive work, until the place has rested: see `Answer.restMs`. How many
+ * may wait is bounded by the account's requests in flight.
+ */
+export function limitPerAccount(places: number): Koa.Middleware {
+  const limit = createKeyedLimit(places);
+  return (ctx, next) =>
+    new Promise<void>((resolve, reject) => {
+      limit(holderOf(ctx).account.id, async () => {
+        // Who sent it has left while it waited.
+        if (ctx.req.socket.destroyed) ctx.throw(400);
+        await next().then(resolve, reject);
+        const restMs: number = ctx.state['restMs'] ?? 0;
+        await Promise.all([whenClosed(ctx), restMs > 0 ? delay(restMs) : undefined]);
+      }).catch(reject);
+    });
+}
+
+/**
+ * Who asks is known before a byte of the body is read: an anonymous client may not fill the memory. Then
+ * the account is held to its limits, and each answer says how it stands. A request is in flight
+ * until its answer is read: those that nobody reads are what would fill the memory.
+ */
+function admit({ database, limiter, proxies }: ApiDeps): Koa.Middleware {
+  const authenticate = createAuthenticator(database);
+  const keep = keepCustomers(limiter.connections, proxies);
+  return async (ctx, next) => {
+    // The part of the API that takes a key.
+    if (!ctx.path.startsWith('/v1/')) return next();
+    const holder = await authenticate(ctx.get('Authorization'), proxies.clientOf(ctx.req));
+    if (isRefusal(holder)) {
+      const isTooFast = holder.code === 'rate_limited';
+      const headers = isTooFast ? { 'Retry-After': '1' } : { 'WWW-Authenticate': 'Bearer' };
+      return answerProblem(ctx, { refusals: [holder], headers });
+    }
+    ctx.state['holder'] = holder;
+    const { id } = holder.account;
+    const { headers, refusal } = limiter.enter(id);
+    ctx.set(headers);
+    if (refusal !== undefined) return answerDelayed(ctx, refusal);
+    const release = keep(ctx.req.socket, id);
+    try {
+      await next();
+    } finally {
+      void whenClosed(ctx).then(() => {
+        limiter.leave(id);
+        release();
+      });
+    }
+  };
+}
+
+/** Refuses a key without the route's scope, before the body is read. */
+function requireScope({ method, scope }: Route): Koa.Middleware {
+  const broad = method === 'get' ? 'read' : 'write';
+  const reaching: readonly Scope[] = scope === broad ? [scope] : [scope, broad];
+  return (ctx, next) => {
+    const { scopes } = holderOf(ctx);
+    if (scopes.some((scope) => reaching.includes(scope))) return next();
+    return answerProblem(ctx, scopeMissing(scopes, reaching));
+  };
 }

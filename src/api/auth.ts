@@ -1,11 +1,18 @@
 import type Koa from 'koa';
-import { findKeyHolder, type KeyHolder, noteUse } from '../db/apiKeys.js';
+import {
+  findKeyHolder,
+  hashOfKey,
+  isWellFormedKey,
+  type KeyHolder,
+  noteUse,
+} from '../db/apiKeys.js';
 import type { Sql } from '../db/client.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
+import type { Scope } from '../domain/scope.js';
 import { createKeyedLimit } from '../keyedLimit.js';
-import { hashOfKey, isWellFormedKey } from './apiKey.js';
-import { networkOf } from './clientAddress.js';
+import { networkOf } from './connections.js';
 import { takeRequest } from './rateLimit.js';
+import type { Refused } from './route.js';
 
 const expected = 'Authorization: Bearer <API_KEY> with an active key of the account';
 
@@ -107,4 +114,19 @@ export function holderOf(ctx: Koa.Context): KeyHolder {
   const holder: KeyHolder | undefined = ctx.state['holder'];
   if (holder === undefined) throw new Error(`No key holder was identified for ${ctx.path}.`);
   return holder;
+}
+
+/** Refuses a key that has none of the scopes that reach something, of which the first is named. */
+export function scopeMissing(scopes: readonly Scope[], reaching: readonly Scope[]): Refused {
+  return {
+    refusals: [
+      refuse('scope_missing', {
+        param: 'Authorization',
+        expected: `an API key with the scope ${reaching.join(' or ')}`,
+        received: `a key with the scope ${scopes.join(', ')}`,
+      }),
+    ],
+    // RFC 6750, 3.1.
+    headers: { 'WWW-Authenticate': `Bearer error="insufficient_scope", scope="${reaching[0]}"` },
+  };
 }

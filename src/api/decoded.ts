@@ -1,4 +1,4 @@
-import { DecodedNumber } from '../contract/decodedNumber.js';
+import { DecodedNumber } from '../contract/params.js';
 import { type Refusal, refuse } from '../domain/refusal.js';
 
 /** A decoded value: what was sent, with numbers kept as their literal text. */

@@ -1,7 +1,7 @@
 import { uncountedBatchObject } from '../contract/batchObjects.js';
 import type { Expandable } from '../contract/listParams.js';
 import { beneficiaryObject, payoutObject, quoteObject } from '../contract/objects.js';
-import type { JsonObject } from '../contract/versions/jsonObject.js';
+import type { JsonObject } from '../contract/versions/index.js';
 import { findBatches } from '../db/batches.js';
 import { findBeneficiaries } from '../db/beneficiaries.js';
 import type { Sql } from '../db/client.js';

@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto';
-import type { JsonObject } from '../contract/versions/jsonObject.js';
+import type { JsonObject } from '../contract/versions/index.js';
 import { bulkTransaction, exactlyOne, hasSqlState, type Sql } from '../db/client.js';
 import {
   bindKey,

@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import { DecodedNumber } from '../contract/decodedNumber.js';
+import { DecodedNumber } from '../contract/params.js';
 import { type Refusal, refuse } from '../domain/refusal.js';
 import {
   type Decoded,

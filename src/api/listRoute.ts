@@ -1,5 +1,5 @@
 import { listObject } from '../contract/objects.js';
-import type { JsonObject } from '../contract/versions/jsonObject.js';
+import type { JsonObject } from '../contract/versions/index.js';
 import type { Sql } from '../db/client.js';
 import { type ListedTable, type Page, type PageResult, positionOf } from '../db/page.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';

@@ -2,8 +2,12 @@ import { STATUS_CODES } from 'node:http';
 import { z } from 'zod';
 import { sharedParams } from '../contract/params.js';
 import { type ObjectName, objectsOf } from '../contract/schemas.js';
-import { type ApiVersion, apiVersions, defaultApiVersion } from '../contract/versions/index.js';
-import type { JsonObject } from '../contract/versions/jsonObject.js';
+import {
+  type ApiVersion,
+  apiVersions,
+  defaultApiVersion,
+  type JsonObject,
+} from '../contract/versions/index.js';
 import { eventTypes } from '../domain/event.js';
 import { meaningOf, type RefusalCode } from '../domain/refusal.js';
 import type { Route } from './route.js';

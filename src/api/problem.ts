@@ -1,6 +1,6 @@
 import type { ContractObject } from '../contract/schemas.js';
 import { meaningOf, type Refusal } from '../domain/refusal.js';
-import { masked } from './mask.js';
+import { masked } from '../telemetry.js';
 
 /** One refused parameter inside a problem, or the problem's own first one. */
 function memberOf({ code, param, expected, received, detail }: Refusal) {

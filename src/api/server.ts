@@ -9,12 +9,28 @@ import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
+import { defaultApiVersion, versionHeaders } from '../contract/versions/index.js';
 import { newId } from '../db/id.js';
 import { type Refusal, refuse } from '../domain/refusal.js';
-import { type TrustedProxies, trustProxies } from './clientAddress.js';
-import { admitConnections, trusted } from './connections.js';
-import { everyAnswerHeaders } from './headers.js';
+import { admitConnections, type TrustedProxies, trusted, trustProxies } from './connections.js';
 import { problemOf } from './problem.js';
+
+/**
+ * Headers of every answer, wherever it is written. Strict-Transport-Security is not among them: a
+ * client must ignore it without TLS (RFC 6797, 8.1), and only what ends TLS in front of this
+ * process knows whether the whole host is to be reached by TLS for ever.
+ */
+export function everyAnswerHeaders(requestId: string): Readonly<Record<string, string>> {
+  return {
+    'Request-Id': requestId,
+    ...versionHeaders(defaultApiVersion),
+    // Answers are an account's own; what may be kept says so itself.
+    'Cache-Control': 'no-store',
+    'X-Content-Type-Options': 'nosniff',
+    // Ids of payouts are in the paths.
+    'Referrer-Policy': 'no-referrer',
+  };
+}
 
 export const httpLimits = {
   /** An integrator's own headers are under 1 KiB; proxies and traces add a few more. */

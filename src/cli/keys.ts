@@ -1,10 +1,11 @@
-import { createApiKey, hashOfKey } from '../api/apiKey.js';
 import { type Account, findAccount } from '../db/accounts.js';
 import {
   type ApiKey,
   countActiveKeys,
+  createApiKey,
   expireApiKey,
   findApiKey,
+  hashOfKey,
   insertApiKey,
   listApiKeys,
   type NewApiKey,

@@ -8,8 +8,15 @@ import {
 import { eventTypes } from '../domain/event.js';
 import { iso4217 } from '../domain/iso4217.js';
 import { isCurrency } from '../domain/money.js';
-import { DecodedNumber } from './decodedNumber.js';
 import { apiVersions } from './versions/index.js';
+
+/** A number of a JSON body as it was written: `1.0`, `1e3` and `1` stay three texts. */
+export class DecodedNumber {
+  readonly text: string;
+  constructor(text: string) {
+    this.text = text;
+  }
+}
 
 /**
  * The parameters of every request. The error text of a schema is the sentence that a refusal

@@ -1,5 +1,5 @@
 import type { EntryKind } from '../domain/ledger.js';
-import type { Sql } from './client.js';
+import { type Sql, when } from './client.js';
 import {
   orderAndLimit,
   type Page,
@@ -7,7 +7,6 @@ import {
   type Position,
   pageRows,
   toPage,
-  when,
 } from './page.js';
 
 /** One posting to a balance of a customer. */

@@ -1,11 +1,10 @@
 import { type BatchMode, type BatchStatus, batchStatuses, chunkCountOf } from '../domain/batch.js';
 import type { PayoutStatus } from '../domain/payout.js';
 import type { Refusal } from '../domain/refusal.js';
-import { oneOf, ownedIn, type Sql } from './client.js';
-import { orderAndLimit, type Page, type PageResult, pageRows, toPage, when } from './page.js';
+import { oneOf, ownedIn, type Sql, unnest, when } from './client.js';
+import { orderAndLimit, type Page, type PageResult, pageRows, toPage } from './page.js';
 import type { NewPayout, PayoutRow } from './payouts.js';
 import type { CurrencyRate, CurrencyRates } from './rates.js';
-import { unnest } from './unnest.js';
 import { wakeAfter } from './wakeTimes.js';
 
 export type BatchRow = {

@@ -1,6 +1,6 @@
 import type { BeneficiaryDetails } from '../domain/beneficiary.js';
-import { exactlyOne, oneOf, ownedIn, type Sql } from './client.js';
-import { type Page, type PageResult, pageRows, toPage, when } from './page.js';
+import { exactlyOne, oneOf, ownedIn, type Sql, when } from './client.js';
+import { type Page, type PageResult, pageRows, toPage } from './page.js';
 
 export type BeneficiaryRow = {
   readonly id: string;

@@ -1,7 +1,7 @@
 import { type Chunk, type ChunkCounts, chunkDriver, chunkSize } from '../domain/batch.js';
 import type { PayoutStatus, WakeablePayout } from '../domain/payout.js';
-import type { Sql } from './client.js';
-import { when } from './page.js';
+import { type Sql, when } from './client.js';
+
 import { wakeable } from './payouts.js';
 import { wakeAfter } from './wakeTimes.js';
 

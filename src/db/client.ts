@@ -1,5 +1,4 @@
 import postgres, { type Fragment } from 'postgres';
-import { arrays } from './arrays.js';
 import { socketsTo } from './socket.js';
 
 /** A connection pool or an open transaction: every function of this folder takes either. */
@@ -184,4 +183,82 @@ export function jsonTexts(sql: Sql, values: readonly object[]) {
  */
 export function bigints(values: readonly (bigint | null)[]): (string | null)[] {
   return values.map((value) => value?.toString() ?? null);
+}
+
+/** What PostgreSQL calls the types of the arrays that our statements take or return (pg_type). */
+const arrayTypes = { int4: 1007, text: 1009, int8: 1016, float8: 1022 };
+
+/**
+ * How arrays go and come. postgres.js would ask each new connection for the types of arrays, and
+ * 3.4.9 does not handle that a connection is lost before it answers: the process ends. An array
+ * of another type is refused by the server (22P02); integration/arrays.test.ts looks for columns.
+ */
+export const arrays = {
+  to: arrayTypes.text,
+  from: Object.values(arrayTypes),
+  serialize: literalOf,
+  parse: elementsOf,
+};
+
+type Element = string | number | bigint | boolean | null | undefined;
+
+function literalOf(value: string | readonly Element[]): string {
+  if (typeof value === 'string') return value;
+  const elements = value.map((element) =>
+    element === null || element === undefined
+      ? 'null'
+      : `"${String(element).replaceAll(/[\\"]/g, '\\$&')}"`,
+  );
+  return `{${elements.join()}}`;
+}
+
+/** The elements as text, of an array of one dimension: quoted where they must be, or as they are. */
+function elementsOf(literal: string): readonly (string | null)[] {
+  return [...literal.matchAll(/"((?:[^"\\]|\\.)*)"|[^{},]+/gs)].map(([plain, quoted]) => {
+    if (quoted !== undefined) return quoted.replaceAll(/\\(.)/gs, '$1');
+    return plain === 'NULL' ? null : plain;
+  });
+}
+
+type Value = string | number | bigint | boolean | object | null | undefined;
+type Row = { readonly [property: string]: Value };
+
+/**
+ * Rows as a table `t` that a statement reads from: an array a column, so that the statement is the
+ * same for any number of rows. The arrays go as text, and the server reads their elements:
+ * postgres.js would take the type of the first one for that of all. The names and types of the
+ * columns follow as in `create table`; each is a property of every row.
+ */
+export function unnest(sql: Sql, rows: readonly Row[]) {
+  return ([columns = '']: TemplateStringsArray): Fragment => {
+    const names: string[] = [];
+    const arrays = columns.split(',').map((column, index) => {
+      const [name = '', type = ''] = column.trim().split(' ');
+      names.push(name);
+      const property = postgres.toCamel(name);
+      const texts = rows.map((row) => textOf(row, property));
+      return sql`${sql.unsafe(index === 0 ? '' : ',')} ${texts}::text[]::${sql.unsafe(type)}[]`;
+    });
+    return sql`unnest(${arrays}) as t (${sql(names)})`;
+  };
+}
+
+function textOf(row: Row, property: string): string | null {
+  if (!(property in row)) throw new Error(`A row has no ${property}.`);
+  const { [property]: value } = row;
+  if (value === null || value === undefined) return null;
+  if (value instanceof Date) return value.toISOString();
+  return typeof value === 'object' ? JSON.stringify(value) : String(value);
+}
+
+/**
+ * A condition on a value that is asked for, or none. So each combination of filters is a
+ * statement of its own, whose plan can be kept: one for all of them would fit none.
+ */
+export function when<T>(
+  sql: Sql,
+  value: T | null | undefined,
+  condition: (value: T) => Fragment,
+): Fragment {
+  return value === null || value === undefined ? sql`true` : condition(value);
 }

@@ -1,6 +1,5 @@
-import type { Sql } from './client.js';
+import { type Sql, unnest } from './client.js';
 import type { EventRow } from './events.js';
-import { unnest } from './unnest.js';
 import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
 /** One (event, endpoint) pair with everything that an attempt needs. */

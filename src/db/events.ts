@@ -1,7 +1,7 @@
 import { type EventType, eventTypes } from '../domain/event.js';
-import { jsonTexts, oneOf, ownedIn, type Sql } from './client.js';
+import { jsonTexts, oneOf, ownedIn, type Sql, when } from './client.js';
 import { newId } from './id.js';
-import { orderAndLimit, type Page, type PageResult, pageRows, toPage, when } from './page.js';
+import { orderAndLimit, type Page, type PageResult, pageRows, toPage } from './page.js';
 
 export type NewEvent = {
   readonly accountId: string;

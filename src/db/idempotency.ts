@@ -1,6 +1,5 @@
 import type { Refusal } from '../domain/refusal.js';
-import type { Sql } from './client.js';
-import { unnest } from './unnest.js';
+import { type Sql, unnest } from './client.js';
 
 /** What a key is bound to. `fingerprints` maps each parameter to a keyed digest of its value. */
 export type KeyBinding = {

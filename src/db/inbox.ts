@@ -1,9 +1,8 @@
 import type { Chunk } from '../domain/batch.js';
 import { payoutOfKey, type WakeablePayout } from '../domain/payout.js';
 import { type RailEvent, type RailReportJson, reportToJson } from '../domain/railReport.js';
-import { jsonTexts, type Sql } from './client.js';
+import { jsonTexts, type Sql, unnest } from './client.js';
 import { wakeable } from './payouts.js';
-import { unnest } from './unnest.js';
 import { wakeAfter } from './wakeTimes.js';
 
 /** The workflows to signal: of payouts that have their own, and of chunks that are suspended. */

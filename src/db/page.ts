@@ -1,5 +1,5 @@
 import type { Fragment } from 'postgres';
-import type { Sql } from './client.js';
+import { type Sql, when } from './client.js';
 
 /** Where a row stands in its list: lists are ordered by time and, within it, by id. */
 export type Position = { readonly at: Date; readonly id: string };
@@ -37,18 +37,6 @@ export function orderAndLimit(sql: Sql, page: Page, [at, id]: Columns): Fragment
   return page.toward === 'older'
     ? sql`order by ${sql(at)} desc, ${sql(id)} desc limit ${page.limit + 1}`
     : sql`order by ${sql(at)}, ${sql(id)} limit ${page.limit + 1}`;
-}
-
-/**
- * A condition on a value that is asked for, or none. So each combination of filters is a
- * statement of its own, whose plan can be kept: one for all of them would fit none.
- */
-export function when<T>(
-  sql: Sql,
-  value: T | null | undefined,
-  condition: (value: T) => Fragment,
-): Fragment {
-  return value === null || value === undefined ? sql`true` : condition(value);
 }
 
 /** The last condition, the order and the end of a page's rows: created within bounds, beyond its cursor. */

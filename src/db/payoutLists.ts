@@ -1,9 +1,8 @@
 import type { Fragment } from 'postgres';
 import { type PayoutStatus, payoutStatuses } from '../domain/payout.js';
-import { exactlyOne, type Sql } from './client.js';
-import { orderAndLimit, type Page, type PageResult, pageRows, toPage, when } from './page.js';
+import { exactlyOne, type Sql, unnest, when } from './client.js';
+import { orderAndLimit, type Page, type PageResult, pageRows, toPage } from './page.js';
 import type { PayoutRow } from './payouts.js';
-import { unnest } from './unnest.js';
 
 export type PayoutFilter = {
   readonly status?: PayoutStatus | undefined;

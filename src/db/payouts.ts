@@ -12,10 +12,9 @@ import {
 import type { Move } from '../domain/progress.js';
 import type { Refusal } from '../domain/refusal.js';
 import type { Mode } from './accounts.js';
-import { oneOf, ownedIn, type Sql } from './client.js';
-import { when } from './page.js';
+import { oneOf, ownedIn, type Sql, unnest, when } from './client.js';
+
 import type { RateOrigin } from './rates.js';
-import { unnest } from './unnest.js';
 import { wakeAfter } from './wakeTimes.js';
 
 export type StatusChange = {

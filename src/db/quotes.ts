@@ -1,9 +1,8 @@
 import { formatRate } from '../domain/fx.js';
 import type { FixedSide, Price } from '../domain/quote.js';
-import { exactlyOne, oneOf, ownedIn, type Sql } from './client.js';
+import { exactlyOne, oneOf, ownedIn, type Sql, unnest } from './client.js';
 import type { AcceptedColumns } from './payouts.js';
 import type { RateOrigin } from './rates.js';
-import { unnest } from './unnest.js';
 
 export type QuoteRow = AcceptedColumns &
   RateOrigin & {

@@ -1,8 +1,7 @@
 import { crossMid, type Rate } from '../domain/fx.js';
 import type { Signature } from '../domain/operator.js';
-import { type Database, type Sql, transaction } from './client.js';
+import { type Database, type Sql, transaction, when } from './client.js';
 import { recordCommand } from './operatorActions.js';
-import { when } from './page.js';
 
 /** A rate that is kept: units of the currency for one euro, exact. */
 export type CurrencyRate = {

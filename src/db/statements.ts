@@ -1,6 +1,5 @@
 import type { Statement } from '../domain/railReport.js';
-import { exactlyOne, type Sql } from './client.js';
-import { unnest } from './unnest.js';
+import { exactlyOne, type Sql, unnest } from './client.js';
 
 export type Break = {
   readonly rail: string;

@@ -1,7 +1,6 @@
 import type { VoidOutcome } from '../domain/payout.js';
-import type { Sql } from './client.js';
+import { type Sql, unnest } from './client.js';
 import type { AcceptedRow } from './payouts.js';
-import { unnest } from './unnest.js';
 import { wakeAfter } from './wakeTimes.js';
 
 /** What the rail has to know; fixed at acceptance, so it is there. */

@@ -1,5 +1,5 @@
-import { exactlyOne, oneOf, ownedIn, type Sql } from './client.js';
-import { type Page, type PageResult, pageRows, toPage, when } from './page.js';
+import { exactlyOne, oneOf, ownedIn, type Sql, when } from './client.js';
+import { type Page, type PageResult, pageRows, toPage } from './page.js';
 
 export type WebhookEndpointRow = {
   readonly id: string;

@@ -12,6 +12,7 @@ import {
   type Workflow,
 } from '@temporalio/common';
 import pLimit from 'p-limit';
+import type { Logger } from 'pino';
 import { type Chunk, chunkDriver } from '../domain/batch.js';
 import { railNameOf } from '../domain/corridor.js';
 import type { WakeablePayout } from '../domain/payout.js';
@@ -230,4 +231,22 @@ export function wakeEndpoint(client: Client, endpointId: string): Promise<void> 
     args: [{ endpointId }],
   };
   return wake(client, 'webhookDelivery', options, deliverSignal);
+}
+
+/**
+ * Asks Temporal, and answers whether it did so within its time. The rows are the request: a repeat
+ * or the sweep goes on from them, so that no answer is no failure.
+ */
+export async function askTemporal(
+  { log }: { readonly log: Logger },
+  object: { readonly payout: string } | { readonly batch: string },
+  ask: () => Promise<unknown>,
+): Promise<boolean> {
+  try {
+    await ask();
+    return true;
+  } catch (error) {
+    log.warn({ err: error, ...object }, 'a request to Temporal failed');
+    return false;
+  }
 }

@@ -4,7 +4,7 @@ import { promisify } from 'node:util';
 import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { createApiKey } from '../../src/api/apiKey.js';
+import { createApiKey } from '../../src/db/apiKeys.js';
 import { eventually } from '../assertions/eventually.js';
 import { type Receiver, startReceiver } from '../fakes/receiver.js';
 import {

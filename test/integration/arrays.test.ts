@@ -1,8 +1,6 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { arrays } from '../../src/db/arrays.js';
-import { bigints } from '../../src/db/client.js';
-import { unnest } from '../../src/db/unnest.js';
+import { arrays, bigints, unnest } from '../../src/db/client.js';
 import { createTestDatabase, type TestDatabase } from '../servers/database.js';
 
 let test: TestDatabase;

@@ -4,8 +4,7 @@ import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { createApiKey, hashOfKey } from '../../src/api/apiKey.js';
-import { insertApiKey, revokeApiKey } from '../../src/db/apiKeys.js';
+import { createApiKey, hashOfKey, insertApiKey, revokeApiKey } from '../../src/db/apiKeys.js';
 import { type ApiAnswer, createClient, type RequestOptions } from '../fixtures/client.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 

@@ -9,11 +9,10 @@ import {
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { hashOfKey } from '../../src/api/apiKey.js';
 import { routes } from '../../src/api/app.js';
-import { trustProxies } from '../../src/api/clientAddress.js';
-import { trusted } from '../../src/api/connections.js';
+import { trusted, trustProxies } from '../../src/api/connections.js';
 import { createHttpServer, httpLimits } from '../../src/api/server.js';
+import { hashOfKey } from '../../src/db/apiKeys.js';
 import { eventually } from '../assertions/eventually.js';
 import { createClient } from '../fixtures/client.js';
 import { openWire, type Wire, type WireAnswer } from '../fixtures/wire.js';

@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { z } from 'zod';
-import { createApiKey, hashOfKey } from '../../src/api/apiKey.js';
-import { insertApiKey } from '../../src/db/apiKeys.js';
+import { createApiKey, hashOfKey, insertApiKey } from '../../src/db/apiKeys.js';
 import { newId } from '../../src/db/id.js';
 import { type ApiAnswer, type ApiClient, createClient, textOf } from '../fixtures/client.js';
 import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';

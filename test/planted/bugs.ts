@@ -21,7 +21,7 @@ const reducer = { project: 'unit', file: 'test/unit/payout.test.ts' } as const;
 export const bugs: readonly Bug[] = [
   {
     name: 'an unknown answer to a submission releases the hold',
-    file: 'src/activities/submission.ts',
+    file: 'src/activities/rail.ts',
     find: 'return { id, unknown: answer.detail };',
     replace: "return { id, fact: { kind: 'rejected', code: 'NARR', reason: answer.detail } };",
     caughtBy: { ...steps, test: 'a payout whose outcome is unknown stays held' },
@@ -45,7 +45,7 @@ export const bugs: readonly Bug[] = [
   },
   {
     name: 'a repeated submission has a new key',
-    file: 'src/activities/submission.ts',
+    file: 'src/activities/rail.ts',
     find: 'key: railKey(submission.id),',
     replace: "key: railKey(submission.id) + (submission.wasSubmitted ? '-again' : ''),",
     caughtBy: { ...steps, test: 'a payout whose outcome is unknown stays held' },

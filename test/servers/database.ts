@@ -1,8 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { inject } from 'vitest';
-import { createApiKey, hashOfKey } from '../../src/api/apiKey.js';
 import { type Account, insertAccount, type Mode } from '../../src/db/accounts.js';
-import { insertApiKey } from '../../src/db/apiKeys.js';
+import { createApiKey, hashOfKey, insertApiKey } from '../../src/db/apiKeys.js';
 import { connectDatabase, type Database, type Sql, transaction } from '../../src/db/client.js';
 import { postEntries } from '../../src/db/ledger.js';
 import { storeRates } from '../../src/db/rates.js';

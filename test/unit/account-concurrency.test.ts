@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import Koa from 'koa';
 import { expect, it } from 'vitest';
-import { limitPerAccount } from '../../src/api/concurrency.js';
+import { limitPerAccount } from '../../src/api/app.js';
 
 it.each([200, 500])('a place rests after work that was answered with %d', async (status) => {
   const [workMs, restMs] = [20, 80];

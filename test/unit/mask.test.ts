@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { masked } from '../../src/api/mask.js';
 import { newId } from '../../src/db/id.js';
+import { masked } from '../../src/telemetry.js';
 
 describe('a text that is repeated', () => {
   it.each([

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
-import { apiVersions } from '../../src/contract/versions/index.js';
-import { versionHeaders } from '../../src/contract/versions/lifecycle.js';
+import { apiVersions, versionHeaders } from '../../src/contract/versions/index.js';
 
 const deprecatedAt = new Date('2027-06-01T00:00:00.000Z');
 const sunsetAt = new Date('2028-06-01T00:00:00.000Z');

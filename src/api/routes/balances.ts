@@ -12,8 +12,7 @@ import { fundEntry } from '../../domain/ledger.js';
 import { refuse } from '../../domain/refusal.js';
 import { runIdempotently } from '../idempotency.js';
 import { listRoute } from '../listRoute.js';
-import { type Route, refused, route } from '../route.js';
-import { validate } from '../validate.js';
+import { type Route, refused, route, validate } from '../route.js';
 
 export const balanceRoutes: readonly Route[] = [
   {

@@ -8,8 +8,8 @@ import {
   maxProblems,
   paramName,
 } from '../decoded.js';
+import { type Validated, validate } from '../route.js';
 import { createPace, inSlices, type Steps } from '../slices.js';
-import { type Validated, validate } from '../validate.js';
 import { conflictingParams } from './payouts.js';
 
 /** Parameters that say which one thing an item uses or is, so that two items cannot share it. */

@@ -22,9 +22,8 @@ import { newId } from '../../db/id.js';
 import { toPage } from '../../db/page.js';
 import { currentRates } from '../../db/rates.js';
 import { isRefusal, refuse } from '../../domain/refusal.js';
-import { cancelBatchItems, startBatch } from '../../temporal/wakePayout.js';
-import { scopeMissing } from '../admission.js';
-import { askTemporal } from '../askTemporal.js';
+import { askTemporal, cancelBatchItems, startBatch } from '../../temporal/wakePayout.js';
+import { scopeMissing } from '../auth.js';
 import { bindRequest, recordOnce } from '../idempotency.js';
 import { byIdIn, listRoute } from '../listRoute.js';
 import {

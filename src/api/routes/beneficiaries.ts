@@ -13,8 +13,7 @@ import { validateBeneficiary } from '../../domain/beneficiary.js';
 import { meaningOf } from '../../domain/refusal.js';
 import { deleteOnce, runIdempotently } from '../idempotency.js';
 import { byIdIn, listRoute } from '../listRoute.js';
-import { oneObject, type Route, route } from '../route.js';
-import { validate } from '../validate.js';
+import { oneObject, type Route, route, validate } from '../route.js';
 
 export const beneficiaryRoutes: readonly Route[] = [
   route({

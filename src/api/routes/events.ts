@@ -3,8 +3,7 @@ import { deliveryObject, eventObject, listObject } from '../../contract/objects.
 import { deliveriesOf } from '../../db/deliveries.js';
 import { feedEvents, findEvent, listEvents } from '../../db/events.js';
 import { byIdIn, exclusive, listRoute } from '../listRoute.js';
-import { oneObject, type Route, refused } from '../route.js';
-import { validate } from '../validate.js';
+import { oneObject, type Route, refused, validate } from '../route.js';
 
 export const eventRoutes: readonly Route[] = [
   listRoute({

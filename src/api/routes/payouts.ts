@@ -10,9 +10,8 @@ import { isSearch, listPayouts, type PayoutFilter } from '../../db/payoutLists.j
 import { findPayout, insertPayout, type NewPayout, type PayoutRow } from '../../db/payouts.js';
 import { isFinal } from '../../domain/payout.js';
 import { isRefusal, type Refusal, refuse } from '../../domain/refusal.js';
-import { askPayout, startAndAwaitDecision } from '../../temporal/wakePayout.js';
+import { askPayout, askTemporal, startAndAwaitDecision } from '../../temporal/wakePayout.js';
 import { cancelUpdate } from '../../workflows/messages.js';
-import { askTemporal } from '../askTemporal.js';
 import { expandPayouts } from '../expand.js';
 import { bindRequest, recordOnce, withAdvice } from '../idempotency.js';
 import { byIdIn, listRoute } from '../listRoute.js';
@@ -25,8 +24,8 @@ import {
   type Route,
   refused,
   route,
+  validate,
 } from '../route.js';
-import { validate } from '../validate.js';
 
 /** How long a caller waits for the decision before the answer is 202 `pending`. */
 const decisionLimitMs = 3_000;

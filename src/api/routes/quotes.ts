@@ -41,7 +41,10 @@ export const quoteRoutes: readonly Route[] = [
         objectId: id,
         status: 201,
         perform: async (sql) => {
-          const rates = await currentRates(sql, deps.rateMaximumAgeMs, [sourceCurrency, destinationCurrency]);
+          const rates = await currentRates(sql, deps.rateMaximumAgeMs, [
+            sourceCurrency,
+            destinationCurrency,
+          ]);
           const mid = midOf(rates, sourceCurrency, destinationCurrency);
           const priced = price({ ...asked, mid });
           if (isRefusal(priced)) return priced;

@@ -1,4 +1,4 @@
-import type { JsonObject } from './jsonObject.js';
+type JsonObject = Readonly<Record<string, unknown>>;
 
 /**
  * The specification's shapes: `rate` and `fee` are JSON numbers. Both have at most 15

@@ -1,5 +1,7 @@
 import { toNumbers } from './2026-06-01.js';
-import type { JsonObject } from './jsonObject.js';
+
+/** An object as integrators see it, of whichever type and version. */
+export type JsonObject = { readonly [name: string]: unknown };
 
 /** The API versions, newest first. Handlers know the first; the others are converted from it. */
 export const apiVersions = ['2026-11-15', '2026-06-01'] as const;
@@ -38,4 +40,34 @@ function convertAny(value: unknown, step: (object: JsonObject) => JsonObject): u
 
 function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** When a version goes out of use; a date that is still to come announces it. */
+export type VersionLife = {
+  /** From then on no integration should use it. */
+  readonly deprecatedAt?: Date;
+  /** From then on it may be refused; never before it is deprecated. */
+  readonly sunsetAt?: Date;
+};
+
+const lives: Readonly<Record<ApiVersion, VersionLife>> = {
+  '2026-11-15': {},
+  '2026-06-01': {},
+};
+
+/**
+ * What every answer says of the version it is rendered in: its name, and of one that goes out
+ * of use `Deprecation` (RFC 9745), `Sunset` (RFC 8594) and where to read about it.
+ */
+export function versionHeaders(
+  version: ApiVersion,
+  { deprecatedAt, sunsetAt }: VersionLife = lives[version],
+): Readonly<Record<string, string>> {
+  const headers: Record<string, string> = { 'Corridor-Version': version };
+  if (deprecatedAt !== undefined) {
+    headers['Deprecation'] = `@${Math.floor(deprecatedAt.getTime() / 1000)}`;
+    headers['Link'] = '</docs/guide#versions>; rel="deprecation"; type="text/html"';
+  }
+  if (sunsetAt !== undefined) headers['Sunset'] = sunsetAt.toUTCString();
+  return headers;
 }

@@ -1,2 +1,0 @@
-/** An object as integrators see it, of whichever type and version. */
-export type JsonObject = { readonly [name: string]: unknown };
