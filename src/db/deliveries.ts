@@ -61,17 +61,22 @@ export async function claimFirstAttempts(
   sql: Sql,
   pairs: readonly Pair[],
 ): Promise<readonly DueDelivery[]> {
-  const named = sql`
-    ${unnest(sql, pairs)`event_id text, endpoint_id text`}
-      join webhook_endpoints w on w.id = t.endpoint_id
-     where d.event_id = t.event_id and d.endpoint_id = t.endpoint_id
-       and case when ${isPending(sql)} then d.attempts = 0 else false end`;
+  // One pass for both: to find the pairs again would cost as much as to write them.
   return sql<DueDelivery[]>`
-    with dropped as (
-      update deliveries d set status = 'canceled' from ${named} and not ${isListening(sql)}
+    with found as (
+      update deliveries d
+         set status = case when ${isListening(sql)} then d.status else 'canceled' end,
+             attempts = d.attempts + ${isListening(sql)}::int,
+             last_attempt_at = case when ${isListening(sql)} then now() else d.last_attempt_at end,
+             next_attempt_at = case when ${isListening(sql)} then now() + ${lease}::interval
+                                    else d.next_attempt_at end
+        from ${unnest(sql, pairs)`event_id text, endpoint_id text`}
+        join webhook_endpoints w on w.id = t.endpoint_id
+       where d.event_id = t.event_id and d.endpoint_id = t.endpoint_id
+         and case when ${isPending(sql)} then d.attempts = 0 else false end
+      returning d.event_id, d.endpoint_id, d.attempts, ${isListening(sql)} as is_taken
     ), taken as (
-      update deliveries d set ${claiming(sql)} from ${named} and ${isListening(sql)}
-      returning d.event_id, d.endpoint_id, d.attempts
+      select event_id, endpoint_id, attempts from found where is_taken
     )
     ${claimedRows(sql)}`;
 }
