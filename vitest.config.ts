@@ -9,12 +9,17 @@ process.env['NODE_COMPILE_CACHE'] ??= join(import.meta.dirname, 'node_modules/.c
 const patient = { testTimeout: 120_000, hookTimeout: 120_000 } as const;
 
 /** They measure time, so nothing else runs beside them. */
-const alone = [
-  'test/integration/{attacks,prefer-wait,rate-limit,sandbox-bank,webhook-tarpit}.test.ts',
-];
+const alone = ['test/integration/{attacks,webhook-tarpit}.test.ts'];
 
-/** The worker of batches gives way to everything else: beside other tests it takes minutes. */
+/** The worker of batches gives way to everything else: beside many tests it takes minutes. */
 const givesWay = ['test/e2e/batch-crash.test.ts'];
+
+/**
+ * What a busy machine disturbs, when those that load it are done: a clock that jumps goes on while
+ * a workflow is kept waiting, and the worker of batches has to get its turn. Neither needs more than
+ * one core, so one file of each kind runs beside the other.
+ */
+const calm = { maxWorkers: 2, sequence: { groupOrder: 1 } } as const;
 
 /** They need a database each and no other server. */
 const databaseOnly = [
@@ -72,10 +77,7 @@ export default defineConfig({
           name: 'workflow',
           include: ['test/workflow/**/*.test.ts'],
           globalSetup: ['test/servers/globalPostgres.ts', 'test/servers/globalWorkflows.ts'],
-          // A clock that jumps goes on while a busy machine keeps a workflow waiting: one file at a
-          // time, when those that run beside others are done.
-          fileParallelism: false,
-          sequence: { groupOrder: 1 },
+          ...calm,
           isolate: false,
           ...patient,
         },
@@ -128,7 +130,7 @@ export default defineConfig({
         },
       },
       {
-        test: { name: 'e2e-alone', include: givesWay, fileParallelism: false, ...onBuild },
+        test: { name: 'e2e-alone', include: givesWay, ...calm, ...onBuild },
       },
     ],
   },

@@ -15,6 +15,7 @@ const long: readonly string[] = [
   'integration/interleavings-known',
   'e2e/recovery',
   'planted/planted',
+  'e2e/batch-crash',
 ];
 
 const placeOf = ({ moduleId }: TestSpecification) => {
