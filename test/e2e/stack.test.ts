@@ -47,8 +47,8 @@ async function payoutRequest(client: ApiClient, reference: string): Promise<Requ
   };
 }
 
-function sendPayout(client: ApiClient, form: Request) {
-  return client('POST /v1/payouts', { form, idempotencyKey: 'rent-2026-11' });
+function sendPayout(client: ApiClient, form: Request, idempotencyKey: string) {
+  return client('POST /v1/payouts', { form, idempotencyKey });
 }
 
 /** The permissions of a folder and of what is in it, but for the inside of PostgreSQL's own. */
@@ -101,6 +101,8 @@ describe('a stack that runs', () => {
 
   beforeAll(async () => {
     home = await createStackHome();
+    // A folder that others may enter until it is taken.
+    await chmod(home.directory, 0o755);
     running = await home.start();
   });
   afterAll(() => home?.remove());
@@ -206,6 +208,19 @@ describe('a stack that runs', () => {
     await expectBalancedLedger(description.database_url);
   });
 
+  it('keeps its data to its user, and lets the one who runs PostgreSQL in', async () => {
+    const { client } = running;
+    await sendPayout(client, await payoutRequest(client, 'Invoice 17'), 'invoice-17-again');
+    const modes = modesUnder(home.directory);
+    expect(modes.filter(({ mode }) => (mode & 0o077) !== 0)).toEqual([]);
+    expect(modes.map(({ path }) => path)).toEqual(
+      expect.arrayContaining(['', 'bank-journal.jsonl', 'logs', 'logs/api.log', 'temporal.sqlite']),
+    );
+    // With a right that reaches every file it would not need to be let in.
+    const log = readFileSync(join(home.directory, 'logs', 'postgres.log'), 'utf8');
+    expect(log).not.toContain('CAP_DAC_OVERRIDE');
+  });
+
   it('gives its processes logins that edit no balance and disable no trigger', async () => {
     const { description } = running;
     for (const name of ['api', 'worker', 'batch-worker'] as const) {
@@ -271,27 +286,31 @@ describe('a stack of which a part dies', () => {
   );
 });
 
-describe('corridor start', () => {
-  it('keeps its data to its user, and lets the one who runs PostgreSQL in', async () => {
-    const home = await openHome();
-    await chmod(home.directory, 0o755);
-    const { client } = await home.start();
-    await sendPayout(client, await payoutRequest(client, 'Invoice 17'));
-    const open = modesUnder(home.directory).filter(({ mode }) => (mode & 0o077) !== 0);
-    expect(open).toEqual([]);
-    expect(modesUnder(home.directory).map(({ path }) => path)).toEqual(
-      expect.arrayContaining(['', 'bank-journal.jsonl', 'logs', 'logs/api.log', 'temporal.sqlite']),
-    );
-    // With a right that reaches every file it would not need to be let in.
-    const log = readFileSync(join(home.directory, 'logs', 'postgres.log'), 'utf8');
-    expect(log).not.toContain('CAP_DAC_OVERRIDE');
+describe('a stack that is started again on its data', () => {
+  let home: StackHome;
+  let running: RunningStack | undefined;
+
+  beforeAll(async () => {
+    home = await createStackHome();
   });
+  // Each goes on with the stack that the one before has left, but for one that was not over.
+  afterEach(async ({ task }) => {
+    if (task.result?.state !== 'fail') return;
+    running = undefined;
+    await home.remove();
+    home = await createStackHome();
+  });
+  afterAll(() => home?.remove());
+
+  const goOn = async () => {
+    running ??= await home.start();
+    return running;
+  };
 
   it('stops every process on Ctrl-C, and has everything again when it is started again', async () => {
-    const home = await openHome();
-    const first = await home.start();
+    const first = await goOn();
     const request = await payoutRequest(first.client, 'Rent');
-    const payout = await sendPayout(first.client, request);
+    const payout = await sendPayout(first.client, request, 'rent-2026-11');
     expect(payout.status).toBe(201);
     const id = textOf(payout, 'id');
     const settled = await untilStatus(first.client, id, 'settled');
@@ -302,61 +321,69 @@ describe('corridor start', () => {
     expect(await home.fatalLines()).toEqual([]);
 
     const second = await home.start();
+    running = second;
     const terms = { source_currency: 'USD', destination_currency: 'EUR', amount: '125000' };
     expect((await second.client('POST /v1/quotes', { form: terms })).status).toBe(201);
     expect(second.description.api_key).toBe(first.description.api_key);
     expect((await second.client(`GET /v1/payouts/${id}`)).body).toEqual(settled.body);
-    const repeated = await sendPayout(second.client, request);
+    const repeated = await sendPayout(second.client, request, 'rent-2026-11');
     expect(repeated.status).toBe(201);
     expect(repeated.headers.get('idempotent-replayed')).toBe('true');
     expect(repeated.body).toEqual(settled.body);
     expect(await home.transfers()).toEqual([id]);
-    expect(await interrupt(second)).toBe(0);
-
-    const third = await home.start('--reset');
-    expect(third.description.api_key).not.toBe(first.description.api_key);
-    expect((await third.client('GET /v1/payouts')).body['data'] ?? []).toEqual([]);
-    expect(await home.transfers()).toEqual([]);
-    const stranger = await fetch(`${third.description.api_url}/v1/balances`, {
-      headers: { authorization: `Bearer ${first.description.api_key}` },
-    });
-    expect(stranger.status).toBe(401);
   });
 
   it('ends what a killed one left, and goes on with its data', async () => {
-    const home = await openHome();
-    const first = await home.start();
+    const first = await goOn();
+    const sent = await home.transfers();
     const request = await payoutRequest(first.client, 'Rent');
-    const id = textOf(await sendPayout(first.client, request), 'id');
+    const id = textOf(await sendPayout(first.client, request, 'rent-2026-12'), 'id');
     const left = home.processes().filter(({ pid }) => pid !== first.part.pid);
     crash(first.part.pid);
     await first.part.exited;
 
     const second = await home.start();
-    const running = home.processes().map(({ pid }) => pid);
-    expect(running.filter((pid) => left.some((old) => old.pid === pid))).toEqual([]);
+    running = second;
+    const pids = home.processes().map(({ pid }) => pid);
+    expect(pids.filter((pid) => left.some((old) => old.pid === pid))).toEqual([]);
     await untilStatus(second.client, id, 'settled');
-    expect(textOf(await sendPayout(second.client, request), 'id')).toBe(id);
-    expect(await home.transfers()).toEqual([id]);
-    expect(await interrupt(second)).toBe(0);
-    expect(home.processes()).toEqual([]);
+    expect(textOf(await sendPayout(second.client, request, 'rent-2026-12'), 'id')).toBe(id);
+    expect(await home.transfers()).toEqual([...sent, id]);
   });
 
   it('pays once when every process is killed at once with a payout on its way', async () => {
-    const home = await openHome();
-    const first = await home.start();
+    const first = await goOn();
+    const sent = await home.transfers();
     const request = await payoutRequest(first.client, 'simulate: delay 2s');
-    const id = textOf(await sendPayout(first.client, request), 'id');
+    const id = textOf(await sendPayout(first.client, request, 'rent-2027-01'), 'id');
     for (const pid of Object.values(first.description.pids)) crash(pid);
     await first.part.exited;
 
     const second = await home.start();
-    expect(textOf(await sendPayout(second.client, request), 'id')).toBe(id);
+    running = second;
+    expect(textOf(await sendPayout(second.client, request, 'rent-2027-01'), 'id')).toBe(id);
     await untilStatus(second.client, id, 'settled');
-    expect(await home.transfers()).toEqual([id]);
+    expect(await home.transfers()).toEqual([...sent, id]);
     await expectBalancedLedger(second.description.database_url);
   });
 
+  it('stops in order after all that, and begins with nothing when it is told to', async () => {
+    const first = await goOn();
+    expect(await interrupt(first)).toBe(0);
+    expect(home.processes()).toEqual([]);
+
+    const second = await home.start('--reset');
+    expect(second.description.api_key).not.toBe(first.description.api_key);
+    expect((await second.client('GET /v1/payouts')).body['data'] ?? []).toEqual([]);
+    expect(await home.transfers()).toEqual([]);
+    const stranger = await fetch(`${second.description.api_url}/v1/balances`, {
+      headers: { authorization: `Bearer ${first.description.api_key}` },
+    });
+    expect(stranger.status).toBe(401);
+  });
+});
+
+describe('corridor start', () => {
   it('leaves nothing running when one part does not start', async () => {
     const home = await openHome();
     await appendFile(join(home.directory, 'bank-journal.jsonl'), 'no line of a journal\n');
