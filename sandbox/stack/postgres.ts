@@ -39,6 +39,8 @@ type PostgresOptions = {
   readonly dataDir: string;
   readonly port: number;
   readonly database: string;
+  /** More of the server's settings, each as `name=value`. */
+  readonly settings?: readonly string[];
   readonly onLog: (line: string) => void;
   readonly onSpawn?: OnSpawn;
 };
@@ -192,6 +194,7 @@ async function startPostmaster(
 ): Promise<Part> {
   const { cluster, port, onLog, onSpawn } = options;
   const settings = [
+    ...(options.settings ?? []),
     'listen_addresses=127.0.0.1',
     'unix_socket_directories=',
     'timezone=UTC',
