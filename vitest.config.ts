@@ -9,7 +9,7 @@ process.env['NODE_COMPILE_CACHE'] ??= join(import.meta.dirname, 'node_modules/.c
 const patient = { testTimeout: 120_000, hookTimeout: 120_000 } as const;
 
 /** They measure time, so nothing else runs beside them. */
-const alone = ['test/integration/{attacks,webhook-tarpit}.test.ts'];
+const alone = ['test/integration/{attacks,prefer-wait,webhook-tarpit}.test.ts'];
 
 /** The worker of batches gives way to everything else: beside many tests it takes minutes. */
 const givesWay = ['test/e2e/batch-crash.test.ts'];
