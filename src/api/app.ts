@@ -237,10 +237,13 @@ function whenClosed({ res, req }: Koa.Context): Promise<void> {
   return new Promise((resolve) => res.once('close', () => resolve()));
 }
 
+/** What failed may have cost the most: a search that ran into its time limit. As after any search. */
+const failureRestMs = 100;
+
 /**
  * Serves at most so many requests of an account at a time. A request keeps its place until its
- * answer is read and, after expensive work, until the place has rested: see `Answer.restMs`. How many
- * may wait is bounded by the account's requests in flight.
+ * answer is read and, after expensive work or a failure, until the place has rested (`Answer.restMs`).
+ * How many may wait is bounded by the account's requests in flight.
  */
 export function limitPerAccount(places: number): Koa.Middleware {
   const limit = createKeyedLimit(places);
@@ -249,8 +252,12 @@ export function limitPerAccount(places: number): Koa.Middleware {
       limit(holderOf(ctx).account.id, async () => {
         // Who sent it has left while it waited.
         if (ctx.req.socket.destroyed) ctx.throw(400);
-        await next().then(resolve, reject);
-        const restMs: number = ctx.state['restMs'] ?? 0;
+        let usualRestMs = failureRestMs;
+        await next().then(() => {
+          usualRestMs = 0;
+          resolve();
+        }, reject);
+        const restMs: number = ctx.state['restMs'] ?? usualRestMs;
         await Promise.all([whenClosed(ctx), restMs > 0 ? delay(restMs) : undefined]);
       }).catch(reject);
     });

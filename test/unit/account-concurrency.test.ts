@@ -4,8 +4,13 @@ import Koa from 'koa';
 import { expect, it } from 'vitest';
 import { limitPerAccount } from '../../src/api/app.js';
 
-it.each([200, 500])('a place rests after work that was answered with %d', async (status) => {
-  const [workMs, restMs] = [20, 80];
+it.each([
+  [200, 'asks for it', 80],
+  [500, 'asks for it', 80],
+  [500, 'does not say so', undefined],
+])('a place rests after work that was answered with %d and %s', async (status, _, asked) => {
+  const workMs = 20;
+  const restMs = asked ?? 100;
   const times: { readonly event: 'begun' | 'done'; readonly atMs: number }[] = [];
   const note = (event: 'begun' | 'done') => times.push({ event, atMs: performance.now() });
   const app = new Koa({ asyncLocalStorage: false });
@@ -19,7 +24,7 @@ it.each([200, 500])('a place rests after work that was answered with %d', async 
     note('begun');
     await delay(workMs);
     note('done');
-    ctx.state['restMs'] = restMs;
+    ctx.state['restMs'] = asked;
     if (status === 500) throw new Error('This answer is a failure.');
     ctx.body = {};
   });
