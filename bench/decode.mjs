@@ -1,9 +1,9 @@
 // Milliseconds to decode and to judge a batch, in each format; run it after the build.
 // With `node --expose-gc` it also tells what the heap grows by until the batch can be stored.
 
+import { decodeBody, isUndecoded } from '../dist/src/api/decode.js';
 import { fingerprintsOf } from '../dist/src/api/idempotency.js';
 import { validateBatch } from '../dist/src/api/routes/batchShape.js';
-import { decodeBody, isUndecoded } from '../dist/src/api/serve.js';
 
 const runs = 7;
 

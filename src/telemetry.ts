@@ -2,7 +2,7 @@ import { createServer, type Server } from 'node:http';
 import { type Logger, pino } from 'pino';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 
-/** What a log line never shows, wherever it stands in the object that is logged. */
+/** What a log line never shows, at the top of the object that is logged or one level below. */
 const secretNames = ['authorization', 'secret', 'iban', 'account_number', 'key'];
 const redacted = secretNames.flatMap((name) => [name, `*.${name}`]);
 

@@ -36,7 +36,7 @@ const pollMarginMs = 3 * wakeMarginMs;
  */
 const callsOfAccount = 16;
 
-/** What finds no place among them comes again as often as a submission that has no answer. */
+/** A call beyond that limit is retried as often as a submission that has no answer. */
 const longestPauseMs = 5 * 60_000;
 
 type PollInput = { readonly payoutId: string };

@@ -9,6 +9,7 @@ import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
 import type { Scope } from '../domain/scope.js';
 import { createKeyedLimit } from '../keyedLimit.js';
 import { masked } from '../telemetry.js';
+import { everyAnswerHeaders } from './answerHeaders.js';
 import { createAuthenticator, holderOf, scopeMissing } from './auth.js';
 import { keepCustomers } from './connections.js';
 import { maxBodyBytes } from './decoded.js';
@@ -25,7 +26,6 @@ import { quoteRoutes } from './routes/quotes.js';
 import { receiveCallback } from './routes/railCallbacks.js';
 import { webhookEndpointRoutes } from './routes/webhookEndpoints.js';
 import { answerDelayed, answerProblem, chargeBytes, serve, weigh } from './serve.js';
-import { everyAnswerHeaders } from './server.js';
 
 /** Every route that an integrator calls. */
 export const routes: readonly Route[] = [
@@ -208,7 +208,7 @@ function readBytes(): Koa.Middleware {
     if (!encodings.includes(ctx.get('Content-Encoding').toLowerCase())) ctx.throw(415);
     // No other request has a body that means anything.
     if (ctx.method !== 'POST') return next();
-    // Who sent it has left while the key was looked up.
+    // The client disconnected while its key was looked up.
     if (!ctx.req.readable) ctx.throw(400);
     return readers.get(bodyLimitOf(ctx.path))?.(ctx, next);
   };
@@ -229,15 +229,15 @@ function answerUnknownRoute(ctx: Koa.Context, router: Router): void {
 }
 
 /**
- * Resolves when the answer is read, or when its reader is gone: so long it takes room
- * here, whatever its request has been answered with.
+ * Resolves when the answer is read, or when its reader is gone. Until then it occupies memory here,
+ * whatever the answer was.
  */
 function whenClosed({ res, req }: Koa.Context): Promise<void> {
   if (res.closed || req.socket.destroyed) return Promise.resolve();
   return new Promise((resolve) => res.once('close', () => resolve()));
 }
 
-/** What failed may have cost the most: a search that ran into its time limit. As after any search. */
+/** A list that failed may have cost the most, as a search that hit its time limit: it rests like one. */
 const failureRestMs = 100;
 
 /**
@@ -250,7 +250,7 @@ export function limitPerAccount(places: number): Koa.Middleware {
   return (ctx, next) =>
     new Promise<void>((resolve, reject) => {
       limit(holderOf(ctx).account.id, async () => {
-        // Who sent it has left while it waited.
+        // The client disconnected while it waited.
         if (ctx.req.socket.destroyed) ctx.throw(400);
         let usualRestMs = failureRestMs;
         await next().then(() => {

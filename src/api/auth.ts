@@ -10,16 +10,16 @@ import type { Sql } from '../db/client.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
 import type { Scope } from '../domain/scope.js';
 import { createKeyedLimit } from '../keyedLimit.js';
-import { networkOf } from './connections.js';
+import { networkOf } from './clientAddress.js';
 import { takeRequest } from './rateLimit.js';
 import type { Refused } from './route.js';
 
 const expected = 'Authorization: Bearer <API_KEY> with an active key of the account';
 
-/** Unknown keys cost a query each, and a right checksum is soon made. */
+/** Each unknown key costs a query, and a valid checksum is easy to produce. */
 const wrongKeys = { perSecond: 20, burst: 100 };
 
-/** Keys and addresses that are remembered, some 100 bytes each; then it begins anew. */
+/** Keys and addresses that are remembered, some 100 bytes each; a full set is cleared. */
 const remembered = 20_000;
 
 const invalid = refuse('api_key_invalid', { param: 'Authorization', expected });
@@ -101,7 +101,7 @@ export function createAuthenticator(sql: Sql) {
     const holder = isWellFormedKey(key) ? await find(hashOfKey(key), address) : invalid;
     if (isRefusal(holder)) return holder;
     if (holder.isExpired) {
-      // Only who has the key itself learns this.
+      // Only the holder of the key learns this.
       return { ...invalid, detail: `The key expired at ${holder.expiresAt?.toISOString()}.` };
     }
     if (!holder.isUseNoted) await noteUse(sql, holder.keyId);

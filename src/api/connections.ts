@@ -1,43 +1,6 @@
-import type { IncomingMessage } from 'node:http';
-import { BlockList, isIP, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import ipaddr from 'ipaddr.js';
-
-/** A socket for both families shows an address of version 4 within one of version 6. */
-const plain = (address = '') => address.replace(/^::ffff:(?=\d+\.)/i, '');
-
-/** @param networks addresses and subnets (`10.0.0.0/8`) of the proxies that are believed */
-export function trustProxies(networks: readonly string[]) {
-  const list = new BlockList();
-  for (const network of networks) {
-    const [address = '', bits = isIP(network) === 6 ? '128' : '32'] = network.split('/');
-    list.addSubnet(address, Number.parseInt(bits, 10), isIP(address) === 6 ? 'ipv6' : 'ipv4');
-  }
-  const includes = (address?: string) => {
-    const family = isIP(plain(address));
-    return family !== 0 && list.check(plain(address), family === 6 ? 'ipv6' : 'ipv4');
-  };
-  /** Who sends a request: what the last proxy that is trusted says, else who is connected. */
-  const clientOf = ({ socket, headers }: Pick<IncomingMessage, 'socket' | 'headers'>): string => {
-    const forwarded = String(headers['x-forwarded-for'] ?? '').split(',');
-    let address = plain(socket.remoteAddress);
-    // From the nearest to the farthest: what stands before the first untrusted one may be invented.
-    while (includes(address)) {
-      const before = plain(forwarded.pop()?.trim());
-      if (isIP(before) === 0) break;
-      address = before;
-    }
-    return address;
-  };
-  return { includes, clientOf };
-}
-export type TrustedProxies = ReturnType<typeof trustProxies>;
-
-/** What is counted as one sender: who has an address of version 6 has a whole /64 of them. */
-export function networkOf(sent: string): string {
-  const address = plain(sent);
-  return isIP(address) === 6 ? ipaddr.IPv6.parse(address).parts.slice(0, 4).join(':') : address;
-}
+import { networkOf, type TrustedProxies } from './clientAddress.js';
 
 /** Connections that have shown a key or a rail's signature, and those of trusted proxies. */
 export const trusted = new WeakSet<Duplex>();

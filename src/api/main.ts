@@ -5,11 +5,11 @@ import { connectDatabase, type Database } from '../db/client.js';
 import { isMigrated } from '../db/migrate.js';
 import { neverBreaks, type Running, runProcess } from '../process.js';
 import { createRails } from '../rails/registry.js';
-import { createSandboxCallbacks } from '../rails/sandbox/wire.js';
+import { createSandboxCallbacks } from '../rails/sandbox/callback.js';
 import { createLog, createMetrics, listen, serveMetrics } from '../telemetry.js';
 import { connectTemporal } from '../temporal/client.js';
 import { createApp } from './app.js';
-import { trustProxies } from './connections.js';
+import { trustProxies } from './clientAddress.js';
 import { createLimiter } from './rateLimit.js';
 import { createHttpServer } from './server.js';
 

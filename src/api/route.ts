@@ -12,7 +12,7 @@ import type { KeyedLimit } from '../keyedLimit.js';
 import type { CallbackReaders } from '../rails/registry.js';
 import type { Metrics } from '../telemetry.js';
 import type { UrlPolicy } from '../webhooks/guard.js';
-import type { TrustedProxies } from './connections.js';
+import type { TrustedProxies } from './clientAddress.js';
 import { type Decoded, type DecodedObject, maxProblems, paramName } from './decoded.js';
 import { nearestName } from './nearestName.js';
 import type { Limiter } from './rateLimit.js';
@@ -65,7 +65,7 @@ export type Success = {
   readonly headers?: Readonly<Record<string, string>>;
 };
 
-/** Refused, after the request was understood; `headers` tell a replay. */
+/** Refused, after the request was understood; `headers` mark a replay. */
 export type Refused = {
   readonly refusals: readonly Refusal[];
   readonly headers?: Readonly<Record<string, string>>;

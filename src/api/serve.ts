@@ -12,11 +12,9 @@ import {
 } from '../contract/versions/index.js';
 import { type Refusal, refuse } from '../domain/refusal.js';
 import { holderOf } from './auth.js';
-import { decodeCsv } from './csvBody.js';
+import { type Decoding, decodeInSteps, formatOf, isUndecoded } from './decode.js';
 import { type DecodedObject, isList as isDecodedList, maxBodyBytes } from './decoded.js';
-import { decodeForm } from './formBody.js';
 import { readIdempotencyKey } from './idempotency.js';
-import { decodeJson, decodeNdjson } from './jsonBody.js';
 import { problemOf } from './problem.js';
 import { weightOf } from './rateLimit.js';
 import {
@@ -85,7 +83,7 @@ function* encode(body: JsonObject): Steps<Buffer> {
   return page;
 }
 
-/** Weighs a request before its body is read. What it is found to be more is counted then. */
+/** Weighs a request before its body is read. Any weight found later is counted then. */
 export function weigh(deps: ApiDeps, route: Route): Koa.Middleware {
   const least = route.weight ?? (isList(route) ? 1 : 0);
   return (ctx, next) => {
@@ -180,7 +178,7 @@ async function readRequest(
   return /^\w{0,64}$/.test(id) ? request : refused(notFound(request));
 }
 
-/** Every answer begins with what is to be said of the default version, also that it goes. */
+/** Replaces the headers of the default version, with which every answer starts. */
 function setVersionHeaders(ctx: Koa.Context, version: ApiVersion): void {
   for (const name of Object.keys(versionHeaders(defaultApiVersion))) ctx.remove(name);
   ctx.set(versionHeaders(version));
@@ -278,68 +276,4 @@ export function answerProblem(ctx: Koa.Context, answer: Refused): void {
   ctx.body = { ...problem, ...answer.object };
   ctx.status = problem.status;
   ctx.type = 'application/problem+json';
-}
-
-/** The parameters, or why there are none. */
-export type Decoding = DecodedObject | readonly Refusal[];
-
-type Format = {
-  readonly decode: (body: Buffer) => Steps<Decoding>;
-  /** Whether the lines of the body are items, so that it has no place for anything else. */
-  readonly isLines: boolean;
-};
-
-const formats: ReadonlyMap<string, Format> = new Map([
-  ['application/x-www-form-urlencoded', { decode: decodeForm, isLines: false }],
-  ['application/json', { decode: decodeJson, isLines: false }],
-  ['application/x-ndjson', { decode: decodeNdjson, isLines: true }],
-  ['application/jsonl', { decode: decodeNdjson, isLines: true }],
-  ['text/csv', { decode: decodeCsv, isLines: true }],
-]);
-
-/**
- * Decodes a request body to its parameters, in time linear in its length and within the
- * caps of decoded.ts. An empty body is no parameters, whatever its type. Refusals:
- * `content_type_unsupported`, `body_too_large`, `body_malformed` for the whole, for an item or
- * for a cell, and `parameter_invalid` for each parameter that cannot be decoded.
- *
- * @param contentType the Content-Type header, or the empty string if there is none
- * @param acceptsLineFormats whether NDJSON and CSV are taken, whose lines are the items of `payouts`
- */
-export function* decodeInSteps(
-  body: Buffer,
-  contentType: string,
-  acceptsLineFormats = false,
-): Steps<Decoding> {
-  if (body.length === 0) return Object.create(null);
-  if (body.length > maxBodyBytes) {
-    return [refuse('body_too_large', { expected: `at most ${maxBodyBytes} bytes` })];
-  }
-  const format = formatOf(contentType);
-  if (format === undefined || (format.isLines && !acceptsLineFormats)) {
-    const taken = [...formats].filter(([, { isLines }]) => acceptsLineFormats || !isLines);
-    const [last, ...others] = taken.map(([type]) => type).reverse();
-    return [
-      refuse('content_type_unsupported', {
-        expected: `${others.reverse().join(', ')} or ${last}, in UTF-8`,
-        received: contentType.slice(0, 100),
-      }),
-    ];
-  }
-  return yield* format.decode(body);
-}
-
-/** Whether decoding ended in refusals. */
-export function isUndecoded(result: Decoding): result is readonly Refusal[] {
-  return Array.isArray(result);
-}
-
-/** Reads a media type (RFC 9110, section 8.3.1); parameters but charset mean nothing here. */
-export function formatOf(contentType: string): Format | undefined {
-  const [type = '', ...parameters] = contentType.toLowerCase().split(';');
-  const charset = parameters
-    .map((parameter) => parameter.trim())
-    .find((parameter) => parameter.startsWith('charset='));
-  if (charset !== undefined && !/^charset="?utf-?8"?$/.test(charset)) return undefined;
-  return formats.get(type.trim());
 }

@@ -9,28 +9,12 @@ import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { defaultApiVersion, versionHeaders } from '../contract/versions/index.js';
 import { newId } from '../db/id.js';
 import { type Refusal, refuse } from '../domain/refusal.js';
-import { admitConnections, type TrustedProxies, trusted, trustProxies } from './connections.js';
+import { everyAnswerHeaders } from './answerHeaders.js';
+import { type TrustedProxies, trustProxies } from './clientAddress.js';
+import { admitConnections, trusted } from './connections.js';
 import { problemOf } from './problem.js';
-
-/**
- * Headers of every answer, wherever it is written. Strict-Transport-Security is not among them: a
- * client must ignore it without TLS (RFC 6797, 8.1), and only what ends TLS in front of this
- * process knows whether the whole host is to be reached by TLS for ever.
- */
-export function everyAnswerHeaders(requestId: string): Readonly<Record<string, string>> {
-  return {
-    'Request-Id': requestId,
-    ...versionHeaders(defaultApiVersion),
-    // Answers are an account's own; what may be kept says so itself.
-    'Cache-Control': 'no-store',
-    'X-Content-Type-Options': 'nosniff',
-    // Ids of payouts are in the paths.
-    'Referrer-Policy': 'no-referrer',
-  };
-}
 
 export const httpLimits = {
   /** An integrator's own headers are under 1 KiB; proxies and traces add a few more. */
@@ -43,7 +27,7 @@ export const httpLimits = {
   anonymous: 250,
   /** Longer than the usual proxy keeps its side open (60 s), so that it is the one to close. */
   idleMs: 75_000,
-  /** Who has shown no key sends the next request at once, or has no reason to be connected. */
+  /** A client that has shown no key sends its next request at once, or has no reason to stay. */
   strangerIdleMs: 5_000,
   /** Who sends nothing, or headers a byte at a time, is cut off; 16 KiB take no second. */
   headersMs: 5_000,

@@ -202,7 +202,7 @@ export const arrays = {
 
 type Element = string | number | bigint | boolean | null | undefined;
 
-/** What an element escapes. Most have none of it, and to look is several times faster than to replace. */
+/** What an element escapes. Most contain neither, and testing is several times faster than replacing. */
 const escaped = /[\\"]/;
 
 function literalOf(value: string | readonly Element[]): string {

@@ -326,7 +326,7 @@ export async function claimOverduePayouts(sql: Sql): Promise<readonly WakeablePa
 
 /**
  * Puts off what was woken and only waits, for the rail or for a person, by an hour; its
- * workflow says so itself when it is to be looked at sooner. What is over is due no more.
+ * workflow says so itself when it is to be looked at sooner. A payout that is final is no longer due.
  */
 export async function postponeWaiting(sql: Sql, ids: readonly string[]): Promise<void> {
   await sql`

@@ -1,9 +1,8 @@
 import type { Sql } from './client.js';
 
 /**
- * When the sweep wakes a payout or a chunk that has not moved: every `wake_at` that is not null comes
- * from here.
- * The sweep runs every five seconds, so what an outage or a dead process has left behind moves at
+ * When the sweep wakes a payout or a chunk that has not moved: every `wake_at` that is not null
+ * comes from here. The sweep runs every five seconds, so what an outage or a dead process has left behind moves at
  * most ten seconds after everything works again.
  */
 const wakeAfterMs = {

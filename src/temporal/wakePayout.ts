@@ -235,7 +235,7 @@ export function wakeEndpoint(client: Client, endpointId: string): Promise<void> 
 
 /**
  * Asks Temporal, and answers whether it did so within its time. The rows are the request: a repeat
- * or the sweep goes on from them, so that no answer is no failure.
+ * or the sweep goes on from them, so a missing answer is not a failure.
  */
 export async function askTemporal(
   { log }: { readonly log: Logger },

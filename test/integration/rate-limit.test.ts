@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { gzipSync } from 'node:zlib';
 import { pino } from 'pino';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { trustProxies } from '../../src/api/connections.js';
+import { trustProxies } from '../../src/api/clientAddress.js';
 import { createLimiter, type Limiter } from '../../src/api/rateLimit.js';
 import { createHttpServer, httpLimits } from '../../src/api/server.js';
 import { createApiKey, hashOfKey, insertApiKey } from '../../src/db/apiKeys.js';

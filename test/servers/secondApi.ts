@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { pino } from 'pino';
 import { createApp } from '../../src/api/app.js';
-import { trustProxies } from '../../src/api/connections.js';
+import { trustProxies } from '../../src/api/clientAddress.js';
 import { createLimiter } from '../../src/api/rateLimit.js';
 import { connectDatabase } from '../../src/db/client.js';
 import { createRails } from '../../src/rails/registry.js';

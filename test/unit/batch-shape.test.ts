@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { isUndecoded } from '../../src/api/decode.js';
 import { maxProblems } from '../../src/api/decoded.js';
 import { validate } from '../../src/api/route.js';
 import { validateBatch } from '../../src/api/routes/batchShape.js';
-import { isUndecoded } from '../../src/api/serve.js';
 import { batchParams } from '../../src/contract/params.js';
 import type { Refusal } from '../../src/domain/refusal.js';
 import { decodeBody } from '../fixtures/decodeBody.js';

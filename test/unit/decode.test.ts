@@ -2,6 +2,7 @@ import { Session } from 'node:inspector/promises';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
+import { formatOf, isUndecoded } from '../../src/api/decode.js';
 import {
   type DecodedObject,
   flatten,
@@ -15,7 +16,6 @@ import {
   paramName,
 } from '../../src/api/decoded.js';
 import { validate } from '../../src/api/route.js';
-import { formatOf, isUndecoded } from '../../src/api/serve.js';
 import { DecodedNumber, payoutParams } from '../../src/contract/params.js';
 import type { Refusal } from '../../src/domain/refusal.js';
 import { decodeBody } from '../fixtures/decodeBody.js';

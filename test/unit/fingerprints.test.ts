@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
+import { isUndecoded } from '../../src/api/decode.js';
 import { fingerprintsOf } from '../../src/api/idempotency.js';
-import { isUndecoded } from '../../src/api/serve.js';
 import { decodeBody } from '../fixtures/decodeBody.js';
 
 function decode(body: unknown) {

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { formatOf, isUndecoded } from '../../src/api/decode.js';
 import {
   type DecodedObject,
   flatten,
@@ -8,7 +9,6 @@ import {
   maxProblems,
   maxValueLength,
 } from '../../src/api/decoded.js';
-import { formatOf, isUndecoded } from '../../src/api/serve.js';
 import type { Refusal } from '../../src/domain/refusal.js';
 import { decodeBody } from '../fixtures/decodeBody.js';
 

@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { decodeInSteps } from '../../src/api/serve.js';
+import { decodeInSteps } from '../../src/api/decode.js';
 import { createPace, inSlices, type Steps } from '../../src/api/slices.js';
 import { atOnce, decodeBody } from '../fixtures/decodeBody.js';
 

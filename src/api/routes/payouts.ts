@@ -120,7 +120,6 @@ export const payoutRoutes: readonly Route[] = [
   },
 ];
 
-/** 422: the same filters are refused at whatever time they are sent. */
 /**
  * A search looks through thousands of rows, which takes 10 to 20 ms. With these rests those of one
  * account, sent without end, take a third of one processor.
@@ -137,6 +136,7 @@ function filterOf(params: Omit<z.output<typeof payoutListParams>, 'expand'>): Pa
   };
 }
 
+/** 422: the same filters are refused at whatever time they are sent. */
 const tooBroad = refuse('list_too_broad', {
   param: 'created',
   expected: 'a narrower time by created[gte] and created[lt], or a filter that names few payouts',

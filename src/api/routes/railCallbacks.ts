@@ -4,7 +4,8 @@ import { storeRailEvents } from '../../db/inbox.js';
 import { refuse } from '../../domain/refusal.js';
 import type { CallbackReader } from '../../rails/rail.js';
 import { wakeChunks, wakePayouts } from '../../temporal/wakePayout.js';
-import { networkOf, trusted } from '../connections.js';
+import { networkOf } from '../clientAddress.js';
+import { trusted } from '../connections.js';
 import type { ApiDeps } from '../route.js';
 import { answerProblem, bytesOf } from '../serve.js';
 

@@ -1,0 +1,60 @@
+import { createHmac, timingSafeEqual } from 'node:crypto';
+import type { RailEvent } from '../../domain/railReport.js';
+import type { CallbackReader, CallbackRequest, UnreadableCallback } from '../rail.js';
+import { callbackBody, sandboxName } from './wire.js';
+
+/** A callback is signed when it is sent; five minutes cover clocks that differ, not a replay. */
+const toleranceSeconds = 300;
+
+const signatureHeader = 'bank-signature';
+
+/** Every secret counts that is given: two of them while the bank changes from one to the other. */
+export function createSandboxCallbacks(secrets: readonly string[]): CallbackReader {
+  return {
+    name: sandboxName,
+    looksSigned: (head) => signatureOf(head) !== undefined,
+    parseCallback: (request) => parseSandboxCallback(request, secrets),
+  };
+}
+
+/** `bank-signature: t=<unix seconds>,v1=<hex HMAC-SHA256 of "t.body">`, while it is in time. */
+function signatureOf({ header, receivedAt }: Omit<CallbackRequest, 'body'>) {
+  const [, seconds, digest] =
+    /^t=(\d{1,12}),v1=([0-9a-f]{64})$/.exec(header(signatureHeader)) ?? [];
+  if (seconds === undefined || digest === undefined) return undefined;
+  const ageSeconds = Math.abs(receivedAt.getTime() / 1000 - Number.parseInt(seconds, 10));
+  return ageSeconds > toleranceSeconds
+    ? undefined
+    : { seconds, digest: Buffer.from(digest, 'hex') };
+}
+
+/** Reads the events. Undefined when the signature is not the bank's. */
+function parseSandboxCallback(
+  request: CallbackRequest,
+  secrets: readonly string[],
+): readonly RailEvent[] | UnreadableCallback | undefined {
+  const signed = signatureOf(request);
+  if (signed === undefined) return undefined;
+  const isSignedWith = (secret: string) =>
+    timingSafeEqual(
+      createHmac('sha256', secret).update(`${signed.seconds}.`).update(request.body).digest(),
+      signed.digest,
+    );
+  if (!secrets.some(isSignedWith)) return undefined;
+  const read = callbackBody.safeParse(jsonOf(request.body));
+  if (!read.success) {
+    const where = read.error.issues.slice(0, 5).map(({ path }) => path.join('.') || 'the body');
+    return { unreadable: where.join(', ') };
+  }
+  return read.data.events;
+}
+
+/** Undefined, which is none of the bank's shapes, where the body is no JSON. */
+function jsonOf(body: Buffer): unknown {
+  try {
+    return JSON.parse(body.toString('utf8'));
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined;
+    throw error;
+  }
+}
