@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import {
   type Client,
   WithStartWorkflowOperation,
@@ -49,13 +50,20 @@ const wakeLimitMs = 5_000;
 const usualSettlementMs = 5 * 24 * 60 * 60 * 1000;
 
 /**
- * Ends a call after its limit. The deadline alone does not: with the server away, the client's
- * own repeats may go on for seconds after it.
+ * Ends a call after its limit. The deadline alone does not: with the server away, the client
+ * pauses up to five seconds between its own repeats, and neither a deadline nor an abort signal
+ * ends a pause. A repeat after the deadline fails before it is sent.
  */
-function within<T>(client: Client, limitMs: number, call: () => Promise<T>): Promise<T> {
-  return client.withDeadline(Date.now() + limitMs, () =>
-    client.withAbortSignal(AbortSignal.timeout(limitMs), call),
-  );
+async function within<T>(client: Client, limitMs: number, call: () => Promise<T>): Promise<T> {
+  const limit = new AbortController();
+  const late = delay(limitMs, undefined, { signal: limit.signal }).then(() => {
+    throw new Error(`Temporal did not answer within ${limitMs} ms.`);
+  });
+  try {
+    return await Promise.race([client.withDeadline(Date.now() + limitMs, call), late]);
+  } finally {
+    limit.abort();
+  }
 }
 
 /** A signal that makes a workflow look again, and starts it if it does not run. */
