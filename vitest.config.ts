@@ -12,12 +12,12 @@ const patient = { testTimeout: 120_000, hookTimeout: 120_000 } as const;
 const alone = ['test/integration/{attacks,prefer-wait,webhook-tarpit}.test.ts'];
 
 /** The worker of batches gives way to everything else: beside many tests it takes minutes. */
-const givesWay = ['test/e2e/batch-crash.test.ts'];
+const givesWay = ['test/e2e/{batch-crash,recovery}.test.ts'];
 
 /**
  * What a busy machine disturbs, when those that load it are done: a clock that jumps goes on while
- * a workflow is kept waiting, and the worker of batches has to get its turn. Neither needs more than
- * one core, so one file of each kind runs beside the other.
+ * a workflow is kept waiting, and the worker of batches has to get its turn. None needs more than
+ * one core, so two files run beside each other.
  */
 const calm = { maxWorkers: 2, sequence: { groupOrder: 1 } } as const;
 

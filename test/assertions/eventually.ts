@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { startStopwatch } from './stopwatch.js';
 
 /** Short against everything that is waited for, which takes a tenth of a second and more. */
 const pauseMs = 50;
@@ -14,11 +15,11 @@ export async function eventually<T>(
   limitMs: number,
   look: () => T | undefined | Promise<T | undefined>,
 ): Promise<T> {
-  const deadlineMs = performance.now() + limitMs;
+  const elapsedMs = startStopwatch();
   for (;;) {
     const seen = await look();
     if (seen !== undefined) return seen;
-    if (performance.now() > deadlineMs) throw new Error(`${what}: not within ${limitMs} ms.`);
+    if (elapsedMs() > limitMs) throw new Error(`${what}: not within ${limitMs} ms.`);
     await delay(pauseMs);
   }
 }

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { eventually } from '../assertions/eventually.js';
+import { startStopwatch } from '../assertions/stopwatch.js';
 import { type ApiAnswer, type ApiClient, createClient, textOf } from '../fixtures/client.js';
 import { beneficiary, requestPayout } from '../fixtures/requestPayout.js';
 import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
@@ -73,10 +74,10 @@ async function expectPaidOnce(sender: Sender, ...ids: readonly string[]): Promis
 describe('a worker killed with kill -9 costs a payout seconds and nothing else', () => {
   /** Starts another worker; the milliseconds from then until the payout has settled. */
   async function recover(id: string): Promise<number> {
-    const startedMs = performance.now();
+    const elapsedMs = startStopwatch();
     await parts.start('worker');
     await untilRowIs(id, 'settled', recoveryLimitMs);
-    return performance.now() - startedMs;
+    return elapsedMs();
   }
 
   it('after the debit, before the bank has the transfer', async ({ annotate }) => {
@@ -102,10 +103,10 @@ describe('a worker killed with kill -9 costs a payout seconds and nothing else',
     await parts.crash('worker');
     expect(await parts.transfers()).toContain(id);
 
-    const startedMs = performance.now();
+    const elapsedMs = startStopwatch();
     await parts.start('worker');
     await untilRowIs(id, 'sent', recoveryLimitMs);
-    const tookMs = performance.now() - startedMs;
+    const tookMs = elapsedMs();
     await annotate(`known to be sent ${Math.round(tookMs)} ms after the start of a new worker`);
     expect(tookMs).toBeLessThan(recoveryLimitMs);
     await untilRowIs(id, 'settled', 25_000);
@@ -197,13 +198,14 @@ describe('an outage is waited out', () => {
     const before = textOf(await sender.send('simulate: delay 3s'), 'id');
     await parts.crash('temporal');
 
-    const startedMs = performance.now();
+    const elapsedMs = startStopwatch();
     const answer = await sender.send('Invoice 18', 'during-the-outage');
-    const tookMs = performance.now() - startedMs;
+    const tookMs = elapsedMs();
     const during = textOf(answer, 'id');
     expect(answer).toMatchObject({ status: 202, body: { status: 'pending' } });
     expect(answer.headers.get('location')).toBe(`/v1/payouts/${during}`);
-    expect(tookMs).toBeLessThan(4_500);
+    // As above. That the limit itself is kept, test/unit/temporal-limit.test.ts proves.
+    expect(tookMs).toBeLessThan(8_000);
     const repeated = await sender.send('Invoice 18', 'during-the-outage');
     expect(repeated).toMatchObject({ status: 202, body: { id: during } });
 

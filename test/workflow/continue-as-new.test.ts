@@ -1,7 +1,7 @@
 import { type WorkflowHandle, WorkflowNotFoundError } from '@temporalio/client';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { retryLater } from '../../src/activities/failure.js';
+import { retryLater, withHeartbeat } from '../../src/activities/failure.js';
 import type { Activities } from '../../src/activities/index.js';
 import { newId } from '../../src/db/id.js';
 import { upsertSchedules } from '../../src/temporal/schedules.js';
@@ -268,7 +268,7 @@ describe('a payout', () => {
     const released = new Promise<void>((resolve) => {
       release = resolve;
     });
-    const script = silentFor(0, { deliverEvents: () => released });
+    const script = silentFor(0, { deliverEvents: () => withHeartbeat(() => released) });
     script.listensTo = ['sent'];
     const there = script.nextCall('parkPayout');
     await drive(script, async () => {
