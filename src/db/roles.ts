@@ -1,6 +1,6 @@
 import type { Sql } from './client.js';
 
-/** The kinds of process that connect as something less than the owner; see 0012_roles.sql. */
+/** The kinds of process that connect as something less than the owner; see 0001_roles.sql. */
 export const databaseRoles = ['api', 'worker', 'operator'] as const;
 export type DatabaseRole = (typeof databaseRoles)[number];
 export type DatabaseUrls = Readonly<Record<DatabaseRole, string>>;

@@ -1,28 +1,31 @@
--- Why: whoever sets a rate sets every price. A rate of another provider, one from the future or
--- one that is wrong by a power of ten was used at once, and took the place of the one before it.
--- So one provider is pinned, every rate that arrives is kept for ever, one that jumps waits for a
--- person, and quotes, payouts and batches name the rates they were priced with.
+-- Why: the source of the rates sets every price. So one provider is pinned, every rate that arrives
+-- is kept for ever, one that jumps waits for a person, and quotes, payouts and batches name the rates
+-- they were priced with.
 
--- Every rate that has arrived. From now on rows are only added.
-alter table rates
-  drop constraint rates_pkey,
-  add id bigint generated always as identity primary key,
-  add arrived_at timestamptz(3) not null default now(),
+-- Every rate that has arrived.
+create table rates (
+  id bigint generated always as identity primary key,
+  currency text not null,
+  -- Units of the currency for one euro, exact.
+  per_euro numeric not null check (per_euro > 0),
+  provider text not null,
+  as_of timestamptz(3) not null,
+  arrived_at timestamptz(3) not null default now(),
   -- More than 10 % away from the last one that was accepted: a person has to accept it first.
-  add jumped boolean not null default false;
-delete from rates where as_of > now() + interval '5 minutes';
-alter table rates
+  jumped boolean not null default false,
   -- Clocks differ by a little; a rate of tomorrow would hold for a day too long.
-  add constraint rate_from_the_future check (as_of <= arrived_at + interval '5 minutes'),
-  add unique (currency, provider, as_of, per_euro);
+  constraint rate_from_the_future check (as_of <= arrived_at + interval '5 minutes'),
+  unique (currency, provider, as_of, per_euro)
+);
 create index on rates (currency, id);
 create index on rates (id) where jumped;
 create trigger append_only before update or delete on rates
   for each row execute function refuse_change();
 create trigger append_only_all before truncate on rates
   for each statement execute function refuse_change();
+grant insert on rates to corridor_worker;
 
--- What a person has said of a rate that jumped.
+-- What a person decided about a rate that jumped.
 create table rate_decisions (
   rate_id bigint primary key references rates,
   outcome text not null check (outcome in ('accepted', 'rejected')),
@@ -34,23 +37,26 @@ create trigger append_only before update or delete on rate_decisions
   for each row execute function refuse_change();
 create trigger append_only_all before truncate on rate_decisions
   for each statement execute function refuse_change();
+grant insert on rate_decisions to corridor_operator;
 
--- The one provider whose rates are taken, for test and for live accounts alike: the first that
--- brings a table, until a person chooses another.
+-- The one provider whose rates are used, for test and for live accounts alike: the first that
+-- delivers a table, until a person chooses another.
 create table rate_provider (
   is_pinned boolean primary key default true check (is_pinned),
   provider text not null,
   -- Figures written by hand: never beside a live account.
   is_for_tests boolean not null,
-  -- Null while it is the first that came.
+  -- Null as long as it is the first that delivered.
   operator text check (operator <> ''),
   reason text check (reason <> ''),
   pinned_at timestamptz(3) not null default now(),
   check ((operator is null) = (reason is null))
 );
+grant insert on rate_provider to corridor_worker;
+grant insert, update on rate_provider to corridor_operator;
 
--- The rates that prices are made of: a copy of one row a currency, so that a quote or an
--- acceptance reads one small table however many rates are kept. Workers fill it at their start.
+-- The rates that prices are computed from: a copy of one row a currency, so that a quote or an
+-- acceptance reads one small table however many rates are kept. Workers fill it when they start.
 create table current_rates (
   currency text primary key,
   id bigint not null unique references rates,
@@ -64,7 +70,7 @@ select r.* from rates r
  where not r.jumped or exists (select from rate_decisions d
          where d.rate_id = r.id and d.outcome = 'accepted');
 
--- The last to arrive of its currency, as long as nobody has decided on it.
+-- The last to arrive of its currency, until a person decides about it.
 create view waiting_rates as
 select r.*, (select a.per_euro from accepted_rates a
               where a.currency = r.currency order by a.id desc limit 1) as last_per_euro
@@ -74,8 +80,9 @@ select r.*, (select a.per_euro from accepted_rates a
    and not exists (select from rates n
          where n.currency = r.currency and n.provider = r.provider and n.id > r.id);
 
--- However old the last accepted rate is: a rate that stays wrong must not be taken after a day.
-create function judge_rate() returns trigger language plpgsql as $$
+-- However old the last accepted rate is: a rate that stays wrong must not be used after a day.
+create function judge_rate() returns trigger language plpgsql
+set search_path = pg_catalog, public, pg_temp as $$
 declare
   pinned text := (select provider from rate_provider);
   last numeric := (select per_euro from accepted_rates
@@ -90,8 +97,8 @@ begin
 end $$;
 create trigger judged before insert on rates for each row execute function judge_rate();
 
--- Puts the last accepted rates of the pinned provider in use, and those of another one out of it.
--- As the owner: nobody else writes what prices are made of, for that would leave no line.
+-- Puts the last accepted rates of the pinned provider in use, and removes those of another one. As
+-- the owner: no role writes what prices are computed from, for that would leave no trace.
 create function take_accepted_rates(currencies text[]) returns void language sql
 security definer set search_path = pg_catalog, public, pg_temp as $$
   delete from current_rates where provider <> (select provider from rate_provider);
@@ -108,9 +115,11 @@ security definer set search_path = pg_catalog, public, pg_temp as $$
      where current_rates.id <> excluded.id
 $$;
 revoke execute on function take_accepted_rates(text[]) from public;
+grant execute on function take_accepted_rates(text[]) to corridor_worker, corridor_operator;
 
--- The figures for tests and a live account keep each other away, whichever comes first.
-create function refuse_test_rates() returns trigger language plpgsql as $$
+-- Figures for tests and a live account exclude each other, whichever comes first.
+create function refuse_test_rates() returns trigger language plpgsql
+set search_path = pg_catalog, public, pg_temp as $$
 begin
   if exists (select from accounts where mode = 'live') then
     raise exception 'the figures of % are for tests, and there are live accounts: expected another provider',
@@ -121,7 +130,8 @@ end $$;
 create trigger no_live_account before insert or update on rate_provider
   for each row when (new.is_for_tests) execute function refuse_test_rates();
 
-create function refuse_live_account() returns trigger language plpgsql as $$
+create function refuse_live_account() returns trigger language plpgsql
+set search_path = pg_catalog, public, pg_temp as $$
 begin
   if exists (select from rate_provider where is_for_tests) then
     raise exception 'the rates in use are figures for tests: before an account is live, choose another provider with corridor rates use';
@@ -130,19 +140,3 @@ begin
 end $$;
 create trigger no_test_rates before insert or update of mode on accounts
   for each row when (new.mode = 'live') execute function refuse_live_account();
-
--- The rates of both currencies: from their figures anybody can compute the mid rate again. No
--- foreign keys: rates are never deleted, and every payout would lock the same few rows.
-alter table quotes add source_rate_id bigint, add destination_rate_id bigint;
-alter table payouts
-  add rate_provider text, add rate_as_of timestamptz(3),
-  add source_rate_id bigint, add destination_rate_id bigint;
-create trigger rates_frozen before update on payouts for each row
-  when (old.source_minor is not null and
-    (old.rate_provider, old.rate_as_of, old.source_rate_id, old.destination_rate_id)
-      is distinct from
-    (new.rate_provider, new.rate_as_of, new.source_rate_id, new.destination_rate_id))
-  execute function refuse_thaw();
-
--- What is still undecided in a batch cannot name its rates, which hold for five minutes anyway.
-update batches set rates = '[]' where status = 'processing';
