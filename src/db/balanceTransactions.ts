@@ -66,8 +66,10 @@ export async function positionOfBalanceTransaction(
   id: string,
 ): Promise<Position | undefined> {
   const [row] = await sql<Position[]>`
-    select p.created_at as at, p.id::text from ledger_postings p
+    select p.created_at as at, p.id::text
+      from ledger_transfers t join ledger_postings p on p.entry_id = t.entry_id
       join ledger_balances b on b.ledger_account_id = p.ledger_account_id
-     where p.id = ${id} and b.account_id = ${accountId}`;
+     where t.id in (${id}::bigint, ${id}::bigint - 1) and p.id = ${id}
+       and b.account_id = ${accountId}`;
   return row;
 }

@@ -1,4 +1,4 @@
-import type { Entry, PostedEntry, Posting } from '../domain/ledger.js';
+import { type Entry, type PostedEntry, type Posting, transfersOf } from '../domain/ledger.js';
 import type { Mode } from './accounts.js';
 import { bigints, type Database, type Sql, transaction } from './client.js';
 
@@ -13,32 +13,29 @@ export type OwnedEntry = {
 };
 
 /**
- * Writes entries with their postings, in one statement. The database refuses an entry that
- * does not balance, a second entry of one kind for a payout or of a correcting command, and a
- * negative balance.
+ * Writes entries with their postings, in one statement. The database refuses a second entry of one
+ * kind for a payout or of a correcting command, and a negative balance.
+ *
+ * @throws Error when an entry does not balance
  */
 export async function postEntries(sql: Sql, entries: readonly OwnedEntry[]): Promise<void> {
   if (entries.length === 0) return;
-  const postings = entries.flatMap((owned, index) =>
-    owned.entry.postings.map((posting) => ({ ...posting, owned, entryNumber: index + 1 })),
+  const transfers = entries.flatMap(({ entry }, index) =>
+    transfersOf(entry).map((transfer) => ({ ...transfer, entryNumber: index + 1 })),
   );
   const corrects = entries.some(({ action }) => action !== undefined);
   await sql`select post_entries(
     ${entries.map((owned) => owned.payoutId)}::text[],
     ${entries.map((owned) => owned.entry.kind)}::text[],
-    ${postings.map((posting) => posting.entryNumber)}::int[],
-    ${postings.map((posting) => posting.owned.mode)}::text[],
-    ${postings.map(ownerOf)}::text[],
-    ${postings.map((posting) => posting.account)}::text[],
-    ${postings.map((posting) => posting.currency)}::text[],
-    ${bigints(postings.map((posting) => posting.amountMinor))}::bigint[],
+    ${entries.map((owned) => owned.mode)}::text[],
+    ${entries.map((owned) => owned.accountId)}::text[],
+    ${transfers.map((transfer) => transfer.entryNumber)}::int[],
+    ${transfers.map((transfer) => transfer.from)}::text[],
+    ${transfers.map((transfer) => transfer.to)}::text[],
+    ${transfers.map((transfer) => transfer.currency)}::text[],
+    ${bigints(transfers.map((transfer) => transfer.amountMinor))}::bigint[],
     ${corrects ? entries.map(({ action }) => action ?? null) : null}::text[],
     ${corrects ? bigints(entries.map(({ entry }) => entry.reverses ?? null)) : null}::bigint[])`;
-}
-
-function ownerOf(posting: { readonly account: string; readonly owned: OwnedEntry }): string | null {
-  const isCustomers = posting.account === 'available' || posting.account === 'held';
-  return isCustomers ? posting.owned.accountId : null;
 }
 
 /** Which entries these payouts have already: a step that is run again posts nothing. */

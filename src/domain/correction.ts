@@ -76,9 +76,12 @@ function entryOf(
       const mismatch = Object.entries(expected).find(([name, wanted]) =>
         postings.some((posting) => posting.account === name && posting.currency !== wanted),
       );
-      return mismatch === undefined
+      if (mismatch !== undefined) return `A posting to ${mismatch[0]} has to be in ${mismatch[1]}.`;
+      const places = postings.map((posting) => `${posting.account} in ${posting.currency}`);
+      const twice = places.find((place, index) => places.indexOf(place) !== index);
+      return twice === undefined
         ? { kind: 'correction', postings }
-        : `A posting to ${mismatch[0]} has to be in ${mismatch[1]}.`;
+        : `${twice} is named twice: expected one posting with the sum.`;
     }
   }
 }

@@ -24,6 +24,14 @@ export type Posting = {
   readonly amountMinor: bigint;
 };
 
+/** An amount that leaves one account and arrives on another: a debit and its credit. */
+export type Transfer = {
+  readonly from: LedgerAccount;
+  readonly to: LedgerAccount;
+  readonly currency: string;
+  readonly amountMinor: bigint;
+};
+
 export const entryKinds = [
   'fund',
   'accept',
@@ -147,6 +155,36 @@ function marginOf(amounts: AcceptedAmounts): { spreadMinor: bigint; roundingMino
     spreadMinor: amounts.midValueMinor - atRateMinor,
     roundingMinor: atRateMinor - amounts.receiveMinor,
   };
+}
+
+/**
+ * The postings of an entry as transfers: what leaves is matched with what arrives, in their order.
+ * An entry of ours lists them in pairs; what an operator books may need an amount to be split.
+ *
+ * @throws Error when the entry does not balance in one of its currencies
+ */
+export function transfersOf({ kind, postings }: Entry): readonly Transfer[] {
+  const transfers: Transfer[] = [];
+  for (const currency of new Set(postings.map((posting) => posting.currency))) {
+    const ofCurrency = postings.filter((posting) => posting.currency === currency);
+    const arriving = ofCurrency
+      .filter(({ amountMinor }) => amountMinor > 0n)
+      .map(({ account, amountMinor }) => ({ account, leftMinor: amountMinor }));
+    for (const { account: from, amountMinor } of ofCurrency) {
+      let leavingMinor = amountMinor < 0n ? -amountMinor : 0n;
+      while (leavingMinor > 0n) {
+        const [next] = arriving;
+        if (next === undefined) throw new Error(`A ${kind} entry does not balance in ${currency}.`);
+        const movedMinor = leavingMinor < next.leftMinor ? leavingMinor : next.leftMinor;
+        transfers.push({ from, to: next.account, currency, amountMinor: movedMinor });
+        leavingMinor -= movedMinor;
+        next.leftMinor -= movedMinor;
+        if (next.leftMinor === 0n) arriving.shift();
+      }
+    }
+    if (arriving.length > 0) throw new Error(`A ${kind} entry does not balance in ${currency}.`);
+  }
+  return transfers;
 }
 
 type Leg = readonly [Posting, Posting];

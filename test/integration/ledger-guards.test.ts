@@ -116,9 +116,9 @@ describe('the ledger refuses', () => {
   });
 
   it.each([
-    'update ledger_postings set amount_minor = amount_minor + 1',
-    'delete from ledger_postings',
-    'truncate ledger_postings',
+    'update ledger_transfers set amount_minor = amount_minor + 1',
+    'delete from ledger_transfers',
+    'truncate ledger_transfers',
     'update ledger_entries set created_at = now()',
     'delete from ledger_entries',
     'truncate ledger_entries cascade',
@@ -164,21 +164,43 @@ describe('the ledger refuses', () => {
   });
 });
 
-/** One entry whose two legs may say anything, past the code that would say it right. */
-const postLegs = (legs: readonly { mode: string; owner: string | null; account: string }[]) =>
-  database`
-    select post_entries('{null}', '{fund}', '{1,1}', ${legs.map(({ mode }) => mode)}::text[],
-      ${legs.map(({ owner }) => owner)}::text[], ${legs.map(({ account }) => account)}::text[],
-      '{USD,USD}', '{-5,5}')`;
+/** A transfer of an entry of its own, past the function that would write it right. */
+const transfer = (changes: Readonly<Record<string, string>>) => {
+  const values = {
+    entry_id: '(select max(id) from ledger_entries)',
+    from_account_id: `(select id from ledger_accounts
+      where kind = 'funding' and currency = 'USD' and mode = 'test')`,
+    to_account_id: `(select ledger_account_id from ledger_balances
+      where account_id = '${caller.account.id}' and kind = 'available' and currency = 'USD')`,
+    amount_minor: '5',
+    currency: "'USD'",
+    created_at: 'now()',
+    ...changes,
+  };
+  return database.unsafe(`insert into ledger_transfers (${Object.keys(values).join(', ')})
+    values (${Object.values(values).join(', ')})`);
+};
 
 describe('a posting moves a balance, and nothing else does:', () => {
   it('an entry does not mix test and live accounts', async () => {
+    await createTestAccount(database, { mode: 'live', funds: { USD: 5n } });
     const before = await balances();
-    const legs = [
-      { mode: 'live', owner: null, account: 'funding' },
-      { mode: 'test', owner: caller.account.id, account: 'available' },
-    ];
-    await expect(postLegs(legs)).rejects.toThrow(/mixes test and live/);
+    const live = "(select id from ledger_accounts where kind = 'funding' and mode = 'live')";
+    await expect(transfer({ from_account_id: live })).rejects.toThrow(/mixes test and live/);
+    expect(await balances()).toEqual(before);
+  });
+
+  it.each([
+    [{ entry_id: '0' }, /names no entry/],
+    [{ from_account_id: '0' }, /names no account of its currency/],
+    [{ to_account_id: '0' }, /names no account of its currency/],
+    [{ currency: "'EUR'" }, /names no account of its currency/],
+    [{ amount_minor: '0' }, /amount_minor/],
+    [{ amount_minor: '-5' }, /amount_minor/],
+    [{ to_account_id: '1', from_account_id: '1' }, /check constraint/],
+  ] as const)('a transfer with %j is refused', async (changes, message) => {
+    const before = await balances();
+    await expect(transfer(changes)).rejects.toThrow(message);
     expect(await balances()).toEqual(before);
   });
 
@@ -275,8 +297,8 @@ describe('the history of a balance', () => {
     await withoutTriggers(
       database,
       (sql) => sql`
-        update ledger_postings set created_at = created_at + interval '1 hour'
-         where ledger_account_id in (select ledger_account_id from ledger_balances
+        update ledger_transfers set created_at = created_at + interval '1 hour'
+         where to_account_id in (select ledger_account_id from ledger_balances
                                       where account_id = ${id})`,
     );
     await yen(database, id, 2n);

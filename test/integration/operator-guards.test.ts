@@ -320,7 +320,7 @@ describe('a correction', () => {
     }
     const action = await approved(id, house);
     const live = { entry: clear(3n), mode: 'live', accountId, payoutId: id, action } as const;
-    await expect(postEntries(test.worker, [live])).rejects.toMatchObject(checkViolation);
+    await expect(postEntries(test.worker, [live])).rejects.toThrow('not what its payout');
     await post(id, clear(3n), action);
   });
 
@@ -383,7 +383,9 @@ describe('a correction', () => {
     expect((await entriesOf(database, id)).at(-1)).toEqual({
       ...reversal,
       id: expect.any(BigInt),
-      postings: reversal.postings.map((posting) => expect.objectContaining(posting)),
+      postings: expect.arrayContaining(
+        reversal.postings.map((posting) => expect.objectContaining(posting)),
+      ),
     });
   });
 });

@@ -41,7 +41,7 @@ function connectedAs(role: string): Database {
 }
 
 /** Nobody but the owner changes these, and nobody but post_entries adds to the ledger. */
-const ledger = ['ledger_accounts', 'ledger_balances', 'ledger_entries', 'ledger_postings'];
+const ledger = ['ledger_accounts', 'ledger_balances', 'ledger_entries', 'ledger_transfers'];
 const audit = ['operator_actions', 'operator_requests'];
 /** Prices are made of these, which are copied by take_accepted_rates alone. */
 const priced = ['rates', 'rate_decisions', 'current_rates'];
@@ -54,7 +54,7 @@ describe.each(databaseRoles)('whoever connects as the %s', (role) => {
     'truncate ledger_balances',
     "insert into ledger_balances values (1, 'acc_1', 'available', 'EUR', 1)",
     "insert into ledger_entries (kind) values ('fund')",
-    'update ledger_postings set amount_minor = 1',
+    'update ledger_transfers set amount_minor = 1',
     "insert into payout_moves values ('settled', 'pending')",
     'delete from payout_moves',
     "update operator_actions set operator = 'somebody else'",
@@ -69,8 +69,8 @@ describe.each(databaseRoles)('whoever connects as the %s', (role) => {
     'delete from current_rates',
     "insert into current_rates values ('XXX', 1, 1, 'ecb', now())",
     'alter table ledger_balances disable trigger all',
-    'alter table ledger_postings disable trigger balanced',
-    'alter table ledger_postings owner to current_user',
+    'alter table ledger_transfers disable trigger applied',
+    'alter table ledger_transfers owner to current_user',
     'drop trigger frozen on payouts',
     'create trigger mine before insert on payouts execute function refuse_change()',
     'create or replace function record_status() returns trigger language plpgsql as $$ begin return new; end $$',
@@ -374,7 +374,7 @@ describe.each(['api', 'operator', 'worker'] as const)('the %s puts money', (role
 });
 
 /** What is said to lists that are not as long as each other, or not counted from 1. */
-const unevenLists = /the lists of entries and postings/;
+const unevenLists = /the lists of entries and transfers/;
 
 /** A call of post_entries as text, past the code that would make its lists right. */
 async function postLists(role: string, changes: Readonly<Record<string, string | null>>) {
@@ -382,20 +382,22 @@ async function postLists(role: string, changes: Readonly<Record<string, string |
   const lists = {
     payouts: '{null}',
     entryKinds: '{fund}',
+    modes: '{test}',
+    owners: `{${account.id}}`,
     entries: '{1,1}',
-    modes: '{test,test}',
-    owners: `{${account.id},null}`,
-    kinds: '{available,funding}',
+    sources: '{funding,funding}',
+    targets: '{available,available}',
     currencies: '{EUR,EUR}',
-    amounts: '{5,-5}',
+    amounts: '{5,6}',
     actions: null,
     reverses: null,
     ...changes,
   };
   return connectedAs(role)`
     select post_entries(${lists.payouts}::text::text[], ${lists.entryKinds}::text::text[],
-      ${lists.entries}::text::int[], ${lists.modes}::text::text[], ${lists.owners}::text::text[],
-      ${lists.kinds}::text::text[], ${lists.currencies}::text::text[], ${lists.amounts}::text::bigint[],
+      ${lists.modes}::text::text[], ${lists.owners}::text::text[], ${lists.entries}::text::int[],
+      ${lists.sources}::text::text[], ${lists.targets}::text::text[],
+      ${lists.currencies}::text::text[], ${lists.amounts}::text::bigint[],
       ${lists.actions}::text::text[], ${lists.reverses}::text::bigint[])`;
 }
 
@@ -408,12 +410,12 @@ describe('the lists of entries are counted from 1, each as long as its others:',
     const posted = postLists('worker', {
       payouts: `{null,${row.id}}`,
       entryKinds: '[0:1]={fund,late_payment}',
-      entries: '{1,1,2,2}',
-      modes: '{live,live,test,test}',
-      owners: `{${live.id},null,null,null}`,
-      kinds: '{available,funding,suspense,rail_settlement}',
-      currencies: '{EUR,EUR,EUR,EUR}',
-      amounts: `{100000000,-100000000,-${owed},${owed}}`,
+      modes: '{live,test}',
+      owners: `{${live.id},${row.accountId}}`,
+      entries: '{1,2}',
+      sources: '{funding,suspense}',
+      targets: '{available,rail_settlement}',
+      amounts: `{100000000,${owed}}`,
     });
     await expect(posted).rejects.toThrow(unevenLists);
     expect(await listBalances(test.database, live.id)).toContainEqual(
@@ -424,10 +426,9 @@ describe('the lists of entries are counted from 1, each as long as its others:',
   it('and the API moves nothing but its test money', async () => {
     const moved = postLists('api', {
       entryKinds: '{{fund}}',
-      modes: '{live,live}',
-      owners: '{null,null}',
-      kinds: '{losses,rail_settlement}',
-      amounts: '{-777,777}',
+      modes: '{live}',
+      sources: '{losses,losses}',
+      targets: '{rail_settlement,rail_settlement}',
     });
     await expect(moved).rejects.toThrow(unevenLists);
   });
@@ -447,14 +448,19 @@ describe('the lists of entries are counted from 1, each as long as its others:',
     { entries: '{2,2}' },
     { entries: '{null,null}' },
     { entries: null },
-    { modes: '[2:3]={test,test}' },
-    { modes: '{test,test,test}' },
-    { owners: '{null}' },
-    { kinds: '{{available,funding}}' },
+    { modes: '[2:2]={test}' },
+    { modes: '{test,test}' },
+    { modes: null },
+    { owners: '{null,null}' },
+    { owners: '{{acc_1}}' },
+    { sources: '{{funding,funding}}' },
+    { sources: '{funding}' },
+    { targets: '[0:1]={available,available}' },
+    { targets: null },
     { currencies: '{EUR}' },
     { currencies: null },
-    { amounts: '[0:1]={5,-5}' },
-    { amounts: '{5,-5,5,-5}' },
+    { amounts: '[0:1]={5,6}' },
+    { amounts: '{5,6,5,6}' },
     { actions: '{null,null}', reverses: '{null,null}' },
     { actions: '[0:0]={null}', reverses: '{null}' },
     { actions: '{null}', reverses: '{{null}}' },
@@ -466,8 +472,10 @@ describe('the lists of entries are counted from 1, each as long as its others:',
 
   it('and nothing is posted where nothing is given', async () => {
     await postLists('api', {});
-    const none = ['payouts', 'entryKinds', 'entries', 'modes', 'owners', 'kinds', 'currencies'];
-    await postLists('api', Object.fromEntries([...none, 'amounts'].map((name) => [name, '{}'])));
+    const ofEntries = ['payouts', 'entryKinds', 'modes', 'owners'];
+    const ofTransfers = ['entries', 'sources', 'targets', 'currencies', 'amounts'];
+    const none = [...ofEntries, ...ofTransfers].map((name) => [name, '{}']);
+    await postLists('api', Object.fromEntries(none));
   });
 });
 

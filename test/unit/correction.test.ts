@@ -36,7 +36,7 @@ function shown(correction: Correction, posted: readonly PostedEntry[]) {
 }
 
 function postingTo(
-  name: `${'available' | 'held' | 'rail_settlement' | 'suspense'}:${'EUR' | 'USD'}`,
+  name: `${'available' | 'held' | 'rail_settlement' | 'suspense' | 'losses'}:${'EUR' | 'USD'}`,
 ) {
   const account = ledgerAccounts.find((each) => name.startsWith(`${each}:`)) ?? 'losses';
   return { account, currency: name.slice(-3), amountMinor: '1' };
@@ -127,6 +127,15 @@ describe('a correction is refused', () => {
         `${name.split(':')[0]} has to be in ${name.endsWith('EUR') ? 'USD' : 'EUR'}`,
       ],
     ),
+    [
+      'that names an account twice',
+      {
+        kind: 'book',
+        postings: [postingTo('losses:EUR'), postingTo('losses:USD'), postingTo('losses:EUR')],
+      },
+      settled,
+      'losses in EUR is named twice',
+    ],
     ['of a hold', reverse('1'), settled, '1 is no entry'],
     ['of no entry', reverse('7'), settled, '7 is no entry'],
     ['of an entry of nobody', reverse(''), settled, ' is no entry'],

@@ -12,6 +12,7 @@ import {
   releaseEntry,
   returnEntry,
   settleEntry,
+  transfersOf,
 } from '../../src/domain/ledger.js';
 import type { PayoutFact, PayoutStatus } from '../../src/domain/payout.js';
 import { progressOf } from '../../src/domain/progress.js';
@@ -129,6 +130,59 @@ describe('an entry', () => {
   ])('that %s is a bug and throws', (_name, make, accounts) => {
     expect(make).toThrow(accounts);
     expect(make).toThrow('cannot be negative');
+  });
+
+  test('is stored as transfers, one for each of its pairs', () => {
+    const moved = (entry: Entry) =>
+      transfersOf(entry).map((t) => `${t.from} ${t.to} ${t.currency} ${t.amountMinor}`);
+    expect(moved(acceptEntry(amounts))).toEqual([`available held USD ${amounts.sourceMinor}`]);
+    expect(moved(settleEntry(amounts)).slice(0, 3)).toEqual([
+      `held fx_position USD ${amounts.netMinor}`,
+      `held fee_revenue USD ${amounts.feeMinor}`,
+      `fx_position rail_settlement EUR ${amounts.receiveMinor}`,
+    ]);
+    const leg = (account: Posting['account'], amountMinor: bigint) => ({
+      ...{ account, currency: 'EUR', amountMinor },
+    });
+    const postings = [leg('losses', -5n), leg('suspense', 2n), leg('rounding', 3n)];
+    expect(moved({ kind: 'correction', postings })).toEqual([
+      'losses suspense EUR 2',
+      'losses rounding EUR 3',
+    ]);
+  });
+
+  test('that does not balance is not stored', () => {
+    const [first, ...others] = settleEntry(amounts).postings;
+    if (first === undefined) throw new Error('nothing is settled');
+    const off = { ...first, amountMinor: first.amountMinor - 1n };
+    for (const postings of [others, [off, ...others], [first], [first, ...others, first]]) {
+      expect(() => transfersOf({ kind: 'settle', postings })).toThrow('does not balance in USD');
+    }
+  });
+
+  test('moves as transfers what it moves as postings', () => {
+    fc.assert(
+      fc.property(requests, (request) => {
+        const { sourceCurrency, destinationCurrency } = request;
+        const priced = price({ ...request, mid: midOf(sourceCurrency, destinationCurrency) });
+        fc.pre(!isRefusal(priced));
+        if (isRefusal(priced)) return;
+        const priceable = { ...priced, ...request };
+        for (const entry of [settleEntry(priceable), returnEntry(priceable, 1n)]) {
+          const sides = transfersOf(entry).flatMap(({ from, to, currency, amountMinor }) => [
+            [`${from} ${currency}`, -amountMinor] as const,
+            [`${to} ${currency}`, amountMinor] as const,
+          ]);
+          const postings = entry.postings.map(
+            ({ account, currency, amountMinor }) =>
+              [`${account} ${currency}`, amountMinor] as const,
+          );
+          expect(nonZero(sides)).toEqual(nonZero(postings));
+          expect(transfersOf(entry)).toHaveLength(entry.postings.length / 2);
+        }
+      }),
+      { numRuns: 200 },
+    );
   });
 
   test('pair of settlement and full return leaves the fee and nothing else', () => {

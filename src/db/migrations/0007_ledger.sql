@@ -31,7 +31,7 @@ create table ledger_balances (
   amount_minor bigint not null default 0 check (amount_minor >= 0),
   unique (account_id, currency, kind)
 );
--- At depth 0 a statement is a client's own; below that it is the one of apply_postings.
+-- At depth 0 a statement is a client's own; below that it is the one of apply_transfers.
 create trigger by_postings before update or delete on ledger_balances
   for each statement when (pg_trigger_depth() = 0)
   execute function refuse_edit('a balance is moved by postings alone');
@@ -63,26 +63,41 @@ create unique index ledger_entries_reversed_once on ledger_entries (reverses)
 create unique index ledger_entries_agreed_once on ledger_entries (action_id)
   where action_id is not null;
 
--- Its account and entry are checked for a statement's postings at once, like the balance: two foreign
--- keys row by row cost more than the rest of a posting. Neither is ever deleted.
-create table ledger_postings (
-  id bigint generated always as identity primary key,
+-- An amount that leaves one account and arrives on another, so it balances by construction, and one
+-- row holds a debit and its credit. Its accounts and its entry are checked for a statement's transfers
+-- at once: foreign keys row by row cost more than the rest of a transfer. None is ever deleted.
+create table ledger_transfers (
+  -- The next number is that of its second posting, see ledger_postings.
+  id bigint generated always as identity (increment by 2) primary key,
   entry_id bigint not null,
-  ledger_account_id bigint not null,
+  from_account_id bigint not null,
+  to_account_id bigint not null check (to_account_id <> from_account_id),
+  amount_minor bigint not null check (amount_minor > 0),
   currency text not null,
-  -- Positive arrives on the account, negative leaves it.
-  amount_minor bigint not null check (amount_minor <> 0),
-  -- Customers list their postings, which therefore repeat the kind and the time of their entry. Those
-  -- of the service itself, which are most of them, stay out of these indexes.
-  entry_kind text,
-  created_at timestamptz(3),
-  check ((entry_kind is null) = (created_at is null))
+  -- Customers list what moved their balances, so a transfer repeats the time of its entry and, for
+  -- each side that is a customer's, its kind. The service's own sides stay out of these indexes.
+  created_at timestamptz(3) not null,
+  from_kind text,
+  to_kind text
 );
-create index on ledger_postings (entry_id);
-create index ledger_postings_list on ledger_postings (ledger_account_id, created_at, id)
-  where entry_kind is not null;
-create index ledger_postings_by_kind on ledger_postings
-  (ledger_account_id, entry_kind, created_at, id) where entry_kind is not null;
+create index on ledger_transfers (entry_id);
+create index ledger_transfers_from on ledger_transfers (from_account_id, created_at, id)
+  where from_kind is not null;
+create index ledger_transfers_from_kind on ledger_transfers
+  (from_account_id, from_kind, created_at, id) where from_kind is not null;
+create index ledger_transfers_to on ledger_transfers (to_account_id, created_at, (id + 1))
+  where to_kind is not null;
+create index ledger_transfers_to_kind on ledger_transfers
+  (to_account_id, to_kind, created_at, (id + 1)) where to_kind is not null;
+
+-- Each transfer as its two postings: positive arrives on the account, negative leaves it.
+create view ledger_postings as
+select id, entry_id, from_account_id as ledger_account_id, currency, -amount_minor as amount_minor,
+       from_kind as entry_kind, created_at
+  from ledger_transfers
+union all
+select id + 1, entry_id, to_account_id, currency, amount_minor, to_kind, created_at
+  from ledger_transfers;
 
 create trigger append_only before update or delete on ledger_accounts
   for each row execute function refuse_change();
@@ -92,68 +107,67 @@ create trigger append_only before update or delete on ledger_entries
   for each row execute function refuse_change();
 create trigger append_only_all before truncate on ledger_entries
   for each statement execute function refuse_change();
-create trigger append_only before update or delete on ledger_postings
+create trigger append_only before update or delete on ledger_transfers
   for each row execute function refuse_change();
-create trigger append_only_all before truncate on ledger_postings
+create trigger append_only_all before truncate on ledger_transfers
   for each statement execute function refuse_change();
 
--- A statement trigger sees all postings of a statement at once: it costs a few per cent where the
--- usual deferred row trigger costs nearly half of the throughput. An entry balances in each currency
--- and has one mode, and each customer's account has its balance.
-create function apply_postings() returns trigger language plpgsql
+-- A statement trigger sees all transfers of a statement at once: it costs a few per cent where the
+-- usual deferred row trigger costs nearly half of the throughput. An entry has one mode, and each
+-- customer's account has its balance.
+create function apply_transfers() returns trigger language plpgsql
 set search_path = pg_catalog, public, pg_temp as $$
 declare
   strangers bigint;
   customers bigint;
   modes bigint;
   moved bigint;
-  unbalanced record;
 begin
   -- Subqueries that cannot become joins: a join would be planned for the tables as wholes.
   if exists (select from (select distinct entry_id from added) a
               where (select e.id from ledger_entries e where e.id = a.entry_id) is null) then
-    raise foreign_key_violation using message = 'a posting names no entry';
+    raise foreign_key_violation using message = 'a transfer names no entry';
   end if;
   select count(*) filter (where l.id is null), count(l.account_id), count(distinct l.mode)
     into strangers, customers, modes
-    from (select distinct ledger_account_id, currency from added) a
+    from (select from_account_id as id, currency from added
+          union select to_account_id, currency from added) a
     left join lateral (select * from ledger_accounts
-            where id = a.ledger_account_id and currency = a.currency limit 1) l on true;
+            where id = a.id and currency = a.currency limit 1) l on true;
   if strangers > 0 then
-    raise foreign_key_violation using message = 'a posting names no account of its currency';
+    raise foreign_key_violation using message = 'a transfer names no account of its currency';
   end if;
   -- Hardly any statement posts in both modes: only then each entry is looked at. In a condition
   -- of its own, for one that has a variable in it is planned anew each time.
   if modes > 1 then
-    if exists (select from added a join ledger_accounts l on l.id = a.ledger_account_id
-                group by a.entry_id having min(l.mode) <> max(l.mode)) then
+    if exists (select from added a
+                 join ledger_accounts f on f.id = a.from_account_id
+                 join ledger_accounts t on t.id = a.to_account_id
+                group by a.entry_id
+               having min(least(f.mode, t.mode)) <> max(greatest(f.mode, t.mode))) then
       raise exception 'an entry mixes test and live accounts';
     end if;
   end if;
-  select entry_id, currency, sum(amount_minor) as difference into unbalanced
-    from added group by entry_id, currency having sum(amount_minor) <> 0 limit 1;
-  if found then
-    raise exception 'entry % does not balance: % is off by %',
-      unbalanced.entry_id, unbalanced.currency, unbalanced.difference;
-  end if;
 
-  -- Balances are locked in the order of their ids, so that two postings cannot wait
-  -- for each other.
+  -- Balances are locked in the order of their ids, so that two statements cannot wait for each other.
   perform 1 from ledger_balances
-    where ledger_account_id in (select ledger_account_id from added)
+    where ledger_account_id in (select from_account_id from added
+                                union select to_account_id from added)
     order by ledger_account_id for no key update;
   update ledger_balances b set amount_minor = b.amount_minor + a.amount_minor
-    from (select ledger_account_id, sum(amount_minor)::bigint as amount_minor
-            from added group by ledger_account_id) a
-    where b.ledger_account_id = a.ledger_account_id;
+    from (select id, sum(amount_minor)::bigint as amount_minor
+            from (select from_account_id as id, -amount_minor as amount_minor from added
+                  union all select to_account_id, amount_minor from added) sides
+           group by id) a
+    where b.ledger_account_id = a.id;
   get diagnostics moved = row_count;
   if moved <> customers then
     raise foreign_key_violation using message = 'the account of a customer has no balance';
   end if;
   return null;
 end $$;
-create trigger balanced after insert on ledger_postings
-  referencing new table as added for each statement execute function apply_postings();
+create trigger applied after insert on ledger_transfers
+  referencing new table as added for each statement execute function apply_transfers();
 
 -- A list is counted from 1: otherwise a subscript finds another element than unnest, and what is
 -- checked is not what is posted.
@@ -163,27 +177,27 @@ set search_path = pg_catalog, public, pg_temp as $$
      and (length = 0 or (array_ndims(list) = 1 and array_lower(list, 1) = 1))
 $$;
 
--- Refuses lists that are not as long as each other, and a posting of no entry. A null compares to
+-- Refuses lists that are not as long as each other, and a transfer of no entry. A null compares to
 -- nothing that is true, so it is refused as well.
 create function check_lists(
-  entry_payouts text[], entry_kinds text[],
-  posting_entries int[], modes text[], owners text[], kinds text[],
-  currencies text[], amounts bigint[]
+  entry_payouts text[], entry_kinds text[], entry_modes text[], entry_owners text[],
+  transfer_entries int[], sources text[], targets text[], currencies text[], amounts bigint[]
 ) returns void language plpgsql
 set search_path = pg_catalog, public, pg_temp as $$
 declare
   entries int := cardinality(entry_kinds);
-  postings int := cardinality(posting_entries);
+  transfers int := cardinality(transfer_entries);
 begin
   if not coalesce(
        is_list(entry_kinds, entries) and is_list(entry_payouts, entries)
-       and is_list(posting_entries, postings) and is_list(modes, postings)
-       and is_list(owners, postings) and is_list(kinds, postings)
-       and is_list(currencies, postings) and is_list(amounts, postings)
+       and is_list(entry_modes, entries) and is_list(entry_owners, entries)
+       and is_list(transfer_entries, transfers) and is_list(sources, transfers)
+       and is_list(targets, transfers) and is_list(currencies, transfers)
+       and is_list(amounts, transfers)
        and '' <> all (entry_kinds)
-       and 1 <= all (posting_entries) and entries >= all (posting_entries), false) then
+       and 1 <= all (transfer_entries) and entries >= all (transfer_entries), false) then
     raise invalid_parameter_value using message =
-      'the lists of entries and postings have to be as long as each other and counted from 1';
+      'the lists of entries and transfers have to be as long as each other and counted from 1';
   end if;
 end $$;
 
@@ -196,9 +210,8 @@ end $$;
 -- rail; two people have agreed to the rest.
 -- A migration that adds a kind of entry replaces this function with one that knows the kind.
 create function check_entries(
-  entry_payouts text[], entry_kinds text[],
-  posting_entries int[], modes text[], owners text[], kinds text[],
-  currencies text[], amounts bigint[]
+  entry_payouts text[], entry_kinds text[], entry_modes text[], entry_owners text[],
+  transfer_entries int[], sources text[], targets text[], currencies text[], amounts bigint[]
 ) returns void language plpgsql
 set search_path = pg_catalog, public, pg_temp
 -- Payouts are found by their ids and lists are hashed, however long: one plan is right for ever.
@@ -208,9 +221,11 @@ declare
   wrong text;
 begin
   if 'fund' = any (entry_kinds) and exists (
-    select from unnest(posting_entries, modes, kinds, amounts) as p (number, mode, account, amount)
-     where entry_kinds[p.number] = 'fund' and not coalesce((p.mode = 'test' or is_owner)
-       and p.account = case when p.amount > 0 then 'available' else 'funding' end, false)) then
+    select from unnest(transfer_entries, sources, targets) as t (entry, source, target)
+      join unnest(entry_kinds, entry_modes) with ordinality as e (kind, mode, number)
+        on e.number = t.entry
+     where e.kind = 'fund' and not coalesce((e.mode = 'test' or is_owner)
+       and t.source = 'funding' and t.target = 'available', false)) then
     raise insufficient_privilege using
       message = format('%s only puts money on test accounts', session_user);
   end if;
@@ -222,32 +237,36 @@ begin
       message = format('%s only puts money on test accounts', session_user);
   end if;
   with entries as materialized (
-    select e.number, e.kind, e.payout, p.mode, p.account_id, p.status, p.status_reason, p.source_currency,
+    select e.number, e.kind, e.payout, p.status, p.status_reason, p.source_currency,
            p.destination_currency, p.source_minor, p.net_minor, p.receive_minor, p.returned_minor,
+           (e.mode, e.owner) = (p.mode, p.account_id) as is_owned,
            case e.kind when 'settle' then 'accept' when 'release' then 'accept'
                        when 'return' then 'settle' end as follows
-      from unnest(entry_payouts, entry_kinds) with ordinality as e (payout, kind, number)
+      from unnest(entry_payouts, entry_kinds, entry_modes, entry_owners)
+             with ordinality as e (payout, kind, mode, owner, number)
       left join lateral (select * from payouts where id = e.payout limit 1) p on true
      where e.kind <> 'fund'
+  ), sides as (
+    select t.number, s.account, t.currency, t.amount * s.sign as amount
+      from unnest(transfer_entries, sources, targets, currencies, amounts)
+             as t (number, source, target, currency, amount)
+     cross join lateral (values (t.source, -1), (t.target, 1)) s (account, sign)
+     where s.account in ('available', 'held', 'rail_settlement')
   ), posted as (
     -- The other accounts are the service's own: the rest of the entry balances by them.
-    select p.number,
-           bool_and(coalesce(p.mode = e.mode and case p.account
-             when 'rail_settlement' then p.currency = e.destination_currency
-             else p.owner = e.account_id and p.currency = e.source_currency end, false)) as fits,
-           sum(case p.account when 'available' then p.amount else 0 end)::bigint as available,
-           sum(case p.account when 'held' then p.amount else 0 end)::bigint as held,
-           sum(case p.account when 'rail_settlement' then p.amount else 0 end)::bigint as rail
-      from unnest(posting_entries, modes, owners, kinds, currencies, amounts)
-             as p (number, mode, owner, account, currency, amount)
-      join entries e on e.number = p.number
-     where p.account in ('available', 'held', 'rail_settlement')
-     group by p.number
+    select s.number,
+           bool_and(coalesce(s.currency = case s.account when 'rail_settlement'
+             then e.destination_currency else e.source_currency end, false)) as fits,
+           coalesce(sum(s.amount) filter (where s.account = 'available'), 0)::bigint as available,
+           coalesce(sum(s.amount) filter (where s.account = 'held'), 0)::bigint as held,
+           coalesce(sum(s.amount) filter (where s.account = 'rail_settlement'), 0)::bigint as rail
+      from sides s join entries e on e.number = s.number
+     group by s.number
   )
   select format('%s of %s', e.kind, e.payout) into wrong
     from entries e left join posted p on p.number = e.number
     left join entries b on b.payout = e.payout and b.kind = e.follows and b.number < e.number
-   where not coalesce(e.status is not null and coalesce(p.fits, true)
+   where not coalesce(e.is_owned and coalesce(p.fits, true)
      and (e.follows is null or b.number is not null or (
        select s.id from ledger_entries s
         where s.payout_id = e.payout and s.kind = e.follows
@@ -316,8 +335,9 @@ $$;
 -- A correction is posted alone, and is what a second person has approved: not only of this payout,
 -- but this kind of entry with these postings, in the payout's own mode.
 create function check_correction(
-  entry_payouts text[], entry_kinds text[], modes text[], kinds text[], currencies text[],
-  amounts bigint[], entry_actions text[], entry_reverses bigint[]
+  entry_payouts text[], entry_kinds text[], entry_modes text[],
+  sources text[], targets text[], currencies text[], amounts bigint[],
+  entry_actions text[], entry_reverses bigint[]
 ) returns void language plpgsql
 set search_path = pg_catalog, public, pg_temp as $$
 declare
@@ -327,13 +347,15 @@ declare
      where a.id = entry_actions[1] and a.subject_id = entry_payouts[1] and a.outcome = 'done'
        and proposal.command ->> 'kind' = 'correct');
   expected text[] := array(
-    select format('%s %s %s', account, currency, amount)
-      from agreed_postings(entry_payouts[1], agreed) order by 1);
+    select format('%s %s %s', account, currency, sum(amount))
+      from agreed_postings(entry_payouts[1], agreed)
+     group by account, currency having sum(amount) <> 0 order by 1);
   posted text[] := array(
-    select format('%s %s %s', account, currency, amount)
-      from unnest(kinds, currencies, amounts) as p (account, currency, amount)
-     where agreed ->> 'charge' is distinct from 'customer' or account in ('available', 'suspense')
-     order by 1);
+    select format('%s %s %s', s.account, t.currency, sum(t.amount * s.sign))
+      from unnest(sources, targets, currencies, amounts) as t (source, target, currency, amount)
+     cross join lateral (values (t.source, -1), (t.target, 1)) s (account, sign)
+     where agreed ->> 'charge' is distinct from 'customer' or s.account in ('available', 'suspense')
+     group by s.account, t.currency having sum(t.amount * s.sign) <> 0 order by 1);
 begin
   if not coalesce(
        cardinality(entry_kinds) = 1
@@ -343,66 +365,88 @@ begin
        and entry_reverses[1]::text is not distinct from
              case agreed ->> 'kind' when 'reverse' then agreed ->> 'entry' end
        and posted <> '{}' and posted = expected
-       and (select mode from payouts where id = entry_payouts[1]) = all (modes), false) then
+       and (select mode from payouts where id = entry_payouts[1]) = entry_modes[1], false) then
     raise check_violation using
       message = 'a correction is what a second person has approved, and is posted alone';
   end if;
 end $$;
 
--- Writes a list of entries with their postings, and creates the accounts they name. Posting i belongs
--- to the entry number posting_entries[i] (from 1). A correction names the action of the person who
--- approved it.
+-- The ledger accounts that transfers name, each once; its id is null if it does not exist yet. Lists
+-- are subscripted, not joined: the planner does not know how long they are.
+create function named_accounts(
+  entry_modes text[], entry_owners text[],
+  transfer_entries int[], sources text[], targets text[], currencies text[]
+) returns table (id bigint, mode text, owner text, kind text, currency text) language plpgsql stable
+set search_path = pg_catalog, public, pg_temp as $$
+#variable_conflict use_column
+begin
+  return query
+    with pairs as (
+      select distinct entry_modes[t.entry] as mode, entry_owners[t.entry] as owner,
+             t.source, t.target, t.currency
+        from unnest(transfer_entries, sources, targets, currencies)
+               as t (entry, source, target, currency)
+    ), named as (
+      select distinct p.mode, case when s.kind in ('available', 'held') then p.owner end as owner,
+             s.kind, p.currency
+        from pairs p cross join lateral (values (p.source), (p.target)) s (kind)
+    )
+    -- A subquery and not a join, which would be planned for the table as a whole.
+    select (select a.id from ledger_accounts a
+             where a.mode = n.mode and coalesce(a.account_id, '') = coalesce(n.owner, '')
+               and a.kind = n.kind and a.currency = n.currency), n.*
+      from named n;
+end $$;
+
+-- Writes a list of entries, each of one customer's account, with their transfers, and creates the
+-- ledger accounts they name. Transfer i belongs to the entry number transfer_entries[i] (from 1). A
+-- correction names the action of the person who approved it.
 create function post_entries(
-  entry_payouts text[], entry_kinds text[],
-  posting_entries int[], modes text[], owners text[], kinds text[],
-  currencies text[], amounts bigint[],
+  entry_payouts text[], entry_kinds text[], entry_modes text[], entry_owners text[],
+  transfer_entries int[], sources text[], targets text[], currencies text[], amounts bigint[],
   entry_actions text[] default null, entry_reverses bigint[] default null
 ) returns void language plpgsql
 security definer set search_path = pg_catalog, public, pg_temp as $$
 declare
-  entry_ids bigint[];
+  accounts ledger_accounts[];
   balance_ids bigint[];
+  entry_ids bigint[];
   posted_at timestamptz(3);
+  written bigint;
 begin
-  perform check_lists(
-    entry_payouts, entry_kinds, posting_entries, modes, owners, kinds, currencies, amounts);
+  perform check_lists(entry_payouts, entry_kinds, entry_modes, entry_owners,
+    transfer_entries, sources, targets, currencies, amounts);
   if not coalesce((entry_actions is null and entry_reverses is null)
        or (is_list(entry_actions, cardinality(entry_kinds))
            and is_list(entry_reverses, cardinality(entry_kinds))), false) then
     raise invalid_parameter_value using message =
-      'the lists of entries and postings have to be as long as each other and counted from 1';
+      'the lists of entries and transfers have to be as long as each other and counted from 1';
   end if;
-  perform check_entries(
-    entry_payouts, entry_kinds, posting_entries, modes, owners, kinds, currencies, amounts);
+  perform check_entries(entry_payouts, entry_kinds, entry_modes, entry_owners,
+    transfer_entries, sources, targets, currencies, amounts);
   if entry_actions is not null then
-    perform check_correction(entry_payouts, entry_kinds, modes, kinds, currencies, amounts,
-      entry_actions, entry_reverses);
+    perform check_correction(entry_payouts, entry_kinds, entry_modes,
+      sources, targets, currencies, amounts, entry_actions, entry_reverses);
   end if;
 
   with missing as (
     insert into ledger_accounts (mode, account_id, kind, currency)
     select n.mode, n.owner, n.kind, n.currency
-      from (select distinct * from unnest(modes, owners, kinds, currencies))
-             as n (mode, owner, kind, currency)
-     where (select a.id from ledger_accounts a
-             where a.mode = n.mode and coalesce(a.account_id, '') = coalesce(n.owner, '')
-               and a.kind = n.kind and a.currency = n.currency) is null
+      from named_accounts(entry_modes, entry_owners, transfer_entries, sources, targets, currencies) n
+     where n.id is null
     on conflict do nothing
     returning id, account_id, kind, currency
   )
   insert into ledger_balances (ledger_account_id, account_id, kind, currency)
     select id, account_id, kind, currency from missing where account_id is not null;
+  accounts := array(
+    select (select a from ledger_accounts a where a.id = n.id)
+      from named_accounts(entry_modes, entry_owners, transfer_entries, sources, targets, currencies) n);
 
   -- The time is taken once the balances are locked, in the order of their ids as everywhere: so the
   -- postings of one balance follow each other as their times do, and a reader that goes on from the
   -- last one misses none. Never before the last one, should the clock be set back.
-  balance_ids := array(
-    select (select a.id from ledger_accounts a
-             where a.mode = n.mode and coalesce(a.account_id, '') = n.owner
-               and a.kind = n.kind and a.currency = n.currency)
-      from (select distinct * from unnest(modes, owners, kinds, currencies))
-             as n (mode, owner, kind, currency)
-     where n.owner is not null);
+  balance_ids := array(select a.id from unnest(accounts) a where a.account_id is not null);
   perform from ledger_balances where ledger_account_id = any (balance_ids)
     order by ledger_account_id for no key update;
   posted_at := greatest(clock_timestamp(), (
@@ -413,37 +457,37 @@ begin
               order by created_at desc, id desc limit 1) l));
 
   entry_ids := array(
-    select nextval(pg_get_serial_sequence('ledger_entries', 'id'))
-      from generate_subscripts(entry_kinds, 1));
+    select nextval('ledger_entries_id_seq') from generate_subscripts(entry_kinds, 1));
   insert into ledger_entries (id, payout_id, kind, action_id, reverses, created_at)
     overriding system value
     select *, posted_at
       from unnest(entry_ids, entry_payouts, entry_kinds, entry_actions, entry_reverses);
-  with named as materialized (
-    select n.*, (select a.id from ledger_accounts a
-                  where a.mode = n.mode and coalesce(a.account_id, '') = coalesce(n.owner, '')
-                    and a.kind = n.kind and a.currency = n.currency) as id
-      from (select distinct * from unnest(modes, owners, kinds, currencies))
-             as n (mode, owner, kind, currency)
-  )
-  insert into ledger_postings
-    (entry_id, ledger_account_id, currency, amount_minor, entry_kind, created_at)
-    select entry_ids[p.entry], n.id, p.currency, p.amount,
-           case when p.owner is not null then entry_kinds[p.entry] end,
-           case when p.owner is not null then posted_at end
-      from unnest(posting_entries, modes, owners, kinds, currencies, amounts)
-             with ordinality as p (entry, mode, owner, kind, currency, amount, position)
-      join named n
-        on n.mode = p.mode and coalesce(n.owner, '') = coalesce(p.owner, '')
-       and n.kind = p.kind and n.currency = p.currency
-     order by p.position;
+  insert into ledger_transfers (entry_id, from_account_id, to_account_id, amount_minor, currency,
+                                created_at, from_kind, to_kind)
+    select entry_ids[t.entry], f.id, g.id, t.amount, t.currency, posted_at,
+           case when f.account_id is not null then entry_kinds[t.entry] end,
+           case when g.account_id is not null then entry_kinds[t.entry] end
+      from unnest(transfer_entries, sources, targets, currencies, amounts)
+             with ordinality as t (entry, source, target, currency, amount, position)
+      join unnest(accounts) f on f.kind = t.source and f.currency = t.currency
+       and f.mode = entry_modes[t.entry]
+       and coalesce(f.account_id = entry_owners[t.entry], f.account_id is null)
+      join unnest(accounts) g on g.kind = t.target and g.currency = t.currency
+       and g.mode = entry_modes[t.entry]
+       and coalesce(g.account_id = entry_owners[t.entry], g.account_id is null)
+     order by t.position;
+  get diagnostics written = row_count;
+  if written <> cardinality(transfer_entries) then
+    raise foreign_key_violation using message = 'a transfer names no account of its currency';
+  end if;
 end $$;
+
 revoke execute on function
-  check_entries(text[], text[], int[], text[], text[], text[], text[], bigint[]),
-  post_entries(text[], text[], int[], text[], text[], text[], text[], bigint[], text[], bigint[])
+  check_entries(text[], text[], text[], text[], int[], text[], text[], text[], bigint[]),
+  post_entries(text[], text[], text[], text[], int[], text[], text[], text[], bigint[], text[], bigint[])
   from public;
 grant execute on function
-  post_entries(text[], text[], int[], text[], text[], text[], text[], bigint[], text[], bigint[])
+  post_entries(text[], text[], text[], text[], int[], text[], text[], text[], bigint[], text[], bigint[])
   to corridor_api, corridor_worker, corridor_operator;
 
 -- A row is locked only by a role that may update it, and only the owner may update a balance.
