@@ -58,7 +58,6 @@ async function completionOf(sql: Sql, batch: BatchRow): Promise<NewEvent> {
 }
 
 /** Whether its last move made the item final: a return after a settlement does not again. */
-function closesItem({ status, statusHistory }: PayoutRow): boolean {
-  const previous = statusHistory.at(-2)?.status ?? 'pending';
-  return isFinal(status) && !isFinal(previous);
+function closesItem({ status, settledSince }: PayoutRow): boolean {
+  return isFinal(status) && (status === 'settled' || settledSince === null);
 }

@@ -10,7 +10,7 @@ import {
   type OperatorCommand,
   type PostingText,
 } from '../domain/operator.js';
-import { attentionReasons } from '../domain/payout.js';
+import { attentionReasons, statusHistory } from '../domain/payout.js';
 import { askPayout } from '../temporal/wakePayout.js';
 import { operateUpdate } from '../workflows/messages.js';
 import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
@@ -33,7 +33,7 @@ export async function showPayout(call: Call): Promise<void> {
   const id = requiredId('payout', call);
   const row = existing('payout', id, await findPayoutById(database, id));
   console.log(`${row.id}  ${row.status}  ${amounts(row)}`);
-  for (const { at, status, reason } of row.statusHistory) {
+  for (const { at, status, reason } of statusHistory(row)) {
     console.log(`  ${at}  ${status}${reason === null ? '' : `  (${reason})`}`);
   }
   if (row.attentionReason !== null) {

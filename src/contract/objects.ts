@@ -10,6 +10,7 @@ import type { WebhookEndpointRow } from '../db/webhookEndpoints.js';
 import { type FieldRule, maskedDetails } from '../domain/beneficiary.js';
 import type { Corridor } from '../domain/corridor.js';
 import { formatMinor } from '../domain/money.js';
+import { statusHistory } from '../domain/payout.js';
 import type { ContractObject } from './schemas.js';
 
 /** The objects integrators see, in the newest version, as they are made of rows. */
@@ -69,7 +70,7 @@ export function payoutObject(payout: PayoutRow): ContractObject<'payout'> {
     returned_amount: amountOf(payout.returnedMinor, payout.destinationCurrency),
     created_at: payout.requestedAt.toISOString(),
     settled_at: payout.settledAt?.toISOString() ?? null,
-    status_history: payout.statusHistory,
+    status_history: statusHistory(payout),
   };
 }
 

@@ -5,7 +5,7 @@ import {
   type Attention,
   type AttentionReason,
   isWaitingForRail,
-  type PayoutStatus,
+  type StatusRecord,
   type VoidOutcome,
   type WakeablePayout,
 } from '../domain/payout.js';
@@ -16,13 +16,6 @@ import { oneOf, ownedIn, type Sql, unnest, when } from './client.js';
 
 import type { RateOrigin } from './rates.js';
 import { wakeAfter } from './wakeTimes.js';
-
-export type StatusChange = {
-  readonly status: PayoutStatus;
-  /** ISO 8601 UTC with milliseconds. */
-  readonly at: string;
-  readonly reason: string | null;
-};
 
 /** What a request says of a payout, and who drives it. */
 export type NewPayout = PayoutTerms & {
@@ -38,11 +31,8 @@ export type NewPayout = PayoutTerms & {
 type NullableOrigin = { readonly [Name in keyof RateOrigin]: RateOrigin[Name] | null };
 
 type StoredPayout = NewPayout &
-  NullableOrigin & {
-    readonly status: PayoutStatus;
-    readonly statusReason: string | null;
-    readonly statusHistory: readonly StatusChange[];
-    readonly requestedAt: Date;
+  NullableOrigin &
+  StatusRecord & {
     readonly rail: string | null;
     readonly settleBy: Date | null;
     readonly refusal: Refusal | null;
@@ -214,7 +204,7 @@ export async function refusePayouts(
 export type MovedPayout = Move & { readonly id: string };
 
 /** What a move changes of a row. */
-type MovedColumn = keyof MovedPayout | 'statusHistory' | 'attentionReason' | 'attentionAt';
+type MovedColumn = keyof MovedPayout | keyof StatusRecord | 'attentionReason' | 'attentionAt';
 
 /**
  * Moves each payout by one status, and returns its row as it is then: what the move does not
@@ -255,8 +245,9 @@ export async function movePayouts(
         id text, status text, status_reason text, rail_reference text, returned_minor bigint,
          settled_at timestamptz, ends_wait boolean`}
      where p.id = t.id
-    returning p.id, p.status, p.status_reason, p.status_history, p.rail_reference, p.settled_at,
-      p.returned_minor, p.attention_reason, p.attention_at`;
+    returning p.id, p.status, p.status_reason, p.requested_at, p.processing_since, p.sent_since,
+      p.settled_since, p.failed_since, p.canceled_since, p.returned_since, p.rail_reference,
+      p.settled_at, p.returned_minor, p.attention_reason, p.attention_at`;
   return changes.flatMap((change) => {
     const row = rowOf.get(change.id);
     return row === undefined ? [] : [{ ...row, ...change }];

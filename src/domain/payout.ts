@@ -26,6 +26,30 @@ export const payoutStatuses = [
   'returned',
 ] as const satisfies readonly PayoutStatus[];
 
+/** The present status of a payout, and since when it has, or had, each. */
+export type StatusRecord = {
+  readonly status: PayoutStatus;
+  readonly statusReason: string | null;
+  /** It is pending since then. */
+  readonly requestedAt: Date;
+} & { readonly [Status in Exclude<PayoutStatus, 'pending'> as `${Status}Since`]: Date | null };
+
+export type StatusChange = {
+  readonly status: PayoutStatus;
+  /** ISO 8601 UTC with milliseconds. */
+  readonly at: string;
+  readonly reason: string | null;
+};
+
+/** Every status that a payout had, in their order: no move leads back, and only an end has a reason. */
+export function statusHistory(record: StatusRecord): readonly StatusChange[] {
+  return payoutStatuses.flatMap((status) => {
+    const since = status === 'pending' ? record.requestedAt : record[`${status}Since`];
+    const reason = status === record.status ? record.statusReason : null;
+    return since === null ? [] : [{ status, at: since.toISOString(), reason }];
+  });
+}
+
 /** Whether the money is on its way: it is held, and the rail may have it. */
 export function isInFlight(status: PayoutStatus): boolean {
   return status === 'processing' || status === 'sent';

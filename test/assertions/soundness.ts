@@ -1,6 +1,6 @@
 import { type Database, exactlyOne } from '../../src/db/client.js';
 import type { LockedPayout } from '../../src/db/payouts.js';
-import { isFinal } from '../../src/domain/payout.js';
+import { isFinal, statusHistory } from '../../src/domain/payout.js';
 import type { Interleaving } from '../fixtures/interleaving.js';
 
 /**
@@ -199,9 +199,9 @@ function faultsOfRecord(
   events: Evidence['events'],
 ): string[] {
   const faults: string[] = [];
-  const passed = row.statusHistory.map(({ status }) => status);
+  const passed = statusHistory(row).map(({ status }) => status);
   if (passed.at(-1) !== row.status) faults.push(`its history ends with ${passed.at(-1)}`);
-  const times = row.statusHistory.map(({ at }) => at);
+  const times = statusHistory(row).map(({ at }) => at);
   if (times.some((at, index) => at < (times[index - 1] ?? '')))
     faults.push('its history runs back');
   const announced = passed.slice(1).filter((status) => status !== 'processing');

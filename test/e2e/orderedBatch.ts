@@ -195,7 +195,12 @@ async function itemEndings(
   for (const key of await transfers()) sent.set(key, (sent.get(key) ?? 0) + 1);
   const rows = await database<(Omit<ItemEnding, 'transfers'> & { id: string })[]>`
     select p.id, p.batch_index as index, p.status, p.status_reason,
-           array(select h ->> 'status' from jsonb_array_elements(p.status_history) h) as history,
+           array_remove(array['pending', case when p.processing_since is not null then 'processing' end,
+             case when p.sent_since is not null then 'sent' end,
+             case when p.settled_since is not null then 'settled' end,
+             case when p.failed_since is not null then 'failed' end,
+             case when p.canceled_since is not null then 'canceled' end,
+             case when p.returned_since is not null then 'returned' end], null) as history,
            p.receive_minor, p.attention_reason,
            array(select type from events e
                   where e.subject_id = p.id and e.type like 'payout.%' order by sequence) as events,

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { simulateOrders } from '../../sandbox/bank/orders.js';
 import type { PayoutRow } from '../../src/db/payouts.js';
+import { statusHistory } from '../../src/domain/payout.js';
 import { expectedPostings, postingsOf } from '../assertions/postings.js';
 import { type Receiver, startReceiver } from '../fakes/receiver.js';
 import {
@@ -65,7 +66,7 @@ describe('a batch of every order of the bank', () => {
     const journal = await journalByKey(system);
     for (const [index, row] of rows.entries()) {
       const ending = wanted[index] ?? plain;
-      expect(row.statusHistory.map(({ status }) => status)).toEqual(ending.history);
+      expect(statusHistory(row).map(({ status }) => status)).toEqual(ending.history);
       expect(row.statusReason).toBe(ending.reason);
       expect(journal.get(row.id) ?? []).toEqual(ending.journal);
       expect(await postingsOf(system.database, row.id)).toEqual(postingsFor(row, ending));
@@ -110,8 +111,10 @@ function postingsFor(row: PayoutRow, { entries }: Ending) {
 
 /** Each event came once, signed, with the payout as it was then. */
 async function expectWebhooks(secret: string, rows: readonly PayoutRow[]): Promise<void> {
-  const due = rows.flatMap(({ id, statusHistory }) =>
-    statusHistory.slice(2).map(({ status }) => `${id} payout.${status} ${status}`),
+  const due = rows.flatMap((row) =>
+    statusHistory(row)
+      .slice(2)
+      .map(({ status }) => `${row.id} payout.${status} ${status}`),
   );
   await expect.poll(() => receiver.received.length, { timeout: 20_000 }).toBe(due.length);
   const bodies = receiver.received.map(({ body, headers }) =>

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { listActions } from '../../src/db/operatorActions.js';
 import type { PayoutRow } from '../../src/db/payouts.js';
 import type { OperatorCommand } from '../../src/domain/operator.js';
+import { statusHistory } from '../../src/domain/payout.js';
 import { eventually } from '../assertions/eventually.js';
 import { expectedPostings, postingsOf } from '../assertions/postings.js';
 import { callBack, newsOf } from '../fakes/bankCallback.js';
@@ -263,7 +264,7 @@ describe('a settlement that arrives while the answer of the rail is awaited', ()
     await callBack(system, [newsOf(row, { type: 'settled' })]);
     const settled = await untilStatus(payer.client, id, 'settled');
     expect(historyOf(settled)).toEqual(['pending', 'processing', 'sent', 'settled']);
-    const [, , sent, last] = (await rowOf(system, id)).statusHistory;
+    const [, , sent, last] = statusHistory(await rowOf(system, id));
     expect(Date.parse(sent?.at ?? '')).toBeLessThanOrEqual(Date.parse(last?.at ?? ''));
     expect(await payer.eventsOf(id)).toEqual(['payout.sent', 'payout.settled']);
     await expect(system.temporal.workflow.getHandle(id).result()).resolves.toBe('settled');

@@ -31,7 +31,7 @@ const forbidden = [
   'alter table ledger_transfers disable trigger all',
   'alter table ledger_balances disable trigger all',
   'delete from ledger_entries',
-  "update payouts set status_history = '[]'",
+  'update payouts set settled_since = now()',
   'set role corridor',
   'set session_replication_role = replica',
 ];

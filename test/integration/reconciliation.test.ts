@@ -329,8 +329,8 @@ describe("the bank's statement against the ledger", () => {
     for (const statement of [
       'delete from statement_entries',
       'update statement_entries set amount_minor = 1',
-      `insert into statement_entries select rail, bank_reference, direction, rail_key, currency,
-         amount_minor, booked_at, statement_date, 2 from statement_entries`,
+      `insert into statement_entries select rail, statement_date, 2, bank_reference, direction,
+         rail_key, currency, amount_minor, booked_at from statement_entries`,
       'delete from statements',
     ]) {
       const changed = system.database.unsafe(statement);

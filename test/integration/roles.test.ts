@@ -59,7 +59,7 @@ describe.each(databaseRoles)('whoever connects as the %s', (role) => {
     'delete from payout_moves',
     "update operator_actions set operator = 'somebody else'",
     "update events set data = '{}'",
-    "update payouts set status_history = '[]'",
+    'update payouts set settled_since = now()',
     'update payouts set amount = 1, reference = null',
     'delete from payouts',
     'delete from rail_inbox',

@@ -12,7 +12,7 @@ import type { BatchCount } from '../../src/db/batches.js';
 import type { PayoutRow } from '../../src/db/payouts.js';
 import type { QuoteRow } from '../../src/db/quotes.js';
 import { formatRate, parseRate } from '../../src/domain/fx.js';
-import { payoutStatuses } from '../../src/domain/payout.js';
+import { payoutStatuses, statusHistory } from '../../src/domain/payout.js';
 
 const createdAt = new Date('2026-11-21T12:00:00.000Z');
 
@@ -48,7 +48,12 @@ const pendingSource: PayoutRow = {
   driver: 'po_1',
   status: 'pending',
   statusReason: null,
-  statusHistory: [{ status: 'pending', at: '2026-11-21T12:00:00.000Z', reason: null }],
+  processingSince: null,
+  sentSince: null,
+  settledSince: null,
+  failedSince: null,
+  canceledSince: null,
+  returnedSince: null,
   quoteId: null,
   beneficiaryId: 'bnf_1',
   sourceCurrency: 'USD',
@@ -301,7 +306,7 @@ describe('a payout', () => {
       returned_amount: null,
       created_at: '2026-11-21T12:00:00.000Z',
       settled_at: null,
-      status_history: pendingSource.statusHistory,
+      status_history: statusHistory(pendingSource),
     });
   });
 

@@ -8,7 +8,7 @@ import { storeRailEvents } from '../../src/db/inbox.js';
 import type { PayoutRow } from '../../src/db/payouts.js';
 import { beginSubmission } from '../../src/db/submissions.js';
 import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
-import { usualFactRules } from '../../src/domain/payout.js';
+import { statusHistory, usualFactRules } from '../../src/domain/payout.js';
 import type { Rail } from '../../src/rails/rail.js';
 import { createRails } from '../../src/rails/registry.js';
 import { eventually } from '../assertions/eventually.js';
@@ -75,7 +75,8 @@ async function accepted(activities: ReturnType<typeof activitiesWith>): Promise<
 
 /** Everything that a step may leave behind, but for the call that it made. */
 async function tracesOf({ id, accountId }: PayoutRow) {
-  const { status, statusHistory, attentionReason } = await payoutOf(test.database, accountId, id);
+  const row = await payoutOf(test.database, accountId, id);
+  const { status, attentionReason } = row;
   const [counts] = await test.database`
     select (select count(*)::int from events where subject_id = ${id}) as events,
            (select count(*)::int from deliveries d join events e on e.id = d.event_id
@@ -85,7 +86,7 @@ async function tracesOf({ id, accountId }: PayoutRow) {
            (select count(*)::int from operator_actions where subject_id = ${id}) as audited,
            (select event_sequence::int from accounts where id = ${accountId}) as sequence`;
   const postings = await postingsOf(test.database, id);
-  return { status, passed: statusHistory.length, attentionReason, postings, ...counts };
+  return { status, passed: statusHistory(row).length, attentionReason, postings, ...counts };
 }
 
 describe('a step that fails leaves nothing behind and succeeds when it is repeated: it fails at', () => {

@@ -39,7 +39,14 @@ create table payouts (
   status text not null default 'pending' check (status in
     ('pending', 'processing', 'sent', 'settled', 'failed', 'canceled', 'returned')),
   status_reason text,
-  status_history jsonb not null default '[]',
+  -- Since when it has, or had, each status. It is pending since its request, has each once, and the
+  -- reason is that of its present one, so together they are its history.
+  processing_since timestamptz(3),
+  sent_since timestamptz(3),
+  settled_since timestamptz(3),
+  failed_since timestamptz(3),
+  canceled_since timestamptz(3),
+  returned_since timestamptz(3),
   -- The workflow that may move the row; of two drivers one loses.
   driver text not null,
   -- When its driver must have touched the row again; the sweep wakes what is overdue.
@@ -125,36 +132,38 @@ grant update (status, status_reason, driver, wake_at, source_currency, destinati
   submit_started_at, last_sent_at, void_intent, rail_reference, settled_at, returned_minor,
   attention_reason, attention_detail, attention_at) on payouts to corridor_worker;
 
--- The history is written here, so that no code path can change a status without a record. Its time
--- is when the row is written, not when the transaction began: one that waited for a lock would
+-- The times are written here, so that no code path can change a status without a record. A time is
+-- when the row is written, not when the transaction began: one that waited for a lock would
 -- otherwise write a time before that of the process it waited for. And it is never before the last
 -- one, should the clock be set back. The one query is planned once, as this runs for every row.
 create function record_status() returns trigger language plpgsql
 set plan_cache_mode = 'force_generic_plan' set search_path = pg_catalog, public, pg_temp as $$
 declare
-  recorded_at timestamptz(3) := clock_timestamp();
+  -- Nulls do not count.
+  since timestamptz(3) := greatest(clock_timestamp(), old.requested_at, old.processing_since,
+    old.sent_since, old.settled_since);
 begin
-  if tg_op = 'INSERT' then
-    if new.status <> 'pending' then
-      raise exception 'a payout begins as pending, not %', new.status;
-    end if;
-    recorded_at := new.requested_at;
-  elsif not exists (select from payout_moves
+  if not exists (select from payout_moves
           where from_status = old.status and to_status = new.status) then
     raise exception 'payout %: no move from % to %', old.id, old.status, new.status;
   end if;
-  new.status_history := new.status_history || jsonb_build_object('status', new.status,
-    -- Text of one form sorts as its times do; nulls do not count.
-    'at', greatest(to_char(recorded_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
-                     collate "C", new.status_history -> -1 ->> 'at'),
-    'reason', new.status_reason);
+  case new.status
+    when 'processing' then new.processing_since := since;
+    when 'sent' then new.sent_since := since;
+    when 'settled' then new.settled_since := since;
+    when 'failed' then new.failed_since := since;
+    when 'canceled' then new.canceled_since := since;
+    when 'returned' then new.returned_since := since;
+  end case;
   return new;
 end $$;
-create trigger record_new_status before insert on payouts
-  for each row execute function record_status();
-create trigger record_next_status before update of status on payouts
+create trigger record_status before update of status on payouts
   for each row when (old.status is distinct from new.status) execute function record_status();
-create trigger history before update of status_history on payouts
+create trigger begins_as_pending before insert on payouts
+  for each row when (new.status <> 'pending')
+  execute function refuse_edit('a payout begins as pending');
+create trigger history before update of processing_since, sent_since, settled_since,
+    failed_since, canceled_since, returned_since on payouts
   for each statement execute function refuse_edit('the history of a payout is written by its moves');
 
 -- What was requested never changes. Triggers on columns that no statement of ours names cost nothing.

@@ -398,6 +398,37 @@ begin
       from named n;
 end $$;
 
+-- Transfers with the ids of their accounts. Hashed however long the lists are, and in a function of its
+-- own, as the setting must not reach the triggers of what is inserted.
+create function between_accounts(
+  accounts ledger_accounts[], entry_modes text[], entry_owners text[],
+  transfer_entries int[], sources text[], targets text[], currencies text[], amounts bigint[]
+) returns table (
+  entry int, currency text, amount bigint,
+  from_id bigint, is_from_customer boolean, to_id bigint, is_to_customer boolean
+) language plpgsql stable
+set search_path = pg_catalog, public, pg_temp set enable_nestloop = off as $$
+#variable_conflict use_column
+begin
+  return query
+    with named as materialized (
+      select id, mode, coalesce(account_id, '') as owner, kind, currency,
+             account_id is not null as is_customer
+        from unnest(accounts)
+    ), transfers as materialized (
+      select t.*, entry_modes[t.entry] as mode, entry_owners[t.entry] as owner
+        from unnest(transfer_entries, sources, targets, currencies, amounts)
+               with ordinality as t (entry, source, target, currency, amount, position)
+    )
+    select t.entry, t.currency, t.amount, f.id, f.is_customer, g.id, g.is_customer
+      from transfers t
+      join named f on f.mode = t.mode and f.kind = t.source and f.currency = t.currency
+       and f.owner = case when t.source in ('available', 'held') then t.owner else '' end
+      join named g on g.mode = t.mode and g.kind = t.target and g.currency = t.currency
+       and g.owner = case when t.target in ('available', 'held') then t.owner else '' end
+     order by t.position;
+end $$;
+
 -- Writes a list of entries, each of one customer's account, with their transfers, and creates the
 -- ledger accounts they name. Transfer i belongs to the entry number transfer_entries[i] (from 1). A
 -- correction names the action of the person who approved it.
@@ -464,18 +495,11 @@ begin
       from unnest(entry_ids, entry_payouts, entry_kinds, entry_actions, entry_reverses);
   insert into ledger_transfers (entry_id, from_account_id, to_account_id, amount_minor, currency,
                                 created_at, from_kind, to_kind)
-    select entry_ids[t.entry], f.id, g.id, t.amount, t.currency, posted_at,
-           case when f.account_id is not null then entry_kinds[t.entry] end,
-           case when g.account_id is not null then entry_kinds[t.entry] end
-      from unnest(transfer_entries, sources, targets, currencies, amounts)
-             with ordinality as t (entry, source, target, currency, amount, position)
-      join unnest(accounts) f on f.kind = t.source and f.currency = t.currency
-       and f.mode = entry_modes[t.entry]
-       and coalesce(f.account_id = entry_owners[t.entry], f.account_id is null)
-      join unnest(accounts) g on g.kind = t.target and g.currency = t.currency
-       and g.mode = entry_modes[t.entry]
-       and coalesce(g.account_id = entry_owners[t.entry], g.account_id is null)
-     order by t.position;
+    select entry_ids[t.entry], t.from_id, t.to_id, t.amount, t.currency, posted_at,
+           case when t.is_from_customer then entry_kinds[t.entry] end,
+           case when t.is_to_customer then entry_kinds[t.entry] end
+      from between_accounts(
+        accounts, entry_modes, entry_owners, transfer_entries, sources, targets, currencies, amounts) t;
   get diagnostics written = row_count;
   if written <> cardinality(transfer_entries) then
     raise foreign_key_violation using message = 'a transfer names no account of its currency';
