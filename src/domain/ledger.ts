@@ -165,25 +165,21 @@ function marginOf(amounts: AcceptedAmounts): { spreadMinor: bigint; roundingMino
  */
 export function transfersOf({ kind, postings }: Entry): readonly Transfer[] {
   const transfers: Transfer[] = [];
-  for (const currency of new Set(postings.map((posting) => posting.currency))) {
-    const ofCurrency = postings.filter((posting) => posting.currency === currency);
-    const arriving = ofCurrency
-      .filter(({ amountMinor }) => amountMinor > 0n)
-      .map(({ account, amountMinor }) => ({ account, leftMinor: amountMinor }));
-    for (const { account: from, amountMinor } of ofCurrency) {
-      let leavingMinor = amountMinor < 0n ? -amountMinor : 0n;
-      while (leavingMinor > 0n) {
-        const [next] = arriving;
-        if (next === undefined) throw new Error(`A ${kind} entry does not balance in ${currency}.`);
-        const movedMinor = leavingMinor < next.leftMinor ? leavingMinor : next.leftMinor;
-        transfers.push({ from, to: next.account, currency, amountMinor: movedMinor });
-        leavingMinor -= movedMinor;
-        next.leftMinor -= movedMinor;
-        if (next.leftMinor === 0n) arriving.shift();
-      }
+  const arriving = postings.map((posting) => ({ ...posting, leftMinor: posting.amountMinor }));
+  const unbalanced = (currency: string) =>
+    new Error(`A ${kind} entry does not balance in ${currency}.`);
+  for (const { account: from, currency, amountMinor } of postings) {
+    for (let leavingMinor = -amountMinor; leavingMinor > 0n; ) {
+      const to = arriving.find((each) => each.currency === currency && each.leftMinor > 0n);
+      if (to === undefined) throw unbalanced(currency);
+      const movedMinor = leavingMinor < to.leftMinor ? leavingMinor : to.leftMinor;
+      transfers.push({ from, to: to.account, currency, amountMinor: movedMinor });
+      leavingMinor -= movedMinor;
+      to.leftMinor -= movedMinor;
     }
-    if (arriving.length > 0) throw new Error(`A ${kind} entry does not balance in ${currency}.`);
   }
+  const left = arriving.find(({ leftMinor }) => leftMinor > 0n);
+  if (left !== undefined) throw unbalanced(left.currency);
   return transfers;
 }
 

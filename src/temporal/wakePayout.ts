@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import {
   type Client,
   WithStartWorkflowOperation,
@@ -49,21 +48,9 @@ const wakeLimitMs = 5_000;
 /** What operators search by until the payout is accepted and its rail has said its own time. */
 const usualSettlementMs = 5 * 24 * 60 * 60 * 1000;
 
-/**
- * Ends a call after its limit. The deadline alone does not: with the server away, the client
- * pauses up to five seconds between its own repeats, and neither a deadline nor an abort signal
- * ends a pause. A repeat after the deadline fails before it is sent.
- */
-async function within<T>(client: Client, limitMs: number, call: () => Promise<T>): Promise<T> {
-  const limit = new AbortController();
-  const late = delay(limitMs, undefined, { signal: limit.signal }).then(() => {
-    throw new Error(`Temporal did not answer within ${limitMs} ms.`);
-  });
-  try {
-    return await Promise.race([client.withDeadline(Date.now() + limitMs, call), late]);
-  } finally {
-    limit.abort();
-  }
+/** Ends a call after its limit, and at most one pause of the client (temporal/client.ts) later. */
+function within<T>(client: Client, limitMs: number, call: () => Promise<T>): Promise<T> {
+  return client.withDeadline(Date.now() + limitMs, call);
 }
 
 /** A signal that makes a workflow look again, and starts it if it does not run. */
