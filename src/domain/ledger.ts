@@ -166,8 +166,7 @@ function marginOf(amounts: AcceptedAmounts): { spreadMinor: bigint; roundingMino
 export function transfersOf({ kind, postings }: Entry): readonly Transfer[] {
   const transfers: Transfer[] = [];
   const arriving = postings.map((posting) => ({ ...posting, leftMinor: posting.amountMinor }));
-  const unbalanced = (currency: string) =>
-    new Error(`A ${kind} entry does not balance in ${currency}.`);
+  const unbalanced = (of: string) => new Error(`A ${kind} entry does not balance in ${of}.`);
   for (const { account: from, currency, amountMinor } of postings) {
     for (let leavingMinor = -amountMinor; leavingMinor > 0n; ) {
       const to = arriving.find((each) => each.currency === currency && each.leftMinor > 0n);
