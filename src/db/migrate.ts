@@ -20,6 +20,11 @@ export async function migrate(database: Database): Promise<readonly string[]> {
     await sql`select pg_advisory_xact_lock(${advisoryLock}::bigint)`;
     await sql`create table if not exists migrations (
       name text primary key, checksum text not null, applied_at timestamptz not null default now())`;
+    // A newer build may have applied more; one that has others in place of ours is of another schema.
+    const [other] = await sql<{ name: string }[]>`
+      select name from (select name, row_number() over (order by name) as place from migrations) m
+       where name <> (${migrations.map(({ name }) => name)}::text[])[place] limit 1`;
+    if (other) throw new Error(`This build does not know ${other.name}: recreate the database.`);
   });
   const applied: string[] = [];
   for (const migration of migrations) {

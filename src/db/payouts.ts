@@ -13,7 +13,6 @@ import type { Move } from '../domain/progress.js';
 import type { Refusal } from '../domain/refusal.js';
 import type { Mode } from './accounts.js';
 import { oneOf, ownedIn, type Sql, unnest, when } from './client.js';
-
 import type { RateOrigin } from './rates.js';
 import { wakeAfter } from './wakeTimes.js';
 
@@ -220,8 +219,10 @@ export async function movePayouts(
 ): Promise<readonly PayoutRow[]> {
   if (moves.length === 0) return [];
   const rowOf = new Map(rows.map((row) => [row.id, row]));
-  const endsWait = ({ id }: MovedPayout) =>
-    isWaitingForRail(rowOf.get(id)?.attentionReason ?? null);
+  const ending = moves.map((move) => {
+    const reason = rowOf.get(move.id)?.attentionReason ?? null;
+    return { ...move, endsWait: isWaitingForRail(reason) };
+  });
   const changes = await sql<Pick<PayoutRow, MovedColumn>[]>`
     update payouts p
        set status = t.status, status_reason = t.status_reason,
@@ -238,10 +239,7 @@ export async function movePayouts(
            attention_at = case when t.ends_wait then null else p.attention_at end,
            wake_at = case when t.status = 'sent' and p.driver = p.id
                           then ${wakeAfter(sql, 'sent')} end
-      from ${unnest(
-        sql,
-        moves.map((move) => ({ ...move, endsWait: endsWait(move) })),
-      )`
+      from ${unnest(sql, ending)`
         id text, status text, status_reason text, rail_reference text, returned_minor bigint,
          settled_at timestamptz, ends_wait boolean`}
      where p.id = t.id

@@ -25,11 +25,9 @@ export type Posting = {
 };
 
 /** An amount that leaves one account and arrives on another: a debit and its credit. */
-export type Transfer = {
+export type Transfer = Omit<Posting, 'account'> & {
   readonly from: LedgerAccount;
   readonly to: LedgerAccount;
-  readonly currency: string;
-  readonly amountMinor: bigint;
 };
 
 export const entryKinds = [
@@ -177,8 +175,7 @@ export function transfersOf({ kind, postings }: Entry): readonly Transfer[] {
       to.leftMinor -= movedMinor;
     }
   }
-  const left = arriving.find(({ leftMinor }) => leftMinor > 0n);
-  if (left !== undefined) throw unbalanced(left.currency);
+  for (const { currency, leftMinor } of arriving) if (leftMinor > 0n) throw unbalanced(currency);
   return transfers;
 }
 

@@ -559,6 +559,16 @@ describe('the migrations', () => {
     expect(await migrate(database)).toEqual([]);
   });
 
+  it('are refused by a database of another schema', async () => {
+    const other = '0000_other.sql';
+    await database`insert into migrations (name, checksum) values (${other}, '')`;
+    await expect(migrate(database)).rejects.toThrow(`does not know ${other}`);
+    await database`delete from migrations where name = ${other}`;
+    await database`insert into migrations (name, checksum) values ('9999_newer.sql', '')`;
+    expect(await migrate(database)).toEqual([]);
+    await database`delete from migrations where name = '9999_newer.sql'`;
+  });
+
   it('are applied once by five processes that start at once', async () => {
     const empty = await createTestDatabase();
     await empty.database.unsafe('drop schema public cascade; create schema public');
