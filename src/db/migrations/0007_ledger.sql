@@ -376,11 +376,10 @@ end $$;
 create function named_accounts(
   entry_modes text[], entry_owners text[],
   transfer_entries int[], sources text[], targets text[], currencies text[]
-) returns table (id bigint, mode text, owner text, kind text, currency text) language plpgsql stable
+) returns ledger_accounts[] language plpgsql stable
 set search_path = pg_catalog, public, pg_temp as $$
-#variable_conflict use_column
 begin
-  return query
+  return array(
     with pairs as (
       select distinct entry_modes[t.entry] as mode, entry_owners[t.entry] as owner,
              t.source, t.target, t.currency
@@ -392,10 +391,11 @@ begin
         from pairs p cross join lateral (values (p.source), (p.target)) s (kind)
     )
     -- A subquery and not a join, which would be planned for the table as a whole.
-    select (select a.id from ledger_accounts a
-             where a.mode = n.mode and coalesce(a.account_id, '') = coalesce(n.owner, '')
-               and a.kind = n.kind and a.currency = n.currency), n.*
-      from named n;
+    select row((select a.id from ledger_accounts a
+                 where a.mode = n.mode and coalesce(a.account_id, '') = coalesce(n.owner, '')
+                   and a.kind = n.kind and a.currency = n.currency),
+               n.mode, n.owner, n.kind, n.currency)::ledger_accounts
+      from named n);
 end $$;
 
 -- Transfers with the ids of their accounts. Hashed however long the lists are, and in a function of its
@@ -460,19 +460,20 @@ begin
       sources, targets, currencies, amounts, entry_actions, entry_reverses);
   end if;
 
-  with missing as (
-    insert into ledger_accounts (mode, account_id, kind, currency)
-    select n.mode, n.owner, n.kind, n.currency
-      from named_accounts(entry_modes, entry_owners, transfer_entries, sources, targets, currencies) n
-     where n.id is null
-    on conflict do nothing
-    returning id, account_id, kind, currency
-  )
-  insert into ledger_balances (ledger_account_id, account_id, kind, currency)
-    select id, account_id, kind, currency from missing where account_id is not null;
-  accounts := array(
-    select (select a from ledger_accounts a where a.id = n.id)
-      from named_accounts(entry_modes, entry_owners, transfer_entries, sources, targets, currencies) n);
+  accounts := named_accounts(
+    entry_modes, entry_owners, transfer_entries, sources, targets, currencies);
+  if exists (select from unnest(accounts) a where a.id is null) then
+    with missing as (
+      insert into ledger_accounts (mode, account_id, kind, currency)
+      select mode, account_id, kind, currency from unnest(accounts) a where a.id is null
+      on conflict do nothing
+      returning id, account_id, kind, currency
+    )
+    insert into ledger_balances (ledger_account_id, account_id, kind, currency)
+      select id, account_id, kind, currency from missing where account_id is not null;
+    accounts := named_accounts(
+      entry_modes, entry_owners, transfer_entries, sources, targets, currencies);
+  end if;
 
   -- The time is taken once the balances are locked, in the order of their ids as everywhere: so the
   -- postings of one balance follow each other as their times do, and a reader that goes on from the
