@@ -41,8 +41,7 @@ export async function isMigrated(sql: Sql): Promise<boolean> {
     select to_regclass('migrations') is not null as known`;
   if (row?.known !== true) return false;
   const rows = await sql<{ name: string }[]>`select name from migrations`;
-  const names = new Set(rows.map((migration) => migration.name));
-  return migrations.every((migration) => names.has(migration.name));
+  return migrations.every(({ name }) => rows.some((row) => row.name === name));
 }
 
 async function apply(sql: Sql, { name, text, checksum }: Migration): Promise<boolean> {

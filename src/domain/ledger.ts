@@ -169,9 +169,10 @@ export function transfersOf({ kind, postings }: Entry): readonly Transfer[] {
     for (let leavingMinor = -amountMinor; leavingMinor > 0n; ) {
       const to = arriving.find((each) => each.currency === currency && each.leftMinor > 0n);
       if (to === undefined) throw unbalanced(currency);
-      const movedMinor = leavingMinor < to.leftMinor ? leavingMinor : to.leftMinor;
+      const restMinor = leavingMinor - to.leftMinor;
+      const movedMinor = restMinor > 0n ? to.leftMinor : leavingMinor;
       transfers.push({ from, to: to.account, currency, amountMinor: movedMinor });
-      leavingMinor -= movedMinor;
+      leavingMinor = restMinor;
       to.leftMinor -= movedMinor;
     }
   }
