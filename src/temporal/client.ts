@@ -16,7 +16,8 @@ const mostAttempts = 200;
 export function connectTemporal({ address, namespace }: TemporalOptions): Client {
   const retry = makeGrpcRetryInterceptor({
     retryableDecider: (attempt, status) => attempt < mostAttempts && isRetryableError(status),
-    delayFunction: () => pauseMs,
+    // 8 is RESOURCE_EXHAUSTED: the server asks for fewer calls.
+    delayFunction: (_attempt, { code }) => (code === 8 ? 1_000 : pauseMs),
   });
   return new Client({ connection: Connection.lazy({ address, interceptors: [retry] }), namespace });
 }

@@ -398,6 +398,12 @@ describe('what was written down stays: it is refused to change', () => {
     }
   });
 
+  it('the reason of a status that it has already', async () => {
+    const id = await payoutIn('failed');
+    const changed = database`update payouts set status_reason = 'another' where id = ${id}`;
+    await expect(changed).rejects.toThrow(/history .* written by its moves/);
+  });
+
   it.each([
     `update rail_inbox set fact = '{"kind": "rejected"}'`,
     "update rail_inbox set rail_event_id = 'another'",

@@ -276,6 +276,17 @@ describe('a correction', () => {
       [booking(given), pair('correction', 'losses', 'suspense', 'EUR')],
       [booking(given), { ...given, postings: [] }],
       [booking(given), { ...given, postings: [a, b, a, b] }],
+      [
+        booking(given),
+        {
+          ...given,
+          postings: [
+            ...given.postings,
+            ...pair('correction', 'losses', 'suspense', 'USD').postings,
+            ...pair('correction', 'suspense', 'losses', 'USD').postings,
+          ],
+        },
+      ],
     ];
     for (const [command, entry] of wrong) {
       const posted = post(id, entry, await approved(id, command));

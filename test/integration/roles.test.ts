@@ -236,6 +236,17 @@ describe('an entry is posted only if it is what its payout comes to:', () => {
     await expect(post(release(row, amount(row)))).rejects.toThrow(/comes to: release/);
   });
 
+  it('a hold does not come and go beside what is posted', async () => {
+    const row = await accepted();
+    await test.worker`update payouts set status = 'failed' where id = ${row.id}`;
+    const wash = [
+      ...leg('held', 'available', 'USD', amount(row)),
+      ...leg('available', 'losses', 'USD', 5n),
+      ...leg('losses', 'available', 'USD', 5n),
+    ];
+    await expect(post(entryOf(row, 'release', wash))).rejects.toThrow(/in both directions/);
+  });
+
   it('a hold is released in full, once, and to whom it belongs', async () => {
     const row = await accepted();
     const { account: stranger } = await createTestAccount(test.database);

@@ -166,6 +166,10 @@ create trigger history before update of processing_since, sent_since, settled_si
     failed_since, canceled_since, returned_since on payouts
   for each statement execute function refuse_edit('the history of a payout is written by its moves');
 
+create trigger reason before update of status_reason on payouts for each row
+  when (old.status = new.status and old.status_reason is distinct from new.status_reason)
+  execute function refuse_edit('the history of a payout is written by its moves');
+
 -- What was requested never changes. Triggers on columns that no statement of ours names cost nothing.
 create trigger asked before update of id, account_id, mode, quote_id, beneficiary_id, reference,
     metadata, batch_id, batch_index on payouts
