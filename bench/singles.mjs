@@ -1,12 +1,11 @@
 // Single payouts in a closed loop, each from its request to its webhook; see README.md.
 import { createServer } from 'node:http';
-import { cpus, loadavg } from 'node:os';
 import { parseArgs } from 'node:util';
 import { withBench } from './batch/bench.mjs';
 import { amountMinor, openCustomer } from './batch/customer.mjs';
 import { countTransitions, unbalanced } from './batch/measure.mjs';
 import { watchProcesses } from './batch/processes.mjs';
-import { heading } from './batch/report.mjs';
+import { describeMachine, heading, percentile } from './batch/report.mjs';
 
 const { values } = parseArgs({
   options: {
@@ -81,15 +80,7 @@ async function pay(customer, receiver, count) {
   return { answers, webhooks, ids };
 }
 
-function at(share, figures) {
-  return figures.toSorted((a, b) => a - b)[Math.ceil(share * figures.length) - 1].toFixed(0);
-}
-
-const [loadBefore] = loadavg();
-const machine = {
-  ...{ node: process.version, cores: cpus().length },
-  ...{ at: new Date().toISOString(), loadBefore },
-};
+const machine = describeMachine();
 
 const lines = await withBench(values.data, async (bench) => {
   const receiver = await startReceiver();
@@ -113,8 +104,8 @@ const lines = await withBench(values.data, async (bench) => {
     const parts = Object.entries(spent).map(([name, ms]) => `${name} ${ms.toFixed(1)}`);
     return [
       `${payouts} payouts, ${inFlight} in flight: ${(payouts / seconds).toFixed(1)} a second`,
-      `answered: p50 ${at(0.5, answers)} ms, p95 ${at(0.95, answers)} ms`,
-      `announced: p50 ${at(0.5, webhooks)} ms, p95 ${at(0.95, webhooks)} ms`,
+      `answered: p50 ${percentile(answers, 0.5).toFixed(0)} ms, p95 ${percentile(answers, 0.95).toFixed(0)} ms`,
+      `announced: p50 ${percentile(webhooks, 0.5).toFixed(0)} ms, p95 ${percentile(webhooks, 0.95).toFixed(0)} ms`,
       `CPU ms a payout: ${total.toFixed(1)} (${parts.join(', ')})`,
       `Temporal: ${historyLength} events, ${(transitions / payouts).toFixed(1)} transitions a payout`,
     ];

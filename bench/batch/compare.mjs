@@ -1,13 +1,12 @@
 // Three ways of carrying N payouts, one after another on one stack; see ../README.md.
 import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
-import { cpus, loadavg } from 'node:os';
 import { parseArgs } from 'node:util';
 import { withBench } from './bench.mjs';
 import { measureChild, mostPayouts } from './child.mjs';
 import { measureDbos } from './dbos.mjs';
 import { measureOurs } from './ours.mjs';
-import { report } from './report.mjs';
+import { describeMachine, report } from './report.mjs';
 
 const { values } = parseArgs({
   options: {
@@ -66,13 +65,7 @@ if (wanted.includes('dbos') && !existsSync(sdk)) {
   throw new Error('DBOS is not installed: npm ci --prefix bench/batch, or --only ours,child');
 }
 
-const [loadBefore] = loadavg();
-const machine = {
-  node: process.version,
-  cores: cpus().length,
-  at: new Date().toISOString(),
-  loadBefore,
-};
+const machine = describeMachine();
 
 const results = await withBench(values.data, async (bench) => {
   const measured = {};

@@ -3,12 +3,13 @@
 import { createServer } from 'node:http';
 import { DBOS } from '@dbos-inc/dbos-sdk';
 import { asyncLocalStorage } from '@temporalio/activity';
-import { deliveryActivities } from '../../dist/src/activities/delivery.js';
+import { createDeliverer } from '../../dist/src/activities/delivery.js';
 import { ledgerActivities } from '../../dist/src/activities/ledger.js';
 import { startRates } from '../../dist/src/activities/maintenance.js';
 import { railActivities } from '../../dist/src/activities/rail.js';
 import { connectDatabase, transaction } from '../../dist/src/db/client.js';
 import { storeRailEvents } from '../../dist/src/db/inbox.js';
+import { usualFactRules } from '../../dist/src/domain/payout.js';
 import { createRails } from '../../dist/src/rails/registry.js';
 import { createSandboxCallbacks } from '../../dist/src/rails/sandbox/callback.js';
 import { createSandboxRail } from '../../dist/src/rails/sandbox/connector.js';
@@ -27,19 +28,21 @@ const rail = createSandboxRail({
   apiToken: env.SANDBOX_BANK_TOKEN,
 });
 const callbacks = createSandboxCallbacks([env.SANDBOX_BANK_CALLBACK_SECRET]);
+const deliverer = createDeliverer({
+  database,
+  sender: createSender({ allowInsecure: true, allowPrivateAddresses: true }),
+  // Asked only for a webhook that failed; the sink takes every one.
+  temporal: {},
+  log: console,
+});
 const deps = {
   database,
   rails: createRails([rail]),
   rateMaximumAgeMs: 24 * 60 * 60 * 1_000,
-  sender: createSender({ allowInsecure: true, allowPrivateAddresses: true }),
-  // Asked only for a webhook that failed; the sink takes every one.
-  temporal: {},
+  factRules: usualFactRules,
+  deliverer,
 };
-const activities = {
-  ...ledgerActivities(deps),
-  ...railActivities(deps),
-  ...deliveryActivities(deps),
-};
+const activities = { ...ledgerActivities(deps), ...railActivities(deps) };
 
 /** What the activities read of Temporal: a first attempt without a retry policy. */
 const context = {
@@ -70,7 +73,6 @@ const payout = DBOS.registerWorkflow(
       await DBOS.recv(topic, 60);
       [row] = await step('applyRailEvents', mine);
     }
-    await step('deliverEvents', { payoutIds: [id] });
   },
   { name: 'payout' },
 );

@@ -1,12 +1,11 @@
 // What a batch does to those who send single payouts: the time until POST /v1/payouts answers,
 // idle and while batches run, on one stack in one run; see ../README.md.
 import { writeFile } from 'node:fs/promises';
-import { cpus, loadavg } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { withBench } from './bench.mjs';
 import { amountMinor, batchBody, openCustomer } from './customer.mjs';
-import { heading } from './report.mjs';
+import { describeMachine, heading, percentile } from './report.mjs';
 
 const { values } = parseArgs({
   options: {
@@ -86,19 +85,17 @@ function keepBatchesRunning(customer) {
 }
 
 function figures(answers) {
-  const sorted = answers.map(({ ms }) => ms).sort((a, b) => a - b);
-  const at = (share) => sorted[Math.ceil(share * sorted.length) - 1];
+  const times = answers.map(({ ms }) => ms);
   const pending = answers.filter(({ isPending }) => isPending).length;
-  return { p50Ms: at(0.5), p95Ms: at(0.95), mostMs: sorted.at(-1), pending };
+  return {
+    p50Ms: percentile(times, 0.5),
+    p95Ms: percentile(times, 0.95),
+    mostMs: Math.max(...times),
+    pending,
+  };
 }
 
-const [loadBefore] = loadavg();
-const machine = {
-  node: process.version,
-  cores: cpus().length,
-  at: new Date().toISOString(),
-  loadBefore,
-};
+const machine = describeMachine();
 
 const result = await withBench(values.data, async (bench) => {
   const single = await openCustomer(bench, 'single', 2 * samples + warmup);

@@ -1,3 +1,5 @@
+import { cpus, loadavg } from 'node:os';
+
 /** The figures as a table for people: one column a way. */
 const rows = [
   ['payouts', (r) => r.payouts],
@@ -37,6 +39,22 @@ export function report(results, machine) {
     [label.padEnd(34), ...cells.map((cell) => cell.padStart(10))].join(''),
   );
   return [heading(machine), ...lines, ...ratios(results)].join('\n');
+}
+
+/** Where and when figures are taken; to be asked before anything is started. */
+export function describeMachine() {
+  const [loadBefore] = loadavg();
+  return {
+    node: process.version,
+    cores: cpus().length,
+    at: new Date().toISOString(),
+    loadBefore,
+  };
+}
+
+/** The smallest of the figures that a share of them (0 to 1) does not exceed. */
+export function percentile(figures, share) {
+  return figures.toSorted((a, b) => a - b)[Math.ceil(share * figures.length) - 1];
 }
 
 /** When and where; a load that was there before makes figures of time worthless. */

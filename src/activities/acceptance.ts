@@ -197,6 +197,6 @@ async function write(
     ...snapshotOf(row),
     status: settleInMs.has(row.id) ? 'processing' : failedIds.has(row.id) ? 'failed' : row.status,
     settleInMs: settleInMs.get(row.id) ?? snapshotOf(row).settleInMs,
-    hasPendingDeliveries: row.hasPendingDelivery || subscribed.has(row.id),
+    hasPendingDeliveries: subscribed.has(row.id),
   }));
 }

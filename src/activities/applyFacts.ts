@@ -53,7 +53,7 @@ export async function applyFacts(
   const subscribed = await announce(sql, moved);
   return parked.map((snapshot) => ({
     ...snapshot,
-    hasPendingDeliveries: snapshot.hasPendingDeliveries || subscribed.has(snapshot.id),
+    hasPendingDeliveries: subscribed.has(snapshot.id),
     hasUnprocessedEvents: false,
   }));
 }

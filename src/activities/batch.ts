@@ -6,12 +6,13 @@ import {
   recordOutcome,
   statusesOfItems,
 } from '../db/batches.js';
-import { itemsOf } from '../db/chunks.js';
+import { countChunk, itemsOf } from '../db/chunks.js';
 import { bulkTransaction, type Sql, transaction } from '../db/client.js';
 import { makeDue, type RefusedPayout, refusePayouts } from '../db/payouts.js';
 import {
   type BatchMode,
   type Chunk,
+  type ChunkCounts,
   chunkCountOf,
   chunkDriver,
   maximumBatchItems,
@@ -19,14 +20,20 @@ import {
 import type { WakeablePayout } from '../domain/payout.js';
 import { refuse } from '../domain/refusal.js';
 import { accept, acceptTogether } from './acceptance.js';
-import { type Announced, cancelItems } from './cancellation.js';
-import { type ChunkProgress, hasAnyPendingDeliveries, inGroups, readProgress } from './chunk.js';
-import type { AcceptanceDeps, ActivityDeps, WakingDeps } from './deps.js';
+import { cancelItems } from './cancellation.js';
+import { inGroups } from './chunk.js';
+import type {
+  AcceptanceDeps,
+  ActivityDeps,
+  Announcement,
+  DelivererDeps,
+  WakingDeps,
+} from './deps.js';
 import { longStep, withHeartbeat } from './failure.js';
 import { wakeOwn } from './waking.js';
 import { announceCompletion } from './webhookEvents.js';
 
-type BatchDeps = AcceptanceDeps & WakingDeps & Pick<ActivityDeps, 'factRules'>;
+type BatchDeps = AcceptanceDeps & WakingDeps & DelivererDeps & Pick<ActivityDeps, 'factRules'>;
 export type AcceptChunkInput = Chunk & { readonly workflowAgeMs: number };
 export type DecideBatchInput = { readonly batchId: string; readonly workflowAgeMs: number };
 
@@ -35,7 +42,7 @@ export type BatchPlan = { readonly chunks: number; readonly mode: BatchMode };
 
 /** The activities of a batch: everything that is decided for it as a whole, or in its order. */
 export function batchActivities(deps: BatchDeps) {
-  const { database } = deps;
+  const { database, deliverer } = deps;
   return {
     readBatch: ({ batchId }: { readonly batchId: string }): Promise<BatchPlan> =>
       withHeartbeat(async () => {
@@ -43,59 +50,53 @@ export function batchActivities(deps: BatchDeps) {
         return { chunks: chunkCountOf(total), mode };
       }),
 
-    /**
-     * Decides an all-or-nothing batch as one: every item is debited, or all are refused. Returns
-     * whether the batch is refused, and so complete.
-     */
-    decideBatch: ({ batchId, workflowAgeMs }: DecideBatchInput): Promise<boolean> =>
+    /** Decides an all-or-nothing batch as one: every item is debited, or all are refused. */
+    decideBatch: ({ batchId, workflowAgeMs }: DecideBatchInput): Promise<void> =>
       longStep(async () => {
         const { isRefused, own } = await bulkTransaction(database, maximumBatchItems, (sql) =>
           decide(sql, deps, batchId, workflowAgeMs),
         );
+        deliverer.begin([{ id: batchId, hasPendingDeliveries: isRefused }]);
         await wakeOwn(deps, own);
-        return isRefused;
       }),
 
     /**
      * Decides the pending items of a chunk in their order and debits those it accepts; of a
      * batch that was canceled meanwhile it cancels them.
      */
-    acceptChunk: ({ workflowAgeMs, ...chunk }: AcceptChunkInput): Promise<ChunkProgress> =>
+    acceptChunk: ({ workflowAgeMs, ...chunk }: AcceptChunkInput): Promise<ChunkCounts> =>
       longStep(async () => {
         const { canceledAt } = await existingBatch(database, chunk.batchId);
         const pending = await itemsOf(database, chunk, ['pending']);
-        const decided = await inGroups<Announced>(database, pending, (sql, ids) =>
+        await inGroups<Announcement>(deps, pending, (sql, ids) =>
           canceledAt === null
             ? accept(sql, deps, { driver: chunkDriver(chunk), ids, workflowAgeMs })
             : cancelItems(sql, deps.factRules, ids),
         );
-        return readProgress(database, chunk, decided);
+        return countChunk(database, chunk);
       }),
 
-    /** Cancels what the rail has not been given, by any driver; true if events have subscribers. */
-    cancelChunk: (chunk: Chunk): Promise<boolean> =>
+    /** Cancels what the rail has not been given, by any driver. */
+    cancelChunk: (chunk: Chunk): Promise<void> =>
       longStep(async () => {
         const unsent = await itemsOf(database, chunk, ['pending', 'processing'], null);
-        const canceled = await inGroups(database, unsent, (sql, ids) =>
+        const canceled = await inGroups(deps, unsent, (sql, ids) =>
           cancelItems(sql, deps.factRules, ids),
         );
         const own = canceled.flatMap((item) => item.own ?? []);
         await wakeOwn(deps, own);
-        return hasAnyPendingDeliveries(canceled);
       }),
 
-    /**
-     * Completes a batch that only refers to payouts made before. Returns whether there was
-     * something to complete.
-     */
-    closeEmptyBatch: ({ batchId }: { readonly batchId: string }): Promise<boolean> =>
-      withHeartbeat(() =>
-        transaction(database, async (sql) => {
+    /** Completes a batch that only refers to payouts made before. */
+    closeEmptyBatch: ({ batchId }: { readonly batchId: string }): Promise<void> =>
+      withHeartbeat(async () => {
+        const hasPendingDeliveries = await transaction(database, async (sql) => {
           const closed = await closeEmptyBatch(sql, batchId);
           if (closed !== undefined) await announceCompletion(sql, closed);
           return closed !== undefined;
-        }),
-      ),
+        });
+        deliverer.begin([{ id: batchId, hasPendingDeliveries }]);
+      }),
   };
 }
 

@@ -3,13 +3,11 @@ import { type LockedPayout, lockPayouts, makeDue, movePayouts } from '../db/payo
 import type { FactRules, WakeablePayout } from '../domain/payout.js';
 import { undecidedCancellation } from '../domain/progress.js';
 import { applyFacts } from './applyFacts.js';
+import type { Announcement } from './deps.js';
 import { announce } from './webhookEvents.js';
 
-/** What a step may have left to deliver. */
-export type Announced = { readonly hasPendingDeliveries: boolean };
-
 /** A payout that was canceled for its driver; `own` where that is a workflow to be woken. */
-export type Canceled = Announced & { readonly own: WakeablePayout | null };
+export type Canceled = Announcement & { readonly own: WakeablePayout | null };
 
 const withdrawn = { kind: 'withdrawn' } as const;
 
@@ -41,6 +39,7 @@ export async function cancelItems(
     ...moved.map(({ id }) => ({ id, hasPendingDeliveries: subscribed.has(id) })),
   ];
   return canceled.map(({ id, hasPendingDeliveries }) => ({
+    id,
     hasPendingDeliveries,
     own: own.get(id) ?? null,
   }));

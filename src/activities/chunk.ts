@@ -13,17 +13,13 @@ import { type Chunk, type ChunkCounts, chunkDriver, groupsOf, isOpen } from '../
 import type { PayoutFact } from '../domain/payout.js';
 import { wakePayouts } from '../temporal/wakePayout.js';
 import { applyFacts } from './applyFacts.js';
-import type { Announced } from './cancellation.js';
-import type { RailDeps, WakingDeps } from './deps.js';
-import { failAfterAttempts, isActivityRetry, longStep, withHeartbeat } from './failure.js';
+import type { Announcement, DelivererDeps, RailDeps, WakingDeps } from './deps.js';
+import { failAfterAttempts, longStep, withHeartbeat } from './failure.js';
 import { factFromLookup, lookUp } from './lookup.js';
 import { groupByRail, submitAll } from './rail.js';
 import type { PayoutSnapshot } from './snapshot.js';
 
-type ChunkDeps = RailDeps & WakingDeps;
-
-/** The counts of a chunk after a step, and whether the step has left events to deliver. */
-export type ChunkProgress = ChunkCounts & { readonly hasPendingDeliveries: boolean };
+type ChunkDeps = RailDeps & WakingDeps & DelivererDeps;
 
 export type HandOverInput = Chunk & {
   /** Beside what waits for a person: what had no answer for ten minutes, or all that is open. */
@@ -41,41 +37,38 @@ const lookLimitMs = 5_000;
 const firstPauseMs = 50;
 const longestPauseMs = 400;
 
-/** Events are gathered this long and delivered together, unless everything is there before. */
-const gatherMs = 1_000;
-
 /** The activities of a chunk: the same steps as those of a single payout, for hundreds at once. */
 export function chunkActivities(deps: ChunkDeps) {
-  const { database, temporal } = deps;
+  const { database, temporal, deliverer } = deps;
   return {
     /** Submits what the rail does not have, and looks up what it has not answered. */
-    submitChunk: (chunk: Chunk): Promise<ChunkProgress> =>
+    submitChunk: (chunk: Chunk): Promise<ChunkCounts> =>
       withHeartbeat(async () => {
         await leaseChunk(database, chunk, leaseMs);
-        const snapshots: PayoutSnapshot[] = [];
         const driver = chunkDriver(chunk);
         for (const ids of groupsOf(await itemsOf(database, chunk, ['processing']))) {
-          snapshots.push(...(await submitAll(deps, { driver, ids, wakeInMs: leaseMs })).snapshots);
+          const submitted = await submitAll(deps, { driver, ids, wakeInMs: leaseMs });
+          deliverer.begin(submitted.snapshots);
         }
-        return readProgress(database, chunk, snapshots);
+        return countChunk(database, chunk);
       }),
 
     /**
      * Applies what the inbox holds about the chunk, one transaction at a time, and waits for
      * more while answers of the rail are pending, for at most five seconds.
      */
-    applyChunkEvents: (chunk: Chunk): Promise<ChunkProgress> => longStep(() => settle(deps, chunk)),
+    applyChunkEvents: (chunk: Chunk): Promise<ChunkCounts> => longStep(() => settle(deps, chunk)),
 
     /** Asks the rail about everything it has taken and not reported. */
-    pollChunk: (chunk: Chunk): Promise<ChunkProgress> =>
+    pollChunk: (chunk: Chunk): Promise<ChunkCounts> =>
       withHeartbeat(async () => {
         await leaseChunk(database, chunk, leaseMs);
         const ids = await itemsOf(database, chunk, ['sent']);
         const rows = await lockPayouts(database, chunkDriver(chunk), ids);
         const facts = await factsOf(deps, rows);
         const applying = applyInGroups(deps, chunk, [...facts.keys()], facts);
-        const snapshots = await failAfterAttempts(applying);
-        return readProgress(database, chunk, snapshots);
+        await failAfterAttempts(applying);
+        return countChunk(database, chunk);
       }),
 
     /** Suspends the chunk until an event comes or its time is over; false when one is there already. */
@@ -88,65 +81,50 @@ export function chunkActivities(deps: ChunkDeps) {
       ),
 
     /** Hands payouts that need an operator over to workflows of their own. */
-    handOverChunk: ({ scope, ...chunk }: HandOverInput): Promise<ChunkProgress> =>
+    handOverChunk: ({ scope, ...chunk }: HandOverInput): Promise<ChunkCounts> =>
       withHeartbeat(async () => {
         const handed = await handOverItems(database, chunk, scope);
         // What could not be woken is due for the sweep.
         await wakePayouts(temporal, handed);
-        return readProgress(database, chunk, []);
+        return countChunk(database, chunk);
       }),
   };
 }
 
-export async function readProgress(
-  database: Database,
-  chunk: Chunk,
-  moved: readonly Announced[],
-): Promise<ChunkProgress> {
-  const counts = await countChunk(database, chunk);
-  return { ...counts, hasPendingDeliveries: hasAnyPendingDeliveries(moved) };
-}
-
-/** Whether there may be events to deliver; an earlier attempt that died may have written some. */
-export function hasAnyPendingDeliveries(moved: readonly Announced[]): boolean {
-  return isActivityRetry() || moved.some(({ hasPendingDeliveries }) => hasPendingDeliveries);
-}
-
-/** Does the work for a group of payouts at a time, each in a transaction of its own. */
-export async function inGroups<T>(
-  database: Database,
+/**
+ * Does the work for a group of payouts at a time, each in a transaction of its own, whose events are
+ * delivered while the next group is worked on.
+ */
+export async function inGroups<T extends Announcement>(
+  { database, deliverer }: Pick<ChunkDeps, 'database' | 'deliverer'>,
   ids: readonly string[],
   work: (sql: Sql, ids: readonly string[]) => Promise<readonly T[]>,
 ): Promise<readonly T[]> {
   const results: T[] = [];
   for (const group of groupsOf(ids)) {
-    results.push(...(await bulkTransaction(database, group.length, (sql) => work(sql, group))));
+    const done = await bulkTransaction(database, group.length, (sql) => work(sql, group));
+    deliverer.begin(done);
+    results.push(...done);
   }
   return results;
 }
 
-async function settle(deps: ChunkDeps, chunk: Chunk): Promise<ChunkProgress> {
+async function settle(deps: ChunkDeps, chunk: Chunk): Promise<ChunkCounts> {
   const { database } = deps;
   const startedMs = performance.now();
-  let hasPendingDeliveries = isActivityRetry();
   let pauseMs = firstPauseMs;
   await leaseChunk(database, chunk, leaseMs);
   for (;;) {
     const ids = await itemsWithUnprocessedEvents(database, chunk);
     if (ids.length > 0) {
-      const moved = await applyInGroups(deps, chunk, ids);
-      hasPendingDeliveries ||= moved.some((payout) => payout.hasPendingDeliveries);
+      await applyInGroups(deps, chunk, ids);
       pauseMs = firstPauseMs;
     }
     const counts = await countChunk(database, chunk);
-    const lookedMs = performance.now() - startedMs;
-    const isEnough = lookedMs >= (hasPendingDeliveries ? gatherMs : lookLimitMs);
     if (counts.sent + counts.unanswered === 0) {
-      if (isOpen(counts) || (await releaseIfDone(database, chunk, counts))) {
-        return { ...counts, hasPendingDeliveries };
-      }
-    } else if (isEnough) {
-      return { ...counts, hasPendingDeliveries };
+      if (isOpen(counts) || (await releaseIfDone(database, chunk, counts))) return counts;
+    } else if (performance.now() - startedMs >= lookLimitMs) {
+      return counts;
     }
     await setTimeout(pauseMs);
     pauseMs = Math.min(pauseMs * 2, longestPauseMs);
@@ -155,13 +133,13 @@ async function settle(deps: ChunkDeps, chunk: Chunk): Promise<ChunkProgress> {
 
 /** Applies facts and what the inbox holds of payouts. */
 function applyInGroups(
-  { database, factRules }: ChunkDeps,
+  deps: ChunkDeps,
   chunk: Chunk,
   ids: readonly string[],
   facts?: ReadonlyMap<string, PayoutFact>,
 ): Promise<readonly PayoutSnapshot[]> {
-  return inGroups(database, ids, (sql, group) =>
-    applyFacts(sql, factRules, { driver: chunkDriver(chunk), ids: group }, facts),
+  return inGroups(deps, ids, (sql, group) =>
+    applyFacts(sql, deps.factRules, { driver: chunkDriver(chunk), ids: group }, facts),
   );
 }
 

@@ -2,8 +2,6 @@ import { Context } from '@temporalio/activity';
 import type { Client } from '@temporalio/client';
 import { eventObject } from '../contract/objects.js';
 import { defaultApiVersion, isApiVersion, render } from '../contract/versions/index.js';
-import { batchesOf } from '../db/batches.js';
-import { itemsOf } from '../db/chunks.js';
 import type { Database } from '../db/client.js';
 import {
   type AttemptResult,
@@ -20,24 +18,25 @@ import {
   releaseClaims,
 } from '../db/deliveries.js';
 import { accountOfEndpoint } from '../db/webhookEndpoints.js';
-import type { Chunk } from '../domain/batch.js';
-import { payoutStatuses } from '../domain/payout.js';
 import { createKeyedLimit, type KeyedLimit } from '../keyedLimit.js';
 import { wakeEndpoint } from '../temporal/wakePayout.js';
 import { backoffAfter } from '../webhooks/retrySchedule.js';
-import type { ActivityDeps } from './deps.js';
-import { isActivityRetry, messageOf, retryLater, withHeartbeat } from './failure.js';
+import type { Sender } from '../webhooks/sender.js';
+import type { ActivityDeps, Announcement } from './deps.js';
+import { messageOf, retryLater, withHeartbeat } from './failure.js';
 
-type DeliveryDeps = Pick<ActivityDeps, 'database' | 'sender' | 'temporal' | 'log'>;
+type DeliveryDeps = Pick<ActivityDeps, 'database' | 'temporal' | 'log'> & {
+  readonly sender: Sender;
+};
 
 /** Attempts at an endpoint at once: a batch goes out in seconds, and does not flood its receiver. */
 const attemptsOfEndpoint = 16;
 
 /**
- * Runs of first attempts, one a payout, that an account has under way: a twelfth of the slots of a
- * worker. What finds no place among them is left to the endpoints' own workflows.
+ * Runs of first attempts that an account has under way, each for the events of one payout. What finds
+ * no place among them is left to the endpoints' own workflows.
  */
-const runsOfAccount = 32;
+const payoutRunsOfAccount = 32;
 
 /**
  * Runs of endpoints' own workflows that an account has under way: one for each endpoint it may
@@ -45,11 +44,11 @@ const runsOfAccount = 32;
  */
 const endpointRunsOfAccount = 16;
 
-/** Runs of chunks that attempt at once: more would wait for the same receivers and database. */
-const chunksOfAccount = 4;
+/** The same for groups of payouts: more would wait for the same receivers and database. */
+const groupRunsOfAccount = 4;
 
-/** Runs that wait for those, and have taken nothing yet: an account's 100,000 items at once. */
-const chunksWaiting = 100;
+/** Groups that wait for those, and have claimed nothing yet: an account's 50,000 items at once. */
+const groupsWaiting = 100;
 
 /**
  * The runs of a worker claim about 2,000 deliveries together, one run a quarter of them at most and
@@ -62,7 +61,7 @@ const smallestClaim = 50;
 /** After it was claimed, an attempt begins within this: so it is over within its lease. */
 const beginLimitMs = 4_000;
 
-/** Then a run begins nothing more: with its longest attempts it ends within its activity's minute. */
+/** A run of a group begins nothing more after this: the rest goes to the endpoints' own workflows. */
 const runLimitMs = 20_000;
 
 /** Results are written in such groups, and after a second at the latest: a crash repeats no more. */
@@ -71,6 +70,9 @@ const writeEveryMs = 1_000;
 
 /** The workflow of an endpoint works in parallel, so that an attempt that hangs holds up seven others. */
 const dueLimits = { claim: 8, parallel: 4 } as const;
+
+/** Runs that a worker has under way or waiting: what is more is left to the endpoints' workflows. */
+const runsOfWorker = 1_000;
 
 /** What the runs of a worker have in common. */
 type Delivering = DeliveryDeps & {
@@ -82,75 +84,81 @@ type Delivering = DeliveryDeps & {
 /** Whether a run may begin no further attempt. */
 type IsOutOfTime = () => boolean;
 
-/** The activities that deliver webhooks: one attempt for each (event, endpoint) pair. */
-export function deliveryActivities(deps: DeliveryDeps) {
-  const { database } = deps;
+export type Deliverer = ReturnType<typeof createDeliverer>;
+
+/** Delivers webhooks: one attempt at a time for each (event, endpoint) pair. */
+export function createDeliverer(deps: DeliveryDeps) {
+  const { database, log } = deps;
   const delivering = {
     ...deps,
     endpoints: createKeyedLimit(attemptsOfEndpoint),
     claiming: { count: 0 },
   };
-  const runs = createKeyedLimit(runsOfAccount, 0);
+  const payoutRuns = createKeyedLimit(payoutRunsOfAccount, 0);
+  const groupRuns = createKeyedLimit(groupRunsOfAccount, groupsWaiting);
   const endpointRuns = createKeyedLimit(endpointRunsOfAccount, 0);
-  const chunkRuns = createKeyedLimit(chunksOfAccount, chunksWaiting);
+  const underWay = new Set<Promise<void>>();
+  let isClosing = false;
+  /** First attempts at the events of payouts and of their batches; the endpoints' workflows do the rest. */
+  async function deliver(subjectIds: readonly string[]): Promise<void> {
+    const pending = await pendingFirstAttempts(database, subjectIds);
+    const [first] = pending;
+    if (first === undefined) return;
+    const [runs, limitMs] =
+      subjectIds.length === 1 ? [payoutRuns, beginLimitMs] : [groupRuns, runLimitMs];
+    const attempt = () =>
+      attemptPending(
+        delivering,
+        pending,
+        timerOfRun(limitMs, () => isClosing),
+      );
+    const run = underWay.size > runsOfWorker ? undefined : runs(first.accountId, attempt);
+    const left = (await run) ?? pending;
+    // Due at once: they are the business of the endpoints' workflows.
+    await releaseClaims(database, left, 0);
+    await wakeEndpoints(deps.temporal, left);
+  }
   return {
-    /** First attempts at the events of payouts or batches; the endpoints' workflows do the rest. */
-    deliverEvents: ({ subjectIds }: { readonly subjectIds: readonly string[] }): Promise<void> =>
-      withHeartbeat(async () => {
-        const isOutOfTime = timerOfRun(beginLimitMs);
-        // The payout that completes a batch has the batch's event to deliver as well.
-        const batchIds = await batchesOf(database, subjectIds);
-        const pending = await pendingOf(deps, [...subjectIds, ...batchIds]);
-        const begin = () => attemptPending(delivering, pending, isOutOfTime);
-        const left = (await runs(accountOf(pending), begin)) ?? pending;
-        // Due at once: they are the business of the endpoints' workflows.
-        await releaseClaims(database, left, 0);
-        await wakeEndpoints(deps.temporal, left);
-      }),
+    deliver,
 
-    /** First attempts at the events of a chunk. True when something is left. */
-    deliverChunk: (chunk: Chunk): Promise<boolean> =>
-      withHeartbeat(async () => {
-        const isOutOfTime = timerOfRun(runLimitMs);
-        const ids = await itemsOf(database, chunk, payoutStatuses, null);
-        const pending = await pendingOf(deps, [...ids, chunk.batchId]);
-        if (pending.length === 0) return false;
-        const begin = () => attemptPending(delivering, pending, isOutOfTime);
-        const run = chunkRuns(accountOf(pending), begin);
-        // It comes again, and holds no slot until then.
-        if (run === undefined)
-          throw retryLater('The account has reached its limit of batch chunks in progress.');
-        return (await run).length > 0;
-      }),
+    /**
+     * Delivers in the background what steps have committed, so that nothing waits for receivers. A
+     * process that ends loses nothing: what it has not claimed or recorded is overdue for the sweep.
+     */
+    begin: (steps: readonly Announcement[]): void => {
+      const ids = steps.flatMap(({ id, hasPendingDeliveries }) =>
+        hasPendingDeliveries ? [id] : [],
+      );
+      if (ids.length === 0) return;
+      const run = deliver(ids)
+        .catch((err: unknown) => log.warn({ err, ids }, 'first deliveries did not finish'))
+        .finally(() => underWay.delete(run));
+      underWay.add(run);
+    },
 
-    /** Attempts what is due at an endpoint and says when the next attempt is. */
-    deliverDue: ({ endpointId }: { readonly endpointId: string }) =>
-      withHeartbeat(async () => {
-        const isOutOfTime = timerOfRun(beginLimitMs);
-        const accountId = await accountOfEndpoint(database, endpointId);
-        const begin = () => attemptDue(delivering, endpointId, isOutOfTime, dueLimits.parallel);
-        const run = endpointRuns(accountId, begin);
-        if (run === undefined)
-          throw retryLater('The account has reached its limit of delivery runs in progress.');
-        await run;
-        return { nextInMs: (await nextAttemptInMs(database, endpointId)) ?? null };
-      }),
+    /** Begins no further attempt, and waits for those under way. */
+    close: async (): Promise<void> => {
+      isClosing = true;
+      await Promise.all(underWay);
+    },
+
+    activities: {
+      /** Attempts what is due at an endpoint and says when the next attempt is. */
+      deliverDue: ({ endpointId }: { readonly endpointId: string }) =>
+        withHeartbeat(async () => {
+          const { cancellationSignal } = Context.current();
+          // Given up by the server, which has begun another: both would attempt the same.
+          const isOutOfTime = timerOfRun(beginLimitMs, () => cancellationSignal.aborted);
+          const accountId = await accountOfEndpoint(database, endpointId);
+          const begin = () => attemptDue(delivering, endpointId, isOutOfTime, dueLimits.parallel);
+          const run = endpointRuns(accountId, begin);
+          if (run === undefined)
+            throw retryLater('The account has reached its limit of delivery runs in progress.');
+          await run;
+          return { nextInMs: (await nextAttemptInMs(database, endpointId)) ?? null };
+        }),
+    },
   };
-}
-
-/** First attempts that are this run's to make. The endpoints that have them to make are woken. */
-async function pendingOf(
-  { database, temporal }: DeliveryDeps,
-  subjectIds: readonly string[],
-): Promise<readonly PendingAttempt[]> {
-  const pending = await pendingFirstAttempts(database, subjectIds, isActivityRetry());
-  const left = pending.filter(({ belongsToEndpoint }) => belongsToEndpoint);
-  await wakeEndpoints(temporal, left);
-  return pending.filter(({ belongsToEndpoint }) => !belongsToEndpoint);
-}
-
-function accountOf(pending: readonly PendingAttempt[]): string {
-  return pending[0]?.accountId ?? '';
 }
 
 async function wakeEndpoints(temporal: Client, pairs: readonly Pair[]): Promise<void> {
@@ -201,9 +209,9 @@ async function attemptInClaims(
     from += group.length;
     const pairs = group.filter((pair) => !health.isDead(pair));
     if (pairs.length === 0) continue;
-    const isLate = timerOfRun(beginLimitMs);
+    const isLate = timerOfRun(beginLimitMs, isOutOfTime);
     const due = await claimFirstAttempts(deps.database, pairs);
-    const ended = await attemptAll(deps, due, health, () => isOutOfTime() || isLate());
+    const ended = await attemptAll(deps, due, health, isLate);
     await releaseClaims(deps.database, untried(due, ended), firstAttemptMs);
     results.push(...ended);
   }
@@ -232,14 +240,10 @@ async function attemptDue(
   await Promise.all([attemptClaimed(), others]);
 }
 
-/**
- * Says when a run must end: after its limit, and also when its worker is to stop or the server
- * has given it up and begun another, which would attempt the same beside it.
- */
-function timerOfRun(limitMs: number): IsOutOfTime {
-  const { cancellationSignal } = Context.current();
+/** Says when a run must end: after its limit, or sooner. */
+function timerOfRun(limitMs: number, isEnded: IsOutOfTime): IsOutOfTime {
   const endsAtMs = performance.now() + limitMs;
-  return () => cancellationSignal.aborted || performance.now() > endsAtMs;
+  return () => isEnded() || performance.now() > endsAtMs;
 }
 
 /** What was not attempted, for want of time or because its endpoint is dead. */

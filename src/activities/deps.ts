@@ -5,15 +5,14 @@ import type { FactRules } from '../domain/payout.js';
 import type { Rails } from '../rails/registry.js';
 import type { RateSource } from '../rates/rateSource.js';
 import type { Metrics } from '../telemetry.js';
-import type { Sender } from '../webhooks/sender.js';
+import type { PayoutSnapshot } from './snapshot.js';
 
 /** What the activities work on. Each states what it needs of this. */
-export type ActivityDeps = {
+export type ActivityDeps = DelivererDeps & {
   readonly database: Database;
   readonly temporal: Client;
   readonly rails: Rails;
   readonly rateSource: RateSource;
-  readonly sender: Sender;
   readonly metrics: Metrics;
   readonly log: Logger;
   readonly rateMaximumAgeMs: number;
@@ -25,3 +24,11 @@ export type ActivityDeps = {
 export type RailDeps = Pick<ActivityDeps, 'database' | 'rails' | 'factRules'>;
 export type AcceptanceDeps = Pick<ActivityDeps, 'rails' | 'rateMaximumAgeMs'>;
 export type WakingDeps = Pick<ActivityDeps, 'database' | 'temporal'>;
+
+/** Whether a step has left events of a payout or a batch to deliver. */
+export type Announcement = Pick<PayoutSnapshot, 'id' | 'hasPendingDeliveries'>;
+
+/** What makes the first attempts at the events of a step, once that is committed. */
+export type DelivererDeps = {
+  readonly deliverer: { readonly begin: (steps: readonly Announcement[]) => void };
+};

@@ -67,11 +67,6 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Whether an attempt before this one may have died: what it has written, only the rows know. */
-export function isActivityRetry(): boolean {
-  return Context.current().info.attempt > 1;
-}
-
 /** Four times within the heartbeat time-out of the lane's activities, see workflows/proxies.ts. */
 const beatMs = 1_000;
 

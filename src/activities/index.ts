@@ -1,6 +1,6 @@
 import { batchActivities } from './batch.js';
 import { chunkActivities } from './chunk.js';
-import { deliveryActivities } from './delivery.js';
+import type { Deliverer } from './delivery.js';
 import type { ActivityDeps } from './deps.js';
 import { ledgerActivities } from './ledger.js';
 import { maintenanceActivities } from './maintenance.js';
@@ -8,13 +8,13 @@ import { operatorActivities } from './operator.js';
 import { railActivities } from './rail.js';
 
 /** Every activity, with what it works on. The workflows see only the type of the result. */
-export function createActivities(deps: ActivityDeps) {
+export function createActivities(deps: ActivityDeps & { readonly deliverer: Deliverer }) {
   return {
     ...ledgerActivities(deps),
     ...railActivities(deps),
     ...batchActivities(deps),
     ...chunkActivities(deps),
-    ...deliveryActivities(deps),
+    ...deps.deliverer.activities,
     ...maintenanceActivities(deps),
     ...operatorActivities(deps),
   };

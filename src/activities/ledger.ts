@@ -1,13 +1,13 @@
-import { transaction } from '../db/client.js';
+import { type Sql, transaction } from '../db/client.js';
 import { lockPayouts } from '../db/payouts.js';
 import { type Attention, isFinal } from '../domain/payout.js';
 import { accept } from './acceptance.js';
 import { applyFacts } from './applyFacts.js';
-import type { AcceptanceDeps, ActivityDeps } from './deps.js';
+import type { AcceptanceDeps, ActivityDeps, DelivererDeps } from './deps.js';
 import { failAfterAttempts } from './failure.js';
 import { type PayoutSnapshot, park, snapshotOf } from './snapshot.js';
 
-type LedgerDeps = AcceptanceDeps & Pick<ActivityDeps, 'database' | 'factRules'>;
+type LedgerDeps = AcceptanceDeps & DelivererDeps & Pick<ActivityDeps, 'database' | 'factRules'>;
 
 export type DriverInput = { readonly driver: string; readonly ids: readonly string[] };
 export type AcceptInput = DriverInput & { readonly workflowAgeMs: number };
@@ -15,18 +15,25 @@ export type ParkInput = Attention & { readonly driver: string; readonly id: stri
 
 /** The activities that write the ledger: each is one transaction that may be run again. */
 export function ledgerActivities(deps: LedgerDeps) {
-  const { database } = deps;
+  const { database, deliverer } = deps;
+  const step = async (
+    work: (sql: Sql) => Promise<readonly PayoutSnapshot[]>,
+  ): Promise<readonly PayoutSnapshot[]> => {
+    const snapshots = await failAfterAttempts(transaction(database, work));
+    deliverer.begin(snapshots);
+    return snapshots;
+  };
   return {
     /**
      * Decides the pending payouts of the list, in its order, and debits those it accepts.
      * Payouts that were decided before are only reported; those of another driver are left out.
      */
     decidePayouts: (input: AcceptInput): Promise<readonly PayoutSnapshot[]> =>
-      failAfterAttempts(transaction(database, (sql) => accept(sql, deps, input))),
+      step((sql) => accept(sql, deps, input)),
 
     /** Applies what the inbox holds about the payouts: moves, postings and events together. */
     applyRailEvents: (input: DriverInput): Promise<readonly PayoutSnapshot[]> =>
-      failAfterAttempts(transaction(database, (sql) => applyFacts(sql, deps.factRules, input))),
+      step((sql) => applyFacts(sql, deps.factRules, input)),
 
     /** Leaves a payout to a person. */
     parkPayout: ({ driver, id, reason, detail }: ParkInput): Promise<readonly PayoutSnapshot[]> =>

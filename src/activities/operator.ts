@@ -17,13 +17,15 @@ import {
 import type { FactRules } from '../domain/payout.js';
 import { applyFacts } from './applyFacts.js';
 import { evaluateCorrection, postCorrection, suspenseFault } from './correction.js';
-import type { ActivityDeps, RailDeps } from './deps.js';
+import type { ActivityDeps, DelivererDeps, RailDeps } from './deps.js';
 import { retryLater, withHeartbeat } from './failure.js';
 import { type Decision, evaluate } from './operatorDecision.js';
 import { findRail } from './rail.js';
 import { type PayoutSnapshot, snapshotOf } from './snapshot.js';
 
-type OperatorDeps = RailDeps & Pick<ActivityDeps, 'rateMaximumAgeMs' | 'approvalAboveMinor'>;
+type OperatorDeps = RailDeps &
+  DelivererDeps &
+  Pick<ActivityDeps, 'rateMaximumAgeMs' | 'approvalAboveMinor'>;
 
 export type OperateInput = {
   readonly driver: string;
@@ -50,7 +52,7 @@ export function operatorActivities(deps: OperatorDeps) {
 }
 
 async function operate(deps: OperatorDeps, input: OperateInput): Promise<CommandOutcome> {
-  const { database } = deps;
+  const { database, deliverer } = deps;
   const { driver, id, actor, action } = input;
   const [row] = await lockPayouts(database, driver, [id]);
   const snapshots = row === undefined ? [] : [snapshotOf(row)];
@@ -68,9 +70,11 @@ async function operate(deps: OperatorDeps, input: OperateInput): Promise<Command
   }
   const plan = await planOf(deps, row, request);
   const decision = await decisionOf(deps, row, plan);
-  return transaction(database, (sql) =>
+  const outcome = await transaction(database, (sql) =>
     write(sql, deps.factRules, { ...input, row, request, plan, decision }),
   );
+  deliverer.begin([{ id, hasPendingDeliveries: true }]);
+  return outcome;
 }
 
 const otherWorkflow = 'Another workflow is processing the payout. Send the command again.';

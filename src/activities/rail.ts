@@ -17,7 +17,7 @@ import type { Rail, SubmitAnswer, Transfer } from '../rails/rail.js';
 import type { Rails } from '../rails/registry.js';
 import { applyFacts } from './applyFacts.js';
 import { cancelItems } from './cancellation.js';
-import type { RailDeps } from './deps.js';
+import type { DelivererDeps, RailDeps } from './deps.js';
 import { longStep, messageOf, retryLater } from './failure.js';
 import type { DriverInput } from './ledger.js';
 import { factFromLookup, lookUp } from './lookup.js';
@@ -42,8 +42,8 @@ const longestPauseMs = 5 * 60_000;
 type PollInput = { readonly payoutId: string };
 
 /** The activities that call a rail. */
-export function railActivities(deps: RailDeps) {
-  const { database, rails, factRules } = deps;
+export function railActivities(deps: RailDeps & DelivererDeps) {
+  const { database, rails, factRules, deliverer } = deps;
   const limit = createKeyedLimit(callsOfAccount, 0);
   /** Calls a rail; at the account's limit the call is put off instead. */
   async function withinLimit<T>(id: string, accountId: string, call: () => Promise<T>): Promise<T> {
@@ -67,6 +67,7 @@ export function railActivities(deps: RailDeps) {
         const accountId = (await findPayoutById(database, id))?.accountId ?? '';
         const submit = () => submitAll(deps, { driver, ids, wakeInMs });
         const submitted = await withinLimit(id, accountId, submit);
+        deliverer.begin(submitted.snapshots);
         throwIfUnanswered(submitted);
         return submitted.snapshots;
       }),
@@ -88,9 +89,11 @@ export function railActivities(deps: RailDeps) {
         throw retryLater(`The rail's answer for ${payoutId}: ${answer?.kind ?? failure}.`);
       }
       const driven = { driver: payoutId, ids: [payoutId] };
-      return transaction(database, (sql) =>
+      const snapshots = await transaction(database, (sql) =>
         applyFacts(sql, factRules, driven, new Map([[payoutId, fact]])),
       );
+      deliverer.begin(snapshots);
+      return snapshots;
     },
   };
 }
@@ -154,8 +157,11 @@ export async function submitAll(deps: RailDeps, input: SubmitInput): Promise<Sub
   );
   const results = new Map(submitted.flat().map((result) => [result.id, result]));
   const unsent = ids.filter((id) => !results.has(id));
-  await cancelWithheld(deps, unsent);
-  const snapshots = await record(deps, input, results);
+  const hasCanceled = await cancelWithheld(deps, unsent);
+  const recorded = await record(deps, input, results);
+  const snapshots = hasCanceled
+    ? recorded.map((snapshot) => ({ ...snapshot, hasPendingDeliveries: true }))
+    : recorded;
   const unknown = [...results.values()].flatMap((result) =>
     'unknown' in result ? [`${result.id}: ${result.unknown}`] : [],
   );
@@ -172,11 +178,11 @@ export async function submitAll(deps: RailDeps, input: SubmitInput): Promise<Sub
 async function cancelWithheld(
   { database, factRules }: RailDeps,
   ids: readonly string[],
-): Promise<void> {
-  if (ids.length === 0) return;
-  const toCancel = await withheldForEver(database, ids);
-  if (toCancel.length === 0) return;
+): Promise<boolean> {
+  const toCancel = ids.length === 0 ? [] : await withheldForEver(database, ids);
+  if (toCancel.length === 0) return false;
   await bulkTransaction(database, toCancel.length, (sql) => cancelItems(sql, factRules, toCancel));
+  return true;
 }
 
 /** The facts, and what has to be left to a person, in one transaction. */

@@ -8,7 +8,7 @@ export type PayoutSnapshot = {
   readonly id: string;
   readonly status: PayoutStatus;
   readonly attention: Attention | null;
-  /** Whether the first attempt of an event at some endpoint is pending. */
+  /** Whether the step has written an event that some endpoint subscribes to. */
   readonly hasPendingDeliveries: boolean;
   /** Whether the inbox holds something that was not applied. */
   readonly hasUnprocessedEvents: boolean;
@@ -19,15 +19,14 @@ export type PayoutSnapshot = {
 
 /** The snapshot that a row shows. */
 export function snapshotOf(
-  row: PayoutRow &
-    Partial<Pick<LockedPayout, 'hasUnprocessedEvents' | 'settleInMs' | 'hasPendingDelivery'>>,
+  row: PayoutRow & Partial<Pick<LockedPayout, 'hasUnprocessedEvents' | 'settleInMs'>>,
 ): PayoutSnapshot {
   const { attentionReason: reason, attentionDetail: detail } = row;
   return {
     id: row.id,
     status: row.status,
     attention: reason === null ? null : { reason, detail: detail ?? '' },
-    hasPendingDeliveries: row.hasPendingDelivery ?? false,
+    hasPendingDeliveries: false,
     hasUnprocessedEvents: row.hasUnprocessedEvents ?? false,
     settleInMs: Number(row.settleInMs ?? 0n),
     settleBy: row.settleBy?.toISOString() ?? null,

@@ -232,16 +232,6 @@ function keptRate({ id, asOf, ...rate }: CurrencyRate) {
   return { ...rate, id: id.toString(), asOf: asOf.toISOString() };
 }
 
-/** The batches that some of these payouts are items of. */
-export async function batchesOf(
-  sql: Sql,
-  payoutIds: readonly string[],
-): Promise<readonly string[]> {
-  const rows = await sql<{ batchId: string }[]>`
-    select distinct batch_id from payouts where id = any (${payoutIds}) and batch_id is not null`;
-  return rows.map(({ batchId }) => batchId);
-}
-
 /** Counts items as final, each once, and returns the batches that are complete by that. */
 export async function completeBatches(
   sql: Sql,

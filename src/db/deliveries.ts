@@ -15,40 +15,35 @@ export type DueDelivery = CountedPair &
 const lease = '22 seconds';
 
 /**
- * How long a first attempt is left to the workflow of the payout or the chunk. What is due
- * belongs to the endpoint's own workflow. The same as the default of `next_attempt_at`.
+ * How long a first attempt is left to the process that wrote its event. What is due belongs to the
+ * endpoint's own workflow. The same as the default of `next_attempt_at`.
  */
-export const firstAttemptMs = 30_000;
+export const firstAttemptMs = 20_000;
 
 export type Pair = { readonly eventId: string; readonly endpointId: string };
 
 /** A pair as it was when it was read or taken. */
 export type CountedPair = Pair & { readonly attempts: number };
 
-/** A first attempt that has not been recorded. All of a payout or a chunk are one account's. */
-export type PendingAttempt = CountedPair & {
-  readonly accountId: string;
-  /** It is due, or was taken and not recorded: the endpoint's own workflow makes it. */
-  readonly belongsToEndpoint: boolean;
-};
+/** A first attempt that was not made. All of a payout or of a group are one account's. */
+export type PendingAttempt = CountedPair & { readonly accountId: string };
 
 /**
- * First attempts at the events of these payouts and batches that were not made, as far as the rows
- * say, oldest event first. `isRepeated`: also those that an earlier run of the same activity has
- * taken and not recorded; whether that run is dead, only the end of their lease will say.
+ * First attempts that were not made, at the events of these payouts and batches and of the batches
+ * that they are items of, oldest event first. What is due belongs to the endpoint's own workflow.
  */
 export async function pendingFirstAttempts(
   sql: Sql,
   subjectIds: readonly string[],
-  isRepeated: boolean,
 ): Promise<readonly PendingAttempt[]> {
   const rows = await sql<(PendingAttempt & { readonly sequence: bigint })[]>`
-    select d.event_id, d.endpoint_id, d.attempts, e.account_id, e.sequence,
-           d.attempts > 0 or d.next_attempt_at <= now() as belongs_to_endpoint
+    select d.event_id, d.endpoint_id, d.attempts, e.account_id, e.sequence
       from events e join deliveries d on d.event_id = e.id
-     where e.subject_id = any (${subjectIds}) and case when ${isPending(sql)}
-       then d.attempts = 0 or (${isRepeated} and d.attempts = 1
-            and d.last_status is null and d.last_error is null) else false end`;
+     where e.subject_id = any (array(
+             select unnest(${subjectIds}::text[])
+             union select batch_id from payouts where id = any (${subjectIds})))
+       and case when ${isPending(sql)} then d.attempts = 0 and d.next_attempt_at > now()
+                else false end`;
   // Sorted here: for the order's sake the planner would walk all events by their sequence.
   return rows.toSorted((a, b) => (a.sequence < b.sequence ? -1 : 1));
 }
@@ -209,7 +204,7 @@ export async function overdueEndpoints(sql: Sql): Promise<readonly string[]> {
   const rows = await sql<{ id: string }[]>`
     select id from webhook_endpoints w
      where (select min(next_attempt_at) from deliveries d
-             where d.endpoint_id = w.id and d.status = 'pending') < now() - interval '15 seconds'
+             where d.endpoint_id = w.id and d.status = 'pending') < now() - interval '3 seconds'
      limit 500`;
   return rows.map((row) => row.id);
 }

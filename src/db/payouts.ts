@@ -106,8 +106,6 @@ export type LockedPayout = PayoutRow & {
   readonly hasUnprocessedEvents: boolean;
   /** Milliseconds since the rail was first called; null before that. */
   readonly sinceFirstAttemptMs: number | null;
-  /** Whether an event of the payout or its batch was never attempted at some endpoint. */
-  readonly hasPendingDelivery: boolean;
 };
 
 /**
@@ -128,13 +126,7 @@ export async function lockPayouts(
            (select count(*) from rail_inbox i
              where i.payout_id = p.id and i.applied_at is null) > 0 as has_unprocessed_events,
            (extract(epoch from now() - p.submit_started_at) * 1000)::float8
-             as since_first_attempt_ms,
-           -- Not a join: the planner may begin that with everything that is pending.
-           (select count(*) from deliveries d
-             where d.event_id = any (array(select e.id from events e
-                 where e.subject_id = any (array[p.id, p.batch_id])))
-               and d.attempts = 0 and d.status not in ('delivered', 'exhausted', 'canceled')) > 0
-             as has_pending_delivery
+             as since_first_attempt_ms
       from payouts p
      where p.id = any (${ids}) and ${when(sql, driver, (wanted) => sql`p.driver = ${wanted}`)}
      order by p.id for no key update`;

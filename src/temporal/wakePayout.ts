@@ -188,7 +188,7 @@ function batchOptions(workflowId: string, batchId: string) {
 function wakeChunk(client: Client, chunk: Chunk): Promise<void> {
   return wake(client, 'batchChunk', {
     ...batchOptions(chunkDriver(chunk), chunk.batchId),
-    args: [{ ...chunk, hasPendingDeliveries: true }],
+    args: [chunk],
   });
 }
 

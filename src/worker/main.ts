@@ -3,6 +3,7 @@ import { parseArgs } from 'node:util';
 import { Client } from '@temporalio/client';
 import { DefaultLogger, NativeConnection, Runtime } from '@temporalio/worker';
 import type { Logger } from 'pino';
+import { createDeliverer } from '../activities/delivery.js';
 import { createActivities } from '../activities/index.js';
 import { startRates } from '../activities/maintenance.js';
 import { ConfigError, readWorkerConfig, type WorkerConfig } from '../config.js';
@@ -50,13 +51,14 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     allowInsecure: config.WEBHOOKS_ALLOW_INSECURE,
     allowPrivateAddresses: config.WEBHOOKS_ALLOW_INSECURE,
   });
+  const deliverer = createDeliverer({ database, sender, temporal, log });
   const metrics = createMetrics(`worker-${lane}`);
   const activities = createActivities({
     database,
     metrics,
     rails: createRails([rail]),
     rateMaximumAgeMs: config.RATE_MAXIMUM_AGE_HOURS * hourMs,
-    sender,
+    deliverer,
     temporal,
     approvalAboveMinor: config.OPERATOR_APPROVAL_ABOVE_EUR * centsPerEuro,
     factRules: { returnMinimumPercent: config.RETURN_MINIMUM_PERCENT },
@@ -92,6 +94,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     stop: async () => {
       for (const worker of workers) worker.shutdown();
       await Promise.allSettled(running);
+      await deliverer.close();
       server.close();
       await Promise.all([sender.close(), rail.close(), connection.close()]);
       await database.end({ timeout: 5 });

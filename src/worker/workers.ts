@@ -100,7 +100,5 @@ export async function createBatchLane(options: ActivityOptions): Promise<readonl
     activityWorker(options, taskQueues.batch, 100),
     // A rail that does not answer holds a slot for 10 s: small batches must not wait for each other.
     activityWorker(options, taskQueues.batchRail, 20),
-    // Most of these only wait for their turn: an account has four that attempt, and a hundred more.
-    activityWorker(options, taskQueues.batchWebhooks, 500),
   ]);
 }

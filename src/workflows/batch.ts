@@ -2,18 +2,16 @@ import { WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
 import {
   allHandlersFinished,
   condition,
-  continueAsNew,
   log,
   ParentClosePolicy,
   setHandler,
   startChild,
   workflowInfo,
 } from '@temporalio/workflow';
-import type { ChunkProgress } from '../activities/chunk.js';
-import { type Chunk, chunkDriver, isOpen } from '../domain/batch.js';
+import { type Chunk, type ChunkCounts, chunkDriver, isOpen } from '../domain/batch.js';
 import type { batchChunk } from './batchChunk.js';
 import { type BatchInput, cancelBatchUpdate, searchAttributes } from './messages.js';
-import { batchLedger, deliverChunk, deliverEvents, isTooLong } from './proxies.js';
+import { batchLedger, isTooLong } from './proxies.js';
 
 /**
  * A batch, until every item is decided: group by group in the order of the request, so that of
@@ -21,7 +19,7 @@ import { batchLedger, deliverChunk, deliverEvents, isTooLong } from './proxies.j
  * chunk at once, and the transaction that makes the last item final completes the batch.
  * It works from the rows, so it may be started at any moment and any number of times.
  */
-export async function batch({ batchId, undelivered }: BatchInput): Promise<void> {
+export async function batch({ batchId }: BatchInput): Promise<void> {
   let requested = 0;
   let canceled = 0;
   setHandler(
@@ -34,37 +32,16 @@ export async function batch({ batchId, undelivered }: BatchInput): Promise<void>
     { description: 'Cancels what the rail has not been given; the row says so already.' },
   );
   const { chunks, mode } = await batchLedger.readBatch({ batchId });
-  let delivering = 0;
-  // A cancellation must not wait for receivers that are slow.
-  const inBackground = (delivery: Promise<void>) => {
-    delivering += 1;
-    void delivery.finally(() => {
-      delivering -= 1;
-    });
-  };
-  const left = new Set(undelivered);
-  const deliverItems = async (number: number) => {
-    left.add(number);
-    if (await isDelivered({ batchId, number })) left.delete(number);
-  };
-  if (undelivered === undefined) {
-    if (mode === 'all_or_nothing') {
-      if (await batchLedger.decideBatch(aged(batchId))) inBackground(deliverEvents(batchId));
-    }
-    for (let number = 0; number < chunks; number += 1) await begin({ batchId, number });
-    if (await batchLedger.closeEmptyBatch({ batchId })) inBackground(deliverEvents(batchId));
-  }
-  for (const number of left) inBackground(deliverItems(number));
+  if (mode === 'all_or_nothing') await batchLedger.decideBatch(aged(batchId));
+  for (let number = 0; number < chunks; number += 1) await begin({ batchId, number });
+  await batchLedger.closeEmptyBatch({ batchId });
   do {
     const upTo = requested;
     // One pass cancels everything: later requests of a run that has become long join it.
-    if (upTo > canceled && !(canceled > 0 && isTooLong())) {
-      for (const number of await cancelAll(batchId, chunks)) inBackground(deliverItems(number));
-    }
+    if (upTo > canceled && !(canceled > 0 && isTooLong())) await cancelAll(batchId, chunks);
     canceled = upTo;
-    await condition(() => requested > canceled || (delivering === 0 && allHandlersFinished()));
+    await condition(() => requested > canceled || allHandlersFinished());
   } while (requested > canceled);
-  if (left.size > 0) await continueAsNew<typeof batch>({ batchId, undelivered: [...left] });
 }
 
 /** How long the batch has waited for its decisions, by the server's clock alone. */
@@ -75,11 +52,11 @@ function aged(batchId: string) {
 /** Decides a chunk and starts the workflow of what was accepted. */
 async function begin(chunk: Chunk): Promise<void> {
   const progress = await decideChunk(chunk);
-  if (!isOpen(progress) && !progress.hasPendingDeliveries) return;
+  if (!isOpen(progress)) return;
   try {
     await startChild<typeof batchChunk>('batchChunk', {
       workflowId: chunkDriver(chunk),
-      args: [{ ...chunk, hasPendingDeliveries: progress.hasPendingDeliveries }],
+      args: [chunk],
       // The chunk outlives its batch's workflow, which ends when everything is decided.
       parentClosePolicy: ParentClosePolicy.ABANDON,
       workflowTaskTimeout: '5s',
@@ -91,7 +68,7 @@ async function begin(chunk: Chunk): Promise<void> {
   }
 }
 
-async function decideChunk(chunk: Chunk): Promise<ChunkProgress> {
+async function decideChunk(chunk: Chunk): Promise<ChunkCounts> {
   try {
     const { workflowAgeMs } = aged(chunk.batchId);
     return await batchLedger.acceptChunk({ ...chunk, workflowAgeMs });
@@ -106,29 +83,17 @@ async function decideChunk(chunk: Chunk): Promise<ChunkProgress> {
 /**
  * Cancels chunk by chunk; what was given to the rail goes on. A bug that keeps one of them from
  * it must not hold up the others; then it fails the batch, so that the caller gets an error.
- * Returns the chunks that have events to deliver.
  */
-async function cancelAll(batchId: string, chunks: number): Promise<readonly number[]> {
-  const subscribed: number[] = [];
+async function cancelAll(batchId: string, chunks: number): Promise<void> {
   const failures: unknown[] = [];
   for (let number = 0; number < chunks; number += 1) {
     const chunk = { batchId, number };
     try {
-      if (await batchLedger.cancelChunk(chunk)) subscribed.push(number);
+      await batchLedger.cancelChunk(chunk);
     } catch (error) {
       log.error('a chunk could not be canceled', { ...chunk, error });
       failures.push(error);
     }
   }
   if (failures.length > 0) throw failures[0];
-  return subscribed;
-}
-
-/** Delivers the chunk's events; false when a new run of the workflow has to continue. */
-async function isDelivered(chunk: Chunk): Promise<boolean> {
-  // 1,000 events to each of 16 endpoints that answer slowly are minutes of runs of 20 s.
-  for (let run = 0; run < 100 && (await deliverChunk(chunk)); run += 1) {
-    if (isTooLong()) return false;
-  }
-  return true;
 }

@@ -1,8 +1,7 @@
 import { condition, continueAsNew, log, setHandler } from '@temporalio/workflow';
-import type { ChunkProgress } from '../activities/chunk.js';
-import { type Chunk, isOpen } from '../domain/batch.js';
+import { type Chunk, type ChunkCounts, isOpen } from '../domain/batch.js';
 import { type BatchChunkInput, railUpdateSignal } from './messages.js';
-import { batchLedger, batchRail, deliverChunk, isTooLong } from './proxies.js';
+import { batchLedger, batchRail, isTooLong } from './proxies.js';
 
 /** Half a minute of rounds of five seconds each, while answers of the rail are pending. */
 const rounds = 6;
@@ -12,15 +11,12 @@ const firstPauseMs = 10_000;
 const longestPauseMs = 15 * 60_000;
 
 /**
- * The payouts of a chunk together, from the rail to their last delivered event. A payout that needs
+ * The payouts of a chunk together, from the rail to their ends. A payout that needs
  * a person, or whose answer does not come, gets a workflow of its own. It works from the rows, so
  * it may be started at any moment and any number of times; it ends when nothing of the chunk is
  * open, and the next event of the rail starts it again.
  */
-export async function batchChunk({
-  hasPendingDeliveries,
-  ...chunk
-}: BatchChunkInput): Promise<void> {
+export async function batchChunk(chunk: BatchChunkInput): Promise<void> {
   let signaled = false;
   setHandler(
     railUpdateSignal,
@@ -29,53 +25,43 @@ export async function batchChunk({
     },
     { description: 'Look at the rows and the inbox again; carries no data.' },
   );
-  const deliverer = createDeliverer(chunk);
-  deliverer.note({ hasPendingDeliveries });
   let pauseMs = firstPauseMs;
   for (;;) {
     signaled = false;
-    const progress = await processChunk(chunk, deliverer);
+    const progress = await processChunk(chunk);
     if (!isOpen(progress)) {
-      // New events do not wait until the last slow receiver has got the old ones.
-      await Promise.race([deliverer.done(), condition(() => signaled)]);
-      if (!signaled && !deliverer.hasPending()) return;
+      if (!signaled) return;
     } else if (await batchLedger.suspendChunk({ ...chunk, forMs: pauseMs })) {
       const isTimeUp = !(await condition(() => signaled, pauseMs));
       // Unanswered payouts are asked about at the same pace: they are handed over after ten
       // minutes, and a rail that is back is asked soon.
       const isSlower = isTimeUp && progress.unanswered === 0;
       pauseMs = isSlower ? Math.min(pauseMs * 2, longestPauseMs) : firstPauseMs;
-      if (isTimeUp) await poll(chunk, deliverer);
+      if (isTimeUp) await poll(chunk);
     }
-    if (isTooLong() && deliverer.isIdle()) {
-      await continueAsNew<typeof batchChunk>({
-        ...chunk,
-        hasPendingDeliveries: deliverer.hasPending(),
-      });
-    }
+    if (isTooLong()) await continueAsNew<typeof batchChunk>(chunk);
   }
 }
 
 /** Submits what the rail does not have yet, and applies its events for half a minute. */
-async function processChunk(chunk: Chunk, deliverer: Deliverer): Promise<ChunkProgress> {
-  await submit(chunk, deliverer);
-  let progress = await applyEvents(chunk, deliverer);
+async function processChunk(chunk: Chunk): Promise<ChunkCounts> {
+  await submit(chunk);
+  let progress = await applyEvents(chunk);
   for (let round = 1; round < rounds; round += 1) {
     // Also when the submission itself has failed: a person may have to ask the rail.
     if (progress.overdue > 0) await batchLedger.handOverChunk({ ...chunk, scope: 'unanswered' });
     else if (progress.stuck > 0) await batchLedger.handOverChunk({ ...chunk, scope: 'stuck' });
-    else if (progress.unanswered > 0) await submit(chunk, deliverer);
+    else if (progress.unanswered > 0) await submit(chunk);
     else if (progress.sent === 0) return progress;
-    progress = await applyEvents(chunk, deliverer);
+    progress = await applyEvents(chunk);
   }
   return progress;
 }
 
 /** Nothing is lost when it fails: what has no answer is looked up by the next run. */
-async function submit(chunk: Chunk, deliverer: Deliverer): Promise<void> {
+async function submit(chunk: Chunk): Promise<void> {
   try {
     const progress = await batchRail.submitChunk(chunk);
-    deliverer.note(progress);
     if (progress.overdue === 0) return;
   } catch (error) {
     log.warn('a chunk could not be submitted', { ...chunk, error });
@@ -85,11 +71,9 @@ async function submit(chunk: Chunk, deliverer: Deliverer): Promise<void> {
   await batchLedger.handOverChunk({ ...chunk, scope: 'unanswered' });
 }
 
-async function applyEvents(chunk: Chunk, deliverer: Deliverer): Promise<ChunkProgress> {
+async function applyEvents(chunk: Chunk): Promise<ChunkCounts> {
   try {
-    const progress = await batchLedger.applyChunkEvents(chunk);
-    deliverer.note(progress);
-    return progress;
+    return await batchLedger.applyChunkEvents(chunk);
   } catch (error) {
     // A bug that one payout brings to light must not hold up the others: each goes its
     // own way, and those that cannot are parked for a person.
@@ -98,39 +82,10 @@ async function applyEvents(chunk: Chunk, deliverer: Deliverer): Promise<ChunkPro
   }
 }
 
-async function poll(chunk: Chunk, deliverer: Deliverer): Promise<void> {
+async function poll(chunk: Chunk): Promise<void> {
   try {
-    deliverer.note(await batchRail.pollChunk(chunk));
+    await batchRail.pollChunk(chunk);
   } catch (error) {
     log.warn('the rail did not answer the poll of a chunk', { ...chunk, error });
   }
-}
-
-type Deliverer = ReturnType<typeof createDeliverer>;
-
-/**
- * Delivers the chunk's events in the background, one run at a time. What is left when the history
- * has become long is delivered by the next run of the workflow.
- */
-function createDeliverer(chunk: Chunk) {
-  let hasPending = false;
-  let running: Promise<void> | undefined;
-  async function run(): Promise<void> {
-    while (hasPending && !isTooLong()) {
-      hasPending = false;
-      hasPending = (await deliverChunk(chunk)) || hasPending;
-    }
-    running = undefined;
-  }
-  return {
-    note: ({ hasPendingDeliveries }: { readonly hasPendingDeliveries: boolean }): void => {
-      hasPending ||= hasPendingDeliveries;
-      if (hasPending && !isTooLong()) running ??= run();
-    },
-    hasPending: (): boolean => hasPending,
-    isIdle: (): boolean => running === undefined,
-    done: async (): Promise<void> => {
-      await running;
-    },
-  };
 }

@@ -19,15 +19,12 @@ export const taskQueues = {
   webhooks: 'webhooks',
   batch: 'batch',
   batchRail: 'batch-rail',
-  batchWebhooks: 'batch-webhooks',
 } as const;
 
 /** Ids alone: personal data never enters a history. */
 export type PayoutInput = { readonly payoutId: string };
-/** `undelivered`: all items are decided; events of these chunks' cancellations are not delivered. */
-export type BatchInput = { readonly batchId: string; readonly undelivered?: readonly number[] };
-/** `hasPendingDeliveries`: the chunk already has events that webhook endpoints subscribe to. */
-export type BatchChunkInput = Chunk & { readonly hasPendingDeliveries: boolean };
+export type BatchInput = { readonly batchId: string };
+export type BatchChunkInput = Chunk;
 export type WebhookDeliveryInput = { readonly endpointId: string };
 
 /** Waits until the payout is accepted or refused, which the main function decides. */

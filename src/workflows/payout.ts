@@ -24,14 +24,7 @@ import {
 } from '../domain/payout.js';
 import { type Command, receiveCommands } from './commands.js';
 import { acceptUpdate, type PayoutInput, railUpdateSignal, searchAttributes } from './messages.js';
-import {
-  deliverEvents,
-  isTooLong,
-  ledgerStep,
-  operation,
-  railPoll,
-  railSubmit,
-} from './proxies.js';
+import { isTooLong, ledgerStep, operation, railPoll, railSubmit } from './proxies.js';
 
 /** A rail that calls back does so within seconds; after a minute of silence we ask. */
 const callbackPatienceMs = 60_000;
@@ -51,12 +44,10 @@ type PayoutRun = {
   readonly commands: Command[];
   /** The reason that operators find the payout by. */
   shownAttention: string | undefined;
-  /** Deliveries under way; the last run of them is awaited at the end. */
-  delivering: number;
 };
 
 /**
- * One payout, from the decision to its last delivered event. It reads the row first and goes
+ * One payout, from the decision to its end. It reads the row first and goes
  * on from there, so it may be started at any moment and any number of times. It never fails
  * while it holds money: what it has no answer to, it leaves to a person.
  */
@@ -69,7 +60,6 @@ export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 
     commands: [],
     // A run that follows another one has its search attributes.
     shownAttention: workflowInfo().typedSearchAttributes.get(searchAttributes.attentionReason),
-    delivering: 0,
   };
   setHandler(
     railUpdateSignal,
@@ -137,8 +127,7 @@ async function nextStep(run: PayoutRun): Promise<boolean> {
   } else if (snapshot.status === 'sent') {
     await waitForTheRail(run, snapshot.settleInMs);
   } else {
-    await condition(() => run.delivering === 0);
-    return hasInput(run);
+    return false;
   }
   return true;
 }
@@ -147,9 +136,9 @@ function isOver({ status, attention }: PayoutSnapshot): boolean {
   return isFinal(status) && attention === null;
 }
 
-/** The new run reads the row; this one leaves no command and no delivery of its own behind. */
+/** The new run reads the row; this one leaves no command behind. */
 async function goOnInNewRun(run: PayoutRun): Promise<void> {
-  await condition(() => hasInput(run) || (run.delivering === 0 && allHandlersFinished()));
+  await condition(() => hasInput(run) || allHandlersFinished());
   if (!hasInput(run)) await continueAsNew<typeof payout>({ payoutId: run.payoutId });
 }
 
@@ -266,7 +255,7 @@ async function waitForAPerson(run: PayoutRun, attention: Attention): Promise<voi
   await condition(() => hasInput(run));
 }
 
-/** Keeps what the row is now, shows it to operators, and delivers the events of the step. */
+/** Keeps what the row is now, and shows it to operators. */
 function updateFrom(run: PayoutRun, snapshots: readonly PayoutSnapshot[]): void {
   const [snapshot] = snapshots;
   if (snapshot === undefined) {
@@ -282,14 +271,6 @@ function updateFrom(run: PayoutRun, snapshots: readonly PayoutSnapshot[]): void 
     ]);
     setCurrentDetails('');
   }
-  if (snapshot.hasPendingDeliveries) void deliver(run);
-}
-
-/** Beside everything else: neither the rail nor a person waits for slow receivers. */
-async function deliver(run: PayoutRun): Promise<void> {
-  run.delivering += 1;
-  await deliverEvents(run.payoutId);
-  run.delivering -= 1;
 }
 
 function ignoreCancellation(error: unknown): void {

@@ -1,12 +1,10 @@
 import {
   ActivityCancellationType,
-  log,
   proxyActivities,
   proxyLocalActivities,
   workflowInfo,
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.js';
-import type { Chunk } from '../domain/batch.js';
 import { taskQueues } from './messages.js';
 
 /**
@@ -89,27 +87,11 @@ const deliveryStep = {
   heartbeatTimeout: 4_000,
 } as const;
 
-const firstDelivery = proxyActivities<Pick<Activities, 'deliverEvents'>>({
-  ...deliveryStep,
-  // Longer than a first attempt is left to its payout (30 s); then the sweep gives it to the endpoint.
-  retry: { initialInterval: 1_000, maximumInterval: 5_000, maximumAttempts: 10 },
-});
-
 export const retryDeliveries = proxyActivities<Pick<Activities, 'deliverDue'>>({
   ...deliveryStep,
   // Until the database is back: an endpoint's workflow is what others hand on to.
   retry: { initialInterval: 1_000, maximumInterval: 10_000 },
 });
-
-/** The first attempts at the events of a payout or a batch. */
-export async function deliverEvents(subjectId: string): Promise<void> {
-  try {
-    await firstDelivery.deliverEvents({ subjectIds: [subjectId] });
-  } catch (error) {
-    // Nothing is lost: the deliveries stay due, and the sweep hands them to the endpoint.
-    log.warn('the first delivery did not finish', { subjectId, error });
-  }
-}
 
 /** Steps of whole chunks: a killed worker shows by its heartbeat, long before a step's own limit. */
 const chunkStep = { startToCloseTimeout: 60_000, heartbeatTimeout: 4_000 } as const;
@@ -139,24 +121,6 @@ export const batchRail = proxyActivities<Pick<Activities, 'submitChunk' | 'pollC
   // A rail that stays away is asked again by the chunk's next look; callbacks count meanwhile.
   retry: { initialInterval: 1_000, maximumAttempts: 4 },
 });
-
-const batchWebhooks = proxyActivities<Pick<Activities, 'deliverChunk'>>({
-  ...chunkStep,
-  taskQueue: taskQueues.batchWebhooks,
-  // As long as a restart of the database may take; then the sweep hands it to the endpoints.
-  retry: { initialInterval: 1_000, maximumInterval: 10_000, maximumAttempts: 10 },
-});
-
-/** A run of first attempts at the events of a chunk. True when something is left. */
-export async function deliverChunk(chunk: Chunk): Promise<boolean> {
-  try {
-    return await batchWebhooks.deliverChunk(chunk);
-  } catch (error) {
-    // Nothing is lost: the deliveries stay due, and the sweep hands them to the endpoint.
-    log.warn('the first deliveries did not finish', { ...chunk, error });
-    return false;
-  }
-}
 
 /** Whether the history is so long that a new run should go on: steps that change nothing fill it too. */
 export function isTooLong(): boolean {

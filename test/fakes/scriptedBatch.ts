@@ -1,5 +1,4 @@
 import { EventEmitter, once } from 'node:events';
-import type { ChunkProgress } from '../../src/activities/chunk.js';
 import type { Activities } from '../../src/activities/index.js';
 import { newId } from '../../src/db/id.js';
 import type { ChunkCounts } from '../../src/domain/batch.js';
@@ -16,8 +15,6 @@ export type BatchActivities = Pick<
   | 'pollChunk'
   | 'suspendChunk'
   | 'handOverChunk'
-  | 'deliverChunk'
-  | 'deliverEvents'
 >;
 
 type Name = keyof BatchActivities;
@@ -64,8 +61,6 @@ export class ScriptedBatch {
       pollChunk: this.#recorded('pollChunk', all.pollChunk),
       suspendChunk: this.#recorded('suspendChunk', all.suspendChunk),
       handOverChunk: this.#recorded('handOverChunk', all.handOverChunk),
-      deliverChunk: this.#recorded('deliverChunk', all.deliverChunk),
-      deliverEvents: this.#recorded('deliverEvents', all.deliverEvents),
     };
   }
 
@@ -89,18 +84,17 @@ export class ScriptedBatch {
   }
 
   /** What a step answers that leaves the chunk as it is, or as the test says. */
-  look({ hasPendingDeliveries = false, ...open }: Partial<ChunkProgress> = {}): ChunkProgress {
-    return { ...this.stands, ...open, hasPendingDeliveries };
+  look(open: Partial<ChunkCounts> = {}): ChunkCounts {
+    return { ...this.stands, ...open };
   }
 
   #decisions() {
     return {
       readBatch: async () => ({ chunks: 3, mode: 'best_effort' }) as const,
-      decideBatch: async () => false,
+      decideBatch: async () => undefined,
       acceptChunk: async () => this.look(),
-      cancelChunk: async () => false,
-      closeEmptyBatch: async () => false,
-      deliverEvents: async () => undefined,
+      cancelChunk: async () => undefined,
+      closeEmptyBatch: async () => undefined,
     };
   }
 
@@ -122,7 +116,6 @@ export class ScriptedBatch {
         this.stands = scope === 'all' ? nothing : { ...this.stands, ...gone };
         return this.look();
       },
-      deliverChunk: async () => false,
     };
   }
 

@@ -6,12 +6,7 @@ import type { PayoutStatus } from '../../src/domain/payout.js';
 
 export type PayoutActivities = Pick<
   Activities,
-  | 'decidePayouts'
-  | 'submitPayouts'
-  | 'applyRailEvents'
-  | 'pollRail'
-  | 'parkPayout'
-  | 'deliverEvents'
+  'decidePayouts' | 'submitPayouts' | 'applyRailEvents' | 'pollRail' | 'parkPayout'
 >;
 
 type Name = keyof PayoutActivities;
@@ -30,8 +25,6 @@ export class ScriptedPayout {
   readonly calls: Call[] = [];
   /** Statuses that the rail's facts lead to and that nobody has applied yet. */
   readonly inbox: PayoutStatus[] = [];
-  /** The statuses that an endpoint listens to. */
-  listensTo: readonly PayoutStatus[] = [];
   row: PayoutSnapshot;
   readonly activities: PayoutActivities;
   readonly #called = new EventEmitter();
@@ -54,7 +47,6 @@ export class ScriptedPayout {
       applyRailEvents: this.#recorded('applyRailEvents', activities.applyRailEvents),
       pollRail: this.#recorded('pollRail', activities.pollRail),
       parkPayout: this.#recorded('parkPayout', activities.parkPayout),
-      deliverEvents: this.#recorded('deliverEvents', activities.deliverEvents),
     };
   }
 
@@ -70,7 +62,7 @@ export class ScriptedPayout {
   /** Moves the row, as every step does that finds something to do. */
   move(status: PayoutStatus): readonly PayoutSnapshot[] {
     this.row = { ...this.row, status, attention: null };
-    return [{ ...this.row, hasPendingDeliveries: this.listensTo.includes(status) }];
+    return [this.row];
   }
 
   #ledger(): Pick<PayoutActivities, 'decidePayouts' | 'applyRailEvents' | 'parkPayout'> {
@@ -88,11 +80,10 @@ export class ScriptedPayout {
     };
   }
 
-  #rail(): Pick<PayoutActivities, 'submitPayouts' | 'pollRail' | 'deliverEvents'> {
+  #rail(): Pick<PayoutActivities, 'submitPayouts' | 'pollRail'> {
     return {
       submitPayouts: async () => this.move('sent'),
       pollRail: () => Promise.reject(retryLater('The rail has no news.')),
-      deliverEvents: async () => undefined,
     };
   }
 

@@ -150,7 +150,7 @@ async function readGroups(database: Database) {
   const [unsent = []] = groupsOf(await itemsOf(database, accepted, ['processing']));
   const [told = [], untold = []] = groupsOf(await itemsOf(database, sent, ['sent']));
   const news = await newsOf(database, untold);
-  const pairs = await pendingFirstAttempts(database, told, false);
+  const pairs = await pendingFirstAttempts(database, told);
   return { undecided, unsent, told, untold, news, pairs };
 }
 type Groups = Awaited<ReturnType<typeof readGroups>>;
@@ -235,12 +235,7 @@ const statements: readonly (readonly [string, number, Statement])[] = [
   ['hands over what has trouble', chunkSize, (sql) => handOverItems(sql, sent, 'stuck')],
   ['hands over what is unanswered', chunkSize, (sql) => handOverItems(sql, sent, 'unanswered')],
   ['hands over everything', chunkSize, (sql) => handOverItems(sql, sent, 'all')],
-  ['finds first attempts', groupSize, (sql, { told }) => pendingFirstAttempts(sql, told, false)],
-  [
-    'finds first attempts again',
-    groupSize,
-    (sql, { told }) => pendingFirstAttempts(sql, told, true),
-  ],
+  ['finds first attempts', groupSize, (sql, { told }) => pendingFirstAttempts(sql, told)],
   ['takes first attempts', groupSize, (sql, { pairs }) => claimFirstAttempts(sql, pairs)],
   ['gives back', groupSize, (sql, { pairs }) => releaseClaims(sql, pairs, 0)],
   [

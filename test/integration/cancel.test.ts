@@ -10,6 +10,7 @@ import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
 import { searchAttributes } from '../../src/workflows/messages.js';
 import { eventually } from '../assertions/eventually.js';
 import { expectedPostings, postingsOf } from '../assertions/postings.js';
+import { silentDeliverer } from '../fakes/silentDeliverer.js';
 import { attempt } from '../fixtures/attempt.js';
 import { type ApiAnswer, textOf, untilStatus } from '../fixtures/client.js';
 import { command } from '../fixtures/operators.js';
@@ -130,6 +131,7 @@ describe('a cancellation that races with the submission', () => {
       rails: createRails([rail]),
       rateMaximumAgeMs,
       factRules: usualFactRules,
+      deliverer: silentDeliverer,
       approvalAboveMinor: 0n,
     };
     const ledger = ledgerActivities({ ...deps, database: system.worker });

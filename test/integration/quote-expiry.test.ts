@@ -11,6 +11,7 @@ import { price } from '../../src/domain/quote.js';
 import { isRefusal } from '../../src/domain/refusal.js';
 import { createRails } from '../../src/rails/registry.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
+import { silentDeliverer } from '../fakes/silentDeliverer.js';
 import {
   createTestAccount,
   createTestDatabase,
@@ -92,6 +93,7 @@ async function decided(payout: string, workflowAgeMs = 0) {
     rails: createRails([rail]),
     rateMaximumAgeMs: dayMs,
     factRules: usualFactRules,
+    deliverer: silentDeliverer,
   });
   await decidePayouts({ driver: payout, ids: [payout], workflowAgeMs });
   const [row] = await test.database<

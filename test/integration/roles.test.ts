@@ -9,6 +9,7 @@ import type { LedgerAccount, Posting } from '../../src/domain/ledger.js';
 import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
 import { QuietRail } from '../fakes/quietRail.js';
+import { silentDeliverer } from '../fakes/silentDeliverer.js';
 import { rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
 import {
   createTestAccount,
@@ -202,6 +203,7 @@ async function accepted() {
     rails,
     rateMaximumAgeMs,
     factRules: usualFactRules,
+    deliverer: silentDeliverer,
   });
   await decidePayouts({ driver: id, ids: [id], workflowAgeMs: 0 });
   const row = await findPayoutById(test.database, id);

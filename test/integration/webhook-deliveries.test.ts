@@ -3,7 +3,7 @@ import { Client, Connection } from '@temporalio/client';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { deliveryActivities } from '../../src/activities/delivery.js';
+import { createDeliverer } from '../../src/activities/delivery.js';
 import { type Database, transaction } from '../../src/db/client.js';
 import { claimDueDeliveries, type DeliveryRow, releaseClaims } from '../../src/db/deliveries.js';
 import { recordWebhookEvents } from '../../src/db/events.js';
@@ -15,7 +15,6 @@ import { createWebhookSecret } from '../../src/webhooks/signature.js';
 import { eventually } from '../assertions/eventually.js';
 import { startReceiver } from '../fakes/receiver.js';
 import { startTarpit } from '../fakes/tarpit.js';
-import { requestBatch } from '../fixtures/requestBatch.js';
 import { requestPayout } from '../fixtures/requestPayout.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
 import { temporalAddress } from '../servers/temporalAddress.js';
@@ -44,16 +43,16 @@ function startWorker({ allowPrivateAddresses = true } = {}) {
   onTestFinished(() => sender.close());
   const lines: string[] = [];
   const log = pino({}, { write: (line: string) => lines.push(line) });
-  const activities = deliveryActivities({ database: test.database, sender, temporal, log });
+  const deliverer = createDeliverer({ database: test.database, sender, temporal, log });
   const run = <T>(attempt: number, activity: () => Promise<T>): Promise<T> =>
     new MockActivityEnvironment({ attempt }).run(activity);
   return {
     lines,
-    deliverEvents: (payoutId: string, attempt = 1) =>
-      run(attempt, () => activities.deliverEvents({ subjectIds: [payoutId] })),
-    deliverChunk: (batchId: string) =>
-      run(1, () => activities.deliverChunk({ batchId, number: 0 })),
-    deliverDue: (endpointId: string) => run(1, () => activities.deliverDue({ endpointId })),
+    deliver: (...payoutIds: readonly string[]) => deliverer.deliver(payoutIds),
+    begin: (id: string) => deliverer.begin([{ id, hasPendingDeliveries: true }]),
+    close: () => deliverer.close(),
+    deliverDue: (endpointId: string) =>
+      run(1, () => deliverer.activities.deliverDue({ endpointId })),
   };
 }
 
@@ -94,16 +93,6 @@ async function record(
     data: { id: payoutId },
   } as const;
   await recordWebhookEvents(sql, Array(events).fill(event));
-}
-
-/** A batch of one item, whose endpoints are owed an event. */
-async function oweBatch({ accountId }: Listener): Promise<string> {
-  const id = await transaction(test.database, (sql) => requestBatch(sql, accountId, { count: 1 }));
-  const items = await test.database<
-    { id: string }[]
-  >`select id from payouts where batch_id = ${id}`;
-  for (const item of items) await record(test.database, accountId, item.id);
-  return id;
 }
 
 function deliveriesOf(
@@ -150,7 +139,7 @@ describe('a receiver that does not answer', () => {
     const payouts = await Promise.all(Array.from({ length: 40 }, () => owePayout(slow)));
     let ended = 0;
     const runs = payouts.map(async (id) => {
-      await worker.deliverEvents(id);
+      await worker.deliver(id);
       ended += 1;
     });
     await untilHeld(tarpit, 16);
@@ -164,7 +153,7 @@ describe('a receiver that does not answer', () => {
 
     const receiver = await openReceiver();
     const quick = await openListener(receiver.url);
-    await worker.deliverEvents(await owePayout(quick));
+    await worker.deliver(await owePayout(quick));
     expect(await statusesOf(quick)).toEqual(['delivered']);
     expect(ended).toBe(8);
     expect(tarpit.held()).toBe(16);
@@ -209,21 +198,22 @@ describe('a receiver that does not answer', () => {
     expect(await statusesOf(next)).toEqual(['delivered']);
   });
 
-  it('holds four runs of chunks, and those that wait have taken nothing', async () => {
+  it('holds four runs of groups, and those that wait have claimed nothing', async () => {
     const worker = startWorker();
     const tarpit = await openTarpit();
     const slow = await openListener(tarpit.url);
-    const batches = await Promise.all(Array.from({ length: 7 }, () => oweBatch(slow)));
-    const runs = batches.map((id) => worker.deliverChunk(id));
-    await untilHeld(tarpit, 4);
+    const group = () => Promise.all([owePayout(slow), owePayout(slow)]);
+    const groups = await Promise.all(Array.from({ length: 7 }, group));
+    const runs = groups.map((ids) => worker.deliver(...ids));
+    await untilHeld(tarpit, 8);
 
     const receiver = await openReceiver();
     const quick = await openListener(receiver.url);
-    expect(await worker.deliverChunk(await oweBatch(quick))).toBe(false);
-    expect(await statusesOf(quick)).toEqual(['delivered']);
-    expect(tarpit.held()).toBe(4);
+    await worker.deliver(await owePayout(quick), await owePayout(quick));
+    expect(await statusesOf(quick)).toEqual(['delivered', 'delivered']);
+    expect(tarpit.held()).toBe(8);
     const taken = (await deliveriesOf(slow)).filter(({ attempts }) => attempts > 0);
-    expect(taken).toHaveLength(4);
+    expect(taken).toHaveLength(8);
     await tarpit.close();
     await Promise.all(runs);
   });
@@ -234,7 +224,7 @@ describe('a receiver that does not answer', () => {
     const receiver = await openReceiver();
     const account = await openListener(tarpit.url);
     const quick = { endpointId: await addEndpoint(account.accountId, receiver.url) };
-    const run = worker.deliverEvents(await owePayout(account, 120));
+    const run = worker.deliver(await owePayout(account, 120));
     await untilHeld(tarpit, 16);
     await eventually('all that the other one is owed', 20_000, async () => {
       const statuses = await statusesOf(quick);
@@ -267,17 +257,45 @@ describe('a receiver that does not answer', () => {
   });
 });
 
+describe('a worker that stops', () => {
+  it('waits for the attempts under way, and leaves what comes then to the endpoint', async () => {
+    const worker = startWorker();
+    const hanging: (() => void)[] = [];
+    const receiver = await startReceiver((answer) => hanging.push(answer));
+    onTestFinished(() => receiver.close());
+    const listener = await openListener(receiver.url);
+    worker.begin(await owePayout(listener));
+    await eventually('the attempt', 20_000, () => (hanging.length === 1 ? true : undefined));
+    let isClosed = false;
+    const closed = worker.close().then(() => {
+      isClosed = true;
+    });
+    const late = await owePayout(listener);
+    await worker.deliver(late);
+    expect(isClosed).toBe(false);
+    for (const answer of hanging) answer();
+    await closed;
+    const found = await deliveriesOf(listener);
+    expect(found.map(({ status, attempts }) => ({ status, attempts }))).toEqual(
+      expect.arrayContaining([
+        { status: 'delivered', attempts: 1 },
+        { status: 'pending', attempts: 0 },
+      ]),
+    );
+    expect(await isWoken(listener)).toBe(true);
+  });
+});
+
 describe('an attempt that was taken and not recorded', () => {
   it('is made again when its lease is over, and not while its worker may still live', async () => {
     const tarpit = await openTarpit();
     const slow = await openListener(tarpit.url);
     const payout = await owePayout(slow);
-    const living = startWorker().deliverEvents(payout);
+    const living = startWorker().deliver(payout);
     await untilHeld(tarpit, 1);
 
     const other = startWorker();
-    await other.deliverEvents(payout, 2);
-    expect(await isWoken(slow)).toBe(true);
+    await other.deliver(payout);
     const { nextInMs } = await other.deliverDue(slow.endpointId);
     expect(nextInMs).toBeGreaterThan(0);
     // What a worker that dies at any moment may cost, with its successor's heartbeats, is 30 s.
@@ -316,7 +334,7 @@ it('says the same of a host that is not there and of one inside, but for its log
   // No name server is asked for a name with a label of 64 characters (RFC 1035).
   const absent = await openListener(`http://${'a'.repeat(64)}.example/`);
   const inside = { endpointId: await addEndpoint(absent.accountId, inLoopback(receiver.url)) };
-  await worker.deliverEvents(await owePayout(absent));
+  await worker.deliver(await owePayout(absent));
   const [ofAbsent] = await deliveriesOf(absent);
   const [ofInside] = await deliveriesOf(inside);
   expect(ofAbsent).toMatchObject({ status: 'pending', attempts: 1, lastStatus: null });
@@ -359,7 +377,7 @@ describe('an endpoint that is gone before its event is committed', () => {
           update deliveries set next_attempt_at = now() where endpoint_id = ${listener.endpointId}`;
         expect(await worker.deliverDue(listener.endpointId)).toEqual({ nextInMs: null });
       } else {
-        await worker.deliverEvents(id);
+        await worker.deliver(id);
       }
       expect(await deliveriesOf(listener)).toMatchObject([{ status: 'canceled', attempts: 0 }]);
     }

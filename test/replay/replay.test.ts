@@ -63,7 +63,7 @@ describe('a replay', () => {
       'an activity that comes before the one it followed',
       'payout-settled-by-callback.v1.json',
       'payout.ts',
-      (text: string) => text.replace('await submit(run);', 'await deliver(run.payoutId);\n$&'),
+      (text: string) => text.replace('await submit(run);', 'await applyRailEvents(run);\n$&'),
     ],
     [
       'a poll that does not wait for the callback any more',
@@ -82,7 +82,7 @@ describe('a replay', () => {
       'a chunk that does not poll after its rest',
       'batch-chunk-settled-by-poll.v1.json',
       'batchChunk.ts',
-      (text: string) => text.replace('if (isTimeUp) await poll(chunk, deliverer);', ''),
+      (text: string) => text.replace('if (isTimeUp) await poll(chunk);', ''),
     ],
   ])('refuses %s', async (_, file, workflow, change) => {
     await expect(replay(file, bundleChanged(workflow, change))).rejects.toThrow(

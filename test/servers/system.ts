@@ -4,6 +4,7 @@ import { Client, Connection } from '@temporalio/client';
 import { NativeConnection } from '@temporalio/worker';
 import type Koa from 'koa';
 import { pino } from 'pino';
+import { createDeliverer } from '../../src/activities/delivery.js';
 import { createActivities } from '../../src/activities/index.js';
 import { createApp } from '../../src/api/app.js';
 import { trustProxies } from '../../src/api/clientAddress.js';
@@ -98,20 +99,21 @@ export async function startSystem(
 
   const sender = createSender(policy);
   const native = await NativeConnection.connect({ address: temporalAddress() });
-  const activities = createActivities({
-    database: worker,
-    metrics: createMetrics('test-worker'),
-    rails,
-    rateMaximumAgeMs: dayMs,
-    factRules: usualFactRules,
-    sender,
-    approvalAboveMinor: 1_000_000n,
-    temporal,
-    rateSource: referenceSource,
-    log,
-  });
   let stopWorker = async () => {};
   const startWorker = async (only?: 'single' | 'batch') => {
+    const deliverer = createDeliverer({ database: worker, sender, temporal, log });
+    const activities = createActivities({
+      database: worker,
+      metrics: createMetrics('test-worker'),
+      rails,
+      rateMaximumAgeMs: dayMs,
+      factRules: usualFactRules,
+      deliverer,
+      approvalAboveMinor: 1_000_000n,
+      temporal,
+      rateSource: referenceSource,
+      log,
+    });
     const lane = {
       connection: native,
       namespace: 'default',
@@ -128,6 +130,7 @@ export async function startSystem(
     stopWorker = async () => {
       for (const worker of workers) if (worker.getState() === 'RUNNING') worker.shutdown();
       await Promise.all([...running, stopOthers()]);
+      await deliverer.close();
       stopWorker = async () => {};
     };
   };

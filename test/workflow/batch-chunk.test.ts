@@ -25,14 +25,14 @@ afterAll(() => server.stop());
 async function drive(
   { batchId, activities }: Pick<ScriptedBatch, 'batchId' | 'activities'>,
   test: (handle: Handle) => Promise<void>,
-  { hasPendingDeliveries = false, cachedWorkflows = 0 } = {},
+  { cachedWorkflows = 0 } = {},
 ) {
   const chunk = { batchId, number: 0 };
   const work = async () => {
     const handle = await server.client.workflow.start<typeof batchChunk>('batchChunk', {
       workflowId: chunkDriver(chunk),
       taskQueue: taskQueues.batch,
-      args: [{ ...chunk, hasPendingDeliveries }],
+      args: [chunk],
     });
     await test(handle);
   };
@@ -77,13 +77,16 @@ describe('a chunk', () => {
 
   it('looks again when it is nudged while it finishes', async () => {
     const script = new ScriptedBatch({
-      deliverChunk: async () => {
-        script.inbox.push(standing({ sent: 1 }), standing());
-        await nudge(server.client.workflow.getHandle(`${script.batchId}/0`));
-        return false;
+      applyChunkEvents: async () => {
+        if (script.countOf('applyChunkEvents') === 1) {
+          script.inbox.push(standing({ sent: 1 }), standing());
+          await nudge(server.client.workflow.getHandle(`${script.batchId}/0`));
+          return standing();
+        }
+        return script.inbox.shift() ?? standing();
       },
     });
-    await drive(script, toItsEnd, { hasPendingDeliveries: true });
+    await drive(script, toItsEnd);
     expect(script.inbox).toEqual([]);
     expect(script.countOf('applyChunkEvents')).toBe(3);
   });
@@ -310,50 +313,5 @@ describe('a chunk with a long history', () => {
       cachedWorkflows: 10,
     });
     expect(script.stands).toEqual(standing());
-  });
-});
-
-describe('a chunk that somebody listens to', () => {
-  it('is told in one run at a time, and none is lost', async () => {
-    let running = 0;
-    let most = 0;
-    let release = () => {};
-    const released = new Promise<void>((resolve) => {
-      release = resolve;
-    });
-    const script = new ScriptedBatch({
-      applyChunkEvents: async () => script.look({ hasPendingDeliveries: script.stands.sent > 0 }),
-      suspendChunk: async () => {
-        // Everything that is to be told has been heard while the first run goes on.
-        script.stands = standing();
-        release();
-        return false;
-      },
-      deliverChunk: async () => {
-        running += 1;
-        most = Math.max(most, running);
-        await released;
-        running -= 1;
-        return false;
-      },
-    });
-    script.stands = standing({ sent: 1 });
-    await drive(script, toItsEnd);
-    expect({ runs: script.countOf('deliverChunk'), most }).toEqual({ runs: 2, most: 1 });
-  });
-
-  it('is told until nothing is left, before it ends', async () => {
-    const left = [true, true, false];
-    const script = new ScriptedBatch({ deliverChunk: async () => left.shift() ?? false });
-    await drive(script, toItsEnd, { hasPendingDeliveries: true });
-    expect(script.countOf('deliverChunk')).toBe(3);
-  });
-
-  it('ends also when it cannot be told', async () => {
-    const script = new ScriptedBatch({
-      deliverChunk: () => Promise.reject(ApplicationFailure.nonRetryable('no')),
-    });
-    await drive(script, toItsEnd, { hasPendingDeliveries: true });
-    expect(script.countOf('deliverChunk')).toBe(1);
   });
 });

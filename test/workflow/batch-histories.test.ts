@@ -1,10 +1,11 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { batchActivities } from '../../src/activities/batch.js';
-import { chunkActivities, readProgress } from '../../src/activities/chunk.js';
+import { chunkActivities } from '../../src/activities/chunk.js';
 import type { Activities } from '../../src/activities/index.js';
 import { ledgerActivities } from '../../src/activities/ledger.js';
 import { railActivities } from '../../src/activities/rail.js';
 import { cancelBatch, findBatchById, statusesOfItems } from '../../src/db/batches.js';
+import { countChunk } from '../../src/db/chunks.js';
 import { transaction } from '../../src/db/client.js';
 import { storeRailEvents } from '../../src/db/inbox.js';
 import { type BatchMode, type Chunk, chunkSize } from '../../src/domain/batch.js';
@@ -14,6 +15,7 @@ import { cancelBatchItems, startBatch, wakeChunks } from '../../src/temporal/wak
 import { eventually } from '../assertions/eventually.js';
 import { keepHistory } from '../assertions/keepHistory.js';
 import { QuietRail } from '../fakes/quietRail.js';
+import { silentDeliverer } from '../fakes/silentDeliverer.js';
 import { requestBatch } from '../fixtures/requestBatch.js';
 import { rateMaximumAgeMs } from '../fixtures/requestPayout.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
@@ -55,6 +57,7 @@ async function ride(
     rails: createRails([rail]),
     rateMaximumAgeMs,
     factRules: usualFactRules,
+    deliverer: silentDeliverer,
     temporal: server.client,
   };
   const activities = {
@@ -62,8 +65,6 @@ async function ride(
     ...railActivities(deps),
     ...batchActivities(deps),
     ...chunkActivities(deps),
-    deliverEvents: async () => undefined,
-    deliverChunk: async () => false,
     ...instead,
   };
   await server.withWorkers(activities, () => take(batchId));
@@ -117,7 +118,7 @@ describe('the histories of a batch name no person and replay, when it is', () =>
     const { database } = store;
     const rail = new QuietRail({ settlesAfterLookups: 1 });
     // What a look of five seconds finds that brings nothing, without the seconds.
-    const instead = { applyChunkEvents: (chunk: Chunk) => readProgress(database, chunk, []) };
+    const instead = { applyChunkEvents: (chunk: Chunk) => countChunk(database, chunk) };
     const status = await ride({ count: 2, rail, instead }, async (batchId) => {
       await startBatch(server.client, batchId);
       await resultOf(batchId);

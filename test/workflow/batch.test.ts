@@ -62,7 +62,7 @@ describe('a batch', () => {
     const script = new ScriptedBatch({
       acceptChunk: async ({ number }) => {
         if (number === 0) return script.look({ unsent: 2 });
-        return script.look({ hasPendingDeliveries: number === 2 });
+        return script.look({ sent: number === 2 ? 1 : 0 });
       },
     });
     await drive(script, async (handle) => {
@@ -72,8 +72,6 @@ describe('a batch', () => {
     });
     expect(script.inputsOf('acceptChunk')).toMatchObject(everyChunk);
     expect(script.countOf('decideBatch')).toBe(0);
-    // What the third has to tell it tells itself.
-    expect(script.inputsOf('deliverChunk')).toMatchObject([{ number: 2 }]);
   });
 
   it('ends before its chunks do', async () => {
@@ -107,19 +105,17 @@ describe('a batch', () => {
     expect(script.inputsOf('acceptChunk')).toMatchObject(everyChunk);
   });
 
-  it('of all or nothing is decided as one before its chunks, and told', async () => {
+  it('of all or nothing is decided as one before its chunks', async () => {
     const script = new ScriptedBatch({
       readBatch: async () => ({ chunks: 3, mode: 'all_or_nothing' }),
-      decideBatch: async () => true,
     });
     await drive(script, (handle) => handle.result());
-    expect(script.names.filter((name) => name !== 'deliverEvents')).toEqual([
+    expect(script.names).toEqual([
       'readBatch',
       'decideBatch',
       ...everyChunk.map(() => 'acceptChunk'),
       'closeEmptyBatch',
     ]);
-    expect(script.inputsOf('deliverEvents')).toEqual([{ subjectIds: [script.batchId] }]);
   });
 
   it('hands over a chunk that a bug keeps from being decided, and goes on', async () => {
@@ -190,29 +186,23 @@ describe('a batch that is canceled', () => {
     expect(script.inputsOf('acceptChunk')).toMatchObject(everyChunk);
   });
 
-  it('while its end is told, which is slow, does not wait for that', async () => {
+  it('while an earlier one is under way cancels once more', async () => {
     const gate = createGate();
     const script = new ScriptedBatch({
-      closeEmptyBatch: async () => true,
-      deliverEvents: () => gate.opened,
-      cancelChunk: async ({ number }) => number === 1,
-      deliverChunk: async () => {
-        await gate.opened;
-        return false;
+      cancelChunk: async () => {
+        if (script.countOf('cancelChunk') === 1) await gate.opened;
       },
     });
-    const told = script.nextCall('deliverEvents');
+    const begun = script.nextCall('cancelChunk');
     await drive(script, async (handle) => {
-      await told;
-      await cancel(script);
-      expect(script.inputsOf('cancelChunk')).toMatchObject(everyChunk);
-      // Once more, while the cancellation itself is told.
-      await cancel(script);
-      expect(script.inputsOf('cancelChunk')).toMatchObject([...everyChunk, ...everyChunk]);
-      expect((await handle.describe()).status.name).toBe('RUNNING');
+      const first = cancel(script);
+      await begun;
+      const second = cancel(script);
       gate.open();
+      await Promise.all([first, second]);
       await handle.result();
     });
+    expect(script.inputsOf('cancelChunk')).toMatchObject([...everyChunk, ...everyChunk]);
   });
 
   it('after its workflow has ended starts it again', async () => {
@@ -225,28 +215,10 @@ describe('a batch that is canceled', () => {
     });
   });
 
-  it('tells what it has canceled until nothing is left, and ends also when it cannot', async () => {
-    const left = [true, true, false];
-    const script = new ScriptedBatch({
-      cancelChunk: async ({ number }) => number !== 1,
-      deliverChunk: async ({ number }) => {
-        if (number === 0) throw ApplicationFailure.nonRetryable('no');
-        return left.shift() ?? false;
-      },
-    });
-    await server.withWorkers(script.activities, async () => {
-      await cancel(script);
-      await handleOf(script).result();
-    });
-    expect(left).toEqual([]);
-    expect(script.countOf('deliverChunk')).toBe(4);
-  });
-
   it('cancels the other chunks when a bug keeps one from it, and says that it failed', async () => {
     const script = new ScriptedBatch({
       cancelChunk: async ({ number }) => {
         if (number === 0) throw ApplicationFailure.nonRetryable('a bug', 'Bug');
-        return false;
       },
     });
     await server.withWorkers(script.activities, async () => {

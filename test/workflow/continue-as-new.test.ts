@@ -1,13 +1,12 @@
 import { type WorkflowHandle, WorkflowNotFoundError } from '@temporalio/client';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { retryLater, withHeartbeat } from '../../src/activities/failure.js';
+import { retryLater } from '../../src/activities/failure.js';
 import type { Activities } from '../../src/activities/index.js';
 import { newId } from '../../src/db/id.js';
 import { upsertSchedules } from '../../src/temporal/schedules.js';
 import {
   askPayout,
-  cancelBatchItems,
   startAndAwaitDecision,
   wakeChunks,
   wakeEndpoint,
@@ -262,27 +261,6 @@ describe('a payout', () => {
     );
     expect(carriedOut).toBe(asked);
   });
-
-  it('leaves no delivery behind that is under way', async () => {
-    let release = () => {};
-    const released = new Promise<void>((resolve) => {
-      release = resolve;
-    });
-    const script = silentFor(0, { deliverEvents: () => withHeartbeat(() => released) });
-    script.listensTo = ['sent'];
-    const there = script.nextCall('parkPayout');
-    await drive(script, async () => {
-      await there;
-      const few = 2 * suggestedAfterEvents;
-      await expect(untilNewRun(script.id, wake(script), few)).rejects.toThrow('The first run has');
-      const before = await runOf(handleOf(script.id));
-      release();
-      await untilNewRun(script.id, wake(script));
-      await settle(script);
-      expect(await runsFrom(script.id, before)).toHaveLength(2);
-    });
-    expect(script.callsOf('deliverEvents')).toHaveLength(1);
-  });
 });
 
 describe('a chunk', () => {
@@ -305,63 +283,6 @@ describe('a chunk', () => {
       await wake(script)();
       await handleOf(workflowId).result();
       expect((await runsFrom(workflowId, before)).length).toBeGreaterThan(1);
-    });
-  });
-
-  it.each([
-    { place: 'that is over', open: standing() },
-    { place: 'that waits for its rail', open: standing({ sent: 1 }) },
-  ])('$place tells slow receivers in a new run of what is left', async ({ open }) => {
-    const runs = new Set<string>();
-    const script = new ScriptedBatch({
-      deliverChunk: async () => {
-        const run = await runOf(handleOf(`${script.batchId}/0`));
-        runs.add(run);
-        if (runs.size > 1) script.stands = standing();
-        // Something is left until the second run has told for the first time.
-        return runs.size < 2;
-      },
-    });
-    script.stands = open;
-    await drive(script, async (workflowId) => {
-      const before = await untilNewRun(workflowId, wake(script));
-      // Nobody wakes the new run: it knows what the one before has left to it.
-      await server.client.workflow.getHandle(workflowId, before).result();
-      expect([...runs].slice(0, 2)).toEqual(await runsFrom(workflowId, before));
-    });
-  });
-});
-
-describe('a batch', () => {
-  it('that tells slow receivers of its cancellation does so in a new run, and answers', async () => {
-    const runs = new Map<string, Set<number>>();
-    const script = new ScriptedBatch({
-      cancelChunk: async ({ number }) => number !== 1,
-      deliverChunk: async ({ number }) => {
-        const run = await runOf(handleOf(script.batchId));
-        runs.set(run, (runs.get(run) ?? new Set()).add(number));
-        return runs.size < 2;
-      },
-    });
-    await server.withWorkers(script.activities, async () => {
-      const cancel = () => cancelBatchItems(server.client, script.batchId, 20_000);
-      await cancel();
-      const before = await untilNewRun(script.batchId, cancel);
-      await server.client.workflow.getHandle(script.batchId, before).result();
-      // Nobody asks the new run: it knows what the one before has left to it.
-      const chain = await runsFrom(script.batchId, before);
-      const [first, second] = [...runs].slice(0, 2);
-      expect([first?.[0], second?.[0]]).toEqual(chain);
-      expect([first?.[1], second?.[1]]).toEqual([new Set([0, 2]), new Set([0, 2])]);
-      // What was decided is not decided again.
-      const { events } = await server.client.workflow
-        .getHandle(script.batchId, second?.[0])
-        .fetchHistory();
-      const names = (events ?? []).map(
-        ({ activityTaskScheduledEventAttributes: scheduled }) => scheduled?.activityType?.name,
-      );
-      expect(names).toContain('deliverChunk');
-      expect(names).not.toContain('acceptChunk');
     });
   });
 });

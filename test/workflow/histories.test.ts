@@ -14,6 +14,7 @@ import { askPayout, startAndAwaitDecision, wakePayout } from '../../src/temporal
 import type { payout } from '../../src/workflows/payout.js';
 import { keepHistory } from '../assertions/keepHistory.js';
 import { QuietRail } from '../fakes/quietRail.js';
+import { silentDeliverer } from '../fakes/silentDeliverer.js';
 import { command } from '../fixtures/operators.js';
 import {
   beneficiary,
@@ -63,12 +64,12 @@ async function ride(
     rails: createRails([rail]),
     rateMaximumAgeMs,
     factRules: usualFactRules,
+    deliverer: silentDeliverer,
   };
   const activities = {
     ...ledgerActivities(deps),
     ...railActivities(deps),
     ...operatorActivities({ ...deps, approvalAboveMinor: 1_000_000n }),
-    deliverEvents: async () => undefined,
   };
   return server.withWorkers(activities, async () => {
     await startAndAwaitDecision(server.client, row, 10_000);

@@ -98,16 +98,16 @@ describe('a callback', () => {
     expect(names).toEqual(['decidePayouts', 'submitPayouts', 'applyRailEvents']);
   });
 
-  it('that comes twice settles and tells once', async () => {
+  it('that comes twice settles once', async () => {
     const script = scripted();
-    script.listensTo = ['settled'];
     await drive(script, async (handle) => {
       await untilSent();
       await tell(script, 'settled');
       await handle.signal(railUpdateSignal);
       await expect(handle.result()).resolves.toBe('settled');
     });
-    expect(script.callsOf('deliverEvents').length).toBe(1);
+    expect(script.callsOf('submitPayouts').length).toBe(1);
+    expect(script.callsOf('pollRail')).toEqual([]);
   });
 
   it('that comes before the rail answers settles without a timer', async () => {
@@ -158,20 +158,6 @@ describe('a callback', () => {
       await expect(handle.result()).resolves.toBe('settled');
     });
     expect(script.callsOf('pollRail')).toEqual([]);
-  });
-
-  it('that comes with the last delivery is applied before the workflow ends', async () => {
-    const script = scripted({
-      deliverEvents: async () => {
-        if (script.row.status === 'settled') await tell(script, 'returned');
-      },
-    });
-    script.listensTo = ['settled'];
-    await drive(script, async (handle) => {
-      await untilSent();
-      await tell(script, 'settled');
-      await expect(handle.result()).resolves.toBe('returned');
-    });
   });
 });
 
@@ -300,14 +286,13 @@ describe('the decision', () => {
     });
   });
 
-  it('to refuse ends the payout as failed, tells it, and sends nothing', async () => {
+  it('to refuse ends the payout as failed, and sends nothing', async () => {
     const script = scripted({ decidePayouts: async () => script.move('failed') });
-    script.listensTo = ['failed'];
     await drive(script, async (handle) => {
       await expect(handle.result()).resolves.toBe('failed');
     });
     const names = script.calls.map((call) => call.name);
-    expect(names).toEqual(['decidePayouts', 'deliverEvents']);
+    expect(names).toEqual(['decidePayouts']);
   });
 
   it('is left alone when another driver has the payout', async () => {

@@ -7,6 +7,7 @@ import { createRails } from '../../src/rails/registry.js';
 import { taskQueues } from '../../src/workflows/messages.js';
 import type { payout } from '../../src/workflows/payout.js';
 import { QuietRail } from '../fakes/quietRail.js';
+import { silentDeliverer } from '../fakes/silentDeliverer.js';
 import { payoutOf, rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
 import { startTimeSkipping, type TimeSkipping } from '../servers/timeSkipping.js';
@@ -37,6 +38,7 @@ describe('a quoted payout', () => {
       rails: createRails([new QuietRail({ settlesAfterLookups: 1 })]),
       rateMaximumAgeMs,
       factRules: usualFactRules,
+      deliverer: silentDeliverer,
     };
     const activities = { ...ledgerActivities(deps), ...railActivities(deps) };
     await server.withWorkers(activities, async () => {

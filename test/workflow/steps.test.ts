@@ -14,6 +14,7 @@ import { createRails } from '../../src/rails/registry.js';
 import { eventually } from '../assertions/eventually.js';
 import { postingsOf } from '../assertions/postings.js';
 import { QuietRail } from '../fakes/quietRail.js';
+import { silentDeliverer } from '../fakes/silentDeliverer.js';
 import { attempt } from '../fixtures/attempt.js';
 import { requested } from '../fixtures/operators.js';
 import { payoutOf, rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
@@ -44,6 +45,7 @@ function activitiesWith(rail: Rail) {
     rails: createRails([rail]),
     rateMaximumAgeMs,
     factRules: usualFactRules,
+    deliverer: silentDeliverer,
   };
   return {
     ...ledgerActivities(deps),

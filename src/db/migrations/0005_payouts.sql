@@ -190,16 +190,12 @@ create trigger frozen before update on payouts for each row
   when (old.source_minor is not null and
     (old.account_id, old.source_currency, old.destination_currency, old.source_minor,
      old.fee_minor, old.receive_minor, old.mid_value_minor, old.rate, old.mid, old.rail,
-     old.beneficiary_id) is distinct from
+     old.beneficiary_id, old.rate_provider, old.rate_as_of, old.source_rate_id,
+     old.destination_rate_id) is distinct from
     (new.account_id, new.source_currency, new.destination_currency, new.source_minor,
      new.fee_minor, new.receive_minor, new.mid_value_minor, new.rate, new.mid, new.rail,
-     new.beneficiary_id))
-  execute function refuse_repricing();
-create trigger rates_frozen before update on payouts for each row
-  when (old.source_minor is not null and
-    (old.rate_provider, old.rate_as_of, old.source_rate_id, old.destination_rate_id)
-      is distinct from
-    (new.rate_provider, new.rate_as_of, new.source_rate_id, new.destination_rate_id))
+     new.beneficiary_id, new.rate_provider, new.rate_as_of, new.source_rate_id,
+     new.destination_rate_id))
   execute function refuse_repricing();
 create trigger kept before delete on payouts for each row execute function refuse_change();
 

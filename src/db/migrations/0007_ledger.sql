@@ -181,7 +181,8 @@ $$;
 -- nothing that is true, so it is refused as well.
 create function check_lists(
   entry_payouts text[], entry_kinds text[], entry_modes text[], entry_owners text[],
-  transfer_entries int[], sources text[], targets text[], currencies text[], amounts bigint[]
+  transfer_entries int[], sources text[], targets text[], currencies text[], amounts bigint[],
+  entry_actions text[], entry_reverses bigint[]
 ) returns void language plpgsql
 set search_path = pg_catalog, public, pg_temp as $$
 declare
@@ -194,6 +195,9 @@ begin
        and is_list(transfer_entries, transfers) and is_list(sources, transfers)
        and is_list(targets, transfers) and is_list(currencies, transfers)
        and is_list(amounts, transfers)
+       -- Only corrections have the last two.
+       and ((entry_actions is null and entry_reverses is null)
+         or (is_list(entry_actions, entries) and is_list(entry_reverses, entries)))
        and '' <> all (entry_kinds)
        and 1 <= all (transfer_entries) and entries >= all (transfer_entries), false) then
     raise invalid_parameter_value using message =
@@ -459,13 +463,7 @@ declare
   written bigint;
 begin
   perform check_lists(entry_payouts, entry_kinds, entry_modes, entry_owners,
-    transfer_entries, sources, targets, currencies, amounts);
-  if not coalesce((entry_actions is null and entry_reverses is null)
-       or (is_list(entry_actions, cardinality(entry_kinds))
-           and is_list(entry_reverses, cardinality(entry_kinds))), false) then
-    raise invalid_parameter_value using message =
-      'the lists of entries and transfers have to be as long as each other and counted from 1';
-  end if;
+    transfer_entries, sources, targets, currencies, amounts, entry_actions, entry_reverses);
   perform check_entries(entry_payouts, entry_kinds, entry_modes, entry_owners,
     transfer_entries, sources, targets, currencies, amounts);
   if entry_actions is not null then
