@@ -22,7 +22,7 @@ import { currentRates, midOf, originOf, type RateOrigin } from '../db/rates.js';
 import { type Acceptance, fundInOrder, type PricedPayout, priceOf } from '../domain/acceptance.js';
 import { groupSize } from '../domain/batch.js';
 import { railNameOf, refuseUnroutable } from '../domain/corridor.js';
-import { parseRate } from '../domain/fx.js';
+import { parseRate, type Rate } from '../domain/fx.js';
 import { acceptEntry } from '../domain/ledger.js';
 import { isRefusal } from '../domain/refusal.js';
 import type { Rail } from '../rails/rail.js';
@@ -164,6 +164,13 @@ async function readFacts(
   const batchRates = new Map(batches.map((batch) => [batch.id, batch.rates]));
   const ratesOf = ({ batchId }: PayoutRow) =>
     batchId === null ? rates : (batchRates.get(batchId) ?? []);
+  // Exact division is slow, and the items of a batch have few pairs of currencies.
+  const mids = new Map<string, Rate | undefined>();
+  const midFor = (row: PayoutRow, source: string, destination: string) => {
+    const pair = `${row.batchId} ${source} ${destination}`;
+    if (!mids.has(pair)) mids.set(pair, midOf(ratesOf(row), source, destination));
+    return mids.get(pair);
+  };
   return {
     rows,
     factsOf: (row: PayoutRow) => {
@@ -171,7 +178,7 @@ async function readFacts(
       return {
         quote: quote && { ...quote, rate: parseRate(quote.rate), mid: parseRate(quote.mid) },
         beneficiary: beneficiaryOf.get(row.id),
-        midOf: (source: string, destination: string) => midOf(ratesOf(row), source, destination),
+        midOf: (source: string, destination: string) => midFor(row, source, destination),
         originOf: ({ sourceCurrency, destinationCurrency }: Acceptance) =>
           quote === undefined ? originOf(ratesOf(row), sourceCurrency, destinationCurrency) : quote,
       };

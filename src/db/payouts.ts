@@ -12,7 +12,7 @@ import {
 import type { Move } from '../domain/progress.js';
 import type { Refusal } from '../domain/refusal.js';
 import type { Mode } from './accounts.js';
-import { oneOf, ownedIn, type Sql, unnest, when } from './client.js';
+import { exactlyOne, oneOf, ownedIn, type Sql, unnest, when } from './client.js';
 import type { RateOrigin } from './rates.js';
 import { wakeAfter } from './wakeTimes.js';
 
@@ -69,8 +69,8 @@ export type PayoutRow = AcceptedRow | (StoredPayout & NoAmounts);
  * request does not. The currencies that a quote or beneficiary implies are filled in for operators to
  * search by; what counts is decided later, under lock.
  */
-export async function insertPayout(sql: Sql, payout: NewPayout): Promise<void> {
-  await sql`
+export async function insertPayout(sql: Sql, payout: NewPayout): Promise<WakeablePayout> {
+  const rows = await sql<WakeablePayout[]>`
     insert into payouts (id, account_id, mode, driver, quote_id, beneficiary_id, source_currency,
       destination_currency, fixed_side, amount, reference, metadata, wake_at)
     values (${payout.id}, ${payout.accountId}, ${payout.mode}, ${payout.driver},
@@ -80,7 +80,9 @@ export async function insertPayout(sql: Sql, payout: NewPayout): Promise<void> {
       coalesce(${payout.destinationCurrency}, (select currency from beneficiaries
         where id = ${payout.beneficiaryId} and account_id = ${payout.accountId})),
       ${payout.fixedSide}, ${payout.amount}, ${payout.reference},
-      ${sql.json(payout.metadata)}, ${wakeAfter(sql, 'step')})`;
+      ${sql.json(payout.metadata)}, ${wakeAfter(sql, 'step')})
+    returning ${wakeable(sql)}`;
+  return exactlyOne(rows[0]);
 }
 
 export const findPayout = oneOf(ownedIn<PayoutRow>('payouts'));

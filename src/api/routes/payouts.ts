@@ -8,7 +8,7 @@ import { exactlyOne } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { isSearch, listPayouts, type PayoutFilter } from '../../db/payoutLists.js';
 import { findPayout, insertPayout, type NewPayout, type PayoutRow } from '../../db/payouts.js';
-import { isFinal } from '../../domain/payout.js';
+import { isFinal, type WakeablePayout } from '../../domain/payout.js';
 import { isRefusal, type Refusal, refuse } from '../../domain/refusal.js';
 import { askPayout, askTemporal, startAndAwaitDecision } from '../../temporal/wakePayout.js';
 import { cancelUpdate } from '../../workflows/messages.js';
@@ -153,24 +153,33 @@ async function createPayout(
 ): Promise<Answer> {
   const id = newId('payout');
   const payout = newPayout(id, request, params);
-  const bound = await recordOnce(deps, request, { objectId: id, rowCount: 1 }, (sql) =>
-    insertPayout(sql, payout),
-  );
+  let recorded: WakeablePayout | undefined;
+  const bound = await recordOnce(deps, request, { objectId: id, rowCount: 1 }, async (sql) => {
+    recorded = await insertPayout(sql, payout);
+  });
   if (isRefusal(bound)) return refused(bound);
   request.name({ payout: bound.objectId });
-  await decide(deps, request, bound.objectId);
+  await decide(deps, recorded ?? (await undecided(deps, request, bound.objectId)));
   const decided = await untilFinal(deps, request, bound.objectId);
   const { waitMs } = request;
   const applied = waitMs === 0 ? {} : { 'Preference-Applied': `wait=${waitMs / 1000}` };
   return answerOf(request, decided, { ...bound.headers, ...applied });
 }
 
-/** Has the payout decided, unless it was before. */
-async function decide(deps: ApiDeps, request: ApiRequest, id: string): Promise<void> {
-  const row = exactlyOne(await findPayout(deps.database, request.account.id, id));
-  if (row.status !== 'pending') return;
-  await askTemporal(deps, { payout: id }, () =>
-    startAndAwaitDecision(deps.temporal, row, decisionLimitMs),
+/** The payout of a repeated request, unless it was decided before. */
+async function undecided(
+  { database }: ApiDeps,
+  { account }: ApiRequest,
+  id: string,
+): Promise<WakeablePayout | undefined> {
+  const row = exactlyOne(await findPayout(database, account.id, id));
+  return row.status === 'pending' ? row : undefined;
+}
+
+async function decide(deps: ApiDeps, payout: WakeablePayout | undefined): Promise<void> {
+  if (payout === undefined) return;
+  await askTemporal(deps, { payout: payout.id }, () =>
+    startAndAwaitDecision(deps.temporal, payout, decisionLimitMs),
   );
 }
 
