@@ -1,11 +1,11 @@
 // Single payouts in a closed loop, each from its request to its webhook; see README.md.
-import { createServer } from 'node:http';
 import { parseArgs } from 'node:util';
 import { withBench } from './batch/bench.mjs';
-import { amountMinor, openCustomer } from './batch/customer.mjs';
+import { openCustomer } from './batch/customer.mjs';
 import { countTransitions, unbalanced } from './batch/measure.mjs';
 import { watchProcesses } from './batch/processes.mjs';
 import { describeMachine, heading, percentile } from './batch/report.mjs';
+import { closedLoop, pay, startReceiver } from './payers.mjs';
 
 const { values } = parseArgs({
   options: {
@@ -19,64 +19,17 @@ const inFlight = Number(values['in-flight']);
 const payouts = Number(values.payouts);
 const warmup = Number(values.warmup);
 
-/** A payout that takes longer than this will never be announced. */
-const announcedLimitMs = 60_000;
-
-/** A receiver of webhooks, and what waits for the one of a payout. */
-async function startReceiver() {
-  const announced = new Set();
-  const waiting = new Map();
-  const server = createServer((request, response) => {
-    const parts = [];
-    request.on('data', (part) => parts.push(part));
-    request.on('end', () => {
-      const { data } = JSON.parse(Buffer.concat(parts).toString('utf8'));
-      announced.add(data.id);
-      waiting.get(data.id)?.();
-      response.writeHead(200).end();
-    });
-  });
-  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
-  return {
-    url: `http://127.0.0.1:${server.address().port}`,
-    close: () => server.close(),
-    untilAnnounced: (id) =>
-      new Promise((resolve, reject) => {
-        const late = () => reject(new Error(`${id} is not announced.`));
-        const timer = setTimeout(late, announcedLimitMs);
-        const come = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-        if (announced.has(id)) come();
-        else waiting.set(id, come);
-      }),
-  };
-}
-
 /** Sends so many payouts, `inFlight` at a time: the milliseconds to each answer and each webhook. */
-async function pay(customer, receiver, count) {
+async function payAll(customer, receiver, count) {
   const answers = [];
-  const webhooks = [];
   const ids = [];
-  let begun = 0;
-  const loop = async () => {
-    while (begun < count) {
-      begun += 1;
-      const startMs = performance.now();
-      const payout = await customer.ask('POST /v1/payouts', {
-        beneficiary: customer.beneficiaryId,
-        source_currency: 'USD',
-        amount: amountMinor,
-        reference: `Invoice ${begun}`,
-      });
-      answers.push(performance.now() - startMs);
-      await receiver.untilAnnounced(payout.id);
-      webhooks.push(performance.now() - startMs);
-      ids.push(payout.id);
-    }
-  };
-  await Promise.all(Array.from({ length: inFlight }, loop));
+  const webhooks = await closedLoop(count, inFlight, async (number) => {
+    const startMs = performance.now();
+    const { id } = await pay(customer, `Invoice ${number}`);
+    answers.push(performance.now() - startMs);
+    await receiver.untilAnnounced(id);
+    ids.push(id);
+  });
   return { answers, webhooks, ids };
 }
 
@@ -90,10 +43,10 @@ const lines = await withBench(values.data, async (bench) => {
       'singles',
       payouts + warmup,
     );
-    await pay(customer, receiver, warmup);
+    await payAll(customer, receiver, warmup);
     const processes = watchProcesses({ ...bench.stack.description.pids });
     const startedAtMs = Date.now();
-    const { answers, webhooks, ids } = await pay(customer, receiver, payouts);
+    const { answers, webhooks, ids } = await payAll(customer, receiver, payouts);
     const seconds = (Date.now() - startedAtMs) / 1_000;
     const spent = processes.msAPayout(payouts);
     const { transitions } = await countTransitions(bench.temporal, startedAtMs);

@@ -1,10 +1,11 @@
-// Three ways of carrying N payouts, one after another on one stack; see ../README.md.
+// Four ways of paying N payouts, one after another on one stack; see ../README.md.
 import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { withBench } from './bench.mjs';
 import { measureChild, mostPayouts } from './child.mjs';
 import { measureDbos } from './dbos.mjs';
+import { measureFloor } from './floor.mjs';
 import { measureOurs } from './ours.mjs';
 import { describeMachine, report } from './report.mjs';
 
@@ -36,6 +37,7 @@ const ways = {
     measure: measureOurs,
     options: { payouts: count('payouts', 10_000), batches: count('batches', 100), warmup },
   },
+  floor: { measure: measureFloor, options: { payouts: count('payouts', 10_000), warmup } },
   child: {
     measure: measureChild,
     options: {
@@ -56,13 +58,13 @@ const ways = {
 };
 const wanted = values.only?.split(',') ?? Object.keys(ways);
 for (const name of wanted) {
-  if (!Object.hasOwn(ways, name)) throw new Error(`--only: expected ours, child or dbos`);
+  if (!Object.hasOwn(ways, name)) throw new Error('--only: expected ours, floor, child or dbos');
 }
 
 const sdk = new URL('./node_modules/@dbos-inc/dbos-sdk', import.meta.url);
 // Said before ten minutes of the other ways, not after them.
 if (wanted.includes('dbos') && !existsSync(sdk)) {
-  throw new Error('DBOS is not installed: npm ci --prefix bench/batch, or --only ours,child');
+  throw new Error('DBOS is not installed: npm ci --prefix bench/batch, or --only ours,floor,child');
 }
 
 const machine = describeMachine();

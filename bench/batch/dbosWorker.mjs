@@ -1,6 +1,5 @@
 // The process of the third way: DBOS Transact with one workflow a payout. It takes the request
 // and the bank's callbacks over HTTP, and its steps are the product's own activities.
-import { createServer } from 'node:http';
 import { DBOS } from '@dbos-inc/dbos-sdk';
 import { asyncLocalStorage } from '@temporalio/activity';
 import { createDeliverer } from '../../dist/src/activities/delivery.js';
@@ -16,6 +15,7 @@ import { createSandboxRail } from '../../dist/src/rails/sandbox/connector.js';
 import { referenceSource } from '../../dist/src/rates/reference.js';
 import { createSender } from '../../dist/src/webhooks/sender.js';
 import { insertPending } from './payoutRows.mjs';
+import { serve } from './serve.mjs';
 
 const env = process.env;
 const database = connectDatabase({
@@ -101,26 +101,6 @@ async function takeCallback(body, headers) {
   return { status: 200 };
 }
 
-function answer(request, body) {
-  if (request.url === '/payouts') return takeRequest(JSON.parse(body.toString('utf8')));
-  return takeCallback(body, request.headers);
-}
-
-async function serve(request, response) {
-  try {
-    const parts = [];
-    for await (const part of request) parts.push(part);
-    const { status } = await answer(request, Buffer.concat(parts));
-    response.writeHead(status).end();
-  } catch (error) {
-    console.error(error);
-    response.writeHead(500).end(String(error));
-  }
-}
-
-// It answers its own failures; the promise never rejects.
-const server = createServer((request, response) => void serve(request, response));
-
 await startRates({ database, rateSource: referenceSource, log: console }, deps.rateMaximumAgeMs);
 DBOS.setConfig({
   name: 'bench',
@@ -135,7 +115,8 @@ await DBOS.registerQueue(queueName, {
   // By default a queue is looked at once a second, and then filled up.
   minPollingIntervalMs: Number(env.DBOS_POLLING_MS),
 });
-server.listen(Number(env.PORT), '127.0.0.1', () => {
-  console.log(JSON.stringify({ ready: `http://127.0.0.1:${server.address().port}` }));
+serve({
+  '/payouts': (body) => takeRequest(JSON.parse(body.toString('utf8'))),
+  '/rails/sandbox/callbacks': takeCallback,
 });
 for (const end of ['disconnect', 'SIGTERM']) process.once(end, () => process.exit(0));

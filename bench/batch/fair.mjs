@@ -3,8 +3,9 @@
 import { writeFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
+import { openLoop, pay } from '../payers.mjs';
 import { withBench } from './bench.mjs';
-import { amountMinor, batchBody, openCustomer } from './customer.mjs';
+import { batchBody, openCustomer } from './customer.mjs';
 import { describeMachine, heading, percentile } from './report.mjs';
 
 const { values } = parseArgs({
@@ -18,7 +19,6 @@ const { values } = parseArgs({
 });
 const items = Number(values.payouts);
 const samples = Number(values.samples);
-const intervalMs = 1_000 / Number(values['a-second']);
 
 /** The first requests of a process are slow, and say nothing about a batch. */
 const warmup = 20;
@@ -29,29 +29,12 @@ const askIntervalMs = 250;
 /** Batches follow each other, so that there is always one while the samples are taken. */
 const mostBatches = 50;
 
-/**
- * Sends single payouts at fixed moments, whether or not the ones before are answered: a caller
- * who waited for a slow answer would leave out the requests that it delays.
- */
-async function sample(customer, count, label) {
-  const answers = [];
-  const startMs = performance.now();
-  for (let index = 0; index < count; index += 1) {
-    await delay(Math.max(0, startMs + index * intervalMs - performance.now()));
-    answers.push(sendOne(customer, `${label} ${index}`));
-  }
-  return Promise.all(answers);
-}
-
-async function sendOne(customer, reference) {
-  const startMs = performance.now();
-  const payout = await customer.ask('POST /v1/payouts', {
-    beneficiary: customer.beneficiaryId,
-    source_currency: 'USD',
-    amount: amountMinor,
-    reference,
+/** Sends single payouts at fixed moments. */
+function sample(customer, count, label) {
+  return openLoop(count, Number(values['a-second']), async (index) => {
+    const { status } = await pay(customer, `${label} ${index}`);
+    return { isPending: status === 'pending' };
   });
-  return { startMs, ms: performance.now() - startMs, isPending: payout.status === 'pending' };
 }
 
 /**

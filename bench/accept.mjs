@@ -1,0 +1,183 @@
+// What Temporal costs and what we add to it: accepting a payout against a bare Update-with-Start,
+// a payout to its webhook against an empty workflow, and accepting at growing load; see README.md.
+import { writeFile } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
+import { WithStartWorkflowOperation } from '@temporalio/client';
+import { withBench } from './batch/bench.mjs';
+import { openCustomer } from './batch/customer.mjs';
+import { unbalanced } from './batch/measure.mjs';
+import { startScript } from './batch/processes.mjs';
+import { describeMachine, heading, percentile } from './batch/report.mjs';
+import { closedLoop, openLoop, pay, startReceiver } from './payers.mjs';
+
+const { values } = parseArgs({
+  options: {
+    rounds: { type: 'string', default: '5' },
+    'a-round': { type: 'string', default: '40' },
+    rates: { type: 'string', default: '2,5,10,15,20,25' },
+    seconds: { type: 'string', default: '12' },
+    data: { type: 'string', default: '.corridor/bench' },
+    json: { type: 'string' },
+  },
+});
+const rounds = Number(values.rounds);
+const aRound = Number(values['a-round']);
+const rates = values.rates.split(',').map(Number);
+const seconds = Number(values.seconds);
+
+const taskQueue = 'bench-bare';
+
+/** Temporal alone, from a client of the same kind as the API's. */
+function bareCalls({ workflow }) {
+  let number = 0;
+  const options = () => {
+    number += 1;
+    return { workflowId: `bare-${number}`, taskQueue, workflowTaskTimeout: 5_000 };
+  };
+  return {
+    update: () =>
+      workflow.executeUpdateWithStart('accept', {
+        startWorkflowOperation: new WithStartWorkflowOperation('answering', {
+          ...options(),
+          workflowIdConflictPolicy: 'USE_EXISTING',
+        }),
+      }),
+    run: () => workflow.execute('empty', options()),
+  };
+}
+
+const ms = (figure) => figure.toFixed(1);
+
+/** In turn, round after round; nothing of a round is under way when the next one begins. */
+async function measureAccepting(customer, bare) {
+  const results = [];
+  for (const atOnce of [1, 8, 16]) {
+    const [ours, floor] = [[], []];
+    for (let round = 0; round < rounds; round += 1) {
+      const accept = (number) => pay(customer, `Accept ${atOnce} ${number}`);
+      ours.push(...(await closedLoop(aRound, atOnce, accept)));
+      await settled(customer);
+      floor.push(...(await closedLoop(aRound, atOnce, bare.update)));
+    }
+    const at = (share) => [percentile(ours, share), percentile(floor, share)];
+    const [[ours50, floor50], [ours95, floor95]] = [at(0.5), at(0.95)];
+    results.push({ atOnce, ours50, floor50, ours95, floor95, ratio: ours50 / floor50 });
+  }
+  return results;
+}
+
+/** Waits until no payout of the customer is open, and a moment for what its end leaves to do. */
+async function settled(customer) {
+  for (const status of ['pending', 'processing', 'sent']) {
+    for (;;) {
+      const { data } = await customer.ask(`GET /v1/payouts?status=${status}&limit=1`);
+      if (data.length === 0) break;
+      await delay(250);
+    }
+  }
+  await delay(1_000);
+}
+
+async function measureWhole(customer, receiver, bare) {
+  const atOnce = 32;
+  const perSecond = { ours: [], empty: [] };
+  for (let round = 0; round < rounds; round += 1) {
+    for (const [name, work] of [
+      [
+        'ours',
+        async (number) => receiver.untilAnnounced((await pay(customer, `Whole ${number}`)).id),
+      ],
+      ['empty', bare.run],
+    ]) {
+      const startMs = performance.now();
+      await closedLoop(aRound, atOnce, work);
+      perSecond[name].push((aRound * 1_000) / (performance.now() - startMs));
+    }
+  }
+  const [ours, empty] = [percentile(perSecond.ours, 0.5), percentile(perSecond.empty, 0.5)];
+  return { atOnce, ours, empty, ratio: ours / empty };
+}
+
+/** At each rate Temporal alone first, then payouts, with all that follows from those before. */
+async function measureLoad(customer, bare) {
+  const curve = [];
+  for (const aSecond of rates) {
+    const count = aSecond * seconds;
+    const floor = await openLoop(count, aSecond, bare.update);
+    const sent = await openLoop(count, aSecond, async (index) => {
+      const { status } = await pay(customer, `Load ${aSecond} ${index}`);
+      return { isPending: status === 'pending' };
+    });
+    const figures = (all) =>
+      Object.fromEntries(
+        [50, 95, 99].map((p) => [
+          `p${p}`,
+          percentile(
+            all.map((one) => one.ms),
+            p / 100,
+          ),
+        ]),
+      );
+    const pending = sent.filter(({ isPending }) => isPending).length;
+    curve.push({ aSecond, ours: figures(sent), floor: figures(floor), pending });
+    await settled(customer);
+  }
+  return curve;
+}
+
+const machine = describeMachine();
+
+const result = await withBench(values.data, async (bench) => {
+  const { stack, temporal, directory, database } = bench;
+  const receiver = await startReceiver();
+  const worker = await startScript({
+    name: 'bare-worker',
+    script: '../bareWorker.mjs',
+    directory,
+    env: {
+      TEMPORAL_ADDRESS: stack.description.temporal_address,
+      TEMPORAL_NAMESPACE: temporal.options.namespace,
+      TASK_QUEUE: taskQueue,
+    },
+  });
+  try {
+    const customer = await openCustomer({ ...bench, sinkUrl: receiver.url }, 'accept', 50_000);
+    const bare = bareCalls(temporal);
+    await closedLoop(50, 8, (number) => pay(customer, `Warm-up ${number}`));
+    await closedLoop(50, 8, bare.update);
+    await settled(customer);
+    const accepting = await measureAccepting(customer, bare);
+    const whole = await measureWhole(customer, receiver, bare);
+    const load = await measureLoad(customer, bare);
+    const problems = await unbalanced(database);
+    if (problems.length > 0) throw new Error(problems.join('\n'));
+    return { accepting, whole, load };
+  } finally {
+    await worker.stop();
+    receiver.close();
+  }
+});
+
+console.log(heading(machine));
+for (const { atOnce, ours50, floor50, ours95, floor95, ratio } of result.accepting) {
+  console.log(
+    `accepted, ${atOnce} at once: p50 ${ms(ours50)} ms, p95 ${ms(ours95)} ms; ` +
+      `bare Update-with-Start ${ms(floor50)} and ${ms(floor95)} ms: ${ratio.toFixed(2)} times`,
+  );
+}
+const { whole } = result;
+console.log(
+  `to the last webhook, ${whole.atOnce} at once: ${ms(whole.ours)} a second, ` +
+    `${whole.ratio.toFixed(2)} of ${ms(whole.empty)} empty workflows`,
+);
+for (const { aSecond, ours, floor, pending } of result.load) {
+  const figures = ({ p50, p95, p99 }) => `p50 ${ms(p50)}, p95 ${ms(p95)}, p99 ${ms(p99)} ms`;
+  console.log(
+    `accepted at ${aSecond} a second: ${figures(ours)}, ${pending} pending; ` +
+      `bare Update-with-Start: ${figures(floor)}`,
+  );
+}
+if (values.json !== undefined) {
+  await writeFile(values.json, `${JSON.stringify({ ...machine, ...result }, null, 2)}\n`);
+}

@@ -1,0 +1,14 @@
+// The floor's workflow. It is bundled for Temporal's sandbox, so it imports nothing but the SDK.
+import { proxyActivities } from '@temporalio/workflow';
+
+const { accept, carry } = proxyActivities({ startToCloseTimeout: '2 minutes' });
+
+/** Accepts group after group, as the balance asks for, and pays those that are accepted beside. */
+export async function floor({ firstGroup, groups }) {
+  const carried = [];
+  for (let group = firstGroup; group < firstGroup + groups; group += 1) {
+    await accept(group);
+    carried.push(carry(group));
+  }
+  await Promise.all(carried);
+}

@@ -1,0 +1,26 @@
+import { createServer } from 'node:http';
+
+/**
+ * Serves PORT: each request is answered by its path, with the status that its function returns.
+ *
+ * @param {Record<string, (body: Buffer, headers: object) => Promise<{ status: number }>>} answers
+ */
+export function serve(answers) {
+  const respond = async (request, response) => {
+    try {
+      const parts = [];
+      for await (const part of request) parts.push(part);
+      const answer = answers[request.url];
+      const { status } = await answer(Buffer.concat(parts), request.headers);
+      response.writeHead(status).end();
+    } catch (error) {
+      console.error(error);
+      response.writeHead(500).end(String(error));
+    }
+  };
+  // It answers its own failures; the promise never rejects.
+  const server = createServer((request, response) => void respond(request, response));
+  server.listen(Number(process.env.PORT), '127.0.0.1', () => {
+    console.log(JSON.stringify({ ready: `http://127.0.0.1:${server.address().port}` }));
+  });
+}
