@@ -131,6 +131,6 @@ const secrets: readonly (readonly [pattern: RegExp, shown: string])[] = [
  * A text without the keys and account numbers that stand in it: people put them into paths,
  * and into parameters that are meant for something else.
  */
-export function masked(text: string): string {
+export function withoutSecrets(text: string): string {
   return secrets.reduce((shown, [pattern, mask]) => shown.replace(pattern, mask), text);
 }

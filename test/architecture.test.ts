@@ -26,10 +26,10 @@ const source = new Map([
 ]);
 /**
  * What a newcomer has to read is the service; all that one machine needs to run it stands beside
- * it. Who needs more than this should first look for what can go: 2,370 of them came with what two
+ * it. Who needs more than this should first look for what can go: 2,270 of them came with what two
  * audits had found.
  */
-const limits = { linesPerFile: 450, linesOfCode: 13_870 };
+const limits = { linesPerFile: 450, linesOfCode: 13_770 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import pLimit from 'p-limit';
 import { isFinal } from '../../dist/src/domain/payout.js';
-import { askPayout } from '../../dist/src/temporal/wakePayout.js';
+import { askPayout } from '../../dist/src/temporal/workflowCalls.js';
 import { withBench } from './bench.mjs';
 import { batchBody, openCustomer } from './customer.mjs';
 import { countFacts, unbalanced } from './measure.mjs';

@@ -11,7 +11,7 @@ import { bulkTransaction, type Database, type Sql, transaction } from '../db/cli
 import { type LockedPayout, lockPayouts } from '../db/payouts.js';
 import { type Chunk, type ChunkCounts, chunkDriver, groupsOf, isOpen } from '../domain/batch.js';
 import type { PayoutFact } from '../domain/payout.js';
-import { wakePayouts } from '../temporal/wakePayout.js';
+import { wakePayouts } from '../temporal/workflowCalls.js';
 import { applyFacts } from './applyFacts.js';
 import type { Announcement, DelivererDeps, RailDeps, WakingDeps } from './deps.js';
 import { failAfterAttempts, longStep, withHeartbeat } from './failure.js';

@@ -19,7 +19,7 @@ import {
 } from '../db/deliveries.js';
 import { accountOfEndpoint } from '../db/webhookEndpoints.js';
 import { createKeyedLimit, type KeyedLimit } from '../keyedLimit.js';
-import { wakeEndpoint } from '../temporal/wakePayout.js';
+import { wakeEndpoint } from '../temporal/workflowCalls.js';
 import { backoffAfter } from '../webhooks/retrySchedule.js';
 import type { Sender } from '../webhooks/sender.js';
 import type { ActivityDeps, Announcement } from './deps.js';

@@ -7,7 +7,7 @@ import { listBalanceBreaks } from '../db/ledger.js';
 import { claimOverduePayouts } from '../db/payouts.js';
 import { currentRates, storeRates } from '../db/rates.js';
 import { countBreaks } from '../db/statements.js';
-import { startBatch, wakeChunks, wakeEndpoint } from '../temporal/wakePayout.js';
+import { startBatch, wakeChunks, wakeEndpoint } from '../temporal/workflowCalls.js';
 import type { ActivityDeps, WakingDeps } from './deps.js';
 import { withHeartbeat } from './failure.js';
 import { readStatements } from './statements.js';

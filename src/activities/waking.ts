@@ -1,6 +1,6 @@
 import { postponeWaiting } from '../db/payouts.js';
 import type { WakeablePayout } from '../domain/payout.js';
-import { wakePayouts } from '../temporal/wakePayout.js';
+import { wakePayouts } from '../temporal/workflowCalls.js';
 import type { WakingDeps } from './deps.js';
 
 /**

@@ -8,7 +8,7 @@ import { newId } from '../db/id.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
 import type { Scope } from '../domain/scope.js';
 import { createKeyedLimit } from '../keyedLimit.js';
-import { masked } from '../telemetry.js';
+import { withoutSecrets } from '../telemetry.js';
 import { everyAnswerHeaders } from './answerHeaders.js';
 import { createAuthenticator, holderOf, scopeMissing } from './auth.js';
 import { keepCustomers } from './connections.js';
@@ -25,7 +25,7 @@ import { payoutRoutes } from './routes/payouts.js';
 import { quoteRoutes } from './routes/quotes.js';
 import { receiveCallback } from './routes/railCallbacks.js';
 import { webhookEndpointRoutes } from './routes/webhookEndpoints.js';
-import { answerDelayed, answerProblem, chargeBytes, serve, weigh } from './serve.js';
+import { answerDelayed, answerProblem, chargeBytes, serve, weigh } from './serveRoute.js';
 
 /** Every route that an integrator calls. */
 export const routes: readonly Route[] = [
@@ -104,7 +104,7 @@ function describeAnswer(deps: ApiDeps): Koa.Middleware {
         address: deps.proxies.clientOf(ctx.req),
         method,
         // A path may hold anything, and be as long as all headers together.
-        path: masked(ctx.path.slice(0, 200)),
+        path: withoutSecrets(ctx.path.slice(0, 200)),
         status,
         ms: Math.round(seconds * 1000),
       },

@@ -10,8 +10,8 @@ import { createLog, createMetrics, listen, serveMetrics } from '../telemetry.js'
 import { connectTemporal } from '../temporal/client.js';
 import { createApp } from './app.js';
 import { trustProxies } from './clientAddress.js';
+import { createHttpServer } from './httpServer.js';
 import { createLimiter } from './rateLimit.js';
-import { createHttpServer } from './server.js';
 
 /**
  * Lists have connections beside those of all else, so that they cannot fill these. The slowest

@@ -155,7 +155,7 @@ function successesOf(route: Route): JsonObject {
   return Object.fromEntries(answers);
 }
 
-/** Whether an answer says where what it made is found: see serve.ts. */
+/** Whether an answer says where what it made is found: see serveRoute.ts. */
 function locates(route: Route, status: string, name: ObjectName): boolean {
   const { shape } = objectsOf[defaultApiVersion][name];
   return status !== '200' && 'id' in shape && !route.path.includes(':id');

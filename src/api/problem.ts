@@ -1,10 +1,10 @@
 import type { ContractObject } from '../contract/schemas.js';
 import { meaningOf, type Refusal } from '../domain/refusal.js';
-import { masked } from '../telemetry.js';
+import { withoutSecrets } from '../telemetry.js';
 
 /** One refused parameter inside a problem, or the problem's own first one. */
 function memberOf({ code, param, expected, received, detail }: Refusal) {
-  const shown = (text?: string) => text && masked(text);
+  const shown = (text?: string) => text && withoutSecrets(text);
   return { code, param: shown(param), expected, received: shown(received), detail: shown(detail) };
 }
 
@@ -26,7 +26,7 @@ export function problemOf(
     type: `/docs/errors#${first.code}`,
     title,
     status,
-    detail: detail ?? masked(describe(first)),
+    detail: detail ?? withoutSecrets(describe(first)),
     ...member,
     errors: sorted.map(memberOf),
     request_id: requestId,

@@ -7,7 +7,7 @@ import { refuse } from '../domain/refusal.js';
 import { openapiDocument } from './openapi.js';
 import { errorsPage, guidePage, referencePage } from './referencePages.js';
 import type { Route } from './route.js';
-import { answerProblem } from './serve.js';
+import { answerProblem } from './serveRoute.js';
 
 /** Publishes what describes the API; who reads it needs no key. */
 export function addReference(router: Router, routes: readonly Route[]): void {

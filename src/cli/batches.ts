@@ -10,7 +10,7 @@ import { chunksOf } from '../db/chunks.js';
 import { transaction } from '../db/client.js';
 import { recordCommand } from '../db/operatorActions.js';
 import { payoutStatuses } from '../domain/payout.js';
-import { wakeChunks } from '../temporal/wakePayout.js';
+import { wakeChunks } from '../temporal/workflowCalls.js';
 import { type Call, existing, requiredId, signatureOf } from './usage.js';
 
 /** Every batch that is under way, oldest first. */

@@ -11,7 +11,7 @@ import {
   type PostingText,
 } from '../domain/operator.js';
 import { attentionReasons, statusHistory } from '../domain/payout.js';
-import { askPayout } from '../temporal/wakePayout.js';
+import { askPayout } from '../temporal/workflowCalls.js';
 import { operateUpdate } from '../workflows/messages.js';
 import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
 

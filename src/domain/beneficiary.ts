@@ -120,13 +120,13 @@ export function maskedDetails(details: BeneficiaryDetails): BeneficiaryDetails {
   const { iban, account_number } = details;
   return {
     ...details,
-    ...(iban === undefined ? {} : { iban: masked(iban) }),
-    ...(account_number === undefined ? {} : { account_number: masked(account_number) }),
+    ...(iban === undefined ? {} : { iban: lastCharacters(iban) }),
+    ...(account_number === undefined ? {} : { account_number: lastCharacters(account_number) }),
   };
 }
 
 /** "****3000": the last four characters, and never more than half of a short number. */
-function masked(account: string): string {
+function lastCharacters(account: string): string {
   return `****${account.slice(account.length - Math.min(4, Math.floor(account.length / 2)))}`;
 }
 
@@ -163,7 +163,7 @@ function unknownFields(sent: SentDetails, rules: readonly FieldRule[]): Refusal[
 /** What was sent, for a refusal: 40 characters are enough to recognise it. */
 function shown(field: BeneficiaryField, text: string): string {
   const secret = field === 'iban' || field === 'account_number';
-  return secret ? masked(compact(text)) : text.slice(0, 40);
+  return secret ? lastCharacters(compact(text)) : text.slice(0, 40);
 }
 
 /** Account and bank codes are printed in groups; the groups mean nothing. */

@@ -12,7 +12,7 @@ import { z } from 'zod';
 import { routes } from '../../src/api/app.js';
 import { trustProxies } from '../../src/api/clientAddress.js';
 import { trusted } from '../../src/api/connections.js';
-import { createHttpServer, httpLimits } from '../../src/api/server.js';
+import { createHttpServer, httpLimits } from '../../src/api/httpServer.js';
 import { hashOfKey } from '../../src/db/apiKeys.js';
 import { eventually } from '../assertions/eventually.js';
 import { createClient } from '../fixtures/client.js';

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { listActions } from '../../src/db/operatorActions.js';
 import { findPayoutById } from '../../src/db/payouts.js';
-import { wakePayout } from '../../src/temporal/wakePayout.js';
+import { wakePayout } from '../../src/temporal/workflowCalls.js';
 import { textOf, untilStatus } from '../fixtures/client.js';
 import { command } from '../fixtures/operators.js';
 import { unbalancedCurrencies } from '../servers/database.js';

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { newId } from '../../src/db/id.js';
 import { connectTemporal } from '../../src/temporal/client.js';
-import { startAndAwaitDecision } from '../../src/temporal/wakePayout.js';
+import { startAndAwaitDecision } from '../../src/temporal/workflowCalls.js';
 
 /** Temporal's client would repeat after 0.3, 0.8 and 1.6 s, and end no earlier than 1.29 s. */
 const limitMs = 1_000;

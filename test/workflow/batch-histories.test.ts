@@ -11,7 +11,7 @@ import { storeRailEvents } from '../../src/db/inbox.js';
 import { type BatchMode, type Chunk, chunkSize } from '../../src/domain/batch.js';
 import { railKey, usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
-import { cancelBatchItems, startBatch, wakeChunks } from '../../src/temporal/wakePayout.js';
+import { cancelBatchItems, startBatch, wakeChunks } from '../../src/temporal/workflowCalls.js';
 import { eventually } from '../assertions/eventually.js';
 import { keepHistory } from '../assertions/keepHistory.js';
 import { QuietRail } from '../fakes/quietRail.js';

@@ -1,7 +1,7 @@
 import { ApplicationFailure, type WorkflowHandle } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { chunkDriver } from '../../src/domain/batch.js';
-import { cancelBatchItems, startBatch, wakeChunks } from '../../src/temporal/wakePayout.js';
+import { cancelBatchItems, startBatch, wakeChunks } from '../../src/temporal/workflowCalls.js';
 import type { batch } from '../../src/workflows/batch.js';
 import type { batchChunk } from '../../src/workflows/batchChunk.js';
 import { cancelBatchUpdate, railUpdateSignal } from '../../src/workflows/messages.js';

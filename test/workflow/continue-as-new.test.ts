@@ -11,7 +11,7 @@ import {
   wakeChunks,
   wakeEndpoint,
   wakePayout,
-} from '../../src/temporal/wakePayout.js';
+} from '../../src/temporal/workflowCalls.js';
 import { operateUpdate, searchAttributes, taskQueues } from '../../src/workflows/messages.js';
 import { eventually } from '../assertions/eventually.js';
 import { ScriptedBatch, standing } from '../fakes/scriptedBatch.js';

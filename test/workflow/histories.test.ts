@@ -10,7 +10,7 @@ import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
 import type { OperatorCommand } from '../../src/domain/operator.js';
 import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
-import { askPayout, startAndAwaitDecision, wakePayout } from '../../src/temporal/wakePayout.js';
+import { askPayout, startAndAwaitDecision, wakePayout } from '../../src/temporal/workflowCalls.js';
 import type { payout } from '../../src/workflows/payout.js';
 import { keepHistory } from '../assertions/keepHistory.js';
 import { QuietRail } from '../fakes/quietRail.js';

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { retryLater } from '../../src/activities/failure.js';
 import { newId } from '../../src/db/id.js';
-import { startAndAwaitDecision, wakePayout } from '../../src/temporal/wakePayout.js';
+import { startAndAwaitDecision, wakePayout } from '../../src/temporal/workflowCalls.js';
 import { acceptUpdate, railUpdateSignal, searchAttributes } from '../../src/workflows/messages.js';
 import type { payout } from '../../src/workflows/payout.js';
 import { type PayoutActivities, ScriptedPayout } from '../fakes/scriptedPayout.js';

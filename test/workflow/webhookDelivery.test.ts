@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { newId } from '../../src/db/id.js';
-import { wakeEndpoint } from '../../src/temporal/wakePayout.js';
+import { wakeEndpoint } from '../../src/temporal/workflowCalls.js';
 import { backoffAfter } from '../../src/webhooks/retrySchedule.js';
 import { deliverSignal } from '../../src/workflows/messages.js';
 import { startTimeSkipping, type TimeSkipping } from '../servers/timeSkipping.js';

@@ -22,7 +22,7 @@ import { newId } from '../../db/id.js';
 import { toPage } from '../../db/page.js';
 import { currentRates } from '../../db/rates.js';
 import { isRefusal, refuse } from '../../domain/refusal.js';
-import { askTemporal, cancelBatchItems, startBatch } from '../../temporal/wakePayout.js';
+import { askTemporal, cancelBatchItems, startBatch } from '../../temporal/workflowCalls.js';
 import { scopeMissing } from '../auth.js';
 import { bindRequest, recordOnce } from '../idempotency.js';
 import { byIdIn, listRoute } from '../listRoute.js';

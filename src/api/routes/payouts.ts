@@ -10,7 +10,7 @@ import { isSearch, listPayouts, type PayoutFilter } from '../../db/payoutLists.j
 import { findPayout, insertPayout, type NewPayout, type PayoutRow } from '../../db/payouts.js';
 import { isFinal, type WakeablePayout } from '../../domain/payout.js';
 import { isRefusal, type Refusal, refuse } from '../../domain/refusal.js';
-import { askPayout, askTemporal, startAndAwaitDecision } from '../../temporal/wakePayout.js';
+import { askPayout, askTemporal, startAndAwaitDecision } from '../../temporal/workflowCalls.js';
 import { cancelUpdate } from '../../workflows/messages.js';
 import { expandPayouts } from '../expand.js';
 import { bindRequest, recordOnce, withAdvice } from '../idempotency.js';

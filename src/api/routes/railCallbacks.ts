@@ -3,11 +3,11 @@ import { bulkTransaction } from '../../db/client.js';
 import { storeRailEvents } from '../../db/inbox.js';
 import { refuse } from '../../domain/refusal.js';
 import type { CallbackReader } from '../../rails/rail.js';
-import { wakeChunks, wakePayouts } from '../../temporal/wakePayout.js';
+import { wakeChunks, wakePayouts } from '../../temporal/workflowCalls.js';
 import { networkOf } from '../clientAddress.js';
 import { trusted } from '../connections.js';
 import type { ApiDeps } from '../route.js';
-import { answerProblem, bytesOf } from '../serve.js';
+import { answerProblem, bytesOf } from '../serveRoute.js';
 
 /** Callbacks of an address whose bodies are read at a time; all of them hold 16 MiB at most. */
 const bodiesAtOnce = 64;
