@@ -113,7 +113,9 @@ async function decide(
   workflowAgeMs: number,
 ): Promise<{ readonly isRefused: boolean; readonly own: readonly WakeablePayout[] }> {
   const batch = await existingBatch(sql, batchId);
-  if (batch.outcome !== null || batch.canceledAt !== null) return { isRefused: false, own: [] };
+  if (batch.outcome !== null || batch.canceledAt !== null) {
+    return { isRefused: batch.outcome === 'refused', own: [] };
+  }
   const items = await statusesOfItems(sql, batchId);
   const ids = items.filter(({ status }) => status === 'pending').map(({ id }) => id);
   const { refused, own } = await acceptTogether(sql, deps, ids, workflowAgeMs);

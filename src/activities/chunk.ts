@@ -13,13 +13,13 @@ import { type Chunk, type ChunkCounts, chunkDriver, groupsOf, isOpen } from '../
 import type { PayoutFact } from '../domain/payout.js';
 import { wakePayouts } from '../temporal/workflowCalls.js';
 import { applyFacts } from './applyFacts.js';
-import type { Announcement, DelivererDeps, RailDeps, WakingDeps } from './deps.js';
+import type { Announcement, RailDeps, WakingDeps } from './deps.js';
 import { failAfterAttempts, longStep, withHeartbeat } from './failure.js';
 import { factFromLookup, lookUp } from './lookup.js';
 import { groupByRail, submitAll } from './rail.js';
 import type { PayoutSnapshot } from './snapshot.js';
 
-type ChunkDeps = RailDeps & WakingDeps & DelivererDeps;
+type ChunkDeps = RailDeps & WakingDeps;
 
 export type HandOverInput = Chunk & {
   /** Beside what waits for a person: what had no answer for ten minutes, or all that is open. */

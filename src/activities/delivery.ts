@@ -5,6 +5,8 @@ import { defaultApiVersion, isApiVersion, render } from '../contract/versions/in
 import type { Database } from '../db/client.js';
 import {
   type AttemptResult,
+  accountOfEvents,
+  type CountedPair,
   claimDueDeliveries,
   claimFirstAttempts,
   type DueDelivery,
@@ -12,7 +14,6 @@ import {
   firstAttemptMs,
   nextAttemptInMs,
   type Pair,
-  type PendingAttempt,
   pendingFirstAttempts,
   recordAttempts,
   releaseClaims,
@@ -47,8 +48,8 @@ const endpointRunsOfAccount = 16;
 /** The same for groups of payouts: more would wait for the same receivers and database. */
 const groupRunsOfAccount = 4;
 
-/** Groups that wait for those, and have claimed nothing yet: an account's 50,000 items at once. */
-const groupsWaiting = 100;
+/** Groups that wait for those, and have claimed nothing yet: a batch of 10,000 at once. */
+const groupsWaiting = 20;
 
 /**
  * The runs of a worker claim about 2,000 deliveries together, one run a quarter of them at most and
@@ -101,19 +102,17 @@ export function createDeliverer(deps: DeliveryDeps) {
   let isClosing = false;
   /** First attempts at the events of payouts and of their batches; the endpoints' workflows do the rest. */
   async function deliver(subjectIds: readonly string[]): Promise<void> {
-    const pending = await pendingFirstAttempts(database, subjectIds);
-    const [first] = pending;
-    if (first === undefined) return;
+    const accountId = await accountOfEvents(database, subjectIds);
+    const pending = () => pendingFirstAttempts(database, subjectIds);
     const [runs, limitMs] =
       subjectIds.length === 1 ? [payoutRuns, beginLimitMs] : [groupRuns, runLimitMs];
-    const attempt = () =>
-      attemptPending(
-        delivering,
-        pending,
-        timerOfRun(limitMs, () => isClosing),
-      );
-    const run = underWay.size > runsOfWorker ? undefined : runs(first.accountId, attempt);
-    const left = (await run) ?? pending;
+    // Read when it is its turn: a run that waits keeps nothing but ids.
+    const attempt = async () => {
+      const isOutOfTime = timerOfRun(limitMs, () => isClosing);
+      return attemptPending(delivering, await pending(), isOutOfTime);
+    };
+    const run = underWay.size > runsOfWorker ? undefined : runs(accountId, attempt);
+    const left = await (run ?? pending());
     // Due at once: they are the business of the endpoints' workflows.
     await releaseClaims(database, left, 0);
     await wakeEndpoints(deps.temporal, left);
@@ -136,7 +135,7 @@ export function createDeliverer(deps: DeliveryDeps) {
       underWay.add(run);
     },
 
-    /** Begins no further attempt, and waits for those under way. */
+    /** From now on no further attempt begins; resolves when those under way have ended. */
     close: async (): Promise<void> => {
       isClosing = true;
       await Promise.all(underWay);
@@ -172,9 +171,9 @@ async function wakeEndpoints(temporal: Client, pairs: readonly Pair[]): Promise<
  */
 async function attemptPending(
   deps: Delivering,
-  pending: readonly PendingAttempt[],
+  pending: readonly CountedPair[],
   isOutOfTime: IsOutOfTime,
-): Promise<readonly PendingAttempt[]> {
+): Promise<readonly CountedPair[]> {
   const health = createHealth();
   // What is more than one claim is split by endpoint: a slow one holds up its own alone.
   const parts =
@@ -183,9 +182,10 @@ async function attemptPending(
       : [...Map.groupBy(pending, ({ endpointId }) => endpointId).values()];
   deps.claiming.count += parts.length;
   const attempted = parts.map((part) => attemptInClaims(deps, part, health, isOutOfTime));
-  const results = await Promise.all(attempted).finally(() => {
-    deps.claiming.count -= parts.length;
-  });
+  // All of them end before one that has failed is reported.
+  await Promise.allSettled(attempted);
+  deps.claiming.count -= parts.length;
+  const results = await Promise.all(attempted);
   const rest = untried(pending, results.flat());
   const failed = results.flat().filter(({ status }) => status === 'pending');
   const dead = rest.filter(health.isDead);
@@ -197,7 +197,7 @@ async function attemptPending(
 /** Claims first attempts and makes them, claim after claim; what it had no time for is released. */
 async function attemptInClaims(
   deps: Delivering,
-  pending: readonly PendingAttempt[],
+  pending: readonly CountedPair[],
   health: Health,
   isOutOfTime: IsOutOfTime,
 ): Promise<readonly AttemptResult[]> {
@@ -343,13 +343,13 @@ async function attempt(
     body: webhookBody(delivery),
     secrets: [delivery.secret],
   });
-  const { eventId, endpointId } = delivery;
+  const { eventId, endpointId, attempts } = delivery;
   if (outcome.kind === 'blocked') {
     log.warn({ eventId, endpointId, detail: outcome.detail }, 'a webhook was not sent');
   }
   const httpStatus = 'status' in outcome ? outcome.status : null;
   const error = 'status' in outcome ? `HTTP ${outcome.status}` : outcome.reason;
-  const ended = { eventId, endpointId, httpStatus, retryInMs: 0 };
+  const ended = { eventId, endpointId, attempts, httpStatus, retryInMs: 0 };
   if (outcome.kind === 'delivered') return { ...ended, error: null, status: 'delivered' };
   if (outcome.kind === 'gone') {
     await disableEndpoint(database, endpointId, 'The receiver answered 410 Gone.');
@@ -368,7 +368,7 @@ function failedAttempt(
 ): AttemptResult {
   const retryInMs = backoffAfter(attempts, Math.random(), retryAfterMs);
   const status = retryInMs === undefined ? 'exhausted' : 'pending';
-  return { eventId, endpointId, httpStatus, error, status, retryInMs: retryInMs ?? 0 };
+  return { eventId, endpointId, attempts, httpStatus, error, status, retryInMs: retryInMs ?? 0 };
 }
 
 /** The bytes of an event for an endpoint: the same on every attempt. */

@@ -21,7 +21,7 @@ export type ActivityDeps = DelivererDeps & {
   readonly approvalAboveMinor: bigint;
 };
 
-export type RailDeps = Pick<ActivityDeps, 'database' | 'rails' | 'factRules'>;
+export type RailDeps = DelivererDeps & Pick<ActivityDeps, 'database' | 'rails' | 'factRules'>;
 export type AcceptanceDeps = Pick<ActivityDeps, 'rails' | 'rateMaximumAgeMs'>;
 export type WakingDeps = Pick<ActivityDeps, 'database' | 'temporal'>;
 

@@ -17,15 +17,13 @@ import {
 import type { FactRules } from '../domain/payout.js';
 import { applyFacts } from './applyFacts.js';
 import { evaluateCorrection, postCorrection, suspenseFault } from './correction.js';
-import type { ActivityDeps, DelivererDeps, RailDeps } from './deps.js';
+import type { ActivityDeps, RailDeps } from './deps.js';
 import { retryLater, withHeartbeat } from './failure.js';
 import { type Decision, evaluate } from './operatorDecision.js';
 import { findRail } from './rail.js';
 import { type PayoutSnapshot, snapshotOf } from './snapshot.js';
 
-type OperatorDeps = RailDeps &
-  DelivererDeps &
-  Pick<ActivityDeps, 'rateMaximumAgeMs' | 'approvalAboveMinor'>;
+type OperatorDeps = RailDeps & Pick<ActivityDeps, 'rateMaximumAgeMs' | 'approvalAboveMinor'>;
 
 export type OperateInput = {
   readonly driver: string;
@@ -47,12 +45,17 @@ export type CommandOutcome = {
 export function operatorActivities(deps: OperatorDeps) {
   return {
     executeCommand: (input: OperateInput): Promise<CommandOutcome> =>
-      withHeartbeat(() => operate(deps, input)),
+      withHeartbeat(async () => {
+        const outcome = await operate(deps, input);
+        // Also where an earlier attempt has committed it, and its answer was lost.
+        deps.deliverer.begin([{ id: input.id, hasPendingDeliveries: true }]);
+        return outcome;
+      }),
   };
 }
 
 async function operate(deps: OperatorDeps, input: OperateInput): Promise<CommandOutcome> {
-  const { database, deliverer } = deps;
+  const { database } = deps;
   const { driver, id, actor, action } = input;
   const [row] = await lockPayouts(database, driver, [id]);
   const snapshots = row === undefined ? [] : [snapshotOf(row)];
@@ -70,11 +73,9 @@ async function operate(deps: OperatorDeps, input: OperateInput): Promise<Command
   }
   const plan = await planOf(deps, row, request);
   const decision = await decisionOf(deps, row, plan);
-  const outcome = await transaction(database, (sql) =>
+  return transaction(database, (sql) =>
     write(sql, deps.factRules, { ...input, row, request, plan, decision }),
   );
-  deliverer.begin([{ id, hasPendingDeliveries: true }]);
-  return outcome;
 }
 
 const otherWorkflow = 'Another workflow is processing the payout. Send the command again.';

@@ -1,7 +1,7 @@
 import { Context } from '@temporalio/activity';
 import { withheldForEver } from '../db/batches.js';
 import { beneficiariesOf } from '../db/beneficiaries.js';
-import { bulkTransaction, type Database, transaction } from '../db/client.js';
+import { bulkTransaction, type Database, type Sql, transaction } from '../db/client.js';
 import { findPayoutById, postponeWake } from '../db/payouts.js';
 import {
   beginRepeat,
@@ -17,7 +17,7 @@ import type { Rail, SubmitAnswer, Transfer } from '../rails/rail.js';
 import type { Rails } from '../rails/registry.js';
 import { applyFacts } from './applyFacts.js';
 import { cancelItems } from './cancellation.js';
-import type { DelivererDeps, RailDeps } from './deps.js';
+import type { RailDeps } from './deps.js';
 import { longStep, messageOf, retryLater } from './failure.js';
 import type { DriverInput } from './ledger.js';
 import { factFromLookup, lookUp } from './lookup.js';
@@ -42,7 +42,7 @@ const longestPauseMs = 5 * 60_000;
 type PollInput = { readonly payoutId: string };
 
 /** The activities that call a rail. */
-export function railActivities(deps: RailDeps & DelivererDeps) {
+export function railActivities(deps: RailDeps) {
   const { database, rails, factRules, deliverer } = deps;
   const limit = createKeyedLimit(callsOfAccount, 0);
   /** Calls a rail; at the account's limit the call is put off instead. */
@@ -157,11 +157,8 @@ export async function submitAll(deps: RailDeps, input: SubmitInput): Promise<Sub
   );
   const results = new Map(submitted.flat().map((result) => [result.id, result]));
   const unsent = ids.filter((id) => !results.has(id));
-  const hasCanceled = await cancelWithheld(deps, unsent);
-  const recorded = await record(deps, input, results);
-  const snapshots = hasCanceled
-    ? recorded.map((snapshot) => ({ ...snapshot, hasPendingDeliveries: true }))
-    : recorded;
+  await cancelWithheld(deps, unsent);
+  const snapshots = await record(deps, input, results);
   const unknown = [...results.values()].flatMap((result) =>
     'unknown' in result ? [`${result.id}: ${result.unknown}`] : [],
   );
@@ -176,13 +173,13 @@ export async function submitAll(deps: RailDeps, input: SubmitInput): Promise<Sub
  * cancel it may have died, and nothing else would ever release it.
  */
 async function cancelWithheld(
-  { database, factRules }: RailDeps,
+  { database, factRules, deliverer }: RailDeps,
   ids: readonly string[],
-): Promise<boolean> {
+): Promise<void> {
   const toCancel = ids.length === 0 ? [] : await withheldForEver(database, ids);
-  if (toCancel.length === 0) return false;
-  await bulkTransaction(database, toCancel.length, (sql) => cancelItems(sql, factRules, toCancel));
-  return true;
+  if (toCancel.length === 0) return;
+  const work = (sql: Sql) => cancelItems(sql, factRules, toCancel);
+  deliverer.begin(await bulkTransaction(database, toCancel.length, work));
 }
 
 /** The facts, and what has to be left to a person, in one transaction. */

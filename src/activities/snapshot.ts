@@ -3,7 +3,7 @@ import type { OwnedEntry } from '../db/ledger.js';
 import { type LockedPayout, type PayoutRow, parkPayouts } from '../db/payouts.js';
 import { type Attention, type PayoutStatus, withAttention } from '../domain/payout.js';
 
-/** A payout as a step has left it: all that its workflow needs to choose the next one. */
+/** A payout as a step has left it: what its workflow and the deliverer of its events need to go on. */
 export type PayoutSnapshot = {
   readonly id: string;
   readonly status: PayoutStatus;

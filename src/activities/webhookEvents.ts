@@ -38,7 +38,7 @@ function eventStatus(status: PayoutStatus) {
   return status;
 }
 
-/** The driver of an item that completes its batch delivers the batch's event with its own. */
+/** Who commits the move that completes a batch delivers the batch's event with that of its item. */
 async function completions(sql: Sql, moved: readonly PayoutRow[]): Promise<readonly NewEvent[]> {
   const closed = moved.flatMap((row) =>
     row.batchId !== null && closesItem(row) ? [row.batchId] : [],

@@ -25,8 +25,12 @@ export type Pair = { readonly eventId: string; readonly endpointId: string };
 /** A pair as it was when it was read or taken. */
 export type CountedPair = Pair & { readonly attempts: number };
 
-/** A first attempt that was not made. All of a payout or of a group are one account's. */
-export type PendingAttempt = CountedPair & { readonly accountId: string };
+/** The account of what events are about, of which there is one at least. */
+export async function accountOfEvents(sql: Sql, subjectIds: readonly string[]): Promise<string> {
+  const [row] = await sql<{ accountId: string }[]>`
+    select account_id from events where subject_id = any (${subjectIds.slice(0, 1)}) limit 1`;
+  return row?.accountId ?? '';
+}
 
 /**
  * First attempts that were not made, at the events of these payouts and batches and of the batches
@@ -35,9 +39,9 @@ export type PendingAttempt = CountedPair & { readonly accountId: string };
 export async function pendingFirstAttempts(
   sql: Sql,
   subjectIds: readonly string[],
-): Promise<readonly PendingAttempt[]> {
-  const rows = await sql<(PendingAttempt & { readonly sequence: bigint })[]>`
-    select d.event_id, d.endpoint_id, d.attempts, e.account_id, e.sequence
+): Promise<readonly CountedPair[]> {
+  const rows = await sql<(CountedPair & { readonly sequence: bigint })[]>`
+    select d.event_id, d.endpoint_id, d.attempts, e.sequence
       from events e join deliveries d on d.event_id = e.id
      where e.subject_id = any (array(
              select unnest(${subjectIds}::text[])
@@ -139,7 +143,7 @@ export async function claimDueDeliveries(
     ${claimedRows(sql)}`;
 }
 
-export type AttemptResult = Pair & {
+export type AttemptResult = CountedPair & {
   readonly status: 'delivered' | 'pending' | 'exhausted';
   readonly httpStatus: number | null;
   readonly error: string | null;
@@ -147,6 +151,7 @@ export type AttemptResult = Pair & {
   readonly retryInMs: number;
 };
 
+/** Records attempts; one whose delivery was claimed anew meanwhile is that claim's to record. */
 export async function recordAttempts(sql: Sql, results: readonly AttemptResult[]): Promise<void> {
   if (results.length === 0) return;
   await sql`
@@ -154,9 +159,10 @@ export async function recordAttempts(sql: Sql, results: readonly AttemptResult[]
        set status = t.status, last_status = t.http_status, last_error = t.error,
            next_attempt_at = now() + make_interval(secs => t.retry_in_ms / 1000.0)
       from ${unnest(sql, results)`
-        event_id text, endpoint_id text, status text, http_status int, error text,
+        event_id text, endpoint_id text, attempts int, status text, http_status int, error text,
          retry_in_ms float8`}
-     where d.event_id = t.event_id and d.endpoint_id = t.endpoint_id and ${isPending(sql)}`;
+     where d.event_id = t.event_id and d.endpoint_id = t.endpoint_id
+       and d.attempts = t.attempts and ${isPending(sql)}`;
 }
 
 export type DeliveryRow = CountedPair & {
@@ -204,7 +210,7 @@ export async function overdueEndpoints(sql: Sql): Promise<readonly string[]> {
   const rows = await sql<{ id: string }[]>`
     select id from webhook_endpoints w
      where (select min(next_attempt_at) from deliveries d
-             where d.endpoint_id = w.id and d.status = 'pending') < now() - interval '3 seconds'
+             where d.endpoint_id = w.id and d.status = 'pending') < now() - interval '1 second'
      limit 500`;
   return rows.map((row) => row.id);
 }

@@ -93,7 +93,8 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     // Workers first, for they use everything else; the database last.
     stop: async () => {
       for (const worker of workers) worker.shutdown();
-      await Promise.allSettled(running);
+      await Promise.allSettled([...running, deliverer.close()]);
+      // What the last steps have committed is released by now, for other workers.
       await deliverer.close();
       server.close();
       await Promise.all([sender.close(), rail.close(), connection.close()]);

@@ -86,9 +86,9 @@ export async function createSingleLane(options: LaneOptions): Promise<readonly W
     // A call to a rail takes up to 10 s when the rail is slow: a hundred wait at once, 16 of them
     // an account's.
     activityWorker(options, taskQueues.rail, 100),
-    // An attempt takes up to 15 s, and an account of slow receivers holds at most 48 of these (32
-    // runs of payouts and 16 of endpoints, those of deleted ones among them, activities/delivery.ts):
-    // eight such accounts do not keep the others waiting.
+    // An attempt takes up to 15 s, and an account of slow receivers holds at most 16 of these, one for
+    // each endpoint, those of deleted ones among them (activities/delivery.ts): two dozen such accounts
+    // do not keep the others waiting.
     activityWorker(options, taskQueues.webhooks, 400),
   ]);
 }

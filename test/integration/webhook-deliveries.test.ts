@@ -5,7 +5,12 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { createDeliverer } from '../../src/activities/delivery.js';
 import { type Database, transaction } from '../../src/db/client.js';
-import { claimDueDeliveries, type DeliveryRow, releaseClaims } from '../../src/db/deliveries.js';
+import {
+  claimDueDeliveries,
+  type DeliveryRow,
+  overdueEndpoints,
+  releaseClaims,
+} from '../../src/db/deliveries.js';
 import { recordWebhookEvents } from '../../src/db/events.js';
 import { newId } from '../../src/db/id.js';
 import { deleteWebhookEndpoint, insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
@@ -298,12 +303,15 @@ describe('an attempt that was taken and not recorded', () => {
     await other.deliver(payout);
     const { nextInMs } = await other.deliverDue(slow.endpointId);
     expect(nextInMs).toBeGreaterThan(0);
-    // What a worker that dies at any moment may cost, with its successor's heartbeats, is 30 s.
     expect(nextInMs).toBeLessThan(22_500);
     expect(tarpit.asked).toHaveLength(1);
 
+    expect(await overdueEndpoints(test.database)).not.toContain(slow.endpointId);
     await test.database`
-      update deliveries set next_attempt_at = now() where endpoint_id = ${slow.endpointId}`;
+      update deliveries set next_attempt_at = now() - interval '1 second'
+       where endpoint_id = ${slow.endpointId}`;
+    // With the sweep's five seconds, what a worker that dies at any moment may cost is 30 s.
+    expect(await overdueEndpoints(test.database)).toContain(slow.endpointId);
     const again = other.deliverDue(slow.endpointId);
     await untilHeld(tarpit, 2);
     expect(new Set(tarpit.asked).size).toBe(1);

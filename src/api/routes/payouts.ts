@@ -159,7 +159,8 @@ async function createPayout(
   });
   if (isRefusal(bound)) return refused(bound);
   request.name({ payout: bound.objectId });
-  await decide(deps, recorded ?? (await undecided(deps, request, bound.objectId)));
+  const toDecide = bound.isReplay ? await undecided(deps, request, bound.objectId) : recorded;
+  await decide(deps, toDecide);
   const decided = await untilFinal(deps, request, bound.objectId);
   const { waitMs } = request;
   const applied = waitMs === 0 ? {} : { 'Preference-Applied': `wait=${waitMs / 1000}` };
