@@ -18,7 +18,7 @@ const lease = '22 seconds';
  * How long a first attempt is left to the process that wrote its event. What is due belongs to the
  * endpoint's own workflow. The same as the default of `next_attempt_at`.
  */
-export const firstAttemptMs = 20_000;
+export const firstAttemptMs = 10_000;
 
 export type Pair = { readonly eventId: string; readonly endpointId: string };
 

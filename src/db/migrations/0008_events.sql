@@ -47,8 +47,8 @@ create table deliveries (
   status text not null default 'pending'
     check (status in ('pending', 'delivered', 'exhausted', 'canceled')),
   attempts int not null default 0,
-  -- The first attempt belongs to the process that wrote the event; if it was not made in 20 s it is due.
-  next_attempt_at timestamptz(3) not null default now() + interval '20 seconds',
+  -- The first attempt belongs to the process that wrote the event; if it was not made in 10 s it is due.
+  next_attempt_at timestamptz(3) not null default now() + interval '10 seconds',
   last_attempt_at timestamptz(3),
   last_status int,
   last_error text,
