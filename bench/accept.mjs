@@ -133,12 +133,13 @@ const result = await withBench(values.data, async (bench) => {
   const receiver = await startReceiver();
   const worker = await startScript({
     name: 'bare-worker',
-    script: '../bareWorker.mjs',
+    script: './workflowWorker.mjs',
     directory,
     env: {
       TEMPORAL_ADDRESS: stack.description.temporal_address,
       TEMPORAL_NAMESPACE: temporal.options.namespace,
       TASK_QUEUE: taskQueue,
+      WORKFLOWS: '../bareWorkflows.mjs',
     },
   });
   try {

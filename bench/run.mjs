@@ -5,7 +5,7 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { percentile } from './batch/report.mjs';
+import { percentile, totalMs } from './batch/report.mjs';
 import { batchPlot, loadPlot } from './plot.mjs';
 
 const { values } = parseArgs({
@@ -32,7 +32,6 @@ async function figuresOf(script, ...args) {
 }
 
 const median = (numbers) => percentile(numbers, 0.5);
-const processorMs = (way) => Object.values(way.processorMs).reduce((sum, ms) => sum + ms, 0);
 
 /** A batch of each size, in rounds: ours and the floor in one stack, one after the other. */
 async function measureBatches() {
@@ -49,7 +48,7 @@ async function measureBatches() {
       floor: median(runs[size].map(({ floor }) => figure(floor))),
       ratio: median(runs[size].map(({ ours, floor }) => figure(ours) / figure(floor))),
     });
-    return { size, seconds: of((way) => way.announcedSeconds), processorMs: of(processorMs) };
+    return { size, seconds: of((way) => way.announcedSeconds), processorMs: of(totalMs) };
   });
 }
 
@@ -66,7 +65,7 @@ async function measureOthers() {
     name,
     aSecond: found[name].announcedPerSecond,
     timesAsFast: found.ours.announcedPerSecond / found[name].announcedPerSecond,
-    timesTheProcessor: processorMs(found[name]) / processorMs(found.ours),
+    timesTheProcessor: totalMs(found[name]) / totalMs(found.ours),
   }));
 }
 

@@ -4,7 +4,7 @@ import { withBench } from './batch/bench.mjs';
 import { openCustomer } from './batch/customer.mjs';
 import { countTransitions, unbalanced } from './batch/measure.mjs';
 import { watchProcesses } from './batch/processes.mjs';
-import { describeMachine, heading, percentile } from './batch/report.mjs';
+import { describeMachine, heading, percentile, totalMs } from './batch/report.mjs';
 import { closedLoop, pay, startReceiver } from './payers.mjs';
 
 const { values } = parseArgs({
@@ -53,7 +53,7 @@ const lines = await withBench(values.data, async (bench) => {
     const { historyLength } = await bench.temporal.workflow.getHandle(ids.at(-1)).describe();
     const problems = await unbalanced(bench.database);
     if (problems.length > 0) throw new Error(problems.join('\n'));
-    const total = Object.values(spent).reduce((sum, ms) => sum + ms, 0);
+    const total = totalMs({ processorMs: spent });
     const parts = Object.entries(spent).map(([name, ms]) => `${name} ${ms.toFixed(1)}`);
     return [
       `${payouts} payouts, ${inFlight} in flight: ${(payouts / seconds).toFixed(1)} a second`,

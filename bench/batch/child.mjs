@@ -17,12 +17,13 @@ export async function measureChild(bench, { payouts, atOnce, warmup }) {
   const { temporal_address: address, pids } = stack.description;
   const worker = await startScript({
     name: 'child-worker',
-    script: './childWorker.mjs',
+    script: './workflowWorker.mjs',
     directory,
     env: {
       TEMPORAL_ADDRESS: address,
       TEMPORAL_NAMESPACE: temporal.options.namespace,
       TASK_QUEUE: taskQueue,
+      WORKFLOWS: './childWorkflow.mjs',
     },
   });
   try {

@@ -1,17 +1,57 @@
-// A bank and a worker of a way's own, and databases for them beside the product's.
+// Ways that have a bank and a worker of their own, and databases for them beside the product's.
 import { randomBytes } from 'node:crypto';
 import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { choosePort } from '../../dist/sandbox/stack/ports.js';
-import { startScript } from './processes.mjs';
+import { connectDatabase } from '../../dist/src/db/client.js';
+import { check, timeWay } from './measure.mjs';
+import { startScript, watchProcesses } from './processes.mjs';
+
+/**
+ * Measures a way whose worker takes the request at POST /payouts.
+ *
+ * @param {{ name: string, databaseUrl: string, env: Record<string, string>,
+ *   pids: Record<string, number>, setUp: (database: object) => Promise<object>,
+ *   bodyOf: (customer: object, count: number) => string }} way
+ *   `pids`: what it uses of the product's stack; `setUp` fills its database and answers its customer
+ */
+export async function measureOwnParts(bench, way, { payouts, warmup }) {
+  const { name, databaseUrl: url, env, pids, setUp, bodyOf } = way;
+  const database = connectDatabase({ url, poolSize: 2, applicationName: 'bench' });
+  const parts = [];
+  try {
+    const customer = await setUp(database);
+    const journal = join(bench.directory, `bank-journal-${name}.jsonl`);
+    const workerUrl = await startOwnParts(bench, parts, { name, journal, env });
+    const own = Object.fromEntries(parts.map((part) => [part.name, part.pid]));
+    let processes;
+    const prepare = async (count) => {
+      const body = bodyOf(customer, count);
+      processes = watchProcesses({ ...pids, ...own, sink: bench.sinkPid });
+      return () => send(workerUrl, body);
+    };
+    const timed = await timeWay({ bench, database, customer, warmup, payouts, prepare });
+    const peaksMb = processes.peaksMb();
+    const processorMs = processes.msAPayout(payouts);
+    const checked = await check({ bench, database, customer, journal, payouts: payouts + warmup });
+    return { ...timed, peaksMb, processorMs, ...checked };
+  } finally {
+    for (const part of parts.toReversed()) await part.stop();
+    await database.end({ timeout: 5 });
+  }
+}
+
+async function send(url, body) {
+  const response = await fetch(`${url}/payouts`, { method: 'POST', body });
+  if (response.status !== 202) throw new Error(`The worker: ${await response.text()}`);
+  return {};
+}
 
 /**
  * Starts a bank and a worker that know each other, since the product's bank calls back its own API.
- * Each is pushed to `parts`, to be stopped in the opposite order.
- *
- * @param {{ name: string, script: string, journal: string, env: Record<string, string> }} way
- * @returns the URL of the worker
+ * Each is pushed to `parts`, to be stopped in the opposite order. Answers the URL of the worker.
  */
-export async function startOwnParts({ directory }, parts, { name, script, journal, env }) {
+async function startOwnParts({ directory }, parts, { name, journal, env }) {
   // A bank sends what it has not reported of an earlier run, which the new databases do not know.
   await rm(journal, { force: true });
   const port = String(await choosePort(0, `--${name}-port`));
@@ -33,7 +73,7 @@ export async function startOwnParts({ directory }, parts, { name, script, journa
   parts.push(bank);
   const worker = await startScript({
     name: `${name}-worker`,
-    script,
+    script: `./${name}Worker.mjs`,
     directory,
     env: {
       ...env,

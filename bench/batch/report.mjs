@@ -72,7 +72,7 @@ function eachProcess(results, figures, digits, label) {
 }
 
 /** Processor time of every process of a way together, a payout. */
-function totalMs({ processorMs }) {
+export function totalMs({ processorMs }) {
   return Object.values(processorMs).reduce((sum, ms) => sum + ms, 0);
 }
 

@@ -102,7 +102,8 @@ export function createDeliverer(deps: DeliveryDeps) {
   let isClosing = false;
   /** First attempts at the events of payouts and of their batches; the endpoints' workflows do the rest. */
   async function deliver(subjectIds: readonly string[]): Promise<void> {
-    const accountId = await accountOfEvents(database, subjectIds);
+    const [first = ''] = subjectIds;
+    const accountId = await accountOfEvents(database, first);
     const pending = () => pendingFirstAttempts(database, subjectIds);
     const [runs, limitMs] =
       subjectIds.length === 1 ? [payoutRuns, beginLimitMs] : [groupRuns, runLimitMs];

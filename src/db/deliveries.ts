@@ -25,10 +25,10 @@ export type Pair = { readonly eventId: string; readonly endpointId: string };
 /** A pair as it was when it was read or taken. */
 export type CountedPair = Pair & { readonly attempts: number };
 
-/** The account of what events are about, of which there is one at least. */
-export async function accountOfEvents(sql: Sql, subjectIds: readonly string[]): Promise<string> {
+/** The account of a payout or batch that has events; '' where it has none. */
+export async function accountOfEvents(sql: Sql, subjectId: string): Promise<string> {
   const [row] = await sql<{ accountId: string }[]>`
-    select account_id from events where subject_id = any (${subjectIds.slice(0, 1)}) limit 1`;
+    select account_id from events where subject_id = ${subjectId} limit 1`;
   return row?.accountId ?? '';
 }
 

@@ -1,20 +1,23 @@
-// The worker of bareWorkflows.mjs, with the product's own settings.
+// A worker of the bench's own workflows: WORKFLOWS is a file, from this folder.
 import { fileURLToPath } from 'node:url';
 import { DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/worker';
 
+const { TASK_QUEUE, TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, WORKFLOWS } = process.env;
+
 Runtime.install({ logger: new DefaultLogger('WARN'), shutdownSignals: [] });
-const connection = await NativeConnection.connect({ address: process.env.TEMPORAL_ADDRESS });
+const connection = await NativeConnection.connect({ address: TEMPORAL_ADDRESS });
 const worker = await Worker.create({
   connection,
-  namespace: process.env.TEMPORAL_NAMESPACE,
-  taskQueue: process.env.TASK_QUEUE,
-  workflowsPath: fileURLToPath(new URL('./bareWorkflows.mjs', import.meta.url)),
+  namespace: TEMPORAL_NAMESPACE,
+  taskQueue: TASK_QUEUE,
+  workflowsPath: fileURLToPath(new URL(WORKFLOWS, import.meta.url)),
+  // The product's own, see src/worker/workers.ts.
   maxCachedWorkflows: 2_000,
   maxConcurrentWorkflowTaskExecutions: 100,
 });
 for (const end of ['disconnect', 'SIGTERM']) process.once(end, () => worker.shutdown());
 const running = worker.run();
-console.log(JSON.stringify({ ready: process.env.TASK_QUEUE }));
+console.log(JSON.stringify({ ready: TASK_QUEUE }));
 await running;
 await connection.close();
 process.exit(0);
