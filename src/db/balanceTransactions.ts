@@ -1,4 +1,4 @@
-import type { EntryKind } from '../domain/ledger.js';
+import { type EntryKind, entryKinds } from '../domain/ledger.js';
 import { type Sql, when } from './client.js';
 import {
   orderAndLimit,
@@ -34,30 +34,43 @@ export async function listBalanceTransactions(
   filter: BalanceTransactionFilter,
 ): Promise<PageResult<BalanceTransactionRow>> {
   const { currency, type, payoutId } = filter;
-  const inCurrency = when(sql, currency, (wanted) => sql`b.currency = ${wanted}`);
-  // The newest of each balance are among the newest of all; there are two a currency.
-  const ofBalances = () => sql<BalanceTransactionRow[]>`
-    select p.id, p.entry_kind as type,
-           (select payout_id from ledger_entries e where e.id = p.entry_id) as payout_id,
-           b.kind as balance, b.currency, p.amount_minor, p.created_at
-      from ledger_balances b cross join lateral (
-        select * from ledger_postings
-         where ledger_account_id = b.ledger_account_id and entry_kind is not null
-           and ${when(sql, type, (wanted) => sql`entry_kind = ${wanted}`)}
-           and ${pageRows(sql, page, ['created_at', 'id'])}) p
-     where b.account_id = ${accountId} and ${inCurrency}
-     ${orderAndLimit(sql, page, ['p.created_at', 'p.id'])}`;
+  const kinds = type === undefined ? [...entryKinds] : [type];
+  const inCurrency = when(sql, currency, (wanted) => sql`currency = ${wanted}`);
+  // The newest of each currency and kind are among the newest of all.
+  const ofBalances = sql`
+    select e.* from (select distinct currency from ledger_balances
+                      where account_id = ${accountId} and ${inCurrency}) c
+     cross join unnest(${kinds}::text[]) k (kind)
+     cross join lateral (
+       select * from ledger_entries
+        where account_id = ${accountId} and currency = c.currency and kind = k.kind
+          and ${pageRows(sql, entryPage(page), ['created_at', 'id'])}) e
+    ${orderAndLimit(sql, page, ['e.created_at', 'e.id'])}`;
   // A payout has an entry of each kind at most, so these are a handful.
-  const ofPayout = (id: string) => sql<BalanceTransactionRow[]>`
-    select p.id, e.kind as type, e.payout_id, b.kind as balance, b.currency, p.amount_minor,
-           p.created_at
-      from ledger_entries e join ledger_postings p on p.entry_id = e.id
-      join ledger_balances b on b.ledger_account_id = p.ledger_account_id
-     where e.payout_id = ${id} and b.account_id = ${accountId} and ${inCurrency}
-       and ${when(sql, type, (wanted) => sql`e.kind = ${wanted}`)}
-       and ${pageRows(sql, page, ['p.created_at', 'p.id'])}`;
-  return toPage(page, await (payoutId === undefined ? ofBalances() : ofPayout(payoutId)));
+  const ofPayout = (id: string) => sql`
+    select * from ledger_entries
+     where payout_id = ${id} and account_id = ${accountId} and kind = any (${kinds}::text[])
+       and ${inCurrency}`;
+  const rows = await sql<BalanceTransactionRow[]>`
+    select * from (
+      select p.id, e.kind as type, e.payout_id, b.kind as balance, b.currency, p.amount_minor,
+             e.created_at
+        from (${payoutId === undefined ? ofBalances : ofPayout(payoutId)}) e
+        join ledger_postings p on p.entry_id = e.id
+        join ledger_balances b on b.ledger_account_id = p.ledger_account_id) t
+     where ${pageRows(sql, page, ['created_at', 'id'])}`;
+  return toPage(page, rows);
 }
+
+/** The page of entries that has a page of postings: that of the cursor may have more of them. */
+function entryPage({ from, ...page }: Page): Page {
+  if (from === null) return { ...page, from };
+  const id = BigInt(from.id) / postingIds + (page.toward === 'older' ? 1n : -1n);
+  return { ...page, from: { at: from.at, id: String(id) } };
+}
+
+/** An entry's postings have the ids from this many times its own (ledger_postings). */
+const postingIds = 32n;
 
 /** Where a transaction of the account stands in its list. */
 export async function positionOfBalanceTransaction(
@@ -67,9 +80,8 @@ export async function positionOfBalanceTransaction(
 ): Promise<Position | undefined> {
   const [row] = await sql<Position[]>`
     select p.created_at as at, p.id::text
-      from ledger_transfers t join ledger_postings p on p.entry_id = t.entry_id
-      join ledger_balances b on b.ledger_account_id = p.ledger_account_id
-     where t.id in (${id}::bigint, ${id}::bigint - 1) and p.id = ${id}
+      from ledger_postings p join ledger_balances b on b.ledger_account_id = p.ledger_account_id
+     where p.entry_id = ${String(BigInt(id) / postingIds)}::bigint and p.id = ${id}
        and b.account_id = ${accountId}`;
   return row;
 }

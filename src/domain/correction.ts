@@ -21,6 +21,9 @@ const reversible: readonly EntryKind[] = [
   'suspense_clear',
 ];
 
+/** The ledger has room for 16 transfers in an entry, and n postings need at most n - 1 of them. */
+const mostPostings = 16;
+
 /**
  * The entry that corrects a payout's books, or why there is none. What is in suspense may come
  * back, be charged or be written off, and never more than that.
@@ -67,6 +70,7 @@ function entryOf(
         ...posting,
         amountMinor: BigInt(posting.amountMinor),
       }));
+      if (postings.length > mostPostings) return `An entry has at most ${mostPostings} postings.`;
       const expected = {
         available: source,
         held: source,

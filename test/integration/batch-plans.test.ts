@@ -78,7 +78,7 @@ const beside = `
       from batches limit 10000;
   update accounts set event_sequence = 100000000 where id = 'acc_0';
   select setval(pg_get_serial_sequence(t, 'id'), 100000000)
-    from unnest(array['ledger_entries', 'ledger_accounts', 'ledger_transfers']) t`;
+    from unnest(array['ledger_entries', 'ledger_accounts']) t`;
 
 /** A tenth as many payouts, of which the planner knows nothing. */
 async function createWithoutStatistics(): Promise<TestDatabase> {

@@ -122,9 +122,7 @@ describe('the ledger refuses', () => {
   });
 
   it.each([
-    'update ledger_transfers set amount_minor = amount_minor + 1',
-    'delete from ledger_transfers',
-    'truncate ledger_transfers',
+    "update ledger_entries set amounts_minor = '{1}'",
     'update ledger_entries set created_at = now()',
     'delete from ledger_entries',
     'truncate ledger_entries cascade',
@@ -170,20 +168,23 @@ describe('the ledger refuses', () => {
   });
 });
 
-/** A transfer of an entry of its own, past the function that would write it right. */
+const accountIn = (kind: string, currency: string) => `array[(select id from ledger_accounts
+  where kind = '${kind}' and currency = '${currency}' and mode = 'test')]`;
+
+/** An entry past the function that would write it right. */
 const transfer = (changes: Readonly<Record<string, string>>) => {
   const values = {
-    entry_id: '(select max(id) from ledger_entries)',
-    from_account_id: `(select id from ledger_accounts
-      where kind = 'funding' and currency = 'USD' and mode = 'test')`,
-    to_account_id: `(select ledger_account_id from ledger_balances
-      where account_id = '${caller.account.id}' and kind = 'available' and currency = 'USD')`,
-    amount_minor: '5',
+    kind: "'fund'",
+    from_ids: `array[(select id from ledger_accounts
+      where kind = 'funding' and currency = 'USD' and mode = 'test')]`,
+    to_ids: `array[(select ledger_account_id from ledger_balances
+      where account_id = '${caller.account.id}' and kind = 'available' and currency = 'USD')]`,
+    amounts_minor: "'{5}'",
+    account_id: `'${caller.account.id}'`,
     currency: "'USD'",
-    created_at: 'now()',
     ...changes,
   };
-  return database.unsafe(`insert into ledger_transfers (${Object.keys(values).join(', ')})
+  return database.unsafe(`insert into ledger_entries (${Object.keys(values).join(', ')})
     values (${Object.values(values).join(', ')})`);
 };
 
@@ -191,20 +192,26 @@ describe('a posting moves a balance, and nothing else does:', () => {
   it('an entry does not mix test and live accounts', async () => {
     await createTestAccount(database, { mode: 'live', funds: { USD: 5n } });
     const before = await balances();
-    const live = "(select id from ledger_accounts where kind = 'funding' and mode = 'live')";
-    await expect(transfer({ from_account_id: live })).rejects.toThrow(/mixes test and live/);
+    const live = "array[(select id from ledger_accounts where kind = 'funding' and mode = 'live')]";
+    await expect(transfer({ from_ids: live })).rejects.toThrow(/mixes test and live/);
     expect(await balances()).toEqual(before);
   });
 
   it.each([
-    [{ entry_id: '0' }, /names no entry/],
-    [{ from_account_id: '0' }, /names no account of its currency/],
-    [{ to_account_id: '0' }, /names no account of its currency/],
-    [{ currency: "'EUR'" }, /names no account of its currency/],
-    [{ amount_minor: '0' }, /amount_minor/],
-    [{ amount_minor: '-5' }, /amount_minor/],
-    [{ to_account_id: '1', from_account_id: '1' }, /check constraint/],
-  ] as const)('a transfer with %j is refused', async (changes, message) => {
+    [{ from_ids: "'{0}'" }, /names no account of its currency/],
+    [{ to_ids: "'{0}'" }, /names no account of its currency/],
+    [{ to_ids: "'{null}'" }, /names no account of its currency/],
+    [{ from_ids: accountIn('funding', 'EUR') }, /names no account of its currency/],
+    [{ to_ids: accountIn('funding', 'USD') }, /names no account of its currency/],
+    [{ to_ids: "'{}'", from_ids: "'{}'", amounts_minor: "'{}'" }, /check constraint/],
+    [{ from_ids: "'{1,1}'" }, /check constraint/],
+    [{ amounts_minor: "'{null}'" }, /check constraint/],
+    [{ amounts_minor: "'{0}'" }, /amounts_minor/],
+    [{ amounts_minor: "'{-5}'" }, /amounts_minor/],
+    [{ account_id: 'null', currency: 'null' }, /another customer or currency/],
+    [{ account_id: "'acc_another'" }, /another customer or currency/],
+    [{ currency: "'EUR'" }, /another customer or currency/],
+  ] as const)('an entry with %j is refused', async (changes, message) => {
     const before = await balances();
     await expect(transfer(changes)).rejects.toThrow(message);
     expect(await balances()).toEqual(before);
@@ -303,9 +310,12 @@ describe('the history of a balance', () => {
     await withoutTriggers(
       database,
       (sql) => sql`
-        update ledger_transfers set created_at = created_at + interval '1 hour'
-         where to_account_id in (select ledger_account_id from ledger_balances
-                                      where account_id = ${id})`,
+        with moved as (
+          update ledger_entries set created_at = created_at + interval '1 hour'
+           where account_id = ${id} returning created_at
+        )
+        update ledger_balances set moved_at = (select max(created_at) from moved)
+         where account_id = ${id}`,
     );
     await yen(database, id, 2n);
     expect(await amountsOf(id)).toEqual([1n, 2n]);

@@ -308,8 +308,11 @@ describe('a correction', () => {
     await expect(two).rejects.toMatchObject(checkViolation);
     await post(id, given, action);
     await expect(
-      database`insert into ledger_entries (payout_id, kind, action_id)
-        values (${id}, 'late_return', ${action})`,
+      database`
+        insert into ledger_entries (payout_id, kind, action_id, from_ids, to_ids, amounts_minor,
+          account_id, currency)
+        select ${id}, 'late_return', action_id, from_ids, to_ids, amounts_minor, account_id, currency
+          from ledger_entries where action_id = ${action}`,
     ).rejects.toMatchObject(uniqueViolation);
   });
 

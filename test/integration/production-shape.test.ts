@@ -28,7 +28,7 @@ const roles = ['corridor_api', 'corridor_worker', 'corridor_operator'] as const;
 
 const forbidden = [
   'update ledger_balances set amount_minor = amount_minor + 1',
-  'alter table ledger_transfers disable trigger all',
+  'alter table ledger_entries disable trigger all',
   'alter table ledger_balances disable trigger all',
   'delete from ledger_entries',
   'update payouts set settled_since = now()',

@@ -42,7 +42,7 @@ function connectedAs(role: string): Database {
 }
 
 /** Nobody but the owner changes these, and nobody but post_entries adds to the ledger. */
-const ledger = ['ledger_accounts', 'ledger_balances', 'ledger_entries', 'ledger_transfers'];
+const ledger = ['ledger_accounts', 'ledger_balances', 'ledger_entries'];
 const audit = ['operator_actions', 'operator_requests'];
 /** Prices are made of these, which are copied by take_accepted_rates alone. */
 const priced = ['rates', 'rate_decisions', 'current_rates'];
@@ -54,12 +54,12 @@ describe.each(databaseRoles)('whoever connects as the %s', (role) => {
     'delete from ledger_balances',
     'truncate ledger_balances',
     "insert into ledger_balances values (1, 'acc_1', 'available', 'EUR', 1)",
-    "insert into ledger_entries (kind) values ('fund')",
-    'update ledger_transfers set amount_minor = 1',
+    "insert into ledger_entries (kind, from_ids, to_ids, amounts_minor) values ('fund', '{1}', '{2}', '{1}')",
+    "update ledger_entries set amounts_minor = '{1}'",
     "insert into payout_moves values ('settled', 'pending')",
     'delete from payout_moves',
     "update operator_actions set operator = 'somebody else'",
-    "update events set data = '{}'",
+    "update events set facts = '{}'",
     'update payouts set settled_since = now()',
     'update payouts set amount = 1, reference = null',
     'delete from payouts',
@@ -70,8 +70,8 @@ describe.each(databaseRoles)('whoever connects as the %s', (role) => {
     'delete from current_rates',
     "insert into current_rates values ('XXX', 1, 1, 'ecb', now())",
     'alter table ledger_balances disable trigger all',
-    'alter table ledger_transfers disable trigger applied',
-    'alter table ledger_transfers owner to current_user',
+    'alter table ledger_entries disable trigger applied',
+    'alter table ledger_entries owner to current_user',
     'drop trigger frozen on payouts',
     'create trigger mine before insert on payouts execute function refuse_change()',
     'create or replace function record_status() returns trigger language plpgsql as $$ begin return new; end $$',
@@ -333,8 +333,10 @@ describe('a step is posted after the one that it follows, or together with it:',
     await move(row, 'sent', 'settled');
     await post(settle(row));
     await test.database`
-      insert into ledger_entries (payout_id, kind, action_id, reverses)
-      select ${row.id}, 'correction', 'op_test', id from ledger_entries
+      insert into ledger_entries (payout_id, kind, action_id, reverses, from_ids, to_ids,
+        amounts_minor, account_id, currency)
+      select ${row.id}, 'correction', 'op_test', id, to_ids, from_ids, amounts_minor, account_id,
+             currency from ledger_entries
        where payout_id = ${row.id} and kind = 'settle'`;
     await move(row, 'returned');
     await expect(post(giveBack(row))).rejects.toThrow(outOfTurn);

@@ -128,6 +128,12 @@ describe('a correction is refused', () => {
       ],
     ),
     [
+      'of more postings than an entry has room for',
+      { kind: 'book', postings: Array.from({ length: 17 }, () => postingTo('losses:EUR')) },
+      settled,
+      'at most 16 postings',
+    ],
+    [
       'that names an account twice',
       {
         kind: 'book',

@@ -93,7 +93,7 @@ async function tracesOf({ id, accountId }: PayoutRow) {
 
 describe('a step that fails leaves nothing behind and succeeds when it is repeated: it fails at', () => {
   const places = {
-    'a posting': 'before insert on ledger_transfers',
+    'a posting': 'before insert on ledger_entries',
     'the mark in the inbox': 'before update on rail_inbox',
     'an event': 'before insert on events',
     'a delivery': 'before insert on deliveries',

@@ -29,9 +29,11 @@ create table ledger_balances (
   kind text not null,
   currency text not null,
   amount_minor bigint not null default 0 check (amount_minor >= 0),
+  -- The time of the last posting, which the next one is not before.
+  moved_at timestamptz(3),
   unique (account_id, currency, kind)
 );
--- At depth 0 a statement is a client's own; below that it is the one of apply_transfers.
+-- At depth 0 a statement is a client's own; below that it is the one of apply_entries.
 create trigger by_postings before update or delete on ledger_balances
   for each statement when (pg_trigger_depth() = 0)
   execute function refuse_edit('a balance is moved by postings alone');
@@ -41,6 +43,9 @@ create trigger begins_at_zero before insert on ledger_balances
   for each row when (new.amount_minor <> 0)
   execute function refuse_edit('a balance is moved by postings alone');
 
+-- An entry and its transfers in one row: transfer i takes amounts_minor[i] from from_ids[i] to
+-- to_ids[i], so an entry balances by construction. As rows of their own the five transfers of a payout
+-- were a third of all that it wrote, and most of the indexes.
 create table ledger_entries (
   id bigint generated always as identity primary key,
   payout_id text references payouts deferrable,
@@ -50,10 +55,22 @@ create table ledger_entries (
   -- every entry of every payout would pay for: post_entries looks, and neither table loses a row.
   action_id text,
   reverses bigint,
+  -- Accounts of the ledger, each pair of one currency; the trigger below looks them up.
+  from_ids bigint[] not null,
+  to_ids bigint[] not null,
+  amounts_minor bigint[] not null check (0 < all (amounts_minor)),
+  -- Whose balances it moves and in which currency, which customers list them by; null if it moves none.
+  account_id text,
+  currency text,
   created_at timestamptz(3) not null default now(),
   check ((payout_id is null) = (kind = 'fund')),
   check ((action_id is not null) = (kind in ('late_return', 'suspense_clear', 'correction'))),
-  check (reverses is null or kind = 'correction')
+  check (reverses is null or kind = 'correction'),
+  check ((account_id is null) = (currency is null)),
+  -- A posting's id has room for 16 transfers, see ledger_postings; ours have at most five.
+  check (cardinality(amounts_minor) between 1 and 16 and array_position(amounts_minor, null) is null
+    and cardinality(from_ids) = cardinality(amounts_minor)
+    and cardinality(to_ids) = cardinality(amounts_minor))
 );
 -- A step of a payout is posted once, however often it is run, and so is each correction.
 create unique index ledger_entries_once on ledger_entries (payout_id, kind, coalesce(action_id, ''));
@@ -62,42 +79,20 @@ create unique index ledger_entries_reversed_once on ledger_entries (reverses)
 -- What two people have agreed to is one entry, of whatever kind it claims to be.
 create unique index ledger_entries_agreed_once on ledger_entries (action_id)
   where action_id is not null;
+-- A list of all kinds is merged from the nine.
+create index ledger_entries_list on ledger_entries (account_id, currency, kind, created_at, id)
+  where account_id is not null;
 
--- An amount that leaves one account and arrives on another, so it balances by construction, and one
--- row holds a debit and its credit. Its accounts and its entry are checked for a statement's transfers
--- at once: foreign keys row by row cost more than the rest of a transfer. None is ever deleted.
-create table ledger_transfers (
-  -- The next number is that of its second posting, see ledger_postings.
-  id bigint generated always as identity (increment by 2) primary key,
-  entry_id bigint not null,
-  from_account_id bigint not null,
-  to_account_id bigint not null check (to_account_id <> from_account_id),
-  amount_minor bigint not null check (amount_minor > 0),
-  currency text not null,
-  -- Customers list what moved their balances, so a transfer repeats the time of its entry and, for
-  -- each side that is a customer's, its kind. The service's own sides stay out of these indexes.
-  created_at timestamptz(3) not null,
-  from_kind text,
-  to_kind text
-);
-create index on ledger_transfers (entry_id);
-create index ledger_transfers_from on ledger_transfers (from_account_id, created_at, id)
-  where from_kind is not null;
-create index ledger_transfers_from_kind on ledger_transfers
-  (from_account_id, from_kind, created_at, id) where from_kind is not null;
-create index ledger_transfers_to on ledger_transfers (to_account_id, created_at, (id + 1))
-  where to_kind is not null;
-create index ledger_transfers_to_kind on ledger_transfers
-  (to_account_id, to_kind, created_at, (id + 1)) where to_kind is not null;
-
--- Each transfer as its two postings: positive arrives on the account, negative leaves it.
+-- The two sides of each transfer: positive arrives on the account, negative leaves it.
 create view ledger_postings as
-select id, entry_id, from_account_id as ledger_account_id, currency, -amount_minor as amount_minor,
-       from_kind as entry_kind, created_at
-  from ledger_transfers
-union all
-select id + 1, entry_id, to_account_id, currency, amount_minor, to_kind, created_at
-  from ledger_transfers;
+select 32 * e.id + 2 * t.position - 2 + s.side as id, e.id as entry_id, a.id as ledger_account_id,
+       a.currency, s.amount_minor, e.created_at
+  from ledger_entries e
+ cross join lateral unnest(e.from_ids, e.to_ids, e.amounts_minor)
+         with ordinality as t (from_id, to_id, amount_minor, position)
+ cross join lateral (values (0, t.from_id, -t.amount_minor), (1, t.to_id, t.amount_minor))
+         as s (side, account_id, amount_minor)
+  join ledger_accounts a on a.id = s.account_id;
 
 create trigger append_only before update or delete on ledger_accounts
   for each row execute function refuse_change();
@@ -107,67 +102,63 @@ create trigger append_only before update or delete on ledger_entries
   for each row execute function refuse_change();
 create trigger append_only_all before truncate on ledger_entries
   for each statement execute function refuse_change();
-create trigger append_only before update or delete on ledger_transfers
-  for each row execute function refuse_change();
-create trigger append_only_all before truncate on ledger_transfers
-  for each statement execute function refuse_change();
 
--- A statement trigger sees all transfers of a statement at once: it costs a few per cent where the
--- usual deferred row trigger costs nearly half of the throughput. An entry has one mode, and each
--- customer's account has its balance.
-create function apply_transfers() returns trigger language plpgsql
+-- A statement trigger sees all entries of a statement at once: it costs a few per cent where the
+-- usual deferred row trigger costs nearly half of the throughput. The accounts of a transfer exist and
+-- have one currency; an entry has one mode and one customer at most, whose accounts have balances.
+create function apply_entries() returns trigger language plpgsql
 set search_path = pg_catalog, public, pg_temp as $$
 declare
-  strangers bigint;
-  customers bigint;
-  modes bigint;
-  moved bigint;
+  fault text;
 begin
-  -- Subqueries that cannot become joins: a join would be planned for the tables as wholes.
-  if exists (select from (select distinct entry_id from added) a
-              where (select e.id from ledger_entries e where e.id = a.entry_id) is null) then
-    raise foreign_key_violation using message = 'a transfer names no entry';
-  end if;
-  select count(*) filter (where l.id is null), count(l.account_id), count(distinct l.mode)
-    into strangers, customers, modes
-    from (select from_account_id as id, currency from added
-          union select to_account_id, currency from added) a
-    left join lateral (select * from ledger_accounts
-            where id = a.id and currency = a.currency limit 1) l on true;
-  if strangers > 0 then
-    raise foreign_key_violation using message = 'a transfer names no account of its currency';
-  end if;
-  -- Hardly any statement posts in both modes: only then each entry is looked at. In a condition
-  -- of its own, for one that has a variable in it is planned anew each time.
-  if modes > 1 then
-    if exists (select from added a
-                 join ledger_accounts f on f.id = a.from_account_id
-                 join ledger_accounts t on t.id = a.to_account_id
-                group by a.entry_id
-               having min(least(f.mode, t.mode)) <> max(greatest(f.mode, t.mode))) then
-      raise exception 'an entry mixes test and live accounts';
-    end if;
+  -- Entries of one kind and corridor name the same accounts, so few combinations are looked at.
+  with combinations as materialized (
+    select distinct account_id, currency, from_ids, to_ids from added
+  ), checked as (
+    select bool_and(coalesce(f.currency = t.currency and f.id <> t.id, false)) as are_known,
+           min(least(f.mode, t.mode)) = max(greatest(f.mode, t.mode)) as is_of_one_mode,
+           (c.account_id is not null) = bool_or(coalesce(f.account_id, t.account_id) is not null)
+             and bool_and((f.account_id is null or (f.account_id, f.currency) = (c.account_id, c.currency))
+               and (t.account_id is null or (t.account_id, t.currency) = (c.account_id, c.currency)))
+             as is_of_its_customer,
+           bool_and((f.account_id is null or f.has_balance) and (t.account_id is null or t.has_balance))
+             as have_balances
+      from combinations c cross join lateral unnest(c.from_ids, c.to_ids) as s (from_id, to_id)
+      -- With a limit they cannot become joins, which would be planned for the table as a whole.
+      left join lateral (select a.*, exists (select from ledger_balances
+            where ledger_account_id = a.id) as has_balance
+          from ledger_accounts a where a.id = s.from_id limit 1) f on true
+      left join lateral (select a.*, exists (select from ledger_balances
+            where ledger_account_id = a.id) as has_balance
+          from ledger_accounts a where a.id = s.to_id limit 1) t on true
+     group by c.account_id, c.currency, c.from_ids, c.to_ids
+  )
+  select case when not are_known then 'a transfer names no account of its currency'
+              when not is_of_one_mode then 'an entry mixes test and live accounts'
+              when not coalesce(is_of_its_customer, false) then 'an entry names another customer or currency'
+              when not have_balances then 'the account of a customer has no balance' end into fault
+    from checked
+   where not (are_known and is_of_one_mode and coalesce(is_of_its_customer, false) and have_balances)
+   limit 1;
+  if found then
+    raise foreign_key_violation using message = fault;
   end if;
 
   -- Balances are locked in the order of their ids, so that two statements cannot wait for each other.
   perform 1 from ledger_balances
-    where ledger_account_id in (select from_account_id from added
-                                union select to_account_id from added)
+    where ledger_account_id in (select unnest(from_ids || to_ids) from added)
     order by ledger_account_id for no key update;
-  update ledger_balances b set amount_minor = b.amount_minor + a.amount_minor
-    from (select id, sum(amount_minor)::bigint as amount_minor
-            from (select from_account_id as id, -amount_minor as amount_minor from added
-                  union all select to_account_id, amount_minor from added) sides
-           group by id) a
+  update ledger_balances b set amount_minor = b.amount_minor + a.amount_minor, moved_at = a.moved_at
+    from (select s.id, sum(s.amount_minor)::bigint as amount_minor, max(e.created_at) as moved_at
+            from added e
+           cross join lateral unnest(e.from_ids, e.to_ids, e.amounts_minor) as t (from_id, to_id, amount_minor)
+           cross join lateral (values (t.from_id, -t.amount_minor), (t.to_id, t.amount_minor)) s (id, amount_minor)
+           group by s.id) a
     where b.ledger_account_id = a.id;
-  get diagnostics moved = row_count;
-  if moved <> customers then
-    raise foreign_key_violation using message = 'the account of a customer has no balance';
-  end if;
   return null;
 end $$;
-create trigger applied after insert on ledger_transfers
-  referencing new table as added for each statement execute function apply_transfers();
+create trigger applied after insert on ledger_entries
+  referencing new table as added for each statement execute function apply_entries();
 
 -- A list is counted from 1: otherwise a subscript finds another element than unnest, and what is
 -- checked is not what is posted.
@@ -417,8 +408,7 @@ create function between_accounts(
   accounts ledger_accounts[], entry_modes text[], entry_owners text[],
   transfer_entries int[], sources text[], targets text[], currencies text[], amounts bigint[]
 ) returns table (
-  entry int, currency text, amount bigint,
-  from_id bigint, is_from_customer boolean, to_id bigint, is_to_customer boolean
+  entry int, number bigint, currency text, amount bigint, from_id bigint, to_id bigint, is_customer boolean
 ) language plpgsql stable
 set search_path = pg_catalog, public, pg_temp set enable_nestloop = off as $$
 #variable_conflict use_column
@@ -439,11 +429,11 @@ begin
         join named f on f.mode = t.mode and f.kind = t.source and f.currency = t.currency
          and f.owner = case when t.source in ('available', 'held') then t.owner else '' end
     )
-    select t.entry, t.currency, t.amount, t.from_id, t.is_from_customer, g.id, g.is_customer
+    select t.entry, t.position, t.currency, t.amount, t.from_id, g.id,
+           t.is_from_customer or g.is_customer
       from leaving t
       join named g on g.mode = t.mode and g.kind = t.target and g.currency = t.currency
-       and g.owner = case when t.target in ('available', 'held') then t.owner else '' end
-     order by t.position;
+       and g.owner = case when t.target in ('available', 'held') then t.owner else '' end;
 end $$;
 
 -- Writes a list of entries, each of one customer's account, with their transfers, and creates the
@@ -457,8 +447,6 @@ create function post_entries(
 security definer set search_path = pg_catalog, public, pg_temp as $$
 declare
   accounts ledger_accounts[];
-  balance_ids bigint[];
-  entry_ids bigint[];
   posted_at timestamptz(3);
   written bigint;
 begin
@@ -491,32 +479,25 @@ begin
   -- The time is taken once the balances are locked, in the order of their ids as everywhere: so the
   -- postings of one balance follow each other as their times do, and a reader that goes on from the
   -- last one misses none. Never before the last one, should the clock be set back.
-  balance_ids := array(select a.id from unnest(accounts) a where a.account_id is not null);
-  perform from ledger_balances where ledger_account_id = any (balance_ids)
-    order by ledger_account_id for no key update;
-  posted_at := greatest(clock_timestamp(), (
-    select max(l.created_at)
-      from unnest(balance_ids) as b (id) cross join lateral (
-             select created_at from ledger_postings
-              where ledger_account_id = b.id and entry_kind is not null
-              order by created_at desc, id desc limit 1) l));
+  select max(moved_at) into posted_at
+    from (select moved_at from ledger_balances
+           where ledger_account_id in (select a.id from unnest(accounts) a
+                                        where a.account_id is not null)
+           order by ledger_account_id for no key update) b;
+  posted_at := greatest(clock_timestamp(), posted_at);
 
-  entry_ids := array(
-    select nextval('ledger_entries_id_seq') from generate_subscripts(entry_kinds, 1));
-  insert into ledger_entries (id, payout_id, kind, action_id, reverses, created_at)
-    overriding system value
-    select *, posted_at
-      from unnest(entry_ids, entry_payouts, entry_kinds, entry_actions, entry_reverses);
-  insert into ledger_transfers (entry_id, from_account_id, to_account_id, amount_minor, currency,
-                                created_at, from_kind, to_kind)
-    select entry_ids[t.entry], t.from_id, t.to_id, t.amount, t.currency, posted_at,
-           case when t.is_from_customer then entry_kinds[t.entry] end,
-           case when t.is_to_customer then entry_kinds[t.entry] end
+  insert into ledger_entries (payout_id, kind, action_id, reverses, account_id, currency,
+                              from_ids, to_ids, amounts_minor, created_at)
+    select entry_payouts[t.entry], entry_kinds[t.entry], entry_actions[t.entry],
+           entry_reverses[t.entry], case when bool_or(t.is_customer) then entry_owners[t.entry] end,
+           max(t.currency) filter (where t.is_customer), array_agg(t.from_id order by t.number),
+           array_agg(t.to_id order by t.number), array_agg(t.amount order by t.number), posted_at
       from between_accounts(
-        accounts, entry_modes, entry_owners, transfer_entries, sources, targets, currencies, amounts) t;
+        accounts, entry_modes, entry_owners, transfer_entries, sources, targets, currencies, amounts) t
+     group by t.entry order by t.entry;
   get diagnostics written = row_count;
-  if written <> cardinality(transfer_entries) then
-    raise foreign_key_violation using message = 'a transfer names no account of its currency';
+  if written <> cardinality(entry_kinds) then
+    raise invalid_parameter_value using message = 'an entry has no transfers';
   end if;
 end $$;
 
