@@ -111,9 +111,11 @@ create table payouts (
   check (rail is null or (rail = 'sandbox') = (mode = 'test')),
   check ((settled_at is not null) or status <> 'settled'),
   check ((attention_reason is null) = (attention_at is null))
-);
--- An index on payouts is written five times for each of them, because every step moves wake_at and
--- no update can be "heap only". Measured with 1,000,000 payouts, one index adds 10 % to what the
+-- A payout is updated four times within seconds. With room on its page the updates that change no index
+-- ("heap only") write none, and what they leave behind is reused before any vacuum.
+) with (fillfactor = 50);
+-- An index on payouts is written up to five times for each of them: with each status, and each step of
+-- a single payout moves wake_at. Measured with 1,000,000 payouts, one index adds 10 % to what the
 -- database does for a batch of 10,000, and one a filter adds 85 %. So status is in the one that lists
 -- them (a list of all is merged from the seven statuses), and payout_terms serves the other filters.
 create index payouts_list on payouts (account_id, status, requested_at, id);
