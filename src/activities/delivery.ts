@@ -375,7 +375,6 @@ function failedAttempt(
 /** The bytes of an event for an endpoint: the same on every attempt. */
 function webhookBody(delivery: DueDelivery): string {
   const version = isApiVersion(delivery.apiVersion) ? delivery.apiVersion : defaultApiVersion;
-  const event = render(eventObject({ ...delivery, id: delivery.eventId }), version);
-  const { id, type, timestamp, sequence, data } = event;
+  const { id, type, timestamp, sequence, data } = render(eventObject(delivery), version);
   return JSON.stringify({ id, type, timestamp, api_version: version, sequence, data });
 }

@@ -1,5 +1,4 @@
 import { batchObject } from '../contract/batchObjects.js';
-import { payoutObject } from '../contract/objects.js';
 import { type BatchRow, completeBatches, countItems } from '../db/batches.js';
 import type { Sql } from '../db/client.js';
 import { type NewEvent, recordWebhookEvents } from '../db/events.js';
@@ -23,12 +22,14 @@ export async function announce(
 }
 
 function eventOf(row: PayoutRow): NewEvent {
-  return {
-    accountId: row.accountId,
-    type: `payout.${eventStatus(row.status)}`,
-    subjectId: row.id,
-    data: payoutObject(row),
+  const { id, accountId, status, statusReason, settledAt, returnedMinor } = row;
+  const facts = {
+    status,
+    statusReason,
+    settledAt: settledAt?.toISOString() ?? null,
+    returnedMinor: returnedMinor?.toString() ?? null,
   };
+  return { accountId, type: `payout.${eventStatus(status)}`, subjectId: id, facts };
 }
 
 function eventStatus(status: PayoutStatus) {
@@ -53,8 +54,8 @@ export async function announceCompletion(sql: Sql, batch: BatchRow): Promise<voi
 }
 
 async function completionOf(sql: Sql, batch: BatchRow): Promise<NewEvent> {
-  const data = batchObject(batch, await countItems(sql, batch.id));
-  return { accountId: batch.accountId, type: 'batch.completed', subjectId: batch.id, data };
+  const facts = batchObject(batch, await countItems(sql, batch.id));
+  return { accountId: batch.accountId, type: 'batch.completed', subjectId: batch.id, facts };
 }
 
 /** Whether its last move made the item final: a return after a settlement does not again. */

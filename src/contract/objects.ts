@@ -2,7 +2,7 @@ import type { Account } from '../db/accounts.js';
 import type { BalanceTransactionRow } from '../db/balanceTransactions.js';
 import type { BeneficiaryRow } from '../db/beneficiaries.js';
 import type { DeliveryRow } from '../db/deliveries.js';
-import type { EventRow } from '../db/events.js';
+import type { EventRow, PayoutFacts } from '../db/events.js';
 import type { BalanceRow } from '../db/ledger.js';
 import type { PayoutRow } from '../db/payouts.js';
 import type { QuoteRow } from '../db/quotes.js';
@@ -176,7 +176,7 @@ export function webhookEndpointObject(
 
 /** An event as it is listed and as it is sent; `data` is the object as it was then. */
 export function eventObject(
-  event: Omit<EventRow, 'accountId'>,
+  event: EventRow,
 ): Omit<ContractObject<'event'>, 'data'> & { readonly data: Readonly<Record<string, unknown>> } {
   return {
     object: 'event',
@@ -185,7 +185,20 @@ export function eventObject(
     timestamp: event.createdAt.toISOString(),
     sequence: Number(event.sequence),
     created_at: event.createdAt.toISOString(),
-    data: event.data,
+    data:
+      event.type === 'batch.completed' ? event.facts : payoutObject(payoutAt(event, event.facts)),
+  };
+}
+
+/** The payout of an event as it was then. */
+function payoutAt(event: EventRow, facts: PayoutFacts): PayoutRow {
+  return {
+    ...event,
+    id: event.subjectId,
+    status: facts.status,
+    statusReason: facts.statusReason,
+    settledAt: facts.settledAt === null ? null : new Date(facts.settledAt),
+    returnedMinor: facts.returnedMinor === null ? null : BigInt(facts.returnedMinor),
   };
 }
 

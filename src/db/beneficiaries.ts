@@ -62,29 +62,28 @@ export type BeneficiaryOfPayout = {
 };
 
 /**
- * Not `=`: before the tables are analyzed the planner would look through all beneficiaries of
- * the account for each payout, in place of the one that is named.
+ * Not `=` for the account: before the tables are analyzed the planner would look through all
+ * beneficiaries of the account for each payout, in place of the one that is named.
  */
-const isOwn = (sql: Sql) => sql`b.account_id is not distinct from p.account_id`;
+const ofPayouts = (sql: Sql, payoutIds: readonly string[]) => sql`
+  select p.id as payout_id, b.currency, b.details
+    from payouts p join beneficiaries b
+      on b.id = p.beneficiary_id and b.account_id is not distinct from p.account_id
+   where p.id = any (${[...payoutIds]}::text[])`;
 
 /** The usable beneficiaries that these payouts name, held against a concurrent deletion. */
-export async function lockBeneficiariesOf(
+export function lockBeneficiariesOf(
   sql: Sql,
   payoutIds: readonly string[],
 ): Promise<readonly BeneficiaryOfPayout[]> {
   return sql<BeneficiaryOfPayout[]>`
-    select p.id as payout_id, b.currency, b.details
-      from payouts p join beneficiaries b on b.id = p.beneficiary_id and ${isOwn(sql)}
-     where p.id = any (${payoutIds}) and b.deleted_at is null order by b.id for share of b`;
+    ${ofPayouts(sql, payoutIds)} and b.deleted_at is null order by b.id for share of b`;
 }
 
 /** The details that accepted payouts are sent to: a deletion does not stop what was accepted. */
-export async function beneficiariesOf(
+export function beneficiariesOf(
   sql: Sql,
   payoutIds: readonly string[],
 ): Promise<readonly BeneficiaryOfPayout[]> {
-  return sql<BeneficiaryOfPayout[]>`
-    select p.id as payout_id, b.currency, b.details
-      from payouts p join beneficiaries b on b.id = p.beneficiary_id and ${isOwn(sql)}
-     where p.id = any (${payoutIds})`;
+  return sql<BeneficiaryOfPayout[]>`${ofPayouts(sql, payoutIds)}`;
 }

@@ -165,18 +165,6 @@ export function hasSqlState(error: unknown, code: string): boolean {
 /** Whether a database function raised this error to refuse the request; its message says why. */
 export const isRaisedByFunction = (error: unknown): error is Error => hasSqlState(error, 'P0001');
 
-/** U+001E, the record separator of ASCII, which JSON never holds as such. */
-const recordSeparator = '\u001e';
-
-/**
- * Objects for a `text[]` of JSON, as one text: an array of texts escapes every quote of theirs
- * on its way, which for the events of a chunk took longer than writing them.
- */
-export function jsonTexts(sql: Sql, values: readonly object[]) {
-  const text = values.map((value) => JSON.stringify(value)).join(recordSeparator);
-  return sql`string_to_array(${text}, ${recordSeparator})`;
-}
-
 /**
  * Numbers for a `bigint[]` parameter. postgres.js takes the type of an array's first bigint
  * for the type of the parameter, so the numbers go as text and the server reads them.

@@ -1,11 +1,11 @@
 import { type Sql, unnest } from './client.js';
-import type { EventRow } from './events.js';
+import { type EventRow, eventColumns, ofPayout } from './events.js';
 import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
 /** One (event, endpoint) pair with everything that an attempt needs. */
 export type DueDelivery = CountedPair &
-  Pick<WebhookEndpointRow, 'accountId' | 'url' | 'secret' | 'apiVersion'> &
-  Pick<EventRow, 'type' | 'sequence' | 'data' | 'createdAt'>;
+  Pick<WebhookEndpointRow, 'url' | 'secret' | 'apiVersion'> &
+  EventRow;
 
 /**
  * Longer than what is taken may go unrecorded: an attempt begins within 4 s, takes at most 15 s,
@@ -117,9 +117,9 @@ const claiming = (sql: Sql) => sql`
 
 /** The pairs that a statement has `taken`, with everything that an attempt needs, oldest first. */
 const claimedRows = (sql: Sql) => sql`
-  select t.*, w.account_id, w.url, w.secret, w.api_version, e.type, e.sequence, e.data, e.created_at
+  select t.*, w.url, w.secret, w.api_version, ${eventColumns(sql)}
     from taken t join events e on e.id = t.event_id
-    join webhook_endpoints w on w.id = t.endpoint_id order by e.sequence`;
+    join webhook_endpoints w on w.id = t.endpoint_id ${ofPayout(sql)} order by e.sequence`;
 
 /** Takes pairs of an endpoint that are due, longest due first, or cancels them if it is gone. */
 export async function claimDueDeliveries(

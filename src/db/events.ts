@@ -1,25 +1,33 @@
 import { type EventType, eventTypes } from '../domain/event.js';
-import { jsonTexts, oneOf, ownedIn, type Sql, when } from './client.js';
+import type { PayoutStatus } from '../domain/payout.js';
+import { type Sql, unnest, when } from './client.js';
 import { newId } from './id.js';
 import { orderAndLimit, type Page, type PageResult, pageRows, toPage } from './page.js';
+import type { PayoutRow } from './payouts.js';
 
-export type NewEvent = {
+/** What a payout's row may still change, as it was at an event: format 1. */
+export type PayoutFacts = {
+  readonly status: PayoutStatus;
+  readonly statusReason: string | null;
+  /** ISO 8601. */
+  readonly settledAt: string | null;
+  readonly returnedMinor: string | null;
+};
+
+type Facts =
+  | { readonly type: Exclude<EventType, 'batch.completed'>; readonly facts: PayoutFacts }
+  /** The batch as integrators see it, in the newest shape. */
+  | { readonly type: 'batch.completed'; readonly facts: Readonly<Record<string, unknown>> };
+
+export type NewEvent = Facts & {
   readonly accountId: string;
-  readonly type: EventType;
   /** The id of the payout or batch that it is about. */
   readonly subjectId: string;
-  /** The object as it is in this transaction, in the newest shape. */
-  readonly data: object;
 };
 
-export type EventRow = {
-  readonly id: string;
-  readonly accountId: string;
-  readonly sequence: bigint;
-  readonly type: EventType;
-  readonly data: Record<string, unknown>;
-  readonly createdAt: Date;
-};
+/** An event with what its payout's row has now; of one about a batch the latter is null. */
+export type EventRow = PayoutRow &
+  NewEvent & { readonly id: string; readonly sequence: bigint; readonly createdAt: Date };
 
 /**
  * Writes events with the next numbers of their accounts, and a delivery for each endpoint
@@ -31,28 +39,21 @@ export async function recordWebhookEvents(
   events: readonly NewEvent[],
 ): Promise<ReadonlySet<string>> {
   if (events.length === 0) return new Set();
+  const added = events.map((event, position) => ({ ...event, id: newId('event'), position }));
   const rows = await sql<{ subjectId: string }[]>`
     with added as (
-      select *
-        from unnest(${events.map(() => newId('event'))}::text[],
-                    ${events.map((event) => event.accountId)}::text[],
-                    ${events.map((event) => event.type)}::text[],
-                    ${events.map((event) => event.subjectId)}::text[],
-                    ${jsonTexts(
-                      sql,
-                      events.map((event) => event.data),
-                    )})
-               with ordinality as t (id, account_id, type, subject_id, data, position)
+      select * from ${unnest(sql, added)`
+        id text, account_id text, type text, subject_id text, facts json, position int`}
     ), numbered as (
       update accounts a set event_sequence = a.event_sequence + n.count
         from (select account_id, count(*) as count from added group by account_id) n
        where a.id = n.account_id
       returning a.id as account_id, a.event_sequence - n.count as base
     ), inserted as (
-      insert into events (id, account_id, sequence, type, subject_id, data)
+      insert into events (id, account_id, sequence, type, subject_id, facts)
       select g.id, g.account_id,
              n.base + row_number() over (partition by g.account_id order by g.position),
-             g.type, g.subject_id, g.data::json
+             g.type, g.subject_id, g.facts
         from added g join numbered n using (account_id)
     ), pending as (
       insert into deliveries (event_id, endpoint_id)
@@ -65,7 +66,13 @@ export async function recordWebhookEvents(
   return new Set(rows.map((row) => row.subjectId));
 }
 
-const columns = (sql: Sql) => sql`id, account_id, sequence, type, data, created_at`;
+/** The columns of an event, after those of its payout: both have an id and an account. */
+export const eventColumns = (sql: Sql) => sql`
+  p.*, e.id, e.account_id, e.subject_id, e.type, e.sequence, e.facts, e.created_at`;
+
+/** The limit keeps the planner from joining the tables as wholes. */
+export const ofPayout = (sql: Sql) => sql`
+  left join lateral (select * from payouts where id = e.subject_id limit 1) p on true`;
 
 export type EventFilter = {
   readonly type?: EventType | undefined;
@@ -84,11 +91,13 @@ export async function listEvents(
   // The newest of each type are among the newest of all: one index serves both. A subject has a
   // handful of events, which are found by it.
   const rows = await sql<EventRow[]>`
-    select e.* from unnest(${types}::text[]) t (type) cross join lateral (
-      select ${columns(sql)} from events
-       where account_id = ${accountId} and type = t.type
-         and ${when(sql, subjectId, (wanted) => sql`subject_id = ${wanted}`)}
-         and ${pageRows(sql, page, ['created_at', 'id'])}) e
+    select ${eventColumns(sql)} from (
+      select n.* from unnest(${types}::text[]) t (type) cross join lateral (
+        select * from events
+         where account_id = ${accountId} and type = t.type
+           and ${when(sql, subjectId, (wanted) => sql`subject_id = ${wanted}`)}
+           and ${pageRows(sql, page, ['created_at', 'id'])}) n
+       ${orderAndLimit(sql, page, ['n.created_at', 'n.id'])}) e ${ofPayout(sql)}
      ${orderAndLimit(sql, page, ['e.created_at', 'e.id'])}`;
   return toPage(page, rows);
 }
@@ -104,10 +113,21 @@ export async function feedEvents(
   limit: number,
 ): Promise<PageResult<EventRow>> {
   const rows = await sql<EventRow[]>`
-    select ${columns(sql)} from events
-     where account_id = ${accountId} and sequence > ${after}
-     order by sequence limit ${limit + 1}`;
+    select ${eventColumns(sql)} from (
+      select * from events where account_id = ${accountId} and sequence > ${after}
+       order by sequence limit ${limit + 1}) e ${ofPayout(sql)}
+     order by e.sequence`;
   return { rows: rows.slice(0, limit), hasMore: rows.length > limit };
 }
 
-export const findEvent = oneOf(ownedIn<EventRow>('events', columns));
+/** An account's event by its id. */
+export async function findEvent(
+  sql: Sql,
+  accountId: string,
+  id: string,
+): Promise<EventRow | undefined> {
+  const [row] = await sql<EventRow[]>`
+    select ${eventColumns(sql)} from events e ${ofPayout(sql)}
+     where e.id = ${id} and e.account_id = ${accountId}`;
+  return row;
+}

@@ -1,7 +1,7 @@
 import type { Chunk } from '../domain/batch.js';
 import { payoutOfKey, type WakeablePayout } from '../domain/payout.js';
 import { type RailEvent, type RailReportJson, reportToJson } from '../domain/railReport.js';
-import { jsonTexts, type Sql, unnest } from './client.js';
+import { type Sql, unnest } from './client.js';
 import { wakeable } from './payouts.js';
 import { wakeAfter } from './wakeTimes.js';
 
@@ -21,18 +21,18 @@ export async function storeRailEvents(
   rail: string,
   events: readonly RailEvent[],
 ): Promise<ToSignal> {
+  const reported = events.map(({ id, key, report }) => ({
+    railEventId: id,
+    railKey: key,
+    payoutId: payoutOfKey(key),
+    fact: reportToJson(report),
+  }));
   const kept = await sql<{ payoutId: string }[]>`
     insert into rail_inbox (rail, rail_event_id, rail_key, payout_id, fact, applied_at, outcome)
     select ${rail}, t.rail_event_id, t.rail_key, p.id, t.fact,
            case when k.is_known then now() end, case when k.is_known then 'nothing new' end
-      from unnest(${events.map(({ id }) => id)}::text[],
-                  ${events.map(({ key }) => key)}::text[],
-                  ${events.map(({ key }) => payoutOfKey(key))}::text[],
-                  ${jsonTexts(
-                    sql,
-                    events.map(({ report }) => reportToJson(report)),
-                  )}::jsonb[])
-             as t (rail_event_id, rail_key, payout_id, fact)
+      from ${unnest(sql, reported)`
+        rail_event_id text, rail_key text, payout_id text, fact jsonb`}
       left join payouts p on p.id = t.payout_id and p.rail = ${rail}
       cross join lateral (select
         (p.status in ('settled', 'returned') and t.fact ->> 'kind' = 'settled'

@@ -41,9 +41,13 @@ export type StatusChange = {
   readonly reason: string | null;
 };
 
-/** Every status that a payout had, in their order: no move leads back, and only an end has a reason. */
+/**
+ * Every status that a payout had until the one that is given, in their order: no move leads back,
+ * and only an end has a reason.
+ */
 export function statusHistory(record: StatusRecord): readonly StatusChange[] {
-  return payoutStatuses.flatMap((status) => {
+  const passed = payoutStatuses.slice(0, payoutStatuses.indexOf(record.status) + 1);
+  return passed.flatMap((status) => {
     const since = status === 'pending' ? record.requestedAt : record[`${status}Since`];
     const reason = status === record.status ? record.statusReason : null;
     return since === null ? [] : [{ status, at: since.toISOString(), reason }];

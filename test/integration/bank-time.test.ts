@@ -182,7 +182,13 @@ describe('what happened later is not recorded as earlier', () => {
 
   it('in the events of an account', async () => {
     const { id: payoutId } = await requestPayout(test.database, accountId);
-    const event = { accountId, type: 'payout.sent', subjectId: payoutId, data: {} } as const;
+    const facts = {
+      status: 'sent',
+      statusReason: null,
+      settledAt: null,
+      returnedMinor: null,
+    } as const;
+    const event = { accountId, type: 'payout.sent', subjectId: payoutId, facts } as const;
     await afterwards(
       (sql) => recordWebhookEvents(sql, [event]),
       (sql) => recordWebhookEvents(sql, [event]),

@@ -95,7 +95,7 @@ async function record(
     accountId,
     type: 'payout.sent',
     subjectId: payoutId,
-    data: { id: payoutId },
+    facts: { status: 'sent', statusReason: null, settledAt: null, returnedMinor: null },
   } as const;
   await recordWebhookEvents(sql, Array(events).fill(event));
 }

@@ -166,16 +166,42 @@ describe('version 2026-06-01', () => {
       data: [{ ...numbers, quote: { ...quote, ...numbers }, metadata: { rate: '1.5' } }],
     });
     const event = eventObject({
+      ...sentSource,
       id: 'evt_1',
+      subjectId: 'po_1',
       type: 'payout.sent',
       sequence: 7n,
-      data: payout,
+      facts: { status: 'sent', statusReason: null, settledAt: null, returnedMinor: null },
       createdAt,
     });
     const older = { ...event, data: { ...payout, ...numbers } };
     expect(render(event, '2026-06-01')).toEqual(older);
     expect(render(listObject([event]), '2026-06-01')).toMatchObject({ data: [older] });
     expect(event).toMatchObject({ type: 'payout.sent', sequence: 7, data: payout });
+  });
+
+  test('shows the payout as it was, whatever has become of it since', () => {
+    const at = (second: number) => new Date(`2026-11-21T12:00:0${second}.000Z`);
+    const later = [
+      { status: 'sent', sentSince: at(1) },
+      { status: 'settled', settledSince: at(3), settledAt: at(2) },
+      { status: 'returned', returnedSince: at(4), returnedMinor: 7n, statusReason: 'AC04' },
+    ] as const;
+    const ended: PayoutRow = Object.assign({}, sentSource, ...later);
+    let then: PayoutRow = sentSource;
+    for (const step of later) {
+      then = { ...then, ...step };
+      const facts = {
+        status: then.status,
+        statusReason: then.statusReason,
+        settledAt: then.settledAt?.toISOString() ?? null,
+        returnedMinor: then.returnedMinor?.toString() ?? null,
+      };
+      const event = { id: 'evt_1', subjectId: 'po_1', sequence: 7n, createdAt, facts };
+      const shown = eventObject({ ...ended, ...event, type: `payout.${step.status}` });
+      expect(shown.data).toEqual(payoutObject(then));
+    }
+    expect(payoutObject(then)).toEqual(payoutObject(ended));
   });
 
   test('takes data that is no object as it is', () => {

@@ -10,8 +10,11 @@ create table events (
   -- The payout or the batch that it is about. It is written in the transaction that has just written
   -- its subject, so a foreign key would prove nothing more.
   subject_id text not null,
-  -- The object as it was, in the newest shape. json, not jsonb: the same bytes each time.
-  data json not null,
+  -- What had become of its subject, in the format of this number. What a payout was asked for and
+  -- accepted with never changes, so only the rest of it is here, a tenth of what is shown; what is
+  -- shown is made of both, so every attempt sends the same bytes. A batch is kept as it is shown.
+  format smallint not null default 1,
+  facts json not null,
   -- The account's number is locked by then, so the times follow the numbers.
   created_at timestamptz(3) not null default clock_timestamp(),
   unique (account_id, sequence),
