@@ -1,5 +1,6 @@
 import { type Sql, unnest } from './client.js';
 import { type EventRow, eventColumns, ofPayout } from './events.js';
+import { firstId } from './id.js';
 import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
 /** One (event, endpoint) pair with everything that an attempt needs. */
@@ -189,6 +190,20 @@ export async function nextAttemptInMs(sql: Sql, endpointId: string): Promise<num
       from deliveries where endpoint_id = ${endpointId} and status = 'pending'
      order by next_attempt_at limit 1`;
   return row?.inMs;
+}
+
+/** How long it is known what became of an event at each endpoint; the event itself stays. */
+const keptMs = 30 * 24 * 60 * 60_000;
+
+/** Deletes deliveries of old events that are over, so many at the most; returns how many. */
+export async function purgeDeliveries(sql: Sql, limit: number): Promise<number> {
+  // By the key, which begins with the time: no index has to be written for this.
+  const { count } = await sql`
+    delete from deliveries where (event_id, endpoint_id) in (
+      select event_id, endpoint_id from deliveries
+       where event_id < ${firstId('event', Date.now() - keptMs)} and status <> 'pending'
+       order by event_id limit ${limit})`;
+  return count;
 }
 
 /** Disables an endpoint whose receiver said that it is gone, and drops its pending deliveries. */

@@ -28,17 +28,23 @@ let used = pool.length;
  * sixteen are 80 random bits.
  */
 export function newId(kind: IdKind): string {
-  let time = Date.now();
   let text = '';
-  for (let i = 0; i < 10; i += 1) {
-    text = alphabet.charAt(time % 32) + text;
-    time = Math.floor(time / 32);
-  }
   if (used + 16 > pool.length) {
     randomFillSync(pool);
     used = 0;
   }
   for (const byte of pool.subarray(used, used + 16)) text += alphabet.charAt(byte % 32);
   used += 16;
+  return firstId(kind, Date.now()) + text;
+}
+
+/** What the ids of a time begin with: those from before it are less, all others greater. */
+export function firstId(kind: IdKind, timeMs: number): string {
+  let time = timeMs;
+  let text = '';
+  for (let i = 0; i < 10; i += 1) {
+    text = alphabet.charAt(time % 32) + text;
+    time = Math.floor(time / 32);
+  }
   return `${prefixes[kind]}_${text}`;
 }

@@ -84,16 +84,12 @@ export async function recordKeyRefusal(
      where account_id = ${accountId} and key = ${key}`;
 }
 
-/** Enough for a day of a busy account; the next run takes the rest. */
-const purgeLimit = 50_000;
-
-/** Forgets the keys whose time is over. */
-export async function purgeExpiredKeys(sql: Sql): Promise<number> {
-  const rows = await sql`
+/** Forgets keys whose time is over, so many at the most; returns how many. */
+export async function purgeExpiredKeys(sql: Sql, limit: number): Promise<number> {
+  const { count } = await sql`
     delete from idempotency_keys where (account_id, key) in (
-      select account_id, key from idempotency_keys where expires_at <= now() limit ${purgeLimit})
-    returning 1 as one`;
-  return rows.length;
+      select account_id, key from idempotency_keys where expires_at <= now() limit ${limit})`;
+  return count;
 }
 
 /** Forgets a key whose request came to nothing. */

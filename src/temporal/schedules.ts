@@ -8,7 +8,7 @@ import { taskQueues } from '../workflows/messages.js';
 const schedules = [
   // With the times of db/wakeTimes.ts, what an outage has held up moves ten seconds after its end.
   { workflow: 'sweep', everyMs: 5_000 },
-  { workflow: 'retention', everyMs: 24 * 60 * 60_000 },
+  { workflow: 'retention', everyMs: 60 * 60_000 },
   { workflow: 'statement', everyMs: 24 * 60 * 60_000 },
   // A balance that was edited pays for an hour at most, and reading all postings takes seconds.
   { workflow: 'balances', everyMs: 60 * 60_000 },

@@ -5,7 +5,7 @@ export async function sweep(): Promise<void> {
   await sweeper.sweep();
 }
 
-/** Forgets idempotency keys whose thirty days are over. */
+/** Deletes what is kept for thirty days: idempotency keys of most routes, and what became of deliveries. */
 export async function retention(): Promise<number> {
   return maintenance.purge();
 }

@@ -9,10 +9,11 @@ import {
   claimDueDeliveries,
   type DeliveryRow,
   overdueEndpoints,
+  purgeDeliveries,
   releaseClaims,
 } from '../../src/db/deliveries.js';
 import { recordWebhookEvents } from '../../src/db/events.js';
-import { newId } from '../../src/db/id.js';
+import { firstId, newId } from '../../src/db/id.js';
 import { deleteWebhookEndpoint, insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
 import { guardedLookups } from '../../src/webhooks/guard.js';
 import { createSender } from '../../src/webhooks/sender.js';
@@ -21,7 +22,12 @@ import { eventually } from '../assertions/eventually.js';
 import { startReceiver } from '../fakes/receiver.js';
 import { startTarpit } from '../fakes/tarpit.js';
 import { requestPayout } from '../fixtures/requestPayout.js';
-import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
+import {
+  createTestAccount,
+  createTestDatabase,
+  type TestDatabase,
+  withoutTriggers,
+} from '../servers/database.js';
 import { temporalAddress } from '../servers/temporalAddress.js';
 
 let test: TestDatabase;
@@ -334,6 +340,28 @@ describe('an attempt that was taken and not recorded', () => {
     await releaseClaims(test.database, second, 0);
     expect(await deliveriesOf({ endpointId })).toMatchObject([{ attempts: 1, isDue: true }]);
   });
+});
+
+it('is forgotten after 30 days, but not while it is pending', async () => {
+  const listener = await openListener('http://127.0.0.1:1/');
+  await owePayout(listener, 4);
+  const dayMs = 24 * 60 * 60_000;
+  const rows = await test.database<{ id: string }[]>`
+    select id from events where account_id = ${listener.accountId} order by sequence`;
+  const ages = [31, 31, 29, 0];
+  await withoutTriggers(test.database, async (sql) => {
+    for (const [index, { id }] of rows.entries()) {
+      const aged = firstId('event', Date.now() - (ages[index] ?? 0) * dayMs) + id.slice(-16);
+      await sql`update events set id = ${aged} where id = ${id}`;
+      await sql`
+        update deliveries set event_id = ${aged}, status = ${index === 1 ? 'pending' : 'delivered'}
+         where event_id = ${id}`;
+    }
+  });
+  // One at a time, as a run with more than a slice does.
+  expect(await purgeDeliveries(test.worker, 1)).toBe(1);
+  expect(await purgeDeliveries(test.worker, 1)).toBe(0);
+  expect(await statusesOf(listener)).toEqual(['pending', 'delivered', 'delivered']);
 });
 
 it('says the same of a host that is not there and of one inside, but for its log', async () => {

@@ -44,6 +44,9 @@ create index on webhook_endpoints (account_id, id) where deleted_at is null;
 grant insert, update on webhook_endpoints to corridor_api;
 grant update on webhook_endpoints to corridor_worker;
 
+-- Kept for 30 days. Not in partitions, of which a month could be dropped: each statement is planned for
+-- its values, and with five partitions planning made one that records a delivery take 1.6 times as
+-- long, one for 250 of them 2.4 times. To delete a row costs 4 µs, with the vacuum that follows.
 create table deliveries (
   event_id text not null references events deferrable,
   endpoint_id text not null references webhook_endpoints deferrable,
@@ -60,4 +63,4 @@ create table deliveries (
 -- What is overdue is asked endpoint by endpoint, so one index serves that as well.
 create index on deliveries (endpoint_id, next_attempt_at) where status = 'pending';
 grant update on deliveries to corridor_api;
-grant insert, update on deliveries to corridor_worker;
+grant insert, update, delete on deliveries to corridor_worker;
