@@ -1,0 +1,178 @@
+// What millions of payouts change: a batch, accepting, reads, lists and the sweep, on one stack, before
+// the tables are filled and after; and how large a payout is, table by table. See README.md.
+import { writeFile } from 'node:fs/promises';
+import { parseArgs } from 'node:util';
+import { claimOverdueChunks } from '../dist/src/db/chunks.js';
+import { overdueEndpoints } from '../dist/src/db/deliveries.js';
+import { claimOverduePayouts } from '../dist/src/db/payouts.js';
+import { withBench } from './batch/bench.mjs';
+import { batchBody, openCustomer } from './batch/customer.mjs';
+import { timeWay } from './batch/measure.mjs';
+import { describeMachine, heading, percentile } from './batch/report.mjs';
+import { closedLoop, pay } from './payers.mjs';
+
+const { values } = parseArgs({
+  options: {
+    payouts: { type: 'string', default: '3000000' },
+    rounds: { type: 'string', default: '3' },
+    data: { type: 'string', default: '.corridor/bench' },
+    json: { type: 'string' },
+  },
+});
+const [payouts, rounds] = [Number(values.payouts), Number(values.rounds)];
+
+/** The largest batch there is; it is also what is copied. */
+const items = 10_000;
+
+/** The middle of so many reads is steady, and takes a second. */
+const reads = 200;
+
+/** Accepted one after another: the tables are measured and not a queue. */
+const accepts = 40;
+
+async function middleMs(work, count = reads) {
+  return percentile(await closedLoop(count, 1, work), 0.5);
+}
+
+/** A batch and single payouts of a new customer, and what the account with most payouts reads. */
+async function measure(bench, large, name) {
+  const { database } = bench;
+  const customer = await openCustomer(bench, name, items + accepts);
+  const body = batchBody(customer, items);
+  const prepare = async () => async () => void (await customer.ask('POST /v1/batches', body));
+  const { announcedSeconds } = await timeWay({
+    ...{ bench, database, customer, prepare, warmup: 0, payouts: items },
+  });
+  const { data } = await large.ask('GET /v1/payouts?limit=20');
+  const get = (path) => middleMs(() => large.ask(`GET /v1/${path}`));
+  return {
+    'batch of 10,000, to its last webhook': announcedSeconds * 1_000,
+    'accepting a payout': await middleMs((index) => pay(customer, `${name} ${index}`), accepts),
+    'GET a payout': await get(`payouts/${data[7].id}`),
+    'list of payouts': await get('payouts?limit=20'),
+    'list by status': await get('payouts?limit=20&status=settled'),
+    'list by reference': await get('payouts?limit=20&reference=Invoice%207'),
+    'list by beneficiary': await get(`payouts?limit=20&beneficiary=${large.beneficiaryId}`),
+    'list of events': await get('events?limit=20'),
+    'list of balance transactions': await get('balance_transactions?limit=20'),
+    'what the sweep looks for': await middleMs(async () => {
+      await claimOverduePayouts(database);
+      await claimOverdueChunks(database);
+      await overdueEndpoints(database);
+    }),
+  };
+}
+
+/** The figures of several rounds, each by its best: what else runs only makes them worse. */
+async function best(bench, large, label) {
+  const found = [];
+  for (let round = 1; round <= rounds; round += 1) {
+    console.error(`  ${label}, round ${round} …`);
+    found.push(await measure(bench, large, `${label}-${round}`));
+  }
+  const least = (name) => Math.min(...found.map((figures) => figures[name]));
+  return Object.fromEntries(Object.keys(found[0]).map((name) => [name, least(name)]));
+}
+
+/** Ids of copy $1: as long as those they are made of, and as unique. */
+const copied = (id) => `overlay(${id} placing lpad(to_hex($1), 6, '0') from length(${id}) - 5)`;
+
+/** How the rows of a batch become those of copy $1, a day older with each; the rest stays as it is. */
+const tables = {
+  batches: { id: copied('id') },
+  payouts: { id: copied('id'), batch_id: copied('batch_id') },
+  payout_terms: { payout_id: copied('payout_id') },
+  ledger_entries: { payout_id: copied('payout_id'), id: "nextval('ledger_entries_id_seq')" },
+  events: {
+    ...{ id: copied('id'), subject_id: copied('subject_id') },
+    sequence: 'sequence + 100000 * $1',
+  },
+  deliveries: { event_id: copied('event_id') },
+  rail_inbox: {
+    ...{ id: "nextval('rail_inbox_id_seq')", payout_id: copied('payout_id') },
+    ...{ rail_key: copied('rail_key'), rail_event_id: `rail_event_id || '.' || $1` },
+  },
+};
+
+const times = new Set(['requested_at', 'created_at', 'received_at']);
+
+/** Statements that copy the rows which the large customer has now, through tables of their own. */
+async function prepareCopies(sql, accountId) {
+  const statements = [];
+  for (const [table, changes] of Object.entries(tables)) {
+    const own = `${table}_of_the_batch`;
+    const where = {
+      payout_terms: 'payout_id in (select id from payouts_of_the_batch)',
+      deliveries: 'event_id in (select id from events_of_the_batch)',
+      rail_inbox: 'payout_id in (select id from payouts_of_the_batch)',
+    };
+    await sql.unsafe(`create unlogged table ${own} as
+      select * from ${table} where ${where[table] ?? `account_id = '${accountId}'`}`);
+    const columns = await sql`
+      select attname as name from pg_attribute
+       where attrelid = ${table}::regclass and attnum > 0 and not attisdropped order by attnum`;
+    const expression = ({ name }) =>
+      changes[name] ?? (times.has(name) ? `${name} - make_interval(days => $1)` : name);
+    statements.push(`insert into ${table} (${columns.map(({ name }) => name).join(', ')})
+      overriding system value select ${columns.map(expression).join(', ')} from ${own}`);
+  }
+  return statements;
+}
+
+/** Fills the tables with copies of what the customer has, written past the triggers. */
+async function fill({ database }, { accountId }) {
+  const statements = await prepareCopies(database, accountId);
+  const copies = payouts / items;
+  for (let copy = 1; copy <= copies; copy += 1) {
+    await database.begin(async (sql) => {
+      await sql`select set_config('session_replication_role', 'replica', true),
+                       set_config('statement_timeout', '0', true)`;
+      for (const statement of statements) {
+        await sql.unsafe(statement.replaceAll('$1', String(copy)));
+      }
+    });
+    if (copy % 50 === 0) console.error(`  ${copy * items} of ${payouts} payouts …`);
+  }
+  for (const table of Object.keys(tables)) {
+    await database.unsafe(`drop table ${table}_of_the_batch`);
+    await database.begin(async (sql) => {
+      await sql`select set_config('statement_timeout', '0', true),
+                       set_config('transaction_timeout', '0', true)`;
+      await sql.unsafe(`analyze ${table}`);
+    });
+  }
+}
+
+/** Bytes a payout in each table and its indexes. */
+async function bytesAPayout({ database }) {
+  const [{ count }] = await database`select count(*)::int as count from payouts`;
+  const sizes = await database`
+    select relname as name, pg_table_size(oid)::float8 as rows, pg_indexes_size(oid)::float8 as indexes
+      from pg_class where relname = any (${Object.keys(tables)}::text[]) order by pg_total_relation_size(oid) desc`;
+  return sizes.map(({ name, rows, indexes }) => ({
+    ...{ name, rows: Math.round(rows / count), indexes: Math.round(indexes / count) },
+  }));
+}
+
+const machine = describeMachine();
+const results = await withBench(values.data, async (bench) => {
+  const large = await openCustomer(bench, 'large', items);
+  const body = batchBody(large, items);
+  const prepare = async () => async () => void (await large.ask('POST /v1/batches', body));
+  await timeWay({
+    ...{ bench, database: bench.database, customer: large, prepare, warmup: 0, payouts: items },
+  });
+  const empty = await best(bench, large, 'empty');
+  await fill(bench, large);
+  const sizes = await bytesAPayout(bench);
+  return { payouts, empty, filled: await best(bench, large, 'filled'), sizes };
+});
+
+console.log(`${heading(machine)}, milliseconds before and with ${payouts} payouts:`);
+for (const [name, before] of Object.entries(results.empty)) {
+  const after = results.filled[name];
+  const cells = [before.toFixed(1), after.toFixed(1), (after / before).toFixed(2)];
+  console.log([name.padEnd(38), ...cells.map((cell) => cell.padStart(10))].join(''));
+}
+console.table(results.sizes);
+if (values.json !== undefined) await writeFile(values.json, JSON.stringify({ machine, results }));
