@@ -16,10 +16,10 @@ const givesWay = ['test/e2e/{batch-crash,recovery}.test.ts'];
 
 /**
  * What a busy machine disturbs, when those that load it are done: a clock that jumps goes on while
- * a workflow is kept waiting, and the worker of batches has to get its turn. None needs more than
- * one core, so two files run beside each other.
+ * a workflow is kept waiting, and the worker of batches has to get its turn. None needs a core of
+ * its own, so three files run beside each other.
  */
-const calm = { maxWorkers: 2, sequence: { groupOrder: 1 } } as const;
+const calm = { maxWorkers: 3, sequence: { groupOrder: 1 } } as const;
 
 /** They need a database each and no other server. */
 const databaseOnly = [
