@@ -213,7 +213,7 @@ async function itemEndings(
 async function eventEndings({ database }: Processes, batchId: string, accountId: string) {
   const ofBatch = await database<{ type: string }[]>`
     select type from events
-     where account_id = ${accountId} and data ->> 'id' = ${batchId}`;
+     where account_id = ${accountId} and subject_id = ${batchId}`;
   const [numbers] = await database<{ missing: bigint }[]>`
     select max(sequence) - count(*) as missing from events where account_id = ${accountId}`;
   return {
