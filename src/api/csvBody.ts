@@ -73,7 +73,7 @@ function addColumn(columns: Columns, name: string, column: number): string | und
   // An item stands two levels down, in payouts[0].
   if (path.length > maxDepth - 2) return `at most ${maxDepth - 2} levels`;
   if (path.at(-1) === '') return 'a name in the brackets, as in metadata[order]';
-  return insert(columns, path, column, () => 'object');
+  return insert(columns, path, column, []);
 }
 
 function* readItems(reader: CsvReader, reading: Reading): Steps<readonly DecodedObject[]> {

@@ -1,3 +1,4 @@
+import type { z } from 'zod';
 import { type Refusal, refuse } from '../domain/refusal.js';
 import { decodeCsv } from './csvBody.js';
 import { type DecodedObject, maxBodyBytes } from './decoded.js';
@@ -9,7 +10,7 @@ import type { Steps } from './slices.js';
 export type Decoding = DecodedObject | readonly Refusal[];
 
 type Format = {
-  readonly decode: (body: Buffer) => Steps<Decoding>;
+  readonly decode: (body: Buffer, params?: z.ZodObject) => Steps<Decoding>;
   /** Whether the lines of the body are items, so that it has no place for anything else. */
   readonly isLines: boolean;
 };
@@ -30,11 +31,13 @@ const formats: ReadonlyMap<string, Format> = new Map([
  *
  * @param contentType the Content-Type header, or the empty string if there is none
  * @param acceptsLineFormats whether NDJSON and CSV are taken, whose lines are the items of `payouts`
+ * @param params what the route takes, as far as it decides how a form is read
  */
 export function* decodeInSteps(
   body: Buffer,
   contentType: string,
   acceptsLineFormats = false,
+  params?: z.ZodObject,
 ): Steps<Decoding> {
   if (body.length === 0) return Object.create(null);
   if (body.length > maxBodyBytes) {
@@ -51,7 +54,7 @@ export function* decodeInSteps(
       }),
     ];
   }
-  return yield* format.decode(body);
+  return yield* format.decode(body, params);
 }
 
 /** Whether decoding ended in refusals. */

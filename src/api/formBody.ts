@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer';
+import { z } from 'zod';
 import { type Refusal, refuse } from '../domain/refusal.js';
 import {
   type Decoded,
@@ -11,6 +12,7 @@ import {
   maxProblems,
   refuseParam,
 } from './decoded.js';
+import { memberOf } from './paramSchema.js';
 import type { Steps } from './slices.js';
 
 /**
@@ -30,8 +32,14 @@ const mustBeOneKind = 'to be either one value, a list or an object, not two of t
  * Decodes `application/x-www-form-urlencoded` (WHATWG URL, section 5) with nested names in
  * brackets: `a[b][0]=v`, and `a[]=v` to append. One pass over the body, and one step for
  * each level of each name. Every refusal names its parameter.
+ *
+ * @param params tells a list, whose name may be repeated without brackets, and an object, in
+ * which `0` is a name like others
  */
-export function* decodeForm(body: Buffer): Steps<DecodedObject | readonly Refusal[]> {
+export function* decodeForm(
+  body: Buffer,
+  params?: z.ZodObject,
+): Steps<DecodedObject | readonly Refusal[]> {
   // Read as Latin-1, one character a byte: a byte that is not UTF-8 can so be refused
   // together with the name of its parameter.
   const pairs = body.toString('latin1').split('&', maxFields + 1);
@@ -42,7 +50,7 @@ export function* decodeForm(body: Buffer): Steps<DecodedObject | readonly Refusa
   const problems: Refusal[] = [];
   for (const pair of pairs) {
     if (pair === '') continue;
-    const problem = readPair(root, pair);
+    const problem = readPair(root, pair, params);
     if (problem !== undefined && problems.push(problem) >= maxProblems) break;
     yield;
   }
@@ -52,7 +60,7 @@ export function* decodeForm(body: Buffer): Steps<DecodedObject | readonly Refusa
   return problems.length > 0 ? problems : decoded;
 }
 
-function readPair(root: Branch, pair: string): Refusal | undefined {
+function readPair(root: Branch, pair: string, params?: z.ZodObject): Refusal | undefined {
   const equals = pair.indexOf('=');
   const sentName = equals < 0 ? pair : pair.slice(0, equals);
   const name = decodeText(sentName);
@@ -61,7 +69,9 @@ function readPair(root: Branch, pair: string): Refusal | undefined {
   if (!Array.isArray(path)) return refuseParam(name, path.expected);
   const value = decodeText(equals < 0 ? '' : pair.slice(equals + 1));
   if (typeof value !== 'string') return refuseParam(name, value.expected);
-  const expected = expectedOfValue(value) ?? insert(root, path, value, kindOf);
+  if (path.length === 1 && memberOf(params, name) instanceof z.ZodArray) path.push('');
+  const kinds = kindsOf(path, params);
+  const expected = expectedOfValue(value) ?? insert(root, path, value, kinds);
   return expected === undefined ? undefined : refuseParam(name, expected);
 }
 
@@ -103,32 +113,39 @@ export function readName(name: string): string[] | { readonly expected: string }
       if (level === path.length - 1) continue;
       return { expected: 'an index in every [] but the last, as in payouts[0][amount]' };
     }
-    if (level > 0 && /^0\d+$/.test(key)) return { expected: 'an index without leading zeros' };
     const expected = expectedOfName(key);
     if (expected !== undefined) return { expected };
   }
   return path;
 }
 
-function kindOf(key: string | undefined): Branch['kind'] {
-  if (key === '') return 'appended';
-  return key !== undefined && /^\d+$/.test(key) ? 'numbered' : 'object';
+/** What holds each name of a path but the first: what the route takes there, or what it looks like. */
+function kindsOf(path: readonly string[], params?: z.ZodObject): readonly Branch['kind'][] {
+  let schema: z.core.$ZodType | undefined = params;
+  return path.slice(1).map((key, level) => {
+    schema = memberOf(schema, path[level] ?? '');
+    if (key === '') return 'appended';
+    const isNamed = schema instanceof z.ZodRecord || schema instanceof z.ZodObject;
+    return !isNamed && /^\d+$/.test(key) ? 'numbered' : 'object';
+  });
 }
 
 /**
  * Puts a value where its path says; answers what was expected instead if it cannot be.
  *
- * @param kindOf what holds the next name of the path
+ * @param kinds what holds each name of the path but the first
  */
 export function insert<Leaf extends string | number>(
   root: Branch<Leaf>,
   path: readonly string[],
   value: Leaf,
-  kindOf: (next: string | undefined) => Branch['kind'],
+  kinds: readonly Branch['kind'][],
 ): string | undefined {
   let branch = root;
   for (const [level, key] of path.slice(0, -1).entries()) {
-    const kind = kindOf(path[level + 1]);
+    const kind = kinds[level] ?? 'object';
+    const next = path[level + 1] ?? '';
+    if (kind === 'numbered' && /^0\d/.test(next)) return 'an index without leading zeros';
     const child = branch.children.get(key) ?? { kind, children: new Map() };
     if (typeof child !== 'object' || child.kind !== kind) return mustBeOneKind;
     branch.children.set(key, child);

@@ -15,6 +15,7 @@ import type { UrlPolicy } from '../webhooks/guard.js';
 import type { TrustedProxies } from './clientAddress.js';
 import { type Decoded, type DecodedObject, maxProblems, paramName } from './decoded.js';
 import { nearestName } from './nearestName.js';
+import { memberOf, whenSent } from './paramSchema.js';
 import type { Limiter } from './rateLimit.js';
 
 /** What the routes work with. */
@@ -130,6 +131,12 @@ export function route<Params>({
   };
 }
 
+/** The scopes of which a key needs one: the route's own, or the broad one of its kind. */
+export function scopesReaching({ method, scope }: Route): readonly Scope[] {
+  const broad = method === 'get' ? 'read' : 'write';
+  return scope === broad ? [scope] : [scope, broad];
+}
+
 /** Whether a route answers page by page, and so reads as much as its filters make it. */
 export function isList({ method, params }: Pick<Route, 'method' | 'params'>): boolean {
   return method === 'get' && params !== undefined && 'limit' in params.shape;
@@ -215,15 +222,8 @@ function hintOf(sent: string, known: readonly string[]): { detail?: string } {
 
 /** The names of the object at a path of the schema; none where it takes any name. */
 function knownNames(schema: z.core.$ZodType, path: readonly PropertyKey[]): readonly string[] {
-  if (schema instanceof z.ZodOptional || schema instanceof z.ZodDefault) {
-    return knownNames(schema.def.innerType, path);
-  }
-  if (schema instanceof z.ZodArray) return knownNames(schema.def.element, path.slice(1));
-  if (!(schema instanceof z.ZodObject)) return [];
-  const [name, ...rest] = path;
-  if (name === undefined) return Object.keys(schema.def.shape);
-  const member = schema.def.shape[String(name)];
-  return member === undefined ? [] : knownNames(member, rest);
+  const named = path.reduce(memberOf, whenSent(schema));
+  return named instanceof z.ZodObject ? Object.keys(named.def.shape) : [];
 }
 
 function valueAt(decoded: Decoded, path: readonly PropertyKey[]): unknown {

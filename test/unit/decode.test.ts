@@ -107,6 +107,33 @@ describe('a form body', () => {
     expect(refused(form(body))).toEqual([`parameter_invalid ${param}`]);
   });
 
+  const params = z.strictObject({
+    metadata: z.record(z.string(), z.string()).optional(),
+    events: z.array(z.string()).default([]),
+    payouts: z.array(z.strictObject({ metadata: z.record(z.string(), z.string()) })).optional(),
+    name: z.string().optional(),
+  });
+  const typed = (body: string) => decodeBody(Buffer.from(body), formType, false, params);
+
+  it('takes a name that is repeated for a list where the route takes one', () => {
+    expect(typed('events=a&events=b')).toEqual({ events: ['a', 'b'] });
+    expect(typed('events=a')).toEqual({ events: ['a'] });
+    expect(typed('events=a&events[]=b')).toEqual({ events: ['a', 'b'] });
+    expect(refused(typed('events=a&events[0]=b'))).toEqual(['parameter_invalid events[0]']);
+    expect(refused(typed('name=a&name=b'))).toEqual(['parameter_invalid name']);
+  });
+
+  it('takes a number for a name where the route takes any name', () => {
+    expect(typed('metadata[0]=a&metadata[x]=b&metadata[007]=c')).toEqual({
+      metadata: { 0: 'a', x: 'b', '007': 'c' },
+    });
+    expect(typed('payouts[1][metadata][0]=b&payouts[0][metadata][1]=a')).toEqual({
+      payouts: [{ metadata: { 1: 'a' } }, { metadata: { 0: 'b' } }],
+    });
+    expect(typed('metadata[]=a')).toEqual({ metadata: ['a'] });
+    expect(refused(typed('payouts[00][metadata][0]=a'))).toHaveLength(1);
+  });
+
   it('refuses a raw byte that is not UTF-8 by the name of its parameter', () => {
     const body = Buffer.concat([Buffer.from('a=1&b='), Buffer.from([0xff]), Buffer.from('&c=1')]);
     expect(refused(form(body))).toEqual(['parameter_invalid b']);
