@@ -6,15 +6,15 @@ import type { KeyHolder } from '../db/apiKeys.js';
 import { hasSqlState, isOutage } from '../db/client.js';
 import { newId } from '../db/id.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
-import type { Scope } from '../domain/scope.js';
 import { createKeyedLimit } from '../keyedLimit.js';
 import { withoutSecrets } from '../telemetry.js';
 import { everyAnswerHeaders } from './answerHeaders.js';
 import { createAuthenticator, holderOf, scopeMissing } from './auth.js';
+import { compressAnswers } from './compression.js';
 import { keepCustomers } from './connections.js';
 import { maxBodyBytes } from './decoded.js';
 import { addReference } from './reference.js';
-import { type ApiDeps, isList, type Route } from './route.js';
+import { type ApiDeps, isList, type Route, scopesReaching } from './route.js';
 import { accountRoutes } from './routes/account.js';
 import { balanceRoutes } from './routes/balances.js';
 import { batchRoutes } from './routes/batches.js';
@@ -63,6 +63,7 @@ export function createApp(parts: Omit<ApiDeps, 'writes'>): Koa {
   const router = new Router({ sensitive: true, strict: true });
   app.use(describeAnswer(deps));
   app.use(answerFailures(deps));
+  app.use(compressAnswers());
   app.use(admit(deps));
   const read = readBytes();
   const [lists, batches] = [limitPerAccount(listsAtOnce), limitPerAccount(batchesAtOnce)];
@@ -298,9 +299,8 @@ function admit({ database, limiter, proxies }: ApiDeps): Koa.Middleware {
 }
 
 /** Refuses a key without the route's scope, before the body is read. */
-function requireScope({ method, scope }: Route): Koa.Middleware {
-  const broad = method === 'get' ? 'read' : 'write';
-  const reaching: readonly Scope[] = scope === broad ? [scope] : [scope, broad];
+function requireScope(route: Route): Koa.Middleware {
+  const reaching = scopesReaching(route);
   return (ctx, next) => {
     const { scopes } = holderOf(ctx);
     if (scopes.some((scope) => reaching.includes(scope))) return next();

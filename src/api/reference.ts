@@ -1,9 +1,11 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { gzipSync } from 'node:zlib';
 import type Router from '@koa/router';
 import type Koa from 'koa';
 import { apiVersions, defaultApiVersion } from '../contract/versions/index.js';
 import { refuse } from '../domain/refusal.js';
+import { asksForGzip } from './compression.js';
 import { openapiDocument } from './openapi.js';
 import { errorsPage, guidePage, referencePage } from './referencePages.js';
 import type { Route } from './route.js';
@@ -20,7 +22,8 @@ export function addReference(router: Router, routes: readonly Route[]): void {
   router.get('/openapi.json', (ctx) => {
     // The query decides before the header: a link must show what it names.
     const inQuery = new URLSearchParams(ctx.querystring).get('version');
-    const asked = inQuery ?? (ctx.get('Corridor-Version') || defaultApiVersion);
+    const inHeader = ctx.headers['corridor-version']?.toString();
+    const asked = inQuery ?? inHeader ?? defaultApiVersion;
     const document = documents.get(asked);
     if (document === undefined) {
       const param = inQuery === null ? 'Corridor-Version' : 'version';
@@ -29,7 +32,7 @@ export function addReference(router: Router, routes: readonly Route[]): void {
       return answerProblem(ctx, { refusals });
     }
     ctx.set('Corridor-Version', asked);
-    ctx.set('Vary', 'Corridor-Version');
+    ctx.vary('Corridor-Version');
     publish(ctx, document);
   });
   for (const [path, published] of pages()) {
@@ -40,12 +43,14 @@ export function addReference(router: Router, routes: readonly Route[]): void {
   }
 }
 
-type Published = { readonly type: string; readonly body: Buffer; readonly tag: string };
+/** Compressed once, for whoever reads it needs no key. */
+type Published = Readonly<{ type: string; body: Buffer; packed: Buffer; tag: string }>;
 
 function asPublished(type: string, text: string | Buffer): Published {
   const tag = createHash('sha256').update(text).digest('base64url').slice(0, 22);
   // Bytes are not copied for each connection that waits to be read.
-  return { type, body: Buffer.from(text), tag };
+  const body = Buffer.from(text);
+  return { type, body, packed: gzipSync(body), tag };
 }
 
 const ours = new URL('pages/', import.meta.url);
@@ -86,12 +91,17 @@ const contentPolicy = [
 ].join('; ');
 
 /** May be kept, and is asked for again each time, so that a deploy is seen at once. */
-function publish(ctx: Koa.Context, { type, body, tag }: Published): void {
+function publish(ctx: Koa.Context, { type, body, packed, tag }: Published): void {
+  const isPacked = asksForGzip(ctx);
   ctx.set('Cache-Control', 'public, no-cache');
-  ctx.etag = tag;
+  // Weak: it stands for what is said, packed or not.
+  ctx.etag = `W/"${tag}"`;
   ctx.status = 200;
-  ctx.body = body;
+  if (ctx.fresh) {
+    ctx.status = 304;
+    return;
+  }
+  if (isPacked) ctx.set('Content-Encoding', 'gzip');
+  ctx.body = isPacked ? packed : body;
   ctx.set('Content-Type', type);
-  // Koa leaves the body out of a 304 itself.
-  if (ctx.fresh) ctx.status = 304;
 }

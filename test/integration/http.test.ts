@@ -6,7 +6,9 @@ import {
   type Server as NetServer,
   type Socket,
 } from 'node:net';
+import { gunzipSync } from 'node:zlib';
 import { pino } from 'pino';
+import { request } from 'undici';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { routes } from '../../src/api/app.js';
@@ -575,4 +577,62 @@ it('the port of a stopped API is free', async () => {
   const server = createNetServer().listen(Number(new URL(stopped.url).port), '127.0.0.1');
   await once(server, 'listening');
   server.close();
+});
+
+describe('an answer is compressed', () => {
+  /** As it was sent: fetch would unpack it without a word. */
+  async function sent(path: string, acceptEncoding?: string) {
+    const headers = {
+      authorization: `Bearer ${apiKey}`,
+      ...(acceptEncoding === undefined ? {} : { 'accept-encoding': acceptEncoding }),
+    };
+    const answer = await request(api.url + path, { headers });
+    const bytes = Buffer.from(await answer.body.arrayBuffer());
+    expect(answer.headers['content-length']).toBe(String(bytes.length));
+    return { ...answer, bytes };
+  }
+
+  it.each(['/v1/corridors', '/openapi.json', '/docs/swagger-ui.css'])(
+    'where %s is asked for so, and says the same',
+    async (path) => {
+      const plain = await sent(path);
+      expect(plain.headers['content-encoding']).toBeUndefined();
+      for (const asked of ['gzip', 'br;q=1.0, gzip;q=0.8, *;q=0.1']) {
+        const packed = await sent(path, asked);
+        expect(packed.headers['content-encoding']).toBe('gzip');
+        expect(packed.headers['vary']).toContain('Accept-Encoding');
+        expect(gunzipSync(packed.bytes)).toEqual(plain.bytes);
+        expect(packed.bytes.length).toBeLessThan(plain.bytes.length / 3);
+        for (const name of ['content-type', 'cache-control', 'etag']) {
+          expect(packed.headers[name]).toEqual(plain.headers[name]);
+        }
+      }
+      for (const asked of ['identity', 'gzip;q=0', 'br', 'gzip;q=0, *;q=0']) {
+        expect((await sent(path, asked)).bytes).toEqual(plain.bytes);
+      }
+    },
+  );
+
+  it('not where it is short, and also where it is a long refusal', async () => {
+    const short = await sent('/v1/balances', 'gzip');
+    expect(short.headers['content-encoding']).toBeUndefined();
+    const names = Array.from({ length: 50 }, (_, index) => `unknown${index}=1`);
+    const refusal = await sent(`/v1/payouts?${names.join('&')}`, 'gzip');
+    expect(refusal.headers['content-encoding']).toBe('gzip');
+    expect(refusal.headers['content-type']).toBe('application/problem+json');
+    const told = z.object({ errors: z.array(problem.pick({ code: true })) });
+    expect(told.parse(JSON.parse(gunzipSync(refusal.bytes).toString())).errors).toHaveLength(50);
+  });
+
+  it('and is not sent again to whoever has it, packed or not', async () => {
+    const { headers } = await sent('/openapi.json', 'gzip');
+    for (const acceptEncoding of ['gzip', 'identity']) {
+      const again = await request(`${api.url}/openapi.json`, {
+        headers: { 'if-none-match': String(headers['etag']), 'accept-encoding': acceptEncoding },
+      });
+      expect(again.statusCode).toBe(304);
+      expect(again.headers['content-encoding']).toBeUndefined();
+      expect(await again.body.text()).toBe('');
+    }
+  });
 });
