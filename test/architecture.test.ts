@@ -27,9 +27,9 @@ const source = new Map([
 /**
  * What a newcomer has to read is the service; all that one machine needs to run it stands beside
  * it. Who needs more than this should first look for what can go: 2,270 of them came with what two
- * audits had found.
+ * audits had found, and 199 with a document that clients of every language are generated from.
  */
-const limits = { linesPerFile: 450, linesOfCode: 13_830 };
+const limits = { linesPerFile: 450, linesOfCode: 14_020 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

@@ -1,6 +1,4 @@
 import { STATUS_CODES } from 'node:http';
-import { z } from 'zod';
-import { sharedParams } from '../contract/params.js';
 import { type ObjectName, objectsOf } from '../contract/schemas.js';
 import {
   type ApiVersion,
@@ -8,26 +6,42 @@ import {
   defaultApiVersion,
   type JsonObject,
 } from '../contract/versions/index.js';
-import { eventTypes } from '../domain/event.js';
+import { webhookExample } from '../contract/webhookExamples.js';
+import { type EventType, eventTypes } from '../domain/event.js';
 import { meaningOf, type RefusalCode } from '../domain/refusal.js';
-import type { Route } from './route.js';
+import {
+  formEncoding,
+  formName,
+  hasBody,
+  jsonName,
+  type PublishedSchemas,
+  publishedSchemas,
+  queryParameters,
+  reference,
+} from './openapiParams.js';
+import { type Route, scopesReaching } from './route.js';
 
 /**
  * The OpenAPI 3.1 document of a version, made of the schemas that validate, the route table and
  * the table of refusals, so that it cannot say anything else than the service does.
  */
 export function openapiDocument(routes: readonly Route[], version: ApiVersion): JsonObject {
+  const schemas = publishedSchemas(routes, version);
   return {
     openapi: '3.1.1',
-    info: { title: 'Corridor', version, summary: 'Cross-currency payouts.', description },
-    servers: [{ url: '/' }],
+    info: {
+      ...{ title: 'Corridor', version, summary: 'Cross-currency payouts.', description },
+      contact: { name: 'The operators of this host' },
+      license: { name: 'Apache License 2.0', identifier: 'Apache-2.0' },
+    },
+    servers: [{ url: '/', description: 'The host that serves this document.' }],
     security: [{ api_key: [] }],
-    tags: [...new Set(routes.map(tagOf))].map((name) => ({ name })),
-    paths: pathsOf(routes),
-    webhooks: Object.fromEntries(eventTypes.map((type) => [type, webhookOf(type)])),
+    tags: [...new Set(routes.map(tagOf))].map((name) => ({ name, description: tags[name] })),
+    paths: pathsOf(routes, schemas),
+    webhooks: Object.fromEntries(eventTypes.map((type) => [type, webhookOf(type, version)])),
     components: {
       securitySchemes: { api_key: { type: 'http', scheme: 'bearer', description: keyDescription } },
-      schemas: schemasOf(routes, version),
+      schemas: { ...schemas.components, api_version: { type: 'string', enum: [version] } },
       parameters: Object.fromEntries(
         Object.entries(requestHeaders).map(([name, says]) => [
           name,
@@ -45,50 +59,68 @@ Integers are minor units; decimal strings are major units. Send parameters as a 
 
 const keyDescription = 'An API key of the account: `cor_test_…` or `cor_live_…`.';
 
+const tags: Readonly<Record<string, string>> = {
+  quotes: 'Prices, each held for 30 seconds.',
+  payouts: 'Money to one beneficiary: sent, followed and canceled.',
+  batches: 'Up to 10,000 payouts in one request.',
+  beneficiaries: 'Who receives payouts, with account details that were validated.',
+  balances: 'What the account has, by currency.',
+  balance_transactions: 'Every movement of a balance.',
+  test: 'What only test accounts can do.',
+  webhook_endpoints: 'Where events are sent to.',
+  events: 'What has happened, and the deliveries of each event.',
+  corridors: 'Which currencies can be paid, with fees and limits.',
+  beneficiary_requirements: 'Which details a country requires of a beneficiary.',
+  account: 'The account of the API key.',
+};
+
 /** `/v1/webhook_endpoints/:id` belongs to webhook_endpoints. */
 function tagOf(route: Route): string {
   return route.path.split('/')[2] ?? '';
 }
 
-function pathsOf(routes: readonly Route[]): JsonObject {
+function pathsOf(routes: readonly Route[], schemas: PublishedSchemas): JsonObject {
   const paths: Record<string, Record<string, JsonObject>> = {};
   for (const route of routes) {
     const path = route.path.replace(':id', '{id}');
-    paths[path] = { ...paths[path], [route.method]: operationOf(route) };
+    paths[path] = { ...paths[path], [route.method]: operationOf(route, schemas) };
   }
   return paths;
 }
 
-function operationOf(route: Route): JsonObject {
-  const body = route.method === 'post' ? bodyOf(route) : undefined;
+function operationOf(route: Route, schemas: PublishedSchemas): JsonObject {
+  const scopes = scopesReaching(route).map((scope) => `\`${scope}\``);
   return {
     operationId: route.operationId,
     summary: route.summary,
+    description: `${route.summary} The API key needs the scope ${scopes.join(' or ')}.`,
     tags: [tagOf(route)],
-    security: [{ api_key: [route.scope] }],
-    parameters: parametersOf(route),
-    ...(body === undefined ? {} : { requestBody: body }),
+    parameters: parametersOf(route, schemas),
+    ...(hasBody(route) ? { requestBody: bodyOf(route, schemas) } : {}),
     responses: { ...successesOf(route), ...problemsOf(route) },
   };
 }
 
-function parametersOf(route: Route): readonly JsonObject[] {
+function parametersOf(route: Route, { paramsOf }: PublishedSchemas): readonly JsonObject[] {
   const names: (keyof typeof requestHeaders)[] = ['Corridor-Version'];
   if (route.method !== 'get') names.push('Idempotency-Key');
   if (route.supportsPreferWait === true) names.push('Prefer');
-  const id = { name: 'id', in: 'path', required: true, schema: { type: 'string' } };
+  const id = { name: 'id', in: 'path', required: true, ...text('The id of the object.') };
   return [
     ...(route.path.includes(':id') ? [id] : []),
-    ...(route.method === 'get' ? queryOf(route) : []),
+    ...(route.method === 'get' ? queryParameters(paramsOf(route)) : []),
+    // Lines have no place for what concerns them all; with other bodies it may be here as well.
+    ...(route.acceptsLineFormats === true ? queryParameters(paramsOf(route), 'payouts') : []),
     ...names.map((name) => ({ $ref: `#/components/parameters/${name}` })),
   ];
 }
 
 const requestHeaders = {
-  'Corridor-Version': text(
-    "The API version of this request; the default is the account's version.",
-    { enum: apiVersions },
-  ),
+  'Corridor-Version': {
+    description:
+      "The API version of this request; without it, the account's version. This document describes one of them.",
+    schema: { $ref: reference('api_version') },
+  },
   'Idempotency-Key': text(
     'A unique value for every new request. A retry with the same key returns the result of the first request and is not executed again.',
     { pattern: '^[\\x21-\\x7e]{1,255}$' },
@@ -103,47 +135,39 @@ function text(description: string, schema: JsonObject = {}): JsonObject {
   return { description, schema: { type: 'string', ...schema } };
 }
 
-function queryOf(route: Route): readonly JsonObject[] {
-  if (route.params === undefined) return [];
-  const { properties = {} } = z.toJSONSchema(route.params, inputOptions);
-  return Object.entries(properties).map(([name, schema]) => ({ name, in: 'query', schema }));
-}
-
-function bodyOf(route: Route): JsonObject | undefined {
-  if (route.params === undefined) return undefined;
-  const { examples = {} } = route;
-  const media = {
-    schema: { $ref: reference(paramsName(route)) },
-    examples: Object.fromEntries(
-      Object.entries(examples).map(([name, value]) => [name, { summary: name, value }]),
-    ),
-  };
+function bodyOf(route: Route, { paramsOf }: PublishedSchemas): JsonObject {
+  const hasLines = route.acceptsLineFormats === true;
+  const examples = Object.fromEntries(
+    Object.entries(route.examples ?? {}).map(([summary, value]) => [summary, { summary, value }]),
+  );
+  const schemaOf = (name: string) => ({ schema: { $ref: reference(name) } });
+  const form = { ...schemaOf(formName(route)), ...formEncoding(paramsOf(route)) };
   return {
     required: Object.keys(examples).length > 0,
     content: {
-      'application/json': media,
-      'application/x-www-form-urlencoded': { ...media, ...bracketsOf(route.params) },
-      ...(route.acceptsLineFormats === true ? lines : {}),
+      'application/json': { ...schemaOf(jsonName(route)), examples },
+      // A form has no lists as the examples have them.
+      'application/x-www-form-urlencoded': hasLines ? form : { ...form, examples },
+      ...(hasLines ? lines : {}),
     },
   };
 }
 
 /** Lists also come a line an item, with the other parameters in the query. */
-const line = (description: string) => ({ schema: { type: 'string', description } });
+const line = (description: string, example: string) => ({
+  schema: { type: 'string', description },
+  example,
+});
 const lines = {
-  'application/x-ndjson': line('One payout per line, as JSON.'),
-  'text/csv': line('RFC 4180, with a header row of parameter names.'),
+  'application/x-ndjson': line(
+    'One payout per line, as JSON.',
+    '{"beneficiary":"bnf_01ky","source_currency":"USD","amount":5000}\n',
+  ),
+  'text/csv': line(
+    'RFC 4180, with a header row of parameter names.',
+    'beneficiary,source_currency,amount,metadata[order]\nbnf_01ky,USD,5000,7\n',
+  ),
 } as const;
-
-/** Nested parameters of a form have their names in brackets. */
-function bracketsOf(params: z.ZodObject): JsonObject {
-  const { properties = {} } = z.toJSONSchema(params, inputOptions);
-  const nested = Object.entries(properties).filter(
-    ([, schema]) => typeof schema === 'object' && /^(object|array)$/.test(String(schema.type)),
-  );
-  const styles = nested.map(([name]) => [name, { style: 'deepObject', explode: true }] as const);
-  return styles.length === 0 ? {} : { encoding: Object.fromEntries(styles) };
-}
 
 function successesOf(route: Route): JsonObject {
   const answers = Object.entries(route.answers).map(([status, name]) => {
@@ -161,7 +185,7 @@ function locates(route: Route, status: string, name: ObjectName): boolean {
   return status !== '200' && 'id' in shape && !route.path.includes(':id');
 }
 
-/** One entry a status; the codes that it may carry are named in its schema. */
+/** One entry a status, which names the codes that it may carry; all are one type. */
 function problemsOf(route: Route): JsonObject {
   const codesOf = Map.groupBy(refusalsOf(route), (code) => meaningOf(code).status);
   return Object.fromEntries(
@@ -170,13 +194,11 @@ function problemsOf(route: Route): JsonObject {
 }
 
 function problemOf(route: Route, status: number, codes: readonly RefusalCode[]): JsonObject {
-  const code = { properties: { code: { enum: codes } } };
   return {
     description: codes.map((name) => `\`${name}\`: ${meaningOf(name).title}`).join('\n\n'),
     headers: headersOf(route, { retryAfter: [409, 429, 503].includes(status) }),
-    content: {
-      'application/problem+json': { schema: { allOf: [{ $ref: reference('problem') }, code] } },
-    },
+    content: { 'application/problem+json': { schema: { $ref: reference('problem') } } },
+    'x-error-codes': codes,
   };
 }
 
@@ -226,7 +248,7 @@ function headersOf(route: Route, says: { location?: boolean; retryAfter?: boolea
 }
 
 /** An event as an endpoint receives it: Standard Webhooks 1.0. */
-function webhookOf(type: string): JsonObject {
+function webhookOf(type: EventType, version: ApiVersion): JsonObject {
   const header = (name: string, description: string) =>
     ({ name, in: 'header', required: true, ...text(description) }) as const;
   const message = { $ref: reference('webhook_message') };
@@ -236,6 +258,7 @@ function webhookOf(type: string): JsonObject {
     post: {
       operationId: type.replace('.', '_'),
       summary: `The webhook for ${type}.`,
+      description: 'A POST to each endpoint of the account that listens to it.',
       security: [],
       parameters: [
         header('webhook-id', 'The id of the event: the same on every attempt.'),
@@ -244,43 +267,16 @@ function webhookOf(type: string): JsonObject {
       ],
       requestBody: {
         required: true,
-        content: { 'application/json': { schema: { allOf: [message, one] } } },
+        content: {
+          'application/json': {
+            schema: { allOf: [message, one] },
+            examples: { [type]: { summary: type, value: webhookExample(type, version) } },
+          },
+        },
       },
       responses: {
         '2XX': { description: 'Received. After any other response we retry for three days.' },
       },
     },
   };
-}
-
-const inputOptions = { io: 'input', unrepresentable: 'any', override: withNumber } as const;
-
-/** A number of a query is read from text, and so is its default; it is published as a number. */
-function withNumber({ jsonSchema }: { readonly jsonSchema: z.core.JSONSchema.BaseSchema }): void {
-  const { type, default: value } = jsonSchema;
-  if (type === 'integer' && typeof value === 'string') jsonSchema.default = Number(value);
-}
-
-/** Every schema of the document: the objects of the version, and the bodies of the routes. */
-function schemasOf(routes: readonly Route[], version: ApiVersion): JsonObject {
-  const named = z.registry<{ id: string }>();
-  for (const [id, schema] of Object.entries(objectsOf[version])) named.add(schema, { id });
-  for (const [id, schema] of Object.entries(sharedParams)) named.add(schema, { id });
-  for (const route of routes) {
-    if (route.method !== 'post' || route.params === undefined) continue;
-    const { params } = route;
-    named.add(named.has(params) ? params.clone() : params, { id: paramsName(route) });
-  }
-  const { schemas } = z.toJSONSchema(named, { ...inputOptions, uri: reference });
-  return Object.fromEntries(
-    Object.entries(schemas).map(([id, { $id: _id, $schema: _schema, ...schema }]) => [id, schema]),
-  );
-}
-
-function paramsName(route: Route): string {
-  return `${route.operationId}_params`;
-}
-
-function reference(name: string): string {
-  return `#/components/schemas/${name}`;
 }

@@ -12,8 +12,13 @@ import {
 } from '../contract/versions/index.js';
 import { type Refusal, refuse } from '../domain/refusal.js';
 import { holderOf } from './auth.js';
-import { type Decoding, decodeInSteps, formatOf, isUndecoded } from './decode.js';
-import { type DecodedObject, isList as isDecodedList, maxBodyBytes } from './decoded.js';
+import { type Decoding, decodeInSteps, isUndecoded } from './decode.js';
+import {
+  type DecodedObject,
+  isList as isDecodedList,
+  maxBodyBytes,
+  refuseParam,
+} from './decoded.js';
 import { readIdempotencyKey } from './idempotency.js';
 import { problemOf } from './problem.js';
 import { weightOf } from './rateLimit.js';
@@ -145,7 +150,8 @@ async function readRequest(
   id: string,
 ): Promise<ApiRequest | Refused> {
   const { account, scopes } = holderOf(ctx);
-  const version = ctx.get('Corridor-Version') || account.apiVersion;
+  // Sent empty it is a value that went missing, and the account's version might surprise.
+  const version = ctx.headers['corridor-version']?.toString() ?? account.apiVersion;
   if (!isApiVersion(version)) {
     const expected = `one of ${apiVersions.join(', ')}`;
     const details = { param: 'Corridor-Version', expected, received: version.slice(0, 64) };
@@ -156,8 +162,8 @@ async function readRequest(
   if (typeof idempotencyKey === 'object') return refused(idempotencyKey);
   const decoded = await decode(route, ctx);
   if (isUndecoded(decoded)) return { refusals: decoded };
-  if ((route.method !== 'get' || route.params === undefined) && !hasLines(route, ctx)) {
-    const unexpected = validate(noParams, route.method === 'post' ? queryOf(ctx) : decoded);
+  if (route.method === 'post' && route.acceptsLineFormats !== true) {
+    const unexpected = validate(noParams, queryOf(ctx));
     if ('refusals' in unexpected) return unexpected;
   }
   const request = {
@@ -205,27 +211,21 @@ function queryOf(ctx: Koa.Context): DecodedObject {
   return Object.fromEntries(new URLSearchParams(ctx.querystring));
 }
 
-/** Whether the body is the items alone, and what concerns them all is in the query. */
-function hasLines(route: Route, ctx: Koa.Context): boolean {
-  return route.acceptsLineFormats === true && formatOf(ctx.get('Content-Type'))?.isLines === true;
-}
-
 async function decode(route: Route, ctx: Koa.Context): Promise<Decoding> {
-  if (ctx.method !== 'POST') return decodeQuery(ctx);
+  if (ctx.method !== 'POST') return decodeQuery(route, ctx);
   const body = await decodePosted(route, ctx);
-  if (!hasLines(route, ctx) || isUndecoded(body)) return body;
-  const query = await decodeQuery(ctx);
+  if (route.acceptsLineFormats !== true || isUndecoded(body)) return body;
+  // A body that is lines has no place for what concerns them all; another kind may do the same.
+  const query = await decodeQuery(route, ctx);
   if (isUndecoded(query)) return query;
-  if ('payouts' in query) {
-    const expected = 'to be the lines of the body, not in the query';
-    return [refuse('parameter_invalid', { param: 'payouts', expected })];
-  }
-  return Object.assign(Object.create(null), query, body);
+  const misplaced = Object.keys(query).filter((name) => name === 'payouts' || name in body);
+  if (misplaced.length === 0) return Object.assign(Object.create(null), query, body);
+  return misplaced.map((name) => refuseParam(name, 'to be sent in the body, not in the query'));
 }
 
-function decodeQuery(ctx: Koa.Context): Promise<Decoding> {
+function decodeQuery({ params }: Route, ctx: Koa.Context): Promise<Decoding> {
   const query = Buffer.from(ctx.querystring);
-  return inSlices(decodeInSteps(query, 'application/x-www-form-urlencoded'));
+  return inSlices(decodeInSteps(query, 'application/x-www-form-urlencoded', false, params));
 }
 
 function decodePosted(route: Route, ctx: Koa.Context): Promise<Decoding> {
@@ -234,7 +234,7 @@ function decodePosted(route: Route, ctx: Koa.Context): Promise<Decoding> {
   const isUnread = !Buffer.isBuffer(ctx.request.body) && hasBody;
   // A body without a type was not read at all, and is refused for that.
   const [bytes, type] = isUnread ? [Buffer.from('-'), ''] : [bytesOf(ctx), ctx.get('Content-Type')];
-  return inSlices(decodeInSteps(bytes, type, route.acceptsLineFormats));
+  return inSlices(decodeInSteps(bytes, type, route.acceptsLineFormats, route.params));
 }
 
 /** Shorter than any Retry-After, so it costs a client that waits nothing. */

@@ -89,7 +89,7 @@ type CorridorCount = Omit<BatchCount, 'status'>;
  * A batch among others: its items are not counted, for a page of batches may have a million of
  * them. `counts`, `progress` and `totals` are null; reading the batch returns them.
  */
-export function uncountedBatchObject(batch: BatchRow) {
+export function uncountedBatchObject(batch: BatchRow): ContractObject<'batch'> {
   return { ...batchObject(batch, []), counts: null, progress: null, totals: null };
 }
 

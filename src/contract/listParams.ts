@@ -7,8 +7,16 @@ import { currency, idOf, matching, metadata, text } from './params.js';
 
 /** The query parameters of every list: which page, and what it is filtered by. */
 
-const limit = matching(/^([1-9]\d?|100)$/, 'a number from 1 to 100')
+/** A number of a query, which is text; the document says that it is a number. */
+const digits = (form: RegExp, expected: string, least: number, most: number) =>
+  z
+    .string(expected)
+    .refine((text) => form.test(text), expected)
+    .meta({ type: 'integer', description: expected, minimum: least, maximum: most });
+
+const limit = digits(/^([1-9]\d?|100)$/, 'a number from 1 to 100', 1, 100)
   .default('20')
+  .meta({ default: 20 })
   .transform(Number);
 
 /** Where a page begins: next to an object of the list, on one side of it. */
@@ -16,20 +24,30 @@ function pageParams<T extends z.ZodType>(id: T) {
   return { limit, starting_after: id.optional(), ending_before: id.optional() };
 }
 
-const timeExpected = 'a time in ISO 8601 UTC, such as 2026-11-21T12:00:00.000Z';
-const time = z
-  .string(timeExpected)
-  // Longer than with milliseconds there is no time here to compare it with.
-  .max(24, timeExpected)
-  // PostgreSQL has no year 0.
-  .regex(/^(?!0000)/, timeExpected)
-  .pipe(z.iso.datetime(timeExpected))
-  .transform((at) => new Date(at))
-  .optional();
+const timePattern =
+  '^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,3})?)?Z)?$';
+const timeExpected =
+  'a time in ISO 8601 UTC, such as 2026-11-21T12:00:00.000Z, or a date, which is the whole day';
+/** What is after a day, or up to it, is compared with its last moment. */
+const lastMoment = 'T23:59:59.999Z';
+const time = (endOfDay = '') =>
+  z
+    .string(timeExpected)
+    // Longer than with milliseconds there is no time here to compare it with.
+    .max(24, timeExpected)
+    // PostgreSQL has no year 0.
+    .refine((sent) => !sent.startsWith('0000'), timeExpected)
+    .pipe(z.union([z.iso.datetime(), z.iso.date()], timeExpected))
+    .transform((sent) => new Date(sent.length > 10 ? sent : sent + endOfDay))
+    .optional()
+    .meta({ description: timeExpected, pattern: timePattern });
 
 const createdExpected = 'created[gte], created[gt], created[lte] or created[lt]';
 const created = z
-  .strictObject({ gte: time, gt: time, lte: time, lt: time }, createdExpected)
+  .strictObject(
+    { gte: time(), gt: time(lastMoment), lte: time(lastMoment), lt: time() },
+    createdExpected,
+  )
   .optional();
 
 const oneOf = (names: readonly string[]) => `one of ${names.join(', ')}`;
@@ -88,8 +106,8 @@ export const webhookEndpointListParams = z.strictObject({
 export const eventListParams = z.strictObject({
   ...pageParams(idOf('evt', 'event')),
   /** Turns the list into the feed: oldest first and without gaps. */
-  after: matching(/^\d{1,18}$/, 'the sequence of an event, or 0')
-    .transform((digits) => BigInt(digits))
+  after: digits(/^\d{1,18}$/, 'the sequence of an event, or 0', 0, Number.MAX_SAFE_INTEGER)
+    .transform((sent) => BigInt(sent))
     .optional(),
   created,
   type: z.enum(eventTypes, oneOf(eventTypes)).optional(),

@@ -5,6 +5,7 @@ import {
   beneficiaryCountries,
   beneficiaryFields,
 } from '../domain/beneficiary.js';
+import { corridorCurrencies } from '../domain/corridor.js';
 import { eventTypes } from '../domain/event.js';
 import { iso4217 } from '../domain/iso4217.js';
 import { isCurrency } from '../domain/money.js';
@@ -37,7 +38,7 @@ const amount = z
     description: amountExpected,
     anyOf: [
       { type: 'integer', minimum: 1, maximum: Number(maximumAmount) },
-      { type: 'string', pattern: '^([1-9]\\d{0,13}|10{14})$' },
+      { type: 'string', pattern: '^([1-9][0-9]{0,13}|10{14})$' },
     ],
   });
 
@@ -47,23 +48,33 @@ function isAmount(text: string): boolean {
 
 const currencyExpected = 'an ISO 4217 currency code in capitals, such as EUR';
 const currencyCodes = [...iso4217.keys()];
+/** What an account may hold and what is searched for: any currency there is. */
 export const currency = z
   .string(currencyExpected)
   .refine(isCurrency, { error: currencyExpected, params: { values: currencyCodes } })
   .meta({ description: currencyExpected, enum: currencyCodes });
 
+/** What is paid: the route refuses a currency that has no corridor, as unsupported and not as unknown. */
+const paidCurrency = currency.meta({ description: currencyExpected, enum: corridorCurrencies() });
+
 /** Parameters that many requests have, by the name the published document gives them. */
-export const sharedParams = { amount_param: amount, currency_param: currency } as const;
+export const sharedParams = {
+  amount_param: amount,
+  currency_param: paidCurrency,
+  any_currency_param: currency,
+} as const;
 
 /** A text of one form; `expected` is said of any other, and of what is no text. */
 export const matching = (form: RegExp, expected: string) =>
-  z.string(expected).regex(form, expected);
+  z.string(expected).regex(form, expected).describe(expected);
 
 export const idOf = (prefix: string, what: string) =>
   matching(new RegExp(`^${prefix}_[0-9a-z]{1,64}$`), `the id of a ${what} (${prefix}_…)`);
 
 /** A line break in a remittance text is a new field on some rails; the others change how it reads. */
-const plainText = /^[^\p{Cc}\u202a-\u202e\u2066-\u2069]*$/u;
+const refusedInText = String.raw`\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069`;
+/** Written as every language reads it: the document publishes it. */
+const plainText = new RegExp(`^[^${refusedInText}]*$`);
 
 export const text = (least: number, most: number) => {
   const expected = `a text of ${least} to ${most} characters, without control characters`;
@@ -72,7 +83,9 @@ export const text = (least: number, most: number) => {
     .min(least, expected)
     .max(most, expected)
     .regex(plainText, expected);
-  return (least === 0 ? plain : plain.regex(/\S/, expected)).describe(expected);
+  if (least === 0) return plain.describe(expected);
+  const pattern = `^[^${refusedInText}]*[^\\s${refusedInText}][^${refusedInText}]*$`;
+  return plain.refine((sent) => /\S/.test(sent), expected).meta({ description: expected, pattern });
 };
 
 const fixedSide = z.enum(['source', 'destination'], 'source or destination');
@@ -88,8 +101,8 @@ export const metadata = z
   .meta({ description: metadataExpected, maxProperties: 50 });
 
 export const quoteParams = z.strictObject({
-  source_currency: currency,
-  destination_currency: currency,
+  source_currency: paidCurrency,
+  destination_currency: paidCurrency,
   amount,
   fixed_side: fixedSide.default('source'),
 });
@@ -97,8 +110,8 @@ export const quoteParams = z.strictObject({
 /** Either `quote`, or the live rate with the other four; which of them is checked by the route. */
 export const payoutParams = z.strictObject({
   quote: idOf('qt', 'quote').optional(),
-  source_currency: currency.optional(),
-  destination_currency: currency.optional(),
+  source_currency: paidCurrency.optional(),
+  destination_currency: paidCurrency.optional(),
   amount: amount.optional(),
   fixed_side: fixedSide.optional(),
   beneficiary: idOf('bnf', 'beneficiary'),
@@ -116,7 +129,7 @@ export const batchItemParams = z.strictObject(
 export type BatchItemParams = z.infer<typeof batchItemParams>;
 
 const batchExpected = `a list of 1 to ${maximumBatchItems.toLocaleString('en')} payouts`;
-const validateOnlyExpected = 'true or false';
+const truth = 'true or false';
 
 export const batchParams = z.strictObject({
   payouts: z
@@ -125,12 +138,16 @@ export const batchParams = z.strictObject({
     .max(maximumBatchItems, batchExpected),
   mode: z.enum(batchModes, 'best_effort or all_or_nothing').default('best_effort'),
   validate_only: z
-    .union([z.boolean(), z.enum(['true', 'false'])], validateOnlyExpected)
+    .custom<boolean | 'true' | 'false'>(
+      (sent) => [true, false, 'true', 'false'].some((value) => value === sent),
+      truth,
+    )
     .transform((value) => value === true || value === 'true')
     .default(false)
-    .describe(
-      `${validateOnlyExpected}: true returns a preview and stores nothing (requires scope read)`,
-    ),
+    .meta({
+      type: 'boolean',
+      description: 'true returns a preview and stores nothing (requires scope read)',
+    }),
 });
 export type BatchParams = z.infer<typeof batchParams>;
 
@@ -147,7 +164,7 @@ const beneficiaryHints: Readonly<Record<BeneficiaryField, z.GlobalMeta>> = {
   type: { enum: ['individual', 'business'] },
   name: { description: 'The account holder.' },
   country: { enum: beneficiaryCountries(), description: 'Country of the account (ISO 3166-1).' },
-  currency: { description: 'Currency of the account (ISO 4217).' },
+  currency: { enum: corridorCurrencies(), description: 'Currency of the account (ISO 4217).' },
   iban: { description: 'Required outside the United States.' },
   bic: { description: 'Optional with an IBAN.' },
   account_number: { description: 'United States: 4 to 17 digits.' },

@@ -4,7 +4,7 @@ import { eventTypes } from '../domain/event.js';
 import { entryKinds } from '../domain/ledger.js';
 import { payoutStatuses } from '../domain/payout.js';
 import { refusalCodes } from '../domain/refusal.js';
-import { type ApiVersion, apiVersions } from './versions/index.js';
+import type { ApiVersion } from './versions/index.js';
 
 /**
  * What every answer looks like. The functions of objects.ts return these types, the published
@@ -96,6 +96,7 @@ function payoutWith<Exact extends z.ZodType>(exact: Exact) {
   });
 }
 
+const ofAccepted = 'Totals of the accepted payouts, one entry per currency pair.';
 const corridorTotals = z
   .array(
     z.object({
@@ -107,7 +108,10 @@ const corridorTotals = z
       receive_amount: money,
     }),
   )
-  .describe('Totals of the accepted payouts, one entry per currency pair.');
+  .describe(ofAccepted);
+
+/** A page of batches may have a million payouts, which nobody counts for it. */
+const uncounted = 'Null in lists and where a payout is expanded; retrieve the batch for it.';
 
 const batch = z.object({
   object: z.literal('batch'),
@@ -130,19 +134,17 @@ const batch = z.object({
       canceled: count,
       returned: count,
     })
-    .describe('The number of payouts in each status; they add up to total.'),
+    .nullable()
+    .describe(`The number of payouts in each status; they add up to total. ${uncounted}`),
   progress: z
     .object({ final: count, percent: z.int().min(0).max(100) })
-    .describe('The number of payouts that are final.'),
-  totals: corridorTotals,
+    .nullable()
+    .describe(`The number of payouts that are final. ${uncounted}`),
+  totals: corridorTotals.nullable().describe(`${ofAccepted} ${uncounted}`),
   created_at: time,
   canceled_at: time.nullable().describe('When cancellation was requested.'),
   completed_at: time.nullable(),
 });
-
-const uncountedBatch = batch
-  .extend({ counts: z.null(), progress: z.null(), totals: z.null() })
-  .describe('A batch in a list, without counts of its payouts; retrieve the batch for these.');
 
 const canceledBatch = batch.extend({
   canceled: z.array(idOf('po')).describe('The payouts that were canceled.'),
@@ -287,12 +289,12 @@ const listOf = <Item extends z.ZodType>(item: Item) =>
   z.object({ object: z.literal('list'), data: z.array(item), has_more: z.boolean() });
 
 /** Every object of a version, by the name that routes call it. */
-function objectsWith<Exact extends z.ZodType>(exact: Exact) {
+function objectsWith<Exact extends z.ZodType>(version: ApiVersion, exact: Exact) {
   const quote = quoteWith(exact);
   const payout = payoutWith(exact);
   const expandedPayout = payout.extend({
     quote: z.union([payout.shape.quote, quote]),
-    batch: z.union([payout.shape.batch, uncountedBatch]),
+    batch: z.union([payout.shape.batch, batch]),
     beneficiary: z.union([payout.shape.beneficiary, beneficiary]),
   });
   const data = z.union([payout, batch]).describe('The object at the time of the event.');
@@ -312,7 +314,7 @@ function objectsWith<Exact extends z.ZodType>(exact: Exact) {
     balance_transaction: balanceTransaction,
     balance_transaction_list: listOf(balanceTransaction),
     batch,
-    batch_list: listOf(uncountedBatch),
+    batch_list: listOf(batch),
     batch_preview: batchPreview,
     beneficiary,
     beneficiary_list: listOf(beneficiary),
@@ -338,7 +340,7 @@ function objectsWith<Exact extends z.ZodType>(exact: Exact) {
       id: idOf('evt'),
       type: eventType,
       timestamp: time,
-      api_version: z.enum(apiVersions),
+      api_version: z.literal(version),
       sequence,
       data,
     }),
@@ -347,12 +349,12 @@ function objectsWith<Exact extends z.ZodType>(exact: Exact) {
 
 export type ObjectName = keyof ReturnType<typeof objectsWith>;
 
-const newest = objectsWith(decimal.meta({ examples: ['0.8612'] }));
+const newest = objectsWith('2026-11-15', decimal.meta({ examples: ['0.8612'] }));
 
 /** The objects of each version; what the down-converters of versions/ make of the newest. */
 export const objectsOf: Readonly<Record<ApiVersion, Readonly<Record<ObjectName, z.ZodObject>>>> = {
   '2026-11-15': newest,
-  '2026-06-01': objectsWith(z.number().meta({ examples: [0.8612] })),
+  '2026-06-01': objectsWith('2026-06-01', z.number().meta({ examples: [0.8612] })),
 };
 
 /** An object of the newest version, as the functions of objects.ts make it. */

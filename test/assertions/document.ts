@@ -2,9 +2,11 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import { z } from 'zod';
 import type { ApiAnswer } from '../fixtures/client.js';
 
+const parameter = z.looseObject({ name: z.string(), in: z.string() });
+
 const operation = z.looseObject({
   operationId: z.string(),
-  parameters: z.array(z.unknown()),
+  parameters: z.array(z.union([parameter, z.object({ $ref: z.string() })])),
   requestBody: z
     .object({
       content: z.record(
@@ -21,6 +23,7 @@ const operation = z.looseObject({
     z.object({
       headers: z.record(z.string(), z.object({ $ref: z.string() })),
       content: z.record(z.string(), z.unknown()),
+      'x-error-codes': z.array(z.string()).optional(),
     }),
   ),
 });
@@ -88,6 +91,7 @@ export async function assertDocumented(
   const faults = [
     ...faultsOf(await known, request, answer),
     ...(answer.status < 300 ? sentFaults(await known, request, sent) : []),
+    ...(answer.status < 300 ? queryFaults(await known, request) : []),
   ];
   if (faults.length === 0) return;
   const told = JSON.stringify(answer.body).slice(0, 2_000);
@@ -112,6 +116,9 @@ function faultsOf(document: Document, request: string, answer: ApiAnswer): reado
   if (!(type in response.content)) return [`the content type ${type} is not announced`];
   const pointer = [found.pointer, 'responses', answer.status, 'content', escaped(type), 'schema'];
   const fault = document.faultOf(pointer.join('/'), answer.body);
+  const { 'x-error-codes': codes = [] } = response;
+  const code = String(answer.body['code']);
+  if (answer.status >= 400 && !codes.includes(code)) return [`the code ${code} is not announced`];
   return [...(fault === undefined ? [] : [fault]), ...headerFaults(document, response, answer)];
 }
 
@@ -123,6 +130,25 @@ function sentFaults(document: Document, request: string, sent: unknown): readonl
   const pointer = `${found.pointer}/requestBody/content/application~1json/schema`;
   const fault = document.faultOf(pointer, sent);
   return fault === undefined ? [] : [`a body was taken that is not announced: ${fault}`];
+}
+
+/** A query that was taken has no name that is not announced, and every one that is required. */
+function queryFaults(document: Document, request: string): readonly string[] {
+  const [method = '', url = ''] = request.split(' ');
+  const { operation } = findOperation(document, method, url) ?? {};
+  const announced = (operation?.parameters ?? []).flatMap((one) =>
+    'in' in one && one.in === 'query' ? [one] : [],
+  );
+  const rootOf = (name: string) => name.split('[')[0] ?? '';
+  const known = announced.map(({ name }) => rootOf(name));
+  const sent = [...new URL(url, 'http://localhost').searchParams.keys()].map(rootOf);
+  if (operation === undefined) return [];
+  return [
+    ...sent.filter((name) => !known.includes(name)).map((name) => `${name} is not announced`),
+    ...announced
+      .filter(({ required, name }) => required === true && !sent.includes(name))
+      .map(({ name }) => `${name} was not needed`),
+  ];
 }
 
 const everyAnswer = ['Request-Id', 'Corridor-Version'];

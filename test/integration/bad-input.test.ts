@@ -509,6 +509,12 @@ describe('a request is refused whose', () => {
     expect(told.received).toBe('2020-01-01');
   });
 
+  it('Corridor-Version is empty, which is a value that went missing', async () => {
+    const wanted = { status: 400, code: 'api_version_unknown', param: 'Corridor-Version' };
+    await refuses('POST /v1/quotes', { form: quote, headers: { 'corridor-version': '' } }, wanted);
+    await refuses('GET /openapi.json', { headers: { 'corridor-version': '' } }, wanted);
+  });
+
   it.each(['POST /v1/quote', 'GET /v1/', 'GET /', 'POST /v2/quotes'])(
     'route is %s',
     async (request) => {

@@ -93,13 +93,41 @@ describe('a batch', () => {
     });
   });
 
+  it.each(styles)(
+    'as %s takes in the query what may be in a body, but not in both',
+    async (style) => {
+      const answer = await send(
+        style,
+        'never',
+        '/v1/batches?validate_only=true&mode=all_or_nothing',
+      );
+      expect(answer).toMatchObject({
+        status: 200,
+        body: { object: 'batch_preview', mode: 'all_or_nothing', counts: { total: 2 } },
+      });
+      const [contentType = '', body = ''] = bodies()[style] ?? [];
+      const both = { form: `${body}&mode=best_effort`, json: body.replace('{', '{"mode":null,') };
+      const raw = { contentType, body: style === 'form' || style === 'json' ? both[style] : body };
+      const twice = await system.client('POST /v1/batches?mode=best_effort&mode=best_effort', {
+        raw,
+      });
+      expect(twice).toMatchObject({ status: 400, body: { param: 'mode' } });
+      if (!(style in both)) return;
+      const once = await system.client('POST /v1/batches?mode=best_effort', { raw });
+      expect(once).toMatchObject({
+        status: 400,
+        body: { param: 'mode', expected: 'to be sent in the body, not in the query' },
+      });
+    },
+  );
+
   it.each([
     ['csv', '?mode=some', { code: 'parameter_invalid', param: 'mode' }],
     ['csv', '?mod=best_effort', { code: 'parameter_unknown', detail: 'Did you mean mode?' }],
     ['ndjson', '?payouts[0][amount]=1', { code: 'parameter_invalid', param: 'payouts' }],
     ['ndjson', '?mode=%ff', { code: 'parameter_invalid', param: 'mode' }],
-    ['form', '?mode=best_effort', { code: 'parameter_unknown', param: 'mode' }],
-    ['json', '?mode=best_effort', { code: 'parameter_unknown', param: 'mode' }],
+    ['form', '?mod=best_effort', { code: 'parameter_unknown', param: 'mod' }],
+    ['json', '?payouts[0][amount]=1', { code: 'parameter_invalid', param: 'payouts' }],
   ])('as %s with the query %s is refused', async (style, query, body) => {
     const answer = await send(style, 'never', `/v1/batches${query}`);
     expect(answer).toMatchObject({ status: 400, body });

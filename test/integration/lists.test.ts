@@ -207,6 +207,22 @@ describe('payouts are found by', () => {
     ]);
   });
 
+  it('a date, which is the whole day', async () => {
+    const at = Date.parse(
+      textOf(await owner.client(`GET /v1/payouts/${made['yen']}`), 'created_at'),
+    );
+    const dayMs = 24 * 60 * 60 * 1000;
+    const [before, day, after] = [-dayMs, 0, dayMs].map((ms) =>
+      new Date(at + ms).toISOString().slice(0, 'YYYY-MM-DD'.length),
+    );
+    for (const bound of [`gte]=${day}`, `lte]=${day}`, `gt]=${before}`, `lt]=${after}`]) {
+      expect(await found(`created[${bound}`)).toContain('yen');
+    }
+    for (const bound of [`gt]=${day}`, `lt]=${day}`, `lte]=${before}`, `gte]=${after}`]) {
+      expect(await found(`created[${bound}`)).not.toContain('yen');
+    }
+  });
+
   it('a currency that only the decision has found out', async () => {
     const id = await record(owner, { sourceCurrency: null, destinationCurrency: 'EUR' });
     expect(await found('source_currency=SEK')).toEqual([]);
@@ -235,6 +251,7 @@ describe('a list refuses', () => {
     ['/v1/payouts?created[gtr]=2026-01-01T00:00:00Z', 'created[gtr]', 'Did you mean gt'],
     ['/v1/payouts?created=2026-01-01', 'created', 'created[gte]'],
     ['/v1/payouts?created[gte]=2026-02-30T00:00:00Z', 'created[gte]', 'ISO 8601'],
+    ['/v1/payouts?created[gte]=2026-02-30', 'created[gte]', 'ISO 8601'],
     ['/v1/payouts?created[gte]=0000-01-01T00:00:00Z', 'created[gte]', 'ISO 8601'],
     ['/v1/events?created[lt]=0000-12-31T23:59:59Z', 'created[lt]', 'ISO 8601'],
     ['/v1/payouts?created[gte]=2026-02-20T00:00:00%2B01:00', 'created[gte]', 'ISO 8601'],

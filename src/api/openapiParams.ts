@@ -1,0 +1,120 @@
+import { z } from 'zod';
+import { sharedParams } from '../contract/params.js';
+import { objectsOf } from '../contract/schemas.js';
+import type { ApiVersion, JsonObject } from '../contract/versions/index.js';
+import type { Route } from './route.js';
+
+/**
+ * What the document says of parameters: of each route's by JSON Schema, and how a query and a form
+ * write them. A form has components of its own: with one for both, generated clients would send a
+ * form where only JSON can say what is meant.
+ */
+
+type Schema = z.core.JSONSchema.BaseSchema;
+type Properties = Readonly<Record<string, Schema>>;
+export type ParamsSchema = JsonObject & {
+  readonly properties: Properties;
+  readonly required: readonly string[];
+};
+
+/** The components of a version, and the parameters of each route by its operation. */
+export type PublishedSchemas = {
+  readonly components: JsonObject;
+  readonly paramsOf: (route: Route) => ParamsSchema;
+};
+
+export function reference(name: string): string {
+  return `#/components/schemas/${name}`;
+}
+
+export const jsonName = ({ operationId }: Route) => `${operationId}_params`;
+export const formName = ({ operationId }: Route) => `${operationId}_form`;
+
+/** Every schema of the document: the objects of the version, and the bodies of the routes. */
+export function publishedSchemas(routes: readonly Route[], version: ApiVersion): PublishedSchemas {
+  const named = z.registry<{ id: string }>();
+  for (const [id, schema] of Object.entries(objectsOf[version])) named.add(schema, { id });
+  for (const [id, schema] of Object.entries(sharedParams)) named.add(schema, { id });
+  for (const { params, operationId: id } of routes) {
+    if (params !== undefined) named.add(named.has(params) ? params.clone() : params, { id });
+  }
+  const options = { io: 'input', unrepresentable: 'any', uri: reference } as const;
+  const { schemas } = z.toJSONSchema(named, options);
+  const published = new Map(
+    Object.entries(schemas).map(([id, { $id: _id, $schema: _schema, ...schema }]) => [id, schema]),
+  );
+  const paramsOf = ({ method, operationId }: Route): ParamsSchema => {
+    const { properties = {}, required = [], ...whole } = published.get(operationId) ?? {};
+    const entries = Object.entries(properties).map(([name, of]) => {
+      return [name, withoutDefault(of, method)] as const;
+    });
+    return { ...whole, properties: Object.fromEntries(entries), required };
+  };
+  const bodies = routes
+    .filter(hasBody)
+    .flatMap((route) => [
+      [jsonName(route), paramsOf(route)] as const,
+      [formName(route), formSchema(paramsOf(route))] as const,
+    ]);
+  const operations = new Set(routes.map(({ operationId }) => operationId));
+  const objects = [...published].filter(([id]) => !operations.has(id));
+  return { components: Object.fromEntries([...objects, ...bodies]), paramsOf };
+}
+
+export function hasBody({ method, params }: Route): boolean {
+  return method === 'post' && params !== undefined;
+}
+
+/** Typed clients require what has a default in a body, for it is always there. */
+function withoutDefault(schema: z.core.JSONSchema._JSONSchema, method: Route['method']): Schema {
+  const { default: value, ...rest } = typeof schema === 'object' ? schema : {};
+  if (value === undefined || Array.isArray(value)) return rest;
+  if (method === 'get') return { ...rest, default: value };
+  const said = rest.description === undefined ? '' : `${rest.description}. `;
+  return { ...rest, description: `${said}Default: ${JSON.stringify(value)}.` };
+}
+
+/** The parameters of a query: an object has its names in brackets, a list its name and `[]`. */
+export function queryParameters(
+  { properties, required }: ParamsSchema,
+  inBody?: string,
+): readonly JsonObject[] {
+  const inQuery = Object.entries(properties).filter(([name]) => name !== inBody);
+  return inQuery.map(([name, { description, ...schema }]) => ({
+    name: schema.type === 'array' ? `${name}[]` : name,
+    in: 'query',
+    required: required.includes(name),
+    ...(schema.type === 'object' ? { style: 'deepObject', explode: true } : {}),
+    ...(description === undefined ? {} : { description }),
+    schema,
+  }));
+}
+
+/**
+ * The same parameters as a form names them. OpenAPI has no notation for the items of a list of
+ * objects, so these have a pattern for their names.
+ */
+function formSchema({ properties, required, ...schema }: ParamsSchema): ParamsSchema {
+  const isList = ([, { items }]: readonly [string, Schema]) =>
+    typeof items === 'object' && !Array.isArray(items) && items.type === 'object';
+  const all = Object.entries(properties);
+  const lists = all.filter(isList).map(([name]) => name);
+  const patterns = lists.map((name) => {
+    const description = `One parameter of one item: \`${name}[0][…]\`.`;
+    return [`^${name}\\[(0|[1-9][0-9]*)\\]\\[.+\\]$`, { description }] as const;
+  });
+  return {
+    ...schema,
+    properties: Object.fromEntries(all.filter(([name]) => !lists.includes(name))),
+    required: required.filter((name) => !lists.includes(name)),
+    ...(lists.length === 0 ? {} : { patternProperties: Object.fromEntries(patterns) }),
+  };
+}
+
+/** How a form encodes its objects: with their names in brackets. */
+export function formEncoding({ properties }: ParamsSchema): JsonObject {
+  const objects = Object.entries(properties)
+    .filter(([, { type }]) => type === 'object')
+    .map(([name]) => [name, { style: 'deepObject', explode: true }] as const);
+  return objects.length === 0 ? {} : { encoding: Object.fromEntries(objects) };
+}

@@ -1,0 +1,10 @@
+import type { EventType } from '../domain/event.js';
+import { type ApiVersion, type JsonObject, render } from './versions/index.js';
+import examples from './webhookExamples.json' with { type: 'json' };
+
+/** What an endpoint receives for each type of event, as the published document shows it. */
+export function webhookExample(type: EventType, version: ApiVersion): JsonObject {
+  const event = { id: 'evt_01ky8m2x5b', type, timestamp: '2026-11-21T12:00:05.000Z' };
+  const data = render(examples[type], version);
+  return { ...event, api_version: version, sequence: 17, data };
+}
