@@ -3,6 +3,8 @@ import { request } from 'undici';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { apiVersions, defaultApiVersion } from '../../src/contract/versions/index.js';
+import { corridorCurrencies } from '../../src/domain/corridor.js';
+import { eventTypes } from '../../src/domain/event.js';
 import { type Document, readDocument } from '../assertions/document.js';
 import { startReceiver } from '../fakes/receiver.js';
 import { textOf } from '../fixtures/client.js';
@@ -20,6 +22,15 @@ afterAll(() => system.stop());
 
 const read = (path: string, headers: Record<string, string> = {}) =>
   fetch(system.apiUrl + path, { headers, signal: AbortSignal.timeout(10_000) });
+
+/** What stands at a JSON pointer. */
+function at(value: unknown, pointer: string): unknown {
+  const names = pointer.split('/').slice(1);
+  return names.reduce<unknown>(
+    (found, name) => z.looseObject({}).parse(found)[name.replaceAll('~1', '/')],
+    value,
+  );
+}
 
 /** `POST /v1/payouts/{id}/cancel` and all the others. */
 function operations() {
@@ -55,6 +66,94 @@ describe('/openapi.json', () => {
     const unknown = await read('/openapi.json?version=2020-01-01');
     expect(unknown.status).toBe(400);
     expect(await unknown.json()).toMatchObject({ code: 'api_version_unknown', param: 'version' });
+  });
+
+  it('has patterns that every language reads, and says what it is, by whom and for whom', async () => {
+    const text = JSON.stringify(document);
+    const patterns = [...text.matchAll(/"pattern":("(?:[^"\\]|\\.)*")/g)];
+    expect(patterns.length).toBeGreaterThan(50);
+    for (const [, pattern = ''] of patterns) {
+      const said = z.string().parse(JSON.parse(pattern));
+      expect(said).not.toMatch(/\(\?|\\[pP]\{|\\u\{/);
+      expect(() => new RegExp(said)).not.toThrow();
+    }
+    const described = z.array(z.object({ name: z.string(), description: z.string().min(10) }));
+    expect(described.parse(document['tags']).length).toBeGreaterThan(10);
+    expect(document).toMatchObject({
+      info: { license: { identifier: 'Apache-2.0' } },
+      servers: [{ url: '/', description: expect.any(String) }],
+    });
+  });
+
+  it.each(apiVersions)('of version %s offers no other version', async (version) => {
+    const told = await readDocument(system.apiUrl, version);
+    expect(told).toMatchObject({
+      components: { schemas: { api_version: { enum: [version] } } },
+    });
+    const exact = version === defaultApiVersion ? 'number' : 'string';
+    for (const name of ['quote', 'payout', 'expanded_payout']) {
+      const rate = z.looseObject({ properties: z.looseObject({ rate: z.unknown() }) });
+      const { properties } = rate.parse(told.components.schemas[name]);
+      expect(JSON.stringify(properties.rate)).toContain(`"type":"${exact}"`);
+    }
+    for (const type of eventTypes) {
+      const pointer = `/webhooks/${type}/post/requestBody/content/application~1json`;
+      const { examples } = z
+        .looseObject({ examples: z.record(z.string(), z.object({ value: z.unknown() })) })
+        .parse(at(told, pointer));
+      expect(told.faultOf(`${pointer}/schema`, examples[type]?.value)).toBeUndefined();
+    }
+  });
+
+  it('writes lists and objects of a query as the server reads them', () => {
+    const styleOf = (path: string) =>
+      Object.fromEntries(
+        (document.paths[path]?.['get']?.parameters ?? []).flatMap((one) =>
+          'name' in one ? [[one.name, one]] : [],
+        ),
+      );
+    const object = { style: 'deepObject', explode: true, schema: { type: 'object' } };
+    expect(styleOf('/v1/payouts')).toMatchObject({
+      limit: { schema: { type: 'integer', minimum: 1, maximum: 100, default: 20 } },
+      created: object,
+      metadata: object,
+      'expand[]': { schema: { type: 'array' } },
+    });
+    expect(styleOf('/v1/beneficiary_requirements')).toMatchObject({
+      country: { required: true },
+      currency: { required: false },
+    });
+    const lines = document.paths['/v1/batches']?.['post']?.parameters;
+    const inQuery = { in: 'query', required: false };
+    expect(lines).toMatchObject([
+      { ...inQuery, name: 'mode', schema: { enum: ['best_effort', 'all_or_nothing'] } },
+      { ...inQuery, name: 'validate_only', schema: { type: 'boolean' } },
+      { $ref: expect.any(String) },
+      { $ref: expect.any(String) },
+    ]);
+  });
+
+  it('has one type of problem, a type for each body, and no default that would be required', () => {
+    const reference = z.object({ schema: z.object({ $ref: z.string() }) });
+    const seen = new Set<string>();
+    for (const { operation } of operations()) {
+      for (const [status, response] of Object.entries(operation.responses)) {
+        if (status < '400') continue;
+        const { schema } = reference.parse(response.content['application/problem+json']);
+        expect(schema.$ref).toBe('#/components/schemas/problem');
+        expect(response['x-error-codes']).not.toEqual([]);
+      }
+      const bodies = Object.values(operation.requestBody?.content ?? {}).slice(0, 2);
+      for (const { schema } of bodies.map((body) => reference.parse(body))) {
+        expect(seen.has(schema.$ref)).toBe(false);
+        seen.add(schema.$ref);
+        expect(JSON.stringify(at(document, schema.$ref.slice(1)))).not.toContain('"default"');
+      }
+    }
+    expect(seen.size).toBeGreaterThan(12);
+    const currency = z.object({ enum: z.array(z.string()) });
+    const { enum: paid } = currency.parse(at(document, '/components/schemas/currency_param'));
+    expect(paid).toEqual(corridorCurrencies());
   });
 
   it('is not sent again to whoever has it', async () => {

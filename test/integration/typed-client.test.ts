@@ -34,7 +34,10 @@ function runBin(file: string, args: readonly string[]) {
 
 /** What an integrator would write; every name and type in it is the generated client's. */
 const journey = `
-import { createBeneficiary, createPayout, createQuote, defaults, readPayout } from './client.js';
+import {
+  createBatch, createBeneficiary, createPayout, createQuote, createWebhookEndpoint, defaults,
+  listBatches, listPayouts, readPayout,
+} from './client.js';
 
 const [, , baseUrl = '', key = ''] = process.argv;
 defaults.baseUrl = baseUrl;
@@ -56,6 +59,33 @@ const read = await readPayout(sent.data.id);
 if (read.status !== 200) throw new Error(read.data.code);
 const refused = await createPayout({ beneficiary: 'bnf_0', source_currency: 'USD', amount: 5_000 });
 const code: string | undefined = refused.status === 422 ? refused.data.code : undefined;
+const item = (order: string) =>
+  ({ beneficiary: stored.data.id, source_currency: 'USD', amount: 5_000, metadata: { order } }) as const;
+const batch = await createBatch({ payouts: [item('8'), item('9'), item('10')] }, { mode: 'all_or_nothing' });
+if (batch.status !== 202) throw new Error(JSON.stringify(batch.data));
+const endpoint = await createWebhookEndpoint({
+  url: 'http://127.0.0.1:9/webhooks', events: ['payout.settled', 'payout.failed'],
+});
+if (endpoint.status !== 201) throw new Error(JSON.stringify(endpoint.data));
+const found = [];
+let startingAfter: string | undefined;
+for (;;) {
+  const page = await listPayouts({
+    limit: 2, created: { gte: '2026-01-01' }, expand: ['beneficiary', 'batch'], sourceCurrency: 'USD',
+    batch: batch.data.id, ...(startingAfter === undefined ? {} : { startingAfter }),
+  });
+  if (page.status !== 200) throw new Error(JSON.stringify(page.data));
+  for (const { beneficiary } of page.data.data) found.push(typeof beneficiary);
+  startingAfter = page.data.data.at(-1)?.id;
+  if (!page.data.has_more) break;
+}
+const named = await listPayouts({ metadata: { order: '9' } });
+const listed = await listBatches({ limit: 1 });
+const counts = listed.status === 200 ? listed.data.data[0]?.counts?.total : undefined;
+console.log(JSON.stringify({
+  found, named: named.status === 200 && named.data.data.length, events: endpoint.data.events,
+  mode: batch.data.object === 'batch' && batch.data.mode, counts,
+}));
 console.log(JSON.stringify({ rate, promised: quoted.data.receive_amount, payout: read.data, code }));
 `;
 
@@ -81,11 +111,18 @@ async function compile(name: string, text: string): Promise<string> {
 }
 
 describe('a client that is generated from /openapi.json', () => {
-  it('compiles, and sends a payout until it is settled', async () => {
+  it('compiles, sends a payout until it is settled, a batch, an endpoint, and reads lists', async () => {
     expect(await compile('journey', journey)).toBe('');
     const args = [join(directory, 'journey.js'), system.apiUrl, system.account.apiKey];
     const { stdout } = await run(process.execPath, args, { timeout: 50_000 });
-    const told = JSON.parse(stdout);
+    const [others = '', paid = ''] = stdout.trim().split('\n');
+    expect(JSON.parse(others)).toEqual({
+      found: ['object', 'object', 'object'],
+      named: 1,
+      events: ['payout.settled', 'payout.failed'],
+      mode: 'all_or_nothing',
+    });
+    const told = JSON.parse(paid);
     expect(told).toMatchObject({
       rate: expect.any(Number),
       payout: { status: 'settled', received: told.promised, metadata: { order: '7' } },
@@ -98,6 +135,9 @@ describe('a client that is generated from /openapi.json', () => {
     ["source_currency: 'USD', d", "source_currencies: 'USD', d"],
     ['metadata: { order: ', 'metadata: { order: 7 || '],
     ['read.status !== 200', 'read.status !== 201'],
+    ["'payout.failed'],", "'payout.paid'],"],
+    ['limit: 2', "limit: '2'"],
+    ["gte: '2026", "from: '2026"],
   ])('does not compile when %s is written %s', async (right, wrong) => {
     const mistaken = journey.replace(right, wrong);
     expect(mistaken).not.toBe(journey);
