@@ -84,7 +84,8 @@ export function queryParameters(
     name: schema.type === 'array' ? `${name}[]` : name,
     in: 'query',
     required: required.includes(name),
-    ...(schema.type === 'object' ? { style: 'deepObject', explode: true } : {}),
+    // Without the example the reference makes one up and sends it.
+    ...(schema.type === 'object' ? { style: 'deepObject', explode: true, example: {} } : {}),
     ...(description === undefined ? {} : { description }),
     schema,
   }));

@@ -54,6 +54,22 @@ describe('/docs in a browser', () => {
   });
 });
 
+it('sends a list from the reference as it stands', async () => {
+  const { page } = await visit(browser, `${system.apiUrl}/docs`);
+  await page.locator('button.authorize').first().click();
+  await page.locator('.auth-container input').fill(system.account.apiKey);
+  await page.locator('.auth-btn-wrapper button.authorize').click();
+  await page.locator('.auth-btn-wrapper button.btn-done').click();
+  const operation = page.locator('[id="operations-payouts-listPayouts"]');
+  await operation.locator('.opblock-summary').click();
+  await operation.locator('.try-out__btn').click();
+  const answered = page.waitForResponse((one) => one.url().includes('/v1/payouts'));
+  await operation.locator('button.execute').click();
+  const answer = await answered;
+  expect({ url: answer.url(), status: answer.status() }).toMatchObject({ status: 200 });
+  await page.close();
+});
+
 describe('/docs/errors', () => {
   it('explains every code there is where the type of its problem leads, without a script', async () => {
     const answer = await system.client('POST /v1/quotes');

@@ -78,6 +78,24 @@ async function untilDeliveries(endpoint: Endpoint, wanted: readonly object[]): P
     .toMatchObject(wanted);
 }
 
+it.each([
+  'events=A&events=B',
+  'events[]=A&events[]=B',
+  'events[0]=A&events[1]=B',
+  'events=A&events[]=B',
+])('an endpoint is added by a form with %s', async (events) => {
+  const { client } = await openCaller();
+  const body = `url=http://127.0.0.1:1/&${events}`
+    .replace('A', 'payout.sent')
+    .replace('B', 'payout.failed');
+  const raw = { contentType: 'application/x-www-form-urlencoded', body };
+  const added = await client('POST /v1/webhook_endpoints', { raw });
+  expect(added).toMatchObject({
+    status: 201,
+    body: { events: ['payout.sent', 'payout.failed'] },
+  });
+});
+
 describe('an endpoint that answers', () => {
   it('500 gets the same event again, byte for byte, until it takes it', async () => {
     const caller = await openCaller();
