@@ -11,7 +11,7 @@ import { currency, idOf, matching, metadata, text } from './params.js';
 const digits = (form: RegExp, expected: string, least: number, most: number) =>
   z
     .string(expected)
-    .refine((text) => form.test(text), expected)
+    .refine((sent) => form.test(sent) && Number(sent) <= most, expected)
     .meta({ type: 'integer', description: expected, minimum: least, maximum: most });
 
 const limit = digits(/^([1-9]\d?|100)$/, 'a number from 1 to 100', 1, 100)
