@@ -61,9 +61,11 @@ function asked({ accountId, stored }: Owner, changes: Partial<NewPayout> = {}): 
   };
 }
 
+/** A payout of its own millisecond: within one, lists are ordered by ids, which are random. */
 async function record(owner: Owner, changes: Partial<NewPayout> = {}): Promise<string> {
   const payout = asked(owner, changes);
   await insertPayout(system.database, payout);
+  await system.database`select pg_sleep(0.002)`;
   return payout.id;
 }
 
