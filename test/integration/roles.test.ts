@@ -485,6 +485,11 @@ describe('the lists of entries are counted from 1, each as long as its others:',
     await expect(postLists('api', changes)).rejects.toThrow(unevenLists);
   });
 
+  it('and no transfer of an entry is left out because it names no account', async () => {
+    const posted = postLists('api', { currencies: '{EUR,null}' });
+    await expect(posted).rejects.toThrow(/null value in column "currency"/);
+  });
+
   it('and nothing is posted where nothing is given', async () => {
     await postLists('api', {});
     const ofEntries = ['payouts', 'entryKinds', 'modes', 'owners'];

@@ -119,9 +119,9 @@ begin
   ), checked as (
     select bool_and(coalesce(f.currency = t.currency and f.id <> t.id, false)) as are_known,
            min(least(f.mode, t.mode)) = max(greatest(f.mode, t.mode)) as is_of_one_mode,
-           (c.account_id is not null) = bool_or(coalesce(f.account_id, t.account_id) is not null)
+           coalesce((c.account_id is not null) = bool_or(coalesce(f.account_id, t.account_id) is not null)
              and bool_and((f.account_id is null or (f.account_id, f.currency) = (c.account_id, c.currency))
-               and (t.account_id is null or (t.account_id, t.currency) = (c.account_id, c.currency)))
+               and (t.account_id is null or (t.account_id, t.currency) = (c.account_id, c.currency))), false)
              as is_of_its_customer,
            bool_and((f.account_id is null or f.has_balance) and (t.account_id is null or t.has_balance))
              as have_balances
@@ -137,10 +137,10 @@ begin
   )
   select case when not are_known then 'a transfer names no account of its currency'
               when not is_of_one_mode then 'an entry mixes test and live accounts'
-              when not coalesce(is_of_its_customer, false) then 'an entry names another customer or currency'
+              when not is_of_its_customer then 'an entry names another customer or currency'
               when not have_balances then 'the account of a customer has no balance' end into fault
     from checked
-   where not (are_known and is_of_one_mode and coalesce(is_of_its_customer, false) and have_balances)
+   where not (are_known and is_of_one_mode and is_of_its_customer and have_balances)
    limit 1;
   if found then
     raise foreign_key_violation using message = fault;
@@ -452,7 +452,8 @@ set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 declare
   accounts ledger_accounts[];
   posted_at timestamptz(3);
-  written bigint;
+  entries bigint;
+  transfers bigint;
 begin
   perform check_lists(entry_payouts, entry_kinds, entry_modes, entry_owners,
     transfer_entries, sources, targets, currencies, amounts, entry_actions, entry_reverses);
@@ -490,17 +491,24 @@ begin
            order by ledger_account_id for no key update) b;
   posted_at := greatest(clock_timestamp(), posted_at);
 
-  insert into ledger_entries (payout_id, kind, action_id, reverses, account_id, currency,
-                              from_ids, to_ids, amounts_minor, created_at)
+  with written as (
+    insert into ledger_entries (payout_id, kind, action_id, reverses, account_id, currency,
+                                from_ids, to_ids, amounts_minor, created_at)
     select entry_payouts[t.entry], entry_kinds[t.entry], entry_actions[t.entry],
            entry_reverses[t.entry], case when bool_or(t.is_customer) then entry_owners[t.entry] end,
            max(t.currency) filter (where t.is_customer), array_agg(t.from_id order by t.number),
            array_agg(t.to_id order by t.number), array_agg(t.amount order by t.number), posted_at
       from between_accounts(
         accounts, entry_modes, entry_owners, transfer_entries, sources, targets, currencies, amounts) t
-     group by t.entry order by t.entry;
-  get diagnostics written = row_count;
-  if written <> cardinality(entry_kinds) then
+     group by t.entry order by t.entry
+    returning cardinality(amounts_minor) as transfers
+  )
+  select count(*), coalesce(sum(w.transfers), 0) into entries, transfers from written w;
+  -- What was checked is what is posted: no transfer is left out because its accounts were not found.
+  if transfers <> cardinality(transfer_entries) then
+    raise foreign_key_violation using message = 'a transfer names no account of its currency';
+  end if;
+  if entries <> cardinality(entry_kinds) then
     raise invalid_parameter_value using message = 'an entry has no transfers';
   end if;
 end $$;
