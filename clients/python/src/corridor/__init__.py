@@ -1,0 +1,28 @@
+"""The client of Corridor, a cross-currency payout service."""
+
+from . import models, params
+from ._client import Corridor
+from ._errors import (
+    CorridorConnectionError,
+    CorridorProblem,
+    CorridorWaitTimeoutError,
+    WebhookVerificationError,
+)
+from ._event_models import Event, UnknownObject, WebhookMessage
+from ._pages import Page
+from ._webhooks import verify_webhook
+
+__all__ = [
+    "Corridor",
+    "CorridorConnectionError",
+    "CorridorProblem",
+    "CorridorWaitTimeoutError",
+    "Event",
+    "Page",
+    "UnknownObject",
+    "WebhookMessage",
+    "WebhookVerificationError",
+    "models",
+    "params",
+    "verify_webhook",
+]

@@ -1,0 +1,234 @@
+"""The objects that need no more than their routes: what is created, read, listed and deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from typing_extensions import Unpack
+
+from ._base import Model
+from ._bodies import json_body
+from ._pages import Page
+from ._payouts import new_key, path_of
+from ._transport import Request, Transport
+from .models import (
+    Account,
+    Balance,
+    BalanceTransaction,
+    Beneficiary,
+    BeneficiaryRequirements,
+    Corridor,
+    Quote,
+    WebhookEndpoint,
+    WebhookEndpointWithSecret,
+)
+from .params import (
+    ChangeAccountParams,
+    CreateBeneficiaryParams,
+    CreateQuoteParams,
+    CreateWebhookEndpointParams,
+    FundTestAccountParams,
+    ListBalanceTransactionsParams,
+    ListBeneficiariesParams,
+    ListCorridorsParams,
+    ListWebhookEndpointsParams,
+    ReadBeneficiaryRequirementsParams,
+)
+
+Answer = TypeVar("Answer", bound=Model)
+
+
+class _Resource:
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def _get(
+        self,
+        path: str,
+        model: type[Answer],
+        timeout: float | None,
+        query: Mapping[str, object] | None = None,
+    ) -> Answer:
+        return self._transport.send(Request("GET", path, query=query or {}), model, timeout=timeout)
+
+    def _post(
+        self,
+        path: str,
+        params: Mapping[str, object],
+        model: type[Answer],
+        key: str | None,
+        timeout: float | None,
+    ) -> Answer:
+        request = Request(
+            "POST", path, content=json_body(params), idempotency_key=new_key(key)
+        )
+        return self._transport.send(request, model, timeout=timeout)
+
+    def _delete(
+        self, path: str, model: type[Answer], key: str | None, timeout: float | None
+    ) -> Answer:
+        request = Request("DELETE", path, idempotency_key=new_key(key))
+        return self._transport.send(request, model, timeout=timeout)
+
+
+class Quotes(_Resource):
+    """Prices, each held for 30 seconds."""
+
+    def create(
+        self,
+        *,
+        idempotency_key: str | None = None,
+        timeout: float | None = None,
+        **params: Unpack[CreateQuoteParams],
+    ) -> Quote:
+        """Prices a payout and holds the rate for 30 seconds."""
+        return self._post("/v1/quotes", params, Quote, idempotency_key, timeout)
+
+    def retrieve(self, quote_id: str, *, timeout: float | None = None) -> Quote:
+        """Reads a quote."""
+        return self._get(path_of("quotes", quote_id), Quote, timeout)
+
+
+class Beneficiaries(_Resource):
+    """Who receives payouts, with account details that were validated."""
+
+    def create(
+        self,
+        *,
+        idempotency_key: str | None = None,
+        timeout: float | None = None,
+        **params: Unpack[CreateBeneficiaryParams],
+    ) -> Beneficiary:
+        """Checks the details of an account and stores them."""
+        return self._post("/v1/beneficiaries", params, Beneficiary, idempotency_key, timeout)
+
+    def retrieve(self, beneficiary_id: str, *, timeout: float | None = None) -> Beneficiary:
+        """Reads a beneficiary; its account is masked."""
+        return self._get(path_of("beneficiaries", beneficiary_id), Beneficiary, timeout)
+
+    def list(
+        self, *, timeout: float | None = None, **params: Unpack[ListBeneficiariesParams]
+    ) -> Page[Beneficiary]:
+        """Lists beneficiaries, newest first."""
+        return Page(self._transport, "/v1/beneficiaries", params, Beneficiary, timeout)
+
+    def delete(
+        self,
+        beneficiary_id: str,
+        *,
+        idempotency_key: str | None = None,
+        timeout: float | None = None,
+    ) -> Beneficiary:
+        """Deletes a beneficiary: it receives no more payouts."""
+        path = path_of("beneficiaries", beneficiary_id)
+        return self._delete(path, Beneficiary, idempotency_key, timeout)
+
+
+class WebhookEndpoints(_Resource):
+    """Where events are sent to."""
+
+    def create(
+        self,
+        *,
+        idempotency_key: str | None = None,
+        timeout: float | None = None,
+        **params: Unpack[CreateWebhookEndpointParams],
+    ) -> WebhookEndpointWithSecret:
+        """Adds an endpoint. The answer alone shows the secret that verify_webhook needs."""
+        return self._post(
+            "/v1/webhook_endpoints", params, WebhookEndpointWithSecret, idempotency_key, timeout
+        )
+
+    def retrieve(self, endpoint_id: str, *, timeout: float | None = None) -> WebhookEndpoint:
+        """Reads an endpoint, without its secret."""
+        return self._get(path_of("webhook_endpoints", endpoint_id), WebhookEndpoint, timeout)
+
+    def list(
+        self, *, timeout: float | None = None, **params: Unpack[ListWebhookEndpointsParams]
+    ) -> Page[WebhookEndpoint]:
+        """Lists endpoints, newest first."""
+        return Page(self._transport, "/v1/webhook_endpoints", params, WebhookEndpoint, timeout)
+
+    def delete(
+        self,
+        endpoint_id: str,
+        *,
+        idempotency_key: str | None = None,
+        timeout: float | None = None,
+    ) -> WebhookEndpoint:
+        """Deletes an endpoint: no more events are sent to it."""
+        path = path_of("webhook_endpoints", endpoint_id)
+        return self._delete(path, WebhookEndpoint, idempotency_key, timeout)
+
+
+class Balances(_Resource):
+    """What the account has, by currency."""
+
+    def list(self, *, timeout: float | None = None) -> Page[Balance]:
+        """Lists the balances."""
+        return Page(self._transport, "/v1/balances", {}, Balance, timeout)
+
+
+class BalanceTransactions(_Resource):
+    """Every movement of a balance."""
+
+    def list(
+        self, *, timeout: float | None = None, **params: Unpack[ListBalanceTransactionsParams]
+    ) -> Page[BalanceTransaction]:
+        """Lists the movements, newest first."""
+        path = "/v1/balance_transactions"
+        return Page(self._transport, path, params, BalanceTransaction, timeout)
+
+
+class Corridors(_Resource):
+    """Which currencies can be paid, with fees and limits."""
+
+    def list(
+        self, *, timeout: float | None = None, **params: Unpack[ListCorridorsParams]
+    ) -> Page[Corridor]:
+        """Lists the corridors of the account."""
+        return Page(self._transport, "/v1/corridors", params, Corridor, timeout)
+
+
+class Requirements(_Resource):
+    """Which details a country requires of a beneficiary."""
+
+    def retrieve(
+        self, *, timeout: float | None = None, **params: Unpack[ReadBeneficiaryRequirementsParams]
+    ) -> BeneficiaryRequirements:
+        """Reads the requirements of a country."""
+        path = "/v1/beneficiary_requirements"
+        return self._get(path, BeneficiaryRequirements, timeout, params)
+
+
+class AccountOfKey(_Resource):
+    """The account of the API key."""
+
+    def retrieve(self, *, timeout: float | None = None) -> Account:
+        """Reads the account."""
+        return self._get("/v1/account", Account, timeout)
+
+    def update(
+        self,
+        *,
+        idempotency_key: str | None = None,
+        timeout: float | None = None,
+        **params: Unpack[ChangeAccountParams],
+    ) -> Account:
+        """Sets the API version of requests that name none, and of new webhook endpoints."""
+        return self._post("/v1/account", params, Account, idempotency_key, timeout)
+
+
+class TestAccounts(_Resource):
+    """What only test accounts can do."""
+
+    def fund(
+        self,
+        *,
+        idempotency_key: str | None = None,
+        timeout: float | None = None,
+        **params: Unpack[FundTestAccountParams],
+    ) -> Balance:
+        """Adds money to the balance of a test account."""
+        return self._post("/v1/test/fund", params, Balance, idempotency_key, timeout)

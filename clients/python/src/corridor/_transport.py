@@ -1,0 +1,192 @@
+"""Sends requests, and sends them again while that can help."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import TypeVar
+
+import httpx
+from pydantic import ValidationError
+
+from ._base import Model
+from ._errors import CorridorConnectionError, CorridorProblem
+from ._query import query_of
+from ._retry import DEFAULT_MAX_RETRIES, Attempt, pause_before_retry
+from .models import Problem
+
+#: Told to the service with every request; a test compares it with pyproject.toml.
+CLIENT_VERSION = "0.1.0"
+
+#: The API version that the models describe, and that the client asks for with every request.
+DESCRIBED_VERSION = "2026-11-15"
+
+#: The service answers within 13 seconds, except where it was asked to wait.
+DEFAULT_TIMEOUT_SECONDS = 30.0
+
+Answer = TypeVar("Answer", bound=Model)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One call of the API; the bytes are whole, so that every attempt sends the same."""
+
+    method: str
+    path: str
+    query: Mapping[str, object] = field(default_factory=dict)
+    content: bytes | None = None
+    content_type: str = "application/json"
+    #: Of a write; a read has none.
+    idempotency_key: str | None = None
+    prefer: str | None = None
+
+
+@dataclass(frozen=True)
+class _Failure:
+    attempt: Attempt
+    problem: Problem | None = None
+    cause: Exception | None = None
+
+
+class Transport:
+    """The connections of one client. It may be used by several threads."""
+
+    def __init__(
+        self,
+        *,
+        api_key: str,
+        api_url: str,
+        api_version: str,
+        max_retries: int,
+        timeout: float,
+        http_client: httpx.Client | None,
+    ) -> None:
+        self._max_retries = max_retries
+        self._timeout = timeout
+        self._owns_client = http_client is None
+        self._client = http_client if http_client is not None else httpx.Client()
+        self._api_url = api_url.rstrip("/")
+        self._headers = {
+            "Authorization": f"Bearer {api_key}",
+            "Accept": "application/json, application/problem+json",
+            "Corridor-Version": api_version,
+            "User-Agent": f"corridor-client-python/{CLIENT_VERSION}",
+        }
+
+    def close(self) -> None:
+        """Closes the connections, unless the caller brought them."""
+        if self._owns_client:
+            self._client.close()
+
+    def send(
+        self,
+        request: Request,
+        model: type[Answer],
+        *,
+        timeout: float | None = None,
+        max_retries: int | None = None,
+    ) -> Answer:
+        """Sends a request until it is answered or a retry cannot help; returns the answer."""
+        most = self._max_retries if max_retries is None else max_retries
+        seconds = self._timeout if timeout is None else timeout
+        # What cannot be sent at all, such as a key with a line break, is an error here and now.
+        prepared = self._client.build_request(
+            request.method,
+            self._api_url + request.path + query_of(request.query),
+            content=request.content,
+            headers=self._headers_of(request),
+            timeout=seconds,
+        )
+        retries = 0
+        # The limit is the caller's max_retries, or the default, which says why it is that number.
+        while True:
+            outcome = self._attempt(prepared, model)
+            if not isinstance(outcome, _Failure):
+                return outcome
+            pause = pause_before_retry(
+                outcome.attempt,
+                retries=retries,
+                random=random.random(),
+                now=datetime.now(timezone.utc),
+            )
+            if retries >= most or pause is None:
+                raise _error_of(outcome, request, retries + 1) from outcome.cause
+            time.sleep(pause)
+            retries += 1
+
+    def _attempt(
+        self, prepared: httpx.Request, model: type[Answer]
+    ) -> Answer | _Failure:
+        try:
+            # The body of a write must not go where a redirect points.
+            response = self._client.send(prepared, follow_redirects=False)
+        except (httpx.LocalProtocolError, httpx.UnsupportedProtocol):
+            raise
+        except (httpx.TransportError, httpx.DecodingError) as cause:
+            # No answer or a part of one: whether the request arrived is unknown.
+            return _Failure(Attempt(), cause=cause)
+        if response.is_success:
+            return _decoded(response.content, model)
+        problem = _problem_of(response.content)
+        attempt = Attempt(
+            status=response.status_code,
+            code=None if problem is None else problem.code,
+            retry_after=response.headers.get("Retry-After"),
+        )
+        return _Failure(attempt, problem=problem)
+
+    def _headers_of(self, request: Request) -> dict[str, str]:
+        optional = {
+            "Content-Type": request.content_type if request.content is not None else None,
+            "Idempotency-Key": request.idempotency_key,
+            "Prefer": request.prefer,
+        }
+        sent = {name: value for name, value in optional.items() if value is not None}
+        return {**self._headers, **sent}
+
+
+def _decoded(content: bytes, model: type[Answer]) -> Answer | _Failure:
+    """The answer, or a failure for what something between answers: the API may not have seen it."""
+    try:
+        # A number with a point is a rate or a fee of an older API version: never a float.
+        return model.model_validate(json.loads(content, parse_float=str))
+    except ValueError as cause:
+        # Bytes that are not UTF-8, a text that is not JSON, or JSON that is not of the API.
+        return _Failure(Attempt(), cause=cause)
+
+
+def _problem_of(content: bytes) -> Problem | None:
+    """Problem details, or None for what a proxy between answers."""
+    try:
+        return Problem.model_validate_json(content)
+    except ValidationError:
+        return None
+
+
+def _error_of(failure: _Failure, request: Request, attempts: int) -> Exception:
+    key = request.idempotency_key
+    if failure.problem is not None:
+        return CorridorProblem(failure.problem, key, attempts)
+    status = failure.attempt.status
+    if status is not None:
+        said = f"Something other than the API answered {status}."
+        return CorridorConnectionError(said, key, attempts, status)
+    # What cannot be read may have the whole body in its text; the cause itself has all of it.
+    is_foreign = isinstance(failure.cause, ValueError)
+    reason = type(failure.cause).__name__ if is_foreign else repr(failure.cause)
+    said = f"The API did not answer: {reason}."
+    return CorridorConnectionError(said, key, attempts)
+
+
+__all__ = [
+    "CLIENT_VERSION",
+    "DEFAULT_MAX_RETRIES",
+    "DEFAULT_TIMEOUT_SECONDS",
+    "DESCRIBED_VERSION",
+    "Request",
+    "Transport",
+]

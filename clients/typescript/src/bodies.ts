@@ -1,0 +1,47 @@
+import type { Body } from './transport.js';
+
+/** What a batch is made of: a text, or one that comes in pieces, such as a stream of a file. */
+export type TextSource = string | AsyncIterable<string | Uint8Array>;
+
+/** Four times what the API takes in one body: more is a mistake, and is not kept in memory. */
+const mostCharacters = 4 * 8 * 1024 * 1024;
+
+/** Writes one value as JSON. */
+export function jsonBody(value: unknown): Body {
+  return { contentType: 'application/json', text: JSON.stringify(value) };
+}
+
+/**
+ * Writes items as NDJSON. They are taken one by one and kept as text until the answer has come: a
+ * retry has to send the same bytes, and an iterable gives its items once.
+ */
+export async function ndjsonBody(items: Iterable<object> | AsyncIterable<object>): Promise<Body> {
+  const lines: string[] = [];
+  let length = 0;
+  for await (const item of items) {
+    const line = `${JSON.stringify(item)}\n`;
+    length = checkedLength(length + line.length);
+    lines.push(line);
+  }
+  return { contentType: 'application/x-ndjson', text: lines.join('') };
+}
+
+/** Reads a CSV text to its end, for the same reason. */
+export async function csvBody(source: TextSource): Promise<Body> {
+  if (typeof source === 'string') return { contentType: 'text/csv', text: source };
+  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+  const pieces: string[] = [];
+  let length = 0;
+  for await (const piece of source) {
+    const text = typeof piece === 'string' ? piece : decoder.decode(piece, { stream: true });
+    length = checkedLength(length + text.length);
+    pieces.push(text);
+  }
+  pieces.push(decoder.decode());
+  return { contentType: 'text/csv', text: pieces.join('') };
+}
+
+function checkedLength(length: number): number {
+  if (length <= mostCharacters) return length;
+  throw new RangeError(`A batch of more than ${mostCharacters} characters: split it into several.`);
+}

@@ -1,0 +1,60 @@
+import { type Batches, batchesOf } from './batches.js';
+import { type Events, eventsOf } from './events.js';
+import { type Payouts, payoutsOf } from './payouts.js';
+import { resourcesOf } from './resources.js';
+import { createTransport, type TransportOptions } from './transport.js';
+
+/** What is left out is read from CORRIDOR_API_KEY and CORRIDOR_API_URL, or has a default. */
+export type CorridorOptions = {
+  readonly [Name in keyof TransportOptions]?: TransportOptions[Name];
+};
+
+type Resources = ReturnType<typeof resourcesOf>;
+
+/** The client of one account. It holds no connection that needs closing. */
+export class Corridor {
+  readonly payouts: Payouts;
+  readonly batches: Batches;
+  readonly events: Events;
+  readonly quotes: Resources['quotes'];
+  readonly beneficiaries: Resources['beneficiaries'];
+  readonly webhookEndpoints: Resources['webhookEndpoints'];
+  readonly balances: Resources['balances'];
+  readonly balanceTransactions: Resources['balanceTransactions'];
+  readonly corridors: Resources['corridors'];
+  readonly beneficiaryRequirements: Resources['beneficiaryRequirements'];
+  readonly account: Resources['account'];
+  readonly test: Resources['test'];
+
+  constructor(options: CorridorOptions = {}) {
+    const send = createTransport({
+      ...options,
+      apiKey: options.apiKey ?? fromEnvironment('CORRIDOR_API_KEY', 'apiKey'),
+      apiUrl: originOf(options.apiUrl ?? fromEnvironment('CORRIDOR_API_URL', 'apiUrl')),
+    });
+    const resources = resourcesOf(send);
+    this.payouts = payoutsOf(send);
+    this.batches = batchesOf(send);
+    this.events = eventsOf(send);
+    this.quotes = resources.quotes;
+    this.beneficiaries = resources.beneficiaries;
+    this.webhookEndpoints = resources.webhookEndpoints;
+    this.balances = resources.balances;
+    this.balanceTransactions = resources.balanceTransactions;
+    this.corridors = resources.corridors;
+    this.beneficiaryRequirements = resources.beneficiaryRequirements;
+    this.account = resources.account;
+    this.test = resources.test;
+  }
+}
+
+/** A wrong URL is told when the client is made, not after the retries of the first request. */
+function originOf(apiUrl: string): string {
+  return new URL(apiUrl).href.replace(/\/+$/, '');
+}
+
+function fromEnvironment(name: string, option: string): string {
+  const value = typeof process === 'undefined' ? undefined : process.env[name];
+  if (value !== undefined && value !== '') return value;
+  throw new TypeError(`Set ${name}, or give ${option} to new Corridor().`);
+}

@@ -1,0 +1,39 @@
+export type { Batches } from './batches.js';
+export type { TextSource } from './bodies.js';
+export { Corridor, type CorridorOptions } from './client.js';
+export { CorridorConnectionError, CorridorProblem, CorridorWaitTimeoutError } from './errors.js';
+export type { Events, FeedOptions } from './events.js';
+export type { List } from './lists.js';
+export type { Payouts } from './payouts.js';
+export type { RequestOptions, WriteOptions } from './transport.js';
+export type {
+  Account,
+  ApiVersion,
+  Balance,
+  BalanceTransaction,
+  Batch,
+  BatchItem,
+  BatchMode,
+  BatchParams,
+  BatchPreview,
+  Beneficiary,
+  BeneficiaryRequirements,
+  CanceledBatch,
+  CorridorEvent,
+  CorridorOffer,
+  Delivery,
+  ExpandedPayout,
+  Page,
+  Payout,
+  PayoutParams,
+  Problem,
+  ProblemCode,
+  ProblemError,
+  Quote,
+  Schemas,
+  WebhookEndpoint,
+  WebhookEndpointWithSecret,
+  WebhookEvent,
+} from './types.js';
+export type { WaitOptions } from './waiting.js';
+export { verifyWebhook, type WebhookHeaders, WebhookVerificationError } from './webhook.js';

@@ -1,0 +1,126 @@
+import { jsonBody } from './bodies.js';
+import { type List, listOf } from './lists.js';
+import { keyOf } from './payouts.js';
+import { queryOf } from './query.js';
+import type { RequestOptions, Transport, WriteOptions } from './transport.js';
+import type {
+  Account,
+  Balance,
+  BalanceTransaction,
+  Beneficiary,
+  BeneficiaryRequirements,
+  CorridorOffer,
+  Quote,
+  Schemas,
+  WebhookEndpoint,
+  WebhookEndpointWithSecret,
+} from './types.js';
+
+/** The objects that need no more than their routes: what is created, read, listed and deleted. */
+export function resourcesOf(send: Transport) {
+  const get = <Answer>(path: string, options?: RequestOptions) =>
+    send<Answer>({ method: 'GET', path }, options);
+  const post = <Answer>(path: string, params: object, options: WriteOptions = {}) =>
+    send<Answer>(
+      { method: 'POST', path, body: jsonBody(params), idempotencyKey: keyOf(options) },
+      options,
+    );
+  const remove = <Answer>(path: string, options: WriteOptions = {}) =>
+    send<Answer>({ method: 'DELETE', path, idempotencyKey: keyOf(options) }, options);
+  return {
+    quotes: quotesOf(get, post),
+    beneficiaries: beneficiariesOf(send, { get, post, remove }),
+    webhookEndpoints: webhookEndpointsOf(send, { get, post, remove }),
+    balances: {
+      /** What the account has, by currency. */
+      list: (options?: RequestOptions): List<Balance> =>
+        listOf<Balance>(send, '/v1/balances', {}, options),
+    },
+    balanceTransactions: {
+      /** Every movement of a balance. */
+      list: (
+        params?: Schemas['listBalanceTransactions_params'],
+        options?: RequestOptions,
+      ): List<BalanceTransaction> =>
+        listOf<BalanceTransaction>(send, '/v1/balance_transactions', params, options),
+    },
+    corridors: {
+      /** Which currencies can be paid, with fees and limits. */
+      list: (
+        params?: Schemas['listCorridors_params'],
+        options?: RequestOptions,
+      ): List<CorridorOffer> => listOf<CorridorOffer>(send, '/v1/corridors', params, options),
+    },
+    beneficiaryRequirements: {
+      /** Which details a country requires of a beneficiary. */
+      retrieve: (params: Schemas['readBeneficiaryRequirements_params'], options?: RequestOptions) =>
+        get<BeneficiaryRequirements>(`/v1/beneficiary_requirements${queryOf(params)}`, options),
+    },
+    account: {
+      /** Reads the account of the API key. */
+      retrieve: (options?: RequestOptions) => get<Account>('/v1/account', options),
+      /** Sets the API version of requests and of endpoints that name none. */
+      update: (params: Schemas['changeAccount_params'], options?: WriteOptions) =>
+        post<Account>('/v1/account', params, options),
+    },
+    test: {
+      /** Adds money to the balance of a test account. */
+      fund: (params: Schemas['fundTestAccount_params'], options?: WriteOptions) =>
+        post<Balance>('/v1/test/fund', params, options),
+    },
+  };
+}
+
+type Get = <Answer>(path: string, options?: RequestOptions) => Promise<Answer>;
+type Post = <Answer>(path: string, params: object, options?: WriteOptions) => Promise<Answer>;
+type Remove = <Answer>(path: string, options?: WriteOptions) => Promise<Answer>;
+type Calls = { readonly get: Get; readonly post: Post; readonly remove: Remove };
+
+function quotesOf(get: Get, post: Post) {
+  return {
+    /** Prices a payout and holds the rate for 30 seconds. */
+    create: (params: Schemas['createQuote_params'], options?: WriteOptions) =>
+      post<Quote>('/v1/quotes', params, options),
+    /** Reads a quote. */
+    retrieve: (id: string, options?: RequestOptions) =>
+      get<Quote>(`/v1/quotes/${encodeURIComponent(id)}`, options),
+  };
+}
+
+function beneficiariesOf(send: Transport, { get, post, remove }: Calls) {
+  const path = '/v1/beneficiaries';
+  const pathOf = (id: string) => `${path}/${encodeURIComponent(id)}`;
+  return {
+    /** Checks the details of an account and stores them. */
+    create: (params: Schemas['createBeneficiary_params'], options?: WriteOptions) =>
+      post<Beneficiary>(path, params, options),
+    /** Reads a beneficiary; its account is masked. */
+    retrieve: (id: string, options?: RequestOptions) => get<Beneficiary>(pathOf(id), options),
+    /** Lists beneficiaries, newest first. */
+    list: (
+      params?: Schemas['listBeneficiaries_params'],
+      options?: RequestOptions,
+    ): List<Beneficiary> => listOf<Beneficiary>(send, path, params, options),
+    /** Deletes a beneficiary: it receives no more payouts. */
+    delete: (id: string, options?: WriteOptions) => remove<Beneficiary>(pathOf(id), options),
+  };
+}
+
+function webhookEndpointsOf(send: Transport, { get, post, remove }: Calls) {
+  const path = '/v1/webhook_endpoints';
+  const pathOf = (id: string) => `${path}/${encodeURIComponent(id)}`;
+  return {
+    /** The answer alone shows the secret that verifyWebhook needs. */
+    create: (params: Schemas['createWebhookEndpoint_params'], options?: WriteOptions) =>
+      post<WebhookEndpointWithSecret>(path, params, options),
+    /** Reads an endpoint, without its secret. */
+    retrieve: (id: string, options?: RequestOptions) => get<WebhookEndpoint>(pathOf(id), options),
+    /** Lists endpoints, newest first. */
+    list: (
+      params?: Schemas['listWebhookEndpoints_params'],
+      options?: RequestOptions,
+    ): List<WebhookEndpoint> => listOf<WebhookEndpoint>(send, path, params, options),
+    /** Deletes an endpoint: no more events are sent to it. */
+    delete: (id: string, options?: WriteOptions) => remove<WebhookEndpoint>(pathOf(id), options),
+  };
+}

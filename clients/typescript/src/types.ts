@@ -1,0 +1,61 @@
+import type { components } from './generated/schema.js';
+
+/** The objects and parameters of the API, by the names that the OpenAPI document gives them. */
+export type Schemas = components['schemas'];
+
+/** The API version that the types describe, and that the client asks for with every request. */
+export type ApiVersion = Schemas['api_version'];
+export const describedVersion: ApiVersion = '2026-11-15';
+
+export type Account = Schemas['account'];
+export type Balance = Schemas['balance'];
+export type BalanceTransaction = Schemas['balance_transaction'];
+export type Batch = Schemas['batch'];
+export type BatchPreview = Schemas['batch_preview'];
+export type Beneficiary = Schemas['beneficiary'];
+export type BeneficiaryRequirements = Schemas['beneficiary_requirements'];
+export type CanceledBatch = Schemas['canceled_batch'];
+export type CorridorOffer = Schemas['corridor'];
+export type Delivery = Schemas['delivery'];
+export type ExpandedPayout = Schemas['expanded_payout'];
+export type Payout = Schemas['payout'];
+export type Problem = Schemas['problem'];
+export type ProblemCode = Schemas['problem_code'];
+export type ProblemError = Schemas['problem_error'];
+export type Quote = Schemas['quote'];
+export type WebhookEndpoint = Schemas['webhook_endpoint'];
+export type WebhookEndpointWithSecret = Schemas['webhook_endpoint_with_secret'];
+
+export type BatchItem = Schemas['batch_item_params'];
+export type BatchParams = Omit<Schemas['createBatch_params'], 'validate_only'>;
+export type BatchMode = NonNullable<BatchParams['mode']>;
+export type PayoutParams = Schemas['createPayout_params'];
+
+type EventType = Schemas['event']['type'];
+type BatchEventType = Extract<EventType, `batch.${string}`>;
+type PayoutEventType = Exclude<EventType, BatchEventType>;
+
+/** What an event is about follows from its type: `if (event.type === 'payout.settled') …`. */
+type About<Whole, PayoutData, BatchData> =
+  | (Omit<Whole, 'type' | 'data'> & { readonly type: PayoutEventType; readonly data: PayoutData })
+  | (Omit<Whole, 'type' | 'data'> & { readonly type: BatchEventType; readonly data: BatchData });
+
+export type CorridorEvent = About<Schemas['event'], Payout, Batch>;
+
+/** An endpoint keeps the version it was created with, and the first one had rates as numbers. */
+type AnyVersion<Subject> = Omit<Subject, 'rate' | 'fee'> & {
+  readonly rate: string | number | null;
+  readonly fee: string | number | null;
+};
+export type WebhookEvent = About<
+  Omit<Schemas['webhook_message'], 'api_version'> & { readonly api_version: string },
+  AnyVersion<Payout>,
+  Batch
+>;
+
+/** A page of a list, as the API answers it. */
+export type Page<Item> = {
+  readonly object: 'list';
+  readonly data: readonly Item[];
+  readonly has_more: boolean;
+};

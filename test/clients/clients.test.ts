@@ -1,0 +1,399 @@
+import { createHmac } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { freePort } from '../../sandbox/stack/ports.js';
+import { webhookExample } from '../../src/contract/webhookExamples.js';
+import { startReceiver } from '../fakes/receiver.js';
+import { startUnkindProxy, type UnkindProxy } from '../fakes/unkindProxy.js';
+import { type ApiClient, createClient, textOf, untilStatus } from '../fixtures/client.js';
+import { createTestAccount } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
+import { type Caller, languages } from './languages.js';
+
+let system: TestSystem;
+
+beforeAll(async () => {
+  const preparing = Promise.all(languages.map(({ prepare }) => prepare()));
+  // What fails there is told when the system has started, which else nobody would stop.
+  preparing.catch(() => undefined);
+  system = await startSystem();
+  await preparing;
+});
+afterAll(() => system.stop());
+
+/** An account of its own for a program, so that its lists and its feed have nothing of others. */
+async function openCaller(apiUrl = system.apiUrl): Promise<Caller & { accountId: string }> {
+  const { apiKey, account } = await createTestAccount(system.database);
+  return { apiUrl, apiKey, accountId: account.id };
+}
+
+type Finished = (work: () => Promise<void>) => void;
+
+/** A proxy of its own for a program. */
+async function openProxy(onTestFinished: Finished): Promise<UnkindProxy> {
+  const proxy = await startUnkindProxy(system.apiUrl);
+  onTestFinished(() => proxy.close());
+  return proxy;
+}
+
+/** A refusal as the API words it, where it cannot be had from the API at will. */
+function refusal(code: string, status: number, headers: Record<string, string> = {}) {
+  const problem = { type: `/docs/errors#${code}`, title: code, status, code, detail: code };
+  const body = JSON.stringify({
+    ...problem,
+    errors: [{ code, detail: code }],
+    request_id: 'req_0',
+  });
+  return { status, headers: { ...headers, 'content-type': 'application/problem+json' }, body };
+}
+
+/** What the API would answer, where the client is to get just that. */
+function answered(body: unknown, status = 200) {
+  const headers = { 'content-type': 'application/json' };
+  return { status, headers, body: JSON.stringify(body) };
+}
+
+/** A payout that was sent, with a few fields of its own. */
+function payoutAs(own: { readonly id: string; readonly status?: string }) {
+  const { data } = webhookExample('payout.sent', '2026-11-15');
+  return { ...Object(data), ...own };
+}
+
+const keysOf = (proxy: UnkindProxy, route: string) => proxy.seen(route).map(({ key }) => key);
+
+describe.concurrent.each(languages)('the $name client', ({ name, run, startReadme }) => {
+  it('quotes, pays once, waits, and tells refusals with all that they say', async () => {
+    const told = await run('journey', await openCaller());
+    expect(told).toMatchObject({
+      rate: expect.stringMatching(/^0\.\d+$/),
+      isSame: true,
+      settled: ['settled', expect.any(String), expect.any(String), { order: '17' }],
+      waited: ['settled', ['pending', 'processing', 'sent', 'settled']],
+      unsettled: 'sent',
+      failed: ['failed', 'AC04'],
+      endpoint: [['payout.settled', 'payout.failed'], 'whsec_', false, true],
+      expanded: ['Ada Lovelace', 'used'],
+      ...{ mode: 'test', balances: ['EUR', 'USD'], funded: 'USD', corridors: true },
+      fields: expect.arrayContaining(['name', 'iban']),
+      missing: { code: 'not_found', status: 404, isTold: true },
+      malformed: {
+        ...{ code: 'parameter_invalid', status: 400, param: 'quote', received: 'x', isTold: true },
+        expected: expect.stringContaining('the id of a quote'),
+        others: expect.arrayContaining(['quote', 'amount']),
+      },
+      refused: { code: 'insufficient_funds', status: 422, kept: expect.stringMatching(/^po_/) },
+    });
+  });
+
+  it('sends batches of lists, iterables and CSV, and goes through pages', async () => {
+    const told = await run('batches', await openCaller());
+    const orders = ['1', '2', '3', '4', '5', '6', '7', '8', 'Grüße'];
+    expect(told).toEqual({
+      preview: [4, ['beneficiary_not_found']],
+      csvPreview: 2,
+      modes: ['all_or_nothing', 'all_or_nothing', 'best_effort', 'best_effort'],
+      counts: [...[3, 3, 2, 1].map((count) => ['completed', count])],
+      ...{ orders, listed: 9, isBackwards: true, page: [3, true] },
+      filtered: [1, false, 0, 'Ada Lovelace'],
+    });
+  });
+
+  it('pays once, whatever becomes of its requests and answers', async ({ onTestFinished }) => {
+    const proxy = await openProxy(onTestFinished);
+    const now = { 'retry-after': '1' };
+    proxy.faults('POST /v1/beneficiaries', 'silence', { status: 502, body: '<html>' });
+    const [unavailable, limited] = [
+      refusal('service_unavailable', 503, now),
+      refusal('rate_limited', 429, now),
+    ];
+    const first3 = ['answer lost', unavailable, limited] as const;
+    proxy.faults('POST /v1/payouts', ...first3, 'passed on', 'answer cut', 'answer lost');
+    proxy.faults('POST /v1/batches', 'answer lost', refusal('request_in_progress', 409, now));
+    const caller = await openCaller(proxy.url);
+    const told = await run('retries', caller);
+
+    const client = createClient(system.apiUrl, caller.apiKey);
+    const { body: paid } = await client('GET /v1/payouts?limit=100');
+    expect(paid['data']).toHaveLength(1 + 3 + 1);
+    const { body: batches } = await client('GET /v1/batches');
+    expect(batches['data']).toHaveLength(1);
+    const { body: beneficiaries } = await client('GET /v1/beneficiaries');
+    expect(beneficiaries['data']).toHaveLength(1);
+    const [first, ...others] = keysOf(proxy, 'POST /v1/payouts');
+    expect(told).toMatchObject({ key: others.at(-1), isAdvised: true, isUrgent: true });
+    const key = others.at(-1);
+    expect(others).toEqual([first, first, first, key, key, key]);
+    expect(key).not.toBe(first);
+    expect(new Set(keysOf(proxy, 'POST /v1/batches')).size).toBe(1);
+    expect(keysOf(proxy, 'POST /v1/batches')).toHaveLength(3);
+  });
+
+  it('keeps the payout that it waits for, whatever becomes of its reads', async ({
+    onTestFinished,
+  }) => {
+    const proxy = await openProxy(onTestFinished);
+    const ids = ['po_found', 'po_lost', 'po_refused'];
+    proxy.faults('POST /v1/payouts', ...ids.map((id) => answered(payoutAs({ id }), 201)));
+    const always = Array.from({ length: 9 }, () => 'hung up' as const);
+    proxy.faults('GET /v1/payouts/po_lost', ...always);
+    const settled = answered(payoutAs({ id: 'po_found', status: 'settled' }));
+    const unavailable = refusal('service_unavailable', 503);
+    proxy.faults('GET /v1/payouts/po_found', 'hung up', unavailable, settled);
+    proxy.faults('GET /v1/payouts/po_refused', refusal('scope_missing', 403));
+    const { data: batch } = webhookExample('batch.completed', '2026-11-15');
+    const open = { ...Object(batch), id: 'bat_1', status: 'processing', completed_at: null };
+    proxy.faults('GET /v1/batches/bat_1', answered(open), ...always);
+    expect(await run('waits', await openCaller(proxy.url))).toEqual([
+      ['po_found', 'settled'],
+      ['po_lost', 'sent', 'CorridorConnectionError'],
+      ['po_refused', 'sent', 'CorridorProblem'],
+      ['bat_1', 'processing', 'CorridorConnectionError'],
+    ]);
+    expect(proxy.seen('GET /v1/payouts/po_found')).toHaveLength(3);
+    expect(proxy.seen('GET /v1/payouts/po_refused')).toHaveLength(1);
+  });
+
+  it('takes nothing for an answer that is none', async ({ onTestFinished }) => {
+    const proxy = await openProxy(onTestFinished);
+    // A text that begins as JSON, with a byte that no UTF-8 has.
+    const bytes = { status: 200, body: Buffer.from('{"\xff"', 'latin1') };
+    // The models of Python check what they read; the types of TypeScript are gone by then.
+    const other = name === 'Python' ? answered({ ok: true }) : bytes;
+    proxy.faults('POST /v1/payouts', bytes, bytes, other, other);
+    const balance = { object: 'balance', currency: 'USD', available: '0.00', held: '0.00' };
+    const cutOff = [{ ...balance, total: '0.00' }];
+    const pages = [cutOff, []].map((data) => answered({ object: 'list', data, has_more: true }));
+    proxy.faults('GET /v1/balances', ...pages);
+    const told = await run('foreign', await openCaller(proxy.url));
+    const [first, again, second, last] = keysOf(proxy, 'POST /v1/payouts');
+    expect([again, last]).toEqual([first, second]);
+    expect(first).not.toBe(second);
+    expect(told).toEqual({
+      writes: [first, second].map((key) => [key, 2, true]),
+      lists: [
+        [null, 1, true],
+        [null, 1, true],
+      ],
+    });
+  });
+
+  it('repeats nothing that would end the same', async ({ onTestFinished }) => {
+    const proxy = await openProxy(onTestFinished);
+    proxy.faults('POST /v1/payouts/po_1/cancel', refusal('payout_not_cancelable', 409));
+    const hour = { 'retry-after': '3600' };
+    proxy.faults(
+      'POST /v1/quotes',
+      ...[refusal('rate_limited', 429, hour), refusal('rate_unavailable', 503)],
+      ...[
+        { status: 307, headers: { location: '/v1/payouts' } },
+        { status: 500, body: 'Oops' },
+      ],
+    );
+    proxy.faults('GET /v1/account', 'silence');
+    const told = await run('unrepeated', await openCaller(proxy.url));
+    expect(told).toMatchObject({
+      failures: [
+        ['payout_not_cancelable', 1],
+        ['rate_limited', 1],
+        ['rate_unavailable', 1],
+        [307, 1],
+        [500, 1],
+      ],
+      ...(name === 'TypeScript' ? { aborted: 'TimeoutError' } : {}),
+    });
+    expect(proxy.seen('POST /v1/quotes')).toHaveLength(4);
+    expect(proxy.seen('POST /v1/payouts')).toEqual([]);
+    // The operators of the service see who calls, in the version of the package.
+    const [seen] = proxy.seen('POST /v1/quotes');
+    expect(seen?.userAgent).toBe(`corridor-client-${name.toLowerCase()}/${await versionOf(name)}`);
+  });
+
+  it('takes webhooks that are genuine, and no others', async ({ onTestFinished }) => {
+    const receiver = await startReceiver();
+    onTestFinished(() => receiver.close());
+    const { apiKey } = await openCaller();
+    const client = createClient(system.apiUrl, apiKey);
+    const events = ['payout.settled'];
+    const added = await client('POST /v1/webhook_endpoints', {
+      json: { url: receiver.url, events },
+    });
+    const secret = textOf(added, 'secret');
+    const payout = await pay(client);
+    const { headers, body } = await receiver.next((webhook) => webhook.body.includes(payout));
+
+    const secrets = [`whsec_${Buffer.from('another').toString('base64')}`, secret];
+    const seconds = Math.floor(Date.now() / 1_000);
+    const signature = headers['webhook-signature'] ?? '';
+    const signedWith = (changes: Record<string, string>) => ({ ...headers, ...changes });
+    const newKind = JSON.stringify({
+      ...{ ...JSON.parse(body), type: 'mandate.revoked' },
+      data: { object: 'mandate', id: 'mdt_1' },
+    });
+    const deliveries = [
+      {
+        name: 'about a new kind of object',
+        headers: signatureOf(secret, newKind),
+        body: newKind,
+        secrets: secret,
+      },
+      { name: 'genuine', headers, body, secrets: secret },
+      { name: 'with two secrets', headers, body, secrets },
+      {
+        name: 'signed twice',
+        headers: signedWith({ 'webhook-signature': `v1,AAAA v2,x ${signature}` }),
+        body,
+        secrets,
+      },
+      { name: 'signed with another secret', headers, body, secrets: secrets[0] },
+      { name: 'without secrets', headers, body, secrets: [] },
+      { name: 'with another body', headers, body: body.replace('settled', 'failed'), secrets },
+      { name: 'with another id', headers: signedWith({ 'webhook-id': 'evt_1' }), body, secrets },
+      {
+        name: 'with another time',
+        headers: signedWith({ 'webhook-timestamp': `${seconds + 1}` }),
+        body,
+        secrets,
+      },
+      { name: 'too old', headers: signatureOf(secret, body, seconds - 301), body, secrets },
+      { name: 'old', headers: signatureOf(secret, body, seconds - 280), body, secrets },
+      { name: 'too new', headers: signatureOf(secret, body, seconds + 330), body, secrets },
+      {
+        name: 'without a time',
+        headers: signedWith({ 'webhook-timestamp': 'NaN' }),
+        body,
+        secrets,
+      },
+      {
+        name: 'without a signature',
+        headers: signedWith({ 'webhook-signature': '' }),
+        body,
+        secrets,
+      },
+    ];
+    const genuine = ['genuine', 'with two secrets', 'signed twice', 'old'];
+    const verdicts = await run('webhooks', { apiUrl: system.apiUrl, apiKey }, deliveries);
+    expect(verdicts).toEqual(
+      deliveries.map((delivery) => {
+        if (delivery.body === newKind) return [delivery.name, 'mandate.revoked', 'mdt_1'];
+        const isGenuine = genuine.includes(delivery.name);
+        return isGenuine ? [delivery.name, 'payout.settled', payout] : [delivery.name, 'refused'];
+      }),
+    );
+  });
+
+  it('feeds every event in order, over lost connections', async ({ onTestFinished }) => {
+    const proxy = await openProxy(onTestFinished);
+    const caller = await openCaller(proxy.url);
+    const client = createClient(system.apiUrl, caller.apiKey);
+    const early = [await pay(client), await pay(client)];
+    await Promise.all(early.map((payout) => untilStatus(client, payout, 'settled')));
+    const faults = ['passed on', 'answer lost', 'answer cut', { status: 503 }] as const;
+    proxy.faults('GET /v1/events', ...faults);
+    const running = run('feed', caller, { count: 8 });
+    // The others are made when the first page has been read.
+    await expect
+      .poll(() => proxy.seen('GET /v1/events').length, { timeout: 20_000 })
+      .toBeGreaterThan(1);
+    const all = [...early, await pay(client), await pay(client)];
+    const told = z
+      .object({
+        events: z.array(z.tuple([z.number(), z.string(), z.string()])),
+        resumed: z.array(z.number()),
+        listed: z.array(z.number()),
+      })
+      .parse(await running);
+    const sequences = [1, 2, 3, 4, 5, 6, 7, 8];
+    expect(told.events.map(([sequence]) => sequence)).toEqual(sequences);
+    for (const payout of all) {
+      const own = told.events.filter(([, , id]) => id === payout).map(([, type]) => type);
+      expect(own).toEqual(['payout.sent', 'payout.settled']);
+    }
+    expect(told.resumed).toEqual(sequences.slice(3));
+    expect(told.listed).toEqual(sequences.toReversed());
+    expect(proxy.seen('GET /v1/events').length).toBeGreaterThan(3);
+  });
+
+  it('passes events on that are about new kinds of objects', async ({ onTestFinished }) => {
+    const proxy = await openProxy(onTestFinished);
+    const envelope = { object: 'event', created_at: '2026-11-21T12:00:00.000Z' };
+    const events = (['payout.sent', 'batch.completed'] as const).map((type) => ({
+      ...{ ...webhookExample(type, '2026-11-15'), ...envelope },
+    }));
+    const limit = { object: 'limit', currency: 'USD', left: '12.50', periods: [{ days: 30 }] };
+    const added = { ...events[0], id: 'evt_2', type: 'limit.reached', data: limit };
+    const data = [events[0], added, events[1]].map((event, index) => ({
+      ...{ ...event, sequence: index + 1 },
+    }));
+    const page = answered({ object: 'list', data, has_more: false });
+    proxy.faults('GET /v1/events', page, page);
+    proxy.faults('GET /v1/events/evt_2', answered(data[1]));
+    expect(await run('kinds', await openCaller(proxy.url))).toEqual({
+      kinds: [
+        [1, 'payout.sent', 'payout'],
+        [2, 'limit.reached', 'limit'],
+        [3, 'batch.completed', 'batch'],
+      ],
+      ...{ whole: limit, listed: 3, read: limit },
+    });
+  });
+
+  it('works as its README shows', async ({ onTestFinished }) => {
+    const port = await freePort();
+    const caller = await openCaller();
+    const lines: string[] = [];
+    const program = await startReadme(caller, { port, onLine: (line) => lines.push(line) });
+    onTestFinished(() => program.stop());
+    const said = lines.join('\n');
+    expect(said).toMatch(/^settled 1066\.\d\d$/m);
+    expect(said).toMatch(/^insufficient_funds /m);
+    expect(said).toMatch(/^\d+ batch\.completed bat_/m);
+
+    // The version of the account when the endpoint was made: its rates are numbers.
+    const body = JSON.stringify(webhookExample('payout.returned', '2026-06-01'));
+    const [endpoint] = await system.database<{ secret: string }[]>`
+      select secret from webhook_endpoints where account_id = ${caller.accountId}`;
+    const headers = signatureOf(endpoint?.secret ?? '', body);
+    const deliver = async (sent: string) => {
+      const answer = await fetch(`http://127.0.0.1:${port}`, {
+        method: 'POST',
+        headers,
+        body: sent,
+      });
+      return answer.status;
+    };
+    expect(await deliver(body)).toBe(204);
+    expect(await deliver(body.replace('returned', 'settled'))).toBe(400);
+    expect(lines).toContainEqual(expect.stringMatching(/^payout\.returned po_/));
+  });
+});
+
+/** The headers of a webhook (Standard Webhooks), as whoever has the secret makes them. */
+function signatureOf(secret: string, body: string, timestamp = Math.floor(Date.now() / 1_000)) {
+  const key = Buffer.from(secret.replace('whsec_', ''), 'base64');
+  const digest = createHmac('sha256', key).update(`evt_1.${timestamp}.${body}`).digest('base64');
+  return {
+    'webhook-id': 'evt_1',
+    'webhook-timestamp': String(timestamp),
+    'webhook-signature': `v1,${digest}`,
+  };
+}
+
+/** The version in the manifest of a client's package. */
+async function versionOf(name: 'TypeScript' | 'Python'): Promise<string | undefined> {
+  const manifest = { TypeScript: 'typescript/package.json', Python: 'python/pyproject.toml' }[name];
+  const text = await readFile(new URL(`../../clients/${manifest}`, import.meta.url), 'utf8');
+  return /^\W*version\W+([\d.]+)/m.exec(text)?.[1];
+}
+
+/** Sends a payout of an account; returns its id. */
+async function pay(client: ApiClient): Promise<string> {
+  const stored = await client('POST /v1/beneficiaries', {
+    form: {
+      ...{ type: 'individual', name: 'Ada Lovelace', country: 'DE', currency: 'EUR' },
+      iban: 'DE89370400440532013000',
+    },
+  });
+  const form = { source_currency: 'USD', amount: '2000', beneficiary: textOf(stored, 'id') };
+  return textOf(await client('POST /v1/payouts', { form }), 'id');
+}

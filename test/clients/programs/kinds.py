@@ -1,0 +1,25 @@
+import json
+
+from corridor import Corridor, Event, UnknownObject
+from corridor.models import Batch
+
+corridor = Corridor()
+fed: list[Event] = []
+for event in corridor.events.feed():
+    fed.append(event)
+    if len(fed) == 3:
+        break
+listed = corridor.events.list().data
+read = corridor.events.retrieve("evt_2").data
+unknown = fed[1].data
+assert isinstance(unknown, UnknownObject) and isinstance(fed[2].data, Batch)
+print(
+    json.dumps(
+        {
+            "kinds": [[event.sequence, event.type, event.data.object] for event in fed],
+            "whole": unknown.model_dump(exclude_unset=True),
+            "listed": len(listed),
+            "read": read.model_dump(exclude_unset=True),
+        }
+    )
+)

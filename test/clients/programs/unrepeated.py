@@ -1,0 +1,30 @@
+import json
+from collections.abc import Callable
+
+from corridor import Corridor, CorridorConnectionError, CorridorProblem
+from corridor.models import Quote
+
+corridor = Corridor()
+
+
+def failure_of(call: Callable[[], object]) -> object:
+    try:
+        return call()
+    except CorridorProblem as problem:
+        return [problem.code, problem.attempts]
+    except CorridorConnectionError as error:
+        return [error.status, error.attempts]
+
+
+def quote() -> Quote:
+    return corridor.quotes.create(source_currency="USD", destination_currency="EUR", amount=100)
+
+
+failures = [
+    failure_of(lambda: corridor.payouts.cancel("po_1")),
+    failure_of(quote),
+    failure_of(quote),
+    failure_of(quote),
+    failure_of(quote),
+]
+print(json.dumps({"failures": failures}))

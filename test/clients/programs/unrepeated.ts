@@ -1,0 +1,26 @@
+import { Corridor, CorridorConnectionError, CorridorProblem } from '@corridor/client';
+
+const corridor = new Corridor();
+
+async function failureOf(call: Promise<unknown>) {
+  try {
+    return await call;
+  } catch (error) {
+    if (error instanceof CorridorProblem) return [error.code, error.attempts];
+    if (error instanceof CorridorConnectionError) return [error.status, error.attempts];
+    return error instanceof Error ? error.name : String(error);
+  }
+}
+
+const quote = { source_currency: 'USD', destination_currency: 'EUR', amount: 100 };
+const failures = [
+  await failureOf(corridor.payouts.cancel('po_1')),
+  await failureOf(corridor.quotes.create(quote)),
+  await failureOf(corridor.quotes.create(quote)),
+  await failureOf(corridor.quotes.create(quote)),
+  await failureOf(corridor.quotes.create(quote)),
+];
+// Its answer never comes, so only the signal ends it.
+const signal = AbortSignal.timeout(100);
+const aborted = await failureOf(corridor.account.retrieve({ signal }));
+console.log(JSON.stringify({ failures, aborted }));

@@ -1,0 +1,17 @@
+import json
+import sys
+
+from corridor import WebhookVerificationError, verify_webhook
+
+verdicts: list[list[str | None]] = []
+for delivery in json.load(sys.stdin):
+    name, body, secrets = delivery["name"], delivery["body"], delivery["secrets"]
+    # Header names are written in any case.
+    headers = {key.title(): value for key, value in delivery["headers"].items()}
+    try:
+        event = verify_webhook(body, headers, secrets)
+        verify_webhook(body.encode(), headers, secrets)
+        verdicts.append([name, event.type, event.data.id])
+    except WebhookVerificationError:
+        verdicts.append([name, "refused"])
+print(json.dumps(verdicts))

@@ -1,0 +1,23 @@
+import { text } from 'node:stream/consumers';
+import { verifyWebhook, WebhookVerificationError } from '@corridor/client';
+
+type Delivery = {
+  readonly name: string;
+  readonly headers: Record<string, string>;
+  readonly body: string;
+  readonly secrets: string | readonly string[];
+};
+
+const deliveries: readonly Delivery[] = JSON.parse(await text(process.stdin));
+const verdicts = deliveries.map(({ name, headers, body, secrets }) => {
+  try {
+    const event = verifyWebhook(body, headers, secrets);
+    // Frameworks give bytes and a Headers object just as well.
+    verifyWebhook(new TextEncoder().encode(body), new Headers(headers), secrets);
+    return [name, event.type, event.data.id];
+  } catch (error) {
+    if (error instanceof WebhookVerificationError) return [name, 'refused'];
+    throw error;
+  }
+});
+console.log(JSON.stringify(verdicts));

@@ -1,0 +1,67 @@
+import { watch } from 'node:fs';
+import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { inject } from 'vitest';
+
+/** To make a virtual environment from packages that are still to be downloaded takes a minute. */
+const patienceMs = 110_000;
+
+/**
+ * A folder that is filled once a run: the first test file that asks for it does so, the others
+ * wait until it is done.
+ *
+ * @throws Error when it cannot be filled, in every file that asks
+ */
+export async function installedOnce(
+  name: string,
+  install: (folder: string) => Promise<void>,
+): Promise<string> {
+  const clients = inject('clientsFolder');
+  const folder = join(clients, name);
+  const verdict = `${folder}.done`;
+  if (await isMade(folder)) {
+    const failure = await install(folder).then(
+      () => '',
+      (error: unknown) => (error instanceof Error ? error.message : String(error)),
+    );
+    // Renamed, so that nobody reads a half of it.
+    await writeFile(`${verdict}.new`, failure);
+    await rename(`${verdict}.new`, verdict);
+  }
+  const failure = await whenReadable(clients, verdict);
+  if (failure !== '') throw new Error(failure);
+  return folder;
+}
+
+/** Whether this call has made the folder: of all that ask at once it is one. */
+async function isMade(folder: string): Promise<boolean> {
+  return mkdir(folder).then(
+    () => true,
+    (error: unknown) => {
+      if (error instanceof Error && 'code' in error && error.code === 'EEXIST') return false;
+      throw error;
+    },
+  );
+}
+
+async function whenReadable(folder: string, file: string): Promise<string> {
+  const read = () => readFile(file, 'utf8').catch(() => undefined);
+  return new Promise((resolve, reject) => {
+    const end = (settle: () => void) => {
+      watcher.close();
+      clearTimeout(timer);
+      settle();
+    };
+    const look = async () => {
+      const text = await read();
+      if (text !== undefined) end(() => resolve(text));
+    };
+    const watcher = watch(folder, () => void look());
+    const timer = setTimeout(
+      () => end(() => reject(new Error(`${file} was not there after ${patienceMs} ms.`))),
+      patienceMs,
+    );
+    // It may have come before the watcher.
+    void look();
+  });
+}

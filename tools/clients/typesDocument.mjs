@@ -1,0 +1,156 @@
+/**
+ * What of the OpenAPI document the clients have types of: the objects, and the parameters of each
+ * operation. Paths, answers and forms are not in it; the clients' own layer knows the routes.
+ */
+
+/** A currency or a country in a program is mostly a variable text: a union would refuse it. */
+const openTexts = ['currency', 'country'];
+
+/** Constraints and examples: the service checks what it is sent, and may widen what it answers. */
+const checkedByTheService = new Set([
+  ...['pattern', 'minimum', 'maximum', 'minLength', 'maxLength', 'minItems', 'maxItems'],
+  ...['maxProperties', 'uniqueItems', 'propertyNames', 'examples', 'example', 'default'],
+]);
+
+/** The document that the types are generated from. */
+export function typesDocument({ openapi, info, paths, components }) {
+  const { schemas: all } = components;
+  const schemas = {};
+  for (const [name, schema] of Object.entries(all)) {
+    if (name.endsWith('_form') || name === 'amount_param') continue;
+    schemas[name] = /(^|_)currency_param$/.test(name) ? openText(schema) : plain(schema);
+  }
+  schemas.amount_param = plain(all.amount_param);
+  for (const operation of Object.values(paths).flatMap(Object.values)) {
+    const query = (operation.parameters ?? []).filter((param) => param.in === 'query');
+    if (query.length > 0 && schemas[`${operation.operationId}_params`] === undefined) {
+      schemas[`${operation.operationId}_params`] = queryObject(query);
+    }
+  }
+  nameParts(schemas);
+  return { openapi, info, paths: {}, components: { schemas } };
+}
+
+function queryObject(query) {
+  const properties = query.map(({ name, description, schema }) => [
+    name.replace('[]', ''),
+    { ...oneOrSeveral(name, plain(schema, name)), ...(description === undefined ? {} : { description }) },
+  ]);
+  const required = query.filter((param) => param.required).map(({ name }) => name);
+  return { type: 'object', properties: Object.fromEntries(properties), required };
+}
+
+/** One status is a list of one: it needs no brackets. */
+function oneOrSeveral(name, schema) {
+  return name === 'status' && schema.type === 'array' ? { anyOf: [schema.items, schema] } : schema;
+}
+
+/** Gives names to the parts of objects that a program wants to name. */
+function nameParts(schemas) {
+  const hoist = (name, owner, property, isList = false) => {
+    const { properties } = schemas[owner];
+    schemas[name] ??= isList ? properties[property].items : properties[property];
+    const reference = { $ref: `#/components/schemas/${name}` };
+    properties[property] = isList ? { ...properties[property], items: reference } : reference;
+  };
+  hoist('problem_error', 'problem', 'errors', true);
+  hoist('preview_refusal', 'batch_preview', 'refusals', true);
+  hoist('requirement_field', 'beneficiary_requirements', 'fields', true);
+  hoist('batch_item_params', 'createBatch_params', 'payouts', true);
+  for (const owner of ['problem', 'problem_error', 'preview_refusal']) {
+    hoist('problem_code', owner, 'code');
+  }
+  for (const owner of ['payout', 'expanded_payout']) {
+    hoist('status_change', owner, 'status_history', true);
+  }
+  for (const [name, { properties = {} }] of Object.entries(schemas)) {
+    if (/^list\w+_params$/.test(name) && 'created' in properties) {
+      hoist('created_filter', name, 'created');
+    }
+  }
+}
+
+function openText({ description }) {
+  return { type: 'string', ...(description === undefined ? {} : { description }) };
+}
+
+/** A schema without what only the service checks, and with the texts open that programs compute. */
+function plain(schema, name = '') {
+  if (Array.isArray(schema)) return schema.map((item) => plain(item));
+  if (typeof schema !== 'object' || schema === null) return schema;
+  if (openTexts.includes(name) && 'enum' in schema) return openText(schema);
+  const entries = Object.entries(schema)
+    .filter(([key]) => !checkedByTheService.has(key))
+    .map(([key, value]) => [key, key === 'properties' ? plainProperties(value) : plain(value)]);
+  return Object.fromEntries(entries);
+}
+
+function plainProperties(properties) {
+  return Object.fromEntries(
+    Object.entries(properties).map(([name, schema]) => [name, plain(schema, name)]),
+  );
+}
+
+/**
+ * The same for models that check what they read: a value that a later day adds to an enumeration
+ * is no error there, nor is the API version of an older webhook, and null stands once in a union.
+ */
+export function tolerantDocument(document) {
+  const { schemas } = document.components;
+  const isParams = (name) => /_(params|param|filter)$/.test(name);
+  const tolerant = Object.entries(schemas).map(([name, schema]) => [
+    pascal(name),
+    isParams(name) ? opened(referenced(schema)) : widened(referenced(schema)),
+  ]);
+  return { ...document, components: { schemas: Object.fromEntries(tolerant) } };
+}
+
+/** `createQuote_params` is CreateQuoteParams: what the generator makes of it is written out here. */
+function pascal(name) {
+  return name.replace(/(^|_)(\w)/g, (_all, _mark, letter) => letter.toUpperCase());
+}
+
+function mapSchema(schema, change) {
+  if (Array.isArray(schema)) return schema.map((item) => mapSchema(item, change));
+  if (typeof schema !== 'object' || schema === null) return schema;
+  const inner = Object.entries(schema).map(([key, value]) => [key, mapSchema(value, change)]);
+  return change(Object.fromEntries(inner));
+}
+
+function referenced(schema) {
+  return mapSchema(schema, (one) =>
+    typeof one.$ref === 'string'
+      ? { ...one, $ref: one.$ref.replace(/[^/]+$/, (name) => pascal(name)) }
+      : one,
+  );
+}
+
+/**
+ * Type checkers do not agree yet on how a TypedDict is closed. `expand` is an argument of its own,
+ * as the type of the answer depends on it.
+ */
+function opened(schema) {
+  const { expand: _own, ...properties } = schema.properties ?? {};
+  const whole = schema.properties === undefined ? schema : { ...schema, properties };
+  return mapSchema(whole, (one) => {
+    if (one.additionalProperties !== false) return one;
+    const { additionalProperties: _closed, ...open } = one;
+    return open;
+  });
+}
+
+function widened(schema) {
+  return mapSchema(schema, (one) => {
+    if (/^\d{4}-/.test(one.const)) return { type: 'string' };
+    if (Array.isArray(one.anyOf)) {
+      const members = one.anyOf.flatMap((member) => member.anyOf ?? [member]);
+      const bare = members.map(({ description: _said, ...member }) => member);
+      const [said] = members.map(({ description }) => description).filter(Boolean);
+      return { ...(said === undefined ? {} : { description: said }), ...one, anyOf: bare };
+    }
+    if (!('enum' in one)) return one;
+    const { enum: values, description, type: _type } = one;
+    const union = { anyOf: [{ type: 'string', enum: values }, { type: 'string' }] };
+    return description === undefined ? union : { description, ...union };
+  });
+}
