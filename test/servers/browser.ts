@@ -1,5 +1,10 @@
 import chromium from '@sparticuz/chromium';
-import { type Browser, chromium as launcher, type Page } from 'playwright-core';
+import {
+  type Browser,
+  type BrowserContextOptions,
+  chromium as launcher,
+  type Page,
+} from 'playwright-core';
 
 export type Visit = {
   readonly page: Page;
@@ -20,8 +25,12 @@ export async function startBrowser(): Promise<Browser> {
 }
 
 /** Opens a page and keeps what went wrong in it and what it asked for. */
-export async function visit(browser: Browser, url: string): Promise<Visit> {
-  const page = await browser.newPage();
+export async function visit(
+  browser: Browser,
+  url: string,
+  options: BrowserContextOptions = {},
+): Promise<Visit> {
+  const page = await browser.newPage(options);
   const complaints: string[] = [];
   const requested: string[] = [];
   page.on('console', (message) => {
