@@ -7,6 +7,7 @@ RUN npm ci --ignore-scripts
 COPY tsconfig.json tsconfig.build.json ./
 COPY src ./src
 COPY sandbox ./sandbox
+COPY tools/renderer.mjs ./tools/
 # Compiles, and bundles the workflows, so that no worker does it at its start.
 RUN npm run build
 

@@ -94,12 +94,13 @@ export default defineConfig({
       {
         test: {
           name: 'integration',
-          include: ['test/integration/**/*.test.ts'],
+          include: ['test/{integration,clients}/**/*.test.ts'],
           exclude: [...configDefaults.exclude, ...databaseOnly, ...alone],
           // The workers of two files would take each other's tasks from one Temporal.
           fileParallelism: hasOwnTemporals,
           isolate: !hasOwnTemporals,
           ...onSystem,
+          globalSetup: [...onSystem.globalSetup, 'test/servers/globalClients.ts'],
         },
       },
       {

@@ -10,6 +10,7 @@ import {
 } from '../db/ledger.js';
 import {
   type AcceptedPayout,
+  findRetried,
   type LockedPayout,
   lockPayouts,
   type PayoutRow,
@@ -19,7 +20,13 @@ import {
 } from '../db/payouts.js';
 import { lockQuotesOf, markQuotesUsed } from '../db/quotes.js';
 import { currentRates, midOf, originOf, type RateOrigin } from '../db/rates.js';
-import { type Acceptance, fundInOrder, type PricedPayout, priceOf } from '../domain/acceptance.js';
+import {
+  type Acceptance,
+  fundInOrder,
+  type PricedPayout,
+  priceOf,
+  refuseRetry,
+} from '../domain/acceptance.js';
 import { groupSize } from '../domain/batch.js';
 import { railNameOf, refuseUnroutable } from '../domain/corridor.js';
 import { parseRate, type Rate } from '../domain/fx.js';
@@ -100,7 +107,7 @@ type Priced = PricedPayout & {
 
 async function priceAll(
   { rails }: AcceptanceDeps,
-  { rows, factsOf }: Awaited<ReturnType<typeof readFacts>>,
+  { rows, factsOf, refusalOf }: Awaited<ReturnType<typeof readFacts>>,
   ids: readonly string[],
   workflowAgeMs: number,
 ): Promise<readonly Priced[]> {
@@ -114,7 +121,10 @@ async function priceAll(
     const rail = rails.find(railNameOf(row.mode) ?? '');
     const request = { ...row, ageMs: Math.max(Number(row.ageMs), workflowAgeMs) };
     // What was refused before, at the request, stays refused.
-    const refusal = row.refusal ?? (rail === undefined ? refuseUnroutable(row.mode) : undefined);
+    const refusal =
+      row.refusal ??
+      refusalOf(row) ??
+      (rail === undefined ? refuseUnroutable(row.mode) : undefined);
     const facts = factsOf(row);
     const priced = refusal ?? priceOf(request, facts);
     all.push({ id, row, request, priced, rail, originOf: facts.originOf });
@@ -171,8 +181,13 @@ async function readFacts(
     if (!mids.has(pair)) mids.set(pair, midOf(ratesOf(row), source, destination));
     return mids.get(pair);
   };
+  const [first] = rows;
+  // Only a single payout repeats another one.
+  const isRetry = first !== undefined && first.retryOf !== null;
+  const retried = isRetry ? await findRetried(sql, first.accountId, first.retryOf) : undefined;
   return {
     rows,
+    refusalOf: ({ id }: PayoutRow) => retried && refuseRetry(id, retried),
     factsOf: (row: PayoutRow) => {
       const quote = quoteOf.get(row.id);
       return {

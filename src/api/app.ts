@@ -154,17 +154,18 @@ function refusalOfThrown(error: unknown, path: string): Refusal {
       return refuse('body_too_large', { expected: `at most ${bodyLimitOf(path)} bytes` });
     case 415:
       return refuse('content_type_unsupported', {
-        expected: 'a body without Content-Encoding, or gzip',
+        param: 'Content-Encoding',
+        expected: 'gzip, or left out',
       });
     default:
       if (isOutage(error)) {
         // Its filters or the database may be why, which the same request can find out: no 422.
-        const detail = hasSqlState(error, queryCanceled)
+        const hint = hasSqlState(error, queryCanceled)
           ? 'It took too long. Narrow a list by created, or send the request again.'
-          : 'Send it again with the same idempotency key; without one, look first whether it was taken.';
-        return refuse('service_unavailable', { detail });
+          : 'Send it again with the same idempotency key; without one, check first whether it took effect.';
+        return refuse('service_unavailable', { hint });
       }
-      return refuse('internal_error', { detail: 'The failure is logged under the request id.' });
+      return refuse('internal_error', { hint: 'It is logged under the request_id.' });
   }
 }
 
@@ -218,14 +219,16 @@ function readBytes(): Koa.Middleware {
 function answerUnknownRoute(ctx: Koa.Context, router: Router): void {
   const { path } = router.match(ctx.path, ctx.method);
   if (path.length === 0) {
-    const expected = 'the path of a route, such as /v1/payouts';
     const received = `${ctx.method} ${ctx.path}`.slice(0, 200);
-    answerProblem(ctx, { refusals: [refuse('route_not_found', { expected, received })] });
+    const expected = 'a route of the reference at /docs, such as /v1/payouts';
+    const detail = `There is no ${received}. The reference at /docs lists every route.`;
+    answerProblem(ctx, { refusals: [refuse('route_not_found', { expected, received, detail })] });
     return;
   }
   const allowed = [...new Set(path.flatMap((layer) => layer.methods))].join(', ');
   ctx.set('Allow', allowed);
-  const details = { expected: `one of ${allowed}`, received: ctx.method };
+  const detail = `${ctx.method} is not supported here: send ${allowed}.`;
+  const details = { expected: allowed, received: ctx.method, detail };
   answerProblem(ctx, { refusals: [refuse('method_not_allowed', details)] });
 }
 

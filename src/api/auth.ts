@@ -14,7 +14,7 @@ import { networkOf } from './clientAddress.js';
 import { takeRequest } from './rateLimit.js';
 import type { Refused } from './route.js';
 
-const expected = 'Authorization: Bearer <API_KEY> with an active key of the account';
+const expected = 'Bearer <API_KEY>, with an active key';
 
 /** Each unknown key costs a query, and a valid checksum is easy to produce. */
 const wrongKeys = { perSecond: 20, burst: 100 };
@@ -22,7 +22,8 @@ const wrongKeys = { perSecond: 20, burst: 100 };
 /** Keys and addresses that are remembered, some 100 bytes each; a full set is cleared. */
 const remembered = 20_000;
 
-const invalid = refuse('api_key_invalid', { param: 'Authorization', expected });
+const detail = `The API key is not valid: send Authorization: ${expected}.`;
+const invalid = refuse('api_key_invalid', { param: 'Authorization', expected, detail });
 const tooManyKeys = refuse('rate_limited', {
   param: 'Authorization',
   expected: `at most ${wrongKeys.perSecond} wrong keys a second from one address`,
@@ -95,14 +96,15 @@ export function createAuthenticator(sql: Sql) {
   }
 
   return async (header: string, address: string): Promise<KeyHolder | Refusal> => {
-    if (header === '') return refuse('api_key_missing', { param: 'Authorization', expected });
+    const isMissing = /^(Bearer *)?$/i.test(header);
+    if (isMissing) return refuse('api_key_missing', { param: 'Authorization', expected });
     const key = /^Bearer +(\S+)$/i.exec(header)?.[1] ?? '';
     // Malformed, unknown and revoked look the same from outside.
     const holder = isWellFormedKey(key) ? await find(hashOfKey(key), address) : invalid;
     if (isRefusal(holder)) return holder;
     if (holder.isExpired) {
       // Only the holder of the key learns this.
-      return { ...invalid, detail: `The key expired at ${holder.expiresAt?.toISOString()}.` };
+      return { ...invalid, hint: `The key expired at ${holder.expiresAt?.toISOString()}.` };
     }
     if (!holder.isUseNoted) await noteUse(sql, holder.keyId);
     return holder;

@@ -5,11 +5,14 @@ import {
   type Decoded,
   type DecodedObject,
   expectedOfValue,
+  itemLines,
   maxDepth,
   maxFields,
   maxProblems,
   paramName,
   refuseParam,
+  type SentColumns,
+  type SentLines,
 } from './decoded.js';
 import { type Branch, insert, readName } from './formBody.js';
 import type { Steps } from './slices.js';
@@ -17,7 +20,7 @@ import type { Steps } from './slices.js';
 /** The numbers of the columns by their names; a number among these is a name like others. */
 type Columns = Branch<number>;
 
-type Header = { readonly names: readonly string[]; readonly columns: Columns };
+type Header = SentColumns & { readonly columns: Columns };
 
 /** What a cell ought to have been, or undefined if it is well. */
 type CellCheck = (cell: string) => string | undefined;
@@ -27,6 +30,8 @@ type Reading = {
   readonly header: Header;
   readonly expectedOfCell: CellCheck;
   readonly problems: Refusal[];
+  /** The line of each item. */
+  readonly lines: number[];
 };
 
 /**
@@ -39,39 +44,48 @@ export function* decodeCsv(body: Buffer): Steps<DecodedObject | readonly Refusal
   const isText = isUtf8(body);
   const text = body.toString(isText ? 'utf8' : 'latin1').replace(/^(\ufeff|\xef\xbb\xbf)/, '');
   const expectedOfCell: CellCheck = (cell) =>
-    isText || isUtf8(Buffer.from(cell, 'latin1')) ? expectedOfValue(cell) : 'UTF-8';
+    isText || isUtf8(Buffer.from(cell, 'latin1')) ? expectedOfValue(cell) : 'text in UTF-8';
   const reader = new CsvReader(text);
   const problems: Refusal[] = [];
   const header = readHeader(reader, expectedOfCell, problems);
   // Under a header that is wrong every row would be, and hide the cause.
   if (problems.length > 0) return problems;
-  const payouts = yield* readItems(reader, { header, expectedOfCell, problems });
-  return problems.length > 0 ? problems : Object.assign(Object.create(null), { payouts });
+  const lines: number[] = [];
+  const payouts = yield* readItems(reader, { header, expectedOfCell, problems, lines });
+  if (problems.length > 0) return problems;
+  const sent: SentLines = { lines, columns: header };
+  return Object.assign(Object.create(null), { payouts, [itemLines]: sent });
 }
 
 function readHeader(reader: CsvReader, expectedOfCell: CellCheck, problems: Refusal[]): Header {
   const columns: Columns = { kind: 'object', children: new Map() };
   const row = reader.readRow();
-  if (row === undefined) return { names: [], columns };
+  if (row === undefined) return { names: [], columns, line: 1 };
   if ('expected' in row) {
     problems.push(misread(row, `column ${row.column + 1}`));
-    return { names: [], columns };
+    return { names: [], columns, line: row.line };
+  }
+  // What spreadsheets write where the comma is decimal; as a name it would only be unknown.
+  const separator = row.count === 1 ? /[;\t]/.exec(row.cells[0] ?? '')?.[0] : undefined;
+  if (separator !== undefined) {
+    const found = separator === ';' ? 'semicolons' : 'tabs';
+    const detail = `The columns are separated by ${found}: use commas.`;
+    problems.push(refuse('body_malformed', { detail, line: row.line }));
+    return { names: [], columns, line: row.line };
   }
   for (const [column, name] of row.cells.entries()) {
     const expected = expectedOfCell(name) ?? addColumn(columns, name, column);
     if (expected !== undefined) problems.push(refuseAt(row.line, name, expected));
   }
-  return { names: row.cells, columns };
+  return { names: row.cells, columns, line: row.line };
 }
 
 /** Adds a column by its name; answers what was expected instead if it cannot be. */
 function addColumn(columns: Columns, name: string, column: number): string | undefined {
-  // What spreadsheets write where the comma is decimal; as a name it would only be unknown.
-  if (/[;\t]/.test(name)) return 'names with commas between them, not semicolons or tabs';
   const path = readName(name);
   if (!Array.isArray(path)) return path.expected;
   // An item stands two levels down, in payouts[0].
-  if (path.length > maxDepth - 2) return `at most ${maxDepth - 2} levels`;
+  if (path.length > maxDepth - 2) return `a name of at most ${maxDepth - 2} levels`;
   if (path.at(-1) === '') return 'a name in the brackets, as in metadata[order]';
   return insert(columns, path, column, []);
 }
@@ -95,6 +109,7 @@ function* readItems(reader: CsvReader, reading: Reading): Steps<readonly Decoded
       problems.push(refuse('body_malformed', { expected: `at most ${maxFields} values` }));
       break;
     }
+    reading.lines.push(row.line);
     items.push(itemOf(header.columns, row.cells) ?? Object.create(null));
     yield;
   }
@@ -108,8 +123,9 @@ function checkRow(
   { header: { names }, expectedOfCell, problems }: Reading,
 ): number {
   if (row.count !== names.length) {
-    const expected = `as many cells as the header has, which are ${names.length}`;
-    problems.push({ ...refuseAt(row.line, param, expected), received: `${row.count} cells` });
+    const expected = `a row of ${names.length} cells, as the header has`;
+    const detail = `The row has ${row.count} cells; the header has ${names.length}.`;
+    problems.push({ ...refuseAt(row.line, param, expected), received: `${row.count}`, detail });
   }
   let values = 0;
   for (const [column, cell] of row.cells.entries()) {
@@ -141,9 +157,9 @@ function paramOfCell(item: string, name = ''): string {
 }
 
 function refuseAt(line: number, param: string, expected: string): Refusal {
-  return { ...refuseParam(param, expected), detail: `Line ${line} of the body.` };
+  return refuseParam(param, expected, line);
 }
 
 function misread({ expected, line }: CsvFault, param: string): Refusal {
-  return refuse('body_malformed', { param, expected, detail: `Line ${line} of the body.` });
+  return refuse('body_malformed', { param, expected, line });
 }

@@ -39,19 +39,19 @@ export class CsvReader {
     for (let column = 0; ; column += 1) {
       // Not read to its end: a row could be eight million cells.
       if (column === maxColumns) {
-        return { expected: `at most ${maxColumns} columns`, column, line: this.line };
+        return { expected: `a row of at most ${maxColumns} columns`, column, line: this.line };
       }
       const startLine = this.line;
       const cell = this.text[this.at] === '"' ? this.readQuoted() : this.readBare();
       if (cell === undefined) {
-        return { expected: 'a closing quote for the cell', column, line: startLine };
+        return { expected: 'a cell with its closing quote', column, line: startLine };
       }
       if (column < mostCells) cells.push(cell);
       if (this.text[this.at] === ',') this.at += 1;
       else if (this.at === this.text.length || this.takeLineEnd()) {
         return { cells, count: column + 1, line };
       } else {
-        const expected = 'quotes around the whole of a cell that has quotes or line breaks in it';
+        const expected = 'in quotes as a whole if it has quotes or line breaks in it';
         return { expected, column, line: this.line };
       }
     }

@@ -49,12 +49,36 @@ export function* decodeInSteps(
     const [last, ...others] = taken.map(([type]) => type).reverse();
     return [
       refuse('content_type_unsupported', {
-        expected: `${others.reverse().join(', ')} or ${last}, in UTF-8`,
+        param: 'Content-Type',
+        expected: `${others.reverse().join(', ')} or ${last}, encoded as UTF-8`,
         received: contentType.slice(0, 100),
       }),
     ];
   }
+  const type = format.isLines ? undefined : likelyType(body);
+  const likely = formats.get(type ?? '');
+  if (likely !== undefined && likely !== format && (acceptsLineFormats || !likely.isLines)) {
+    const detail = `The body looks like ${type}: send Content-Type: ${type}.`;
+    const expected = `a body as its Content-Type says, ${contentType.slice(0, 100)}`;
+    return [refuse('body_malformed', { expected, detail })];
+  }
   return yield* format.decode(body, params);
+}
+
+/** Enough for the first lines, which show what a body is. */
+const lookedAtBytes = 4_096;
+
+/** What a body certainly is: clients such as curl call everything a form if they are not told. */
+const looks: readonly (readonly [type: string, look: RegExp])[] = [
+  ['application/x-ndjson', /^\{[^\n]*\}\s*\n\{/],
+  ['application/json', /^(\{\s*["}]|\[\s*[{\]])/],
+  ['application/x-www-form-urlencoded', /^[\w[\]%]+=/],
+  ['text/csv', /^[\w[\]]+(,[\w[\]]+)+\r?\n/],
+];
+
+function likelyType(body: Buffer): string | undefined {
+  const start = body.subarray(0, lookedAtBytes).toString('latin1').trimStart();
+  return looks.find(([, look]) => look.test(start))?.[0];
 }
 
 /** Whether decoding ended in refusals. */

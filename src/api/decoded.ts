@@ -5,7 +5,19 @@ import { type Refusal, refuse } from '../domain/refusal.js';
 export type Decoded = string | DecodedNumber | boolean | null | readonly Decoded[] | DecodedObject;
 
 /** An object without a prototype, so that no name in it can mean anything but itself. */
-export type DecodedObject = { readonly [name: string]: Decoded };
+export type DecodedObject = {
+  readonly [name: string]: Decoded;
+  readonly [itemLines]?: SentLines;
+};
+
+/** No parameter can have this name: where the items of a CSV or NDJSON body stood in it. */
+export const itemLines = Symbol('lines of items');
+
+/** The line of each item, from 1, and the columns if there are any. */
+export type SentLines = { readonly lines: readonly number[]; readonly columns?: SentColumns };
+
+/** The names of the columns, and the line that they stand on. */
+export type SentColumns = { readonly names: readonly string[]; readonly line: number };
 
 // A batch of 10,000 payouts with 7 parameters each is 3 MB, and 4 MB with the brackets
 // percent-encoded; this leaves room for long references in scripts of 3 bytes a letter.
@@ -34,13 +46,13 @@ export function expectedOfName(name: string): string | undefined {
   if (name.length > maxNameLength) return `a name of at most ${maxNameLength} characters`;
   if (prototypeNames.has(name)) return `a name other than ${[...prototypeNames].join(', ')}`;
   // A bracket inside a name would make two different paths read the same.
-  if (/[[\]]/.test(name)) return 'brackets in pairs, as in payouts[0][amount]';
+  if (/[[\]]/.test(name)) return 'a name with its brackets in pairs, as in payouts[0][amount]';
   return expectedOfText(name);
 }
 
 /** What a text value ought to have been, or undefined if it is well. */
 export function expectedOfValue(value: string): string | undefined {
-  if (value.length > maxValueLength) return `at most ${maxValueLength} characters`;
+  if (value.length > maxValueLength) return `a text of at most ${maxValueLength} characters`;
   return expectedOfText(value);
 }
 
@@ -93,7 +105,7 @@ export function isObject(value: Decoded): value is DecodedObject {
 }
 
 /** Refuses one parameter by its name, which may itself be far too long to be answered. */
-export function refuseParam(param: string, expected: string): Refusal {
+export function refuseParam(param: string, expected: string, line?: number): Refusal {
   const shown = param.slice(0, maxDepth * (maxNameLength + '[]'.length));
-  return refuse('parameter_invalid', { param: shown, expected });
+  return refuse('parameter_invalid', { param: shown, expected, ...(line && { line }) });
 }

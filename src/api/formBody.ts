@@ -26,7 +26,7 @@ export type Branch<Leaf = string> = {
 
 const percent = 0x25;
 
-const mustBeOneKind = 'to be either one value, a list or an object, not two of them';
+const mustBeOneKind = 'one value, a list or an object, not two of them';
 
 /**
  * Decodes `application/x-www-form-urlencoded` (WHATWG URL, section 5) with nested names in
@@ -81,7 +81,8 @@ function readPair(root: Branch, pair: string, params?: z.ZodObject): Refusal | u
  */
 function decodeText(sent: string): string | { readonly expected: string } {
   if (!/[%+\x80-\xff]/.test(sent)) return sent;
-  if (/%(?![0-9A-Fa-f]{2})/.test(sent)) return { expected: 'two hexadecimal digits after each %' };
+  if (/%(?![0-9A-Fa-f]{2})/.test(sent))
+    return { expected: 'text with two hexadecimal digits after each %' };
   const bytes = Buffer.from(sent.replaceAll('+', ' '), 'latin1');
   let length = 0;
   for (let at = 0; at < bytes.length; at += 1) {
@@ -96,7 +97,7 @@ function decodeText(sent: string): string | { readonly expected: string } {
     length += 1;
   }
   const decoded = bytes.subarray(0, length);
-  return isUtf8(decoded) ? decoded.toString() : { expected: 'UTF-8' };
+  return isUtf8(decoded) ? decoded.toString() : { expected: 'text in UTF-8' };
 }
 
 /** Splits `a[b][]` into `a`, `b` and the empty name that appends. */
@@ -107,11 +108,13 @@ export function readName(name: string): string[] | { readonly expected: string }
   const path = nested
     ? [name.slice(0, bracket), ...name.slice(bracket + 1, -1).split('][', maxDepth)]
     : [name];
-  if (path.length > maxDepth) return { expected: `at most ${maxDepth} levels` };
+  if (path.length > maxDepth) return { expected: `a name of at most ${maxDepth} levels` };
   for (const [level, key] of path.entries()) {
     if (key === '' && level > 0) {
       if (level === path.length - 1) continue;
-      return { expected: 'an index in every [] but the last, as in payouts[0][amount]' };
+      return {
+        expected: 'a name with an index in every [] but the last, as in payouts[0][amount]',
+      };
     }
     const expected = expectedOfName(key);
     if (expected !== undefined) return { expected };
@@ -145,7 +148,8 @@ export function insert<Leaf extends string | number>(
   for (const [level, key] of path.slice(0, -1).entries()) {
     const kind = kinds[level] ?? 'object';
     const next = path[level + 1] ?? '';
-    if (kind === 'numbered' && /^0\d/.test(next)) return 'an index without leading zeros';
+    if (kind === 'numbered' && /^0\d/.test(next))
+      return 'a name whose indexes have no leading zeros';
     const child = branch.children.get(key) ?? { kind, children: new Map() };
     if (typeof child !== 'object' || child.kind !== kind) return mustBeOneKind;
     branch.children.set(key, child);
@@ -154,7 +158,7 @@ export function insert<Leaf extends string | number>(
   const last = path.at(-1) ?? '';
   const key = branch.kind === 'appended' ? String(branch.children.size) : last;
   const present = branch.children.get(key);
-  if (present !== undefined) return typeof present === 'object' ? mustBeOneKind : 'to be sent once';
+  if (present !== undefined) return typeof present === 'object' ? mustBeOneKind : 'sent once';
   branch.children.set(key, value);
   return undefined;
 }
@@ -185,7 +189,7 @@ function* finishList(branch: Branch, name: string, problems: Refusal[]): Steps<r
     const param = `${name}[${index}]`;
     const item = branch.children.get(String(index));
     if (item === undefined) {
-      const expected = 'to be there, as a list is numbered from 0 without gaps';
+      const expected = 'sent as well: a list is numbered from 0 without gaps';
       if (problems.length < maxProblems) problems.push(refuseParam(param, expected));
       return list;
     }

@@ -176,7 +176,7 @@ function refusalOfHead(request: IncomingMessage, limits: HttpLimits): Refusal | 
   const names = rawHeaders.filter((_, index) => index % 2 === 0).map((name) => name.toLowerCase());
   const twice = single.find((name) => names.indexOf(name) !== names.lastIndexOf(name));
   if (twice !== undefined) {
-    return refuse('header_invalid', { param: twice, expected: 'to be sent once' });
+    return refuse('header_invalid', { param: twice, expected: 'sent once' });
   }
   // RFC 9112, 3.2.
   if (httpVersion === '1.1' && headers.host === undefined) {
@@ -232,8 +232,8 @@ function refusalOfParser(error: NodeJS.ErrnoException, limits: HttpLimits): Refu
   if (!code.startsWith('HPE_')) return undefined;
   // The parser's own words, of which there is a fixed set.
   const reason = 'reason' in error && typeof error.reason === 'string' ? error.reason : code;
-  const detail = `The request cannot be read: ${reason}. The connection closes.`;
-  return refuse('request_malformed', { expected: 'a request as RFC 9112 has it', detail });
+  const hint = `The request cannot be read: ${reason}. The connection closes.`;
+  return refuse('request_malformed', { expected: 'a request as RFC 9112 has it', hint });
 }
 
 /** The refusal as an answer, and its line in the log. */

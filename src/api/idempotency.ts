@@ -8,6 +8,7 @@ import {
   type Retention,
   recordKeyRefusal,
 } from '../db/idempotency.js';
+import type { PayoutRow } from '../db/payouts.js';
 import { isRefusal, meaningOf, type Refusal, refuse } from '../domain/refusal.js';
 import { type Decoded, type DecodedObject, flatten, isList } from './decoded.js';
 import { type Answer, type ApiDeps, type ApiRequest, notFound, refused } from './route.js';
@@ -122,17 +123,25 @@ export async function bindRequest(
   );
 }
 
-/** Writes what is asked, in so many rows, once for the request's key, which is kept for ever. */
+/**
+ * Writes what is asked, in so many rows, once for the request's key, which is kept for ever; or keeps
+ * why it is refused.
+ */
 export function recordOnce(
   deps: ApiDeps,
   request: ApiRequest,
   { objectId, rowCount }: { readonly objectId: string; readonly rowCount: number },
-  insert: (sql: Sql) => Promise<unknown>,
+  insert: (sql: Sql) => Promise<Refusal | undefined>,
 ): Promise<Bound | Refusal> {
   return keyTransaction(deps, request, rowCount, async (sql) => {
     const bound = await bindRequest(sql, deps, request, { objectId, retention: null });
-    if (!isRefusal(bound) && !bound.isReplay) await insert(sql);
-    return bound;
+    if (isRefusal(bound) || bound.isReplay) return bound;
+    const refusal = await insert(sql);
+    if (refusal === undefined) return bound;
+    const { account, idempotencyKey: key } = request;
+    if (key === undefined) return refusal;
+    await recordKeyRefusal(sql, account.id, key, withAdvice(refusal));
+    return { ...bound, refusal: withAdvice(refusal) };
   });
 }
 
@@ -153,7 +162,7 @@ export function differenceOf(
     return refuse('idempotency_key_reused', {
       expected: `the request that the key was first used for: ${first.route}`,
       received: now.route,
-      detail: `The key belongs to ${first.objectId}. Use a new key for a new request.`,
+      hint: `The key ${useOf(first)}. Use a new key for a new request.`,
     });
   }
   const names = new Set([...Object.keys(now.fingerprints), ...Object.keys(first.fingerprints)]);
@@ -167,15 +176,24 @@ export function differenceOf(
   return refuse('idempotency_key_reused', {
     ...(param === undefined ? {} : { param }),
     expected: 'the same parameters as in the first request with this key',
-    detail: `The key belongs to ${first.objectId}; these parameters differ: ${[...new Set(shown)].join(', ')}.`,
+    detail: `This idempotency key ${useOf(first)}, with other parameters; these differ: ${[...new Set(shown)].join(', ')}. Use a new key for a new request.`,
   });
 }
 
-/** A refusal that is kept is answered again, so after its cause is repaired a new key is needed. */
-export function withAdvice(refusal: Refusal): Refusal {
-  const advice = 'To try again, send the request with a new idempotency key.';
-  const { detail } = refusal;
-  return { ...refusal, detail: detail === undefined ? advice : `${detail} ${advice}` };
+/** What became of a key's first request: what was refused created nothing. */
+function useOf({ refusal, objectId }: KeyBinding): string {
+  return refusal === null ? `created ${objectId}` : 'belongs to a request that was refused';
+}
+
+/**
+ * A refusal that is kept is answered again, so after its cause is repaired a new key is needed; and
+ * a payout that repeats another one is the one to be repeated then.
+ */
+export function withAdvice(refusal: Refusal, payout?: Pick<PayoutRow, 'id' | 'retryOf'>): Refusal {
+  const of = payout?.retryOf ? `, and retry_of ${payout.id}` : '';
+  const advice = `To try again, send the request with a new idempotency key${of}.`;
+  const { hint } = refusal;
+  return { ...refusal, hint: hint === undefined ? advice : `${hint} ${advice}` };
 }
 
 /** How a route without workflows makes its object, and finds it again for a replay. */
@@ -228,7 +246,7 @@ export async function runIdempotently<Row extends object>(
   } catch (error) {
     if (!hasSqlState(error, lockNotAvailable)) throw error;
     return {
-      ...refused(refuse('request_in_progress', { detail: 'Send it again in a second.' })),
+      ...refused(refuse('request_in_progress', { hint: 'Send it again in a second.' })),
       headers: { 'Retry-After': '1' },
     };
   }

@@ -6,6 +6,7 @@ import {
   type DecodedObject,
   expectedOfName,
   expectedOfValue,
+  itemLines,
   maxDepth,
   maxFields,
   maxNames,
@@ -18,8 +19,11 @@ import type { Steps } from './slices.js';
 
 /** Stops the reading where the text is no JSON; never leaves this file. */
 class Unreadable extends Error {
-  constructor(expected: string, at: number) {
-    super(`${expected} at character ${at + 1}`);
+  constructor(expected: string, text: string, at: number) {
+    let line = 1;
+    for (let before = 0; before < at; before += 1) if (text[before] === '\n') line += 1;
+    const column = at - text.lastIndexOf('\n', at - 1);
+    super(`${expected} at ${line === 1 ? '' : `line ${line}, `}column ${column}`);
   }
 }
 
@@ -46,6 +50,7 @@ export function* decodeNdjson(body: Buffer): Steps<DecodedObject | readonly Refu
   const text = body.toString(encoding);
   const reader = new JsonReader();
   const payouts: (DecodedObject | undefined)[] = [];
+  const lines: number[] = [];
   let number = 1;
   for (let start = 0; start < text.length && !reader.isFull; number += 1) {
     const feed = text.indexOf('\n', start);
@@ -53,7 +58,8 @@ export function* decodeNdjson(body: Buffer): Steps<DecodedObject | readonly Refu
     if (!isBlank(text, start, end)) {
       const line = text.slice(start, end);
       const path = ['payouts', payouts.length];
-      const place = { param: paramName(path), detail: `Line ${number} of the body.` };
+      const place = { param: paramName(path), line: number };
+      lines.push(number);
       const isText = encoding === 'utf8' || isUtf8(Buffer.from(line, encoding));
       if (!isText) {
         reader.problems.push(refuse('body_malformed', { ...place, expected: 'JSON in UTF-8' }));
@@ -64,7 +70,7 @@ export function* decodeNdjson(body: Buffer): Steps<DecodedObject | readonly Refu
     yield;
   }
   if (reader.problems.length > 0) return reader.problems;
-  return Object.assign(Object.create(null), { payouts });
+  return Object.assign(Object.create(null), { payouts, [itemLines]: { lines } });
 }
 
 /** White space of JSON and nothing else; without a copy, as a body may be 8 million lines. */
@@ -78,6 +84,7 @@ function isBlank(text: string, start: number, end: number): boolean {
 class JsonReader {
   readonly problems: Refusal[] = [];
   private text = '';
+  private line: number | undefined;
   private path: (string | number)[] = [];
   private at = 0;
   private fields = 0;
@@ -96,15 +103,16 @@ class JsonReader {
   *readText(
     text: string,
     path: readonly (string | number)[] = [],
-    place: Pick<Refusal, 'param' | 'detail'> = {},
+    place: Pick<Refusal, 'param' | 'line'> = {},
   ): Steps<DecodedObject | undefined> {
     this.text = text;
+    this.line = place.line;
     this.path = [...path];
     this.at = 0;
     try {
-      if (this.peek() !== '{') throw this.unreadable('an object as the root');
+      if (this.peek() !== '{') throw this.unreadable('an object, { … },');
       const root = yield* this.readObject();
-      if (this.peek() !== undefined) throw this.unreadable('nothing after the root object');
+      if (this.peek() !== undefined) throw this.unreadable('nothing after its last }');
       return root;
     } catch (error) {
       if (!(error instanceof Unreadable)) throw error;
@@ -115,12 +123,12 @@ class JsonReader {
   }
 
   private unreadable(expected: string): Unreadable {
-    return new Unreadable(expected, this.at);
+    return new Unreadable(expected, this.text, this.at);
   }
 
   private refuse(expected: string): void {
     if (this.problems.length >= maxProblems) return;
-    this.problems.push(refuseParam(paramName(this.path), expected));
+    this.problems.push(refuseParam(paramName(this.path), expected, this.line));
   }
 
   /** The next character that is not white space; it stays unread. */
@@ -181,10 +189,11 @@ class JsonReader {
     let names = 0;
     do {
       if (++names > maxNames) throw this.unreadable(`at most ${maxNames} names in an object`);
+      if (names > 1 && this.peek() === '}') throw this.unreadable('no comma before the }');
       if (this.peek() !== '"') throw this.unreadable('a name in double quotes');
       const name = this.readString();
       this.path.push(name);
-      const expected = name in object ? 'to be sent once' : expectedOfName(name);
+      const expected = name in object ? 'sent once' : expectedOfName(name);
       if (expected !== undefined) this.refuse(expected);
       if (this.peek() !== ':') throw this.unreadable("':'");
       this.at += 1;

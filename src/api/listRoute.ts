@@ -80,5 +80,5 @@ export function byIdIn(table: ListedTable) {
 
 /** Refuses a parameter because of another one that was sent. */
 export function exclusive(param: string, other: string): Refusal {
-  return refuse('parameters_exclusive', { param, expected: `to be left out with ${other}` });
+  return refuse('parameters_exclusive', { param, expected: `left out when ${other} is sent` });
 }

@@ -1,3 +1,5 @@
+import synonyms from './synonyms.json' with { type: 'json' };
+
 /** A name further away than this is another name, not a slip of the finger. */
 const farthest = 3;
 
@@ -6,8 +8,22 @@ function reachOf(name: string): number {
   return Math.min(farthest, Math.ceil(name.length / 3));
 }
 
-/** The known name or value nearest to what was sent, or undefined when none is near. */
+/** What others call it, and what it may be here; most are of other payment APIs. */
+const synonymsOf = new Map<string, readonly string[]>(Object.entries(synonyms));
+
+/** `payout.paid` is `payout.settled` here: the last word decides, and it has to be known. */
+function synonymOf(sent: string, known: readonly string[]): string | undefined {
+  const [, start = '', last = ''] = /^(.*\.)?([^.]*)$/s.exec(sent.toLowerCase()) ?? [];
+  return synonymsOf
+    .get(last)
+    ?.map((name) => start + name)
+    .find((name) => known.includes(name));
+}
+
+/** The known name or value that means what was sent, or is nearest to it; undefined without one. */
 export function nearestName(sent: string, known: readonly string[]): string | undefined {
+  const synonym = synonymOf(sent, known);
+  if (synonym !== undefined) return synonym;
   const ranked = known
     // The distance takes time with both lengths, and is never less than their difference.
     .filter((name) => Math.abs(sent.length - name.length) <= reachOf(name))

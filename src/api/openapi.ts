@@ -55,7 +55,7 @@ export function openapiDocument(routes: readonly Route[], version: ApiVersion): 
 
 const description = `Prices a currency corridor, holds the rate for 30 seconds, sends payouts one by one or 10,000 at a time, and confirms settlement by signed webhook.
 
-Integers are minor units; decimal strings are major units. Send parameters as a form (nested names in brackets: \`payouts[0][beneficiary]\`) or as JSON. Errors are problem details (RFC 9457). [/docs/errors](/docs/errors) explains every code; [/docs/guide](/docs/guide) covers idempotency keys, versions and webhooks.`;
+Integers are minor units; decimal strings are major units. Send parameters as a form (nested names in brackets: \`payouts[0][beneficiary]\`) or as JSON. Errors are problem details (RFC 9457). [/docs](/docs) has guides with examples, [/docs/errors](/docs/errors) explains every code.`;
 
 const keyDescription = 'An API key of the account: `cor_test_…` or `cor_live_…`.';
 
@@ -93,7 +93,7 @@ function operationOf(route: Route, schemas: PublishedSchemas): JsonObject {
   return {
     operationId: route.operationId,
     summary: route.summary,
-    description: `${route.summary} The API key needs the scope ${scopes.join(' or ')}.`,
+    description: `The API key needs the scope ${scopes.join(' or ')}.`,
     tags: [tagOf(route)],
     parameters: parametersOf(route, schemas),
     ...(hasBody(route) ? { requestBody: bodyOf(route, schemas) } : {}),

@@ -74,14 +74,14 @@ function withoutDefault(schema: z.core.JSONSchema._JSONSchema, method: Route['me
   return { ...rest, description: `${said}Default: ${JSON.stringify(value)}.` };
 }
 
-/** The parameters of a query: an object has its names in brackets, a list its name and `[]`. */
+/** The parameters of a query: an object has its names in brackets, and a list repeats its name. */
 export function queryParameters(
   { properties, required }: ParamsSchema,
   inBody?: string,
 ): readonly JsonObject[] {
   const inQuery = Object.entries(properties).filter(([name]) => name !== inBody);
   return inQuery.map(([name, { description, ...schema }]) => ({
-    name: schema.type === 'array' ? `${name}[]` : name,
+    name,
     in: 'query',
     required: required.includes(name),
     // Without the example the reference makes one up and sends it.

@@ -1,11 +1,13 @@
 import type { ContractObject } from '../contract/schemas.js';
-import { meaningOf, type Refusal } from '../domain/refusal.js';
+import { meaningOf, type Refusal, sentenceOf } from '../domain/refusal.js';
 import { withoutSecrets } from '../telemetry.js';
 
 /** One refused parameter inside a problem, or the problem's own first one. */
-function memberOf({ code, param, expected, received, detail }: Refusal) {
+function memberOf(refusal: Refusal) {
+  const { code, param, line, expected, received } = refusal;
   const shown = (text?: string) => text && withoutSecrets(text);
-  return { code, param: shown(param), expected, received: shown(received), detail: shown(detail) };
+  const detail = withoutSecrets(sentenceOf(refusal));
+  return { code, param: shown(param), line, expected, received: shown(received), detail };
 }
 
 /**
@@ -21,20 +23,12 @@ export function problemOf(
   const [first] = sorted;
   if (first === undefined) throw new Error('A problem needs a refusal.');
   const { status, title } = meaningOf(first.code);
-  const { detail, ...member } = memberOf(first);
   return {
     type: `/docs/errors#${first.code}`,
     title,
     status,
-    detail: detail ?? withoutSecrets(describe(first)),
-    ...member,
+    ...memberOf(first),
     errors: sorted.map(memberOf),
     request_id: requestId,
   };
-}
-
-function describe({ param, expected, received, code }: Refusal): string {
-  const what = param === undefined ? meaningOf(code).title : `The parameter ${param}`;
-  const wanted = expected === undefined ? '' : `: expected ${expected}`;
-  return `${what}${wanted}${received === undefined ? '' : `, received ${received}`}.`;
 }

@@ -142,15 +142,15 @@ function refused(headers: Admission['headers'], retryInMs: number, refusal: Refu
   return { headers: { ...headers, 'Retry-After': `${secondsOf(retryInMs)}` }, refusal };
 }
 
-function tooFast({ perSecond, burst }: Quota, what: string, detail: string): Refusal {
+function tooFast({ perSecond, burst }: Quota, what: string, hint: string): Refusal {
   const expected = `at most ${perSecond} ${what} a second by this account, and ${burst} at once`;
-  return refuse('rate_limited', { expected, detail: `Send it again after Retry-After. ${detail}` });
+  return refuse('rate_limited', { expected, hint: `Send it again after Retry-After. ${hint}` });
 }
 
 function tooMany({ inFlight }: RateLimits): Refusal {
   return refuse('too_many_in_flight', {
     expected: `at most ${inFlight} requests at a time by this account`,
-    detail: `Wait for answers, and read them, before sending more. ${manyInOne}`,
+    hint: `Wait for answers, and read them, before sending more. ${manyInOne}`,
   });
 }
 

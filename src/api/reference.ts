@@ -1,13 +1,15 @@
 import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
-import { gzipSync } from 'node:zlib';
+import { readdirSync, readFileSync } from 'node:fs';
+import { extname } from 'node:path';
+import { promisify } from 'node:util';
+import { gzip } from 'node:zlib';
 import type Router from '@koa/router';
 import type Koa from 'koa';
 import { apiVersions, defaultApiVersion } from '../contract/versions/index.js';
 import { refuse } from '../domain/refusal.js';
 import { asksForGzip } from './compression.js';
 import { openapiDocument } from './openapi.js';
-import { errorsPage, guidePage, referencePage } from './referencePages.js';
+import { docsPages } from './referencePages.js';
 import type { Route } from './route.js';
 import { answerProblem } from './serveRoute.js';
 
@@ -33,65 +35,87 @@ export function addReference(router: Router, routes: readonly Route[]): void {
     }
     ctx.set('Corridor-Version', asked);
     ctx.vary('Corridor-Version');
-    publish(ctx, document);
+    return publish(ctx, document);
   });
-  for (const [path, published] of pages()) {
-    router.get(path, (ctx) => {
-      ctx.set('Content-Security-Policy', contentPolicy);
-      publish(ctx, published);
-    });
-  }
+  const site = siteOf();
+  router.get(['/docs', '/docs/', '/docs/:name'], (ctx) => {
+    const isOldReference = ctx.path === '/docs' && ctx.querystring.startsWith('version=');
+    if (isOldReference) return ctx.redirect(`/docs/reference${ctx.search}`);
+    if (ctx.path === '/docs/guide') return ctx.redirect('/docs');
+    const published = site.get(ctx.path)?.();
+    if (published === undefined) {
+      const received = `${ctx.method} ${ctx.path}`.slice(0, 200);
+      const expected = 'the path of a page, such as /docs';
+      return answerProblem(ctx, { refusals: [refuse('route_not_found', { expected, received })] });
+    }
+    ctx.set('Content-Security-Policy', contentPolicy(ctx.path === '/docs/reference'));
+    return publish(ctx, published);
+  });
 }
 
-/** Compressed once, for whoever reads it needs no key. */
-type Published = Readonly<{ type: string; body: Buffer; packed: Buffer; tag: string }>;
+/** Compressed once, for whoever reads it needs no key, and not before somebody does. */
+type Published = Readonly<{
+  type: string;
+  body: Buffer;
+  packed: () => Promise<Buffer>;
+  tag: string;
+}>;
 
 function asPublished(type: string, text: string | Buffer): Published {
   const tag = createHash('sha256').update(text).digest('base64url').slice(0, 22);
   // Bytes are not copied for each connection that waits to be read.
   const body = Buffer.from(text);
-  return { type, body, packed: gzipSync(body), tag };
+  return { type, body, packed: once(() => promisify(gzip)(body)), tag };
 }
 
-const ours = new URL('pages/', import.meta.url);
-const swaggerUi = import.meta.resolve('swagger-ui-dist/package.json');
-
-/** What the pages load: all of it comes from here, so that they work offline. */
-const loaded = [
-  ['page.js', 'text/javascript; charset=utf-8', new URL('page.js', ours)],
-  ['page.css', 'text/css; charset=utf-8', new URL('page.css', ours)],
-  ['swagger-ui-bundle.js', 'text/javascript', new URL('swagger-ui-bundle.js', swaggerUi)],
-  ['swagger-ui.css', 'text/css', new URL('swagger-ui.css', swaggerUi)],
-  ['favicon.png', 'image/png', new URL('favicon-32x32.png', swaggerUi)],
-] as const;
-
-function pages(): readonly (readonly [path: string, published: Published])[] {
-  const html = (body: string) => asPublished('text/html; charset=utf-8', body);
-  return [
-    ['/docs', html(referencePage())],
-    ['/docs/errors', html(errorsPage())],
-    ['/docs/guide', html(guidePage())],
-    ...loaded.map(
-      ([name, type, file]) => [`/docs/${name}`, asPublished(type, readFileSync(file))] as const,
-    ),
-  ];
+function once<T extends object>(make: () => T): () => T {
+  let made: T | undefined;
+  return () => {
+    made ??= make();
+    return made;
+  };
 }
 
-/** Nothing of another origin is loaded, asked or sent, and no script or style stands in a page. */
-const contentPolicy = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  // The reference's own icons are in its style sheet.
-  "img-src 'self' data:",
-  "connect-src 'self'",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-].join('; ');
+const html = 'text/html; charset=utf-8';
+const types: Readonly<Record<string, string>> = {
+  '.js': 'text/javascript; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+  '.svg': 'image/svg+xml',
+};
+
+/** Every page with all that it loads, which comes from here so that it works offline. */
+function siteOf(): ReadonlyMap<string, () => Published> {
+  const folder = new URL('pages/', import.meta.url);
+  const pages = docsPages().map(([path, make]) => [path, make, html] as const);
+  const files = readdirSync(folder).flatMap((name) => {
+    const type = types[extname(name)];
+    const read = () => readFileSync(new URL(name, folder));
+    return type === undefined ? [] : [[`/docs/${name}`, read, type] as const];
+  });
+  return new Map(
+    [...pages, ...files].map(([path, make, type]) => [path, once(() => asPublished(type, make()))]),
+  );
+}
+
+/**
+ * Nothing of another origin is loaded, asked or sent, and no script stands in a page. Styles do in
+ * the reference alone: its renderer writes them at run time.
+ */
+const contentPolicy = (isReference: boolean) =>
+  [
+    "default-src 'none'",
+    "script-src 'self'",
+    `style-src 'self'${isReference ? " 'unsafe-inline'" : ''}`,
+    // Icons of the reference stand in its style sheet.
+    "img-src 'self' data:",
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+  ].join('; ');
 
 /** May be kept, and is asked for again each time, so that a deploy is seen at once. */
-function publish(ctx: Koa.Context, { type, body, packed, tag }: Published): void {
+async function publish(ctx: Koa.Context, { type, body, packed, tag }: Published): Promise<void> {
   const isPacked = asksForGzip(ctx);
   ctx.set('Cache-Control', 'public, no-cache');
   // Weak: it stands for what is said, packed or not.
@@ -102,6 +126,6 @@ function publish(ctx: Koa.Context, { type, body, packed, tag }: Published): void
     return;
   }
   if (isPacked) ctx.set('Content-Encoding', 'gzip');
-  ctx.body = isPacked ? packed : body;
+  ctx.body = isPacked ? await packed() : body;
   ctx.set('Content-Type', type);
 }

@@ -1,19 +1,29 @@
 import { readFileSync } from 'node:fs';
+import { Marked, type Tokens } from 'marked';
 import { apiVersions, defaultApiVersion } from '../contract/versions/index.js';
 import { maximumBatchItems } from '../domain/batch.js';
 import { meaningOf, refusalCodes } from '../domain/refusal.js';
+import { statusReasons } from '../domain/statusReason.js';
 import { maxBodyBytes, maxNames } from './decoded.js';
 
 /**
  * The pages of /docs, as HTML, made of the files in pages/. What they say of codes, versions and
- * limits is filled in from the tables that decide them; a test runs the example of the guide.
+ * limits is filled in from the tables that decide them; a test runs every example.
  */
+
+/** Every page, in the order of the sidebar: `name` is read from pages/name.md, its title as well. */
+const groups: Readonly<Record<string, readonly string[]>> = {
+  'Get started': ['overview', 'quickstart', 'testing', 'going-live'],
+  'Send money': ['payouts', 'quotes', 'beneficiaries', 'batches', 'webhooks'],
+  'Use the API': ['requests', 'idempotency', 'errors', 'status-reasons', 'versions', 'limits'],
+};
+const names = Object.values(groups).flat();
 
 function read(file: string): string {
   return readFileSync(new URL(`pages/${file}`, import.meta.url), 'utf8');
 }
 
-/** A text with its `{{names}}` replaced. A name without a value is a bug, and nothing starts. */
+/** A text with its `{{names}}` replaced; a test makes every page, as a name without a value is a bug. */
 function fill(text: string, values: Readonly<Record<string, string>>): string {
   return text.replaceAll(/\{\{(.+?)\}\}/g, (_, name: string) => {
     const value = values[name];
@@ -22,86 +32,94 @@ function fill(text: string, values: Readonly<Record<string, string>>): string {
   });
 }
 
-function page(title: string, content: string): string {
-  return fill(read('page.html'), { title, content: content.trimEnd() });
+const values = {
+  'default version': defaultApiVersion,
+  versions: apiVersions.toReversed().join(' and '),
+  'batch items': maximumBatchItems.toLocaleString('en'),
+  'batch MiB': `${maxBodyBytes / 1024 / 1024}`,
+  names: `${maxNames}`,
+  'status reasons': [...statusReasons]
+    .map(([code, { text, action }]) => `| <a id="${code}"></a>\`${code}\` | ${text} | ${action} |`)
+    .join('\n'),
+};
+
+/** Every page by its path, and how it is made; `/docs` is the first. */
+export function docsPages(): readonly (readonly [path: string, make: () => string])[] {
+  const pages = names.map((name, index) => [pathOf(name), () => docsPage(index)] as const);
+  return [['/docs/', () => docsPage(0)], ...pages, ['/docs/reference', referencePage]];
+}
+
+const pathOf = (name: string) => (name === names[0] ? '/docs' : `/docs/${name}`);
+const titleOf = (name: string) => /^# (.+)/.exec(read(`${name}.md`))?.[1] ?? name;
+const linkTo = (name: string, attributes = '') =>
+  `<a${attributes} href="${pathOf(name)}">${titleOf(name)}</a>`;
+
+function docsPage(index: number): string {
+  const name = names[index] ?? '';
+  const markdown = read(`${name}.md`);
+  const text = name === 'errors' ? explained(markdown) : fill(markdown, values);
+  const lists = Object.entries(groups).map(([group, members]) => {
+    const items = members.map((one) => linkTo(one, one === name ? ' aria-current="page"' : ''));
+    return `<h2>${group}</h2>\n<ul>${items.map((item) => `<li>${item}</li>`).join('\n')}</ul>`;
+  });
+  const [before, after] = [names[index - 1], names[index + 1]];
+  return fill(read('page.html'), {
+    title: titleOf(name),
+    content: markdownToHtml(text),
+    sidebar: lists.join('\n'),
+    before: before === undefined ? '' : linkTo(before, ' rel="prev"'),
+    after: after === undefined ? '' : linkTo(after, ' rel="next"'),
+  });
 }
 
 /** The reference: it reads /openapi.json in the browser. */
-export function referencePage(): string {
-  const versions = apiVersions.map(
-    (version) => `<a href="/docs?version=${version}">version ${version}</a>`,
-  );
-  return page('reference', fill(read('reference.html'), { versions: versions.join(' · ') }));
+function referencePage(): string {
+  return fill(read('reference.html'), {
+    versions: apiVersions.join(' '),
+    'default version': defaultApiVersion,
+  });
 }
 
-/** Every stable code, with an anchor of its own: the `type` of a problem leads here. */
-export function errorsPage(markdown = read('errors.md')): string {
-  const [top, ...sections] = sectionsOf(markdown);
+/** The page of errors, with an index; every code has a section, to which a problem's `type` leads. */
+export function explained(markdown: string): string {
+  const sections = markdown.split(/^(?=## )/m).slice(1);
   if (sections.length > refusalCodes.length) throw new Error('errors.md explains what is no code.');
-  const explained = refusalCodes.map((code, index) => {
-    const section = sections[index];
-    if (section?.id !== code || !section.html.includes('<p>What to do: ')) {
-      throw new Error(`errors.md has to explain ${code}, as section ${index + 1}.`);
+  const byStatus = Map.groupBy(refusalCodes, (code) => meaningOf(code).status);
+  const index = [...byStatus].map(([status, codes]) => {
+    const links = codes.map((code) => `[\`${code}\`](#${code})`);
+    return `| ${status} | ${links.join(' ')} |`;
+  });
+  const filled = refusalCodes.map((code, at) => {
+    const section = sections[at];
+    if (section?.startsWith(`## \`${code}\`\n`) !== true || !section.includes('\nWhat to do: ')) {
+      throw new Error(`errors.md has to explain ${code}, as section ${at + 1}.`);
     }
     const { status, title } = meaningOf(code);
-    return {
-      ...section,
-      html: `<p><strong>${status}</strong> ${prose(title)}</p>\n${section.html}`,
-    };
+    return section.replace('\n', `\n\n**${status}** ${title}\n`);
   });
-  return article(top, explained);
+  const top = markdown.slice(0, markdown.indexOf('\n## '));
+  return [fill(top, { index: index.join('\n') }), ...filled].join('\n');
 }
 
-export function guidePage(): string {
-  const [top, ...sections] = sectionsOf(
-    fill(read('guide.md'), {
-      'default version': defaultApiVersion,
-      versions: apiVersions.toReversed().join(' and '),
-      'batch items': maximumBatchItems.toLocaleString('en'),
-      'batch MiB': `${maxBodyBytes / 1024 / 1024}`,
-      names: `${maxNames}`,
-    }),
-  );
-  return article(top, sections);
+/** Markdown as HTML: headings are anchors, and blocks of code in several languages are one snippet. */
+function markdownToHtml(markdown: string): string {
+  const html = new Marked({ renderer: { heading, code } }).parse(markdown, { async: false });
+  // A block that follows another one directly belongs to it. A wide table scrolls by itself.
+  return html
+    .replaceAll(/(?:<figure[\s\S]*?<\/figure>\n)+/g, '<div class="snippet">\n$&</div>\n')
+    .replaceAll(/<table>[\s\S]*?<\/table>/g, '<div class="table" tabindex="0">$&</div>');
 }
 
-type Section = { readonly id: string; readonly heading: string; readonly html: string };
-
-function article(top: Section | undefined, sections: readonly Section[]): string {
-  const { id = '', heading, html } = top ?? {};
-  const anchored = sections.map(
-    (section) =>
-      `<section id="${section.id}">\n<h2>${section.heading}</h2>\n${section.html}\n</section>`,
-  );
-  return page(id, `<article>\n<h1>${heading}</h1>\n${html}\n${anchored.join('\n')}\n</article>`);
+function heading({ depth, text }: Tokens.Heading): string {
+  const id = (text.toLowerCase().match(/\w+/g) ?? []).join('-');
+  const html = new Marked().parseInline(text, { async: false });
+  const anchor = `<a class="anchor" href="#${id}" aria-label="Link to this section">#</a>`;
+  return depth === 1
+    ? `<h1>${html}</h1>\n`
+    : `<h${depth} id="${id}">${html} ${anchor}</h${depth}>\n`;
 }
 
-/** Each heading of a Markdown text, with what follows it. */
-function sectionsOf(markdown: string): readonly Section[] {
-  const parts = markdown.split(/^##? /m).slice(1);
-  return parts.map((part) => {
-    const [heading = '', ...lines] = part.split('\n');
-    const id = heading.replaceAll('`', '').toLowerCase();
-    return { id, heading: prose(heading), html: blocksOf(lines.join('\n')) };
-  });
-}
-
-/** Paragraphs and fenced code, which is all the Markdown there is between the headings. */
-function blocksOf(markdown: string): string {
-  const blocks = [...markdown.matchAll(/^```\w*\n([\s\S]*?)^```$|(?:^.+\n)+/gm)].map(
-    ([text, code]) =>
-      code === undefined
-        ? `<p>${prose(text.trim().replaceAll('\n', ' '))}</p>`
-        : `<pre><code>${escaped(code)}</code></pre>`,
-  );
-  return blocks.join('\n');
-}
-
-/** Text as HTML; words between backticks are code. */
-function prose(text: string): string {
-  return escaped(text).replaceAll(/`([^`]+)`/g, '<code>$1</code>');
-}
-
-function escaped(text: string): string {
-  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('"', '&quot;');
+function code({ text, lang = '' }: Tokens.Code): string {
+  const escaped = text.replaceAll('&', '&amp;').replaceAll('<', '&lt;');
+  return `<figure data-language="${lang}"><pre tabindex="0"><code>${escaped}</code></pre></figure>\n`;
 }

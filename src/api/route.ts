@@ -6,6 +6,7 @@ import type { ObjectName } from '../contract/schemas.js';
 import type { ApiVersion, JsonObject } from '../contract/versions/index.js';
 import type { Account } from '../db/accounts.js';
 import type { Database } from '../db/client.js';
+import { isCurrency, minorUnitsExpected, minorUnitsHint } from '../domain/money.js';
 import { type Refusal, type RefusalCode, refuse } from '../domain/refusal.js';
 import type { Scope } from '../domain/scope.js';
 import type { KeyedLimit } from '../keyedLimit.js';
@@ -147,6 +148,7 @@ export function notFound(request: ApiRequest): Refusal {
   return refuse('not_found', {
     expected: 'the id of an object of this account',
     received: request.id,
+    detail: `This account has no such object: ${request.id}.`,
   });
 }
 
@@ -182,7 +184,7 @@ export function validate<T>(
   // Cut before the nearest names are looked for, which is the work that a caller could pile up.
   const issues = result.error.issues.slice(0, maxProblems);
   const refusals = issues.flatMap((issue) => refusalsOf(issue, decoded, schema, at));
-  return { refusals: refusals.slice(0, maxProblems) };
+  return { refusals: withoutConsequences(refusals).slice(0, maxProblems) };
 }
 
 function refusalsOf(
@@ -193,19 +195,31 @@ function refusalsOf(
 ): readonly Refusal[] {
   if (issue.code === 'unrecognized_keys') {
     const known = knownNames(schema, issue.path);
-    const expected = known.length === 0 ? 'no parameters' : `one of ${known.join(', ')}`;
+    const expected = known.length === 0 ? 'none' : known.join(', ');
     return issue.keys.slice(0, maxProblems).map((name) => {
       const param = paramName([...at, ...issue.path, name]);
-      return refuse('parameter_unknown', { param, expected, ...hintOf(name, known) });
+      return refuse('parameter_unknown', { param, expected, ...meantBy(name, known) });
     });
   }
-  const param = paramName([...at, ...issue.path]);
+  const param = paramName([...at, ...pathOf(issue, decoded)]);
   const sent = valueAt(decoded, issue.path);
   const expected = issue.message;
   if (sent === undefined) return [refuse('parameter_missing', { param, expected })];
-  const hint = typeof sent === 'string' ? hintOf(sent, valuesOf(issue)) : {};
-  const details = { param, expected, ...receivedOf(param, sent), ...hint };
-  return [refuse('parameter_invalid', details)];
+  const meant = typeof sent === 'string' ? meantBy(sent, valuesOf(issue)) : {};
+  const details = { param, expected, ...receivedOf(param, sent), ...meant };
+  const isBareText = issue.code === 'invalid_type' && issue.expected === 'string';
+  const quoted = isBareText && sent instanceof DecodedNumber;
+  const text = quoted && !secretNames.test(param) ? `: "${sent.text}"` : '';
+  const hint = quoted ? { hint: `Send it as a string${text}.` } : {};
+  const better = issue.path.at(-1) === 'amount' ? amountDetails(decoded, issue.path) : hint;
+  return [refuse('parameter_invalid', { ...details, ...better })];
+}
+
+/** The only value of a list has no index of its own: `status=paid` is no `status[0]`. */
+function pathOf({ code, path }: z.core.$ZodIssue, decoded: Decoded): readonly PropertyKey[] {
+  const list = valueAt(decoded, path.slice(0, 1));
+  const isOnly = code === 'invalid_value' && Array.isArray(list) && list.length === 1;
+  return isOnly ? path.slice(0, 1) : path;
 }
 
 /** The values that would have been right, where they are few enough to be listed. */
@@ -215,9 +229,44 @@ function valuesOf(issue: z.core.$ZodIssue): readonly string[] {
   return (issue.code === 'custom' && listed.safeParse(issue.params).data?.values) || [];
 }
 
-function hintOf(sent: string, known: readonly string[]): { detail?: string } {
+function meantBy(sent: string, known: readonly string[]): { meant?: string } {
   const nearest = nearestName(sent, known);
-  return nearest === undefined ? {} : { detail: `Did you mean ${nearest}?` };
+  return nearest === undefined ? {} : { meant: nearest };
+}
+
+/** The example in the currency of the request, and what to send in place of major units. */
+function amountDetails(decoded: Decoded, path: readonly PropertyKey[]) {
+  const beside = (name: string) => textAt(decoded, [...path.slice(0, -1), name]);
+  const side = beside('fixed_side') === 'destination' ? 'destination_currency' : 'source_currency';
+  const currency = beside(side) || beside('currency');
+  if (!isCurrency(currency)) return {};
+  const sent = textAt(decoded, path);
+  const hint = minorUnitsHint(sent, currency);
+  if (hint !== undefined) return { expected: 'a positive integer of minor units', hint };
+  // An integer is too large: the schema says how large it may be.
+  return /^[1-9]\d*$/.test(sent) ? {} : { expected: minorUnitsExpected(currency) };
+}
+
+function textAt(decoded: Decoded, path: readonly PropertyKey[]): string {
+  const sent = valueAt(decoded, path);
+  if (sent instanceof DecodedNumber) return sent.text;
+  return typeof sent === 'string' ? sent : '';
+}
+
+/** One cause is one error: what is missing because its name was mistyped is not refused as well. */
+export function withoutConsequences(refusals: readonly Refusal[]): readonly Refusal[] {
+  const meant = new Set(
+    refusals.flatMap(({ code, param = '', meant: name }) =>
+      code === 'parameter_unknown' && name !== undefined ? [siblingOf(param, name)] : [],
+    ),
+  );
+  return refusals.filter(
+    ({ code, param = '' }) => !(code === 'parameter_missing' && meant.has(param)),
+  );
+}
+
+function siblingOf(param: string, name: string): string {
+  return param.endsWith(']') ? param.replace(/\[[^[]*\]$/, `[${name}]`) : name;
 }
 
 /** The names of the object at a path of the schema; none where it takes any name. */
@@ -239,7 +288,8 @@ function receivedOf(param: string, sent: unknown): { received?: string } {
   if (secretNames.test(param)) return {};
   const text = sent instanceof DecodedNumber ? sent.text : sent;
   if (typeof text === 'object' && text !== null) {
-    return { received: Array.isArray(text) ? `a list of ${text.length}` : 'an object' };
+    if (!Array.isArray(text)) return { received: 'an object' };
+    return { received: text.length === 0 ? 'an empty list' : `a list of ${text.length}` };
   }
   return { received: String(text).slice(0, receivedLength) };
 }

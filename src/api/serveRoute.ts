@@ -13,12 +13,8 @@ import {
 import { type Refusal, refuse } from '../domain/refusal.js';
 import { holderOf } from './auth.js';
 import { type Decoding, decodeInSteps, isUndecoded } from './decode.js';
-import {
-  type DecodedObject,
-  isList as isDecodedList,
-  maxBodyBytes,
-  refuseParam,
-} from './decoded.js';
+import { isList as isDecodedList, maxBodyBytes, maxProblems, refuseParam } from './decoded.js';
+import { decodeForm } from './formBody.js';
 import { readIdempotencyKey } from './idempotency.js';
 import { problemOf } from './problem.js';
 import { weightOf } from './rateLimit.js';
@@ -163,8 +159,8 @@ async function readRequest(
   const decoded = await decode(route, ctx);
   if (isUndecoded(decoded)) return { refusals: decoded };
   if (route.method === 'post' && route.acceptsLineFormats !== true) {
-    const unexpected = validate(noParams, queryOf(ctx));
-    if ('refusals' in unexpected) return unexpected;
+    const misplaced = [...new URLSearchParams(ctx.querystring).keys()].slice(0, maxProblems);
+    if (misplaced.length > 0) return refused(...misplaced.map(misplacedInQuery));
   }
   const request = {
     account,
@@ -206,9 +202,11 @@ function readWait(prefer: string): number {
   return Math.min(Number.parseInt(seconds, 10), longestWaitSeconds) * 1000;
 }
 
-/** The names in the query of a POST, whose parameters belong in its body. */
-function queryOf(ctx: Koa.Context): DecodedObject {
-  return Object.fromEntries(new URLSearchParams(ctx.querystring));
+/** The parameters of a POST belong in its body. */
+function misplacedInQuery(name: string): Refusal {
+  const { param } = refuseParam(name, '');
+  const detail = `${param} is in the query: send the parameters of a POST in its body.`;
+  return refuse('parameter_unknown', { param: param ?? '', expected: 'none in the query', detail });
 }
 
 async function decode(route: Route, ctx: Koa.Context): Promise<Decoding> {
@@ -220,12 +218,12 @@ async function decode(route: Route, ctx: Koa.Context): Promise<Decoding> {
   if (isUndecoded(query)) return query;
   const misplaced = Object.keys(query).filter((name) => name === 'payouts' || name in body);
   if (misplaced.length === 0) return Object.assign(Object.create(null), query, body);
-  return misplaced.map((name) => refuseParam(name, 'to be sent in the body, not in the query'));
+  return misplaced.map((name) => refuseParam(name, 'sent in the body, not in the query'));
 }
 
 function decodeQuery({ params }: Route, ctx: Koa.Context): Promise<Decoding> {
   const query = Buffer.from(ctx.querystring);
-  return inSlices(decodeInSteps(query, 'application/x-www-form-urlencoded', false, params));
+  return inSlices(decodeForm(query, params));
 }
 
 function decodePosted(route: Route, ctx: Koa.Context): Promise<Decoding> {

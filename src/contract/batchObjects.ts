@@ -3,7 +3,7 @@ import type { Acceptance } from '../domain/acceptance.js';
 import type { BatchMode } from '../domain/batch.js';
 import { formatMinor } from '../domain/money.js';
 import { isFinal, type PayoutStatus, payoutStatuses } from '../domain/payout.js';
-import type { Refusal } from '../domain/refusal.js';
+import { type Refusal, sentenceOf } from '../domain/refusal.js';
 import type { ContractObject } from './schemas.js';
 
 /** The objects of a batch, made as those of objects.ts are. */
@@ -77,8 +77,8 @@ export function batchPreviewObject(mode: BatchMode, items: readonly PreviewedIte
     },
     totals: totalsOf(accepted.map((acceptance) => ({ ...acceptance, count: 1 }))),
     refusals: refused.map(({ index, refusal }) => {
-      const { code, param, expected, received, detail } = refusal;
-      return { index, code, param, expected, received, detail };
+      const { code, param, expected, received } = refusal;
+      return { index, code, param, expected, received, detail: sentenceOf(refusal) };
     }),
   };
 }

@@ -26,8 +26,7 @@ function pageParams<T extends z.ZodType>(id: T) {
 
 const timePattern =
   '^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,3})?)?Z)?$';
-const timeExpected =
-  'a time in ISO 8601 UTC, such as 2026-11-21T12:00:00.000Z, or a date, which is the whole day';
+const timeExpected = 'a UTC time such as 2026-11-21T12:00:00Z, or a date such as 2026-11-21';
 /** What is after a day, or up to it, is compared with its last moment. */
 const lastMoment = 'T23:59:59.999Z';
 const time = (endOfDay = '') =>
@@ -42,7 +41,7 @@ const time = (endOfDay = '') =>
     .optional()
     .meta({ description: timeExpected, pattern: timePattern });
 
-const createdExpected = 'created[gte], created[gt], created[lte] or created[lt]';
+const createdExpected = 'sent as created[gte], created[gt], created[lte] or created[lt]';
 const created = z
   .strictObject(
     { gte: time(), gt: time(lastMoment), lte: time(lastMoment), lt: time() },
@@ -52,11 +51,21 @@ const created = z
 
 const oneOf = (names: readonly string[]) => `one of ${names.join(', ')}`;
 
+/** Payouts with any of several statuses: `status=failed&status=returned`. */
+const statuses = z
+  .array(
+    z.enum(payoutStatuses, oneOf(payoutStatuses)),
+    `one or more of ${payoutStatuses.join(', ')}`,
+  )
+  .min(1)
+  .max(payoutStatuses.length, 'a list in which each status is named once')
+  .optional();
+
 /** The objects that a payout names by id and that can be answered in their place. */
 export const expandable = ['beneficiary', 'quote', 'batch'] as const;
 export type Expandable = (typeof expandable)[number];
 
-const expandExpected = `expand[] with ${oneOf(expandable)}`;
+const expandExpected = `a list of ${expandable.join(', ')}`;
 const expand = z
   .array(z.enum(expandable, oneOf(expandable)), expandExpected)
   .max(expandable.length, expandExpected)
@@ -68,7 +77,7 @@ export const payoutListParams = z.strictObject({
   ...pageParams(idOf('po', 'payout')),
   expand,
   created,
-  status: z.enum(payoutStatuses, oneOf(payoutStatuses)).optional(),
+  status: statuses,
   source_currency: currency.optional(),
   destination_currency: currency.optional(),
   reference: text(1, 140).optional(),
@@ -87,7 +96,7 @@ export const batchListParams = z.strictObject({
 export const batchItemListParams = z.strictObject({
   limit,
   starting_after: idOf('po', 'payout').optional(),
-  status: z.enum(payoutStatuses, oneOf(payoutStatuses)).optional(),
+  status: statuses,
 });
 
 export const beneficiaryListParams = z.strictObject({

@@ -11,6 +11,7 @@ import { type FieldRule, maskedDetails } from '../domain/beneficiary.js';
 import type { Corridor } from '../domain/corridor.js';
 import { formatMinor } from '../domain/money.js';
 import { statusHistory } from '../domain/payout.js';
+import { statusReasonText } from '../domain/statusReason.js';
 import type { ContractObject } from './schemas.js';
 
 /** The objects integrators see, in the newest version, as they are made of rows. */
@@ -48,8 +49,11 @@ export function payoutObject(payout: PayoutRow): ContractObject<'payout'> {
     id: payout.id,
     status: payout.status,
     status_reason: payout.statusReason,
+    status_reason_text:
+      payout.statusReason && statusReasonText(payout.statusReason, payout.refusal),
     quote: payout.quoteId,
     batch: payout.batchId,
+    retry_of: payout.retryOf,
     beneficiary: payout.beneficiaryId,
     reference: payout.reference,
     metadata: payout.metadata,

@@ -8,7 +8,7 @@ import {
 import { corridorCurrencies } from '../domain/corridor.js';
 import { eventTypes } from '../domain/event.js';
 import { iso4217 } from '../domain/iso4217.js';
-import { isCurrency } from '../domain/money.js';
+import { isCurrency, minorUnitsExpected } from '../domain/money.js';
 import { apiVersions } from './versions/index.js';
 
 /** A number of a JSON body as it was written: `1.0`, `1e3` and `1` stay three texts. */
@@ -28,11 +28,13 @@ export class DecodedNumber {
 /** The largest amount: it and every fee of it survive as JSON numbers. */
 const maximumAmount = 10n ** 14n;
 
-const amountExpected = `an integer of minor units from 1 to ${maximumAmount}, in plain digits`;
+const amountExpected = minorUnitsExpected('USD');
+const amountWithin = `an integer of at most ${maximumAmount}`;
 const amount = z
   .union([z.string(), z.instanceof(DecodedNumber)], amountExpected)
   .transform((value) => (typeof value === 'string' ? value : value.text))
-  .refine(isAmount, amountExpected)
+  .refine((digits) => /^[1-9]\d*$/.test(digits), { error: amountExpected, abort: true })
+  .refine((digits) => digits.length <= 15 && BigInt(digits) <= maximumAmount, amountWithin)
   .transform((digits) => BigInt(digits))
   .meta({
     description: amountExpected,
@@ -41,10 +43,6 @@ const amount = z
       { type: 'string', pattern: '^([1-9][0-9]{0,13}|10{14})$' },
     ],
   });
-
-function isAmount(text: string): boolean {
-  return /^[1-9]\d{0,14}$/.test(text) && BigInt(text) <= maximumAmount;
-}
 
 const currencyExpected = 'an ISO 4217 currency code in capitals, such as EUR';
 const currencyCodes = [...iso4217.keys()];
@@ -77,7 +75,8 @@ const refusedInText = String.raw`\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069`;
 const plainText = new RegExp(`^[^${refusedInText}]*$`);
 
 export const text = (least: number, most: number) => {
-  const expected = `a text of ${least} to ${most} characters, without control characters`;
+  const length = least === 0 ? `up to ${most}` : `${least} to ${most}`;
+  const expected = `text of ${length} characters without line breaks or other control characters`;
   const plain = z
     .string(expected)
     .min(least, expected)
@@ -117,13 +116,16 @@ export const payoutParams = z.strictObject({
   beneficiary: idOf('bnf', 'beneficiary'),
   reference: text(1, 140).optional(),
   metadata: metadata.optional(),
+  retry_of: idOf('po', 'payout that failed, was canceled or was returned')
+    .optional()
+    .describe('A payout that failed, was canceled or was returned; each is retried at most once.'),
 });
 export type PayoutParams = z.infer<typeof payoutParams>;
 
 /** As the Idempotency-Key header of a single payout, but no quotes are stripped. */
 const itemKey = matching(/^[\x21-\x7e]{1,255}$/, '1 to 255 visible ASCII characters');
 export const batchItemParams = z.strictObject(
-  { ...payoutParams.shape, idempotency_key: itemKey.optional() },
+  { ...payoutParams.omit({ retry_of: true }).shape, idempotency_key: itemKey.optional() },
   'an object with the parameters of a payout',
 );
 export type BatchItemParams = z.infer<typeof batchItemParams>;
@@ -192,14 +194,18 @@ export const fundParams = z.strictObject({ currency, amount });
 /** What an endpoint may listen to; `*` is all events, also those that are added later. */
 const heardTypes = ['*', ...eventTypes] as const;
 
-const eventsExpected = `a list of ${heardTypes.join(', ')}`;
+const eventExpected = `one of * (all events), ${eventTypes.join(', ')}`;
+const eventsExpected = `a list of events, each ${eventExpected}`;
 export const webhookEndpointParams = z.strictObject({
   url: text(1, 2_048),
   events: z
-    .array(z.enum(heardTypes, eventsExpected), eventsExpected)
+    .array(z.enum(heardTypes, eventExpected), eventsExpected)
     .min(1, eventsExpected)
     .max(heardTypes.length, eventsExpected)
-    .refine((events) => new Set(events).size === events.length, `${eventsExpected}, each once`)
+    .refine(
+      (events) => new Set(events).size === events.length,
+      'a list in which each event is named once',
+    )
     .meta({ uniqueItems: true }),
 });
 

@@ -27,7 +27,7 @@ const time = z
 const currency = z
   .string()
   .regex(/^[A-Z]{3}$/)
-  .describe('ISO 4217 currency code.');
+  .meta({ description: 'ISO 4217 currency code.', examples: ['EUR'] });
 const decimal = z.string().regex(/^-?\d+(\.\d+)?$/);
 const money = decimal.meta({
   description: 'Major units, with the decimals that ISO 4217 defines for the currency.',
@@ -69,9 +69,14 @@ function payoutWith<Exact extends z.ZodType>(exact: Exact) {
     object: z.literal('payout'),
     id: idOf('po'),
     status: z.enum(payoutStatuses),
-    status_reason: z.string().nullable().describe('Why it failed, was canceled or was returned.'),
+    status_reason: z
+      .string()
+      .nullable()
+      .describe('Why it failed, was canceled or was returned: a code of /docs/status-reasons.'),
+    status_reason_text: z.string().nullable().describe('The same in a sentence, for people.'),
     quote: idOf('qt').nullable(),
     batch: idOf('bat').nullable(),
+    retry_of: idOf('po').nullable().describe('The payout that this one repeats.'),
     beneficiary: z.string(),
     reference: z.string().nullable(),
     metadata: z.record(z.string(), z.string()),
@@ -254,7 +259,8 @@ const refusedParam = z.object({
   param: z.string().optional().describe('As written in the request: payouts[17][amount].'),
   expected: z.string().optional().describe('The value or format that was expected.'),
   received: z.string().optional().describe('The value received, truncated; never a secret.'),
-  detail: z.string().optional(),
+  line: z.int().min(1).optional().describe('The line of a CSV or NDJSON body.'),
+  detail: z.string().describe('What is wrong and what to send instead, for people.'),
 });
 
 const batchPreview = z.object({
@@ -275,7 +281,6 @@ const problem = refusedParam.extend({
     .meta({ description: 'Explains the code.', examples: ['/docs/errors#parameter_invalid'] }),
   title: z.string(),
   status: z.int().min(400).max(599),
-  detail: z.string(),
   errors: z.array(refusedParam).min(1).max(100).describe('All errors, including the first one.'),
   request_id: idOf('req'),
   payout: idOf('po').optional().describe('The payout that records the error.'),

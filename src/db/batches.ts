@@ -171,20 +171,20 @@ export async function listItems(
   page: {
     readonly after: number;
     readonly limit: number;
-    readonly status: PayoutStatus | null;
+    readonly status: readonly PayoutStatus[] | null;
   },
 ): Promise<readonly BatchItem[]> {
   return sql<BatchItem[]>`
     select * from (
       (select p.*, p.batch_index as item_index from payouts p
         where p.batch_id = ${batchId} and p.batch_index > ${page.after}
-          and ${when(sql, page.status, (wanted) => sql`p.status = ${wanted}`)}
+          and ${when(sql, page.status, (wanted) => sql`p.status = any(${[...wanted]})`)}
         order by p.batch_index limit ${page.limit})
       union all
       (select p.*, r.batch_index as item_index
          from batch_references r join payouts p on p.id = r.payout_id
         where r.batch_id = ${batchId} and r.batch_index > ${page.after}
-          and ${when(sql, page.status, (wanted) => sql`p.status = ${wanted}`)}
+          and ${when(sql, page.status, (wanted) => sql`p.status = any(${[...wanted]})`)}
         order by r.batch_index limit ${page.limit})
     ) as items order by item_index limit ${page.limit}`;
 }

@@ -5,7 +5,7 @@ import { orderAndLimit, type Page, type PageResult, pageRows, toPage } from './p
 import type { PayoutRow } from './payouts.js';
 
 export type PayoutFilter = {
-  readonly status?: PayoutStatus | undefined;
+  readonly status?: readonly PayoutStatus[] | undefined;
   readonly sourceCurrency?: string | undefined;
   readonly destinationCurrency?: string | undefined;
   readonly reference?: string | undefined;
@@ -31,9 +31,13 @@ export async function listPayouts(
   if (path === undefined) return toPage(page, await byStatus(search, payoutStatuses));
   const rarest =
     others.length === 0 ? { ...path, count: 0 } : await rarestOf(search, [path, ...others]);
-  const { name, value, count } = rarest;
-  const rows = await (name === 'status' ? byStatus(search, [value]) : byTerm(search, rarest));
-  return rows.length <= page.limit && count > walkRows ? 'too broad' : toPage(page, rows);
+  const { name, count } = rarest;
+  const statuses = filter.status ?? [];
+  const rows = await (name === 'status' ? byStatus(search, statuses) : byTerm(search, rarest));
+  // Of several statuses one may fill the page with what is older than where another was given up.
+  const hasHoles = name === 'status' && statuses.length > 1;
+  const isCut = count > walkRows && (rows.length <= page.limit || hasHoles);
+  return isCut ? 'too broad' : toPage(page, rows);
 }
 
 type Search = {
@@ -43,7 +47,7 @@ type Search = {
   readonly filter: PayoutFilter;
 };
 
-/** What payouts are found by: a status, or a term of theirs. */
+/** What payouts are found by: a term of theirs, or their status, which is any of a list. */
 type Path = { readonly name: string; readonly value: string };
 
 /** The filters, those that usually name few first. */
@@ -53,7 +57,7 @@ function pathsOf(filter: PayoutFilter): readonly Path[] {
     { name: 'reference', value: filter.reference },
     { name: 'batch', value: filter.batchId },
     { name: 'beneficiary', value: filter.beneficiaryId },
-    { name: 'status', value: filter.status },
+    { name: 'status', value: filter.status?.join() },
     ...metadata.map(([key, value]) => ({ name: `metadata ${key}`, value })),
     { name: 'destination_currency', value: filter.destinationCurrency },
     { name: 'source_currency', value: filter.sourceCurrency },
@@ -79,14 +83,15 @@ const comparedPaths = 8;
 
 /** The filter that names the fewest payouts beyond the cursor, counted as far as they are walked. */
 async function rarestOf(search: Search, paths: readonly Path[]): Promise<Path & { count: number }> {
-  const { sql, accountId } = search;
+  const { sql, accountId, filter } = search;
   const compared = paths.slice(0, comparedPaths);
   const [rarest] = await sql<(Path & { count: number })[]>`
     select t.name, t.value,
            (case when t.name = 'status'
-            then (select count(*) from (select from payouts
-                   where account_id = ${accountId} and status = t.value
-                     and ${walked(search, 'id')}) r)
+            then (select max(w.count) from unnest(${[...(filter.status ?? [])]}::text[]) s (status)
+                   cross join lateral (select count(*) from (select from payouts
+                    where account_id = ${accountId} and status = s.status
+                      and ${walked(search, 'id')}) r) w)
             else (select count(*) from (select from payout_terms
                    where term = payout_term(${accountId}, t.name, t.value)
                      and ${walked(search, 'payout_id')}) r) end)::int as count
@@ -129,7 +134,7 @@ function matching(sql: Sql, filter: PayoutFilter): Fragment {
   const is = (column: string, value: string | undefined) =>
     when(sql, value, (wanted) => sql`${sql(column)} = ${wanted}`);
   return sql`
-    ${is('status', filter.status)}
+    ${when(sql, filter.status, (wanted) => sql`status = any(${[...wanted]})`)}
     and ${is('source_currency', filter.sourceCurrency)}
     and ${is('destination_currency', filter.destinationCurrency)}
     and ${is('reference', filter.reference)}

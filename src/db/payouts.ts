@@ -1,4 +1,4 @@
-import type { Acceptance, PayoutTerms } from '../domain/acceptance.js';
+import type { Acceptance, PayoutTerms, RetriedPayout } from '../domain/acceptance.js';
 import { formatRate } from '../domain/fx.js';
 import type { AcceptedAmounts } from '../domain/ledger.js';
 import {
@@ -32,6 +32,8 @@ type NullableOrigin = { readonly [Name in keyof RateOrigin]: RateOrigin[Name] | 
 type StoredPayout = NewPayout &
   NullableOrigin &
   StatusRecord & {
+    /** The payout that it repeats. */
+    readonly retryOf: string | null;
     readonly rail: string | null;
     readonly settleBy: Date | null;
     readonly refusal: Refusal | null;
@@ -69,10 +71,14 @@ export type PayoutRow = AcceptedRow | (StoredPayout & NoAmounts);
  * request does not. The currencies that a quote or beneficiary implies are filled in for operators to
  * search by; what counts is decided later, under lock.
  */
-export async function insertPayout(sql: Sql, payout: NewPayout): Promise<WakeablePayout> {
+export async function insertPayout(
+  sql: Sql,
+  payout: NewPayout,
+  retryOf: string | null = null,
+): Promise<WakeablePayout> {
   const rows = await sql<WakeablePayout[]>`
     insert into payouts (id, account_id, mode, driver, quote_id, beneficiary_id, source_currency,
-      destination_currency, fixed_side, amount, reference, metadata, wake_at)
+      destination_currency, fixed_side, amount, reference, metadata, retry_of, wake_at)
     values (${payout.id}, ${payout.accountId}, ${payout.mode}, ${payout.driver},
       ${payout.quoteId}, ${payout.beneficiaryId},
       coalesce(${payout.sourceCurrency}, (select source_currency from quotes
@@ -80,9 +86,46 @@ export async function insertPayout(sql: Sql, payout: NewPayout): Promise<Wakeabl
       coalesce(${payout.destinationCurrency}, (select currency from beneficiaries
         where id = ${payout.beneficiaryId} and account_id = ${payout.accountId})),
       ${payout.fixedSide}, ${payout.amount}, ${payout.reference},
-      ${sql.json(payout.metadata)}, ${wakeAfter(sql, 'step')})
+      ${sql.json(payout.metadata)}, ${retryOf}, ${wakeAfter(sql, 'step')})
     returning ${wakeable(sql)}`;
   return exactlyOne(rows[0]);
+}
+
+/** A program that retries without end is stopped here: people have looked at a payout long before. */
+const mostRetries = 100;
+
+/**
+ * A payout that another one repeats. Its status alone does not say what became of the money: a late
+ * payment, what people have corrected, a case of theirs or a fact that was not applied yet do, of the
+ * payout and of each that it repeats in its turn.
+ */
+export async function findRetried(
+  sql: Sql,
+  accountId: string,
+  id: string,
+): Promise<RetriedPayout | undefined> {
+  const [row] = await sql<RetriedPayout[]>`
+    with recursive chain as (
+      select id, status, retry_of, attention_at, 1 as number from payouts
+       where account_id = ${accountId} and id = ${id}
+      union all
+      select p.id, p.status, p.retry_of, p.attention_at, c.number + 1
+        from chain c join payouts p on p.id = c.retry_of where c.number < ${mostRetries})
+    select c.id, c.status, (select r.id from payouts r where r.retry_of = c.id) as retried_by,
+           exists (select from chain a
+             where a.attention_at is not null or a.number = ${mostRetries}
+                or exists (select from rail_inbox i
+                            where i.payout_id = a.id and i.applied_at is null)
+                or exists (select from ledger_entries e where e.payout_id = a.id
+                    and e.kind in ('late_payment', 'suspense_clear', 'correction'))) as may_be_paid
+      from chain c where c.number = 1`;
+  return row;
+}
+
+/** Locks a payout that is to be repeated, so that of two repetitions the second sees the first. */
+export async function lockRetried(sql: Sql, accountId: string, id: string): Promise<void> {
+  await sql`
+    select from payouts where account_id = ${accountId} and id = ${id} for no key update`;
 }
 
 export const findPayout = oneOf(ownedIn<PayoutRow>('payouts'));

@@ -1,5 +1,6 @@
 import type { Rate } from './fx.js';
 import { formatMinor } from './money.js';
+import { endedUnpaid, type PayoutStatus } from './payout.js';
 import { type FixedSide, type Price, type PriceRequest, price } from './quote.js';
 import { isRefusal, type Refusal, refuse } from './refusal.js';
 
@@ -56,7 +57,10 @@ export function priceOf(request: PayoutRequest, facts: PriceFacts): Acceptance |
   if (receives !== priced.destinationCurrency) {
     return refuse('currency_mismatch', {
       param: request.quoteId === null ? 'destination_currency' : 'quote',
-      expected: `a payout in ${receives}, the currency of the beneficiary`,
+      expected:
+        request.quoteId === null
+          ? `${receives}, the currency of the beneficiary`
+          : `a quote to ${receives}, the currency of the beneficiary`,
       received: priced.destinationCurrency,
     });
   }
@@ -95,13 +99,56 @@ export function fundInOrder(
   });
 }
 
+/** A payout that another one repeats, as far as it decides whether that may be. */
+export type RetriedPayout = {
+  readonly id: string;
+  readonly status: PayoutStatus;
+  /** The payout that repeats it. */
+  readonly retriedBy: string | null;
+  /** Whether the bank may have paid it: news of it waits, or a person has dealt with its money. */
+  readonly mayBePaid: boolean;
+};
+
+/**
+ * A payout is repeated only after it ended without a payment, and once: twice would pay twice. Asked at
+ * the request and, as the bank's news may come later, when the repetition is decided.
+ *
+ * @param by the payout that repeats it
+ */
+export function refuseRetry(
+  by: string,
+  { id, status, retriedBy, mayBePaid }: RetriedPayout,
+): Refusal | undefined {
+  const refused = (detail: string) =>
+    refuse('retry_refused', { ...retryExpected, received: id, detail });
+  if (retriedBy !== null && retriedBy !== by) {
+    return refused(`${id} was retried by ${retriedBy}. Retry that one if it failed.`);
+  }
+  if (!endedUnpaid(status)) {
+    return refused(
+      `${id} is ${status}: retry a payout only after it failed, was canceled or was returned.`,
+    );
+  }
+  const detail = `The bank may have paid ${id}, or a payout that it retries: contact support.`;
+  return mayBePaid ? refused(detail) : undefined;
+}
+
+/** What `retry_of` has to be. */
+export const retryExpected = {
+  param: 'retry_of',
+  expected:
+    'a payout of this account that failed, was canceled or was returned, and was not retried yet',
+} as const;
+
 function lacksFunds(request: PayoutRequest, priced: Acceptance, availableMinor: bigint): Refusal {
   const { sourceCurrency, sourceMinor } = priced;
+  const available = `${formatMinor(availableMinor, sourceCurrency)} ${sourceCurrency}`;
+  const received = `${formatMinor(sourceMinor, sourceCurrency)} ${sourceCurrency}`;
   return refuse('insufficient_funds', {
     param: request.quoteId === null ? 'amount' : 'quote',
-    expected: `at most ${formatMinor(availableMinor, sourceCurrency)} ${sourceCurrency}, the available balance`,
-    received: `${formatMinor(sourceMinor, sourceCurrency)} ${sourceCurrency}`,
-    detail: 'Add funds first.',
+    expected: `at most ${available}, the available balance`,
+    received,
+    detail: `${available} is available; this payout needs ${received}. Add funds first.`,
   });
 }
 
@@ -112,6 +159,7 @@ function quotedPrice(request: PayoutRequest, { quote }: PriceFacts): Acceptance 
       param: 'quote',
       expected: 'the id of a quote of this account (qt_…)',
       received,
+      detail: `This account has no quote ${received}.`,
     });
   }
   if (quote.usedBy !== null) return quoteUsed(request, quote.usedBy);
@@ -122,7 +170,9 @@ function quotedPrice(request: PayoutRequest, { quote }: PriceFacts): Acceptance 
         ? 'a payout that is decided within five minutes of its request'
         : 'a payout requested before the expires_at of its quote',
       received,
-      detail: 'Ask for a new quote.',
+      detail: quote.inTime
+        ? 'The payout could not be decided within five minutes. Create a new quote.'
+        : 'The quote expired before the payout was requested. Create a new quote.',
     });
   }
   return quote;
@@ -134,7 +184,7 @@ function quoteUsed({ quoteId }: PayoutRequest, usedBy: string): Refusal {
     param: 'quote',
     expected: 'a quote that no payout has used',
     received: quoteId ?? '',
-    detail: `The quote was used by ${usedBy}. Ask for a new quote.`,
+    detail: `The quote was used by ${usedBy}. Create a new quote.`,
   });
 }
 
@@ -146,7 +196,7 @@ function livePrice(request: PayoutRequest, facts: PriceFacts): Acceptance | Refu
   if (request.batchId !== null && request.ageMs > heldRateMaximumAgeMs) {
     return refuse('rate_expired', {
       expected: 'an item that is decided within five minutes of its batch',
-      detail: 'Send the item again in a new batch.',
+      hint: 'Send the item again in a new batch.',
     });
   }
   if (facts.beneficiary === undefined) return beneficiaryNotFound(request.beneficiaryId);
@@ -163,5 +213,6 @@ function beneficiaryNotFound(received: string): Refusal {
     param: 'beneficiary',
     expected: 'the id of a beneficiary of this account (bnf_…)',
     received,
+    detail: `This account has no beneficiary ${received}.`,
   });
 }

@@ -154,8 +154,9 @@ function unknownFields(sent: SentDetails, rules: readonly FieldRule[]): Refusal[
     .map((field) =>
       refuse('parameter_unknown', {
         param: field,
-        expected: `Nothing: a beneficiary in ${textOf(sent, 'country')} has ${known.join(', ')}.`,
+        expected: known.join(', '),
         received: shown(field, textOf(sent, field)),
+        detail: `A beneficiary in ${nameOf(textOf(sent, 'country'))} has no ${field}: it takes ${known.join(', ')}.`,
       }),
     );
 }
@@ -179,14 +180,26 @@ function isAccountType(text: string | undefined): text is 'checking' | 'savings'
   return text === 'checking' || text === 'savings';
 }
 
+function countryRule(country: string): FieldRule {
+  const countries = beneficiaryCountries();
+  return {
+    field: 'country',
+    required: true,
+    expected: 'the two-letter code (ISO 3166-1) of a country that can be paid, such as DE',
+    pattern: '^[A-Z]{2}$',
+    example: country,
+    read: (text) => (countries.includes(text) ? text : undefined),
+    fault: countryFault,
+  };
+}
+
 /** The rules that hold everywhere; `currencies` are those the country's accounts receive. */
 function identityRules(country: string, currencies: readonly string[]): readonly FieldRule[] {
-  const countries = beneficiaryCountries();
   return [
     {
       field: 'type',
       required: true,
-      expected: 'individual or business.',
+      expected: 'individual or business',
       pattern: '^(individual|business)$',
       example: 'individual',
       read: (text) => (isBeneficiaryType(text) ? text : undefined),
@@ -195,28 +208,50 @@ function identityRules(country: string, currencies: readonly string[]): readonly
       field: 'name',
       required: true,
       // 140 characters are what ISO 20022 gives a party's name (Max140Text).
-      expected: "The account holder's name: 1 to 140 characters, none of them a control character.",
+      expected: "the account holder's name, 1 to 140 characters without control characters",
       pattern: '^.{1,140}$',
       example: 'Ada Lovelace',
       read: (text) => (/^\P{Cc}{1,140}$/u.test(text) ? text : undefined),
     },
-    {
-      field: 'country',
-      required: true,
-      expected: `The country of the account, one of ${countries.join(', ')}.`,
-      pattern: '^[A-Z]{2}$',
-      example: country,
-      read: (text) => (countries.includes(text) ? text : undefined),
-    },
+    countryRule(country),
     {
       field: 'currency',
       required: true,
-      expected: `A currency that the account can receive: ${currencies.join(', ')}.`,
+      expected:
+        currencies.length === 1
+          ? `${currencies[0]}, the currency of accounts in ${nameOf(country)}`
+          : `a currency that can be paid: ${currencies.join(', ')}`,
       pattern: `^(${currencies.join('|')})$`,
       example: currencies[0] ?? 'USD',
       read: (text) => (currencies.includes(text) ? text : undefined),
     },
   ];
+}
+
+const withArticle = /^(United|Netherlands|Dominican|Vatican)|Islands$|Territories$/;
+const countryNames = new Intl.DisplayNames(['en'], { type: 'region' });
+
+function nameOf(country: string): string {
+  const name = countryNames.of(country) ?? country;
+  return withArticle.test(name) ? `the ${name}` : name;
+}
+
+/** What is wrong with a country that cannot be paid, or which one was probably meant. */
+function countryFault(text: string): string | undefined {
+  const wanted = text.toLowerCase();
+  const meant = beneficiaryCountries().find((code) =>
+    [code, countryNames.of(code)].some((known) => known?.toLowerCase() === wanted),
+  );
+  // What people write who have the name of the state in mind; it is reserved for just that.
+  const code = wanted === 'uk' ? 'GB' : meant;
+  if (code !== undefined)
+    return `country must be an ISO 3166-1 code: send ${code} for ${nameOf(code)}.`;
+  return /^[A-Z]{2}$/.test(text) ? `Accounts in ${nameOf(text)} cannot be paid.` : undefined;
+}
+
+/** Refuses a country that has no rules. */
+export function refuseCountry(country: string): Refusal {
+  return refusalOf(countryRule(country), country);
 }
 
 /** ISO 13616: the country, its length, its national layout, and ISO 7064 mod 97-10. */
@@ -225,7 +260,7 @@ function ibanRule(country: string): FieldRule {
   return {
     field: 'iban',
     required: true,
-    expected: `An IBAN that starts with ${issuer} and has ${countrySpecs[issuer]?.chars} characters.`,
+    expected: `an IBAN that starts with ${issuer} and has ${countrySpecs[issuer]?.chars} characters`,
     pattern: ibanPattern(issuer),
     // It takes some tries to find, and only people read it.
     get example() {
@@ -233,29 +268,31 @@ function ibanRule(country: string): FieldRule {
     },
     read: (text) => {
       const iban = compact(text);
-      return ibanFault(iban, issuer) === undefined ? iban : undefined;
+      return ibanFault(iban, issuer, country) === undefined ? iban : undefined;
     },
-    fault: (text) => ibanFault(compact(text), issuer),
+    fault: (text) => ibanFault(compact(text), issuer, country),
   };
 }
 
-function ibanFault(iban: string, issuer: string): string | undefined {
+function ibanFault(iban: string, issuer: string, country: string): string | undefined {
   const prefix = iban.slice(0, 2);
+  const startsWith = `IBANs of accounts in ${nameOf(country)} start with ${issuer}`;
   if (prefix !== issuer) {
-    const known = ibanCountries.has(prefix);
-    return known ? `This IBAN belongs to ${prefix}.` : `It does not start with ${issuer}.`;
+    const isForeign = ibanCountries.has(prefix) && prefix !== country;
+    if (isForeign) return `${startsWith}; this one is from ${nameOf(prefix)}.`;
+    return /^\d/.test(iban) ? `${startsWith}; this is an account number.` : `${startsWith}.`;
   }
   const length = countrySpecs[issuer]?.chars;
-  if (iban.length !== length) return `It has ${iban.length} characters instead of ${length}.`;
+  if (iban.length !== length) return `The IBAN has ${iban.length} characters instead of ${length}.`;
   const { errorCodes, valid } = validateIBAN(iban);
   if (valid) return undefined;
   if (errorCodes.includes(ValidationErrorsIBAN.WrongBBANFormat)) {
-    return `Its letters and digits are not laid out as in ${issuer}.`;
+    return `The letters and digits of the IBAN are not laid out as in ${nameOf(issuer)}.`;
   }
   // A mistyped character breaks both sums; the IBAN's own is the one to name.
   return errorCodes.includes(ValidationErrorsIBAN.WrongIBANChecksum)
-    ? 'Its check digits do not match: a character is wrong or two are swapped.'
-    : 'Its national check digits do not match.';
+    ? 'The check digits of the IBAN are wrong: a character is wrong or two are swapped.'
+    : 'The national check digits of the IBAN are wrong: a character is wrong or two are swapped.';
 }
 
 /** ISO 9362: four letters, the country, two and optionally three more characters. */
@@ -265,7 +302,7 @@ function bicRule(country: string): FieldRule {
   return {
     field: 'bic',
     required: false,
-    expected: `A BIC of 8 or 11 characters with ${places.join(' or ')} as its fifth and sixth.`,
+    expected: `a BIC of 8 or 11 characters, of which the fifth and sixth are ${places.join(' or ')}`,
     pattern: `^[A-Z]{4}(${places.join('|')})[A-Z0-9]{2}([A-Z0-9]{3})?$`,
     example: `ABCD${country}2A`,
     read: (text) => {
@@ -296,7 +333,7 @@ const unitedStatesRules: readonly FieldRule[] = [
     field: 'account_number',
     required: true,
     // 17 is the width of the account number field in a Nacha entry.
-    expected: 'The account number: 4 to 17 digits.',
+    expected: 'an account number of 4 to 17 digits',
     pattern: '^[0-9]{4,17}$',
     example: '000123456789',
     read: (text) => (/^\d{4,17}$/.test(compact(text)) ? compact(text) : undefined),
@@ -304,15 +341,19 @@ const unitedStatesRules: readonly FieldRule[] = [
   {
     field: 'routing_number',
     required: true,
-    expected: 'An ABA routing number: 9 digits, the last of which is a check digit.',
+    expected: 'an ABA routing number of 9 digits, the last of which is a check digit',
     pattern: '^[0-9]{9}$',
     example: '021000021',
     read: (text) => (isRoutingNumber(compact(text)) ? compact(text) : undefined),
+    fault: (text) =>
+      /^\d{9}$/.test(compact(text))
+        ? 'The check digit of the routing number is wrong: a digit is wrong or two are swapped.'
+        : undefined,
   },
   {
     field: 'account_type',
     required: false,
-    expected: 'checking or savings; checking when it is left out.',
+    expected: 'checking or savings (default: checking)',
     pattern: '^(checking|savings)$',
     example: 'checking',
     read: (text) => (isAccountType(text) ? text : undefined),

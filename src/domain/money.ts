@@ -51,3 +51,25 @@ export function divideUp(dividend: bigint, divisor: bigint): bigint {
 export function max(a: bigint, b: bigint): bigint {
   return a > b ? a : b;
 }
+
+const majorUnits = /^(\d{1,3}(?:,\d{3})+|\d{1,15})(?:\.(\d{1,4}))?(?: ?([A-Z]{3}))?$/;
+
+/** What an amount of a request has to be, with an example in its currency. */
+export function minorUnitsExpected(currency: string): string {
+  return `a positive integer of minor units, such as 1250 for ${formatMinor(1250n, currency)} ${currency}`;
+}
+
+/**
+ * What to send in place of an amount that was written in major units (`12.50`, `1,250.00`,
+ * `12.50 USD`); undefined where it was not.
+ */
+export function minorUnitsHint(text: string, currency: string): string | undefined {
+  const [written, whole, fraction = '', named = currency] = majorUnits.exec(text) ?? [];
+  if (whole === undefined || written === whole) return undefined;
+  if (named !== currency) return `The amount is in ${currency}.`;
+  const minor = parseMajor(`${whole.replaceAll(',', '')}${fraction && `.${fraction}`}`, currency);
+  if (minor === 0n) return undefined;
+  return minor === undefined
+    ? `${currency} has ${digitsOf(currency) || 'no'} decimal places.`
+    : `Send ${minor} for ${formatMinor(minor, currency)} ${currency}.`;
+}

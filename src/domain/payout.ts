@@ -64,6 +64,11 @@ function isReleased(status: PayoutStatus): boolean {
   return status === 'failed' || status === 'canceled';
 }
 
+/** Whether its status says that the beneficiary does not have the money. */
+export function endedUnpaid(status: PayoutStatus): boolean {
+  return isReleased(status) || status === 'returned';
+}
+
 /** Final for the payout's own workflow; a return may still follow a settlement. */
 export function isFinal(status: PayoutStatus): boolean {
   return status !== 'pending' && !isInFlight(status);

@@ -76,7 +76,7 @@ export function price(request: PriceRequest): Price | Refusal {
 function noRate(source: string, destination: string): Refusal {
   return refuse('rate_unavailable', {
     expected: `a current rate from ${source} to ${destination}`,
-    detail: 'No rate source has given a rate that is new enough. Try again later.',
+    hint: 'No rate source has published one recently enough. Try again later.',
   });
 }
 
@@ -97,7 +97,7 @@ function outside(
   const bound = code === 'amount_too_small' ? 'at least' : 'at most';
   return refuse(code, {
     param: 'amount',
-    expected: `An integer of ${bound} ${limitMinor} (${formatMinor(limitMinor, currency)} ${currency}).`,
+    expected: `${bound} ${limitMinor} (${formatMinor(limitMinor, currency)} ${currency})`,
     received: amount.toString(),
   });
 }
@@ -105,9 +105,12 @@ function outside(
 function unsupported(source: string, destination: string): Refusal {
   const supported = corridorCurrencies();
   const sourceFails = !supported.includes(source);
+  const param = sourceFails ? 'source_currency' : 'destination_currency';
+  const sent = (sourceFails ? source : destination).slice(0, 40);
   return refuse('currency_unsupported', {
-    param: sourceFails ? 'source_currency' : 'destination_currency',
-    expected: `One of ${supported.join(', ')}.`,
-    received: (sourceFails ? source : destination).slice(0, 40),
+    param,
+    expected: `one of ${supported.join(', ')}`,
+    received: sent,
+    detail: `${param} ${sent} is not supported. Send one of ${supported.join(', ')}.`,
   });
 }

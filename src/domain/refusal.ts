@@ -38,6 +38,7 @@ const refusals = {
   corridor_unavailable: [422, 'No rail can send this payout'],
   list_too_broad: [422, 'The filters are not selective enough'],
   cursor_not_found: [422, 'The list has no such object to continue from'],
+  retry_refused: [422, 'The payout cannot be retried'],
   quote_not_found: [422, 'No such quote'],
   quote_expired: [422, 'The quote has expired'],
   quote_used: [422, 'The quote has been used'],
@@ -63,13 +64,13 @@ export type RefusalCode = keyof typeof refusals;
 /** Every code there is, in the order of the table. */
 export const refusalCodes: readonly RefusalCode[] = Object.keys(refusals).filter(isRefusalCode);
 
-function isRefusalCode(text: string): text is RefusalCode {
+export function isRefusalCode(text: string): text is RefusalCode {
   return Object.hasOwn(refusals, text);
 }
 
 /**
- * One refusal. `param` is in the caller's own notation (`payouts[17][amount]`),
- * `expected` one sentence, `received` what came, shortened and never a secret.
+ * One refusal. `param` is in the caller's own notation (`payouts[17][amount]`), `expected` completes
+ * "must be", `received` is what came, shortened and never a secret.
  */
 export type Refusal = {
   readonly refused: true;
@@ -77,7 +78,14 @@ export type Refusal = {
   readonly param?: string;
   readonly expected?: string;
   readonly received?: string;
+  /** A sentence in place of the one that is made of the others. */
   readonly detail?: string;
+  /** The name or value that was probably meant. */
+  readonly meant?: string;
+  /** A sentence that follows the others. */
+  readonly hint?: string;
+  /** The line of a CSV or NDJSON body, from 1. */
+  readonly line?: number;
 };
 
 /** Builds a refusal: the code, and whatever of the details is known. */
@@ -91,6 +99,34 @@ export function refuse(
 /** Whether a function has returned a refusal in place of its value. */
 export function isRefusal<T extends object>(value: T | Refusal): value is Refusal {
   return 'refused' in value && value.refused === true;
+}
+
+/** The refusal in sentences that say what to change. */
+export function sentenceOf(refusal: Refusal): string {
+  const { line, detail = describe(refusal), meant, hint } = refusal;
+  return [
+    line === undefined ? detail : `Line ${line}: ${detail}`,
+    ...(meant === undefined ? [] : [`Did you mean ${meant}?`]),
+    ...(hint === undefined ? [] : [hint]),
+  ].join(' ');
+}
+
+function describe({ code, param, expected, received, meant }: Refusal): string {
+  if (param === undefined || expected === undefined) {
+    const wanted = expected === undefined ? '' : `: expected ${expected}`;
+    return `${meaningOf(code).title}${wanted}${received ? `, received ${received}` : ''}.`;
+  }
+  if (code === 'parameter_missing' || code === 'api_key_missing')
+    return `${param} is missing: send ${expected}.`;
+  if (code === 'parameter_unknown') {
+    const taken = meant === undefined ? `, which takes ${expected}` : '';
+    return `${param} is not a parameter of this request${taken}.`;
+  }
+  if (received === '') return `${param} must be ${expected}, but it is empty.`;
+  if (received === undefined) return `${param} must be ${expected}.`;
+  // What was sent is quoted, so that it cannot be read as a part of the sentence.
+  const shown = /^an? /.test(received) ? received : JSON.stringify(received);
+  return `${param} must be ${expected}, not ${shown}.`;
 }
 
 /** The HTTP status of a code (RFC 9110) and its title (RFC 9457). */

@@ -52,7 +52,8 @@ export function checkWebhookUrl(
   policy: UrlPolicy,
 ): undefined | { readonly expected: string } {
   if (url.length > maxUrlLength) return { expected: `at most ${maxUrlLength} characters` };
-  if (/\s/.test(url) || !URL.canParse(url)) return { expected: 'an absolute URL' };
+  if (/\s/.test(url) || !URL.canParse(url))
+    return { expected: 'an absolute URL, such as https://example.com/webhooks' };
   const { protocol, username, password, port, hostname } = new URL(url);
   if (protocol !== 'https:' && !(policy.allowInsecure && protocol === 'http:')) {
     return { expected: policy.allowInsecure ? 'an https or http URL' : 'an https URL' };

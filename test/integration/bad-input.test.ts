@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { createApiKey, hashOfKey, insertApiKey, revokeApiKey } from '../../src/db/apiKeys.js';
 import { type ApiAnswer, createClient, type RequestOptions } from '../fixtures/client.js';
+import { american, beneficiary as german } from '../fixtures/requestPayout.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
@@ -84,21 +85,6 @@ async function refuses(request: string, options: RequestOptions, wanted: Expecte
 }
 
 const quote = { source_currency: 'USD', destination_currency: 'EUR', amount: '125000' };
-const german = {
-  type: 'individual',
-  name: 'Ada Lovelace',
-  country: 'DE',
-  currency: 'EUR',
-  iban: 'DE89370400440532013000',
-};
-const american = {
-  type: 'business',
-  name: 'Babbage Engines',
-  country: 'US',
-  currency: 'USD',
-  account_number: '000123456789',
-  routing_number: '021000021',
-};
 const live = { source_currency: 'USD', amount: '125000', beneficiary: 'bnf_1' };
 
 const without = (params: Record<string, string>, name: string) =>
@@ -379,7 +365,11 @@ describe('JSON is refused for', () => {
 
 describe('a body is refused that', () => {
   const malformed: Expected = { status: 400, code: 'body_malformed' };
-  const unsupported: Expected = { status: 415, code: 'content_type_unsupported' };
+  const unsupported: Expected = {
+    status: 415,
+    code: 'content_type_unsupported',
+    param: 'Content-Type',
+  };
   const json = 'application/json';
   const form = 'application/x-www-form-urlencoded';
   const good = JSON.stringify(quote);
@@ -555,9 +545,17 @@ describe('a request is refused whose', () => {
     await refuses('POST /v1/quotes?fixed_side=destination', { form: quote }, wanted);
   });
 
+  it('account number is a JSON number, which is not repeated', async () => {
+    const json = { ...american, account_number: 123_456_789_012 };
+    const { told } = await refuses('POST /v1/beneficiaries', { json }, invalid('account_number'));
+    expect(told.detail).toContain('Send it as a string.');
+    expect(JSON.stringify(told)).not.toContain('123456789012');
+  });
+
   it.each(['br', 'deflate', 'zstd'])('body is encoded as %s', async (encoding) => {
     const headers = { 'content-encoding': encoding };
-    const wanted = { status: 415, code: 'content_type_unsupported' };
+    const code = 'content_type_unsupported';
+    const wanted = { status: 415, code, param: 'Content-Encoding' };
     await refuses('POST /v1/quotes', { form: quote, headers }, wanted);
   });
 

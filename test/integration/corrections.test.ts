@@ -137,6 +137,17 @@ describe('money in suspense', () => {
     expect(await postingsOf(system.database, id)).not.toHaveProperty('suspense_clear');
   });
 
+  it('is never paid again by a retry, not even when its case is closed', async () => {
+    const { payer, id } = await paidAfterRelease();
+    const { beneficiaryId: beneficiary } = await rowOf(system, id);
+    const form = { source_currency: 'USD', amount: '1000', beneficiary, retry_of: id };
+    const refused = { status: 422, body: { code: 'retry_refused' } };
+    expect(await payer.client('POST /v1/payouts', { form })).toMatchObject(refused);
+    await correct(id, 'clear-suspense', { charge: 'house' });
+    expect(await rowOf(system, id)).toMatchObject({ status: 'failed', attentionReason: null });
+    expect(await payer.client('POST /v1/payouts', { form })).toMatchObject(refused);
+  });
+
   it('that came back is booked, and nothing is left that waits for a person', async () => {
     const { payer, id, receiveMinor } = await paidAfterRelease();
     await callBack(system, [newsOf(await rowOf(system, id), { type: 'returned', code: 'AC04' })]);

@@ -592,7 +592,7 @@ describe('an answer is compressed', () => {
     return { ...answer, bytes };
   }
 
-  it.each(['/v1/corridors', '/openapi.json', '/docs/swagger-ui.css'])(
+  it.each(['/v1/corridors', '/openapi.json', '/docs/scalar.js'])(
     'where %s is asked for so, and says the same',
     async (path) => {
       const plain = await sent(path);

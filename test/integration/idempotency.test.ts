@@ -319,7 +319,7 @@ describe('with the key of a beneficiary', () => {
     const named = await add(client, { ...american, name: 'Ada', account_number: '000123456780' });
     expect(named.body).toMatchObject({
       param: 'name',
-      detail: expect.stringMatching(/these parameters differ: (account details, )?name/),
+      detail: expect.stringMatching(/these differ: (account details, )?name/),
     });
   });
 });

@@ -5,6 +5,7 @@ import {
 } from '../../src/db/balanceTransactions.js';
 import { listBatches } from '../../src/db/batches.js';
 import { listBeneficiaries } from '../../src/db/beneficiaries.js';
+import { transaction } from '../../src/db/client.js';
 import { type EventFilter, feedEvents, listEvents } from '../../src/db/events.js';
 import { type Page, type PageResult, positionOf } from '../../src/db/page.js';
 import { listPayouts, type PayoutFilter } from '../../src/db/payoutLists.js';
@@ -60,12 +61,16 @@ const pageOf = ({ created }: Pick<Page, 'created'>): Page => ({ ...page, created
 
 const old = new Date('2026-11-09T12:00:00.000Z');
 
+const inBatch = (status: PayoutFilter['status']) => ({ batchId: 'bat_old', status });
+const invoice = { reference: 'Invoice 7' };
+
 /** A filter, and how many of the big account's rows are on its first page. */
 const payoutFilters: readonly (readonly [string, Asked<PayoutFilter>, number])[] = [
   ['nothing', {}, 20],
-  ['a common status', { status: 'settled' }, 20],
-  ['a rare status', { status: 'returned' }, 5],
-  ['a status that none has', { status: 'pending' }, 0],
+  ['a common status', { status: ['settled'] }, 20],
+  ['a rare status', { status: ['returned'] }, 5],
+  ['a status that none has', { status: ['pending'] }, 0],
+  ['several statuses', { status: ['failed', 'returned', 'settled'] }, 20],
   ['a common source currency', { sourceCurrency: 'USD' }, 20],
   ['a rare source currency', { sourceCurrency: 'JPY' }, 5],
   ['a common destination currency', { destinationCurrency: 'EUR' }, 20],
@@ -102,19 +107,48 @@ describe('among a million payouts, a page of an account’s', () => {
   });
 
   it.each<[string, Asked<PayoutFilter>, number]>([
-    ['a common term and a rare status', { sourceCurrency: 'USD', status: 'returned' }, 0],
+    ['a common term and a rare status', { sourceCurrency: 'USD', status: ['returned'] }, 0],
     ['common terms that meet', { sourceCurrency: 'USD', reference: 'Salary' }, 20],
     ['common metadata and what none has', { metadata: { env: 'prod', order: 'none' } }, 0],
-    ['a batch of long ago and a status', { batchId: 'bat_old', status: 'failed' }, 20],
+    ['a batch of long ago and several statuses', inBatch(['failed', 'pending', 'returned']), 20],
+    ['a rare reference and several statuses', { ...invoice, status: ['failed', 'settled'] }, 1],
+    ['a batch of long ago and a status', { batchId: 'bat_old', status: ['failed'] }, 20],
     [
       'common terms that never meet',
-      { metadata: { env: 'prod' }, status: 'sent', reference: 'Salary' },
+      { metadata: { env: 'prod' }, status: ['sent'], reference: 'Salary' },
       0,
     ],
   ])('payouts by %s reads a bounded number of rows', async (_, filter, count) => {
     const filters = Object.keys(filter).length + Object.keys(filter.metadata ?? {}).length;
     const most = (filters + 2) * mostRowsOfSeveral;
     await isCheap(() => listPayouts(reader.database, 'acc_0', pageOf(filter), filter), count, most);
+  });
+
+  it('several statuses are too broad where one is given up before the other fills the page', async () => {
+    await transaction(test.database, async (sql) => {
+      await sql`select set_config('session_replication_role', 'replica', true)`;
+      await sql`insert into accounts (id, mode, name, api_version)
+        values ('acc_holes', 'test', 'Account', '2026-06-01')`;
+      // The newest that failed are in pounds; what was canceled is in euros, and older than all.
+      await sql`
+        insert into payouts (id, account_id, mode, driver, status, beneficiary_id,
+                             destination_currency, reference, requested_at)
+        select 'po_holes' || i, 'acc_holes', 'test', '', case when i <= 4200 then 'failed'
+               else 'canceled' end, 'bnf_1', case when i <= 2100 then 'GBP' else 'EUR' end, 'July, August',
+               timestamptz '2026-11-21T00:00:00Z' - make_interval(secs => i)
+          from generate_series(1, 4230) i`;
+      await sql`
+        insert into payout_terms
+        select payout_term(account_id, t.name, t.value), requested_at, id
+          from payouts cross join lateral (values ('destination_currency', destination_currency),
+               ('reference', reference)) t (name, value) where account_id = 'acc_holes'`;
+    });
+    const filter: PayoutFilter = { status: ['canceled', 'failed'], destinationCurrency: 'EUR' };
+    expect(await listPayouts(reader.database, 'acc_holes', page, filter)).toBe('too broad');
+    // One term fills the page whole, whatever characters are in it.
+    const term = { reference: 'July, August', destinationCurrency: 'GBP' };
+    const found = await listPayouts(reader.database, 'acc_holes', page, term);
+    expect(found).toMatchObject({ rows: { length: 20 }, hasMore: true });
   });
 
   it.each<[string, Asked<EventFilter>, number]>([

@@ -117,7 +117,7 @@ describe('/openapi.json', () => {
       limit: { schema: { type: 'integer', minimum: 1, maximum: 100, default: 20 } },
       created: object,
       metadata: object,
-      'expand[]': { schema: { type: 'array' } },
+      expand: { schema: { type: 'array' } },
     });
     expect(styleOf('/v1/beneficiary_requirements')).toMatchObject({
       country: { required: true },

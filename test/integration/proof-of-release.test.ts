@@ -708,10 +708,11 @@ describe('what is taken from a person', () => {
   it('stays parked for what was told while the command was judged', async () => {
     const id = await sent();
     await park(id, 'settle_by_passed');
-    const hold = new Hold();
-    const slow = activities({ hold: () => hold.wait() });
     const until = new Date(Date.now() + 9 * dayMs).toISOString();
     for (const command of [{ kind: 'retryNow' }, { kind: 'extendDeadline', until }] as const) {
+      // Its own for each: one that was reached before would let the second command race the fact.
+      const hold = new Hold();
+      const slow = activities({ hold: () => hold.wait() });
       const input = await asking(id, command);
       const asked = attempt(() => slow.executeCommand(input));
       const isHeld = (await Promise.race([asked, hold.reached])) === 'held';

@@ -127,7 +127,7 @@ describe('an account', () => {
         code: 'rate_limited',
         expected: 'at most 1000 items a second by this account, and 21000 at once',
         detail:
-          'Send it again after Retry-After. Each payout of a batch is an item, and each 800 bytes of a body or an answer.',
+          'Too many requests: expected at most 1000 items a second by this account, and 21000 at once. Send it again after Retry-After. Each payout of a batch is an item, and each 800 bytes of a body or an answer.',
       });
       expect(itemsLeft(refused)).toMatch(/^\d+$/);
       expect(Number(refused.headers.get('retry-after'))).toBeGreaterThanOrEqual(9);

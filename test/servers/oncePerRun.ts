@@ -12,6 +12,8 @@ type Places = {
   readonly temporal: Place<readonly string[]>;
   /** The folder of their bundle. */
   readonly workflows: Place<string>;
+  /** The folder of the clients as an integrator installs them. */
+  readonly clients: Place<string>;
 };
 
 declare global {
@@ -19,7 +21,9 @@ declare global {
 }
 
 /** Vitest loads a global setup anew for each project, in one process: only this is the same in all. */
-globalThis.corridorTests ??= { postgres: empty(), temporal: empty(), workflows: empty() };
+globalThis.corridorTests ??= {
+  ...{ postgres: empty(), temporal: empty(), workflows: empty(), clients: empty() },
+};
 export const places: Places = globalThis.corridorTests;
 
 /** Starts it for the first project that asks; it ends when the last one that has asked is done. */

@@ -83,7 +83,7 @@ describe('a payout with a quote', () => {
       param: 'quote',
       expected: 'at most 999.99 USD, the available balance',
       received: '1000.00 USD',
-      detail: 'Add funds first.',
+      detail: '999.99 USD is available; this payout needs 1000.00 USD. Add funds first.',
     });
   });
 
@@ -96,7 +96,7 @@ describe('a payout with a quote', () => {
       param: 'quote',
       expected: 'a payout that is decided within five minutes of its request',
       received: 'qt_1',
-      detail: 'Ask for a new quote.',
+      detail: 'The payout could not be decided within five minutes. Create a new quote.',
     });
   });
 
@@ -115,6 +115,7 @@ describe('a payout with a quote', () => {
       param: 'quote',
       expected: 'the id of a quote of this account (qt_…)',
       received: 'qt_1',
+      detail: 'This account has no quote qt_1.',
     });
   });
 
@@ -126,7 +127,7 @@ describe('a payout with a quote', () => {
       param: 'quote',
       expected: 'a quote that no payout has used',
       received: 'qt_1',
-      detail: 'The quote was used by po_2. Ask for a new quote.',
+      detail: 'The quote was used by po_2. Create a new quote.',
     });
   });
 
@@ -137,6 +138,7 @@ describe('a payout with a quote', () => {
       param: 'beneficiary',
       expected: 'the id of a beneficiary of this account (bnf_…)',
       received: 'bnf_1',
+      detail: 'This account has no beneficiary bnf_1.',
     });
   });
 
@@ -145,7 +147,7 @@ describe('a payout with a quote', () => {
       refused: true,
       code: 'currency_mismatch',
       param: 'quote',
-      expected: 'a payout in GBP, the currency of the beneficiary',
+      expected: 'a quote to GBP, the currency of the beneficiary',
       received: 'EUR',
     });
   });
@@ -200,7 +202,7 @@ describe('a payout at the live rate', () => {
       refused: true,
       code: 'rate_expired',
       expected: 'an item that is decided within five minutes of its batch',
-      detail: 'Send the item again in a new batch.',
+      hint: 'Send the item again in a new batch.',
     });
   });
 
@@ -209,7 +211,7 @@ describe('a payout at the live rate', () => {
     expect(refused(asked, liveFacts)).toMatchObject({
       code: 'currency_mismatch',
       param: 'destination_currency',
-      expected: 'a payout in EUR, the currency of the beneficiary',
+      expected: 'EUR, the currency of the beneficiary',
       received: 'USD',
     });
     accepted(asked, { ...liveFacts, beneficiary: { currency: 'USD' } });
@@ -229,7 +231,7 @@ describe('a payout at the live rate', () => {
       refused: true,
       code: 'rate_unavailable',
       expected: 'a current rate from USD to EUR',
-      detail: 'No rate source has given a rate that is new enough. Try again later.',
+      hint: 'No rate source has published one recently enough. Try again later.',
     });
     expect(refused({ ...live, amount: 1n }, liveFacts).code).toBe('amount_too_small');
     expect(refused({ ...live, amount: 10n ** 14n }, liveFacts).code).toBe('amount_too_large');

@@ -25,6 +25,32 @@ async function refused(batch: unknown): Promise<readonly string[]> {
 
 const live = { source_currency: 'USD', amount: '100', beneficiary: 'bnf_1' };
 
+function decodeCsv(text: string) {
+  const decoded = decodeBody(Buffer.from(text), 'text/csv', true);
+  if (isUndecoded(decoded)) throw new Error(JSON.stringify(decoded));
+  return decoded;
+}
+
+describe('a batch of CSV', () => {
+  const header = 'beneficiary,source_currency,amount,notes';
+
+  it('may have a column that is empty in every row, whatever its name', async () => {
+    const result = await validateBatch(decodeCsv(`${header}\nbnf_1,USD,100,\nbnf_1,USD,100,\n`));
+    expect(result).toMatchObject({ params: { payouts: { length: 2 } } });
+  });
+
+  it('is refused once for a column, beside what else is wrong with the request', async () => {
+    const body = decodeCsv(`\n${header}\n${'bnf_1,USD,100,July\n'.repeat(300)}`);
+    const result = await validateBatch({ ...body, mode: 'some' });
+    expect(result).toMatchObject({
+      refusals: [
+        { code: 'parameter_unknown', param: 'notes', line: 2 },
+        { code: 'parameter_invalid', param: 'mode' },
+      ],
+    });
+  });
+});
+
 describe('a batch', () => {
   it('is its items in order, with what the batch says of itself', async () => {
     const payouts = Array.from({ length: 1_201 }, (_, index) => ({
@@ -97,19 +123,19 @@ describe('a batch is refused', () => {
         refused: true,
         code: 'parameter_invalid',
         param: 'payouts[3][idempotency_key]',
-        expected: 'a key that no other item of the batch has',
-        detail: 'payouts[0][idempotency_key] is the same.',
+        expected: 'unique in the batch',
+        hint: 'payouts[0] has the same idempotency_key.',
       },
       {
         refused: true,
         code: 'parameter_invalid',
         param: 'payouts[4][quote]',
-        expected: 'a quote that no other item of the batch has',
-        detail: 'payouts[1][quote] is the same.',
+        expected: 'unique in the batch: a quote is for one payout',
+        hint: 'payouts[1] has the same quote.',
       },
       expect.objectContaining({
         param: 'payouts[5][idempotency_key]',
-        detail: 'payouts[0][idempotency_key] is the same.',
+        hint: 'payouts[0] has the same idempotency_key.',
       }),
     ]);
   });

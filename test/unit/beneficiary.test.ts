@@ -78,7 +78,7 @@ describe('an account with an IBAN', () => {
         refused: true,
         code: 'beneficiary_invalid',
         param: 'bic',
-        expected: `A BIC of 8 or 11 characters with ${country} or ${issuer} as its fifth and sixth.`,
+        expected: `a BIC of 8 or 11 characters, of which the fifth and sixth are ${country} or ${issuer}`,
         received: 'ABCD',
       });
     }
@@ -127,20 +127,26 @@ describe('an account with an IBAN', () => {
   });
 
   test.each([
-    ['GB82WEST12345698765432', 'This IBAN belongs to GB.'],
-    ['XX82WEST12345698765432', 'It does not start with DE.'],
-    ['DE8937040044053201300', 'It has 21 characters instead of 22.'],
-    ['DE8937040044053201300X', 'Its letters and digits are not laid out as in DE.'],
+    [
+      'GB82WEST12345698765432',
+      'IBANs of accounts in Germany start with DE; this one is from the United Kingdom.',
+    ],
+    ['XX82WEST12345698765432', 'IBANs of accounts in Germany start with DE.'],
+    ['DE8937040044053201300', 'The IBAN has 21 characters instead of 22.'],
+    [
+      'DE8937040044053201300X',
+      'The letters and digits of the IBAN are not laid out as in Germany.',
+    ],
     [
       'DE98370400440532013000',
-      'Its check digits do not match: a character is wrong or two are swapped.',
+      'The check digits of the IBAN are wrong: a character is wrong or two are swapped.',
     ],
   ])('is told what is wrong with %s', (iban, detail) => {
     const [refusal] = refusals({ ...german, iban });
     expect(refusal).toMatchObject({
       code: 'beneficiary_invalid',
       param: 'iban',
-      expected: 'An IBAN that starts with DE and has 22 characters.',
+      expected: 'an IBAN that starts with DE and has 22 characters',
       received: `****${iban.slice(-4)}`,
       detail,
     });
@@ -149,7 +155,7 @@ describe('an account with an IBAN', () => {
   test('has national check digits too', () => {
     // The IBAN's own check digits match; those of the French account do not.
     const [refusal] = refusals({ ...german, country: 'FR', iban: 'FR8420041010050500013M02607' });
-    expect(refusal?.detail).toBe('Its national check digits do not match.');
+    expect(refusal?.detail).toContain('The national check digits of the IBAN are wrong');
   });
 
   test('takes a BIC of its own country only', () => {
@@ -264,16 +270,19 @@ describe('validation', () => {
     ]);
   });
 
-  test('of another country names the countries that are supported', () => {
-    for (const country of ['JP', 'de', 'constructor']) {
+  test('of another country is refused by its name, in a sentence without a list of codes', () => {
+    const sendGermany = 'country must be an ISO 3166-1 code: send DE for Germany.';
+    const details = ['Accounts in Japan cannot be paid.', sendGermany, undefined, sendGermany];
+    for (const [index, country] of ['JP', 'de', 'constructor', 'Germany'].entries()) {
       const [refusal, ...others] = refusals({ ...german, country });
       expect(others).toEqual([]);
+      expect(refusal?.detail).toBe(details[index]);
       expect(refusal).toMatchObject({
         code: 'beneficiary_invalid',
         param: 'country',
         received: country,
       });
-      expect(refusal?.expected).toMatch(/ AD, AE, .* DE, .* US, /);
+      expect(refusal?.expected).toMatch(/ISO 3166-1/);
     }
   });
 
@@ -291,8 +300,10 @@ describe('validation', () => {
       refused: true,
       code: 'parameter_unknown',
       param: 'routing_number',
-      expected: 'Nothing: a beneficiary in DE has type, name, country, currency, iban, bic.',
+      expected: 'type, name, country, currency, iban, bic',
       received: '1'.repeat(40),
+      detail:
+        'A beneficiary in Germany has no routing_number: it takes type, name, country, currency, iban, bic.',
     });
   });
 
@@ -339,22 +350,21 @@ describe('the rules of a country', () => {
       fieldRulesOf(country)?.flatMap(({ field, required, expected }) =>
         field === 'country' ? [] : [`${field}${required ? '' : '?'}: ${expected}`],
       );
-    const name =
-      "The account holder's name: 1 to 140 characters, none of them a control character.";
+    const name = "the account holder's name, 1 to 140 characters without control characters";
     expect(sentencesOf('US')).toEqual([
-      'type: individual or business.',
+      'type: individual or business',
       `name: ${name}`,
-      'currency: A currency that the account can receive: USD.',
-      'account_number: The account number: 4 to 17 digits.',
-      'routing_number: An ABA routing number: 9 digits, the last of which is a check digit.',
-      'account_type?: checking or savings; checking when it is left out.',
+      'currency: USD, the currency of accounts in the United States',
+      'account_number: an account number of 4 to 17 digits',
+      'routing_number: an ABA routing number of 9 digits, the last of which is a check digit',
+      'account_type?: checking or savings (default: checking)',
     ]);
     expect(sentencesOf('NO')).toEqual([
-      'type: individual or business.',
+      'type: individual or business',
       `name: ${name}`,
-      `currency: A currency that the account can receive: ${corridorCurrencies().join(', ')}.`,
-      'iban: An IBAN that starts with NO and has 15 characters.',
-      'bic?: A BIC of 8 or 11 characters with NO as its fifth and sixth.',
+      `currency: a currency that can be paid: ${corridorCurrencies().join(', ')}`,
+      'iban: an IBAN that starts with NO and has 15 characters',
+      'bic?: a BIC of 8 or 11 characters, of which the fifth and sixth are NO',
     ]);
   });
 });

@@ -188,9 +188,7 @@ describe('a JSON body', () => {
   );
 
   it('says where the text stops being JSON', () => {
-    expect(json('{"a":1 "b":2}')).toMatchObject([
-      { expected: "JSON with ',' or '}' at character 8" },
-    ]);
+    expect(json('{"a":1 "b":2}')).toMatchObject([{ expected: "JSON with ',' or '}' at column 8" }]);
   });
 
   it('refuses bytes that are not UTF-8', () => {
@@ -509,7 +507,7 @@ describe('the content type', () => {
     'multipart/form-data',
   ])('%j is refused, naming both that are taken', (contentType) => {
     const result = decodeBody(Buffer.from('{}'), contentType);
-    expect(refused(result)).toEqual(['content_type_unsupported']);
+    expect(refused(result)).toEqual(['content_type_unsupported Content-Type']);
     expect(result).toMatchObject([
       { expected: expect.stringMatching(/x-www-form-urlencoded.*application\/json/) },
     ]);

@@ -9,7 +9,7 @@ import {
   maxProblems,
   maxValueLength,
 } from '../../src/api/decoded.js';
-import type { Refusal } from '../../src/domain/refusal.js';
+import { type Refusal, sentenceOf } from '../../src/domain/refusal.js';
 import { decodeBody } from '../fixtures/decodeBody.js';
 
 type Result = DecodedObject | readonly Refusal[];
@@ -26,8 +26,7 @@ function pairsOf(result: Result): unknown {
 function refused(result: Result): unknown {
   if (!isUndecoded(result)) return result;
   return result.map(
-    ({ code, param, detail }) =>
-      `${code} ${param}${detail === undefined ? '' : `: ${/Line \d+/.exec(detail)?.[0]}`}`,
+    ({ code, param, line }) => `${code} ${param}${line === undefined ? '' : `: Line ${line}`}`,
   );
 }
 
@@ -42,7 +41,7 @@ describe('an NDJSON body', () => {
   });
 
   it('without an item is an empty list', () => {
-    expect(ndjson('\n\n')).toEqual({ payouts: [] });
+    expect(pairsOf(ndjson('\n\n'))).toEqual([]);
   });
 
   it('names every line that is no JSON object, and the wrong parameters of the others', () => {
@@ -51,12 +50,12 @@ describe('an NDJSON body', () => {
       'body_malformed payouts[1]: Line 3',
       'body_malformed payouts[2]: Line 4',
       'body_malformed payouts[3]: Line 5',
-      'parameter_invalid payouts[4][a]',
-      'parameter_invalid payouts[5][a]',
+      'parameter_invalid payouts[4][a]: Line 6',
+      'parameter_invalid payouts[5][a]: Line 7',
       'body_malformed payouts[6]: Line 8',
     ]);
     expect(ndjson('{}\n{"a":1 "b":2}')).toMatchObject([
-      { expected: "JSON with ',' or '}' at character 8" },
+      { expected: "JSON with ',' or '}' at column 8" },
     ]);
   });
 
@@ -68,7 +67,9 @@ describe('an NDJSON body', () => {
     ['half a surrogate pair', '{"a":"\\ud800"}', '[a]'],
     ['a huge number', `{"a":${'9'.repeat(41)}}`, '[a]'],
   ])('refuses by name: %s', (_, line, param) => {
-    expect(refused(ndjson(`{}\n${line}\n`))).toEqual([`parameter_invalid payouts[1]${param}`]);
+    expect(refused(ndjson(`{}\n${line}\n`))).toEqual([
+      `parameter_invalid payouts[1]${param}: Line 2`,
+    ]);
   });
 
   it('refuses the lines whose bytes are not UTF-8', () => {
@@ -93,8 +94,8 @@ describe('a CSV body', () => {
   });
 
   it('with a header alone, or with nothing, is an empty list', () => {
-    expect(csv('amount,reference\n')).toEqual({ payouts: [] });
-    expect(csv('\ufeff')).toEqual({ payouts: [] });
+    expect(csv('amount,reference\n')).toMatchObject({ payouts: [] });
+    expect(csv('\ufeff')).toMatchObject({ payouts: [] });
   });
 
   it.each([
@@ -108,9 +109,18 @@ describe('a CSV body', () => {
     ['a nested prototype', 'metadata[prototype]', 'metadata[prototype]'],
     ['brackets not in pairs', 'metadata[a', 'metadata[a'],
     ['U+0000', 'a\0', 'a\0'],
-    ['semicolons', 'amount;reference', 'amount;reference'],
   ])('refuses a header with %s', (_, header, param) => {
     expect(refused(csv(`${header}\n1,2,3\n`))).toEqual([`parameter_invalid ${param}: Line 1`]);
+  });
+
+  it.each([
+    ['semicolons', 'amount;reference'],
+    ['tabs', 'amount\treference'],
+  ])('refuses columns that are separated by %s, in one sentence', (separators, header) => {
+    const result = csv(`\n${header}\n1;2\n`);
+    expect(isUndecoded(result) && result.map(sentenceOf)).toEqual([
+      `Line 2: The columns are separated by ${separators}: use commas.`,
+    ]);
   });
 
   it('refuses the rows that have not as many cells as the header', () => {
@@ -121,9 +131,9 @@ describe('a CSV body', () => {
       'parameter_invalid payouts[3]: Line 6',
     ]);
     expect(result).toMatchObject([
-      { expected: expect.stringContaining('2'), received: '1 cells' },
-      { received: '3 cells' },
-      { received: '3 cells' },
+      { expected: expect.stringContaining('2'), received: '1' },
+      { received: '3' },
+      { received: '3' },
     ]);
   });
 
@@ -182,13 +192,13 @@ describe('both', () => {
 
   it('hold against bodies made to exhaust the stack, the memory or the time', () => {
     const size = maxBodyBytes - 8;
-    expect(ndjson('\n'.repeat(size))).toEqual({ payouts: [] });
+    expect(ndjson('\n'.repeat(size))).toMatchObject({ payouts: [] });
     expect(refused(ndjson('['.repeat(size)))).toEqual(['body_malformed payouts[0]: Line 1']);
-    expect(csv('\r\n'.repeat(size / 2))).toEqual({ payouts: [] });
-    expect(csv(`a\n${'\n'.repeat(size)}`)).toEqual({ payouts: [] });
-    expect(csv(','.repeat(size))).toMatchObject([{ expected: 'at most 100 columns' }]);
+    expect(csv('\r\n'.repeat(size / 2))).toMatchObject({ payouts: [] });
+    expect(csv(`a\n${'\n'.repeat(size)}`)).toMatchObject({ payouts: [] });
+    expect(csv(','.repeat(size))).toMatchObject([{ expected: 'a row of at most 100 columns' }]);
     expect(csv(`a\n1\n${','.repeat(size)}`)).toMatchObject([
-      { param: 'payouts[1]', expected: 'at most 100 columns', detail: 'Line 3 of the body.' },
+      { param: 'payouts[1]', expected: 'a row of at most 100 columns', line: 3 },
     ]);
     expect(refused(csv(`a\n${'"'.repeat(size)}`))).toEqual([
       'parameter_invalid payouts[0][a]: Line 2',
@@ -302,14 +312,14 @@ describe('the content type', () => {
       expect(decodeBody(Buffer.from('{}'), contentType)).toMatchObject([
         {
           code: 'content_type_unsupported',
-          expected: 'application/x-www-form-urlencoded or application/json, in UTF-8',
+          expected: 'application/x-www-form-urlencoded or application/json, encoded as UTF-8',
         },
       ]);
     }
     expect(decodeBody(Buffer.from('{}'), 'text/plain', true)).toMatchObject([
       {
         expected:
-          'application/x-www-form-urlencoded, application/json, application/x-ndjson, application/jsonl or text/csv, in UTF-8',
+          'application/x-www-form-urlencoded, application/json, application/x-ndjson, application/jsonl or text/csv, encoded as UTF-8',
       },
     ]);
   });

@@ -1,7 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { iso4217 } from '../../src/domain/iso4217.js';
-import { digitsOf, formatMinor, isCurrency, parseMajor } from '../../src/domain/money.js';
+import {
+  digitsOf,
+  formatMinor,
+  isCurrency,
+  minorUnitsHint,
+  parseMajor,
+} from '../../src/domain/money.js';
 
 const currency = fc.constantFrom(...iso4217.keys());
 const minor = fc.bigInt({ min: -(10n ** 18n), max: 10n ** 18n });
@@ -90,5 +96,23 @@ describe('amounts as text', () => {
     expect(() => digitsOf('BGN')).toThrow(new RangeError('Not an ISO 4217 currency: BGN'));
     expect(() => formatMinor(1n, 'toString')).toThrow(RangeError);
     expect(() => parseMajor('1', 'usd')).toThrow(RangeError);
+  });
+});
+
+describe('what to send in place of an amount in major units', () => {
+  test.each([
+    ['12.50', 'USD', 'Send 1250 for 12.50 USD.'],
+    ['1,250.00', 'USD', 'Send 125000 for 1250.00 USD.'],
+    ['12.5 USD', 'USD', 'Send 1250 for 12.50 USD.'],
+    ['12.5', 'KWD', 'Send 12500 for 12.500 KWD.'],
+    ['12.50', 'JPY', 'JPY has no decimal places.'],
+    ['12.505', 'USD', 'USD has 2 decimal places.'],
+    ['12.50 EUR', 'USD', 'The amount is in USD.'],
+  ])('of %s %s is: %s', (text, currency, hint) => {
+    expect(minorUnitsHint(text, currency)).toBe(hint);
+  });
+
+  test.each(['0.00', '1250', 'abc', '', '-12.50', '1,25', '1e3'])('of %j is nothing', (text) => {
+    expect(minorUnitsHint(text, 'USD')).toBeUndefined();
   });
 });

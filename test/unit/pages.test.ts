@@ -1,15 +1,29 @@
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { errorsPage, guidePage } from '../../src/api/referencePages.js';
+import { z } from 'zod';
+import { simulateOrders } from '../../sandbox/bank/orders.js';
+import { reasonCodes } from '../../sandbox/bank/reasonCodes.js';
+import { docsPages, explained } from '../../src/api/referencePages.js';
+import { nextStatuses } from '../../src/domain/payout.js';
+import { meaningOf, refusalCodes } from '../../src/domain/refusal.js';
+import { statusReasons } from '../../src/domain/statusReason.js';
+import { createWebhookSecret, signWebhook } from '../../src/webhooks/signature.js';
 
-const errors = readFileSync(new URL('../../src/api/pages/errors.md', import.meta.url), 'utf8');
+const sourceOf = (name: string) =>
+  readFileSync(new URL(`../../src/api/pages/${name}.md`, import.meta.url), 'utf8');
+const pages = new Map(docsPages().map(([path, make]) => [path, make()]));
+const statusReasonsPage = pages.get('/docs/status-reasons') ?? '';
+const errors = sourceOf('errors');
 const section = /^## `quote_used`\n[\s\S]*?(?=^## )/m;
 
 describe('the page of errors', () => {
-  it('explains every code, with what to do about it', () => {
-    expect(errorsPage()).toContain(
-      '<section id="quote_used">\n<h2><code>quote_used</code></h2>\n<p><strong>422</strong> ',
-    );
+  it.each(refusalCodes)('lists and explains %s, with what to do about it', (code) => {
+    const { status, title } = meaningOf(code);
+    const page = pages.get('/docs/errors') ?? '';
+    expect(page).toContain(`<a href="#${code}"><code>${code}</code></a>`);
+    const [, text = ''] = page.split(`<h2 id="${code}">`);
+    expect(text).toContain(`<strong>${status}</strong> ${title}`);
+    expect(text.split('<h2 ')[0]).toMatch(/<p>What to do: [\s\S]+\.<\/p>/);
   });
 
   it.each([
@@ -20,14 +34,78 @@ describe('the page of errors', () => {
     ['it does not say what to do', (text: string) => text.replace('What to do:', 'Else:')],
   ])('is not made where %s', (_, change) => {
     expect(change(errors)).not.toBe(errors);
-    expect(() => errorsPage(change(errors))).toThrow('errors.md');
+    expect(() => explained(change(errors))).toThrow('errors.md');
   });
 });
 
-describe('the guide', () => {
-  it('has its code as it is written, and its limits from the code', () => {
-    expect(guidePage()).toContain('\n  return isRecent &amp;&amp; headers[');
-    expect(guidePage()).toContain('up to 10,000 payouts in a body of up to 8 MiB');
-    expect(guidePage()).not.toMatch(/\{\{|```/);
+it.each([...reasonCodes.keys()])('the page of status reasons says what to do about %s', (code) => {
+  const { text, action } = statusReasons.get(code) ?? { text: 'none', action: 'none' };
+  const row = new RegExp(`<a id="${code}"></a>[\\s\\S]*?</tr>`).exec(statusReasonsPage)?.[0];
+  const shown = row?.replaceAll('&#39;', "'");
+  expect(shown).toContain(text);
+  expect(shown).toContain(action);
+});
+
+describe('every page', () => {
+  it.each([...pages])('%s leads only to pages and headings that exist', (path, html) => {
+    expect(html).not.toMatch(/\{\{|```/);
+    for (const [, link = ''] of html.matchAll(/href="([^"]+)"/g)) {
+      if (/^(https:|\/openapi\.json|\/docs\/reference)/.test(link)) continue;
+      if (/\.(css|svg)$/.test(link)) continue;
+      const [page = '', anchor] = link.split('#');
+      const target = page === '' ? html : pages.get(page);
+      expect(target, `${path} links to ${link}`).toBeDefined();
+      if (anchor !== undefined) expect(target, link).toMatch(new RegExp(`id="${anchor}"`));
+    }
+  });
+});
+
+it('has every file of Markdown as a page', () => {
+  const files = readdirSync(new URL('../../src/api/pages/', import.meta.url));
+  const written = files.flatMap((file) => (file.endsWith('.md') ? [file.slice(0, -3)] : []));
+  expect(written.filter((name) => !pages.has(`/docs/${name}`))).toEqual(['overview']);
+});
+
+it('draws every move of a payout, and no other', () => {
+  const drawn = [...sourceOf('payouts').matchAll(/data-move="(\w+ \w+)"/g)].map(([, move]) => move);
+  const moves = Object.entries(nextStatuses).flatMap(([from, next]) =>
+    next.map((to) => `${from} ${to}`),
+  );
+  expect(new Set(drawn)).toEqual(new Set(moves));
+});
+
+it('names the limits of the code', () => {
+  expect(pages.get('/docs/limits')).toContain('10,000');
+  expect(pages.get('/docs/limits')).toContain('8 MiB');
+});
+
+it.each(simulateOrders)('explains simulate: $order', ({ order, answer, afterwards }) => {
+  expect(sourceOf('testing')).toContain(`| \`${order}\` | ${answer} | ${afterwards} |`);
+});
+
+describe('the verification on the page of webhooks', () => {
+  it('takes what we sign, and nothing else', async () => {
+    const code = /```js\n([\s\S]*?)```/.exec(sourceOf('webhooks'))?.[1] ?? '';
+    const loaded: unknown = await import(`data:text/javascript,${encodeURIComponent(code)}`);
+    const { isGenuine } = z
+      .object({
+        isGenuine: z.function({
+          input: [z.record(z.string(), z.string()), z.string(), z.string()],
+          output: z.boolean(),
+        }),
+      })
+      .parse(loaded);
+    const secret = createWebhookSecret();
+    const body = '{"id":"evt_1"}';
+    const nowSeconds = Math.floor(Date.now() / 1000);
+    const signed = (timestampSeconds: number, secrets = [createWebhookSecret(), secret]) => ({
+      'webhook-id': 'evt_1',
+      'webhook-timestamp': String(timestampSeconds),
+      'webhook-signature': signWebhook({ id: 'evt_1', timestampSeconds, body, secrets }),
+    });
+    expect(isGenuine(signed(nowSeconds), body, secret)).toBe(true);
+    expect(isGenuine(signed(nowSeconds), `${body} `, secret)).toBe(false);
+    expect(isGenuine(signed(nowSeconds - 600), body, secret)).toBe(false);
+    expect(isGenuine(signed(nowSeconds, [createWebhookSecret()]), body, secret)).toBe(false);
   });
 });

@@ -285,11 +285,11 @@ describe('a refusal', () => {
       refused: true,
       code: 'amount_too_small',
       param: 'amount',
-      expected: 'An integer of at least 102 (1.02 USD).',
+      expected: 'at least 102 (1.02 USD)',
       received: '101',
     });
     expect(refused({ ...ends, fixedSide: 'destination', amount: 10n ** 14n })).toMatchObject({
-      expected: 'An integer of at most 85227694 (852276.94 EUR).',
+      expected: 'at most 85227694 (852276.94 EUR)',
     });
   });
 

@@ -14,7 +14,7 @@ test('a deprecated version says since when and where to read about it (RFC 9745)
   expect(versionHeaders('2026-06-01', { deprecatedAt })).toEqual({
     'Corridor-Version': '2026-06-01',
     Deprecation: '@1811808000',
-    Link: '</docs/guide#versions>; rel="deprecation"; type="text/html"',
+    Link: '</docs/versions>; rel="deprecation"; type="text/html"',
   });
 });
 

@@ -5,17 +5,19 @@ import {
   type DecodedObject,
   isList,
   isObject,
+  itemLines,
   maxProblems,
   paramName,
+  type SentColumns,
 } from '../decoded.js';
-import { type Validated, validate } from '../route.js';
+import { type Validated, validate, withoutConsequences } from '../route.js';
 import { createPace, inSlices, type Steps } from '../slices.js';
 import { conflictingParams } from './payouts.js';
 
 /** Parameters that say which one thing an item uses or is, so that two items cannot share it. */
 const uniqueNames = [
-  ['idempotency_key', 'a key that no other item of the batch has'],
-  ['quote', 'a quote that no other item of the batch has'],
+  ['idempotency_key', 'unique in the batch'],
+  ['quote', 'unique in the batch: a quote is for one payout'],
 ] as const;
 
 /**
@@ -24,10 +26,13 @@ const uniqueNames = [
  * slice of them; too many are refused without being looked at.
  */
 export async function validateBatch(decoded: DecodedObject): Promise<Validated<BatchParams>> {
+  const { lines = [], columns } = decoded[itemLines] ?? {};
   const envelope = validate(batchEnvelope, decoded);
   const refusals = 'refusals' in envelope ? [...envelope.refusals] : [];
   const sent = decoded['payouts'];
   if (!isList(sent) || refusals.some(({ param }) => param === 'payouts')) return { refusals };
+  const misnamed = columns === undefined ? [] : refuseColumns(columns, sent);
+  if (misnamed.length > 0) return { refusals: [...misnamed, ...refusals] };
   const payouts: BatchParams['payouts'] = [];
   const pace = createPace();
   for (const [index, item] of sent.entries()) {
@@ -39,9 +44,40 @@ export async function validateBatch(decoded: DecodedObject): Promise<Validated<B
   }
   refusals.push(...(await inSlices(misfitsOf(sent))));
   if (refusals.length > 0 || 'refusals' in envelope) {
-    return { refusals: refusals.slice(0, maxProblems) };
+    return { refusals: onTheirLines(withoutConsequences(refusals), lines).slice(0, maxProblems) };
   }
   return { params: { ...envelope.params, payouts } };
+}
+
+/** Names the line of each item that is refused, where the body had lines. */
+function onTheirLines(refusals: readonly Refusal[], lines: readonly number[]): readonly Refusal[] {
+  return refusals.map((refusal) => {
+    const [, index] = /^payouts\[(\d+)\]/.exec(refusal.param ?? '') ?? [];
+    const line = lines[Number(index)];
+    return line === undefined ? refusal : { ...refusal, line };
+  });
+}
+
+/**
+ * What is wrong with the columns of a CSV body: under them every row would be refused. A column that
+ * is empty in every row is not sent, whatever its name.
+ */
+function refuseColumns(columns: SentColumns, items: readonly Decoded[]): readonly Refusal[] {
+  const { names, line } = columns;
+  const roots = Object.fromEntries(names.map((name) => [name.replace(/\[.*/s, ''), '']));
+  if (!Object.keys(roots).some((root) => Object.hasOwn(batchItemParams.shape, root))) {
+    const expected = 'a header with the names of the columns';
+    const detail = `The first line must be ${expected}, such as beneficiary,source_currency,amount.`;
+    return [refuse('body_malformed', { expected, detail, line })];
+  }
+  const isSent = (name: string) => items.some((item) => isObject(item) && name in item);
+  const validated = validate(batchItemParams, roots);
+  const wrong = 'refusals' in validated ? validated.refusals : [];
+  const ofNames = [...wrong, ...conflictingParams(roots)].filter(
+    ({ code, param = '' }) =>
+      code === 'parameter_missing' || (code === 'parameter_unknown' && isSent(param)),
+  );
+  return withoutConsequences(ofNames).map((refusal) => ({ ...refusal, line }));
 }
 
 /**
@@ -62,9 +98,9 @@ function* misfitsOf(items: readonly Decoded[]): Steps<readonly Refusal[]> {
       const first = firstWith.get(`${name} ${value}`);
       if (first === undefined) firstWith.set(`${name} ${value}`, index);
       else {
-        const detail = `${paramName(['payouts', first, name])} is the same.`;
+        const hint = `${paramName(['payouts', first])} has the same ${name}.`;
         const param = paramName(['payouts', index, name]);
-        refusals.push(refuse('parameter_invalid', { param, expected, detail }));
+        refusals.push(refuse('parameter_invalid', { param, expected, hint }));
       }
     }
   }

@@ -157,6 +157,7 @@ async function record(
     const rates = await currentRates(sql, deps.rateMaximumAgeMs);
     const items = await bindItems(sql, request, id, keyed);
     await insertBatch(sql, { id, accountId, mode, rates, items });
+    return undefined;
   });
   if (isRefusal(bound)) return refused(bound);
   const object = { batch: bound.objectId };
@@ -184,8 +185,9 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const object = { batch: batch.id };
   const cancelItems = () => cancelBatchItems(deps.temporal, batch.id, cancelLimitMs);
   if (batch.status !== 'canceled' && !(await askTemporal(deps, object, cancelItems))) {
-    const detail = 'Nothing more is sent; what becomes of each item is seen in a moment.';
-    return { ...refused(refuse('service_unavailable', { detail })), object };
+    const hint =
+      'Nothing more is sent to the bank; retrieve the batch in a moment to see each item.';
+    return { ...refused(refuse('service_unavailable', { hint })), object };
   }
   const after = exactlyOne(await findBatch(database, request.account.id, batch.id));
   // Its last payout may have become final before anything could be canceled.

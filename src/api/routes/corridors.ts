@@ -1,6 +1,6 @@
 import { corridorListParams, requirementsParams } from '../../contract/listParams.js';
 import { corridorObject, listObject, requirementsObject } from '../../contract/objects.js';
-import { beneficiaryCountries, fieldRulesOf } from '../../domain/beneficiary.js';
+import { fieldRulesOf, refuseCountry } from '../../domain/beneficiary.js';
 import { corridorCurrencies, findCorridor, railNameOf } from '../../domain/corridor.js';
 import { refuse } from '../../domain/refusal.js';
 import { type Route, refused, route } from '../route.js';
@@ -42,9 +42,7 @@ export const corridorRoutes: readonly Route[] = [
     handle: async (_deps, _request, { country, currency }) => {
       const rules = fieldRulesOf(country);
       if (rules === undefined) {
-        const expected = `one of ${beneficiaryCountries().join(', ')}`;
-        const details = { param: 'country', expected, received: country };
-        return refused(refuse('beneficiary_invalid', details));
+        return refused(refuseCountry(country));
       }
       const currencyRule = rules.find((rule) => rule.field === 'currency');
       if (currency !== undefined && currencyRule?.read(currency) === undefined) {

@@ -4,14 +4,23 @@ import { payoutListParams, payoutReadParams } from '../../contract/listParams.js
 import { payoutObject } from '../../contract/objects.js';
 import { type PayoutParams, payoutParams } from '../../contract/params.js';
 import { takeOver } from '../../db/chunks.js';
-import { exactlyOne } from '../../db/client.js';
+import { exactlyOne, type Sql } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { isSearch, listPayouts, type PayoutFilter } from '../../db/payoutLists.js';
-import { findPayout, insertPayout, type NewPayout, type PayoutRow } from '../../db/payouts.js';
+import {
+  findPayout,
+  findRetried,
+  insertPayout,
+  lockRetried,
+  type NewPayout,
+  type PayoutRow,
+} from '../../db/payouts.js';
+import { refuseRetry, retryExpected } from '../../domain/acceptance.js';
 import { isFinal, type WakeablePayout } from '../../domain/payout.js';
 import { isRefusal, type Refusal, refuse } from '../../domain/refusal.js';
 import { askPayout, askTemporal, startAndAwaitDecision } from '../../temporal/workflowCalls.js';
 import { cancelUpdate } from '../../workflows/messages.js';
+import { maxProblems } from '../decoded.js';
 import { expandPayouts } from '../expand.js';
 import { bindRequest, recordOnce, withAdvice } from '../idempotency.js';
 import { byIdIn, listRoute } from '../listRoute.js';
@@ -25,6 +34,7 @@ import {
   refused,
   route,
   validate,
+  withoutConsequences,
 } from '../route.js';
 
 /** How long a caller waits for the decision before the answer is 202 `pending`. */
@@ -53,6 +63,7 @@ export const payoutRoutes: readonly Route[] = [
     answers: { 201: 'payout', 202: 'payout' },
     refusals: [
       'parameters_exclusive',
+      'retry_refused',
       'quote_not_found',
       'quote_expired',
       'quote_used',
@@ -71,7 +82,8 @@ export const payoutRoutes: readonly Route[] = [
       const validated = validate(payoutParams, decoded);
       const conflicts = conflictingParams(decoded);
       if ('params' in validated && conflicts.length === 0) return validated;
-      return { refusals: [...('refusals' in validated ? validated.refusals : []), ...conflicts] };
+      const refusals = [...('refusals' in validated ? validated.refusals : []), ...conflicts];
+      return { refusals: withoutConsequences(refusals).slice(0, maxProblems) };
     },
     handle: createPayout,
   }),
@@ -90,7 +102,8 @@ export const payoutRoutes: readonly Route[] = [
       return { ...payouts, rows: await expandPayouts(sql, accountId, payouts.rows, expand) };
     },
     render: (payout) => payout,
-    restMs: (params) => (isSearch(filterOf(params)) ? searchRestMs : 0),
+    restMs: (params) =>
+      isSearch(filterOf(params)) ? searchRestMs * (params.status?.length ?? 1) : 0,
   }),
   route({
     method: 'get',
@@ -121,8 +134,8 @@ export const payoutRoutes: readonly Route[] = [
 ];
 
 /**
- * A search looks through thousands of rows, which takes 10 to 20 ms. With these rests those of one
- * account, sent without end, take a third of one processor.
+ * A search looks through thousands of rows of each status that is asked for, which takes 10 to 20 ms.
+ * With these rests those of one account, sent without end, take a third of one processor.
  */
 const searchRestMs = 100;
 
@@ -155,9 +168,12 @@ async function createPayout(
   const payout = newPayout(id, request, params);
   let recorded: WakeablePayout | undefined;
   const bound = await recordOnce(deps, request, { objectId: id, rowCount: 1 }, async (sql) => {
-    recorded = await insertPayout(sql, payout);
+    const refusal = await refusedRetry(sql, request, id, params.retry_of);
+    if (refusal === undefined) recorded = await insertPayout(sql, payout, params.retry_of);
+    return refusal;
   });
   if (isRefusal(bound)) return refused(bound);
+  if (bound.refusal !== null) return { ...refused(bound.refusal), headers: bound.headers };
   request.name({ payout: bound.objectId });
   const toDecide = bound.isReplay ? await undecided(deps, request, bound.objectId) : recorded;
   await decide(deps, toDecide);
@@ -165,6 +181,23 @@ async function createPayout(
   const { waitMs } = request;
   const applied = waitMs === 0 ? {} : { 'Preference-Applied': `wait=${waitMs / 1000}` };
   return answerOf(request, decided, { ...bound.headers, ...applied });
+}
+
+/** Why a payout may not repeat another one. What became of that is for keys that may read it. */
+async function refusedRetry(
+  sql: Sql,
+  { account, scopes }: ApiRequest,
+  by: string,
+  id: string | undefined,
+): Promise<Refusal | undefined> {
+  if (id === undefined) return undefined;
+  await lockRetried(sql, account.id, id);
+  const retried = await findRetried(sql, account.id, id);
+  const refusal =
+    retried === undefined
+      ? refuse('retry_refused', { ...retryExpected, received: id })
+      : refuseRetry(by, retried);
+  return scopes.includes('read') || refusal === undefined ? refusal : withoutDetail(refusal);
 }
 
 /** The payout of a repeated request, unless it was decided before. */
@@ -204,7 +237,7 @@ async function cancelPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer>
   const refusal =
     isAnswered || isFinal(after.status)
       ? notCancelable(isUndecided ? { ...after, status: 'pending' } : after)
-      : refuse('service_unavailable', { detail: 'It may still be canceled: send it again.' });
+      : refuse('service_unavailable', { hint: 'The payout may still be canceled: send it again.' });
   return { ...refused(refusal), object, headers };
 }
 
@@ -231,20 +264,24 @@ function answerOf(
   const isKept = request.idempotencyKey !== undefined;
   // What is available is for keys that may read it; others learn that it is too little.
   const isHidden = row.refusal.code === 'insufficient_funds' && !request.scopes.includes('read');
-  const expected = 'at most the available balance';
-  const shown = isHidden ? { ...row.refusal, expected } : row.refusal;
-  const refusal = isKept ? withAdvice(shown) : shown;
-  return { refusals: [refusal], object: { payout: row.id }, headers };
+  const balance = { expected: 'at most the available balance', hint: 'Add funds first.' };
+  const refusal = isHidden ? { ...withoutDetail(row.refusal), ...balance } : row.refusal;
+  const shown = isKept ? withAdvice(refusal, row) : refusal;
+  return { refusals: [shown], object: { payout: row.id }, headers };
+}
+
+function withoutDetail({ detail: _hidden, ...refusal }: Refusal): Refusal {
+  return refusal;
 }
 
 function notCancelable({ status, batchId }: PayoutRow): Refusal {
   return refuse('payout_not_cancelable', {
-    expected: 'a payout that the rail has not taken',
+    expected: 'a payout that the bank has not accepted yet',
     received: status,
     detail:
       status === 'pending' && batchId !== null
-        ? 'It is decided in the order of its batch: cancel the batch, or ask again in a moment.'
-        : `The payout is ${status}.`,
+        ? 'The payout is decided in the order of its batch: cancel the batch, or try again in a moment.'
+        : `The payout is ${status}; only one that the bank has not accepted yet can be canceled.`,
   });
 }
 
@@ -259,7 +296,7 @@ export function conflictingParams(
   named: (name: string) => string = (name) => name,
 ): readonly Refusal[] {
   if (params['quote'] !== undefined) {
-    const expected = 'to be left out when quote is sent, which fixes it';
+    const expected = 'left out when quote is sent: the quote fixes it';
     const sent = liveParams.filter((name) => params[name] !== undefined);
     return sent.map((name) => refuse('parameters_exclusive', { param: named(name), expected }));
   }

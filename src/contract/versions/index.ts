@@ -66,7 +66,7 @@ export function versionHeaders(
   const headers: Record<string, string> = { 'Corridor-Version': version };
   if (deprecatedAt !== undefined) {
     headers['Deprecation'] = `@${Math.floor(deprecatedAt.getTime() / 1000)}`;
-    headers['Link'] = '</docs/guide#versions>; rel="deprecation"; type="text/html"';
+    headers['Link'] = '</docs/versions>; rel="deprecation"; type="text/html"';
   }
   if (sunsetAt !== undefined) headers['Sunset'] = sunsetAt.toUTCString();
   return headers;

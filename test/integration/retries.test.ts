@@ -1,0 +1,144 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type ApiAnswer, type ApiClient, textOf, untilStatus } from '../fixtures/client.js';
+import { openPayer, type Payer, rowOf } from '../fixtures/payer.js';
+import { unbalancedCurrencies } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
+
+let system: TestSystem;
+let payer: Payer;
+let beneficiary: string;
+
+beforeAll(async () => {
+  system = await startSystem();
+  payer = await openPayer(system);
+  const id = await payer.send('simulate: reject AC04');
+  beneficiary = (await rowOf(system, id)).beneficiaryId;
+});
+afterAll(async () => {
+  expect(await unbalancedCurrencies(system.database)).toEqual([]);
+  await system.stop();
+});
+
+async function failed(): Promise<string> {
+  const id = await payer.send('simulate: reject AC04');
+  await untilStatus(payer.client, id, 'failed');
+  return id;
+}
+
+function retry(
+  of: string,
+  options: {
+    client?: ApiClient;
+    reference?: string;
+    amount?: string;
+    idempotencyKey?: string;
+  } = {},
+): Promise<ApiAnswer> {
+  const { client = payer.client, reference = 'Invoice 17', amount = '1000', ...rest } = options;
+  const form = { source_currency: 'USD', amount, beneficiary, reference, retry_of: of };
+  return client('POST /v1/payouts', { form, ...rest });
+}
+
+/** The bank's word that it has paid, which nothing has applied yet. */
+async function storePaid(id: string): Promise<void> {
+  const { receiveMinor, destinationCurrency: currency } = await rowOf(system, id);
+  const fact = { kind: 'settled', amountMinor: String(receiveMinor), currency, at: null };
+  await system.database`
+    insert into rail_inbox (rail, rail_event_id, rail_key, payout_id, fact)
+    values ('sandbox', ${`late-${id}`}, ${id}, ${id}, ${system.database.json(fact)})`;
+}
+
+const refused = (detail: string) => ({
+  status: 422,
+  body: { code: 'retry_refused', param: 'retry_of', detail: expect.stringContaining(detail) },
+});
+
+describe('a payout that repeats another one', () => {
+  it('names it, and is the only one that does', async () => {
+    const first = await failed();
+    const answer = await retry(first);
+    expect(answer).toMatchObject({ status: 201, body: { retry_of: first } });
+    const second = textOf(answer, 'id');
+    await untilStatus(payer.client, second, 'settled');
+    expect(await retry(first)).toMatchObject(refused(`${first} was retried by ${second}.`));
+    expect(await retry(second)).toMatchObject(refused(`${second} is settled`));
+  });
+
+  it('may itself be repeated when it failed', async () => {
+    const first = await failed();
+    const second = textOf(await retry(first, { reference: 'simulate: reject AC06' }), 'id');
+    await untilStatus(payer.client, second, 'failed');
+    expect(await retry(second)).toMatchObject({ status: 201, body: { retry_of: second } });
+  });
+
+  it('is one of two that are sent at once', async () => {
+    const first = await failed();
+    const answers = await Promise.all(Array.from({ length: 4 }, () => retry(first)));
+    const statuses = answers.map(({ status }) => status).sort((a, b) => a - b);
+    expect(statuses).toEqual([201, 422, 422, 422]);
+    const rows = await system.database`select from payouts where retry_of = ${first}`;
+    expect(rows.count).toBe(1);
+  });
+
+  it('is the same one for its idempotency key, and so is its refusal', async () => {
+    const first = await failed();
+    const once = await retry(first, { idempotencyKey: 'retry-1' });
+    const again = await retry(first, { idempotencyKey: 'retry-1' });
+    expect(textOf(again, 'id')).toBe(textOf(once, 'id'));
+    const late = await retry(first, { idempotencyKey: 'retry-2' });
+    expect(late).toMatchObject(refused('new idempotency key'));
+    const replayed = await retry(first, { idempotencyKey: 'retry-2' });
+    expect(replayed).toMatchObject(refused(`${first} was retried by ${textOf(once, 'id')}.`));
+    expect(replayed.headers.get('idempotent-replayed')).toBe('true');
+    const other = await retry(await failed(), { idempotencyKey: 'retry-2' });
+    expect(textOf(other, 'detail')).toContain('belongs to a request that was refused');
+  });
+
+  it('repeats none that may still pay', async () => {
+    const open = await payer.send('simulate: never settle');
+    expect(await retry(open)).toMatchObject(refused(`${open} is `));
+    const first = await failed();
+    await system.database`
+      update payouts set attention_reason = 'paid_after_release', attention_detail = '',
+             attention_at = now() where id = ${first}`;
+    expect(await retry(first)).toMatchObject(refused(`The bank may have paid ${first}`));
+  });
+
+  it('repeats none while news of it waits to be applied, also if the news comes second', async () => {
+    const [known, asked] = [await failed(), await failed()];
+    await system.stopWorker();
+    await storePaid(known);
+    expect(await retry(known)).toMatchObject(refused(`The bank may have paid ${known}`));
+    const pending = await retry(asked);
+    expect(pending).toMatchObject({ status: 202, body: { status: 'pending' } });
+    await storePaid(asked);
+    await system.startWorker();
+    const decided = await untilStatus(payer.client, textOf(pending, 'id'), 'failed');
+    expect(decided.body).toMatchObject({ status_reason: 'retry_refused' });
+    // Nor by a repetition of the repetition.
+    const next = await retry(textOf(pending, 'id'));
+    expect(next).toMatchObject(refused(`The bank may have paid ${textOf(pending, 'id')}`));
+  });
+
+  it('that is refused is itself what is repeated next', async () => {
+    const first = await failed();
+    const answer = await retry(first, { amount: '99999900', idempotencyKey: 'too-much' });
+    expect(answer).toMatchObject({ status: 422, body: { code: 'insufficient_funds' } });
+    const second = textOf(answer, 'payout');
+    expect(textOf(answer, 'detail')).toContain(`retry_of ${second}`);
+    expect(await retry(second)).toMatchObject({ status: 201, body: { retry_of: second } });
+  });
+
+  it('repeats none of another account, and none that is not there', async () => {
+    const first = await failed();
+    const other = await openPayer(system);
+    const absent = await retry('po_0', { client: other.client });
+    expect(absent).toMatchObject(refused('retry_of must be a payout of this account'));
+    const foreign = await retry(first, { client: other.client });
+    expect(
+      JSON.stringify(foreign.body)
+        .replaceAll(first, 'po_0')
+        .replace(/req_\w+/, ''),
+    ).toBe(JSON.stringify(absent.body).replace(/req_\w+/, ''));
+  });
+});

@@ -1,0 +1,84 @@
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { z } from 'zod';
+import { type RequestOptions, textOf } from '../fixtures/client.js';
+import { beneficiary } from '../fixtures/requestPayout.js';
+import { type WrongRequest, wrongRequests } from '../fixtures/wrongRequests.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
+
+/**
+ * What integrators read when a request is refused, in one table for people to read through: each
+ * sentence has to be enough to correct the request. The table is the file beside this test.
+ */
+
+let system: TestSystem;
+/** What the requests name: each id appears in the table under the name it has here. */
+const ids: Record<string, string> = {};
+
+beforeAll(async () => {
+  system = await startSystem();
+  const stored = await system.client('POST /v1/beneficiaries', { form: beneficiary });
+  ids['{bnf}'] = textOf(stored, 'id');
+  const priced = { source_currency: 'USD', destination_currency: 'EUR', amount: '5000' };
+  const quote = textOf(await system.client('POST /v1/quotes', { form: priced }), 'id');
+  ids['{qt}'] = quote;
+  const payout = await system.client('POST /v1/payouts', {
+    form: { quote, beneficiary: ids['{bnf}'] },
+    headers: { prefer: 'wait=10' },
+  });
+  ids['{po}'] = textOf(payout, 'id');
+  await system.client('POST /v1/quotes', { form: priced, idempotencyKey: 'first-quote' });
+});
+afterAll(() => system.stop());
+
+const problem = z.object({
+  status: z.number(),
+  code: z.string(),
+  detail: z.string(),
+  errors: z.array(z.object({ detail: z.string().optional(), param: z.string().optional() })),
+});
+
+/** Ids in a request by their names in the table, and back. */
+function named(text: string): string {
+  return Object.entries(ids).reduce((whole, [name, id]) => whole.replaceAll(name, id), text);
+}
+
+function unnamed(text: string): string {
+  const known = Object.entries(ids).reduce((whole, [name, id]) => whole.replaceAll(id, name), text);
+  return known.replaceAll(/\b(po|qt|bnf)_[0-9a-z]{20,}/g, '$1_…');
+}
+
+async function sentencesOf([what, request, options = {}]: WrongRequest): Promise<string> {
+  const filled: RequestOptions = {
+    ...options,
+    ...(options.form && { form: filledForm(options.form) }),
+    ...(options.json !== undefined && { json: JSON.parse(named(JSON.stringify(options.json))) }),
+    ...(typeof options.raw?.body === 'string' && {
+      raw: { ...options.raw, body: named(options.raw.body) },
+    }),
+  };
+  const answer = await ask(named(request), filled);
+  const { status, code, detail, errors } = problem.parse(answer);
+  const others = errors.slice(1).map((error) => `- ${error.detail ?? error.param}`);
+  const shown =
+    others.length > 4 ? [...others.slice(0, 3), `- and ${others.length - 3} more`] : others;
+  return unnamed([`**${what}**: ${status} \`${code}\``, detail, ...shown].join('\n'));
+}
+
+/** The test client would look for the API version that there is not. */
+async function ask(request: string, options: RequestOptions): Promise<unknown> {
+  if (options.headers?.['corridor-version'] === undefined) {
+    return (await system.client(request, options)).body;
+  }
+  const headers = { authorization: `Bearer ${system.account.apiKey}`, ...options.headers };
+  return (await fetch(system.apiUrl + request.split(' ')[1], { headers })).json();
+}
+
+function filledForm(form: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  return Object.fromEntries(Object.entries(form).map(([name, value]) => [name, named(value)]));
+}
+
+it('wrong requests are answered with sentences that say what to change', async () => {
+  const sentences: string[] = [];
+  for (const wrong of wrongRequests) sentences.push(await sentencesOf(wrong));
+  await expect(`${sentences.join('\n\n')}\n`).toMatchFileSnapshot('sentences.md');
+});
