@@ -73,6 +73,7 @@ export async function evaluate(
       if (!isInFlight(row.status)) {
         return refused(`The payout is ${row.status}; there is nothing to wait for.`);
       }
+      if (hasConflictingReports(row.attentionReason)) return refused(conflicting);
       if (row.settleBy !== null && new Date(command.until) <= row.settleBy) {
         return refused(`until: expected a time after ${row.settleBy.toISOString()}.`);
       }
@@ -102,6 +103,11 @@ async function evaluateCancel(
       : 'The rail may have taken the payout: an operator has to find out.',
   );
 }
+
+// Parked no longer, the payout would end by the rail's next word, though one of its words was wrong.
+const conflicting =
+  "The rail's reports contradict each other, so neither its next one nor more time is proof. " +
+  'Use settle with evidence, or fail with the day of a statement.';
 
 const endings = {
   canceled: {
@@ -138,23 +144,17 @@ async function evaluateRetry(row: LockedPayout, rail: Rail): Promise<Decision> {
   }
   const begunMs = Date.now();
   const fact = await factAt(rail, row);
-  if (fact !== undefined && (fact.kind !== 'accepted' || row.status === 'processing')) {
-    if (fact.kind === 'voided' && (isStale(begunMs) || !isVoidable(row, rail))) {
-      return refused(
-        'The rail says voided, but the key may have expired there: that does not prove that it did ' +
-          'not pay. Use fail with the day of a closed statement.',
-      );
-    }
-    if (
-      hasConflictingReports(row.attentionReason) &&
-      fact.kind !== 'settled' &&
-      fact.kind !== 'accepted'
-    ) {
-      return refused(
-        `The rail says ${fact.kind}, but its reports contradict each other, so that is no proof. ` +
-          'Use settle with evidence, or fail with the day of a statement.',
-      );
-    }
+  const takesOrder = fact?.kind === 'accepted' && row.status === 'processing';
+  if (hasConflictingReports(row.attentionReason) && fact?.kind !== 'settled' && !takesOrder) {
+    return refused(conflicting);
+  }
+  if (fact?.kind === 'voided' && (isStale(begunMs) || !isVoidable(row, rail))) {
+    return refused(
+      'The rail says voided, but the key may have expired there: that does not prove that it did ' +
+        'not pay. Use fail with the day of a closed statement.',
+    );
+  }
+  if (fact !== undefined && (fact.kind !== 'accepted' || takesOrder)) {
     return done(`The rail says: ${fact.kind}.`, { fact });
   }
   if (row.status === 'processing') {

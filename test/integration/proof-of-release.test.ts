@@ -466,15 +466,38 @@ describe('facts that contradict each other', () => {
     await expectEnd(id, 'settled', settled);
   });
 
-  it('are settled by a person, after whom the bank’s word counts again', async () => {
+  it('are not ended by waiting longer: the bank’s next word proves as little', async () => {
     const id = await sent();
     await tell(id, await settledReport(id, 1n));
     const until = new Date(Date.now() + 10 * dayMs).toISOString();
-    const extended = await ask(asking(id, { kind: 'extendDeadline', until }));
-    expect(extended).toMatchObject({ outcome: 'done' });
+    for (const command of [{ kind: 'extendDeadline', until }, { kind: 'retryNow' }] as const) {
+      const asked = await ask(asking(id, command));
+      expect(asked, command.kind).toMatchObject({
+        outcome: 'refused',
+        detail: expect.stringContaining('neither its next one nor more time is proof'),
+      });
+    }
     bank.act(id, 'rejects');
     await tellAll();
-    await expectEnd(id, 'failed', released);
+    await expectHeld(id, 'sent');
+  });
+
+  it('are not ended by a rejection that arrives while an extension is evaluated', async () => {
+    const id = await sent();
+    await park(id, 'settle_by_passed');
+    const until = new Date(Date.now() + 10 * dayMs).toISOString();
+    const hold = new Hold();
+    const input = await asking(id, { kind: 'extendDeadline', until });
+    // It has read the payout before the contradiction, and writes after it.
+    const asked = attempt(() => activities({}, drowsy(time.worker, 1, hold)).executeCommand(input));
+    await hold.reached;
+    await tell(id, await settledReport(id, 1n));
+    await storeRailEvents(time.database, 'sandbox', [newsOf(id, rejectedReport)]);
+    hold.open();
+    await asked.catch(() => undefined);
+    expect(await ask(input)).toMatchObject({ outcome: 'refused' });
+    await tell(id, await settledReport(id, 1n));
+    await expectHeld(id, 'sent');
   });
 });
 

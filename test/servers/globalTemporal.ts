@@ -29,7 +29,9 @@ export async function setup(project: TestProject) {
 }
 
 async function startAll(count: number): Promise<Shared<readonly string[]>> {
-  const servers = await Promise.all(Array.from({ length: count }, start));
+  // Found before the servers start: on a fresh machine each of them would build its own.
+  const binary = await findTemporalCli(finderOptions('TEMPORAL_CLI_PATH'));
+  const servers = await Promise.all(Array.from({ length: count }, () => start(binary)));
   return {
     value: servers.map(({ value }) => value),
     end: async () => {
@@ -38,8 +40,7 @@ async function startAll(count: number): Promise<Shared<readonly string[]>> {
   };
 }
 
-async function start(): Promise<Shared<string>> {
-  const binary = await findTemporalCli(finderOptions('TEMPORAL_CLI_PATH'));
+async function start(binary: string): Promise<Shared<string>> {
   const directory = await mkdtemp(join(tmpdir(), 'corridor-test-temporal-'));
   const port = await freePort();
   const part = await startTemporalDevServer({
