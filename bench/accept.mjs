@@ -7,8 +7,8 @@ import { WithStartWorkflowOperation } from '@temporalio/client';
 import { withBench } from './batch/bench.mjs';
 import { openCustomer } from './batch/customer.mjs';
 import { unbalanced } from './batch/measure.mjs';
-import { startScript } from './batch/processes.mjs';
-import { describeMachine, heading, percentile } from './batch/report.mjs';
+import { startScript, watchProcesses } from './batch/processes.mjs';
+import { describeMachine, heading, percentile, totalMs } from './batch/report.mjs';
 import { closedLoop, openLoop, pay, startReceiver } from './payers.mjs';
 
 const { values } = parseArgs({
@@ -44,8 +44,26 @@ function bareCalls({ workflow }) {
         }),
       }),
     run: () => workflow.execute('empty', options()),
+    /** Answered when the bare payout is decided; `end` is when the bank has called back and all is done. */
+    shaped: async () => {
+      const operation = new WithStartWorkflowOperation('payoutShaped', {
+        ...options(),
+        workflowIdConflictPolicy: 'USE_EXISTING',
+      });
+      await workflow.executeUpdateWithStart('accept', { startWorkflowOperation: operation });
+      const handle = await operation.workflowHandle();
+      const callBack = async () => {
+        await delay(callbackAfterMs);
+        await handle.signal('railUpdate');
+        await handle.result();
+      };
+      return { end: callBack() };
+    },
   };
 }
+
+/** The sandbox bank settles after so long. */
+const callbackAfterMs = 100;
 
 const ms = (figure) => figure.toFixed(1);
 
@@ -53,16 +71,21 @@ const ms = (figure) => figure.toFixed(1);
 async function measureAccepting(customer, bare) {
   const results = [];
   for (const atOnce of [1, 8, 16]) {
-    const [ours, floor] = [[], []];
+    const [ours, floor, shaped] = [[], [], []];
     for (let round = 0; round < rounds; round += 1) {
       const accept = (number) => pay(customer, `Accept ${atOnce} ${number}`);
       ours.push(...(await closedLoop(aRound, atOnce, accept)));
       await settled(customer);
       floor.push(...(await closedLoop(aRound, atOnce, bare.update)));
+      const ends = [];
+      const begin = async () => ends.push((await bare.shaped()).end);
+      shaped.push(...(await closedLoop(aRound, atOnce, begin)));
+      await Promise.all(ends);
     }
-    const at = (share) => [percentile(ours, share), percentile(floor, share)];
-    const [[ours50, floor50], [ours95, floor95]] = [at(0.5), at(0.95)];
-    results.push({ atOnce, ours50, floor50, ours95, floor95, ratio: ours50 / floor50 });
+    const at = (share) => [ours, floor, shaped].map((all) => percentile(all, share));
+    const [[ours50, floor50, shaped50], [ours95, floor95, shaped95]] = [at(0.5), at(0.95)];
+    const ratio = ours50 / floor50;
+    results.push({ atOnce, ours50, floor50, shaped50, ours95, floor95, shaped95, ratio });
   }
   return results;
 }
@@ -79,24 +102,30 @@ async function settled(customer) {
   await delay(1_000);
 }
 
-async function measureWhole(customer, receiver, bare) {
+async function measureWhole(customer, receiver, bare, pids) {
   const atOnce = 32;
-  const perSecond = { ours: [], empty: [] };
+  const perSecond = { ours: [], shaped: [], empty: [] };
+  const spentMs = { ours: 0, shaped: 0, empty: 0 };
   for (let round = 0; round < rounds; round += 1) {
     for (const [name, work] of [
       [
         'ours',
         async (number) => receiver.untilAnnounced((await pay(customer, `Whole ${number}`)).id),
       ],
+      ['shaped', async () => (await bare.shaped()).end],
       ['empty', bare.run],
     ]) {
+      const processes = watchProcesses(pids);
       const startMs = performance.now();
       await closedLoop(aRound, atOnce, work);
       perSecond[name].push((aRound * 1_000) / (performance.now() - startMs));
+      spentMs[name] += totalMs({ processorMs: processes.msAPayout(aRound * rounds) });
     }
   }
-  const [ours, empty] = [percentile(perSecond.ours, 0.5), percentile(perSecond.empty, 0.5)];
-  return { atOnce, ours, empty, ratio: ours / empty };
+  const [ours, shaped, empty] = ['ours', 'shaped', 'empty'].map((name) =>
+    percentile(perSecond[name], 0.5),
+  );
+  return { atOnce, ours, shaped, empty, ratio: ours / empty, processorMs: spentMs };
 }
 
 /** At each rate Temporal alone first, then payouts, with all that follows from those before. */
@@ -149,7 +178,10 @@ const result = await withBench(values.data, async (bench) => {
     await closedLoop(50, 8, bare.update);
     await settled(customer);
     const accepting = await measureAccepting(customer, bare);
-    const whole = await measureWhole(customer, receiver, bare);
+    const whole = await measureWhole(customer, receiver, bare, {
+      ...stack.description.pids,
+      bare: worker.pid,
+    });
     const load = await measureLoad(customer, bare);
     const problems = await unbalanced(database);
     if (problems.length > 0) throw new Error(problems.join('\n'));
@@ -161,16 +193,23 @@ const result = await withBench(values.data, async (bench) => {
 });
 
 console.log(heading(machine));
-for (const { atOnce, ours50, floor50, ours95, floor95, ratio } of result.accepting) {
+for (const one of result.accepting) {
+  const { atOnce, ours50, floor50, shaped50, ours95, floor95, shaped95, ratio } = one;
   console.log(
     `accepted, ${atOnce} at once: p50 ${ms(ours50)} ms, p95 ${ms(ours95)} ms; ` +
-      `bare Update-with-Start ${ms(floor50)} and ${ms(floor95)} ms: ${ratio.toFixed(2)} times`,
+      `bare Update-with-Start ${ms(floor50)} and ${ms(floor95)} ms: ${ratio.toFixed(2)} times; ` +
+      `a bare payout ${ms(shaped50)} and ${ms(shaped95)} ms`,
   );
 }
 const { whole } = result;
 console.log(
   `to the last webhook, ${whole.atOnce} at once: ${ms(whole.ours)} a second, ` +
-    `${whole.ratio.toFixed(2)} of ${ms(whole.empty)} empty workflows`,
+    `${whole.ratio.toFixed(2)} of ${ms(whole.empty)} empty workflows, ` +
+    `${(whole.ours / whole.shaped).toFixed(2)} of ${ms(whole.shaped)} bare payouts`,
+);
+const { processorMs: spent } = whole;
+console.log(
+  `CPU ms each: ours ${ms(spent.ours)}, a bare payout ${ms(spent.shaped)}, an empty workflow ${ms(spent.empty)}`,
 );
 for (const { aSecond, ours, floor, pending } of result.load) {
   const figures = ({ p50, p95, p99 }) => `p50 ${ms(p50)}, p95 ${ms(p95)}, p99 ${ms(p99)} ms`;

@@ -11,6 +11,8 @@ const worker = await Worker.create({
   namespace: TEMPORAL_NAMESPACE,
   taskQueue: TASK_QUEUE,
   workflowsPath: fileURLToPath(new URL(WORKFLOWS, import.meta.url)),
+  // Of the bare workflow that has the shape of a payout.
+  activities: { step: async () => undefined, submit: async () => undefined },
   // The product's own, see src/worker/workers.ts.
   maxCachedWorkflows: 2_000,
   maxConcurrentWorkflowTaskExecutions: 100,
