@@ -63,7 +63,7 @@ function bareCalls({ workflow }) {
 }
 
 /** The sandbox bank settles after so long. */
-const callbackAfterMs = 100;
+const callbackAfterMs = 200;
 
 const ms = (figure) => figure.toFixed(1);
 
