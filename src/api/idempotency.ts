@@ -174,7 +174,7 @@ export function differenceOf(
   const param = different.find(isOpen);
   const shown = different.slice(0, 20).map((name) => (isOpen(name) ? name : 'account details'));
   return refuse('idempotency_key_reused', {
-    ...(param === undefined ? {} : { param }),
+    param,
     expected: 'the same parameters as in the first request with this key',
     detail: `This idempotency key ${useOf(first)}, with other parameters; these differ: ${[...new Set(shown)].join(', ')}. Use a new key for a new request.`,
   });

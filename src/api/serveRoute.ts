@@ -206,7 +206,7 @@ function readWait(prefer: string): number {
 function misplacedInQuery(name: string): Refusal {
   const { param } = refuseParam(name, '');
   const detail = `${param} is in the query: send the parameters of a POST in its body.`;
-  return refuse('parameter_unknown', { param: param ?? '', expected: 'none in the query', detail });
+  return refuse('parameter_unknown', { param, expected: 'none in the query', detail });
 }
 
 async function decode(route: Route, ctx: Koa.Context): Promise<Decoding> {

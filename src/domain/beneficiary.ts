@@ -137,13 +137,8 @@ function textOf(sent: SentDetails, field: BeneficiaryField): string {
 function refusalOf(rule: FieldRule, text: string): Refusal {
   const { field: param, expected } = rule;
   if (text === '') return refuse('parameter_missing', { param, expected });
-  const detail = rule.fault?.(text);
-  return refuse('beneficiary_invalid', {
-    param,
-    expected,
-    received: shown(param, text),
-    ...(detail === undefined ? {} : { detail }),
-  });
+  const received = shown(param, text);
+  return refuse('beneficiary_invalid', { param, expected, received, detail: rule.fault?.(text) });
 }
 
 /** Refuses the fields that were sent and that the country's accounts do not have. */
