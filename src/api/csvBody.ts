@@ -46,10 +46,10 @@ export function* decodeCsv(body: Buffer): Steps<DecodedObject | readonly Refusal
   const expectedOfCell: CellCheck = (cell) =>
     isText || isUtf8(Buffer.from(cell, 'latin1')) ? expectedOfValue(cell) : 'text in UTF-8';
   const reader = new CsvReader(text);
-  const problems: Refusal[] = [];
-  const header = readHeader(reader, expectedOfCell, problems);
+  const header = readHeader(reader, expectedOfCell);
   // Under a header that is wrong every row would be, and hide the cause.
-  if (problems.length > 0) return problems;
+  if (!('columns' in header)) return header;
+  const problems: Refusal[] = [];
   const lines: number[] = [];
   const payouts = yield* readItems(reader, { header, expectedOfCell, problems, lines });
   if (problems.length > 0) return problems;
@@ -57,27 +57,23 @@ export function* decodeCsv(body: Buffer): Steps<DecodedObject | readonly Refusal
   return Object.assign(Object.create(null), { payouts, [itemLines]: sent });
 }
 
-function readHeader(reader: CsvReader, expectedOfCell: CellCheck, problems: Refusal[]): Header {
+function readHeader(reader: CsvReader, expectedOfCell: CellCheck): Header | readonly Refusal[] {
   const columns: Columns = { kind: 'object', children: new Map() };
   const row = reader.readRow();
   if (row === undefined) return { names: [], columns, line: 1 };
-  if ('expected' in row) {
-    problems.push(misread(row, `column ${row.column + 1}`));
-    return { names: [], columns, line: row.line };
-  }
+  if ('expected' in row) return [misread(row, `column ${row.column + 1}`)];
   // What spreadsheets write where the comma is decimal; as a name it would only be unknown.
   const separator = row.count === 1 ? /[;\t]/.exec(row.cells[0] ?? '')?.[0] : undefined;
   if (separator !== undefined) {
     const found = separator === ';' ? 'semicolons' : 'tabs';
     const detail = `The columns are separated by ${found}: use commas.`;
-    problems.push(refuse('body_malformed', { detail, line: row.line }));
-    return { names: [], columns, line: row.line };
+    return [refuse('body_malformed', { detail, line: row.line })];
   }
-  for (const [column, name] of row.cells.entries()) {
+  const refusals = row.cells.flatMap((name, column) => {
     const expected = expectedOfCell(name) ?? addColumn(columns, name, column);
-    if (expected !== undefined) problems.push(refuseAt(row.line, name, expected));
-  }
-  return { names: row.cells, columns, line: row.line };
+    return expected === undefined ? [] : [refuseParam(name, expected, row.line)];
+  });
+  return refusals.length > 0 ? refusals : { names: row.cells, columns, line: row.line };
 }
 
 /** Adds a column by its name; answers what was expected instead if it cannot be. */
@@ -125,7 +121,7 @@ function checkRow(
   if (row.count !== names.length) {
     const expected = `a row of ${names.length} cells, as the header has`;
     const detail = `The row has ${row.count} cells; the header has ${names.length}.`;
-    problems.push({ ...refuseAt(row.line, param, expected), received: `${row.count}`, detail });
+    problems.push({ ...refuseParam(param, expected, row.line), received: `${row.count}`, detail });
   }
   let values = 0;
   for (const [column, cell] of row.cells.entries()) {
@@ -133,7 +129,7 @@ function checkRow(
     values += 1;
     const expected = expectedOfCell(cell);
     if (expected === undefined || problems.length >= maxProblems) continue;
-    problems.push(refuseAt(row.line, paramOfCell(param, names[column]), expected));
+    problems.push(refuseParam(paramOfCell(param, names[column]), expected, row.line));
   }
   return values;
 }
@@ -154,10 +150,6 @@ function itemOf(columns: Columns, cells: readonly string[]): DecodedObject | und
 /** `metadata[order]` of `payouts[17]` is `payouts[17][metadata][order]`. */
 function paramOfCell(item: string, name = ''): string {
   return item + name.replace(/^[^[]+/, '[$&]');
-}
-
-function refuseAt(line: number, param: string, expected: string): Refusal {
-  return refuseParam(param, expected, line);
 }
 
 function misread({ expected, line }: CsvFault, param: string): Refusal {

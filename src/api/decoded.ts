@@ -107,5 +107,5 @@ export function isObject(value: Decoded): value is DecodedObject {
 /** Refuses one parameter by its name, which may itself be far too long to be answered. */
 export function refuseParam(param: string, expected: string, line?: number): Refusal {
   const shown = param.slice(0, maxDepth * (maxNameLength + '[]'.length));
-  return refuse('parameter_invalid', { param: shown, expected, ...(line && { line }) });
+  return refuse('parameter_invalid', { param: shown, expected, line });
 }

@@ -198,21 +198,21 @@ function refusalsOf(
     const expected = known.length === 0 ? 'none' : known.join(', ');
     return issue.keys.slice(0, maxProblems).map((name) => {
       const param = paramName([...at, ...issue.path, name]);
-      return refuse('parameter_unknown', { param, expected, ...meantBy(name, known) });
+      return refuse('parameter_unknown', { param, expected, meant: nearestName(name, known) });
     });
   }
   const param = paramName([...at, ...pathOf(issue, decoded)]);
   const sent = valueAt(decoded, issue.path);
   const expected = issue.message;
   if (sent === undefined) return [refuse('parameter_missing', { param, expected })];
-  const meant = typeof sent === 'string' ? meantBy(sent, valuesOf(issue)) : {};
-  const details = { param, expected, ...receivedOf(param, sent), ...meant };
+  const meant = typeof sent === 'string' ? nearestName(sent, valuesOf(issue)) : undefined;
+  const received = secretNames.test(param) ? undefined : receivedOf(sent);
   const isBareText = issue.code === 'invalid_type' && issue.expected === 'string';
   const quoted = isBareText && sent instanceof DecodedNumber;
-  const text = quoted && !secretNames.test(param) ? `: "${sent.text}"` : '';
-  const hint = quoted ? { hint: `Send it as a string${text}.` } : {};
-  const better = issue.path.at(-1) === 'amount' ? amountDetails(decoded, issue.path) : hint;
-  return [refuse('parameter_invalid', { ...details, ...better })];
+  const text = received === undefined ? '' : `: "${received}"`;
+  const hint = quoted ? `Send it as a string${text}.` : undefined;
+  const better = issue.path.at(-1) === 'amount' ? amountDetails(decoded, issue.path) : { hint };
+  return [refuse('parameter_invalid', { param, expected, received, meant, ...better })];
 }
 
 /** The only value of a list has no index of its own: `status=paid` is no `status[0]`. */
@@ -227,11 +227,6 @@ function valuesOf(issue: z.core.$ZodIssue): readonly string[] {
   if (issue.code === 'invalid_value') return issue.values.map(String);
   const listed = z.object({ values: z.array(z.string()) });
   return (issue.code === 'custom' && listed.safeParse(issue.params).data?.values) || [];
-}
-
-function meantBy(sent: string, known: readonly string[]): { meant?: string } {
-  const nearest = nearestName(sent, known);
-  return nearest === undefined ? {} : { meant: nearest };
 }
 
 /** The example in the currency of the request, and what to send in place of major units. */
@@ -284,12 +279,9 @@ function valueAt(decoded: Decoded, path: readonly PropertyKey[]): unknown {
   return value;
 }
 
-function receivedOf(param: string, sent: unknown): { received?: string } {
-  if (secretNames.test(param)) return {};
-  const text = sent instanceof DecodedNumber ? sent.text : sent;
-  if (typeof text === 'object' && text !== null) {
-    if (!Array.isArray(text)) return { received: 'an object' };
-    return { received: text.length === 0 ? 'an empty list' : `a list of ${text.length}` };
-  }
-  return { received: String(text).slice(0, receivedLength) };
+function receivedOf(sent: unknown): string {
+  const value = sent instanceof DecodedNumber ? sent.text : sent;
+  if (typeof value !== 'object' || value === null) return String(value).slice(0, receivedLength);
+  if (!Array.isArray(value)) return 'an object';
+  return value.length === 0 ? 'an empty list' : `a list of ${value.length}`;
 }

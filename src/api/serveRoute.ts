@@ -32,16 +32,11 @@ import {
 import { inSlices, type Steps } from './slices.js';
 
 /** Runs a route for a request that is authenticated and decoded, and renders its answer. */
-export async function serve(
-  deps: ApiDeps,
-  route: Route,
-  ctx: Koa.Context,
-  id: string,
-): Promise<void> {
+export async function serve(deps: ApiDeps, route: Route, ctx: Koa.Context): Promise<void> {
   if (isList(route) && answerIfRefused(ctx, refuseIndebted(deps, ctx))) return;
   const weight = weightOf(bytesOf(ctx).length);
   if (answerIfRefused(ctx, takeItems(deps, ctx, weight, 'read'))) return;
-  const request = await readRequest(deps, route, ctx, id);
+  const request = await readRequest(deps, route, ctx);
   const payouts = 'decoded' in request ? request.decoded['payouts'] : undefined;
   const items = isDecodedList(payouts) ? payouts.length : 0;
   if (answerIfRefused(ctx, takeItems(deps, ctx, items))) return;
@@ -143,9 +138,9 @@ async function readRequest(
   deps: ApiDeps,
   route: Route,
   ctx: Koa.Context,
-  id: string,
 ): Promise<ApiRequest | Refused> {
   const { account, scopes } = holderOf(ctx);
+  const { id = '' }: { readonly id?: string } = ctx.params;
   // Sent empty it is a value that went missing, and the account's version might surprise.
   const version = ctx.headers['corridor-version']?.toString() ?? account.apiVersion;
   if (!isApiVersion(version)) {
@@ -206,7 +201,7 @@ function readWait(prefer: string): number {
 function misplacedInQuery(name: string): Refusal {
   const { param } = refuseParam(name, '');
   const detail = `${param} is in the query: send the parameters of a POST in its body.`;
-  return refuse('parameter_unknown', { param: param ?? '', expected: 'none in the query', detail });
+  return refuse('parameter_unknown', { param, expected: 'none in the query', detail });
 }
 
 async function decode(route: Route, ctx: Koa.Context): Promise<Decoding> {
@@ -222,8 +217,7 @@ async function decode(route: Route, ctx: Koa.Context): Promise<Decoding> {
 }
 
 function decodeQuery({ params }: Route, ctx: Koa.Context): Promise<Decoding> {
-  const query = Buffer.from(ctx.querystring);
-  return inSlices(decodeForm(query, params));
+  return inSlices(decodeForm(Buffer.from(ctx.querystring), params));
 }
 
 function decodePosted(route: Route, ctx: Koa.Context): Promise<Decoding> {

@@ -18,12 +18,15 @@ export const beneficiaryFields = [
 
 export type BeneficiaryField = (typeof beneficiaryFields)[number];
 
+const beneficiaryTypes = ['individual', 'business'] as const;
+const accountTypes = ['checking', 'savings'] as const;
+
 /** The details as sent: any text in any field, or nothing. */
 export type SentDetails = { readonly [field in BeneficiaryField]?: string | undefined };
 
 /** Checked and normalised details. `country` is ISO 3166-1 alpha-2, `currency` ISO 4217. */
 export type BeneficiaryDetails = {
-  readonly type: 'individual' | 'business';
+  readonly type: (typeof beneficiaryTypes)[number];
   readonly name: string;
   readonly country: string;
   readonly currency: string;
@@ -31,7 +34,7 @@ export type BeneficiaryDetails = {
   readonly bic?: string;
   readonly account_number?: string;
   readonly routing_number?: string;
-  readonly account_type?: 'checking' | 'savings';
+  readonly account_type?: (typeof accountTypes)[number];
 };
 
 /**
@@ -105,13 +108,14 @@ export function validateBeneficiary(sent: SentDetails): BeneficiaryDetails | rea
   }
   if (countryRules !== undefined) refusals.push(...unknownFields(sent, countryRules));
 
-  const { type, name, country, currency, iban, bic, account_number, routing_number } = values;
+  const { name, country, currency, iban, bic, account_number, routing_number } = values;
+  const type = beneficiaryTypes.find((each) => each === values.type);
   const complete = name !== undefined && country !== undefined && currency !== undefined;
-  if (refusals.length > 0 || !complete || !isBeneficiaryType(type)) return refusals;
+  if (refusals.length > 0 || type === undefined || !complete) return refusals;
   const details = { type, name, country, currency };
   if (iban !== undefined) return { ...details, iban, ...(bic === undefined ? {} : { bic }) };
   if (account_number === undefined || routing_number === undefined) return refusals;
-  const account_type = isAccountType(values.account_type) ? values.account_type : 'checking';
+  const account_type = accountTypes.find((each) => each === values.account_type) ?? 'checking';
   return { ...details, account_number, routing_number, account_type };
 }
 
@@ -137,13 +141,8 @@ function textOf(sent: SentDetails, field: BeneficiaryField): string {
 function refusalOf(rule: FieldRule, text: string): Refusal {
   const { field: param, expected } = rule;
   if (text === '') return refuse('parameter_missing', { param, expected });
-  const detail = rule.fault?.(text);
-  return refuse('beneficiary_invalid', {
-    param,
-    expected,
-    received: shown(param, text),
-    ...(detail === undefined ? {} : { detail }),
-  });
+  const received = shown(param, text);
+  return refuse('beneficiary_invalid', { param, expected, received, detail: rule.fault?.(text) });
 }
 
 /** Refuses the fields that were sent and that the country's accounts do not have. */
@@ -172,14 +171,6 @@ function compact(text: string): string {
   return text.replaceAll(/[\s-]/g, '').toUpperCase();
 }
 
-function isBeneficiaryType(text: string | undefined): text is BeneficiaryDetails['type'] {
-  return text === 'individual' || text === 'business';
-}
-
-function isAccountType(text: string | undefined): text is 'checking' | 'savings' {
-  return text === 'checking' || text === 'savings';
-}
-
 function countryRule(country: string): FieldRule {
   const countries = beneficiaryCountries();
   return {
@@ -193,17 +184,26 @@ function countryRule(country: string): FieldRule {
   };
 }
 
+/** A field that takes one of several values, of which the first is the example. */
+function choiceRule(
+  field: BeneficiaryField,
+  values: readonly string[],
+  expected: string,
+): FieldRule {
+  return {
+    field,
+    required: true,
+    expected,
+    pattern: `^(${values.join('|')})$`,
+    example: values[0] ?? '',
+    read: (text) => values.find((value) => value === text),
+  };
+}
+
 /** The rules that hold everywhere; `currencies` are those the country's accounts receive. */
 function identityRules(country: string, currencies: readonly string[]): readonly FieldRule[] {
   return [
-    {
-      field: 'type',
-      required: true,
-      expected: 'individual or business',
-      pattern: '^(individual|business)$',
-      example: 'individual',
-      read: (text) => (isBeneficiaryType(text) ? text : undefined),
-    },
+    choiceRule('type', beneficiaryTypes, 'individual or business'),
     {
       field: 'name',
       required: true,
@@ -214,17 +214,13 @@ function identityRules(country: string, currencies: readonly string[]): readonly
       read: (text) => (/^\P{Cc}{1,140}$/u.test(text) ? text : undefined),
     },
     countryRule(country),
-    {
-      field: 'currency',
-      required: true,
-      expected:
-        currencies.length === 1
-          ? `${currencies[0]}, the currency of accounts in ${nameOf(country)}`
-          : `a currency that can be paid: ${currencies.join(', ')}`,
-      pattern: `^(${currencies.join('|')})$`,
-      example: currencies[0] ?? 'USD',
-      read: (text) => (currencies.includes(text) ? text : undefined),
-    },
+    choiceRule(
+      'currency',
+      currencies,
+      currencies.length === 1
+        ? `${currencies[0]}, the currency of accounts in ${nameOf(country)}`
+        : `a currency that can be paid: ${currencies.join(', ')}`,
+    ),
   ];
 }
 
@@ -351,11 +347,7 @@ const unitedStatesRules: readonly FieldRule[] = [
         : undefined,
   },
   {
-    field: 'account_type',
+    ...choiceRule('account_type', accountTypes, 'checking or savings (default: checking)'),
     required: false,
-    expected: 'checking or savings (default: checking)',
-    pattern: '^(checking|savings)$',
-    example: 'checking',
-    read: (text) => (isAccountType(text) ? text : undefined),
   },
 ];

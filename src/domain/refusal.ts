@@ -75,17 +75,17 @@ export function isRefusalCode(text: string): text is RefusalCode {
 export type Refusal = {
   readonly refused: true;
   readonly code: RefusalCode;
-  readonly param?: string;
-  readonly expected?: string;
-  readonly received?: string;
+  readonly param?: string | undefined;
+  readonly expected?: string | undefined;
+  readonly received?: string | undefined;
   /** A sentence in place of the one that is made of the others. */
-  readonly detail?: string;
+  readonly detail?: string | undefined;
   /** The name or value that was probably meant. */
-  readonly meant?: string;
+  readonly meant?: string | undefined;
   /** A sentence that follows the others. */
-  readonly hint?: string;
+  readonly hint?: string | undefined;
   /** The line of a CSV or NDJSON body, from 1. */
-  readonly line?: number;
+  readonly line?: number | undefined;
 };
 
 /** Builds a refusal: the code, and whatever of the details is known. */
@@ -104,11 +104,9 @@ export function isRefusal<T extends object>(value: T | Refusal): value is Refusa
 /** The refusal in sentences that say what to change. */
 export function sentenceOf(refusal: Refusal): string {
   const { line, detail = describe(refusal), meant, hint } = refusal;
-  return [
-    line === undefined ? detail : `Line ${line}: ${detail}`,
-    ...(meant === undefined ? [] : [`Did you mean ${meant}?`]),
-    ...(hint === undefined ? [] : [hint]),
-  ].join(' ');
+  const fault = line === undefined ? detail : `Line ${line}: ${detail}`;
+  const question = meant && `Did you mean ${meant}?`;
+  return [fault, question, hint].filter((sentence) => sentence !== undefined).join(' ');
 }
 
 function describe({ code, param, expected, received, meant }: Refusal): string {
