@@ -93,7 +93,10 @@ export function refuse(
   code: RefusalCode,
   details: Omit<Refusal, 'refused' | 'code'> = {},
 ): Refusal {
-  return { refused: true, code, ...details };
+  // Cut between the halves of a character, neither could be stored as JSON.
+  const received = details.received?.toWellFormed();
+  const detail = details.detail?.toWellFormed();
+  return { refused: true, code, ...details, received, detail };
 }
 
 /** Whether a function has returned a refusal in place of its value. */

@@ -207,6 +207,12 @@ const cases: readonly Case[] = [
     { status: 422, code: 'beneficiary_invalid', param: 'iban', detail: 'check digits' },
   ],
   [
+    'an IBAN whose last characters are halves of others, of which the refusal shows four',
+    'POST /v1/beneficiaries',
+    { ...german, iban: '\u{20F1}\u{131BF}\u{10B06E}\u{1F644}\u{8834D}\u0114' },
+    { status: 422, code: 'beneficiary_invalid', param: 'iban' },
+  ],
+  [
     'a routing number with a wrong check digit',
     'POST /v1/beneficiaries',
     { ...american, routing_number: '021000022' },

@@ -27,3 +27,9 @@ test.each([
 ] as const)('the code %s has the status %i and a title', (code, status, title) => {
   expect(meaningOf(code)).toEqual({ status, title });
 });
+
+test('what was cut in the middle of a character can be stored as JSON', () => {
+  const cut = 'Zoë \u{1F644}'.slice(0, 5);
+  const { received, detail } = refuse('parameter_invalid', { received: cut, detail: cut });
+  expect([received, detail]).toEqual(['Zoë \uFFFD', 'Zoë \uFFFD']);
+});
