@@ -1,6 +1,7 @@
-import { countrySpecs, isValidBIC, ValidationErrorsIBAN, validateIBAN } from 'ibantools';
+import { isValidBIC } from 'ibantools';
+import { isRoutingNumber } from './checkDigits.js';
 import { corridorCurrencies } from './corridor.js';
-import { exampleIban, ibanPattern } from './ibanExample.js';
+import { ibanCountries, ibanExample, ibanFault, ibanIssuer, ibanPattern } from './iban.js';
 import { type Refusal, refuse } from './refusal.js';
 
 /** Every parameter that describes a beneficiary; which of them apply is up to its country. */
@@ -53,25 +54,6 @@ export type FieldRule = {
   /** Says what is wrong with a text that `read` did not take, when it can be said. */
   readonly fault?: (text: string) => string | undefined;
 };
-
-// Territories whose accounts carry the IBAN of another country (SWIFT IBAN
-// registry, "country code includes other countries/territories").
-const issuers: ReadonlyMap<string, string> = new Map([
-  ...['BL', 'GF', 'GP', 'MF', 'MQ', 'NC', 'PF', 'PM', 'RE', 'TF', 'WF', 'YT'].map(
-    (territory) => [territory, 'FR'] as const,
-  ),
-  ...['GG', 'IM', 'JE'].map((territory) => [territory, 'GB'] as const),
-  ['AX', 'FI'],
-]);
-
-// Countries of the SWIFT registry with a known length; the other entries of the
-// package are countries that use such numbers without being in the registry.
-const ibanCountries: ReadonlySet<string> = new Set([
-  ...Object.entries(countrySpecs).flatMap(([country, spec]) =>
-    spec.IBANRegistry === true && typeof spec.chars === 'number' ? [country] : [],
-  ),
-  ...issuers.keys(),
-]);
 
 /** The countries whose accounts can be paid, sorted. */
 export function beneficiaryCountries(): readonly string[] {
@@ -252,25 +234,23 @@ export function refuseCountry(country: string): Refusal {
 
 /** ISO 13616: the country, its length, its national layout, and ISO 7064 mod 97-10. */
 function ibanRule(country: string): FieldRule {
-  const issuer = issuers.get(country) ?? country;
+  const issuer = ibanIssuer(country);
+  const example = ibanExample(issuer);
   return {
     field: 'iban',
     required: true,
-    expected: `an IBAN that starts with ${issuer} and has ${countrySpecs[issuer]?.chars} characters`,
+    expected: `an IBAN that starts with ${issuer} and has ${example.length} characters`,
     pattern: ibanPattern(issuer),
-    // It takes some tries to find, and only people read it.
-    get example() {
-      return exampleIban(issuer);
-    },
-    read: (text) => {
-      const iban = compact(text);
-      return ibanFault(iban, issuer, country) === undefined ? iban : undefined;
-    },
-    fault: (text) => ibanFault(compact(text), issuer, country),
+    example,
+    read: (text) =>
+      sentenceOfIban(compact(text), country) === undefined ? compact(text) : undefined,
+    fault: (text) => sentenceOfIban(compact(text), country),
   };
 }
 
-function ibanFault(iban: string, issuer: string, country: string): string | undefined {
+/** What is wrong with an IBAN of an account in this country, or undefined. */
+function sentenceOfIban(iban: string, country: string): string | undefined {
+  const issuer = ibanIssuer(country);
   const prefix = iban.slice(0, 2);
   const startsWith = `IBANs of accounts in ${nameOf(country)} start with ${issuer}`;
   if (prefix !== issuer) {
@@ -278,22 +258,23 @@ function ibanFault(iban: string, issuer: string, country: string): string | unde
     if (isForeign) return `${startsWith}; this one is from ${nameOf(prefix)}.`;
     return /^\d/.test(iban) ? `${startsWith}; this is an account number.` : `${startsWith}.`;
   }
-  const length = countrySpecs[issuer]?.chars;
-  if (iban.length !== length) return `The IBAN has ${iban.length} characters instead of ${length}.`;
-  const { errorCodes, valid } = validateIBAN(iban);
-  if (valid) return undefined;
-  if (errorCodes.includes(ValidationErrorsIBAN.WrongBBANFormat)) {
-    return `The letters and digits of the IBAN are not laid out as in ${nameOf(issuer)}.`;
+  switch (ibanFault(iban, issuer)) {
+    case 'length':
+      return `The IBAN has ${iban.length} characters instead of ${ibanExample(issuer).length}.`;
+    case 'layout':
+      return `The letters and digits of the IBAN are not laid out as in ${nameOf(issuer)}.`;
+    case 'check':
+      return 'The check digits of the IBAN are wrong: a character is wrong or two are swapped.';
+    case 'national_check':
+      return 'The national check digits of the IBAN are wrong: a character is wrong or two are swapped.';
+    case undefined:
+      return undefined;
   }
-  // A mistyped character breaks both sums; the IBAN's own is the one to name.
-  return errorCodes.includes(ValidationErrorsIBAN.WrongIBANChecksum)
-    ? 'The check digits of the IBAN are wrong: a character is wrong or two are swapped.'
-    : 'The national check digits of the IBAN are wrong: a character is wrong or two are swapped.';
 }
 
 /** ISO 9362: four letters, the country, two and optionally three more characters. */
 function bicRule(country: string): FieldRule {
-  const issuer = issuers.get(country) ?? country;
+  const issuer = ibanIssuer(country);
   const places = issuer === country ? [country] : [country, issuer];
   return {
     field: 'bic',
@@ -306,22 +287,6 @@ function bicRule(country: string): FieldRule {
       return isValidBIC(bic) && places.includes(bic.slice(4, 6)) ? bic : undefined;
     },
   };
-}
-
-/**
- * ABA routing numbers: the first two digits name a Federal Reserve district or a
- * kind of institution (00–12, 21–32, 61–72, 80), and the digits weighted
- * 3, 7, 1 add up to a multiple of ten.
- */
-function isRoutingNumber(digits: string): boolean {
-  if (!/^(?:0\d|1[0-2]|2[1-9]|3[0-2]|6[1-9]|7[0-2]|80)\d{7}$/.test(digits)) return false;
-  const weights = [3, 7, 1, 3, 7, 1, 3, 7, 1];
-  const sum = weights.reduce(
-    (total, weight, index) => total + weight * Number.parseInt(digits.charAt(index), 10),
-    0,
-  );
-  // Nine zeros pass the sum and belong to no bank.
-  return sum > 0 && sum % 10 === 0;
 }
 
 const unitedStatesRules: readonly FieldRule[] = [
@@ -340,7 +305,8 @@ const unitedStatesRules: readonly FieldRule[] = [
     expected: 'an ABA routing number of 9 digits, the last of which is a check digit',
     pattern: '^[0-9]{9}$',
     example: '021000021',
-    read: (text) => (isRoutingNumber(compact(text)) ? compact(text) : undefined),
+    read: (text) =>
+      /^\d{9}$/.test(compact(text)) && isRoutingNumber(compact(text)) ? compact(text) : undefined,
     fault: (text) =>
       /^\d{9}$/.test(compact(text))
         ? 'The check digit of the routing number is wrong: a digit is wrong or two are swapped.'

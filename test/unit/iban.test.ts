@@ -1,0 +1,99 @@
+import { describe, expect, test } from 'vitest';
+import { ibanCountries, ibanExample, ibanFault, ibanIssuer } from '../../src/domain/iban.js';
+import registry from '../../src/domain/ibanRegistry.json' with { type: 'json' };
+
+const issuers = Object.keys(registry);
+
+const replaced = (text: string, at: number, by: string) =>
+  text.slice(0, at) + by + text.slice(at + 1);
+
+/** Every text with one digit after the country code replaced by another digit. */
+function oneDigitChanged(iban: string): readonly string[] {
+  return Array.from(iban).flatMap((character, at) =>
+    at < 2 || !/\d/.test(character)
+      ? []
+      : Array.from('0123456789')
+          .filter((digit) => digit !== character)
+          .map((digit) => replaced(iban, at, digit)),
+  );
+}
+
+/** Every text with two different neighbours after the country code swapped. */
+function neighboursSwapped(iban: string): readonly string[] {
+  return Array.from(iban).flatMap((character, at) => {
+    const next = iban[at + 1];
+    if (at < 2 || next === undefined || next === character) return [];
+    return [iban.slice(0, at) + next + character + iban.slice(at + 2)];
+  });
+}
+
+describe('the SWIFT registry', () => {
+  test('has 89 countries, and 16 territories that use the IBAN of another', () => {
+    expect(issuers).toHaveLength(89);
+    expect(ibanCountries.size).toBe(105);
+    expect(issuers).toEqual(
+      expect.arrayContaining(['BI', 'DJ', 'FK', 'HN', 'PK', 'PS', 'BY', 'DO']),
+    );
+  });
+
+  test.each(issuers)('gives an example for %s that is accepted', (issuer) => {
+    expect(ibanIssuer(issuer)).toBe(issuer);
+    expect(ibanFault(ibanExample(issuer), issuer)).toBeUndefined();
+  });
+
+  test.each(issuers)('of the example of %s no digit can be another one', (issuer) => {
+    const accepted = oneDigitChanged(ibanExample(issuer)).filter(
+      (iban) => ibanFault(iban, issuer) === undefined,
+    );
+    expect(accepted).toEqual([]);
+  });
+
+  test('of its examples no two neighbours can be swapped, but for 1 and B', () => {
+    const swaps = issuers.flatMap((issuer) =>
+      neighboursSwapped(ibanExample(issuer)).map((iban) => ({ iban, issuer })),
+    );
+    const accepted = swaps.filter(({ iban, issuer }) => ibanFault(iban, issuer) === undefined);
+    // B counts as 11 in mod 97, so that 1B and B1 are both 111: one swap of all.
+    expect(accepted).toEqual([{ iban: 'RO49AAAAB131007593840000', issuer: 'RO' }]);
+    expect(swaps.length).toBeGreaterThan(1_000);
+  });
+});
+
+describe('layouts that used to be refused', () => {
+  test.each([
+    ['PK', 'PK36SCBL0000001123456702', 'letters in the account'],
+    ['BY', 'BY13NBRB3600900000002Z00AB00', 'letters after the bank'],
+  ])('%s takes %s: %s', (issuer, iban) => {
+    expect(ibanFault(iban, issuer)).toBeUndefined();
+  });
+});
+
+describe('national check digits', () => {
+  // Each has the check digits of the IBAN right, so that only the national ones tell.
+  test.each([
+    ['AL', 7],
+    ['FI', 17],
+    ['IT', 4],
+    ['MR', 26],
+    ['SM', 4],
+    ['TL', 22],
+    ['TN', 23],
+  ])('of %s are held: the character at %i cannot be another one', (issuer, at) => {
+    const iban = ibanExample(issuer);
+    const others = /\d/.test(iban[at] ?? '') ? '0123456789' : 'ABCDEFGHIJKLMNOPQRSTUVWXYZ';
+    const faults = Array.from(others)
+      .filter((other) => other !== iban[at])
+      .map((other) => ibanFault(withCheckDigits(replaced(iban, at, other)), issuer));
+    expect(new Set(faults)).toEqual(new Set(['national_check']));
+  });
+});
+
+/** The same account with the check digits of its IBAN made anew (ISO 13616). */
+function withCheckDigits(iban: string): string {
+  const moved = `${iban.slice(4)}${iban.slice(0, 2)}00`;
+  const digits = Array.from(moved)
+    .map((character) => Number.parseInt(character, 36))
+    .join('');
+  const check = 98n - (BigInt(digits) % 97n);
+  return `${iban.slice(0, 2)}${String(check).padStart(2, '0')}${iban.slice(4)}`;
+}
