@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import type { BeneficiaryDetails } from '../../domain/beneficiary.js';
 import type { RailEvent, RailReport, Statement } from '../../domain/railReport.js';
 import type { LookupAnswer, SubmitAnswer, Transfer } from '../rail.js';
 
@@ -114,23 +113,18 @@ const callbackEvent = reported
 export const callbackBody = z.object({ events: z.array(callbackEvent).max(500) });
 
 /** A transfer as the bank takes it: account and bank code whatever the country calls them. */
-export function transferBody(transfer: Transfer): object {
+export function transferBody({ beneficiary, ...transfer }: Transfer): object {
   return {
     key: transfer.key,
     amount: transfer.amountMinor.toString(),
     currency: transfer.currency,
-    beneficiary: beneficiaryBody(transfer.beneficiary),
+    beneficiary: {
+      name: beneficiary.name,
+      country: beneficiary.country,
+      account: beneficiary.iban ?? beneficiary.account_number ?? '',
+      bank_code: beneficiary.bic ?? beneficiary.routing_number,
+    },
     remittance: transfer.remittance,
-  };
-}
-
-function beneficiaryBody(details: BeneficiaryDetails): object {
-  const bankCode = details.bic ?? details.routing_number;
-  return {
-    name: details.name,
-    country: details.country,
-    account: details.iban ?? details.account_number ?? '',
-    ...(bankCode === undefined ? {} : { bank_code: bankCode }),
   };
 }
 
