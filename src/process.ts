@@ -33,8 +33,3 @@ export async function runProcess(start: () => Promise<Running>, log: () => Logge
     process.exit(1);
   }
 }
-
-/** A promise that never settles, for a process that does not break by itself. */
-export function neverBreaks(): Promise<never> {
-  return new Promise(() => undefined);
-}

@@ -3,7 +3,7 @@ import type { Logger } from 'pino';
 import { type ApiConfig, readApiConfig } from '../config.js';
 import { connectDatabase, type Database } from '../db/client.js';
 import { isMigrated } from '../db/migrate.js';
-import { neverBreaks, type Running, runProcess } from '../process.js';
+import { type Running, runProcess } from '../process.js';
 import { createRails } from '../rails/registry.js';
 import { createSandboxCallbacks } from '../rails/sandbox/callback.js';
 import { createLog, createMetrics, listen, serveMetrics } from '../telemetry.js';
@@ -71,7 +71,8 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
   });
   log.info({ ready: url, metrics: metricsServer.url }, 'the API is ready');
   return {
-    broken: neverBreaks(),
+    // It never settles, for the process does not break by itself.
+    broken: new Promise(() => undefined),
     stop: async () => {
       await http.stop(config.STOP_NOTICE_SECONDS * 1000);
       metricsServer.close();
