@@ -1,5 +1,5 @@
 import type { LedgerAccount } from './ledger.js';
-import { isInFlight, type PayoutState } from './payout.js';
+import { endedUnpaid, isInFlight, type PayoutState } from './payout.js';
 
 /**
  * The kind of actor: a message states that and never a name. Only operators have names of their
@@ -183,10 +183,10 @@ export function needsApproval(
   limitEuroCents: bigint,
 ): boolean {
   const { status, attentionReason } = payout;
-  const isReleased = status === 'failed' || status === 'canceled' || status === 'returned';
   const mayBePaid =
     attentionReason === 'amount_mismatch' || attentionReason === 'paid_after_release';
-  if (command.kind === 'correct' || (endsCase(command) && isReleased && mayBePaid)) return true;
+  if (command.kind === 'correct' || (endsCase(command) && endedUnpaid(status) && mayBePaid))
+    return true;
   const isLarge = euroCents === undefined || euroCents > limitEuroCents;
   return movesMoney(command, payout) && isLarge;
 }
