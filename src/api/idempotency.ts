@@ -2,7 +2,7 @@ import { createHmac } from 'node:crypto';
 import type { JsonObject } from '../contract/versions/index.js';
 import { bulkTransaction, exactlyOne, hasSqlState, type Sql } from '../db/client.js';
 import {
-  bindKey,
+  bindKeys,
   deleteKey,
   type KeyBinding,
   type Retention,
@@ -101,18 +101,16 @@ export async function bindRequest(
   sql: Sql,
   deps: ApiDeps,
   request: ApiRequest,
-  {
-    objectId,
-    retention = '30 days',
-  }: { readonly objectId: string; readonly retention?: Retention },
+  binds: { readonly objectId: string; readonly retention?: Retention },
 ): Promise<Bound | Refusal> {
+  const { objectId, retention = '30 days' } = binds;
   const { account, idempotencyKey, route, decoded } = request;
   const fresh = { objectId, isReplay: false, refusal: null, headers: {} };
   if (idempotencyKey === undefined) return fresh;
   const fingerprints = await fingerprintsOf(decoded, deps.fingerprintSecret);
   const binding = { key: idempotencyKey, route, fingerprints, objectId, refusal: null };
-  const first = await bindKey(sql, account.id, binding, retention);
-  if (first === 'bound') return fresh;
+  const [first] = await bindKeys(sql, account.id, [binding], retention);
+  if (first === undefined) return fresh;
   return (
     differenceOf(first, binding) ?? {
       objectId: first.objectId,

@@ -14,23 +14,10 @@ export type KeyBinding = {
 export type Retention = '30 days' | null;
 
 /**
- * Binds a key to an object, or returns what it is bound to already. A concurrent request
- * with the same key waits here for the first one to commit; the lock time-out ends that.
- */
-export async function bindKey(
-  sql: Sql,
-  accountId: string,
-  binding: KeyBinding,
-  retention: Retention,
-): Promise<KeyBinding | 'bound'> {
-  const [first] = await bindKeys(sql, accountId, [binding], retention);
-  return first ?? 'bound';
-}
-
-/**
- * Binds many keys, each to its object. Returns those that were bound before, with what they are
- * bound to. The keys are taken in their own order, so that two batches that share some cannot
- * wait for each other. One that is bound stays so until its time is over.
+ * Binds keys, each to its object. Returns those that were bound before, with what they are
+ * bound to. A concurrent request with one of the keys waits here for the first one to commit; the
+ * lock time-out ends that. The keys are taken in their own order, so that two batches that share
+ * some cannot wait for each other. One that is bound stays so until its time is over.
  */
 export async function bindKeys(
   sql: Sql,
