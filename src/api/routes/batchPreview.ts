@@ -31,19 +31,15 @@ export async function previewBatch(deps: ApiDeps, request: ApiRequest, params: B
   const { account } = request;
   const isRouted = railNameOf(account.mode) !== undefined;
   const priced: PricedPayout[] = [];
-  const existing = new Set<number>();
   const pace = createPace();
   for (const item of items) {
     await pace();
     const before = earlierOf(item, earlier);
-    if (before !== undefined && 'payoutId' in before) existing.add(item.index);
-    else {
-      const order = { ...orderOf(item.params), batchId: null, ageMs: 0 };
-      const price = isRouted
-        ? priceOf(order, factsOf(item.params))
-        : refuseUnroutable(account.mode);
-      priced.push({ id: item.payoutId, request: order, priced: before?.refusal ?? price });
-    }
+    // Its key has made a payout already: there is nothing to decide.
+    if (before !== undefined && 'payoutId' in before) continue;
+    const order = { ...orderOf(item.params), batchId: null, ageMs: 0 };
+    const price = isRouted ? priceOf(order, factsOf(item.params)) : refuseUnroutable(account.mode);
+    priced.push({ id: item.payoutId, request: order, priced: before?.refusal ?? price });
   }
   const results = fundInOrder(priced, available);
   const resultOf = new Map(priced.map(({ id }, index) => [id, results[index]]));
@@ -51,8 +47,7 @@ export async function previewBatch(deps: ApiDeps, request: ApiRequest, params: B
   for (const { index, payoutId } of items) {
     await pace();
     const decided = resultOf.get(payoutId);
-    if (existing.has(index)) previewed.push({ kind: 'existing' });
-    else if (decided === undefined) throw new Error(`Item ${index} was not decided.`);
+    if (decided === undefined) previewed.push({ kind: 'existing' });
     else if (!isRefusal(decided)) previewed.push({ kind: 'accepted', acceptance: decided });
     else previewed.push({ kind: 'refused', index, refusal: inBatch(decided, index) });
   }
