@@ -25,39 +25,23 @@ const secret = z
   .min(16, 'at least 16 characters');
 
 const rateSource = z.enum(['reference', 'ecb'], 'reference or ecb');
-const logLevel = z
-  .enum(['debug', 'info', 'warn', 'error'], 'debug, info, warn or error')
-  .default('info');
 
-const connections = {
+/** What the API and the workers have in common. */
+const shared = {
   DATABASE_URL: url('postgres|postgresql'),
   DATABASE_POOL_SIZE: count.default(16),
   TEMPORAL_ADDRESS: z.string({ error: 'host:port' }).regex(/^[^/\s]+:\d+$/, 'host:port'),
   TEMPORAL_NAMESPACE: z.string().min(1, 'the name of a namespace').default('default'),
-  LOG_LEVEL: logLevel,
+  LOG_LEVEL: z
+    .enum(['debug', 'info', 'warn', 'error'], 'debug, info, warn or error')
+    .default('info'),
   /** Where `/metrics` and `/livez` are served; 0 picks a free port. */
   METRICS_PORT: port.default(0),
   METRICS_HOST: z.string().default('127.0.0.1'),
   /** A rate that is older is refused. An embedded table holds for a day, ECB skips weekends. */
   RATE_MAXIMUM_AGE_HOURS: count.default(24),
-};
-
-const webhookPolicy = {
   /** For local stacks alone: receivers over http and on private or loopback addresses. */
   WEBHOOKS_ALLOW_INSECURE: flag.default(false),
-};
-
-/** For the process that calls the bank. */
-const sandboxBank = {
-  SANDBOX_BANK_URL: url('http|https'),
-  SANDBOX_BANK_TOKEN: secret,
-};
-
-/** For the process that the bank calls back. */
-const sandboxCallbacks = {
-  SANDBOX_BANK_CALLBACK_SECRET: secret,
-  /** Accepted as well, while the bank changes from it to the other. */
-  SANDBOX_BANK_CALLBACK_SECRET_PREVIOUS: secret.optional(),
 };
 
 /** What one account may ask of one API process: see api/rateLimit.ts. */
@@ -72,9 +56,11 @@ const network = z.union([z.ipv4(), z.cidrv4(), z.ipv6(), z.cidrv6()]);
 const isNetwork = (text: string) => network.safeParse(text).success;
 
 const apiSchema = z.object({
-  ...connections,
-  ...webhookPolicy,
-  ...sandboxCallbacks,
+  ...shared,
+  /** The bank calls this process back. */
+  SANDBOX_BANK_CALLBACK_SECRET: secret,
+  /** Accepted as well, while the bank changes from it to the other. */
+  SANDBOX_BANK_CALLBACK_SECRET_PREVIOUS: secret.optional(),
   API_HOST: z.string().default('127.0.0.1'),
   API_PORT: port.default(8080),
   /** How long it goes on serving after SIGTERM, so that a load balancer sees `/readyz` fail. */
@@ -94,9 +80,9 @@ const apiSchema = z.object({
 });
 
 const workerSchema = z.object({
-  ...connections,
-  ...webhookPolicy,
-  ...sandboxBank,
+  ...shared,
+  SANDBOX_BANK_URL: url('http|https'),
+  SANDBOX_BANK_TOKEN: secret,
   /** Above this sum in euros a second person approves what an operator does with money. */
   OPERATOR_APPROVAL_ABOVE_EUR: digits(/^\d{1,9}$/, 'whole euros')
     .default('10000')
@@ -114,24 +100,24 @@ const workerSchema = z.object({
 
 /** The logins of the processes, as URLs: who migrates makes them, or somebody has before. */
 const logins = {
-  API_DATABASE_URL: connections.DATABASE_URL.optional(),
-  WORKER_DATABASE_URL: connections.DATABASE_URL.optional(),
-  OPERATOR_DATABASE_URL: connections.DATABASE_URL.optional(),
+  API_DATABASE_URL: shared.DATABASE_URL.optional(),
+  WORKER_DATABASE_URL: shared.DATABASE_URL.optional(),
+  OPERATOR_DATABASE_URL: shared.DATABASE_URL.optional(),
 };
 const loginSchema = z.object(logins);
 
-const operatorSchema = z.object({ DATABASE_URL: connections.DATABASE_URL });
+const operatorSchema = z.object({ DATABASE_URL: shared.DATABASE_URL });
 const operatorTemporalSchema = z.object({
-  TEMPORAL_ADDRESS: connections.TEMPORAL_ADDRESS,
-  TEMPORAL_NAMESPACE: connections.TEMPORAL_NAMESPACE,
+  TEMPORAL_ADDRESS: shared.TEMPORAL_ADDRESS,
+  TEMPORAL_NAMESPACE: shared.TEMPORAL_NAMESPACE,
 });
 
 /** What `corridor start` and `corridor demo` take from outside instead of starting it. */
 const stackSchema = z.object({
   ...logins,
   DATABASE_URL: url('postgres|postgresql').optional(),
-  TEMPORAL_ADDRESS: connections.TEMPORAL_ADDRESS.optional(),
-  TEMPORAL_NAMESPACE: connections.TEMPORAL_NAMESPACE,
+  TEMPORAL_ADDRESS: shared.TEMPORAL_ADDRESS.optional(),
+  TEMPORAL_NAMESPACE: shared.TEMPORAL_NAMESPACE,
   TEMPORAL_CLI_PATH: z.string().optional(),
   XDG_CACHE_HOME: z.string().optional(),
   HOME: z.string().optional(),
