@@ -49,14 +49,12 @@ const created = z
   )
   .optional();
 
-const oneOf = (names: readonly string[]) => `one of ${names.join(', ')}`;
+const oneOf = <const Names extends readonly string[]>(names: Names) =>
+  z.enum(names, `one of ${names.join(', ')}`);
 
 /** Payouts with any of several statuses: `status=failed&status=returned`. */
 const statuses = z
-  .array(
-    z.enum(payoutStatuses, oneOf(payoutStatuses)),
-    `one or more of ${payoutStatuses.join(', ')}`,
-  )
+  .array(oneOf(payoutStatuses), `one or more of ${payoutStatuses.join(', ')}`)
   .min(1)
   .max(payoutStatuses.length, 'a list in which each status is named once')
   .optional();
@@ -67,7 +65,7 @@ export type Expandable = (typeof expandable)[number];
 
 const expandExpected = `a list of ${expandable.join(', ')}`;
 const expand = z
-  .array(z.enum(expandable, oneOf(expandable)), expandExpected)
+  .array(oneOf(expandable), expandExpected)
   .max(expandable.length, expandExpected)
   .default([]);
 
@@ -89,7 +87,7 @@ export const payoutListParams = z.strictObject({
 export const batchListParams = z.strictObject({
   ...pageParams(idOf('bat', 'batch')),
   created,
-  status: z.enum(batchStatuses, oneOf(batchStatuses)).optional(),
+  status: oneOf(batchStatuses).optional(),
 });
 
 /** The items of a batch, in the order of the request: there is no newest among them. */
@@ -105,11 +103,10 @@ export const beneficiaryListParams = z.strictObject({
   currency: currency.optional(),
 });
 
-const endpointStatuses = ['enabled', 'disabled'] as const;
 export const webhookEndpointListParams = z.strictObject({
   ...pageParams(idOf('we', 'webhook endpoint')),
   created,
-  status: z.enum(endpointStatuses, oneOf(endpointStatuses)).optional(),
+  status: oneOf(['enabled', 'disabled']).optional(),
 });
 
 export const eventListParams = z.strictObject({
@@ -119,7 +116,7 @@ export const eventListParams = z.strictObject({
     .transform((sent) => BigInt(sent))
     .optional(),
   created,
-  type: z.enum(eventTypes, oneOf(eventTypes)).optional(),
+  type: oneOf(eventTypes).optional(),
   payout: idOf('po', 'payout').optional(),
   /** The batch's own event, not those of its payouts. */
   batch: idOf('bat', 'batch').optional(),
@@ -131,7 +128,7 @@ export const balanceTransactionListParams = z.strictObject({
   created,
   currency: currency.optional(),
   payout: idOf('po', 'payout').optional(),
-  type: z.enum(entryKinds, oneOf(entryKinds)).optional(),
+  type: oneOf(entryKinds).optional(),
 });
 
 export const corridorListParams = z.strictObject({
