@@ -50,17 +50,16 @@ export type Acceptance = Price & Omit<PriceRequest, 'mid'>;
  * refused. The order of the checks is the order in which a caller can repair them.
  */
 export function priceOf(request: PayoutRequest, facts: PriceFacts): Acceptance | Refusal {
-  const priced = request.quoteId === null ? livePrice(request, facts) : quotedPrice(request, facts);
+  const isLive = request.quoteId === null;
+  const priced = isLive ? livePrice(request, facts) : quotedPrice(request, facts);
   if (isRefusal(priced)) return priced;
   if (facts.beneficiary === undefined) return beneficiaryNotFound(request.beneficiaryId);
   const receives = facts.beneficiary.currency;
   if (receives !== priced.destinationCurrency) {
+    const expected = `${receives}, the currency of the beneficiary`;
     return refuse('currency_mismatch', {
-      param: request.quoteId === null ? 'destination_currency' : 'quote',
-      expected:
-        request.quoteId === null
-          ? `${receives}, the currency of the beneficiary`
-          : `a quote to ${receives}, the currency of the beneficiary`,
+      param: isLive ? 'destination_currency' : 'quote',
+      expected: isLive ? expected : `a quote to ${expected}`,
       received: priced.destinationCurrency,
     });
   }
@@ -202,10 +201,9 @@ function livePrice(request: PayoutRequest, facts: PriceFacts): Acceptance | Refu
   if (facts.beneficiary === undefined) return beneficiaryNotFound(request.beneficiaryId);
   const destinationCurrency = request.destinationCurrency ?? facts.beneficiary.currency;
   const mid = facts.midOf(sourceCurrency, destinationCurrency);
-  const priced = price({ sourceCurrency, destinationCurrency, amount, fixedSide, mid });
-  return isRefusal(priced)
-    ? priced
-    : { ...priced, sourceCurrency, destinationCurrency, fixedSide, amount };
+  const asked = { sourceCurrency, destinationCurrency, amount, fixedSide };
+  const priced = price({ ...asked, mid });
+  return isRefusal(priced) ? priced : { ...priced, ...asked };
 }
 
 function beneficiaryNotFound(received: string): Refusal {
