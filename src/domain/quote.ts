@@ -45,7 +45,12 @@ export function price(request: PriceRequest): Price | Refusal {
   const corridor = findCorridor(source, destination);
   if (corridor === undefined) return unsupported(source, destination);
   const mid = source === destination ? parseRate('1') : request.mid;
-  if (mid === undefined) return noRate(source, destination);
+  if (mid === undefined) {
+    return refuse('rate_unavailable', {
+      expected: `a current rate from ${source} to ${destination}`,
+      hint: 'No rate source has published one recently enough. Try again later.',
+    });
+  }
   const rate = quotedRate(mid, corridor.spreadBasisPoints);
   const reaching = (receiveMinor: bigint) =>
     grossFor(convertBackUp(receiveMinor, source, destination, rate), corridor.fee);
@@ -71,13 +76,6 @@ export function price(request: PriceRequest): Price | Refusal {
     rate,
     mid,
   };
-}
-
-function noRate(source: string, destination: string): Refusal {
-  return refuse('rate_unavailable', {
-    expected: `a current rate from ${source} to ${destination}`,
-    hint: 'No rate source has published one recently enough. Try again later.',
-  });
 }
 
 /** The largest amount that can be asked for: what the corridor's maximum turns into. */
