@@ -188,18 +188,13 @@ function locates(route: Route, status: string, name: ObjectName): boolean {
 /** One entry a status, which names the codes that it may carry; all are one type. */
 function problemsOf(route: Route): JsonObject {
   const codesOf = Map.groupBy(refusalsOf(route), (code) => meaningOf(code).status);
-  return Object.fromEntries(
-    [...codesOf].map(([status, codes]) => [status, problemOf(route, status, codes)]),
-  );
-}
-
-function problemOf(route: Route, status: number, codes: readonly RefusalCode[]): JsonObject {
-  return {
-    description: codes.map((name) => `\`${name}\`: ${meaningOf(name).title}`).join('\n\n'),
-    headers: headersOf(route, { retryAfter: [409, 429, 503].includes(status) }),
-    content: { 'application/problem+json': { schema: { $ref: reference('problem') } } },
-    'x-error-codes': codes,
-  };
+  const content = { 'application/problem+json': { schema: { $ref: reference('problem') } } };
+  const problems = [...codesOf].map(([status, codes]) => {
+    const description = codes.map((name) => `\`${name}\`: ${meaningOf(name).title}`).join('\n\n');
+    const headers = headersOf(route, { retryAfter: [409, 429, 503].includes(status) });
+    return [status, { description, headers, content, 'x-error-codes': codes }] as const;
+  });
+  return Object.fromEntries(problems);
 }
 
 /** What a route may refuse: its own reasons, and those of every route of its kind. */
