@@ -176,7 +176,11 @@ async function createPayout(
   if (bound.refusal !== null) return { ...refused(bound.refusal), headers: bound.headers };
   request.name({ payout: bound.objectId });
   const toDecide = bound.isReplay ? await undecided(deps, request, bound.objectId) : recorded;
-  await decide(deps, toDecide);
+  if (toDecide !== undefined) {
+    await askTemporal(deps, { payout: toDecide.id }, () =>
+      startAndAwaitDecision(deps.temporal, toDecide, decisionLimitMs),
+    );
+  }
   const decided = await untilFinal(deps, request, bound.objectId);
   const { waitMs } = request;
   const applied = waitMs === 0 ? {} : { 'Preference-Applied': `wait=${waitMs / 1000}` };
@@ -208,13 +212,6 @@ async function undecided(
 ): Promise<WakeablePayout | undefined> {
   const row = exactlyOne(await findPayout(database, account.id, id));
   return row.status === 'pending' ? row : undefined;
-}
-
-async function decide(deps: ApiDeps, payout: WakeablePayout | undefined): Promise<void> {
-  if (payout === undefined) return;
-  await askTemporal(deps, { payout: payout.id }, () =>
-    startAndAwaitDecision(deps.temporal, payout, decisionLimitMs),
-  );
 }
 
 /** To cancel a canceled payout is no mistake. */
