@@ -222,8 +222,7 @@ async function decode(route: Route, ctx: Koa.Context): Promise<Decoding> {
 }
 
 function decodeQuery({ params }: Route, ctx: Koa.Context): Promise<Decoding> {
-  const query = Buffer.from(ctx.querystring);
-  return inSlices(decodeForm(query, params));
+  return inSlices(decodeForm(Buffer.from(ctx.querystring), params));
 }
 
 function decodePosted(route: Route, ctx: Koa.Context): Promise<Decoding> {
