@@ -71,7 +71,7 @@ export function createApp(parts: Omit<ApiDeps, 'writes'>): Koa {
     const limits = isList(route) ? [lists] : route.acceptsLineFormats === true ? [batches] : [];
     router[route.method](
       ...([route.path, requireScope(route), weigh(deps, route), ...limits, read] as const),
-      (ctx) => serve(deps, route, ctx, ctx.params['id'] ?? ''),
+      (ctx) => serve(deps, route, ctx),
     );
   }
   addReference(router, routes);

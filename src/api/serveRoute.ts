@@ -32,16 +32,11 @@ import {
 import { inSlices, type Steps } from './slices.js';
 
 /** Runs a route for a request that is authenticated and decoded, and renders its answer. */
-export async function serve(
-  deps: ApiDeps,
-  route: Route,
-  ctx: Koa.Context,
-  id: string,
-): Promise<void> {
+export async function serve(deps: ApiDeps, route: Route, ctx: Koa.Context): Promise<void> {
   if (isList(route) && answerIfRefused(ctx, refuseIndebted(deps, ctx))) return;
   const weight = weightOf(bytesOf(ctx).length);
   if (answerIfRefused(ctx, takeItems(deps, ctx, weight, 'read'))) return;
-  const request = await readRequest(deps, route, ctx, id);
+  const request = await readRequest(deps, route, ctx);
   const payouts = 'decoded' in request ? request.decoded['payouts'] : undefined;
   const items = isDecodedList(payouts) ? payouts.length : 0;
   if (answerIfRefused(ctx, takeItems(deps, ctx, items))) return;
@@ -143,9 +138,9 @@ async function readRequest(
   deps: ApiDeps,
   route: Route,
   ctx: Koa.Context,
-  id: string,
 ): Promise<ApiRequest | Refused> {
   const { account, scopes } = holderOf(ctx);
+  const { id = '' }: { readonly id?: string } = ctx.params;
   // Sent empty it is a value that went missing, and the account's version might surprise.
   const version = ctx.headers['corridor-version']?.toString() ?? account.apiVersion;
   if (!isApiVersion(version)) {
