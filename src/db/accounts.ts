@@ -1,4 +1,4 @@
-import { exactlyOne, type Sql } from './client.js';
+import { byId, exactlyOne, type Sql } from './client.js';
 import { newId } from './id.js';
 
 export type Mode = 'test' | 'live';
@@ -11,7 +11,7 @@ export type Account = {
   readonly createdAt: Date;
 };
 
-const columns = ['id', 'mode', 'name', 'api_version', 'created_at'] as const;
+const columns = (sql: Sql) => sql`id, mode, name, api_version, created_at`;
 
 export async function insertAccount(
   sql: Sql,
@@ -20,18 +20,15 @@ export async function insertAccount(
   const [row] = await sql<Account[]>`
     insert into accounts (id, mode, name, api_version)
     values (${newId('account')}, ${account.mode}, ${account.name}, ${account.apiVersion})
-    returning ${sql(columns)}`;
+    returning ${columns(sql)}`;
   return exactlyOne(row);
 }
 
-export async function findAccount(sql: Sql, id: string): Promise<Account | undefined> {
-  const [row] = await sql<Account[]>`select ${sql(columns)} from accounts where id = ${id}`;
-  return row;
-}
+export const findAccount = byId<Account>('accounts', columns);
 
 /** Moves an account to another API version. */
 export async function setApiVersion(sql: Sql, id: string, apiVersion: string): Promise<Account> {
   const [row] = await sql<Account[]>`
-    update accounts set api_version = ${apiVersion} where id = ${id} returning ${sql(columns)}`;
+    update accounts set api_version = ${apiVersion} where id = ${id} returning ${columns(sql)}`;
   return exactlyOne(row);
 }

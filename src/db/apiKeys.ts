@@ -2,7 +2,7 @@ import { createHash, randomInt } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { allScopes, type Scope } from '../domain/scope.js';
 import type { Account, Mode } from './accounts.js';
-import { exactlyOne, type Sql } from './client.js';
+import { byId, exactlyOne, type Sql } from './client.js';
 import { newId } from './id.js';
 
 const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
@@ -121,10 +121,7 @@ export async function countActiveKeys(sql: Sql, accountId: string, name: string)
   return rows.count;
 }
 
-export async function findApiKey(sql: Sql, id: string): Promise<ApiKey | undefined> {
-  const [row] = await sql<ApiKey[]>`select ${columns(sql)} from api_keys where id = ${id}`;
-  return row;
-}
+export const findApiKey = byId<ApiKey>('api_keys', columns);
 
 export async function listApiKeys(sql: Sql, accountId: string): Promise<readonly ApiKey[]> {
   return sql<ApiKey[]>`

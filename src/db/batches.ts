@@ -1,7 +1,7 @@
 import { type BatchMode, type BatchStatus, batchStatuses, chunkCountOf } from '../domain/batch.js';
 import type { PayoutStatus } from '../domain/payout.js';
 import type { Refusal } from '../domain/refusal.js';
-import { oneOf, ownedIn, type Sql, unnest, when } from './client.js';
+import { byId, oneOf, ownedIn, type Sql, unnest, when } from './client.js';
 import { orderAndLimit, type Page, type PageResult, pageRows, toPage } from './page.js';
 import type { NewPayout, PayoutRow } from './payouts.js';
 import type { CurrencyRate, CurrencyRates } from './rates.js';
@@ -107,10 +107,7 @@ const columns = (sql: Sql) => sql`
   canceled_at`;
 
 /** Of any account: for workflows and operators. */
-export async function findBatchById(sql: Sql, id: string): Promise<BatchRow | undefined> {
-  const [row] = await sql<BatchRow[]>`select ${columns(sql)} from batches where id = ${id}`;
-  return row;
-}
+export const findBatchById = byId<BatchRow>('batches', columns);
 
 /** For operators: the open batches of every account, at most a thousand. */
 export async function listOpenBatches(sql: Sql): Promise<readonly BatchRow[]> {

@@ -11,11 +11,18 @@ export function exactlyOne<T>(row: T | undefined): T {
   return row;
 }
 
+const allColumns = (sql: Sql): Fragment => sql`*`;
+
+/** Finds an object in a table by its id, whichever account's it is. */
+export function byId<T extends object>(table: string, columns = allColumns) {
+  return async (sql: Sql, id: string): Promise<T | undefined> => {
+    const [row] = await sql<T[]>`select ${columns(sql)} from ${sql(table)} where id = ${id}`;
+    return row;
+  };
+}
+
 /** Finds an account's objects in a table by their ids. */
-export function ownedIn<T extends object>(
-  table: string,
-  columns: (sql: Sql) => Fragment = (sql) => sql`*`,
-) {
+export function ownedIn<T extends object>(table: string, columns = allColumns) {
   return (sql: Sql, accountId: string, ids: readonly string[]): Promise<readonly T[]> =>
     sql<T[]>`select ${columns(sql)} from ${sql(table)}
               where id = any (${ids}) and account_id = ${accountId}`;
@@ -83,8 +90,9 @@ const maximumAttempts = 4;
 /** The driver's own codes, and the system's (E…), of a connection that is gone. */
 const lostCodes = /^(CONNECTION_(CLOSED|ENDED|DESTROYED)|CONNECT_TIMEOUT|E[A-Z]+)$/;
 
-function isConnectionLost(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && lostCodes.test(String(error.code));
+/** The SQLSTATE of what the database refuses, or the code of the driver or the system. */
+function codeOf(error: unknown): string {
+  return error instanceof Error && 'code' in error ? String(error.code) : '';
 }
 
 /** One transaction, run again after a deadlock. `work` must have no effect outside of it. */
@@ -99,7 +107,7 @@ export async function transaction<T>(
         try {
           return { result: await work(sql) };
         } catch (error) {
-          if (!isConnectionLost(error)) throw error;
+          if (!lostCodes.test(codeOf(error))) throw error;
           // postgres.js 3.4.9 would send a rollback down the closed connection, and throw where
           // it cannot be caught: every restart of the database would end every process of ours
           // (porsager/postgres#1208). The end of the connection rejects the transaction anyway.
@@ -108,8 +116,7 @@ export async function transaction<T>(
       });
       return result;
     } catch (error) {
-      const code = error instanceof postgres.PostgresError ? error.code : '';
-      if (!retryable.has(code) || attempt >= maximumAttempts) throw error;
+      if (!retryable.has(codeOf(error)) || attempt >= maximumAttempts) throw error;
     }
   }
 }
@@ -153,8 +160,7 @@ const outageCodes = new RegExp(
 
 /** Whether an error says that the database could not answer, rather than what it answered. */
 export function isOutage(error: unknown): boolean {
-  if (!(error instanceof Error) || !('code' in error)) return false;
-  return outageCodes.test(String(error.code));
+  return outageCodes.test(codeOf(error));
 }
 
 /** Recognizes a violated constraint or a lock time-out by its SQLSTATE. */

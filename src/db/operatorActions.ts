@@ -6,7 +6,7 @@ import type {
   OperatorResult,
   Signature,
 } from '../domain/operator.js';
-import type { Sql } from './client.js';
+import { byId, type Sql } from './client.js';
 import { newId } from './id.js';
 
 /** A command with its parameters, without its secrets. */
@@ -79,10 +79,7 @@ export async function findRequest(
   return row;
 }
 
-export async function findAction(sql: Sql, id: string): Promise<OperatorActionRow | undefined> {
-  const [row] = await sql<OperatorActionRow[]>`select * from operator_actions where id = ${id}`;
-  return row;
-}
+export const findAction = byId<OperatorActionRow>('operator_actions');
 
 /**
  * A proposal that has not been executed yet. It was made for the case at hand: once the payout

@@ -12,7 +12,7 @@ import {
 import type { Move } from '../domain/progress.js';
 import type { Refusal } from '../domain/refusal.js';
 import type { Mode } from './accounts.js';
-import { exactlyOne, oneOf, ownedIn, type Sql, unnest, when } from './client.js';
+import { byId, exactlyOne, oneOf, ownedIn, type Sql, unnest, when } from './client.js';
 import type { RateOrigin } from './rates.js';
 import { wakeAfter } from './wakeTimes.js';
 
@@ -131,10 +131,7 @@ export async function lockRetried(sql: Sql, accountId: string, id: string): Prom
 export const findPayout = oneOf(ownedIn<PayoutRow>('payouts'));
 
 /** Of any account: for operators and activities. */
-export async function findPayoutById(sql: Sql, id: string): Promise<PayoutRow | undefined> {
-  const [row] = await sql<PayoutRow[]>`select * from payouts where id = ${id}`;
-  return row;
-}
+export const findPayoutById = byId<PayoutRow>('payouts');
 
 /** The payouts that wait for a person, longest first, at most a thousand. */
 export async function listParked(sql: Sql): Promise<readonly PayoutRow[]> {
