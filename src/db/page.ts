@@ -63,16 +63,8 @@ export function toPage<T>(page: Page, rows: readonly T[]): PageResult<T> {
   return { rows: newestFirst, hasMore: rows.length > page.limit };
 }
 
-/** The column that says when a row was created, of each table whose lists go on from an id. */
-const clocks = {
-  payouts: 'requested_at',
-  batches: 'created_at',
-  beneficiaries: 'created_at',
-  webhook_endpoints: 'created_at',
-  events: 'created_at',
-} as const;
-
-export type ListedTable = keyof typeof clocks;
+/** The tables whose lists go on from an id. */
+export type ListedTable = 'payouts' | 'batches' | 'beneficiaries' | 'webhook_endpoints' | 'events';
 
 /** Where an account's object stands in its list, also one that is no longer listed. */
 export async function positionOf(
@@ -81,8 +73,9 @@ export async function positionOf(
   accountId: string,
   id: string,
 ): Promise<Position | undefined> {
+  const clock = table === 'payouts' ? 'requested_at' : 'created_at';
   const [row] = await sql<Position[]>`
-    select ${sql(clocks[table])} as at, id from ${sql(table)}
+    select ${sql(clock)} as at, id from ${sql(table)}
      where id = ${id} and account_id = ${accountId}`;
   return row;
 }
