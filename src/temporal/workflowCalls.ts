@@ -18,6 +18,7 @@ import { railNameOf } from '../domain/corridor.js';
 import type { WakeablePayout } from '../domain/payout.js';
 import {
   acceptUpdate,
+  type BatchInput,
   cancelBatchUpdate,
   deliverSignal,
   type OperatorResult,
@@ -53,11 +54,13 @@ function within<T>(client: Client, limitMs: number, call: () => Promise<T>): Pro
   return client.withDeadline(Date.now() + limitMs, call);
 }
 
+type StartOptions = WorkflowOptions & { readonly args: unknown[] };
+
 /** A signal that makes a workflow look again, and starts it if it does not run. */
 async function wake(
   client: Client,
   workflowType: string,
-  options: WorkflowOptions & { readonly args: unknown[] },
+  options: StartOptions,
   signal: SignalDefinition = railUpdateSignal,
 ): Promise<void> {
   await within(client, wakeLimitMs, () =>
@@ -146,11 +149,7 @@ export function wakePayouts(
   client: Client,
   payouts: readonly WakeablePayout[],
 ): Promise<readonly WakeFailure[]> {
-  return wakeAll(
-    payouts,
-    ({ id }) => id,
-    (payout) => wakePayout(client, payout),
-  );
+  return wakeAll(client, 'payout', payouts.map(startOptions));
 }
 
 /** Wakes the workflows of chunks, as wakePayouts does those of payouts. */
@@ -158,24 +157,28 @@ export function wakeChunks(
   client: Client,
   chunks: readonly Chunk[],
 ): Promise<readonly WakeFailure[]> {
-  return wakeAll(chunks, chunkDriver, (chunk) => wakeChunk(client, chunk));
+  const starts = chunks.map((chunk) => batchOptions(chunkDriver(chunk), chunk.batchId, chunk));
+  return wakeAll(client, 'batchChunk', starts);
 }
 
-async function wakeAll<T>(
-  items: readonly T[],
-  idOf: (item: T) => string,
-  wakeOne: (item: T) => Promise<void>,
+async function wakeAll(
+  client: Client,
+  workflowType: string,
+  starts: readonly StartOptions[],
 ): Promise<readonly WakeFailure[]> {
   const failures: WakeFailure[] = [];
-  await pLimit(startsInFlight).map(items, (item) =>
-    wakeOne(item).catch((error: unknown) => failures.push({ id: idOf(item), error })),
+  await pLimit(startsInFlight).map(starts, (options) =>
+    wake(client, workflowType, options).catch((error: unknown) =>
+      failures.push({ id: options.workflowId, error }),
+    ),
   );
   return failures;
 }
 
-function batchOptions(workflowId: string, batchId: string) {
+function batchOptions(workflowId: string, batchId: string, input: BatchInput | Chunk) {
   return {
     workflowId,
+    args: [input],
     taskQueue: taskQueues.batch,
     ...oneRun,
     typedSearchAttributes: new TypedSearchAttributes([
@@ -184,18 +187,10 @@ function batchOptions(workflowId: string, batchId: string) {
   };
 }
 
-/** Makes sure that the workflow of a chunk runs and looks again. */
-function wakeChunk(client: Client, chunk: Chunk): Promise<void> {
-  return wake(client, 'batchChunk', {
-    ...batchOptions(chunkDriver(chunk), chunk.batchId),
-    args: [chunk],
-  });
-}
-
 /** Starts the workflow of a batch; it is safe to start it again. */
 export async function startBatch(client: Client, batchId: string): Promise<void> {
   await within(client, wakeLimitMs, () =>
-    client.workflow.start('batch', { ...batchOptions(batchId, batchId), args: [{ batchId }] }),
+    client.workflow.start('batch', batchOptions(batchId, batchId, { batchId })),
   );
 }
 
@@ -208,10 +203,8 @@ export async function cancelBatchItems(
   batchId: string,
   deadlineMs: number,
 ): Promise<void> {
-  const startWorkflowOperation = new WithStartWorkflowOperation('batch', {
-    ...batchOptions(batchId, batchId),
-    args: [{ batchId }],
-  });
+  const options = batchOptions(batchId, batchId, { batchId });
+  const startWorkflowOperation = new WithStartWorkflowOperation('batch', options);
   await within(client, deadlineMs, () =>
     client.workflow.executeUpdateWithStart(cancelBatchUpdate, { startWorkflowOperation }),
   );
