@@ -12,7 +12,6 @@ import { type Running, runProcess } from '../process.js';
 import { createRails } from '../rails/registry.js';
 import { createSandboxRail } from '../rails/sandbox/connector.js';
 import { ecbSource } from '../rates/ecb.js';
-import type { RateSource } from '../rates/rateSource.js';
 import { referenceSource } from '../rates/reference.js';
 import { createLog, createMetrics, serveMetrics } from '../telemetry.js';
 import { upsertSchedules } from '../temporal/schedules.js';
@@ -37,7 +36,8 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     lockTimeoutMs: lane === 'single' ? 1_500 : 5_000,
     applicationName: `corridor-worker-${lane}`,
   });
-  const rateSource = rateSourceOf(config);
+  const rateSource =
+    config.RATE_SOURCE === 'ecb' ? ecbSource(config.RATE_SOURCE_URL) : referenceSource;
   await startRates({ database, rateSource, log }, config.RATE_MAXIMUM_AGE_HOURS * hourMs);
 
   const connection = await NativeConnection.connect({ address: config.TEMPORAL_ADDRESS });
@@ -113,10 +113,6 @@ const mostConnections = { single: Number.POSITIVE_INFINITY, batch: 4 } as const;
 async function failureOf(running: readonly Promise<void>[]): Promise<never> {
   await Promise.race(running);
   throw new Error('A worker has stopped by itself.');
-}
-
-function rateSourceOf(config: WorkerConfig): RateSource {
-  return config.RATE_SOURCE === 'ecb' ? ecbSource(config.RATE_SOURCE_URL) : referenceSource;
 }
 
 /** The SDK's own logs go the way of ours. */
