@@ -9,7 +9,7 @@ import { corridorCurrencies } from '../domain/corridor.js';
 import { eventTypes } from '../domain/event.js';
 import { iso4217 } from '../domain/iso4217.js';
 import { isCurrency, minorUnitsExpected } from '../domain/money.js';
-import { apiVersions } from './versions/index.js';
+import { apiVersions, versionExpected } from './versions/index.js';
 
 /** A number of a JSON body as it was written: `1.0`, `1e3` and `1` stay three texts. */
 export class DecodedNumber {
@@ -209,7 +209,6 @@ export const webhookEndpointParams = z.strictObject({
     .meta({ uniqueItems: true }),
 });
 
-const versionExpected = `one of ${apiVersions.join(', ')}`;
 export const accountParams = z.strictObject({
   api_version: z.enum(apiVersions, versionExpected),
 });
