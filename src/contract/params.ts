@@ -177,16 +177,11 @@ const beneficiaryHints: Readonly<Record<BeneficiaryField, z.GlobalMeta>> = {
   },
 };
 
+const detailOf = (field: BeneficiaryField) => text(1, 140).optional().meta(beneficiaryHints[field]);
+
 /** All text here; which fields belong together is the domain's to say. */
 export const beneficiaryParams = z
-  .strictObject(
-    Object.fromEntries(
-      beneficiaryFields.map((field) => [
-        field,
-        text(1, 140).optional().meta(beneficiaryHints[field]),
-      ]),
-    ),
-  )
+  .strictObject(Object.fromEntries(beneficiaryFields.map((field) => [field, detailOf(field)])))
   .meta({ required: ['type', 'name', 'country', 'currency'] });
 
 export const fundParams = z.strictObject({ currency, amount });
