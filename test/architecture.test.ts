@@ -27,10 +27,10 @@ const source = new Map([
 /**
  * What a newcomer has to read is the service; all that one machine needs to run it stands beside
  * it. Who needs more than this should first look for what can go: 2,270 of them came with what two
- * audits had found, and 580 with what integrators meet first: a document that clients of every language
+ * audits had found, and 420 with what integrators meet first: a document that clients of every language
  * are generated from, sentences that say how to correct a request, guides, and retries that pay once.
  */
-const limits = { linesPerFile: 450, linesOfCode: 14_400 };
+const limits = { linesPerFile: 450, linesOfCode: 14_250 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

@@ -120,13 +120,10 @@ async function priceAll(
     if (row?.status !== 'pending') continue;
     const rail = rails.find(railNameOf(row.mode) ?? '');
     const request = { ...row, ageMs: Math.max(Number(row.ageMs), workflowAgeMs) };
-    // What was refused before, at the request, stays refused.
-    const refusal =
-      row.refusal ??
-      refusalOf(row) ??
-      (rail === undefined ? refuseUnroutable(row.mode) : undefined);
+    const unroutable = rail === undefined ? refuseUnroutable(row.mode) : undefined;
     const facts = factsOf(row);
-    const priced = refusal ?? priceOf(request, facts);
+    // What was refused before, at the request, stays refused.
+    const priced = row.refusal ?? refusalOf(row) ?? unroutable ?? priceOf(request, facts);
     all.push({ id, row, request, priced, rail, originOf: facts.originOf });
   }
   return all;

@@ -26,19 +26,13 @@ export async function cancelItems(
   const facts = new Map(idsOf(unsent).map((id) => [id, withdrawn]));
   const released = await applyFacts(sql, rules, { driver: null, ids: idsOf(unsent) }, facts);
   const pending = rows.filter((row) => row.status === 'pending');
-  const moved = await movePayouts(
-    sql,
-    pending,
-    idsOf(pending).map((id) => ({ id, ...undecidedCancellation })),
-  );
+  const moves = idsOf(pending).map((id) => ({ id, ...undecidedCancellation }));
+  const moved = await movePayouts(sql, pending, moves);
   const own = new Map(ownOf([...unsent, ...pending]).map((row) => [row.id, row]));
   await makeDue(sql, [...own.keys()]);
   const subscribed = await announce(sql, moved);
-  const canceled = [
-    ...released,
-    ...moved.map(({ id }) => ({ id, hasPendingDeliveries: subscribed.has(id) })),
-  ];
-  return canceled.map(({ id, hasPendingDeliveries }) => ({
+  const canceled = moved.map(({ id }) => ({ id, hasPendingDeliveries: subscribed.has(id) }));
+  return [...released, ...canceled].map(({ id, hasPendingDeliveries }) => ({
     id,
     hasPendingDeliveries,
     own: own.get(id) ?? null,

@@ -78,9 +78,8 @@ async function isCovered(sql: Sql, accountId: string, entry: Entry): Promise<boo
   return entry.postings.every(({ currency }) => {
     const there = balances.find((balance) => balance.currency === currency);
     const availableMinor = (there?.availableMinor ?? 0n) + sumOn([entry], 'available', currency);
-    return (
-      availableMinor >= 0n && (there?.heldMinor ?? 0n) + sumOn([entry], 'held', currency) >= 0n
-    );
+    const heldMinor = (there?.heldMinor ?? 0n) + sumOn([entry], 'held', currency);
+    return availableMinor >= 0n && heldMinor >= 0n;
   });
 }
 

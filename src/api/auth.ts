@@ -120,15 +120,12 @@ export function holderOf(ctx: Koa.Context): KeyHolder {
 
 /** Refuses a key that has none of the scopes that reach something, of which the first is named. */
 export function scopeMissing(scopes: readonly Scope[], reaching: readonly Scope[]): Refused {
-  return {
-    refusals: [
-      refuse('scope_missing', {
-        param: 'Authorization',
-        expected: `an API key with the scope ${reaching.join(' or ')}`,
-        received: `a key with the scope ${scopes.join(', ')}`,
-      }),
-    ],
-    // RFC 6750, 3.1.
-    headers: { 'WWW-Authenticate': `Bearer error="insufficient_scope", scope="${reaching[0]}"` },
-  };
+  const refusal = refuse('scope_missing', {
+    param: 'Authorization',
+    expected: `an API key with the scope ${reaching.join(' or ')}`,
+    received: `a key with the scope ${scopes.join(', ')}`,
+  });
+  // RFC 6750, 3.1.
+  const challenge = `Bearer error="insufficient_scope", scope="${reaching[0]}"`;
+  return { refusals: [refusal], headers: { 'WWW-Authenticate': challenge } };
 }

@@ -23,6 +23,9 @@ const formats: ReadonlyMap<string, Format> = new Map([
   ['text/csv', { decode: decodeCsv, isLines: true }],
 ]);
 
+/** Without a comma before the last one, as the British write a list. */
+const alternatives = new Intl.ListFormat('en-GB', { type: 'disjunction' });
+
 /**
  * Decodes a request body to its parameters, in time linear in its length and within the
  * caps of decoded.ts. An empty body is no parameters, whatever its type. Refusals:
@@ -43,21 +46,17 @@ export function* decodeInSteps(
   if (body.length > maxBodyBytes) {
     return [refuse('body_too_large', { expected: `at most ${maxBodyBytes} bytes` })];
   }
+  const accepts = ({ isLines }: Format) => acceptsLineFormats || !isLines;
   const format = formatOf(contentType);
-  if (format === undefined || (format.isLines && !acceptsLineFormats)) {
-    const taken = [...formats].filter(([, { isLines }]) => acceptsLineFormats || !isLines);
-    const [last, ...others] = taken.map(([type]) => type).reverse();
-    return [
-      refuse('content_type_unsupported', {
-        param: 'Content-Type',
-        expected: `${others.reverse().join(', ')} or ${last}, encoded as UTF-8`,
-        received: contentType.slice(0, 100),
-      }),
-    ];
+  if (format === undefined || !accepts(format)) {
+    const types = [...formats].flatMap(([type, each]) => (accepts(each) ? [type] : []));
+    const expected = `${alternatives.format(types)}, encoded as UTF-8`;
+    const received = contentType.slice(0, 100);
+    return [refuse('content_type_unsupported', { param: 'Content-Type', expected, received })];
   }
   const type = format.isLines ? undefined : likelyType(body);
   const likely = formats.get(type ?? '');
-  if (likely !== undefined && likely !== format && (acceptsLineFormats || !likely.isLines)) {
+  if (likely !== undefined && likely !== format && accepts(likely)) {
     const detail = `The body looks like ${type}: send Content-Type: ${type}.`;
     const expected = `a body as its Content-Type says, ${contentType.slice(0, 100)}`;
     return [refuse('body_malformed', { expected, detail })];

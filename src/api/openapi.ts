@@ -27,6 +27,9 @@ import { type Route, scopesReaching } from './route.js';
  */
 export function openapiDocument(routes: readonly Route[], version: ApiVersion): JsonObject {
   const schemas = publishedSchemas(routes, version);
+  const headers = Object.entries(requestHeaders).map(
+    ([name, says]) => [name, { name, in: 'header', ...says }] as const,
+  );
   return {
     openapi: '3.1.1',
     info: {
@@ -42,12 +45,7 @@ export function openapiDocument(routes: readonly Route[], version: ApiVersion): 
     components: {
       securitySchemes: { api_key: { type: 'http', scheme: 'bearer', description: keyDescription } },
       schemas: { ...schemas.components, api_version: { type: 'string', enum: [version] } },
-      parameters: Object.fromEntries(
-        Object.entries(requestHeaders).map(([name, says]) => [
-          name,
-          { name, in: 'header', ...says },
-        ]),
-      ),
+      parameters: Object.fromEntries(headers),
       headers: answerHeaders,
     },
   };

@@ -5,7 +5,7 @@ import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import type Router from '@koa/router';
 import type Koa from 'koa';
-import { apiVersions, defaultApiVersion } from '../contract/versions/index.js';
+import { apiVersions, defaultApiVersion, versionExpected } from '../contract/versions/index.js';
 import { refuse } from '../domain/refusal.js';
 import { asksForGzip } from './compression.js';
 import { openapiDocument } from './openapi.js';
@@ -29,8 +29,7 @@ export function addReference(router: Router, routes: readonly Route[]): void {
     const document = documents.get(asked);
     if (document === undefined) {
       const param = inQuery === null ? 'Corridor-Version' : 'version';
-      const expected = `one of ${apiVersions.join(', ')}`;
-      const refusals = [refuse('api_version_unknown', { param, expected })];
+      const refusals = [refuse('api_version_unknown', { param, expected: versionExpected })];
       return answerProblem(ctx, { refusals });
     }
     ctx.set('Corridor-Version', asked);

@@ -3,11 +3,11 @@ import type Koa from 'koa';
 import { noParams } from '../contract/params.js';
 import {
   type ApiVersion,
-  apiVersions,
   defaultApiVersion,
   isApiVersion,
   type JsonObject,
   render,
+  versionExpected,
   versionHeaders,
 } from '../contract/versions/index.js';
 import { type Refusal, refuse } from '../domain/refusal.js';
@@ -144,8 +144,8 @@ async function readRequest(
   // Sent empty it is a value that went missing, and the account's version might surprise.
   const version = ctx.headers['corridor-version']?.toString() ?? account.apiVersion;
   if (!isApiVersion(version)) {
-    const expected = `one of ${apiVersions.join(', ')}`;
-    const details = { param: 'Corridor-Version', expected, received: version.slice(0, 64) };
+    const received = version.slice(0, 64);
+    const details = { param: 'Corridor-Version', expected: versionExpected, received };
     return refused(refuse('api_version_unknown', details));
   }
   if (version !== defaultApiVersion) setVersionHeaders(ctx, version);

@@ -20,9 +20,8 @@ export async function listAttention({ database }: Call): Promise<void> {
   const parked = await listParked(database);
   if (parked.length === 0) console.log('No payout needs a person.');
   for (const row of parked) {
-    console.log(
-      `${row.id}  ${row.status}  ${row.attentionReason}  since ${row.attentionAt?.toISOString()}`,
-    );
+    const since = row.attentionAt?.toISOString();
+    console.log(`${row.id}  ${row.status}  ${row.attentionReason}  since ${since}`);
     console.log(`  ${amounts(row)}; ${row.attentionDetail}`);
   }
 }

@@ -22,12 +22,10 @@ export async function reconcile({ database }: Call): Promise<boolean> {
     console.log(`${currency} ${direction}s  bank ${bank}  ledger ${ledger}`);
   }
   for (const open of await listExposures(database)) {
-    const { sourceCurrency: source, destinationCurrency: destination } = open;
+    const { sourceCurrency: source, destinationCurrency: destination, mode, payouts } = open;
     const held = amount(open.heldMinor, source);
     const due = amount(open.owedMinor, destination);
-    console.log(
-      `${source} to ${destination}, ${open.mode}: ${open.payouts} open, ${held} held, ${due} due`,
-    );
+    console.log(`${source} to ${destination}, ${mode}: ${payouts} open, ${held} held, ${due} due`);
   }
   const breaks = await listBreaks(database, listLimit);
   for (const item of breaks) {
@@ -40,9 +38,8 @@ export async function reconcile({ database }: Call): Promise<boolean> {
   const wrong = await listBalanceBreaks(database, comparisonLimitMs);
   for (const { accountId, kind, currency, balanceMinor, postingsMinor } of wrong) {
     const balance = amount(balanceMinor, currency);
-    console.log(
-      `${accountId}  ${kind} balance ${balance}, postings ${amount(postingsMinor, currency)}`,
-    );
+    const postings = amount(postingsMinor, currency);
+    console.log(`${accountId}  ${kind} balance ${balance}, postings ${postings}`);
   }
   const count = breaks.length + wrong.length;
   console.log(count === 0 ? 'No breaks.' : `${count} breaks.`);

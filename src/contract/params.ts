@@ -9,7 +9,7 @@ import { corridorCurrencies } from '../domain/corridor.js';
 import { eventTypes } from '../domain/event.js';
 import { iso4217 } from '../domain/iso4217.js';
 import { isCurrency, minorUnitsExpected } from '../domain/money.js';
-import { apiVersions } from './versions/index.js';
+import { apiVersions, versionExpected } from './versions/index.js';
 
 /** A number of a JSON body as it was written: `1.0`, `1e3` and `1` stay three texts. */
 export class DecodedNumber {
@@ -177,16 +177,11 @@ const beneficiaryHints: Readonly<Record<BeneficiaryField, z.GlobalMeta>> = {
   },
 };
 
+const detailOf = (field: BeneficiaryField) => text(1, 140).optional().meta(beneficiaryHints[field]);
+
 /** All text here; which fields belong together is the domain's to say. */
 export const beneficiaryParams = z
-  .strictObject(
-    Object.fromEntries(
-      beneficiaryFields.map((field) => [
-        field,
-        text(1, 140).optional().meta(beneficiaryHints[field]),
-      ]),
-    ),
-  )
+  .strictObject(Object.fromEntries(beneficiaryFields.map((field) => [field, detailOf(field)])))
   .meta({ required: ['type', 'name', 'country', 'currency'] });
 
 export const fundParams = z.strictObject({ currency, amount });
@@ -209,7 +204,6 @@ export const webhookEndpointParams = z.strictObject({
     .meta({ uniqueItems: true }),
 });
 
-const versionExpected = `one of ${apiVersions.join(', ')}`;
 export const accountParams = z.strictObject({
   api_version: z.enum(apiVersions, versionExpected),
 });

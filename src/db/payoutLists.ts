@@ -4,13 +4,14 @@ import { exactlyOne, type Sql, unnest, when } from './client.js';
 import { orderAndLimit, type Page, type PageResult, pageRows, toPage } from './page.js';
 import type { PayoutRow } from './payouts.js';
 
+/** What payouts are asked for by, under the names that their terms are stored by. */
 export type PayoutFilter = {
   readonly status?: readonly PayoutStatus[] | undefined;
-  readonly sourceCurrency?: string | undefined;
-  readonly destinationCurrency?: string | undefined;
+  readonly source_currency?: string | undefined;
+  readonly destination_currency?: string | undefined;
   readonly reference?: string | undefined;
-  readonly beneficiaryId?: string | undefined;
-  readonly batchId?: string | undefined;
+  readonly beneficiary?: string | undefined;
+  readonly batch?: string | undefined;
   /** All of these names with these values. */
   readonly metadata?: Readonly<Record<string, string>> | undefined;
 };
@@ -55,12 +56,12 @@ function pathsOf(filter: PayoutFilter): readonly Path[] {
   const metadata = Object.entries(filter.metadata ?? {});
   const paths = [
     { name: 'reference', value: filter.reference },
-    { name: 'batch', value: filter.batchId },
-    { name: 'beneficiary', value: filter.beneficiaryId },
+    { name: 'batch', value: filter.batch },
+    { name: 'beneficiary', value: filter.beneficiary },
     { name: 'status', value: filter.status?.join() },
     ...metadata.map(([key, value]) => ({ name: `metadata ${key}`, value })),
-    { name: 'destination_currency', value: filter.destinationCurrency },
-    { name: 'source_currency', value: filter.sourceCurrency },
+    { name: 'destination_currency', value: filter.destination_currency },
+    { name: 'source_currency', value: filter.source_currency },
   ];
   return paths.filter((path): path is Path => path.value !== undefined);
 }
@@ -135,10 +136,10 @@ function matching(sql: Sql, filter: PayoutFilter): Fragment {
     when(sql, value, (wanted) => sql`${sql(column)} = ${wanted}`);
   return sql`
     ${when(sql, filter.status, (wanted) => sql`status = any(${[...wanted]})`)}
-    and ${is('source_currency', filter.sourceCurrency)}
-    and ${is('destination_currency', filter.destinationCurrency)}
+    and ${is('source_currency', filter.source_currency)}
+    and ${is('destination_currency', filter.destination_currency)}
     and ${is('reference', filter.reference)}
-    and ${is('beneficiary_id', filter.beneficiaryId)}
-    and ${is('batch_id', filter.batchId)}
+    and ${is('beneficiary_id', filter.beneficiary)}
+    and ${is('batch_id', filter.batch)}
     and ${when(sql, filter.metadata, (wanted) => sql`metadata @> ${sql.json(wanted)}`)}`;
 }

@@ -28,12 +28,9 @@ export async function addSearchAttributes(
   { options: { namespace } }: Client,
 ): Promise<void> {
   for (const key of Object.values(searchAttributes)) {
-    const indexedType = indexedTypes[key.type];
+    const added = { namespace, searchAttributes: { [key.name]: indexedTypes[key.type] } };
     try {
-      await connection.operatorService.addSearchAttributes({
-        namespace,
-        searchAttributes: { [key.name]: indexedType },
-      });
+      await connection.operatorService.addSearchAttributes(added);
     } catch (error) {
       if (!isGrpcServiceError(error) || error.code !== alreadyExists) throw error;
     }

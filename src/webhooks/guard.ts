@@ -43,31 +43,26 @@ export class BlockedAddressError extends Error {
 }
 
 /**
- * Checks a URL when an endpoint is registered, and again at each attempt, for the policy
- * may have changed. It says nothing of where the name leads: that is checked when
- * connecting, each time, because names are pointed elsewhere after they were checked.
+ * What a URL ought to have been, or undefined if it is well: asked when an endpoint is registered,
+ * and again at each attempt, for the policy may have changed. It says nothing of where the name
+ * leads: that is checked when connecting, each time, because names are pointed elsewhere after
+ * they were checked.
  */
-export function checkWebhookUrl(
-  url: string,
-  policy: UrlPolicy,
-): undefined | { readonly expected: string } {
-  if (url.length > maxUrlLength) return { expected: `at most ${maxUrlLength} characters` };
-  if (/\s/.test(url) || !URL.canParse(url))
-    return { expected: 'an absolute URL, such as https://example.com/webhooks' };
+export function expectedOfWebhookUrl(url: string, policy: UrlPolicy): string | undefined {
+  if (url.length > maxUrlLength) return `at most ${maxUrlLength} characters`;
+  if (/\s/.test(url) || !URL.canParse(url)) {
+    return 'an absolute URL, such as https://example.com/webhooks';
+  }
   const { protocol, username, password, port, hostname } = new URL(url);
   if (protocol !== 'https:' && !(policy.allowInsecure && protocol === 'http:')) {
-    return { expected: policy.allowInsecure ? 'an https or http URL' : 'an https URL' };
+    return policy.allowInsecure ? 'an https or http URL' : 'an https URL';
   }
-  if (username !== '' || password !== '') {
-    return { expected: 'a URL without user name and password' };
-  }
-  if (url.includes('#')) return { expected: 'a URL without a fragment' };
-  if (!policy.allowInsecure && !securePorts.includes(port)) {
-    return { expected: 'port 443 or 8443' };
-  }
+  if (username !== '' || password !== '') return 'a URL without user name and password';
+  if (url.includes('#')) return 'a URL without a fragment';
+  if (!policy.allowInsecure && !securePorts.includes(port)) return 'port 443 or 8443';
   // The URL parser has turned every spelling of an IPv4 address (0x7f.1) into the usual one.
   if (!policy.allowPrivateAddresses && isIP(bare(hostname)) !== 0) {
-    return { expected: 'a host name, not an IP address' };
+    return 'a host name, not an IP address';
   }
   return undefined;
 }

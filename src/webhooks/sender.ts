@@ -1,7 +1,7 @@
 import { Pool } from 'undici';
 import {
   BlockedAddressError,
-  checkWebhookUrl,
+  expectedOfWebhookUrl,
   guardedConnector,
   guardedLookups,
   type UrlPolicy,
@@ -77,9 +77,9 @@ export function createSender(
 
   return {
     async send(delivery) {
-      const problem = checkWebhookUrl(delivery.url, policy);
-      if (problem !== undefined) {
-        const reason = `expected ${problem.expected}`;
+      const expected = expectedOfWebhookUrl(delivery.url, policy);
+      if (expected !== undefined) {
+        const reason = `expected ${expected}`;
         return { kind: 'blocked', reason, detail: reason };
       }
       const { origin, pathname, search } = new URL(delivery.url);

@@ -61,7 +61,7 @@ const pageOf = ({ created }: Pick<Page, 'created'>): Page => ({ ...page, created
 
 const old = new Date('2026-11-09T12:00:00.000Z');
 
-const inBatch = (status: PayoutFilter['status']) => ({ batchId: 'bat_old', status });
+const inBatch = (status: PayoutFilter['status']) => ({ batch: 'bat_old', status });
 const invoice = { reference: 'Invoice 7' };
 
 /** A filter, and how many of the big account's rows are on its first page. */
@@ -71,16 +71,16 @@ const payoutFilters: readonly (readonly [string, Asked<PayoutFilter>, number])[]
   ['a rare status', { status: ['returned'] }, 5],
   ['a status that none has', { status: ['pending'] }, 0],
   ['several statuses', { status: ['failed', 'returned', 'settled'] }, 20],
-  ['a common source currency', { sourceCurrency: 'USD' }, 20],
-  ['a rare source currency', { sourceCurrency: 'JPY' }, 5],
-  ['a common destination currency', { destinationCurrency: 'EUR' }, 20],
-  ['a rare destination currency', { destinationCurrency: 'KWD' }, 5],
+  ['a common source currency', { source_currency: 'USD' }, 20],
+  ['a rare source currency', { source_currency: 'JPY' }, 5],
+  ['a common destination currency', { destination_currency: 'EUR' }, 20],
+  ['a rare destination currency', { destination_currency: 'KWD' }, 5],
   ['a common reference', { reference: 'Salary' }, 20],
   ['a rare reference', { reference: 'Invoice 7' }, 1],
   ['a reference that none has', { reference: 'Nothing' }, 0],
-  ['a beneficiary', { beneficiaryId: 'bnf_7' }, 20],
-  ['a rare beneficiary', { beneficiaryId: 'bnf_rare' }, 5],
-  ['a batch of long ago', { batchId: 'bat_old' }, 20],
+  ['a beneficiary', { beneficiary: 'bnf_7' }, 20],
+  ['a rare beneficiary', { beneficiary: 'bnf_rare' }, 5],
+  ['a batch of long ago', { batch: 'bat_old' }, 20],
   ['common metadata', { metadata: { env: 'prod' } }, 20],
   ['rare metadata', { metadata: { env: 'test' } }, 5],
   ['unique metadata', { metadata: { order: '7' } }, 1],
@@ -107,12 +107,12 @@ describe('among a million payouts, a page of an account’s', () => {
   });
 
   it.each<[string, Asked<PayoutFilter>, number]>([
-    ['a common term and a rare status', { sourceCurrency: 'USD', status: ['returned'] }, 0],
-    ['common terms that meet', { sourceCurrency: 'USD', reference: 'Salary' }, 20],
+    ['a common term and a rare status', { source_currency: 'USD', status: ['returned'] }, 0],
+    ['common terms that meet', { source_currency: 'USD', reference: 'Salary' }, 20],
     ['common metadata and what none has', { metadata: { env: 'prod', order: 'none' } }, 0],
     ['a batch of long ago and several statuses', inBatch(['failed', 'pending', 'returned']), 20],
     ['a rare reference and several statuses', { ...invoice, status: ['failed', 'settled'] }, 1],
-    ['a batch of long ago and a status', { batchId: 'bat_old', status: ['failed'] }, 20],
+    ['a batch of long ago and a status', { batch: 'bat_old', status: ['failed'] }, 20],
     [
       'common terms that never meet',
       { metadata: { env: 'prod' }, status: ['sent'], reference: 'Salary' },
@@ -143,10 +143,10 @@ describe('among a million payouts, a page of an account’s', () => {
           from payouts cross join lateral (values ('destination_currency', destination_currency),
                ('reference', reference)) t (name, value) where account_id = 'acc_holes'`;
     });
-    const filter: PayoutFilter = { status: ['canceled', 'failed'], destinationCurrency: 'EUR' };
+    const filter: PayoutFilter = { status: ['canceled', 'failed'], destination_currency: 'EUR' };
     expect(await listPayouts(reader.database, 'acc_holes', page, filter)).toBe('too broad');
     // One term fills the page whole, whatever characters are in it.
-    const term = { reference: 'July, August', destinationCurrency: 'GBP' };
+    const term = { reference: 'July, August', destination_currency: 'GBP' };
     const found = await listPayouts(reader.database, 'acc_holes', page, term);
     expect(found).toMatchObject({ rows: { length: 20 }, hasMore: true });
   });

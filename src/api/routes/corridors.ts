@@ -41,9 +41,7 @@ export const corridorRoutes: readonly Route[] = [
     // The fields of a beneficiary in a country, optionally for one of its currencies.
     handle: async (_deps, _request, { country, currency }) => {
       const rules = fieldRulesOf(country);
-      if (rules === undefined) {
-        return refused(refuseCountry(country));
-      }
+      if (rules === undefined) return refused(refuseCountry(country));
       const currencyRule = rules.find((rule) => rule.field === 'currency');
       if (currency !== undefined && currencyRule?.read(currency) === undefined) {
         const expected = currencyRule?.expected ?? 'a currency of the country';

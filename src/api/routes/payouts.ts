@@ -1,12 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { z } from 'zod';
 import { payoutListParams, payoutReadParams } from '../../contract/listParams.js';
 import { payoutObject } from '../../contract/objects.js';
 import { type PayoutParams, payoutParams } from '../../contract/params.js';
 import { takeOver } from '../../db/chunks.js';
 import { exactlyOne, type Sql } from '../../db/client.js';
 import { newId } from '../../db/id.js';
-import { isSearch, listPayouts, type PayoutFilter } from '../../db/payoutLists.js';
+import { isSearch, listPayouts } from '../../db/payoutLists.js';
 import {
   findPayout,
   findRetried,
@@ -96,14 +95,13 @@ export const payoutRoutes: readonly Route[] = [
     answers: { 200: 'payout_list' },
     refusals: ['list_too_broad'],
     find: byIdIn('payouts'),
-    query: async (sql, accountId, page, { expand, ...params }) => {
-      const payouts = await listPayouts(sql, accountId, page, filterOf(params));
+    query: async (sql, accountId, page, { expand, ...filter }) => {
+      const payouts = await listPayouts(sql, accountId, page, filter);
       if (payouts === 'too broad') return tooBroad;
       return { ...payouts, rows: await expandPayouts(sql, accountId, payouts.rows, expand) };
     },
     render: (payout) => payout,
-    restMs: (params) =>
-      isSearch(filterOf(params)) ? searchRestMs * (params.status?.length ?? 1) : 0,
+    restMs: (params) => (isSearch(params) ? searchRestMs * (params.status?.length ?? 1) : 0),
   }),
   route({
     method: 'get',
@@ -138,16 +136,6 @@ export const payoutRoutes: readonly Route[] = [
  * With these rests those of one account, sent without end, take a third of one processor.
  */
 const searchRestMs = 100;
-
-function filterOf(params: Omit<z.output<typeof payoutListParams>, 'expand'>): PayoutFilter {
-  return {
-    ...params,
-    sourceCurrency: params.source_currency,
-    destinationCurrency: params.destination_currency,
-    beneficiaryId: params.beneficiary,
-    batchId: params.batch,
-  };
-}
 
 /** 422: the same filters are refused at whatever time they are sent. */
 const tooBroad = refuse('list_too_broad', {

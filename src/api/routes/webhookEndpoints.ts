@@ -10,7 +10,7 @@ import {
   listWebhookEndpoints,
 } from '../../db/webhookEndpoints.js';
 import { refuse } from '../../domain/refusal.js';
-import { checkWebhookUrl } from '../../webhooks/guard.js';
+import { expectedOfWebhookUrl } from '../../webhooks/guard.js';
 import { createWebhookSecret } from '../../webhooks/signature.js';
 import { deleteOnce, runIdempotently } from '../idempotency.js';
 import { byIdIn, listRoute } from '../listRoute.js';
@@ -43,8 +43,9 @@ export const webhookEndpointRoutes: readonly Route[] = [
         objectId: id,
         status: 201,
         perform: async (sql) => {
-          const fault = checkWebhookUrl(url, deps.webhookPolicy);
-          if (fault !== undefined) return refuse('webhook_url_refused', { param: 'url', ...fault });
+          const expected = expectedOfWebhookUrl(url, deps.webhookPolicy);
+          if (expected !== undefined)
+            return refuse('webhook_url_refused', { param: 'url', expected });
           if ((await countWebhookEndpoints(sql, accountId)) >= maximumEndpoints) {
             return refuse('limit_reached', { expected: `at most ${maximumEndpoints} endpoints` });
           }

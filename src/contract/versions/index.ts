@@ -7,6 +7,9 @@ export type JsonObject = { readonly [name: string]: unknown };
 export const apiVersions = ['2026-11-15', '2026-06-01'] as const;
 export type ApiVersion = (typeof apiVersions)[number];
 
+/** What a version has to be. */
+export const versionExpected = `one of ${apiVersions.join(', ')}`;
+
 /** What an account is opened with: the specification's shapes. */
 export const defaultApiVersion: ApiVersion = '2026-06-01';
 
