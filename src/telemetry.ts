@@ -3,7 +3,15 @@ import { type Logger, pino } from 'pino';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 
 /** What a log line never shows, at the top of the object that is logged or one level below. */
-const secretNames = ['authorization', 'secret', 'iban', 'account_number', 'key'];
+const secretNames = [
+  'authorization',
+  'secret',
+  'iban',
+  'account_number',
+  'pix_key',
+  'tax_id',
+  'key',
+];
 const redacted = secretNames.flatMap((name) => [name, `*.${name}`]);
 
 /** Structured logs on standard output, one JSON object a line. */

@@ -27,10 +27,11 @@ const source = new Map([
 /**
  * What a newcomer has to read is the service; all that one machine needs to run it stands beside
  * it. Who needs more than this should first look for what can go: 2,270 of them came with what two
- * audits had found, and 420 with what integrators meet first: a document that clients of every language
- * are generated from, sentences that say how to correct a request, guides, and retries that pay once.
+ * audits had found, 420 with what integrators meet first (a document that clients of every language
+ * are generated from, sentences that say how to correct a request, guides, retries that pay once), and
+ * 220 with accounts of 18 countries and every IBAN.
  */
-const limits = { linesPerFile: 450, linesOfCode: 14_250 };
+const limits = { linesPerFile: 450, linesOfCode: 14_470 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

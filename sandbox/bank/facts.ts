@@ -32,6 +32,8 @@ const order = {
       // The longest account identifier in use is a Pix key of 77 characters.
       account: text(1, 100),
       bank_code: text(1, 35).optional(),
+      branch_code: text(1, 35).optional(),
+      tax_id: text(1, 35).optional(),
     },
     { error: 'expected an object' },
   ),

@@ -7,8 +7,9 @@ import type { BalanceRow } from '../db/ledger.js';
 import type { PayoutRow } from '../db/payouts.js';
 import type { QuoteRow } from '../db/quotes.js';
 import type { WebhookEndpointRow } from '../db/webhookEndpoints.js';
-import { type FieldRule, maskedDetails } from '../domain/beneficiary.js';
+import { maskedDetails } from '../domain/beneficiary.js';
 import type { Corridor } from '../domain/corridor.js';
+import type { FieldRule } from '../domain/fieldRule.js';
 import { formatMinor } from '../domain/money.js';
 import { statusHistory } from '../domain/payout.js';
 import { statusReasonText } from '../domain/statusReason.js';
@@ -142,24 +143,26 @@ export function corridorObject(corridor: Corridor) {
 }
 
 /** What a beneficiary's details must be in a country, in the order of a form. */
+/** What the accounts of a country require: those of the usual kind, and what is taken instead. */
 export function requirementsObject(
   country: string,
   currency: string | null,
-  rules: readonly FieldRule[],
-) {
+  [usual = [], ...others]: readonly (readonly FieldRule[])[],
+): ContractObject<'beneficiary_requirements'> {
+  const alternatives = others.map((rules) => ({ fields: rules.map(fieldObject) }));
+  const fields = usual.map(fieldObject);
+  return { object: 'beneficiary_requirements', country, currency, fields, alternatives };
+}
+
+function fieldObject({ field, required, expected, pattern, example }: FieldRule) {
   return {
-    object: 'beneficiary_requirements',
-    country,
-    currency,
-    fields: rules.map((rule) => ({
-      name: rule.field,
-      type: 'string',
-      required: rule.required,
-      description: rule.expected,
-      pattern: rule.pattern,
-      example: rule.example,
-    })),
-  };
+    name: field,
+    type: 'string',
+    required,
+    description: expected,
+    pattern,
+    example,
+  } as const;
 }
 
 export function webhookEndpointObject(

@@ -1,12 +1,9 @@
 import { z } from 'zod';
 import { batchModes, maximumBatchItems } from '../domain/batch.js';
-import {
-  type BeneficiaryField,
-  beneficiaryCountries,
-  beneficiaryFields,
-} from '../domain/beneficiary.js';
+import { accountTypes, beneficiaryCountries } from '../domain/beneficiary.js';
 import { corridorCurrencies } from '../domain/corridor.js';
 import { eventTypes } from '../domain/event.js';
+import { type BeneficiaryField, beneficiaryFields } from '../domain/fieldRule.js';
 import { iso4217 } from '../domain/iso4217.js';
 import { isCurrency, minorUnitsExpected } from '../domain/money.js';
 import { apiVersions, versionExpected } from './versions/index.js';
@@ -167,14 +164,18 @@ const beneficiaryHints: Readonly<Record<BeneficiaryField, z.GlobalMeta>> = {
   name: { description: 'The account holder.' },
   country: { enum: beneficiaryCountries(), description: 'Country of the account (ISO 3166-1).' },
   currency: { enum: corridorCurrencies(), description: 'Currency of the account (ISO 4217).' },
-  iban: { description: 'Required outside the United States.' },
-  bic: { description: 'Optional with an IBAN.' },
-  account_number: { description: 'United States: 4 to 17 digits.' },
-  routing_number: { description: 'United States: the ABA routing number, 9 digits.' },
-  account_type: {
-    enum: ['checking', 'savings'],
-    description: 'United States only; default checking.',
+  name_kana: { description: "Japan: the account holder's name in katakana." },
+  iban: { description: 'Countries of the IBAN registry.' },
+  bic: { description: 'Optional with an IBAN; required in Malaysia and the Philippines.' },
+  account_number: { description: 'Accounts without an IBAN; in Mexico the CLABE.' },
+  routing_number: {
+    description: 'ABA routing number (US), sort code (GB), BSB (AU), IFSC (IN), branch code (ZA).',
   },
+  bank_code: { description: 'BR, CA, CN, HK, ID, JP, KR, SG, TH: the code of the bank.' },
+  branch_code: { description: 'BR, CA (transit number), JP, SG: the code of the branch.' },
+  account_type: { enum: [...accountTypes], description: 'BR, JP, US: the kind of account.' },
+  pix_key: { description: 'Brazil: in place of an account.' },
+  tax_id: { description: "Brazil: the account holder's CPF or CNPJ." },
 };
 
 const detailOf = (field: BeneficiaryField) => text(1, 140).optional().meta(beneficiaryHints[field]);

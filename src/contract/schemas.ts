@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { batchModes, batchStatuses } from '../domain/batch.js';
+import { accountTypes } from '../domain/beneficiary.js';
 import { eventTypes } from '../domain/event.js';
 import { entryKinds } from '../domain/ledger.js';
 import { payoutStatuses } from '../domain/payout.js';
@@ -167,11 +168,16 @@ const beneficiary = z.object({
   name: z.string(),
   country: z.string().describe('ISO 3166-1 alpha-2 code.'),
   currency,
+  name_kana: z.string().optional(),
   iban: z.string().optional().describe('Masked: the last four characters.'),
   bic: z.string().optional(),
   account_number: z.string().optional().describe('Masked: at most the last four digits.'),
   routing_number: z.string().optional(),
-  account_type: z.enum(['checking', 'savings']).optional(),
+  bank_code: z.string().optional(),
+  branch_code: z.string().optional(),
+  account_type: z.enum(accountTypes).optional(),
+  pix_key: z.string().optional().describe('Masked: the last four characters.'),
+  tax_id: z.string().optional().describe('Masked: the last four characters.'),
   created_at: time,
   deleted,
 });
@@ -205,20 +211,23 @@ const corridor = z.object({
   rail: z.string(),
 });
 
+const requirement = z.object({
+  name: z.string(),
+  type: z.literal('string'),
+  required: z.boolean(),
+  description: z.string(),
+  pattern: z.string(),
+  example: z.string(),
+});
+
 const requirements = z.object({
   object: z.literal('beneficiary_requirements'),
   country: z.string(),
   currency: currency.nullable(),
-  fields: z.array(
-    z.object({
-      name: z.string(),
-      type: z.literal('string'),
-      required: z.boolean(),
-      description: z.string(),
-      pattern: z.string(),
-      example: z.string(),
-    }),
-  ),
+  fields: z.array(requirement).describe('The fields of the usual kind of account.'),
+  alternatives: z
+    .array(z.object({ fields: z.array(requirement) }))
+    .describe('Other kinds of account that can be paid in the country, each with its fields.'),
 });
 
 const delivery = z.object({

@@ -1,26 +1,20 @@
 import { isValidBIC } from 'ibantools';
-import { isRoutingNumber } from './checkDigits.js';
+import { nationalAccounts, nationalCountries } from './accountFormat.js';
 import { corridorCurrencies } from './corridor.js';
+import {
+  type BeneficiaryField,
+  beneficiaryFields,
+  compact,
+  type FieldRule,
+  isSecretField,
+} from './fieldRule.js';
 import { ibanCountries, ibanExample, ibanFault, ibanIssuer, ibanPattern } from './iban.js';
 import { type Refusal, refuse } from './refusal.js';
 
-/** Every parameter that describes a beneficiary; which of them apply is up to its country. */
-export const beneficiaryFields = [
-  'type',
-  'name',
-  'country',
-  'currency',
-  'iban',
-  'bic',
-  'account_number',
-  'routing_number',
-  'account_type',
-] as const;
-
-export type BeneficiaryField = (typeof beneficiaryFields)[number];
-
 const beneficiaryTypes = ['individual', 'business'] as const;
-const accountTypes = ['checking', 'savings'] as const;
+
+/** The kinds of account that have a name of their own in some country. */
+export const accountTypes = ['checking', 'savings', 'ordinary', 'current'] as const;
 
 /** The details as sent: any text in any field, or nothing. */
 export type SentDetails = { readonly [field in BeneficiaryField]?: string | undefined };
@@ -31,43 +25,49 @@ export type BeneficiaryDetails = {
   readonly name: string;
   readonly country: string;
   readonly currency: string;
-  readonly iban?: string;
-  readonly bic?: string;
-  readonly account_number?: string;
-  readonly routing_number?: string;
   readonly account_type?: (typeof accountTypes)[number];
-};
-
-/**
- * What one field must be in one country. `expected` is a sentence for people;
- * `read` gives the normalised value, or `undefined` when the text is not valid.
- */
-export type FieldRule = {
-  readonly field: BeneficiaryField;
-  readonly required: boolean;
-  readonly expected: string;
-  /** A regular expression (ECMA-262) that every valid value matches, spaces left out. */
-  readonly pattern: string;
-  /** A valid value. */
-  readonly example: string;
-  readonly read: (text: string) => string | undefined;
-  /** Says what is wrong with a text that `read` did not take, when it can be said. */
-  readonly fault?: (text: string) => string | undefined;
-};
+} & { readonly [field in Exclude<BeneficiaryField, 'type' | 'account_type'>]?: string };
 
 /** The countries whose accounts can be paid, sorted. */
 export function beneficiaryCountries(): readonly string[] {
-  return [...ibanCountries, 'US'].sort();
+  return [...new Set([...ibanCountries, ...nationalCountries])].sort();
 }
 
 /**
- * The rules of a country's beneficiaries, in the order of `beneficiaryFields`, or
- * `undefined` when its accounts cannot be paid.
+ * The rules of each kind of account that a country has, the usual kind first, each in the order of
+ * `beneficiaryFields`; with a currency, of the kinds that receive it. None, when its accounts cannot
+ * be paid.
  */
-export function fieldRulesOf(country: string): readonly FieldRule[] | undefined {
-  if (country === 'US') return [...identityRules('US', ['USD']), ...unitedStatesRules];
-  if (!ibanCountries.has(country)) return undefined;
-  return [...identityRules(country, corridorCurrencies()), ibanRule(country), bicRule(country)];
+export function accountRulesOf(
+  country: string,
+  currency?: string,
+): readonly (readonly FieldRule[])[] {
+  const national = nationalAccounts(country);
+  const ofIban = ibanCountries.has(country) ? [[ibanRule(country), bicRule(country)]] : [];
+  const kinds = [
+    ...(national?.accounts ?? []).map((rules) => ({
+      rules,
+      currencies: [national?.currency ?? ''],
+    })),
+    ...ofIban.map((rules) => ({ rules, currencies: corridorCurrencies() })),
+  ];
+  return kinds
+    .filter(({ currencies }) => currency === undefined || currencies.includes(currency))
+    .map(({ rules, currencies }) => inOrder([...identityRules(country, currencies), ...rules]));
+}
+
+function inOrder(rules: readonly FieldRule[]): readonly FieldRule[] {
+  const place = ({ field }: FieldRule) => beneficiaryFields.indexOf(field);
+  return rules.toSorted((one, other) => place(one) - place(other));
+}
+
+/** The rules of the kind of account that most of the sent fields belong to, the usual one first. */
+function rulesFor(sent: SentDetails): readonly FieldRule[] | undefined {
+  const country = textOf(sent, 'country');
+  const kinds = [...accountRulesOf(country, textOf(sent, 'currency')), ...accountRulesOf(country)];
+  const fits = (rules: readonly FieldRule[]) =>
+    rules.filter(({ field }) => textOf(sent, field) !== '').length;
+  return kinds.toSorted((one, other) => fits(other) - fits(one))[0];
 }
 
 /**
@@ -80,35 +80,32 @@ export function fieldRulesOf(country: string): readonly FieldRule[] | undefined 
 export function validateBeneficiary(sent: SentDetails): BeneficiaryDetails | readonly Refusal[] {
   const refusals: Refusal[] = [];
   const values: { [field in BeneficiaryField]?: string } = {};
-  const countryRules = fieldRulesOf(textOf(sent, 'country'));
+  const countryRules = rulesFor(sent);
   // Without a country the account fields are unknown, so only those of every country are checked.
   for (const rule of countryRules ?? identityRules('DE', corridorCurrencies())) {
     const text = textOf(sent, rule.field);
-    const value = text === '' ? undefined : rule.read(text);
+    const value = text === '' ? rule.default : rule.read(text);
     if (value !== undefined) values[rule.field] = value;
     else if (text !== '' || rule.required) refusals.push(refusalOf(rule, text));
   }
   if (countryRules !== undefined) refusals.push(...unknownFields(sent, countryRules));
 
-  const { name, country, currency, iban, bic, account_number, routing_number } = values;
+  const { account_type: accountType, name, country, currency, ...others } = values;
   const type = beneficiaryTypes.find((each) => each === values.type);
   const complete = name !== undefined && country !== undefined && currency !== undefined;
   if (refusals.length > 0 || type === undefined || !complete) return refusals;
-  const details = { type, name, country, currency };
-  if (iban !== undefined) return { ...details, iban, ...(bic === undefined ? {} : { bic }) };
-  if (account_number === undefined || routing_number === undefined) return refusals;
-  const account_type = accountTypes.find((each) => each === values.account_type) ?? 'checking';
-  return { ...details, account_number, routing_number, account_type };
+  const account_type = accountTypes.find((each) => each === accountType);
+  const details = { ...others, type, name, country, currency };
+  return account_type === undefined ? details : { ...details, account_type };
 }
 
 /** The details as they may be shown: account numbers down to their last digits. */
 export function maskedDetails(details: BeneficiaryDetails): BeneficiaryDetails {
-  const { iban, account_number } = details;
-  return {
-    ...details,
-    ...(iban === undefined ? {} : { iban: lastCharacters(iban) }),
-    ...(account_number === undefined ? {} : { account_number: lastCharacters(account_number) }),
-  };
+  const masked = beneficiaryFields.flatMap((field) => {
+    const value = details[field];
+    return value !== undefined && isSecretField(field) ? [[field, lastCharacters(value)]] : [];
+  });
+  return { ...details, ...Object.fromEntries(masked) };
 }
 
 /** "****3000": the last four characters, and never more than half of a short number. */
@@ -144,13 +141,7 @@ function unknownFields(sent: SentDetails, rules: readonly FieldRule[]): Refusal[
 
 /** What was sent, for a refusal: 40 characters are enough to recognise it. */
 function shown(field: BeneficiaryField, text: string): string {
-  const secret = field === 'iban' || field === 'account_number';
-  return secret ? lastCharacters(compact(text)) : text.slice(0, 40);
-}
-
-/** Account and bank codes are printed in groups; the groups mean nothing. */
-function compact(text: string): string {
-  return text.replaceAll(/[\s-]/g, '').toUpperCase();
+  return isSecretField(field) ? lastCharacters(compact(text)) : text.slice(0, 40);
 }
 
 function countryRule(country: string): FieldRule {
@@ -288,32 +279,3 @@ function bicRule(country: string): FieldRule {
     },
   };
 }
-
-const unitedStatesRules: readonly FieldRule[] = [
-  {
-    field: 'account_number',
-    required: true,
-    // 17 is the width of the account number field in a Nacha entry.
-    expected: 'an account number of 4 to 17 digits',
-    pattern: '^[0-9]{4,17}$',
-    example: '000123456789',
-    read: (text) => (/^\d{4,17}$/.test(compact(text)) ? compact(text) : undefined),
-  },
-  {
-    field: 'routing_number',
-    required: true,
-    expected: 'an ABA routing number of 9 digits, the last of which is a check digit',
-    pattern: '^[0-9]{9}$',
-    example: '021000021',
-    read: (text) =>
-      /^\d{9}$/.test(compact(text)) && isRoutingNumber(compact(text)) ? compact(text) : undefined,
-    fault: (text) =>
-      /^\d{9}$/.test(compact(text))
-        ? 'The check digit of the routing number is wrong: a digit is wrong or two are swapped.'
-        : undefined,
-  },
-  {
-    ...choiceRule('account_type', accountTypes, 'checking or savings (default: checking)'),
-    required: false,
-  },
-];

@@ -57,7 +57,7 @@ export function isCin(bban: string): boolean {
  * ABA routing numbers: the first two digits name a Federal Reserve district or a kind of
  * institution (00–12, 21–32, 61–72, 80).
  */
-export function isRoutingNumber(digits: string): boolean {
+function isRoutingNumber(digits: string): boolean {
   return (
     /^(?:0\d|1[0-2]|2[1-9]|3[0-2]|6[1-9]|7[0-2]|80)/.test(digits) &&
     // They pass the sum and belong to no bank.
@@ -65,3 +65,96 @@ export function isRoutingNumber(digits: string): boolean {
     weightedSum(digits, [3, 7, 1]) % 10 === 0
   );
 }
+
+/** Mexico: the last digit of a CLABE. */
+function isClabe(digits: string): boolean {
+  const weights = [3, 7, 1];
+  const sum = digitsOf(digits.slice(0, 17)).reduce(
+    (total, digit, index) => total + ((digit * (weights[index % 3] ?? 0)) % 10),
+    0,
+  );
+  return (10 - (sum % 10)) % 10 === Number.parseInt(digits.slice(17), 10);
+}
+
+/** Brazil: a CPF of a person; eleven equal digits pass the sum and belong to no one. */
+function isCpf(digits: string): boolean {
+  const isRight = [9, 10].every((length) => {
+    const weights = Array.from({ length }, (_, index) => length + 1 - index);
+    return elevenOf(weightedSum(digits.slice(0, length), weights)) === digitsOf(digits)[length];
+  });
+  return isRight && !/^(\d)\1*$/.test(digits);
+}
+
+const cnpjWeights = [6, 5, 4, 3, 2, 9, 8, 7, 6, 5, 4, 3, 2];
+
+/** Brazil: a CNPJ of a business; a letter counts as its ASCII code less 48 (since July 2026). */
+function isCnpj(text: string): boolean {
+  const values = Array.from(text, (character) => character.charCodeAt(0) - 48);
+  return [12, 13].every((length) => {
+    const weights = cnpjWeights.slice(13 - length);
+    const sum = weights.reduce((total, weight, index) => total + weight * (values[index] ?? 0), 0);
+    return elevenOf(sum) === values[length];
+  });
+}
+
+/** The check digit of a sum modulo 11 as Brazil has it: 10 and 11 are written as 0. */
+function elevenOf(sum: number): number {
+  const rest = sum % 11;
+  return rest < 2 ? 0 : 11 - rest;
+}
+
+function isCpfOrCnpj(text: string): boolean {
+  return text.length === 11 ? isCpf(text) : isCnpj(text);
+}
+
+/** Of a key that is a tax number; the others have no check digits. */
+function isPixKey(key: string): boolean {
+  return !/^[0-9A-Z]{11,14}$/.test(key) || isCpfOrCnpj(key);
+}
+
+// New Zealand's Inland Revenue publishes which sum a bank uses: the weights of the 16 digits, by what
+// a larger product is reduced, and what divides the sum.
+const newZealandSums = {
+  usual: { weights: [0, 0, 6, 3, 7, 9, 0, 10, 5, 8, 4, 2, 1, 0, 0, 0], reducedBy: 11, divisor: 11 },
+  high: { weights: [0, 0, 0, 0, 0, 0, 0, 10, 5, 8, 4, 2, 1, 0, 0, 0], reducedBy: 11, divisor: 11 },
+  d: { weights: [0, 0, 0, 0, 0, 0, 7, 6, 5, 4, 3, 2, 1, 0, 0, 0], reducedBy: 11, divisor: 11 },
+  e: { weights: [0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 4, 3, 2, 0, 0, 1], reducedBy: 9, divisor: 11 },
+  f: { weights: [0, 0, 0, 0, 0, 0, 1, 7, 3, 1, 7, 3, 1, 0, 0, 0], reducedBy: 10, divisor: 10 },
+  g: { weights: [0, 0, 0, 0, 0, 0, 1, 3, 7, 1, 3, 7, 1, 3, 7, 1], reducedBy: 9, divisor: 10 },
+} as const;
+
+// The banks whose sum is the usual one, by their first two digits, and those that have another.
+const usualBanks = /^(?:0[12346]|1\d|2[0-4]|27|30|35|38)/;
+const otherSums: Readonly<Record<string, keyof typeof newZealandSums>> = {
+  '08': 'd',
+  '09': 'e',
+  '25': 'f',
+  '26': 'g',
+  '28': 'g',
+  '29': 'g',
+  '33': 'f',
+};
+
+/** New Zealand: bank 2, branch 4, account 7 and suffix 2 or 3 digits; a bank that is not listed has no sum. */
+function isNewZealandAccount(digits: string): boolean {
+  const usual = digits.slice(6, 13) >= '0990000' ? 'high' : 'usual';
+  const name = usualBanks.test(digits) ? usual : otherSums[digits.slice(0, 2)];
+  if (name === undefined) return true;
+  const { weights, reducedBy, divisor } = newZealandSums[name];
+  // A suffix of two digits is one of three with a zero in front.
+  const full = digits.slice(0, 13) + digits.slice(13).padStart(3, '0');
+  const sum = digitsOf(full).reduce((total, digit, index) => {
+    const product = digit * (weights[index] ?? 0);
+    return total + (product > reducedBy ? product % reducedBy : product);
+  }, 0);
+  return sum % divisor === 0;
+}
+
+/** The checks that the table of accounts names. */
+export const checks: Readonly<Record<string, (value: string) => boolean>> = {
+  aba: isRoutingNumber,
+  clabe: isClabe,
+  cpfOrCnpj: isCpfOrCnpj,
+  newZealand: isNewZealandAccount,
+  pixKey: isPixKey,
+};

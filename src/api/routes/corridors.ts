@@ -1,6 +1,6 @@
 import { corridorListParams, requirementsParams } from '../../contract/listParams.js';
 import { corridorObject, listObject, requirementsObject } from '../../contract/objects.js';
-import { fieldRulesOf, refuseCountry } from '../../domain/beneficiary.js';
+import { accountRulesOf, refuseCountry } from '../../domain/beneficiary.js';
 import { corridorCurrencies, findCorridor, railNameOf } from '../../domain/corridor.js';
 import { refuse } from '../../domain/refusal.js';
 import { type Route, refused, route } from '../route.js';
@@ -40,15 +40,16 @@ export const corridorRoutes: readonly Route[] = [
     refusals: ['parameter_missing', 'beneficiary_invalid', 'currency_unsupported'],
     // The fields of a beneficiary in a country, optionally for one of its currencies.
     handle: async (_deps, _request, { country, currency }) => {
-      const rules = fieldRulesOf(country);
-      if (rules === undefined) return refused(refuseCountry(country));
-      const currencyRule = rules.find((rule) => rule.field === 'currency');
-      if (currency !== undefined && currencyRule?.read(currency) === undefined) {
-        const expected = currencyRule?.expected ?? 'a currency of the country';
-        const details = { param: 'currency', expected, received: currency };
-        return refused(refuse('currency_unsupported', details));
+      const all = accountRulesOf(country);
+      if (all.length === 0) return refused(refuseCountry(country));
+      const accounts = accountRulesOf(country, currency);
+      if (accounts.length === 0) {
+        const expected = all[0]?.find(({ field }) => field === 'currency')?.expected;
+        return refused(
+          refuse('currency_unsupported', { param: 'currency', expected, received: currency }),
+        );
       }
-      return { status: 200, body: requirementsObject(country, currency ?? null, rules) };
+      return { status: 200, body: requirementsObject(country, currency ?? null, accounts) };
     },
   }),
 ];

@@ -119,10 +119,12 @@ export function transferBody({ beneficiary, ...transfer }: Transfer): object {
     amount: transfer.amountMinor.toString(),
     currency: transfer.currency,
     beneficiary: {
-      name: beneficiary.name,
+      name: beneficiary.name_kana ?? beneficiary.name,
       country: beneficiary.country,
-      account: beneficiary.iban ?? beneficiary.account_number ?? '',
-      bank_code: beneficiary.bic ?? beneficiary.routing_number,
+      account: beneficiary.iban ?? beneficiary.account_number ?? beneficiary.pix_key ?? '',
+      bank_code: beneficiary.bic ?? beneficiary.routing_number ?? beneficiary.bank_code,
+      branch_code: beneficiary.branch_code,
+      tax_id: beneficiary.tax_id,
     },
     remittance: transfer.remittance,
   };
