@@ -36,7 +36,7 @@ export function publishedSchemas(routes: readonly Route[], version: ApiVersion):
   for (const [id, schema] of Object.entries(objectsOf[version])) named.add(schema, { id });
   for (const [id, schema] of Object.entries(sharedParams)) named.add(schema, { id });
   for (const { params, operationId: id } of routes) {
-    if (params !== undefined) named.add(named.has(params) ? params.clone() : params, { id });
+    if (params !== undefined) named.add(named.has(params) ? params.extend({}) : params, { id });
   }
   const options = { io: 'input', unrepresentable: 'any', uri: reference } as const;
   const { schemas } = z.toJSONSchema(named, options);

@@ -6,10 +6,12 @@ import type { EventRow, PayoutFacts } from '../db/events.js';
 import type { BalanceRow } from '../db/ledger.js';
 import type { PayoutRow } from '../db/payouts.js';
 import type { QuoteRow } from '../db/quotes.js';
+import type { RateOrigin } from '../db/rates.js';
 import type { WebhookEndpointRow } from '../db/webhookEndpoints.js';
 import { maskedDetails } from '../domain/beneficiary.js';
 import type { Corridor } from '../domain/corridor.js';
 import type { FieldRule } from '../domain/fieldRule.js';
+import { formatRate, quotedRate, type Rate } from '../domain/fx.js';
 import { formatMinor } from '../domain/money.js';
 import { statusHistory } from '../domain/payout.js';
 import { statusReasonText } from '../domain/statusReason.js';
@@ -121,6 +123,23 @@ export function balanceTransactionObject(posting: BalanceTransactionRow) {
     currency: posting.currency,
     amount: formatMinor(posting.amountMinor, posting.currency),
     created_at: posting.createdAt.toISOString(),
+  };
+}
+
+/** What a corridor would be priced at now. */
+export function rateObject(
+  { source, destination, spreadBasisPoints }: Corridor,
+  mid: Rate,
+  { rateProvider, rateAsOf }: RateOrigin,
+): ContractObject<'rate'> {
+  return {
+    object: 'rate',
+    source_currency: source,
+    destination_currency: destination,
+    rate: formatRate(quotedRate(mid, spreadBasisPoints)),
+    mid_rate: formatRate(mid),
+    spread_basis_points: spreadBasisPoints,
+    rate_source: { provider: rateProvider, as_of: rateAsOf.toISOString() },
   };
 }
 

@@ -65,6 +65,18 @@ function quoteWith<Exact extends z.ZodType>(exact: Exact) {
   });
 }
 
+function rateWith<Exact extends z.ZodType>(exact: Exact) {
+  return z.object({
+    object: z.literal('rate'),
+    source_currency: currency,
+    destination_currency: currency,
+    rate: exact.describe('What a quote of now would be priced at: the mid rate less the spread.'),
+    mid_rate: decimal.describe('The mid-market rate, before the spread.'),
+    spread_basis_points: z.int(),
+    rate_source: rateSource,
+  });
+}
+
 function payoutWith<Exact extends z.ZodType>(exact: Exact) {
   return z.object({
     object: z.literal('payout'),
@@ -305,6 +317,7 @@ const listOf = <Item extends z.ZodType>(item: Item) =>
 /** Every object of a version, by the name that routes call it. */
 function objectsWith<Exact extends z.ZodType>(version: ApiVersion, exact: Exact) {
   const quote = quoteWith(exact);
+  const rate = rateWith(exact);
   const payout = payoutWith(exact);
   const expandedPayout = payout.extend({
     quote: z.union([payout.shape.quote, quote]),
@@ -345,6 +358,8 @@ function objectsWith<Exact extends z.ZodType>(version: ApiVersion, exact: Exact)
     payout_list: listOf(expandedPayout),
     problem,
     quote,
+    rate,
+    rate_list: listOf(rate),
     webhook_endpoint: webhookEndpoint,
     webhook_endpoint_list: listOf(webhookEndpoint),
     webhook_endpoint_with_secret: webhookEndpoint.extend({

@@ -641,6 +641,25 @@ describe('what can be paid', () => {
     expect(live.body['data']).toEqual([]);
   });
 
+  it('and at which rate: what a quote of now is priced at', async () => {
+    const pair = { source_currency: 'USD', destination_currency: 'JPY' };
+    const query = new URLSearchParams(pair).toString();
+    const newest = { 'Corridor-Version': '2026-11-15' };
+    const quote = await system.client('POST /v1/quotes', {
+      form: { ...pair, amount: '125000' },
+      headers: newest,
+    });
+    const { rate, mid_rate, rate_source } = quote.body;
+    const spread_basis_points = 50;
+    const listed = { object: 'rate', ...pair, rate, mid_rate, spread_basis_points, rate_source };
+    const one = await system.client(`GET /v1/rates?${query}`, { headers: newest });
+    expect(one.body).toEqual({ object: 'list', data: [listed], has_more: false });
+    const older = await system.client(`GET /v1/rates?${query}`);
+    expect(older.body).toMatchObject({ data: [{ ...listed, rate: Number(rate) }] });
+    const all = await system.client('GET /v1/rates');
+    expect(z.array(z.object({})).parse(all.body['data'])).toHaveLength(33 * 32);
+  });
+
   it('and with which details of a beneficiary', async () => {
     const answer = await system.client('GET /v1/beneficiary_requirements?country=US&currency=USD');
     expect(answer.body).toMatchObject({ object: 'beneficiary_requirements', country: 'US' });

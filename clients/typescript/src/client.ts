@@ -22,6 +22,7 @@ export class Corridor {
   readonly balances: Resources['balances'];
   readonly balanceTransactions: Resources['balanceTransactions'];
   readonly corridors: Resources['corridors'];
+  readonly rates: Resources['rates'];
   readonly beneficiaryRequirements: Resources['beneficiaryRequirements'];
   readonly account: Resources['account'];
   readonly test: Resources['test'];
@@ -42,6 +43,7 @@ export class Corridor {
     this.balances = resources.balances;
     this.balanceTransactions = resources.balanceTransactions;
     this.corridors = resources.corridors;
+    this.rates = resources.rates;
     this.beneficiaryRequirements = resources.beneficiaryRequirements;
     this.account = resources.account;
     this.test = resources.test;

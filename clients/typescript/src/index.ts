@@ -30,6 +30,7 @@ export type {
   ProblemCode,
   ProblemError,
   Quote,
+  Rate,
   Schemas,
   WebhookEndpoint,
   WebhookEndpointWithSecret,

@@ -11,6 +11,7 @@ import type {
   BeneficiaryRequirements,
   CorridorOffer,
   Quote,
+  Rate,
   Schemas,
   WebhookEndpoint,
   WebhookEndpointWithSecret,
@@ -50,6 +51,11 @@ export function resourcesOf(send: Transport) {
         params?: Schemas['listCorridors_params'],
         options?: RequestOptions,
       ): List<CorridorOffer> => listOf<CorridorOffer>(send, '/v1/corridors', params, options),
+    },
+    rates: {
+      /** What corridors would be priced at now; a quote holds a rate for 30 seconds. */
+      list: (params?: Schemas['listRates_params'], options?: RequestOptions): List<Rate> =>
+        listOf<Rate>(send, '/v1/rates', params, options),
     },
     beneficiaryRequirements: {
       /** Which details a country requires of a beneficiary. */

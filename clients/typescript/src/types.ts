@@ -23,6 +23,7 @@ export type Problem = Schemas['problem'];
 export type ProblemCode = Schemas['problem_code'];
 export type ProblemError = Schemas['problem_error'];
 export type Quote = Schemas['quote'];
+export type Rate = Schemas['rate'];
 export type WebhookEndpoint = Schemas['webhook_endpoint'];
 export type WebhookEndpointWithSecret = Schemas['webhook_endpoint_with_secret'];
 

@@ -1,9 +1,38 @@
 import { corridorListParams, requirementsParams } from '../../contract/listParams.js';
-import { corridorObject, listObject, requirementsObject } from '../../contract/objects.js';
+import {
+  corridorObject,
+  listObject,
+  rateObject,
+  requirementsObject,
+} from '../../contract/objects.js';
+import type { Account } from '../../db/accounts.js';
+import { currentRates, midOf, originOf } from '../../db/rates.js';
 import { accountRulesOf, refuseCountry } from '../../domain/beneficiary.js';
-import { corridorCurrencies, findCorridor, railNameOf } from '../../domain/corridor.js';
+import {
+  type Corridor,
+  corridorCurrencies,
+  findCorridor,
+  railNameOf,
+} from '../../domain/corridor.js';
 import { refuse } from '../../domain/refusal.js';
 import { type Route, refused, route } from '../route.js';
+
+/** The corridors that an account can use, or those of one currency; like balances they are one page. */
+function corridorsOf(
+  { mode }: Account,
+  asked: {
+    readonly source_currency?: string | undefined;
+    readonly destination_currency?: string | undefined;
+  },
+): readonly Corridor[] {
+  const { source_currency: source, destination_currency: destination } = asked;
+  const sources = source === undefined ? corridorCurrencies() : [source];
+  const destinations = destination === undefined ? corridorCurrencies() : [destination];
+  return sources
+    .flatMap((from) => destinations.map((to) => findCorridor(from, to)))
+    .filter((corridor) => corridor !== undefined)
+    .filter(({ rail }) => rail === railNameOf(mode));
+}
 
 /** What can be paid, where, on which terms: the same for everybody of a mode. */
 export const corridorRoutes: readonly Route[] = [
@@ -17,16 +46,30 @@ export const corridorRoutes: readonly Route[] = [
     summary: 'List corridors, with their fees and limits.',
     params: corridorListParams,
     answers: { 200: 'corridor_list' },
-    // Every corridor, or those of one currency; like balances they are one page.
-    handle: async (_deps, { account }, params) => {
-      const { source_currency: source, destination_currency: destination } = params;
-      const sources = source === undefined ? corridorCurrencies() : [source];
-      const destinations = destination === undefined ? corridorCurrencies() : [destination];
-      const corridors = sources
-        .flatMap((from) => destinations.map((to) => findCorridor(from, to)))
-        .filter((corridor) => corridor !== undefined)
-        .filter(({ rail }) => rail === railNameOf(account.mode));
-      return { status: 200, body: listObject(corridors.map(corridorObject)) };
+    handle: async (_deps, { account }, params) => ({
+      status: 200,
+      body: listObject(corridorsOf(account, params).map(corridorObject)),
+    }),
+  }),
+  route({
+    method: 'get',
+    path: '/v1/rates',
+    scope: 'read',
+    weight: 1,
+    operationId: 'listRates',
+    summary: 'List the rates that quotes are priced at now; a quote holds one.',
+    params: corridorListParams,
+    answers: { 200: 'rate_list' },
+    // A corridor without a current rate is left out, as a quote of it would be refused.
+    handle: async ({ database, rateMaximumAgeMs }, { account }, params) => {
+      const rates = await currentRates(database, rateMaximumAgeMs);
+      const data = corridorsOf(account, params).flatMap((corridor) => {
+        const { source, destination } = corridor;
+        const mid = source === destination ? undefined : midOf(rates, source, destination);
+        if (mid === undefined) return [];
+        return [rateObject(corridor, mid, originOf(rates, source, destination))];
+      });
+      return { status: 200, body: listObject(data) };
     },
   }),
   route({

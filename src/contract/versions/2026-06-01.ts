@@ -5,8 +5,10 @@ type JsonObject = Readonly<Record<string, unknown>>;
  * significant digits (the rate 10, the fee's amount at most 10^14), so a number holds them.
  */
 export function toNumbers(object: JsonObject): JsonObject {
-  if (object['object'] !== 'quote' && object['object'] !== 'payout') return object;
-  return { ...object, rate: asNumber(object['rate']), fee: asNumber(object['fee']) };
+  const { object: type, rate, fee } = object;
+  if (type === 'rate') return { ...object, rate: asNumber(rate) };
+  if (type !== 'quote' && type !== 'payout') return object;
+  return { ...object, rate: asNumber(rate), fee: asNumber(fee) };
 }
 
 function asNumber(value: unknown): unknown {

@@ -18,6 +18,7 @@ from ._resources import (
     Beneficiaries,
     Corridors,
     Quotes,
+    Rates,
     Requirements,
     TestAccounts,
     WebhookEndpoints,
@@ -62,6 +63,7 @@ class Corridor:
         self.beneficiaries = Beneficiaries(self._transport)
         self.beneficiary_requirements = Requirements(self._transport)
         self.corridors = Corridors(self._transport)
+        self.rates = Rates(self._transport)
         self.balances = Balances(self._transport)
         self.balance_transactions = BalanceTransactions(self._transport)
         self.webhook_endpoints = WebhookEndpoints(self._transport)

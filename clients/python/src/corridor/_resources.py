@@ -20,6 +20,7 @@ from .models import (
     BeneficiaryRequirements,
     Corridor,
     Quote,
+    Rate,
     WebhookEndpoint,
     WebhookEndpointWithSecret,
 )
@@ -32,6 +33,7 @@ from .params import (
     ListBalanceTransactionsParams,
     ListBeneficiariesParams,
     ListCorridorsParams,
+    ListRatesParams,
     ListWebhookEndpointsParams,
     ReadBeneficiaryRequirementsParams,
 )
@@ -189,6 +191,16 @@ class Corridors(_Resource):
     ) -> Page[Corridor]:
         """Lists the corridors of the account."""
         return Page(self._transport, "/v1/corridors", params, Corridor, timeout)
+
+
+class Rates(_Resource):
+    """What corridors would be priced at now; a quote holds a rate for 30 seconds."""
+
+    def list(
+        self, *, timeout: float | None = None, **params: Unpack[ListRatesParams]
+    ) -> Page[Rate]:
+        """Lists the current rates."""
+        return Page(self._transport, "/v1/rates", params, Rate, timeout)
 
 
 class Requirements(_Resource):
