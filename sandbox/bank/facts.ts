@@ -33,6 +33,7 @@ const order = {
       account: text(1, 100),
       bank_code: text(1, 35).optional(),
       branch_code: text(1, 35).optional(),
+      account_type: text(1, 35).optional(),
       tax_id: text(1, 35).optional(),
     },
     { error: 'expected an object' },

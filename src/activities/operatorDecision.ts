@@ -3,6 +3,7 @@ import type { LockedPayout } from '../db/payouts.js';
 import type { Entry } from '../domain/ledger.js';
 import type { OperatorCommand, OperatorResult } from '../domain/operator.js';
 import {
+  endedUnpaid,
   hasConflictingReports,
   isInFlight,
   type PayoutFact,
@@ -145,8 +146,11 @@ async function evaluateRetry(row: LockedPayout, rail: Rail): Promise<Decision> {
   const begunMs = Date.now();
   const fact = await factAt(rail, row);
   const takesOrder = fact?.kind === 'accepted' && row.status === 'processing';
-  if (hasConflictingReports(row.attentionReason) && fact?.kind !== 'settled' && !takesOrder) {
-    return refused(conflicting);
+  if (hasConflictingReports(row.attentionReason)) {
+    // That it has the order settles nothing else: the payout stays parked.
+    if (takesOrder) return done('The rail has the order.', { fact, unparks: false });
+    const isPaid = fact?.kind === 'settled' && row.attentionReason !== 'return_short';
+    return isPaid ? done('The rail says: settled.', { fact }) : refused(conflicting);
   }
   if (fact?.kind === 'voided' && (isStale(begunMs) || !isVoidable(row, rail))) {
     return refused(
@@ -175,7 +179,10 @@ async function evaluateSettled(row: LockedPayout, rail: Rail): Promise<Decision>
     return refused(`The payout is ${row.status} and cannot be settled any more.`);
   }
   const fact = await factAt(rail, row);
-  if (fact?.kind === 'rejected' || fact?.kind === 'returned' || fact?.kind === 'voided') {
+  if (fact?.kind === 'returned') return refused('The rail says returned: use fail to book that.');
+  // One that contradicts itself cannot contradict what a person has seen.
+  const isDisputed = hasConflictingReports(row.attentionReason);
+  if (!isDisputed && (fact?.kind === 'rejected' || fact?.kind === 'voided')) {
     return refused(`The rail contradicts: it says ${fact.kind}.`);
   }
   const at = fact?.kind === 'settled' ? fact.at : undefined;
@@ -191,21 +198,29 @@ async function evaluateRelease(
   rail: Rail,
   statementDate: string | null,
 ): Promise<Decision> {
-  if (row.attentionReason === 'return_short') return evaluateShortReturn(row, rail);
-  if (row.status === 'failed' || row.status === 'canceled' || row.status === 'returned') {
-    return done(`Confirmed: it is ${row.status}.`);
+  if (endedUnpaid(row.status)) return done(`Confirmed: it is ${row.status}.`);
+  const expectedStatus = 'failed';
+  const isShort = row.attentionReason === 'return_short';
+  const ended =
+    isInFlight(row.status) && !isShort
+      ? await endUntaken(database, rail, row, expectedStatus)
+      : undefined;
+  if (ended !== undefined) return ended;
+  const known = await factAt(rail, row);
+  const isDisputed = hasConflictingReports(row.attentionReason);
+  // Reports in dispute move no money by themselves; here a person takes this one as true.
+  if (known?.kind === 'returned' && isDisputed) return confirmedReturn(row, known);
+  if (isShort) {
+    const said = known?.kind ?? 'nothing';
+    return refused(`The rail says ${said}, and no longer that it was returned.`);
   }
   if (!isInFlight(row.status)) {
     return refused(`The payout is ${row.status}; only a return gives money back.`);
   }
-  const expectedStatus = 'failed';
-  const ended = await endUntaken(database, rail, row, expectedStatus);
-  if (ended !== undefined) return ended;
-  const known = await factAt(rail, row);
   if (known?.kind === 'settled' || known?.kind === 'returned') {
     return refused(`The rail says ${known.kind}: use retry to take its word.`);
   }
-  if (known?.kind === 'rejected' && !hasConflictingReports(row.attentionReason)) {
+  if (known?.kind === 'rejected' && !isDisputed) {
     const detail = `Released; the rail has rejected it (${known.code}).`;
     return done(detail, { fact: known, expectedStatus });
   }
@@ -221,13 +236,10 @@ async function evaluateRelease(
 }
 
 /** A person takes a return as the end of the payout, however little came back. */
-async function evaluateShortReturn(row: LockedPayout, rail: Rail): Promise<Decision> {
-  const known = await factAt(rail, row);
-  if (known?.kind !== 'returned') {
-    return refused(
-      `The rail says ${known?.kind ?? 'nothing'}, and no longer that it was returned.`,
-    );
-  }
+function confirmedReturn(
+  row: LockedPayout,
+  known: Extract<PayoutFact, { readonly kind: 'returned' }>,
+): Decision {
   const { amountMinor, currency } = known;
   const { receiveMinor } = amountsOf(row);
   return done(

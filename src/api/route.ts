@@ -208,9 +208,9 @@ function refusalsOf(
   const meant = typeof sent === 'string' ? nearestName(sent, valuesOf(issue)) : undefined;
   const received = secretNames.test(param) ? undefined : receivedOf(sent);
   const isBareText = issue.code === 'invalid_type' && issue.expected === 'string';
-  const quoted = isBareText && sent instanceof DecodedNumber;
-  const text = received === undefined ? '' : `: "${received}"`;
-  const hint = quoted ? `Send it as a string${text}.` : undefined;
+  const isNumber = isBareText && sent instanceof DecodedNumber;
+  const text = isNumber && received !== undefined ? `: "${sent.text}"` : '';
+  const hint = isNumber ? `Send it as a string${text}.` : undefined;
   const better = issue.path.at(-1) === 'amount' ? amountDetails(decoded, issue.path) : { hint };
   return [refuse('parameter_invalid', { param, expected, received, meant, ...better })];
 }

@@ -161,7 +161,6 @@ export function corridorObject(corridor: Corridor) {
   };
 }
 
-/** What a beneficiary's details must be in a country, in the order of a form. */
 /** What the accounts of a country require: those of the usual kind, and what is taken instead. */
 export function requirementsObject(
   country: string,

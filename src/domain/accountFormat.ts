@@ -1,5 +1,5 @@
 import formats from './accountFormats.json' with { type: 'json' };
-import { checks } from './checkDigits.js';
+import { checks, isLuhn } from './checkDigits.js';
 import { type BeneficiaryField, beneficiaryFields, compact, type FieldRule } from './fieldRule.js';
 
 /**
@@ -16,8 +16,8 @@ type FieldFormat = {
   readonly check?: string;
   readonly optional?: boolean;
   readonly default?: string;
-  /** Spaces, dashes and small letters belong to it. */
-  readonly verbatim?: boolean;
+  /** What is written in more ways than an account number is. */
+  readonly form?: string;
 };
 
 type AccountFormat = { readonly [field in BeneficiaryField]?: FieldFormat };
@@ -37,19 +37,30 @@ export const nationalCountries: readonly string[] = [...byCountry.keys()];
 /** The kinds of account of a country by their fields, and the currency they receive. */
 export function nationalAccounts(
   country: string,
+  hasIban: boolean,
 ): { readonly currency: string; readonly accounts: readonly (readonly FieldRule[])[] } | undefined {
   const found = byCountry.get(country);
-  return found && { currency: found.currency, accounts: found.accounts.map(rulesOf) };
+  return (
+    found && {
+      currency: found.currency,
+      accounts: found.accounts.map((account) => rulesOf(account, hasIban)),
+    }
+  );
 }
 
-function rulesOf(account: AccountFormat): readonly FieldRule[] {
+function rulesOf(account: AccountFormat, hasIban: boolean): readonly FieldRule[] {
   return beneficiaryFields.flatMap((field) => {
     const format = account[field];
-    return format === undefined ? [] : [ruleOf(field, format, account)];
+    return format === undefined ? [] : [ruleOf(field, format, account, hasIban)];
   });
 }
 
-function ruleOf(field: BeneficiaryField, format: FieldFormat, account: AccountFormat): FieldRule {
+function ruleOf(
+  field: BeneficiaryField,
+  format: FieldFormat,
+  account: AccountFormat,
+  hasIban: boolean,
+): FieldRule {
   return {
     field,
     required: format.optional !== true && format.default === undefined,
@@ -61,7 +72,10 @@ function ruleOf(field: BeneficiaryField, format: FieldFormat, account: AccountFo
       const value = normalised(format, text);
       return layoutOf(format).test(value) && isChecked(format, value) ? value : undefined;
     },
-    fault: (text) => faultOf(field, normalised(format, text), account),
+    fault: (text) => {
+      const value = normalised(format, text);
+      return isIban(value) ? ibanSentence(hasIban) : faultOf(field, value, account);
+    },
   };
 }
 
@@ -69,9 +83,13 @@ function layoutOf({ pattern }: FieldFormat): RegExp {
   return new RegExp(`^(?:${pattern})$`);
 }
 
-/** A choice is a word of ours, and is taken as it is written. */
-function normalised({ pattern, verbatim }: FieldFormat, text: string): string {
-  return verbatim === true || /^[a-z|]+$/.test(pattern) ? text : compact(text);
+/** A value as it is stored, whichever way it was written. */
+function normalised({ pattern, form }: FieldFormat, text: string): string {
+  if (form === 'kana') return text.normalize('NFKC').toUpperCase();
+  // E-mail addresses and random keys keep their dashes and dots, in small letters.
+  if (form === 'pix' && /@|^[0-9a-f]{8}-/i.test(text)) return text.normalize('NFKC').toLowerCase();
+  // A choice is a word of ours, and is taken as it is written.
+  return /^[a-z|]+$/.test(pattern) ? text : compact(text);
 }
 
 function isChecked({ check }: FieldFormat, value: string): boolean {
@@ -80,6 +98,14 @@ function isChecked({ check }: FieldFormat, value: string): boolean {
 
 /** Letters that are read and typed for digits. */
 const digitOf: Readonly<Record<string, string>> = { O: '0', I: '1', L: '1', S: '5', B: '8' };
+
+const isIban = (value: string): boolean => /^[A-Z]{2}\d{2}[A-Z0-9]{11,30}$/.test(value);
+
+function ibanSentence(hasIban: boolean): string {
+  return hasIban
+    ? 'This is an IBAN: send it as iban, and leave out the other fields of the account.'
+    : 'This is an IBAN; accounts in this country have none.';
+}
 
 /** What is wrong with a value, where it is a slip that people make. */
 function faultOf(
@@ -90,21 +116,32 @@ function faultOf(
   const format = account[field];
   if (format === undefined) return undefined;
   const { title } = format;
-  if (layoutOf(format).test(value)) {
-    return `The check digits of the ${title} are wrong: a character is wrong or two are swapped.`;
-  }
-  if (/^[A-Z]{2}\d{2}[A-Z0-9]{11,30}$/.test(value)) return 'This is an IBAN, which goes in iban.';
+  if (layoutOf(format).test(value)) return checkSentence(format);
   const digits = Array.from(value, (letter) => digitOf[letter] ?? letter).join('');
   if (digits !== value && layoutOf(format).test(digits)) {
     return `The ${title} has a letter where a digit belongs, such as O for 0 or I for 1.`;
   }
   const length = fixedLength(format);
   if (length === undefined || !/^\d+$/.test(value)) return undefined;
-  const count = `The ${title} has ${value.length} digits instead of ${length}`;
+  if (value.length === 16 && isLuhn(value))
+    return 'This is the number of a card, not of an account.';
+  const plural = value.length === 1 ? '' : 's';
+  const count = `The ${title} has ${value.length} digit${plural} instead of ${length}`;
   const other = beneficiaryFields.find((name) => fixedLength(account[name]) === value.length);
-  if (other !== undefined)
-    return `${count}. If it is the ${account[other]?.title}, send it as ${other}.`;
-  return value.length < length ? `${count}: zeros in front of it may have been lost.` : `${count}.`;
+  const swapped = other && `it is the ${account[other]?.title}, which goes in ${other}`;
+  const lost = value.length < length ? 'zeros in front of it may have been lost' : undefined;
+  const guesses = [lost, swapped].filter((guess) => guess !== undefined).join(', or ');
+  return guesses === '' ? `${count}.` : `${count}: ${guesses}.`;
+}
+
+/** The layout is right, so the check is what fails. */
+function checkSentence({ check, title }: FieldFormat): string {
+  if (check === 'pixKey') {
+    return 'As a CPF or CNPJ it has wrong check digits; a phone number starts with its country code, +55.';
+  }
+  return check === 'aba' || check === 'clabe'
+    ? `The check digit of the ${title} is wrong: a digit is wrong or two are swapped.`
+    : `The check digits of the ${title} are wrong: a digit is wrong or two are swapped.`;
 }
 
 /** How many digits a value has, where each has as many. */

@@ -34,15 +34,14 @@ export function beneficiaryCountries(): readonly string[] {
 }
 
 /**
- * The rules of each kind of account that a country has, the usual kind first, each in the order of
- * `beneficiaryFields`; with a currency, of the kinds that receive it. None, when its accounts cannot
- * be paid.
+ * The rules of each kind of account that a country has, each in the order of `beneficiaryFields`:
+ * with a currency, of those that receive it, the usual one first. None, when its accounts cannot be paid.
  */
 export function accountRulesOf(
   country: string,
   currency?: string,
 ): readonly (readonly FieldRule[])[] {
-  const national = nationalAccounts(country);
+  const national = nationalAccounts(country, ibanCountries.has(country));
   const ofIban = ibanCountries.has(country) ? [[ibanRule(country), bicRule(country)]] : [];
   const kinds = [
     ...(national?.accounts ?? []).map((rules) => ({
@@ -51,6 +50,8 @@ export function accountRulesOf(
     })),
     ...ofIban.map((rules) => ({ rules, currencies: corridorCurrencies() })),
   ];
+  // Without a currency, what receives most of them comes first.
+  if (currency === undefined) kinds.reverse();
   return kinds
     .filter(({ currencies }) => currency === undefined || currencies.includes(currency))
     .map(({ rules, currencies }) => inOrder([...identityRules(country, currencies), ...rules]));
@@ -61,13 +62,20 @@ function inOrder(rules: readonly FieldRule[]): readonly FieldRule[] {
   return rules.toSorted((one, other) => place(one) - place(other));
 }
 
-/** The rules of the kind of account that most of the sent fields belong to, the usual one first. */
+/** Fields that say which kind of account is meant, whatever else is sent. */
+const decisiveFields = ['iban', 'pix_key'] as const;
+
+/** The rules of the kind of account that is meant: by its decisive field, or by most of the fields. */
 function rulesFor(sent: SentDetails): readonly FieldRule[] | undefined {
   const country = textOf(sent, 'country');
   const kinds = [...accountRulesOf(country, textOf(sent, 'currency')), ...accountRulesOf(country)];
-  const fits = (rules: readonly FieldRule[]) =>
-    rules.filter(({ field }) => textOf(sent, field) !== '').length;
-  return kinds.toSorted((one, other) => fits(other) - fits(one))[0];
+  const isSent = (field: BeneficiaryField) => textOf(sent, field) !== '';
+  const decides = (field: BeneficiaryField) => decisiveFields.some((each) => each === field);
+  const shared = (rules: readonly FieldRule[]) =>
+    rules
+      .filter(({ field }) => isSent(field))
+      .reduce((sum, { field }) => sum + (decides(field) ? beneficiaryFields.length : 1), 0);
+  return kinds.toSorted((one, other) => shared(other) - shared(one))[0];
 }
 
 /**
@@ -120,28 +128,39 @@ function textOf(sent: SentDetails, field: BeneficiaryField): string {
 function refusalOf(rule: FieldRule, text: string): Refusal {
   const { field: param, expected } = rule;
   if (text === '') return refuse('parameter_missing', { param, expected });
-  const received = shown(param, text);
+  const received = shown(rule, text);
   return refuse('beneficiary_invalid', { param, expected, received, detail: rule.fault?.(text) });
 }
 
-/** Refuses the fields that were sent and that the country's accounts do not have. */
+/** Refuses the fields that were sent and that this kind of account does not have. */
 function unknownFields(sent: SentDetails, rules: readonly FieldRule[]): Refusal[] {
   const known = rules.map((rule) => rule.field);
+  const country = textOf(sent, 'country');
+  const isOneOfSeveral = accountRulesOf(country).length > 1;
+  const decisive = decisiveFields.find((field) => known.includes(field) && textOf(sent, field));
+  const subject =
+    isOneOfSeveral && decisive !== undefined ? `With ${decisive}, a beneficiary` : 'A beneficiary';
+  const expected = known.join(', ');
   return beneficiaryFields
     .filter((field) => !known.includes(field) && textOf(sent, field) !== '')
     .map((field) =>
       refuse('parameter_unknown', {
         param: field,
-        expected: known.join(', '),
-        received: shown(field, textOf(sent, field)),
-        detail: `A beneficiary in ${nameOf(textOf(sent, 'country'))} has no ${field}: it takes ${known.join(', ')}.`,
+        expected,
+        received: shown({ field, example: '' }, textOf(sent, field)),
+        detail: `${subject} in ${nameOf(country)} has no ${field}: it takes ${expected}.`,
       }),
     );
 }
 
-/** What was sent, for a refusal: 40 characters are enough to recognise it. */
-function shown(field: BeneficiaryField, text: string): string {
-  return isSecretField(field) ? lastCharacters(compact(text)) : text.slice(0, 40);
+/**
+ * What was sent, for a refusal: 40 characters are enough to recognise it. An account number that was
+ * sent as something else is masked as well: so many digits as no code of this field has.
+ */
+function shown({ field, example }: Pick<FieldRule, 'field' | 'example'>, text: string): string {
+  const isMisplaced = compact(text).length !== compact(example).length;
+  const isSecret = isSecretField(field) || (isMisplaced && (text.match(/\d/g) ?? []).length >= 8);
+  return isSecret ? lastCharacters(text.replaceAll(/[\s-]/g, '')) : text.slice(0, 40);
 }
 
 function countryRule(country: string): FieldRule {
@@ -150,7 +169,7 @@ function countryRule(country: string): FieldRule {
     field: 'country',
     required: true,
     expected: 'the two-letter code (ISO 3166-1) of a country that can be paid, such as DE',
-    pattern: '^[A-Z]{2}$',
+    pattern: `^${country}$`,
     example: country,
     read: (text) => (countries.includes(text) ? text : undefined),
     fault: countryFault,
@@ -175,6 +194,7 @@ function choiceRule(
 
 /** The rules that hold everywhere; `currencies` are those the country's accounts receive. */
 function identityRules(country: string, currencies: readonly string[]): readonly FieldRule[] {
+  const others = ibanCountries.has(country) ? ' without an IBAN' : '';
   return [
     choiceRule('type', beneficiaryTypes, 'individual or business'),
     {
@@ -191,17 +211,17 @@ function identityRules(country: string, currencies: readonly string[]): readonly
       'currency',
       currencies,
       currencies.length === 1
-        ? `${currencies[0]}, the currency of accounts in ${nameOf(country)}`
+        ? `${currencies[0]}, the currency of accounts in ${nameOf(country)}${others}`
         : `a currency that can be paid: ${currencies.join(', ')}`,
     ),
   ];
 }
 
-const withArticle = /^(United|Netherlands|Dominican|Vatican)|Islands$|Territories$/;
+const withArticle = /^(United|Netherlands|Dominican|Vatican|Philippines)|Islands$|Territories$/;
 const countryNames = new Intl.DisplayNames(['en'], { type: 'region' });
 
 function nameOf(country: string): string {
-  const name = countryNames.of(country) ?? country;
+  const name = (countryNames.of(country) ?? country).replace(' SAR China', '');
   return withArticle.test(name) ? `the ${name}` : name;
 }
 
@@ -209,7 +229,7 @@ function nameOf(country: string): string {
 function countryFault(text: string): string | undefined {
   const wanted = text.toLowerCase();
   const meant = beneficiaryCountries().find((code) =>
-    [code, countryNames.of(code)].some((known) => known?.toLowerCase() === wanted),
+    [code, nameOf(code).replace('the ', '')].some((known) => known.toLowerCase() === wanted),
   );
   // What people write who have the name of the state in mind; it is reserved for just that.
   const code = wanted === 'uk' ? 'GB' : meant;

@@ -107,21 +107,21 @@ function isCpfOrCnpj(text: string): boolean {
   return text.length === 11 ? isCpf(text) : isCnpj(text);
 }
 
-/** Of a key that is a tax number; the others have no check digits. */
+/** A key has 77 characters at most (Banco Central do Brasil, DICT); only tax numbers have check digits. */
 function isPixKey(key: string): boolean {
-  return !/^[0-9A-Z]{11,14}$/.test(key) || isCpfOrCnpj(key);
+  return key.length <= 77 && (!/^[0-9A-Z]{11,14}$/.test(key) || isCpfOrCnpj(key));
 }
 
-// New Zealand's Inland Revenue publishes which sum a bank uses: the weights of the 16 digits, by what
-// a larger product is reduced, and what divides the sum.
+// New Zealand's Inland Revenue publishes which sum a bank uses: the weights of the 16 digits, what
+// divides the sum, and whether the digits of a product are added up first.
 const newZealandSums = {
-  usual: { weights: [0, 0, 6, 3, 7, 9, 0, 10, 5, 8, 4, 2, 1, 0, 0, 0], reducedBy: 11, divisor: 11 },
-  high: { weights: [0, 0, 0, 0, 0, 0, 0, 10, 5, 8, 4, 2, 1, 0, 0, 0], reducedBy: 11, divisor: 11 },
-  d: { weights: [0, 0, 0, 0, 0, 0, 7, 6, 5, 4, 3, 2, 1, 0, 0, 0], reducedBy: 11, divisor: 11 },
-  e: { weights: [0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 4, 3, 2, 0, 0, 1], reducedBy: 9, divisor: 11 },
-  f: { weights: [0, 0, 0, 0, 0, 0, 1, 7, 3, 1, 7, 3, 1, 0, 0, 0], reducedBy: 10, divisor: 10 },
-  g: { weights: [0, 0, 0, 0, 0, 0, 1, 3, 7, 1, 3, 7, 1, 3, 7, 1], reducedBy: 9, divisor: 10 },
-} as const;
+  usual: { weights: [0, 0, 6, 3, 7, 9, 0, 10, 5, 8, 4, 2, 1, 0, 0, 0], divisor: 11 },
+  high: { weights: [0, 0, 0, 0, 0, 0, 0, 10, 5, 8, 4, 2, 1, 0, 0, 0], divisor: 11 },
+  d: { weights: [0, 0, 0, 0, 0, 0, 7, 6, 5, 4, 3, 2, 1, 0, 0, 0], divisor: 11 },
+  e: { weights: [0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 4, 3, 2, 0, 0, 1], divisor: 11, addsDigits: true },
+  f: { weights: [0, 0, 0, 0, 0, 0, 1, 7, 3, 1, 7, 3, 1, 0, 0, 0], divisor: 10 },
+  g: { weights: [0, 0, 0, 0, 0, 0, 1, 3, 7, 1, 3, 7, 1, 3, 7, 1], divisor: 10, addsDigits: true },
+};
 
 // The banks whose sum is the usual one, by their first two digits, and those that have another.
 const usualBanks = /^(?:0[12346]|1\d|2[0-4]|27|30|35|38)/;
@@ -140,12 +140,13 @@ function isNewZealandAccount(digits: string): boolean {
   const usual = digits.slice(6, 13) >= '0990000' ? 'high' : 'usual';
   const name = usualBanks.test(digits) ? usual : otherSums[digits.slice(0, 2)];
   if (name === undefined) return true;
-  const { weights, reducedBy, divisor } = newZealandSums[name];
+  const { weights, divisor, addsDigits } = { addsDigits: false, ...newZealandSums[name] };
   // A suffix of two digits is one of three with a zero in front.
   const full = digits.slice(0, 13) + digits.slice(13).padStart(3, '0');
   const sum = digitsOf(full).reduce((total, digit, index) => {
     const product = digit * (weights[index] ?? 0);
-    return total + (product > reducedBy ? product % reducedBy : product);
+    // Added up until one digit is left: 45 is 9, and 39 is 12 is 3.
+    return total + (addsDigits && product > 9 ? 1 + ((product - 1) % 9) : product);
   }, 0);
   return sum % divisor === 0;
 }

@@ -44,7 +44,10 @@ export type FieldRule = {
   readonly fault?: (text: string) => string | undefined;
 };
 
-/** Account and bank codes are printed in groups; the groups mean nothing. */
+/** Account and bank codes are printed in groups, and in Asia with wide digits; neither means anything. */
 export function compact(text: string): string {
-  return text.replaceAll(/[\s-]/g, '').toUpperCase();
+  return text
+    .normalize('NFKC')
+    .replaceAll(/[\s./\p{Pd}]/gu, '')
+    .toUpperCase();
 }

@@ -1,5 +1,5 @@
 import type { LedgerAccount } from './ledger.js';
-import { endedUnpaid, isInFlight, type PayoutState } from './payout.js';
+import { endedUnpaid, hasConflictingReports, isInFlight, type PayoutState } from './payout.js';
 
 /**
  * The kind of actor: a message states that and never a name. Only operators have names of their
@@ -191,9 +191,17 @@ export function needsApproval(
   return movesMoney(command, payout) && isLarge;
 }
 
-/** Whether a command pays out or gives back what is held: then the sum decides who approves it. */
+/**
+ * Whether a command pays out or gives back money: then the sum decides who approves it. Of a settled
+ * payout whose reports are in dispute, a return may be booked.
+ */
 export function movesMoney(command: OperatorCommand, { status, attentionReason }: Parked): boolean {
-  return endsCase(command) && (isInFlight(status) || attentionReason === 'return_short');
+  const mayReturn =
+    command.kind === 'failAndRelease' &&
+    status === 'settled' &&
+    hasConflictingReports(attentionReason);
+  const isOpen = isInFlight(status) || attentionReason === 'return_short';
+  return endsCase(command) && (isOpen || mayReturn);
 }
 
 function endsCase({ kind }: OperatorCommand): boolean {

@@ -1,10 +1,14 @@
 import { describe, expect, test } from 'vitest';
+import { nationalAccounts } from '../../src/domain/accountFormat.js';
 import type { SentDetails } from '../../src/domain/beneficiary.js';
 import {
   accountRulesOf,
   type BeneficiaryDetails,
+  maskedDetails,
   validateBeneficiary,
 } from '../../src/domain/beneficiary.js';
+import { beneficiaryFields } from '../../src/domain/fieldRule.js';
+import { transferBody } from '../../src/rails/sandbox/wire.js';
 import numbers from '../fixtures/accountNumbers.json' with { type: 'json' };
 
 type Case = {
@@ -36,6 +40,12 @@ describe.each([...cases])('published numbers of %s', (country, { valid, invalid 
 
   test.each(valid)('are taken: $details', ({ details }) => {
     expect(refusedFields(country, details)).toEqual([]);
+    const whole = accountRulesOf(country).filter((rules) =>
+      rules.every(({ field, required }) => !required || field in details || identity.has(field)),
+    );
+    // Those that name a whole account are taken as a beneficiary.
+    const sent = { ...exampleOf(country), ...noAccount, ...details };
+    if (whole.length > 0) expect(validateBeneficiary(sent)).toHaveProperty('country', country);
   });
 
   test.each(invalid)('are refused: $details ($why)', ({ details }) => {
@@ -43,9 +53,18 @@ describe.each([...cases])('published numbers of %s', (country, { valid, invalid 
   });
 });
 
+const identity: ReadonlySet<string> = new Set(['type', 'name', 'country', 'currency']);
+const noAccount = Object.fromEntries(
+  beneficiaryFields.flatMap((field) => (identity.has(field) ? [] : [[field, undefined]])),
+);
+
+/** The kinds of account that receive the national currency, the usual one first. */
+const kindsOf = (country: string) =>
+  accountRulesOf(country, nationalAccounts(country, true)?.currency);
+
 /** The usual fields of a country with the examples that its requirements give. */
 function exampleOf(country: string, kind = 0): SentDetails {
-  const rules = accountRulesOf(country)[kind] ?? [];
+  const rules = kindsOf(country)[kind] ?? [];
   return Object.fromEntries(
     rules.filter(({ required }) => required).map(({ field, example }) => [field, example]),
   );
@@ -64,7 +83,7 @@ const sentencesOf = (sent: SentDetails) => {
 
 describe('the kind of account', () => {
   test.each([...cases.keys()])('of %s is found by the fields that are sent', (country) => {
-    for (const [kind, rules] of accountRulesOf(country).entries()) {
+    for (const [kind, rules] of kindsOf(country).entries()) {
       const sent = exampleOf(country, kind);
       expect(accepted(sent)).toMatchObject(sent);
       expect(rules.length).toBeGreaterThan(4);
@@ -103,19 +122,23 @@ describe('slips of people are named', () => {
     [
       'US',
       { routing_number: '021000012' },
-      'The check digits of the routing number are wrong: a character is wrong or two are swapped.',
+      'The check digit of the routing number is wrong: a digit is wrong or two are swapped.',
     ],
     [
       'GB',
       { routing_number: '66374958' },
-      'The sort code has 8 digits instead of 6. If it is the account number, send it as account_number.',
+      'The sort code has 8 digits instead of 6: it is the account number, which goes in account_number.',
     ],
     [
       'GB',
       { account_number: '089999' },
-      'The account number has 6 digits instead of 8. If it is the sort code, send it as routing_number.',
+      'The account number has 6 digits instead of 8: zeros in front of it may have been lost, or it is the sort code, which goes in routing_number.',
     ],
-    ['GB', { account_number: 'GB82WEST12345698765432' }, 'This is an IBAN, which goes in iban.'],
+    [
+      'GB',
+      { account_number: 'GB82WEST12345698765432' },
+      'This is an IBAN: send it as iban, and leave out the other fields of the account.',
+    ],
     [
       'AU',
       { routing_number: '23-604' },
@@ -129,7 +152,7 @@ describe('slips of people are named', () => {
     [
       'MX',
       { account_number: '032180000118359791' },
-      'The check digits of the CLABE are wrong: a character is wrong or two are swapped.',
+      'The check digit of the CLABE is wrong: a digit is wrong or two are swapped.',
     ],
     [
       'MX',
@@ -140,16 +163,95 @@ describe('slips of people are named', () => {
     [
       'JP',
       { account_number: '1234' },
-      'The account number has 4 digits instead of 7. If it is the bank code, send it as bank_code.',
+      'The account number has 4 digits instead of 7: zeros in front of it may have been lost, or it is the bank code, which goes in bank_code.',
     ],
     [
       'NZ',
       { account_number: '01-0902-0068388-00' },
-      'The check digits of the account number are wrong: a character is wrong or two are swapped.',
+      'The check digits of the account number are wrong: a digit is wrong or two are swapped.',
     ],
-    ['BR', { tax_id: '390.533.447-06' }, 'undefined'],
+    [
+      'BR',
+      { tax_id: '390.533.447-06' },
+      'The check digits of the tax number are wrong: a digit is wrong or two are swapped.',
+    ],
+    [
+      'US',
+      { account_number: 'GB82WEST12345698765432' },
+      'This is an IBAN; accounts in this country have none.',
+    ],
+    [
+      'MX',
+      { account_number: '4111111111111111' },
+      'This is the number of a card, not of an account.',
+    ],
   ])('in %s: %j', (country, slip, sentence) => {
     const [field] = Object.keys(slip);
     expect(sentencesOf({ ...exampleOf(country), ...slip })).toEqual([`${field}: ${sentence}`]);
+  });
+});
+
+describe('of what is sent together', () => {
+  const ada = { type: 'individual', name: 'Ada' } as const;
+
+  test('an IBAN or a PIX key says which kind of account is meant', () => {
+    const british = { ...ada, country: 'GB', currency: 'GBP', iban: 'GB82WEST12345698765432' };
+    const both = { ...british, account_number: '66374958', routing_number: '089999' };
+    expect(sentencesOf({ ...british, routing_number: '089999' })).toEqual([
+      'routing_number: With iban, a beneficiary in the United Kingdom has no routing_number: it takes type, name, country, currency, iban, bic.',
+    ]);
+    expect(sentencesOf(both)).toHaveLength(2);
+    const brazilian = { ...ada, country: 'BR', currency: 'BRL', tax_id: '39053344705' };
+    const pix = { ...brazilian, pix_key: '+5511961234567', bank_code: '218' };
+    expect(sentencesOf(pix)).toEqual([
+      expect.stringContaining('With pix_key, a beneficiary in Brazil has no bank_code'),
+    ]);
+  });
+
+  test('a number of a PIX key without its country code is no CPF', () => {
+    const pix = { ...exampleOf('BR', 1), pix_key: '11961234567' };
+    expect(sentencesOf(pix)).toEqual([
+      expect.stringContaining('starts with its country code, +55'),
+    ]);
+    expect(sentencesOf({ ...pix, pix_key: `${'a'.repeat(60)}@${'b'.repeat(60)}.br` })).toHaveLength(
+      1,
+    );
+  });
+
+  test('numbers of accounts and people are masked, also where they stand in another field', () => {
+    expect(maskedDetails(accepted(exampleOf('BR', 1)))).toMatchObject({
+      pix_key: '****0000',
+      tax_id: '****4705',
+    });
+    for (const slip of [
+      { country: 'GB', routing_number: '66374958' },
+      { country: 'GB', routing_number: 'GB82 WEST 1234 5698 7654 32' },
+      { country: 'CN', bank_code: '6240008631401148' },
+      { country: 'US', bank_code: '39053344705' },
+      { country: 'BR', tax_id: '39053344706' },
+    ]) {
+      const text = JSON.stringify(validateBeneficiary({ ...exampleOf(slip.country), ...slip }));
+      expect(text).toMatch(/"\*{4}\w{4}"/);
+      expect(text).not.toMatch(/\d{5}|5698/);
+    }
+  });
+});
+
+test('a bank is told the account, its kind, its branch and whose it is', () => {
+  const bodyOf = (country: string, kind = 0) => {
+    const transfer = { key: 'k', amountMinor: 1n, currency: 'JPY', remittance: '' };
+    return transferBody({ ...transfer, beneficiary: accepted(exampleOf(country, kind)) });
+  };
+  expect(bodyOf('JP')).toMatchObject({
+    beneficiary: {
+      name: 'ヤマダ タロウ',
+      account: '0001234',
+      bank_code: '0001',
+      branch_code: '001',
+      account_type: 'ordinary',
+    },
+  });
+  expect(bodyOf('BR', 1)).toMatchObject({
+    beneficiary: { account: '123e4567-e89b-12d3-a456-426655440000', tax_id: '39053344705' },
   });
 });

@@ -293,7 +293,7 @@ describe('validation', () => {
     }
   });
 
-  test('says which fields the country has, and repeats no more than 40 characters', () => {
+  test('says which fields the country has, and masks what may be an account number', () => {
     const [refusal, ...others] = refusals({ ...german, routing_number: '1'.repeat(41) });
     expect(others).toEqual([]);
     expect(refusal).toEqual({
@@ -301,7 +301,7 @@ describe('validation', () => {
       code: 'parameter_unknown',
       param: 'routing_number',
       expected: 'type, name, country, currency, iban, bic',
-      received: '1'.repeat(40),
+      received: '****1111',
       detail:
         'A beneficiary in Germany has no routing_number: it takes type, name, country, currency, iban, bic.',
     });

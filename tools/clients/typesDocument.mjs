@@ -56,6 +56,8 @@ function nameParts(schemas) {
   hoist('problem_error', 'problem', 'errors', true);
   hoist('preview_refusal', 'batch_preview', 'refusals', true);
   hoist('requirement_field', 'beneficiary_requirements', 'fields', true);
+  const { alternatives } = schemas.beneficiary_requirements.properties;
+  alternatives.items.properties.fields.items = { $ref: '#/components/schemas/requirement_field' };
   hoist('batch_item_params', 'createBatch_params', 'payouts', true);
   for (const owner of ['problem', 'problem_error', 'preview_refusal']) {
     hoist('problem_code', owner, 'code');

@@ -47,7 +47,8 @@ export async function previewBatch(deps: ApiDeps, request: ApiRequest, params: B
   for (const { index, payoutId } of items) {
     await pace();
     const decided = resultOf.get(payoutId);
-    if (decided === undefined) previewed.push({ kind: 'existing' });
+    if (!resultOf.has(payoutId)) previewed.push({ kind: 'existing' });
+    else if (decided === undefined) throw new Error(`Item ${index} was not decided.`);
     else if (!isRefusal(decided)) previewed.push({ kind: 'accepted', acceptance: decided });
     else previewed.push({ kind: 'refused', index, refusal: inBatch(decided, index) });
   }

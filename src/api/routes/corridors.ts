@@ -14,6 +14,7 @@ import {
   findCorridor,
   railNameOf,
 } from '../../domain/corridor.js';
+import { parseRate } from '../../domain/fx.js';
 import { refuse } from '../../domain/refusal.js';
 import { type Route, refused, route } from '../route.js';
 
@@ -65,7 +66,7 @@ export const corridorRoutes: readonly Route[] = [
       const rates = await currentRates(database, rateMaximumAgeMs);
       const data = corridorsOf(account, params).flatMap((corridor) => {
         const { source, destination } = corridor;
-        const mid = source === destination ? undefined : midOf(rates, source, destination);
+        const mid = source === destination ? parseRate('1') : midOf(rates, source, destination);
         if (mid === undefined) return [];
         return [rateObject(corridor, mid, originOf(rates, source, destination))];
       });

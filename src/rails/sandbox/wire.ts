@@ -124,6 +124,7 @@ export function transferBody({ beneficiary, ...transfer }: Transfer): object {
       account: beneficiary.iban ?? beneficiary.account_number ?? beneficiary.pix_key ?? '',
       bank_code: beneficiary.bic ?? beneficiary.routing_number ?? beneficiary.bank_code,
       branch_code: beneficiary.branch_code,
+      account_type: beneficiary.account_type,
       tax_id: beneficiary.tax_id,
     },
     remittance: transfer.remittance,
