@@ -221,7 +221,7 @@ function answerUnknownRoute(ctx: Koa.Context, router: Router): void {
   if (path.length === 0) {
     const received = `${ctx.method} ${ctx.path}`.slice(0, 200);
     const expected = 'a route of the reference at /docs, such as /v1/payouts';
-    const detail = `There is no ${received}. The reference at /docs lists every route.`;
+    const detail = `There is no ${received}. The reference at /docs/reference and /openapi.json list every route.`;
     answerProblem(ctx, { refusals: [refuse('route_not_found', { expected, received, detail })] });
     return;
   }

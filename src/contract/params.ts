@@ -89,7 +89,7 @@ const fixedSide = z.enum(['source', 'destination'], 'source or destination');
 /** A page of 100 payouts repeats the metadata of each, and may wait in memory for its reader. */
 const metadataBytes = 8 * 1024;
 
-const metadataExpected = `at most 50 names of up to 40 characters, each with a text of up to 500, all of it up to ${metadataBytes} bytes of JSON`;
+const metadataExpected = `at most 50 names of up to 40 characters, each with a text of up to 500, all of it up to ${metadataBytes} bytes of JSON, such as {"order": "7"}`;
 export const metadata = z
   .record(z.string().min(1).max(40, metadataExpected), text(0, 500), metadataExpected)
   .refine((record) => Object.keys(record).length <= 50, metadataExpected)

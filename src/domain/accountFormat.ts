@@ -1,6 +1,12 @@
 import formats from './accountFormats.json' with { type: 'json' };
 import { checks, isLuhn } from './checkDigits.js';
-import { type BeneficiaryField, beneficiaryFields, compact, type FieldRule } from './fieldRule.js';
+import {
+  type BeneficiaryField,
+  beneficiaryFields,
+  compact,
+  digitOf,
+  type FieldRule,
+} from './fieldRule.js';
 
 /**
  * Accounts without an IBAN, by country: what each field is called there, its layout, and the check
@@ -95,9 +101,6 @@ function normalised({ pattern, form }: FieldFormat, text: string): string {
 function isChecked({ check }: FieldFormat, value: string): boolean {
   return check === undefined || checks[check]?.(value) === true;
 }
-
-/** Letters that are read and typed for digits. */
-const digitOf: Readonly<Record<string, string>> = { O: '0', I: '1', L: '1', S: '5', B: '8' };
 
 const isIban = (value: string): boolean => /^[A-Z]{2}\d{2}[A-Z0-9]{11,30}$/.test(value);
 

@@ -272,6 +272,8 @@ function sentenceOfIban(iban: string, country: string): string | undefined {
   switch (ibanFault(iban, issuer)) {
     case 'length':
       return `The IBAN has ${iban.length} characters instead of ${ibanExample(issuer).length}.`;
+    case 'letter':
+      return 'The IBAN has a letter where a digit belongs, such as O for 0 or I for 1.';
     case 'layout':
       return `The letters and digits of the IBAN are not laid out as in ${nameOf(issuer)}.`;
     case 'check':

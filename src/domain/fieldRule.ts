@@ -51,3 +51,6 @@ export function compact(text: string): string {
     .replaceAll(/[\s./\p{Pd}]/gu, '')
     .toUpperCase();
 }
+
+/** Letters that are read and typed for digits. */
+export const digitOf: Readonly<Record<string, string>> = { O: '0', I: '1', L: '1', S: '5', B: '8' };

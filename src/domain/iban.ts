@@ -1,5 +1,6 @@
 import { countrySpecs } from 'ibantools';
 import { isAlbanianBank, isCin, isLuhn, mod97 } from './checkDigits.js';
+import { digitOf } from './fieldRule.js';
 import registry from './ibanRegistry.json' with { type: 'json' };
 
 /**
@@ -56,12 +57,27 @@ const nationalChecks: Readonly<Record<string, (bban: string) => boolean>> = {
   TN: (bban) => mod97(bban) === 0n,
 };
 
-type IbanFault = 'length' | 'layout' | 'check' | 'national_check';
+type IbanFault = 'length' | 'letter' | 'layout' | 'check' | 'national_check';
+
+/** The IBAN with digits for the letters that look like them, in the places of digits. */
+function withDigits(iban: string, issuer: string): string {
+  const layout = [...`2!a2!n${registered.get(issuer)?.layout}`.matchAll(/(\d+)!([nac])/g)];
+  const kinds = layout.map(([, length = '', kind = '']) =>
+    kind.repeat(Number.parseInt(length, 10)),
+  );
+  const places = kinds.join('');
+  return Array.from(iban, (character, at) =>
+    places[at] === 'n' ? (digitOf[character] ?? character) : character,
+  ).join('');
+}
 
 /** What is wrong with an IBAN that starts with its issuer, or undefined. */
 export function ibanFault(iban: string, issuer: string): IbanFault | undefined {
   if (iban.length !== ibanExample(issuer).length) return 'length';
-  if (!new RegExp(ibanPattern(issuer)).test(iban)) return 'layout';
+  if (!new RegExp(ibanPattern(issuer)).test(iban)) {
+    const read = withDigits(iban, issuer);
+    return read !== iban && ibanFault(read, issuer) === undefined ? 'letter' : 'layout';
+  }
   const bban = iban.slice(4);
   if (mod97(bban + iban.slice(0, 4)) !== 1n) return 'check';
   const isRight = nationalChecks[issuer] ?? countrySpecs[issuer]?.bban_validation_func;

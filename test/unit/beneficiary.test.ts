@@ -138,6 +138,10 @@ describe('an account with an IBAN', () => {
       'The letters and digits of the IBAN are not laid out as in Germany.',
     ],
     [
+      'DE8937O400440532013000',
+      'The IBAN has a letter where a digit belongs, such as O for 0 or I for 1.',
+    ],
+    [
       'DE98370400440532013000',
       'The check digits of the IBAN are wrong: a character is wrong or two are swapped.',
     ],
