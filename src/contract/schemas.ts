@@ -236,7 +236,7 @@ const requirements = z.object({
   object: z.literal('beneficiary_requirements'),
   country: z.string(),
   currency: currency.nullable(),
-  fields: z.array(requirement).describe('The fields of the usual kind of account.'),
+  fields: z.array(requirement).describe('The fields of one kind of account.'),
   alternatives: z
     .array(z.object({ fields: z.array(requirement) }))
     .describe('Other kinds of account that can be paid in the country, each with its fields.'),

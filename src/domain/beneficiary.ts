@@ -155,7 +155,7 @@ function unknownFields(sent: SentDetails, rules: readonly FieldRule[]): Refusal[
 
 /**
  * What was sent, for a refusal: 40 characters are enough to recognise it. An account number that was
- * sent as something else is masked as well: so many digits as no code of this field has.
+ * sent in another field is masked as well; its length tells it from the codes of that field.
  */
 function shown({ field, example }: Pick<FieldRule, 'field' | 'example'>, text: string): string {
   const isMisplaced = compact(text).length !== compact(example).length;

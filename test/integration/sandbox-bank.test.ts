@@ -4,12 +4,13 @@ import { appendFile, copyFile, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { createBank } from '../../sandbox/bank/bank.js';
 import { openJournal } from '../../sandbox/bank/journal.js';
 import { planOf, simulateOrders } from '../../sandbox/bank/orders.js';
 import { startBank } from '../../sandbox/bank/server.js';
+import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
 
 const apiToken = 'token-of-the-bank-in-tests';
 const callbackSecret = 'secret-of-callbacks-in-tests';
@@ -587,4 +588,24 @@ test('a refused request is told what to change', async () => {
     status: 413,
   });
   expect(await readFile(journalPath, 'utf8')).toBe('');
+});
+
+test('one transfer that the bank cannot read does not hold up those beside it', async () => {
+  const rail = createSandboxRail({ url: bank.url, apiToken });
+  onTestFinished(() => rail.close());
+  const person = { type: 'individual', name: 'Ana', country: 'PT', currency: 'EUR' } as const;
+  // The bank takes accounts of up to 100 characters, and refuses the whole request.
+  const transfers = Array.from({ length: 9 }, (_, index) => ({
+    key: `po_${index}`,
+    amountMinor: 1_250n,
+    currency: 'EUR',
+    beneficiary: { ...person, iban: index === 5 ? 'P'.repeat(101) : 'PT50000201231234567890154' },
+    remittance: '',
+  }));
+  const answers = await rail.submit(transfers);
+  const kinds = new Map(answers.map(({ key, kind }) => [key, kind]));
+  expect(kinds.get('po_5')).toBe('unknown');
+  kinds.delete('po_5');
+  expect(kinds.size).toBe(8);
+  expect([...kinds.values()].every((kind) => kind === 'accepted')).toBe(true);
 });

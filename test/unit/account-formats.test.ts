@@ -106,7 +106,7 @@ describe('the kind of account', () => {
   });
 
   test('has the account type that is usual where none is sent', () => {
-    expect(accepted(exampleOf('JP')).account_type).toBe('ordinary');
+    expect(accepted(exampleOf('US')).account_type).toBe('checking');
     expect(accepted({ ...exampleOf('BR'), account_type: 'savings' }).account_type).toBe('savings');
     expect(accepted(exampleOf('BR', 1))).not.toHaveProperty('account_type');
   });

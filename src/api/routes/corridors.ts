@@ -41,7 +41,7 @@ export const corridorRoutes: readonly Route[] = [
     method: 'get',
     path: '/v1/corridors',
     scope: 'read',
-    // Its answer weighs more, which is owed.
+    // A long list costs more of the rate limit than this; the rest is charged with the answer.
     weight: 1,
     operationId: 'listCorridors',
     summary: 'List corridors, with their fees and limits.',
