@@ -10,6 +10,7 @@ import {
   paramName,
   type SentColumns,
 } from '../decoded.js';
+import { nearestName } from '../nearestName.js';
 import { type Validated, validate, withoutConsequences } from '../route.js';
 import { createPace, inSlices, type Steps } from '../slices.js';
 import { conflictingParams } from './payouts.js';
@@ -65,7 +66,8 @@ function onTheirLines(refusals: readonly Refusal[], lines: readonly number[]): r
 function refuseColumns(columns: SentColumns, items: readonly Decoded[]): readonly Refusal[] {
   const { names, line } = columns;
   const roots = Object.fromEntries(names.map((name) => [name.replace(/\[.*/s, ''), '']));
-  if (!Object.keys(roots).some((root) => Object.hasOwn(batchItemParams.shape, root))) {
+  const known = Object.keys(batchItemParams.shape);
+  if (Object.keys(roots).every((root) => nearestName(root, known) === undefined)) {
     const expected = 'a header with the names of the columns';
     const detail = `The first line must be ${expected}, such as beneficiary,source_currency,amount.`;
     return [refuse('body_malformed', { expected, detail, line })];
