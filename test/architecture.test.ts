@@ -29,9 +29,9 @@ const source = new Map([
  * it. Who needs more than this should first look for what can go: 2,270 of them came with what two
  * audits had found, 420 with what integrators meet first (a document that clients of every language
  * are generated from, sentences that say how to correct a request, guides, retries that pay once), and
- * 400 with accounts of 18 countries, every IBAN, and rates to look at.
+ * 450 with accounts of 18 countries, every IBAN, and rates to look at.
  */
-const limits = { linesPerFile: 450, linesOfCode: 14_640 };
+const limits = { linesPerFile: 450, linesOfCode: 14_690 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

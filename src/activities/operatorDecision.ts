@@ -9,6 +9,7 @@ import {
   type PayoutFact,
   type PayoutStatus,
   railKey,
+  usualFactRules,
   type VoidOutcome,
 } from '../domain/payout.js';
 import { type Move, undecidedCancellation } from '../domain/progress.js';
@@ -110,6 +111,10 @@ const conflicting =
   "The rail's reports contradict each other, so neither its next one nor more time is proof. " +
   'Use settle with evidence, or fail with the day of a statement.';
 
+const partlyReturned =
+  'The rail returned a part of it. Use fail to take that as final, or settle once the bank has shown ' +
+  'that it paid.';
+
 const endings = {
   canceled: {
     fact: { kind: 'withdrawn' },
@@ -149,7 +154,8 @@ async function evaluateRetry(row: LockedPayout, rail: Rail): Promise<Decision> {
   if (hasConflictingReports(row.attentionReason)) {
     // That it has the order settles nothing else: the payout stays parked.
     if (takesOrder) return done('The rail has the order.', { fact, unparks: false });
-    const isPaid = fact?.kind === 'settled' && row.attentionReason !== 'return_short';
+    if (row.attentionReason === 'return_short') return refused(partlyReturned);
+    const isPaid = fact?.kind === 'settled' && isExact(row, fact);
     return isPaid ? done('The rail says: settled.', { fact }) : refused(conflicting);
   }
   if (fact?.kind === 'voided' && (isStale(begunMs) || !isVoidable(row, rail))) {
@@ -172,18 +178,27 @@ async function evaluateRetry(row: LockedPayout, rail: Rail): Promise<Decision> {
 }
 
 async function evaluateSettled(row: LockedPayout, rail: Rail): Promise<Decision> {
-  if (row.status === 'settled' || row.status === 'returned') {
+  const isDisputed = hasConflictingReports(row.attentionReason);
+  if (row.status === 'returned' || (row.status === 'settled' && !isDisputed)) {
     return done(`Confirmed: it is ${row.status}.`);
   }
-  if (!isInFlight(row.status)) {
+  if (!isInFlight(row.status) && row.status !== 'settled') {
     return refused(`The payout is ${row.status} and cannot be settled any more.`);
   }
   const fact = await factAt(rail, row);
-  if (fact?.kind === 'returned') return refused('The rail says returned: use fail to book that.');
+  const isShort = row.status === 'settled' && row.attentionReason === 'return_short';
+  // A small part that came back leaves it settled, where a person says so.
+  if (fact?.kind === 'returned' && !(isShort && isSmallPart(row, fact))) {
+    const command = isDisputed ? 'fail to book that' : 'retry to take its word';
+    return refused(`The rail says returned: use ${command}.`);
+  }
+  if (row.status === 'settled') return done('Confirmed: it is settled.');
   // One that contradicts itself cannot contradict what a person has seen.
-  const isDisputed = hasConflictingReports(row.attentionReason);
   if (!isDisputed && (fact?.kind === 'rejected' || fact?.kind === 'voided')) {
     return refused(`The rail contradicts: it says ${fact.kind}.`);
+  }
+  if (!isDisputed && fact?.kind === 'settled' && !isExact(row, fact)) {
+    return refused('The rail says settled with another amount: use retry, and ask the bank.');
   }
   const at = fact?.kind === 'settled' ? fact.at : undefined;
   const { receiveMinor, destinationCurrency } = amountsOf(row);
@@ -212,13 +227,17 @@ async function evaluateRelease(
   if (known?.kind === 'returned' && isDisputed) return confirmedReturn(row, known);
   if (isShort) {
     const said = known?.kind ?? 'nothing';
-    return refused(`The rail says ${said}, and no longer that it was returned.`);
+    return refused(
+      `The rail says ${said}, and no longer that it was returned. Ask the bank; settle with evidence, ` +
+        'and book what came back with correct.',
+    );
   }
   if (!isInFlight(row.status)) {
     return refused(`The payout is ${row.status}; only a return gives money back.`);
   }
   if (known?.kind === 'settled' || known?.kind === 'returned') {
-    return refused(`The rail says ${known.kind}: use retry to take its word.`);
+    const command = isDisputed ? 'settle with evidence' : 'retry to take its word';
+    return refused(`The rail says ${known.kind}: use ${command}.`);
   }
   if (known?.kind === 'rejected' && !isDisputed) {
     const detail = `Released; the rail has rejected it (${known.code}).`;
@@ -246,6 +265,22 @@ function confirmedReturn(
     `Returned; the customer has the net amount back, and ${amountMinor} of ${receiveMinor} ${currency} (minor units) came back.`,
     { fact: { ...known, isConfirmed: true }, expectedStatus: 'returned' },
   );
+}
+
+function isSmallPart(
+  row: LockedPayout,
+  { amountMinor }: Extract<PayoutFact, { readonly kind: 'returned' }>,
+): boolean {
+  return amountMinor * 100n < amountsOf(row).receiveMinor * usualFactRules.returnMinimumPercent;
+}
+
+/** Whether the rail reports the amount that was sent. */
+function isExact(
+  row: LockedPayout,
+  fact: Extract<PayoutFact, { readonly kind: 'settled' }>,
+): boolean {
+  const { receiveMinor, destinationCurrency } = amountsOf(row);
+  return fact.amountMinor === receiveMinor && fact.currency === destinationCurrency;
 }
 
 async function factAt(rail: Rail, { id }: LockedPayout): Promise<PayoutFact | undefined> {

@@ -117,11 +117,13 @@ export async function gapInStatements(
   }
   await readStatements(database, rail);
   const { receiveMinor, destinationCurrency } = amountsOf(row);
+  // What the rail may have paid is another amount, where it has reported one.
+  const isDisputed = hasConflictingReports(row.attentionReason);
   const evidence = await readEvidence(database, {
     rail: rail.name,
     key: railKey(row.id),
-    amountMinor: receiveMinor,
-    currency: destinationCurrency,
+    amountMinor: isDisputed ? null : receiveMinor,
+    currency: isDisputed ? null : destinationCurrency,
     since: firstSentAt,
     until: statementDate,
   });
@@ -130,8 +132,8 @@ export async function gapInStatements(
     return `${evidence.openDays} of the days up to ${statementDate} have no closed statement yet.`;
   }
   return evidence.unmatched > 0
-    ? `The statements show ${evidence.unmatched} payments of its amount that the ledger does not ` +
-        'account for: it may be one of them. Find out with the bank what they are.'
+    ? `The statements show ${evidence.unmatched} payments${isDisputed ? '' : ' of its amount'} that the ` +
+        'ledger does not account for: it may be one of them. Find out with the bank what they are.'
     : undefined;
 }
 

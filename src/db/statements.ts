@@ -54,8 +54,9 @@ export async function unreadDays(sql: Sql, rail: string): Promise<readonly strin
 export type EvidenceQuery = {
   readonly rail: string;
   readonly key: string;
-  readonly amountMinor: bigint;
-  readonly currency: string;
+  /** Null where any amount in any currency may be the payment. */
+  readonly amountMinor: bigint | null;
+  readonly currency: string | null;
   readonly since: Date;
   /** YYYY-MM-DD. */
   readonly until: string;

@@ -40,24 +40,27 @@ const byCountry: ReadonlyMap<string, CountryFormats> = new Map(Object.entries(fo
 /** The countries with accounts that have no IBAN. */
 export const nationalCountries: readonly string[] = [...byCountry.keys()];
 
-/** The kinds of account of a country by their fields, and the currency they receive. */
+/**
+ * The kinds of account of a country by their fields, and the currency they receive. `issuer` is what its
+ * IBANs start with, where it has them.
+ */
 export function nationalAccounts(
   country: string,
-  hasIban: boolean,
+  issuer: string | undefined,
 ): { readonly currency: string; readonly accounts: readonly (readonly FieldRule[])[] } | undefined {
   const found = byCountry.get(country);
   return (
     found && {
       currency: found.currency,
-      accounts: found.accounts.map((account) => rulesOf(account, hasIban)),
+      accounts: found.accounts.map((account) => rulesOf(account, issuer)),
     }
   );
 }
 
-function rulesOf(account: AccountFormat, hasIban: boolean): readonly FieldRule[] {
+function rulesOf(account: AccountFormat, issuer: string | undefined): readonly FieldRule[] {
   return beneficiaryFields.flatMap((field) => {
     const format = account[field];
-    return format === undefined ? [] : [ruleOf(field, format, account, hasIban)];
+    return format === undefined ? [] : [ruleOf(field, format, account, issuer)];
   });
 }
 
@@ -65,7 +68,7 @@ function ruleOf(
   field: BeneficiaryField,
   format: FieldFormat,
   account: AccountFormat,
-  hasIban: boolean,
+  issuer: string | undefined,
 ): FieldRule {
   return {
     field,
@@ -80,7 +83,7 @@ function ruleOf(
     },
     fault: (text) => {
       const value = normalised(format, text);
-      return isIban(value) ? ibanSentence(hasIban) : faultOf(field, value, account);
+      return isIban(value) ? ibanSentence(value, issuer) : faultOf(field, value, account);
     },
   };
 }
@@ -93,9 +96,11 @@ function layoutOf({ pattern }: FieldFormat): RegExp {
 function normalised({ pattern, form }: FieldFormat, text: string): string {
   if (form === 'kana') return text.normalize('NFKC').toUpperCase();
   // E-mail addresses and random keys keep their dashes and dots, in small letters.
-  if (form === 'pix' && /@|^[0-9a-f]{8}-/i.test(text)) return text.normalize('NFKC').toLowerCase();
-  // A choice is a word of ours, and is taken as it is written.
-  return /^[a-z|]+$/.test(pattern) ? text : compact(text);
+  if (form === 'pix' && /@|^[0-9a-f]{8}-[0-9a-f]{4}-/i.test(text)) return text.toLowerCase();
+  // A CPF or CNPJ is printed with dots and a slash, a phone number with brackets.
+  if (form === 'pix' || form === 'tax') return compact(text.replaceAll(/[./()]/g, ''));
+  // A choice is a word of ours; the dash of a branch stands before its check digit, which is not sent.
+  return form === 'plain' || /^[a-z|]+$/.test(pattern) ? text : compact(text);
 }
 
 function isChecked({ check }: FieldFormat, value: string): boolean {
@@ -104,10 +109,11 @@ function isChecked({ check }: FieldFormat, value: string): boolean {
 
 const isIban = (value: string): boolean => /^[A-Z]{2}\d{2}[A-Z0-9]{11,30}$/.test(value);
 
-function ibanSentence(hasIban: boolean): string {
-  return hasIban
+function ibanSentence(iban: string, issuer: string | undefined): string {
+  if (issuer === undefined) return 'This is an IBAN; accounts in this country have none.';
+  return iban.startsWith(issuer)
     ? 'This is an IBAN: send it as iban, and leave out the other fields of the account.'
-    : 'This is an IBAN; accounts in this country have none.';
+    : 'This is an IBAN of another country.';
 }
 
 /** What is wrong with a value, where it is a slip that people make. */
@@ -126,8 +132,9 @@ function faultOf(
   }
   const length = fixedLength(format);
   if (length === undefined || !/^\d+$/.test(value)) return undefined;
-  if (value.length === 16 && isLuhn(value))
+  if (field === 'account_number' && value.length === 16 && isLuhn(value)) {
     return 'This is the number of a card, not of an account.';
+  }
   const plural = value.length === 1 ? '' : 's';
   const count = `The ${title} has ${value.length} digit${plural} instead of ${length}`;
   const other = beneficiaryFields.find((name) => fixedLength(account[name]) === value.length);

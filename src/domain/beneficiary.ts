@@ -41,18 +41,18 @@ export function accountRulesOf(
   country: string,
   currency?: string,
 ): readonly (readonly FieldRule[])[] {
-  const national = nationalAccounts(country, ibanCountries.has(country));
+  const national = nationalAccounts(
+    country,
+    ibanCountries.has(country) ? ibanIssuer(country) : undefined,
+  );
   const ofIban = ibanCountries.has(country) ? [[ibanRule(country), bicRule(country)]] : [];
-  const kinds = [
-    ...(national?.accounts ?? []).map((rules) => ({
-      rules,
-      currencies: [national?.currency ?? ''],
-    })),
-    ...ofIban.map((rules) => ({ rules, currencies: corridorCurrencies() })),
-  ];
-  // Without a currency, what receives most of them comes first.
-  if (currency === undefined) kinds.reverse();
-  return kinds
+  const byNumber = (national?.accounts ?? []).map((rules) => ({
+    rules,
+    currencies: [national?.currency ?? ''],
+  }));
+  const byIban = ofIban.map((rules) => ({ rules, currencies: corridorCurrencies() }));
+  // An IBAN receives more currencies, and comes first where none is named.
+  return (currency === undefined ? [...byIban, ...byNumber] : [...byNumber, ...byIban])
     .filter(({ currencies }) => currency === undefined || currencies.includes(currency))
     .map(({ rules, currencies }) => inOrder([...identityRules(country, currencies), ...rules]));
 }
@@ -147,7 +147,7 @@ function unknownFields(sent: SentDetails, rules: readonly FieldRule[]): Refusal[
       refuse('parameter_unknown', {
         param: field,
         expected,
-        received: shown({ field, example: '' }, textOf(sent, field)),
+        received: shown({ field, pattern: '^$' }, textOf(sent, field)),
         detail: `${subject} in ${nameOf(country)} has no ${field}: it takes ${expected}.`,
       }),
     );
@@ -155,11 +155,12 @@ function unknownFields(sent: SentDetails, rules: readonly FieldRule[]): Refusal[
 
 /**
  * What was sent, for a refusal: 40 characters are enough to recognise it. An account number that was
- * sent in another field is masked as well; its length tells it from the codes of that field.
+ * sent in another field is masked as well: digits that are not laid out as that field's are.
  */
-function shown({ field, example }: Pick<FieldRule, 'field' | 'example'>, text: string): string {
-  const isMisplaced = compact(text).length !== compact(example).length;
-  const isSecret = isSecretField(field) || (isMisplaced && (text.match(/\d/g) ?? []).length >= 8);
+function shown({ field, pattern }: Pick<FieldRule, 'field' | 'pattern'>, text: string): string {
+  const code = compact(text);
+  const isMisplaced = !new RegExp(pattern).test(code) && (code.match(/\p{Nd}/gu) ?? []).length >= 5;
+  const isSecret = isSecretField(field) || isMisplaced;
   return isSecret ? lastCharacters(text.replaceAll(/[\s-]/g, '')) : text.slice(0, 40);
 }
 

@@ -44,11 +44,14 @@ export type FieldRule = {
   readonly fault?: (text: string) => string | undefined;
 };
 
-/** Account and bank codes are printed in groups, and in Asia with wide digits; neither means anything. */
+/** Between the wide forms of ASCII (U+FF01 to U+FF5E) and ASCII itself. */
+const wideOffset = 0xfee0;
+
+/** Account and bank codes are printed in groups, and in Asia in wide letters; neither means anything. */
 export function compact(text: string): string {
   return text
-    .normalize('NFKC')
-    .replaceAll(/[\s./\p{Pd}]/gu, '')
+    .replaceAll(/[\uff01-\uff5e]/g, (wide) => String.fromCharCode(wide.charCodeAt(0) - wideOffset))
+    .replaceAll(/[\s\p{Pd}]/gu, '')
     .toUpperCase();
 }
 

@@ -183,8 +183,11 @@ export function needsApproval(
   limitEuroCents: bigint,
 ): boolean {
   const { status, attentionReason } = payout;
+  // Of a returned payout a contradiction is a second return, which two people book.
   const mayBePaid =
-    attentionReason === 'amount_mismatch' || attentionReason === 'paid_after_release';
+    attentionReason === 'amount_mismatch' ||
+    attentionReason === 'paid_after_release' ||
+    (status !== 'returned' && hasConflictingReports(attentionReason));
   if (command.kind === 'correct' || (endsCase(command) && endedUnpaid(status) && mayBePaid))
     return true;
   const isLarge = euroCents === undefined || euroCents > limitEuroCents;
@@ -192,16 +195,13 @@ export function needsApproval(
 }
 
 /**
- * Whether a command pays out or gives back money: then the sum decides who approves it. Of a settled
- * payout whose reports are in dispute, a return may be booked.
+ * Whether a command pays out or gives back money, or decides whether any comes back of a settled payout
+ * whose reports are in dispute: then the sum decides who approves it.
  */
 export function movesMoney(command: OperatorCommand, { status, attentionReason }: Parked): boolean {
-  const mayReturn =
-    command.kind === 'failAndRelease' &&
-    status === 'settled' &&
-    hasConflictingReports(attentionReason);
+  const isDisputed = status === 'settled' && hasConflictingReports(attentionReason);
   const isOpen = isInFlight(status) || attentionReason === 'return_short';
-  return endsCase(command) && (isOpen || mayReturn);
+  return endsCase(command) && (isOpen || isDisputed);
 }
 
 function endsCase({ kind }: OperatorCommand): boolean {

@@ -196,7 +196,7 @@ export class ScriptedBank {
         this.#pay(order, Date.now(), 0n);
         break;
       case 'paysMore':
-        this.#pay(order, Date.now(), this.garbled.has(key) ? 0n : 1n);
+        this.#pay(order, Date.now(), 1n);
         break;
       case 'rejects':
         order.state = 'rejected';

@@ -482,6 +482,78 @@ describe('facts that contradict each other', () => {
     await expectHeld(id, 'sent');
   });
 
+  it('stay with a person where the rail says no more than that it has the order', async () => {
+    const id = await accepted();
+    await submit(id, { submit: 'lost' });
+    await tell(id, await settledReport(id, 1n));
+    expect(await ask(asking(id, { kind: 'retryNow' }))).toMatchObject({ outcome: 'done' });
+    expect(await rowOf(id)).toMatchObject({ status: 'sent', attentionReason: 'amount_mismatch' });
+    bank.act(id, 'rejects');
+    await tellAll();
+    await expectHeld(id, 'sent');
+  });
+
+  it('end with the return that a person takes as true', async () => {
+    const id = await sent();
+    await tell(id, await settledReport(id, 1n));
+    bank.act(id, 'pays');
+    bank.act(id, 'returnsAll');
+    await tellAll();
+    await expectHeld(id, 'sent');
+    const settle = { kind: 'markSettled', evidence: 'MT103 seen' } as const;
+    for (const command of [{ kind: 'retryNow' }, settle] as const) {
+      expect(await ask(asking(id, command))).toMatchObject({ outcome: 'refused' });
+    }
+    expect(await ask(asking(id, release()))).toMatchObject({ outcome: 'done' });
+    await expectEnd(id, 'returned', ['accept', 'return', 'settle']);
+  });
+
+  it('give a settled payout back once a person takes the return as true', async () => {
+    const id = await sent();
+    bank.act(id, 'pays');
+    await tellAll();
+    await tell(id, rejectedReport);
+    bank.act(id, 'returnsAll');
+    await tellAll();
+    await expectEnd(id, 'settled', settled);
+    const settle = { kind: 'markSettled', evidence: 'MT103 seen' } as const;
+    expect(await ask(asking(id, settle))).toMatchObject({ outcome: 'refused' });
+    expect(await ask(asking(id, release()))).toMatchObject({ outcome: 'done' });
+    await expectEnd(id, 'returned', ['accept', 'return', 'settle']);
+  });
+
+  it('are settled by what a person has seen, whatever the rail says then', async () => {
+    const id = await sent();
+    await tell(id, await settledReport(id, 1n));
+    bank.act(id, 'rejects');
+    const settle = { kind: 'markSettled', evidence: 'MT103 seen' } as const;
+    expect(await ask(asking(id, settle))).toMatchObject({ outcome: 'done' });
+    await expectEnd(id, 'settled', settled);
+  });
+
+  it('do not forget a return that was short because the rail now says settled', async () => {
+    const id = await sent();
+    bank.act(id, 'pays');
+    const { amountMinor, currency } = await settledReport(id);
+    const half = { kind: 'returned', amountMinor: amountMinor / 2n, currency } as const;
+    await tell(id, { ...half, code: 'AC06', reason: 'x' });
+    expect(await rowOf(id)).toMatchObject({ attentionReason: 'return_short' });
+    expect(await ask(asking(id, { kind: 'retryNow' }))).toMatchObject({ outcome: 'refused' });
+    await expectHeld(id, 'sent');
+  });
+
+  it('release nothing on statements that show a payment of another amount', async () => {
+    const id = await sent();
+    bank.garbled.add(id);
+    bank.act(id, 'paysMore');
+    await tellAll();
+    expect(await rowOf(id)).toMatchObject({ attentionReason: 'amount_mismatch' });
+    await wait(bank.limits.settleWithinMs + 3 * dayMs);
+    const asked = await ask(asking(id, release(dayAt(Date.now() - dayMs))));
+    expect(asked).toMatchObject({ outcome: 'refused' });
+    await expectHeld(id, 'sent');
+  });
+
   it('are not ended by a rejection that arrives while an extension is evaluated', async () => {
     const id = await sent();
     await park(id, 'settle_by_passed');

@@ -4,7 +4,7 @@ import { appendFile, copyFile, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
+import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
 import { createBank } from '../../sandbox/bank/bank.js';
 import { openJournal } from '../../sandbox/bank/journal.js';
@@ -608,4 +608,36 @@ test('one transfer that the bank cannot read does not hold up those beside it', 
   kinds.delete('po_5');
   expect(kinds.size).toBe(8);
   expect([...kinds.values()].every((kind) => kind === 'accepted')).toBe(true);
+});
+
+test('a bank that refuses every request is not asked for ever, and no half is sent late', async () => {
+  let requests = 0;
+  const server = createServer((request, response) => {
+    requests += 1;
+    request.resume().once('end', () => response.writeHead(400).end('{}'));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => void server.close());
+  const { port } = z.object({ port: z.number() }).parse(server.address());
+  const rail = createSandboxRail({ url: `http://127.0.0.1:${port}`, apiToken });
+  onTestFinished(() => rail.close());
+  const person = { type: 'individual', name: 'Ana', country: 'PT', currency: 'EUR' } as const;
+  const transfers = Array.from({ length: 500 }, (_, index) => ({
+    key: `po_${index}`,
+    amountMinor: 1_250n,
+    currency: 'EUR',
+    beneficiary: person,
+    remittance: '',
+  }));
+  const answers = await rail.submit(transfers);
+  expect(answers).toHaveLength(500);
+  expect(new Set(answers.map(({ kind }) => kind))).toEqual(new Set(['unknown']));
+  expect(requests).toBe(40);
+  // The process was suspended after the first answer: the keys may be forgotten since.
+  requests = 0;
+  const clock = vi.spyOn(Date, 'now').mockReturnValueOnce(0).mockReturnValueOnce(1);
+  onTestFinished(() => clock.mockRestore());
+  await rail.submit(transfers);
+  expect(requests).toBe(1);
 });

@@ -60,7 +60,7 @@ const noAccount = Object.fromEntries(
 
 /** The kinds of account that receive the national currency, the usual one first. */
 const kindsOf = (country: string) =>
-  accountRulesOf(country, nationalAccounts(country, true)?.currency);
+  accountRulesOf(country, nationalAccounts(country, undefined)?.currency);
 
 /** The usual fields of a country with the examples that its requirements give. */
 function exampleOf(country: string, kind = 0): SentDetails {
@@ -229,12 +229,29 @@ describe('of what is sent together', () => {
       { country: 'CN', bank_code: '6240008631401148' },
       { country: 'US', bank_code: '39053344705' },
       { country: 'BR', tax_id: '39053344706' },
+      { country: 'JP', bank_code: '1234567' },
+      { country: 'PH', bic: '66374958' },
+      { country: 'GB', routing_number: '６６３７４９５８' },
     ]) {
       const text = JSON.stringify(validateBeneficiary({ ...exampleOf(slip.country), ...slip }));
-      expect(text).toMatch(/"\*{4}\w{4}"/);
-      expect(text).not.toMatch(/\d{5}|5698/);
+      expect(text).toMatch(/"\*{4}[^"]{3,4}"/);
+      expect(text).not.toMatch(/\p{Nd}{5}|5698/u);
     }
   });
+});
+
+test('a number that a spreadsheet has changed is refused, and not read as another one', () => {
+  for (const account_number of ['123456789.0', '12345/67890', '12345²']) {
+    expect(sentencesOf({ ...exampleOf('US'), account_number })).toHaveLength(1);
+  }
+  expect(sentencesOf({ ...exampleOf('BR'), branch_code: '123-4' })).toHaveLength(1);
+});
+
+test('without a currency the account by IBAN comes first, and then the usual one', () => {
+  const keys = accountRulesOf('BR').map((rules) => rules.map(({ field }) => field));
+  expect(
+    keys.map((fields) => fields.find((field) => /iban|pix_key|bank_code/.test(field))),
+  ).toEqual(['iban', 'bank_code', 'pix_key']);
 });
 
 test('a bank is told the account, its kind, its branch and whose it is', () => {

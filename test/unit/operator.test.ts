@@ -10,7 +10,7 @@ import {
   type PostingText,
   requiresParkedPayout,
 } from '../../src/domain/operator.js';
-import { payoutStatuses } from '../../src/domain/payout.js';
+import { type AttentionReason, payoutStatuses } from '../../src/domain/payout.js';
 
 const now = new Date('2026-11-21T12:00:00Z');
 
@@ -238,7 +238,8 @@ test('only what pays or releases an open payout moves money', () => {
     ['markSettled', 'sent'],
     ['failAndRelease', 'sent'],
     ['failAndRelease', 'sent'],
-    // Where the rail's reports are in dispute, it may book a return.
+    // Where the rail's reports are in dispute, both decide about what may have come back.
+    ['markSettled', 'settled'],
     ['failAndRelease', 'settled'],
     ['failAndRelease', 'settled'],
   ]);
@@ -274,9 +275,14 @@ describe('a second person', () => {
     expect(needsApproval({ kind: 'retryNow' }, released, 0n, 1_000n)).toBe(false);
   });
 
-  test('is not asked for a released payout that nothing says was paid', () => {
-    const released = { status: 'failed', attentionReason: 'contradiction' } as const;
-    expect(needsApproval(settle, released, 0n, 1_000n)).toBe(false);
+  test('has to close a released payout that the rail may have paid, and no other', () => {
+    const asked = (attentionReason: AttentionReason) =>
+      needsApproval(settle, { status: 'failed', attentionReason }, 0n, 1_000n);
+    // A payment may be a later line of any dispute.
+    expect(asked('contradiction')).toBe(true);
+    expect(asked('amount_mismatch')).toBe(true);
+    expect(asked('paid_after_release')).toBe(true);
+    expect(asked('unexpected_failure')).toBe(false);
   });
 
   test('has to approve every correction of the books', () => {

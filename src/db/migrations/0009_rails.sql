@@ -133,18 +133,20 @@ select coalesce(s.rail, l.rail) as rail, coalesce(s.rail_key, l.payout_id) as pa
     or s.amount_minor <> l.amount_minor or s.currency <> l.currency;
 
 -- Keys under which the bank has paid this amount since a day, and whose sum is not what the ledger
--- says. That the key was paid is not enough: the bank may have booked another order's debit under it.
+-- says; without an amount and a currency, whatever it has paid. That the key was paid is not enough: the bank may have booked another order's debit under it.
 create function unmatched_debits(of_rail text, of_currency text, amount bigint, since date)
 returns setof text language sql stable
 set search_path = pg_catalog, public, pg_temp as $$
   select s.rail_key from statement_entries s
-   where s.rail = of_rail and s.direction = 'debit' and s.currency = of_currency
+   where s.rail = of_rail and s.direction = 'debit'
+     and (of_currency is null or s.currency = of_currency)
      and s.rail_key in (select d.rail_key from statement_entries d
-           where d.rail = of_rail and d.direction = 'debit' and d.currency = of_currency
-             and d.amount_minor = amount and d.statement_date >= since)
-   group by s.rail_key
+           where d.rail = of_rail and d.direction = 'debit' and d.statement_date >= since
+             and (of_currency is null or d.currency = of_currency)
+             and (amount is null or d.amount_minor = amount))
+   group by s.rail_key, s.currency
   having sum(s.amount_minor) <> coalesce((
            select sum(m.amount_minor) from ledger_movements m
             where m.rail = of_rail and m.payout_id = s.rail_key and m.direction = 'debit'
-              and m.currency = of_currency), 0)
+              and m.currency = s.currency), 0)
 $$;

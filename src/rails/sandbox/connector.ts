@@ -24,6 +24,13 @@ const answerLimitBytes = 32 * 1024 * 1024;
 const minuteMs = 60_000;
 const dayMs = 24 * 60 * minuteMs;
 
+/** Two transfers that cannot be read are found among 500 with 35 calls. */
+const maximumCalls = 40;
+/** No half is sent later than this after the first call, well within the limit of the step. */
+const splitLimitMs = 20_000;
+
+type SplitBudget = { calls: number; readonly begunMs: number };
+
 /** The bank answered 400: it has read the request, and taken nothing of it. */
 class RequestRefused extends Error {}
 
@@ -60,7 +67,18 @@ export function createSandboxRail(settings: SandboxSettings): Rail & { close(): 
     return answer.parse(JSON.parse(text));
   }
 
-  async function submit(transfers: readonly Transfer[]): Promise<readonly SubmitAnswer[]> {
+  /** Submits in one request, or in halves of it while there is time for another call. */
+  async function submitWithin(
+    transfers: readonly Transfer[],
+    budget: SplitBudget,
+  ): Promise<readonly SubmitAnswer[]> {
+    const unknown = (detail: string) =>
+      transfers.map(({ key }): SubmitAnswer => ({ key, kind: 'unknown', detail }));
+    budget.calls -= 1;
+    // By the wall clock: after a suspension the keys may be forgotten, and nothing more is sent.
+    if (budget.calls < 0 || Math.abs(Date.now() - budget.begunMs) > splitLimitMs) {
+      return unknown('It was not sent: a request beside it was refused.');
+    }
     try {
       const [first] = transfers;
       if (transfers.length === 1 && first !== undefined) {
@@ -72,14 +90,16 @@ export function createSandboxRail(settings: SandboxSettings): Rail & { close(): 
       // One transfer that it cannot read must not hold up the others: halves, under the same keys.
       if (error instanceof RequestRefused && transfers.length > 1) {
         const middle = Math.ceil(transfers.length / 2);
-        const first = await submit(transfers.slice(0, middle));
-        return [...first, ...(await submit(transfers.slice(middle)))];
+        const half = await submitWithin(transfers.slice(0, middle), budget);
+        return [...half, ...(await submitWithin(transfers.slice(middle), budget))];
       }
       // The request may have arrived whatever went wrong on the way back: nobody knows.
-      const detail = error instanceof Error ? error.message : String(error);
-      return transfers.map((transfer) => ({ key: transfer.key, kind: 'unknown', detail }));
+      return unknown(error instanceof Error ? error.message : String(error));
     }
   }
+
+  const submit = (transfers: readonly Transfer[]) =>
+    submitWithin(transfers, { calls: maximumCalls, begunMs: Date.now() });
 
   return {
     name: sandboxName,
