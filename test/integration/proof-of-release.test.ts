@@ -542,6 +542,18 @@ describe('facts that contradict each other', () => {
     await expectHeld(id, 'sent');
   });
 
+  it('are not settled by a person while the rail reports another amount', async () => {
+    const id = await sent();
+    await park(id, 'settle_by_passed');
+    bank.act(id, 'paysMore');
+    const settle = { kind: 'markSettled', evidence: 'MT103 seen' } as const;
+    expect(await ask(asking(id, settle))).toMatchObject({
+      outcome: 'refused',
+      detail: expect.stringContaining('another amount'),
+    });
+    await expectHeld(id, 'sent');
+  });
+
   it('release nothing on statements that show a payment of another amount', async () => {
     const id = await sent();
     bank.garbled.add(id);
