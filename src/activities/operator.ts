@@ -150,7 +150,7 @@ async function decisionOf(deps: OperatorDeps, row: LockedPayout, plan: Plan): Pr
       : { outcome: 'refused', detail: fault };
   }
   const rail = row.rail === null ? undefined : findRail(deps.rails, row.rail);
-  return evaluate(deps.database, command, row, rail);
+  return evaluate(deps, command, row, rail);
 }
 
 type CommandRecord = OperateInput & {

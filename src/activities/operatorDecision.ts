@@ -4,17 +4,20 @@ import type { Entry } from '../domain/ledger.js';
 import type { OperatorCommand, OperatorResult } from '../domain/operator.js';
 import {
   endedUnpaid,
+  type FactRules,
   hasConflictingReports,
+  isAmountSent,
   isInFlight,
+  isShortReturn,
   type PayoutFact,
   type PayoutStatus,
   railKey,
-  usualFactRules,
   type VoidOutcome,
 } from '../domain/payout.js';
 import { type Move, undecidedCancellation } from '../domain/progress.js';
 import type { Rail } from '../rails/rail.js';
 import { amountsOf } from './applyFacts.js';
+import type { RailDeps } from './deps.js';
 import { factFromLookup } from './lookup.js';
 import {
   gapInStatements,
@@ -53,7 +56,7 @@ const done = (detail: string, effect: Omit<Decision, 'outcome' | 'detail'> = {})
  * the rail has rejected or voided the key, or its closed statements show that it did not pay.
  */
 export async function evaluate(
-  database: Database,
+  { database, factRules }: Pick<RailDeps, 'database' | 'factRules'>,
   command: Exclude<OperatorCommand, { kind: 'correct' }>,
   row: LockedPayout,
   rail: Rail | undefined,
@@ -68,7 +71,7 @@ export async function evaluate(
     case 'retryNow':
       return evaluateRetry(row, rail);
     case 'markSettled':
-      return evaluateSettled(row, rail);
+      return evaluateSettled(row, rail, factRules);
     case 'failAndRelease':
       return evaluateRelease(database, row, rail, command.statementDate);
     case 'extendDeadline':
@@ -155,7 +158,7 @@ async function evaluateRetry(row: LockedPayout, rail: Rail): Promise<Decision> {
     // That it has the order settles nothing else: the payout stays parked.
     if (takesOrder) return done('The rail has the order.', { fact, unparks: false });
     if (row.attentionReason === 'return_short') return refused(partlyReturned);
-    const isPaid = fact?.kind === 'settled' && isExact(row, fact);
+    const isPaid = fact?.kind === 'settled' && isAmountSent(amountsOf(row), fact);
     return isPaid ? done('The rail says: settled.', { fact }) : refused(conflicting);
   }
   if (fact?.kind === 'voided' && (isStale(begunMs) || !isVoidable(row, rail))) {
@@ -177,7 +180,7 @@ async function evaluateRetry(row: LockedPayout, rail: Rail): Promise<Decision> {
     : refused('The rail has reported nothing new in its time. Extend the deadline to wait longer.');
 }
 
-async function evaluateSettled(row: LockedPayout, rail: Rail): Promise<Decision> {
+async function evaluateSettled(row: LockedPayout, rail: Rail, rules: FactRules): Promise<Decision> {
   const isDisputed = hasConflictingReports(row.attentionReason);
   if (row.status === 'returned' || (row.status === 'settled' && !isDisputed)) {
     return done(`Confirmed: it is ${row.status}.`);
@@ -188,7 +191,7 @@ async function evaluateSettled(row: LockedPayout, rail: Rail): Promise<Decision>
   const fact = await factAt(rail, row);
   const isShort = row.status === 'settled' && row.attentionReason === 'return_short';
   // A small part that came back leaves it settled, where a person says so.
-  if (fact?.kind === 'returned' && !(isShort && isSmallPart(row, fact))) {
+  if (fact?.kind === 'returned' && !(isShort && isShortReturn(amountsOf(row), fact, rules))) {
     const command = isDisputed ? 'fail to book that' : 'retry to take its word';
     return refused(`The rail says returned: use ${command}.`);
   }
@@ -197,7 +200,7 @@ async function evaluateSettled(row: LockedPayout, rail: Rail): Promise<Decision>
   if (!isDisputed && (fact?.kind === 'rejected' || fact?.kind === 'voided')) {
     return refused(`The rail contradicts: it says ${fact.kind}.`);
   }
-  if (!isDisputed && fact?.kind === 'settled' && !isExact(row, fact)) {
+  if (!isDisputed && fact?.kind === 'settled' && !isAmountSent(amountsOf(row), fact)) {
     return refused('The rail says settled with another amount: use retry, and ask the bank.');
   }
   const at = fact?.kind === 'settled' ? fact.at : undefined;
@@ -265,22 +268,6 @@ function confirmedReturn(
     `Returned; the customer has the net amount back, and ${amountMinor} of ${receiveMinor} ${currency} (minor units) came back.`,
     { fact: { ...known, isConfirmed: true }, expectedStatus: 'returned' },
   );
-}
-
-function isSmallPart(
-  row: LockedPayout,
-  { amountMinor }: Extract<PayoutFact, { readonly kind: 'returned' }>,
-): boolean {
-  return amountMinor * 100n < amountsOf(row).receiveMinor * usualFactRules.returnMinimumPercent;
-}
-
-/** Whether the rail reports the amount that was sent. */
-function isExact(
-  row: LockedPayout,
-  fact: Extract<PayoutFact, { readonly kind: 'settled' }>,
-): boolean {
-  const { receiveMinor, destinationCurrency } = amountsOf(row);
-  return fact.amountMinor === receiveMinor && fact.currency === destinationCurrency;
 }
 
 async function factAt(rail: Rail, { id }: LockedPayout): Promise<PayoutFact | undefined> {

@@ -28,9 +28,11 @@ export type BeneficiaryDetails = {
   readonly account_type?: (typeof accountTypes)[number];
 } & { readonly [field in Exclude<BeneficiaryField, 'type' | 'account_type'>]?: string };
 
+const countries: readonly string[] = [...new Set([...ibanCountries, ...nationalCountries])].sort();
+
 /** The countries whose accounts can be paid, sorted. */
 export function beneficiaryCountries(): readonly string[] {
-  return [...new Set([...ibanCountries, ...nationalCountries])].sort();
+  return countries;
 }
 
 /**
@@ -41,16 +43,14 @@ export function accountRulesOf(
   country: string,
   currency?: string,
 ): readonly (readonly FieldRule[])[] {
-  const national = nationalAccounts(
-    country,
-    ibanCountries.has(country) ? ibanIssuer(country) : undefined,
-  );
-  const ofIban = ibanCountries.has(country) ? [[ibanRule(country), bicRule(country)]] : [];
+  const hasIban = ibanCountries.has(country);
+  const national = nationalAccounts(country, hasIban ? ibanIssuer(country) : undefined);
   const byNumber = (national?.accounts ?? []).map((rules) => ({
     rules,
     currencies: [national?.currency ?? ''],
   }));
-  const byIban = ofIban.map((rules) => ({ rules, currencies: corridorCurrencies() }));
+  const ofIban = { rules: [ibanRule(country), bicRule(country)], currencies: corridorCurrencies() };
+  const byIban = hasIban ? [ofIban] : [];
   // An IBAN receives more currencies, and comes first where none is named.
   return (currency === undefined ? [...byIban, ...byNumber] : [...byNumber, ...byIban])
     .filter(({ currencies }) => currency === undefined || currencies.includes(currency))
@@ -165,7 +165,6 @@ function shown({ field, pattern }: Pick<FieldRule, 'field' | 'pattern'>, text: s
 }
 
 function countryRule(country: string): FieldRule {
-  const countries = beneficiaryCountries();
   return {
     field: 'country',
     required: true,
@@ -229,7 +228,7 @@ function nameOf(country: string): string {
 /** What is wrong with a country that cannot be paid, or which one was probably meant. */
 function countryFault(text: string): string | undefined {
   const wanted = text.toLowerCase();
-  const meant = beneficiaryCountries().find((code) =>
+  const meant = countries.find((code) =>
     [code, nameOf(code).replace('the ', '')].some((known) => known.toLowerCase() === wanted),
   );
   // What people write who have the name of the state in mind; it is reserved for just that.

@@ -6,10 +6,10 @@
 const digitsOf = (text: string): readonly number[] =>
   Array.from(text).map((digit) => Number.parseInt(digit, 10));
 
-/** The digits of a text times the weights, which repeat, added up. */
-function weightedSum(text: string, weights: readonly number[]): number {
-  return digitsOf(text).reduce(
-    (sum, digit, index) => sum + digit * (weights[index % weights.length] ?? 0),
+/** Numbers times the weights, which repeat, added up. */
+function weightedSum(numbers: readonly number[], weights: readonly number[]): number {
+  return numbers.reduce(
+    (sum, number, index) => sum + number * (weights[index % weights.length] ?? 0),
     0,
   );
 }
@@ -35,7 +35,7 @@ export function isLuhn(digits: string): boolean {
 
 /** Albania: the eighth digit checks the bank and the branch before it. */
 export function isAlbanianBank(bban: string): boolean {
-  return weightedSum(bban.slice(0, 8), [9, 7, 3, 1]) % 10 === 0;
+  return weightedSum(digitsOf(bban.slice(0, 8)), [9, 7, 3, 1]) % 10 === 0;
 }
 
 // Italy's table of what a character in an odd place counts, in the order of the alphabet; a digit
@@ -62,27 +62,23 @@ function isRoutingNumber(digits: string): boolean {
     /^(?:0\d|1[0-2]|2[1-9]|3[0-2]|6[1-9]|7[0-2]|80)/.test(digits) &&
     // They pass the sum and belong to no bank.
     digits !== '000000000' &&
-    weightedSum(digits, [3, 7, 1]) % 10 === 0
+    weightedSum(digitsOf(digits), [3, 7, 1]) % 10 === 0
   );
 }
 
-/** Mexico: the last digit of a CLABE. */
+/** Mexico: a CLABE has the weights of an ABA number over all of its 18 digits. */
 function isClabe(digits: string): boolean {
-  const weights = [3, 7, 1];
-  const sum = digitsOf(digits.slice(0, 17)).reduce(
-    (total, digit, index) => total + ((digit * (weights[index % 3] ?? 0)) % 10),
-    0,
-  );
-  return (10 - (sum % 10)) % 10 === Number.parseInt(digits.slice(17), 10);
+  return weightedSum(digitsOf(digits), [3, 7, 1]) % 10 === 0;
 }
 
 /** Brazil: a CPF of a person; eleven equal digits pass the sum and belong to no one. */
-function isCpf(digits: string): boolean {
+function isCpf(text: string): boolean {
+  const digits = digitsOf(text);
   const isRight = [9, 10].every((length) => {
     const weights = Array.from({ length }, (_, index) => length + 1 - index);
-    return elevenOf(weightedSum(digits.slice(0, length), weights)) === digitsOf(digits)[length];
+    return elevenOf(weightedSum(digits.slice(0, length), weights)) === digits[length];
   });
-  return isRight && !/^(\d)\1*$/.test(digits);
+  return isRight && !/^(\d)\1*$/.test(text);
 }
 
 const cnpjWeights = [6, 5, 4, 3, 2, 9, 8, 7, 6, 5, 4, 3, 2];
@@ -92,8 +88,7 @@ function isCnpj(text: string): boolean {
   const values = Array.from(text, (character) => character.charCodeAt(0) - 48);
   return [12, 13].every((length) => {
     const weights = cnpjWeights.slice(13 - length);
-    const sum = weights.reduce((total, weight, index) => total + weight * (values[index] ?? 0), 0);
-    return elevenOf(sum) === values[length];
+    return elevenOf(weightedSum(values.slice(0, length), weights)) === values[length];
   });
 }
 

@@ -38,10 +38,18 @@ export function ibanExample(issuer: string): string {
 
 const characters: Readonly<Record<string, string>> = { n: '[0-9]', a: '[A-Z]', c: '[A-Z0-9]' };
 
-/** The layout of an issuer's IBAN as a regular expression: `4!n` in the registry is four digits. */
+/** The parts of an issuer's account number: `4!n` in the registry is four digits. */
+function partsOf(issuer: string) {
+  const layout = registered.get(issuer)?.layout ?? '';
+  return [...layout.matchAll(/(\d+)!([nac])/g)].map(([, length = '', kind = '']) => ({
+    length: Number.parseInt(length, 10),
+    kind,
+  }));
+}
+
+/** The layout of an issuer's IBAN as a regular expression. */
 export function ibanPattern(issuer: string): string {
-  const layout = [...(registered.get(issuer)?.layout ?? '').matchAll(/(\d+)!([nac])/g)];
-  const parts = layout.map(([, length = '', kind = '']) => `${characters[kind]}{${length}}`);
+  const parts = partsOf(issuer).map(({ length, kind }) => `${characters[kind]}{${length}}`);
   return `^${issuer}[0-9]{2}${parts.join('')}$`;
 }
 
@@ -61,11 +69,9 @@ type IbanFault = 'length' | 'letter' | 'layout' | 'check' | 'national_check';
 
 /** The IBAN with digits for the letters that look like them, in the places of digits. */
 function withDigits(iban: string, issuer: string): string {
-  const layout = [...`2!a2!n${registered.get(issuer)?.layout}`.matchAll(/(\d+)!([nac])/g)];
-  const kinds = layout.map(([, length = '', kind = '']) =>
-    kind.repeat(Number.parseInt(length, 10)),
-  );
-  const places = kinds.join('');
+  const places = `aann${partsOf(issuer)
+    .map(({ length, kind }) => kind.repeat(length))
+    .join('')}`;
   return Array.from(iban, (character, at) =>
     places[at] === 'n' ? (digitOf[character] ?? character) : character,
   ).join('');

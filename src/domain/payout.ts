@@ -254,9 +254,7 @@ function effectOfVoid({ status, voidIntent }: PayoutState): Effect {
 type Stated = { readonly amountMinor: bigint; readonly currency: string };
 
 function effectOfSettlement(state: PayoutState, fact: Stated): Effect {
-  if (differs(state, fact) || fact.amountMinor !== state.receiveMinor) {
-    return mismatch(state, fact, 'settled');
-  }
+  if (!isAmountSent(state, fact)) return mismatch(state, fact, 'settled');
   if (state.corrected === 'settlement') {
     return park('paid_after_release', 'The rail settled a payout whose settlement was undone.');
   }
@@ -299,7 +297,7 @@ function effectOfReturn(
     return mismatch(state, fact, 'returned');
   }
   const { status, receiveMinor } = state;
-  const isShort = fact.amountMinor * 100n < receiveMinor * rules.returnMinimumPercent;
+  const isShort = isShortReturn(state, fact, rules);
   switch (status) {
     case 'processing':
     case 'sent':
@@ -336,6 +334,22 @@ function isReturnKnown(state: PayoutState, { amountMinor }: Stated): boolean {
   const { returnedMinor, receiveMinor, corrected } = state;
   const isOnly = amountMinor === returnedMinor && amountMinor * 2n > receiveMinor;
   return isOnly && corrected === 'nothing';
+}
+
+type Sent = Pick<PayoutState, 'receiveMinor' | 'destinationCurrency'>;
+
+/** Whether the rail reports the amount and the currency that were sent. */
+export function isAmountSent({ receiveMinor, destinationCurrency }: Sent, fact: Stated): boolean {
+  return fact.currency === destinationCurrency && fact.amountMinor === receiveMinor;
+}
+
+/** Whether so little came back that a person decides what it means. */
+export function isShortReturn(
+  { receiveMinor }: Pick<Sent, 'receiveMinor'>,
+  { amountMinor }: Pick<Stated, 'amountMinor'>,
+  { returnMinimumPercent }: FactRules,
+): boolean {
+  return amountMinor * 100n < receiveMinor * returnMinimumPercent;
 }
 
 function differs(state: PayoutState, fact: Stated): boolean {

@@ -10,6 +10,7 @@ import { createBank } from '../../sandbox/bank/bank.js';
 import { openJournal } from '../../sandbox/bank/journal.js';
 import { planOf, simulateOrders } from '../../sandbox/bank/orders.js';
 import { startBank } from '../../sandbox/bank/server.js';
+import type { Transfer } from '../../src/rails/rail.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
 
 const apiToken = 'token-of-the-bank-in-tests';
@@ -590,18 +591,25 @@ test('a refused request is told what to change', async () => {
   expect(await readFile(journalPath, 'utf8')).toBe('');
 });
 
-test('one transfer that the bank cannot read does not hold up those beside it', async () => {
-  const rail = createSandboxRail({ url: bank.url, apiToken });
-  onTestFinished(() => rail.close());
+/** So many transfers as the service hands them to its rail. */
+function transfersTo(count: number, ibanOf: (index: number) => string): readonly Transfer[] {
   const person = { type: 'individual', name: 'Ana', country: 'PT', currency: 'EUR' } as const;
-  // The bank takes accounts of up to 100 characters, and refuses the whole request.
-  const transfers = Array.from({ length: 9 }, (_, index) => ({
+  return Array.from({ length: count }, (_, index) => ({
     key: `po_${index}`,
     amountMinor: 1_250n,
     currency: 'EUR',
-    beneficiary: { ...person, iban: index === 5 ? 'P'.repeat(101) : 'PT50000201231234567890154' },
+    beneficiary: { ...person, iban: ibanOf(index) },
     remittance: '',
   }));
+}
+
+test('one transfer that the bank cannot read does not hold up those beside it', async () => {
+  const rail = createSandboxRail({ url: bank.url, apiToken });
+  onTestFinished(() => rail.close());
+  // The bank takes accounts of up to 100 characters, and refuses the whole request.
+  const transfers = transfersTo(9, (index) =>
+    index === 5 ? 'P'.repeat(101) : 'PT50000201231234567890154',
+  );
   const answers = await rail.submit(transfers);
   const kinds = new Map(answers.map(({ key, kind }) => [key, kind]));
   expect(kinds.get('po_5')).toBe('unknown');
@@ -622,14 +630,7 @@ test('a bank that refuses every request is not asked for ever, and no half is se
   const { port } = z.object({ port: z.number() }).parse(server.address());
   const rail = createSandboxRail({ url: `http://127.0.0.1:${port}`, apiToken });
   onTestFinished(() => rail.close());
-  const person = { type: 'individual', name: 'Ana', country: 'PT', currency: 'EUR' } as const;
-  const transfers = Array.from({ length: 500 }, (_, index) => ({
-    key: `po_${index}`,
-    amountMinor: 1_250n,
-    currency: 'EUR',
-    beneficiary: person,
-    remittance: '',
-  }));
+  const transfers = transfersTo(500, () => 'PT50000201231234567890154');
   const answers = await rail.submit(transfers);
   expect(answers).toHaveLength(500);
   expect(new Set(answers.map(({ kind }) => kind))).toEqual(new Set(['unknown']));
