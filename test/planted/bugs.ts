@@ -53,10 +53,10 @@ export const bugs: readonly Bug[] = [
   {
     name: 'a settlement is posted whatever the status is',
     file: 'src/domain/payout.ts',
-    find: "return mismatch(state, fact, 'settled');\n  }",
+    find: "return mismatch(state, fact, 'settled');\n",
     replace:
-      "return mismatch(state, fact, 'settled');\n  }\n" +
-      "  if (state.status !== 'processing') return move('settled');",
+      "return mismatch(state, fact, 'settled');\n" +
+      "  if (state.status !== 'processing') return move('settled');\n",
     caughtBy: { ...reducer, test: 'hears settled from the rail' },
   },
   {
