@@ -111,7 +111,15 @@ function deliveriesOf(
   database: Database = test.database,
 ) {
   return database<(DeliveryRow & { readonly isDue: boolean })[]>`
-    select *, next_attempt_at <= now() as is_due from deliveries where endpoint_id = ${endpointId}`;
+    select *, next_attempt_at <= now() + interval '2 seconds' as is_due
+      from deliveries where endpoint_id = ${endpointId}`;
+}
+
+/** A while ago, and above not to the microsecond: a virtual machine's clock may step back. */
+function makeDue({ endpointId }: Pick<Listener, 'endpointId'>) {
+  return test.database`
+    update deliveries set next_attempt_at = now() - interval '2 seconds'
+     where endpoint_id = ${endpointId}`;
 }
 
 async function statusesOf(listener: Pick<Listener, 'endpointId'>): Promise<readonly string[]> {
@@ -179,8 +187,7 @@ describe('a receiver that does not answer', () => {
     const addDue = async (url: string): Promise<Listener> => {
       const added = { accountId: account.id, endpointId: await addEndpoint(account.id, url) };
       await owePayout(added);
-      await test.database`
-        update deliveries set next_attempt_at = now() where endpoint_id = ${added.endpointId}`;
+      await makeDue(added);
       return added;
     };
     const runs: Promise<unknown>[] = [];
@@ -197,8 +204,7 @@ describe('a receiver that does not answer', () => {
     expect(await deliveriesOf(next)).toMatchObject([{ status: 'pending', attempts: 0 }]);
     const quick = await openListener(receiver.url);
     await owePayout(quick);
-    await test.database`
-      update deliveries set next_attempt_at = now() where endpoint_id = ${quick.endpointId}`;
+    await makeDue(quick);
     expect(await worker.deliverDue(quick.endpointId)).toEqual({ nextInMs: null });
     expect(await statusesOf(quick)).toEqual(['delivered']);
     expect(tarpit.held()).toBe(16);
@@ -256,8 +262,7 @@ describe('a receiver that does not answer', () => {
     onTestFinished(() => receiver.close());
     const listener = await openListener(receiver.url);
     await owePayout(listener, 60);
-    await test.database`
-      update deliveries set next_attempt_at = now() where endpoint_id = ${listener.endpointId}`;
+    await makeDue(listener);
     const run = worker.deliverDue(listener.endpointId);
     await eventually('all but the one that hangs are written', 20_000, async () => {
       const statuses = await statusesOf(listener);
@@ -313,9 +318,7 @@ describe('an attempt that was taken and not recorded', () => {
     expect(tarpit.asked).toHaveLength(1);
 
     expect(await overdueEndpoints(test.database)).not.toContain(slow.endpointId);
-    await test.database`
-      update deliveries set next_attempt_at = now() - interval '1 second'
-       where endpoint_id = ${slow.endpointId}`;
+    await makeDue(slow);
     // With the sweep's five seconds, what a worker that dies at any moment may cost is 30 s.
     expect(await overdueEndpoints(test.database)).toContain(slow.endpointId);
     const again = other.deliverDue(slow.endpointId);
@@ -328,11 +331,9 @@ describe('an attempt that was taken and not recorded', () => {
   it('is not given back by who had it before, once it was taken again', async () => {
     const { endpointId, accountId } = await openListener('http://127.0.0.1:1/');
     await owePayout({ endpointId, accountId });
-    const make = () => test.database`update deliveries set next_attempt_at = now()
-       where endpoint_id = ${endpointId}`;
-    await make();
+    await makeDue({ endpointId });
     const first = await claimDueDeliveries(test.database, endpointId, 8);
-    await make();
+    await makeDue({ endpointId });
     const second = await claimDueDeliveries(test.database, endpointId, 8);
     expect([first, second].map((due) => due.map(({ attempts }) => attempts))).toEqual([[1], [2]]);
     await releaseClaims(test.database, first, 0);
@@ -409,8 +410,7 @@ describe('an endpoint that is gone before its event is committed', () => {
       });
       expect(await statusesOf(listener)).toEqual(['pending']);
       if (isDue) {
-        await test.database`
-          update deliveries set next_attempt_at = now() where endpoint_id = ${listener.endpointId}`;
+        await makeDue(listener);
         expect(await worker.deliverDue(listener.endpointId)).toEqual({ nextInMs: null });
       } else {
         await worker.deliver(id);
