@@ -8,7 +8,9 @@ import { connectDatabase } from '../dist/src/db/client.js';
 import { newId } from '../dist/src/db/id.js';
 import { findPayout } from '../dist/src/db/payouts.js';
 import { insertQuote } from '../dist/src/db/quotes.js';
-import { currentRates, midOf, originOf } from '../dist/src/db/rates.js';
+import { currentRates, midOf } from '../dist/src/db/rates.js';
+import { currentTerms, priceOriginOf } from '../dist/src/db/terms.js';
+import { corridorOf } from '../dist/src/domain/corridor.js';
 import { price } from '../dist/src/domain/quote.js';
 
 const { DATABASE_URL, ACCOUNT_ID, POOL_SIZE } = process.env;
@@ -39,10 +41,13 @@ router.post('/v1/quotes', koaBody(), async (ctx) => {
   const rates = await currentRates(database, dayMs, [sourceCurrency, destinationCurrency]);
   const amount = BigInt(ctx.request.body.amount);
   const asked = { sourceCurrency, destinationCurrency, amount, fixedSide: 'source' };
+  const { at: createdAt, terms } = await currentTerms(database, accountId);
+  const corridor = corridorOf(terms, sourceCurrency, destinationCurrency);
   const mid = midOf(rates, sourceCurrency, destinationCurrency);
   const quote = await insertQuote(database, {
-    ...{ id: newId('quote'), accountId, ...asked, price: price({ ...asked, mid }) },
-    origin: originOf(rates, sourceCurrency, destinationCurrency),
+    ...{ id: newId('quote'), accountId, ...asked, createdAt },
+    price: price({ ...asked, mid, corridor }),
+    origin: priceOriginOf(rates, corridor),
   });
   ctx.status = 201;
   ctx.body = json(quote);

@@ -28,10 +28,11 @@ const source = new Map([
  * What a newcomer has to read is the service; all that one machine needs to run it stands beside
  * it. Who needs more than this should first look for what can go: 2,270 of them came with what two
  * audits had found, 420 with what integrators meet first (a document that clients of every language
- * are generated from, sentences that say how to correct a request, guides, retries that pay once), and
- * 450 with accounts of 18 countries, every IBAN, and rates to look at.
+ * are generated from, sentences that say how to correct a request, guides, retries that pay once), 450
+ * with accounts of 18 countries, every IBAN, and rates to look at, and 380 with fees and spreads that
+ * have dates and with prices that explain themselves.
  */
-const limits = { linesPerFile: 450, linesOfCode: 14_690 };
+const limits = { linesPerFile: 450, linesOfCode: 15_070 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

@@ -19,17 +19,19 @@ import {
   refusePayouts,
 } from '../db/payouts.js';
 import { lockQuotesOf, markQuotesUsed } from '../db/quotes.js';
-import { currentRates, midOf, originOf, type RateOrigin } from '../db/rates.js';
+import { currentRates, midOf } from '../db/rates.js';
+import { type PriceOrigin, priceOriginOf, termsOfPayouts } from '../db/terms.js';
 import {
   type Acceptance,
   fundInOrder,
   type PricedPayout,
+  type PriceFacts,
   priceOf,
   refuseRetry,
 } from '../domain/acceptance.js';
 import { groupSize } from '../domain/batch.js';
-import { railNameOf, refuseUnroutable } from '../domain/corridor.js';
-import { parseRate, type Rate } from '../domain/fx.js';
+import { corridorOf, railNameOf, refuseUnroutable } from '../domain/corridor.js';
+import { parseRate } from '../domain/fx.js';
 import { acceptEntry } from '../domain/ledger.js';
 import { isRefusal } from '../domain/refusal.js';
 import type { Rail } from '../rails/rail.js';
@@ -102,7 +104,7 @@ async function decideAll(
 type Priced = PricedPayout & {
   readonly row: LockedPayout;
   readonly rail: Rail | undefined;
-  readonly originOf: (acceptance: Acceptance) => RateOrigin;
+  readonly originOf: (acceptance: Acceptance) => PriceOrigin;
 };
 
 async function priceAll(
@@ -159,12 +161,13 @@ async function readFacts(
   ids: readonly string[],
 ) {
   // One round trip: the statements are sent together and run one after another.
-  const [rows, quotes, beneficiaries, rates, batches] = await Promise.all([
+  const [rows, quotes, beneficiaries, rates, batches, terms] = await Promise.all([
     lockPayouts(sql, driver, ids),
     lockQuotesOf(sql, ids),
     lockBeneficiariesOf(sql, ids),
     currentRates(sql, deps.rateMaximumAgeMs),
     batchRatesOf(sql, ids),
+    termsOfPayouts(sql, ids),
   ]);
   const quoteOf = new Map(quotes.map((quote) => [quote.payoutId, quote]));
   const beneficiaryOf = new Map(beneficiaries.map((found) => [found.payoutId, found]));
@@ -172,11 +175,16 @@ async function readFacts(
   const ratesOf = ({ batchId }: PayoutRow) =>
     batchId === null ? rates : (batchRates.get(batchId) ?? []);
   // Exact division is slow, and the items of a batch have few pairs of currencies.
-  const mids = new Map<string, Rate | undefined>();
-  const midFor = (row: PayoutRow, source: string, destination: string) => {
-    const pair = `${row.batchId} ${source} ${destination}`;
-    if (!mids.has(pair)) mids.set(pair, midOf(ratesOf(row), source, destination));
-    return mids.get(pair);
+  const pairs = new Map<string, ReturnType<PriceFacts['pairOf']>>();
+  const pairFor = (row: PayoutRow, source: string, destination: string) => {
+    const name = `${row.batchId} ${source} ${destination}`;
+    const known = pairs.get(name);
+    if (known !== undefined) return known;
+    const held = terms.filter(({ batchId }) => batchId === row.batchId);
+    const corridor = corridorOf(held, source, destination);
+    const pair = { mid: midOf(ratesOf(row), source, destination), corridor };
+    pairs.set(name, pair);
+    return pair;
   };
   const [first] = rows;
   // Only a single payout repeats another one.
@@ -190,9 +198,10 @@ async function readFacts(
       return {
         quote: quote && { ...quote, rate: parseRate(quote.rate), mid: parseRate(quote.mid) },
         beneficiary: beneficiaryOf.get(row.id),
-        midOf: (source: string, destination: string) => midFor(row, source, destination),
+        pairOf: (source: string, destination: string) => pairFor(row, source, destination),
         originOf: ({ sourceCurrency, destinationCurrency }: Acceptance) =>
-          quote === undefined ? originOf(ratesOf(row), sourceCurrency, destinationCurrency) : quote,
+          quote ??
+          priceOriginOf(ratesOf(row), pairFor(row, sourceCurrency, destinationCurrency).corridor),
       };
     },
   };

@@ -19,6 +19,7 @@ import { accountRoutes } from './routes/account.js';
 import { balanceRoutes } from './routes/balances.js';
 import { batchRoutes } from './routes/batches.js';
 import { beneficiaryRoutes } from './routes/beneficiaries.js';
+import { calculationRoutes } from './routes/calculations.js';
 import { corridorRoutes } from './routes/corridors.js';
 import { eventRoutes } from './routes/events.js';
 import { payoutRoutes } from './routes/payouts.js';
@@ -30,6 +31,7 @@ import { answerDelayed, answerProblem, chargeBytes, serve, weigh } from './serve
 /** Every route that an integrator calls. */
 export const routes: readonly Route[] = [
   ...quoteRoutes,
+  ...calculationRoutes,
   ...payoutRoutes,
   ...batchRoutes,
   ...beneficiaryRoutes,

@@ -16,6 +16,7 @@ import { createKey, listKeys, revokeKey, rollKey } from './keys.js';
 import { listAttention, payoutCommands, showPayout } from './payouts.js';
 import { decideWaitingRate, listRates, useProvider } from './rates.js';
 import { reconcile } from './reconcile.js';
+import { previewTerms, setTerms, showTerms } from './terms.js';
 import { type Call, UsageError, usage } from './usage.js';
 
 const options = {
@@ -41,6 +42,12 @@ const options = {
   evidence: { type: 'string' },
   'statement-date': { type: 'string' },
   until: { type: 'string' },
+  from: { type: 'string' },
+  fixed: { type: 'string' },
+  'basis-points': { type: 'string' },
+  minimum: { type: 'string' },
+  maximum: { type: 'string' },
+  spread: { type: 'string' },
   proposal: { type: 'string' },
   charge: { type: 'string' },
   entry: { type: 'string' },
@@ -101,6 +108,9 @@ const commands: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   'rates use': useProvider,
   'rates accept': (call) => decideWaitingRate(call, 'accepted'),
   'rates reject': (call) => decideWaitingRate(call, 'rejected'),
+  'terms list': showTerms,
+  'terms set': setTerms,
+  'terms preview': previewTerms,
   reconcile,
 };
 

@@ -77,6 +77,21 @@ function rateWith<Exact extends z.ZodType>(exact: Exact) {
   });
 }
 
+const calculation = z.object({
+  object: z.literal('calculation'),
+  steps: z.array(
+    z.object({
+      step: z.enum(['fee', 'net_amount', 'mid_rate', 'rate', 'receive_amount']),
+      result: z.string().describe('A sum in units of its currency, or a rate.'),
+      currency: currency.nullable().describe('Null for a rate.'),
+      rule: z.string().describe('How the result follows from the inputs.'),
+      inputs: z
+        .record(z.string(), z.string())
+        .describe('By the names in the rule, with the ids of the terms and rates they come from.'),
+    }),
+  ),
+});
+
 function payoutWith<Exact extends z.ZodType>(exact: Exact) {
   return z.object({
     object: z.literal('payout'),
@@ -346,6 +361,7 @@ function objectsWith<Exact extends z.ZodType>(version: ApiVersion, exact: Exact)
     beneficiary,
     beneficiary_list: listOf(beneficiary),
     beneficiary_requirements: requirements,
+    calculation,
     canceled_batch: canceledBatch,
     corridor,
     corridor_list: listOf(corridor),

@@ -13,7 +13,7 @@ import type { Move } from '../domain/progress.js';
 import type { Refusal } from '../domain/refusal.js';
 import type { Mode } from './accounts.js';
 import { byId, exactlyOne, oneOf, ownedIn, type Sql, unnest, when } from './client.js';
-import type { RateOrigin } from './rates.js';
+import type { PriceOrigin } from './terms.js';
 import { wakeAfter } from './wakeTimes.js';
 
 /** What a request says of a payout, and who drives it. */
@@ -27,7 +27,7 @@ export type NewPayout = PayoutTerms & {
 };
 
 /** Where its rate comes from is null before it is accepted. */
-type NullableOrigin = { readonly [Name in keyof RateOrigin]: RateOrigin[Name] | null };
+type NullableOrigin = { readonly [Name in keyof PriceOrigin]: PriceOrigin[Name] | null };
 
 type StoredPayout = NewPayout &
   NullableOrigin &
@@ -177,7 +177,7 @@ export async function lockPayouts(
 export type AcceptedPayout = {
   readonly id: string;
   readonly acceptance: Acceptance;
-  readonly origin: RateOrigin;
+  readonly origin: PriceOrigin;
   readonly rail: string;
   readonly settleWithinMs: number;
 };
@@ -205,6 +205,7 @@ export async function recordAcceptances(
            mid_value_minor = t.mid_value_minor, rate = t.rate, mid = t.mid, rail = t.rail,
            rate_provider = t.rate_provider, rate_as_of = t.rate_as_of,
            source_rate_id = t.source_rate_id, destination_rate_id = t.destination_rate_id,
+           fee_terms_id = t.fee_terms_id, spread_terms_id = t.spread_terms_id,
            settle_by = now() + make_interval(secs => t.settle_within_ms / 1000.0),
            -- The items of a batch are never due themselves: their chunk is.
            wake_at = case when p.driver = p.id then ${wakeAfter(sql, 'step')} end
@@ -213,7 +214,7 @@ export async function recordAcceptances(
          source_minor bigint, fee_minor bigint, net_minor bigint, receive_minor bigint,
          mid_value_minor bigint, rate numeric, mid numeric, rail text, settle_within_ms float8,
          rate_provider text, rate_as_of timestamptz, source_rate_id bigint,
-         destination_rate_id bigint`}
+         destination_rate_id bigint, fee_terms_id bigint, spread_terms_id bigint`}
      where p.id = t.id`;
 }
 

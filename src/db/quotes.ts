@@ -2,10 +2,10 @@ import { formatRate } from '../domain/fx.js';
 import type { FixedSide, Price } from '../domain/quote.js';
 import { exactlyOne, oneOf, ownedIn, type Sql, unnest } from './client.js';
 import type { AcceptedColumns } from './payouts.js';
-import type { RateOrigin } from './rates.js';
+import type { PriceOrigin } from './terms.js';
 
 export type QuoteRow = AcceptedColumns &
-  RateOrigin & {
+  PriceOrigin & {
     readonly id: string;
     readonly accountId: string;
     readonly fixedSide: FixedSide;
@@ -19,22 +19,30 @@ export type QuoteRow = AcceptedColumns &
 
 export type NewQuote = Pick<
   QuoteRow,
-  'id' | 'accountId' | 'sourceCurrency' | 'destinationCurrency' | 'fixedSide' | 'amount'
-> & { readonly price: Price; readonly origin: RateOrigin };
+  | 'id'
+  | 'accountId'
+  | 'sourceCurrency'
+  | 'destinationCurrency'
+  | 'fixedSide'
+  | 'amount'
+  | 'createdAt'
+> & { readonly price: Price; readonly origin: PriceOrigin };
 
-/** Stores a quote; the database's clock gives it exactly the specification's 30 seconds. */
+/** Stores a quote with the specification's 30 seconds from the moment that it was priced at. */
 export async function insertQuote(sql: Sql, quote: NewQuote): Promise<QuoteRow> {
   const { price, origin } = quote;
   const [row] = await sql<QuoteRow[]>`
     insert into quotes (id, account_id, source_currency, destination_currency, fixed_side, amount,
       source_minor, fee_minor, net_minor, receive_minor, mid_value_minor, rate, mid,
-      rate_provider, rate_as_of, source_rate_id, destination_rate_id, created_at, expires_at)
+      rate_provider, rate_as_of, source_rate_id, destination_rate_id, fee_terms_id,
+      spread_terms_id, created_at, expires_at)
     values (${quote.id}, ${quote.accountId}, ${quote.sourceCurrency},
       ${quote.destinationCurrency}, ${quote.fixedSide}, ${quote.amount},
       ${price.sourceMinor}, ${price.feeMinor}, ${price.netMinor}, ${price.receiveMinor},
       ${price.midValueMinor}, ${formatRate(price.rate)}, ${formatRate(price.mid)},
       ${origin.rateProvider}, ${origin.rateAsOf}, ${origin.sourceRateId}, ${origin.destinationRateId},
-      now()::timestamptz(3), now()::timestamptz(3) + interval '30 seconds')
+      ${origin.feeTermsId}, ${origin.spreadTermsId}, ${quote.createdAt},
+      ${quote.createdAt}::timestamptz + interval '30 seconds')
     returning *, false as expired`;
   return exactlyOne(row);
 }

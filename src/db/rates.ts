@@ -1,6 +1,6 @@
 import { crossMid, type Rate } from '../domain/fx.js';
 import type { Signature } from '../domain/operator.js';
-import { type Database, type Sql, transaction, when } from './client.js';
+import { bigints, type Database, type Sql, transaction, when } from './client.js';
 import { recordCommand } from './operatorActions.js';
 
 /** A rate that is kept: units of the currency for one euro, exact. */
@@ -112,6 +112,13 @@ export async function pinProvider(
     await recordCommand(sql, signature, provider, { kind: 'rates use' });
     await sql`select take_accepted_rates(array(select distinct currency from rates))`;
   });
+}
+
+/** Rates by their ids, however old. */
+export async function findRates(sql: Sql, ids: readonly (bigint | null)[]): Promise<CurrencyRates> {
+  return sql<CurrencyRate[]>`
+    select id, currency, per_euro::text, provider, as_of from rates
+     where id = any (${bigints(ids)}::bigint[])`;
 }
 
 /**

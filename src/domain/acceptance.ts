@@ -1,7 +1,6 @@
-import type { Rate } from './fx.js';
 import { formatMinor } from './money.js';
 import { endedUnpaid, type PayoutStatus } from './payout.js';
-import { type FixedSide, type Price, type PriceRequest, price } from './quote.js';
+import { type AskedPrice, type FixedSide, type Price, type PriceRequest, price } from './quote.js';
 import { isRefusal, type Refusal, refuse } from './refusal.js';
 
 /**
@@ -40,10 +39,10 @@ export type LockedQuote = Acceptance & {
 export type PriceFacts = {
   readonly quote: LockedQuote | undefined;
   readonly beneficiary: { readonly currency: string } | undefined;
-  readonly midOf: (source: string, destination: string) => Rate | undefined;
+  readonly pairOf: (source: string, destination: string) => Pick<PriceRequest, 'mid' | 'corridor'>;
 };
 
-export type Acceptance = Price & Omit<PriceRequest, 'mid'>;
+export type Acceptance = Price & AskedPrice;
 
 /**
  * The first half of the decision, which needs no balance: what the payout comes to, or why it is
@@ -200,9 +199,8 @@ function livePrice(request: PayoutRequest, facts: PriceFacts): Acceptance | Refu
   }
   if (facts.beneficiary === undefined) return beneficiaryNotFound(request.beneficiaryId);
   const destinationCurrency = request.destinationCurrency ?? facts.beneficiary.currency;
-  const mid = facts.midOf(sourceCurrency, destinationCurrency);
   const asked = { sourceCurrency, destinationCurrency, amount, fixedSide };
-  const priced = price({ ...asked, mid });
+  const priced = price({ ...asked, ...facts.pairOf(sourceCurrency, destinationCurrency) });
   return isRefusal(priced) ? priced : { ...priced, ...asked };
 }
 

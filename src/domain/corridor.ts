@@ -1,4 +1,4 @@
-import terms from './corridorTerms.json' with { type: 'json' };
+import currencies from './corridorCurrencies.json' with { type: 'json' };
 import { divideUp, max } from './money.js';
 import { type Refusal, refuse } from './refusal.js';
 
@@ -12,51 +12,57 @@ export type FeeSchedule = {
   readonly minimumMinor: bigint;
 };
 
+/**
+ * What a payout from a currency costs, and what the mid rate of one from or to it is worsened by, in
+ * force for some time. `maximumMinor` is the largest amount of one payout from it; `id` names them.
+ */
+export type Terms = FeeSchedule & {
+  readonly id: bigint;
+  readonly currency: string;
+  readonly maximumMinor: bigint;
+  readonly spreadBasisPoints: number;
+};
+
 /** One way money can go: its fee, its limit and its rail, which `railNameOf` opens to an account. */
 export type Corridor = {
   readonly source: string;
   readonly destination: string;
   readonly fee: FeeSchedule;
+  readonly feeTermsId: bigint;
   readonly spreadBasisPoints: number;
+  readonly spreadTermsId: bigint | null;
   /** The largest amount of one payout, in minor units of the source currency. */
   readonly maximumMinor: bigint;
   readonly rail: 'sandbox';
 };
 
-// Each currency that can be sent and received: the fixed part of the fee and the
-// smallest fee in its own minor units (about 0.30 and 1.00 US dollars, rounded to
-// what people would print), and its spread in basis points, which is wider where
-// the market is thinner.
-const currencies = new Map(
-  Object.entries(terms).map(([code, { fixedMinor, minimumMinor, spread }]) => {
-    const minor = { fixedMinor: BigInt(fixedMinor), minimumMinor: BigInt(minimumMinor) };
-    return [code, { fee: { ...minor, basisPoints: 40 }, spread }];
-  }),
-);
-
-// One payout is at most a million times the smallest fee, which is about a
-// million US dollars in every currency and stays below the API's 10^14.
-const maximumInFees = 1_000_000n;
-
-/** Every currency that can be a source or a destination, in the order of the file. */
+/** Every currency that can be a source or a destination; the database has terms of each. */
 export function corridorCurrencies(): readonly string[] {
-  return [...currencies.keys()];
+  return currencies;
 }
 
 /**
- * The corridor from one currency to another, or `undefined` when either is not
+ * The corridor from one currency to another on these terms, or `undefined` when either is not
  * served. The wider spread of the two applies; within one currency there is none.
  */
-export function findCorridor(source: string, destination: string): Corridor | undefined {
-  const from = currencies.get(source);
-  const to = currencies.get(destination);
+export function corridorOf(
+  terms: readonly Terms[],
+  source: string,
+  destination: string,
+): Corridor | undefined {
+  const from = terms.find(({ currency }) => currency === source);
+  const to = terms.find(({ currency }) => currency === destination);
   if (from === undefined || to === undefined) return undefined;
+  const wider = to.spreadBasisPoints > from.spreadBasisPoints ? to : from;
+  const isExchange = source !== destination;
   return {
     source,
     destination,
-    fee: from.fee,
-    spreadBasisPoints: source === destination ? 0 : Math.max(from.spread, to.spread),
-    maximumMinor: from.fee.minimumMinor * maximumInFees,
+    fee: from,
+    feeTermsId: from.id,
+    spreadBasisPoints: isExchange ? wider.spreadBasisPoints : 0,
+    spreadTermsId: isExchange ? wider.id : null,
+    maximumMinor: from.maximumMinor,
     rail: 'sandbox',
   };
 }

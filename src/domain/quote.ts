@@ -1,4 +1,4 @@
-import { type Corridor, corridorCurrencies, feeFor, findCorridor, grossFor } from './corridor.js';
+import { type Corridor, corridorCurrencies, feeFor, grossFor } from './corridor.js';
 import { convertBackUp, convertFloor, parseRate, quotedRate, type Rate } from './fx.js';
 import { formatMinor } from './money.js';
 import { type Refusal, refuse } from './refusal.js';
@@ -9,7 +9,8 @@ export type FixedSide = 'source' | 'destination';
 /**
  * What is to be priced. `amount` is in minor units of the source currency, or of
  * the destination currency when that side is fixed. `mid` is the market's rate,
- * undefined when no source has given one that is new enough.
+ * undefined when no source has given one that is new enough; `corridor` is undefined where money
+ * cannot go.
  */
 export type PriceRequest = {
   readonly sourceCurrency: string;
@@ -17,7 +18,11 @@ export type PriceRequest = {
   readonly amount: bigint;
   readonly fixedSide: FixedSide;
   readonly mid: Rate | undefined;
+  readonly corridor: Corridor | undefined;
 };
+
+/** What the caller says of it; the rest is the market's and ours. */
+export type AskedPrice = Omit<PriceRequest, 'mid' | 'corridor'>;
 
 /**
  * A price: `sourceMinor` leaves the balance, of it `feeMinor` is kept and
@@ -41,8 +46,8 @@ export type Price = {
  * the source is the smallest amount that reaches it.
  */
 export function price(request: PriceRequest): Price | Refusal {
-  const { sourceCurrency: source, destinationCurrency: destination, amount, fixedSide } = request;
-  const corridor = findCorridor(source, destination);
+  const { sourceCurrency: source, destinationCurrency: destination } = request;
+  const { amount, fixedSide, corridor } = request;
   if (corridor === undefined) return unsupported(source, destination);
   const mid = source === destination ? parseRate('1') : request.mid;
   if (mid === undefined) {

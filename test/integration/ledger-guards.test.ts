@@ -58,7 +58,7 @@ async function move(id: string, status: PayoutStatus): Promise<void> {
        set status = ${status}, settled_at = now(), rail = 'sandbox',
            source_currency = 'USD', destination_currency = 'EUR',
            source_minor = 1000, fee_minor = 100, net_minor = 900, receive_minor = 800,
-           mid_value_minor = 810, rate = 0.89, mid = 0.9
+           mid_value_minor = 810, rate = 0.89, mid = 0.9, fee_terms_id = 1
      where id = ${id}`;
 }
 
@@ -356,6 +356,8 @@ describe('what was written down stays: it is refused to change', () => {
     'mid = mid * 2',
     "rate_provider = 'nobody'",
     'rate_as_of = now()',
+    'fee_terms_id = 2',
+    'spread_terms_id = 2',
   ])('a quote: %s', async (change) => {
     const { quoteId } = await requestPayout(database, caller.account.id);
     const changed = database.unsafe(`update quotes set ${change} where id = '${quoteId}'`);
@@ -482,6 +484,8 @@ describe('an accepted payout', () => {
     'mid_value_minor = 811',
     'rate = 0.8901',
     'mid = 0.91',
+    'fee_terms_id = 2',
+    'spread_terms_id = 2',
     "beneficiary_id = 'bnf_2'",
     'source_minor = null, fee_minor = null, net_minor = null',
   ])('keeps what was frozen: %s is refused', async (change) => {
@@ -514,7 +518,7 @@ describe('a payout', () => {
     },
   );
 
-  it.each(['fee_minor', 'receive_minor', 'rate', 'source_currency'])(
+  it.each(['fee_minor', 'receive_minor', 'rate', 'source_currency', 'fee_terms_id'])(
     'that is accepted is accepted whole, with %s',
     async (column) => {
       const id = await payoutIn('pending');
@@ -524,7 +528,8 @@ describe('a payout', () => {
         await sql`
           update payouts set source_currency = 'USD', destination_currency = 'EUR',
                  source_minor = 1000, fee_minor = 100, net_minor = 900, receive_minor = 800,
-                 mid_value_minor = 810, rate = 0.89, mid = 0.9 where id = ${id}`;
+                 mid_value_minor = 810, rate = 0.89, mid = 0.9, fee_terms_id = 1
+           where id = ${id}`;
         await sql.unsafe(`update payouts set ${column} = null where id = '${id}'`);
       });
       await expect(changed).rejects.toMatchObject(checkViolation);
@@ -587,7 +592,7 @@ describe('the migrations', () => {
 
   it('are applied once by five processes that start at once', async () => {
     const empty = await createTestDatabase();
-    await empty.database.unsafe('drop schema public cascade; create schema public');
+    await empty.database.unsafe('drop schema public, gist cascade; create schema public');
     const processes = Array.from({ length: 5 }, () =>
       connectDatabase({ url: empty.url, poolSize: 2, applicationName: 'test-migrate' }),
     );

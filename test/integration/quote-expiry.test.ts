@@ -4,14 +4,15 @@ import { insertBeneficiary } from '../../src/db/beneficiaries.js';
 import { exactlyOne } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
 import { insertQuote } from '../../src/db/quotes.js';
+import { currentTerms } from '../../src/db/terms.js';
 import { heldRateMaximumAgeMs } from '../../src/domain/acceptance.js';
 import { parseRate } from '../../src/domain/fx.js';
 import { usualFactRules } from '../../src/domain/payout.js';
-import { price } from '../../src/domain/quote.js';
 import { isRefusal } from '../../src/domain/refusal.js';
 import { createRails } from '../../src/rails/registry.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
 import { silentDeliverer } from '../fakes/silentDeliverer.js';
+import { price } from '../fixtures/corridors.js';
 import {
   createTestAccount,
   createTestDatabase,
@@ -59,12 +60,13 @@ async function quoteMade(agoMs: number): Promise<string> {
   const priced = price({ ...asked, mid: parseRate('0.9') });
   if (isRefusal(priced)) throw new Error(`The quote was refused: ${priced.code}`);
   const id = newId('quote');
-  const kept = { sourceRateId: null, destinationRateId: null };
+  const kept = { sourceRateId: null, destinationRateId: null, feeTermsId: 1n, spreadTermsId: null };
   const origin = { rateProvider: 'test', rateAsOf: new Date(), ...kept };
   await insertQuote(test.database, {
     ...asked,
     id,
     accountId: caller.account.id,
+    createdAt: (await currentTerms(test.database, caller.account.id)).at,
     price: priced,
     origin,
   });

@@ -6,9 +6,10 @@ import {
   type LockedQuote,
   type PayoutRequest,
 } from '../../src/domain/acceptance.js';
-import { parseRate } from '../../src/domain/fx.js';
+import { parseRate, type Rate } from '../../src/domain/fx.js';
 import { isRefusal, type Refusal } from '../../src/domain/refusal.js';
 import { decide, type Facts } from '../assertions/decision.js';
+import { findCorridor } from '../fixtures/corridors.js';
 
 const fiveMinutesMs = 300_000;
 
@@ -51,10 +52,17 @@ const live: PayoutRequest = {
 const facts: Facts = {
   quote,
   beneficiary: { currency: 'EUR' },
-  midOf: (source, destination) =>
-    source === 'USD' && destination === 'EUR' ? parseRate('0.86') : undefined,
+  pairOf: (source, destination) => ({
+    mid: source === 'USD' && destination === 'EUR' ? parseRate('0.86') : undefined,
+    corridor: findCorridor(source, destination),
+  }),
   availableOf: (currency) => (currency === 'USD' ? 100_000n : 0n),
 };
+/** The market with another rate. */
+const at = (mid: Rate | undefined) => (source: string, destination: string) => ({
+  mid,
+  corridor: findCorridor(source, destination),
+});
 const liveFacts: Facts = { ...facts, quote: undefined };
 
 function accepted(asked: PayoutRequest, given: Facts): Acceptance {
@@ -72,7 +80,7 @@ function refused(asked: PayoutRequest, given: Facts): Refusal {
 describe('a payout with a quote', () => {
   test('is accepted with the frozen amounts of the quote, whatever the market says now', () => {
     const { usedBy: _, inTime: __, ...frozen } = quote;
-    expect(accepted(quoted, { ...facts, midOf: () => parseRate('9') })).toMatchObject(frozen);
+    expect(accepted(quoted, { ...facts, pairOf: at(parseRate('9')) })).toMatchObject(frozen);
   });
 
   test('takes the last cent there is and not one more', () => {
@@ -227,7 +235,7 @@ describe('a payout at the live rate', () => {
   });
 
   test('is refused like a quote when it has no price', () => {
-    expect(refused(live, { ...liveFacts, midOf: () => undefined })).toEqual({
+    expect(refused(live, { ...liveFacts, pairOf: at(undefined) })).toEqual({
       refused: true,
       code: 'rate_unavailable',
       expected: 'a current rate from USD to EUR',

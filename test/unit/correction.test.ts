@@ -16,10 +16,10 @@ import {
   sumOn,
 } from '../../src/domain/ledger.js';
 import type { Correction } from '../../src/domain/operator.js';
-import { price } from '../../src/domain/quote.js';
 import { isRefusal } from '../../src/domain/refusal.js';
 import { referenceSource } from '../../src/rates/reference.js';
 import { amounts } from '../fixtures/acceptedAmounts.js';
+import { price } from '../fixtures/corridors.js';
 
 const post = (...entries: readonly Entry[]): readonly PostedEntry[] =>
   entries.map((entry, index) => ({ ...entry, id: BigInt(index + 1) }));

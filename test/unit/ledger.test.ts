@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Acceptance } from '../../src/domain/acceptance.js';
-import { findCorridor } from '../../src/domain/corridor.js';
 import { crossMid } from '../../src/domain/fx.js';
 import {
   acceptEntry,
@@ -16,11 +15,12 @@ import {
 } from '../../src/domain/ledger.js';
 import type { PayoutFact, PayoutStatus } from '../../src/domain/payout.js';
 import { progressOf } from '../../src/domain/progress.js';
-import { type FixedSide, price } from '../../src/domain/quote.js';
+import type { FixedSide } from '../../src/domain/quote.js';
 import { isRefusal } from '../../src/domain/refusal.js';
 import { referenceSource } from '../../src/rates/reference.js';
 import { decide as decideAcceptance } from '../assertions/decision.js';
 import { amounts } from '../fixtures/acceptedAmounts.js';
+import { findCorridor, price } from '../fixtures/corridors.js';
 
 const { perEuro } = await referenceSource.fetch();
 // Two, no and three decimals; the rupiah makes the rates small and the amounts large.
@@ -376,7 +376,15 @@ class Accept implements Operation {
     const decide = (availableOf: (code: string) => bigint) =>
       decideAcceptance(
         { ...this.#request, quoteId: null, beneficiaryId: 'bnf_1', batchId: null, ageMs: 0 },
-        { quote: undefined, beneficiary: { currency: destinationCurrency }, midOf, availableOf },
+        {
+          quote: undefined,
+          beneficiary: { currency: destinationCurrency },
+          pairOf: (source, destination) => ({
+            mid: midOf(source, destination),
+            corridor: findCorridor(source, destination),
+          }),
+          availableOf,
+        },
       );
     const decided = decide((code) => books.available(this.#customer, code));
     if (!isRefusal(decided)) {

@@ -4,14 +4,14 @@ import {
   corridorCurrencies,
   type FeeSchedule,
   feeFor,
-  findCorridor,
   grossFor,
 } from '../../src/domain/corridor.js';
 import { convertFloor, crossMid, formatRate, parseRate } from '../../src/domain/fx.js';
 import { isCurrency } from '../../src/domain/money.js';
-import { type FixedSide, type Price, type PriceRequest, price } from '../../src/domain/quote.js';
+import type { FixedSide, Price, PriceRequest } from '../../src/domain/quote.js';
 import { isRefusal, type Refusal } from '../../src/domain/refusal.js';
 import { referenceSource } from '../../src/rates/reference.js';
+import { findCorridor, price } from '../fixtures/corridors.js';
 
 const { perEuro } = await referenceSource.fetch();
 
@@ -25,13 +25,13 @@ function corridorOf(source: string, destination: string) {
   return corridor;
 }
 
-function priced(request: PriceRequest): Price {
+function priced(request: Omit<PriceRequest, 'corridor'>): Price {
   const result = price(request);
   if (isRefusal(result)) throw new Error(JSON.stringify(result));
   return result;
 }
 
-function refused(request: PriceRequest): Refusal {
+function refused(request: Omit<PriceRequest, 'corridor'>): Refusal {
   const result = price(request);
   if (!isRefusal(result)) throw new Error('It was priced');
   return result;

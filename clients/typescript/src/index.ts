@@ -18,6 +18,7 @@ export type {
   BatchPreview,
   Beneficiary,
   BeneficiaryRequirements,
+  Calculation,
   CanceledBatch,
   CorridorEvent,
   CorridorOffer,

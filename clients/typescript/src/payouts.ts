@@ -7,7 +7,7 @@ import {
   throwIfAborted,
   type WriteOptions,
 } from './transport.js';
-import type { ExpandedPayout, Payout, PayoutParams, Schemas } from './types.js';
+import type { Calculation, ExpandedPayout, Payout, PayoutParams, Schemas } from './types.js';
 import { defaultWaitMs, readRetries, untilFinal, type WaitOptions } from './waiting.js';
 
 export type PayoutListParams = Schemas['listPayouts_params'];
@@ -38,6 +38,8 @@ export type Payouts = {
   /** Lists payouts, newest first; with `expand`, with objects in place of their ids. */
   list(params: PayoutListParams & Expanded, options?: RequestOptions): List<ExpandedPayout>;
   list(params?: Omit<PayoutListParams, 'expand'>, options?: RequestOptions): List<Payout>;
+  /** Reads how its price was computed; without steps before it is accepted. */
+  calculation(id: string, options?: RequestOptions): Promise<Calculation>;
   /** Cancels a payout that the bank has not accepted. */
   cancel(id: string, options?: WriteOptions): Promise<Payout>;
 };
@@ -102,6 +104,8 @@ export function payoutsOf(send: Transport): Payouts {
       params?: PayoutListParams,
       options?: RequestOptions,
     ): List<Read> => listOf<Read>(send, '/v1/payouts', params, options),
+    calculation: (id, options) =>
+      send<Calculation>({ method: 'GET', path: `${pathOf(id)}/calculation` }, options),
     cancel: (id, options = {}) =>
       send<Payout>(
         { method: 'POST', path: `${pathOf(id)}/cancel`, idempotencyKey: keyOf(options) },

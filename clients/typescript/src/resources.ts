@@ -9,6 +9,7 @@ import type {
   BalanceTransaction,
   Beneficiary,
   BeneficiaryRequirements,
+  Calculation,
   CorridorOffer,
   Quote,
   Rate,
@@ -90,6 +91,9 @@ function quotesOf(get: Get, post: Post) {
     /** Reads a quote. */
     retrieve: (id: string, options?: RequestOptions) =>
       get<Quote>(`/v1/quotes/${encodeURIComponent(id)}`, options),
+    /** Reads how its price was computed. */
+    calculation: (id: string, options?: RequestOptions) =>
+      get<Calculation>(`/v1/quotes/${encodeURIComponent(id)}/calculation`, options),
   };
 }
 

@@ -5,6 +5,7 @@ import { findKeys } from '../../db/idempotency.js';
 import { listBalances } from '../../db/ledger.js';
 import { findQuotes, type QuoteRow } from '../../db/quotes.js';
 import { currentRates, midOf } from '../../db/rates.js';
+import { currentTerms } from '../../db/terms.js';
 import {
   fundInOrder,
   type LockedQuote,
@@ -12,7 +13,7 @@ import {
   type PriceFacts,
   priceOf,
 } from '../../domain/acceptance.js';
-import { railNameOf, refuseUnroutable } from '../../domain/corridor.js';
+import { corridorOf, railNameOf, refuseUnroutable } from '../../domain/corridor.js';
 import { parseRate } from '../../domain/fx.js';
 import { isRefusal, type Refusal } from '../../domain/refusal.js';
 import { paramName } from '../decoded.js';
@@ -65,11 +66,12 @@ async function readFacts(deps: ApiDeps, request: ApiRequest, items: readonly Key
   const quoteIds = named(({ params }) => params.quote);
   const beneficiaryIds = named(({ params }) => params.beneficiary);
   const keysSent = named(({ key }) => key?.key);
-  const [quotes, beneficiaries, balances, rates, keys] = await Promise.all([
+  const [quotes, beneficiaries, balances, rates, { terms }, keys] = await Promise.all([
     findQuotes(database, accountId, quoteIds),
     findBeneficiaries(database, accountId, beneficiaryIds),
     listBalances(database, accountId),
     currentRates(database, deps.rateMaximumAgeMs),
+    currentTerms(database, accountId),
     findKeys(database, accountId, keysSent),
   ]);
   const quoteOf = new Map(quotes.map((quote) => [quote.id, quote]));
@@ -81,7 +83,10 @@ async function readFacts(deps: ApiDeps, request: ApiRequest, items: readonly Key
     factsOf: (params: BatchItemParams): PriceFacts => ({
       quote: quoteFacts(quoteOf.get(params.quote ?? '')),
       beneficiary: beneficiaryOf.get(params.beneficiary),
-      midOf: (source, destination) => midOf(rates, source, destination),
+      pairOf: (source, destination) => ({
+        mid: midOf(rates, source, destination),
+        corridor: corridorOf(terms, source, destination),
+      }),
     }),
   };
 }

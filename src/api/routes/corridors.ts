@@ -7,12 +7,14 @@ import {
 } from '../../contract/objects.js';
 import type { Account } from '../../db/accounts.js';
 import { currentRates, midOf, originOf } from '../../db/rates.js';
+import { currentTerms } from '../../db/terms.js';
 import { accountRulesOf, refuseCountry } from '../../domain/beneficiary.js';
 import {
   type Corridor,
   corridorCurrencies,
-  findCorridor,
+  corridorOf,
   railNameOf,
+  type Terms,
 } from '../../domain/corridor.js';
 import { parseRate } from '../../domain/fx.js';
 import { refuse } from '../../domain/refusal.js';
@@ -21,6 +23,7 @@ import { type Route, refused, route } from '../route.js';
 /** The corridors that an account can use, or those of one currency; like balances they are one page. */
 function corridorsOf(
   { mode }: Account,
+  terms: readonly Terms[],
   asked: {
     readonly source_currency?: string | undefined;
     readonly destination_currency?: string | undefined;
@@ -30,12 +33,12 @@ function corridorsOf(
   const sources = source === undefined ? corridorCurrencies() : [source];
   const destinations = destination === undefined ? corridorCurrencies() : [destination];
   return sources
-    .flatMap((from) => destinations.map((to) => findCorridor(from, to)))
+    .flatMap((from) => destinations.map((to) => corridorOf(terms, from, to)))
     .filter((corridor) => corridor !== undefined)
     .filter(({ rail }) => rail === railNameOf(mode));
 }
 
-/** What can be paid, where, on which terms: the same for everybody of a mode. */
+/** What can be paid, where, and on which terms. */
 export const corridorRoutes: readonly Route[] = [
   route({
     method: 'get',
@@ -47,10 +50,11 @@ export const corridorRoutes: readonly Route[] = [
     summary: 'List corridors, with their fees and limits.',
     params: corridorListParams,
     answers: { 200: 'corridor_list' },
-    handle: async (_deps, { account }, params) => ({
-      status: 200,
-      body: listObject(corridorsOf(account, params).map(corridorObject)),
-    }),
+    handle: async ({ database }, { account }, params) => {
+      const { terms } = await currentTerms(database, account.id);
+      const data = corridorsOf(account, terms, params).map(corridorObject);
+      return { status: 200, body: listObject(data) };
+    },
   }),
   route({
     method: 'get',
@@ -63,8 +67,11 @@ export const corridorRoutes: readonly Route[] = [
     answers: { 200: 'rate_list' },
     // A corridor without a current rate is left out, as a quote of it would be refused.
     handle: async ({ database, rateMaximumAgeMs }, { account }, params) => {
-      const rates = await currentRates(database, rateMaximumAgeMs);
-      const data = corridorsOf(account, params).flatMap((corridor) => {
+      const [rates, { terms }] = await Promise.all([
+        currentRates(database, rateMaximumAgeMs),
+        currentTerms(database, account.id),
+      ]);
+      const data = corridorsOf(account, terms, params).flatMap((corridor) => {
         const { source, destination } = corridor;
         const mid = source === destination ? parseRate('1') : midOf(rates, source, destination);
         if (mid === undefined) return [];

@@ -2,7 +2,9 @@ import { quoteObject } from '../../contract/objects.js';
 import { quoteParams } from '../../contract/params.js';
 import { newId } from '../../db/id.js';
 import { findQuote, insertQuote } from '../../db/quotes.js';
-import { currentRates, midOf, originOf } from '../../db/rates.js';
+import { currentRates, midOf } from '../../db/rates.js';
+import { currentTerms, priceOriginOf } from '../../db/terms.js';
+import { corridorOf } from '../../domain/corridor.js';
 import { price } from '../../domain/quote.js';
 import { isRefusal } from '../../domain/refusal.js';
 import { runIdempotently } from '../idempotency.js';
@@ -41,15 +43,16 @@ export const quoteRoutes: readonly Route[] = [
         objectId: id,
         status: 201,
         perform: async (sql) => {
-          const rates = await currentRates(sql, deps.rateMaximumAgeMs, [
-            sourceCurrency,
-            destinationCurrency,
+          const pair = [sourceCurrency, destinationCurrency] as const;
+          const [rates, { at: createdAt, terms }] = await Promise.all([
+            currentRates(sql, deps.rateMaximumAgeMs, pair),
+            currentTerms(sql, accountId, pair),
           ]);
-          const mid = midOf(rates, sourceCurrency, destinationCurrency);
-          const priced = price({ ...asked, mid });
+          const corridor = corridorOf(terms, ...pair);
+          const priced = price({ ...asked, mid: midOf(rates, ...pair), corridor });
           if (isRefusal(priced)) return priced;
-          const origin = originOf(rates, sourceCurrency, destinationCurrency);
-          return insertQuote(sql, { id, accountId, ...asked, price: priced, origin });
+          const origin = priceOriginOf(rates, corridor);
+          return insertQuote(sql, { id, accountId, ...asked, createdAt, price: priced, origin });
         },
         isOneWrite: true,
         find: findQuote,

@@ -15,7 +15,7 @@ from ._bodies import json_body
 from ._pages import Page
 from ._transport import DEFAULT_TIMEOUT_SECONDS, Request, Transport
 from ._waiting import DEFAULT_WAIT_SECONDS, READ_RETRIES, until_final
-from .models import ExpandedPayout, Payout
+from .models import Calculation, ExpandedPayout, Payout
 from .params import CreatePayoutParams, ListPayoutsParams
 
 Expandable = Literal["beneficiary", "quote", "batch"]
@@ -131,6 +131,11 @@ class Payouts:
         if expand is None:
             return Page(self._transport, "/v1/payouts", query, Payout, timeout)
         return Page(self._transport, "/v1/payouts", query, ExpandedPayout, timeout)
+
+    def calculation(self, payout_id: str, *, timeout: float | None = None) -> Calculation:
+        """Reads how its price was computed; without steps before it is accepted."""
+        request = Request("GET", path_of("payouts", payout_id, "/calculation"))
+        return self._transport.send(request, Calculation, timeout=timeout)
 
     def cancel(
         self,

@@ -17,6 +17,7 @@ from .models import (
     Balance,
     BalanceTransaction,
     Beneficiary,
+    Calculation,
     BeneficiaryRequirements,
     Corridor,
     Quote,
@@ -90,6 +91,10 @@ class Quotes(_Resource):
     def retrieve(self, quote_id: str, *, timeout: float | None = None) -> Quote:
         """Reads a quote."""
         return self._get(path_of("quotes", quote_id), Quote, timeout)
+
+    def calculation(self, quote_id: str, *, timeout: float | None = None) -> Calculation:
+        """Reads how its price was computed."""
+        return self._get(path_of("quotes", quote_id, "/calculation"), Calculation, timeout)
 
 
 class Beneficiaries(_Resource):

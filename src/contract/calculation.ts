@@ -1,0 +1,87 @@
+import type { CurrencyRates } from '../db/rates.js';
+import type { PriceOrigin, TermsRow } from '../db/terms.js';
+import { formatMinor } from '../domain/money.js';
+import type { FixedSide } from '../domain/quote.js';
+import type { ContractObject } from './schemas.js';
+
+/** A quote or an accepted payout, as far as its price goes. */
+type PricedRow = {
+  readonly [Name in Extract<keyof PriceOrigin, `${string}Id`>]: bigint | null;
+} & {
+  readonly [Name in 'sourceCurrency' | 'destinationCurrency' | 'rate' | 'mid']: string;
+} & {
+  readonly [Name in 'sourceMinor' | 'feeMinor' | 'netMinor' | 'receiveMinor']: bigint;
+} & { readonly fixedSide: FixedSide | null };
+
+/**
+ * How a price was computed, step by step: each with its result, its rule and everything that goes into
+ * it, so that a pocket calculator gives the same. Sums are in units of their currency.
+ */
+export function calculationObject(
+  row: PricedRow,
+  terms: readonly TermsRow[],
+  rates: CurrencyRates,
+): ContractObject<'calculation'> {
+  const { sourceCurrency, destinationCurrency, mid, rate } = row;
+  const sum = (minor: bigint) => formatMinor(minor, sourceCurrency);
+  const [source_amount, fee, net_amount] = [
+    sum(row.sourceMinor),
+    sum(row.feeMinor),
+    sum(row.netMinor),
+  ];
+  const received = formatMinor(row.receiveMinor, destinationCurrency);
+  const feeTerms = terms.find(({ id }) => id === row.feeTermsId);
+  const spread = terms.find(({ id }) => id === row.spreadTermsId);
+  const middle = { ...halfOf('source', row, rates), ...halfOf('destination', row, rates) };
+  const isExchange = sourceCurrency !== destinationCurrency;
+  const feeInputs = feeTerms && {
+    terms: `terms_${feeTerms.id}`,
+    fixed: sum(feeTerms.fixedMinor),
+    basis_points: `${feeTerms.basisPoints}`,
+    minimum: sum(feeTerms.minimumMinor),
+  };
+  const spreadInputs = spread && {
+    terms: `terms_${spread.id}`,
+    basis_points: `${spread.spreadBasisPoints}`,
+  };
+  const steps = [
+    ['fee', fee, sourceCurrency, feeRule, { source_amount, ...feeInputs }],
+    ['net_amount', net_amount, sourceCurrency, 'source_amount - fee', { source_amount, fee }],
+    ['mid_rate', mid, null, isExchange ? midRule : '1 within one currency', middle],
+    ['rate', rate, null, isExchange ? rateRule : 'mid_rate', { mid_rate: mid, ...spreadInputs }],
+    [
+      'receive_amount',
+      received,
+      destinationCurrency,
+      row.fixedSide === 'destination' ? reachedRule : 'net_amount * rate, rounded down',
+      { net_amount, rate },
+    ],
+  ] as const;
+  return {
+    object: 'calculation',
+    steps: steps.map(([step, result, currency, rule, inputs]) => ({
+      ...{ step, result, currency, rule, inputs },
+    })),
+  };
+}
+
+const feeRule =
+  'the larger of minimum and fixed + source_amount * basis_points / 10000, rounded up';
+const midRule =
+  'destination_per_euro / source_per_euro, rounded half to even to 12 significant digits';
+const rateRule = 'mid_rate * (1 - basis_points / 10000), rounded down to 10 significant digits';
+const reachedRule =
+  'the amount requested; source_amount is the smallest for which net_amount * rate reaches it';
+
+/** The published rate of one of the two currencies, as inputs; none within one currency. */
+function halfOf(side: 'source' | 'destination', row: PricedRow, rates: CurrencyRates) {
+  const rate = rates.find(({ id }) => id === row[`${side}RateId`]);
+  return (
+    rate && {
+      [`${side}_per_euro`]: rate.perEuro,
+      [`${side}_rate`]: `rate_${rate.id}`,
+      [`${side}_provider`]: rate.provider,
+      [`${side}_as_of`]: rate.asOf.toISOString(),
+    }
+  );
+}
