@@ -1,3 +1,4 @@
+import { validateAccountDetails } from 'uk-modulus-check';
 import formats from './accountFormats.json' with { type: 'json' };
 import { checks, isLuhn } from './checkDigits.js';
 import {
@@ -152,6 +153,19 @@ function checkSentence({ check, title }: FieldFormat): string {
   return check === 'aba' || check === 'clabe'
     ? `The check digit of the ${title} is wrong: a digit is wrong or two are swapped.`
     : `The check digits of the ${title} are wrong: a digit is wrong or two are swapped.`;
+}
+
+/**
+ * What is wrong with fields that are right on their own: in the United Kingdom the sort code says how
+ * the account number is checked (Vocalink, "Validating account numbers"; sort codes that are not in its
+ * table have no check).
+ */
+export function pairFault(values: { readonly [field in BeneficiaryField]?: string }) {
+  const { country, account_number: account, routing_number: sortCode } = values;
+  if (country !== 'GB' || account === undefined || sortCode === undefined) return undefined;
+  return validateAccountDetails(sortCode, account)
+    ? undefined
+    : 'There is no such account at this sort code: a digit of one of them is wrong or two are swapped.';
 }
 
 /** How many digits a value has, where each has as many. */

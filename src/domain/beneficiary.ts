@@ -1,5 +1,5 @@
 import { isValidBIC } from 'ibantools';
-import { nationalAccounts, nationalCountries } from './accountFormat.js';
+import { nationalAccounts, nationalCountries, pairFault } from './accountFormat.js';
 import { corridorCurrencies } from './corridor.js';
 import {
   type BeneficiaryField,
@@ -97,6 +97,11 @@ export function validateBeneficiary(sent: SentDetails): BeneficiaryDetails | rea
     else if (text !== '' || rule.required) refusals.push(refusalOf(rule, text));
   }
   if (countryRules !== undefined) refusals.push(...unknownFields(sent, countryRules));
+  const unpaired = refusals.length === 0 ? pairFault(values) : undefined;
+  const account = countryRules?.find(({ field }) => field === 'account_number');
+  if (unpaired !== undefined && account !== undefined) {
+    refusals.push(refusalOf({ ...account, fault: () => unpaired }, values.account_number ?? ''));
+  }
 
   const { account_type: accountType, name, country, currency, ...others } = values;
   const type = beneficiaryTypes.find((each) => each === values.type);

@@ -272,3 +272,36 @@ test('a bank is told the account, its kind, its branch and whose it is', () => {
     beneficiary: { account: '123e4567-e89b-12d3-a456-426655440000', tax_id: '39053344705' },
   });
 });
+
+describe('accounts in the United Kingdom', () => {
+  const british = { type: 'individual', name: 'Ada Lovelace', country: 'GB', currency: 'GBP' };
+
+  test.each([
+    // Vocalink's own cases, as in github:uphold/uk-modulus-checking@4fb15a3 test/index_test.js.
+    ['089999', '66374959'],
+    ['107999', '88837493'],
+    ['203099', '66831036'],
+    ['203099', '58716970'],
+    ['118765', '64371388'],
+    ['938063', '15764273'],
+    ['938063', '15764264'],
+    ['938063', '15763217'],
+  ])('are refused where the sort code does not check them: %s %s', (sortCode, account) => {
+    const sent = { ...british, routing_number: sortCode, account_number: account };
+    expect(validateBeneficiary(sent)).toEqual([
+      {
+        refused: true,
+        code: 'beneficiary_invalid',
+        param: 'account_number',
+        expected: 'an account number of 8 digits; one of 6 or 7 has zeros in front',
+        received: `****${account.slice(-4)}`,
+        detail: expect.stringContaining('There is no such account at this sort code'),
+      },
+    ]);
+  });
+
+  test('are taken where no check is known for the sort code', () => {
+    const sent = { ...british, routing_number: '999999', account_number: '12345678' };
+    expect(accepted(sent).account_number).toBe('12345678');
+  });
+});

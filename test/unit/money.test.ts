@@ -1,3 +1,5 @@
+import { spawnSync } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { iso4217 } from '../../src/domain/iso4217.js';
@@ -13,6 +15,12 @@ const currency = fc.constantFrom(...iso4217.keys());
 const minor = fc.bigInt({ min: -(10n ** 18n), max: 10n ** 18n });
 
 describe('the ISO 4217 table', () => {
+  test('is what its script makes of the dated list and its amendments', () => {
+    const tool = fileURLToPath(new URL('../../tools/iso4217.mjs', import.meta.url));
+    const { status, stderr } = spawnSync(process.execPath, [tool, '--check'], { encoding: 'utf8' });
+    expect([status, stderr]).toEqual([0, '']);
+  });
+
   test('has every code once, in order, with 0, 2, 3 or 4 digits', () => {
     const codes = [...iso4217.keys()];
     expect(codes).toHaveLength(157);
