@@ -115,7 +115,7 @@ function deliveriesOf(
       from deliveries where endpoint_id = ${endpointId}`;
 }
 
-/** A while ago, and above not to the microsecond: a virtual machine's clock may step back. */
+/** Seconds ago, as above: the column holds milliseconds, so that now may be rounded to a moment to come. */
 function makeDue({ endpointId }: Pick<Listener, 'endpointId'>) {
   return test.database`
     update deliveries set next_attempt_at = now() - interval '2 seconds'
