@@ -8,7 +8,12 @@ import {
 } from '../../src/domain/corridor.js';
 import { convertFloor, crossMid, formatRate, parseRate } from '../../src/domain/fx.js';
 import { isCurrency } from '../../src/domain/money.js';
-import type { FixedSide, Price, PriceRequest } from '../../src/domain/quote.js';
+import {
+  type FixedSide,
+  type Price,
+  type PriceRequest,
+  price as priceOn,
+} from '../../src/domain/quote.js';
 import { isRefusal, type Refusal } from '../../src/domain/refusal.js';
 import { referenceSource } from '../../src/rates/reference.js';
 import { findCorridor, price } from '../fixtures/corridors.js';
@@ -232,6 +237,36 @@ describe('a price', () => {
       }),
       { numRuns: 1_000 },
     );
+  });
+
+  test('never gains on the way there and back, with or without our spread and fee', () => {
+    const way = (from: string, to: string, amount: bigint, isFree: boolean) => {
+      const corridor = corridorOf(from, to);
+      const fee = { fixedMinor: 0n, basisPoints: 0, minimumMinor: 0n };
+      const free = { ...corridor, fee, spreadBasisPoints: 0, maximumMinor: 10n ** 14n };
+      const result = priceOn({
+        ...{ sourceCurrency: from, destinationCurrency: to, amount, fixedSide: 'source' },
+        ...{ mid: referenceMid(from, to), corridor: isFree ? free : corridor },
+      });
+      // What is too small or too large to be sent gains nothing either.
+      return isRefusal(result) ? 0n : result.receiveMinor;
+    };
+    let returned = 0;
+    fc.assert(
+      fc.property(
+        pair,
+        fc.bigInt({ min: 1n, max: 10n ** 10n }),
+        fc.boolean(),
+        ({ sourceCurrency, destinationCurrency }, amount, isFree) => {
+          const there = way(sourceCurrency, destinationCurrency, amount, isFree);
+          const back = way(destinationCurrency, sourceCurrency, there, isFree);
+          expect(back).toBeLessThanOrEqual(amount);
+          if (back > 0n) returned += 1;
+        },
+      ),
+      { numRuns: 5_000 },
+    );
+    expect(returned).toBeGreaterThan(1_000);
   });
 
   test('within one currency has rate 1, whatever the mid rate says', () => {
