@@ -305,3 +305,77 @@ describe('accounts in the United Kingdom', () => {
     expect(accepted(sent).account_number).toBe('12345678');
   });
 });
+
+describe('slips of real people, each where it was reported', () => {
+  const reported = [...cases].flatMap(([country, { invalid }]) =>
+    invalid
+      .filter(({ source }) => /issues\/|pull\/|docs\.|api-docs|airwallex/.test(source))
+      .map((each) => ({ country, ...each })),
+  );
+
+  test('each get a sentence that says what to change', () => {
+    expect(reported.length).toBeGreaterThanOrEqual(10);
+    const said = reported.map(({ country, details, why }) => {
+      const sent = { ...exampleOf(country, 'pix_key' in details ? 1 : 0), ...details };
+      const result = validateBeneficiary(sent);
+      const refusals = 'country' in result ? [] : result;
+      const sentences = refusals.map(
+        ({ param, detail, expected }) => `${param}: ${detail ?? `expected ${expected}`}`,
+      );
+      return [`${country}, ${why}`, ...sentences];
+    });
+    expect(said).toMatchInlineSnapshot(`
+      [
+        [
+          "GB, the two fields swapped",
+          "account_number: The account number has 6 digits instead of 8: zeros in front of it may have been lost, or it is the sort code, which goes in routing_number.",
+          "routing_number: The sort code has 8 digits instead of 6: it is the account number, which goes in account_number.",
+        ],
+        [
+          "GB, the account number was pasted in the sort code field",
+          "routing_number: The sort code has 8 digits instead of 6: it is the account number, which goes in account_number.",
+        ],
+        [
+          "CA, institution and transit given as one 9-digit EFT number 0YYYXXXXX in the transit field",
+          "branch_code: The transit number has 9 digits instead of 5.",
+        ],
+        [
+          "AU, 12 digits: a Nium sandbox number that Adyen's 5-9 digits refuse",
+          "account_number: expected an account number of 5 to 9 digits",
+        ],
+        [
+          "IN, MICR code (9 digits) in the IFSC field",
+          "routing_number: expected an IFSC of 11 characters: 4 letters, a zero, and 6 letters or digits",
+        ],
+        [
+          "JP, account of 4 digits: accepted by old Gumroad, refused by Stripe since",
+          "account_number: The account number has 4 digits instead of 7: zeros in front of it may have been lost, or it is the bank code, which goes in bank_code.",
+        ],
+        [
+          "JP, bank code of 3 digits (leading zero lost)",
+          "bank_code: The bank code has 3 digits instead of 4: zeros in front of it may have been lost, or it is the branch code, which goes in branch_code.",
+        ],
+        [
+          "CN, an Alipay phone number in the account field: plus sign",
+          "account_number: expected an account or card number of 8 to 32 digits",
+        ],
+        [
+          "MY, 9-character SWIFT code",
+          "bic: expected a BIC of 8 or 11 characters, of which the fifth and sixth are MY",
+        ],
+        [
+          "BR, wrong check digits (Wise sample 123.456.789-12)",
+          "pix_key: As a CPF or CNPJ it has wrong check digits; a phone number starts with its country code, +55.",
+        ],
+        [
+          "BR, phone without +55: 11 digits, looks like a CPF",
+          "pix_key: As a CPF or CNPJ it has wrong check digits; a phone number starts with its country code, +55.",
+        ],
+        [
+          "BR, branch with its check digit",
+          "branch_code: expected a branch (agência) of up to 4 digits without its check digit",
+        ],
+      ]
+    `);
+  });
+});
