@@ -25,7 +25,7 @@ const composes: Rule = { ours: [''] };
  * every file may import its own entry's folder.
  */
 const table: readonly (readonly [part: string, rule: Rule])[] = [
-  ['domain/', { ours: [], packages: ['big.js', 'ibantools', 'uk-modulus-check'] }],
+  ['domain/', { ours: [], packages: ['big.js', 'ibantools'] }],
   ['contract/', { ours: ['domain/'], types: ['db/'], packages: ['zod'] }],
   [
     'workflows/',

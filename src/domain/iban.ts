@@ -2,6 +2,7 @@ import { countrySpecs } from 'ibantools';
 import { isAlbanianBank, isCin, isLuhn, mod97 } from './checkDigits.js';
 import { digitOf } from './fieldRule.js';
 import registry from './ibanRegistry.json' with { type: 'json' };
+import { isAccountAt } from './modulusCheck.js';
 
 /**
  * The SWIFT IBAN registry (ISO 13616), release 101: how the part after the check digits is laid
@@ -58,6 +59,7 @@ export function ibanPattern(issuer: string): string {
 const nationalChecks: Readonly<Record<string, (bban: string) => boolean>> = {
   AL: isAlbanianBank,
   FI: isLuhn,
+  GB: (bban) => isAccountAt(bban.slice(4, 10), bban.slice(10)),
   IT: isCin,
   MR: (bban) => mod97(bban) === 0n,
   SM: isCin,

@@ -295,7 +295,7 @@ describe('accounts in the United Kingdom', () => {
         param: 'account_number',
         expected: 'an account number of 8 digits; one of 6 or 7 has zeros in front',
         received: `****${account.slice(-4)}`,
-        detail: expect.stringContaining('There is no such account at this sort code'),
+        detail: expect.stringContaining('The account number does not match the sort code'),
       },
     ]);
   });
