@@ -14,7 +14,15 @@ import {
 import { type Sql, transaction } from '../db/client.js';
 import { recordCommand } from '../db/operatorActions.js';
 import { isScope, type Scope, scopes } from '../domain/scope.js';
-import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
+import {
+  type Call,
+  existing,
+  futureTime,
+  requiredFlag,
+  requiredId,
+  signatureOf,
+  UsageError,
+} from './usage.js';
 
 /** The outgoing key and the one that takes its place. */
 const activeKeysOfName = 2;
@@ -31,7 +39,7 @@ export async function createKey({ database, flags }: Call): Promise<void> {
   const wanted = {
     ...(name === undefined ? {} : { name: nameOf(name) }),
     ...(granted === undefined ? {} : { scopes: scopesOf(granted) }),
-    ...(expires === undefined ? {} : { expiresAt: timeOf(expires) }),
+    ...(expires === undefined ? {} : { expiresAt: futureTime(flags, 'expires') }),
   };
   const { key, row } = await transaction(database, async (sql) => {
     const added = await addKey(sql, account, wanted);
@@ -59,7 +67,7 @@ export async function rollKey(call: Call): Promise<void> {
     }
     const { accountId, name, scopes: granted } = rolled;
     const account = existing('account', accountId, await findAccount(sql, accountId));
-    const expiresAt = expires === undefined ? null : timeOf(expires);
+    const expiresAt = expires === undefined ? null : futureTime(flags, 'expires');
     const added = await addKey(sql, account, { name, scopes: granted, expiresAt });
     const command = { kind: 'keys roll', overlapHours, replacedBy: added.row.id };
     await recordCommand(sql, signature, id, command);
@@ -142,12 +150,4 @@ function overlapOf(text: string): number {
   const hours = /^\d{1,3}$/.test(text) ? Number.parseInt(text, 10) : Number.NaN;
   if (hours <= longestOverlapHours) return hours;
   throw new UsageError(`--overlap expects hours, 0 to ${longestOverlapHours}.`);
-}
-
-function timeOf(text: string): Date {
-  const isTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d\d)$/.test(text);
-  const timeMs = isTime ? Date.parse(text) : Number.NaN;
-  // No number is greater than NaN, so what is no time is refused as well.
-  if (timeMs > Date.now()) return new Date(timeMs);
-  throw new UsageError('--expires expects a time to come, like 2027-01-31T12:00:00Z.');
 }

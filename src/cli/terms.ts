@@ -1,76 +1,80 @@
 import { findAccount } from '../db/accounts.js';
-import { transaction } from '../db/client.js';
+import { type Sql, transaction } from '../db/client.js';
 import { recordCommand } from '../db/operatorActions.js';
-import { currentTerms, lastMonthOn, listTerms, replaceTerms, type TermsRow } from '../db/terms.js';
-import { corridorCurrencies } from '../domain/corridor.js';
+import { compareFees, findTermsAt, insertTerms, listTerms, type TermsRow } from '../db/terms.js';
+import { corridorCurrencies, feeFor } from '../domain/corridor.js';
 import { formatMinor, parseMajor } from '../domain/money.js';
-import { type Call, existing, type Flags, signatureOf, UsageError } from './usage.js';
+import { type Call, existing, type Flags, futureTime, signatureOf, UsageError } from './usage.js';
 
-/** Terms that hold now or will: everybody's, or an account's own. */
+/** Terms in force and scheduled ones: everyone's, or those that an account has of its own. */
 export async function showTerms({ database, id: currency, flags }: Call): Promise<void> {
   const accountId = await accountOf(database, flags);
   const rows = await listTerms(database, accountId, currency === '' ? undefined : currency);
-  if (rows.length === 0) console.log('There are no terms like that.');
+  if (rows.length === 0) console.log('No terms found.');
   for (const row of rows) console.log(lineOf(row));
 }
 
-/** Puts terms in force for a time: what no flag names stays as it is now. */
-export async function setTerms(call: Call): Promise<void> {
-  const { database, flags } = call;
+/** Schedules terms: what no flag names stays as it would be then. */
+export async function setTerms({ database, id: currency, flags }: Call): Promise<void> {
   const signature = signatureOf(flags);
-  const terms = await termsTyped(call, timeOf(flags, 'from'));
-  const set = await transaction(database, async (sql) => {
-    const row = await replaceTerms(sql, terms);
-    const asked = { kind: 'terms set', currency: terms.currency };
-    if (row !== undefined) await recordCommand(sql, signature, `terms_${row.id}`, asked);
-    return row;
+  const validFrom = futureTime(flags, 'from');
+  const validUntil = flags['until'] === undefined ? null : futureTime(flags, 'until');
+  if (validUntil !== null && validUntil <= validFrom) {
+    throw new UsageError('--until expects a time after --from.');
+  }
+  const line = await transaction(database, async (sql) => {
+    const typed = await termsTyped(sql, currency, flags, validFrom);
+    const row = await insertTerms(sql, { ...typed, validFrom, validUntil });
+    const terms = lineOf(row);
+    await recordCommand(sql, signature, `terms_${row.id}`, { kind: 'terms set', terms });
+    return terms;
   });
-  if (set === undefined) throw new UsageError('Other terms begin at that time.');
-  console.log(lineOf(set));
+  console.log(line);
 }
 
-/** What the payouts of the last 30 days would have cost on these terms; nothing changes. */
-export async function previewTerms(call: Call): Promise<void> {
-  const terms = await termsTyped(call, new Date());
-  const { currency } = terms;
-  const { payouts, feeMinor, newFeeMinor } = await lastMonthOn(call.database, terms);
-  const [was, would] = [feeMinor, newFeeMinor].map((minor) => formatMinor(minor, currency));
-  console.log(`${payouts} payouts of 30 days: fees of ${was} ${currency}, would be ${would}`);
+/** What the payouts of the last 30 days would have paid in fees; nothing changes. */
+export async function previewTerms({ database, id: currency, flags }: Call): Promise<void> {
+  for (const name of ['from', 'until', 'maximum', 'spread']) {
+    if (flags[name] === undefined) continue;
+    throw new UsageError(`--${name} does not apply: terms preview compares fees of the past.`);
+  }
+  const terms = await termsTyped(database, currency, flags, new Date());
+  const compared = await compareFees(database, terms);
+  if (compared.length === 0) console.log('No such payout was settled in the last 30 days.');
+  for (const { mode, payouts, feeMinor, newFeeMinor } of compared) {
+    const [was, would] = [feeMinor, newFeeMinor].map((minor) => formatMinor(minor, currency));
+    console.log(`${mode}: ${payouts} payouts paid ${was} ${currency} in fees, would pay ${would}`);
+  }
 }
 
-async function termsTyped(call: Call, validFrom: Date): Promise<Omit<TermsRow, 'id'>> {
-  const { database, id: currency, flags } = call;
+async function termsTyped(sql: Sql, currency: string, flags: Flags, at: Date): Promise<TermsRow> {
   if (!corridorCurrencies().includes(currency)) {
     throw new UsageError(`Expected a currency: ${corridorCurrencies().join(', ')}.`);
   }
-  const accountId = await accountOf(database, flags);
-  const { terms } = await currentTerms(database, accountId ?? '');
-  const now = existing(
-    'terms',
-    currency,
-    terms.find((row) => row.currency === currency),
-  );
-  const sum = (name: string, present: bigint) => {
+  const accountId = await accountOf(sql, flags);
+  const present = await findTermsAt(sql, accountId, currency, at);
+  const sum = (name: string, kept: bigint) => {
     const text = flags[name];
-    const minor = text === undefined ? present : parseMajor(text, currency);
+    const minor = text === undefined ? kept : parseMajor(text, currency);
     if (minor !== undefined && minor >= 0n) return minor;
-    throw new UsageError(
-      `--${name} expects a sum of ${currency}, such as ${formatMinor(100n, currency)}.`,
-    );
+    const example = formatMinor(100n, currency);
+    throw new UsageError(`--${name} expects an amount in ${currency}, such as ${example}.`);
   };
-  const validUntil = flags['until'] === undefined ? null : timeOf(flags, 'until');
-  if (validUntil && validUntil <= validFrom) throw new UsageError('--until expects a later time.');
-  return {
+  const terms = {
+    ...present,
     accountId,
-    currency,
-    fixedMinor: sum('fixed', now.fixedMinor),
-    basisPoints: basisPointsOf(flags, 'basis-points', now.basisPoints),
-    minimumMinor: sum('minimum', now.minimumMinor),
-    maximumMinor: sum('maximum', now.maximumMinor),
-    spreadBasisPoints: basisPointsOf(flags, 'spread', now.spreadBasisPoints),
-    validFrom,
-    validUntil,
+    fixedMinor: sum('fixed', present.fixedMinor),
+    basisPoints: basisPointsOf(flags, 'basis-points', present.basisPoints),
+    minimumMinor: sum('minimum', present.minimumMinor),
+    maximumMinor: sum('maximum', present.maximumMinor),
+    spreadBasisPoints: basisPointsOf(flags, 'spread', present.spreadBasisPoints),
   };
+  // The API takes no larger amount in any currency.
+  if (terms.maximumMinor > 10n ** 14n || feeFor(terms.maximumMinor, terms) >= terms.maximumMinor) {
+    const most = formatMinor(10n ** 14n, currency);
+    throw new UsageError(`--maximum expects more than its own fee, and at most ${most}.`);
+  }
+  return terms;
 }
 
 function basisPointsOf(flags: Flags, name: string, present: number): number {
@@ -79,17 +83,9 @@ function basisPointsOf(flags: Flags, name: string, present: number): number {
   throw new UsageError(`--${name} expects basis points, 0 to 9999.`);
 }
 
-/** With its zone, so that no laptop decides what midnight is. */
-function timeOf(flags: Flags, name: string): Date {
-  const text = flags[name] ?? '';
-  const time = new Date(text);
-  if (/^\d{4}-\d\d-\d\dT.*Z$/.test(text) && !Number.isNaN(time.getTime())) return time;
-  throw new UsageError(`--${name} expects a time in UTC, such as 2027-01-01T00:00:00Z.`);
-}
-
-async function accountOf(database: Call['database'], { account }: Flags): Promise<string | null> {
+async function accountOf(sql: Sql, { account }: Flags): Promise<string | null> {
   if (account === undefined) return null;
-  return existing('account', account, await findAccount(database, account)).id;
+  return existing('account', account, await findAccount(sql, account)).id;
 }
 
 /** "EUR  fee 0.30 + 40 bp, at least 1.00, spread 50 bp, at most 1000000.00  from … (terms_2)". */

@@ -44,6 +44,21 @@ export function existing<Row>(what: string, id: string, row: Row | undefined): R
   return row;
 }
 
+const timeForm = /^(\d{4}-\d\d-\d\d)T\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d\d)$/;
+
+/** A flag that names a time to come, with its zone. */
+export function futureTime(flags: Flags, name: string): Date {
+  const text = flags[name] ?? '';
+  const day = timeForm.exec(text)?.[1] ?? '';
+  const midnight = new Date(`${day}T00:00:00Z`);
+  // JavaScript reads 31 February as a day of March.
+  const isDay = !Number.isNaN(midnight.getTime()) && midnight.toISOString().startsWith(day);
+  const time = new Date(isDay ? text : Number.NaN);
+  // No number is greater than NaN, so what is no time is refused as well.
+  if (time.getTime() > Date.now()) return time;
+  throw new UsageError(`--${name} expects a time to come, like 2027-01-31T12:00:00Z.`);
+}
+
 /** Who gives a command and why; each that changes something leaves them in the audit. */
 export function signatureOf(flags: Flags): Signature {
   const operator = operatorName(requiredFlag(flags, 'operator'));

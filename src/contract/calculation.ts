@@ -1,17 +1,20 @@
+import type { QuoteRow } from '../db/quotes.js';
 import type { CurrencyRates } from '../db/rates.js';
-import type { PriceOrigin, TermsRow } from '../db/terms.js';
+import type { TermsRow } from '../db/terms.js';
 import { formatMinor } from '../domain/money.js';
 import type { FixedSide } from '../domain/quote.js';
 import type { ContractObject } from './schemas.js';
 
 /** A quote or an accepted payout, as far as its price goes. */
-type PricedRow = {
-  readonly [Name in Extract<keyof PriceOrigin, `${string}Id`>]: bigint | null;
-} & {
-  readonly [Name in 'sourceCurrency' | 'destinationCurrency' | 'rate' | 'mid']: string;
-} & {
-  readonly [Name in 'sourceMinor' | 'feeMinor' | 'netMinor' | 'receiveMinor']: bigint;
-} & { readonly fixedSide: FixedSide | null };
+type PricedRow = Pick<
+  QuoteRow,
+  'sourceCurrency' | 'destinationCurrency' | 'sourceMinor' | 'feeMinor' | 'netMinor'
+> &
+  Pick<QuoteRow, 'receiveMinor' | 'rate' | 'mid' | 'sourceRateId' | 'destinationRateId'> & {
+    readonly fixedSide: FixedSide | null;
+    readonly feeTermsId: bigint | null;
+    readonly spreadTermsId: bigint | null;
+  };
 
 /**
  * How a price was computed, step by step: each with its result, its rule and everything that goes into
@@ -24,11 +27,8 @@ export function calculationObject(
 ): ContractObject<'calculation'> {
   const { sourceCurrency, destinationCurrency, mid, rate } = row;
   const sum = (minor: bigint) => formatMinor(minor, sourceCurrency);
-  const [source_amount, fee, net_amount] = [
-    sum(row.sourceMinor),
-    sum(row.feeMinor),
-    sum(row.netMinor),
-  ];
+  const [source_amount, fee] = [sum(row.sourceMinor), sum(row.feeMinor)];
+  const net_amount = sum(row.netMinor);
   const received = formatMinor(row.receiveMinor, destinationCurrency);
   const feeTerms = terms.find(({ id }) => id === row.feeTermsId);
   const spread = terms.find(({ id }) => id === row.spreadTermsId);

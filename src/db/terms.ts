@@ -1,4 +1,6 @@
+import type { Fragment } from 'postgres';
 import type { Corridor, Terms } from '../domain/corridor.js';
+import type { Mode } from './accounts.js';
 import { bigints, exactlyOne, type Sql, when } from './client.js';
 import { type CurrencyRates, originOf, type RateOrigin } from './rates.js';
 
@@ -23,17 +25,17 @@ export function priceOriginOf(rates: CurrencyRates, corridor: Corridor | undefin
   return { ...originOf(rates, source, destination), feeTermsId, spreadTermsId };
 }
 
-const columns = (sql: Sql) => sql`
-  t.id, t.account_id, t.currency, t.fixed_minor, t.basis_points, t.minimum_minor, t.maximum_minor,
-  t.spread_basis_points, lower(t.valid_at) as valid_from, upper(t.valid_at) as valid_until`;
+/** The terms of each currency at a moment: of those that hold then, the ones that began last. */
+const termsAt = (sql: Sql, owners: Fragment, at: Fragment) => sql`
+  select distinct on (t.currency) t.* from terms t
+   where ${owners} and t.valid_from <= ${at} and (t.valid_until is null or t.valid_until > ${at})
+   order by t.currency, t.account_id is null, t.valid_from desc, t.id desc`;
 
-/** The terms of each currency at a moment: the account's own, or everybody's. */
-const termsAt = (sql: Sql, accountId: ReturnType<Sql>, at: ReturnType<Sql>) => sql`
-  select distinct on (t.currency) ${columns(sql)} from terms t
-   where t.owner in ('', ${accountId}) and t.valid_at @> ${at}
-   order by t.currency, t.owner desc`;
+/** Whose terms apply to an account: its own, and in other currencies everyone's. */
+const ownersFor = (sql: Sql, accountId: Fragment) => sql`
+  (t.account_id is null or t.account_id = ${accountId})`;
 
-/** What holds for an account now, and the database's time, to which a price of it belongs. */
+/** The terms of an account, and the database's time, to which a price on them belongs. */
 export async function currentTerms(
   sql: Sql,
   accountId: string,
@@ -41,7 +43,7 @@ export async function currentTerms(
 ): Promise<{ readonly at: Date; readonly terms: readonly TermsRow[] }> {
   const rows = await sql<(TermsRow & { readonly at: Date })[]>`
     select date_trunc('milliseconds', now()) as at, t.*
-      from (${termsAt(sql, sql`${accountId}`, sql`now()`)}) t
+      from (${termsAt(sql, ownersFor(sql, sql`${accountId}`), sql`now()`)}) t
      where ${when(sql, currencies, (some) => sql`currency = any (${some})`)}`;
   // Without terms there is no price that could be dated.
   return { at: rows[0]?.at ?? new Date(0), terms: rows };
@@ -57,7 +59,7 @@ export async function termsOfPayouts(
       from (select distinct p.account_id, p.batch_id, coalesce(b.created_at, now()) as at
               from payouts p left join batches b on b.id = p.batch_id
              where p.id = any (${payoutIds})) asked
-     cross join lateral (${termsAt(sql, sql`asked.account_id`, sql`asked.at`)}) t`;
+     cross join lateral (${termsAt(sql, ownersFor(sql, sql`asked.account_id`), sql`asked.at`)}) t`;
 }
 
 /** Terms by their ids. */
@@ -65,65 +67,77 @@ export async function findTerms(
   sql: Sql,
   ids: readonly (bigint | null)[],
 ): Promise<readonly TermsRow[]> {
-  return sql<TermsRow[]>`
-    select ${columns(sql)} from terms t where t.id = any (${bigints(ids)}::bigint[])`;
+  return sql<TermsRow[]>`select * from terms where id = any (${bigints(ids)}::bigint[])`;
 }
 
-/** Terms that hold now or later: everybody's, or an account's own. */
+/** The terms of an account in a currency at a moment; without an account, everyone's. */
+export async function findTermsAt(
+  sql: Sql,
+  accountId: string | null,
+  currency: string,
+  at: Date,
+): Promise<TermsRow> {
+  const [row] = await sql<TermsRow[]>`
+    select * from (${termsAt(sql, ownersFor(sql, sql`${accountId}`), sql`${at}`)}) t
+     where currency = ${currency}`;
+  return exactlyOne(row);
+}
+
+/** Terms in force and scheduled ones: everyone's, or those that an account has of its own. */
 export async function listTerms(
   sql: Sql,
   accountId: string | null,
   currency: string | undefined,
 ): Promise<readonly TermsRow[]> {
+  const owner = sql`t.account_id is not distinct from ${accountId}`;
   return sql<TermsRow[]>`
-    select ${columns(sql)} from terms t
-     where t.owner = ${accountId ?? ''} and (upper(t.valid_at) > now() or upper(t.valid_at) is null)
-       and ${when(sql, currency, (wanted) => sql`t.currency = ${wanted}`)}
-     order by t.currency, t.valid_at`;
+    select * from (
+      (${termsAt(sql, owner, sql`now()`)})
+      union all select t.* from terms t where ${owner} and t.valid_from > now()) t
+     where ${when(sql, currency, (wanted) => sql`currency = ${wanted}`)}
+     order by currency, valid_from, id`;
 }
 
-/**
- * Puts terms in force for a time, in place of those that would hold then: until those that follow,
- * or until `validUntil`. Undefined when others begin at the same moment.
- */
-export async function replaceTerms(
-  sql: Sql,
-  terms: Omit<TermsRow, 'id'>,
-): Promise<TermsRow | undefined> {
-  const { accountId, currency, validFrom } = terms;
-  const owned = sql`owner = ${accountId ?? ''} and currency = ${currency}`;
-  await sql`
-    update terms set valid_at = tstzrange(lower(valid_at), ${validFrom})
-     where ${owned} and valid_at @> ${validFrom}::timestamptz and lower(valid_at) < ${validFrom}`;
+/** Schedules terms. The database refuses a time that is not ahead, when the transaction ends. */
+export async function insertTerms(sql: Sql, terms: Omit<TermsRow, 'id'>): Promise<TermsRow> {
   const [row] = await sql<TermsRow[]>`
-    insert into terms as t (account_id, currency, fixed_minor, basis_points, minimum_minor,
-      maximum_minor, spread_basis_points, valid_at)
-    select ${accountId}, ${currency}, ${terms.fixedMinor}, ${terms.basisPoints},
+    insert into terms (account_id, currency, fixed_minor, basis_points, minimum_minor,
+      maximum_minor, spread_basis_points, valid_from, valid_until)
+    values (${terms.accountId}, ${terms.currency}, ${terms.fixedMinor}, ${terms.basisPoints},
       ${terms.minimumMinor}, ${terms.maximumMinor}, ${terms.spreadBasisPoints},
-      tstzrange(${validFrom}, least(${terms.validUntil}::timestamptz, (
-        select min(lower(valid_at)) from terms where ${owned} and lower(valid_at) > ${validFrom})))
-     where not exists (select from terms where ${owned} and lower(valid_at) = ${validFrom})
-    returning ${columns(sql)}`;
-  return row;
+      ${terms.validFrom}, ${terms.validUntil})
+    returning *`;
+  return exactlyOne(row);
 }
 
+/** Fees in minor units: what payouts have paid, and what they would have paid. */
+export type FeeComparison = {
+  readonly mode: Mode;
+  readonly payouts: number;
+  readonly feeMinor: bigint;
+  readonly newFeeMinor: bigint;
+};
+
 /**
- * What the payouts of the last 30 days that these terms would have been for have paid, and would have
- * paid, in fees. The database gives up on a month that takes longer than a statement may.
+ * What the payouts that the bank settled in the last 30 days have paid in fees, and what they would have
+ * paid: those of an account, or of all that have no terms of their own, test and live apart. Where the
+ * receive amount was fixed it stays, and the new fee is that of the smallest amount that leaves as much.
+ * The database gives up where this takes longer than a statement may.
  */
-export async function lastMonthOn(
+export async function compareFees(
   sql: Sql,
-  terms: Omit<TermsRow, 'id'>,
-): Promise<{ readonly payouts: number; readonly feeMinor: bigint; readonly newFeeMinor: bigint }> {
-  const [row] = await sql<{ payouts: number; feeMinor: bigint; newFeeMinor: bigint }[]>`
-    select count(*)::int as payouts, coalesce(sum(fee_minor), 0)::bigint as fee_minor,
-           coalesce(sum(greatest(${terms.minimumMinor}::bigint, ${terms.fixedMinor}::bigint
-             + ceil(source_minor * ${terms.basisPoints}::numeric / 10000))), 0)::bigint as new_fee_minor
+  { accountId, currency, fixedMinor, basisPoints, minimumMinor }: Omit<TermsRow, 'id'>,
+): Promise<readonly FeeComparison[]> {
+  return sql<FeeComparison[]>`
+    select mode, count(*)::int as payouts, sum(fee_minor)::bigint as fee_minor,
+           sum(greatest(${minimumMinor}::bigint, case when fixed_side = 'source'
+             then ${fixedMinor}::bigint + ceil(source_minor * ${basisPoints}::numeric / 10000)
+             else ceil((net_minor + ${fixedMinor}::bigint) * 10000::numeric
+                       / (10000 - ${basisPoints}::numeric)) - net_minor end))::bigint as new_fee_minor
       from payouts p
-     where p.source_currency = ${terms.currency} and p.requested_at > now() - interval '30 days'
-       and p.processing_since is not null
-       and case when ${terms.accountId}::text is null
+     where source_currency = ${currency} and settled_since > now() - interval '30 days'
+       and case when ${accountId}::text is null
              then exists (select from terms t where t.id = p.fee_terms_id and t.account_id is null)
-             else p.account_id = ${terms.accountId} end`;
-  return exactlyOne(row);
+             else account_id = ${accountId} end
+     group by mode order by mode`;
 }

@@ -13,7 +13,7 @@ export type FeeSchedule = {
 };
 
 /**
- * What a payout from a currency costs, and what the mid rate of one from or to it is worsened by, in
+ * What a payout from a currency costs, and the spread taken off the mid rate of one from or to it, in
  * force for some time. `maximumMinor` is the largest amount of one payout from it; `id` names them.
  */
 export type Terms = FeeSchedule & {

@@ -42,8 +42,9 @@ export type Price = {
 /**
  * Prices a request, or refuses it: `currency_unsupported` on the currency that is not served,
  * `rate_unavailable` without a rate, `amount_too_small` and `amount_too_large` on `amount` with the
- * limit in the unit that the caller sent. Within one currency mid and rate are 1, whatever `mid` says. With the destination fixed, exactly `amount` arrives and
- * the source is the smallest amount that reaches it.
+ * limit in the unit that the caller sent. Within one currency mid and rate are 1, whatever `mid`
+ * says. With the destination fixed, exactly `amount` arrives and the source is the smallest amount
+ * that reaches it.
  */
 export function price(request: PriceRequest): Price | Refusal {
   const { sourceCurrency: source, destinationCurrency: destination } = request;

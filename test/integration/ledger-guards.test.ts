@@ -592,7 +592,7 @@ describe('the migrations', () => {
 
   it('are applied once by five processes that start at once', async () => {
     const empty = await createTestDatabase();
-    await empty.database.unsafe('drop schema public, gist cascade; create schema public');
+    await empty.database.unsafe('drop schema public cascade; create schema public');
     const processes = Array.from({ length: 5 }, () =>
       connectDatabase({ url: empty.url, poolSize: 2, applicationName: 'test-migrate' }),
     );

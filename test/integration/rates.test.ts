@@ -40,17 +40,13 @@ beforeAll(async () => {
 });
 afterAll(() => test.drop());
 
-/** Each test begins with no rates, provider or accounts, and the first terms; triggers keep all others from that. */
+/** Each test begins with no rates, provider or accounts. Triggers keep all others from that. */
 beforeEach(() =>
   transaction(test.database, async (sql) => {
     await sql`select set_config('session_replication_role', 'replica', true)`;
     await sql`create temp table kept on commit drop as table terms`;
     await sql`truncate rates, rate_provider, accounts cascade`;
-    await sql`
-      insert into terms (id, account_id, currency, fixed_minor, basis_points, minimum_minor,
-        maximum_minor, spread_basis_points, valid_at) overriding system value
-      select id, account_id, currency, fixed_minor, basis_points, minimum_minor, maximum_minor,
-             spread_basis_points, valid_at from kept`;
+    await sql`insert into terms overriding system value table kept`;
   }),
 );
 

@@ -1,8 +1,12 @@
+import { readdir, readFile } from 'node:fs/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { accept } from '../../src/activities/acceptance.js';
 import { previewTerms, setTerms, showTerms } from '../../src/cli/terms.js';
-import { exactlyOne, transaction } from '../../src/db/client.js';
+import { connectDatabase, exactlyOne, transaction } from '../../src/db/client.js';
+import { findTermsAt } from '../../src/db/terms.js';
 import { chunkDriver } from '../../src/domain/batch.js';
+import { grossFor } from '../../src/domain/corridor.js';
+import { formatMinor } from '../../src/domain/money.js';
 import { createRails } from '../../src/rails/registry.js';
 import { eventually } from '../assertions/eventually.js';
 import { QuietRail } from '../fakes/quietRail.js';
@@ -11,7 +15,7 @@ import { firstTerms } from '../fixtures/corridors.js';
 import { called } from '../fixtures/operators.js';
 import { requestBatch } from '../fixtures/requestBatch.js';
 import { beneficiary, rateMaximumAgeMs } from '../fixtures/requestPayout.js';
-import { createTestAccount, withoutTriggers } from '../servers/database.js';
+import { createTestAccount, createTestDatabase, withoutTriggers } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
@@ -42,28 +46,23 @@ async function printed(command: typeof setTerms, id: string, flags = {}): Promis
  * cost ten times as much and take three times the spread.
  */
 async function dearerFrom(currency: string, from: Date, accountId: string | null = null) {
-  await withoutTriggers(system.database, async (sql) => {
-    const owned = sql`currency = ${currency} and owner = ''`;
-    const [row] = await sql<{ id: bigint }[]>`
-      select id from terms where ${owned} and valid_at @> ${from}::timestamptz`;
-    if (accountId === null) {
-      await sql`update terms set valid_at = tstzrange(lower(valid_at), ${from}) where ${owned}`;
-    }
-    await sql`
+  await withoutTriggers(
+    system.database,
+    (sql) => sql`
       insert into terms (account_id, currency, fixed_minor, basis_points, minimum_minor,
-        maximum_minor, spread_basis_points, valid_at)
+        maximum_minor, spread_basis_points, valid_from)
       select ${accountId}, currency, fixed_minor * 10, basis_points * 10, minimum_minor * 10,
-             maximum_minor, spread_basis_points * 3, tstzrange(${from}, null)
-        from terms where id = ${exactlyOne(row).id.toString()}::bigint`;
-  });
+             maximum_minor, spread_basis_points * 3, ${from} from terms
+       where currency = ${currency} and account_id is null order by valid_from, id limit 1`,
+  );
 }
 
 /** Back to the terms of the beginning. */
 afterEach(() =>
-  withoutTriggers(system.database, async (sql) => {
-    await sql`delete from terms where lower(valid_at) > '2026-01-01T00:00:00Z'`;
-    await sql`update terms set valid_at = tstzrange(lower(valid_at), null)`;
-  }),
+  withoutTriggers(
+    system.database,
+    (sql) => sql`delete from terms where valid_from > '2026-01-01T00:00:00Z'`,
+  ),
 );
 
 const now = async () => {
@@ -111,7 +110,7 @@ describe('terms that change', () => {
     const named = await system.database<{ count: number }[]>`
       select count(*)::int from quotes q join terms f on f.id = q.fee_terms_id
         join terms s on s.id = q.spread_terms_id
-       where f.valid_at @> q.created_at and s.valid_at @> q.created_at
+       where f.valid_from <= q.created_at and s.valid_from <= q.created_at
          and q.id = any (${made.map(({ id }) => id)})`;
     expect(named).toEqual([{ count: made.length }]);
   });
@@ -246,7 +245,7 @@ describe('how a price was computed', () => {
       steps: [
         { step: 'fee', result: '4.30' },
         { step: 'net_amount', result: '995.70' },
-        { step: 'mid_rate', result: '1', inputs: {} },
+        { step: 'mid_rate', result: '1', rule: '1 within one currency' },
         { step: 'rate', result: '1', rule: 'mid_rate' },
         { step: 'receive_amount', result: '995.70' },
       ],
@@ -255,104 +254,238 @@ describe('how a price was computed', () => {
 });
 
 describe('the command line', () => {
-  it('puts terms in force from a time on, signed, and until others follow', async () => {
+  it('schedules terms, signed; what no flag names is as it would be then', async () => {
     const [first, second] = [inFuture(2 * hourMs), inFuture(4 * hourMs)];
-    expect(await printed(setTerms, 'EUR', { from: second, spread: '70' })).toMatch(
-      /^EUR {2}fee 0\.30 \+ 40 bp, at least 1\.00, spread 70 bp, at most 1000000\.00 {2}from .*terms_/,
-    );
     const sums = { fixed: '0.50', minimum: '2', maximum: '5000', 'basis-points': '35' };
     const said = await printed(setTerms, 'EUR', { from: first, ...sums });
     expect(said).toContain('fee 0.50 + 35 bp, at least 2.00, spread 50 bp, at most 5000.00');
-    expect(said).toContain(`from ${first} until ${second}`);
+    expect(await printed(setTerms, 'EUR', { from: second, spread: '70' })).toMatch(
+      /^EUR {2}fee 0\.50 \+ 35 bp, at least 2\.00, spread 70 bp, at most 5000\.00 {2}from .*terms_/,
+    );
     const listed = (await printed(showTerms, 'EUR')).split('\n');
-    expect(listed.map((line) => /from (\S+)(?: until (\S+))?/.exec(line)?.slice(1))).toEqual([
-      ['2026-01-01T00:00:00.000Z', first],
-      [first, second],
-      [second, undefined],
+    expect(listed.map((line) => /from (\S+)/.exec(line)?.[1])).toEqual([
+      '2026-01-01T00:00:00.000Z',
+      first,
+      second,
     ]);
     const lines = await system.database`
       select subject_type, operator, reason, command, outcome from operator_actions
        where command ->> 'kind' = 'terms set' order by created_at`;
     const line = { subjectType: 'terms', operator: 'grace', reason: 'the bank was called' };
-    const done = { ...line, command: { kind: 'terms set', currency: 'EUR' }, outcome: 'done' };
-    expect(lines).toEqual([done, done]);
-  });
-
-  it('gives an account its own for a time, after which everybody’s hold again', async () => {
-    const { account } = await createTestAccount(system.database);
-    const [from, until] = [inFuture(hourMs), inFuture(3 * hourMs)];
-    const flags = { account: account.id, from, until, spread: '10' };
-    expect(await printed(setTerms, 'USD', flags)).toContain(`from ${from} until ${until}`);
-    const list = { account: account.id };
-    expect(await printed(showTerms, '', list)).toContain('spread 10 bp');
-    const everybody = (await printed(showTerms, '')).split('\n');
-    expect(everybody).toHaveLength(firstTerms.length);
-  });
-
-  it('says what last month would have cost, and changes nothing', async () => {
-    const { account, apiKey } = await createTestAccount(system.database, {
-      funds: { CHF: 1_000_000n },
+    const done = (terms = '') => ({
+      ...line,
+      command: { kind: 'terms set', terms },
+      outcome: 'done',
     });
-    const client = createClient(system.apiUrl, apiKey);
-    const { id } = await beneficiaryOf(client);
-    for (const amount of ['100000', '50000', '2000']) {
-      const form = { source_currency: 'CHF', amount, beneficiary: id };
-      const payout = await client('POST /v1/payouts', { form });
-      await untilStatus(client, textOf(payout, 'id'), 'settled');
+    expect(lines).toEqual([done(listed[1]), done(listed[2])]);
+  });
+
+  it('replaces scheduled terms by others from the same moment', async () => {
+    const from = inFuture(hourMs);
+    await printed(setTerms, 'EUR', { from, fixed: '200' });
+    await printed(setTerms, 'EUR', { from, fixed: '2' });
+    const at = new Date(Date.now() + 2 * hourMs);
+    const row = await findTermsAt(system.database, null, 'EUR', at);
+    expect(row.fixedMinor).toBe(200n);
+  });
+
+  it('with an end gives way to what held before, an account’s own terms first', async () => {
+    const { account } = await createTestAccount(system.database);
+    const spreadAt = async (hours: number, accountId: string | null) => {
+      const at = new Date(Date.now() + hours * hourMs);
+      return (await findTermsAt(system.database, accountId, 'USD', at)).spreadBasisPoints;
+    };
+    const own = { account: account.id };
+    const promotion = { from: inFuture(2 * hourMs), until: inFuture(4 * hourMs) };
+    await printed(setTerms, 'USD', { ...promotion, ...own, spread: '5' });
+    await printed(setTerms, 'USD', { ...promotion, spread: '45' });
+    expect(await Promise.all([1, 3, 5].map((hours) => spreadAt(hours, account.id)))).toEqual([
+      50, 5, 50,
+    ]);
+    await printed(setTerms, 'USD', { from: inFuture(hourMs), ...own, spread: '11' });
+    expect(await Promise.all([0, 1.5, 3, 5].map((hours) => spreadAt(hours, account.id)))).toEqual([
+      50, 11, 5, 11,
+    ]);
+    expect(await Promise.all([1, 3, 5].map((hours) => spreadAt(hours, null)))).toEqual([
+      50, 45, 50,
+    ]);
+    expect((await printed(showTerms, '', own)).split('\n')).toHaveLength(2);
+    expect((await printed(showTerms, '')).split('\n')).toHaveLength(firstTerms.length + 1);
+  });
+
+  it('says what last month would have paid in fees, and changes nothing', async () => {
+    const own = await createTestAccount(system.database, { funds: { CHF: 1_000_000n } });
+    const other = await createTestAccount(system.database, { funds: { CHF: 1_000_000n } });
+    await dearerFrom('CHF', await now(), other.account.id);
+    const settled: string[] = [];
+    for (const [{ apiKey }, amount, end] of [
+      [own, '100100', 'settled'],
+      [own, '50000', 'settled'],
+      [own, '2000', 'settled'],
+      [own, '90000', 'settled'],
+      [own, '3000', 'failed'],
+      [other, '80000', 'settled'],
+    ] as const) {
+      const client = createClient(system.apiUrl, apiKey);
+      const { id } = await beneficiaryOf(client);
+      const reference = end === 'failed' ? 'simulate: rejected' : 'Salary';
+      const form = { source_currency: 'CHF', amount, beneficiary: id, reference };
+      const payout = textOf(await client('POST /v1/payouts', { form }), 'id');
+      await untilStatus(client, payout, end);
+      settled.push(payout);
     }
-    const flags = { account: account.id, fixed: '0', 'basis-points': '33', minimum: '0.50' };
-    // 4.25, 2.25 and 0.80; then 3.30, 1.65 and 0.50.
-    const expected = '3 payouts of 30 days: fees of 7.30 CHF, would be 5.45';
+    await withoutTriggers(
+      system.database,
+      (sql) => sql`
+        update payouts set settled_since = now() - interval '31 days' where id = ${settled[3] ?? ''}`,
+    );
+    const flags = { account: own.account.id, fixed: '0', 'basis-points': '33', minimum: '0.50' };
+    // 4.26 (0.25 and 4.004), 2.25 and 0.80; then 3.31 (3.3033), 1.65 and 0.50.
+    const expected = 'test: 3 payouts paid 7.31 CHF in fees, would pay 5.46';
     expect(await printed(previewTerms, 'CHF', flags)).toBe(expected);
     const { account: _, ...ofAll } = flags;
     expect(await printed(previewTerms, 'CHF', ofAll)).toBe(expected);
     expect(await printed(showTerms, 'CHF')).toContain('fee 0.25 + 40 bp, at least 0.80');
+    expect(await printed(previewTerms, 'KWD', {})).toBe(
+      'No such payout was settled in the last 30 days.',
+    );
+  });
+
+  it('says the same of a fixed receive amount as a new price would', async () => {
+    const { account, apiKey } = await createTestAccount(system.database, {
+      funds: { NOK: 10_000_000n },
+    });
+    const client = createClient(system.apiUrl, apiKey);
+    const { id } = await beneficiaryOf(client);
+    const fixed = { source_currency: 'NOK', fixed_side: 'destination', beneficiary: id };
+    const payout = await client('POST /v1/payouts', { form: { ...fixed, amount: '54321' } });
+    await untilStatus(client, textOf(payout, 'id'), 'settled');
+    const [row] = await system.database<{ netMinor: bigint }[]>`
+      select net_minor from payouts where id = ${textOf(payout, 'id')}`;
+    const { netMinor } = exactlyOne(row);
+    const fee = { fixedMinor: 777n, basisPoints: 123, minimumMinor: 100n };
+    const would = formatMinor(grossFor(netMinor, fee) - netMinor, 'NOK');
+    const flags = { account: account.id, fixed: '7.77', minimum: '1', 'basis-points': '123' };
+    expect(await printed(previewTerms, 'NOK', flags)).toMatch(new RegExp(`would pay ${would}$`));
   });
 
   it.each([
     ['ABC', { from: inFuture(hourMs) }, /^Expected a currency: USD, /],
-    ['EUR', {}, /^--from expects a time in UTC, such as /],
-    ['EUR', { from: '2027-01-01' }, /^--from expects a time in UTC/],
-    ['EUR', { from: '2027-02-31T00:00:00+01:00' }, /^--from expects a time in UTC/],
-    ['EUR', { from: inFuture(0) }, /^terms hold from a time that is at least a minute ahead/],
-    ['EUR', { from: inFuture(hourMs), until: inFuture(0) }, /^--until expects a later time/],
+    ['EUR', {}, /^--from expects a time to come, like /],
+    ['EUR', { from: '2027-01-01' }, /^--from expects a time to come/],
+    ['EUR', { from: '2027-02-31T00:00:00Z' }, /^--from expects a time to come/],
     [
       'EUR',
-      { from: inFuture(hourMs), fixed: '0.305' },
-      /^--fixed expects a sum of EUR, such as 1.00/,
+      { from: inFuture(hourMs), until: inFuture(10 * 60_000) },
+      /^--until expects a time after/,
     ],
+    ['EUR', { from: inFuture(hourMs), fixed: '0.305' }, /^--fixed expects an amount in EUR/],
     ['EUR', { from: inFuture(hourMs), spread: '1e2' }, /^--spread expects basis points, 0 to 9999/],
+    [
+      'EUR',
+      { from: inFuture(hourMs), maximum: '0.50' },
+      /^--maximum expects more than its own fee/,
+    ],
+    ['EUR', { from: inFuture(hourMs), maximum: '1e9' }, /^--maximum expects an amount in EUR/],
     ['EUR', { from: inFuture(hourMs), account: 'acc_none' }, /^There is no account acc_none/],
   ])('refuses %s %j', async (currency, flags, message) => {
     expect(await printed(setTerms, currency, flags)).toMatch(message);
     expect(await printed(showTerms, 'EUR')).toMatch(/^EUR[^\n]*from 2026-01-01T00:00:00.000Z \(/);
   });
 
-  it('refuses a second change at the same moment', async () => {
-    const from = inFuture(hourMs);
-    await printed(setTerms, 'EUR', { from, spread: '60' });
-    expect(await printed(setTerms, 'EUR', { from, spread: '70' })).toBe(
-      'Other terms begin at that time.',
+  it('refuses terms from a time that is near', async () => {
+    expect(await printed(setTerms, 'EUR', { from: inFuture(20_000) })).toMatch(
+      /^Terms must start at least a minute from now/,
+    );
+  });
+
+  it('refuses flags that a preview would not use', async () => {
+    expect(await printed(previewTerms, 'EUR', { spread: '900' })).toBe(
+      '--spread does not apply: terms preview compares fees of the past.',
     );
   });
 });
 
 describe('the database', () => {
+  const columns = `(currency, fixed_minor, basis_points, minimum_minor, maximum_minor,
+    spread_basis_points, valid_from)`;
+
   it.each([
-    [`update terms set spread_basis_points = 1`, /terms are replaced by others/],
-    [`delete from terms`, /terms/],
-    [`update terms set valid_at = tstzrange(lower(valid_at), now())`, /at least a minute ahead/],
+    [`update terms set spread_basis_points = 1`, /append-only/],
+    [`delete from terms`, /append-only/],
+    [`insert into terms ${columns} values ('USD', 0, 0, 0, 1, 0, now())`, /at least a minute/],
     [
-      `update terms set valid_at = tstzrange(now() + interval '1 hour', null)`,
-      /at least a minute ahead/,
-    ],
-    [
-      `insert into terms (currency, fixed_minor, basis_points, minimum_minor, maximum_minor,
-         spread_basis_points, valid_at)
-       values ('USD', 0, 0, 0, 1, 0, tstzrange(now() + interval '1 hour', null))`,
-      /conflicting key value violates exclusion constraint/,
+      `insert into terms ${columns} values ('USD', 5, 0, 0, 5, 0, now() + interval '1 day')`,
+      /violates check constraint/,
     ],
   ])('refuses to %s', async (statement, message) => {
     await expect(system.database.unsafe(statement)).rejects.toThrow(message);
+  });
+
+  it('counts the minute to the end of the transaction', async () => {
+    const from = new Date((await now()).getTime() + 30_500);
+    await expect(
+      transaction(system.database, async (sql) => {
+        await sql`insert into terms ${sql.unsafe(columns)} values ('USD', 0, 0, 0, 1, 0, ${from})`;
+        await eventually('the time comes near', 5_000, async () =>
+          (await now()).getTime() > from.getTime() - 30_000 ? true : undefined,
+        );
+      }),
+    ).rejects.toThrow(/at least a minute/);
+  });
+
+  it('lets operators schedule terms, and nobody else', async () => {
+    const statement = `insert into terms ${columns}
+      values ('USD', 0, 0, 0, 1000, 0, now() + interval '1 day')`;
+    for (const role of ['api', 'worker', 'operator'] as const) {
+      const login = connectDatabase({
+        ...{ url: system.urls[role], poolSize: 1, applicationName: 'test' },
+      });
+      const inserted = login.unsafe(statement).then(
+        () => 'inserted',
+        (error: unknown) => (error instanceof Error ? error.message : ''),
+      );
+      expect([role, await inserted]).toEqual([
+        role,
+        role === 'operator' ? 'inserted' : 'permission denied for table terms',
+      ]);
+      await login.end({ timeout: 5 });
+    }
+  });
+
+  it('finds the terms of prices that were given before there were any', async () => {
+    const older = await createTestDatabase();
+    await older.database.unsafe('drop schema public cascade; create schema public');
+    const folder = new URL('../../src/db/migrations/', import.meta.url);
+    const files = (await readdir(folder)).sort();
+    const textOfFile = (file: string) => readFile(new URL(file, folder), 'utf8');
+    for (const file of files.filter((name) => name < '0012')) {
+      await older.database.unsafe(await textOfFile(file));
+    }
+    await withoutTriggers(older.database, async (sql) => {
+      await sql`insert into accounts (id, mode, name, api_version)
+                values ('acc_1', 'test', 'One', '2026-06-01')`;
+      await sql`
+        insert into payouts (id, account_id, mode, driver, status, beneficiary_id, source_currency,
+          destination_currency, amount, source_minor, fee_minor, net_minor, receive_minor,
+          mid_value_minor, rate, mid, rail)
+        select 'po_' || n, 'acc_1', 'test', 'po_' || n, 'sent', 'bnf_1', source, destination, 1000,
+               1000, 100, 900, 800, 810, 0.89, 0.9, 'sandbox'
+          from (values (1, 'USD', 'EUR'), (2, 'EUR', 'HUF'), (3, 'HUF', 'EUR'), (4, 'USD', 'USD'))
+                 t (n, source, destination)`;
+    });
+    await older.database.unsafe(await textOfFile('0012_terms.sql'));
+    const rows = await older.database`
+      select f.currency as fee, s.currency as spread from payouts p
+        join terms f on f.id = p.fee_terms_id left join terms s on s.id = p.spread_terms_id
+       order by p.id`;
+    expect(rows).toEqual([
+      { fee: 'USD', spread: 'USD' },
+      { fee: 'EUR', spread: 'HUF' },
+      { fee: 'HUF', spread: 'HUF' },
+      { fee: 'USD', spread: null },
+    ]);
+    await older.database`update payouts set wake_at = now()`;
+    await older.drop();
   });
 });
