@@ -2,12 +2,7 @@ import { setImmediate } from 'node:timers/promises';
 import { batchRatesOf } from '../db/batches.js';
 import { lockBeneficiariesOf } from '../db/beneficiaries.js';
 import type { Sql } from '../db/client.js';
-import {
-  type AvailableBalance,
-  lockBalancesOf,
-  type OwnedEntry,
-  postEntries,
-} from '../db/ledger.js';
+import { lockFundsOf, type OwnedEntry, postEntries } from '../db/ledger.js';
 import {
   type AcceptedPayout,
   findRetried,
@@ -22,6 +17,7 @@ import { lockQuotesOf, markQuotesUsed } from '../db/quotes.js';
 import { currentRates, midOf, originOf, type RateOrigin } from '../db/rates.js';
 import {
   type Acceptance,
+  type Funds,
   fundInOrder,
   type PricedPayout,
   priceOf,
@@ -91,11 +87,11 @@ async function decideAll(
   const isSingle = ids.length === 1;
   const [read, early] = await Promise.all([
     readFacts(sql, deps, driver, ids),
-    isSingle ? lockBalancesOf(sql, ids) : undefined,
+    isSingle ? lockFundsOf(sql, ids) : undefined,
   ]);
   const priced = await priceAll(deps, read, ids, workflowAgeMs);
-  const balances = early ?? (await lockBalancesOf(sql, ids));
-  return { rows: read.rows, decisions: fundAll(priced, balances) };
+  const funds = early ?? (await lockFundsOf(sql, ids));
+  return { rows: read.rows, decisions: fundAll(priced, funds) };
 }
 
 /** A pending payout with its price or refusal; what has a price has a rail and its rates. */
@@ -130,9 +126,8 @@ async function priceAll(
 }
 
 /** All payouts of a list are one account's. */
-function fundAll(all: readonly Priced[], balances: readonly AvailableBalance[]): Decisions {
-  const available = new Map(balances.map((b) => [b.currency, b.availableMinor]));
-  const results = fundInOrder(all, available);
+function fundAll(all: readonly Priced[], funds: Funds): Decisions {
+  const results = fundInOrder(all, funds);
   const decisions: Decisions = { accepted: [], refused: [], entries: [], quoteUses: [] };
   for (const [index, { id, row, rail, originOf }] of all.entries()) {
     const decided = results[index];

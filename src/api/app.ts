@@ -5,6 +5,7 @@ import { koaBody } from 'koa-body';
 import type { KeyHolder } from '../db/apiKeys.js';
 import { hasSqlState, isOutage } from '../db/client.js';
 import { newId } from '../db/id.js';
+import { refuseState } from '../domain/accountState.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
 import { createKeyedLimit } from '../keyedLimit.js';
 import { withoutSecrets } from '../telemetry.js';
@@ -14,7 +15,7 @@ import { compressAnswers } from './compression.js';
 import { keepCustomers } from './connections.js';
 import { maxBodyBytes } from './decoded.js';
 import { addReference } from './reference.js';
-import { type ApiDeps, isList, type Route, scopesReaching } from './route.js';
+import { type ApiDeps, isList, type Route, refused, scopesReaching, sendsMoney } from './route.js';
 import { accountRoutes } from './routes/account.js';
 import { balanceRoutes } from './routes/balances.js';
 import { batchRoutes } from './routes/batches.js';
@@ -70,7 +71,7 @@ export function createApp(parts: Omit<ApiDeps, 'writes'>): Koa {
   for (const route of routes) {
     const limits = isList(route) ? [lists] : route.acceptsLineFormats === true ? [batches] : [];
     router[route.method](
-      ...([route.path, requireScope(route), weigh(deps, route), ...limits, read] as const),
+      ...([route.path, requireRights(route), weigh(deps, route), ...limits, read] as const),
       (ctx) => serve(deps, route, ctx),
     );
   }
@@ -301,12 +302,20 @@ function admit({ database, limiter, proxies }: ApiDeps): Koa.Middleware {
   };
 }
 
-/** Refuses a key without the route's scope, before the body is read. */
-function requireScope(route: Route): Koa.Middleware {
+/**
+ * Refuses a key without the route's scope, and an account whose state stops it, before the body is
+ * read. A frozen account may still cancel and store what it needs later; a closed one only reads.
+ * It is refused once more when the payout is decided, for the state may change in between.
+ */
+function requireRights(route: Route): Koa.Middleware {
   const reaching = scopesReaching(route);
   return (ctx, next) => {
-    const { scopes } = holderOf(ctx);
-    if (scopes.some((scope) => reaching.includes(scope))) return next();
-    return answerProblem(ctx, scopeMissing(scopes, reaching));
+    const { scopes, account } = holderOf(ctx);
+    if (!scopes.some((scope) => reaching.includes(scope))) {
+      return answerProblem(ctx, scopeMissing(scopes, reaching));
+    }
+    const isStopped = account.state === 'closed' ? route.method !== 'get' : sendsMoney(route);
+    const stopped = isStopped ? refuseState(account.state) : undefined;
+    return stopped === undefined ? next() : answerProblem(ctx, refused(stopped));
   };
 }

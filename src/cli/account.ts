@@ -1,12 +1,13 @@
 import { defaultApiVersion } from '../contract/versions/index.js';
-import { findAccount, insertAccount, type Mode } from '../db/accounts.js';
+import { findAccount, insertAccount, type Mode, setAccountState } from '../db/accounts.js';
 import { transaction } from '../db/client.js';
 import { listBalances, postEntries } from '../db/ledger.js';
 import { recordCommand } from '../db/operatorActions.js';
+import type { AccountState } from '../domain/accountState.js';
 import { fundEntry } from '../domain/ledger.js';
 import { formatMinor, isCurrency, parseMajor } from '../domain/money.js';
 import { addKey, showKey } from './keys.js';
-import { type Call, existing, requiredFlag, signatureOf, UsageError } from './usage.js';
+import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
 
 /** Opens an account: accounts are opened by application, not through the API. */
 export async function openAccount({ database, flags }: Call): Promise<void> {
@@ -42,6 +43,18 @@ export async function fundAccount({ database, flags }: Call): Promise<void> {
   for (const balance of await listBalances(database, accountId)) {
     console.log(`${balance.currency}  ${formatMinor(balance.availableMinor, balance.currency)}`);
   }
+}
+
+/** Freezes, opens or closes an account; refused where payouts or money would be left behind. */
+export async function changeState(call: Call, state: AccountState): Promise<void> {
+  const id = requiredId('account', call);
+  const signature = signatureOf(call.flags);
+  existing('account', id, await findAccount(call.database, id));
+  await transaction(call.database, async (sql) => {
+    await setAccountState(sql, id, state);
+    await recordCommand(sql, signature, id, { kind: `account ${state}` });
+  });
+  console.log(`${id} is ${state}.`);
 }
 
 function modeOf(text: string | undefined): Mode {

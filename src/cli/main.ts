@@ -9,7 +9,7 @@ import { isRaisedByFunction } from '../db/client.js';
 import { migrate } from '../db/migrate.js';
 import { allowLogins } from '../db/roles.js';
 import { maximumBatchItems } from '../domain/batch.js';
-import { fundAccount, openAccount } from './account.js';
+import { changeState, fundAccount, openAccount } from './account.js';
 import { listBatches, pause, resume, showBatch } from './batches.js';
 import { withConnections } from './connections.js';
 import { createKey, listKeys, revokeKey, rollKey } from './keys.js';
@@ -86,6 +86,9 @@ const commands: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   migrate: migrateForLogins,
   'account open': openAccount,
   'account fund': fundAccount,
+  'account freeze': (call) => changeState(call, 'frozen'),
+  'account unfreeze': (call) => changeState(call, 'open'),
+  'account close': (call) => changeState(call, 'closed'),
   'keys list': listKeys,
   'keys create': createKey,
   'keys roll': rollKey,

@@ -78,7 +78,7 @@ type HolderRow = Account & Omit<KeyHolder, 'account'>;
 /** The holder of a key that is not revoked: one statement, by the unique index of the hash. */
 export async function findKeyHolder(sql: Sql, keyHash: Buffer): Promise<KeyHolder | undefined> {
   const [row] = await sql<HolderRow[]>`
-    select a.id, a.mode, a.name, a.api_version, a.created_at, k.id as key_id, k.scopes,
+    select a.id, a.mode, a.name, a.api_version, a.state, a.created_at, k.id as key_id, k.scopes,
            k.expires_at, coalesce(k.expires_at <= now(), false) as is_expired,
            coalesce(k.last_used_at > now() - interval '1 minute', false) as is_use_noted
       from api_keys k join accounts a on a.id = k.account_id

@@ -1,3 +1,4 @@
+import type { Funds } from '../domain/acceptance.js';
 import { type Entry, type PostedEntry, type Posting, transfersOf } from '../domain/ledger.js';
 import type { Mode } from './accounts.js';
 import { bigints, type Database, type Sql, transaction } from './client.js';
@@ -64,19 +65,31 @@ export async function entriesOf(sql: Sql, payoutId: string): Promise<readonly Po
   }));
 }
 
-export type AvailableBalance = { readonly currency: string; readonly availableMinor: bigint };
+/** One currency of an account; an account without money has one row without a currency. */
+type FundsRow = Pick<Funds, 'state'> & {
+  readonly currency: string | null;
+  readonly availableMinor: bigint | null;
+};
 
 /**
- * Locks the balances that accepting these payouts will change, in the order of their ids,
- * and returns what is available. A currency without a row has nothing available.
+ * Locks the balances that accepting these payouts will change, in the order of their ids, and
+ * returns what their account may send. A currency without a row has nothing available.
  */
-export async function lockBalancesOf(
-  sql: Sql,
-  payoutIds: readonly string[],
-): Promise<readonly AvailableBalance[]> {
-  return sql<AvailableBalance[]>`
-    select currency, amount_minor as available_minor from lock_balances(${payoutIds})
-     where kind = 'available'`;
+export async function lockFundsOf(sql: Sql, payoutIds: readonly string[]): Promise<Funds> {
+  return fundsOf(await sql<FundsRow[]>`select * from lock_funds(${payoutIds})`);
+}
+
+/** What an account may send, without a lock. */
+export async function findFunds(sql: Sql, accountId: string): Promise<Funds> {
+  return fundsOf(
+    await sql<FundsRow[]>`select * from account_funds where account_id = ${accountId}`,
+  );
+}
+
+function fundsOf(rows: readonly FundsRow[]): Funds {
+  const available = new Map(rows.map((row) => [row.currency ?? '', row.availableMinor ?? 0n]));
+  // Without a payout there is no account, and nothing to send.
+  return { state: rows[0]?.state ?? 'closed', available };
 }
 
 export type BalanceRow = {

@@ -1,3 +1,4 @@
+import { type AccountState, refuseState } from './accountState.js';
 import type { Rate } from './fx.js';
 import { formatMinor } from './money.js';
 import { endedUnpaid, type PayoutStatus } from './payout.js';
@@ -73,21 +74,30 @@ export type PricedPayout = {
   readonly priced: Acceptance | Refusal;
 };
 
+/** What an account may send. */
+export type Funds = {
+  readonly state: AccountState;
+  /** Of each source currency, in minor units. */
+  readonly available: ReadonlyMap<string, bigint>;
+};
+
 /**
- * The second half of the decision: in the order of the list, each payout is accepted if what the
- * ones before it have left covers it, and if none of them has used its quote.
+ * The second half of the decision: in the order of the list, each payout of an open account is
+ * accepted if what the ones before it have left covers it, and if none of them has used its quote.
  *
- * @param available of each source currency, in minor units
+ * @param funds of the account, under their lock
  * @returns a result for each payout, in the same order
  */
 export function fundInOrder(
   payouts: readonly PricedPayout[],
-  available: ReadonlyMap<string, bigint>,
+  { state, available }: Funds,
 ): readonly (Acceptance | Refusal)[] {
+  const stopped = refuseState(state);
   const left = new Map(available);
   const usedBy = new Map<string, string>();
   return payouts.map(({ id, request, priced }) => {
     if (isRefusal(priced)) return priced;
+    if (stopped !== undefined) return stopped;
     const earlier = usedBy.get(request.quoteId ?? '');
     if (earlier !== undefined) return quoteUsed(request, earlier);
     const availableMinor = left.get(priced.sourceCurrency) ?? 0n;

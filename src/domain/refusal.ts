@@ -19,6 +19,8 @@ const refusals = {
   api_key_invalid: [401, 'The API key is not valid'],
   signature_invalid: [401, 'The signature is not valid'],
   scope_missing: [403, 'The API key lacks the required scope'],
+  account_frozen: [403, 'The account is frozen'],
+  account_closed: [403, 'The account is closed'],
   live_mode_unsupported: [403, 'This route serves test accounts only'],
   not_found: [404, 'No such object'],
   route_not_found: [404, 'No such route'],
