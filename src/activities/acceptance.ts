@@ -2,7 +2,7 @@ import { setImmediate } from 'node:timers/promises';
 import { batchRatesOf } from '../db/batches.js';
 import { lockBeneficiariesOf } from '../db/beneficiaries.js';
 import type { Sql } from '../db/client.js';
-import { lockFundsOf, type OwnedEntry, postEntries } from '../db/ledger.js';
+import { countUses, lockFundsOf, type OwnedEntry, postEntries } from '../db/ledger.js';
 import {
   type AcceptedPayout,
   findRetried,
@@ -38,6 +38,8 @@ type Decisions = {
   readonly accepted: AcceptedPayout[];
   readonly refused: RefusedPayout[];
   readonly entries: OwnedEntry[];
+  /** Those that count towards a limit. */
+  readonly counted: string[];
   readonly quoteUses: { readonly quoteId: string; readonly payoutId: string }[];
 };
 
@@ -128,7 +130,13 @@ async function priceAll(
 /** All payouts of a list are one account's. */
 function fundAll(all: readonly Priced[], funds: Funds): Decisions {
   const results = fundInOrder(all, funds);
-  const decisions: Decisions = { accepted: [], refused: [], entries: [], quoteUses: [] };
+  const decisions: Decisions = {
+    accepted: [],
+    refused: [],
+    entries: [],
+    quoteUses: [],
+    counted: [],
+  };
   for (const [index, { id, row, rail, originOf }] of all.entries()) {
     const decided = results[index];
     if (decided === undefined) throw new Error(`${id} was not decided.`);
@@ -140,6 +148,7 @@ function fundAll(all: readonly Priced[], funds: Funds): Decisions {
     const { settleWithinMs } = rail.limits;
     const origin = originOf(decided);
     decisions.entries.push(owned(row, acceptEntry(decided)));
+    if (funds.standings.has(decided.sourceCurrency)) decisions.counted.push(id);
     if (row.quoteId !== null) decisions.quoteUses.push({ quoteId: row.quoteId, payoutId: id });
     decisions.accepted.push({ id, acceptance: decided, origin, rail: rail.name, settleWithinMs });
   }
@@ -196,12 +205,13 @@ async function readFacts(
 async function write(
   sql: Sql,
   rows: readonly LockedPayout[],
-  { accepted, refused, entries, quoteUses }: Decisions,
+  { accepted, refused, entries, quoteUses, counted }: Decisions,
 ): Promise<readonly PayoutSnapshot[]> {
   const [, failed] = await Promise.all([
     recordAcceptances(sql, accepted),
     refusePayouts(sql, refused),
     markQuotesUsed(sql, quoteUses),
+    countUses(sql, counted),
     postEntries(sql, entries),
   ]);
   const subscribed = await announce(sql, failed);

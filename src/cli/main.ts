@@ -9,7 +9,7 @@ import { isRaisedByFunction } from '../db/client.js';
 import { migrate } from '../db/migrate.js';
 import { allowLogins } from '../db/roles.js';
 import { maximumBatchItems } from '../domain/batch.js';
-import { changeState, fundAccount, openAccount } from './account.js';
+import { changeLimits, changeState, fundAccount, openAccount, showLimits } from './account.js';
 import { listBatches, pause, resume, showBatch } from './batches.js';
 import { withConnections } from './connections.js';
 import { createKey, listKeys, revokeKey, rollKey } from './keys.js';
@@ -46,6 +46,9 @@ const options = {
   entry: { type: 'string' },
   postings: { type: 'string' },
   batch: { type: 'string' },
+  payout: { type: 'string' },
+  day: { type: 'string' },
+  month: { type: 'string' },
 } as const;
 
 type Flags = ReturnType<typeof parse>['values'];
@@ -93,6 +96,8 @@ const commands: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   'keys create': createKey,
   'keys roll': rollKey,
   'keys revoke': revokeKey,
+  'limits set': changeLimits,
+  'limits show': showLimits,
   'payouts list': listAttention,
   'payouts show': showPayout,
   ...payoutCommands,

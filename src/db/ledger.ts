@@ -1,5 +1,6 @@
 import type { Funds } from '../domain/acceptance.js';
 import { type Entry, type PostedEntry, type Posting, transfersOf } from '../domain/ledger.js';
+import { type Limits, standingsOf } from '../domain/limits.js';
 import type { Mode } from './accounts.js';
 import { bigints, type Database, type Sql, transaction } from './client.js';
 
@@ -66,10 +67,13 @@ export async function entriesOf(sql: Sql, payoutId: string): Promise<readonly Po
 }
 
 /** One currency of an account; an account without money has one row without a currency. */
-type FundsRow = Pick<Funds, 'state'> & {
-  readonly currency: string | null;
-  readonly availableMinor: bigint | null;
-};
+type FundsRow = Limits &
+  Pick<Funds, 'state'> & {
+    readonly currency: string | null;
+    readonly availableMinor: bigint | null;
+    readonly uses: Readonly<Record<string, string>>;
+    readonly readAt: Date;
+  };
 
 /**
  * Locks the balances that accepting these payouts will change, in the order of their ids, and
@@ -88,8 +92,40 @@ export async function findFunds(sql: Sql, accountId: string): Promise<Funds> {
 
 function fundsOf(rows: readonly FundsRow[]): Funds {
   const available = new Map(rows.map((row) => [row.currency ?? '', row.availableMinor ?? 0n]));
+  const standings = new Map(
+    rows.flatMap(({ currency, uses, readAt, ...limits }) => {
+      const found = standingsOf(limits, uses, readAt);
+      return currency === null || found.length === 0 ? [] : [[currency, found] as const];
+    }),
+  );
   // Without a payout there is no account, and nothing to send.
-  return { state: rows[0]?.state ?? 'closed', available };
+  return { state: rows[0]?.state ?? 'closed', available, standings };
+}
+
+/**
+ * Counts what was accepted of an account with limits, on the days that the rows have: after they
+ * were written, and under the lock of their balance.
+ */
+export async function countUses(sql: Sql, payoutIds: readonly string[]): Promise<void> {
+  if (payoutIds.length === 0) return;
+  await sql`
+    insert into limit_uses (account_id, currency, day, used_minor)
+    select account_id, source_currency, (processing_since at time zone 'UTC')::date, sum(source_minor)
+      from payouts where id = any (${payoutIds}) group by 1, 2, 3
+    on conflict (account_id, currency, day) do update
+       set used_minor = limit_uses.used_minor + excluded.used_minor`;
+}
+
+/** Sets limits; null leaves one as it is, and zero ends it. */
+export async function setLimits(
+  sql: Sql,
+  limits: Limits & { readonly accountId: string; readonly currency: string },
+): Promise<void> {
+  // The payouts of a month may be a million, and they are counted once.
+  await sql`select set_config('statement_timeout', '60s', true)`;
+  await sql`
+    select set_limits(${limits.accountId}, ${limits.currency}, ${limits.payoutMinor},
+      ${limits.dayMinor}, ${limits.monthMinor})`;
 }
 
 export type BalanceRow = {

@@ -15,7 +15,7 @@ export function decide(request: PayoutRequest, facts: Facts): Acceptance | Refus
   const priced = priceOf(request, facts);
   if (isRefusal(priced)) return priced;
   const available = new Map([[priced.sourceCurrency, facts.availableOf(priced.sourceCurrency)]]);
-  const funds = { state: 'open', available } as const;
+  const funds = { state: 'open', available, standings: new Map() } as const;
   const [decided] = fundInOrder([{ id: 'po_1', request, priced }], funds);
   if (decided === undefined) throw new Error('It was not decided.');
   return decided;

@@ -280,6 +280,7 @@ describe('payouts in the order of their request', () => {
     fundInOrder(payouts, {
       state: 'open',
       available: new Map([['USD', availableMinor]]),
+      standings: new Map(),
     }).map((decided) => (isRefusal(decided) ? decided.code : 'accepted'));
 
   test('are accepted as long as what the ones before them have left covers them', () => {
