@@ -11,6 +11,7 @@ import { createKeyedLimit } from '../keyedLimit.js';
 import { withoutSecrets } from '../telemetry.js';
 import { everyAnswerHeaders } from './answerHeaders.js';
 import { createAuthenticator, holderOf, scopeMissing } from './auth.js';
+import { oneOf } from './clientAddress.js';
 import { compressAnswers } from './compression.js';
 import { keepCustomers } from './connections.js';
 import { maxBodyBytes } from './decoded.js';
@@ -268,6 +269,11 @@ export function limitPerAccount(places: number): Koa.Middleware {
     });
 }
 
+const addressNotAllowed = refuse('address_not_allowed', {
+  param: 'Authorization',
+  expected: 'an API key that may be used from the address of the request',
+});
+
 /**
  * Who asks is known before a byte of the body is read: an anonymous client may not fill the memory. Then
  * the account is held to its limits, and each answer says how it stands. A request is in flight
@@ -286,6 +292,10 @@ function admit({ database, limiter, proxies }: ApiDeps): Koa.Middleware {
       return answerProblem(ctx, { refusals: [holder], headers });
     }
     ctx.state['holder'] = holder;
+    // Its line in the log names the key: one that is used from elsewhere may have leaked.
+    if (holder.allowed !== null && !oneOf(holder.allowed)(proxies.clientOf(ctx.req))) {
+      return answerProblem(ctx, refused(addressNotAllowed));
+    }
     const { id } = holder.account;
     const { headers, refusal } = limiter.enter(id);
     ctx.set(headers);

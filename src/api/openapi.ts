@@ -202,7 +202,7 @@ function refusalsOf(route: Route): readonly RefusalCode[] {
     ...(['parameter_invalid', 'parameter_unknown', 'body_malformed', 'header_invalid'] as const),
     ...(['api_version_unknown', 'api_key_missing', 'api_key_invalid'] as const),
     ...(['request_malformed', 'headers_too_large'] as const),
-    ...(['scope_missing', 'rate_limited', 'too_many_in_flight'] as const),
+    ...(['address_not_allowed', 'scope_missing', 'rate_limited', 'too_many_in_flight'] as const),
     ...(['content_type_unsupported', 'internal_error', 'service_unavailable'] as const),
   ];
   if (route.method === 'post') codes.push('parameter_missing', 'body_too_large', 'request_timeout');

@@ -34,6 +34,7 @@ const options = {
   currency: { type: 'string' },
   amount: { type: 'string' },
   scopes: { type: 'string' },
+  allow: { type: 'string' },
   expires: { type: 'string' },
   overlap: { type: 'string', default: '24' },
   operator: { type: 'string' },

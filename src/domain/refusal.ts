@@ -18,6 +18,7 @@ const refusals = {
   api_key_missing: [401, 'No API key was sent'],
   api_key_invalid: [401, 'The API key is not valid'],
   signature_invalid: [401, 'The signature is not valid'],
+  address_not_allowed: [403, 'The API key is not allowed from this address'],
   scope_missing: [403, 'The API key lacks the required scope'],
   account_frozen: [403, 'The account is frozen'],
   account_closed: [403, 'The account is closed'],

@@ -172,3 +172,8 @@ begin
 end $$;
 revoke execute on function set_limits(text, text, bigint, bigint, bigint) from public;
 grant execute on function set_limits(text, text, bigint, bigint, bigint) to corridor_operator;
+
+-- A key that leaks is worth less where it works from its owner's own addresses alone; null is anywhere.
+-- The cast refuses what is no address and no subnet.
+alter table api_keys add column allowed text[]
+  check (allowed is null or (cardinality(allowed) > 0 and allowed::inet[] is not null));
