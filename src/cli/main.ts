@@ -12,6 +12,7 @@ import { maximumBatchItems } from '../domain/batch.js';
 import { changeLimits, changeState, fundAccount, openAccount, showLimits } from './account.js';
 import { listBatches, pause, resume, showBatch } from './batches.js';
 import { withConnections } from './connections.js';
+import { showExposure } from './exposure.js';
 import { createKey, listKeys, revokeKey, rollKey } from './keys.js';
 import { listAttention, payoutCommands, showPayout } from './payouts.js';
 import { decideWaitingRate, listRates, useProvider } from './rates.js';
@@ -110,6 +111,7 @@ const commands: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   'rates use': useProvider,
   'rates accept': (call) => decideWaitingRate(call, 'accepted'),
   'rates reject': (call) => decideWaitingRate(call, 'rejected'),
+  exposure: showExposure,
   reconcile,
 };
 

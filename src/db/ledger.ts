@@ -171,13 +171,14 @@ export async function listBalanceBreaks(
   });
 }
 
-/** What was accepted and has not settled: held for customers, and due in another currency. */
+/** What was accepted and has not settled: held for customers, fee and net, and due in another currency. */
 export type Exposure = {
   readonly mode: Mode;
   readonly sourceCurrency: string;
   readonly destinationCurrency: string;
   readonly payouts: number;
   readonly heldMinor: bigint;
+  readonly netMinor: bigint;
   readonly owedMinor: bigint;
 };
 
@@ -185,7 +186,8 @@ export type Exposure = {
 export async function listExposures(sql: Sql): Promise<readonly Exposure[]> {
   return sql<Exposure[]>`
     select p.mode, p.source_currency, p.destination_currency, count(*)::int as payouts,
-           sum(p.source_minor)::bigint as held_minor, sum(p.receive_minor)::bigint as owed_minor
+           sum(p.source_minor)::bigint as held_minor, sum(p.net_minor)::bigint as net_minor,
+           sum(p.receive_minor)::bigint as owed_minor
       from accounts a cross join lateral (
         select * from payouts where account_id = a.id and status in ('processing', 'sent')) p
      group by p.mode, p.source_currency, p.destination_currency
