@@ -39,7 +39,7 @@ type Decisions = {
   readonly refused: RefusedPayout[];
   readonly entries: OwnedEntry[];
   /** Those that count towards a limit. */
-  readonly counted: string[];
+  readonly uses: string[];
   readonly quoteUses: { readonly quoteId: string; readonly payoutId: string }[];
 };
 
@@ -130,13 +130,7 @@ async function priceAll(
 /** All payouts of a list are one account's. */
 function fundAll(all: readonly Priced[], funds: Funds): Decisions {
   const results = fundInOrder(all, funds);
-  const decisions: Decisions = {
-    accepted: [],
-    refused: [],
-    entries: [],
-    quoteUses: [],
-    counted: [],
-  };
+  const decisions: Decisions = { accepted: [], refused: [], entries: [], quoteUses: [], uses: [] };
   for (const [index, { id, row, rail, originOf }] of all.entries()) {
     const decided = results[index];
     if (decided === undefined) throw new Error(`${id} was not decided.`);
@@ -148,7 +142,7 @@ function fundAll(all: readonly Priced[], funds: Funds): Decisions {
     const { settleWithinMs } = rail.limits;
     const origin = originOf(decided);
     decisions.entries.push(owned(row, acceptEntry(decided)));
-    if (funds.standings.has(decided.sourceCurrency)) decisions.counted.push(id);
+    if (funds.standings.has(decided.sourceCurrency)) decisions.uses.push(id);
     if (row.quoteId !== null) decisions.quoteUses.push({ quoteId: row.quoteId, payoutId: id });
     decisions.accepted.push({ id, acceptance: decided, origin, rail: rail.name, settleWithinMs });
   }
@@ -205,13 +199,13 @@ async function readFacts(
 async function write(
   sql: Sql,
   rows: readonly LockedPayout[],
-  { accepted, refused, entries, quoteUses, counted }: Decisions,
+  { accepted, refused, entries, quoteUses, uses }: Decisions,
 ): Promise<readonly PayoutSnapshot[]> {
   const [, failed] = await Promise.all([
     recordAcceptances(sql, accepted),
     refusePayouts(sql, refused),
     markQuotesUsed(sql, quoteUses),
-    countUses(sql, counted),
+    countUses(sql, uses),
     postEntries(sql, entries),
   ]);
   const subscribed = await announce(sql, failed);

@@ -5,13 +5,14 @@ import { koaBody } from 'koa-body';
 import type { KeyHolder } from '../db/apiKeys.js';
 import { hasSqlState, isOutage } from '../db/client.js';
 import { newId } from '../db/id.js';
+import { findKeys } from '../db/idempotency.js';
 import { refuseState } from '../domain/accountState.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
 import { createKeyedLimit } from '../keyedLimit.js';
 import { withoutSecrets } from '../telemetry.js';
 import { everyAnswerHeaders } from './answerHeaders.js';
 import { createAuthenticator, holderOf, scopeMissing } from './auth.js';
-import { oneOf } from './clientAddress.js';
+import { inNetworks } from './clientAddress.js';
 import { compressAnswers } from './compression.js';
 import { keepCustomers } from './connections.js';
 import { maxBodyBytes } from './decoded.js';
@@ -72,7 +73,7 @@ export function createApp(parts: Omit<ApiDeps, 'writes'>): Koa {
   for (const route of routes) {
     const limits = isList(route) ? [lists] : route.acceptsLineFormats === true ? [batches] : [];
     router[route.method](
-      ...([route.path, requireRights(route), weigh(deps, route), ...limits, read] as const),
+      ...([route.path, requireRights(deps, route), weigh(deps, route), ...limits, read] as const),
       (ctx) => serve(deps, route, ctx),
     );
   }
@@ -293,7 +294,7 @@ function admit({ database, limiter, proxies }: ApiDeps): Koa.Middleware {
     }
     ctx.state['holder'] = holder;
     // Its line in the log names the key: one that is used from elsewhere may have leaked.
-    if (holder.allowed !== null && !oneOf(holder.allowed)(proxies.clientOf(ctx.req))) {
+    if (holder.allowed !== null && !inNetworks(holder.allowed)(proxies.clientOf(ctx.req))) {
       return answerProblem(ctx, refused(addressNotAllowed));
     }
     const { id } = holder.account;
@@ -317,15 +318,19 @@ function admit({ database, limiter, proxies }: ApiDeps): Koa.Middleware {
  * read. A frozen account may still cancel and store what it needs later; a closed one only reads.
  * It is refused once more when the payout is decided, for the state may change in between.
  */
-function requireRights(route: Route): Koa.Middleware {
+function requireRights({ database }: ApiDeps, route: Route): Koa.Middleware {
   const reaching = scopesReaching(route);
-  return (ctx, next) => {
+  return async (ctx, next) => {
     const { scopes, account } = holderOf(ctx);
     if (!scopes.some((scope) => reaching.includes(scope))) {
       return answerProblem(ctx, scopeMissing(scopes, reaching));
     }
     const isStopped = account.state === 'closed' ? route.method !== 'get' : sendsMoney(route);
     const stopped = isStopped ? refuseState(account.state) : undefined;
-    return stopped === undefined ? next() : answerProblem(ctx, refused(stopped));
+    if (stopped === undefined) return next();
+    // Who lost the first answer must not conclude from another one that nothing was sent.
+    const key = ctx.get('Idempotency-Key').replace(/^"(.*)"$/, '$1');
+    const [first] = await findKeys(database, account.id, [key]);
+    return first === undefined ? answerProblem(ctx, refused(stopped)) : next();
   };
 }

@@ -6,7 +6,7 @@ import ipaddr from 'ipaddr.js';
 const plain = (address = '') => address.replace(/^::ffff:(?=\d+\.)/i, '');
 
 /** Tells whether an address is one of these addresses, or of these subnets (`10.0.0.0/8`). */
-export function oneOf(networks: readonly string[]) {
+export function inNetworks(networks: readonly string[]) {
   const list = new BlockList();
   for (const network of networks) {
     const [address = '', bits = isIP(network) === 6 ? '128' : '32'] = network.split('/');
@@ -20,7 +20,7 @@ export function oneOf(networks: readonly string[]) {
 
 /** @param networks addresses and subnets of the proxies that are believed */
 export function trustProxies(networks: readonly string[]) {
-  const includes = oneOf(networks);
+  const includes = inNetworks(networks);
   /** Who sends a request: what the last proxy that is trusted says, else who is connected. */
   const clientOf = ({ socket, headers }: Pick<IncomingMessage, 'socket' | 'headers'>): string => {
     const forwarded = String(headers['x-forwarded-for'] ?? '').split(',');

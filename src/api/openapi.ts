@@ -206,9 +206,8 @@ function refusalsOf(route: Route): readonly RefusalCode[] {
     ...(['content_type_unsupported', 'internal_error', 'service_unavailable'] as const),
   ];
   if (route.method === 'post') codes.push('parameter_missing', 'body_too_large', 'request_timeout');
-  if (route.method !== 'get') {
-    codes.push('idempotency_key_reused', 'request_in_progress', 'account_closed');
-  }
+  if (route.method !== 'get') codes.push('idempotency_key_reused', 'request_in_progress');
+  if (route.method !== 'get') codes.push('account_closed');
   if (sendsMoney(route)) codes.push('account_frozen');
   if (route.path.includes(':id')) codes.push('not_found');
   return [...codes, ...(route.refusals ?? [])];

@@ -7,15 +7,7 @@ import type { AccountState } from '../domain/accountState.js';
 import { fundEntry } from '../domain/ledger.js';
 import { formatMinor, isCurrency, parseMajor } from '../domain/money.js';
 import { addKey, showKey } from './keys.js';
-import {
-  type Call,
-  existing,
-  type Flags,
-  requiredFlag,
-  requiredId,
-  signatureOf,
-  UsageError,
-} from './usage.js';
+import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
 
 /** Opens an account: accounts are opened by application, not through the API. */
 export async function openAccount({ database, flags }: Call): Promise<void> {
@@ -101,7 +93,7 @@ export async function showLimits(call: Call): Promise<void> {
 }
 
 /** Null leaves a limit as it is, and zero ends it. The largest is as much as a column holds. */
-function limitOf(flags: Flags, name: string, currency: string): bigint | null {
+function limitOf(flags: Call['flags'], name: string, currency: string): bigint | null {
   const text = flags[name];
   if (text === undefined) return null;
   if (text === 'none') return 0n;
@@ -110,7 +102,7 @@ function limitOf(flags: Flags, name: string, currency: string): bigint | null {
   throw new UsageError(`--${name} expects a sum of ${currency}, such as 1000.00, or none.`);
 }
 
-function currencyOf(flags: Flags): string {
+function currencyOf(flags: Call['flags']): string {
   const currency = requiredFlag(flags, 'currency');
   if (isCurrency(currency)) return currency;
   throw new UsageError('--currency expects an ISO 4217 code.');

@@ -22,11 +22,8 @@ export async function showExposure({ database }: Call): Promise<void> {
     // One sum over the other, as the rate between two currencies is one figure over the other.
     const average = crossMid(formatMinor(netMinor, source), formatMinor(owedMinor, destination));
     const mid = midOf(rates, source, destination);
-    const worthMinor = mid && convertFloor(netMinor, source, destination, mid);
-    const worth =
-      worthMinor === undefined
-        ? ['no rate', '']
-        : [amount(worthMinor), amount(worthMinor - owedMinor)];
+    const now = mid && convertFloor(netMinor, source, destination, mid);
+    const worth = now === undefined ? ['no rate'] : [amount(now), amount(now - owedMinor)];
     const pair = `${source} to ${destination}`;
     const payouts = `${open.payouts}`;
     return [pair, open.mode, payouts, amount(owedMinor), formatRate(average), ...worth];
@@ -34,12 +31,6 @@ export async function showExposure({ database }: Call): Promise<void> {
   if (rows.length === 0) return console.log('Nothing is open.');
   const table = [header, ...rows];
   const widths = header.map((_, at) => Math.max(...table.map((row) => row[at]?.length ?? 0)));
-  for (const row of table) {
-    console.log(
-      row
-        .map((cell, at) => cell.padEnd(widths[at] ?? 0))
-        .join('  ')
-        .trimEnd(),
-    );
-  }
+  const cells = (row: readonly string[]) => row.map((cell, at) => cell.padEnd(widths[at] ?? 0));
+  for (const row of table) console.log(cells(row).join('  ').trimEnd());
 }

@@ -85,9 +85,9 @@ export async function lockFundsOf(sql: Sql, payoutIds: readonly string[]): Promi
 
 /** What an account may send, without a lock. */
 export async function findFunds(sql: Sql, accountId: string): Promise<Funds> {
-  return fundsOf(
-    await sql<FundsRow[]>`select * from account_funds where account_id = ${accountId}`,
-  );
+  const rows = await sql<FundsRow[]>`
+    select * from account_funds where account_id = ${accountId}`;
+  return fundsOf(rows);
 }
 
 function fundsOf(rows: readonly FundsRow[]): Funds {

@@ -71,7 +71,8 @@ async function inTurn<T>(work: (sql: Sql) => Promise<unknown>, other: () => Prom
 describe('a frozen account', () => {
   it('sends nothing and stores nothing, and does everything else', async () => {
     const payer = await openPayer(system);
-    const kept = await payer.send('before');
+    const first = await payer.ask('before', { idempotencyKey: 'before' });
+    const kept = textOf(first, 'id');
     await change(payer.accountId, 'frozen');
     const quote = { source_currency: 'USD', destination_currency: 'EUR', amount: '10000' };
     const answers = [
@@ -83,6 +84,11 @@ describe('a frozen account', () => {
       expect({ status, body }).toEqual({ status: 403, body: code('account_frozen') });
       expect(body).not.toHaveProperty('payout');
     }
+    // A repeat is answered as the first request was, and other parameters are still told apart.
+    const repeat = await payer.ask('before', { idempotencyKey: '"before"' });
+    expect(repeat).toMatchObject({ status: 201, body: { id: kept } });
+    const other = await payer.ask('another', { idempotencyKey: 'before' });
+    expect(other.body).toEqual(code('idempotency_key_reused'));
     const settled = await untilStatus(payer.client, kept, 'settled');
     expect(settled.body).toMatchObject({ source_amount: '100.00' });
     const list = await payer.client('GET /v1/payouts');

@@ -1,7 +1,8 @@
 -- Why: an account that may be in the wrong hands must be stopped at once, and what it can lose before
 -- anybody notices must have a limit. Both are part of the decision on each payout: a decision holds the
--- balances of its account, so whatever changes the rules of an account takes those locks as well. It waits for the decisions under way, and each decision after it sees the change. A decision
--- takes no further lock for that, so as many as before run beside each other.
+-- balances of its account, so whatever changes the rules of an account takes those locks as well. It
+-- waits for the decisions under way, and each decision after it sees the change. A decision takes no
+-- further lock for that, so as many as before run beside each other.
 
 alter table accounts add column state text not null default 'open'
   check (state in ('open', 'frozen', 'closed'));
