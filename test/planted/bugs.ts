@@ -84,7 +84,7 @@ export const bugs: readonly Bug[] = [
     caughtBy: {
       project: 'unit',
       file: 'test/unit/limits.test.ts',
-      test: 'no more is accepted than the limits and the balance have left',
+      test: 'payouts of one decision share what a limit has left',
     },
   },
   {

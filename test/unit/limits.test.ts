@@ -104,6 +104,20 @@ describe('a payout over a limit is told', () => {
   });
 });
 
+test('payouts of one decision share what a limit has left', () => {
+  const standings = standingsOf(limits, uses, new Date('2026-12-01T10:00:00.000Z'));
+  const results = fundInOrder([50_000n, 40_000n, 29_000n].map(payoutOf), {
+    state: 'open',
+    available: new Map([['USD', 1_000_000n]]),
+    standings: new Map([['USD', standings]]),
+  });
+  expect(results.map((each) => (isRefusal(each) ? each.received : 'accepted'))).toEqual([
+    'accepted',
+    '400.00 USD',
+    'accepted',
+  ]);
+});
+
 test('whatever is asked, no more is accepted than the limits and the balance have left', () => {
   const minor = fc.bigInt({ min: 1n, max: 1_000n });
   const limit = fc.option(fc.bigInt({ min: 1n, max: 3_000n }));
