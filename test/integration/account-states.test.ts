@@ -190,6 +190,20 @@ describe('an account is closed', () => {
     await expect(change(empty.account.id, 'frozen')).rejects.toThrow('stays closed');
   });
 
+  it('and a payout that is requested meanwhile is not left behind', async () => {
+    const { account } = await createTestAccount(system.database, { funds: {} });
+    const requested = await inTurn(
+      (sql) => setAccountState(sql, account.id, 'closed'),
+      () => requestPayout(system.database, account.id),
+    );
+    const id = requested?.id ?? '';
+    await decide(id);
+    expect(await rowOf(system, id)).toMatchObject({
+      status: 'failed',
+      refusal: { code: 'account_closed' },
+    });
+  });
+
   it('and its keys read, and do nothing else', async () => {
     const { account, apiKey } = await createTestAccount(system.database, { funds: {} });
     await change(account.id, 'closed');

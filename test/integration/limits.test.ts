@@ -38,8 +38,7 @@ function wrongUses() {
         from account_limits l
         join payouts p on p.account_id = l.account_id and p.source_currency = l.currency
        where p.processing_since is not null group by 1, 2, 3) t
-      full join (select * from limit_uses where day = (now() at time zone 'UTC')::date) u
-         using (account_id, currency, day)
+      full join limit_uses u using (account_id, currency, day)
      where coalesce(t.used, 0) <> coalesce(u.used_minor, 0)`;
 }
 
