@@ -53,7 +53,8 @@ const rateLimits = (limits: Record<'perSecond' | 'burst' | 'inFlight' | 'items',
 });
 
 const network = z.union([z.ipv4(), z.cidrv4(), z.ipv6(), z.cidrv6()]);
-const isNetwork = (text: string) => network.safeParse(text).success;
+/** Whether a text is an address or a subnet. */
+export const isNetwork = (text: string) => network.safeParse(text).success;
 
 const apiSchema = z.object({
   ...shared,

@@ -2,12 +2,7 @@ import { setImmediate } from 'node:timers/promises';
 import { batchRatesOf } from '../db/batches.js';
 import { lockBeneficiariesOf } from '../db/beneficiaries.js';
 import type { Sql } from '../db/client.js';
-import {
-  type AvailableBalance,
-  lockBalancesOf,
-  type OwnedEntry,
-  postEntries,
-} from '../db/ledger.js';
+import { countUses, lockFundsOf, type OwnedEntry, postEntries } from '../db/ledger.js';
 import {
   type AcceptedPayout,
   findRetried,
@@ -23,6 +18,7 @@ import { currentRates, midOf } from '../db/rates.js';
 import { type PriceOrigin, priceOriginOf, termsOfPayouts } from '../db/terms.js';
 import {
   type Acceptance,
+  type Funds,
   fundInOrder,
   type PricedPayout,
   type PriceFacts,
@@ -44,6 +40,8 @@ type Decisions = {
   readonly accepted: AcceptedPayout[];
   readonly refused: RefusedPayout[];
   readonly entries: OwnedEntry[];
+  /** Those that count towards a limit. */
+  readonly uses: string[];
   readonly quoteUses: { readonly quoteId: string; readonly payoutId: string }[];
 };
 
@@ -93,11 +91,11 @@ async function decideAll(
   const isSingle = ids.length === 1;
   const [read, early] = await Promise.all([
     readFacts(sql, deps, driver, ids),
-    isSingle ? lockBalancesOf(sql, ids) : undefined,
+    isSingle ? lockFundsOf(sql, ids) : undefined,
   ]);
   const priced = await priceAll(deps, read, ids, workflowAgeMs);
-  const balances = early ?? (await lockBalancesOf(sql, ids));
-  return { rows: read.rows, decisions: fundAll(priced, balances) };
+  const funds = early ?? (await lockFundsOf(sql, ids));
+  return { rows: read.rows, decisions: fundAll(priced, funds) };
 }
 
 /** A pending payout with its price or refusal; what has a price has a rail and its rates. */
@@ -132,10 +130,9 @@ async function priceAll(
 }
 
 /** All payouts of a list are one account's. */
-function fundAll(all: readonly Priced[], balances: readonly AvailableBalance[]): Decisions {
-  const available = new Map(balances.map((b) => [b.currency, b.availableMinor]));
-  const results = fundInOrder(all, available);
-  const decisions: Decisions = { accepted: [], refused: [], entries: [], quoteUses: [] };
+function fundAll(all: readonly Priced[], funds: Funds): Decisions {
+  const results = fundInOrder(all, funds);
+  const decisions: Decisions = { accepted: [], refused: [], entries: [], quoteUses: [], uses: [] };
   for (const [index, { id, row, rail, originOf }] of all.entries()) {
     const decided = results[index];
     if (decided === undefined) throw new Error(`${id} was not decided.`);
@@ -147,6 +144,7 @@ function fundAll(all: readonly Priced[], balances: readonly AvailableBalance[]):
     const { settleWithinMs } = rail.limits;
     const origin = originOf(decided);
     decisions.entries.push(owned(row, acceptEntry(decided)));
+    if (funds.standings.has(decided.sourceCurrency)) decisions.uses.push(id);
     if (row.quoteId !== null) decisions.quoteUses.push({ quoteId: row.quoteId, payoutId: id });
     decisions.accepted.push({ id, acceptance: decided, origin, rail: rail.name, settleWithinMs });
   }
@@ -210,12 +208,13 @@ async function readFacts(
 async function write(
   sql: Sql,
   rows: readonly LockedPayout[],
-  { accepted, refused, entries, quoteUses }: Decisions,
+  { accepted, refused, entries, quoteUses, uses }: Decisions,
 ): Promise<readonly PayoutSnapshot[]> {
   const [, failed] = await Promise.all([
     recordAcceptances(sql, accepted),
     refusePayouts(sql, refused),
     markQuotesUsed(sql, quoteUses),
+    countUses(sql, uses),
     postEntries(sql, entries),
   ]);
   const subscribed = await announce(sql, failed);

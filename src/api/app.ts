@@ -5,16 +5,19 @@ import { koaBody } from 'koa-body';
 import type { KeyHolder } from '../db/apiKeys.js';
 import { hasSqlState, isOutage } from '../db/client.js';
 import { newId } from '../db/id.js';
+import { findKeys } from '../db/idempotency.js';
+import { refuseState } from '../domain/accountState.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
 import { createKeyedLimit } from '../keyedLimit.js';
 import { withoutSecrets } from '../telemetry.js';
 import { everyAnswerHeaders } from './answerHeaders.js';
 import { createAuthenticator, holderOf, scopeMissing } from './auth.js';
+import { inNetworks } from './clientAddress.js';
 import { compressAnswers } from './compression.js';
 import { keepCustomers } from './connections.js';
 import { maxBodyBytes } from './decoded.js';
 import { addReference } from './reference.js';
-import { type ApiDeps, isList, type Route, scopesReaching } from './route.js';
+import { type ApiDeps, isList, type Route, refused, scopesReaching, sendsMoney } from './route.js';
 import { accountRoutes } from './routes/account.js';
 import { balanceRoutes } from './routes/balances.js';
 import { batchRoutes } from './routes/batches.js';
@@ -72,7 +75,7 @@ export function createApp(parts: Omit<ApiDeps, 'writes'>): Koa {
   for (const route of routes) {
     const limits = isList(route) ? [lists] : route.acceptsLineFormats === true ? [batches] : [];
     router[route.method](
-      ...([route.path, requireScope(route), weigh(deps, route), ...limits, read] as const),
+      ...([route.path, requireRights(deps, route), weigh(deps, route), ...limits, read] as const),
       (ctx) => serve(deps, route, ctx),
     );
   }
@@ -269,6 +272,11 @@ export function limitPerAccount(places: number): Koa.Middleware {
     });
 }
 
+const addressNotAllowed = refuse('address_not_allowed', {
+  param: 'Authorization',
+  expected: 'an API key that may be used from the address of the request',
+});
+
 /**
  * Who asks is known before a byte of the body is read: an anonymous client may not fill the memory. Then
  * the account is held to its limits, and each answer says how it stands. A request is in flight
@@ -287,6 +295,10 @@ function admit({ database, limiter, proxies }: ApiDeps): Koa.Middleware {
       return answerProblem(ctx, { refusals: [holder], headers });
     }
     ctx.state['holder'] = holder;
+    // Its line in the log names the key: one that is used from elsewhere may have leaked.
+    if (holder.allowed !== null && !inNetworks(holder.allowed)(proxies.clientOf(ctx.req))) {
+      return answerProblem(ctx, refused(addressNotAllowed));
+    }
     const { id } = holder.account;
     const { headers, refusal } = limiter.enter(id);
     ctx.set(headers);
@@ -303,12 +315,24 @@ function admit({ database, limiter, proxies }: ApiDeps): Koa.Middleware {
   };
 }
 
-/** Refuses a key without the route's scope, before the body is read. */
-function requireScope(route: Route): Koa.Middleware {
+/**
+ * Refuses a key without the route's scope, and an account whose state stops it, before the body is
+ * read. A frozen account may still cancel and store what it needs later; a closed one only reads.
+ * It is refused once more when the payout is decided, for the state may change in between.
+ */
+function requireRights({ database }: ApiDeps, route: Route): Koa.Middleware {
   const reaching = scopesReaching(route);
-  return (ctx, next) => {
-    const { scopes } = holderOf(ctx);
-    if (scopes.some((scope) => reaching.includes(scope))) return next();
-    return answerProblem(ctx, scopeMissing(scopes, reaching));
+  return async (ctx, next) => {
+    const { scopes, account } = holderOf(ctx);
+    if (!scopes.some((scope) => reaching.includes(scope))) {
+      return answerProblem(ctx, scopeMissing(scopes, reaching));
+    }
+    const isStopped = account.state === 'closed' ? route.method !== 'get' : sendsMoney(route);
+    const stopped = isStopped ? refuseState(account.state) : undefined;
+    if (stopped === undefined) return next();
+    // Who lost the first answer must not conclude from another one that nothing was sent.
+    const key = ctx.get('Idempotency-Key').replace(/^"(.*)"$/, '$1');
+    const [first] = await findKeys(database, account.id, [key]);
+    return first === undefined ? answerProblem(ctx, refused(stopped)) : next();
   };
 }

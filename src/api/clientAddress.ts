@@ -5,17 +5,22 @@ import ipaddr from 'ipaddr.js';
 /** A socket for both families shows an address of version 4 within one of version 6. */
 const plain = (address = '') => address.replace(/^::ffff:(?=\d+\.)/i, '');
 
-/** @param networks addresses and subnets (`10.0.0.0/8`) of the proxies that are believed */
-export function trustProxies(networks: readonly string[]) {
+/** Tells whether an address is one of these addresses, or of these subnets (`10.0.0.0/8`). */
+export function inNetworks(networks: readonly string[]) {
   const list = new BlockList();
   for (const network of networks) {
     const [address = '', bits = isIP(network) === 6 ? '128' : '32'] = network.split('/');
     list.addSubnet(address, Number.parseInt(bits, 10), isIP(address) === 6 ? 'ipv6' : 'ipv4');
   }
-  const includes = (address?: string) => {
+  return (address?: string) => {
     const family = isIP(plain(address));
     return family !== 0 && list.check(plain(address), family === 6 ? 'ipv6' : 'ipv4');
   };
+}
+
+/** @param networks addresses and subnets of the proxies that are believed */
+export function trustProxies(networks: readonly string[]) {
+  const includes = inNetworks(networks);
   /** Who sends a request: what the last proxy that is trusted says, else who is connected. */
   const clientOf = ({ socket, headers }: Pick<IncomingMessage, 'socket' | 'headers'>): string => {
     const forwarded = String(headers['x-forwarded-for'] ?? '').split(',');

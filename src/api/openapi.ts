@@ -19,7 +19,7 @@ import {
   queryParameters,
   reference,
 } from './openapiParams.js';
-import { type Route, scopesReaching } from './route.js';
+import { type Route, scopesReaching, sendsMoney } from './route.js';
 
 /**
  * The OpenAPI 3.1 document of a version, made of the schemas that validate, the route table and
@@ -202,11 +202,13 @@ function refusalsOf(route: Route): readonly RefusalCode[] {
     ...(['parameter_invalid', 'parameter_unknown', 'body_malformed', 'header_invalid'] as const),
     ...(['api_version_unknown', 'api_key_missing', 'api_key_invalid'] as const),
     ...(['request_malformed', 'headers_too_large'] as const),
-    ...(['scope_missing', 'rate_limited', 'too_many_in_flight'] as const),
+    ...(['address_not_allowed', 'scope_missing', 'rate_limited', 'too_many_in_flight'] as const),
     ...(['content_type_unsupported', 'internal_error', 'service_unavailable'] as const),
   ];
   if (route.method === 'post') codes.push('parameter_missing', 'body_too_large', 'request_timeout');
   if (route.method !== 'get') codes.push('idempotency_key_reused', 'request_in_progress');
+  if (route.method !== 'get') codes.push('account_closed');
+  if (sendsMoney(route)) codes.push('account_frozen');
   if (route.path.includes(':id')) codes.push('not_found');
   return [...codes, ...(route.refusals ?? [])];
 }

@@ -138,6 +138,9 @@ export function scopesReaching({ method, scope }: Route): readonly Scope[] {
   return scope === broad ? [scope] : [scope, broad];
 }
 
+/** Whether a route makes payouts, or fixes a price for one. */
+export const sendsMoney = ({ scope }: Pick<Route, 'scope'>) => scope === 'payouts:create';
+
 /** Whether a route answers page by page, and so reads as much as its filters make it. */
 export function isList({ method, params }: Pick<Route, 'method' | 'params'>): boolean {
   return method === 'get' && params !== undefined && 'limit' in params.shape;

@@ -1,12 +1,13 @@
 import { defaultApiVersion } from '../contract/versions/index.js';
-import { findAccount, insertAccount, type Mode } from '../db/accounts.js';
+import { findAccount, insertAccount, type Mode, setAccountState } from '../db/accounts.js';
 import { transaction } from '../db/client.js';
-import { listBalances, postEntries } from '../db/ledger.js';
+import { findFunds, listBalances, postEntries, setLimits } from '../db/ledger.js';
 import { recordCommand } from '../db/operatorActions.js';
+import type { AccountState } from '../domain/accountState.js';
 import { fundEntry } from '../domain/ledger.js';
 import { formatMinor, isCurrency, parseMajor } from '../domain/money.js';
 import { addKey, showKey } from './keys.js';
-import { type Call, existing, requiredFlag, signatureOf, UsageError } from './usage.js';
+import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
 
 /** Opens an account: accounts are opened by application, not through the API. */
 export async function openAccount({ database, flags }: Call): Promise<void> {
@@ -24,12 +25,11 @@ export async function openAccount({ database, flags }: Call): Promise<void> {
 /** Puts money on a test account. `--amount` is in major units, such as 1000.00. */
 export async function fundAccount({ database, flags }: Call): Promise<void> {
   const accountId = requiredFlag(flags, 'account');
-  const currency = requiredFlag(flags, 'currency');
+  const currency = currencyOf(flags);
   const amount = requiredFlag(flags, 'amount');
   const signature = signatureOf(flags);
   const account = existing('account', accountId, await findAccount(database, accountId));
   if (account.mode !== 'test') throw new UsageError('Only test accounts are funded by command.');
-  if (!isCurrency(currency)) throw new UsageError('--currency expects an ISO 4217 code.');
   const amountMinor = parseMajor(amount, currency);
   if (amountMinor === undefined || amountMinor <= 0n) {
     throw new UsageError(`--amount expects a sum of ${currency} above zero, such as 1000.`);
@@ -42,6 +42,70 @@ export async function fundAccount({ database, flags }: Call): Promise<void> {
   for (const balance of await listBalances(database, accountId)) {
     console.log(`${balance.currency}  ${formatMinor(balance.availableMinor, balance.currency)}`);
   }
+}
+
+/** Freezes, opens or closes an account; refused where payouts or money would be left behind. */
+export async function changeState(call: Call, state: AccountState): Promise<void> {
+  const id = requiredId('account', call);
+  const signature = signatureOf(call.flags);
+  existing('account', id, await findAccount(call.database, id));
+  await transaction(call.database, async (sql) => {
+    await setAccountState(sql, id, state);
+    await recordCommand(sql, signature, id, { kind: `account ${state}` });
+  });
+  console.log(`${id} is ${state}.`);
+}
+
+/** Sets what an account may send of a currency at most. A flag that is left out changes nothing. */
+export async function changeLimits(call: Call): Promise<void> {
+  const { database, flags } = call;
+  const accountId = requiredId('account', call);
+  const signature = signatureOf(flags);
+  const currency = currencyOf(flags);
+  existing('account', accountId, await findAccount(database, accountId));
+  const [payoutMinor, dayMinor, monthMinor] = [
+    limitOf(flags, 'payout', currency),
+    limitOf(flags, 'day', currency),
+    limitOf(flags, 'month', currency),
+  ];
+  const { payout, day, month } = flags;
+  await transaction(database, async (sql) => {
+    await setLimits(sql, { accountId, currency, payoutMinor, dayMinor, monthMinor });
+    const command = { kind: 'limits set', currency, payout, day, month };
+    await recordCommand(sql, signature, accountId, command);
+  });
+  await showLimits(call);
+}
+
+/** Shows each limit of an account with what of it is used. */
+export async function showLimits(call: Call): Promise<void> {
+  const id = requiredId('account', call);
+  existing('account', id, await findAccount(call.database, id));
+  const { standings } = await findFunds(call.database, id);
+  if (standings.size === 0) console.log('No limits.');
+  for (const [currency, limits] of standings) {
+    for (const { period, limitMinor, usedMinor, resetsAt } of limits) {
+      const [limit, used] = [limitMinor, usedMinor].map((minor) => formatMinor(minor, currency));
+      const use = resetsAt === null ? '' : `, ${used} used, resets at ${resetsAt.toISOString()}`;
+      console.log(`${currency}  ${limit} a ${period}${use}`);
+    }
+  }
+}
+
+/** Null leaves a limit as it is, and zero ends it. The largest is as much as a column holds. */
+function limitOf(flags: Call['flags'], name: string, currency: string): bigint | null {
+  const text = flags[name];
+  if (text === undefined) return null;
+  if (text === 'none') return 0n;
+  const minor = parseMajor(text, currency) ?? 0n;
+  if (minor > 0n && minor < 2n ** 63n) return minor;
+  throw new UsageError(`--${name} expects a sum of ${currency}, such as 1000.00, or none.`);
+}
+
+function currencyOf(flags: Call['flags']): string {
+  const currency = requiredFlag(flags, 'currency');
+  if (isCurrency(currency)) return currency;
+  throw new UsageError('--currency expects an ISO 4217 code.');
 }
 
 function modeOf(text: string | undefined): Mode {

@@ -1,3 +1,4 @@
+import { isNetwork } from '../config.js';
 import { type Account, findAccount } from '../db/accounts.js';
 import {
   type ApiKey,
@@ -35,10 +36,11 @@ export async function createKey({ database, flags }: Call): Promise<void> {
   const accountId = requiredFlag(flags, 'account');
   const signature = signatureOf(flags);
   const account = existing('account', accountId, await findAccount(database, accountId));
-  const { name, scopes: granted, expires } = flags;
+  const { name, scopes: granted, allow, expires } = flags;
   const wanted = {
     ...(name === undefined ? {} : { name: nameOf(name) }),
     ...(granted === undefined ? {} : { scopes: scopesOf(granted) }),
+    ...(allow === undefined ? {} : { allowed: networksOf(allow) }),
     ...(expires === undefined ? {} : { expiresAt: futureTime(flags, 'expires') }),
   };
   const { key, row } = await transaction(database, async (sql) => {
@@ -50,7 +52,7 @@ export async function createKey({ database, flags }: Call): Promise<void> {
 }
 
 /**
- * Makes a key that takes another one's place: the same name and scopes. The old one works for
+ * Makes a key that takes another one's place: the same name, scopes and addresses. The old one works for
  * `overlap` hours more, so that every caller can change over meanwhile.
  */
 export async function rollKey(call: Call): Promise<void> {
@@ -65,10 +67,10 @@ export async function rollKey(call: Call): Promise<void> {
     if (rolled.expiresAt !== null && expires === undefined) {
       throw new UsageError(`${id} expires; say with --expires when the new key does.`);
     }
-    const { accountId, name, scopes: granted } = rolled;
+    const { accountId, name, scopes: granted, allowed } = rolled;
     const account = existing('account', accountId, await findAccount(sql, accountId));
     const expiresAt = expires === undefined ? null : futureTime(flags, 'expires');
-    const added = await addKey(sql, account, { name, scopes: granted, expiresAt });
+    const added = await addKey(sql, account, { name, scopes: granted, allowed, expiresAt });
     const command = { kind: 'keys roll', overlapHours, replacedBy: added.row.id };
     await recordCommand(sql, signature, id, command);
     return { ...added, old: await expireApiKey(sql, id, overlapHours) };
@@ -96,7 +98,8 @@ export async function listKeys({ database, flags }: Call): Promise<void> {
   for (const key of await listApiKeys(database, accountId)) {
     const used = key.lastUsedAt === null ? 'never used' : `used ${key.lastUsedAt.toISOString()}`;
     const made = `made ${key.createdAt.toISOString()}`;
-    const what = `${key.name}  ${key.scopes.join(',')}`;
+    const from = key.allowed === null ? '' : ` from ${key.allowed.join(',')}`;
+    const what = `${key.name}  ${key.scopes.join(',')}${from}`;
     console.log(`${key.id}  …${key.lastFour}  ${what}  ${made}  ${used}  ${stateOf(key)}`);
   }
 }
@@ -113,7 +116,7 @@ function stateOf({ revokedAt, expiresAt, isActive }: ApiKey): string {
 export async function addKey(
   sql: Sql,
   account: Account,
-  wanted: Pick<NewApiKey, 'name' | 'scopes' | 'expiresAt'>,
+  wanted: Pick<NewApiKey, 'name' | 'scopes' | 'allowed' | 'expiresAt'>,
 ): Promise<{ readonly key: string; readonly row: ApiKey }> {
   const key = createApiKey(account.mode);
   const accountId = account.id;
@@ -144,6 +147,12 @@ function scopesOf(text: string): readonly Scope[] {
   const known = names.filter(isScope);
   if (known.length === names.length) return known;
   throw new UsageError(`--scopes expects some of ${scopes.join(',')}, separated by commas.`);
+}
+
+function networksOf(text: string): readonly string[] {
+  const networks = [...new Set(text.split(','))];
+  if (networks.every(isNetwork)) return networks;
+  throw new UsageError('--allow expects addresses and subnets, such as 192.0.2.7,10.0.0.0/8.');
 }
 
 function overlapOf(text: string): number {

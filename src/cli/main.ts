@@ -9,9 +9,10 @@ import { isRaisedByFunction } from '../db/client.js';
 import { migrate } from '../db/migrate.js';
 import { allowLogins } from '../db/roles.js';
 import { maximumBatchItems } from '../domain/batch.js';
-import { fundAccount, openAccount } from './account.js';
+import { changeLimits, changeState, fundAccount, openAccount, showLimits } from './account.js';
 import { listBatches, pause, resume, showBatch } from './batches.js';
 import { withConnections } from './connections.js';
+import { showExposure } from './exposure.js';
 import { createKey, listKeys, revokeKey, rollKey } from './keys.js';
 import { listAttention, payoutCommands, showPayout } from './payouts.js';
 import { decideWaitingRate, listRates, useProvider } from './rates.js';
@@ -35,6 +36,7 @@ const options = {
   currency: { type: 'string' },
   amount: { type: 'string' },
   scopes: { type: 'string' },
+  allow: { type: 'string' },
   expires: { type: 'string' },
   overlap: { type: 'string', default: '24' },
   operator: { type: 'string' },
@@ -53,6 +55,9 @@ const options = {
   entry: { type: 'string' },
   postings: { type: 'string' },
   batch: { type: 'string' },
+  payout: { type: 'string' },
+  day: { type: 'string' },
+  month: { type: 'string' },
 } as const;
 
 type Flags = ReturnType<typeof parse>['values'];
@@ -93,10 +98,15 @@ const commands: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   migrate: migrateForLogins,
   'account open': openAccount,
   'account fund': fundAccount,
+  'account freeze': (call) => changeState(call, 'frozen'),
+  'account unfreeze': (call) => changeState(call, 'open'),
+  'account close': (call) => changeState(call, 'closed'),
   'keys list': listKeys,
   'keys create': createKey,
   'keys roll': rollKey,
   'keys revoke': revokeKey,
+  'limits set': changeLimits,
+  'limits show': showLimits,
   'payouts list': listAttention,
   'payouts show': showPayout,
   ...payoutCommands,
@@ -111,6 +121,7 @@ const commands: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   'terms list': showTerms,
   'terms set': setTerms,
   'terms preview': previewTerms,
+  exposure: showExposure,
   reconcile,
 };
 

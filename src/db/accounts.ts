@@ -1,3 +1,4 @@
+import type { AccountState } from '../domain/accountState.js';
 import { byId, exactlyOne, type Sql } from './client.js';
 import { newId } from './id.js';
 
@@ -8,10 +9,11 @@ export type Account = {
   readonly mode: Mode;
   readonly name: string;
   readonly apiVersion: string;
+  readonly state: AccountState;
   readonly createdAt: Date;
 };
 
-const columns = (sql: Sql) => sql`id, mode, name, api_version, created_at`;
+const columns = (sql: Sql) => sql`id, mode, name, api_version, state, created_at`;
 
 export async function insertAccount(
   sql: Sql,
@@ -31,4 +33,9 @@ export async function setApiVersion(sql: Sql, id: string, apiVersion: string): P
   const [row] = await sql<Account[]>`
     update accounts set api_version = ${apiVersion} where id = ${id} returning ${columns(sql)}`;
   return exactlyOne(row);
+}
+
+/** Freezes, opens or closes an account. The database waits for decisions under way, and may refuse. */
+export async function setAccountState(sql: Sql, id: string, state: AccountState): Promise<void> {
+  await sql`select set_account_state(${id}, ${state})`;
 }

@@ -43,6 +43,8 @@ export type ApiKey = {
   /** Keys of one name stand for each other: two of them may be active, while one is rolled. */
   readonly name: string;
   readonly scopes: readonly Scope[];
+  /** The addresses and subnets that it works from; null is anywhere. */
+  readonly allowed: readonly string[] | null;
   readonly lastFour: string;
   readonly createdAt: Date;
   readonly expiresAt: Date | null;
@@ -59,6 +61,7 @@ export type NewApiKey = {
   readonly lastFour: string;
   readonly name?: string;
   readonly scopes?: readonly Scope[];
+  readonly allowed?: readonly string[] | null;
   readonly expiresAt?: Date | null;
 };
 
@@ -67,6 +70,7 @@ export type KeyHolder = {
   readonly account: Account;
   readonly keyId: string;
   readonly scopes: readonly Scope[];
+  readonly allowed: readonly string[] | null;
   readonly expiresAt: Date | null;
   readonly isExpired: boolean;
   /** Whether its last use is noted and less than a minute ago. */
@@ -78,14 +82,14 @@ type HolderRow = Account & Omit<KeyHolder, 'account'>;
 /** The holder of a key that is not revoked: one statement, by the unique index of the hash. */
 export async function findKeyHolder(sql: Sql, keyHash: Buffer): Promise<KeyHolder | undefined> {
   const [row] = await sql<HolderRow[]>`
-    select a.id, a.mode, a.name, a.api_version, a.created_at, k.id as key_id, k.scopes,
-           k.expires_at, coalesce(k.expires_at <= now(), false) as is_expired,
+    select a.id, a.mode, a.name, a.api_version, a.state, a.created_at, k.id as key_id, k.scopes,
+           k.allowed, k.expires_at, coalesce(k.expires_at <= now(), false) as is_expired,
            coalesce(k.last_used_at > now() - interval '1 minute', false) as is_use_noted
       from api_keys k join accounts a on a.id = k.account_id
      where k.key_hash = ${keyHash} and k.revoked_at is null`;
   if (row === undefined) return undefined;
-  const { keyId, scopes, expiresAt, isExpired, isUseNoted, ...account } = row;
-  return { account, keyId, scopes, expiresAt, isExpired, isUseNoted };
+  const { keyId, scopes, allowed, expiresAt, isExpired, isUseNoted, ...account } = row;
+  return { account, keyId, scopes, allowed, expiresAt, isExpired, isUseNoted };
 }
 
 /** Notes that a key is used. Of requests that come together one does, and no other waits. */
@@ -98,16 +102,16 @@ export async function noteUse(sql: Sql, keyId: string): Promise<void> {
 }
 
 const columns = (sql: Sql) => sql`
-  id, account_id, name, scopes, last_four, created_at, expires_at, last_used_at, revoked_at,
+  id, account_id, name, scopes, allowed, last_four, created_at, expires_at, last_used_at, revoked_at,
   revoked_at is null and coalesce(expires_at > now(), true) as is_active`;
 
 /** Without a name, scopes and expiry it is the key `default`, which may do everything for ever. */
 export async function insertApiKey(sql: Sql, key: NewApiKey): Promise<ApiKey> {
-  const { name = 'default', scopes = allScopes, expiresAt = null } = key;
+  const { name = 'default', scopes = allScopes, allowed = null, expiresAt = null } = key;
   const [row] = await sql<ApiKey[]>`
-    insert into api_keys (id, account_id, key_hash, last_four, name, scopes, expires_at)
+    insert into api_keys (id, account_id, key_hash, last_four, name, scopes, allowed, expires_at)
     values (${newId('apiKey')}, ${key.accountId}, ${key.keyHash}, ${key.lastFour}, ${name},
-      ${[...scopes]}::text[], ${expiresAt})
+      ${[...scopes]}::text[], ${allowed && [...allowed]}::text[], ${expiresAt})
     returning ${columns(sql)}`;
   return exactlyOne(row);
 }

@@ -1,4 +1,6 @@
+import type { Funds } from '../domain/acceptance.js';
 import { type Entry, type PostedEntry, type Posting, transfersOf } from '../domain/ledger.js';
+import { type Limits, standingsOf } from '../domain/limits.js';
 import type { Mode } from './accounts.js';
 import { bigints, type Database, type Sql, transaction } from './client.js';
 
@@ -64,19 +66,66 @@ export async function entriesOf(sql: Sql, payoutId: string): Promise<readonly Po
   }));
 }
 
-export type AvailableBalance = { readonly currency: string; readonly availableMinor: bigint };
+/** One currency of an account; an account without money has one row without a currency. */
+type FundsRow = Limits &
+  Pick<Funds, 'state'> & {
+    readonly currency: string | null;
+    readonly availableMinor: bigint | null;
+    readonly uses: Readonly<Record<string, string>>;
+    readonly readAt: Date;
+  };
 
 /**
- * Locks the balances that accepting these payouts will change, in the order of their ids,
- * and returns what is available. A currency without a row has nothing available.
+ * Locks the balances that accepting these payouts will change, in the order of their ids, and
+ * returns what their account may send. A currency without a row has nothing available.
  */
-export async function lockBalancesOf(
+export async function lockFundsOf(sql: Sql, payoutIds: readonly string[]): Promise<Funds> {
+  return fundsOf(await sql<FundsRow[]>`select * from lock_funds(${payoutIds})`);
+}
+
+/** What an account may send, without a lock. */
+export async function findFunds(sql: Sql, accountId: string): Promise<Funds> {
+  const rows = await sql<FundsRow[]>`
+    select * from account_funds where account_id = ${accountId}`;
+  return fundsOf(rows);
+}
+
+function fundsOf(rows: readonly FundsRow[]): Funds {
+  const available = new Map(rows.map((row) => [row.currency ?? '', row.availableMinor ?? 0n]));
+  const standings = new Map(
+    rows.flatMap(({ currency, uses, readAt, ...limits }) => {
+      const found = standingsOf(limits, uses, readAt);
+      return currency === null || found.length === 0 ? [] : [[currency, found] as const];
+    }),
+  );
+  // Without a payout there is no account, and nothing to send.
+  return { state: rows[0]?.state ?? 'closed', available, standings };
+}
+
+/**
+ * Counts what was accepted of an account with limits, on the days that the rows have: after they
+ * were written, and under the lock of their balance.
+ */
+export async function countUses(sql: Sql, payoutIds: readonly string[]): Promise<void> {
+  if (payoutIds.length === 0) return;
+  await sql`
+    insert into limit_uses (account_id, currency, day, used_minor)
+    select account_id, source_currency, (processing_since at time zone 'UTC')::date, sum(source_minor)
+      from payouts where id = any (${payoutIds}) group by 1, 2, 3
+    on conflict (account_id, currency, day) do update
+       set used_minor = limit_uses.used_minor + excluded.used_minor`;
+}
+
+/** Sets limits; null leaves one as it is, and zero ends it. */
+export async function setLimits(
   sql: Sql,
-  payoutIds: readonly string[],
-): Promise<readonly AvailableBalance[]> {
-  return sql<AvailableBalance[]>`
-    select currency, amount_minor as available_minor from lock_balances(${payoutIds})
-     where kind = 'available'`;
+  limits: Limits & { readonly accountId: string; readonly currency: string },
+): Promise<void> {
+  // The payouts of a month may be a million, and they are counted once.
+  await sql`select set_config('statement_timeout', '60s', true)`;
+  await sql`
+    select set_limits(${limits.accountId}, ${limits.currency}, ${limits.payoutMinor},
+      ${limits.dayMinor}, ${limits.monthMinor})`;
 }
 
 export type BalanceRow = {
@@ -122,13 +171,14 @@ export async function listBalanceBreaks(
   });
 }
 
-/** What was accepted and has not settled: held for customers, and due in another currency. */
+/** What was accepted and has not settled: held for customers, fee and net, and due in another currency. */
 export type Exposure = {
   readonly mode: Mode;
   readonly sourceCurrency: string;
   readonly destinationCurrency: string;
   readonly payouts: number;
   readonly heldMinor: bigint;
+  readonly netMinor: bigint;
   readonly owedMinor: bigint;
 };
 
@@ -136,7 +186,8 @@ export type Exposure = {
 export async function listExposures(sql: Sql): Promise<readonly Exposure[]> {
   return sql<Exposure[]>`
     select p.mode, p.source_currency, p.destination_currency, count(*)::int as payouts,
-           sum(p.source_minor)::bigint as held_minor, sum(p.receive_minor)::bigint as owed_minor
+           sum(p.source_minor)::bigint as held_minor, sum(p.net_minor)::bigint as net_minor,
+           sum(p.receive_minor)::bigint as owed_minor
       from accounts a cross join lateral (
         select * from payouts where account_id = a.id and status in ('processing', 'sent')) p
      group by p.mode, p.source_currency, p.destination_currency

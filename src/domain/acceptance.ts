@@ -1,3 +1,5 @@
+import { type AccountState, refuseState } from './accountState.js';
+import { refuseOverLimit, type Standing } from './limits.js';
 import { formatMinor } from './money.js';
 import { endedUnpaid, type PayoutStatus } from './payout.js';
 import { type AskedPrice, type FixedSide, type Price, type PriceRequest, price } from './quote.js';
@@ -72,26 +74,43 @@ export type PricedPayout = {
   readonly priced: Acceptance | Refusal;
 };
 
+/** What an account may send. */
+export type Funds = {
+  readonly state: AccountState;
+  /** Of each source currency, in minor units. */
+  readonly available: ReadonlyMap<string, bigint>;
+  /** The limits of each source currency that has some. */
+  readonly standings: ReadonlyMap<string, readonly Standing[]>;
+};
+
 /**
- * The second half of the decision: in the order of the list, each payout is accepted if what the
- * ones before it have left covers it, and if none of them has used its quote.
+ * The second half of the decision: in the order of the list, each payout of an open account is
+ * accepted if what the ones before it have left of the limits and of the balance covers it, and if
+ * none of them has used its quote.
  *
- * @param available of each source currency, in minor units
+ * @param funds of the account, under their lock
  * @returns a result for each payout, in the same order
  */
 export function fundInOrder(
   payouts: readonly PricedPayout[],
-  available: ReadonlyMap<string, bigint>,
+  { state, available, standings }: Funds,
 ): readonly (Acceptance | Refusal)[] {
+  const stopped = refuseState(state);
   const left = new Map(available);
   const usedBy = new Map<string, string>();
   return payouts.map(({ id, request, priced }) => {
     if (isRefusal(priced)) return priced;
+    if (stopped !== undefined) return stopped;
     const earlier = usedBy.get(request.quoteId ?? '');
     if (earlier !== undefined) return quoteUsed(request, earlier);
-    const availableMinor = left.get(priced.sourceCurrency) ?? 0n;
+    const { sourceCurrency } = priced;
+    const availableMinor = left.get(sourceCurrency) ?? 0n;
+    const takenMinor = (available.get(sourceCurrency) ?? 0n) - availableMinor;
+    const limits = standings.get(sourceCurrency) ?? [];
+    const overLimit = refuseOverLimit(limits, priced, takenMinor, payingParam(request));
+    if (overLimit !== undefined) return overLimit;
     if (availableMinor < priced.sourceMinor) return lacksFunds(request, priced, availableMinor);
-    left.set(priced.sourceCurrency, availableMinor - priced.sourceMinor);
+    left.set(sourceCurrency, availableMinor - priced.sourceMinor);
     if (request.quoteId !== null) usedBy.set(request.quoteId, id);
     return priced;
   });
@@ -138,12 +157,15 @@ export const retryExpected = {
     'a payout of this account that failed, was canceled or was returned, and was not retried yet',
 } as const;
 
+/** The parameter that says how much is paid. */
+const payingParam = ({ quoteId }: PayoutRequest) => (quoteId === null ? 'amount' : 'quote');
+
 function lacksFunds(request: PayoutRequest, priced: Acceptance, availableMinor: bigint): Refusal {
   const { sourceCurrency, sourceMinor } = priced;
   const available = `${formatMinor(availableMinor, sourceCurrency)} ${sourceCurrency}`;
   const received = `${formatMinor(sourceMinor, sourceCurrency)} ${sourceCurrency}`;
   return refuse('insufficient_funds', {
-    param: request.quoteId === null ? 'amount' : 'quote',
+    param: payingParam(request),
     expected: `at most ${available}, the available balance`,
     received,
     detail: `${available} is available; this payout needs ${received}. Add funds first.`,

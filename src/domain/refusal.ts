@@ -18,7 +18,10 @@ const refusals = {
   api_key_missing: [401, 'No API key was sent'],
   api_key_invalid: [401, 'The API key is not valid'],
   signature_invalid: [401, 'The signature is not valid'],
+  address_not_allowed: [403, 'The API key is not allowed from this address'],
   scope_missing: [403, 'The API key lacks the required scope'],
+  account_frozen: [403, 'The account is frozen'],
+  account_closed: [403, 'The account is closed'],
   live_mode_unsupported: [403, 'This route serves test accounts only'],
   not_found: [404, 'No such object'],
   route_not_found: [404, 'No such route'],
@@ -46,6 +49,7 @@ const refusals = {
   beneficiary_invalid: [422, 'The beneficiary details are not valid'],
   currency_mismatch: [422, 'The currency is not the one the beneficiary receives'],
   insufficient_funds: [422, 'The available balance is too low'],
+  limit_exceeded: [422, 'A limit of the account would be exceeded'],
   webhook_url_refused: [422, 'Webhooks cannot be sent to that address'],
   limit_reached: [422, 'A limit of the account is reached'],
   batch_refused: [422, 'Another item of the batch was refused'],
@@ -103,6 +107,10 @@ export function refuse(
 export function isRefusal<T extends object>(value: T | Refusal): value is Refusal {
   return 'refused' in value && value.refused === true;
 }
+
+/** Whether a refusal says what an account has or sends, which is for those who may read it. */
+export const revealsFunds = (code: RefusalCode) =>
+  code === 'insufficient_funds' || code === 'limit_exceeded';
 
 /** The refusal in sentences that say what to change. */
 export function sentenceOf(refusal: Refusal): string {

@@ -1,4 +1,4 @@
-import { isRefusalCode, meaningOf, type Refusal, sentenceOf } from './refusal.js';
+import { isRefusalCode, meaningOf, type Refusal, revealsFunds, sentenceOf } from './refusal.js';
 import reasons from './statusReasons.json' with { type: 'json' };
 
 /**
@@ -14,7 +14,7 @@ export const statusReasons = new Map(Object.entries(reasons));
  */
 export function statusReasonText(code: string, refusal: Refusal | null): string {
   // The balance is for keys that may read it; this is sent to webhook endpoints.
-  if (refusal !== null && code !== 'insufficient_funds') return sentenceOf(refusal);
+  if (refusal !== null && !revealsFunds(refusal.code)) return sentenceOf(refusal);
   if (isRefusalCode(code)) return `${meaningOf(code).title}.`;
   return statusReasons.get(code)?.text ?? `The bank gave the reason ${code}.`;
 }

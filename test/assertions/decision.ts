@@ -15,7 +15,8 @@ export function decide(request: PayoutRequest, facts: Facts): Acceptance | Refus
   const priced = priceOf(request, facts);
   if (isRefusal(priced)) return priced;
   const available = new Map([[priced.sourceCurrency, facts.availableOf(priced.sourceCurrency)]]);
-  const [decided] = fundInOrder([{ id: 'po_1', request, priced }], available);
+  const funds = { state: 'open', available, standings: new Map() } as const;
+  const [decided] = fundInOrder([{ id: 'po_1', request, priced }], funds);
   if (decided === undefined) throw new Error('It was not decided.');
   return decided;
 }

@@ -44,6 +44,9 @@ async function printed(command: () => Promise<void>): Promise<string> {
     log.mockRestore();
   }
 }
+const requestBy = (apiKey: string) =>
+  `GET /v1/account HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${apiKey}\r\n\r\n`;
+/** All of 127/8 is this machine, so that each test has a quota of its own. */
 const shownKey = (text: string) => exactlyOne(/cor_test_\w{36}/.exec(text)?.[0]);
 const shownId = (text: string) => exactlyOne(/key_\w+/.exec(text)?.[0]);
 
@@ -182,9 +185,6 @@ describe('a key that expires', () => {
 });
 
 describe('wrong keys of one address', () => {
-  const requestBy = (apiKey: string) =>
-    `GET /v1/account HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${apiKey}\r\n\r\n`;
-  /** All of 127/8 is this machine, so that each test has a quota of its own. */
   const wireFrom = (localAddress: string) => openWire(system.apiUrl, localAddress);
   const askAll = async (wire: Wire, keys: readonly string[]) => {
     wire.write(keys.map(requestBy).join(''));
@@ -243,6 +243,64 @@ describe('wrong keys of one address', () => {
     }
     expect(statuses).toEqual(new Set([401, 429]));
     wire.destroy();
+  });
+});
+
+describe('a key that works from some addresses alone', () => {
+  const send = async (from: string, apiKey: string) => {
+    const wire = await openWire(system.apiUrl, from);
+    wire.write(requestBy(apiKey));
+    const answer = await wire.answer();
+    wire.destroy();
+    return answer;
+  };
+  const openLimited = async (allow: string, options: Record<string, string> = {}) => {
+    const { account } = await createTestAccount(system.database);
+    const flags = { account: account.id, allow, ...options };
+    const text = await printed(() => createKey(called(system, '', flags)));
+    return { id: shownId(text), apiKey: shownKey(text), accountId: account.id };
+  };
+
+  it.each([
+    ['127.0.4.1', '127.0.4.1', 200],
+    ['127.0.4.2', '127.0.4.1', 403],
+    ['127.0.4.77', '10.0.0.0/8,127.0.4.64/27', 200],
+    ['127.0.4.96', '10.0.0.0/8,127.0.4.64/27', 403],
+    ['127.0.4.1', '2001:db8::/32', 403],
+    ['127.0.4.1', '0.0.0.0/0', 200],
+  ])('from %s with --allow %s is answered %i', async (from, allow, status) => {
+    const { apiKey } = await openLimited(allow);
+    const answer = await send(from, apiKey);
+    expect(answer.status).toBe(status);
+    const { code, ...others } = JSON.parse(answer.body);
+    expect(code).toBe(status === 403 ? 'address_not_allowed' : undefined);
+    // Neither which addresses are allowed nor whose key it is.
+    const told = JSON.stringify([others, [...answer.headers]]);
+    if (status === 403) expect(told).not.toMatch(/127\.0|acc_|RateLimit|10\.0/i);
+  });
+
+  it('is rolled with its addresses, and its list shows them', async () => {
+    const { id, accountId } = await openLimited('127.0.4.1,2001:db8::/32', { name: 'limited' });
+    const text = await printed(() => rollKey(called(system, id, { overlap: '2' })));
+    expect((await send('127.0.4.2', shownKey(text))).status).toBe(403);
+    expect((await send('127.0.4.1', shownKey(text))).status).toBe(200);
+    const list = await printed(() => listKeys(called(system, '', { account: accountId })));
+    expect(list.match(/ from 127\.0\.4\.1,2001:db8::\/32 {2}/g)).toHaveLength(2);
+  });
+
+  it.each(['', '10.0.0.0/33', 'example.com', '10.0.0.1,', '10.0.0.1, 10.0.0.2'])(
+    'is not created with --allow %j',
+    async (allow) => {
+      await expect(openLimited(allow)).rejects.toThrow('--allow expects addresses and subnets');
+    },
+  );
+
+  it.each([[['example.com']], [[]]])('is refused by the database with %j', async (allowed) => {
+    const { accountId } = await openKey();
+    const key = { accountId, keyHash: hashOfKey(createApiKey('test')), lastFour: 'abcd' };
+    await expect(insertApiKey(system.database, { ...key, allowed })).rejects.toMatchObject({
+      code: expect.stringMatching(/^(22P02|23514)$/),
+    });
   });
 });
 

@@ -66,6 +66,7 @@ describe.each(databaseRoles)('whoever connects as the %s', (role) => {
     'delete from rail_inbox',
     'update quotes set receive_minor = receive_minor * 10',
     "update rail_inbox set fact = '{}'",
+    "update accounts set state = 'open'",
     'update current_rates set per_euro = per_euro * 2',
     'delete from current_rates',
     "insert into current_rates values ('XXX', 1, 1, 'ecb', now())",

@@ -77,6 +77,17 @@ export const bugs: readonly Bug[] = [
     caughtBy: { ...steps, test: 'it fails at the commit' },
   },
   {
+    name: 'each item of a batch has the whole limit',
+    file: 'src/domain/limits.ts',
+    find: 'usedMinor + takenMinor',
+    replace: 'usedMinor',
+    caughtBy: {
+      project: 'unit',
+      file: 'test/unit/limits.test.ts',
+      test: 'payouts of one decision share what a limit has left',
+    },
+  },
+  {
     name: 'a cancellation does not look again under the lock',
     file: 'src/activities/operator.ts',
     find: 'now.lastSentAt?.getTime() === then.lastSentAt?.getTime()',

@@ -285,9 +285,11 @@ describe('payouts in the order of their request', () => {
     priced: { ...quote, sourceMinor },
   });
   const codesOf = (payouts: readonly ReturnType<typeof of>[], availableMinor: bigint) =>
-    fundInOrder(payouts, new Map([['USD', availableMinor]])).map((decided) =>
-      isRefusal(decided) ? decided.code : 'accepted',
-    );
+    fundInOrder(payouts, {
+      state: 'open',
+      available: new Map([['USD', availableMinor]]),
+      standings: new Map(),
+    }).map((decided) => (isRefusal(decided) ? decided.code : 'accepted'));
 
   test('are accepted as long as what the ones before them have left covers them', () => {
     const payouts = [of('po_1', 60n), of('po_2', 50n), of('po_3', 40n), of('po_4', 1n)];

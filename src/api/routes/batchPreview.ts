@@ -2,7 +2,7 @@ import { batchPreviewObject, type PreviewedItem } from '../../contract/batchObje
 import type { BatchItemParams, BatchParams } from '../../contract/params.js';
 import { findBeneficiaries } from '../../db/beneficiaries.js';
 import { findKeys } from '../../db/idempotency.js';
-import { listBalances } from '../../db/ledger.js';
+import { findFunds } from '../../db/ledger.js';
 import { findQuotes, type QuoteRow } from '../../db/quotes.js';
 import { currentRates, midOf } from '../../db/rates.js';
 import { currentTerms } from '../../db/terms.js';
@@ -28,7 +28,7 @@ import { orderOf } from './payouts.js';
  */
 export async function previewBatch(deps: ApiDeps, request: ApiRequest, params: BatchParams) {
   const items = await keyedItems(deps, request, params.payouts);
-  const { factsOf, available, earlier } = await readFacts(deps, request, items);
+  const { factsOf, funds, earlier } = await readFacts(deps, request, items);
   const { account } = request;
   const isRouted = railNameOf(account.mode) !== undefined;
   const priced: PricedPayout[] = [];
@@ -42,7 +42,7 @@ export async function previewBatch(deps: ApiDeps, request: ApiRequest, params: B
     const price = isRouted ? priceOf(order, factsOf(item.params)) : refuseUnroutable(account.mode);
     priced.push({ id: item.payoutId, request: order, priced: before?.refusal ?? price });
   }
-  const results = fundInOrder(priced, available);
+  const results = fundInOrder(priced, funds);
   const resultOf = new Map(priced.map(({ id }, index) => [id, results[index]]));
   const previewed: PreviewedItem[] = [];
   for (const { index, payoutId } of items) {
@@ -66,10 +66,10 @@ async function readFacts(deps: ApiDeps, request: ApiRequest, items: readonly Key
   const quoteIds = named(({ params }) => params.quote);
   const beneficiaryIds = named(({ params }) => params.beneficiary);
   const keysSent = named(({ key }) => key?.key);
-  const [quotes, beneficiaries, balances, rates, { terms }, keys] = await Promise.all([
+  const [quotes, beneficiaries, funds, rates, { terms }, keys] = await Promise.all([
     findQuotes(database, accountId, quoteIds),
     findBeneficiaries(database, accountId, beneficiaryIds),
-    listBalances(database, accountId),
+    findFunds(database, accountId),
     currentRates(database, deps.rateMaximumAgeMs),
     currentTerms(database, accountId),
     findKeys(database, accountId, keysSent),
@@ -78,7 +78,7 @@ async function readFacts(deps: ApiDeps, request: ApiRequest, items: readonly Key
   const usable = beneficiaries.filter(({ deletedAt }) => deletedAt === null);
   const beneficiaryOf = new Map(usable.map((row) => [row.id, { currency: row.details.currency }]));
   return {
-    available: new Map(balances.map((row) => [row.currency, row.availableMinor])),
+    funds,
     earlier: new Map(keys.map((binding) => [binding.key, binding])),
     factsOf: (params: BatchItemParams): PriceFacts => ({
       quote: quoteFacts(quoteOf.get(params.quote ?? '')),

@@ -16,7 +16,7 @@ import {
 } from '../../db/payouts.js';
 import { refuseRetry, retryExpected } from '../../domain/acceptance.js';
 import { isFinal, type WakeablePayout } from '../../domain/payout.js';
-import { isRefusal, type Refusal, refuse } from '../../domain/refusal.js';
+import { isRefusal, type Refusal, refuse, revealsFunds } from '../../domain/refusal.js';
 import { askPayout, askTemporal, startAndAwaitDecision } from '../../temporal/workflowCalls.js';
 import { cancelUpdate } from '../../workflows/messages.js';
 import { maxProblems } from '../decoded.js';
@@ -72,6 +72,7 @@ export const payoutRoutes: readonly Route[] = [
       'corridor_unavailable',
       'amount_too_small',
       'amount_too_large',
+      'limit_exceeded',
       'insufficient_funds',
       'rate_unavailable',
     ],
@@ -248,8 +249,12 @@ function answerOf(
   }
   const isKept = request.idempotencyKey !== undefined;
   // What is available is for keys that may read it; others learn that it is too little.
-  const isHidden = row.refusal.code === 'insufficient_funds' && !request.scopes.includes('read');
-  const balance = { expected: 'at most the available balance', hint: 'Add funds first.' };
+  const { code } = row.refusal;
+  const isHidden = revealsFunds(code) && !request.scopes.includes('read');
+  const balance =
+    code === 'limit_exceeded'
+      ? { expected: 'at most what is left of the limits of the account' }
+      : { expected: 'at most the available balance', hint: 'Add funds first.' };
   const refusal = isHidden ? { ...withoutDetail(row.refusal), ...balance } : row.refusal;
   const shown = isKept ? withAdvice(refusal, row) : refusal;
   return { refusals: [shown], object: { payout: row.id }, headers };

@@ -1,0 +1,36 @@
+import { listExposures } from '../db/ledger.js';
+import { currentRates, midOf } from '../db/rates.js';
+import { convertFloor, crossMid, formatRate } from '../domain/fx.js';
+import { formatMinor } from '../domain/money.js';
+import type { Call } from './usage.js';
+
+/** A hundred years: what is promised has to be valued also when no new rates come. */
+const anyAgeMs = 100 * 365 * 24 * 60 * 60 * 1000;
+
+const header = ['pair', 'mode', 'payouts', 'promised', 'average rate', 'worth now', 'difference'];
+
+/**
+ * Shows what was accepted and has neither settled nor ended, by pair of currencies: the amounts that
+ * were promised, and what the money that is held for them is worth at the mid rates of now. Above
+ * zero the service would gain, if it bought the currency now.
+ */
+export async function showExposure({ database }: Call): Promise<void> {
+  const rates = await currentRates(database, anyAgeMs);
+  const rows = (await listExposures(database)).map((open) => {
+    const { sourceCurrency: source, destinationCurrency: destination, netMinor, owedMinor } = open;
+    const amount = (minor: bigint) => `${formatMinor(minor, destination)} ${destination}`;
+    // One sum over the other, as the rate between two currencies is one figure over the other.
+    const average = crossMid(formatMinor(netMinor, source), formatMinor(owedMinor, destination));
+    const mid = midOf(rates, source, destination);
+    const now = mid && convertFloor(netMinor, source, destination, mid);
+    const worth = now === undefined ? ['no rate'] : [amount(now), amount(now - owedMinor)];
+    const pair = `${source} to ${destination}`;
+    const payouts = `${open.payouts}`;
+    return [pair, open.mode, payouts, amount(owedMinor), formatRate(average), ...worth];
+  });
+  if (rows.length === 0) return console.log('Nothing is open.');
+  const table = [header, ...rows];
+  const widths = header.map((_, at) => Math.max(...table.map((row) => row[at]?.length ?? 0)));
+  const cells = (row: readonly string[]) => row.map((cell, at) => cell.padEnd(widths[at] ?? 0));
+  for (const row of table) console.log(cells(row).join('  ').trimEnd());
+}

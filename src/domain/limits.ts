@@ -1,0 +1,67 @@
+import { formatMinor, max } from './money.js';
+import { type Refusal, refuse } from './refusal.js';
+
+/** What an account may send of a currency at most; null is no limit. */
+export type Limits = Readonly<Record<'payoutMinor' | 'dayMinor' | 'monthMinor', bigint | null>>;
+
+/** A limit with what of it is used, until it resets; nothing uses up the limit for one payout. */
+export type Standing = {
+  readonly period: 'payout' | 'day' | 'month';
+  readonly limitMinor: bigint;
+  readonly usedMinor: bigint;
+  readonly resetsAt: Date | null;
+};
+
+/**
+ * Where limits stand at a time. The one that lasts longest comes first: who is told that tomorrow
+ * will do, while the month is used up as well, waits in vain.
+ *
+ * @param uses minor units, as text for JSON, by their day in UTC, such as 2026-11-23
+ */
+export function standingsOf(
+  { payoutMinor, dayMinor, monthMinor }: Limits,
+  uses: Readonly<Record<string, string>>,
+  at: Date,
+): readonly Standing[] {
+  const [year, month, date] = [at.getUTCFullYear(), at.getUTCMonth(), at.getUTCDate()];
+  const windows = [
+    ['payout', payoutMinor, Number.POSITIVE_INFINITY, null],
+    ['month', monthMinor, Date.UTC(year, month, 1), Date.UTC(year, month + 1, 1)],
+    ['day', dayMinor, Date.UTC(year, month, date), Date.UTC(year, month, date + 1)],
+  ] as const;
+  return windows.flatMap(([period, limitMinor, firstMs, nextMs]) => {
+    const counted = Object.entries(uses).filter(([day]) => Date.parse(day) >= firstMs);
+    const usedMinor = counted.reduce((sum, [, minor]) => sum + BigInt(minor), 0n);
+    const resetsAt = nextMs === null ? null : new Date(nextMs);
+    return limitMinor === null ? [] : [{ period, limitMinor, usedMinor, resetsAt }];
+  });
+}
+
+/**
+ * Why a payout does not fit the limits of its currency.
+ *
+ * @param takenMinor what payouts before it in the same decision use as well
+ */
+export function refuseOverLimit(
+  standings: readonly Standing[],
+  payout: { readonly sourceCurrency: string; readonly sourceMinor: bigint },
+  takenMinor: bigint,
+  param: string,
+): Refusal | undefined {
+  const usedOf = ({ resetsAt, usedMinor }: Standing) => (resetsAt ? usedMinor + takenMinor : 0n);
+  const over = standings.find((each) => usedOf(each) + payout.sourceMinor > each.limitMinor);
+  if (over === undefined) return undefined;
+  const amount = (minor: bigint) =>
+    `${formatMinor(minor, payout.sourceCurrency)} ${payout.sourceCurrency}`;
+  const limit = `${amount(over.limitMinor)} a ${over.period}`;
+  const [used, received] = [amount(usedOf(over)), amount(payout.sourceMinor)];
+  const left = amount(max(over.limitMinor - usedOf(over), 0n));
+  const until = `${left} is left until it resets at ${over.resetsAt?.toISOString()}`;
+  const use = over.resetsAt ? `, of which ${used} is used and ${until}` : '';
+  return refuse('limit_exceeded', {
+    param,
+    expected: `at most ${left}, what is left of the limit of ${limit}`,
+    received,
+    detail: `The limit is ${limit}${use}; this payout needs ${received}.`,
+  });
+}

@@ -1,0 +1,102 @@
+import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { ledgerActivities } from '../../src/activities/ledger.js';
+import { showExposure } from '../../src/cli/exposure.js';
+import { exactlyOne } from '../../src/db/client.js';
+import { storeRates } from '../../src/db/rates.js';
+import { usualFactRules } from '../../src/domain/payout.js';
+import { createRails } from '../../src/rails/registry.js';
+import { referenceSource } from '../../src/rates/reference.js';
+import { QuietRail } from '../fakes/quietRail.js';
+import { silentDeliverer } from '../fakes/silentDeliverer.js';
+import { called } from '../fixtures/operators.js';
+import { payoutOf, rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
+import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
+
+let test: TestDatabase;
+
+beforeAll(async () => {
+  test = await createTestDatabase();
+});
+afterAll(() => test.drop());
+
+/** The cells of each line after the header. */
+async function exposure(): Promise<readonly (readonly string[])[]> {
+  const log = vi.spyOn(console, 'log').mockReturnValue(undefined);
+  try {
+    await showExposure(called(test, ''));
+    const lines = log.mock.calls.map(([line]) => String(line));
+    // A table: each column begins at the same place in every line.
+    const start = lines[0]?.indexOf('promised') ?? 0;
+    for (const line of lines.slice(1)) expect(line.slice(start)).toMatch(/^\d/);
+    return lines.slice(1).map((line) => line.split(/ {2,}/));
+  } finally {
+    log.mockRestore();
+  }
+}
+
+/** A payout of 1,250.00 USD, as it is after its decision. */
+async function accepted(accountId: string) {
+  const { id } = await requestPayout(test.database, accountId);
+  const { decidePayouts } = ledgerActivities({
+    database: test.worker,
+    rails: createRails([new QuietRail()]),
+    rateMaximumAgeMs,
+    factRules: usualFactRules,
+    deliverer: silentDeliverer,
+  });
+  await decidePayouts({ driver: id, ids: [id], workflowAgeMs: 0 });
+  return payoutOf(test.database, accountId, id);
+}
+
+it('is what was promised and has not ended, at the rates of now, to the minor unit', async () => {
+  const { account } = await createTestAccount(test.database);
+  expect(await exposure()).toEqual([]);
+  await requestPayout(test.database, account.id);
+  expect(await exposure()).toEqual([]);
+  const rows = [await accepted(account.id), await accepted(account.id), await accepted(account.id)];
+  const ended = exactlyOne(rows[2]);
+  await test.worker`update payouts set status = 'failed' where id = ${ended.id}`;
+  const { netMinor, receiveMinor, rate } = exactlyOne(rows[0]);
+  const [net, promised] = [2n * (netMinor ?? 0n), 2n * (receiveMinor ?? 0n)];
+
+  // From now on a euro is two dollars, so that every figure can be computed by hand.
+  const { asOf, perEuro } = await referenceSource.fetch();
+  await storeRates(
+    test.worker,
+    { provider: referenceSource.provider, isForTests: false },
+    {
+      asOf: new Date(asOf.getTime() + 1000),
+      perEuro: new Map([...perEuro, ['USD', '2']]),
+    },
+  );
+  const waiting = await test.database<{ id: bigint }[]>`select id from waiting_rates`;
+  await test.database`
+    insert into rate_decisions (rate_id, outcome, operator, reason)
+    values (${waiting[0]?.id ?? 0n}, 'accepted', 'grace', 'a test')`;
+  await test.database`select take_accepted_rates('{USD}')`;
+  const [line, ...others] = await exposure();
+  expect(others).toEqual([]);
+  const cents = (text = '') => BigInt(text.replace(' EUR', '').replace('.', ''));
+  expect(line?.slice(0, 3)).toEqual(['USD to EUR', 'test', '2']);
+  expect(cents(line?.[3])).toBe(promised);
+  expect(cents(line?.[5])).toBe(net / 2n);
+  expect(cents(line?.[6])).toBe(net / 2n - promised);
+  // What rounding down of each payout takes from the rate is less than its ninth digit here.
+  expect(line?.[4]).toMatch(/^0\.\d{12}$/);
+  const average = BigInt((line?.[4] ?? '').replace('0.', ''));
+  expect((average * net + net / 2n) / 10n ** 12n).toBe(promised);
+  expect(line?.[4]?.slice(0, 5)).toBe(rate?.slice(0, 5));
+});
+
+it('names what has no rate', async () => {
+  const own = await createTestDatabase({ hasRates: false });
+  const log = vi.spyOn(console, 'log').mockReturnValue(undefined);
+  await showExposure(called(own, ''));
+  expect(log.mock.calls).toEqual([['Nothing is open.']]);
+  log.mockClear();
+  await test.database`delete from current_rates where currency = 'USD'`;
+  await showExposure(called(test, ''));
+  expect(String(log.mock.calls[1])).toMatch(/ {2}no rate$/);
+  log.mockRestore();
+  await own.drop();
+});

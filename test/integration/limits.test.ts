@@ -1,0 +1,305 @@
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { ledgerActivities } from '../../src/activities/ledger.js';
+import { changeLimits, showLimits } from '../../src/cli/account.js';
+import { createApiKey, hashOfKey, insertApiKey } from '../../src/db/apiKeys.js';
+import { transaction } from '../../src/db/client.js';
+import { setLimits } from '../../src/db/ledger.js';
+import { usualFactRules } from '../../src/domain/payout.js';
+import { createRails } from '../../src/rails/registry.js';
+import { eventually } from '../assertions/eventually.js';
+import { QuietRail } from '../fakes/quietRail.js';
+import { silentDeliverer } from '../fakes/silentDeliverer.js';
+import { openBatchPayer, rowsOf, untilBatch } from '../fixtures/batchPayer.js';
+import { createClient, textOf, untilStatus } from '../fixtures/client.js';
+import { called } from '../fixtures/operators.js';
+import { openPayer, rowOf } from '../fixtures/payer.js';
+import { rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
+import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
+
+let system: TestSystem;
+
+beforeAll(async () => {
+  system = await startSystem();
+});
+afterAll(async () => {
+  // What is counted is what the payouts say, whatever happened to them.
+  expect(await wrongUses()).toEqual([]);
+  expect(await unbalancedCurrencies(system.database)).toEqual([]);
+  await system.stop();
+});
+
+/** Days whose count is not the sum of the payouts that were accepted then and not released. */
+function wrongUses() {
+  return system.database`
+    select * from (
+      select l.account_id, l.currency, (p.processing_since at time zone 'UTC')::date as day,
+             sum(p.source_minor) filter (where p.status in ('processing', 'sent', 'settled')) as used
+        from account_limits l
+        join payouts p on p.account_id = l.account_id and p.source_currency = l.currency
+       where p.processing_since is not null group by 1, 2, 3) t
+      full join limit_uses u using (account_id, currency, day)
+     where coalesce(t.used, 0) <> coalesce(u.used_minor, 0)`;
+}
+
+type Wanted = Readonly<Partial<Record<'payout' | 'day' | 'month', string>>>;
+
+/** Runs `corridor limits set` for USD, and returns what it prints. */
+async function limit(accountId: string, wanted: Wanted): Promise<string> {
+  const log = vi.spyOn(console, 'log').mockReturnValue(undefined);
+  try {
+    await changeLimits(called(system, accountId, { currency: 'USD', ...wanted }));
+    return log.mock.calls.flat().join('\n');
+  } finally {
+    log.mockRestore();
+  }
+}
+
+async function usedToday(accountId: string): Promise<bigint | undefined> {
+  const [row] = await system.database<{ usedMinor: bigint }[]>`
+    select used_minor from limit_uses
+     where account_id = ${accountId} and day = (now() at time zone 'UTC')::date`;
+  return row?.usedMinor;
+}
+
+function decide(id: string) {
+  const { decidePayouts } = ledgerActivities({
+    database: system.worker,
+    rails: createRails([new QuietRail()]),
+    rateMaximumAgeMs,
+    factRules: usualFactRules,
+    deliverer: silentDeliverer,
+  });
+  return decidePayouts({ driver: id, ids: [id], workflowAgeMs: 0 });
+}
+
+const untilTwoWait = () =>
+  eventually('two statements wait for a lock', 20_000, async () => {
+    const rows = await system.database`
+      select from pg_stat_activity
+       where datname = current_database() and wait_event_type = 'Lock'`;
+    return rows.count === 2 ? true : undefined;
+  });
+
+const outcomes = (
+  rows: readonly { readonly status: string; readonly statusReason: string | null }[],
+) => rows.map(({ status, statusReason }) => statusReason ?? status);
+
+describe('of payouts that exceed the limit of a day together', () => {
+  it('exactly one is accepted when two are decided at once', async () => {
+    const { account } = await createTestAccount(system.database);
+    await limit(account.id, { day: '2000' });
+    const rows = [
+      await requestPayout(system.database, account.id),
+      await requestPayout(system.database, account.id),
+    ];
+    const deciding = await transaction(system.database, async (sql) => {
+      await sql`select * from lock_funds(${rows.map(({ id }) => id)})`;
+      const both = rows.map(({ id }) => decide(id));
+      await untilTwoWait();
+      return { both };
+    });
+    await Promise.all(deciding.both);
+    const decided = await Promise.all(rows.map(({ id }) => rowOf(system, id)));
+    expect(outcomes(decided).sort()).toEqual(['limit_exceeded', 'processing']);
+    expect(await usedToday(account.id)).toBe(125_000n);
+  });
+
+  it('as many are accepted as fit, whether they come alone or in batches', async () => {
+    const payer = await openBatchPayer(system, 10_000_000n);
+    await limit(payer.accountId, { day: '777.77' });
+    const amounts = Array.from({ length: 40 }, (_, index) => `${1_000 + 37 * index}`);
+    const alone = amounts.map((amount) =>
+      payer.client('POST /v1/payouts', { form: payer.item('alone', { amount }) }),
+    );
+    const batches = [0, 1].map(() =>
+      payer.send(amounts.map((amount) => payer.item('in a batch', { amount }))),
+    );
+    await Promise.all(alone);
+    await Promise.all((await Promise.all(batches)).map((id) => untilBatch(payer.client, id)));
+    const [row] = await system.database<{ sum: bigint; refused: number }[]>`
+      select sum(source_minor)::bigint as sum,
+             count(*) filter (where status_reason = 'limit_exceeded')::int as refused
+        from payouts where account_id = ${payer.accountId}`;
+    expect(row?.sum).toBeLessThanOrEqual(77_777n);
+    // Less than the smallest of them is left.
+    expect(row?.sum).toBeGreaterThan(76_777n);
+    expect(await usedToday(payer.accountId)).toBe(row?.sum);
+    expect(row?.refused).toBeGreaterThan(0);
+  });
+});
+
+describe('a batch', () => {
+  it('is taken in its order as far as the limits go, as its preview says', async () => {
+    const payer = await openBatchPayer(system, 1_000_000n);
+    await limit(payer.accountId, { payout: '60', day: '100' });
+    const amounts = ['5000', '6001', '4000', '2000', '1000', '200'];
+    const payouts = amounts.map((amount) => payer.item('limited', { amount }));
+    const json = { payouts, validate_only: true };
+    const { body } = await payer.client('POST /v1/batches', { json });
+    const id = await payer.send(payouts);
+    await untilBatch(payer.client, id);
+    const rows = await rowsOf(system, id);
+    expect(outcomes(rows)).toEqual([
+      'settled',
+      'limit_exceeded',
+      'settled',
+      'limit_exceeded',
+      'settled',
+      'limit_exceeded',
+    ]);
+    const told = rows.flatMap(({ refusal, batchIndex }) =>
+      refusal === null
+        ? []
+        : [{ index: batchIndex, expected: refusal.expected, received: refusal.received }],
+    );
+    expect(body).toMatchObject({ counts: { accepted: 3, refused: 3 }, refusals: told });
+    expect(told[1]?.expected).toBe(
+      'at most 10.00 USD, what is left of the limit of 100.00 USD a day',
+    );
+  });
+
+  it('that is all or nothing is refused as a whole, and uses nothing', async () => {
+    const payer = await openBatchPayer(system, 1_000_000n);
+    await limit(payer.accountId, { month: '50' });
+    const payouts = [payer.item('one'), payer.item('two'), payer.item('three')];
+    const id = await payer.send(payouts, 'all_or_nothing');
+    await untilBatch(payer.client, id);
+    expect(outcomes(await rowsOf(system, id))).toEqual([
+      'batch_refused',
+      'batch_refused',
+      'limit_exceeded',
+    ]);
+    expect(await usedToday(payer.accountId)).toBeUndefined();
+    const fits = await payer.send(payouts.slice(1), 'all_or_nothing');
+    await untilBatch(payer.client, fits);
+    expect(await usedToday(payer.accountId)).toBe(4_000n);
+  });
+});
+
+describe('what counts towards a limit', () => {
+  it('is what was accepted and has not ended failed, canceled or returned', async () => {
+    const payer = await openPayer(system);
+    await limit(payer.accountId, { day: '500' });
+    const failing = await payer.send('simulate: reject AC04');
+    const returning = await payer.send('simulate: return AM04 after 2s');
+    const kept = await payer.send('kept');
+    await untilStatus(payer.client, failing, 'failed');
+    await untilStatus(payer.client, kept, 'settled');
+    expect(await usedToday(payer.accountId)).toBe(20_000n);
+    await untilStatus(payer.client, returning, 'returned');
+    expect(await usedToday(payer.accountId)).toBe(10_000n);
+    const answer = await payer.ask('over the rest', { amount: '40001' });
+    expect(answer).toMatchObject({
+      status: 422,
+      body: {
+        code: 'limit_exceeded',
+        param: 'amount',
+        expected: 'at most 400.00 USD, what is left of the limit of 500.00 USD a day',
+        received: '400.01 USD',
+        detail: expect.stringMatching(/100\.00 USD is used .* resets at \d{4}-\d\d-\d\dT00:00:00/),
+      },
+    });
+    expect(await payer.ask('the rest', { amount: '40000' })).toMatchObject({ status: 201 });
+  });
+
+  it('includes what was accepted before there was a limit, and not what was before its window', async () => {
+    const payer = await openPayer(system);
+    const failing = await payer.send('simulate: reject AC04');
+    await payer.send('before');
+    await untilStatus(payer.client, failing, 'failed');
+    expect(await usedToday(payer.accountId)).toBeUndefined();
+    const shown = await limit(payer.accountId, { day: '150', month: '300' });
+    expect(shown).toMatch(
+      /^USD {2}300\.00 a month, 100\.00 used, resets at \S+-01T00:00:00.000Z$/m,
+    );
+    expect(shown).toMatch(/^USD {2}150\.00 a day, 100\.00 used, resets at /m);
+    expect(await payer.ask('too much')).toMatchObject({ body: { code: 'limit_exceeded' } });
+    // The first one was accepted yesterday, or in the last month.
+    await system.database`
+      update limit_uses set day = date_trunc('month', now() at time zone 'UTC')::date - 1
+       where account_id = ${payer.accountId}`;
+    const answer = await payer.ask('in a new month');
+    expect(answer.status).toBe(201);
+    await system.database`
+      update limit_uses set used_minor = 20000 where account_id = ${payer.accountId}
+         and day = (now() at time zone 'UTC')::date`;
+    await system.database`
+      delete from limit_uses where account_id = ${payer.accountId}
+         and day < date_trunc('month', now() at time zone 'UTC')::date`;
+  });
+
+  it('is nothing for an account without limits, which writes no row', async () => {
+    const payer = await openPayer(system);
+    await untilStatus(payer.client, await payer.send('unlimited'), 'settled');
+    expect(
+      await system.database`select from limit_uses where account_id = ${payer.accountId}`,
+    ).toHaveLength(0);
+    const log = vi.spyOn(console, 'log').mockReturnValue(undefined);
+    await showLimits(called(system, payer.accountId));
+    expect(log.mock.calls.flat()).toEqual(['No limits.']);
+    log.mockRestore();
+  });
+});
+
+describe('an operator', () => {
+  it('sets a limit below what is used, changes one alone, and ends it', async () => {
+    const payer = await openPayer(system);
+    await payer.send('used');
+    await limit(payer.accountId, { day: '50', month: '1000' });
+    expect(await payer.ask('refused', { amount: '200' })).toMatchObject({
+      body: { expected: 'at most 0.00 USD, what is left of the limit of 50.00 USD a day' },
+    });
+    const shown = await limit(payer.accountId, { day: 'none' });
+    expect(shown).toContain('1000.00 a month, 100.00 used');
+    expect(shown).not.toContain('a day');
+    expect(await payer.ask('taken', { amount: '200' })).toMatchObject({ status: 201 });
+    expect(await limit(payer.accountId, { month: 'none' })).toBe('No limits.');
+    expect(await usedToday(payer.accountId)).toBeUndefined();
+    const lines = await system.database`
+      select command from operator_actions where subject_id = ${payer.accountId} order by id`;
+    expect(lines.map(({ command }) => command)).toEqual([
+      { kind: 'limits set', currency: 'USD', day: '50', month: '1000' },
+      { kind: 'limits set', currency: 'USD', day: 'none' },
+      { kind: 'limits set', currency: 'USD', month: 'none' },
+    ]);
+  });
+
+  it.each([
+    [{ day: '0' }, '--day expects a sum of USD, such as 1000.00, or none.'],
+    [{ month: '1.001' }, '--month expects a sum of USD'],
+    [{ payout: '9'.repeat(20) }, '--payout expects a sum of USD'],
+    [{ payout: '20', day: '10' }, 'at most that of a day'],
+    [{ day: '20', month: '10' }, 'at most that of a month'],
+    [{ payout: '20', month: '10' }, 'at most that of a day'],
+  ] as const)('does not set %j', async (wanted, message) => {
+    const { account } = await createTestAccount(system.database);
+    await expect(limit(account.id, wanted)).rejects.toThrow(message);
+    expect(
+      await system.database`select from operator_actions where subject_id = ${account.id}`,
+    ).toHaveLength(0);
+  });
+
+  it('is the only one who sets limits', async () => {
+    const { account } = await createTestAccount(system.database);
+    const none = { payoutMinor: null, dayMinor: 1n, monthMinor: null };
+    const set = setLimits(system.worker, { ...none, accountId: account.id, currency: 'USD' });
+    await expect(set).rejects.toMatchObject({ code: '42501' });
+    const raised = system.worker`update account_limits set day_minor = 1`;
+    await expect(raised).rejects.toMatchObject({ code: '42501' });
+  });
+});
+
+it('a key that may only send payouts learns that it is too much, and not what was sent', async () => {
+  const payer = await openBatchPayer(system, 100_000n);
+  await limit(payer.accountId, { day: '50' });
+  const key = createApiKey('test');
+  const row = { accountId: payer.accountId, keyHash: hashOfKey(key), lastFour: key.slice(-4) };
+  await insertApiKey(system.database, { ...row, name: 's', scopes: ['payouts:create'] });
+  const form = payer.item('too much', { amount: '5001' });
+  const answer = await createClient(system.apiUrl, key)('POST /v1/payouts', { form });
+  expect(answer).toMatchObject({ status: 422, body: { code: 'limit_exceeded' } });
+  expect(JSON.stringify(answer.body)).not.toContain('50.00 USD');
+  const { body } = await payer.client(`GET /v1/payouts/${textOf(answer, 'payout')}`);
+  expect(body).toMatchObject({ status_reason_text: 'A limit of the account would be exceeded.' });
+});

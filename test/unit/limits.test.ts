@@ -1,0 +1,174 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { type Funds, fundInOrder } from '../../src/domain/acceptance.js';
+import { parseRate } from '../../src/domain/fx.js';
+import { refuseOverLimit, standingsOf } from '../../src/domain/limits.js';
+import { isRefusal } from '../../src/domain/refusal.js';
+
+const limits = { payoutMinor: null, dayMinor: 100_000n, monthMinor: 500_000n };
+const uses = { '2026-11-30': '70000', '2026-12-01': '20000', '2026-12-31': '5' };
+const at = (time: string) => standingsOf(limits, uses, new Date(time));
+const [jpy, kwd] = ['JPY', 'KWD'].map((sourceCurrency) => ({
+  sourceCurrency,
+  sourceMinor: 9_000n,
+}));
+
+describe('a limit is used until it resets,', () => {
+  test('which is midnight in UTC for that of a day', () => {
+    const day = (time: string) => at(time).find(({ period }) => period === 'day');
+    expect(day('2026-12-01T00:00:00.000Z')).toEqual({
+      period: 'day',
+      limitMinor: 100_000n,
+      usedMinor: 20_005n,
+      resetsAt: new Date('2026-12-02T00:00:00.000Z'),
+    });
+    // What a clock that was set back has left for tomorrow counts today as well.
+    expect(day('2026-12-30T23:59:59.999Z')?.usedMinor).toBe(5n);
+    expect(day('2027-01-01T00:00:00.000Z')).toMatchObject({ usedMinor: 0n });
+    // The last hour of a day in another zone is another day.
+    expect(day('2026-12-31T23:59:59.999-05:00')).toMatchObject({ usedMinor: 0n });
+  });
+
+  test('and the end of the month in UTC for that of a month, also of a year', () => {
+    const month = (time: string) => at(time).find(({ period }) => period === 'month');
+    expect(month('2026-11-30T23:59:59.999Z')).toMatchObject({
+      usedMinor: 90_005n,
+      resetsAt: new Date('2026-12-01T00:00:00.000Z'),
+    });
+    expect(month('2026-12-01T00:00:00.000Z')).toMatchObject({
+      usedMinor: 20_005n,
+      resetsAt: new Date('2027-01-01T00:00:00.000Z'),
+    });
+    expect(month('2028-02-29T12:00:00.000Z')).toMatchObject({
+      usedMinor: 0n,
+      resetsAt: new Date('2028-03-01T00:00:00.000Z'),
+    });
+  });
+
+  test('while that of a payout is never used', () => {
+    const each = { payoutMinor: 5n, dayMinor: null, monthMinor: null };
+    expect(standingsOf(each, uses, new Date('2026-12-01'))).toEqual([
+      { period: 'payout', limitMinor: 5n, usedMinor: 0n, resetsAt: null },
+    ]);
+  });
+});
+
+describe('a payout over a limit is told', () => {
+  const now = new Date('2026-12-01T10:00:00.000Z');
+  const usd = (sourceMinor: bigint) => ({ sourceCurrency: 'USD', sourceMinor });
+
+  test('which limit it is, what is used and left, and when that is over', () => {
+    expect(
+      refuseOverLimit(standingsOf(limits, uses, now), usd(70_000n), 10_000n, 'amount'),
+    ).toEqual({
+      refused: true,
+      code: 'limit_exceeded',
+      param: 'amount',
+      expected: 'at most 699.95 USD, what is left of the limit of 1000.00 USD a day',
+      received: '700.00 USD',
+      detail:
+        'The limit is 1000.00 USD a day, of which 300.05 USD is used and 699.95 USD is left ' +
+        'until it resets at 2026-12-02T00:00:00.000Z; this payout needs 700.00 USD.',
+    });
+  });
+
+  test('of the limit that lasts longest', () => {
+    const all = { payoutMinor: 60_000n, dayMinor: 60_000n, monthMinor: 60_000n };
+    const told = (used: string, minor: bigint) =>
+      refuseOverLimit(standingsOf(all, { '2026-12-01': used }, now), usd(minor), 0n, 'quote');
+    expect(told('0', 60_000n)).toBeUndefined();
+    expect(told('0', 60_001n)).toMatchObject({
+      expected: 'at most 600.00 USD, what is left of the limit of 600.00 USD a payout',
+      detail: 'The limit is 600.00 USD a payout; this payout needs 600.01 USD.',
+    });
+    expect(told('1', 60_000n)).toMatchObject({ expected: expect.stringContaining('a month') });
+  });
+
+  test('that nothing is left where the limit is lower by now than what was used', () => {
+    const lower = { payoutMinor: null, dayMinor: 1_000n, monthMinor: null };
+    expect(refuseOverLimit(standingsOf(lower, uses, now), usd(1n), 0n, 'amount')).toMatchObject({
+      expected: 'at most 0.00 USD, what is left of the limit of 10.00 USD a day',
+    });
+  });
+
+  test('in the digits of its currency', () => {
+    const each = { payoutMinor: 8_000n, dayMinor: null, monthMinor: null };
+    for (const [payout, received] of [
+      [jpy, '9000 JPY'],
+      [kwd, '9.000 KWD'],
+    ] as const) {
+      if (payout === undefined) throw new Error('There are two.');
+      const told = refuseOverLimit(standingsOf(each, {}, now), payout, 0n, 'amount');
+      expect(told).toMatchObject({ received });
+    }
+  });
+});
+
+test('payouts of one decision share what a limit has left', () => {
+  const standings = standingsOf(limits, uses, new Date('2026-12-01T10:00:00.000Z'));
+  const results = fundInOrder([50_000n, 40_000n, 29_000n].map(payoutOf), {
+    state: 'open',
+    available: new Map([['USD', 1_000_000n]]),
+    standings: new Map([['USD', standings]]),
+  });
+  expect(results.map((each) => (isRefusal(each) ? each.received : 'accepted'))).toEqual([
+    'accepted',
+    '400.00 USD',
+    'accepted',
+  ]);
+});
+
+test('whatever is asked, no more is accepted than the limits and the balance have left', () => {
+  const minor = fc.bigInt({ min: 1n, max: 1_000n });
+  const limit = fc.option(fc.bigInt({ min: 1n, max: 3_000n }));
+  const given = fc.record({ payoutMinor: limit, dayMinor: limit, monthMinor: limit });
+  const use = fc.bigInt({ min: 0n, max: 2_000n }).map(String);
+  const asked = fc.array(minor, { maxLength: 12 });
+  fc.assert(
+    fc.property(given, use, use, minor, asked, (rules, today, before, balance, amounts) => {
+      const used = { '2026-11-23': today, '2026-11-22': before };
+      const standings = standingsOf(rules, used, new Date('2026-11-23T12:00:00Z'));
+      const funds: Funds = {
+        state: 'open',
+        available: new Map([['USD', balance]]),
+        standings: new Map([['USD', standings]]),
+      };
+      const results = fundInOrder(amounts.map(payoutOf), funds);
+      const taken = results.map((result) => (isRefusal(result) ? 0n : result.sourceMinor));
+      const sum = taken.reduce((all, each) => all + each, 0n);
+      const [day, month] = [BigInt(today), BigInt(today) + BigInt(before)];
+      const fits = (bound: bigint | null, value: bigint) => bound === null || value <= bound;
+      expect(sum <= balance).toBe(true);
+      expect(taken.every((each) => fits(rules.payoutMinor, each))).toBe(true);
+      if (sum > 0n) expect(fits(rules.dayMinor, day + sum)).toBe(true);
+      if (sum > 0n) expect(fits(rules.monthMinor, month + sum)).toBe(true);
+      // And nothing is refused that would fit: what is left at the end is too little for each.
+      for (const [index, result] of results.entries()) {
+        if (!isRefusal(result)) continue;
+        const before = taken.slice(0, index).reduce((all, each) => all + each, 0n);
+        const amount = amounts[index] ?? 0n;
+        const isCovered =
+          before + amount <= balance &&
+          fits(rules.payoutMinor, amount) &&
+          fits(rules.dayMinor, day + before + amount) &&
+          fits(rules.monthMinor, month + before + amount);
+        expect(isCovered).toBe(false);
+      }
+    }),
+  );
+});
+
+/** A payout of so many cents to Germany. */
+function payoutOf(sourceMinor: bigint, index: number) {
+  const terms = { sourceCurrency: 'USD', destinationCurrency: 'EUR', fixedSide: 'source' } as const;
+  const rate = parseRate('0.86');
+  const amounts = { sourceMinor, feeMinor: 0n, netMinor: sourceMinor, receiveMinor: 1n };
+  return {
+    id: `po_${index}`,
+    request: {
+      ...{ ...terms, quoteId: null, beneficiaryId: 'bnf_1', amount: sourceMinor },
+      ...{ batchId: null, ageMs: 0 },
+    },
+    priced: { ...terms, ...amounts, amount: sourceMinor, midValueMinor: 1n, rate, mid: rate },
+  };
+}
