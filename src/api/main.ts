@@ -3,6 +3,7 @@ import type { Logger } from 'pino';
 import { type ApiConfig, readApiConfig } from '../config.js';
 import { connectDatabase, type Database } from '../db/client.js';
 import { isMigrated } from '../db/migrate.js';
+import { createKeyring } from '../db/personalData.js';
 import { type Running, runProcess } from '../process.js';
 import { createRails } from '../rails/registry.js';
 import { createSandboxCallbacks } from '../rails/sandbox/callback.js';
@@ -49,6 +50,7 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
       allowPrivateAddresses: config.WEBHOOKS_ALLOW_INSECURE,
     },
     fingerprintSecret: config.FINGERPRINT_SECRET,
+    keyring: createKeyring(config.MASTER_KEY),
     limiter: createLimiter({
       perSecond: config.RATE_LIMIT_PER_SECOND,
       burst: config.RATE_LIMIT_BURST,

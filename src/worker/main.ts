@@ -8,6 +8,7 @@ import { createActivities } from '../activities/index.js';
 import { startRates } from '../activities/maintenance.js';
 import { ConfigError, readWorkerConfig, type WorkerConfig } from '../config.js';
 import { connectDatabase } from '../db/client.js';
+import { createKeyring } from '../db/personalData.js';
 import { type Running, runProcess } from '../process.js';
 import { createRails } from '../rails/registry.js';
 import { createSandboxRail } from '../rails/sandbox/connector.js';
@@ -57,6 +58,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     database,
     metrics,
     rails: createRails([rail]),
+    keyring: createKeyring(config.MASTER_KEY),
     rateMaximumAgeMs: config.RATE_MAXIMUM_AGE_HOURS * hourMs,
     deliverer,
     temporal,

@@ -460,6 +460,8 @@ describe('the processes of docker-compose.yml', () => {
       'a secret of at least 16 characters',
       'FINGERPRINT_SECRET',
     ],
+    ['api', 'MASTER_KEY_FILE', '', '64 hexadecimal digits', 'MASTER_KEY'],
+    ['worker', 'MASTER_KEY_FILE', '/dev/null', '64 hexadecimal digits', 'MASTER_KEY'],
     ['api', 'TRUSTED_PROXIES', '10.0.0.0/8,10.0.0.0/99', 'addresses and subnets'],
     ['worker', 'METRICS_PORT', 'abc', 'a port number, 0 to 65535'],
     ['worker', 'TEMPORAL_ADDRESS', 'temporal', 'host:port'],

@@ -12,6 +12,7 @@ import { isRefusal } from '../../src/domain/refusal.js';
 import { createRails } from '../../src/rails/registry.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
 import { silentDeliverer } from '../fakes/silentDeliverer.js';
+import { keyring } from '../fixtures/keyring.js';
 import {
   createTestAccount,
   createTestDatabase,
@@ -37,7 +38,7 @@ beforeAll(async () => {
   test = await createTestDatabase();
   caller = await createTestAccount(test.database);
   beneficiary = newId('beneficiary');
-  await insertBeneficiary(test.database, {
+  await insertBeneficiary(test.database, keyring, {
     id: beneficiary,
     accountId: caller.account.id,
     details: {

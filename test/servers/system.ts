@@ -21,6 +21,7 @@ import { ensureSearchAttributes } from '../../src/temporal/searchAttributes.js';
 import { createSender } from '../../src/webhooks/sender.js';
 import { createBatchLane, createSingleLane } from '../../src/worker/workers.js';
 import { type ApiClient, createClient } from '../fixtures/client.js';
+import { keyring } from '../fixtures/keyring.js';
 import { startTestBank, type TestBank } from './bank.js';
 import { createTestAccount, createTestDatabase, type TestAccount } from './database.js';
 import { temporalAddress } from './temporalAddress.js';
@@ -91,6 +92,7 @@ export async function startSystem(
     rateMaximumAgeMs: dayMs,
     webhookPolicy: policy,
     fingerprintSecret,
+    keyring,
     limiter: options.limiter ?? unlimited(),
     proxies: trustProxies([]),
   });
@@ -106,6 +108,7 @@ export async function startSystem(
       database: worker,
       metrics: createMetrics('test-worker'),
       rails,
+      keyring,
       rateMaximumAgeMs: dayMs,
       factRules: usualFactRules,
       deliverer,

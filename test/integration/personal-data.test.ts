@@ -1,0 +1,198 @@
+import { readFileSync } from 'node:fs';
+import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readStatements } from '../../src/activities/statements.js';
+import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
+import { textsIn } from '../assertions/history.js';
+import { type ApiClient, createClient, textOf, untilStatus } from '../fixtures/client.js';
+import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
+
+let system: TestSystem;
+beforeAll(async () => {
+  system = await startSystem();
+});
+afterAll(async () => {
+  expect(await unbalancedCurrencies(system.database)).toEqual([]);
+  await system.stop();
+});
+
+/** A person and accounts that stand nowhere else in the tests; the check digits are right. */
+const name = 'Zaphod Quuxington';
+const german = {
+  type: 'individual',
+  name,
+  country: 'DE',
+  currency: 'EUR',
+  iban: 'DE83370400440907060504',
+} as const;
+const american = {
+  type: 'individual',
+  name,
+  country: 'US',
+  currency: 'USD',
+  account_number: '90817263549',
+  routing_number: '021000021',
+} as const;
+const planted = [name, 'Quuxington', german.iban, '37040044090706', american.account_number];
+
+/** As they stand in a text, or in what PostgreSQL shows of binary data. */
+const forms = planted.flatMap((text) => [text, Buffer.from(text).toString('hex')]);
+const foundIn = (text: string) =>
+  forms.filter((form) => text.toLowerCase().includes(form.toLowerCase()));
+
+/** Every row of every table that has one of them, as `table: row`. */
+async function leakedRows(): Promise<readonly string[]> {
+  const { database } = system;
+  const tables = await database<{ name: string }[]>`
+    select table_name as name from information_schema.tables
+     where table_schema = 'public' and table_type = 'BASE TABLE'`;
+  expect(tables.length).toBeGreaterThan(20);
+  const leaked: string[] = [];
+  for (const { name: table } of tables) {
+    const rows = await database<{ text: string }[]>`
+      select t::text as text from ${database(table)} t`;
+    leaked.push(
+      ...rows.flatMap(({ text }) => (foundIn(text).length > 0 ? `${table}: ${text}` : [])),
+    );
+  }
+  return leaked;
+}
+
+async function store(client: ApiClient, details: object): Promise<string> {
+  const answer = await client('POST /v1/beneficiaries', { json: details });
+  expect(answer.status).toBe(201);
+  return textOf(answer, 'id');
+}
+
+const dollars = { source_currency: 'USD', amount: 5_000 };
+
+describe('who a beneficiary is and where they bank', () => {
+  /** What a customer does with a beneficiary, and what goes wrong with it. */
+  async function journey(client: ApiClient): Promise<void> {
+    const [toGermany, toAmerica] = [await store(client, german), await store(client, american)];
+    for (const [beneficiary, reference] of [
+      [toGermany, 'Salary'],
+      [toAmerica, 'Salary'],
+      [toGermany, 'simulate: reject AC04'],
+    ]) {
+      const payout = await client('POST /v1/payouts', {
+        json: { ...dollars, beneficiary, reference },
+      });
+      const end = reference === 'Salary' ? 'settled' : 'failed';
+      await untilStatus(client, textOf(payout, 'id'), end);
+    }
+    const batch = await client('POST /v1/batches', {
+      json: { payouts: [{ ...dollars, beneficiary: toGermany }] },
+    });
+    const { body } = await client(`GET /v1/batches/${textOf(batch, 'id')}/payouts`);
+    const [item] = JSON.stringify(body).match(/po_\w+/) ?? [];
+    await untilStatus(client, item ?? '', 'settled');
+    await refuseAll(client);
+  }
+
+  /** Details that are refused, each under a key, which keeps the refusal. */
+  async function refuseAll(client: ApiClient): Promise<void> {
+    const { iban, ...withoutIban } = german;
+    const mistaken = [
+      { ...german, iban: iban.replace('83', '84') },
+      { ...german, name: `${name}\u0007` },
+      { ...german, country: name },
+      { ...german, type: name },
+      { ...german, bic: name },
+      { ...withoutIban, iban: name },
+      { ...american, routing_number: american.account_number },
+    ];
+    for (const [index, json] of mistaken.entries()) {
+      const request = { json, idempotencyKey: `mistaken ${index}`.replace(' ', '-') };
+      const first = await client('POST /v1/beneficiaries', request);
+      expect(first.body['errors'], `mistaken ${index}`).toBeDefined();
+      // A request that is malformed binds no key.
+      if (first.status !== 422) continue;
+      const again = await client('POST /v1/beneficiaries', request);
+      expect(again.headers.get('idempotent-replayed')).toBe('true');
+      expect(again.body['errors']).toEqual(first.body['errors']);
+    }
+  }
+
+  it('stands in no row of any table, nor in the history of any workflow', async () => {
+    await journey(system.client);
+    await readStatements(system.worker, createSandboxRail(system.bank));
+    expect(await leakedRows()).toEqual([]);
+    const kept = await system.database`
+      select from idempotency_keys where refusal is not null and key like 'mistaken%'`;
+    expect(kept.length).toBeGreaterThanOrEqual(4);
+    let workflows = 0;
+    for await (const { workflowId, runId, memo } of system.temporal.workflow.list()) {
+      const handle = system.temporal.workflow.getHandle(workflowId, runId);
+      const history = textsIn(historyToJSON(await handle.fetchHistory()));
+      expect(foundIn([...history, JSON.stringify(memo)].join('\n')), workflowId).toEqual([]);
+      workflows += 1;
+    }
+    expect(workflows).toBeGreaterThanOrEqual(5);
+  });
+
+  it('reaches the bank as it was stored', async () => {
+    const journal = readFileSync(system.bank.journalFile, 'utf8');
+    expect(journal).toContain(german.iban);
+    expect(journal).toContain(american.account_number);
+  });
+
+  it('is not shown in the place of another one, should rows ever be swapped', async () => {
+    const { client, database } = system;
+    const [one, other] = [await store(client, german), await store(client, american)];
+    await database`
+      update beneficiaries set sealed = (select sealed from beneficiaries where id = ${other})
+       where id = ${one}`;
+    await database`
+      update beneficiary_keys
+         set wrapped = (select wrapped from beneficiary_keys where beneficiary_id = ${other})
+       where beneficiary_id = ${one}`;
+    const answer = await client(`GET /v1/beneficiaries/${one}`);
+    expect(answer.status).toBe(500);
+    await database`delete from beneficiary_keys where beneficiary_id = ${one}`;
+    await database`delete from beneficiaries where id = ${one}`;
+  });
+});
+
+describe('a bank account that the customer has stored before', () => {
+  it('is named, and is stored all the same', async () => {
+    const client = await newClient();
+    const created = async (details: object) =>
+      (await client('POST /v1/beneficiaries', { json: details })).body;
+    const first = await created(german);
+    expect(first).toMatchObject({ same_account_as: null });
+    const second = await created({ ...german, name: 'Z. Quuxington', iban: spaced(german.iban) });
+    expect(second).toMatchObject({ same_account_as: first['id'] });
+    expect(await created(american)).toMatchObject({ same_account_as: null });
+    const shown = await client(`GET /v1/beneficiaries/${String(second['id'])}`);
+    expect(shown.body).toEqual(second);
+    // Whoever was deleted is not to be paid in the place of the new one.
+    await client(`DELETE /v1/beneficiaries/${String(first['id'])}`);
+    expect(await created(german)).toMatchObject({ same_account_as: second['id'] });
+  });
+
+  it('is none of another customer’s business', async () => {
+    await store(await newClient(), german);
+    const answer = await (await newClient())('POST /v1/beneficiaries', { json: german });
+    expect(answer.body).toMatchObject({ same_account_as: null });
+  });
+
+  it('is found also where the first two beneficiaries are stored at the same moment', async () => {
+    const client = await newClient();
+    const ids = await Promise.all(Array.from({ length: 4 }, () => store(client, german)));
+    const keys = await system.database`
+      select from account_keys k join beneficiaries b using (account_id) where b.id = ${ids[0] ?? ''}`;
+    expect(keys.length).toBe(1);
+    const last = await client('POST /v1/beneficiaries', { json: german });
+    expect(last.body).toMatchObject({ same_account_as: ids.toSorted()[0] });
+  });
+});
+
+const spaced = (iban: string) => iban.replaceAll(/(.{4})/g, '$1 ').trim();
+
+/** A customer who has stored nobody yet. */
+async function newClient(): Promise<ApiClient> {
+  const { apiKey } = await createTestAccount(system.database);
+  return createClient(system.apiUrl, apiKey);
+}
