@@ -116,6 +116,7 @@ const logins = {
 const loginSchema = z.object(logins);
 
 const operatorSchema = z.object({ DATABASE_URL: shared.DATABASE_URL });
+const masterKeySchema = z.object({ MASTER_KEY: masterKeys });
 const operatorTemporalSchema = z.object({
   TEMPORAL_ADDRESS: shared.TEMPORAL_ADDRESS,
   TEMPORAL_NAMESPACE: shared.TEMPORAL_NAMESPACE,
@@ -144,6 +145,7 @@ export const readApiConfig = (env: Environment) => read(apiSchema, env);
 export const readWorkerConfig = (env: Environment) => read(workerSchema, env);
 export const readOperatorTemporalConfig = (env: Environment) => read(operatorTemporalSchema, env);
 export const readOperatorConfig = (env: Environment) => read(operatorSchema, env);
+export const readMasterKeyConfig = (env: Environment) => read(masterKeySchema, env);
 export const readLoginConfig = (env: Environment) => read(loginSchema, env);
 export const readStackConfig = (env: Environment) => read(stackSchema, env);
 

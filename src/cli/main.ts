@@ -14,6 +14,7 @@ import { listBatches, pause, resume, showBatch } from './batches.js';
 import { withConnections } from './connections.js';
 import { createKey, listKeys, revokeKey, rollKey } from './keys.js';
 import { listAttention, payoutCommands, showPayout } from './payouts.js';
+import { erase, rotateMasterKey } from './personalData.js';
 import { decideWaitingRate, listRates, useProvider } from './rates.js';
 import { reconcile } from './reconcile.js';
 import { type Call, UsageError, usage } from './usage.js';
@@ -102,10 +103,12 @@ const commands: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   'rates accept': (call) => decideWaitingRate(call, 'accepted'),
   'rates reject': (call) => decideWaitingRate(call, 'rejected'),
   reconcile,
+  erase,
+  'master-key rotate': rotateMasterKey,
 };
 
 async function run(words: readonly string[], typed: Flags): Promise<number> {
-  const [command = '', verb = '', id = ''] = words;
+  const [command = '', verb = ''] = words;
   const { data, reset, help: _, ...flags } = typed;
   if (command === 'start') {
     return start({ directory: data ?? '.corridor', ports: portsOf(typed), reset });
@@ -125,6 +128,7 @@ async function run(words: readonly string[], typed: Flags): Promise<number> {
     const fault = sent === '' ? 'A command is missing.' : `There is no command "${sent}".`;
     throw new UsageError(`${fault}\n\n${usage}`);
   }
+  const { [name.split(' ').length]: id = '' } = words;
   const directory = data ?? '.corridor';
   return withConnections(directory, async (connections) =>
     (await work({ ...connections, id, flags })) === false ? 1 : 0,

@@ -1,3 +1,4 @@
+import { accountKeyOf } from './accountKeys.js';
 import { exactlyOne, oneOf, ownedIn, type Sql, when } from './client.js';
 import { type Page, type PageResult, pageRows, toPage } from './page.js';
 import {
@@ -5,10 +6,8 @@ import {
   type NewBeneficiary,
   type SealedDetails,
   sealDetails,
-  unwrapAccountKey,
-  type WrappedAccountKey,
-  wrapAccountKey,
 } from './personalData.js';
+import retention from './retention.json' with { type: 'json' };
 
 /** Its details are sealed: who may see them opens them with `openDetails`. */
 export type BeneficiaryRow = SealedDetails & {
@@ -19,19 +18,6 @@ export type BeneficiaryRow = SealedDetails & {
   readonly deletedAt: Date | null;
   readonly erasedAt: Date | null;
 };
-
-/** The account's key; its first beneficiary makes it, also where several are first. */
-async function accountKeyOf(sql: Sql, keyring: Keyring, accountId: string): Promise<Buffer> {
-  const [wrapped] = await sql<WrappedAccountKey[]>`
-    select account_id, master_key_id, wrapped as account_key from account_keys
-     where account_id = ${accountId}`;
-  if (wrapped !== undefined) return unwrapAccountKey(keyring, wrapped);
-  const { masterKeyId, accountKey } = wrapAccountKey(keyring, accountId);
-  await sql`
-    insert into account_keys (account_id, master_key_id, wrapped)
-    values (${accountId}, ${masterKeyId}, ${accountKey}) on conflict (account_id) do nothing`;
-  return accountKeyOf(sql, keyring, accountId);
-}
 
 /** Stores a beneficiary whose details nobody reads without the keyring. */
 export async function insertBeneficiary(
@@ -79,6 +65,16 @@ export async function deleteBeneficiary(
     update beneficiaries set deleted_at = now()
      where id = ${id} and account_id = ${accountId} and deleted_at is null`;
   return count === 0 ? undefined : findBeneficiary(sql, accountId, id);
+}
+
+/**
+ * Forgets a beneficiary for good; refused while it may still be paid, and for as long as the law wants
+ * to know whom a payout has paid: five years after the business relationship, or the occasional
+ * transaction, has ended (Directive (EU) 2015/849, Article 40).
+ */
+export async function eraseBeneficiary(sql: Sql, id: string): Promise<void> {
+  const { years } = retention.beneficiary_keys;
+  await sql`select erase_beneficiary(${id}, make_interval(years => ${years}::int))`;
 }
 
 /**

@@ -56,7 +56,7 @@ function open(key: Buffer, sealed: Buffer, about: string): Buffer {
 export function wrapAccountKey(
   keyring: Keyring,
   accountId: string,
-  key = randomBytes(32),
+  key: Buffer = randomBytes(32),
 ): WrappedAccountKey {
   const [[masterKeyId, masterKey] = []] = keyring;
   if (masterKeyId === undefined || masterKey === undefined) throw new Error('No master key.');

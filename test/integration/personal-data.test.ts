@@ -1,11 +1,15 @@
 import { readFileSync } from 'node:fs';
 import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { readStatements } from '../../src/activities/statements.js';
+import { erase } from '../../src/cli/personalData.js';
+import { connectDatabase, isRaisedByFunction } from '../../src/db/client.js';
+import type { SealedDetails } from '../../src/db/personalData.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
 import { textsIn } from '../assertions/history.js';
 import { type ApiClient, createClient, textOf, untilStatus } from '../fixtures/client.js';
-import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
+import { called } from '../fixtures/operators.js';
+import { createTestAccount, unbalancedCurrencies, withoutTriggers } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
@@ -188,6 +192,133 @@ describe('a bank account that the customer has stored before', () => {
     expect(last.body).toMatchObject({ same_account_as: ids.toSorted()[0] });
   });
 });
+
+describe('a beneficiary that is erased', () => {
+  /** Has an operator erase it, by the role of operators; the message of a refusal. */
+  async function erased(id: string): Promise<string> {
+    const operator = connectDatabase({
+      url: system.urls.operator,
+      poolSize: 1,
+      applicationName: 'test',
+    });
+    try {
+      await silently(() => erase(called({ database: operator }, id)));
+      return 'erased';
+    } catch (error) {
+      if (isRaisedByFunction(error)) return error.message;
+      throw error;
+    } finally {
+      await operator.end();
+    }
+  }
+
+  /** As if everything that happened to a payout had happened so many years and days before. */
+  async function age(payoutId: string, interval: string): Promise<void> {
+    await withoutTriggers(
+      system.database,
+      (sql) => sql`
+      update payouts
+         set requested_at = requested_at - ${interval}::interval,
+             processing_since = processing_since - ${interval}::interval,
+             sent_since = sent_since - ${interval}::interval,
+             settled_since = settled_since - ${interval}::interval
+       where id = ${payoutId}`,
+    );
+  }
+
+  it('is shown as that, and nothing decrypts who it was, while books and payouts stay', async () => {
+    const { client, database } = system;
+    const id = await store(client, german);
+    const payout = await client('POST /v1/payouts', { json: { ...dollars, beneficiary: id } });
+    const payoutId = textOf(payout, 'id');
+    await untilStatus(client, payoutId, 'settled');
+    const [before] = await database<SealedDetails[]>`
+      select * from openable_beneficiaries where id = ${id}`;
+    await age(payoutId, '5 years 1 day');
+    const entries = await entriesOf(payoutId);
+    expect(await erased(id)).toBe('erased');
+
+    const shown = await client(`GET /v1/beneficiaries/${id}`);
+    expect(shown.body).toEqual({
+      object: 'beneficiary',
+      id,
+      currency: 'EUR',
+      same_account_as: null,
+      created_at: expect.any(String),
+      deleted: true,
+      erased: true,
+    });
+    expect(JSON.stringify(await client('GET /v1/beneficiaries?limit=100'))).not.toContain(id);
+    const expanded = await client(`GET /v1/payouts/${payoutId}?expand[]=beneficiary`);
+    expect(expanded.body).toMatchObject({ status: 'settled', beneficiary: shown.body });
+    expect(await entriesOf(payoutId)).toEqual(entries);
+    expect(await unbalancedCurrencies(database)).toEqual([]);
+    // A backup of the ciphertext opens with no key that is still there.
+    expect(before?.sealed).toBeInstanceOf(Buffer);
+    const keys = await database`select from beneficiary_keys where beneficiary_id = ${id}`;
+    expect(keys.length).toBe(0);
+    const [line] = await database`
+      select subject_type, operator, command from operator_actions where subject_id = ${id}`;
+    expect(line).toMatchObject({ subjectType: 'beneficiary', command: { kind: 'erase' } });
+    expect(await erased(id)).toBe(`${id} is erased already.`);
+  });
+
+  it('is paid no longer', async () => {
+    const { client } = system;
+    const id = await store(client, german);
+    // Nobody was ever paid there, so no law keeps it.
+    expect(await erased(id)).toBe('erased');
+    const payout = await client('POST /v1/payouts', { json: { ...dollars, beneficiary: id } });
+    expect(payout.body).toMatchObject({ code: 'beneficiary_not_found' });
+  });
+
+  it('has no payout that is not final, and none of the last five years', async () => {
+    const { client } = system;
+    const id = await store(client, german);
+    const payout = await client('POST /v1/payouts', {
+      json: { ...dollars, beneficiary: id, reference: 'simulate: never settle' },
+    });
+    await untilStatus(client, textOf(payout, 'id'), 'sent');
+    await age(textOf(payout, 'id'), '6 years');
+    expect(await erased(id)).toContain('has payouts that are not final');
+    const other = await store(client, german);
+    const paid = await client('POST /v1/payouts', { json: { ...dollars, beneficiary: other } });
+    await untilStatus(client, textOf(paid, 'id'), 'settled');
+    await age(textOf(paid, 'id'), '5 years -1 day');
+    expect(await erased(other)).toMatch(/kept by law until \d{4}-\d\d-\d\d\.$/);
+    expect((await client(`GET /v1/beneficiaries/${other}`)).body).toMatchObject({ name });
+    expect(await erased('bnf_0')).toBe('There is no beneficiary bnf_0.');
+  });
+
+  it('is no other role’s to erase', async () => {
+    const id = await store(system.client, german);
+    for (const url of [system.urls.api, system.urls.worker]) {
+      const database = connectDatabase({ url, poolSize: 1, applicationName: 'test' });
+      const forbidden = [
+        database`select erase_beneficiary(${id}, '0')`,
+        database`delete from beneficiary_keys where beneficiary_id = ${id}`,
+        database`update beneficiaries set sealed = null where id = ${id}`,
+      ];
+      for (const statement of forbidden) {
+        await expect(statement).rejects.toMatchObject({ code: '42501' });
+      }
+      await database.end();
+    }
+  });
+
+  const entriesOf = (payoutId: string) =>
+    system.database`select * from ledger_entries where payout_id = ${payoutId} order by id`;
+});
+
+/** Runs a command of the command line with its output left out. */
+async function silently(work: () => Promise<void>): Promise<void> {
+  const said = vi.spyOn(console, 'log').mockReturnValue();
+  try {
+    await work();
+  } finally {
+    said.mockRestore();
+  }
+}
 
 const spaced = (iban: string) => iban.replaceAll(/(.{4})/g, '$1 ').trim();
 

@@ -67,7 +67,7 @@ describe('the details of a beneficiary', () => {
     const row = stored('bnf_1');
     const both = createKeyring(['6b'.repeat(32), masterKey]);
     expect(openDetails(both, row)).toEqual(beneficiary);
-    const accountKey = Buffer.from(unwrapAccountKey(both, row));
+    const accountKey = unwrapAccountKey(both, row);
     const rewrapped = wrapAccountKey(both, row.accountId, accountKey);
     const alone = createKeyring(['6b'.repeat(32)]);
     expect(openDetails(alone, { ...row, ...rewrapped })).toEqual(beneficiary);
