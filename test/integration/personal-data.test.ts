@@ -3,12 +3,17 @@ import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { readStatements } from '../../src/activities/statements.js';
 import { erase } from '../../src/cli/personalData.js';
-import { connectDatabase, isRaisedByFunction } from '../../src/db/client.js';
+import { lockBeneficiariesOf } from '../../src/db/beneficiaries.js';
+import { connectDatabase, isRaisedByFunction, transaction } from '../../src/db/client.js';
+import { newId } from '../../src/db/id.js';
+import { insertPayout } from '../../src/db/payouts.js';
 import type { SealedDetails } from '../../src/db/personalData.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
+import { eventually } from '../assertions/eventually.js';
 import { textsIn } from '../assertions/history.js';
 import { type ApiClient, createClient, textOf, untilStatus } from '../fixtures/client.js';
 import { called } from '../fixtures/operators.js';
+import { livePayout } from '../fixtures/requestPayout.js';
 import { createTestAccount, unbalancedCurrencies, withoutTriggers } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
@@ -288,6 +293,27 @@ describe('a beneficiary that is erased', () => {
     expect(await erased(other)).toMatch(/kept by law until \d{4}-\d\d-\d\d\.$/);
     expect((await client(`GET /v1/beneficiaries/${other}`)).body).toMatchObject({ name });
     expect(await erased('bnf_0')).toBe('There is no beneficiary bnf_0.');
+  });
+
+  it('waits for a payout that is being accepted, and then is not erased', async () => {
+    const { client, database, account } = system;
+    const beneficiaryId = await store(client, german);
+    const id = newId('payout');
+    const { result } = await transaction(database, async (sql) => {
+      const { id: accountId } = account.account;
+      const asked = { ...livePayout, id, driver: id, accountId, beneficiaryId, amount: 5_000n };
+      await insertPayout(sql, asked);
+      await lockBeneficiariesOf(sql, [id]);
+      const erasing = erased(beneficiaryId);
+      await eventually('the erasure waits', 10_000, async () => {
+        const waiting = await database`
+          select from pg_stat_activity
+           where wait_event_type = 'Lock' and query like '%erase_beneficiary%'`;
+        return waiting.length > 0 ? true : undefined;
+      });
+      return { result: erasing };
+    });
+    expect(await result).toContain('has payouts that are not final');
   });
 
   it('is no other role’s to erase', async () => {
