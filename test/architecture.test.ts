@@ -31,7 +31,7 @@ const source = new Map([
  * are generated from, sentences that say how to correct a request, guides, retries that pay once), and
  * 450 with accounts of 18 countries, every IBAN, and rates to look at.
  */
-const limits = { linesPerFile: 450, linesOfCode: 14_913 };
+const limits = { linesPerFile: 450, linesOfCode: 14_912 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

@@ -27,7 +27,5 @@ export async function rotateMasterKey({ database, flags }: Call): Promise<void> 
     await recordCommand(sql, signature, current, { kind: 'master-key rotate', accounts: count });
     return count;
   });
-  console.log(
-    `${current} wraps the keys of all accounts; it did not yet wrap ${accounts} of them.`,
-  );
+  console.log(`${current} wraps the keys of all accounts, ${accounts} of them from now on.`);
 }

@@ -190,15 +190,10 @@ const beneficiary = z.object({
   account_type: z.enum(accountTypes).optional(),
   pix_key: z.string().optional().describe('Masked: the last four characters.'),
   tax_id: z.string().optional().describe('Masked: the last four characters.'),
-  same_account_as: idOf('bnf')
-    .nullable()
-    .describe('The oldest other beneficiary of this account with the same bank account.'),
+  same_account_as: idOf('bnf').nullable().describe('The oldest other one of this bank account.'),
   created_at: time,
   deleted,
-  erased: z
-    .literal(true)
-    .optional()
-    .describe('Present only on a beneficiary whose details have been erased for good.'),
+  erased: z.literal(true).optional().describe('Present only once its details are erased.'),
 });
 
 const balance = z.object({

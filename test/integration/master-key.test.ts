@@ -10,6 +10,7 @@ import { startApiProcess } from '../servers/apiProcess.js';
 import { createTestAccount } from '../servers/database.js';
 import { startSecondApi } from '../servers/secondApi.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
+import { temporalAddress } from '../servers/temporalAddress.js';
 
 const next = 'c3'.repeat(32);
 const ids = [...createKeyring([masterKey, next]).keys()];
@@ -74,7 +75,7 @@ it('a new master key takes over while everything is served', { timeout: 60_000 }
   // The first process still wrapped by the older key: once it has ended, that comes over as well.
   outputs.push(await rotate(`${next}\n${masterKey}`), await rotate(next));
   expect(outputs[0]).toContain(`${ids[1]} wraps the keys of all accounts`);
-  expect(outputs.at(-1)).toContain('did not yet wrap 0 of them');
+  expect(outputs.at(-1)).toContain('0 of them from now on');
   expect(await wrappedBy()).toEqual([ids[1]]);
   const lines = await system.database`
     select from operator_actions
@@ -94,7 +95,7 @@ it('a new master key takes over while everything is served', { timeout: 60_000 }
   }
 });
 
-it('an API without a master key that is in use is not ready', async () => {
+it('an API without a master key that is in use is not ready, and a worker does not start', async () => {
   const readinessWith = async (MASTER_KEY: string) => {
     const api = await startApiProcess(system.urls.api, { MASTER_KEY });
     try {
@@ -105,6 +106,19 @@ it('an API without a master key that is in use is not ready', async () => {
   };
   expect(await readinessWith(`${masterKey} ${next}`)).toBe(200);
   expect(await readinessWith(masterKey)).toBe(503);
+  const env = {
+    ...process.env,
+    DATABASE_URL: system.urls.worker,
+    TEMPORAL_ADDRESS: temporalAddress(),
+    MASTER_KEY: masterKey,
+    SANDBOX_BANK_URL: system.bank.url,
+    SANDBOX_BANK_TOKEN: system.bank.apiToken,
+    RATE_SOURCE: 'reference',
+  };
+  const main = fileURLToPath(new URL('../../dist/src/worker/main.js', import.meta.url));
+  await expect(promisify(execFile)(process.execPath, [main], { env })).rejects.toThrow(
+    'MASTER_KEY: expected every key that wraps the key of an account',
+  );
 });
 
 it('a rotation without the key that wraps now changes nothing', async () => {

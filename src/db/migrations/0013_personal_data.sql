@@ -79,7 +79,7 @@ begin
   if is_open then
     raise exception '% has payouts that are not final: erase it when they are.', wanted;
   elsif kept_until > now() then
-    raise exception '% was paid: its details are kept by law until %.', wanted,
+    raise exception '% has had payouts: its details are kept by law until %.', wanted,
       to_char(kept_until at time zone 'UTC', 'YYYY-MM-DD');
   end if;
   delete from beneficiary_keys where beneficiary_id = wanted;
