@@ -12,9 +12,9 @@ directory=${1:-secrets}
 umask 077
 mkdir -p "$directory"
 
-# 24 random bytes, as hexadecimal digits: nothing that a URL would have to escape.
+# 24 random bytes or as many as asked, as hexadecimal digits: nothing that a URL would have to escape.
 random() {
-  od -An -N24 -tx1 /dev/urandom | tr -d ' \n'
+  od -An -N"${1:-24}" -tx1 /dev/urandom | tr -d ' \n'
 }
 
 # keep NAME VALUE
@@ -32,6 +32,10 @@ for name in postgres_password temporal_database_password sandbox_bank_token \
   sandbox_bank_callback_secret fingerprint_secret; do
   keep "$name" "$(random)"
 done
+
+# Wraps the keys of beneficiaries' details. Keep a copy where the database's backups are not: without
+# it nothing decrypts them.
+keep master_key "$(random 32)"
 
 # Empty but while the callback secret is changed; see docs/operations.md.
 keep sandbox_bank_callback_secret_previous ""

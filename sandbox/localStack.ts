@@ -119,6 +119,7 @@ async function startParts(
   const connections = {
     TEMPORAL_ADDRESS: temporalAddress,
     TEMPORAL_NAMESPACE: config.TEMPORAL_NAMESPACE,
+    MASTER_KEY: secrets.masterKey,
     // Receivers of a local stack listen on this machine, without TLS.
     WEBHOOKS_ALLOW_INSECURE: 'true',
   };
@@ -136,10 +137,7 @@ async function startParts(
     METRICS_PORT: String(ports.metrics),
     SANDBOX_BANK_CALLBACK_SECRET: secrets.callbackSecret,
     FINGERPRINT_SECRET: secrets.fingerprintSecret,
-    RATE_LIMIT_PER_SECOND: String(config.RATE_LIMIT_PER_SECOND),
-    RATE_LIMIT_BURST: String(config.RATE_LIMIT_BURST),
-    IN_FLIGHT_LIMIT: String(config.IN_FLIGHT_LIMIT),
-    ITEM_LIMIT_PER_SECOND: String(config.ITEM_LIMIT_PER_SECOND),
+    ...limitsOf(config),
   };
   await allStarted([
     starter.node(
@@ -169,6 +167,15 @@ async function startParts(
   } satisfies StackDescription;
   await writeJson(join(directory, 'stack.json'), description);
   return { description, seed, broken: firstToEnd(parts), stop };
+}
+
+function limitsOf(config: StackConfig): Readonly<Record<string, string>> {
+  return {
+    RATE_LIMIT_PER_SECOND: String(config.RATE_LIMIT_PER_SECOND),
+    RATE_LIMIT_BURST: String(config.RATE_LIMIT_BURST),
+    IN_FLIGHT_LIMIT: String(config.IN_FLIGHT_LIMIT),
+    ITEM_LIMIT_PER_SECOND: String(config.ITEM_LIMIT_PER_SECOND),
+  };
 }
 
 function firstToEnd(parts: readonly Part[]) {
@@ -336,21 +343,17 @@ async function prepareLogins(
 
 const randomSecret = () => randomBytes(24).toString('base64url');
 
+/** What a file of an earlier build does not have yet is made. */
 const secretsFile = z.object({
-  bankToken: z.string(),
-  callbackSecret: z.string(),
-  fingerprintSecret: z.string(),
+  bankToken: z.string().default(randomSecret),
+  callbackSecret: z.string().default(randomSecret),
+  fingerprintSecret: z.string().default(randomSecret),
+  masterKey: z.string().default(() => randomBytes(32).toString('hex')),
 });
 
-/** The stack's own secrets, made once: they must outlive a restart, or replays would mismatch. */
+/** The stack's own secrets, each made once: without them replays mismatch and details stay sealed. */
 async function readOrCreateSecrets(file: string): Promise<z.infer<typeof secretsFile>> {
-  const known = await readJson(file, secretsFile);
-  if (known !== undefined) return known;
-  const secrets = {
-    bankToken: randomSecret(),
-    callbackSecret: randomSecret(),
-    fingerprintSecret: randomSecret(),
-  };
+  const secrets = (await readJson(file, secretsFile)) ?? secretsFile.parse({});
   await writeJson(file, secrets);
   return secrets;
 }

@@ -24,6 +24,13 @@ const secret = z
   .string({ error: 'a secret of at least 16 characters' })
   .min(16, 'at least 16 characters');
 
+/** Two while one takes the other's place; see docs/operations.md. */
+const masterKeyForm = '64 hexadecimal digits, or two such keys of which the first wraps';
+const masterKeys = z
+  .string({ error: masterKeyForm })
+  .regex(/^[0-9a-f]{64}(\s+[0-9a-f]{64})?$/i, masterKeyForm)
+  .transform((text) => text.split(/\s+/));
+
 const rateSource = z.enum(['reference', 'ecb'], 'reference or ecb');
 
 /** What the API and the workers have in common. */
@@ -32,6 +39,8 @@ const shared = {
   DATABASE_POOL_SIZE: count.default(16),
   TEMPORAL_ADDRESS: z.string({ error: 'host:port' }).regex(/^[^/\s]+:\d+$/, 'host:port'),
   TEMPORAL_NAMESPACE: z.string().min(1, 'the name of a namespace').default('default'),
+  /** Wraps the keys of beneficiaries' details: who loses it loses these. */
+  MASTER_KEY: masterKeys,
   LOG_LEVEL: z
     .enum(['debug', 'info', 'warn', 'error'], 'debug, info, warn or error')
     .default('info'),
@@ -108,6 +117,7 @@ const logins = {
 const loginSchema = z.object(logins);
 
 const operatorSchema = z.object({ DATABASE_URL: shared.DATABASE_URL });
+const masterKeySchema = z.object({ MASTER_KEY: masterKeys });
 const operatorTemporalSchema = z.object({
   TEMPORAL_ADDRESS: shared.TEMPORAL_ADDRESS,
   TEMPORAL_NAMESPACE: shared.TEMPORAL_NAMESPACE,
@@ -136,6 +146,7 @@ export const readApiConfig = (env: Environment) => read(apiSchema, env);
 export const readWorkerConfig = (env: Environment) => read(workerSchema, env);
 export const readOperatorTemporalConfig = (env: Environment) => read(operatorTemporalSchema, env);
 export const readOperatorConfig = (env: Environment) => read(operatorSchema, env);
+export const readMasterKeyConfig = (env: Environment) => read(masterKeySchema, env);
 export const readLoginConfig = (env: Environment) => read(loginSchema, env);
 export const readStackConfig = (env: Environment) => read(stackSchema, env);
 

@@ -32,7 +32,7 @@ const source = new Map([
  * with accounts of 18 countries, every IBAN, and rates to look at, and 380 with fees and spreads that
  * have dates and with prices that explain themselves.
  */
-const limits = { linesPerFile: 450, linesOfCode: 15_430 };
+const limits = { linesPerFile: 450, linesOfCode: 15_655 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

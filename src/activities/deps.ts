@@ -1,6 +1,7 @@
 import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
 import type { Database } from '../db/client.js';
+import type { Keyring } from '../db/personalData.js';
 import type { FactRules } from '../domain/payout.js';
 import type { Rails } from '../rails/registry.js';
 import type { RateSource } from '../rates/rateSource.js';
@@ -12,6 +13,8 @@ export type ActivityDeps = DelivererDeps & {
   readonly database: Database;
   readonly temporal: Client;
   readonly rails: Rails;
+  /** Opens the details that payouts are sent to. */
+  readonly keyring: Keyring;
   readonly rateSource: RateSource;
   readonly metrics: Metrics;
   readonly log: Logger;
@@ -21,7 +24,8 @@ export type ActivityDeps = DelivererDeps & {
   readonly approvalAboveMinor: bigint;
 };
 
-export type RailDeps = DelivererDeps & Pick<ActivityDeps, 'database' | 'rails' | 'factRules'>;
+export type RailDeps = DelivererDeps &
+  Pick<ActivityDeps, 'database' | 'rails' | 'factRules' | 'keyring'>;
 export type AcceptanceDeps = Pick<ActivityDeps, 'rails' | 'rateMaximumAgeMs'>;
 export type WakingDeps = Pick<ActivityDeps, 'database' | 'temporal'>;
 

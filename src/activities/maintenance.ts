@@ -5,6 +5,7 @@ import { overdueEndpoints, purgeDeliveries } from '../db/deliveries.js';
 import { purgeExpiredKeys } from '../db/idempotency.js';
 import { listBalanceBreaks } from '../db/ledger.js';
 import { claimOverduePayouts } from '../db/payouts.js';
+import { purgeUnusedQuotes } from '../db/quotes.js';
 import { currentRates, storeRates } from '../db/rates.js';
 import { countBreaks } from '../db/statements.js';
 import { startBatch, wakeChunks, wakeEndpoint } from '../temporal/workflowCalls.js';
@@ -60,7 +61,7 @@ const purgeLimitMs = 20_000;
 async function purge(database: Database): Promise<number> {
   const endsAtMs = performance.now() + purgeLimitMs;
   let deleted = 0;
-  for (const deleteSlice of [purgeExpiredKeys, purgeDeliveries]) {
+  for (const deleteSlice of [purgeExpiredKeys, purgeDeliveries, purgeUnusedQuotes]) {
     let count = purgeSlice;
     while (count === purgeSlice && performance.now() < endsAtMs) {
       count = await deleteSlice(database, purgeSlice);

@@ -3,6 +3,7 @@ import { withheldForEver } from '../db/batches.js';
 import { beneficiariesOf } from '../db/beneficiaries.js';
 import { bulkTransaction, type Database, type Sql, transaction } from '../db/client.js';
 import { findPayoutById, postponeWake } from '../db/payouts.js';
+import { type Keyring, openDetails } from '../db/personalData.js';
 import {
   beginRepeat,
   beginSubmission,
@@ -145,14 +146,14 @@ export type SubmittedAll = {
  * does not know a key that it would still remember; a void that was begun is finished.
  */
 export async function submitAll(deps: RailDeps, input: SubmitInput): Promise<SubmittedAll> {
-  const { database, rails } = deps;
+  const { database, rails, keyring } = deps;
   const { driver, ids } = input;
   const limits = rails.all.map(({ name, limits }) => ({ rail: name, ...limits }));
   const begunMs = Date.now();
   const groups = groupByRail(rails, await beginSubmission(database, input, limits));
   const submitted = await Promise.all(
     [...groups].map(([rail, group]) =>
-      submitGroup({ database, rail, driver, limits, begunMs }, group),
+      submitGroup({ database, keyring, rail, driver, limits, begunMs }, group),
     ),
   );
   const results = new Map(submitted.flat().map((result) => [result.id, result]));
@@ -211,6 +212,7 @@ function attentionFor(
 
 type Target = {
   readonly database: Database;
+  readonly keyring: Keyring;
   readonly rail: Rail;
   readonly driver: string;
   readonly limits: readonly SettleLimit[];
@@ -294,12 +296,12 @@ const keyForgotten = 'The rail does not know the key, and may have forgotten it:
  * have forgotten that.
  */
 async function send(
-  { database, rail, begunMs }: Target,
+  { database, keyring, rail, begunMs }: Target,
   submissions: readonly Submission[],
 ): Promise<readonly Submitted[]> {
   const results: Submitted[] = [];
   for (const slice of groupsOf(submissions, rail.limits.bulkSize)) {
-    const transfers = await transfersOf(database, slice);
+    const transfers = await transfersOf(database, keyring, slice);
     try {
       const answers = isStale(begunMs) ? undefined : await rail.submit(transfers);
       const answerTo = new Map(answers?.map((answer) => [answer.key, answer]));
@@ -320,11 +322,12 @@ async function send(
 
 async function transfersOf(
   database: Database,
+  keyring: Keyring,
   submissions: readonly Submission[],
 ): Promise<readonly Transfer[]> {
   const ids = submissions.map(({ id }) => id);
   const beneficiaries = await beneficiariesOf(database, ids);
-  const detailsOf = new Map(beneficiaries.map((row) => [row.payoutId, row.details]));
+  const detailsOf = new Map(beneficiaries.map((row) => [row.payoutId, openDetails(keyring, row)]));
   return submissions.map((submission): Transfer => {
     const beneficiary = detailsOf.get(submission.id);
     if (beneficiary === undefined) throw new Error(`${submission.id} has no beneficiary.`);

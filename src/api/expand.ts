@@ -3,19 +3,31 @@ import type { Expandable } from '../contract/listParams.js';
 import { beneficiaryObject, payoutObject, quoteObject } from '../contract/objects.js';
 import type { JsonObject } from '../contract/versions/index.js';
 import { findBatches } from '../db/batches.js';
-import { findBeneficiaries } from '../db/beneficiaries.js';
+import { type BeneficiaryRow, findBeneficiaries } from '../db/beneficiaries.js';
 import type { Sql } from '../db/client.js';
 import type { PayoutRow } from '../db/payouts.js';
+import { type Keyring, openDetails } from '../db/personalData.js';
 import { findQuotes } from '../db/quotes.js';
 
 type Named = JsonObject & { readonly id: string };
-type Reader = (sql: Sql, accountId: string, ids: readonly string[]) => Promise<readonly Named[]>;
+type Source = { readonly sql: Sql; readonly keyring: Keyring };
+type Reader = (
+  from: Source,
+  accountId: string,
+  ids: readonly string[],
+) => Promise<readonly Named[]>;
+
+/** A beneficiary as its account sees it. */
+export function shownBeneficiary(keyring: Keyring, row: BeneficiaryRow) {
+  return beneficiaryObject(row, openDetails(keyring, row));
+}
 
 /** Reads the objects of each kind. A batch is not counted here: its own route counts. */
 const readers: { readonly [kind in Expandable]: Reader } = {
-  beneficiary: async (...asked) => (await findBeneficiaries(...asked)).map(beneficiaryObject),
-  quote: async (...asked) => (await findQuotes(...asked)).map(quoteObject),
-  batch: async (...asked) => (await findBatches(...asked)).map(uncountedBatchObject),
+  beneficiary: async ({ sql, keyring }, ...asked) =>
+    (await findBeneficiaries(sql, ...asked)).map((row) => shownBeneficiary(keyring, row)),
+  quote: async ({ sql }, ...asked) => (await findQuotes(sql, ...asked)).map(quoteObject),
+  batch: async ({ sql }, ...asked) => (await findBatches(sql, ...asked)).map(uncountedBatchObject),
 };
 
 /**
@@ -23,7 +35,7 @@ const readers: { readonly [kind in Expandable]: Reader } = {
  * kind for all of them. An id that names nothing of the account stays an id.
  */
 export async function expandPayouts(
-  sql: Sql,
+  from: Source,
   accountId: string,
   rows: readonly PayoutRow[],
   expand: readonly Expandable[],
@@ -31,7 +43,7 @@ export async function expandPayouts(
   const payouts = rows.map(payoutObject);
   const read = async (kind: Expandable) => {
     const ids = [...new Set(payouts.flatMap((payout) => payout[kind] ?? []))];
-    const objects = ids.length === 0 ? [] : await readers[kind](sql, accountId, ids);
+    const objects = ids.length === 0 ? [] : await readers[kind](from, accountId, ids);
     return { kind, objects: new Map(objects.map((object) => [object.id, object])) };
   };
   const kinds = await Promise.all([...new Set(expand)].map(read));

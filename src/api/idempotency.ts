@@ -9,6 +9,7 @@ import {
   recordKeyRefusal,
 } from '../db/idempotency.js';
 import type { PayoutRow } from '../db/payouts.js';
+import kept from '../db/retention.json' with { type: 'json' };
 import { isRefusal, meaningOf, type Refusal, refuse } from '../domain/refusal.js';
 import { type Decoded, type DecodedObject, flatten, isList } from './decoded.js';
 import { type Answer, type ApiDeps, type ApiRequest, notFound, refused } from './route.js';
@@ -103,7 +104,7 @@ export async function bindRequest(
   request: ApiRequest,
   binds: { readonly objectId: string; readonly retention?: Retention },
 ): Promise<Bound | Refusal> {
-  const { objectId, retention = '30 days' } = binds;
+  const { objectId, retention = kept.idempotency_keys.days } = binds;
   const { account, idempotencyKey, route, decoded } = request;
   const fresh = { objectId, isReplay: false, refusal: null, headers: {} };
   if (idempotencyKey === undefined) return fresh;

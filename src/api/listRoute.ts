@@ -2,6 +2,7 @@ import { listObject } from '../contract/objects.js';
 import type { JsonObject } from '../contract/versions/index.js';
 import type { Sql } from '../db/client.js';
 import { type ListedTable, type Page, type PageResult, positionOf } from '../db/page.js';
+import type { Keyring } from '../db/personalData.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
 import { notFound, type Route, type RouteWithParams, refused, route } from './route.js';
 
@@ -25,7 +26,8 @@ type Paging<Params, Place, Row> = {
     sql: Sql,
     ownerId: string,
     page: Omit<Page, 'from'> & { readonly from: Place | null },
-    params: Params,
+    /** The keyring is for lists that show the details of beneficiaries. */
+    params: Params & { readonly keyring: Keyring },
   ) => Promise<PageResult<Row> | Refusal>;
   readonly render: (row: Row) => JsonObject;
   /** See `Answer.restMs`. */
@@ -46,7 +48,7 @@ export function listRoute<Params extends PageParams, Place, Row>(
     ...list,
     method: 'get',
     refusals: ['cursor_not_found', ...refusals, ...(list.refusals ?? [])],
-    handle: async ({ database }, request, params) => {
+    handle: async ({ database, keyring }, request, params) => {
       const { limit, starting_after: after, ending_before: before, created } = params;
       if (after !== undefined && before !== undefined) {
         return refused(exclusive('ending_before', 'starting_after'));
@@ -64,7 +66,7 @@ export function listRoute<Params extends PageParams, Place, Row>(
       }
       const toward = before === undefined ? 'older' : 'newer';
       const page = { limit, toward, from, created } as const;
-      const result = await list.query(database, ownerId, page, params);
+      const result = await list.query(database, ownerId, page, { ...params, keyring });
       const restMs = list.restMs?.(params) ?? 0;
       if (isRefusal(result)) return { ...refused(result), restMs };
       const body = listObject(result.rows.map(list.render), result.hasMore);

@@ -1,8 +1,10 @@
 import type { RequestListener } from 'node:http';
 import type { Logger } from 'pino';
 import { type ApiConfig, readApiConfig } from '../config.js';
+import { hasMasterKeys } from '../db/accountKeys.js';
 import { connectDatabase, type Database } from '../db/client.js';
 import { isMigrated } from '../db/migrate.js';
+import { createKeyring, type Keyring } from '../db/personalData.js';
 import { type Running, runProcess } from '../process.js';
 import { createRails } from '../rails/registry.js';
 import { createSandboxCallbacks } from '../rails/sandbox/callback.js';
@@ -35,6 +37,7 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
   const { SANDBOX_BANK_CALLBACK_SECRET: secret, SANDBOX_BANK_CALLBACK_SECRET_PREVIOUS: previous } =
     config;
   const metrics = createMetrics('api');
+  const keyring = createKeyring(config.MASTER_KEY);
   const proxies = trustProxies(config.TRUSTED_PROXIES);
   const app = createApp({
     database,
@@ -49,6 +52,7 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
       allowPrivateAddresses: config.WEBHOOKS_ALLOW_INSECURE,
     },
     fingerprintSecret: config.FINGERPRINT_SECRET,
+    keyring,
     limiter: createLimiter({
       perSecond: config.RATE_LIMIT_PER_SECOND,
       burst: config.RATE_LIMIT_BURST,
@@ -62,7 +66,7 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
   const take: RequestListener = (request, response) => void handle(request, response);
   const http = createHttpServer(take, log, proxies);
   const url = await listen(http.server, config.API_HOST, config.API_PORT);
-  const isUsable = createReadiness(database);
+  const isUsable = createReadiness(database, keyring);
   const metricsServer = await serveMetrics({
     host: config.METRICS_HOST,
     port: config.METRICS_PORT,
@@ -82,12 +86,17 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
   };
 }
 
-/** Whether the database is there and migrated. Without Temporal a payout is still taken. */
-function createReadiness(database: Database): () => Promise<boolean> {
+/**
+ * Whether the database is there, migrated, and under master keys that this process has. Without
+ * Temporal a payout is still taken.
+ */
+function createReadiness(database: Database, keyring: Keyring): () => Promise<boolean> {
+  const isUsable = async () =>
+    (await isMigrated(database)) && (await hasMasterKeys(database, keyring));
   let look = { atMs: Number.NEGATIVE_INFINITY, isUsable: Promise.resolve(false) };
   return () => {
     const nowMs = performance.now();
-    if (nowMs - look.atMs > readinessMs) look = { atMs: nowMs, isUsable: isMigrated(database) };
+    if (nowMs - look.atMs > readinessMs) look = { atMs: nowMs, isUsable: isUsable() };
     return look.isUsable;
   };
 }

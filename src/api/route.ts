@@ -6,6 +6,7 @@ import type { ObjectName } from '../contract/schemas.js';
 import type { ApiVersion, JsonObject } from '../contract/versions/index.js';
 import type { Account } from '../db/accounts.js';
 import type { Database } from '../db/client.js';
+import type { Keyring } from '../db/personalData.js';
 import { isCurrency, minorUnitsExpected, minorUnitsHint } from '../domain/money.js';
 import { type Refusal, type RefusalCode, refuse } from '../domain/refusal.js';
 import type { Scope } from '../domain/scope.js';
@@ -31,6 +32,8 @@ export type ApiDeps = {
   readonly rateMaximumAgeMs: number;
   readonly webhookPolicy: UrlPolicy;
   readonly fingerprintSecret: string;
+  /** Seals and opens the details of beneficiaries. */
+  readonly keyring: Keyring;
   readonly limiter: Limiter;
   readonly proxies: TrustedProxies;
   /** What an account's requests hold of the database's connections at a time. */

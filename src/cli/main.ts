@@ -15,6 +15,7 @@ import { withConnections } from './connections.js';
 import { showExposure } from './exposure.js';
 import { createKey, listKeys, revokeKey, rollKey } from './keys.js';
 import { listAttention, payoutCommands, showPayout } from './payouts.js';
+import { erase, rotateMasterKey } from './personalData.js';
 import { decideWaitingRate, listRates, useProvider } from './rates.js';
 import { reconcile } from './reconcile.js';
 import { previewTerms, setTerms, showTerms } from './terms.js';
@@ -123,10 +124,12 @@ const commands: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   'terms preview': previewTerms,
   exposure: showExposure,
   reconcile,
+  erase,
+  'master-key rotate': rotateMasterKey,
 };
 
 async function run(words: readonly string[], typed: Flags): Promise<number> {
-  const [command = '', verb = '', id = ''] = words;
+  const [command = '', verb = ''] = words;
   const { data, reset, help: _, ...flags } = typed;
   if (command === 'start') {
     return start({ directory: data ?? '.corridor', ports: portsOf(typed), reset });
@@ -146,6 +149,7 @@ async function run(words: readonly string[], typed: Flags): Promise<number> {
     const fault = sent === '' ? 'A command is missing.' : `There is no command "${sent}".`;
     throw new UsageError(`${fault}\n\n${usage}`);
   }
+  const { [name.split(' ').length]: id = '' } = words;
   const directory = data ?? '.corridor';
   return withConnections(directory, async (connections) =>
     (await work({ ...connections, id, flags })) === false ? 1 : 0,

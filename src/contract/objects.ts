@@ -8,7 +8,7 @@ import type { PayoutRow } from '../db/payouts.js';
 import type { QuoteRow } from '../db/quotes.js';
 import type { RateOrigin } from '../db/rates.js';
 import type { WebhookEndpointRow } from '../db/webhookEndpoints.js';
-import { maskedDetails } from '../domain/beneficiary.js';
+import { type BeneficiaryDetails, maskedDetails } from '../domain/beneficiary.js';
 import type { Corridor } from '../domain/corridor.js';
 import type { FieldRule } from '../domain/fieldRule.js';
 import { formatRate, quotedRate, type Rate } from '../domain/fx.js';
@@ -90,14 +90,20 @@ function wholeNumber(amount: bigint): number {
   return Number(amount);
 }
 
-/** Account numbers are never read back. */
-export function beneficiaryObject(beneficiary: BeneficiaryRow): ContractObject<'beneficiary'> {
+/** Account numbers are never read back; of one that was erased there are no details. */
+export function beneficiaryObject(
+  beneficiary: BeneficiaryRow,
+  details: BeneficiaryDetails | undefined,
+): ContractObject<'beneficiary'> {
   return {
     object: 'beneficiary',
     id: beneficiary.id,
-    ...maskedDetails(beneficiary.details),
+    currency: beneficiary.currency,
+    ...(details === undefined ? {} : maskedDetails(details)),
+    same_account_as: beneficiary.sameAccountAs,
     created_at: beneficiary.createdAt.toISOString(),
     ...(beneficiary.deletedAt === null ? {} : { deleted: true }),
+    ...(beneficiary.erasedAt === null ? {} : { erased: true }),
   };
 }
 

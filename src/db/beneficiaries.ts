@@ -1,31 +1,44 @@
-import type { BeneficiaryDetails } from '../domain/beneficiary.js';
+import { accountKeyOf } from './accountKeys.js';
 import { exactlyOne, oneOf, ownedIn, type Sql, when } from './client.js';
 import { type Page, type PageResult, pageRows, toPage } from './page.js';
+import {
+  type Keyring,
+  type NewBeneficiary,
+  type SealedDetails,
+  sealDetails,
+} from './personalData.js';
+import retention from './retention.json' with { type: 'json' };
 
-export type BeneficiaryRow = {
-  readonly id: string;
-  readonly accountId: string;
-  readonly details: BeneficiaryDetails;
+/** Its details are sealed: who may see them opens them with `openDetails`. */
+export type BeneficiaryRow = SealedDetails & {
+  readonly currency: string;
+  /** The oldest other one of the same bank account that the customer has not deleted. */
+  readonly sameAccountAs: string | null;
   readonly createdAt: Date;
   readonly deletedAt: Date | null;
+  readonly erasedAt: Date | null;
 };
 
-const columns = (sql: Sql) => sql`id, account_id, details, created_at, deleted_at`;
-
+/** Stores a beneficiary whose details nobody reads without the keyring. */
 export async function insertBeneficiary(
   sql: Sql,
-  beneficiary: Pick<BeneficiaryRow, 'id' | 'accountId' | 'details'>,
+  keyring: Keyring,
+  beneficiary: NewBeneficiary,
 ): Promise<BeneficiaryRow> {
   const { id, accountId, details } = beneficiary;
-  const [row] = await sql<BeneficiaryRow[]>`
-    insert into beneficiaries (id, account_id, details, currency)
-    values (${id}, ${accountId}, ${sql.json(details)}, ${details.currency})
-    returning ${columns(sql)}`;
-  return exactlyOne(row);
+  const accountKey = await accountKeyOf(sql, keyring, accountId);
+  const { beneficiaryKey, sealed, accountHash } = sealDetails(accountKey, beneficiary);
+  await sql`
+    with key as (
+      insert into beneficiary_keys (beneficiary_id, wrapped) values (${id}, ${beneficiaryKey})
+    )
+    insert into beneficiaries (id, account_id, sealed, account_hash, currency)
+    values (${id}, ${accountId}, ${sealed}, ${accountHash}, ${details.currency})`;
+  return exactlyOne(await findBeneficiary(sql, accountId, id));
 }
 
 /** Beneficiaries of an account by their ids, deleted ones too: payouts were made to them. */
-export const findBeneficiaries = ownedIn<BeneficiaryRow>('beneficiaries', columns);
+export const findBeneficiaries = ownedIn<BeneficiaryRow>('openable_beneficiaries');
 export const findBeneficiary = oneOf(findBeneficiaries);
 
 /** A page of an account's beneficiaries that are not deleted. */
@@ -36,7 +49,7 @@ export async function listBeneficiaries(
   { currency }: { readonly currency?: string | undefined },
 ): Promise<PageResult<BeneficiaryRow>> {
   const rows = await sql<BeneficiaryRow[]>`
-    select ${columns(sql)} from beneficiaries
+    select * from openable_beneficiaries
      where account_id = ${accountId} and deleted_at is null
        and ${when(sql, currency, (wanted) => sql`currency = ${wanted}`)}
        and ${pageRows(sql, page, ['created_at', 'id'])}`;
@@ -48,42 +61,46 @@ export async function deleteBeneficiary(
   accountId: string,
   id: string,
 ): Promise<BeneficiaryRow | undefined> {
-  const [row] = await sql<BeneficiaryRow[]>`
+  const { count } = await sql`
     update beneficiaries set deleted_at = now()
-     where id = ${id} and account_id = ${accountId} and deleted_at is null
-    returning ${columns(sql)}`;
-  return row;
+     where id = ${id} and account_id = ${accountId} and deleted_at is null`;
+  return count === 0 ? undefined : findBeneficiary(sql, accountId, id);
 }
 
-export type BeneficiaryOfPayout = {
-  readonly payoutId: string;
-  readonly currency: string;
-  readonly details: BeneficiaryDetails;
-};
+/**
+ * Forgets a beneficiary for good; refused while it may still be paid, and for as long as the law wants
+ * to know whom a payout has paid: five years after the business relationship, or the occasional
+ * transaction, has ended (Directive (EU) 2015/849, Article 40).
+ */
+export async function eraseBeneficiary(sql: Sql, id: string): Promise<void> {
+  const { years } = retention.beneficiary_keys;
+  await sql`select erase_beneficiary(${id}, make_interval(years => ${years}::int))`;
+}
 
 /**
  * Not `=` for the account: before the tables are analyzed the planner would look through all
  * beneficiaries of the account for each payout, in place of the one that is named.
  */
 const ofPayouts = (sql: Sql, payoutIds: readonly string[]) => sql`
-  select p.id as payout_id, b.currency, b.details
-    from payouts p join beneficiaries b
-      on b.id = p.beneficiary_id and b.account_id is not distinct from p.account_id
-   where p.id = any (${[...payoutIds]}::text[])`;
+    on b.id = p.beneficiary_id and b.account_id is not distinct from p.account_id
+ where p.id = any (${[...payoutIds]}::text[])`;
 
-/** The usable beneficiaries that these payouts name, held against a concurrent deletion. */
+/** What the usable beneficiaries that these payouts name receive, held against a concurrent deletion. */
 export function lockBeneficiariesOf(
   sql: Sql,
   payoutIds: readonly string[],
-): Promise<readonly BeneficiaryOfPayout[]> {
-  return sql<BeneficiaryOfPayout[]>`
-    ${ofPayouts(sql, payoutIds)} and b.deleted_at is null order by b.id for share of b`;
+): Promise<readonly { readonly payoutId: string; readonly currency: string }[]> {
+  return sql<{ payoutId: string; currency: string }[]>`
+    select p.id as payout_id, currency from payouts p join beneficiaries b
+    ${ofPayouts(sql, payoutIds)} and deleted_at is null order by b.id for share of b`;
 }
 
 /** The details that accepted payouts are sent to: a deletion does not stop what was accepted. */
 export function beneficiariesOf(
   sql: Sql,
   payoutIds: readonly string[],
-): Promise<readonly BeneficiaryOfPayout[]> {
-  return sql<BeneficiaryOfPayout[]>`${ofPayouts(sql, payoutIds)}`;
+): Promise<readonly (SealedDetails & { readonly payoutId: string })[]> {
+  return sql<(SealedDetails & { payoutId: string })[]>`
+    select p.id as payout_id, b.id, b.account_id, sealed, beneficiary_key, account_key, master_key_id
+      from payouts p join openable_beneficiaries b ${ofPayouts(sql, payoutIds)}`;
 }

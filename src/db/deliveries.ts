@@ -1,6 +1,7 @@
 import { type Sql, unnest } from './client.js';
 import { type EventRow, eventColumns, ofPayout } from './events.js';
 import { firstId } from './id.js';
+import retention from './retention.json' with { type: 'json' };
 import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
 /** One (event, endpoint) pair with everything that an attempt needs. */
@@ -193,7 +194,7 @@ export async function nextAttemptInMs(sql: Sql, endpointId: string): Promise<num
 }
 
 /** How long it is known what became of an event at each endpoint; the event itself stays. */
-const keptMs = 30 * 24 * 60 * 60_000;
+const keptMs = retention.deliveries.days * 24 * 60 * 60_000;
 
 /** Deletes deliveries of old events that are over, so many at the most; returns how many. */
 export async function purgeDeliveries(sql: Sql, limit: number): Promise<number> {

@@ -10,8 +10,8 @@ export type KeyBinding = {
   readonly refusal: Refusal | null;
 };
 
-/** Keys of routes that move no money are remembered for 30 days; null is for ever. */
-export type Retention = '30 days' | null;
+/** How many days keys of routes that move no money are remembered; null is for ever. */
+export type Retention = number | null;
 
 /**
  * Binds keys, each to its object. Returns those that were bound before, with what they are
@@ -29,7 +29,7 @@ export async function bindKeys(
   const rows = await sql<{ key: string }[]>`
     insert into idempotency_keys (account_id, key, route, fingerprints, object_id, refusal, expires_at)
     select ${accountId}, t.key, t.route, t.fingerprints, t.object_id, t.refusal,
-           now() + ${retention}::interval
+           now() + make_interval(days => ${retention}::int)
       from ${unnest(sql, bindings)`
         key text, route text, fingerprints jsonb, object_id text, refusal jsonb`}
      order by t.key

@@ -2,6 +2,7 @@ import { formatRate } from '../domain/fx.js';
 import type { FixedSide, Price } from '../domain/quote.js';
 import { exactlyOne, oneOf, ownedIn, type Sql, unnest } from './client.js';
 import type { AcceptedColumns } from './payouts.js';
+import retention from './retention.json' with { type: 'json' };
 import type { PriceOrigin } from './terms.js';
 
 export type QuoteRow = AcceptedColumns &
@@ -82,4 +83,14 @@ export async function markQuotesUsed(
     update quotes q set used_by = t.payout_id
       from ${unnest(sql, uses)`quote_id text, payout_id text`}
      where q.id = t.quote_id`;
+}
+
+/** Deletes quotes that expired long ago and no payout has used, so many at the most; how many. */
+export async function purgeUnusedQuotes(sql: Sql, limit: number): Promise<number> {
+  const { count } = await sql`
+    delete from quotes where id in (
+      select id from quotes where used_by is null
+         and expires_at < now() - make_interval(days => ${retention.quotes.days}::int)
+       order by expires_at limit ${limit})`;
+  return count;
 }

@@ -121,6 +121,15 @@ export function maskedDetails(details: BeneficiaryDetails): BeneficiaryDetails {
   return { ...details, ...Object.fromEntries(masked) };
 }
 
+/** What says who holds an account, and how it is paid, rather than which one it is. */
+const holderFields: readonly string[] = ['type', 'name', 'name_kana', 'tax_id', 'currency', 'bic'];
+
+/** The same text for the same bank account, as far as it is given by the same kind of number. */
+export function accountIdentity(details: BeneficiaryDetails): string {
+  const fields = beneficiaryFields.filter((field) => !holderFields.includes(field));
+  return JSON.stringify(fields.map((field) => details[field]));
+}
+
 /** "****3000": the last four characters, and never more than half of a short number. */
 function lastCharacters(account: string): string {
   return `****${account.slice(account.length - Math.min(4, Math.floor(account.length / 2)))}`;

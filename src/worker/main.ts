@@ -7,7 +7,9 @@ import { createDeliverer } from '../activities/delivery.js';
 import { createActivities } from '../activities/index.js';
 import { startRates } from '../activities/maintenance.js';
 import { ConfigError, readWorkerConfig, type WorkerConfig } from '../config.js';
-import { connectDatabase } from '../db/client.js';
+import { hasMasterKeys } from '../db/accountKeys.js';
+import { connectDatabase, type Database } from '../db/client.js';
+import { createKeyring, type Keyring } from '../db/personalData.js';
 import { type Running, runProcess } from '../process.js';
 import { createRails } from '../rails/registry.js';
 import { createSandboxRail } from '../rails/sandbox/connector.js';
@@ -57,6 +59,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     database,
     metrics,
     rails: createRails([rail]),
+    keyring: await loadKeyring(database, config),
     rateMaximumAgeMs: config.RATE_MAXIMUM_AGE_HOURS * hourMs,
     deliverer,
     temporal,
@@ -101,6 +104,13 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
       await database.end({ timeout: 5 });
     },
   };
+}
+
+/** Without a key that is in use payouts would be begun, and could not be sent. */
+async function loadKeyring(database: Database, config: WorkerConfig): Promise<Keyring> {
+  const keyring = createKeyring(config.MASTER_KEY);
+  if (await hasMasterKeys(database, keyring)) return keyring;
+  throw new ConfigError('MASTER_KEY: expected every key that wraps the key of an account');
 }
 
 /**

@@ -15,13 +15,18 @@ const personal = new RegExp(
   'g',
 );
 
-/** The personal data in the payloads of a history in JSON, and anywhere else in it. */
-export function personalDataIn(history: string): readonly string[] {
+/** Every text of a history in JSON, its payloads decoded. */
+export function textsIn(history: string): readonly string[] {
   const texts: string[] = [];
   JSON.parse(history, (key, value: unknown) => {
     if (typeof value !== 'string') return value;
     texts.push(key === 'data' ? Buffer.from(value, 'base64').toString('utf8') : value);
     return value;
   });
-  return texts.flatMap((text) => text.match(personal) ?? []);
+  return texts;
+}
+
+/** The personal data in the payloads of a history in JSON, and anywhere else in it. */
+export function personalDataIn(history: string): readonly string[] {
+  return textsIn(history).flatMap((text) => text.match(personal) ?? []);
 }

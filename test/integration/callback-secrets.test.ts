@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { readApiConfig, readWorkerConfig } from '../../src/config.js';
 import { callBack } from '../fakes/bankCallback.js';
+import { masterKey } from '../fixtures/keyring.js';
 import { startApiProcess } from '../servers/apiProcess.js';
 import { createTestDatabase, type TestDatabase } from '../servers/database.js';
 
@@ -37,7 +38,11 @@ describe('the secret of callbacks', () => {
   });
 
   it('is needed by the API alone, and the token of the bank by the workers', () => {
-    const both = { DATABASE_URL: 'postgres://x/y', TEMPORAL_ADDRESS: 'temporal:7233' };
+    const both = {
+      DATABASE_URL: 'postgres://x/y',
+      TEMPORAL_ADDRESS: 'temporal:7233',
+      MASTER_KEY: masterKey,
+    };
     const callbacks = { SANDBOX_BANK_CALLBACK_SECRET: newer ?? '' };
     const bank = { SANDBOX_BANK_URL: 'http://bank', SANDBOX_BANK_TOKEN: 'a-token-of-the-bank' };
     const api = readApiConfig({ ...both, ...bank, ...callbacks, FINGERPRINT_SECRET: foreign });

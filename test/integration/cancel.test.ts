@@ -13,6 +13,7 @@ import { expectedPostings, postingsOf } from '../assertions/postings.js';
 import { silentDeliverer } from '../fakes/silentDeliverer.js';
 import { attempt } from '../fixtures/attempt.js';
 import { type ApiAnswer, textOf, untilStatus } from '../fixtures/client.js';
+import { keyring } from '../fixtures/keyring.js';
 import { command } from '../fixtures/operators.js';
 import {
   historyOf,
@@ -129,6 +130,7 @@ describe('a cancellation that races with the submission', () => {
     const rail = createSandboxRail(system.bank);
     const deps = {
       rails: createRails([rail]),
+      keyring,
       rateMaximumAgeMs,
       factRules: usualFactRules,
       deliverer: silentDeliverer,

@@ -5,6 +5,7 @@ import { routes } from '../../src/api/app.js';
 import { exactlyOne, transaction } from '../../src/db/client.js';
 import { eventually } from '../assertions/eventually.js';
 import { type ApiAnswer, type ApiClient, createClient, textOf } from '../fixtures/client.js';
+import { masterKey } from '../fixtures/keyring.js';
 import { beneficiary } from '../fixtures/requestPayout.js';
 import { createTestAccount } from '../servers/database.js';
 import { fingerprintSecret, startSystem, type TestSystem } from '../servers/system.js';
@@ -391,6 +392,7 @@ function startApi(databaseUrl: string): Promise<Part> {
       SANDBOX_BANK_CALLBACK_SECRET: system.bank.callbackSecret,
       WEBHOOKS_ALLOW_INSECURE: 'true',
       FINGERPRINT_SECRET: fingerprintSecret,
+      MASTER_KEY: masterKey,
       API_PORT: '0',
     },
     ipc: true,

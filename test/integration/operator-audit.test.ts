@@ -203,6 +203,8 @@ describe('every command that changes something says who and why', () => {
       ['batches', 'resume', 'bat_1'],
       ['rates', 'accept', '1'],
       ['rates', 'use', 'reference'],
+      ['erase', 'bnf_1'],
+      ['master-key', 'rotate'],
     ]) {
       const { code, output } = await corridor(...command);
       expect([command.join(' '), code, output.split('\n')[0]]).toEqual([

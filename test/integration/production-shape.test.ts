@@ -10,6 +10,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { freePort } from '../../sandbox/stack/ports.js';
 import { startPostgres } from '../../sandbox/stack/postgres.js';
 import { type Part, startProcess } from '../../sandbox/stack/process.js';
+import { readMasterKeyConfig } from '../../src/config.js';
 import { connectDatabase } from '../../src/db/client.js';
 import { createClient, textOf, untilStatus } from '../fixtures/client.js';
 import { createTestAccount } from '../servers/database.js';
@@ -89,11 +90,12 @@ describe('docker-compose.yml', () => {
       api: [
         'corridor_api_database_url',
         'fingerprint_secret',
+        'master_key',
         'sandbox_bank_callback_secret',
         'sandbox_bank_callback_secret_previous',
       ],
-      worker: ['corridor_worker_database_url', 'sandbox_bank_token'],
-      'batch-worker': ['corridor_worker_database_url', 'sandbox_bank_token'],
+      worker: ['corridor_worker_database_url', 'master_key', 'sandbox_bank_token'],
+      'batch-worker': ['corridor_worker_database_url', 'master_key', 'sandbox_bank_token'],
       'sandbox-bank': ['sandbox_bank_callback_secret', 'sandbox_bank_token'],
     });
     // Mounted for nothing: a secret that no variable names.
@@ -409,6 +411,27 @@ describe('the processes of docker-compose.yml', () => {
     expect(read()).toEqual({ current: second.current, previous: '' });
   });
 
+  it('change the master key as docs/operations.md says', async () => {
+    const secrets = join(place.directory, 'changed-keys');
+    await runToEnd('sh', [join(root, 'deploy/make-secrets.sh'), secrets], {});
+    const read = () => readMasterKeyConfig({ MASTER_KEY_FILE: join(secrets, 'master_key') });
+    const guide = readFileSync(join(root, 'docs/operations.md'), 'utf8');
+    const commands = guide.matchAll(/^ {3}`([^`]* > secrets\/(?:both|one) && [^`]*)`/gm);
+    const held = [read().MASTER_KEY];
+    for (const [, command = ''] of commands) {
+      const { code } = await runToEnd(
+        'sh',
+        ['-c', command.replaceAll('secrets/', `${secrets}/`)],
+        {},
+      );
+      expect(code, command).toBe(0);
+      held.push(read().MASTER_KEY);
+    }
+    const [[older] = [], [, newer] = []] = held;
+    expect(newer).not.toBe(older);
+    expect(held).toEqual([[older], [older, newer], [newer, older], [newer]]);
+  });
+
   it('settle a payout and end with code 0 on SIGTERM', { timeout: 120_000 }, async () => {
     const migrate = await launchOf('migrate', place);
     const migrated = await runToEnd(process.execPath, migrate.launch.args, migrate.launch.env);
@@ -460,6 +483,8 @@ describe('the processes of docker-compose.yml', () => {
       'a secret of at least 16 characters',
       'FINGERPRINT_SECRET',
     ],
+    ['api', 'MASTER_KEY_FILE', '', '64 hexadecimal digits', 'MASTER_KEY'],
+    ['worker', 'MASTER_KEY_FILE', '/dev/null', '64 hexadecimal digits', 'MASTER_KEY'],
     ['api', 'TRUSTED_PROXIES', '10.0.0.0/8,10.0.0.0/99', 'addresses and subnets'],
     ['worker', 'METRICS_PORT', 'abc', 'a port number, 0 to 65535'],
     ['worker', 'TEMPORAL_ADDRESS', 'temporal', 'host:port'],

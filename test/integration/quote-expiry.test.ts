@@ -13,6 +13,7 @@ import { createRails } from '../../src/rails/registry.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
 import { silentDeliverer } from '../fakes/silentDeliverer.js';
 import { price } from '../fixtures/corridors.js';
+import { keyring } from '../fixtures/keyring.js';
 import {
   createTestAccount,
   createTestDatabase,
@@ -38,7 +39,7 @@ beforeAll(async () => {
   test = await createTestDatabase();
   caller = await createTestAccount(test.database);
   beneficiary = newId('beneficiary');
-  await insertBeneficiary(test.database, {
+  await insertBeneficiary(test.database, keyring, {
     id: beneficiary,
     accountId: caller.account.id,
     details: {

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { type Part, sendSignal, startProcess } from '../../sandbox/stack/process.js';
+import { masterKey } from '../fixtures/keyring.js';
 import { temporalAddress } from './temporalAddress.js';
 
 /** The API as it is delivered: a process of its own. */
@@ -34,6 +35,7 @@ export async function startApiProcess(
       DATABASE_URL: databaseUrl,
       TEMPORAL_ADDRESS: temporalAddress(),
       SANDBOX_BANK_CALLBACK_SECRET: 'a-callback-secret-of-the-tests',
+      MASTER_KEY: masterKey,
       FINGERPRINT_SECRET: 'a-fingerprint-secret-of-the-tests',
       API_PORT: '0',
       RATE_LIMIT_PER_SECOND: '99999',

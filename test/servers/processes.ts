@@ -14,6 +14,7 @@ import { allowLogins, type DatabaseRole, loginUrls } from '../../src/db/roles.js
 import { connectTemporal } from '../../src/temporal/client.js';
 import { readJournal } from '../assertions/bankJournal.js';
 import { type RailProxy, startRailProxy } from '../fakes/railProxy.js';
+import { masterKey } from '../fixtures/keyring.js';
 import { finderOptions } from './finders.js';
 import { forgetOnPowerCut, onServer } from './onServer.js';
 
@@ -194,6 +195,7 @@ function startersOf(directory: string, ports: Ports, railUrl: string, startOurs:
   const connections = (role: DatabaseRole) => ({
     DATABASE_URL: urls()[role],
     TEMPORAL_ADDRESS: `127.0.0.1:${ports.temporal}`,
+    MASTER_KEY: masterKey,
     WEBHOOKS_ALLOW_INSECURE: 'true',
   });
   const workerSettings = () => ({

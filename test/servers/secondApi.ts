@@ -7,10 +7,11 @@ import { createLimiter } from '../../src/api/rateLimit.js';
 import { connectDatabase } from '../../src/db/client.js';
 import { createRails } from '../../src/rails/registry.js';
 import { createMetrics } from '../../src/telemetry.js';
+import { keyring as usualKeyring } from '../fixtures/keyring.js';
 import { fingerprintSecret, type TestSystem } from './system.js';
 
 /** Another API process's worth of API: its own server and connections, on the same database. */
-export async function startSecondApi({ urls, temporal }: TestSystem) {
+export async function startSecondApi({ urls, temporal }: TestSystem, keyring = usualKeyring) {
   const database = connectDatabase({ url: urls.api, poolSize: 10, applicationName: 'second' });
   const app = createApp({
     database,
@@ -23,6 +24,7 @@ export async function startSecondApi({ urls, temporal }: TestSystem) {
     rateMaximumAgeMs: 24 * 60 * 60 * 1000,
     webhookPolicy: { allowInsecure: true, allowPrivateAddresses: true },
     fingerprintSecret,
+    keyring,
     limiter: createLimiter({
       ...{ perSecond: 10_000, burst: 10_000, inFlight: 10_000, itemsPerSecond: 10_000_000 },
     }),

@@ -10,6 +10,7 @@ import { createApp } from '../../src/api/app.js';
 import { trustProxies } from '../../src/api/clientAddress.js';
 import { createLimiter, type Limiter } from '../../src/api/rateLimit.js';
 import { connectDatabase, type Database } from '../../src/db/client.js';
+import type { Keyring } from '../../src/db/personalData.js';
 import type { DatabaseUrls } from '../../src/db/roles.js';
 import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
@@ -21,6 +22,7 @@ import { ensureSearchAttributes } from '../../src/temporal/searchAttributes.js';
 import { createSender } from '../../src/webhooks/sender.js';
 import { createBatchLane, createSingleLane } from '../../src/worker/workers.js';
 import { type ApiClient, createClient } from '../fixtures/client.js';
+import { keyring as usualKeyring } from '../fixtures/keyring.js';
 import { startTestBank, type TestBank } from './bank.js';
 import { createTestAccount, createTestDatabase, type TestAccount } from './database.js';
 import { temporalAddress } from './temporalAddress.js';
@@ -58,8 +60,13 @@ const unlimited = () =>
   });
 
 export async function startSystem(
-  options: { readonly startsWorker?: boolean; readonly limiter?: Limiter } = {},
+  options: {
+    readonly startsWorker?: boolean;
+    readonly limiter?: Limiter;
+    readonly keyring?: Keyring;
+  } = {},
 ): Promise<TestSystem> {
+  const { keyring = usualKeyring } = options;
   quietRuntime();
   const { url: databaseUrl, database, api, worker, urls, drop } = await createTestDatabase();
   const server = createServer();
@@ -91,6 +98,7 @@ export async function startSystem(
     rateMaximumAgeMs: dayMs,
     webhookPolicy: policy,
     fingerprintSecret,
+    keyring,
     limiter: options.limiter ?? unlimited(),
     proxies: trustProxies([]),
   });
@@ -106,6 +114,7 @@ export async function startSystem(
       database: worker,
       metrics: createMetrics('test-worker'),
       rails,
+      keyring,
       rateMaximumAgeMs: dayMs,
       factRules: usualFactRules,
       deliverer,

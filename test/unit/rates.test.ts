@@ -6,6 +6,7 @@ import { corridorCurrencies } from '../../src/domain/corridor.js';
 import { formatRate, parseRate } from '../../src/domain/fx.js';
 import { ecbSource, parseEcbDaily } from '../../src/rates/ecb.js';
 import { referenceSource } from '../../src/rates/reference.js';
+import { masterKey } from '../fixtures/keyring.js';
 
 const daily = `<?xml version="1.0" encoding="UTF-8"?>
 <gesmes:Envelope xmlns:gesmes="http://www.gesmes.org/xml/2002-08-01" xmlns="http://www.ecb.int/vocabulary/2002-08-01/eurofxref">
@@ -50,6 +51,7 @@ describe('the source of rates', () => {
     TEMPORAL_ADDRESS: '127.0.0.1:7233',
     SANDBOX_BANK_URL: 'http://127.0.0.1:8090',
     SANDBOX_BANK_TOKEN: 'a-bank-token-of-the-tests',
+    MASTER_KEY: masterKey,
     SANDBOX_BANK_CALLBACK_SECRET: 'a-callback-secret-of-the-tests',
   };
 

@@ -16,6 +16,7 @@ import { eventually } from '../assertions/eventually.js';
 import { keepHistory } from '../assertions/keepHistory.js';
 import { QuietRail } from '../fakes/quietRail.js';
 import { silentDeliverer } from '../fakes/silentDeliverer.js';
+import { keyring } from '../fixtures/keyring.js';
 import { requestBatch } from '../fixtures/requestBatch.js';
 import { rateMaximumAgeMs } from '../fixtures/requestPayout.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
@@ -55,6 +56,7 @@ async function ride(
   const deps = {
     database: store.worker,
     rails: createRails([rail]),
+    keyring,
     rateMaximumAgeMs,
     factRules: usualFactRules,
     deliverer: silentDeliverer,

@@ -15,6 +15,7 @@ import type { payout } from '../../src/workflows/payout.js';
 import { keepHistory } from '../assertions/keepHistory.js';
 import { QuietRail } from '../fakes/quietRail.js';
 import { silentDeliverer } from '../fakes/silentDeliverer.js';
+import { keyring } from '../fixtures/keyring.js';
 import { command } from '../fixtures/operators.js';
 import {
   beneficiary,
@@ -62,6 +63,7 @@ async function ride(
   const deps = {
     database: store.worker,
     rails: createRails([rail]),
+    keyring,
     rateMaximumAgeMs,
     factRules: usualFactRules,
     deliverer: silentDeliverer,

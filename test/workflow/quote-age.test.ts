@@ -8,6 +8,7 @@ import { taskQueues } from '../../src/workflows/messages.js';
 import type { payout } from '../../src/workflows/payout.js';
 import { QuietRail } from '../fakes/quietRail.js';
 import { silentDeliverer } from '../fakes/silentDeliverer.js';
+import { keyring } from '../fixtures/keyring.js';
 import { payoutOf, rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
 import { startTimeSkipping, type TimeSkipping } from '../servers/timeSkipping.js';
@@ -36,6 +37,7 @@ describe('a quoted payout', () => {
     const deps = {
       database: store.worker,
       rails: createRails([new QuietRail({ settlesAfterLookups: 1 })]),
+      keyring,
       rateMaximumAgeMs,
       factRules: usualFactRules,
       deliverer: silentDeliverer,

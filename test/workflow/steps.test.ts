@@ -16,6 +16,7 @@ import { postingsOf } from '../assertions/postings.js';
 import { QuietRail } from '../fakes/quietRail.js';
 import { silentDeliverer } from '../fakes/silentDeliverer.js';
 import { attempt } from '../fixtures/attempt.js';
+import { keyring } from '../fixtures/keyring.js';
 import { requested } from '../fixtures/operators.js';
 import { payoutOf, rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
 import {
@@ -43,6 +44,7 @@ function activitiesWith(rail: Rail) {
   const deps = {
     database: test.worker,
     rails: createRails([rail]),
+    keyring,
     rateMaximumAgeMs,
     factRules: usualFactRules,
     deliverer: silentDeliverer,

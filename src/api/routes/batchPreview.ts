@@ -76,7 +76,7 @@ async function readFacts(deps: ApiDeps, request: ApiRequest, items: readonly Key
   ]);
   const quoteOf = new Map(quotes.map((quote) => [quote.id, quote]));
   const usable = beneficiaries.filter(({ deletedAt }) => deletedAt === null);
-  const beneficiaryOf = new Map(usable.map((row) => [row.id, { currency: row.details.currency }]));
+  const beneficiaryOf = new Map(usable.map((row) => [row.id, row]));
   return {
     funds,
     earlier: new Map(keys.map((binding) => [binding.key, binding])),

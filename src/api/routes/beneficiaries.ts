@@ -1,7 +1,7 @@
 import { beneficiaryListParams } from '../../contract/listParams.js';
-import { beneficiaryObject } from '../../contract/objects.js';
 import { beneficiaryParams } from '../../contract/params.js';
 import {
+  type BeneficiaryRow,
   deleteBeneficiary,
   findBeneficiary,
   insertBeneficiary,
@@ -10,7 +10,8 @@ import {
 import { exactlyOne } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { validateBeneficiary } from '../../domain/beneficiary.js';
-import { meaningOf } from '../../domain/refusal.js';
+import { meaningOf, type Refusal } from '../../domain/refusal.js';
+import { shownBeneficiary } from '../expand.js';
 import { deleteOnce, runIdempotently } from '../idempotency.js';
 import { byIdIn, listRoute } from '../listRoute.js';
 import { oneObject, type Route, route, validate } from '../route.js';
@@ -62,18 +63,20 @@ export const beneficiaryRoutes: readonly Route[] = [
       if (refusals.some(({ code }) => meaningOf(code).status === 400)) return { refusals };
       const id = newId('beneficiary');
       const accountId = request.account.id;
+      const { keyring } = deps;
       const answer = await runIdempotently(deps, request, {
         objectId: id,
         status: 201,
-        perform: async (sql) =>
+        perform: async (sql): Promise<BeneficiaryRow | Refusal> =>
           'country' in details
-            ? insertBeneficiary(sql, { id, accountId, details })
-            : exactlyOne(refusals[0]),
+            ? insertBeneficiary(sql, keyring, { id, accountId, details })
+            : { ...exactlyOne(refusals[0]), received: undefined },
         isOneWrite: true,
         find: findBeneficiary,
-        render: beneficiaryObject,
+        render: (row) => shownBeneficiary(keyring, row),
       });
-      // The key keeps the first refusal; the caller gets all of them while the request is the same.
+      // The key keeps the first refusal, without what was sent, which may say who somebody is; the
+      // caller gets all of them in full while the request is the same.
       return 'refusals' in answer && answer.refusals[0]?.code === refusals[0]?.code
         ? { ...answer, refusals }
         : answer;
@@ -87,8 +90,11 @@ export const beneficiaryRoutes: readonly Route[] = [
     params: beneficiaryListParams,
     answers: { 200: 'beneficiary_list' },
     find: byIdIn('beneficiaries'),
-    query: listBeneficiaries,
-    render: beneficiaryObject,
+    query: async (sql, accountId, page, { keyring, ...filter }) => {
+      const found = await listBeneficiaries(sql, accountId, page, filter);
+      return { ...found, rows: found.rows.map((row) => shownBeneficiary(keyring, row)) };
+    },
+    render: (beneficiary) => beneficiary,
   }),
   {
     method: 'get',
@@ -97,9 +103,11 @@ export const beneficiaryRoutes: readonly Route[] = [
     operationId: 'readBeneficiary',
     summary: 'Retrieve a beneficiary, with masked account numbers.',
     answers: { 200: 'beneficiary' },
-    handle: async ({ database }, request) => {
+    handle: async ({ database, keyring }, request) => {
       const row = await findBeneficiary(database, request.account.id, request.id);
-      return oneObject(request, row?.deletedAt === null ? beneficiaryObject(row) : undefined);
+      // One that was deleted is hidden; of one that was erased the customer is to see just that.
+      const isHidden = row === undefined || (row.deletedAt !== null && row.erasedAt === null);
+      return oneObject(request, isHidden ? undefined : shownBeneficiary(keyring, row));
     },
   },
   {
@@ -112,7 +120,7 @@ export const beneficiaryRoutes: readonly Route[] = [
     handle: (deps, request) =>
       deleteOnce(deps, request, deleteBeneficiary, {
         find: findBeneficiary,
-        render: beneficiaryObject,
+        render: (row) => shownBeneficiary(deps.keyring, row),
       }),
   },
 ];

@@ -96,10 +96,11 @@ export const payoutRoutes: readonly Route[] = [
     answers: { 200: 'payout_list' },
     refusals: ['list_too_broad'],
     find: byIdIn('payouts'),
-    query: async (sql, accountId, page, { expand, ...filter }) => {
+    query: async (sql, accountId, page, { expand, keyring, ...filter }) => {
       const payouts = await listPayouts(sql, accountId, page, filter);
       if (payouts === 'too broad') return tooBroad;
-      return { ...payouts, rows: await expandPayouts(sql, accountId, payouts.rows, expand) };
+      const rows = await expandPayouts({ sql, keyring }, accountId, payouts.rows, expand);
+      return { ...payouts, rows };
     },
     render: (payout) => payout,
     restMs: (params) => (isSearch(params) ? searchRestMs * (params.status?.length ?? 1) : 0),
@@ -112,11 +113,11 @@ export const payoutRoutes: readonly Route[] = [
     summary: 'Retrieve a payout.',
     params: payoutReadParams,
     answers: { 200: 'expanded_payout' },
-    handle: async ({ database }, request, { expand }) => {
+    handle: async ({ database: sql, keyring }, request, { expand }) => {
       const { id: accountId } = request.account;
-      const row = await findPayout(database, accountId, request.id);
+      const row = await findPayout(sql, accountId, request.id);
       const rows = row === undefined ? [] : [row];
-      const [payout] = await expandPayouts(database, accountId, rows, expand);
+      const [payout] = await expandPayouts({ sql, keyring }, accountId, rows, expand);
       return oneObject(request, payout);
     },
   }),

@@ -1,0 +1,31 @@
+import { readMasterKeyConfig } from '../config.js';
+import { rewrapAccountKeys } from '../db/accountKeys.js';
+import { eraseBeneficiary } from '../db/beneficiaries.js';
+import { transaction } from '../db/client.js';
+import { recordCommand } from '../db/operatorActions.js';
+import { createKeyring } from '../db/personalData.js';
+import { type Call, requiredId, signatureOf } from './usage.js';
+
+/** Forgets who a beneficiary was: from then on nothing decrypts it. */
+export async function erase(call: Call): Promise<void> {
+  const id = requiredId('beneficiary', call);
+  const signature = signatureOf(call.flags);
+  await transaction(call.database, async (sql) => {
+    await eraseBeneficiary(sql, id);
+    await recordCommand(sql, signature, id, { kind: 'erase' });
+  });
+  console.log(`${id} is erased.`);
+}
+
+/** Wraps every account's key by the first of two master keys, while the processes go on with both. */
+export async function rotateMasterKey({ database, flags }: Call): Promise<void> {
+  const signature = signatureOf(flags);
+  const keyring = createKeyring(readMasterKeyConfig(process.env).MASTER_KEY);
+  const [current = ''] = keyring.keys();
+  const accounts = await transaction(database, async (sql) => {
+    const count = await rewrapAccountKeys(sql, keyring);
+    await recordCommand(sql, signature, current, { kind: 'master-key rotate', accounts: count });
+    return count;
+  });
+  console.log(`${current} wraps the keys of all accounts, ${accounts} of them from now on.`);
+}

@@ -1,0 +1,97 @@
+import { createCipheriv, createDecipheriv, createHmac, randomBytes } from 'node:crypto';
+import { accountIdentity, type BeneficiaryDetails } from '../domain/beneficiary.js';
+
+/** The master keys that a process knows, by their ids: the first wraps, each unwraps. */
+export type Keyring = ReadonlyMap<string, Buffer>;
+
+/** Master keys of 64 hexadecimal digits each. An id tells them apart and says nothing of them. */
+export function createKeyring(keys: readonly string[]): Keyring {
+  const named = keys.map((digits) => {
+    const key = Buffer.from(digits, 'hex');
+    const digest = createHmac('sha256', key).update('corridor master key').digest('hex');
+    return [`mk_${digest.slice(0, 16)}`, key] as const;
+  });
+  return new Map(named);
+}
+
+/** An account's key as it is stored. */
+export type WrappedAccountKey = {
+  readonly accountId: string;
+  readonly masterKeyId: string;
+  readonly accountKey: Buffer;
+};
+
+/** A beneficiary's details as they are stored, with every key but the master key; null once erased. */
+export type SealedDetails = WrappedAccountKey & {
+  readonly id: string;
+  readonly beneficiaryKey: Buffer | null;
+  readonly sealed: Buffer | null;
+};
+
+export type NewBeneficiary = Pick<SealedDetails, 'id' | 'accountId'> & {
+  readonly details: BeneficiaryDetails;
+};
+
+const algorithm = 'aes-256-gcm';
+/** What GCM is made for; a random one is safe for 2^32 texts of a key (NIST SP 800-38D, 8.3). */
+const nonceBytes = 12;
+const authTagLength = 16;
+
+/** `about` is authenticated: what was moved to another row, or another column, does not open. */
+function seal(key: Buffer, plain: string | Buffer, about: string): Buffer {
+  const nonce = randomBytes(nonceBytes);
+  const cipher = createCipheriv(algorithm, key, nonce).setAAD(Buffer.from(about));
+  return Buffer.concat([nonce, cipher.update(plain), cipher.final(), cipher.getAuthTag()]);
+}
+
+function open(key: Buffer, sealed: Buffer, about: string): Buffer {
+  const nonce = sealed.subarray(0, nonceBytes);
+  const decipher = createDecipheriv(algorithm, key, nonce, { authTagLength });
+  decipher.setAAD(Buffer.from(about)).setAuthTag(sealed.subarray(-authTagLength));
+  const text = sealed.subarray(nonceBytes, -authTagLength);
+  return Buffer.concat([decipher.update(text), decipher.final()]);
+}
+
+/** A key of an account, a new one unless told otherwise, under the master key that wraps. */
+export function wrapAccountKey(
+  keyring: Keyring,
+  accountId: string,
+  key: Buffer = randomBytes(32),
+): WrappedAccountKey {
+  const [[masterKeyId, masterKey] = []] = keyring;
+  if (masterKeyId === undefined || masterKey === undefined) throw new Error('No master key.');
+  return { accountId, masterKeyId, accountKey: seal(masterKey, key, `account key 1 ${accountId}`) };
+}
+
+/** The key of an account. That this process does not have the master key is an error. */
+export function unwrapAccountKey(keyring: Keyring, wrapped: WrappedAccountKey): Buffer {
+  const { accountId, masterKeyId, accountKey } = wrapped;
+  const masterKey = keyring.get(masterKeyId);
+  if (masterKey === undefined) throw new Error(`The master key ${masterKeyId} is not loaded.`);
+  return open(masterKey, accountKey, `account key 1 ${accountId}`);
+}
+
+/** Seals details under a key of the beneficiary's own, with the hash of its bank account. */
+export function sealDetails(accountKey: Buffer, { accountId, id, details }: NewBeneficiary) {
+  const key = randomBytes(32);
+  // A key for hashing alone: the account's own encrypts.
+  const hashKey = createHmac('sha256', accountKey).update('account hash').digest();
+  return {
+    beneficiaryKey: seal(accountKey, key, `beneficiary key 1 ${accountId} ${id}`),
+    sealed: seal(key, JSON.stringify(details), `details 1 ${accountId} ${id}`),
+    accountHash: createHmac('sha256', hashKey).update(accountIdentity(details)).digest(),
+  };
+}
+
+/**
+ * The details of a beneficiary; undefined once it is erased. Keys are unwrapped anew each time: that
+ * takes microseconds, and no key stays in memory for longer than it is used.
+ */
+export function openDetails(keyring: Keyring, row: SealedDetails): BeneficiaryDetails | undefined {
+  const { accountId, id, beneficiaryKey, sealed } = row;
+  if (beneficiaryKey === null || sealed === null) return undefined;
+  const accountKey = unwrapAccountKey(keyring, row);
+  const key = open(accountKey, beneficiaryKey, `beneficiary key 1 ${accountId} ${id}`);
+  // What opens was sealed by us, and is what was validated then.
+  return JSON.parse(open(key, sealed, `details 1 ${accountId} ${id}`).toString('utf8'));
+}

@@ -1,0 +1,105 @@
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { pino } from 'pino';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { maintenanceActivities } from '../../src/activities/maintenance.js';
+import { newId } from '../../src/db/id.js';
+import retention from '../../src/db/retention.json' with { type: 'json' };
+import { createRails } from '../../src/rails/registry.js';
+import { referenceSource } from '../../src/rates/reference.js';
+import { createMetrics } from '../../src/telemetry.js';
+import { absentTemporal } from '../fixtures/interleaving.js';
+import { requestPayout } from '../fixtures/requestPayout.js';
+import {
+  createTestAccount,
+  createTestDatabase,
+  type TestDatabase,
+  withoutTriggers,
+} from '../servers/database.js';
+
+let test: TestDatabase;
+beforeAll(async () => {
+  test = await createTestDatabase();
+});
+afterAll(() => test?.drop());
+
+type Kept = {
+  readonly rows: string;
+  readonly days?: number;
+  readonly years?: number;
+  readonly after?: string;
+};
+const kept = Object.entries<Kept>(retention);
+
+describe('how long rows are kept', () => {
+  it('is said of every table', async () => {
+    const tables = await test.database<{ name: string }[]>`
+      select table_name as name from information_schema.tables
+       where table_schema = 'public' and table_type = 'BASE TABLE'`;
+    const named = kept.flatMap(([names]) => names.split(', '));
+    expect(named.toSorted()).toEqual(tables.map(({ name }) => name).toSorted());
+  });
+
+  it('is said in docs/operations.md as in the code', () => {
+    const path = fileURLToPath(new URL('../../docs/operations.md', import.meta.url));
+    const lines = kept.map(([names, { rows, days, years, after }]) => {
+      const tables = names.replaceAll(/\w+/g, '`$&`');
+      const time = days === undefined ? `${years} years` : `${days} days`;
+      return `| ${tables} | ${rows} | ${after === undefined ? 'for ever' : `${time} after ${after}`} |`;
+    });
+    const table = ['| Table | Rows | Kept |', '| --- | --- | --- |', ...lines, ''].join('\n');
+    expect(readFileSync(path, 'utf8')).toContain(`\n\n${table}\n`);
+  });
+});
+
+describe('a quote', () => {
+  /** A quote that expired so long ago; `isUsed` by a payout of its own. */
+  async function quoteOf(accountId: string, interval: string, isUsed: boolean): Promise<string> {
+    const { id, quoteId } = await requestPayout(test.database, accountId);
+    await withoutTriggers(
+      test.database,
+      (sql) => sql`
+      update quotes
+         set created_at = now()::timestamptz(3) - ${interval}::interval - interval '30 seconds',
+             expires_at = now()::timestamptz(3) - ${interval}::interval,
+             used_by = ${isUsed ? id : null}
+       where id = ${quoteId}`,
+    );
+    return quoteId ?? newId('quote');
+  }
+
+  it('is deleted when it is old and no payout has used it, and only then', async () => {
+    const { account } = await createTestAccount(test.database);
+    const unused = await quoteOf(account.id, '30 days 1 hour', false);
+    const younger = await quoteOf(account.id, '29 days 23 hours', false);
+    const used = await quoteOf(account.id, '400 days', true);
+    const activities = maintenanceActivities({
+      database: test.worker,
+      temporal: absentTemporal(),
+      rails: createRails([]),
+      metrics: createMetrics('test-retention'),
+      rateSource: referenceSource,
+      log: pino({ level: 'silent' }),
+    });
+    expect(await activities.purge()).toBe(1);
+    const left = await test.database<{ id: string }[]>`
+      select id from quotes where account_id = ${account.id} order by id`;
+    expect(left.map(({ id }) => id)).toEqual([younger, used].toSorted());
+    expect(left.map(({ id }) => id)).not.toContain(unused);
+    expect(await activities.purge()).toBe(0);
+  });
+
+  it('that is used, or may still be, is deleted by nobody', async () => {
+    const { account } = await createTestAccount(test.database);
+    const used = await quoteOf(account.id, '400 days', true);
+    const open = await quoteOf(account.id, '-10 seconds', false);
+    for (const id of [used, open]) {
+      await expect(test.worker`delete from quotes where id = ${id}`).rejects.toThrow(
+        'a quote that is used or open stays',
+      );
+    }
+    await expect(test.api`delete from quotes where id = ${used}`).rejects.toMatchObject({
+      code: '42501',
+    });
+  });
+});

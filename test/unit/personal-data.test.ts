@@ -1,0 +1,99 @@
+import { describe, expect, it } from 'vitest';
+import {
+  createKeyring,
+  openDetails,
+  sealDetails,
+  unwrapAccountKey,
+  wrapAccountKey,
+} from '../../src/db/personalData.js';
+import type { BeneficiaryDetails } from '../../src/domain/beneficiary.js';
+import { masterKey } from '../fixtures/keyring.js';
+import { american, beneficiary } from '../fixtures/requestPayout.js';
+
+const keyring = createKeyring([masterKey]);
+
+/** A beneficiary as it is stored, under a key of its account. */
+function stored(
+  id: string,
+  details: BeneficiaryDetails = beneficiary,
+  account = wrapAccountKey(keyring, 'acc_1'),
+) {
+  const { accountId } = account;
+  const accountKey = unwrapAccountKey(keyring, account);
+  return { ...account, id, ...sealDetails(accountKey, { accountId, id, details }) };
+}
+
+describe('the details of a beneficiary', () => {
+  it('open as they were sealed, and are sealed differently each time', () => {
+    const row = stored('bnf_1');
+    expect(openDetails(keyring, row)).toEqual(beneficiary);
+    const text = Object.values(row).map(String).join('\n');
+    for (const value of Object.values(beneficiary)) expect(text).not.toContain(value);
+    expect(stored('bnf_1').sealed.equals(row.sealed)).toBe(false);
+  });
+
+  it('open only in the row that they were sealed for', () => {
+    const account = wrapAccountKey(keyring, 'acc_1');
+    const row = stored('bnf_1', beneficiary, account);
+    const other = stored('bnf_2', beneficiary, account);
+    const moved = [
+      { ...row, id: other.id },
+      { ...row, sealed: other.sealed },
+      { ...row, beneficiaryKey: other.beneficiaryKey },
+      // Both together would be a row of the other's details.
+      { ...row, sealed: other.sealed, beneficiaryKey: other.beneficiaryKey },
+      { ...row, accountId: 'acc_2' },
+      { ...row, accountKey: wrapAccountKey(keyring, 'acc_1').accountKey },
+      { ...row, sealed: row.beneficiaryKey },
+    ];
+    for (const wrong of moved) expect(() => openDetails(keyring, wrong)).toThrow();
+    const changed = Buffer.from(row.sealed);
+    changed.writeUInt8(changed.readUInt8(20) ^ 1, 20);
+    expect(() => openDetails(keyring, { ...row, sealed: changed })).toThrow();
+  });
+
+  it('do not open without their own key, nor without the master key', () => {
+    const row = stored('bnf_1');
+    expect(openDetails(keyring, { ...row, beneficiaryKey: null })).toBeUndefined();
+    const foreign = createKeyring(['6b'.repeat(32)]);
+    expect(() => openDetails(foreign, row)).toThrow(/master key mk_[0-9a-f]{16} is not loaded/);
+    // Not by its name either, should two ever have the same.
+    const [id = ''] = keyring.keys();
+    const renamed = new Map([...foreign.values()].map((key) => [id, key]));
+    expect(() => openDetails(renamed, row)).toThrow();
+  });
+
+  it('open under either of two master keys, and new ones are wrapped by the first', () => {
+    const row = stored('bnf_1');
+    const both = createKeyring(['6b'.repeat(32), masterKey]);
+    expect(openDetails(both, row)).toEqual(beneficiary);
+    const accountKey = unwrapAccountKey(both, row);
+    const rewrapped = wrapAccountKey(both, row.accountId, accountKey);
+    const alone = createKeyring(['6b'.repeat(32)]);
+    expect(openDetails(alone, { ...row, ...rewrapped })).toEqual(beneficiary);
+  });
+});
+
+describe('the hash of a bank account', () => {
+  const account = wrapAccountKey(keyring, 'acc_1');
+  const hashOf = (details: BeneficiaryDetails, of = account) =>
+    stored('bnf_1', details, of).accountHash.toString('hex');
+
+  it('is the same for the same account, whoever holds it and however it is paid', () => {
+    const before = hashOf(beneficiary);
+    expect(hashOf({ ...beneficiary, name: 'Babbage' })).toBe(before);
+    expect(hashOf({ ...beneficiary, currency: 'USD', bic: 'COBADEFFXXX' })).toBe(before);
+  });
+
+  it('is another one for another account, and for the same one of another customer', () => {
+    const hashes = [
+      hashOf(beneficiary),
+      hashOf({ ...beneficiary, iban: 'DE02120300000000202051' }),
+      hashOf(american),
+      hashOf({ ...american, account_number: '000123456780' }),
+      hashOf({ ...american, routing_number: '011000015' }),
+      hashOf(beneficiary, wrapAccountKey(keyring, 'acc_2')),
+    ];
+    expect(new Set(hashes).size).toBe(hashes.length);
+  });
+});
