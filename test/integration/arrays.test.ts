@@ -68,6 +68,7 @@ describe('arrays go and come without asking the server for its types', () => {
        where c.relnamespace = 'public'::regnamespace and a.attnum > 0 and t.typcategory = 'A'
          and c.relkind in ('r', 'v', 'p') order by 1`;
     expect(columns.map(({ name }) => name)).toEqual([
+      'api_keys.allowed',
       'api_keys.scopes',
       // Read as rows of ledger_postings alone.
       'ledger_entries.amounts_minor',

@@ -117,7 +117,9 @@ function essence(answer: ApiAnswer, asked: string) {
 /** The route of each path with an id, and whose id it takes. */
 const paths: Readonly<Record<string, keyof Owned>> = {
   'get /v1/quotes/:id': 'quote',
+  'get /v1/quotes/:id/calculation': 'quote',
   'get /v1/payouts/:id': 'payout',
+  'get /v1/payouts/:id/calculation': 'payout',
   'post /v1/payouts/:id/cancel': 'payout',
   'get /v1/batches/:id': 'batch',
   'get /v1/batches/:id/payouts': 'batch',
