@@ -301,12 +301,15 @@ async function send(
 ): Promise<readonly Submitted[]> {
   const results: Submitted[] = [];
   for (const slice of groupsOf(submissions, rail.limits.bulkSize)) {
-    const transfers = await transfersOf(database, keyring, slice);
+    const { transfers, unreadable } = await transfersOf(database, keyring, slice);
+    results.push(...unreadable);
+    const sent = slice.filter(({ id }) => !unreadable.some((each) => each.id === id));
     try {
-      const answers = isStale(begunMs) ? undefined : await rail.submit(transfers);
+      const answers =
+        sent.length === 0 || isStale(begunMs) ? undefined : await rail.submit(transfers);
       const answerTo = new Map(answers?.map((answer) => [answer.key, answer]));
       results.push(
-        ...slice.map(({ id }) =>
+        ...sent.map(({ id }) =>
           answers === undefined
             ? { id, unknown: stale }
             : submittedOf(id, answerTo.get(railKey(id))),
@@ -314,32 +317,45 @@ async function send(
       );
     } catch (error) {
       // It may have arrived whatever went wrong: only a look-up can say.
-      results.push(...slice.map(({ id }) => ({ id, unknown: messageOf(error) })));
+      results.push(...sent.map(({ id }) => ({ id, unknown: messageOf(error) })));
     }
   }
   return results;
 }
 
+/** Orders for the rail. Details that do not open keep no other payout from being sent. */
 async function transfersOf(
   database: Database,
   keyring: Keyring,
   submissions: readonly Submission[],
-): Promise<readonly Transfer[]> {
-  const ids = submissions.map(({ id }) => id);
-  const beneficiaries = await beneficiariesOf(database, ids);
-  const detailsOf = new Map(beneficiaries.map((row) => [row.payoutId, openDetails(keyring, row)]));
-  return submissions.map((submission): Transfer => {
-    const beneficiary = detailsOf.get(submission.id);
-    if (beneficiary === undefined) throw new Error(`${submission.id} has no beneficiary.`);
-    const { receiveMinor, destinationCurrency } = submission;
-    return {
-      key: railKey(submission.id),
-      amountMinor: receiveMinor,
-      currency: destinationCurrency,
-      beneficiary,
-      remittance: submission.reference ?? '',
-    };
-  });
+) {
+  const beneficiaries = await beneficiariesOf(
+    database,
+    submissions.map(({ id }) => id),
+  );
+  const rowOf = new Map(beneficiaries.map((row) => [row.payoutId, row]));
+  const transfers: Transfer[] = [];
+  const unreadable: Submitted[] = [];
+  for (const {
+    id,
+    receiveMinor: amountMinor,
+    destinationCurrency: currency,
+    ...sent
+  } of submissions) {
+    try {
+      const row = rowOf.get(id);
+      const beneficiary = row && openDetails(keyring, row);
+      if (beneficiary === undefined) throw new Error(`${id} has no beneficiary.`);
+      const remittance = sent.reference ?? '';
+      transfers.push({ key: railKey(id), amountMinor, currency, beneficiary, remittance });
+    } catch (error) {
+      unreadable.push({
+        id,
+        unknown: `not sent, its beneficiary is unreadable: ${messageOf(error)}`,
+      });
+    }
+  }
+  return { transfers, unreadable };
 }
 
 function submittedOf(id: string, answer: SubmitAnswer | undefined): Submitted {

@@ -17,15 +17,19 @@ type Reader = (
   ids: readonly string[],
 ) => Promise<readonly Named[]>;
 
-/** A beneficiary as its account sees it. */
+/** A beneficiary as its account sees it. One that was erased is hidden, as a deleted one is. */
 export function shownBeneficiary(keyring: Keyring, row: BeneficiaryRow) {
-  return beneficiaryObject(row, openDetails(keyring, row));
+  const details = openDetails(keyring, row);
+  if (details === undefined) throw new Error(`${row.id} was erased.`);
+  return beneficiaryObject(row, details);
 }
 
 /** Reads the objects of each kind. A batch is not counted here: its own route counts. */
 const readers: { readonly [kind in Expandable]: Reader } = {
   beneficiary: async ({ sql, keyring }, ...asked) =>
-    (await findBeneficiaries(sql, ...asked)).map((row) => shownBeneficiary(keyring, row)),
+    (await findBeneficiaries(sql, ...asked))
+      .filter(({ sealed }) => sealed !== null)
+      .map((row) => shownBeneficiary(keyring, row)),
   quote: async ({ sql }, ...asked) => (await findQuotes(sql, ...asked)).map(quoteObject),
   batch: async ({ sql }, ...asked) => (await findBatches(sql, ...asked)).map(uncountedBatchObject),
 };

@@ -90,20 +90,18 @@ function wholeNumber(amount: bigint): number {
   return Number(amount);
 }
 
-/** Account numbers are never read back; of one that was erased there are no details. */
+/** Account numbers are never read back. */
 export function beneficiaryObject(
   beneficiary: BeneficiaryRow,
-  details: BeneficiaryDetails | undefined,
+  details: BeneficiaryDetails,
 ): ContractObject<'beneficiary'> {
   return {
     object: 'beneficiary',
     id: beneficiary.id,
-    currency: beneficiary.currency,
-    ...(details === undefined ? {} : maskedDetails(details)),
+    ...maskedDetails(details),
     same_account_as: beneficiary.sameAccountAs,
     created_at: beneficiary.createdAt.toISOString(),
     ...(beneficiary.deletedAt === null ? {} : { deleted: true }),
-    ...(beneficiary.erasedAt === null ? {} : { erased: true }),
   };
 }
 

@@ -191,9 +191,9 @@ const deleted = z.literal(true).optional().describe('Present only on a deleted o
 const beneficiary = z.object({
   object: z.literal('beneficiary'),
   id: idOf('bnf'),
-  type: z.enum(['individual', 'business']).optional().describe('Absent once erased.'),
-  name: z.string().optional().describe('Absent once erased.'),
-  country: z.string().optional().describe('ISO 3166-1 alpha-2 code. Absent once erased.'),
+  type: z.enum(['individual', 'business']),
+  name: z.string(),
+  country: z.string().describe('ISO 3166-1 alpha-2 code.'),
   currency,
   name_kana: z.string().optional(),
   iban: z.string().optional().describe('Masked: the last four characters.'),
@@ -208,7 +208,6 @@ const beneficiary = z.object({
   same_account_as: idOf('bnf').nullable().describe('The oldest other one of this bank account.'),
   created_at: time,
   deleted,
-  erased: z.literal(true).optional().describe('Present only once its details are erased.'),
 });
 
 const balance = z.object({

@@ -7,7 +7,6 @@ import {
   type SealedDetails,
   sealDetails,
 } from './personalData.js';
-import retention from './retention.json' with { type: 'json' };
 
 /** Its details are sealed: who may see them opens them with `openDetails`. */
 export type BeneficiaryRow = SealedDetails & {
@@ -16,7 +15,6 @@ export type BeneficiaryRow = SealedDetails & {
   readonly sameAccountAs: string | null;
   readonly createdAt: Date;
   readonly deletedAt: Date | null;
-  readonly erasedAt: Date | null;
 };
 
 /** Stores a beneficiary whose details nobody reads without the keyring. */
@@ -40,6 +38,12 @@ export async function insertBeneficiary(
 /** Beneficiaries of an account by their ids, deleted ones too: payouts were made to them. */
 export const findBeneficiaries = ownedIn<BeneficiaryRow>('openable_beneficiaries');
 export const findBeneficiary = oneOf(findBeneficiaries);
+
+/** What beneficiaries of an account receive, without their details. */
+export const findReceivers = ownedIn<Pick<BeneficiaryRow, 'id' | 'currency' | 'deletedAt'>>(
+  'beneficiaries',
+  (sql) => sql`id, currency, deleted_at`,
+);
 
 /** A page of an account's beneficiaries that are not deleted. */
 export async function listBeneficiaries(
@@ -67,14 +71,9 @@ export async function deleteBeneficiary(
   return count === 0 ? undefined : findBeneficiary(sql, accountId, id);
 }
 
-/**
- * Forgets a beneficiary for good; refused while it may still be paid, and for as long as the law wants
- * to know whom a payout has paid: five years after the business relationship, or the occasional
- * transaction, has ended (Directive (EU) 2015/849, Article 40).
- */
+/** Forgets a beneficiary for good; the database refuses it while it may be paid or the law forbids it. */
 export async function eraseBeneficiary(sql: Sql, id: string): Promise<void> {
-  const { years } = retention.beneficiary_keys;
-  await sql`select erase_beneficiary(${id}, make_interval(years => ${years}::int))`;
+  await sql`select erase_beneficiary(${id})`;
 }
 
 /**

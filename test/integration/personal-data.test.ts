@@ -3,15 +3,17 @@ import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { readStatements } from '../../src/activities/statements.js';
 import { erase } from '../../src/cli/personalData.js';
-import { lockBeneficiariesOf } from '../../src/db/beneficiaries.js';
+import { hasMasterKeys } from '../../src/db/accountKeys.js';
+import { insertBeneficiary, lockBeneficiariesOf } from '../../src/db/beneficiaries.js';
 import { connectDatabase, isRaisedByFunction, transaction } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
 import { insertPayout } from '../../src/db/payouts.js';
-import type { SealedDetails } from '../../src/db/personalData.js';
+import { createKeyring, type SealedDetails } from '../../src/db/personalData.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
 import { eventually } from '../assertions/eventually.js';
 import { textsIn } from '../assertions/history.js';
 import { type ApiClient, createClient, textOf, untilStatus } from '../fixtures/client.js';
+import { keyring } from '../fixtures/keyring.js';
 import { called } from '../fixtures/operators.js';
 import { livePayout } from '../fixtures/requestPayout.js';
 import { createTestAccount, unbalancedCurrencies, withoutTriggers } from '../servers/database.js';
@@ -124,8 +126,9 @@ describe('who a beneficiary is and where they bank', () => {
     }
   }
 
+  beforeAll(() => journey(system.client));
+
   it('stands in no row of any table, nor in the history of any workflow', async () => {
-    await journey(system.client);
     await readStatements(system.worker, createSandboxRail(system.bank));
     expect(await leakedRows()).toEqual([]);
     const kept = await system.database`
@@ -161,6 +164,43 @@ describe('who a beneficiary is and where they bank', () => {
     expect(answer.status).toBe(500);
     await database`delete from beneficiary_keys where beneficiary_id = ${one}`;
     await database`delete from beneficiaries where id = ${one}`;
+  });
+});
+
+describe('details that do not open', () => {
+  it('keep no other payout of their batch from being sent', async () => {
+    const client = await newClient();
+    const ids = [
+      await store(client, german),
+      await store(client, german),
+      await store(client, german),
+    ];
+    await system.database`
+      update beneficiary_keys set wrapped = wrapped || '\\x00' where beneficiary_id = ${ids[1] ?? ''}`;
+    const batch = await client('POST /v1/batches', {
+      json: { payouts: ids.map((beneficiary) => ({ ...dollars, beneficiary })) },
+    });
+    const batchId = textOf(batch, 'id');
+    await eventually('the others are settled', 20_000, async () => {
+      const rows = await system.database<{ status: string }[]>`
+        select status from payouts where batch_id = ${batchId} order by batch_index`;
+      const statuses = rows.map(({ status }) => status);
+      return statuses.join() === 'settled,processing,settled' ? true : undefined;
+    });
+    // For what follows no payout may be left that goes on being tried.
+    await system.database`
+      update beneficiary_keys set wrapped = substring(wrapped for length(wrapped) - 1)
+       where beneficiary_id = ${ids[1] ?? ''}`;
+  });
+
+  it('are not made by a process that lacks a master key', async () => {
+    const { account } = await createTestAccount(system.database);
+    const stray = createKeyring(['ab'.repeat(32)]);
+    const id = newId('beneficiary');
+    await expect(
+      insertBeneficiary(system.database, stray, { id, accountId: account.id, details: german }),
+    ).rejects.toThrow('A master key in use is not loaded.');
+    expect(await hasMasterKeys(system.database, keyring)).toBe(true);
   });
 });
 
@@ -231,7 +271,7 @@ describe('a beneficiary that is erased', () => {
     );
   }
 
-  it('is shown as that, and nothing decrypts who it was, while books and payouts stay', async () => {
+  it('is gone, and nothing decrypts who it was, while books and payouts stay', async () => {
     const { client, database } = system;
     const id = await store(client, german);
     const payout = await client('POST /v1/payouts', { json: { ...dollars, beneficiary: id } });
@@ -243,19 +283,10 @@ describe('a beneficiary that is erased', () => {
     const entries = await entriesOf(payoutId);
     expect(await erased(id)).toBe('erased');
 
-    const shown = await client(`GET /v1/beneficiaries/${id}`);
-    expect(shown.body).toEqual({
-      object: 'beneficiary',
-      id,
-      currency: 'EUR',
-      same_account_as: null,
-      created_at: expect.any(String),
-      deleted: true,
-      erased: true,
-    });
+    expect((await client(`GET /v1/beneficiaries/${id}`)).status).toBe(404);
     expect(JSON.stringify(await client('GET /v1/beneficiaries?limit=100'))).not.toContain(id);
     const expanded = await client(`GET /v1/payouts/${payoutId}?expand[]=beneficiary`);
-    expect(expanded.body).toMatchObject({ status: 'settled', beneficiary: shown.body });
+    expect(expanded.body).toMatchObject({ status: 'settled', beneficiary: id });
     expect(await entriesOf(payoutId)).toEqual(entries);
     expect(await unbalancedCurrencies(database)).toEqual([]);
     // A backup of the ciphertext opens with no key that is still there.
@@ -268,13 +299,24 @@ describe('a beneficiary that is erased', () => {
     expect(await erased(id)).toBe(`${id} is erased already.`);
   });
 
-  it('is paid no longer', async () => {
+  it('is paid no longer, and no repeat tells who it was', async () => {
     const { client } = system;
-    const id = await store(client, german);
-    // Nobody was ever paid there, so no law keeps it.
+    const request = { json: german, idempotencyKey: `erased-${newId('request')}` };
+    const stored = await client('POST /v1/beneficiaries', request);
+    const id = textOf(stored, 'id');
+    // One that no bank was asked to pay: no law keeps it.
+    const refused = await client('POST /v1/payouts', {
+      json: { ...dollars, amount: 1, beneficiary: id },
+    });
+    expect(refused.body).toMatchObject({ code: 'amount_too_small' });
     expect(await erased(id)).toBe('erased');
     const payout = await client('POST /v1/payouts', { json: { ...dollars, beneficiary: id } });
     expect(payout.body).toMatchObject({ code: 'beneficiary_not_found' });
+    const said = (name: string) =>
+      client('POST /v1/beneficiaries', { ...request, json: { ...german, name } });
+    const [right, wrong] = [await said(german.name), await said('Somebody Else')];
+    expect(right).toMatchObject({ status: 422, body: { code: 'idempotency_key_reused' } });
+    expect(right.body['detail']).toBe(wrong.body['detail']);
   });
 
   it('has no payout that is not final, and none of the last five years', async () => {
@@ -316,12 +358,24 @@ describe('a beneficiary that is erased', () => {
     expect(await result).toContain('has payouts that are not final');
   });
 
+  it('is no person’s to open who has the master key and the role of operators', async () => {
+    const database = connectDatabase({
+      ...{ url: system.urls.operator, poolSize: 1, applicationName: 'test' },
+    });
+    for (const table of ['beneficiary_keys', 'openable_beneficiaries']) {
+      await expect(database`select from ${database(table)}`).rejects.toMatchObject({
+        code: '42501',
+      });
+    }
+    await database.end();
+  });
+
   it('is no other role’s to erase', async () => {
     const id = await store(system.client, german);
     for (const url of [system.urls.api, system.urls.worker]) {
       const database = connectDatabase({ url, poolSize: 1, applicationName: 'test' });
       const forbidden = [
-        database`select erase_beneficiary(${id}, '0')`,
+        database`select erase_beneficiary(${id})`,
         database`delete from beneficiary_keys where beneficiary_id = ${id}`,
         database`update beneficiaries set sealed = null where id = ${id}`,
       ];

@@ -40,6 +40,12 @@ describe('how long rows are kept', () => {
     expect(named.toSorted()).toEqual(tables.map(({ name }) => name).toSorted());
   });
 
+  it('is what the database holds erasures to', () => {
+    const path = new URL('../../src/db/migrations/0013_personal_data.sql', import.meta.url);
+    const { years } = retention.beneficiary_keys;
+    expect(readFileSync(path, 'utf8')).toContain(`+ interval '${years} years'`);
+  });
+
   it('is said in docs/operations.md as in the code', () => {
     const path = fileURLToPath(new URL('../../docs/operations.md', import.meta.url));
     const lines = kept.map(([names, { rows, days, years, after }]) => {
@@ -92,10 +98,10 @@ describe('a quote', () => {
   it('that is used, or may still be, is deleted by nobody', async () => {
     const { account } = await createTestAccount(test.database);
     const used = await quoteOf(account.id, '400 days', true);
-    const open = await quoteOf(account.id, '-10 seconds', false);
+    const open = await quoteOf(account.id, '29 days', false);
     for (const id of [used, open]) {
       await expect(test.worker`delete from quotes where id = ${id}`).rejects.toThrow(
-        'a quote that is used or open stays',
+        'a quote that is used stays, and any for 30 days',
       );
     }
     await expect(test.api`delete from quotes where id = ${used}`).rejects.toMatchObject({

@@ -1,6 +1,6 @@
 import { batchPreviewObject, type PreviewedItem } from '../../contract/batchObjects.js';
 import type { BatchItemParams, BatchParams } from '../../contract/params.js';
-import { findBeneficiaries } from '../../db/beneficiaries.js';
+import { findReceivers } from '../../db/beneficiaries.js';
 import { findKeys } from '../../db/idempotency.js';
 import { findFunds } from '../../db/ledger.js';
 import { findQuotes, type QuoteRow } from '../../db/quotes.js';
@@ -68,7 +68,7 @@ async function readFacts(deps: ApiDeps, request: ApiRequest, items: readonly Key
   const keysSent = named(({ key }) => key?.key);
   const [quotes, beneficiaries, funds, rates, { terms }, keys] = await Promise.all([
     findQuotes(database, accountId, quoteIds),
-    findBeneficiaries(database, accountId, beneficiaryIds),
+    findReceivers(database, accountId, beneficiaryIds),
     findFunds(database, accountId),
     currentRates(database, deps.rateMaximumAgeMs),
     currentTerms(database, accountId),

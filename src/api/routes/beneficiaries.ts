@@ -71,7 +71,6 @@ export const beneficiaryRoutes: readonly Route[] = [
           'country' in details
             ? insertBeneficiary(sql, keyring, { id, accountId, details })
             : { ...exactlyOne(refusals[0]), received: undefined },
-        isOneWrite: true,
         find: findBeneficiary,
         render: (row) => shownBeneficiary(keyring, row),
       });
@@ -105,9 +104,8 @@ export const beneficiaryRoutes: readonly Route[] = [
     answers: { 200: 'beneficiary' },
     handle: async ({ database, keyring }, request) => {
       const row = await findBeneficiary(database, request.account.id, request.id);
-      // One that was deleted is hidden; of one that was erased the customer is to see just that.
-      const isHidden = row === undefined || (row.deletedAt !== null && row.erasedAt === null);
-      return oneObject(request, isHidden ? undefined : shownBeneficiary(keyring, row));
+      const found = row?.deletedAt === null ? shownBeneficiary(keyring, row) : undefined;
+      return oneObject(request, found);
     },
   },
   {

@@ -53,10 +53,16 @@ create view openable_beneficiaries as
              and o.deleted_at is null) as same_account_as
     from beneficiaries b;
 
--- Forgets a beneficiary for good; `kept` is how long the law wants to know whom a payout has paid. A
--- function, because nobody else may: a role that deletes keys could make any payout impossible to send.
--- A payout that is accepted meanwhile holds the row first, or finds it deleted.
-create function erase_beneficiary(wanted text, kept interval) returns void
+-- What opens beneficiaries is for the processes that have the master key, and no person's to read.
+revoke select on beneficiary_keys, openable_beneficiaries from corridor_operator;
+
+-- Forgets a beneficiary for good; refused while it may still be paid, and for as long as the law wants
+-- to know whom a payout has paid: five years after the business relationship, or the occasional
+-- transaction, has ended (Directive (EU) 2015/849, Article 40). A payout that never reached a bank has
+-- paid nobody. A function, because nobody else may: a role that deletes keys could make any payout
+-- impossible to send. A payout that is accepted meanwhile holds the row first, or finds it deleted. A
+-- repeat of its request is refused without a word about its details: their digests go as well.
+create function erase_beneficiary(wanted text) returns void
 language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
 declare
   erased beneficiaries;
@@ -71,7 +77,8 @@ begin
   end if;
   select bool_or(p.status in ('pending', 'processing', 'sent') or p.attention_at is not null),
          max(greatest(p.requested_at, p.processing_since, p.sent_since, p.settled_since,
-                      p.failed_since, p.canceled_since, p.returned_since)) + kept
+                      p.failed_since, p.canceled_since, p.returned_since))
+           filter (where p.submit_started_at is not null) + interval '5 years'
     into is_open, kept_until
     from payout_terms t join payouts p on p.id = t.payout_id
    where t.term = payout_term(erased.account_id, 'beneficiary', wanted)
@@ -86,9 +93,11 @@ begin
   update beneficiaries
      set sealed = null, account_hash = null, erased_at = now(), deleted_at = coalesce(deleted_at, now())
    where id = wanted;
+  update idempotency_keys set fingerprints = '{"erased": ""}'
+   where account_id = erased.account_id and object_id = wanted;
 end $$;
-revoke execute on function erase_beneficiary(text, interval) from public;
-grant execute on function erase_beneficiary(text, interval) to corridor_operator;
+revoke execute on function erase_beneficiary(text) from public;
+grant execute on function erase_beneficiary(text) to corridor_operator;
 
 alter table operator_actions alter column subject_type set expression as
   (case split_part(subject_id, '_', 1)
@@ -99,6 +108,6 @@ alter table operator_actions alter column subject_type set expression as
 -- price of its payout.
 create index quotes_unused on quotes (expires_at) where used_by is null;
 create trigger kept_if_used before delete on quotes
-  for each row when (old.used_by is not null or old.expires_at > now())
-  execute function refuse_edit('a quote that is used or open stays');
+  for each row when (old.used_by is not null or old.expires_at > now() - interval '30 days')
+  execute function refuse_edit('a quote that is used stays, and any for 30 days');
 grant delete on quotes to corridor_worker;
