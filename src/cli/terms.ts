@@ -43,7 +43,8 @@ export async function previewTerms({ database, id: currency, flags }: Call): Pro
   if (compared.length === 0) console.log('No such payout was settled in the last 30 days.');
   for (const { mode, payouts, feeMinor, newFeeMinor } of compared) {
     const [was, would] = [feeMinor, newFeeMinor].map((minor) => formatMinor(minor, currency));
-    console.log(`${mode}: ${payouts} payouts paid ${was} ${currency} in fees, would pay ${would}`);
+    const count = payouts === 1 ? '1 payout' : `${payouts} payouts`;
+    console.log(`${mode}: ${count} paid ${was} ${currency} in fees, would pay ${would}`);
   }
 }
 

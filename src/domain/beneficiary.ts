@@ -103,12 +103,12 @@ export function validateBeneficiary(sent: SentDetails): BeneficiaryDetails | rea
     refusals.push(refusalOf({ ...account, fault: () => unpaired }, values.account_number ?? ''));
   }
 
-  const { account_type: accountType, name, country, currency, ...others } = values;
+  const { type: _, account_type: accountType, name, country, currency, ...others } = values;
   const type = beneficiaryTypes.find((each) => each === values.type);
   const complete = name !== undefined && country !== undefined && currency !== undefined;
   if (refusals.length > 0 || type === undefined || !complete) return refusals;
   const account_type = accountTypes.find((each) => each === accountType);
-  const details = { ...others, type, name, country, currency };
+  const details = { type, name, country, currency, ...others };
   return account_type === undefined ? details : { ...details, account_type };
 }
 
