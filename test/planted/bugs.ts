@@ -46,8 +46,8 @@ export const bugs: readonly Bug[] = [
   {
     name: 'a repeated submission has a new key',
     file: 'src/activities/rail.ts',
-    find: 'key: railKey(submission.id),',
-    replace: "key: railKey(submission.id) + (submission.wasSubmitted ? '-again' : ''),",
+    find: 'key: railKey(id), amountMinor,',
+    replace: "key: railKey(id) + (sent.wasSubmitted ? '-again' : ''), amountMinor,",
     caughtBy: { ...steps, test: 'a payout whose outcome is unknown stays held' },
   },
   {
