@@ -2,8 +2,12 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { ledgerActivities } from '../../src/activities/ledger.js';
 import { changeLimits, showLimits } from '../../src/cli/account.js';
 import { createApiKey, hashOfKey, insertApiKey } from '../../src/db/apiKeys.js';
+import { insertBeneficiary } from '../../src/db/beneficiaries.js';
 import { transaction } from '../../src/db/client.js';
-import { setLimits } from '../../src/db/ledger.js';
+import { newId } from '../../src/db/id.js';
+import { postEntries, setLimits } from '../../src/db/ledger.js';
+import { insertPayout } from '../../src/db/payouts.js';
+import { fundEntry } from '../../src/domain/ledger.js';
 import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
 import { eventually } from '../assertions/eventually.js';
@@ -11,9 +15,15 @@ import { QuietRail } from '../fakes/quietRail.js';
 import { silentDeliverer } from '../fakes/silentDeliverer.js';
 import { openBatchPayer, rowsOf, untilBatch } from '../fixtures/batchPayer.js';
 import { createClient, textOf, untilStatus } from '../fixtures/client.js';
+import { keyring } from '../fixtures/keyring.js';
 import { called } from '../fixtures/operators.js';
 import { openPayer, rowOf } from '../fixtures/payer.js';
-import { rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
+import {
+  beneficiary,
+  livePayout,
+  rateMaximumAgeMs,
+  requestPayout,
+} from '../fixtures/requestPayout.js';
 import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
@@ -62,7 +72,7 @@ async function usedToday(accountId: string): Promise<bigint | undefined> {
   return row?.usedMinor;
 }
 
-function decide(id: string) {
+function decide(driver: string, ids: readonly string[] = [driver]) {
   const { decidePayouts } = ledgerActivities({
     database: system.worker,
     rails: createRails([new QuietRail()]),
@@ -70,16 +80,40 @@ function decide(id: string) {
     factRules: usualFactRules,
     deliverer: silentDeliverer,
   });
-  return decidePayouts({ driver: id, ids: [id], workflowAgeMs: 0 });
+  return decidePayouts({ driver, ids, workflowAgeMs: 0 });
 }
 
-const untilTwoWait = () =>
-  eventually('two statements wait for a lock', 20_000, async () => {
+const untilWaiting = (statements: number) =>
+  eventually(`${statements} statements wait for a lock`, 20_000, async () => {
     const rows = await system.database`
       select from pg_stat_activity
        where datname = current_database() and wait_event_type = 'Lock'`;
-    return rows.count === 2 ? true : undefined;
+    return rows.count >= statements ? true : undefined;
   });
+
+/** A payout of 1,250.00 at the live rate that waits for its driver. */
+async function pending(accountId: string, sourceCurrency: string, driver?: string) {
+  const [id, beneficiaryId] = [newId('payout'), newId('beneficiary')];
+  const wanted = { ...livePayout, sourceCurrency, amount: 125_000n, beneficiaryId };
+  await transaction(system.database, async (sql) => {
+    await insertBeneficiary(sql, keyring, { id: beneficiaryId, accountId, details: beneficiary });
+    await insertPayout(sql, { ...wanted, id, accountId, driver: driver ?? id });
+  });
+  return id;
+}
+
+/** Makes every change of a payout wait for a lock, which `work` holds until it ends. */
+async function withHeldPayout(id: string, work: () => Promise<void>) {
+  await system.database.unsafe(`
+    create function wait_here() returns trigger language plpgsql as $$
+    begin perform pg_advisory_xact_lock(7); return new; end $$;
+    create trigger waits_here before update on payouts
+      for each row when (new.id = '${id}') execute function wait_here()`);
+  await transaction(system.database, async (hold) => {
+    await hold`select pg_advisory_xact_lock(7)`;
+    await work();
+  });
+}
 
 const outcomes = (
   rows: readonly { readonly status: string; readonly statusReason: string | null }[],
@@ -96,12 +130,40 @@ describe('of payouts that exceed the limit of a day together', () => {
     const deciding = await transaction(system.database, async (sql) => {
       await sql`select * from lock_funds(${rows.map(({ id }) => id)})`;
       const both = rows.map(({ id }) => decide(id));
-      await untilTwoWait();
+      await untilWaiting(2);
       return { both };
     });
     await Promise.all(deciding.both);
     const decided = await Promise.all(rows.map(({ id }) => rowOf(system, id)));
     expect(outcomes(decided).sort()).toEqual(['limit_exceeded', 'processing']);
+    expect(await usedToday(account.id)).toBe(125_000n);
+  });
+
+  it('exactly one is accepted when the first money comes while a list waits for other money', async () => {
+    const { account } = await createTestAccount(system.database, { funds: { EUR: 1_000_000n } });
+    await limit(account.id, { day: '1300' });
+    const listed = [
+      await pending(account.id, 'EUR', 'list'),
+      await pending(account.id, 'USD', 'list'),
+    ] as const;
+    const alone = await pending(account.id, 'USD');
+    const entry = fundEntry('USD', 1_000_000n);
+    const fund = { entry, mode: 'test', accountId: account.id, payoutId: null } as const;
+    const deciding: Promise<unknown>[] = [];
+    await withHeldPayout(listed[1], async () => {
+      await transaction(system.database, async (sql) => {
+        await sql`select * from lock_funds(${[listed[0]]})`;
+        deciding.push(decide('list', listed));
+        await untilWaiting(1);
+        await transaction(system.database, (other) => postEntries(other, [fund]));
+      });
+      // The list has seen the rules and the money, and waits while it writes.
+      await untilWaiting(1);
+      await decide(alone);
+    });
+    await Promise.all(deciding);
+    const decided = await Promise.all([...listed, alone].map((id) => rowOf(system, id)));
+    expect(outcomes(decided)).toEqual(['processing', 'insufficient_funds', 'processing']);
     expect(await usedToday(account.id)).toBe(125_000n);
   });
 

@@ -70,20 +70,28 @@ select a.id as account_id, a.state, f.currency, f.amount_minor as available_mino
 
 -- Locks the balances that accepting these payouts will change, and returns what their account may send:
 -- all payouts of a list are one account's. Two statements, for the second sees what was committed while
--- the first one waited for its locks; one statement would see the rules as they were before.
+-- the first one waited for its locks; one statement would see the rules as they were before. It may see
+-- money in a currency that the account had none of until then. That is not locked, and another decision
+-- may spend it and its limits at the same moment: as far as this decision goes, it has not come yet.
 drop function lock_balances(text[]);
 create function lock_funds(payout_ids text[]) returns setof account_funds language plpgsql
 security definer set search_path = pg_catalog, public, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+declare
+  locked text[];
 begin
-  perform 1 from ledger_balances b
-    where (b.account_id, b.currency) in (
-      select p.account_id, coalesce(q.source_currency, p.source_currency)
-        from payouts p left join quotes q on q.id = p.quote_id and q.account_id = p.account_id
-       where p.id = any (payout_ids))
-    order by b.ledger_account_id for no key update;
+  select array_agg(l.currency) into locked from (
+    select b.currency from ledger_balances b
+     where (b.account_id, b.currency) in (
+       select p.account_id, coalesce(q.source_currency, p.source_currency)
+         from payouts p left join quotes q on q.id = p.quote_id and q.account_id = p.account_id
+        where p.id = any (payout_ids))
+     order by b.ledger_account_id for no key update) l;
   return query
-    select f.* from account_funds f
+    select f.account_id, f.state, f.currency,
+           case when f.currency = any (locked) then f.available_minor end,
+           f.payout_minor, f.day_minor, f.month_minor, f.uses, f.read_at
+      from account_funds f
      where f.account_id = (select account_id from payouts where id = payout_ids[1]);
 end $$;
 revoke execute on function lock_funds(text[]) from public;
