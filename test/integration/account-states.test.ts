@@ -237,7 +237,9 @@ describe('an account is closed', () => {
     const { id } = await requestPayout(system.database, account.id);
     await expect(change(account.id, 'closed')).rejects.toThrow('is open; freeze it first.');
     await change(account.id, 'frozen');
-    await expect(change(account.id, 'closed')).rejects.toThrow(`not final, such as ${id}.`);
+    await expect(change(account.id, 'closed')).rejects.toThrow(
+      `${account.id} has payouts that are not final or wait for an operator, such as ${id}.`,
+    );
     await decide(id);
     await expect(change(account.id, 'closed')).rejects.toThrow('has a balance in USD');
     await expect(change(account.id, 'frozen')).rejects.toThrow('is frozen already');
@@ -247,6 +249,21 @@ describe('an account is closed', () => {
     await close(empty.account.id);
     await expect(change(empty.account.id, 'open')).rejects.toThrow('stays closed');
     await expect(change(empty.account.id, 'frozen')).rejects.toThrow('stays closed');
+  });
+
+  it('and not before a person has decided about the money of a payout', async () => {
+    const payer = await openPayer(system);
+    const id = textOf(await payer.ask('settles', { amount: '100000' }), 'id');
+    await untilStatus(payer.client, id, 'settled');
+    await system.database`
+      update payouts set attention_reason = 'contradiction', attention_detail = 'x',
+             attention_at = now() where id = ${id}`;
+    await change(payer.accountId, 'frozen');
+    await expect(change(payer.accountId, 'closed')).rejects.toThrow(`an operator, such as ${id}.`);
+    await system.database`
+      update payouts set attention_reason = null, attention_detail = null, attention_at = null
+       where id = ${id}`;
+    await change(payer.accountId, 'closed');
   });
 
   it('after the decisions that were under way when it was frozen', async () => {

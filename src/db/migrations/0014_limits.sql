@@ -111,7 +111,8 @@ grant execute on function await_decisions(text) to corridor_operator;
 -- Freezes, opens or closes an account. A freeze takes the row of the account alone, in a mode that no
 -- foreign key waits for: it neither waits for payouts nor stops them, and holds for each decision after
 -- it. Only a frozen account closes. With the balances in hand the decisions from before the freeze have
--- ended, and none after it has accepted anything, so what is checked stays true. One that is closed
+-- ended, and none after it has accepted anything, so what is checked stays true. A payout that waits for
+-- a person may still move money, whatever its status is. One that is closed
 -- stays closed: nothing of it is under way or left. Its history stays, and the money of a payout that
 -- comes back later is credited all the same.
 create function set_account_state(changed_id text, wanted text) returns void language plpgsql
@@ -131,9 +132,11 @@ begin
     end if;
     perform await_decisions(changed_id);
     select id into owned from payouts
-     where account_id = changed_id and status in ('pending', 'processing', 'sent') limit 1;
+     where account_id = changed_id
+       and (status in ('pending', 'processing', 'sent') or attention_at is not null) limit 1;
     if found then
-      raise exception '% has payouts that are not final, such as %.', changed_id, owned;
+      raise exception '% has payouts that are not final or wait for an operator, such as %.',
+        changed_id, owned;
     end if;
     select currency into owned from ledger_balances
      where account_id = changed_id and amount_minor <> 0 limit 1;
