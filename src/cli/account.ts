@@ -76,13 +76,16 @@ export async function changeLimits(call: Call): Promise<void> {
   const accountId = requiredId('account', call);
   const signature = signatureOf(flags);
   const currency = currencyOf(flags);
+  const { payout, day, month } = flags;
+  if ((payout ?? day ?? month) === undefined) {
+    throw new UsageError('--payout, --day or --month is missing.');
+  }
   existing('account', accountId, await findAccount(database, accountId));
   const [payoutMinor, dayMinor, monthMinor] = [
     limitOf(flags, 'payout', currency),
     limitOf(flags, 'day', currency),
     limitOf(flags, 'month', currency),
   ];
-  const { payout, day, month } = flags;
   await transaction(database, async (sql) => {
     await setLimits(sql, { accountId, currency, payoutMinor, dayMinor, monthMinor });
     const command = { kind: 'limits set', currency, payout, day, month };

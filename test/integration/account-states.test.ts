@@ -303,6 +303,7 @@ describe('an account is closed', () => {
     for (const route of ['POST /v1/payouts', 'POST /v1/test/fund', 'DELETE /v1/beneficiaries/x']) {
       const { status, body } = await client(route);
       expect({ status, body }).toEqual({ status: 403, body: code('account_closed') });
+      expect(body['detail']).toMatch(/ Contact the operator of the service\.$/);
     }
   });
 

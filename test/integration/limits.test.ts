@@ -328,6 +328,7 @@ describe('an operator', () => {
   });
 
   it.each([
+    [{}, '--payout, --day or --month is missing.'],
     [{ day: '0' }, '--day expects a sum of USD, such as 1000.00, or none.'],
     [{ month: '1.001' }, '--month expects a sum of USD'],
     [{ payout: '9'.repeat(20) }, '--payout expects a sum of USD'],
