@@ -16,6 +16,7 @@ import { inNetworks } from './clientAddress.js';
 import { compressAnswers } from './compression.js';
 import { keepCustomers } from './connections.js';
 import { maxBodyBytes } from './decoded.js';
+import { readIdempotencyKey } from './idempotency.js';
 import { addReference } from './reference.js';
 import { type ApiDeps, isList, type Route, refused, scopesReaching, sendsMoney } from './route.js';
 import { accountRoutes } from './routes/account.js';
@@ -338,8 +339,8 @@ function requireRights({ database }: ApiDeps, route: Route): Koa.Middleware {
     const stopped = isStopped ? refuseState(account.state) : undefined;
     if (stopped === undefined) return next();
     // Who lost the first answer must not conclude from another one that nothing was sent.
-    const key = ctx.get('Idempotency-Key').replace(/^"(.*)"$/, '$1');
-    const [first] = await findKeys(database, account.id, [key]);
-    return first === undefined ? answerProblem(ctx, refused(stopped)) : next();
+    const key = readIdempotencyKey(ctx.headers['idempotency-key']?.toString());
+    const first = typeof key === 'string' ? await findKeys(database, account.id, [key]) : [];
+    return first.length === 0 ? answerProblem(ctx, refused(stopped)) : next();
   };
 }

@@ -128,6 +128,20 @@ describe('a frozen account', () => {
     expect(lines[0]).toMatchObject({ ...signature, subjectType: 'account' });
   });
 
+  it('knows a batch again by its own key, and not by those of its items', async () => {
+    const payer = await openBatchPayer(system, 100_000n);
+    const json = { payouts: [{ ...payer.item('keyed'), idempotency_key: 'item-1' }] };
+    const keyless = await payer.client('POST /v1/batches', { json });
+    const keyed = { json: { payouts: [payer.item('in a batch')] }, idempotencyKey: 'batch' };
+    const id = textOf(await payer.client('POST /v1/batches', keyed), 'id');
+    await change(payer.accountId, 'frozen');
+    expect(await payer.client('POST /v1/batches', keyed)).toMatchObject({ body: { id } });
+    const again = await payer.client('POST /v1/batches', { json });
+    expect([keyless.status, again.status]).toEqual([202, 403]);
+    expect(again.body).toEqual(code('account_frozen'));
+    expect(again.body).not.toHaveProperty('batch');
+  });
+
   it('accepts nothing after the freeze, whatever was decided beside it', async () => {
     const { account } = await createTestAccount(system.database);
     const { id } = await requestPayout(system.database, account.id);
