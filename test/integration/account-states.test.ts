@@ -4,9 +4,11 @@ import { ledgerActivities } from '../../src/activities/ledger.js';
 import { changeLimits, changeState } from '../../src/cli/account.js';
 import { findAccount, setAccountState } from '../../src/db/accounts.js';
 import { connectDatabase, transaction } from '../../src/db/client.js';
+import { groupSize } from '../../src/domain/batch.js';
 import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
 import { eventually } from '../assertions/eventually.js';
+import { callBack, newsOf } from '../fakes/bankCallback.js';
 import { QuietRail } from '../fakes/quietRail.js';
 import { silentDeliverer } from '../fakes/silentDeliverer.js';
 import { openBatchPayer, rowsOf, untilBatch } from '../fixtures/batchPayer.js';
@@ -223,23 +225,33 @@ describe('a frozen account', () => {
 
   it('in the middle of a batch leaves what was accepted, and not one more', async () => {
     const payer = await openBatchPayer(system, 100_000_000n);
-    const acceptedNow = async () => {
-      const [row] = await system.database<{ count: number }[]>`
-        select count(*)::int as count from payouts
-         where account_id = ${payer.accountId} and processing_since is not null`;
-      return row?.count ?? 0;
-    };
     const items = Array.from({ length: 4_000 }, (_, index) => payer.item(`item ${index}`));
-    const id = await payer.send(items);
-    await eventually('an item is accepted', 20_000, async () =>
-      (await acceptedNow()) > 0 ? true : undefined,
-    );
-    await change(payer.accountId, 'frozen');
-    const accepted = await acceptedNow();
-    expect(accepted).toBeGreaterThan(0);
-    expect(accepted).toBeLessThan(items.length);
+    // The first decision that writes waits with the balance in hand, and the others for the balance.
+    await system.database.unsafe(`
+      create function wait_here() returns trigger language plpgsql as $$
+      begin perform pg_advisory_xact_lock(7); return new; end $$;
+      create trigger waits_here before update on payouts for each row
+        when (old.status = 'pending' and new.status = 'processing'
+          and new.account_id = '${payer.accountId}') execute function wait_here()`);
+    const { id, freezing } = await transaction(system.database, async (hold) => {
+      await hold`select pg_advisory_xact_lock(7)`;
+      const sent = await payer.send(items);
+      await eventually('a decision writes', 20_000, async () => {
+        const rows = await system.database`
+          select from pg_locks where locktype = 'advisory' and not granted
+             and database = (select oid from pg_database where datname = current_database())`;
+        return rows.count > 0 ? true : undefined;
+      });
+      const command = change(payer.accountId, 'frozen');
+      await eventually('the account is frozen', 20_000, async () => {
+        const account = await findAccount(system.database, payer.accountId);
+        return account?.state === 'frozen' ? true : undefined;
+      });
+      return { id: sent, freezing: command };
+    });
+    await freezing;
     const batch = await untilBatch(payer.client, id);
-    expect(batch.counts).toMatchObject({ settled: accepted, failed: items.length - accepted });
+    expect(batch.counts).toMatchObject({ settled: groupSize, failed: 4_000 - groupSize });
     const reasons = (await rowsOf(system, id)).flatMap(({ statusReason }) => statusReason ?? []);
     expect(new Set(reasons)).toEqual(new Set(['account_frozen']));
   });
@@ -323,10 +335,12 @@ describe('an account is closed', () => {
 
   it('and a payment that comes back later is credited all the same', async () => {
     const payer = await openPayer(system);
-    const answer = await payer.ask('simulate: return AM04 after 2s', { amount: '100000' });
-    const id = textOf(answer, 'id');
+    const id = textOf(await payer.ask('comes back', { amount: '100000' }), 'id');
     await untilStatus(payer.client, id, 'settled');
     await close(payer.accountId);
+    const row = await rowOf(system, id);
+    const amount = String(row.receiveMinor);
+    await callBack(system, [newsOf(row, { type: 'returned', amount, code: 'AM04' })]);
     await untilStatus(payer.client, id, 'returned');
     expect((await payer.balance()).available).toBeGreaterThan(90_000n);
   });

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { ledgerActivities } from '../../src/activities/ledger.js';
 import { changeLimits, showLimits } from '../../src/cli/account.js';
@@ -27,11 +28,16 @@ import {
 import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
+const dayMs = 24 * 60 * 60 * 1000;
+
 let system: TestSystem;
 
 beforeAll(async () => {
+  // What is counted here is the use of one day in UTC: the tests do not begin right before its end.
+  const leftMs = dayMs - (Date.now() % dayMs);
+  if (leftMs < 3 * 60_000) await delay(leftMs + 1_000);
   system = await startSystem();
-});
+}, 6 * 60_000);
 afterAll(async () => {
   // What is counted is what the payouts say, whatever happened to them.
   expect(await wrongUses()).toEqual([]);
@@ -65,11 +71,11 @@ async function limit(accountId: string, wanted: Wanted): Promise<string> {
   }
 }
 
-async function usedToday(accountId: string): Promise<bigint | undefined> {
-  const [row] = await system.database<{ usedMinor: bigint }[]>`
-    select used_minor from limit_uses
-     where account_id = ${accountId} and day = (now() at time zone 'UTC')::date`;
-  return row?.usedMinor;
+/** What is counted on all days together; undefined where nothing is. */
+async function used(accountId: string): Promise<bigint | undefined> {
+  const [row] = await system.database<{ usedMinor: bigint | null }[]>`
+    select sum(used_minor)::bigint as used_minor from limit_uses where account_id = ${accountId}`;
+  return row?.usedMinor ?? undefined;
 }
 
 function decide(driver: string, ids: readonly string[] = [driver]) {
@@ -136,7 +142,7 @@ describe('of payouts that exceed the limit of a day together', () => {
     await Promise.all(deciding.both);
     const decided = await Promise.all(rows.map(({ id }) => rowOf(system, id)));
     expect(outcomes(decided).sort()).toEqual(['limit_exceeded', 'processing']);
-    expect(await usedToday(account.id)).toBe(125_000n);
+    expect(await used(account.id)).toBe(125_000n);
   });
 
   it('exactly one is accepted when the first money comes while a list waits for other money', async () => {
@@ -164,7 +170,7 @@ describe('of payouts that exceed the limit of a day together', () => {
     await Promise.all(deciding);
     const decided = await Promise.all([...listed, alone].map((id) => rowOf(system, id)));
     expect(outcomes(decided)).toEqual(['processing', 'insufficient_funds', 'processing']);
-    expect(await usedToday(account.id)).toBe(125_000n);
+    expect(await used(account.id)).toBe(125_000n);
   });
 
   it('as many are accepted as fit, whether they come alone or in batches', async () => {
@@ -186,7 +192,7 @@ describe('of payouts that exceed the limit of a day together', () => {
     expect(row?.sum).toBeLessThanOrEqual(77_777n);
     // Less than the smallest of them is left.
     expect(row?.sum).toBeGreaterThan(76_777n);
-    expect(await usedToday(payer.accountId)).toBe(row?.sum);
+    expect(await used(payer.accountId)).toBe(row?.sum);
     expect(row?.refused).toBeGreaterThan(0);
   });
 });
@@ -232,10 +238,10 @@ describe('a batch', () => {
       'batch_refused',
       'limit_exceeded',
     ]);
-    expect(await usedToday(payer.accountId)).toBeUndefined();
+    expect(await used(payer.accountId)).toBeUndefined();
     const fits = await payer.send(payouts.slice(1), 'all_or_nothing');
     await untilBatch(payer.client, fits);
-    expect(await usedToday(payer.accountId)).toBe(4_000n);
+    expect(await used(payer.accountId)).toBe(4_000n);
   });
 });
 
@@ -248,9 +254,9 @@ describe('what counts towards a limit', () => {
     const kept = await payer.send('kept');
     await untilStatus(payer.client, failing, 'failed');
     await untilStatus(payer.client, kept, 'settled');
-    expect(await usedToday(payer.accountId)).toBe(20_000n);
+    expect(await used(payer.accountId)).toBe(20_000n);
     await untilStatus(payer.client, returning, 'returned');
-    expect(await usedToday(payer.accountId)).toBe(10_000n);
+    expect(await used(payer.accountId)).toBe(10_000n);
     const answer = await payer.ask('over the rest', { amount: '40001' });
     expect(answer).toMatchObject({
       status: 422,
@@ -270,7 +276,7 @@ describe('what counts towards a limit', () => {
     const failing = await payer.send('simulate: reject AC04');
     await payer.send('before');
     await untilStatus(payer.client, failing, 'failed');
-    expect(await usedToday(payer.accountId)).toBeUndefined();
+    expect(await used(payer.accountId)).toBeUndefined();
     const shown = await limit(payer.accountId, { day: '150', month: '300' });
     expect(shown).toMatch(
       /^USD {2}300\.00 a month, 100\.00 used, resets at \S+-01T00:00:00.000Z$/m,
@@ -317,7 +323,7 @@ describe('an operator', () => {
     expect(shown).not.toContain('a day');
     expect(await payer.ask('taken', { amount: '200' })).toMatchObject({ status: 201 });
     expect(await limit(payer.accountId, { month: 'none' })).toBe('No limits.');
-    expect(await usedToday(payer.accountId)).toBeUndefined();
+    expect(await used(payer.accountId)).toBeUndefined();
     const lines = await system.database`
       select command from operator_actions where subject_id = ${payer.accountId} order by id`;
     expect(lines.map(({ command }) => command)).toEqual([
