@@ -40,8 +40,6 @@ type Decisions = {
   readonly accepted: AcceptedPayout[];
   readonly refused: RefusedPayout[];
   readonly entries: OwnedEntry[];
-  /** Those that count towards a limit. */
-  readonly uses: string[];
   readonly quoteUses: { readonly quoteId: string; readonly payoutId: string }[];
 };
 
@@ -132,7 +130,7 @@ async function priceAll(
 /** All payouts of a list are one account's. */
 function fundAll(all: readonly Priced[], funds: Funds): Decisions {
   const results = fundInOrder(all, funds);
-  const decisions: Decisions = { accepted: [], refused: [], entries: [], quoteUses: [], uses: [] };
+  const decisions: Decisions = { accepted: [], refused: [], entries: [], quoteUses: [] };
   for (const [index, { id, row, rail, originOf }] of all.entries()) {
     const decided = results[index];
     if (decided === undefined) throw new Error(`${id} was not decided.`);
@@ -144,7 +142,6 @@ function fundAll(all: readonly Priced[], funds: Funds): Decisions {
     const { settleWithinMs } = rail.limits;
     const origin = originOf(decided);
     decisions.entries.push(owned(row, acceptEntry(decided)));
-    if (funds.standings.has(decided.sourceCurrency)) decisions.uses.push(id);
     if (row.quoteId !== null) decisions.quoteUses.push({ quoteId: row.quoteId, payoutId: id });
     decisions.accepted.push({ id, acceptance: decided, origin, rail: rail.name, settleWithinMs });
   }
@@ -208,13 +205,13 @@ async function readFacts(
 async function write(
   sql: Sql,
   rows: readonly LockedPayout[],
-  { accepted, refused, entries, quoteUses, uses }: Decisions,
+  { accepted, refused, entries, quoteUses }: Decisions,
 ): Promise<readonly PayoutSnapshot[]> {
   const [, failed] = await Promise.all([
     recordAcceptances(sql, accepted),
     refusePayouts(sql, refused),
     markQuotesUsed(sql, quoteUses),
-    countUses(sql, uses),
+    countUses(sql, accepted),
     postEntries(sql, entries),
   ]);
   const subscribed = await announce(sql, failed);

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import Router from '@koa/router';
 import Koa from 'koa';
 import { koaBody } from 'koa-body';
-import type { KeyHolder } from '../db/apiKeys.js';
+import { type KeyHolder, noteUse } from '../db/apiKeys.js';
 import { hasSqlState, isOutage } from '../db/client.js';
 import { newId } from '../db/id.js';
 import { findKeys } from '../db/idempotency.js';
@@ -16,6 +16,7 @@ import { inNetworks } from './clientAddress.js';
 import { compressAnswers } from './compression.js';
 import { keepCustomers } from './connections.js';
 import { maxBodyBytes } from './decoded.js';
+import { readIdempotencyKey } from './idempotency.js';
 import { addReference } from './reference.js';
 import { type ApiDeps, isList, type Route, refused, scopesReaching, sendsMoney } from './route.js';
 import { accountRoutes } from './routes/account.js';
@@ -272,10 +273,14 @@ export function limitPerAccount(places: number): Koa.Middleware {
     });
 }
 
-const addressNotAllowed = refuse('address_not_allowed', {
-  param: 'Authorization',
-  expected: 'an API key that may be used from the address of the request',
-});
+/** The sender learns its own address as it is seen here, and not those that are allowed. */
+const addressNotAllowed = (received: string) =>
+  refuse('address_not_allowed', {
+    param: 'Authorization',
+    expected: 'an API key that may be used from the address of the request',
+    received,
+    detail: `The API key may not be used from ${received}.`,
+  });
 
 /**
  * Who asks is known before a byte of the body is read: an anonymous client may not fill the memory. Then
@@ -288,7 +293,8 @@ function admit({ database, limiter, proxies }: ApiDeps): Koa.Middleware {
   return async (ctx, next) => {
     // The part of the API that takes a key.
     if (!ctx.path.startsWith('/v1/')) return next();
-    const holder = await authenticate(ctx.get('Authorization'), proxies.clientOf(ctx.req));
+    const address = proxies.clientOf(ctx.req);
+    const holder = await authenticate(ctx.get('Authorization'), address);
     if (isRefusal(holder)) {
       const isTooFast = holder.code === 'rate_limited';
       const headers = isTooFast ? { 'Retry-After': '1' } : { 'WWW-Authenticate': 'Bearer' };
@@ -296,9 +302,11 @@ function admit({ database, limiter, proxies }: ApiDeps): Koa.Middleware {
     }
     ctx.state['holder'] = holder;
     // Its line in the log names the key: one that is used from elsewhere may have leaked.
-    if (holder.allowed !== null && !inNetworks(holder.allowed)(proxies.clientOf(ctx.req))) {
-      return answerProblem(ctx, refused(addressNotAllowed));
+    if (holder.allowed !== null && !inNetworks(holder.allowed)(address)) {
+      return answerProblem(ctx, refused(addressNotAllowed(address)));
     }
+    // Its owner looks there for when the key was used last, which a stranger must not change.
+    if (!holder.isUseNoted) await noteUse(database, holder.keyId);
     const { id } = holder.account;
     const { headers, refusal } = limiter.enter(id);
     ctx.set(headers);
@@ -331,8 +339,8 @@ function requireRights({ database }: ApiDeps, route: Route): Koa.Middleware {
     const stopped = isStopped ? refuseState(account.state) : undefined;
     if (stopped === undefined) return next();
     // Who lost the first answer must not conclude from another one that nothing was sent.
-    const key = ctx.get('Idempotency-Key').replace(/^"(.*)"$/, '$1');
-    const [first] = await findKeys(database, account.id, [key]);
-    return first === undefined ? answerProblem(ctx, refused(stopped)) : next();
+    const key = readIdempotencyKey(ctx.headers['idempotency-key']?.toString());
+    const first = typeof key === 'string' ? await findKeys(database, account.id, [key]) : [];
+    return first.length === 0 ? answerProblem(ctx, refused(stopped)) : next();
   };
 }

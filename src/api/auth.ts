@@ -1,11 +1,5 @@
 import type Koa from 'koa';
-import {
-  findKeyHolder,
-  hashOfKey,
-  isWellFormedKey,
-  type KeyHolder,
-  noteUse,
-} from '../db/apiKeys.js';
+import { findKeyHolder, hashOfKey, isWellFormedKey, type KeyHolder } from '../db/apiKeys.js';
 import type { Sql } from '../db/client.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
 import type { Scope } from '../domain/scope.js';
@@ -32,7 +26,7 @@ const tooManyKeys = refuse('rate_limited', {
 /**
  * Finds who holds the request's API key (RFC 6750), or why the request is refused. The key's row
  * is read for each request, so a new key works at once and a revocation holds from the next
- * request; it is written once a minute. An address that has sent too many wrong keys waits, but
+ * request. An address that has sent too many wrong keys waits, but
  * not for keys that were valid before: their holders may share the address.
  */
 export function createAuthenticator(sql: Sql) {
@@ -106,7 +100,6 @@ export function createAuthenticator(sql: Sql) {
       // Only the holder of the key learns this.
       return { ...invalid, hint: `The key expired at ${holder.expiresAt?.toISOString()}.` };
     }
-    if (!holder.isUseNoted) await noteUse(sql, holder.keyId);
     return holder;
   };
 }

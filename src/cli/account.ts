@@ -1,6 +1,12 @@
 import { defaultApiVersion } from '../contract/versions/index.js';
-import { findAccount, insertAccount, type Mode, setAccountState } from '../db/accounts.js';
-import { transaction } from '../db/client.js';
+import {
+  awaitDecisions,
+  findAccount,
+  insertAccount,
+  type Mode,
+  setAccountState,
+} from '../db/accounts.js';
+import { isOutage, transaction } from '../db/client.js';
 import { findFunds, listBalances, postEntries, setLimits } from '../db/ledger.js';
 import { recordCommand } from '../db/operatorActions.js';
 import type { AccountState } from '../domain/accountState.js';
@@ -54,6 +60,14 @@ export async function changeState(call: Call, state: AccountState): Promise<void
     await recordCommand(sql, signature, id, { kind: `account ${state}` });
   });
   console.log(`${id} is ${state}.`);
+  if (state !== 'frozen') return;
+  // Only now: to wait with the change in hand could end in a deadlock with what is waited for.
+  try {
+    await awaitDecisions(call.database, id);
+  } catch (error) {
+    if (!isOutage(error)) throw error;
+    console.log('Decisions that were under way take long: they may still accept payouts.');
+  }
 }
 
 /** Sets what an account may send of a currency at most. A flag that is left out changes nothing. */
@@ -62,13 +76,16 @@ export async function changeLimits(call: Call): Promise<void> {
   const accountId = requiredId('account', call);
   const signature = signatureOf(flags);
   const currency = currencyOf(flags);
+  const { payout, day, month } = flags;
+  if ((payout ?? day ?? month) === undefined) {
+    throw new UsageError('--payout, --day or --month is missing.');
+  }
   existing('account', accountId, await findAccount(database, accountId));
   const [payoutMinor, dayMinor, monthMinor] = [
     limitOf(flags, 'payout', currency),
     limitOf(flags, 'day', currency),
     limitOf(flags, 'month', currency),
   ];
-  const { payout, day, month } = flags;
   await transaction(database, async (sql) => {
     await setLimits(sql, { accountId, currency, payoutMinor, dayMinor, monthMinor });
     const command = { kind: 'limits set', currency, payout, day, month };

@@ -35,7 +35,12 @@ export async function setApiVersion(sql: Sql, id: string, apiVersion: string): P
   return exactlyOne(row);
 }
 
-/** Freezes, opens or closes an account. The database waits for decisions under way, and may refuse. */
+/** Freezes, opens or closes an account. The database may refuse it. */
 export async function setAccountState(sql: Sql, id: string, state: AccountState): Promise<void> {
   await sql`select set_account_state(${id}, ${state})`;
+}
+
+/** Waits until the decisions that began before the state of an account was changed have ended. */
+export async function awaitDecisions(sql: Sql, id: string): Promise<void> {
+  await sql`select await_decisions(${id})`;
 }

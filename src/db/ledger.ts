@@ -103,15 +103,17 @@ function fundsOf(rows: readonly FundsRow[]): Funds {
 }
 
 /**
- * Counts what was accepted of an account with limits, on the days that the rows have: after they
- * were written, and under the lock of their balance.
+ * Counts what was accepted towards limits, if there are any, on the days that the rows have: after
+ * they were written, and under the lock of their balance.
  */
-export async function countUses(sql: Sql, payoutIds: readonly string[]): Promise<void> {
-  if (payoutIds.length === 0) return;
+export async function countUses(sql: Sql, accepted: readonly { readonly id: string }[]) {
+  if (accepted.length === 0) return;
   await sql`
     insert into limit_uses (account_id, currency, day, used_minor)
-    select account_id, source_currency, (processing_since at time zone 'UTC')::date, sum(source_minor)
-      from payouts where id = any (${payoutIds}) group by 1, 2, 3
+    select l.account_id, l.currency, (processing_since at time zone 'UTC')::date, sum(source_minor)
+      from payouts p join account_limits l
+        on l.account_id = p.account_id and l.currency = p.source_currency
+     where id = any (${accepted.map(({ id }) => id)}) group by 1, 2, 3
     on conflict (account_id, currency, day) do update
        set used_minor = limit_uses.used_minor + excluded.used_minor`;
 }

@@ -38,30 +38,36 @@ export function standingsOf(
 }
 
 /**
- * Why a payout does not fit the limits of its currency.
+ * Why a payout does not fit the limits of its currency. The limit that lasts longest is explained, and
+ * what is expected fits all of them: who sends that much is not refused by the next one.
  *
  * @param takenMinor what payouts before it in the same decision use as well
  */
 export function refuseOverLimit(
   standings: readonly Standing[],
-  payout: { readonly sourceCurrency: string; readonly sourceMinor: bigint },
+  {
+    sourceCurrency,
+    sourceMinor,
+  }: { readonly sourceCurrency: string; readonly sourceMinor: bigint },
   takenMinor: bigint,
   param: string,
 ): Refusal | undefined {
   const usedOf = ({ resetsAt, usedMinor }: Standing) => (resetsAt ? usedMinor + takenMinor : 0n);
-  const over = standings.find((each) => usedOf(each) + payout.sourceMinor > each.limitMinor);
+  const leftOf = (each: Standing) => max(each.limitMinor - usedOf(each), 0n);
+  const over = standings.find((each) => sourceMinor > leftOf(each));
   if (over === undefined) return undefined;
-  const amount = (minor: bigint) =>
-    `${formatMinor(minor, payout.sourceCurrency)} ${payout.sourceCurrency}`;
-  const limit = `${amount(over.limitMinor)} a ${over.period}`;
-  const [used, received] = [amount(usedOf(over)), amount(payout.sourceMinor)];
-  const left = amount(max(over.limitMinor - usedOf(over), 0n));
-  const until = `${left} is left until it resets at ${over.resetsAt?.toISOString()}`;
-  const use = over.resetsAt ? `, of which ${used} is used and ${until}` : '';
+  const amount = (minor: bigint) => `${formatMinor(minor, sourceCurrency)} ${sourceCurrency}`;
+  const limitOf = ({ limitMinor, period }: Standing) => `${amount(limitMinor)} a ${period}`;
+  const least = standings.reduce((found, each) => (leftOf(each) < leftOf(found) ? each : found));
+  const rest = `${amount(leftOf(least))}, what is left of the limit of ${limitOf(least)}`;
+  const until = `${amount(leftOf(over))} is left until it resets at ${over.resetsAt?.toISOString()}`;
+  const use = over.resetsAt ? `, of which ${amount(usedOf(over))} is used and ${until}` : '';
+  const received = amount(sourceMinor);
   return refuse('limit_exceeded', {
     param,
-    expected: `at most ${left}, what is left of the limit of ${limit}`,
+    expected: `at most ${least.resetsAt ? rest : limitOf(least)}`,
     received,
-    detail: `The limit is ${limit}${use}; this payout needs ${received}.`,
+    detail: `The limit is ${limitOf(over)}${use}; this payout needs ${received}.`,
+    hint: over.resetsAt ? 'Send less, or wait until the limit resets.' : 'Send less.',
   });
 }

@@ -1,13 +1,14 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { ledgerActivities } from '../../src/activities/ledger.js';
-import { changeState } from '../../src/cli/account.js';
-import { setAccountState } from '../../src/db/accounts.js';
-import { connectDatabase, type Sql, transaction } from '../../src/db/client.js';
-import { postEntries } from '../../src/db/ledger.js';
-import { fundEntry } from '../../src/domain/ledger.js';
+import { changeLimits, changeState } from '../../src/cli/account.js';
+import { findAccount, setAccountState } from '../../src/db/accounts.js';
+import { connectDatabase, transaction } from '../../src/db/client.js';
+import { groupSize } from '../../src/domain/batch.js';
 import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
 import { eventually } from '../assertions/eventually.js';
+import { callBack, newsOf } from '../fakes/bankCallback.js';
 import { QuietRail } from '../fakes/quietRail.js';
 import { silentDeliverer } from '../fakes/silentDeliverer.js';
 import { openBatchPayer, rowsOf, untilBatch } from '../fixtures/batchPayer.js';
@@ -30,6 +31,11 @@ afterAll(async () => {
 
 const change = (id: string, state: Parameters<typeof changeState>[1]) =>
   changeState(called(system, id), state);
+
+const close = async (id: string) => {
+  await change(id, 'frozen');
+  await change(id, 'closed');
+};
 
 const code = (body: unknown) => expect.objectContaining({ code: body });
 
@@ -57,15 +63,29 @@ const untilOneWaits = () =>
     (await waiting()) > 0 ? true : undefined,
   );
 
-/** Begins `other` while the transaction of `work` is open, and commits once `other` waits for it. */
-async function inTurn<T>(work: (sql: Sql) => Promise<unknown>, other: () => Promise<T>) {
-  let begun: Promise<T> | undefined;
+/** How many deadlocks the database has had to break. */
+async function deadlocks(): Promise<number> {
+  await system.database`select pg_stat_force_next_flush()`;
+  const [row] = await system.database<{ deadlocks: number }[]>`
+    select deadlocks::int from pg_stat_database where datname = current_database()`;
+  return row?.deadlocks ?? 0;
+}
+
+/** Begins `first` while the balances are taken, and lets go of them once it waits and `then` is done. */
+async function whileHeld(
+  accountId: string,
+  first: () => Promise<unknown>,
+  then = async (): Promise<unknown> => undefined,
+) {
+  const begun: Promise<unknown>[] = [];
   await transaction(system.database, async (sql) => {
-    await work(sql);
-    begun = other();
+    await sql`
+      select from ledger_balances where account_id = ${accountId} for no key update`;
+    begun.push(first());
     await untilOneWaits();
+    await then();
   });
-  return begun;
+  await Promise.all(begun);
 }
 
 describe('a frozen account', () => {
@@ -110,13 +130,28 @@ describe('a frozen account', () => {
     expect(lines[0]).toMatchObject({ ...signature, subjectType: 'account' });
   });
 
+  it('knows a batch again by its own key, and not by those of its items', async () => {
+    const payer = await openBatchPayer(system, 100_000n);
+    const json = { payouts: [{ ...payer.item('keyed'), idempotency_key: 'item-1' }] };
+    const keyless = await payer.client('POST /v1/batches', { json });
+    const keyed = { json: { payouts: [payer.item('in a batch')] }, idempotencyKey: 'batch' };
+    const id = textOf(await payer.client('POST /v1/batches', keyed), 'id');
+    await change(payer.accountId, 'frozen');
+    expect(await payer.client('POST /v1/batches', keyed)).toMatchObject({ body: { id } });
+    const again = await payer.client('POST /v1/batches', { json });
+    expect([keyless.status, again.status]).toEqual([202, 403]);
+    expect(again.body).toEqual(code('account_frozen'));
+    expect(again.body).not.toHaveProperty('batch');
+  });
+
   it('accepts nothing after the freeze, whatever was decided beside it', async () => {
     const { account } = await createTestAccount(system.database);
     const { id } = await requestPayout(system.database, account.id);
     // The decision has read everything else, and waits for the balance while the freeze commits.
-    await inTurn(
-      (sql) => setAccountState(sql, account.id, 'frozen'),
+    await whileHeld(
+      account.id,
       () => decide(id),
+      () => setAccountState(system.database, account.id, 'frozen'),
     );
     expect(await rowOf(system, id)).toMatchObject({
       status: 'failed',
@@ -124,79 +159,161 @@ describe('a frozen account', () => {
     });
   });
 
-  it('waits for a decision that was made before', async () => {
+  it('is frozen at once, and the command waits for a decision that was made before', async () => {
     const { account } = await createTestAccount(system.database);
     const { id } = await requestPayout(system.database, account.id);
-    // What a decision holds until it commits.
-    const decided = (sql: Sql) => sql`select * from lock_funds(${[id]})`;
-    const frozen = inTurn(decided, () =>
-      transaction(system.database, (sql) => setAccountState(sql, account.id, 'frozen')),
-    );
-    await frozen;
+    let hasReturned = false;
+    const freeze = async () => {
+      await change(account.id, 'frozen');
+      hasReturned = true;
+    };
+    await whileHeld(account.id, freeze, async () => {
+      expect(await findAccount(system.database, account.id)).toMatchObject({ state: 'frozen' });
+      expect(hasReturned).toBe(false);
+    });
+    expect(hasReturned).toBe(true);
     await decide(id);
     expect(await rowOf(system, id)).toMatchObject({ refusal: { code: 'account_frozen' } });
   });
 
-  it('has a first balance in a currency, but no payout of it, that comes with the freeze', async () => {
-    const { account } = await createTestAccount(system.database, { funds: {} });
+  it('is frozen even if a decision takes longer than the command waits, which says so', async () => {
+    const { account } = await createTestAccount(system.database);
+    const options = { url: system.databaseUrl, poolSize: 1, applicationName: 'test' };
+    const database = connectDatabase({ ...options, lockTimeoutMs: 100 });
+    const log = vi.spyOn(console, 'log').mockReturnValue(undefined);
+    await transaction(system.database, async (sql) => {
+      await sql`select from ledger_balances where account_id = ${account.id} for no key update`;
+      await changeState(called({ database }, account.id), 'frozen');
+    });
+    expect(log.mock.calls.flat()).toEqual([
+      `${account.id} is frozen.`,
+      'Decisions that were under way take long: they may still accept payouts.',
+    ]);
+    log.mockRestore();
+    await database.end({ timeout: 5 });
+    expect(await findAccount(system.database, account.id)).toMatchObject({ state: 'frozen' });
+  });
+
+  it.each([
+    ['is frozen', (id: string) => change(id, 'frozen')],
+    [
+      'gets limits',
+      (id: string) => changeLimits(called(system, id, { currency: 'USD', day: '1' })),
+    ],
+  ] as const)('%s without a deadlock beside a request and a decision', async (_, work) => {
+    const { account } = await createTestAccount(system.database);
     const { id } = await requestPayout(system.database, account.id);
-    const entry = fundEntry('USD', 1_000_000n);
-    const fund = { entry, mode: 'test', accountId: account.id, payoutId: null } as const;
-    await inTurn(
-      (sql) => setAccountState(sql, account.id, 'frozen'),
-      () => transaction(system.database, (sql) => postEntries(sql, [fund])),
-    );
-    await decide(id);
-    expect(await rowOf(system, id)).toMatchObject({ refusal: { code: 'account_frozen' } });
+    const before = await deadlocks();
+    const begun: Promise<unknown>[] = [];
+    await transaction(system.database, async (decision) => {
+      await decision`select from payouts where id = ${id} for update`;
+      const request = transaction(system.database, async (sql) => {
+        // What a key or a new payout takes of its account, before it waits for the payout.
+        await sql`select from accounts where id = ${account.id} for key share`;
+        await sql`select from payouts where id = ${id} for no key update`;
+      });
+      begun.push(request);
+      await untilOneWaits();
+      begun.push(work(account.id));
+      // As long as it takes until it waits for the request, or is done.
+      await delay(300);
+      await decision`select from lock_funds(${[id]})`;
+    });
+    await Promise.all(begun);
+    expect(await deadlocks()).toBe(before);
   });
 
   it('in the middle of a batch leaves what was accepted, and not one more', async () => {
     const payer = await openBatchPayer(system, 100_000_000n);
-    const acceptedNow = async () => {
-      const [row] = await system.database<{ count: number }[]>`
-        select count(*)::int as count from payouts
-         where account_id = ${payer.accountId} and processing_since is not null`;
-      return row?.count ?? 0;
-    };
     const items = Array.from({ length: 4_000 }, (_, index) => payer.item(`item ${index}`));
-    const id = await payer.send(items);
-    await eventually('an item is accepted', 20_000, async () =>
-      (await acceptedNow()) > 0 ? true : undefined,
-    );
-    await change(payer.accountId, 'frozen');
-    const accepted = await acceptedNow();
-    expect(accepted).toBeGreaterThan(0);
-    expect(accepted).toBeLessThan(items.length);
+    // The first decision that writes waits with the balance in hand, and the others for the balance.
+    await system.database.unsafe(`
+      create function wait_here() returns trigger language plpgsql as $$
+      begin perform pg_advisory_xact_lock(7); return new; end $$;
+      create trigger waits_here before update on payouts for each row
+        when (old.status = 'pending' and new.status = 'processing'
+          and new.account_id = '${payer.accountId}') execute function wait_here()`);
+    const { id, freezing } = await transaction(system.database, async (hold) => {
+      await hold`select pg_advisory_xact_lock(7)`;
+      const sent = await payer.send(items);
+      await eventually('a decision writes', 20_000, async () => {
+        const rows = await system.database`
+          select from pg_locks where locktype = 'advisory' and not granted
+             and database = (select oid from pg_database where datname = current_database())`;
+        return rows.count > 0 ? true : undefined;
+      });
+      const command = change(payer.accountId, 'frozen');
+      await eventually('the account is frozen', 20_000, async () => {
+        const account = await findAccount(system.database, payer.accountId);
+        return account?.state === 'frozen' ? true : undefined;
+      });
+      return { id: sent, freezing: command };
+    });
+    await freezing;
     const batch = await untilBatch(payer.client, id);
-    expect(batch.counts).toMatchObject({ settled: accepted, failed: items.length - accepted });
+    expect(batch.counts).toMatchObject({ settled: groupSize, failed: 4_000 - groupSize });
     const reasons = (await rowsOf(system, id)).flatMap(({ statusReason }) => statusReason ?? []);
     expect(new Set(reasons)).toEqual(new Set(['account_frozen']));
   });
 });
 
 describe('an account is closed', () => {
-  it('once nothing is under way and nothing is left, and then for good', async () => {
+  it('once it is frozen, nothing is under way and nothing is left, and then for good', async () => {
     const { account } = await createTestAccount(system.database, { funds: { USD: 125_000n } });
     const { id } = await requestPayout(system.database, account.id);
-    await expect(change(account.id, 'closed')).rejects.toThrow(`not final, such as ${id}.`);
+    await expect(change(account.id, 'closed')).rejects.toThrow('is open; freeze it first.');
     await change(account.id, 'frozen');
+    await expect(change(account.id, 'closed')).rejects.toThrow(
+      `${account.id} has payouts that are not final or wait for an operator, such as ${id}.`,
+    );
     await decide(id);
     await expect(change(account.id, 'closed')).rejects.toThrow('has a balance in USD');
     await expect(change(account.id, 'frozen')).rejects.toThrow('is frozen already');
+    expect(await findAccount(system.database, account.id)).toMatchObject({ state: 'frozen' });
 
     const empty = await createTestAccount(system.database, { funds: {} });
-    await change(empty.account.id, 'closed');
+    await close(empty.account.id);
     await expect(change(empty.account.id, 'open')).rejects.toThrow('stays closed');
     await expect(change(empty.account.id, 'frozen')).rejects.toThrow('stays closed');
   });
 
+  it('and not before a person has decided about the money of a payout', async () => {
+    const payer = await openPayer(system);
+    const id = textOf(await payer.ask('settles', { amount: '100000' }), 'id');
+    await untilStatus(payer.client, id, 'settled');
+    await system.database`
+      update payouts set attention_reason = 'contradiction', attention_detail = 'x',
+             attention_at = now() where id = ${id}`;
+    await change(payer.accountId, 'frozen');
+    await expect(change(payer.accountId, 'closed')).rejects.toThrow(`an operator, such as ${id}.`);
+    await system.database`
+      update payouts set attention_reason = null, attention_detail = null, attention_at = null
+       where id = ${id}`;
+    await change(payer.accountId, 'closed');
+  });
+
+  it('after the decisions that were under way when it was frozen', async () => {
+    const { account } = await createTestAccount(system.database, { funds: { USD: 125_000n } });
+    const { id } = await requestPayout(system.database, account.id);
+    const closing: Promise<unknown>[] = [];
+    await transaction(system.database, async (sql) => {
+      // A decision that has read an open account, and then accepts: nothing is available after it.
+      await sql`select from lock_funds(${[id]})`;
+      await setAccountState(system.database, account.id, 'frozen');
+      closing.push(expect(change(account.id, 'closed')).rejects.toThrow('has a balance in USD'));
+      await untilOneWaits();
+      await sql`update payouts set status = 'canceled' where id = ${id}`;
+    });
+    await Promise.all(closing);
+  });
+
   it('and a payout that is requested meanwhile is not left behind', async () => {
     const { account } = await createTestAccount(system.database, { funds: {} });
-    const requested = await inTurn(
-      (sql) => setAccountState(sql, account.id, 'closed'),
-      () => requestPayout(system.database, account.id),
-    );
-    const id = requested?.id ?? '';
+    await change(account.id, 'frozen');
+    const { id } = await transaction(system.database, async (sql) => {
+      await setAccountState(sql, account.id, 'closed');
+      return requestPayout(system.database, account.id);
+    });
     await decide(id);
     expect(await rowOf(system, id)).toMatchObject({
       status: 'failed',
@@ -206,21 +323,24 @@ describe('an account is closed', () => {
 
   it('and its keys read, and do nothing else', async () => {
     const { account, apiKey } = await createTestAccount(system.database, { funds: {} });
-    await change(account.id, 'closed');
+    await close(account.id);
     const client = createClient(system.apiUrl, apiKey);
     expect(await client('GET /v1/payouts')).toMatchObject({ status: 200 });
     for (const route of ['POST /v1/payouts', 'POST /v1/test/fund', 'DELETE /v1/beneficiaries/x']) {
       const { status, body } = await client(route);
       expect({ status, body }).toEqual({ status: 403, body: code('account_closed') });
+      expect(body['detail']).toMatch(/ Contact the operator of the service\.$/);
     }
   });
 
   it('and a payment that comes back later is credited all the same', async () => {
     const payer = await openPayer(system);
-    const answer = await payer.ask('simulate: return AM04 after 2s', { amount: '100000' });
-    const id = textOf(answer, 'id');
+    const id = textOf(await payer.ask('comes back', { amount: '100000' }), 'id');
     await untilStatus(payer.client, id, 'settled');
-    await change(payer.accountId, 'closed');
+    await close(payer.accountId);
+    const row = await rowOf(system, id);
+    const amount = String(row.receiveMinor);
+    await callBack(system, [newsOf(row, { type: 'returned', amount, code: 'AM04' })]);
     await untilStatus(payer.client, id, 'returned');
     expect((await payer.balance()).available).toBeGreaterThan(90_000n);
   });

@@ -269,14 +269,19 @@ describe('a key that works from some addresses alone', () => {
     ['127.0.4.1', '2001:db8::/32', 403],
     ['127.0.4.1', '0.0.0.0/0', 200],
   ])('from %s with --allow %s is answered %i', async (from, allow, status) => {
-    const { apiKey } = await openLimited(allow);
+    const { id, apiKey } = await openLimited(allow);
     const answer = await send(from, apiKey);
     expect(answer.status).toBe(status);
-    const { code, ...others } = JSON.parse(answer.body);
-    expect(code).toBe(status === 403 ? 'address_not_allowed' : undefined);
+    const { code, received, detail } = JSON.parse(answer.body);
+    const [row] = await system.database<{ isUsed: boolean }[]>`
+      select last_used_at is not null as is_used from api_keys where id = ${id}`;
+    expect(row).toEqual({ isUsed: status === 200 });
+    if (status === 200) return;
+    expect({ code, received }).toEqual({ code: 'address_not_allowed', received: from });
+    expect(detail).toBe(`The API key may not be used from ${from}.`);
     // Neither which addresses are allowed nor whose key it is.
-    const told = JSON.stringify([others, [...answer.headers]]);
-    if (status === 403) expect(told).not.toMatch(/127\.0|acc_|RateLimit|10\.0/i);
+    const told = JSON.stringify([answer.body, [...answer.headers]]).replaceAll(from, '');
+    expect(told).not.toMatch(/127\.0|acc_|RateLimit|10\.0/i);
   });
 
   it('is rolled with its addresses, and its list shows them', async () => {

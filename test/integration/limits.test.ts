@@ -1,9 +1,14 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { ledgerActivities } from '../../src/activities/ledger.js';
 import { changeLimits, showLimits } from '../../src/cli/account.js';
 import { createApiKey, hashOfKey, insertApiKey } from '../../src/db/apiKeys.js';
+import { insertBeneficiary } from '../../src/db/beneficiaries.js';
 import { transaction } from '../../src/db/client.js';
-import { setLimits } from '../../src/db/ledger.js';
+import { newId } from '../../src/db/id.js';
+import { postEntries, setLimits } from '../../src/db/ledger.js';
+import { insertPayout } from '../../src/db/payouts.js';
+import { fundEntry } from '../../src/domain/ledger.js';
 import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
 import { eventually } from '../assertions/eventually.js';
@@ -11,17 +16,28 @@ import { QuietRail } from '../fakes/quietRail.js';
 import { silentDeliverer } from '../fakes/silentDeliverer.js';
 import { openBatchPayer, rowsOf, untilBatch } from '../fixtures/batchPayer.js';
 import { createClient, textOf, untilStatus } from '../fixtures/client.js';
+import { keyring } from '../fixtures/keyring.js';
 import { called } from '../fixtures/operators.js';
 import { openPayer, rowOf } from '../fixtures/payer.js';
-import { rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
+import {
+  beneficiary,
+  livePayout,
+  rateMaximumAgeMs,
+  requestPayout,
+} from '../fixtures/requestPayout.js';
 import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
+
+const dayMs = 24 * 60 * 60 * 1000;
 
 let system: TestSystem;
 
 beforeAll(async () => {
+  // What is counted here is the use of one day in UTC: the tests do not begin right before its end.
+  const leftMs = dayMs - (Date.now() % dayMs);
+  if (leftMs < 3 * 60_000) await delay(leftMs + 1_000);
   system = await startSystem();
-});
+}, 6 * 60_000);
 afterAll(async () => {
   // What is counted is what the payouts say, whatever happened to them.
   expect(await wrongUses()).toEqual([]);
@@ -55,14 +71,14 @@ async function limit(accountId: string, wanted: Wanted): Promise<string> {
   }
 }
 
-async function usedToday(accountId: string): Promise<bigint | undefined> {
-  const [row] = await system.database<{ usedMinor: bigint }[]>`
-    select used_minor from limit_uses
-     where account_id = ${accountId} and day = (now() at time zone 'UTC')::date`;
-  return row?.usedMinor;
+/** What is counted on all days together; undefined where nothing is. */
+async function used(accountId: string): Promise<bigint | undefined> {
+  const [row] = await system.database<{ usedMinor: bigint | null }[]>`
+    select sum(used_minor)::bigint as used_minor from limit_uses where account_id = ${accountId}`;
+  return row?.usedMinor ?? undefined;
 }
 
-function decide(id: string) {
+function decide(driver: string, ids: readonly string[] = [driver]) {
   const { decidePayouts } = ledgerActivities({
     database: system.worker,
     rails: createRails([new QuietRail()]),
@@ -70,16 +86,40 @@ function decide(id: string) {
     factRules: usualFactRules,
     deliverer: silentDeliverer,
   });
-  return decidePayouts({ driver: id, ids: [id], workflowAgeMs: 0 });
+  return decidePayouts({ driver, ids, workflowAgeMs: 0 });
 }
 
-const untilTwoWait = () =>
-  eventually('two statements wait for a lock', 20_000, async () => {
+const untilWaiting = (statements: number) =>
+  eventually(`${statements} statements wait for a lock`, 20_000, async () => {
     const rows = await system.database`
       select from pg_stat_activity
        where datname = current_database() and wait_event_type = 'Lock'`;
-    return rows.count === 2 ? true : undefined;
+    return rows.count >= statements ? true : undefined;
   });
+
+/** A payout of 1,250.00 at the live rate that waits for its driver. */
+async function pending(accountId: string, sourceCurrency: string, driver?: string) {
+  const [id, beneficiaryId] = [newId('payout'), newId('beneficiary')];
+  const wanted = { ...livePayout, sourceCurrency, amount: 125_000n, beneficiaryId };
+  await transaction(system.database, async (sql) => {
+    await insertBeneficiary(sql, keyring, { id: beneficiaryId, accountId, details: beneficiary });
+    await insertPayout(sql, { ...wanted, id, accountId, driver: driver ?? id });
+  });
+  return id;
+}
+
+/** Makes every change of a payout wait for a lock, which `work` holds until it ends. */
+async function withHeldPayout(id: string, work: () => Promise<void>) {
+  await system.database.unsafe(`
+    create function wait_here() returns trigger language plpgsql as $$
+    begin perform pg_advisory_xact_lock(7); return new; end $$;
+    create trigger waits_here before update on payouts
+      for each row when (new.id = '${id}') execute function wait_here()`);
+  await transaction(system.database, async (hold) => {
+    await hold`select pg_advisory_xact_lock(7)`;
+    await work();
+  });
+}
 
 const outcomes = (
   rows: readonly { readonly status: string; readonly statusReason: string | null }[],
@@ -96,13 +136,41 @@ describe('of payouts that exceed the limit of a day together', () => {
     const deciding = await transaction(system.database, async (sql) => {
       await sql`select * from lock_funds(${rows.map(({ id }) => id)})`;
       const both = rows.map(({ id }) => decide(id));
-      await untilTwoWait();
+      await untilWaiting(2);
       return { both };
     });
     await Promise.all(deciding.both);
     const decided = await Promise.all(rows.map(({ id }) => rowOf(system, id)));
     expect(outcomes(decided).sort()).toEqual(['limit_exceeded', 'processing']);
-    expect(await usedToday(account.id)).toBe(125_000n);
+    expect(await used(account.id)).toBe(125_000n);
+  });
+
+  it('exactly one is accepted when the first money comes while a list waits for other money', async () => {
+    const { account } = await createTestAccount(system.database, { funds: { EUR: 1_000_000n } });
+    await limit(account.id, { day: '1300' });
+    const listed = [
+      await pending(account.id, 'EUR', 'list'),
+      await pending(account.id, 'USD', 'list'),
+    ] as const;
+    const alone = await pending(account.id, 'USD');
+    const entry = fundEntry('USD', 1_000_000n);
+    const fund = { entry, mode: 'test', accountId: account.id, payoutId: null } as const;
+    const deciding: Promise<unknown>[] = [];
+    await withHeldPayout(listed[1], async () => {
+      await transaction(system.database, async (sql) => {
+        await sql`select * from lock_funds(${[listed[0]]})`;
+        deciding.push(decide('list', listed));
+        await untilWaiting(1);
+        await transaction(system.database, (other) => postEntries(other, [fund]));
+      });
+      // The list has seen the rules and the money, and waits while it writes.
+      await untilWaiting(1);
+      await decide(alone);
+    });
+    await Promise.all(deciding);
+    const decided = await Promise.all([...listed, alone].map((id) => rowOf(system, id)));
+    expect(outcomes(decided)).toEqual(['processing', 'insufficient_funds', 'processing']);
+    expect(await used(account.id)).toBe(125_000n);
   });
 
   it('as many are accepted as fit, whether they come alone or in batches', async () => {
@@ -124,7 +192,7 @@ describe('of payouts that exceed the limit of a day together', () => {
     expect(row?.sum).toBeLessThanOrEqual(77_777n);
     // Less than the smallest of them is left.
     expect(row?.sum).toBeGreaterThan(76_777n);
-    expect(await usedToday(payer.accountId)).toBe(row?.sum);
+    expect(await used(payer.accountId)).toBe(row?.sum);
     expect(row?.refused).toBeGreaterThan(0);
   });
 });
@@ -170,10 +238,10 @@ describe('a batch', () => {
       'batch_refused',
       'limit_exceeded',
     ]);
-    expect(await usedToday(payer.accountId)).toBeUndefined();
+    expect(await used(payer.accountId)).toBeUndefined();
     const fits = await payer.send(payouts.slice(1), 'all_or_nothing');
     await untilBatch(payer.client, fits);
-    expect(await usedToday(payer.accountId)).toBe(4_000n);
+    expect(await used(payer.accountId)).toBe(4_000n);
   });
 });
 
@@ -186,9 +254,9 @@ describe('what counts towards a limit', () => {
     const kept = await payer.send('kept');
     await untilStatus(payer.client, failing, 'failed');
     await untilStatus(payer.client, kept, 'settled');
-    expect(await usedToday(payer.accountId)).toBe(20_000n);
+    expect(await used(payer.accountId)).toBe(20_000n);
     await untilStatus(payer.client, returning, 'returned');
-    expect(await usedToday(payer.accountId)).toBe(10_000n);
+    expect(await used(payer.accountId)).toBe(10_000n);
     const answer = await payer.ask('over the rest', { amount: '40001' });
     expect(answer).toMatchObject({
       status: 422,
@@ -208,7 +276,7 @@ describe('what counts towards a limit', () => {
     const failing = await payer.send('simulate: reject AC04');
     await payer.send('before');
     await untilStatus(payer.client, failing, 'failed');
-    expect(await usedToday(payer.accountId)).toBeUndefined();
+    expect(await used(payer.accountId)).toBeUndefined();
     const shown = await limit(payer.accountId, { day: '150', month: '300' });
     expect(shown).toMatch(
       /^USD {2}300\.00 a month, 100\.00 used, resets at \S+-01T00:00:00.000Z$/m,
@@ -255,7 +323,7 @@ describe('an operator', () => {
     expect(shown).not.toContain('a day');
     expect(await payer.ask('taken', { amount: '200' })).toMatchObject({ status: 201 });
     expect(await limit(payer.accountId, { month: 'none' })).toBe('No limits.');
-    expect(await usedToday(payer.accountId)).toBeUndefined();
+    expect(await used(payer.accountId)).toBeUndefined();
     const lines = await system.database`
       select command from operator_actions where subject_id = ${payer.accountId} order by id`;
     expect(lines.map(({ command }) => command)).toEqual([
@@ -266,6 +334,7 @@ describe('an operator', () => {
   });
 
   it.each([
+    [{}, '--payout, --day or --month is missing.'],
     [{ day: '0' }, '--day expects a sum of USD, such as 1000.00, or none.'],
     [{ month: '1.001' }, '--month expects a sum of USD'],
     [{ payout: '9'.repeat(20) }, '--payout expects a sum of USD'],

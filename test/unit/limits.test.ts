@@ -69,6 +69,7 @@ describe('a payout over a limit is told', () => {
       detail:
         'The limit is 1000.00 USD a day, of which 300.05 USD is used and 699.95 USD is left ' +
         'until it resets at 2026-12-02T00:00:00.000Z; this payout needs 700.00 USD.',
+      hint: 'Send less, or wait until the limit resets.',
     });
   });
 
@@ -78,10 +79,34 @@ describe('a payout over a limit is told', () => {
       refuseOverLimit(standingsOf(all, { '2026-12-01': used }, now), usd(minor), 0n, 'quote');
     expect(told('0', 60_000n)).toBeUndefined();
     expect(told('0', 60_001n)).toMatchObject({
-      expected: 'at most 600.00 USD, what is left of the limit of 600.00 USD a payout',
+      expected: 'at most 600.00 USD a payout',
       detail: 'The limit is 600.00 USD a payout; this payout needs 600.01 USD.',
+      hint: 'Send less.',
     });
     expect(told('1', 60_000n)).toMatchObject({ expected: expect.stringContaining('a month') });
+  });
+
+  test.each([
+    [60_001n, 'The limit is 600.00 USD a payout; this payout needs 600.01 USD.'],
+    [20_000n, 'The limit is 1000.00 USD a day, of which 999.00 USD is used and 1.00 USD is left '],
+  ])('of %d what fits every limit', (minor, explained) => {
+    const all = { payoutMinor: 60_000n, dayMinor: 100_000n, monthMinor: 500_000n };
+    const standings = standingsOf(all, { '2026-12-01': '99900' }, now);
+    expect(refuseOverLimit(standings, usd(minor), 0n, 'amount')).toMatchObject({
+      expected: 'at most 1.00 USD, what is left of the limit of 1000.00 USD a day',
+      detail: expect.stringContaining(explained),
+    });
+    expect(refuseOverLimit(standings, usd(100n), 0n, 'amount')).toBeUndefined();
+  });
+
+  test('of the month where the day is used up as well, and what fits both', () => {
+    const all = { payoutMinor: null, dayMinor: 100_000n, monthMinor: 500_000n };
+    const days = { '2026-12-01': '390000', '2026-12-02': '99900' };
+    const standings = standingsOf(all, days, new Date('2026-12-02T10:00:00.000Z'));
+    expect(refuseOverLimit(standings, usd(20_000n), 0n, 'amount')).toMatchObject({
+      expected: expect.stringContaining('at most 1.00 USD, '),
+      detail: expect.stringContaining('101.00 USD is left until it resets at 2027-01-01T'),
+    });
   });
 
   test('that nothing is left where the limit is lower by now than what was used', () => {

@@ -1,8 +1,8 @@
 -- Why: an account that may be in the wrong hands must be stopped at once, and what it can lose before
--- anybody notices must have a limit. Both are part of the decision on each payout: a decision holds the
--- balances of its account, so whatever changes the rules of an account takes those locks as well. It
--- waits for the decisions under way, and each decision after it sees the change. A decision takes no
--- further lock for that, so as many as before run beside each other.
+-- anybody notices must have a limit. Both are part of the decision on each payout, which reads them once
+-- it holds the balances that it spends. Whoever changes the rules waits for the same locks, and so for
+-- the decisions that have read the rules as they were. A decision takes no further lock for that, so as
+-- many as before run beside each other.
 
 alter table accounts add column state text not null default 'open'
   check (state in ('open', 'frozen', 'closed'));
@@ -70,57 +70,73 @@ select a.id as account_id, a.state, f.currency, f.amount_minor as available_mino
 
 -- Locks the balances that accepting these payouts will change, and returns what their account may send:
 -- all payouts of a list are one account's. Two statements, for the second sees what was committed while
--- the first one waited for its locks; one statement would see the rules as they were before.
+-- the first one waited for its locks; one statement would see the rules as they were before. It may see
+-- money in a currency that the account had none of until then. That is not locked, and another decision
+-- may spend it and its limits at the same moment: as far as this decision goes, it has not come yet.
 drop function lock_balances(text[]);
 create function lock_funds(payout_ids text[]) returns setof account_funds language plpgsql
 security definer set search_path = pg_catalog, public, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+declare
+  locked text[];
 begin
-  perform 1 from ledger_balances b
-    where (b.account_id, b.currency) in (
-      select p.account_id, coalesce(q.source_currency, p.source_currency)
-        from payouts p left join quotes q on q.id = p.quote_id and q.account_id = p.account_id
-       where p.id = any (payout_ids))
-    order by b.ledger_account_id for no key update;
+  select array_agg(l.currency) into locked from (
+    select b.currency from ledger_balances b
+     where (b.account_id, b.currency) in (
+       select p.account_id, coalesce(q.source_currency, p.source_currency)
+         from payouts p left join quotes q on q.id = p.quote_id and q.account_id = p.account_id
+        where p.id = any (payout_ids))
+     order by b.ledger_account_id for no key update) l;
   return query
-    select f.* from account_funds f
+    select f.account_id, f.state, f.currency,
+           case when f.currency = any (locked) then f.available_minor end,
+           f.payout_minor, f.day_minor, f.month_minor, f.uses, f.read_at
+      from account_funds f
      where f.account_id = (select account_id from payouts where id = payout_ids[1]);
 end $$;
 revoke execute on function lock_funds(text[]) from public;
 grant execute on function lock_funds(text[]) to corridor_worker;
 
--- Waits for every decision on the account's payouts, and keeps others from being made. The balances go
--- first, as everywhere. A balance that comes meanwhile refers to the account and waits for it, so those
--- that came in between are locked as well.
-create function lock_account(locked_id text) returns void language plpgsql
-set search_path = pg_catalog, public, pg_temp as $$
+-- Waits for the decisions under way on an account. Called after a new state was committed: whoever takes
+-- a balance later, or one that comes later, has seen it. It holds nothing that others need first.
+create function await_decisions(awaited_id text) returns void language plpgsql
+security definer set search_path = pg_catalog, public, pg_temp as $$
 begin
   perform 1 from ledger_balances
-    where account_id = locked_id order by ledger_account_id for no key update;
-  perform 1 from accounts where id = locked_id for update;
-  perform 1 from ledger_balances
-    where account_id = locked_id order by ledger_account_id for no key update;
+    where account_id = awaited_id order by ledger_account_id for no key update;
 end $$;
+revoke execute on function await_decisions(text) from public;
+grant execute on function await_decisions(text) to corridor_operator;
 
--- Freezes, opens or closes an account. One that is closed stays closed: nothing of it is under way or
--- left. Its history stays, and the money of a payout that comes back later is credited all the same.
+-- Freezes, opens or closes an account. A freeze takes the row of the account alone, in a mode that no
+-- foreign key waits for: it neither waits for payouts nor stops them, and holds for each decision after
+-- it. Only a frozen account closes. With the balances in hand the decisions from before the freeze have
+-- ended, and none after it has accepted anything, so what is checked stays true. A payout that waits for
+-- a person may still move money, whatever its status is. One that is closed
+-- stays closed: nothing of it is under way or left. Its history stays, and the money of a payout that
+-- comes back later is credited all the same.
 create function set_account_state(changed_id text, wanted text) returns void language plpgsql
 security definer set search_path = pg_catalog, public, pg_temp as $$
 declare
   present text;
   owned text;
 begin
-  perform lock_account(changed_id);
-  select state into strict present from accounts where id = changed_id;
+  select state into strict present from accounts where id = changed_id for no key update;
   if present = wanted then
     raise exception '% is % already.', changed_id, wanted;
   elsif present = 'closed' then
     raise exception '% is closed, and stays closed.', changed_id;
   elsif wanted = 'closed' then
+    if present = 'open' then
+      raise exception '% is open; freeze it first.', changed_id;
+    end if;
+    perform await_decisions(changed_id);
     select id into owned from payouts
-     where account_id = changed_id and status in ('pending', 'processing', 'sent') limit 1;
+     where account_id = changed_id
+       and (status in ('pending', 'processing', 'sent') or attention_at is not null) limit 1;
     if found then
-      raise exception '% has payouts that are not final, such as %.', changed_id, owned;
+      raise exception '% has payouts that are not final or wait for an operator, such as %.',
+        changed_id, owned;
     end if;
     select currency into owned from ledger_balances
      where account_id = changed_id and amount_minor <> 0 limit 1;
@@ -134,7 +150,10 @@ revoke execute on function set_account_state(text, text) from public;
 grant execute on function set_account_state(text, text) to corridor_operator;
 
 -- Sets limits of an account in a currency: null leaves one as it is, and zero ends it. For an account
--- that had none, what was accepted in this month is counted first.
+-- that had none, what was accepted in this month is counted first. Decisions wait for that: they hold
+-- the balance in the currency. Where there is none, nothing was accepted, and the account is locked
+-- against a first one. Nothing else is held while that is waited for, as requests may hold the account
+-- and wait for a decision.
 create function set_limits(
   limited_id text, limited_currency text, payout bigint, day bigint, month bigint
 ) returns void language plpgsql
@@ -143,7 +162,12 @@ declare
   before account_limits;
   had_none boolean;
 begin
-  perform lock_account(limited_id);
+  for attempt in 1..2 loop
+    perform 1 from ledger_balances where account_id = limited_id and currency = limited_currency
+      order by ledger_account_id for no key update;
+    exit when found or attempt = 2;
+    perform 1 from accounts where id = limited_id for update;
+  end loop;
   select * into before from account_limits
    where account_id = limited_id and currency = limited_currency;
   had_none := not found;
