@@ -3,7 +3,7 @@ import { withheldForEver } from '../db/batches.js';
 import { beneficiariesOf } from '../db/beneficiaries.js';
 import { bulkTransaction, type Database, type Sql, transaction } from '../db/client.js';
 import { findPayoutById, postponeWake } from '../db/payouts.js';
-import { type Keyring, openDetails } from '../db/personalData.js';
+import { detailsOpener, type Keyring } from '../db/personalData.js';
 import {
   beginRepeat,
   beginSubmission,
@@ -329,11 +329,10 @@ async function transfersOf(
   keyring: Keyring,
   submissions: readonly Submission[],
 ) {
-  const beneficiaries = await beneficiariesOf(
-    database,
-    submissions.map(({ id }) => id),
-  );
+  const ids = submissions.map(({ id }) => id);
+  const beneficiaries = await beneficiariesOf(database, ids);
   const rowOf = new Map(beneficiaries.map((row) => [row.payoutId, row]));
+  const open = detailsOpener(keyring);
   const transfers: Transfer[] = [];
   const unreadable: Submitted[] = [];
   for (const {
@@ -344,7 +343,7 @@ async function transfersOf(
   } of submissions) {
     try {
       const row = rowOf.get(id);
-      const beneficiary = row && openDetails(keyring, row);
+      const beneficiary = row && open(row);
       if (beneficiary === undefined) throw new Error(`${id} has no beneficiary.`);
       const remittance = sent.reference ?? '';
       transfers.push({ key: railKey(id), amountMinor, currency, beneficiary, remittance });

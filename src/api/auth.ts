@@ -26,8 +26,8 @@ const tooManyKeys = refuse('rate_limited', {
 /**
  * Finds who holds the request's API key (RFC 6750), or why the request is refused. The key's row
  * is read for each request, so a new key works at once and a revocation holds from the next
- * request. An address that has sent too many wrong keys waits, but
- * not for keys that were valid before: their holders may share the address.
+ * request. An address that has sent too many wrong keys waits, but not for keys that were valid before:
+ * their holders may share the address.
  */
 export function createAuthenticator(sql: Sql) {
   const letIn = new Set<string>();

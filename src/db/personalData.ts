@@ -84,14 +84,23 @@ export function sealDetails(accountKey: Buffer, { accountId, id, details }: NewB
 }
 
 /**
- * The details of a beneficiary; undefined once it is erased. Keys are unwrapped anew each time: that
- * takes microseconds, and no key stays in memory for longer than it is used.
+ * Opens the details of beneficiaries; undefined once one is erased. The key of an account is unwrapped
+ * once for all rows that the returned function opens, and kept no longer than that is.
  */
+export function detailsOpener(keyring: Keyring) {
+  const accountKeys = new Map<string, Buffer>();
+  return (row: SealedDetails): BeneficiaryDetails | undefined => {
+    const { accountId, id, beneficiaryKey, sealed } = row;
+    if (beneficiaryKey === null || sealed === null) return undefined;
+    const accountKey = accountKeys.get(accountId) ?? unwrapAccountKey(keyring, row);
+    accountKeys.set(accountId, accountKey);
+    const key = open(accountKey, beneficiaryKey, `beneficiary key 1 ${accountId} ${id}`);
+    // What opens was sealed by us, and is what was validated then.
+    return JSON.parse(open(key, sealed, `details 1 ${accountId} ${id}`).toString('utf8'));
+  };
+}
+
+/** Opens the details of one beneficiary; undefined once it is erased. */
 export function openDetails(keyring: Keyring, row: SealedDetails): BeneficiaryDetails | undefined {
-  const { accountId, id, beneficiaryKey, sealed } = row;
-  if (beneficiaryKey === null || sealed === null) return undefined;
-  const accountKey = unwrapAccountKey(keyring, row);
-  const key = open(accountKey, beneficiaryKey, `beneficiary key 1 ${accountId} ${id}`);
-  // What opens was sealed by us, and is what was validated then.
-  return JSON.parse(open(key, sealed, `details 1 ${accountId} ${id}`).toString('utf8'));
+  return detailsOpener(keyring)(row);
 }

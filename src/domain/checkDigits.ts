@@ -3,11 +3,12 @@
  * without spaces, in the layout of its scheme, and says whether its check digits are right.
  */
 
-const digitsOf = (text: string): readonly number[] =>
+/** The digits of a text as numbers. */
+export const digitsOf = (text: string): readonly number[] =>
   Array.from(text).map((digit) => Number.parseInt(digit, 10));
 
 /** Numbers times the weights, which repeat, added up. */
-function weightedSum(numbers: readonly number[], weights: readonly number[]): number {
+export function weightedSum(numbers: readonly number[], weights: readonly number[]): number {
   return numbers.reduce(
     (sum, number, index) => sum + number * (weights[index % weights.length] ?? 0),
     0,

@@ -1,3 +1,4 @@
+import { digitsOf, weightedSum } from './checkDigits.js';
 import table from './modulusWeights.json' with { type: 'json' };
 
 /**
@@ -83,16 +84,10 @@ function sumsUp(check: Check, digits: string): boolean {
 }
 
 /** The remainder of the weighted sum; with alternate doubling, of the digits of its products. */
-function remainderOf({ method, weights, exception }: Check, digits: string): number {
-  const products = weights.map(
-    (weight, index) => weight * Number.parseInt(digits[index] ?? '', 10),
-  );
-  if (method !== 'DBLAL') {
-    return products.reduce((sum, product) => sum + product, 0) % (method === 'MOD11' ? 11 : 10);
-  }
-  const digitSum = Array.from(products.join('')).reduce(
-    (sum, digit) => sum + Number.parseInt(digit, 10),
-    0,
-  );
-  return (digitSum + (exception === 1 ? 27 : 0)) % 10;
+function remainderOf({ method, weights, exception }: Check, text: string): number {
+  const digits = digitsOf(text);
+  if (method !== 'DBLAL') return weightedSum(digits, weights) % (method === 'MOD11' ? 11 : 10);
+  const products = digits.map((digit, index) => digit * (weights[index] ?? 0));
+  const sum = digitsOf(products.join('')).reduce((total, digit) => total + digit, 0);
+  return (sum + (exception === 1 ? 27 : 0)) % 10;
 }

@@ -112,9 +112,9 @@ grant execute on function await_decisions(text) to corridor_operator;
 -- foreign key waits for: it neither waits for payouts nor stops them, and holds for each decision after
 -- it. Only a frozen account closes. With the balances in hand the decisions from before the freeze have
 -- ended, and none after it has accepted anything, so what is checked stays true. A payout that waits for
--- a person may still move money, whatever its status is. One that is closed
--- stays closed: nothing of it is under way or left. Its history stays, and the money of a payout that
--- comes back later is credited all the same.
+-- a person may still move money, whatever its status is. One that is closed stays closed: nothing of it
+-- is under way or left. Its history stays, and the money of a payout that comes back later is credited
+-- all the same.
 create function set_account_state(changed_id text, wanted text) returns void language plpgsql
 security definer set search_path = pg_catalog, public, pg_temp as $$
 declare
