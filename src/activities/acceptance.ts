@@ -101,6 +101,7 @@ type Priced = PricedPayout & {
   readonly row: LockedPayout;
   readonly rail: Rail | undefined;
   readonly originOf: (acceptance: Acceptance) => PriceOrigin;
+  readonly beneficiaryVersion: number | undefined;
 };
 
 async function priceAll(
@@ -122,7 +123,9 @@ async function priceAll(
     const facts = factsOf(row);
     // What was refused before, at the request, stays refused.
     const priced = row.refusal ?? refusalOf(row) ?? unroutable ?? priceOf(request, facts);
-    all.push({ id, row, request, priced, rail, originOf: facts.originOf });
+    const { originOf, beneficiary } = facts;
+    const beneficiaryVersion = beneficiary?.version;
+    all.push({ id, row, request, priced, rail, originOf, beneficiaryVersion });
   }
   return all;
 }
@@ -131,19 +134,22 @@ async function priceAll(
 function fundAll(all: readonly Priced[], funds: Funds): Decisions {
   const results = fundInOrder(all, funds);
   const decisions: Decisions = { accepted: [], refused: [], entries: [], quoteUses: [] };
-  for (const [index, { id, row, rail, originOf }] of all.entries()) {
+  for (const [index, { id, row, rail, originOf, beneficiaryVersion }] of all.entries()) {
     const decided = results[index];
     if (decided === undefined) throw new Error(`${id} was not decided.`);
     if (isRefusal(decided)) {
       decisions.refused.push({ id, refusal: decided });
       continue;
     }
-    if (rail === undefined) throw new Error(`${id} was accepted without a rail.`);
+    if (rail === undefined || beneficiaryVersion === undefined) {
+      throw new Error(`${id} was accepted without a rail or a beneficiary.`);
+    }
     const { settleWithinMs } = rail.limits;
     const origin = originOf(decided);
     decisions.entries.push(owned(row, acceptEntry(decided)));
     if (row.quoteId !== null) decisions.quoteUses.push({ quoteId: row.quoteId, payoutId: id });
-    decisions.accepted.push({ id, acceptance: decided, origin, rail: rail.name, settleWithinMs });
+    const terms = { origin, beneficiaryVersion, rail: rail.name, settleWithinMs };
+    decisions.accepted.push({ id, acceptance: decided, ...terms });
   }
   return decisions;
 }

@@ -3,19 +3,19 @@ import type { Expandable } from '../contract/listParams.js';
 import { beneficiaryObject, payoutObject, quoteObject } from '../contract/objects.js';
 import type { JsonObject } from '../contract/versions/index.js';
 import { findBatches } from '../db/batches.js';
-import { type BeneficiaryRow, findBeneficiaries } from '../db/beneficiaries.js';
+import { type BeneficiaryRow, beneficiariesAsPaid } from '../db/beneficiaries.js';
 import type { Sql } from '../db/client.js';
 import type { PayoutRow } from '../db/payouts.js';
 import { type Keyring, openDetails } from '../db/personalData.js';
 import { findQuotes } from '../db/quotes.js';
 
-type Named = JsonObject & { readonly id: string };
 type Source = { readonly sql: Sql; readonly keyring: Keyring };
+/** The objects that payouts name, by the ids of the payouts. */
 type Reader = (
   from: Source,
   accountId: string,
-  ids: readonly string[],
-) => Promise<readonly Named[]>;
+  payouts: readonly PayoutRow[],
+) => Promise<ReadonlyMap<string, JsonObject>>;
 
 /** A beneficiary as its account sees it. One that was erased is hidden, as a deleted one is. */
 export function shownBeneficiary(keyring: Keyring, row: BeneficiaryRow) {
@@ -24,14 +24,35 @@ export function shownBeneficiary(keyring: Keyring, row: BeneficiaryRow) {
   return beneficiaryObject(row, details);
 }
 
-/** Reads the objects of each kind. A batch is not counted here: its own route counts. */
+/** Reads what payouts name by an id. */
+function byId<Row>(
+  idOf: (payout: PayoutRow) => string | null,
+  find: (sql: Sql, accountId: string, ids: readonly string[]) => Promise<readonly Row[]>,
+  render: (row: Row) => JsonObject & { readonly id: string },
+): Reader {
+  return async ({ sql }, accountId, payouts) => {
+    const ids = [...new Set(payouts.flatMap((payout) => idOf(payout) ?? []))];
+    const rows = ids.length === 0 ? [] : await find(sql, accountId, ids);
+    const objects = new Map(rows.map(render).map((object) => [object.id, object]));
+    return new Map(
+      payouts.flatMap((payout) => {
+        const object = objects.get(idOf(payout) ?? '');
+        return object === undefined ? [] : [[payout.id, object] as const];
+      }),
+    );
+  };
+}
+
+/** A beneficiary is shown as it was when the payout was accepted. A batch is not counted here: its own route counts. */
 const readers: { readonly [kind in Expandable]: Reader } = {
-  beneficiary: async ({ sql, keyring }, ...asked) =>
-    (await findBeneficiaries(sql, ...asked))
-      .filter(({ sealed }) => sealed !== null)
-      .map((row) => shownBeneficiary(keyring, row)),
-  quote: async ({ sql }, ...asked) => (await findQuotes(sql, ...asked)).map(quoteObject),
-  batch: async ({ sql }, ...asked) => (await findBatches(sql, ...asked)).map(uncountedBatchObject),
+  beneficiary: async ({ sql, keyring }, accountId, payouts) => {
+    const ids = payouts.map(({ id }) => id);
+    const rows = await beneficiariesAsPaid(sql, accountId, ids);
+    const readable = rows.filter(({ sealed }) => sealed !== null);
+    return new Map(readable.map((row) => [row.payoutId, shownBeneficiary(keyring, row)]));
+  },
+  quote: byId(({ quoteId }) => quoteId, findQuotes, quoteObject),
+  batch: byId(({ batchId }) => batchId, findBatches, uncountedBatchObject),
 };
 
 /**
@@ -44,18 +65,14 @@ export async function expandPayouts(
   rows: readonly PayoutRow[],
   expand: readonly Expandable[],
 ): Promise<readonly JsonObject[]> {
-  const payouts = rows.map(payoutObject);
   const read = async (kind: Expandable) => {
-    const ids = [...new Set(payouts.flatMap((payout) => payout[kind] ?? []))];
-    const objects = ids.length === 0 ? [] : await readers[kind](from, accountId, ids);
-    return { kind, objects: new Map(objects.map((object) => [object.id, object])) };
+    const objects = rows.length === 0 ? new Map() : await readers[kind](from, accountId, rows);
+    return { kind, objects };
   };
   const kinds = await Promise.all([...new Set(expand)].map(read));
-  return payouts.map((payout) => {
-    const named = kinds.map(({ kind, objects }) => {
-      const id = payout[kind];
-      return [kind, objects.get(id ?? '') ?? id] as const;
-    });
+  return rows.map((row) => {
+    const payout = payoutObject(row);
+    const named = kinds.map(({ kind, objects }) => [kind, objects.get(row.id) ?? payout[kind]]);
     return { ...payout, ...Object.fromEntries(named) };
   });
 }

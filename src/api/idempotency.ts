@@ -169,7 +169,7 @@ export function differenceOf(
     (name) => now.fingerprints[name] !== first.fingerprints[name],
   );
   if (different.length === 0) return undefined;
-  const isOpen = (name: string) => first.route !== storing || openFields.includes(name);
+  const isOpen = (name: string) => !first.route.startsWith(storing) || openFields.includes(name);
   const param = different.find(isOpen);
   const shown = different.slice(0, 20).map((name) => (isOpen(name) ? name : 'account details'));
   return refuse('idempotency_key_reused', {

@@ -58,6 +58,7 @@ export function payoutObject(payout: PayoutRow): ContractObject<'payout'> {
     batch: payout.batchId,
     retry_of: payout.retryOf,
     beneficiary: payout.beneficiaryId,
+    beneficiary_version: payout.beneficiaryVersion,
     reference: payout.reference,
     metadata: payout.metadata,
     source_currency: payout.sourceCurrency,
@@ -100,7 +101,9 @@ export function beneficiaryObject(
     id: beneficiary.id,
     ...maskedDetails(details),
     same_account_as: beneficiary.sameAccountAs,
+    version: beneficiary.version,
     created_at: beneficiary.createdAt.toISOString(),
+    updated_at: beneficiary.updatedAt?.toISOString() ?? null,
     ...(beneficiary.deletedAt === null ? {} : { deleted: true }),
   };
 }

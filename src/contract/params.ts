@@ -181,9 +181,13 @@ const beneficiaryHints: Readonly<Record<BeneficiaryField, z.GlobalMeta>> = {
 const detailOf = (field: BeneficiaryField) => text(1, 140).optional().meta(beneficiaryHints[field]);
 
 /** All text here; which fields belong together is the domain's to say. */
+const details = Object.fromEntries(beneficiaryFields.map((field) => [field, detailOf(field)]));
 export const beneficiaryParams = z
-  .strictObject(Object.fromEntries(beneficiaryFields.map((field) => [field, detailOf(field)])))
+  .strictObject(details)
   .meta({ required: ['type', 'name', 'country', 'currency'] });
+
+/** What changes of a beneficiary. */
+export const beneficiaryUpdateParams = z.strictObject(details);
 
 export const fundParams = z.strictObject({ currency, amount });
 

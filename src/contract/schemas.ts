@@ -106,6 +106,10 @@ function payoutWith<Exact extends z.ZodType>(exact: Exact) {
     batch: idOf('bat').nullable(),
     retry_of: idOf('po').nullable().describe('The payout that this one repeats.'),
     beneficiary: z.string(),
+    beneficiary_version: z
+      .int()
+      .nullable()
+      .describe('The version of the beneficiary that it goes to; null until it is accepted.'),
     reference: z.string().nullable(),
     metadata: z.record(z.string(), z.string()),
     source_currency: currency.nullable(),
@@ -206,7 +210,9 @@ const beneficiary = z.object({
   pix_key: z.string().optional().describe('Masked: the last four characters.'),
   tax_id: z.string().optional().describe('Masked: the last four characters.'),
   same_account_as: idOf('bnf').nullable().describe('The oldest other one of this bank account.'),
+  version: z.int().describe('1, and one more with each update.'),
   created_at: time,
+  updated_at: time.nullable().describe('When its details were last updated.'),
   deleted,
 });
 

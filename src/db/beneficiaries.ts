@@ -1,3 +1,5 @@
+import type { Fragment } from 'postgres';
+import type { BeneficiaryDetails } from '../domain/beneficiary.js';
 import { accountKeyOf } from './accountKeys.js';
 import { exactlyOne, oneOf, ownedIn, type Sql, when } from './client.js';
 import { type Page, type PageResult, pageRows, toPage } from './page.js';
@@ -6,6 +8,7 @@ import {
   type NewBeneficiary,
   type SealedDetails,
   sealDetails,
+  sealUpdate,
 } from './personalData.js';
 
 /** Its details are sealed: who may see them opens them with `openDetails`. */
@@ -14,6 +17,8 @@ export type BeneficiaryRow = SealedDetails & {
   /** The oldest other one of the same bank account that the customer has not deleted. */
   readonly sameAccountAs: string | null;
   readonly createdAt: Date;
+  /** Since when it has its present details, if they were updated. */
+  readonly updatedAt: Date | null;
   readonly deletedAt: Date | null;
 };
 
@@ -35,9 +40,8 @@ export async function insertBeneficiary(
   return exactlyOne(await findBeneficiary(sql, accountId, id));
 }
 
-/** Beneficiaries of an account by their ids, deleted ones too: payouts were made to them. */
-export const findBeneficiaries = ownedIn<BeneficiaryRow>('openable_beneficiaries');
-export const findBeneficiary = oneOf(findBeneficiaries);
+/** A beneficiary of an account by its id, also a deleted one: payouts were made to it. */
+export const findBeneficiary = oneOf(ownedIn<BeneficiaryRow>('openable_beneficiaries'));
 
 /** What beneficiaries of an account receive, without their details. */
 export const findReceivers = ownedIn<Pick<BeneficiaryRow, 'id' | 'currency' | 'deletedAt'>>(
@@ -58,6 +62,29 @@ export async function listBeneficiaries(
        and ${when(sql, currency, (wanted) => sql`currency = ${wanted}`)}
        and ${pageRows(sql, page, ['created_at', 'id'])}`;
   return toPage(page, rows);
+}
+
+/** Locks a beneficiary, so that of two updates the second one sees the first. */
+export async function lockBeneficiary(
+  sql: Sql,
+  accountId: string,
+  id: string,
+): Promise<BeneficiaryRow | undefined> {
+  await sql`
+    select from beneficiaries where id = ${id} and account_id = ${accountId} for no key update`;
+  return findBeneficiary(sql, accountId, id);
+}
+
+/** Gives a locked beneficiary other details; the database keeps the version that it had. */
+export async function updateBeneficiary(
+  sql: Sql,
+  keyring: Keyring,
+  row: BeneficiaryRow,
+  details: BeneficiaryDetails,
+): Promise<BeneficiaryRow> {
+  const { sealed, accountHash } = sealUpdate(keyring, row, details);
+  await sql`select update_beneficiary(${row.id}, ${sealed}, ${accountHash})`;
+  return exactlyOne(await findBeneficiary(sql, row.accountId, row.id));
 }
 
 export async function deleteBeneficiary(
@@ -84,15 +111,29 @@ const ofPayouts = (sql: Sql, payoutIds: readonly string[]) => sql`
     on b.id = p.beneficiary_id and b.account_id is not distinct from p.account_id
  where p.id = any (${[...payoutIds]}::text[])`;
 
+type Receiver = {
+  readonly payoutId: string;
+  readonly currency: string;
+  /** The version of its details that a payout is accepted for. */
+  readonly version: number;
+};
+
 /** What the usable beneficiaries that these payouts name receive, held against a concurrent deletion. */
 export function lockBeneficiariesOf(
   sql: Sql,
   payoutIds: readonly string[],
-): Promise<readonly { readonly payoutId: string; readonly currency: string }[]> {
-  return sql<{ payoutId: string; currency: string }[]>`
-    select p.id as payout_id, currency from payouts p join beneficiaries b
+): Promise<readonly Receiver[]> {
+  return sql<Receiver[]>`
+    select p.id as payout_id, currency, version from payouts p join beneficiaries b
     ${ofPayouts(sql, payoutIds)} and deleted_at is null order by b.id for share of b`;
 }
+
+/** A version of a beneficiary's details: the present one, or one that the database has kept. */
+const sealedAt = (sql: Sql, version: Fragment) => sql`
+  coalesce(${version}, b.version) as version,
+  case when coalesce(${version}, b.version) = b.version then b.sealed else
+    (select v.sealed from beneficiary_versions v
+      where v.beneficiary_id = b.id and v.version = ${version}) end as sealed`;
 
 /** The details that accepted payouts are sent to: a deletion does not stop what was accepted. */
 export function beneficiariesOf(
@@ -100,6 +141,19 @@ export function beneficiariesOf(
   payoutIds: readonly string[],
 ): Promise<readonly (SealedDetails & { readonly payoutId: string })[]> {
   return sql<(SealedDetails & { payoutId: string })[]>`
-    select p.id as payout_id, b.id, b.account_id, sealed, beneficiary_key, account_key, master_key_id
+    select p.id as payout_id, b.id, b.account_id, beneficiary_key, account_key, master_key_id,
+           ${sealedAt(sql, sql`p.beneficiary_version`)}
       from payouts p join openable_beneficiaries b ${ofPayouts(sql, payoutIds)}`;
+}
+
+/** The beneficiaries of an account's payouts, as they were when each was accepted, or are now. */
+export function beneficiariesAsPaid(
+  sql: Sql,
+  accountId: string,
+  payoutIds: readonly string[],
+): Promise<readonly (BeneficiaryRow & { readonly payoutId: string })[]> {
+  return sql<(BeneficiaryRow & { payoutId: string })[]>`
+    select p.id as payout_id, b.*, ${sealedAt(sql, sql`p.beneficiary_version`)}
+      from payouts p join openable_beneficiaries b ${ofPayouts(sql, payoutIds)}
+       and b.account_id = ${accountId}`;
 }

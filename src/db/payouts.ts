@@ -34,6 +34,8 @@ type StoredPayout = NewPayout &
   StatusRecord & {
     /** The payout that it repeats. */
     readonly retryOf: string | null;
+    /** Of its beneficiary's details, those that it was accepted for. */
+    readonly beneficiaryVersion: number | null;
     readonly rail: string | null;
     readonly settleBy: Date | null;
     readonly refusal: Refusal | null;
@@ -178,6 +180,7 @@ export type AcceptedPayout = {
   readonly id: string;
   readonly acceptance: Acceptance;
   readonly origin: PriceOrigin;
+  readonly beneficiaryVersion: number;
   readonly rail: string;
   readonly settleWithinMs: number;
 };
@@ -205,6 +208,7 @@ export async function recordAcceptances(
            mid_value_minor = t.mid_value_minor, rate = t.rate, mid = t.mid, rail = t.rail,
            rate_provider = t.rate_provider, rate_as_of = t.rate_as_of,
            source_rate_id = t.source_rate_id, destination_rate_id = t.destination_rate_id,
+           beneficiary_version = t.beneficiary_version,
            fee_terms_id = t.fee_terms_id, spread_terms_id = t.spread_terms_id,
            settle_by = now() + make_interval(secs => t.settle_within_ms / 1000.0),
            -- The items of a batch are never due themselves: their chunk is.
@@ -214,7 +218,8 @@ export async function recordAcceptances(
          source_minor bigint, fee_minor bigint, net_minor bigint, receive_minor bigint,
          mid_value_minor bigint, rate numeric, mid numeric, rail text, settle_within_ms float8,
          rate_provider text, rate_as_of timestamptz, source_rate_id bigint,
-         destination_rate_id bigint, fee_terms_id bigint, spread_terms_id bigint`}
+         destination_rate_id bigint, beneficiary_version int, fee_terms_id bigint,
+         spread_terms_id bigint`}
      where p.id = t.id`;
 }
 

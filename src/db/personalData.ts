@@ -30,6 +30,7 @@ export type WrappedAccountKey = {
 /** A beneficiary's details as they are stored, with every key but the master key; null once erased. */
 export type SealedDetails = WrappedAccountKey & {
   readonly id: string;
+  readonly version: number;
   readonly beneficiaryKey: Buffer | null;
   readonly sealed: Buffer | null;
 };
@@ -78,16 +79,42 @@ export function unwrapAccountKey(keyring: Keyring, wrapped: WrappedAccountKey): 
   return open(masterKey, accountKey, `account key 1 ${accountId}`);
 }
 
-/** Seals details under a key of the beneficiary's own, with the hash of its bank account. */
-export function sealDetails(accountKey: Buffer, { accountId, id, details }: NewBeneficiary) {
-  const key = randomBytes(32);
+type Version = Pick<SealedDetails, 'accountId' | 'id' | 'version'>;
+
+const aboutKey = ({ accountId, id }: Omit<Version, 'version'>) =>
+  `beneficiary key 1 ${accountId} ${id}`;
+
+const aboutDetails = ({ accountId, id, version }: Version) =>
+  `details 1 ${accountId} ${id}${version === 1 ? '' : ` ${version}`}`;
+
+/** A version of the details, with the hash of its bank account. */
+function sealVersion(
+  accountKey: Buffer,
+  key: Buffer,
+  version: Version,
+  details: BeneficiaryDetails,
+) {
   // A key for hashing alone: the account's own encrypts.
   const hashKey = createHmac('sha256', accountKey).update('account hash').digest();
   return {
-    beneficiaryKey: seal(accountKey, key, `beneficiary key 1 ${accountId} ${id}`),
-    sealed: seal(key, JSON.stringify(details), `details 1 ${accountId} ${id}`),
+    sealed: seal(key, JSON.stringify(details), aboutDetails(version)),
     accountHash: createHmac('sha256', hashKey).update(accountIdentity(details)).digest(),
   };
+}
+
+/** Seals the first details of a beneficiary, under a key of its own. */
+export function sealDetails(accountKey: Buffer, { details, ...owner }: NewBeneficiary) {
+  const key = randomBytes(32);
+  const beneficiaryKey = seal(accountKey, key, aboutKey(owner));
+  return { beneficiaryKey, ...sealVersion(accountKey, key, { ...owner, version: 1 }, details) };
+}
+
+/** Seals the next version of a beneficiary's details, under the key that it has. */
+export function sealUpdate(keyring: Keyring, row: SealedDetails, details: BeneficiaryDetails) {
+  if (row.beneficiaryKey === null) throw new Error(`${row.id} was erased.`);
+  const accountKey = unwrapAccountKey(keyring, row);
+  const key = open(accountKey, row.beneficiaryKey, aboutKey(row));
+  return sealVersion(accountKey, key, { ...row, version: row.version + 1 }, details);
 }
 
 /**
@@ -97,13 +124,13 @@ export function sealDetails(accountKey: Buffer, { accountId, id, details }: NewB
 export function detailsOpener(keyring: Keyring) {
   const accountKeys = new Map<string, Buffer>();
   return (row: SealedDetails): BeneficiaryDetails | undefined => {
-    const { accountId, id, beneficiaryKey, sealed } = row;
+    const { accountId, beneficiaryKey, sealed } = row;
     if (beneficiaryKey === null || sealed === null) return undefined;
     const accountKey = accountKeys.get(accountId) ?? unwrapAccountKey(keyring, row);
     accountKeys.set(accountId, accountKey);
-    const key = open(accountKey, beneficiaryKey, `beneficiary key 1 ${accountId} ${id}`);
+    const key = open(accountKey, beneficiaryKey, aboutKey(row));
     // What opens was sealed by us, and is what was validated then.
-    return JSON.parse(open(key, sealed, `details 1 ${accountId} ${id}`).toString('utf8'));
+    return JSON.parse(open(key, sealed, aboutDetails(row)).toString('utf8'));
   };
 }
 

@@ -112,6 +112,26 @@ export function validateBeneficiary(sent: SentDetails): BeneficiaryDetails | rea
   return account_type === undefined ? details : { ...details, account_type };
 }
 
+/**
+ * Checks the details that a beneficiary has with some of them replaced; answers as `validateBeneficiary`.
+ * Its country and currency stay: payouts that are under way depend on them.
+ */
+export function updateDetails(
+  details: BeneficiaryDetails,
+  sent: SentDetails,
+): BeneficiaryDetails | readonly Refusal[] {
+  const moved = (['country', 'currency'] as const).flatMap((param) => {
+    const received = textOf(sent, param);
+    if (received === '' || received === details[param]) return [];
+    const expected = `${details[param]}, as before: an update does not change the ${param}`;
+    const hint = 'Create another beneficiary.';
+    return [refuse('beneficiary_invalid', { param, expected, received, hint })];
+  });
+  if (moved.length > 0) return moved;
+  const given = Object.entries(sent).filter(([, value]) => value !== undefined);
+  return validateBeneficiary({ ...details, ...Object.fromEntries(given) });
+}
+
 /** The details as they may be shown: account numbers down to their last digits. */
 export function maskedDetails(details: BeneficiaryDetails): BeneficiaryDetails {
   const masked = beneficiaryFields.flatMap((field) => {

@@ -125,6 +125,7 @@ const paths: Readonly<Record<string, keyof Owned>> = {
   'get /v1/batches/:id/payouts': 'batch',
   'post /v1/batches/:id/cancel': 'batch',
   'get /v1/beneficiaries/:id': 'beneficiary',
+  'post /v1/beneficiaries/:id': 'beneficiary',
   'delete /v1/beneficiaries/:id': 'beneficiary',
   'get /v1/webhook_endpoints/:id': 'endpoint',
   'delete /v1/webhook_endpoints/:id': 'endpoint',

@@ -3,6 +3,7 @@ import {
   createKeyring,
   openDetails,
   sealDetails,
+  sealUpdate,
   unwrapAccountKey,
   wrapAccountKey,
 } from '../../src/db/personalData.js';
@@ -20,7 +21,7 @@ function stored(
 ) {
   const { accountId } = account;
   const accountKey = unwrapAccountKey(keyring, account);
-  return { ...account, id, ...sealDetails(accountKey, { accountId, id, details }) };
+  return { ...account, id, version: 1, ...sealDetails(accountKey, { accountId, id, details }) };
 }
 
 describe('the details of a beneficiary', () => {
@@ -43,6 +44,9 @@ describe('the details of a beneficiary', () => {
       // Both together would be a row of the other's details.
       { ...row, sealed: other.sealed, beneficiaryKey: other.beneficiaryKey },
       { ...row, accountId: 'acc_2' },
+      // The details of one version under the number of another.
+      { ...row, version: 2 },
+      { ...row, ...sealUpdate(keyring, row, beneficiary) },
       { ...row, accountKey: wrapAccountKey(keyring, 'acc_1').accountKey },
       { ...row, sealed: row.beneficiaryKey },
     ];
@@ -50,6 +54,15 @@ describe('the details of a beneficiary', () => {
     const changed = Buffer.from(row.sealed);
     changed.writeUInt8(changed.readUInt8(20) ^ 1, 20);
     expect(() => openDetails(keyring, { ...row, sealed: changed })).toThrow();
+  });
+
+  it('open as the version that they were sealed as, under the same key', () => {
+    const row = stored('bnf_1');
+    const edited = { ...beneficiary, name: 'Ada King' };
+    const next = { ...row, version: 2, ...sealUpdate(keyring, row, edited) };
+    expect(openDetails(keyring, next)).toEqual(edited);
+    expect(next.accountHash).toEqual(row.accountHash);
+    expect(openDetails(keyring, { ...next, beneficiaryKey: null })).toBeUndefined();
   });
 
   it('do not open without their own key, nor without the master key', () => {

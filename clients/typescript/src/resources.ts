@@ -111,6 +111,9 @@ function beneficiariesOf(send: Transport, { get, post, remove }: Calls) {
       params?: Schemas['listBeneficiaries_params'],
       options?: RequestOptions,
     ): List<Beneficiary> => listOf<Beneficiary>(send, path, params, options),
+    /** Changes the details that are sent; payouts that were accepted keep those that they have. */
+    update: (id: string, params: Schemas['updateBeneficiary_params'], options?: WriteOptions) =>
+      post<Beneficiary>(pathOf(id), params, options),
     /** Deletes a beneficiary: it receives no more payouts. */
     delete: (id: string, options?: WriteOptions) => remove<Beneficiary>(pathOf(id), options),
   };

@@ -1,20 +1,38 @@
 import { beneficiaryListParams } from '../../contract/listParams.js';
-import { beneficiaryParams } from '../../contract/params.js';
+import { beneficiaryParams, beneficiaryUpdateParams } from '../../contract/params.js';
 import {
   type BeneficiaryRow,
   deleteBeneficiary,
   findBeneficiary,
   insertBeneficiary,
   listBeneficiaries,
+  lockBeneficiary,
+  updateBeneficiary,
 } from '../../db/beneficiaries.js';
 import { exactlyOne } from '../../db/client.js';
 import { newId } from '../../db/id.js';
-import { validateBeneficiary } from '../../domain/beneficiary.js';
-import { meaningOf, type Refusal } from '../../domain/refusal.js';
+import { openDetails } from '../../db/personalData.js';
+import { updateDetails, validateBeneficiary } from '../../domain/beneficiary.js';
+import { meaningOf, type Refusal, refuse } from '../../domain/refusal.js';
 import { shownBeneficiary } from '../expand.js';
 import { deleteOnce, runIdempotently } from '../idempotency.js';
 import { byIdIn, listRoute } from '../listRoute.js';
-import { oneObject, type Route, route, validate } from '../route.js';
+import { type Answer, notFound, oneObject, type Route, route, validate } from '../route.js';
+
+/** As many as the database keeps of one beneficiary: a program that updates without end is stopped. */
+const mostVersions = 1_000;
+
+/** The first refusal, which an idempotency key keeps: without what was sent, which may say who somebody is. */
+function keptRefusal([first]: readonly Refusal[]): Refusal {
+  return { ...exactlyOne(first), received: undefined };
+}
+
+/** The caller gets all refusals in full, while the request is the same that the key was first used for. */
+function withAll(answer: Answer, refusals: readonly Refusal[]): Answer {
+  return 'refusals' in answer && answer.refusals[0]?.code === refusals[0]?.code
+    ? { ...answer, refusals }
+    : answer;
+}
 
 export const beneficiaryRoutes: readonly Route[] = [
   route({
@@ -70,15 +88,47 @@ export const beneficiaryRoutes: readonly Route[] = [
         perform: async (sql): Promise<BeneficiaryRow | Refusal> =>
           'country' in details
             ? insertBeneficiary(sql, keyring, { id, accountId, details })
-            : { ...exactlyOne(refusals[0]), received: undefined },
+            : keptRefusal(refusals),
         find: findBeneficiary,
         render: (row) => shownBeneficiary(keyring, row),
       });
-      // The key keeps the first refusal, without what was sent, which may say who somebody is; the
-      // caller gets all of them in full while the request is the same.
-      return 'refusals' in answer && answer.refusals[0]?.code === refusals[0]?.code
-        ? { ...answer, refusals }
-        : answer;
+      return withAll(answer, refusals);
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/v1/beneficiaries/:id',
+    scope: 'write',
+    operationId: 'updateBeneficiary',
+    summary: 'Update a beneficiary. Accepted payouts to it keep the version that they have.',
+    params: beneficiaryUpdateParams,
+    examples: {
+      'another account number': { iban: 'DE75512108001245126199' },
+    },
+    answers: { 200: 'beneficiary' },
+    refusals: ['beneficiary_invalid', 'limit_reached'],
+    handle: async (deps, request, params) => {
+      const { keyring } = deps;
+      let refusals: readonly Refusal[] = [];
+      const answer = await runIdempotently(deps, request, {
+        objectId: request.id,
+        status: 200,
+        perform: async (sql): Promise<BeneficiaryRow | Refusal> => {
+          const row = await lockBeneficiary(sql, request.account.id, request.id);
+          const details = row?.deletedAt === null ? openDetails(keyring, row) : undefined;
+          if (row === undefined || details === undefined) return notFound(request);
+          const updated = updateDetails(details, params);
+          if (!('country' in updated)) {
+            refusals = updated;
+            return keptRefusal(updated);
+          }
+          if (row.version < mostVersions) return updateBeneficiary(sql, keyring, row, updated);
+          return refuse('limit_reached', { expected: `at most ${mostVersions} versions` });
+        },
+        find: findBeneficiary,
+        render: (row) => shownBeneficiary(keyring, row),
+      });
+      return withAll(answer, refusals);
     },
   }),
   listRoute({

@@ -37,6 +37,7 @@ from .params import (
     ListRatesParams,
     ListWebhookEndpointsParams,
     ReadBeneficiaryRequirementsParams,
+    UpdateBeneficiaryParams,
 )
 
 Answer = TypeVar("Answer", bound=Model)
@@ -119,6 +120,18 @@ class Beneficiaries(_Resource):
     ) -> Page[Beneficiary]:
         """Lists beneficiaries, newest first."""
         return Page(self._transport, "/v1/beneficiaries", params, Beneficiary, timeout)
+
+    def update(
+        self,
+        beneficiary_id: str,
+        *,
+        idempotency_key: str | None = None,
+        timeout: float | None = None,
+        **params: Unpack[UpdateBeneficiaryParams],
+    ) -> Beneficiary:
+        """Changes the details that are sent; payouts that were accepted keep those that they have."""
+        path = path_of("beneficiaries", beneficiary_id)
+        return self._post(path, params, Beneficiary, idempotency_key, timeout)
 
     def delete(
         self,

@@ -1,0 +1,212 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { z } from 'zod';
+import { erase } from '../../src/cli/personalData.js';
+import { lockBeneficiary, updateBeneficiary } from '../../src/db/beneficiaries.js';
+import { type Database, exactlyOne, transaction } from '../../src/db/client.js';
+import type { PayoutRow } from '../../src/db/payouts.js';
+import { openDetails } from '../../src/db/personalData.js';
+import type { Transfer } from '../../src/rails/rail.js';
+import { QuietRail } from '../fakes/quietRail.js';
+import { attempt } from '../fixtures/attempt.js';
+import { type ApiClient, createClient, textOf, untilStatus } from '../fixtures/client.js';
+import { absentTemporal, activitiesOn } from '../fixtures/interleaving.js';
+import { keyring } from '../fixtures/keyring.js';
+import { called } from '../fixtures/operators.js';
+import { beneficiary, requestPayout } from '../fixtures/requestPayout.js';
+import { createTestAccount, createTestDatabase } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
+
+// Details change, and a payout goes to those that it was accepted for.
+
+let system: TestSystem;
+let accountId: string;
+let client: ApiClient;
+beforeAll(async () => {
+  system = await startSystem();
+  const funds = { USD: 10_000_000n };
+  const { account, apiKey } = await createTestAccount(system.database, { funds });
+  accountId = account.id;
+  client = createClient(system.apiUrl, apiKey);
+});
+afterAll(() => system.stop());
+afterEach(() => vi.restoreAllMocks());
+
+/** Another valid account, whose last four digits are told apart from the first one's. */
+const otherIban = 'DE75512108001245126199';
+
+async function store(): Promise<string> {
+  return textOf(await client('POST /v1/beneficiaries', { form: beneficiary }), 'id');
+}
+
+const update = (id: string, json: object, idempotencyKey?: string) =>
+  client(`POST /v1/beneficiaries/${id}`, {
+    json,
+    ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
+  });
+
+/** A payout to it, settled: the beneficiary that its account sees beside it. */
+async function paid(id: string) {
+  const json = { source_currency: 'USD', amount: 5_000, beneficiary: id };
+  const payout = textOf(await client('POST /v1/payouts', { json }), 'id');
+  await untilStatus(client, payout, 'settled');
+  return payout;
+}
+
+const expanded = async (payout: string) =>
+  (await client(`GET /v1/payouts/${payout}?expand=beneficiary`)).body;
+
+describe('an update', () => {
+  it('changes what is sent, keeps the rest and the id, and counts a version', async () => {
+    const id = await store();
+    const created = await client(`GET /v1/beneficiaries/${id}`);
+    expect(created.body).toMatchObject({ version: 1, updated_at: null });
+    const updated = await update(id, { iban: otherIban });
+    expect(updated.status).toBe(200);
+    expect(updated.body).toMatchObject({
+      ...{ id, version: 2, name: beneficiary.name, iban: '****6199', country: 'DE' },
+      updated_at: expect.any(String),
+      created_at: created.body['created_at'],
+    });
+    expect((await client(`GET /v1/beneficiaries/${id}`)).body).toEqual(updated.body);
+  });
+
+  it('is made once for its key', async () => {
+    const id = await store();
+    const first = await update(id, { name: 'Ada King' }, `update-${id}`);
+    const again = await update(id, { name: 'Ada King' }, `update-${id}`);
+    expect(again.body).toEqual(first.body);
+    expect(again.body).toMatchObject({ version: 2 });
+    const other = await update(id, { name: 'Ada Byron' }, `update-${id}`);
+    expect(other.body).toMatchObject({ code: 'idempotency_key_reused', param: 'name' });
+  });
+
+  it('is refused as a whole, with every fault', async () => {
+    const id = await store();
+    const wrong = await update(id, { iban: 'DE89370400440532013001', bic: 'X' });
+    expect(wrong.status).toBe(422);
+    expect(wrong.body).toMatchObject({ code: 'beneficiary_invalid', errors: [{}, {}] });
+    const moved = await update(id, { country: 'FR', currency: 'USD' });
+    expect(moved.body).toMatchObject({
+      code: 'beneficiary_invalid',
+      errors: [{ param: 'country' }, { param: 'currency' }],
+    });
+    expect((await client(`GET /v1/beneficiaries/${id}`)).body).toMatchObject({ version: 1 });
+  });
+
+  it('finds no deleted beneficiary, and none of another account', async () => {
+    const id = await store();
+    const { apiKey } = await createTestAccount(system.database, {});
+    const stranger = createClient(system.apiUrl, apiKey);
+    const foreign = await stranger(`POST /v1/beneficiaries/${id}`, { json: { name: 'Mallory' } });
+    expect(foreign.status).toBe(404);
+    await client(`DELETE /v1/beneficiaries/${id}`);
+    expect((await update(id, { name: 'Ada King' })).status).toBe(404);
+  });
+
+  it('that many make at once loses none', async () => {
+    const id = await store();
+    const names = Array.from({ length: 8 }, (_, index) => `Ada King ${index}`);
+    await Promise.all(names.map((name) => update(id, { name })));
+    expect((await client(`GET /v1/beneficiaries/${id}`)).body).toMatchObject({ version: 9 });
+    const [kept] = await system.database<{ versions: string[] }[]>`
+      select array_agg(version::text order by version) as versions from beneficiary_versions
+       where beneficiary_id = ${id}`;
+    expect(kept?.versions).toEqual(['1', '2', '3', '4', '5', '6', '7', '8']);
+  });
+
+  it('is refused beyond a thousand versions', async () => {
+    const id = await store();
+    await transaction(system.database, async (sql) => {
+      const row = exactlyOne(await lockBeneficiary(sql, accountId, id));
+      await sql`update beneficiaries set version = 999 where id = ${id}`;
+      const last = { ...row, version: 999 };
+      await updateBeneficiary(sql, keyring, last, { ...beneficiary, name: 'Ada King' });
+    });
+    const refused = await update(id, { name: 'Ada Byron' });
+    expect(refused.body).toMatchObject({ code: 'limit_reached', status: 422 });
+    const shown = await client(`GET /v1/beneficiaries/${id}`);
+    expect(shown.body).toMatchObject({ version: 1_000, name: 'Ada King' });
+    const forced = system.database`select update_beneficiary(${id}, '', '')`;
+    await expect(forced).rejects.toThrow(/version/);
+  });
+});
+
+describe('a payout', () => {
+  it('names and shows the version that it was accepted for', async () => {
+    const id = await store();
+    const before = await paid(id);
+    await update(id, { iban: otherIban });
+    const after = await paid(id);
+    expect(await expanded(before)).toMatchObject({
+      beneficiary_version: 1,
+      beneficiary: { id, version: 1, iban: '****3000' },
+    });
+    expect(await expanded(after)).toMatchObject({
+      beneficiary_version: 2,
+      beneficiary: { id, version: 2, iban: '****6199' },
+    });
+    const list = await client('GET /v1/payouts?expand=beneficiary&limit=2');
+    const ibans = z.array(z.object({ beneficiary: z.object({ iban: z.string() }) }));
+    const shown = ibans.parse(list.body['data']).map(({ beneficiary: { iban } }) => iban);
+    expect(shown).toEqual(['****6199', '****3000']);
+    const answered = await client(`GET /v1/events?type=payout.settled&limit=2`);
+    const events = z.array(z.object({ data: z.object({ beneficiary_version: z.number() }) }));
+    const versions = events.parse(answered.body['data']).map(({ data }) => data);
+    expect(versions).toEqual([{ beneficiary_version: 2 }, { beneficiary_version: 1 }]);
+  });
+
+  it('is sent to the account that it was accepted for, though that has changed since', async () => {
+    const test = await createTestDatabase();
+    try {
+      const sent = new RecordingRail();
+      const worker = activitiesOn(test.worker, sent, absentTemporal());
+      const funds = { USD: 10_000_000n };
+      const { account } = await createTestAccount(test.database, { funds });
+      const first = await requestPayout(test.database, account.id);
+      const second = await requestPayout(test.database, account.id);
+      const decide = ({ id }: PayoutRow) =>
+        attempt(() => worker.decidePayouts({ driver: id, ids: [id], workflowAgeMs: 0 }));
+      await decide(first);
+      await renamed(test.database, first);
+      await renamed(test.database, second);
+      await decide(second);
+      for (const { id } of [first, second]) {
+        await attempt(() => worker.submitPayouts({ driver: id, ids: [id] }));
+      }
+      expect(sent.names.get(first.id)).toBe(beneficiary.name);
+      expect(sent.names.get(second.id)).toBe('Ada King');
+      const changed = test.database`update payouts set beneficiary_version = 2 where id = ${first.id}`;
+      await expect(changed).rejects.toThrow(/frozen/);
+    } finally {
+      await test.drop();
+    }
+  });
+});
+
+class RecordingRail extends QuietRail {
+  readonly names = new Map<string, string>();
+  override readonly submit = async (transfers: readonly Transfer[]) => {
+    for (const { key, beneficiary: to } of transfers) this.names.set(key, to.name);
+    return transfers.map(({ key }) => ({ key, kind: 'accepted', reference: key }) as const);
+  };
+}
+
+/** The payout's beneficiary takes another name. */
+async function renamed(database: Database, { accountId, beneficiaryId }: PayoutRow) {
+  await transaction(database, async (sql) => {
+    const row = exactlyOne(await lockBeneficiary(sql, accountId, beneficiaryId));
+    const details = exactlyOne(openDetails(keyring, row));
+    await updateBeneficiary(sql, keyring, row, { ...details, name: 'Ada King' });
+  });
+}
+
+it('erases every version', async () => {
+  const id = await store();
+  await update(id, { iban: otherIban });
+  vi.spyOn(console, 'log').mockReturnValue();
+  await erase(called(system, id));
+  const rows = await system.database`
+    select from beneficiary_versions where beneficiary_id = ${id}`;
+  expect(rows.length).toBe(0);
+  expect((await update(id, { name: 'Ada King' })).status).toBe(404);
+});
