@@ -3,6 +3,7 @@ import { batchRatesOf } from '../db/batches.js';
 import { lockBeneficiariesOf } from '../db/beneficiaries.js';
 import type { Sql } from '../db/client.js';
 import { countUses, lockFundsOf, type OwnedEntry, postEntries } from '../db/ledger.js';
+import { payeeDelaysOf } from '../db/payeeDelays.js';
 import {
   type AcceptedPayout,
   findRetried,
@@ -162,13 +163,14 @@ async function readFacts(
   ids: readonly string[],
 ) {
   // One round trip: the statements are sent together and run one after another.
-  const [rows, quotes, beneficiaries, rates, batches, terms] = await Promise.all([
+  const [rows, quotes, beneficiaries, rates, batches, terms, payeeDelays] = await Promise.all([
     lockPayouts(sql, driver, ids),
     lockQuotesOf(sql, ids),
     lockBeneficiariesOf(sql, ids),
     currentRates(sql, deps.rateMaximumAgeMs),
     batchRatesOf(sql, ids),
     termsOfPayouts(sql, ids),
+    payeeDelaysOf(sql, ids),
   ]);
   const quoteOf = new Map(quotes.map((quote) => [quote.payoutId, quote]));
   const beneficiaryOf = new Map(beneficiaries.map((found) => [found.payoutId, found]));
@@ -199,6 +201,7 @@ async function readFacts(
       return {
         quote: quote && { ...quote, rate: parseRate(quote.rate), mid: parseRate(quote.mid) },
         beneficiary: beneficiaryOf.get(row.id),
+        payeeDelays,
         pairOf: (source: string, destination: string) => pairFor(row, source, destination),
         originOf: ({ sourceCurrency, destinationCurrency }: Acceptance) =>
           quote ??

@@ -7,7 +7,7 @@ import {
   setAccountState,
 } from '../db/accounts.js';
 import { isOutage, transaction } from '../db/client.js';
-import { findFunds, listBalances, postEntries, setLimits } from '../db/ledger.js';
+import { listBalances, postEntries } from '../db/ledger.js';
 import { recordCommand } from '../db/operatorActions.js';
 import type { AccountState } from '../domain/accountState.js';
 import { fundEntry } from '../domain/ledger.js';
@@ -70,56 +70,8 @@ export async function changeState(call: Call, state: AccountState): Promise<void
   }
 }
 
-/** Sets what an account may send of a currency at most. A flag that is left out changes nothing. */
-export async function changeLimits(call: Call): Promise<void> {
-  const { database, flags } = call;
-  const accountId = requiredId('account', call);
-  const signature = signatureOf(flags);
-  const currency = currencyOf(flags);
-  const { payout, day, month } = flags;
-  if ((payout ?? day ?? month) === undefined) {
-    throw new UsageError('--payout, --day or --month is missing.');
-  }
-  existing('account', accountId, await findAccount(database, accountId));
-  const [payoutMinor, dayMinor, monthMinor] = [
-    limitOf(flags, 'payout', currency),
-    limitOf(flags, 'day', currency),
-    limitOf(flags, 'month', currency),
-  ];
-  await transaction(database, async (sql) => {
-    await setLimits(sql, { accountId, currency, payoutMinor, dayMinor, monthMinor });
-    const command = { kind: 'limits set', currency, payout, day, month };
-    await recordCommand(sql, signature, accountId, command);
-  });
-  await showLimits(call);
-}
-
-/** Shows each limit of an account with what of it is used. */
-export async function showLimits(call: Call): Promise<void> {
-  const id = requiredId('account', call);
-  existing('account', id, await findAccount(call.database, id));
-  const { standings } = await findFunds(call.database, id);
-  if (standings.size === 0) console.log('No limits.');
-  for (const [currency, limits] of standings) {
-    for (const { period, limitMinor, usedMinor, resetsAt } of limits) {
-      const [limit, used] = [limitMinor, usedMinor].map((minor) => formatMinor(minor, currency));
-      const use = resetsAt === null ? '' : `, ${used} used, resets at ${resetsAt.toISOString()}`;
-      console.log(`${currency}  ${limit} a ${period}${use}`);
-    }
-  }
-}
-
-/** Null leaves a limit as it is, and zero ends it. The largest is as much as a column holds. */
-function limitOf(flags: Call['flags'], name: string, currency: string): bigint | null {
-  const text = flags[name];
-  if (text === undefined) return null;
-  if (text === 'none') return 0n;
-  const minor = parseMajor(text, currency) ?? 0n;
-  if (minor > 0n && minor < 2n ** 63n) return minor;
-  throw new UsageError(`--${name} expects a sum of ${currency}, such as 1000.00, or none.`);
-}
-
-function currencyOf(flags: Call['flags']): string {
+/** The currency that a command names. */
+export function currencyOf(flags: Call['flags']): string {
   const currency = requiredFlag(flags, 'currency');
   if (isCurrency(currency)) return currency;
   throw new UsageError('--currency expects an ISO 4217 code.');

@@ -9,11 +9,12 @@ import { isRaisedByFunction } from '../db/client.js';
 import { migrate } from '../db/migrate.js';
 import { allowLogins } from '../db/roles.js';
 import { maximumBatchItems } from '../domain/batch.js';
-import { changeLimits, changeState, fundAccount, openAccount, showLimits } from './account.js';
+import { changeState, fundAccount, openAccount } from './account.js';
 import { listBatches, pause, resume, showBatch } from './batches.js';
 import { withConnections } from './connections.js';
 import { showExposure } from './exposure.js';
 import { createKey, listKeys, revokeKey, rollKey } from './keys.js';
+import { changeLimits, changePayeeDelay, showLimits } from './limits.js';
 import { listAttention, payoutCommands, showPayout } from './payouts.js';
 import { erase, rotateMasterKey } from './personalData.js';
 import { decideWaitingRate, listRates, useProvider } from './rates.js';
@@ -59,6 +60,8 @@ const options = {
   payout: { type: 'string' },
   day: { type: 'string' },
   month: { type: 'string' },
+  above: { type: 'string' },
+  hours: { type: 'string' },
 } as const;
 
 type Flags = ReturnType<typeof parse>['values'];
@@ -107,6 +110,7 @@ const commands: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   'keys roll': rollKey,
   'keys revoke': revokeKey,
   'limits set': changeLimits,
+  'limits new-payee': changePayeeDelay,
   'limits show': showLimits,
   'payouts list': listAttention,
   'payouts show': showPayout,

@@ -12,7 +12,8 @@ import { type BeneficiaryDetails, maskedDetails } from '../domain/beneficiary.js
 import type { Corridor } from '../domain/corridor.js';
 import type { FieldRule } from '../domain/fieldRule.js';
 import { formatRate, quotedRate, type Rate } from '../domain/fx.js';
-import { formatMinor } from '../domain/money.js';
+import type { PayeeDelay, Standing } from '../domain/limits.js';
+import { formatMinor, max } from '../domain/money.js';
 import { statusHistory } from '../domain/payout.js';
 import { statusReasonText } from '../domain/statusReason.js';
 import type { ContractObject } from './schemas.js';
@@ -131,6 +132,31 @@ export function balanceTransactionObject(posting: BalanceTransactionRow) {
     amount: formatMinor(posting.amountMinor, posting.currency),
     created_at: posting.createdAt.toISOString(),
   };
+}
+
+/** Where a limit stands; one for a single payout is not used up. */
+export function limitObject(
+  currency: string,
+  { period, limitMinor, usedMinor, resetsAt }: Standing,
+): ContractObject<'limit'> {
+  const isUsedUp = resetsAt !== null;
+  return {
+    object: 'limit',
+    type: period,
+    currency,
+    limit: formatMinor(limitMinor, currency),
+    used: isUsedUp ? formatMinor(usedMinor, currency) : null,
+    left: isUsedUp ? formatMinor(max(limitMinor - usedMinor, 0n), currency) : null,
+    resets_at: resetsAt?.toISOString() ?? null,
+    hours: null,
+  };
+}
+
+/** Above which sum a payout waits for its beneficiary's details to be so old. */
+export function payeeDelayObject({ currency, aboveMinor, hours }: PayeeDelay) {
+  const limit = formatMinor(aboveMinor, currency);
+  const unused = { used: null, left: null, resets_at: null };
+  return { object: 'limit', type: 'new_payee', currency, limit, ...unused, hours } as const;
 }
 
 /** What a corridor would be priced at now. */

@@ -216,6 +216,22 @@ const beneficiary = z.object({
   deleted,
 });
 
+const limit = z.object({
+  object: z.literal('limit'),
+  type: z
+    .enum(['payout', 'day', 'month', 'new_payee'])
+    .describe('Of one payout, of a day or month in UTC, or of a payout to a new beneficiary.'),
+  currency,
+  limit: money,
+  used: money.nullable().describe('Only of a day or month.'),
+  left: money.nullable(),
+  resets_at: time.nullable(),
+  hours: z
+    .int()
+    .nullable()
+    .describe('How long a beneficiary is new after it was added or updated.'),
+});
+
 const balance = z.object({
   object: z.literal('balance'),
   currency,
@@ -360,6 +376,8 @@ function objectsWith<Exact extends z.ZodType>(version: ApiVersion, exact: Exact)
     account,
     balance,
     balance_list: listOf(balance),
+    limit,
+    limit_list: listOf(limit),
     balance_transaction: balanceTransaction,
     balance_transaction_list: listOf(balanceTransaction),
     batch,

@@ -1,5 +1,6 @@
 import type { Fragment } from 'postgres';
 import type { BeneficiaryDetails } from '../domain/beneficiary.js';
+import type { PayeeDetails } from '../domain/limits.js';
 import { accountKeyOf } from './accountKeys.js';
 import { exactlyOne, oneOf, ownedIn, type Sql, when } from './client.js';
 import { type Page, type PageResult, pageRows, toPage } from './page.js';
@@ -44,10 +45,14 @@ export async function insertBeneficiary(
 export const findBeneficiary = oneOf(ownedIn<BeneficiaryRow>('openable_beneficiaries'));
 
 /** What beneficiaries of an account receive, without their details. */
-export const findReceivers = ownedIn<Pick<BeneficiaryRow, 'id' | 'currency' | 'deletedAt'>>(
-  'beneficiaries',
-  (sql) => sql`id, currency, deleted_at`,
-);
+export const findReceivers = ownedIn<
+  Pick<BeneficiaryRow, 'id' | 'currency' | 'deletedAt'> & PayeeDetails
+>('beneficiaries', (sql) => sql`id, currency, deleted_at, ${detailsAge(sql)}`);
+
+/** Since when the details are what they are. */
+const detailsAge = (sql: Sql) => sql`
+  coalesce(updated_at, created_at) as since,
+  (extract(epoch from now() - coalesce(updated_at, created_at)) * 1000)::bigint as age_ms`;
 
 /** A page of an account's beneficiaries that are not deleted. */
 export async function listBeneficiaries(
@@ -111,7 +116,7 @@ const ofPayouts = (sql: Sql, payoutIds: readonly string[]) => sql`
     on b.id = p.beneficiary_id and b.account_id is not distinct from p.account_id
  where p.id = any (${[...payoutIds]}::text[])`;
 
-type Receiver = {
+type Receiver = PayeeDetails & {
   readonly payoutId: string;
   readonly currency: string;
   /** The version of its details that a payout is accepted for. */
@@ -124,7 +129,7 @@ export function lockBeneficiariesOf(
   payoutIds: readonly string[],
 ): Promise<readonly Receiver[]> {
   return sql<Receiver[]>`
-    select p.id as payout_id, currency, version from payouts p join beneficiaries b
+    select p.id as payout_id, currency, version, ${detailsAge(sql)} from payouts p join beneficiaries b
     ${ofPayouts(sql, payoutIds)} and deleted_at is null order by b.id for share of b`;
 }
 

@@ -1,5 +1,11 @@
 import { type AccountState, refuseState } from './accountState.js';
-import { refuseOverLimit, type Standing } from './limits.js';
+import {
+  type PayeeDelay,
+  type PayeeDetails,
+  refuseNewPayee,
+  refuseOverLimit,
+  type Standing,
+} from './limits.js';
 import { formatMinor } from './money.js';
 import { endedUnpaid, type PayoutStatus } from './payout.js';
 import { type AskedPrice, type FixedSide, type Price, type PriceRequest, price } from './quote.js';
@@ -40,7 +46,8 @@ export type LockedQuote = Acceptance & {
 /** What the price depends on; absent means that the account has no such object. */
 export type PriceFacts = {
   readonly quote: LockedQuote | undefined;
-  readonly beneficiary: { readonly currency: string } | undefined;
+  readonly beneficiary: (PayeeDetails & { readonly currency: string }) | undefined;
+  readonly payeeDelays: readonly PayeeDelay[];
   readonly pairOf: (source: string, destination: string) => Pick<PriceRequest, 'mid' | 'corridor'>;
 };
 
@@ -64,7 +71,8 @@ export function priceOf(request: PayoutRequest, facts: PriceFacts): Acceptance |
       received: priced.destinationCurrency,
     });
   }
-  return priced;
+  const { payeeDelays, beneficiary } = facts;
+  return refuseNewPayee(payeeDelays, priced, beneficiary, payingParam(request)) ?? priced;
 }
 
 /** A payout after the first half of the decision, or after a refusal that it had before. */

@@ -71,3 +71,37 @@ export function refuseOverLimit(
     hint: over.resetsAt ? 'Send less, or wait until the limit resets.' : 'Send less.',
   });
 }
+
+/** Above a sum of its source currency, in minor units, a payout goes only to details of some age. */
+export type PayeeDelay = {
+  readonly currency: string;
+  readonly aboveMinor: bigint;
+  readonly hours: number;
+};
+
+/** A beneficiary's present details: since when they are what they are, by the database's clock. */
+export type PayeeDetails = { readonly since: Date; readonly ageMs: bigint };
+
+/** Why a payout does not go to details that are new. */
+export function refuseNewPayee(
+  delays: readonly PayeeDelay[],
+  {
+    sourceCurrency,
+    sourceMinor,
+  }: { readonly sourceCurrency: string; readonly sourceMinor: bigint },
+  { since, ageMs }: PayeeDetails,
+  param: string,
+): Refusal | undefined {
+  const delay = delays.find(({ currency }) => currency === sourceCurrency);
+  const waitMs = (delay?.hours ?? 0) * 60 * 60 * 1000;
+  if (delay === undefined || sourceMinor <= delay.aboveMinor || ageMs >= waitMs) return undefined;
+  const amount = (minor: bigint) => `${formatMinor(minor, sourceCurrency)} ${sourceCurrency}`;
+  const until = new Date(since.getTime() + waitMs).toISOString();
+  return refuse('limit_exceeded', {
+    param,
+    expected: `at most ${amount(delay.aboveMinor)} until ${until}`,
+    received: amount(sourceMinor),
+    detail: `The beneficiary was added or updated less than ${delay.hours} hours ago: until ${until} a payout to it is at most ${amount(delay.aboveMinor)}.`,
+    hint: 'Send less, or wait until then.',
+  });
+}

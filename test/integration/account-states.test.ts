@@ -1,7 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { ledgerActivities } from '../../src/activities/ledger.js';
-import { changeLimits, changeState } from '../../src/cli/account.js';
+import { changeState } from '../../src/cli/account.js';
+import { changeLimits } from '../../src/cli/limits.js';
 import { findAccount, setAccountState } from '../../src/db/accounts.js';
 import { connectDatabase, transaction } from '../../src/db/client.js';
 import { groupSize } from '../../src/domain/batch.js';

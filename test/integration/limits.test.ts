@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { ledgerActivities } from '../../src/activities/ledger.js';
-import { changeLimits, showLimits } from '../../src/cli/account.js';
+import { changeLimits, changePayeeDelay, showLimits } from '../../src/cli/limits.js';
 import { createApiKey, hashOfKey, insertApiKey } from '../../src/db/apiKeys.js';
 import { insertBeneficiary } from '../../src/db/beneficiaries.js';
 import { transaction } from '../../src/db/client.js';
@@ -371,4 +371,74 @@ it('a key that may only send payouts learns that it is too much, and not what wa
   expect(JSON.stringify(answer.body)).not.toContain('50.00 USD');
   const { body } = await payer.client(`GET /v1/payouts/${textOf(answer, 'payout')}`);
   expect(body).toMatchObject({ status_reason_text: 'A limit of the account would be exceeded.' });
+});
+
+describe('a beneficiary that is new', () => {
+  /** Runs `corridor limits new-payee` for USD, and returns what it prints. */
+  async function delayNew(accountId: string, flags: Readonly<Record<string, string>>) {
+    const log = vi.spyOn(console, 'log').mockReturnValue(undefined);
+    try {
+      await changePayeeDelay(called(system, accountId, { currency: 'USD', ...flags }));
+      return log.mock.calls.flat().join('\n');
+    } finally {
+      log.mockRestore();
+    }
+  }
+
+  /** Makes everything the account has stored a day and a minute older. */
+  const aDayLater = (accountId: string) => system.database`
+    update beneficiaries set created_at = created_at - interval '1441 minutes',
+           updated_at = updated_at - interval '1441 minutes'
+     where account_id = ${accountId}`;
+
+  it('receives no more than the sum, until it is a day old', async () => {
+    const { client, accountId, ask, send } = await openPayer(system);
+    expect(await delayNew(accountId, { above: '50.00' })).toContain('50.00 a payout');
+    const refused = await ask('Too much', { amount: '5001' });
+    expect(refused.body).toMatchObject({
+      code: 'limit_exceeded',
+      param: 'amount',
+      expected: expect.stringMatching(/^at most 50\.00 USD until 20\d\d-/),
+      received: '50.01 USD',
+    });
+    expect((await ask('As much', { amount: '5000' })).status).toBe(201);
+    await aDayLater(accountId);
+    await send('A day later');
+    const [stored] = await system.database<{ id: string }[]>`
+      select id from beneficiaries where account_id = ${accountId}`;
+    const id = stored?.id ?? '';
+    await client(`POST /v1/beneficiaries/${id}`, { json: { name: 'Ada King' } });
+    expect((await ask('Updated')).body).toMatchObject({ code: 'limit_exceeded' });
+    const item = { source_currency: 'USD', amount: 10_000, beneficiary: id };
+    const preview = await client('POST /v1/batches', {
+      json: { payouts: [item, { ...item, amount: 1_000 }], validate_only: true },
+    });
+    expect(preview.body).toMatchObject({ counts: { accepted: 1, refused: 1 } });
+    await delayNew(accountId, { above: 'none' });
+    await send('Without a rule');
+  });
+
+  it('is shown to its account among the limits', async () => {
+    const { client, accountId } = await openPayer(system);
+    expect((await client('GET /v1/limits')).body).toMatchObject({ data: [] });
+    await limit(accountId, { payout: '400.00', day: '900.00' });
+    await delayNew(accountId, { above: '0', hours: '48' });
+    const unused = { used: null, left: null, resets_at: null };
+    expect((await client('GET /v1/limits')).body['data']).toMatchObject([
+      { type: 'payout', currency: 'USD', limit: '400.00', ...unused, hours: null },
+      { type: 'day', limit: '900.00', used: '0.00', left: '900.00' },
+      { type: 'new_payee', limit: '0.00', ...unused, hours: 48 },
+    ]);
+  });
+
+  it.each([
+    [{ above: '-1' }, '--above expects a sum of USD'],
+    [{ above: '1.234' }, '--above expects a sum of USD'],
+    [{ above: '1', hours: '721' }, '--hours expects a number of hours, 1 to 720'],
+    [{ above: '1', hours: '0' }, '--hours expects'],
+    [{}, '--above is missing'],
+  ])('is not delayed by %j', async (flags, message) => {
+    const { accountId } = await openPayer(system);
+    await expect(delayNew(accountId, flags)).rejects.toThrow(message);
+  });
 });

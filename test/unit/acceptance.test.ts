@@ -49,9 +49,16 @@ const live: PayoutRequest = {
   amount: 100_000n,
 };
 
+/** A beneficiary whose details have been the same for a year. */
+function receiving(currency: string) {
+  const ageMs = 365n * 24n * 60n * 60n * 1000n;
+  return { currency, since: new Date('2025-11-21T12:00:00.000Z'), ageMs };
+}
+
 const facts: Facts = {
   quote,
-  beneficiary: { currency: 'EUR' },
+  beneficiary: receiving('EUR'),
+  payeeDelays: [],
   pairOf: (source, destination) => ({
     mid: source === 'USD' && destination === 'EUR' ? parseRate('0.86') : undefined,
     corridor: findCorridor(source, destination),
@@ -151,7 +158,7 @@ describe('a payout with a quote', () => {
   });
 
   test('is refused when the beneficiary receives another currency', () => {
-    expect(refused(quoted, { ...facts, beneficiary: { currency: 'GBP' } })).toEqual({
+    expect(refused(quoted, { ...facts, beneficiary: receiving('GBP') })).toEqual({
       refused: true,
       code: 'currency_mismatch',
       param: 'quote',
@@ -168,8 +175,8 @@ describe('a payout with a quote', () => {
       { ...none, quote: hopeless },
       { ...none, quote: { ...hopeless, usedBy: null } },
       none,
-      { ...none, beneficiary: { currency: 'GBP' } },
-      { ...none, beneficiary: { currency: 'EUR' } },
+      { ...none, beneficiary: receiving('GBP') },
+      { ...none, beneficiary: receiving('EUR') },
     ];
     expect(steps.map((given) => refused(quoted, given).code)).toEqual([
       'quote_not_found',
@@ -222,7 +229,7 @@ describe('a payout at the live rate', () => {
       expected: 'EUR, the currency of the beneficiary',
       received: 'USD',
     });
-    accepted(asked, { ...liveFacts, beneficiary: { currency: 'USD' } });
+    accepted(asked, { ...liveFacts, beneficiary: receiving('USD') });
   });
 
   test('is refused by its amount when the balance is too low', () => {
@@ -252,7 +259,7 @@ describe('a payout at the live rate', () => {
     const old = { ...live, batchId: 'bat_1', ageMs: fiveMinutesMs + 1, destinationCurrency: 'USD' };
     const young = { ...old, ageMs: 0 };
     const empty = { ...liveFacts, beneficiary: undefined, availableOf: () => 0n };
-    const found = { ...empty, beneficiary: { currency: 'EUR' } };
+    const found = { ...empty, beneficiary: receiving('EUR') };
     const steps: readonly (readonly [PayoutRequest, Facts])[] = [
       [old, empty],
       // Nobody can say what it would cost before it is known in which currency it arrives.

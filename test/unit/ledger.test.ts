@@ -378,7 +378,8 @@ class Accept implements Operation {
         { ...this.#request, quoteId: null, beneficiaryId: 'bnf_1', batchId: null, ageMs: 0 },
         {
           quote: undefined,
-          beneficiary: { currency: destinationCurrency },
+          beneficiary: { currency: destinationCurrency, since: new Date(0), ageMs: 1n },
+          payeeDelays: [],
           pairOf: (source, destination) => ({
             mid: midOf(source, destination),
             corridor: findCorridor(source, destination),

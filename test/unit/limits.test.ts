@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { type Funds, fundInOrder } from '../../src/domain/acceptance.js';
 import { parseRate } from '../../src/domain/fx.js';
-import { refuseOverLimit, standingsOf } from '../../src/domain/limits.js';
+import { refuseNewPayee, refuseOverLimit, standingsOf } from '../../src/domain/limits.js';
 import { isRefusal } from '../../src/domain/refusal.js';
 
 const limits = { payoutMinor: null, dayMinor: 100_000n, monthMinor: 500_000n };
@@ -197,3 +197,27 @@ function payoutOf(sourceMinor: bigint, index: number) {
     priced: { ...terms, ...amounts, amount: sourceMinor, midValueMinor: 1n, rate, mid: rate },
   };
 }
+
+describe('details that are new', () => {
+  const rule = { currency: 'USD', aboveMinor: 10_000n, hours: 24 };
+  const dayMs = 24n * 60n * 60n * 1000n;
+  const since = new Date('2026-11-23T08:00:00.000Z');
+  const refusedAt = (sourceMinor: bigint, ageMs: bigint, sourceCurrency = 'USD') =>
+    refuseNewPayee([rule], { sourceCurrency, sourceMinor }, { since, ageMs }, 'amount');
+
+  test('receive a larger sum from the first moment on at which they are old enough', () => {
+    expect(refusedAt(10_001n, dayMs - 1n)).toMatchObject({
+      code: 'limit_exceeded',
+      expected: 'at most 100.00 USD until 2026-11-24T08:00:00.000Z',
+      received: '100.01 USD',
+    });
+    expect(refusedAt(10_001n, dayMs)).toBeUndefined();
+  });
+
+  test('receive the sum itself, and any in a currency without a rule', () => {
+    expect(refusedAt(10_000n, 0n)).toBeUndefined();
+    expect(refusedAt(10_001n, 0n, 'EUR')).toBeUndefined();
+    // Written by a transaction that is younger than the one that decides.
+    expect(refusedAt(10_001n, -5n)).toBeDefined();
+  });
+});

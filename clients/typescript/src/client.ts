@@ -20,6 +20,7 @@ export class Corridor {
   readonly beneficiaries: Resources['beneficiaries'];
   readonly webhookEndpoints: Resources['webhookEndpoints'];
   readonly balances: Resources['balances'];
+  readonly limits: Resources['limits'];
   readonly balanceTransactions: Resources['balanceTransactions'];
   readonly corridors: Resources['corridors'];
   readonly rates: Resources['rates'];
@@ -41,6 +42,7 @@ export class Corridor {
     this.beneficiaries = resources.beneficiaries;
     this.webhookEndpoints = resources.webhookEndpoints;
     this.balances = resources.balances;
+    this.limits = resources.limits;
     this.balanceTransactions = resources.balanceTransactions;
     this.corridors = resources.corridors;
     this.rates = resources.rates;

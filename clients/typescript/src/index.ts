@@ -24,6 +24,7 @@ export type {
   CorridorOffer,
   Delivery,
   ExpandedPayout,
+  Limit,
   Page,
   Payout,
   PayoutParams,

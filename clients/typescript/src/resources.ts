@@ -11,6 +11,7 @@ import type {
   BeneficiaryRequirements,
   Calculation,
   CorridorOffer,
+  Limit,
   Quote,
   Rate,
   Schemas,
@@ -37,6 +38,11 @@ export function resourcesOf(send: Transport) {
       /** What the account has, by currency. */
       list: (options?: RequestOptions): List<Balance> =>
         listOf<Balance>(send, '/v1/balances', {}, options),
+    },
+    limits: {
+      /** What the account may send at most, and what of it is used. */
+      list: (options?: RequestOptions): List<Limit> =>
+        listOf<Limit>(send, '/v1/limits', {}, options),
     },
     balanceTransactions: {
       /** Every movement of a balance. */

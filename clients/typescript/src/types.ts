@@ -9,6 +9,7 @@ export const describedVersion: ApiVersion = '2026-11-15';
 
 export type Account = Schemas['account'];
 export type Balance = Schemas['balance'];
+export type Limit = Schemas['limit'];
 export type BalanceTransaction = Schemas['balance_transaction'];
 export type Batch = Schemas['batch'];
 export type BatchPreview = Schemas['batch_preview'];

@@ -1,6 +1,13 @@
-import { accountObject } from '../../contract/objects.js';
+import {
+  accountObject,
+  limitObject,
+  listObject,
+  payeeDelayObject,
+} from '../../contract/objects.js';
 import { accountParams } from '../../contract/params.js';
 import { findAccount, setApiVersion } from '../../db/accounts.js';
+import { findFunds } from '../../db/ledger.js';
+import { findPayeeDelays } from '../../db/payeeDelays.js';
 import { runIdempotently } from '../idempotency.js';
 import { type Route, route } from '../route.js';
 
@@ -13,6 +20,25 @@ export const accountRoutes: readonly Route[] = [
     summary: 'Retrieve the account of the API key.',
     answers: { 200: 'account' },
     handle: async (_deps, { account }) => ({ status: 200, body: accountObject(account) }),
+  },
+  {
+    method: 'get',
+    path: '/v1/limits',
+    scope: 'read',
+    operationId: 'listLimits',
+    summary: 'List what the account may send at most, and what of it is used.',
+    answers: { 200: 'limit_list' },
+    // At most four a currency.
+    handle: async ({ database }, { account }) => {
+      const [{ standings }, delays] = await Promise.all([
+        findFunds(database, account.id),
+        findPayeeDelays(database, account.id),
+      ]);
+      const limits = [...standings].flatMap(([currency, each]) =>
+        each.map((standing) => limitObject(currency, standing)),
+      );
+      return { status: 200, body: listObject([...limits, ...delays.map(payeeDelayObject)]) };
+    },
   },
   route({
     method: 'post',

@@ -3,6 +3,7 @@ import type { BatchItemParams, BatchParams } from '../../contract/params.js';
 import { findReceivers } from '../../db/beneficiaries.js';
 import { findKeys } from '../../db/idempotency.js';
 import { findFunds } from '../../db/ledger.js';
+import { findPayeeDelays } from '../../db/payeeDelays.js';
 import { findQuotes, type QuoteRow } from '../../db/quotes.js';
 import { currentRates, midOf } from '../../db/rates.js';
 import { currentTerms } from '../../db/terms.js';
@@ -66,13 +67,14 @@ async function readFacts(deps: ApiDeps, request: ApiRequest, items: readonly Key
   const quoteIds = named(({ params }) => params.quote);
   const beneficiaryIds = named(({ params }) => params.beneficiary);
   const keysSent = named(({ key }) => key?.key);
-  const [quotes, beneficiaries, funds, rates, { terms }, keys] = await Promise.all([
+  const [quotes, beneficiaries, funds, rates, { terms }, keys, payeeDelays] = await Promise.all([
     findQuotes(database, accountId, quoteIds),
     findReceivers(database, accountId, beneficiaryIds),
     findFunds(database, accountId),
     currentRates(database, deps.rateMaximumAgeMs),
     currentTerms(database, accountId),
     findKeys(database, accountId, keysSent),
+    findPayeeDelays(database, accountId),
   ]);
   const quoteOf = new Map(quotes.map((quote) => [quote.id, quote]));
   const usable = beneficiaries.filter(({ deletedAt }) => deletedAt === null);
@@ -83,6 +85,7 @@ async function readFacts(deps: ApiDeps, request: ApiRequest, items: readonly Key
     factsOf: (params: BatchItemParams): PriceFacts => ({
       quote: quoteFacts(quoteOf.get(params.quote ?? '')),
       beneficiary: beneficiaryOf.get(params.beneficiary),
+      payeeDelays,
       pairOf: (source, destination) => ({
         mid: midOf(rates, source, destination),
         corridor: corridorOf(terms, source, destination),

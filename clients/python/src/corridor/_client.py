@@ -14,6 +14,7 @@ from ._payouts import Payouts
 from ._resources import (
     AccountOfKey,
     Balances,
+    Limits,
     BalanceTransactions,
     Beneficiaries,
     Corridors,
@@ -65,6 +66,7 @@ class Corridor:
         self.corridors = Corridors(self._transport)
         self.rates = Rates(self._transport)
         self.balances = Balances(self._transport)
+        self.limits = Limits(self._transport)
         self.balance_transactions = BalanceTransactions(self._transport)
         self.webhook_endpoints = WebhookEndpoints(self._transport)
         self.events = Events(self._transport)

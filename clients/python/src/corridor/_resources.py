@@ -20,6 +20,7 @@ from .models import (
     Calculation,
     BeneficiaryRequirements,
     Corridor,
+    Limit,
     Quote,
     Rate,
     WebhookEndpoint,
@@ -188,6 +189,14 @@ class Balances(_Resource):
     def list(self, *, timeout: float | None = None) -> Page[Balance]:
         """Lists the balances."""
         return Page(self._transport, "/v1/balances", {}, Balance, timeout)
+
+
+class Limits(_Resource):
+    """What the account may send at most, and what of it is used."""
+
+    def list(self, *, timeout: float | None = None) -> Page[Limit]:
+        """Lists the limits."""
+        return Page(self._transport, "/v1/limits", {}, Limit, timeout)
 
 
 class BalanceTransactions(_Resource):

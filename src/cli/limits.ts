@@ -1,0 +1,92 @@
+import { findAccount } from '../db/accounts.js';
+import { transaction } from '../db/client.js';
+import { findFunds, setLimits } from '../db/ledger.js';
+import { recordCommand } from '../db/operatorActions.js';
+import { endPayeeDelay, findPayeeDelays, setPayeeDelay } from '../db/payeeDelays.js';
+import { formatMinor, parseMajor } from '../domain/money.js';
+import { currencyOf } from './account.js';
+import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
+
+/** Sets what an account may send of a currency at most. A flag that is left out changes nothing. */
+export async function changeLimits(call: Call): Promise<void> {
+  const { database, flags } = call;
+  const accountId = requiredId('account', call);
+  const signature = signatureOf(flags);
+  const currency = currencyOf(flags);
+  const { payout, day, month } = flags;
+  if ((payout ?? day ?? month) === undefined) {
+    throw new UsageError('--payout, --day or --month is missing.');
+  }
+  existing('account', accountId, await findAccount(database, accountId));
+  const [payoutMinor, dayMinor, monthMinor] = [
+    limitOf(flags, 'payout', currency),
+    limitOf(flags, 'day', currency),
+    limitOf(flags, 'month', currency),
+  ];
+  await transaction(database, async (sql) => {
+    await setLimits(sql, { accountId, currency, payoutMinor, dayMinor, monthMinor });
+    const command = { kind: 'limits set', currency, payout, day, month };
+    await recordCommand(sql, signature, accountId, command);
+  });
+  await showLimits(call);
+}
+
+/** Shows each limit of an account with what of it is used. */
+export async function showLimits(call: Call): Promise<void> {
+  const id = requiredId('account', call);
+  existing('account', id, await findAccount(call.database, id));
+  const { database } = call;
+  const [{ standings }, delays] = await Promise.all([
+    findFunds(database, id),
+    findPayeeDelays(database, id),
+  ]);
+  if (standings.size + delays.length === 0) console.log('No limits.');
+  for (const [currency, limits] of standings) {
+    for (const { period, limitMinor, usedMinor, resetsAt } of limits) {
+      const [limit, used] = [limitMinor, usedMinor].map((minor) => formatMinor(minor, currency));
+      const use = resetsAt === null ? '' : `, ${used} used, resets at ${resetsAt.toISOString()}`;
+      console.log(`${currency}  ${limit} a ${period}${use}`);
+    }
+  }
+  for (const { currency, aboveMinor, hours } of delays) {
+    const above = formatMinor(aboveMinor, currency);
+    console.log(
+      `${currency}  ${above} a payout to a beneficiary that is newer than ${hours} hours`,
+    );
+  }
+}
+
+/** Sets above which sum a payout waits for its beneficiary's details to be some hours old. */
+export async function changePayeeDelay(call: Call): Promise<void> {
+  const { database, flags } = call;
+  const accountId = requiredId('account', call);
+  const signature = signatureOf(flags);
+  const currency = currencyOf(flags);
+  const [above, hours] = [requiredFlag(flags, 'above'), flags['hours'] ?? '24'];
+  const aboveMinor = above === 'none' ? 0n : parseMajor(above, currency);
+  if (aboveMinor === undefined || aboveMinor < 0n || aboveMinor >= 2n ** 63n) {
+    throw new UsageError(`--above expects a sum of ${currency}, such as 1000.00, or none.`);
+  }
+  // 30 days: who waits longer closes the account.
+  if (!/^([1-9]|[1-9]\d|[1-6]\d\d|7[01]\d|720)$/.test(hours)) {
+    throw new UsageError('--hours expects a number of hours, 1 to 720.');
+  }
+  existing('account', accountId, await findAccount(database, accountId));
+  await transaction(database, async (sql) => {
+    if (above === 'none') await endPayeeDelay(sql, accountId, currency);
+    else await setPayeeDelay(sql, accountId, { currency, aboveMinor, hours: Number(hours) });
+    const command = { kind: 'limits new-payee', currency, above, hours };
+    await recordCommand(sql, signature, accountId, command);
+  });
+  await showLimits(call);
+}
+
+/** Null leaves a limit as it is, and zero ends it. The largest is as much as a column holds. */
+function limitOf(flags: Call['flags'], name: string, currency: string): bigint | null {
+  const text = flags[name];
+  if (text === undefined) return null;
+  if (text === 'none') return 0n;
+  const minor = parseMajor(text, currency) ?? 0n;
+  if (minor > 0n && minor < 2n ** 63n) return minor;
+  throw new UsageError(`--${name} expects a sum of ${currency}, such as 1000.00, or none.`);
+}

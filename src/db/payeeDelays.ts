@@ -1,0 +1,36 @@
+import type { PayeeDelay } from '../domain/limits.js';
+import type { Sql } from './client.js';
+
+/** What an account may send to new details, at most one rule a currency. */
+export async function findPayeeDelays(sql: Sql, accountId: string): Promise<readonly PayeeDelay[]> {
+  return sql<PayeeDelay[]>`
+    select currency, above_minor, hours from payee_delays
+     where account_id = ${accountId} order by currency`;
+}
+
+/** The same for the account that these payouts are of. */
+export async function payeeDelaysOf(
+  sql: Sql,
+  payoutIds: readonly string[],
+): Promise<readonly PayeeDelay[]> {
+  return sql<PayeeDelay[]>`
+    select currency, above_minor, hours from payee_delays
+     where account_id = (select account_id from payouts where id = ${payoutIds[0] ?? ''})`;
+}
+
+/** Sets the rule of a currency. */
+export async function setPayeeDelay(
+  sql: Sql,
+  accountId: string,
+  { currency, aboveMinor, hours }: PayeeDelay,
+): Promise<void> {
+  await sql`
+    insert into payee_delays values (${accountId}, ${currency}, ${aboveMinor}, ${hours})
+    on conflict (account_id, currency) do update
+       set (above_minor, hours) = (excluded.above_minor, excluded.hours)`;
+}
+
+/** Ends the rule of a currency, if there is one. */
+export async function endPayeeDelay(sql: Sql, accountId: string, currency: string): Promise<void> {
+  await sql`delete from payee_delays where account_id = ${accountId} and currency = ${currency}`;
+}
