@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { weekdays } from '../domain/arrival.js';
 import { batchModes, batchStatuses } from '../domain/batch.js';
 import { accountTypes } from '../domain/beneficiary.js';
 import { eventTypes } from '../domain/event.js';
@@ -40,6 +41,12 @@ const minorUnits = z
   .max(1e14)
   .describe('Minor units, as sent in the request: of the source currency, or of the fixed side.');
 const rateSource = z.object({ provider: z.string(), as_of: time });
+const arrival = (ofWhat: string) =>
+  time
+    .nullable()
+    .describe(
+      `${ofWhat} The end of a business day at the destination; null past the known bank holidays.`,
+    );
 const fixedSide = z.enum(['source', 'destination']);
 const count = z.int().min(0);
 
@@ -62,6 +69,7 @@ function quoteWith<Exact extends z.ZodType>(exact: Exact) {
     payout: idOf('po').nullable().describe('The payout that used the quote.'),
     created_at: time,
     expires_at: time.describe('30 seconds after created_at.'),
+    estimated_arrival: arrival('The latest arrival of a payout accepted before expires_at.'),
   });
 }
 
@@ -120,6 +128,7 @@ function payoutWith<Exact extends z.ZodType>(exact: Exact) {
     received: money.nullable().describe('Received by the beneficiary; null until it settles.'),
     returned_amount: money.nullable().describe('The amount returned by the beneficiary’s bank.'),
     created_at: time,
+    estimated_arrival: arrival('The latest arrival, fixed at acceptance and null before.'),
     settled_at: time
       .nullable()
       .describe('When the bank settled it; if the bank gives no time, when we were notified.'),
@@ -237,6 +246,12 @@ const corridor = z.object({
   fee: z.object({ fixed: money, basis_points: count, minimum: money }),
   spread_basis_points: count,
   rail: z.string(),
+  scheme: z.string().describe('The clearing system that the destination currency is paid through.'),
+  cut_off: z
+    .object({ time: z.string().meta({ examples: ['14:00'] }), zone: z.string() })
+    .describe('Local time, in an IANA time zone: a later payout counts for the next business day.'),
+  business_days: z.array(z.enum(weekdays)).describe('Of the scheme; bank holidays are left out.'),
+  estimated_arrival: arrival('The latest arrival of a payout accepted now.'),
 });
 
 const requirement = z.object({

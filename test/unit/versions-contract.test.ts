@@ -338,6 +338,7 @@ describe('a payout', () => {
       received: null,
       returned_amount: null,
       created_at: '2026-11-21T12:00:00.000Z',
+      estimated_arrival: null,
       settled_at: null,
       status_history: statusHistory(pendingSource),
     });
