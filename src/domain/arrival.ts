@@ -95,10 +95,9 @@ function localTime(at: Date, timeZone: string): string {
   return format.format(at);
 }
 
-/** The offset from UTC is looked up twice, as the clocks may change between the two ends of the day. */
+/** Clocks change at weekends, so the end of a business day and its end in UTC have one offset. */
 function endOfDay(day: string, zone: string): Date {
-  const inUtc = Date.parse(`${day}T23:59:59Z`);
-  const offset = (atMs: number) =>
-    Date.parse(`${localTime(new Date(atMs), zone).replace(' ', 'T')}Z`) - atMs;
-  return new Date(inUtc - offset(inUtc - offset(inUtc)) + 999);
+  const inUtcMs = Date.parse(`${day}T23:59:59Z`);
+  const local = localTime(new Date(inUtcMs), zone).replace(' ', 'T');
+  return new Date(inUtcMs - (Date.parse(`${local}Z`) - inUtcMs) + 999);
 }

@@ -128,6 +128,19 @@ describe('a payout', () => {
     expect(() => estimatedArrival('GBP', 'XXX', beginning)).toThrow('no bank calendar of XXX');
   });
 
+  it('arrives at the end of a day on every day of the calendars, whatever its clocks do', () => {
+    for (const currency of corridorCurrencies()) {
+      const { zone } = schemeOf(currency, beginning);
+      const clock = new Intl.DateTimeFormat('en-GB', { timeZone: zone, timeStyle: 'medium' });
+      for (let day = 0; day < 3 * 365 - 30; day += 1) {
+        const at = new Date(beginning.getTime() + day * 24 * 60 * 60_000);
+        const arrival = estimatedArrival(currency, currency, at) ?? beginning;
+        expect(clock.format(arrival), `${currency} ${at.toISOString()}`).toBe('23:59:59');
+        expect(arrival.getUTCMilliseconds()).toBe(999);
+      }
+    }
+  });
+
   const currency = fc.constantFrom(...corridorCurrencies());
   // Beyond them an arrival may lie after the last year.
   const instant = fc.date({
