@@ -10,6 +10,7 @@ import { migrate } from '../db/migrate.js';
 import { allowLogins } from '../db/roles.js';
 import { maximumBatchItems } from '../domain/batch.js';
 import { changeLimits, changeState, fundAccount, openAccount, showLimits } from './account.js';
+import { showArrivals } from './arrivals.js';
 import { listBatches, pause, resume, showBatch } from './batches.js';
 import { withConnections } from './connections.js';
 import { showExposure } from './exposure.js';
@@ -59,6 +60,7 @@ const options = {
   payout: { type: 'string' },
   day: { type: 'string' },
   month: { type: 'string' },
+  days: { type: 'string', default: '30' },
 } as const;
 
 type Flags = ReturnType<typeof parse>['values'];
@@ -123,6 +125,7 @@ const commands: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   'terms set': setTerms,
   'terms preview': previewTerms,
   exposure: showExposure,
+  arrivals: showArrivals,
   reconcile,
   erase,
   'master-key rotate': rotateMasterKey,

@@ -8,7 +8,7 @@ import type { PayoutRow } from '../db/payouts.js';
 import type { QuoteRow } from '../db/quotes.js';
 import type { RateOrigin } from '../db/rates.js';
 import type { WebhookEndpointRow } from '../db/webhookEndpoints.js';
-import { estimatedArrival, schemeOf, weekdays } from '../domain/arrival.js';
+import { estimatedArrival, schemeOf } from '../domain/arrival.js';
 import { type BeneficiaryDetails, maskedDetails } from '../domain/beneficiary.js';
 import type { Corridor } from '../domain/corridor.js';
 import type { FieldRule } from '../domain/fieldRule.js';
@@ -39,14 +39,16 @@ export function quoteObject(quote: QuoteRow): ContractObject<'quote'> {
     created_at: quote.createdAt.toISOString(),
     expires_at: quote.expiresAt.toISOString(),
     // For the last moment at which it can be used: a payout of it arrives no later.
-    estimated_arrival: arrival(quote.sourceCurrency, quote.destinationCurrency, quote.expiresAt),
+    estimated_arrival: arrivalOf(quote, quote.expiresAt),
   };
 }
 
+type Pair = Pick<PayoutRow, 'sourceCurrency' | 'destinationCurrency'>;
+
 /** By the calendars that were in force then, so it is the same whenever the object is rendered. */
-function arrival(source: string | null, destination: string | null, at: Date | null) {
-  if (source === null || destination === null || at === null) return null;
-  return estimatedArrival(source, destination, at)?.toISOString() ?? null;
+function arrivalOf({ sourceCurrency: source, destinationCurrency: to }: Pair, at: Date | null) {
+  if (source === null || to === null || at === null) return null;
+  return estimatedArrival(source, to, at)?.toISOString() ?? null;
 }
 
 function quoteStatus(quote: QuoteRow): 'open' | 'used' | 'expired' {
@@ -85,11 +87,7 @@ export function payoutObject(payout: PayoutRow): ContractObject<'payout'> {
       payout.settledAt === null ? null : amountOf(payout.receiveMinor, payout.destinationCurrency),
     returned_amount: amountOf(payout.returnedMinor, payout.destinationCurrency),
     created_at: payout.requestedAt.toISOString(),
-    estimated_arrival: arrival(
-      payout.sourceCurrency,
-      payout.destinationCurrency,
-      payout.processingSince,
-    ),
+    estimated_arrival: arrivalOf(payout, payout.processingSince),
     settled_at: payout.settledAt?.toISOString() ?? null,
     status_history: statusHistory(payout),
   };
@@ -167,7 +165,7 @@ export function rateObject(
  */
 export function corridorObject(corridor: Corridor, at: Date): ContractObject<'corridor'> {
   const { source, destination, fee } = corridor;
-  const { scheme, cut_off: time, zone, business_days: days } = schemeOf(destination, at);
+  const scheme = schemeOf(destination, at);
   return {
     object: 'corridor',
     source_currency: source,
@@ -180,10 +178,10 @@ export function corridorObject(corridor: Corridor, at: Date): ContractObject<'co
     },
     spread_basis_points: corridor.spreadBasisPoints,
     rail: corridor.rail,
-    scheme,
-    cut_off: { time, zone },
-    business_days: weekdays.filter((day) => days.includes(day)),
-    estimated_arrival: arrival(source, destination, at),
+    scheme: scheme.scheme,
+    cut_off: { time: scheme.cut_off, zone: scheme.zone },
+    business_days: scheme.business_days,
+    estimated_arrival: estimatedArrival(source, destination, at)?.toISOString() ?? null,
   };
 }
 

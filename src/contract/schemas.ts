@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { weekdays } from '../domain/arrival.js';
 import { batchModes, batchStatuses } from '../domain/batch.js';
 import { accountTypes } from '../domain/beneficiary.js';
 import { eventTypes } from '../domain/event.js';
@@ -41,12 +40,8 @@ const minorUnits = z
   .max(1e14)
   .describe('Minor units, as sent in the request: of the source currency, or of the fixed side.');
 const rateSource = z.object({ provider: z.string(), as_of: time });
-const arrival = (ofWhat: string) =>
-  time
-    .nullable()
-    .describe(
-      `${ofWhat} The end of a business day at the destination; null past the known bank holidays.`,
-    );
+const arrival = (what: string) =>
+  time.nullable().describe(`${what} The end of a business day; null past the known calendars.`);
 const fixedSide = z.enum(['source', 'destination']);
 const count = z.int().min(0);
 
@@ -250,7 +245,7 @@ const corridor = z.object({
   cut_off: z
     .object({ time: z.string().meta({ examples: ['14:00'] }), zone: z.string() })
     .describe('Local time, in an IANA time zone: a later payout counts for the next business day.'),
-  business_days: z.array(z.enum(weekdays)).describe('Of the scheme; bank holidays are left out.'),
+  business_days: z.array(z.string()).describe('Such as monday; bank holidays are left out.'),
   estimated_arrival: arrival('The latest arrival of a payout accepted now.'),
 });
 

@@ -21,15 +21,7 @@ export type Scheme = {
 
 const table: ReadonlyMap<string, readonly Scheme[]> = new Map(Object.entries(calendars));
 
-export const weekdays = [
-  'sunday',
-  'monday',
-  'tuesday',
-  'wednesday',
-  'thursday',
-  'friday',
-  'saturday',
-] as const;
+const weekday = new Intl.DateTimeFormat('en', { weekday: 'long', timeZone: 'UTC' });
 
 /**
  * How a currency is paid if it is accepted at this moment.
@@ -74,9 +66,9 @@ export function estimatedArrival(source: string, destination: string, at: Date):
 }
 
 function isBusinessDay({ business_days, closed }: Scheme, day: string): boolean | undefined {
-  const weekday = weekdays[new Date(day).getUTCDay()] ?? '';
+  const name = weekday.format(new Date(day)).toLowerCase();
   const days = closed[day.slice(0, 4)]?.split(' ');
-  return days && business_days.includes(weekday) && !days.includes(day.slice(5));
+  return days && business_days.includes(name) && !days.includes(day.slice(5));
 }
 
 function nextDay(day: string): string {
