@@ -30,9 +30,9 @@ SUNDAY_TO_THURSDAY = (6, 0, 1, 2, 3)
 
 P, B, H, G, O = "public", "bank", "half_day", "government", "optional"
 # By currency: the scheme, its zone, our cut-off in local time, and how many business days later the
-# beneficiary has the money at the latest (EUR: one, Directive (EU) 2015/2366, article 83). A cut-off
-# is at least an hour before the scheme's own, for what the banks in between take. Then what the days
-# are read from: countries and kinds of days in `holidays`, and a calendar of QuantLib.
+# beneficiary has the money at the latest (EUR: one, Directive (EU) 2015/2366, article 83). The cut-offs
+# are cautious, earlier than banks usually take orders; that of the bank that pays replaces one. Then
+# what the days are read from: countries and kinds of days in `holidays`, and a calendar of QuantLib.
 SCHEMES = {
     "AED": ("UAEFTS", "Asia/Dubai", "11:00", 1, [("AE", None, (P, G))], None),
     "AUD": ("BECS", "Australia/Sydney", "14:00", 1, [("AU", "NSW", (P, B))], ql.Australia()),

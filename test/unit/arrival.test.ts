@@ -112,6 +112,7 @@ describe('a payout', () => {
     // Open in Tokyo, closed in New York for Thanksgiving.
     ['from where it is closed', 'USD JPY', '2026-11-26T01:00:00Z', '2026-11-27T14:59:59.999Z'],
     ['only to there', 'JPY JPY', '2026-11-26T01:00:00Z', '2026-11-26T14:59:59.999Z'],
+    ['over two holidays', 'CNY KWD', '2026-02-12T12:00:00Z', '2026-03-01T20:59:59.999Z'],
     // It leaves New York on Wednesday; that New York is closed on Thursday holds nothing up.
     ['that has left', 'USD EUR', '2026-11-25T12:00:00Z', '2026-11-26T22:59:59.999Z'],
     ['by local time, not by UTC', 'JPY JPY', '2026-11-24T15:00:00Z', '2026-11-25T14:59:59.999Z'],
@@ -149,7 +150,8 @@ describe('a payout', () => {
     noInvalidDate: true,
   });
 
-  it('arrives within 15 days, on a business day, no sooner than an earlier one', () => {
+  // The longest of all pairs and days is 17.4: from the Spring Festival into Kuwait's national days.
+  it('arrives within 18 days, on a business day, no sooner than an earlier one', () => {
     fc.assert(
       fc.property(currency, currency, instant, instant, (source, destination, one, other) => {
         const [earlier, later] = one < other ? [one, other] : [other, one];
@@ -157,7 +159,7 @@ describe('a payout', () => {
           const arrival = estimatedArrival(source, destination, at);
           if (arrival === null) throw new Error('There is no estimate.');
           expect(arrival.getTime()).toBeGreaterThan(at.getTime());
-          expect(arrival.getTime() - at.getTime()).toBeLessThan(15 * 24 * 60 * 60_000);
+          expect(arrival.getTime() - at.getTime()).toBeLessThan(18 * 24 * 60 * 60_000);
           const { zone, business_days, closed } = schemeOf(destination, at);
           const local = (options: Intl.DateTimeFormatOptions) =>
             new Intl.DateTimeFormat('en-CA', { timeZone: zone, ...options }).format(arrival);
