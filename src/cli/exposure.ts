@@ -2,6 +2,7 @@ import { listExposures } from '../db/ledger.js';
 import { currentRates, midOf } from '../db/rates.js';
 import { convertFloor, crossMid, formatRate } from '../domain/fx.js';
 import { formatMinor } from '../domain/money.js';
+import { printTable } from './table.js';
 import type { Call } from './usage.js';
 
 /** A hundred years: what is promised has to be valued also when no new rates come. */
@@ -29,8 +30,5 @@ export async function showExposure({ database }: Call): Promise<void> {
     return [pair, open.mode, payouts, amount(owedMinor), formatRate(average), ...worth];
   });
   if (rows.length === 0) return console.log('Nothing is open.');
-  const table = [header, ...rows];
-  const widths = header.map((_, at) => Math.max(...table.map((row) => row[at]?.length ?? 0)));
-  const cells = (row: readonly string[]) => row.map((cell, at) => cell.padEnd(widths[at] ?? 0));
-  for (const row of table) console.log(cells(row).join('  ').trimEnd());
+  printTable([header, ...rows]);
 }

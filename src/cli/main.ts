@@ -10,6 +10,7 @@ import { migrate } from '../db/migrate.js';
 import { allowLogins } from '../db/roles.js';
 import { maximumBatchItems } from '../domain/batch.js';
 import { changeState, fundAccount, openAccount } from './account.js';
+import { showArrivals } from './arrivals.js';
 import { listBatches, pause, resume, showBatch } from './batches.js';
 import { withConnections } from './connections.js';
 import { showExposure } from './exposure.js';
@@ -62,6 +63,7 @@ const options = {
   month: { type: 'string' },
   above: { type: 'string' },
   hours: { type: 'string' },
+  days: { type: 'string', default: '30' },
 } as const;
 
 type Flags = ReturnType<typeof parse>['values'];
@@ -127,6 +129,7 @@ const commands: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   'terms set': setTerms,
   'terms preview': previewTerms,
   exposure: showExposure,
+  arrivals: showArrivals,
   reconcile,
   erase,
   'master-key rotate': rotateMasterKey,

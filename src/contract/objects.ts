@@ -8,6 +8,7 @@ import type { PayoutRow } from '../db/payouts.js';
 import type { QuoteRow } from '../db/quotes.js';
 import type { RateOrigin } from '../db/rates.js';
 import type { WebhookEndpointRow } from '../db/webhookEndpoints.js';
+import { estimatedArrival, schemeOf } from '../domain/arrival.js';
 import { type BeneficiaryDetails, maskedDetails } from '../domain/beneficiary.js';
 import type { Corridor } from '../domain/corridor.js';
 import type { FieldRule } from '../domain/fieldRule.js';
@@ -38,7 +39,17 @@ export function quoteObject(quote: QuoteRow): ContractObject<'quote'> {
     payout: quote.usedBy,
     created_at: quote.createdAt.toISOString(),
     expires_at: quote.expiresAt.toISOString(),
+    // For the last moment at which it can be used: a payout of it arrives no later.
+    estimated_arrival: arrivalOf(quote, quote.expiresAt),
   };
+}
+
+type Pair = Pick<PayoutRow, 'sourceCurrency' | 'destinationCurrency'>;
+
+/** By the calendars that were in force then, so it is the same whenever the object is rendered. */
+function arrivalOf({ sourceCurrency: source, destinationCurrency: to }: Pair, at: Date | null) {
+  if (source === null || to === null || at === null) return null;
+  return estimatedArrival(source, to, at)?.toISOString() ?? null;
 }
 
 function quoteStatus(quote: QuoteRow): 'open' | 'used' | 'expired' {
@@ -78,6 +89,7 @@ export function payoutObject(payout: PayoutRow): ContractObject<'payout'> {
       payout.settledAt === null ? null : amountOf(payout.receiveMinor, payout.destinationCurrency),
     returned_amount: amountOf(payout.returnedMinor, payout.destinationCurrency),
     created_at: payout.requestedAt.toISOString(),
+    estimated_arrival: arrivalOf(payout, payout.processingSince),
     settled_at: payout.settledAt?.toISOString() ?? null,
     status_history: statusHistory(payout),
   };
@@ -176,9 +188,13 @@ export function rateObject(
   };
 }
 
-/** A corridor's terms: amounts in units of its source currency, shares in basis points. */
-export function corridorObject(corridor: Corridor) {
+/**
+ * A corridor's terms: amounts in units of its source currency, shares in basis points; and how a
+ * payout that is accepted at this moment would be paid.
+ */
+export function corridorObject(corridor: Corridor, at: Date): ContractObject<'corridor'> {
   const { source, destination, fee } = corridor;
+  const scheme = schemeOf(destination, at);
   return {
     object: 'corridor',
     source_currency: source,
@@ -191,6 +207,10 @@ export function corridorObject(corridor: Corridor) {
     },
     spread_basis_points: corridor.spreadBasisPoints,
     rail: corridor.rail,
+    scheme: scheme.scheme,
+    cut_off: { time: scheme.cut_off, zone: scheme.zone },
+    business_days: scheme.business_days,
+    estimated_arrival: estimatedArrival(source, destination, at)?.toISOString() ?? null,
   };
 }
 

@@ -40,6 +40,8 @@ const minorUnits = z
   .max(1e14)
   .describe('Minor units, as sent in the request: of the source currency, or of the fixed side.');
 const rateSource = z.object({ provider: z.string(), as_of: time });
+const arrival = (what: string) =>
+  time.nullable().describe(`${what} The end of a business day; null past the known calendars.`);
 const fixedSide = z.enum(['source', 'destination']);
 const count = z.int().min(0);
 
@@ -62,6 +64,7 @@ function quoteWith<Exact extends z.ZodType>(exact: Exact) {
     payout: idOf('po').nullable().describe('The payout that used the quote.'),
     created_at: time,
     expires_at: time.describe('30 seconds after created_at.'),
+    estimated_arrival: arrival('The latest arrival of a payout accepted before expires_at.'),
   });
 }
 
@@ -124,6 +127,7 @@ function payoutWith<Exact extends z.ZodType>(exact: Exact) {
     received: money.nullable().describe('Received by the beneficiary; null until it settles.'),
     returned_amount: money.nullable().describe('The amount returned by the beneficiary’s bank.'),
     created_at: time,
+    estimated_arrival: arrival('The latest arrival, fixed at acceptance and null before.'),
     settled_at: time
       .nullable()
       .describe('When the bank settled it; if the bank gives no time, when we were notified.'),
@@ -259,6 +263,12 @@ const corridor = z.object({
   fee: z.object({ fixed: money, basis_points: count, minimum: money }),
   spread_basis_points: count,
   rail: z.string(),
+  scheme: z.string().describe('The clearing system that the destination currency is paid through.'),
+  cut_off: z
+    .object({ time: z.string().meta({ examples: ['14:00'] }), zone: z.string() })
+    .describe('Local time, in an IANA time zone: a later payout counts for the next business day.'),
+  business_days: z.array(z.string()).describe('Such as monday; bank holidays are left out.'),
+  estimated_arrival: arrival('The latest arrival of a payout accepted now.'),
 });
 
 const requirement = z.object({

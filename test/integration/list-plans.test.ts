@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { listArrivals } from '../../src/db/arrivals.js';
 import {
   type BalanceTransactionFilter,
   listBalanceTransactions,
@@ -198,5 +199,23 @@ describe('among a million payouts, a page of an account’s', () => {
     ['times long ago', { created: { lt: old } }, 20],
   ])('beneficiaries by %s reads few rows', async (_, filter, count) => {
     await isCheap(() => listBeneficiaries(reader.database, 'acc_0', pageOf(filter), filter), count);
+  });
+});
+
+describe('the arrivals of some days', () => {
+  it('are found among a million payouts by their time', async () => {
+    // The payouts end on 21 November 2026, one in a second; one in ten has entries.
+    const sinceMs = Date.now() - Date.parse('2026-11-21T00:00:00Z');
+    const days = Math.ceil(sinceMs / (24 * 60 * 60_000));
+    let payouts = 0;
+    const plans = await reader.plansOf(async () => {
+      const groups = await listArrivals(reader.database, days);
+      payouts = groups.reduce((sum, group) => sum + group.payouts, 0);
+    });
+    expect(payouts).toBeGreaterThan(1_000);
+    expect(payouts).toBeLessThan(20_000);
+    const [plan] = plans.filter(({ text }) => text.includes('date_bin'));
+    expect(plan?.wholeTables, plan?.text).toEqual(['accounts']);
+    expect(plan?.rowsRead, plan?.text).toBeLessThan(4 * payouts);
   });
 });

@@ -630,6 +630,11 @@ describe('what can be paid', () => {
           fee: { fixed: '0.30', basis_points: 40, minimum: '1.00' },
           spread_basis_points: 50,
           rail: 'sandbox',
+          scheme: 'Zengin',
+          cut_off: { time: '14:00', zone: 'Asia/Tokyo' },
+          business_days: ['monday', 'tuesday', 'wednesday', 'thursday', 'friday'],
+          // The end of a day in Tokyo.
+          estimated_arrival: expect.stringMatching(/T14:59:59\.999Z$/),
         },
       ],
       has_more: false,

@@ -300,6 +300,14 @@ describe('a quote', () => {
     expect(statusOf('po_1', true).status).toBe('used');
   });
 
+  test('arrives as late as a payout that uses it in its last second', () => {
+    const of = (time: string) =>
+      quoteObject({ ...quoteSource, expiresAt: new Date(`2026-11-24T${time}Z`) });
+    // The cut-off in Tokyo is 14:00.
+    expect(of('04:59:59.999').estimated_arrival).toBe('2026-11-24T14:59:59.999Z');
+    expect(of('05:00:15.000').estimated_arrival).toBe('2026-11-25T14:59:59.999Z');
+  });
+
   test('has minor units as it was sent them, and decimals in each currency’s own digits', () => {
     expect(quote).toMatchObject({
       object: 'quote',
@@ -340,6 +348,7 @@ describe('a payout', () => {
       received: null,
       returned_amount: null,
       created_at: '2026-11-21T12:00:00.000Z',
+      estimated_arrival: null,
       settled_at: null,
       status_history: statusHistory(pendingSource),
     });
@@ -359,6 +368,18 @@ describe('a payout', () => {
       received: null,
       settled_at: null,
     });
+  });
+
+  test('arrives by the moment of its acceptance, whatever comes later', () => {
+    const accepted = { processingSince: new Date('2026-11-24T04:59:59.999Z') };
+    const estimated_arrival = '2026-11-24T14:59:59.999Z';
+    for (const source of [sentSource, settledSource]) {
+      expect(payoutObject({ ...source, ...accepted })).toMatchObject({ estimated_arrival });
+      const later = { processingSince: new Date('2026-11-24T05:00:00.000Z') };
+      expect(payoutObject({ ...source, ...later })).toMatchObject({
+        estimated_arrival: '2026-11-25T14:59:59.999Z',
+      });
+    }
   });
 
   test('that is settled has received everything', () => {

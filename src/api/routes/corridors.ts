@@ -47,12 +47,12 @@ export const corridorRoutes: readonly Route[] = [
     // A long list costs more of the rate limit than this; the rest is charged with the answer.
     weight: 1,
     operationId: 'listCorridors',
-    summary: 'List corridors, with their fees and limits.',
+    summary: 'List corridors, with their fees, limits and times.',
     params: corridorListParams,
     answers: { 200: 'corridor_list' },
     handle: async ({ database }, { account }, params) => {
-      const { terms } = await currentTerms(database, account.id);
-      const data = corridorsOf(account, terms, params).map(corridorObject);
+      const { at, terms } = await currentTerms(database, account.id);
+      const data = corridorsOf(account, terms, params).map((one) => corridorObject(one, at));
       return { status: 200, body: listObject(data) };
     },
   }),

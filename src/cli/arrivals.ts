@@ -1,0 +1,36 @@
+import { listArrivals } from '../db/arrivals.js';
+import { estimatedArrival } from '../domain/arrival.js';
+import { printTable } from './table.js';
+import { type Call, UsageError } from './usage.js';
+
+const header = ['currency', 'mode', 'state', 'payouts', 'late', 'latest by'];
+
+/** A year: what is older says little of the cut-offs of today. */
+const mostDays = 366;
+
+/**
+ * Compares estimated arrivals with what happened, by destination currency and mode: how many payouts
+ * settled in the last days, and how many are open; how many of them were later than their estimate, or
+ * are already; and the latest by how much. A payout without an estimate is not late.
+ */
+export async function showArrivals({ database, flags: { days = '' } }: Call): Promise<void> {
+  const count = /^[1-9]\d{0,2}$/.test(days) ? Number.parseInt(days, 10) : 0;
+  if (count < 1 || count > mostDays) {
+    throw new UsageError(`--days expects a number of days, 1 to ${mostDays}.`);
+  }
+  const lines = new Map<string, readonly [number, number, number]>();
+  for (const group of await listArrivals(database, count)) {
+    const { sourceCurrency, destinationCurrency, acceptedAt, endedAt, payouts } = group;
+    const estimate = estimatedArrival(sourceCurrency, destinationCurrency, acceptedAt) ?? endedAt;
+    const lateMs = Math.max(0, endedAt.getTime() - estimate.getTime());
+    const line = `${destinationCurrency} ${group.mode} ${group.isOpen ? 'open' : 'settled'}`;
+    const [all, late, mostMs] = lines.get(line) ?? [0, 0, 0];
+    lines.set(line, [all + payouts, lateMs > 0 ? late + payouts : late, Math.max(mostMs, lateMs)]);
+  }
+  if (lines.size === 0) return console.log('Nothing was settled, and nothing is open.');
+  const rows = Array.from(lines, ([line, [all, late, mostMs]]) => {
+    const latest = mostMs > 0 ? `${Math.ceil(mostMs / 3_600_000)} h` : '';
+    return [...line.split(' '), `${all}`, `${late}`, latest];
+  });
+  printTable([header, ...rows]);
+}

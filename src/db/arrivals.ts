@@ -1,0 +1,49 @@
+import { corridorCurrencies } from '../domain/corridor.js';
+import { type Database, transaction } from './client.js';
+import type { Exposure } from './ledger.js';
+
+/**
+ * Payouts that were accepted in one half hour and settled in one; or that have not settled, as of now.
+ * They have one estimate, and all or none are late: cut-offs and the ends of days are half hours in UTC.
+ */
+export type ArrivalGroup = Omit<Exposure, 'heldMinor' | 'netMinor' | 'owedMinor'> & {
+  readonly isOpen: boolean;
+  /** When the first was accepted. */
+  readonly acceptedAt: Date;
+  /** When the last settled; now, if they are open. */
+  readonly endedAt: Date;
+};
+
+/** Somebody waits for it, but a year may have millions of payouts, each found by its id. */
+const limitMs = 5 * 60_000;
+
+/**
+ * What the ledger settled in the last days, and all that is open, account by account: both are found by
+ * index, the first by when it was booked.
+ */
+export async function listArrivals(
+  database: Database,
+  days: number,
+): Promise<readonly ArrivalGroup[]> {
+  return transaction(database, async (sql) => {
+    await sql`
+      select set_config('statement_timeout', ${String(limitMs)}, true),
+             set_config('transaction_timeout', '0', true)`;
+    return sql<ArrivalGroup[]>`
+      select p.mode, p.source_currency, p.destination_currency, p.is_open,
+             count(*)::int as payouts, min(p.processing_since) as accepted_at,
+             max(p.ended_at) as ended_at
+        from accounts a cross join lateral (
+          select p.*, p.settled_at as ended_at, false as is_open
+            from ledger_entries e join payouts p on p.id = e.payout_id
+           where e.account_id = a.id and e.currency = any (${[...corridorCurrencies()]})
+             and e.kind = 'settle' and e.created_at >= now() - make_interval(days => ${days}::int)
+             and p.settled_at is not null
+          union all
+          select *, now(), true from payouts
+           where account_id = a.id and status in ('processing', 'sent')) p
+       group by 1, 2, 3, 4, date_bin('30 minutes', p.processing_since, 'epoch'),
+             date_bin('30 minutes', p.ended_at, 'epoch')
+       order by 3, 1, 4`;
+  });
+}
