@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { batchModes, batchStatuses } from '../domain/batch.js';
 import { accountTypes } from '../domain/beneficiary.js';
 import { eventTypes } from '../domain/event.js';
+import { postalParts } from '../domain/fieldRule.js';
 import { entryKinds } from '../domain/ledger.js';
 import { payoutStatuses } from '../domain/payout.js';
 import { refusalCodes } from '../domain/refusal.js';
@@ -205,6 +206,12 @@ const beneficiary = z.object({
   account_type: z.enum(accountTypes).optional(),
   pix_key: z.string().optional().describe('Masked: the last four characters.'),
   tax_id: z.string().optional().describe('Masked: the last four characters.'),
+  date_of_birth: z.string().optional().describe('Masked: ****.'),
+  registration_number: z.string().optional().describe('Masked: the last four characters.'),
+  address: z
+    .object(Object.fromEntries(postalParts.map((part) => [part, z.string().optional()])))
+    .optional()
+    .describe('As the payment writes it.'),
   same_account_as: idOf('bnf').nullable().describe('The oldest other one of this bank account.'),
   created_at: time,
   deleted,
@@ -240,7 +247,7 @@ const corridor = z.object({
 });
 
 const requirement = z.object({
-  name: z.string(),
+  name: z.string().describe('As a form names it: address[town] is the town of address.'),
   type: z.literal('string'),
   required: z.boolean(),
   description: z.string(),

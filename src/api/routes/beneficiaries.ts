@@ -11,10 +11,18 @@ import { exactlyOne } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { validateBeneficiary } from '../../domain/beneficiary.js';
 import { meaningOf, type Refusal } from '../../domain/refusal.js';
+import { type DecodedObject, flatten } from '../decoded.js';
 import { shownBeneficiary } from '../expand.js';
 import { deleteOnce, runIdempotently } from '../idempotency.js';
 import { byIdIn, listRoute } from '../listRoute.js';
 import { oneObject, type Route, route, validate } from '../route.js';
+
+/** Checks what was sent, with the parts of the address under the names that a form has for them. */
+const validateSent = (decoded: DecodedObject, unread: ReadonlySet<string>) =>
+  validateBeneficiary(
+    Object.fromEntries(flatten(decoded).filter(([name]) => !unread.has(name))),
+    new Date().toISOString().slice(0, 10),
+  );
 
 export const beneficiaryRoutes: readonly Route[] = [
   route({
@@ -48,17 +56,14 @@ export const beneficiaryRoutes: readonly Route[] = [
       const validated = validate(beneficiaryParams, decoded);
       if ('params' in validated) return validated;
       const { refusals } = validated;
-      const unread = new Set(refusals.map(({ param }) => param));
-      const readable = Object.entries(decoded).flatMap(([name, value]) =>
-        typeof value === 'string' && !unread.has(name) ? [[name, value] as const] : [],
-      );
-      const details = validateBeneficiary(Object.fromEntries(readable));
+      const unread = new Set(refusals.flatMap(({ param }) => param ?? []));
+      const details = validateSent(decoded, unread);
       if ('country' in details) return { refusals };
       return { refusals: [...refusals, ...details.filter(({ param = '' }) => !unread.has(param))] };
     },
     // A malformed request binds no key; details that are understood and wrong do.
-    handle: async (deps, request, params) => {
-      const details = validateBeneficiary(params);
+    handle: async (deps, request) => {
+      const details = validateSent(request.decoded, new Set());
       const refusals = 'country' in details ? [] : details;
       if (refusals.some(({ code }) => meaningOf(code).status === 400)) return { refusals };
       const id = newId('beneficiary');

@@ -126,6 +126,9 @@ export function transferBody({ beneficiary, ...transfer }: Transfer): object {
       branch_code: beneficiary.branch_code,
       account_type: beneficiary.account_type,
       tax_id: beneficiary.tax_id,
+      date_of_birth: beneficiary.date_of_birth,
+      registration_number: beneficiary.registration_number,
+      address: beneficiary.address,
     },
     remittance: transfer.remittance,
   };

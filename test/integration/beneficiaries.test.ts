@@ -1,0 +1,113 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { beneficiaryCountries } from '../../src/domain/beneficiary.js';
+import { type ApiClient, textOf } from '../fixtures/client.js';
+import { beneficiary as german } from '../fixtures/requestPayout.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
+
+let system: TestSystem;
+let client: ApiClient;
+beforeAll(async () => {
+  system = await startSystem();
+  client = system.client;
+});
+afterAll(() => system.stop());
+
+const problem = z.object({ errors: z.array(z.object({ code: z.string(), param: z.string() })) });
+
+const create = (json: object) => client('POST /v1/beneficiaries', { json });
+
+async function verdictsOf(json: object): Promise<readonly string[]> {
+  const { errors } = problem.parse((await create(json)).body);
+  return errors.map(({ code, param }) => `${code} ${param}`);
+}
+
+const address = {
+  street: 'Unter den Linden',
+  building: '77',
+  town: 'Berlin',
+  post_code: '10117',
+  country: 'DE',
+};
+
+describe('the holder of an account', () => {
+  it('is stored from JSON as from a form, and reads back masked', async () => {
+    const held = { ...german, date_of_birth: '1990-05-17' };
+    const stored = await create({ ...held, address });
+    expect(stored.status).toBe(201);
+    expect(stored.body).toMatchObject({ date_of_birth: '****', address });
+    const parts = Object.entries(address).map(
+      ([part, text]) => [`address[${part}]`, text] as const,
+    );
+    const form = { ...held, ...Object.fromEntries(parts) };
+    const again = await client('POST /v1/beneficiaries', { form });
+    expect(again.body).toMatchObject({ address, same_account_as: textOf(stored, 'id') });
+    expect((await client(`GET /v1/beneficiaries/${textOf(stored, 'id')}`)).body).toEqual(
+      stored.body,
+    );
+    const { body } = await client('GET /v1/beneficiaries');
+    expect(body).toMatchObject({ data: [again.body, stored.body] });
+  });
+
+  it('is the same to an account that was stored without one', async () => {
+    const iban = 'DE02120300000000202051';
+    const first = await create({ ...german, iban });
+    const second = await create({ ...german, iban, date_of_birth: '1990-05-17', address });
+    expect(second.body).toMatchObject({ same_account_as: textOf(first, 'id') });
+  });
+
+  it('is refused with every part that is wrong, under its own name', async () => {
+    expect(
+      await verdictsOf({
+        ...german,
+        date_of_birth: '2199-01-01',
+        address: { ...address, post_code: 'K1A 0B1', region: 'x'.repeat(36) },
+      }),
+    ).toEqual([
+      'beneficiary_invalid date_of_birth',
+      'beneficiary_invalid address[post_code]',
+      'beneficiary_invalid address[region]',
+    ]);
+    expect(await verdictsOf({ ...german, iban: 'DE00', address: { twon: 'Berlin' } })).toEqual([
+      'parameter_unknown address[twon]',
+      'beneficiary_invalid iban',
+    ]);
+    expect(await verdictsOf({ ...german, address: { ...address, town: 7 } })).toEqual([
+      'parameter_invalid address[town]',
+    ]);
+    // Tomorrow by the clock of the service.
+    const tomorrow = new Date(Date.now() + 86_400_000).toISOString().slice(0, 10);
+    expect(await verdictsOf({ ...german, date_of_birth: tomorrow })).toEqual([
+      'beneficiary_invalid date_of_birth',
+    ]);
+  });
+});
+
+const requirements = z.object({
+  fields: z.array(
+    z.object({
+      name: z.string(),
+      required: z.boolean(),
+      pattern: z.string(),
+      example: z.string(),
+    }),
+  ),
+});
+
+it('the examples of what a country requires make a beneficiary', async () => {
+  const path = 'GET /v1/beneficiary_requirements';
+  for (const country of ['CA', 'US', 'DE', 'JP', 'GR']) {
+    expect(beneficiaryCountries()).toContain(country);
+    const { fields } = requirements.parse((await client(`${path}?country=${country}`)).body);
+    const required = fields.filter((field) => field.required);
+    const form = Object.fromEntries(required.map(({ name, example }) => [name, example]));
+    expect((await client('POST /v1/beneficiaries', { form })).status, country).toBe(201);
+    // And with all that is optional, for an individual.
+    const all = fields.filter(({ name }) => name !== 'registration_number');
+    const whole = Object.fromEntries(all.map(({ name, example }) => [name, example]));
+    const answer = await client('POST /v1/beneficiaries', { form: whole });
+    expect(answer.status, `${country} ${JSON.stringify(answer.body)}`).toBe(201);
+    expect(answer.body).toMatchObject({ address: { country } });
+    for (const { pattern, example } of fields) expect(example).toMatch(new RegExp(pattern, 'u'));
+  }
+});
