@@ -8,7 +8,7 @@ import type { PayoutRow } from '../db/payouts.js';
 import type { QuoteRow } from '../db/quotes.js';
 import type { RateOrigin } from '../db/rates.js';
 import type { WebhookEndpointRow } from '../db/webhookEndpoints.js';
-import { type BeneficiaryDetails, maskedDetails } from '../domain/beneficiary.js';
+import { type BeneficiaryDetails, maskedDetails, nameOnStatement } from '../domain/beneficiary.js';
 import type { Corridor } from '../domain/corridor.js';
 import type { FieldRule } from '../domain/fieldRule.js';
 import { formatRate, quotedRate, type Rate } from '../domain/fx.js';
@@ -99,6 +99,7 @@ export function beneficiaryObject(
     object: 'beneficiary',
     id: beneficiary.id,
     ...maskedDetails(details),
+    name_on_statement: nameOnStatement(details),
     same_account_as: beneficiary.sameAccountAs,
     created_at: beneficiary.createdAt.toISOString(),
     ...(beneficiary.deletedAt === null ? {} : { deleted: true }),

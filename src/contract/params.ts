@@ -3,7 +3,7 @@ import { batchModes, maximumBatchItems } from '../domain/batch.js';
 import { accountTypes, beneficiaryCountries } from '../domain/beneficiary.js';
 import { corridorCurrencies } from '../domain/corridor.js';
 import { eventTypes } from '../domain/event.js';
-import { type PlainField, plainFields, postalParts } from '../domain/fieldRule.js';
+import { type PlainField, partNames, plainFields } from '../domain/fieldRule.js';
 import { iso4217 } from '../domain/iso4217.js';
 import { isCurrency, minorUnitsExpected } from '../domain/money.js';
 import { apiVersions, versionExpected } from './versions/index.js';
@@ -176,6 +176,7 @@ const beneficiaryHints: Readonly<Record<PlainField, z.GlobalMeta>> = {
   account_type: { enum: [...accountTypes], description: 'BR, JP, US: the kind of account.' },
   pix_key: { description: 'Brazil: in place of an account.' },
   tax_id: { description: "Brazil: the account holder's CPF or CNPJ." },
+  name_latin: { description: 'Required for names that the payment cannot write.' },
   date_of_birth: { description: 'Of an individual: YYYY-MM-DD.' },
   registration_number: { description: 'Of a business: its number in its register.' },
 };
@@ -184,8 +185,8 @@ const detailOf = (field: PlainField) => text(1, 140).optional().meta(beneficiary
 
 const address = z
   .strictObject(
-    Object.fromEntries(postalParts.map((part) => [part, text(1, 140).optional()])),
-    `an object with the parts of an address: ${postalParts.join(', ')}`,
+    Object.fromEntries(partNames.map((part) => [part, text(1, 140).optional()])),
+    `an object with the parts of an address: ${partNames.join(', ')}`,
   )
   .meta({ description: 'With at least a town and a country; required in Canada.' });
 

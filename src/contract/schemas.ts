@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { batchModes, batchStatuses } from '../domain/batch.js';
 import { accountTypes } from '../domain/beneficiary.js';
 import { eventTypes } from '../domain/event.js';
-import { postalParts } from '../domain/fieldRule.js';
+import { partNames } from '../domain/fieldRule.js';
 import { entryKinds } from '../domain/ledger.js';
 import { payoutStatuses } from '../domain/payout.js';
 import { refusalCodes } from '../domain/refusal.js';
@@ -197,6 +197,8 @@ const beneficiary = z.object({
   country: z.string().describe('ISO 3166-1 alpha-2 code.'),
   currency,
   name_kana: z.string().optional(),
+  name_latin: z.string().optional(),
+  name_on_statement: z.string().describe('The name as the payment writes it.'),
   iban: z.string().optional().describe('Masked: the last four characters.'),
   bic: z.string().optional(),
   account_number: z.string().optional().describe('Masked: at most the last four digits.'),
@@ -209,7 +211,7 @@ const beneficiary = z.object({
   date_of_birth: z.string().optional().describe('Masked: ****.'),
   registration_number: z.string().optional().describe('Masked: the last four characters.'),
   address: z
-    .object(Object.fromEntries(postalParts.map((part) => [part, z.string().optional()])))
+    .object(Object.fromEntries(partNames.map((part) => [part, z.string().optional()])))
     .optional()
     .describe('As the payment writes it.'),
   same_account_as: idOf('bnf').nullable().describe('The oldest other one of this bank account.'),

@@ -9,13 +9,14 @@ import {
   type FieldRule,
   type GivenDetails,
   isSecretField,
+  type PartName,
   type PlainField,
-  type PostalPart,
   plainFields,
   type SentDetails,
 } from './fieldRule.js';
-import { holderRules } from './holder.js';
+import { carriesLocalScript, holderRules } from './holder.js';
 import { ibanCountries, ibanExample, ibanFault, ibanIssuer, ibanPattern } from './iban.js';
+import { latinText } from './latinText.js';
 import { type Refusal, refuse } from './refusal.js';
 
 const beneficiaryTypes = ['individual', 'business'] as const;
@@ -30,8 +31,10 @@ export type BeneficiaryDetails = {
   readonly country: string;
   readonly currency: string;
   readonly account_type?: (typeof accountTypes)[number];
-  readonly address?: { readonly [part in PostalPart]?: string };
+  readonly address?: { readonly [part in PartName]?: string };
 } & { readonly [field in Exclude<PlainField, 'type' | 'account_type'>]?: string };
+
+type Validated = BeneficiaryDetails | readonly Refusal[];
 
 const countries: readonly string[] = [...new Set([...ibanCountries, ...nationalCountries])].sort();
 
@@ -97,10 +100,7 @@ function rulesFor(given: GivenDetails): readonly FieldRule[] | undefined {
  *
  * @param today UTC, YYYY-MM-DD
  */
-export function validateBeneficiary(
-  sent: SentDetails,
-  today: string,
-): BeneficiaryDetails | readonly Refusal[] {
+export function validateBeneficiary(sent: SentDetails, today: string): Validated {
   const refusals: Refusal[] = [];
   const values: { [field in BeneficiaryField]?: string } = {};
   const countryRules = rulesFor({ sent, today });
@@ -145,9 +145,19 @@ export function maskedDetails(details: BeneficiaryDetails): BeneficiaryDetails {
   return { ...details, ...Object.fromEntries(masked) };
 }
 
+/**
+ * The name as the payment writes it, which statements show: in the script of the country where its
+ * scheme carries that, else in Latin letters, up to 140 (ISO 20022, Max140Text).
+ */
+export function nameOnStatement(details: BeneficiaryDetails): string {
+  const { name, name_kana, name_latin, country, iban } = details;
+  if (iban === undefined && carriesLocalScript(country)) return name_kana ?? name;
+  // A name that was stored before it had to be in Latin letters is sent as it is.
+  return (latinText(name_latin ?? name, country) ?? name).slice(0, 140);
+}
+
 /** What says who holds an account, and how it is paid, rather than which one it is. */
-const holderFields =
-  /^(type|name|name_kana|tax_id|date_of_birth|registration_number|currency|bic)$/;
+const holderFields = /^(type|name.*|tax_id|date_of_birth|registration_number|currency|bic)$/;
 
 /** The same text for the same bank account, as far as it is given by the same kind of number. */
 export function accountIdentity(details: BeneficiaryDetails): string {

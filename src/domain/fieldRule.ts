@@ -1,14 +1,7 @@
 /** The parts of a postal address, as ISO 20022 has them. */
-export const postalParts = [
-  'street',
-  'building',
-  'town',
-  'post_code',
-  'region',
-  'country',
-] as const;
+export const partNames = ['street', 'building', 'town', 'post_code', 'region', 'country'] as const;
 
-export type PostalPart = (typeof postalParts)[number];
+export type PartName = (typeof partNames)[number];
 
 /** The parameters that describe a beneficiary, but for its address. */
 export const plainFields = [
@@ -26,18 +19,19 @@ export const plainFields = [
   'account_type',
   'pix_key',
   'tax_id',
+  'name_latin',
   'date_of_birth',
   'registration_number',
 ] as const;
 
 export type PlainField = (typeof plainFields)[number];
 
-export type BeneficiaryField = PlainField | `address[${PostalPart}]`;
+export type BeneficiaryField = PlainField | `address[${PartName}]`;
 
 /** Every parameter that describes a beneficiary; which of them apply is up to its account. */
 export const beneficiaryFields: readonly BeneficiaryField[] = [
   ...plainFields,
-  ...postalParts.map((part) => `address[${part}]` as const),
+  ...partNames.map((part) => `address[${part}]` as const),
 ];
 
 /** The details as sent: any text in any field, or nothing. */

@@ -10,14 +10,13 @@ type HolderFormat = Pick<FieldRule, 'pattern' | 'expected' | 'example'> & {
   /** A text is sent in the letters of the rail, a code in capitals. */
   readonly form?: string;
 };
-type PostCode = { readonly pattern?: string; readonly example?: string };
 
 const fields: ReadonlyMap<string, HolderFormat> = new Map(Object.entries(formats.fields));
 const required: ReadonlyMap<string, readonly string[]> = new Map(Object.entries(formats.required));
-const places: ReadonlyMap<string, PostCode> = new Map(Object.entries(formats.places));
+const places: ReadonlyMap<string, Partial<HolderFormat>> = new Map(Object.entries(formats.places));
 
 /** Whether the accounts of a country that have no IBAN are paid in its own script. */
-const carriesLocalScript = (country: string) => formats.localScripts.includes(country);
+export const carriesLocalScript = (country: string) => formats.localScripts.includes(country);
 
 /**
  * The rules of the holder of an account. An address is required where the scheme refuses a payment
@@ -34,18 +33,21 @@ export function holderRules(
   const place = sent['address[country]']?.trim() || country;
   const parts = beneficiaryFields.filter((field) => field.startsWith('address['));
   const isSent = parts.some((field) => sent[field]?.trim());
-  const needed = required.get(country) ?? (isSent ? formats.requiredWithAddress : []);
+  const needed = [...(required.get(country) ?? (isSent ? formats.requiredWithAddress : []))];
+  // Without a name, that is what is missing.
+  if (latinText(sent.name?.trim() || 'A', country) === undefined) needed.push('name_latin');
   return beneficiaryFields.flatMap((field) => {
     const format = fields.get(field);
     if (format === undefined || format.not === (sent.type ?? '')) return [];
+    if (field === 'name_latin' && !isLatin) return [];
     const rule = {
       ...{ field, ...format, required: needed.includes(field) },
       ...(field === 'address[post_code]' ? postCodeOf(place) : {}),
       ...(field === 'address[country]' ? { example: country } : {}),
     };
-    return [
-      { ...rule, pattern: `^(?:${rule.pattern})$`, ...readerOf(rule, isLatin, place, today) },
-    ];
+    // A name is written as in the country of the account, wherever its holder lives.
+    const reader = readerOf(rule, isLatin, field === 'name_latin' ? country : place, today);
+    return [{ ...rule, pattern: `^(?:${rule.pattern})$`, ...reader }];
   });
 }
 

@@ -1,17 +1,10 @@
 import tables from './latinLetters.json' with { type: 'json' };
 
-type Letters = ReadonlyMap<string, string>;
-
 /** What ISO 20022 payments and SEPA carry everywhere (EPC217-08). */
 const carried = /^[A-Za-z0-9/?:().,'+ -]$/;
 
-const international: Letters = new Map(Object.entries(tables.letters));
-const national: ReadonlyMap<string, Letters> = new Map(
-  Object.entries(tables.national).map(([country, own]) => [
-    country,
-    new Map([...international, ...Object.entries(own)]),
-  ]),
-);
+const international: ReadonlyMap<string, string> = new Map(Object.entries(tables.letters));
+const national: ReadonlyMap<string, object> = new Map(Object.entries(tables.national));
 
 /**
  * A text in the letters and signs that every rail carries, by the tables that latinLetters.json names
@@ -22,22 +15,23 @@ const national: ReadonlyMap<string, Letters> = new Map(
  * @returns undefined when a letter has no table, and when nothing is left of the text
  */
 export function latinText(text: string, country: string): string | undefined {
-  const letters = national.get(country) ?? international;
+  const own: ReadonlyMap<string, string> = new Map(Object.entries(national.get(country) ?? {}));
+  const letterOf = (small: string) => own.get(small) ?? international.get(small);
   // A letter of the table stays whole, as й does; of others the marks are dropped, as é is an e.
+  const isWhole = (sign: string) => letterOf(sign.toLowerCase()) !== undefined;
   const written = Array.from(text.normalize('NFC'))
-    .flatMap((sign) => Array.from(letters.has(sign.toLowerCase()) ? sign : sign.normalize('NFKD')))
-    .map((sign) => writtenAs(sign, letters));
+    .flatMap((sign) => Array.from(isWhole(sign) ? sign : sign.normalize('NFKD')))
+    .map((sign) => writtenAs(sign, letterOf(sign.toLowerCase())));
   if (written.includes(undefined)) return undefined;
   const latin = written.join('').trim();
   // ΘΕΟΣ is THEOS, and Θεός is Theos.
   return (text === text.toUpperCase() ? latin.toUpperCase() : latin) || undefined;
 }
 
-function writtenAs(sign: string, letters: Letters): string | undefined {
-  const small = sign.toLowerCase();
-  const latin = carried.test(sign) ? sign : letters.get(small);
+function writtenAs(sign: string, letter: string | undefined): string | undefined {
+  const latin = carried.test(sign) ? sign : letter;
   if (latin === undefined) return otherSign(sign);
-  return sign === small ? latin : latin.charAt(0).toUpperCase() + latin.slice(1);
+  return sign === sign.toLowerCase() ? latin : latin.charAt(0).toUpperCase() + latin.slice(1);
 }
 
 /** A mark is dropped, any other sign is a full stop, and a letter or digit cannot be written. */

@@ -1,7 +1,8 @@
+import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { beneficiaryCountries } from '../../src/domain/beneficiary.js';
-import { type ApiClient, textOf } from '../fixtures/client.js';
+import { type ApiClient, textOf, untilStatus } from '../fixtures/client.js';
 import { beneficiary as german } from '../fixtures/requestPayout.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
@@ -79,6 +80,42 @@ describe('the holder of an account', () => {
     const tomorrow = new Date(Date.now() + 86_400_000).toISOString().slice(0, 10);
     expect(await verdictsOf({ ...german, date_of_birth: tomorrow })).toEqual([
       'beneficiary_invalid date_of_birth',
+    ]);
+  });
+});
+
+describe('the name of a holder', () => {
+  it('reaches the bank as it was shown, in the letters that the payment carries', async () => {
+    const chinese = {
+      ...{ type: 'business', country: 'CN', currency: 'CNY' },
+      ...{ account_number: '6240008631401148', bank_code: '102100099996' },
+    };
+    const shown: unknown[] = [];
+    for (const [details, expected] of [
+      [{ ...german, name: 'Jürgen Größer & Søn' }, 'Juergen Groesser + Son'],
+      [{ ...german, name: '山田太郎', name_latin: 'Yamada Tarō' }, 'Yamada Taro'],
+      [{ ...chinese, name: '山水公司' }, '山水公司'],
+    ] as const) {
+      const { body } = await create(details);
+      expect(body).toMatchObject({ name: details.name, name_on_statement: expected });
+      shown.push(body['name_on_statement']);
+      const payout = await client('POST /v1/payouts', {
+        json: { beneficiary: body['id'], source_currency: 'USD', amount: 5_000 },
+      });
+      await untilStatus(client, textOf(payout, 'id'), 'settled');
+    }
+    const lines = readFileSync(system.bank.journalFile, 'utf8').trim().split('\n');
+    const named = z.object({ beneficiary: z.object({ name: z.string() }) });
+    const names = lines.flatMap((line) => {
+      const order = named.safeParse(JSON.parse(line));
+      return order.success ? [order.data.beneficiary.name] : [];
+    });
+    expect(names).toEqual(shown);
+  });
+
+  it('is asked for in Latin letters where no table has its own', async () => {
+    expect(await verdictsOf({ ...german, name: 'محمد علي' })).toEqual([
+      'parameter_missing name_latin',
     ]);
   });
 });

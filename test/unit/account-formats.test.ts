@@ -203,7 +203,7 @@ describe('of what is sent together', () => {
     const british = { ...ada, country: 'GB', currency: 'GBP', iban: 'GB82WEST12345698765432' };
     const both = { ...british, account_number: '66374958', routing_number: '089999' };
     expect(sentencesOf({ ...british, routing_number: '089999' })).toEqual([
-      'routing_number: With iban, a beneficiary in the United Kingdom has no routing_number: it takes type, name, country, currency, iban, bic, date_of_birth, address.',
+      'routing_number: With iban, a beneficiary in the United Kingdom has no routing_number: it takes type, name, country, currency, iban, bic, name_latin, date_of_birth, address.',
     ]);
     expect(sentencesOf(both)).toHaveLength(2);
     const brazilian = { ...ada, country: 'BR', currency: 'BRL', tax_id: '39053344705' };

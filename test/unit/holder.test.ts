@@ -3,6 +3,7 @@ import {
   accountRulesOf,
   beneficiaryCountries,
   maskedDetails,
+  nameOnStatement,
   validateBeneficiary,
 } from '../../src/domain/beneficiary.js';
 import type { SentDetails } from '../../src/domain/fieldRule.js';
@@ -214,4 +215,52 @@ test('what says who the holder is reads back masked, and the address in full', (
   expect(maskedDetails(accepted(born))).toMatchObject({ date_of_birth: '****', address });
   const registered = { ...german, type: 'business', registration_number: 'HRB 86891' };
   expect(maskedDetails(accepted(registered)).registration_number).toBe('****6891');
+});
+
+describe('the name on the statement', () => {
+  const shown = (sent: SentDetails) => nameOnStatement(accepted(sent));
+
+  test('is in Latin letters, as the country of the account writes them', () => {
+    expect(shown({ ...german, name: 'Jürgen Größer' })).toBe('Juergen Groesser');
+    const finnish = { ...german, country: 'FI', iban: 'FI2112345600000785' };
+    expect(shown({ ...finnish, name: 'Jürgen Größer' })).toBe('Jurgen Grosser');
+    const name = 'Γιώργος & Υιοί';
+    const { name: kept, ...details } = accepted({ ...german, name });
+    expect(kept).toBe(name);
+    expect(nameOnStatement({ ...details, name })).toBe('Giorgos + Yioi');
+  });
+
+  test('is asked for where no table has the letters of the name', () => {
+    for (const name of ['山田 太郎', 'محمد علي', 'Ada 山']) {
+      expect(verdicts({ ...german, name })).toEqual(['parameter_missing name_latin']);
+      expect(shown({ ...german, name, name_latin: 'Àda Yamada' })).toBe('Ada Yamada');
+      expect(verdicts({ ...german, name, name_latin: name })).toEqual([
+        'beneficiary_invalid name_latin',
+      ]);
+    }
+    expect(verdicts({ ...german, name: '' })).toEqual(['parameter_missing name']);
+    // As the bank has it, where that is not what the tables make of it.
+    expect(shown({ ...german, name: 'Юлия', name_latin: 'Julia' })).toBe('Julia');
+  });
+
+  test('is in the script of the country where the scheme carries it', () => {
+    expect(shown(chinese)).toBe('山水公司');
+    expect(verdicts({ ...chinese, name_latin: 'Shanshui' })).toEqual([
+      'parameter_unknown name_latin',
+    ]);
+    const japanese = {
+      ...{ type: 'individual', name: '山田太郎', name_kana: 'ヤマダ タロウ', country: 'JP' },
+      ...{ currency: 'JPY', account_number: '0001234', bank_code: '0001', branch_code: '001' },
+      account_type: 'ordinary',
+    };
+    expect(shown(japanese)).toBe('ヤマダ タロウ');
+  });
+
+  test('has at most the 140 characters of ISO 20022', () => {
+    expect(shown({ ...german, name: 'ß'.repeat(140) })).toBe('s'.repeat(140));
+  });
+
+  test('of a beneficiary that was stored without one in Latin letters is its name', () => {
+    expect(nameOnStatement({ ...german, name: '山田' })).toBe('山田');
+  });
 });

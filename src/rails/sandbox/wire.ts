@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { nameOnStatement } from '../../domain/beneficiary.js';
 import type { RailEvent, RailReport, Statement } from '../../domain/railReport.js';
 import type { LookupAnswer, SubmitAnswer, Transfer } from '../rail.js';
 
@@ -119,7 +120,7 @@ export function transferBody({ beneficiary, ...transfer }: Transfer): object {
     amount: transfer.amountMinor.toString(),
     currency: transfer.currency,
     beneficiary: {
-      name: beneficiary.name_kana ?? beneficiary.name,
+      name: nameOnStatement(beneficiary),
       country: beneficiary.country,
       account: beneficiary.iban ?? beneficiary.account_number ?? beneficiary.pix_key ?? '',
       bank_code: beneficiary.bic ?? beneficiary.routing_number ?? beneficiary.bank_code,
