@@ -117,6 +117,15 @@ describe('an address', () => {
     ]);
   });
 
+  test.each(['XX', 'UK', 'de', 'Germany'])(
+    'is not in %s, which is no code of ISO 3166-1',
+    (country) => {
+      expect(verdicts({ ...german, ...at({ town: 'Town', country }) })).toEqual([
+        'beneficiary_invalid address[country]',
+      ]);
+    },
+  );
+
   test('may have any post code where the country has none', () => {
     expect(
       verdicts({ ...german, ...at({ town: 'Dubai', country: 'AE', post_code: 'X' }) }),
