@@ -19,7 +19,8 @@ import { ibanCountries, ibanExample, ibanFault, ibanIssuer, ibanPattern } from '
 import { latinText } from './latinText.js';
 import { type Refusal, refuse } from './refusal.js';
 
-const beneficiaryTypes = ['individual', 'business'] as const;
+/** Who may hold an account. */
+export const beneficiaryTypes = ['individual', 'business'] as const;
 
 /** The kinds of account that have a name of their own in some country. */
 export const accountTypes = ['checking', 'savings', 'ordinary', 'current'] as const;
@@ -35,6 +36,7 @@ export type BeneficiaryDetails = {
 } & { readonly [field in Exclude<PlainField, 'type' | 'account_type'>]?: string };
 
 type Validated = BeneficiaryDetails | readonly Refusal[];
+type Rules = readonly FieldRule[];
 
 const countries: readonly string[] = [...new Set([...ibanCountries, ...nationalCountries])].sort();
 
@@ -51,7 +53,7 @@ export function accountRulesOf(
   country: string,
   currency?: string,
   given: GivenDetails = { sent: {} },
-): readonly (readonly FieldRule[])[] {
+): readonly Rules[] {
   const hasIban = ibanCountries.has(country);
   const national = nationalAccounts(country, hasIban ? ibanIssuer(country) : undefined);
   const byNumber = (national?.accounts ?? []).map((rules) => ({
@@ -66,10 +68,12 @@ export function accountRulesOf(
   // An IBAN receives more currencies, and comes first where none is named.
   return (currency === undefined ? [...byIban, ...byNumber] : [...byNumber, ...byIban])
     .filter(({ currencies }) => currency === undefined || currencies.includes(currency))
-    .map(({ rules, currencies }) => inOrder([...identityRules(country, currencies), ...rules]));
+    .map(({ rules, currencies }) =>
+      inOrder([...identityRules(country, currencies, given.sent.type), ...rules]),
+    );
 }
 
-function inOrder(rules: readonly FieldRule[]): readonly FieldRule[] {
+function inOrder(rules: Rules): Rules {
   const place = ({ field }: FieldRule) => beneficiaryFields.indexOf(field);
   return rules.toSorted((one, other) => place(one) - place(other));
 }
@@ -78,7 +82,7 @@ function inOrder(rules: readonly FieldRule[]): readonly FieldRule[] {
 const decisiveFields = ['iban', 'pix_key'] as const;
 
 /** The rules of the kind of account that is meant: by its decisive field, or by most of the fields. */
-function rulesFor(given: GivenDetails): readonly FieldRule[] | undefined {
+function rulesFor(given: GivenDetails): Rules | undefined {
   const { sent } = given;
   const [country, currency] = [textOf(sent, 'country'), textOf(sent, 'currency')];
   const kinds = [currency, undefined].flatMap((each) => accountRulesOf(country, each, given));
@@ -165,14 +169,10 @@ export function accountIdentity(details: BeneficiaryDetails): string {
   return JSON.stringify(fields.map((field) => details[field]));
 }
 
-/** Nothing of a date of birth, of which four characters are the most; of all else the last ones. */
+/** "****3000": the last four characters, never more than half, and none of a date of birth. */
 function maskedValue(field: string, value: string): string {
-  return field === 'date_of_birth' ? '****' : lastCharacters(value);
-}
-
-/** "****3000": the last four characters, and never more than half of a short number. */
-function lastCharacters(account: string): string {
-  return `****${account.slice(account.length - Math.min(4, Math.floor(account.length / 2)))}`;
+  const start = Math.max(value.length - 4, Math.ceil(value.length / 2));
+  return `****${field === 'date_of_birth' ? '' : value.slice(start)}`;
 }
 
 function textOf(sent: SentDetails, field: BeneficiaryField): string {
@@ -187,7 +187,7 @@ function refusalOf(rule: FieldRule, text: string): Refusal {
 }
 
 /** Refuses the fields that were sent and that this kind of account does not have. */
-function unknownFields(sent: SentDetails, rules: readonly FieldRule[]): Refusal[] {
+function unknownFields(sent: SentDetails, rules: Rules): Refusal[] {
   const known: readonly string[] = rules.map((rule) => rule.field);
   const country = textOf(sent, 'country');
   const isOneOfSeveral = accountRulesOf(country).length > 1;
@@ -248,10 +248,14 @@ function choiceRule(
 }
 
 /** The rules that hold everywhere; `currencies` are those the country's accounts receive. */
-function identityRules(country: string, currencies: readonly string[]): readonly FieldRule[] {
+function identityRules(country: string, currencies: readonly string[], type?: string): Rules {
   const others = ibanCountries.has(country) ? ' without an IBAN' : '';
   return [
-    choiceRule('type', beneficiaryTypes, 'individual or business'),
+    // The examples of a kind of account make a beneficiary together.
+    {
+      ...choiceRule('type', beneficiaryTypes, 'individual or business'),
+      example: type ?? 'individual',
+    },
     {
       field: 'name',
       required: true,

@@ -31,8 +31,7 @@ export function holderRules(
 ): readonly FieldRule[] {
   const isLatin = isIban || !carriesLocalScript(country);
   const place = sent['address[country]']?.trim() || country;
-  const parts = beneficiaryFields.filter((field) => field.startsWith('address['));
-  const isSent = parts.some((field) => sent[field]?.trim());
+  const isSent = beneficiaryFields.some((field) => /^address/.test(field) && sent[field]?.trim());
   const needed = [...(required.get(country) ?? (isSent ? formats.requiredWithAddress : []))];
   // Without a name, that is what is missing.
   if (latinText(sent.name?.trim() || 'A', country) === undefined) needed.push('name_latin');

@@ -135,16 +135,27 @@ it('the examples of what a country requires make a beneficiary', async () => {
   const path = 'GET /v1/beneficiary_requirements';
   for (const country of ['CA', 'US', 'DE', 'JP', 'GR']) {
     expect(beneficiaryCountries()).toContain(country);
-    const { fields } = requirements.parse((await client(`${path}?country=${country}`)).body);
-    const required = fields.filter((field) => field.required);
-    const form = Object.fromEntries(required.map(({ name, example }) => [name, example]));
-    expect((await client('POST /v1/beneficiaries', { form })).status, country).toBe(201);
-    // And with all that is optional, for an individual.
-    const all = fields.filter(({ name }) => name !== 'registration_number');
-    const whole = Object.fromEntries(all.map(({ name, example }) => [name, example]));
-    const answer = await client('POST /v1/beneficiaries', { form: whole });
-    expect(answer.status, `${country} ${JSON.stringify(answer.body)}`).toBe(201);
-    expect(answer.body).toMatchObject({ address: { country } });
-    for (const { pattern, example } of fields) expect(example).toMatch(new RegExp(pattern, 'u'));
+    for (const [type, own, other] of [
+      ['individual', 'date_of_birth', 'registration_number'],
+      ['business', 'registration_number', 'date_of_birth'],
+    ] as const) {
+      const asked = type === 'business' ? '&type=business' : '';
+      const { body } = await client(`${path}?country=${country}${asked}`);
+      const { fields } = requirements.parse(body);
+      const required = fields.filter((field) => field.required);
+      const form = Object.fromEntries(required.map(({ name, example }) => [name, example]));
+      expect((await client('POST /v1/beneficiaries', { form })).status, country).toBe(201);
+      // And with all that is optional.
+      const whole = Object.fromEntries(fields.map(({ name, example }) => [name, example]));
+      const answer = await client('POST /v1/beneficiaries', { form: whole });
+      expect(answer.status, `${country} ${JSON.stringify(answer.body)}`).toBe(201);
+      expect(answer.body).toMatchObject({
+        type,
+        address: { country },
+        [own]: expect.stringMatching(/^\*{4}/),
+      });
+      expect(answer.body).not.toHaveProperty(other);
+      for (const { pattern, example } of fields) expect(example).toMatch(new RegExp(pattern, 'u'));
+    }
   }
 });
