@@ -35,6 +35,10 @@ const order = {
       branch_code: text(1, 35).optional(),
       account_type: text(1, 35).optional(),
       tax_id: text(1, 35).optional(),
+      date_of_birth: text(10, 10).optional(),
+      registration_number: text(1, 35).optional(),
+      // 70 characters are what ISO 20022 gives a street, the longest part of an address.
+      address: z.record(text(1, 20), text(1, 70)).optional(),
     },
     { error: 'expected an object' },
   ),

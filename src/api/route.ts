@@ -171,7 +171,8 @@ export function refused(...refusals: readonly Refusal[]): Refused {
 const receivedLength = 64;
 
 /** Parameters whose value is not repeated: account numbers and secrets. */
-const secretNames = /(^|\[)(iban|account_number|pix_key|tax_id|secret|key)\]?$/;
+const secretNames =
+  /(^|\[)(iban|account_number|pix_key|tax_id|date_of_birth|registration_number|secret|key)\]?$/;
 
 export type Validated<T> = { readonly params: T } | { readonly refusals: readonly Refusal[] };
 

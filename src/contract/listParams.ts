@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { batchStatuses } from '../domain/batch.js';
+import { beneficiaryTypes } from '../domain/beneficiary.js';
 import { eventTypes } from '../domain/event.js';
 import { entryKinds } from '../domain/ledger.js';
 import { payoutStatuses } from '../domain/payout.js';
@@ -139,4 +140,5 @@ export const corridorListParams = z.strictObject({
 export const requirementsParams = z.strictObject({
   country: matching(/^[A-Z]{2}$/, 'an ISO 3166-1 country code in capitals, such as DE'),
   currency: currency.optional(),
+  type: z.enum(beneficiaryTypes, 'individual or business').default('individual'),
 });

@@ -9,7 +9,7 @@ import type { QuoteRow } from '../db/quotes.js';
 import type { RateOrigin } from '../db/rates.js';
 import type { WebhookEndpointRow } from '../db/webhookEndpoints.js';
 import { estimatedArrival, schemeOf } from '../domain/arrival.js';
-import { type BeneficiaryDetails, maskedDetails } from '../domain/beneficiary.js';
+import { type BeneficiaryDetails, maskedDetails, nameOnStatement } from '../domain/beneficiary.js';
 import type { Corridor } from '../domain/corridor.js';
 import type { FieldRule } from '../domain/fieldRule.js';
 import { formatRate, quotedRate, type Rate } from '../domain/fx.js';
@@ -113,6 +113,7 @@ export function beneficiaryObject(
     object: 'beneficiary',
     id: beneficiary.id,
     ...maskedDetails(details),
+    name_on_statement: nameOnStatement(details),
     same_account_as: beneficiary.sameAccountAs,
     version: beneficiary.version,
     created_at: beneficiary.createdAt.toISOString(),

@@ -3,7 +3,7 @@ import { batchModes, maximumBatchItems } from '../domain/batch.js';
 import { accountTypes, beneficiaryCountries } from '../domain/beneficiary.js';
 import { corridorCurrencies } from '../domain/corridor.js';
 import { eventTypes } from '../domain/event.js';
-import { type BeneficiaryField, beneficiaryFields } from '../domain/fieldRule.js';
+import { type PlainField, partNames, plainFields } from '../domain/fieldRule.js';
 import { iso4217 } from '../domain/iso4217.js';
 import { isCurrency, minorUnitsExpected } from '../domain/money.js';
 import { apiVersions, versionExpected } from './versions/index.js';
@@ -159,7 +159,7 @@ export const batchEnvelope = batchParams.extend({
 });
 
 /** What each field of a beneficiary is, for readers of the published document. */
-const beneficiaryHints: Readonly<Record<BeneficiaryField, z.GlobalMeta>> = {
+const beneficiaryHints: Readonly<Record<PlainField, z.GlobalMeta>> = {
   type: { enum: ['individual', 'business'] },
   name: { description: 'The account holder.' },
   country: { enum: beneficiaryCountries(), description: 'Country of the account (ISO 3166-1).' },
@@ -176,12 +176,25 @@ const beneficiaryHints: Readonly<Record<BeneficiaryField, z.GlobalMeta>> = {
   account_type: { enum: [...accountTypes], description: 'BR, JP, US: the kind of account.' },
   pix_key: { description: 'Brazil: in place of an account.' },
   tax_id: { description: "Brazil: the account holder's CPF or CNPJ." },
+  name_latin: { description: 'Required for names that the payment cannot write.' },
+  date_of_birth: { description: 'Of an individual: YYYY-MM-DD.' },
+  registration_number: { description: 'Of a business: its number in its register.' },
 };
 
-const detailOf = (field: BeneficiaryField) => text(1, 140).optional().meta(beneficiaryHints[field]);
+const detailOf = (field: PlainField) => text(1, 140).optional().meta(beneficiaryHints[field]);
+
+const address = z
+  .strictObject(
+    Object.fromEntries(partNames.map((part) => [part, text(1, 140).optional()])),
+    `an object with the parts of an address: ${partNames.join(', ')}`,
+  )
+  .meta({ description: 'With at least a town and a country; required in Canada.' });
 
 /** All text here; which fields belong together is the domain's to say. */
-const details = Object.fromEntries(beneficiaryFields.map((field) => [field, detailOf(field)]));
+const details = {
+  ...Object.fromEntries(plainFields.map((field) => [field, detailOf(field)])),
+  address: address.optional(),
+};
 export const beneficiaryParams = z
   .strictObject(details)
   .meta({ required: ['type', 'name', 'country', 'currency'] });

@@ -1,10 +1,11 @@
 import { z } from 'zod';
 import { batchModes, batchStatuses } from '../domain/batch.js';
-import { accountTypes } from '../domain/beneficiary.js';
 import { eventTypes } from '../domain/event.js';
 import { entryKinds } from '../domain/ledger.js';
 import { payoutStatuses } from '../domain/payout.js';
 import { refusalCodes } from '../domain/refusal.js';
+import { beneficiary, requirements } from './beneficiarySchemas.js';
+import { currency, decimal, deleted, idOf, money, time } from './shapes.js';
 import type { ApiVersion } from './versions/index.js';
 
 /**
@@ -12,28 +13,6 @@ import type { ApiVersion } from './versions/index.js';
  * document is generated from them, and the tests check every answer against that document.
  */
 
-const idOf = (prefix: string) =>
-  z
-    .string()
-    .regex(new RegExp(`^${prefix}_[0-9a-z]+$`))
-    .meta({ examples: [`${prefix}_01ky`] });
-const time = z
-  .string()
-  .regex(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
-  .meta({
-    format: 'date-time',
-    description: 'UTC, with milliseconds.',
-    examples: ['2026-11-21T12:00:00.000Z'],
-  });
-const currency = z
-  .string()
-  .regex(/^[A-Z]{3}$/)
-  .meta({ description: 'ISO 4217 currency code.', examples: ['EUR'] });
-const decimal = z.string().regex(/^-?\d+(\.\d+)?$/);
-const money = decimal.meta({
-  description: 'Major units, with the decimals that ISO 4217 defines for the currency.',
-  examples: ['1234.50'],
-});
 const minorUnits = z
   .int()
   .min(1)
@@ -194,32 +173,6 @@ const canceledBatch = batch.extend({
     .describe('The payouts that were already submitted to the rail, or final.'),
 });
 
-const deleted = z.literal(true).optional().describe('Present only on a deleted object.');
-
-const beneficiary = z.object({
-  object: z.literal('beneficiary'),
-  id: idOf('bnf'),
-  type: z.enum(['individual', 'business']),
-  name: z.string(),
-  country: z.string().describe('ISO 3166-1 alpha-2 code.'),
-  currency,
-  name_kana: z.string().optional(),
-  iban: z.string().optional().describe('Masked: the last four characters.'),
-  bic: z.string().optional(),
-  account_number: z.string().optional().describe('Masked: at most the last four digits.'),
-  routing_number: z.string().optional(),
-  bank_code: z.string().optional(),
-  branch_code: z.string().optional(),
-  account_type: z.enum(accountTypes).optional(),
-  pix_key: z.string().optional().describe('Masked: the last four characters.'),
-  tax_id: z.string().optional().describe('Masked: the last four characters.'),
-  same_account_as: idOf('bnf').nullable().describe('The oldest other one of this bank account.'),
-  version: z.int().describe('1, and one more with each update.'),
-  created_at: time,
-  updated_at: time.nullable().describe('When its details were last updated.'),
-  deleted,
-});
-
 const limit = z.object({
   object: z.literal('limit'),
   type: z
@@ -269,25 +222,6 @@ const corridor = z.object({
     .describe('Local time, in an IANA time zone: a later payout counts for the next business day.'),
   business_days: z.array(z.string()).describe('Such as monday; bank holidays are left out.'),
   estimated_arrival: arrival('The latest arrival of a payout accepted now.'),
-});
-
-const requirement = z.object({
-  name: z.string(),
-  type: z.literal('string'),
-  required: z.boolean(),
-  description: z.string(),
-  pattern: z.string(),
-  example: z.string(),
-});
-
-const requirements = z.object({
-  object: z.literal('beneficiary_requirements'),
-  country: z.string(),
-  currency: currency.nullable(),
-  fields: z.array(requirement).describe('The fields of one kind of account.'),
-  alternatives: z
-    .array(z.object({ fields: z.array(requirement) }))
-    .describe('Other kinds of account that can be paid in the country, each with its fields.'),
 });
 
 const delivery = z.object({

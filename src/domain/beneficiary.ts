@@ -1,23 +1,29 @@
 import { isValidBIC } from 'ibantools';
 import { nationalAccounts, nationalCountries, pairFault } from './accountFormat.js';
 import { corridorCurrencies } from './corridor.js';
+import { nameOf } from './countryName.js';
 import {
   type BeneficiaryField,
   beneficiaryFields,
   compact,
   type FieldRule,
+  type GivenDetails,
   isSecretField,
+  type PartName,
+  type PlainField,
+  plainFields,
+  type SentDetails,
 } from './fieldRule.js';
+import { carriesLocalScript, holderRules } from './holder.js';
 import { ibanCountries, ibanExample, ibanFault, ibanIssuer, ibanPattern } from './iban.js';
+import { latinText } from './latinText.js';
 import { type Refusal, refuse } from './refusal.js';
 
-const beneficiaryTypes = ['individual', 'business'] as const;
+/** Who may hold an account. */
+export const beneficiaryTypes = ['individual', 'business'] as const;
 
 /** The kinds of account that have a name of their own in some country. */
 export const accountTypes = ['checking', 'savings', 'ordinary', 'current'] as const;
-
-/** The details as sent: any text in any field, or nothing. */
-export type SentDetails = { readonly [field in BeneficiaryField]?: string | undefined };
 
 /** Checked and normalised details. `country` is ISO 3166-1 alpha-2, `currency` ISO 4217. */
 export type BeneficiaryDetails = {
@@ -26,7 +32,11 @@ export type BeneficiaryDetails = {
   readonly country: string;
   readonly currency: string;
   readonly account_type?: (typeof accountTypes)[number];
-} & { readonly [field in Exclude<BeneficiaryField, 'type' | 'account_type'>]?: string };
+  readonly address?: { readonly [part in PartName]?: string };
+} & { readonly [field in Exclude<PlainField, 'type' | 'account_type'>]?: string };
+
+type Validated = BeneficiaryDetails | readonly Refusal[];
+type Rules = readonly FieldRule[];
 
 const countries: readonly string[] = [...new Set([...ibanCountries, ...nationalCountries])].sort();
 
@@ -42,22 +52,28 @@ export function beneficiaryCountries(): readonly string[] {
 export function accountRulesOf(
   country: string,
   currency?: string,
-): readonly (readonly FieldRule[])[] {
+  given: GivenDetails = { sent: {} },
+): readonly Rules[] {
   const hasIban = ibanCountries.has(country);
   const national = nationalAccounts(country, hasIban ? ibanIssuer(country) : undefined);
   const byNumber = (national?.accounts ?? []).map((rules) => ({
-    rules,
+    rules: [...rules, ...holderRules(country, false, given)],
     currencies: [national?.currency ?? ''],
   }));
-  const ofIban = { rules: [ibanRule(country), bicRule(country)], currencies: corridorCurrencies() };
+  const ofIban = {
+    rules: [ibanRule(country), bicRule(country), ...holderRules(country, true, given)],
+    currencies: corridorCurrencies(),
+  };
   const byIban = hasIban ? [ofIban] : [];
   // An IBAN receives more currencies, and comes first where none is named.
   return (currency === undefined ? [...byIban, ...byNumber] : [...byNumber, ...byIban])
     .filter(({ currencies }) => currency === undefined || currencies.includes(currency))
-    .map(({ rules, currencies }) => inOrder([...identityRules(country, currencies), ...rules]));
+    .map(({ rules, currencies }) =>
+      inOrder([...identityRules(country, currencies, given.sent.type), ...rules]),
+    );
 }
 
-function inOrder(rules: readonly FieldRule[]): readonly FieldRule[] {
+function inOrder(rules: Rules): Rules {
   const place = ({ field }: FieldRule) => beneficiaryFields.indexOf(field);
   return rules.toSorted((one, other) => place(one) - place(other));
 }
@@ -66,9 +82,10 @@ function inOrder(rules: readonly FieldRule[]): readonly FieldRule[] {
 const decisiveFields = ['iban', 'pix_key'] as const;
 
 /** The rules of the kind of account that is meant: by its decisive field, or by most of the fields. */
-function rulesFor(sent: SentDetails): readonly FieldRule[] | undefined {
-  const country = textOf(sent, 'country');
-  const kinds = [...accountRulesOf(country, textOf(sent, 'currency')), ...accountRulesOf(country)];
+function rulesFor(given: GivenDetails): Rules | undefined {
+  const { sent } = given;
+  const [country, currency] = [textOf(sent, 'country'), textOf(sent, 'currency')];
+  const kinds = [currency, undefined].flatMap((each) => accountRulesOf(country, each, given));
   const isSent = (field: BeneficiaryField) => textOf(sent, field) !== '';
   const decides = (field: BeneficiaryField) => decisiveFields.some((each) => each === field);
   const shared = (rules: readonly FieldRule[]) =>
@@ -84,11 +101,13 @@ function rulesFor(sent: SentDetails): readonly FieldRule[] | undefined {
  * `parameter_unknown` for a field that its country does not have, and
  * `beneficiary_invalid`. A blank field counts as not sent. Account numbers in a
  * refusal are masked.
+ *
+ * @param today UTC, YYYY-MM-DD
  */
-export function validateBeneficiary(sent: SentDetails): BeneficiaryDetails | readonly Refusal[] {
+export function validateBeneficiary(sent: SentDetails, today: string): Validated {
   const refusals: Refusal[] = [];
   const values: { [field in BeneficiaryField]?: string } = {};
-  const countryRules = rulesFor(sent);
+  const countryRules = rulesFor({ sent, today });
   // Without a country the account fields are unknown, so only those of every country are checked.
   for (const rule of countryRules ?? identityRules('DE', corridorCurrencies())) {
     const text = textOf(sent, rule.field);
@@ -108,17 +127,34 @@ export function validateBeneficiary(sent: SentDetails): BeneficiaryDetails | rea
   const complete = name !== undefined && country !== undefined && currency !== undefined;
   if (refusals.length > 0 || type === undefined || !complete) return refusals;
   const account_type = accountTypes.find((each) => each === accountType);
-  const details = { type, name, country, currency, ...others };
+  const details = { type, name, country, currency, ...nested(others) };
   return account_type === undefined ? details : { ...details, account_type };
 }
 
+/** The values with the parts of the address together, as `address`. */
+function nested(values: { readonly [field in BeneficiaryField]?: string }) {
+  const { plain = [], parts = [] } = Object.groupBy(Object.entries(values), ([field]) =>
+    field.startsWith('address[') ? 'parts' : 'plain',
+  );
+  const address = Object.fromEntries(parts.map(([field, text]) => [field.slice(8, -1), text]));
+  return { ...Object.fromEntries(plain), ...(parts.length === 0 ? {} : { address }) };
+}
+
+/** What belongs to a detail, and is out of date when only that is sent. */
+const dependents: readonly (readonly [string, string])[] = [
+  ['name', 'name_latin'],
+  ['name', 'name_kana'],
+  ['iban', 'bic'],
+];
+
 /**
- * Checks the details that a beneficiary has with some of them replaced; answers as `validateBeneficiary`.
- * Its country and currency stay: payouts that are under way depend on them.
+ * Checks the details that a beneficiary has with some of them replaced, an address as a whole; answers as
+ * `validateBeneficiary`. Its country and currency stay: payouts that are under way depend on them.
  */
 export function updateDetails(
-  details: BeneficiaryDetails,
+  { address = {}, ...details }: BeneficiaryDetails,
   sent: SentDetails,
+  today: string,
 ): BeneficiaryDetails | readonly Refusal[] {
   const moved = (['country', 'currency'] as const).flatMap((param) => {
     const received = textOf(sent, param);
@@ -128,31 +164,48 @@ export function updateDetails(
     return [refuse('beneficiary_invalid', { param, expected, received, hint })];
   });
   if (moved.length > 0) return moved;
-  const given = Object.entries(sent).filter(([, value]) => value !== undefined);
-  return validateBeneficiary({ ...details, ...Object.fromEntries(given) });
+  const names = Object.keys(sent);
+  const outdated = dependents.flatMap(([name, other]) => (names.includes(name) ? [other] : []));
+  const parts = names.some((name) => name.startsWith('address['))
+    ? []
+    : Object.entries(address).map(([part, text]) => [`address[${part}]`, text] as const);
+  const kept = [...Object.entries(details), ...parts].filter(([name]) => !outdated.includes(name));
+  return validateBeneficiary({ ...Object.fromEntries(kept), ...sent }, today);
 }
 
 /** The details as they may be shown: account numbers down to their last digits. */
 export function maskedDetails(details: BeneficiaryDetails): BeneficiaryDetails {
-  const masked = beneficiaryFields.flatMap((field) => {
+  const masked = plainFields.flatMap((field) => {
     const value = details[field];
-    return value !== undefined && isSecretField(field) ? [[field, lastCharacters(value)]] : [];
+    return value !== undefined && isSecretField(field) ? [[field, maskedValue(field, value)]] : [];
   });
   return { ...details, ...Object.fromEntries(masked) };
 }
 
+/**
+ * The name as the payment writes it, which statements show: in the script of the country where its
+ * scheme carries that, else in Latin letters, up to 140 (ISO 20022, Max140Text).
+ */
+export function nameOnStatement(details: BeneficiaryDetails): string {
+  const { name, name_kana, name_latin, country, iban } = details;
+  if (iban === undefined && carriesLocalScript(country)) return name_kana ?? name;
+  // A name that was stored before it had to be in Latin letters is sent as it is.
+  return (latinText(name_latin ?? name, country) ?? name).slice(0, 140);
+}
+
 /** What says who holds an account, and how it is paid, rather than which one it is. */
-const holderFields: readonly string[] = ['type', 'name', 'name_kana', 'tax_id', 'currency', 'bic'];
+const holderFields = /^(type|name.*|tax_id|date_of_birth|registration_number|currency|bic)$/;
 
 /** The same text for the same bank account, as far as it is given by the same kind of number. */
 export function accountIdentity(details: BeneficiaryDetails): string {
-  const fields = beneficiaryFields.filter((field) => !holderFields.includes(field));
+  const fields = plainFields.filter((field) => !holderFields.test(field));
   return JSON.stringify(fields.map((field) => details[field]));
 }
 
-/** "****3000": the last four characters, and never more than half of a short number. */
-function lastCharacters(account: string): string {
-  return `****${account.slice(account.length - Math.min(4, Math.floor(account.length / 2)))}`;
+/** "****3000": the last four characters, never more than half, and none of a date of birth. */
+function maskedValue(field: string, value: string): string {
+  const start = Math.max(value.length - 4, Math.ceil(value.length / 2));
+  return `****${field === 'date_of_birth' ? '' : value.slice(start)}`;
 }
 
 function textOf(sent: SentDetails, field: BeneficiaryField): string {
@@ -167,14 +220,15 @@ function refusalOf(rule: FieldRule, text: string): Refusal {
 }
 
 /** Refuses the fields that were sent and that this kind of account does not have. */
-function unknownFields(sent: SentDetails, rules: readonly FieldRule[]): Refusal[] {
-  const known = rules.map((rule) => rule.field);
+function unknownFields(sent: SentDetails, rules: Rules): Refusal[] {
+  const known: readonly string[] = rules.map((rule) => rule.field);
   const country = textOf(sent, 'country');
   const isOneOfSeveral = accountRulesOf(country).length > 1;
   const decisive = decisiveFields.find((field) => known.includes(field) && textOf(sent, field));
   const subject =
     isOneOfSeveral && decisive !== undefined ? `With ${decisive}, a beneficiary` : 'A beneficiary';
-  const expected = known.join(', ');
+  const ofType = `A beneficiary of the type ${textOf(sent, 'type')}`;
+  const expected = [...new Set(known.map((field) => field.replace(/\[.*/, '')))].join(', ');
   return beneficiaryFields
     .filter((field) => !known.includes(field) && textOf(sent, field) !== '')
     .map((field) =>
@@ -182,7 +236,7 @@ function unknownFields(sent: SentDetails, rules: readonly FieldRule[]): Refusal[
         param: field,
         expected,
         received: shown({ field, pattern: '^$' }, textOf(sent, field)),
-        detail: `${subject} in ${nameOf(country)} has no ${field}: it takes ${expected}.`,
+        detail: `${/^(date|registration)_/.test(field) ? ofType : subject} in ${nameOf(country)} has no ${field}: it takes ${expected}.`,
       }),
     );
 }
@@ -195,7 +249,7 @@ function shown({ field, pattern }: Pick<FieldRule, 'field' | 'pattern'>, text: s
   const code = compact(text);
   const isMisplaced = !new RegExp(pattern).test(code) && (code.match(/\p{Nd}/gu) ?? []).length >= 5;
   const isSecret = isSecretField(field) || isMisplaced;
-  return isSecret ? lastCharacters(text.replaceAll(/[\s-]/g, '')) : text.slice(0, 40);
+  return isSecret ? maskedValue(field, text.replaceAll(/[\s-]/g, '')) : text.slice(0, 40);
 }
 
 function countryRule(country: string): FieldRule {
@@ -227,10 +281,14 @@ function choiceRule(
 }
 
 /** The rules that hold everywhere; `currencies` are those the country's accounts receive. */
-function identityRules(country: string, currencies: readonly string[]): readonly FieldRule[] {
+function identityRules(country: string, currencies: readonly string[], type?: string): Rules {
   const others = ibanCountries.has(country) ? ' without an IBAN' : '';
   return [
-    choiceRule('type', beneficiaryTypes, 'individual or business'),
+    // The examples of a kind of account make a beneficiary together.
+    {
+      ...choiceRule('type', beneficiaryTypes, 'individual or business'),
+      example: type ?? 'individual',
+    },
     {
       field: 'name',
       required: true,
@@ -249,14 +307,6 @@ function identityRules(country: string, currencies: readonly string[]): readonly
         : `a currency that can be paid: ${currencies.join(', ')}`,
     ),
   ];
-}
-
-const withArticle = /^(United|Netherlands|Dominican|Vatican|Philippines)|Islands$|Territories$/;
-const countryNames = new Intl.DisplayNames(['en'], { type: 'region' });
-
-function nameOf(country: string): string {
-  const name = (countryNames.of(country) ?? country).replace(' SAR China', '');
-  return withArticle.test(name) ? `the ${name}` : name;
 }
 
 /** What is wrong with a country that cannot be paid, or which one was probably meant. */

@@ -1,5 +1,10 @@
-/** Every parameter that describes a beneficiary; which of them apply is up to its account. */
-export const beneficiaryFields = [
+/** The parts of a postal address, as ISO 20022 has them. */
+export const partNames = ['street', 'building', 'town', 'post_code', 'region', 'country'] as const;
+
+export type PartName = (typeof partNames)[number];
+
+/** The parameters that describe a beneficiary, but for its address. */
+export const plainFields = [
   'type',
   'name',
   'name_kana',
@@ -14,16 +19,31 @@ export const beneficiaryFields = [
   'account_type',
   'pix_key',
   'tax_id',
+  'name_latin',
+  'date_of_birth',
+  'registration_number',
 ] as const;
 
-export type BeneficiaryField = (typeof beneficiaryFields)[number];
+export type PlainField = (typeof plainFields)[number];
 
-/** Fields whose value is shown by its last characters alone. */
-const secretFields: readonly string[] = ['iban', 'account_number', 'pix_key', 'tax_id'];
+export type BeneficiaryField = PlainField | `address[${PartName}]`;
 
-export function isSecretField(field: string): boolean {
-  return secretFields.includes(field);
-}
+/** Every parameter that describes a beneficiary; which of them apply is up to its account. */
+export const beneficiaryFields: readonly BeneficiaryField[] = [
+  ...plainFields,
+  ...partNames.map((part) => `address[${part}]` as const),
+];
+
+/** The details as sent: any text in any field, or nothing. */
+export type SentDetails = { readonly [field in BeneficiaryField]?: string | undefined };
+
+/** What rules may depend on. `today` is a UTC day, YYYY-MM-DD; without one no date is too late. */
+export type GivenDetails = { readonly sent: SentDetails; readonly today?: string };
+
+/** Fields whose value is shown by its last characters alone, or not at all. */
+const secretFields = /^(iban|account_number|pix_key|tax_id|date_of_birth|registration_number)$/;
+
+export const isSecretField = (field: string) => secretFields.test(field);
 
 /**
  * What one field must be in one account. `expected` is a sentence for people;

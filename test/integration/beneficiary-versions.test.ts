@@ -70,6 +70,24 @@ describe('an update', () => {
     expect((await client(`GET /v1/beneficiaries/${id}`)).body).toEqual(updated.body);
   });
 
+  it('keeps nothing that belonged to what it replaces', async () => {
+    const address = { street: 'Rue X', building: '7', town: 'Paris', country: 'FR' };
+    const bic = 'COBADEFFXXX';
+    const json = { ...beneficiary, bic, name: 'Ольга', name_latin: 'Olga', address };
+    const id = textOf(await client('POST /v1/beneficiaries', { json }), 'id');
+    const moved = await update(id, { address: { town: 'Lyon', country: 'FR' } });
+    expect(moved.body).toMatchObject({ name_on_statement: 'Olga', bic });
+    expect(moved.body['address']).toEqual({ town: 'Lyon', country: 'FR' });
+    const renamed = await update(id, { name: 'Ada King' });
+    expect(renamed.body).toMatchObject({ name_on_statement: 'Ada King', bic });
+    expect(renamed.body).not.toHaveProperty('name_latin');
+    const elsewhere = await update(id, { iban: otherIban });
+    expect(elsewhere.body).toMatchObject({ version: 4, address: { town: 'Lyon' } });
+    expect(elsewhere.body).not.toHaveProperty('bic');
+    const unwritable = await update(id, { name: '李' });
+    expect(unwritable.body).toMatchObject({ param: 'name_latin', code: 'parameter_missing' });
+  });
+
   it('is made once for its key', async () => {
     const id = await store();
     const first = await update(id, { name: 'Ada King' }, `update-${id}`);

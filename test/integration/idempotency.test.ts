@@ -133,6 +133,16 @@ const writes: Readonly<Record<string, Write>> = {
     status: 201,
     prepare: form('POST /v1/beneficiaries', beneficiary, { ...beneficiary, name: 'Ada Byron' }),
   },
+  'POST /v1/beneficiaries/:id': {
+    status: 200,
+    prepare: async (client) => {
+      const request = `POST /v1/beneficiaries/${await addBeneficiary(client)}`;
+      return {
+        asked: { request, form: { name: 'Ada King' } },
+        other: { request, form: { name: 'Ada Byron' } },
+      };
+    },
+  },
   'DELETE /v1/beneficiaries/:id': {
     status: 200,
     prepare: about(addBeneficiary, (id) => `DELETE /v1/beneficiaries/${id}`),
@@ -198,7 +208,7 @@ async function worldOf(accountId: string) {
       (select count(*)::int from payouts
         where account_id = ${accountId} and status = 'canceled') as canceled,
       (select count(*)::int from batches where account_id = ${accountId}) as batches,
-      (select array_agg(deleted_at is null order by id) from beneficiaries
+      (select array_agg((deleted_at is null, version)::text order by id) from beneficiaries
         where account_id = ${accountId}) as beneficiaries,
       (select array_agg(deleted_at is null order by id) from webhook_endpoints
         where account_id = ${accountId}) as endpoints,

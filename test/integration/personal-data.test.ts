@@ -44,8 +44,18 @@ const american = {
   currency: 'USD',
   account_number: '90817263549',
   routing_number: '021000021',
+  date_of_birth: '1987-03-29',
+  address: { street: 'Quuxbury Lane', building: '4711', town: 'Quuxville', country: 'US' },
 } as const;
-const planted = [name, 'Quuxington', german.iban, '37040044090706', american.account_number];
+const business = {
+  ...{ type: 'business', name: 'Quuxington Ltd.', country: 'DE', currency: 'EUR' },
+  ...{ iban: german.iban, registration_number: 'HRB 9081726' },
+} as const;
+const planted = [
+  ...[name, 'Quuxington', german.iban, '37040044090706', american.account_number],
+  ...[american.date_of_birth, business.registration_number],
+  ...[american.address.street, american.address.town],
+];
 
 /** As they stand in a text, or in what PostgreSQL shows of binary data. */
 const forms = planted.flatMap((text) => [text, Buffer.from(text).toString('hex')]);
@@ -82,6 +92,7 @@ describe('who a beneficiary is and where they bank', () => {
   /** What a customer does with a beneficiary, and what goes wrong with it. */
   async function journey(client: ApiClient): Promise<void> {
     const [toGermany, toAmerica] = [await store(client, german), await store(client, american)];
+    await store(client, business);
     for (const [beneficiary, reference] of [
       [toGermany, 'Salary'],
       [toAmerica, 'Salary'],
@@ -113,6 +124,10 @@ describe('who a beneficiary is and where they bank', () => {
       { ...german, bic: name },
       { ...withoutIban, iban: name },
       { ...american, routing_number: american.account_number },
+      { ...american, date_of_birth: `${american.date_of_birth}x` },
+      { ...business, registration_number: `#${business.registration_number}` },
+      { ...american, address: { ...american.address, post_code: american.address.street } },
+      { ...american, address: { ...american.address, country: american.address.town } },
     ];
     for (const [index, json] of mistaken.entries()) {
       const request = { json, idempotencyKey: `mistaken ${index}`.replace(' ', '-') };
@@ -148,6 +163,8 @@ describe('who a beneficiary is and where they bank', () => {
     const journal = readFileSync(system.bank.journalFile, 'utf8');
     expect(journal).toContain(german.iban);
     expect(journal).toContain(american.account_number);
+    expect(journal).toContain(JSON.stringify(american.address));
+    expect(journal).toContain(american.date_of_birth);
   });
 
   it('is not shown in the place of another one, should rows ever be swapped', async () => {

@@ -14,6 +14,7 @@ import { newId } from '../../db/id.js';
 import { openDetails } from '../../db/personalData.js';
 import { updateDetails, validateBeneficiary } from '../../domain/beneficiary.js';
 import { meaningOf, type Refusal, refuse } from '../../domain/refusal.js';
+import { type DecodedObject, flatten } from '../decoded.js';
 import { shownBeneficiary } from '../expand.js';
 import { deleteOnce, runIdempotently } from '../idempotency.js';
 import { byIdIn, listRoute } from '../listRoute.js';
@@ -33,6 +34,12 @@ function withAll(answer: Answer, refusals: readonly Refusal[]): Answer {
     ? { ...answer, refusals }
     : answer;
 }
+
+/** What was sent, with the parts of the address under the names that a form has for them. */
+const detailsOf = (decoded: DecodedObject, unread: ReadonlySet<string> = new Set()) =>
+  Object.fromEntries(flatten(decoded).filter(([name]) => !unread.has(name)));
+
+const today = () => new Date().toISOString().slice(0, 10);
 
 export const beneficiaryRoutes: readonly Route[] = [
   route({
@@ -66,17 +73,14 @@ export const beneficiaryRoutes: readonly Route[] = [
       const validated = validate(beneficiaryParams, decoded);
       if ('params' in validated) return validated;
       const { refusals } = validated;
-      const unread = new Set(refusals.map(({ param }) => param));
-      const readable = Object.entries(decoded).flatMap(([name, value]) =>
-        typeof value === 'string' && !unread.has(name) ? [[name, value] as const] : [],
-      );
-      const details = validateBeneficiary(Object.fromEntries(readable));
+      const unread = new Set(refusals.flatMap(({ param }) => param ?? []));
+      const details = validateBeneficiary(detailsOf(decoded, unread), today());
       if ('country' in details) return { refusals };
       return { refusals: [...refusals, ...details.filter(({ param = '' }) => !unread.has(param))] };
     },
     // A malformed request binds no key; details that are understood and wrong do.
-    handle: async (deps, request, params) => {
-      const details = validateBeneficiary(params);
+    handle: async (deps, request) => {
+      const details = validateBeneficiary(detailsOf(request.decoded), today());
       const refusals = 'country' in details ? [] : details;
       if (refusals.some(({ code }) => meaningOf(code).status === 400)) return { refusals };
       const id = newId('beneficiary');
@@ -107,7 +111,7 @@ export const beneficiaryRoutes: readonly Route[] = [
     },
     answers: { 200: 'beneficiary' },
     refusals: ['beneficiary_invalid', 'limit_reached'],
-    handle: async (deps, request, params) => {
+    handle: async (deps, request) => {
       const { keyring } = deps;
       let refusals: readonly Refusal[] = [];
       const answer = await runIdempotently(deps, request, {
@@ -117,7 +121,7 @@ export const beneficiaryRoutes: readonly Route[] = [
           const row = await lockBeneficiary(sql, request.account.id, request.id);
           const details = row?.deletedAt === null ? openDetails(keyring, row) : undefined;
           if (row === undefined || details === undefined) return notFound(request);
-          const updated = updateDetails(details, params);
+          const updated = updateDetails(details, detailsOf(request.decoded), today());
           if (!('country' in updated)) {
             refusals = updated;
             return keptRefusal(updated);

@@ -90,10 +90,10 @@ export const corridorRoutes: readonly Route[] = [
     answers: { 200: 'beneficiary_requirements' },
     refusals: ['parameter_missing', 'beneficiary_invalid', 'currency_unsupported'],
     // The fields of a beneficiary in a country, optionally for one of its currencies.
-    handle: async (_deps, _request, { country, currency }) => {
+    handle: async (_deps, _request, { country, currency, type }) => {
       const all = accountRulesOf(country);
       if (all.length === 0) return refused(refuseCountry(country));
-      const accounts = accountRulesOf(country, currency);
+      const accounts = accountRulesOf(country, currency, { sent: { type } });
       if (accounts.length === 0) {
         const expected = all[0]?.find(({ field }) => field === 'currency')?.expected;
         return refused(

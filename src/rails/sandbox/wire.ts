@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { nameOnStatement } from '../../domain/beneficiary.js';
 import type { RailEvent, RailReport, Statement } from '../../domain/railReport.js';
 import type { LookupAnswer, SubmitAnswer, Transfer } from '../rail.js';
 
@@ -119,13 +120,16 @@ export function transferBody({ beneficiary, ...transfer }: Transfer): object {
     amount: transfer.amountMinor.toString(),
     currency: transfer.currency,
     beneficiary: {
-      name: beneficiary.name_kana ?? beneficiary.name,
+      name: nameOnStatement(beneficiary),
       country: beneficiary.country,
       account: beneficiary.iban ?? beneficiary.account_number ?? beneficiary.pix_key ?? '',
       bank_code: beneficiary.bic ?? beneficiary.routing_number ?? beneficiary.bank_code,
       branch_code: beneficiary.branch_code,
       account_type: beneficiary.account_type,
       tax_id: beneficiary.tax_id,
+      date_of_birth: beneficiary.date_of_birth,
+      registration_number: beneficiary.registration_number,
+      address: beneficiary.address,
     },
     remittance: transfer.remittance,
   };

@@ -1,0 +1,55 @@
+import { z } from 'zod';
+import { accountTypes } from '../domain/beneficiary.js';
+import { partNames } from '../domain/fieldRule.js';
+import { currency, deleted, idOf, time } from './shapes.js';
+
+export const beneficiary = z.object({
+  object: z.literal('beneficiary'),
+  id: idOf('bnf'),
+  type: z.enum(['individual', 'business']),
+  name: z.string(),
+  country: z.string().describe('ISO 3166-1 alpha-2 code.'),
+  currency,
+  name_kana: z.string().optional(),
+  name_latin: z.string().optional(),
+  name_on_statement: z.string().describe('The name as the payment writes it.'),
+  iban: z.string().optional().describe('Masked: the last four characters.'),
+  bic: z.string().optional(),
+  account_number: z.string().optional().describe('Masked: at most the last four digits.'),
+  routing_number: z.string().optional(),
+  bank_code: z.string().optional(),
+  branch_code: z.string().optional(),
+  account_type: z.enum(accountTypes).optional(),
+  pix_key: z.string().optional().describe('Masked: the last four characters.'),
+  tax_id: z.string().optional().describe('Masked: the last four characters.'),
+  date_of_birth: z.string().optional().describe('Masked: ****.'),
+  registration_number: z.string().optional().describe('Masked: the last four characters.'),
+  address: z
+    .object(Object.fromEntries(partNames.map((part) => [part, z.string().optional()])))
+    .optional()
+    .describe('As the payment writes it.'),
+  same_account_as: idOf('bnf').nullable().describe('The oldest other one of this bank account.'),
+  version: z.int().describe('1, and one more with each update.'),
+  created_at: time,
+  updated_at: time.nullable().describe('When its details were last updated.'),
+  deleted,
+});
+
+const requirement = z.object({
+  name: z.string().describe('As a form names it: address[town] is the town of address.'),
+  type: z.literal('string'),
+  required: z.boolean(),
+  description: z.string(),
+  pattern: z.string(),
+  example: z.string(),
+});
+
+export const requirements = z.object({
+  object: z.literal('beneficiary_requirements'),
+  country: z.string(),
+  currency: currency.nullable(),
+  fields: z.array(requirement).describe('The fields of one kind of account.'),
+  alternatives: z
+    .array(z.object({ fields: z.array(requirement) }))
+    .describe('Other kinds of account that can be paid in the country, each with its fields.'),
+});
