@@ -25,6 +25,7 @@ export type {
   Delivery,
   ExpandedPayout,
   Page,
+  PastRate,
   Payout,
   PayoutParams,
   Problem,
