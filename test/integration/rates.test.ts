@@ -608,7 +608,7 @@ describe('corridor rates', () => {
       'No rate waits as x',
     );
     await expect(useProvider(called({ database }, 'mine'))).rejects.toThrow(
-      'expects reference or ecb',
+      'expects reference, ecb or table',
     );
     expect(await usable()).toEqual({ EUR: '1', USD: '1.16', GBP: '0.88' });
   });
@@ -638,5 +638,10 @@ describe('corridor rates', () => {
       expect.stringMatching(/^the figures of \S+ are for tests, .*\n$/),
     ]);
     expect(await usable()).toEqual({ EUR: '1', USD: '1.40' });
+    expect(await corridor('use', 'table', ...grace)).toEqual([
+      0,
+      'in use: table. Its rates come when workers start with RATE_SOURCE=table.\n',
+    ]);
+    expect(await usable()).toEqual({});
   });
 });
