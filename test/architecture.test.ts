@@ -31,9 +31,10 @@ const source = new Map([
  * are generated from, sentences that say how to correct a request, guides, retries that pay once), 530
  * with accounts of 18 countries, every IBAN, and rates to look at, 390 with dated fees and spreads and
  * prices that explain themselves, 270 with limits, account states and exposure, 230 with personal
- * data that is encrypted and can be erased, and 170 with past rates and a signed table of them.
+ * data that is encrypted and can be erased, and 200 with past rates, a signed table of them,
+ * and accounts of eight more countries.
  */
-const limits = { linesPerFile: 450, linesOfCode: 15_863 };
+const limits = { linesPerFile: 450, linesOfCode: 15_893 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

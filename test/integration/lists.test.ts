@@ -669,7 +669,7 @@ describe('what can be paid', () => {
       has_more: false,
     });
     const all = await system.client('GET /v1/corridors');
-    expect(z.array(z.object({})).parse(all.body['data'])).toHaveLength(33 * 33);
+    expect(z.array(z.object({})).parse(all.body['data'])).toHaveLength(41 * 41);
     const { apiKey } = await createTestAccount(system.database, { mode: 'live', funds: {} });
     const live = await createClient(system.apiUrl, apiKey)('GET /v1/corridors');
     expect(live.body['data']).toEqual([]);
@@ -691,7 +691,7 @@ describe('what can be paid', () => {
     const older = await system.client(`GET /v1/rates?${query}`);
     expect(older.body).toMatchObject({ data: [{ ...listed, rate: Number(rate) }] });
     const all = await system.client('GET /v1/rates');
-    expect(z.array(z.object({})).parse(all.body['data'])).toHaveLength(33 * 33);
+    expect(z.array(z.object({})).parse(all.body['data'])).toHaveLength(41 * 41);
   });
 
   it('and with which details of a beneficiary', async () => {

@@ -1,6 +1,9 @@
+import { execFile } from 'node:child_process';
 import { generateKeyPairSync, sign } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { pino } from 'pino';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { startRates } from '../../src/activities/maintenance.js';
@@ -9,7 +12,9 @@ import { decideRate, listWaitingRates, pinProvider, storeRates } from '../../src
 import { ecbProvider } from '../../src/rates/ecb.js';
 import { referenceSource } from '../../src/rates/reference.js';
 import { tableProvider, tableSource } from '../../src/rates/table.js';
+import { masterKey } from '../fixtures/keyring.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
+import { temporalAddress } from '../servers/temporalAddress.js';
 
 const minuteMs = 60_000;
 const dayMs = 24 * 60 * minuteMs;
@@ -40,13 +45,17 @@ afterAll(async () => {
 
 /** Each test begins with one table that was read: 1.16 dollars and 150 shillings for a euro. */
 beforeEach(async () => {
-  await transaction(system.database, async (sql) => {
-    await sql`select set_config('session_replication_role', 'replica', true)`;
-    await sql`truncate rates, rate_decisions, current_rates`;
-  });
+  await forgetRates();
   await pinProvider(system.database, tableProvider, by);
   expect(await read({ USD: '1.16', GBP: '0.88' }, 10 * minuteMs)).toEqual([]);
 });
+
+/** Triggers keep all others from that. */
+const forgetRates = () =>
+  transaction(system.database, async (sql) => {
+    await sql`select set_config('session_replication_role', 'replica', true)`;
+    await sql`truncate rates, rate_decisions, current_rates`;
+  });
 
 type Figures = Readonly<Record<string, string>>;
 
@@ -108,6 +117,28 @@ describe('a table that the operator signs', () => {
     expect(await quoted()).toBe(newMid);
   });
 
+  it('with a wrong signature starts no worker that has no other rates to go on with', async () => {
+    await forgetRates();
+    publish({ USD: '1.17', GBP: '0.88' });
+    published = { ...published, signature: 'AAAA' };
+    const env = {
+      ...process.env,
+      DATABASE_URL: system.urls.worker,
+      TEMPORAL_ADDRESS: temporalAddress(),
+      MASTER_KEY: masterKey,
+      SANDBOX_BANK_URL: system.bank.url,
+      SANDBOX_BANK_TOKEN: system.bank.apiToken,
+      WEBHOOKS_ALLOW_INSECURE: 'true',
+      RATE_SOURCE: 'table',
+      RATE_TABLE_URL: url,
+      RATE_TABLE_PUBLIC_KEY: pem,
+    };
+    const main = fileURLToPath(new URL('../../dist/src/worker/main.js', import.meta.url));
+    await expect(promisify(execFile)(process.execPath, [main], { env })).rejects.toMatchObject({
+      stdout: expect.stringContaining('does not have a signature of RATE_TABLE_PUBLIC_KEY'),
+    });
+  });
+
   it('of another form changes nothing, until it is right', async () => {
     const lines = await read({ USD: '1.17', GBP: '88 %' });
     expect(lines).toMatchObject([{ err: { message: 'Not a decimal rate: 88 %' } }]);
@@ -130,10 +161,7 @@ describe('a table that the operator signs', () => {
   });
 
   it('that is stale prices nothing, and the next one does', async () => {
-    await transaction(system.database, async (sql) => {
-      await sql`select set_config('session_replication_role', 'replica', true)`;
-      await sql`truncate rates, rate_decisions, current_rates`;
-    });
+    await forgetRates();
     await read({ USD: '1.16', GBP: '0.88' }, 2 * dayMs);
     expect(await quoted()).toBe('rate_unavailable');
     await read({ USD: '1.17', GBP: '0.88' });
