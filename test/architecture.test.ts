@@ -34,7 +34,7 @@ const source = new Map([
  * data that is encrypted and can be erased, and 200 with past rates, a signed table of them,
  * and accounts of eight more countries.
  */
-const limits = { linesPerFile: 450, linesOfCode: 15_893 };
+const limits = { linesPerFile: 450, linesOfCode: 15_894 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

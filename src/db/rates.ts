@@ -58,9 +58,10 @@ export async function storeRates(
       insert into rates (currency, per_euro, provider, as_of)
       select t.currency, t.per_euro, ${provider}, ${asOf}
         from unnest(${currencies}::text[], ${[...perEuro.values()]}::text[]::numeric[])
-               as t (currency, per_euro)
+               with ordinality as t (currency, per_euro, place)
        where not exists (select from rates r where r.currency = t.currency
                and r.provider = ${provider} and r.as_of > ${asOf})
+       order by t.place
       on conflict do nothing`;
     await sql`select take_accepted_rates(${currencies}::text[])`;
     return listWaitingRates(sql);
