@@ -129,6 +129,8 @@ async function startParts(
     SANDBOX_BANK_URL: bankUrl,
     SANDBOX_BANK_TOKEN: secrets.bankToken,
     RATE_SOURCE: config.RATE_SOURCE,
+    RATE_TABLE_URL: config.RATE_TABLE_URL,
+    RATE_TABLE_PUBLIC_KEY: config.RATE_TABLE_PUBLIC_KEY,
   };
   const apiSettings = {
     ...connections,

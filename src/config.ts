@@ -31,7 +31,18 @@ const masterKeys = z
   .regex(/^[0-9a-f]{64}(\s+[0-9a-f]{64})?$/i, masterKeyForm)
   .transform((text) => text.split(/\s+/));
 
-const rateSource = z.enum(['reference', 'ecb'], 'reference or ecb');
+const rateSource = z.enum(['reference', 'ecb', 'table'], 'reference, ecb or table');
+/** What RATE_SOURCE=table needs: where the table is, and the key that it is signed with. */
+const rateTable = {
+  RATE_TABLE_URL: z.string().default(''),
+  RATE_TABLE_PUBLIC_KEY: z.string().default(''),
+};
+// Without a query, since the signature is at the same address and `.sig`.
+const tableUrl = /^https:\/\/[^\s/?#]+\/[^\s?#]+$/;
+const localTableUrl = /^(https:\/\/[^\s/?#]+|http:\/\/(localhost|127\.0\.0\.1)(:\d+)?)\/[^\s?#]+$/;
+// RFC 8410: what stands before the 32 bytes of every such key is the same.
+const ed25519Key =
+  /^-----BEGIN PUBLIC KEY-----\s+MCowBQYDK2VwAyEA[\w+/]{43}=\s+-----END PUBLIC KEY-----\s*$/;
 
 /** What the API and the workers have in common. */
 const shared = {
@@ -106,7 +117,19 @@ const workerSchema = z.object({
   RATE_SOURCE_URL: url('http|https').default(
     'https://www.ecb.europa.eu/stats/eurofxref/eurofxref-daily.xml',
   ),
+  ...rateTable,
 });
+
+const checkedWorkerSchema = workerSchema
+  .refine(
+    ({ RATE_SOURCE, RATE_TABLE_URL, WEBHOOKS_ALLOW_INSECURE: isLocal }) =>
+      RATE_SOURCE !== 'table' || (isLocal ? localTableUrl : tableUrl).test(RATE_TABLE_URL),
+    { path: ['RATE_TABLE_URL'], error: 'an https URL with a path and no query' },
+  )
+  .refine((set) => set.RATE_SOURCE !== 'table' || ed25519Key.test(set.RATE_TABLE_PUBLIC_KEY), {
+    path: ['RATE_TABLE_PUBLIC_KEY'],
+    error: 'an ed25519 public key in PEM',
+  });
 
 /** The logins of the processes, as URLs: who migrates makes them, or somebody has before. */
 const logins = {
@@ -134,6 +157,7 @@ const stackSchema = z.object({
   HOME: z.string().optional(),
   PATH: z.string().default(''),
   RATE_SOURCE: rateSource.default('reference'),
+  ...rateTable,
   /** On one's own machine nobody needs to be kept from anybody. */
   ...rateLimits({ perSecond: 5_000, burst: 10_000, inFlight: 1_000, items: 99_999 }),
 });
@@ -143,7 +167,7 @@ export type WorkerConfig = z.infer<typeof workerSchema>;
 export type StackConfig = z.infer<typeof stackSchema>;
 
 export const readApiConfig = (env: Environment) => read(apiSchema, env);
-export const readWorkerConfig = (env: Environment) => read(workerSchema, env);
+export const readWorkerConfig = (env: Environment) => read(checkedWorkerSchema, env);
 export const readOperatorTemporalConfig = (env: Environment) => read(operatorTemporalSchema, env);
 export const readOperatorConfig = (env: Environment) => read(operatorSchema, env);
 export const readMasterKeyConfig = (env: Environment) => read(masterKeySchema, env);

@@ -31,10 +31,11 @@ const source = new Map([
  * are generated from, sentences that say how to correct a request, guides, retries that pay once), 530
  * with accounts of 18 countries, every IBAN, and rates to look at, 390 with dated fees and spreads and
  * prices that explain themselves, 460 with limits, account states and exposure, 390 with personal
- * data that is encrypted and can be erased, 150 with when a payout arrives, and 170 with addresses
- * and what else holders of accounts have.
+ * data that is encrypted and can be erased, 150 with when a payout arrives, 170 with addresses
+ * and what else holders of accounts have, and 200 with past rates, a signed table of them, and accounts
+ * of eight more countries.
  */
-const limits = { linesPerFile: 450, linesOfCode: 16_375 };
+const limits = { linesPerFile: 450, linesOfCode: 16_580 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

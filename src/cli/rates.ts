@@ -1,13 +1,15 @@
 import { decideRate, listWaitingRates, pinProvider } from '../db/rates.js';
 import { ecbProvider } from '../rates/ecb.js';
 import { referenceSource } from '../rates/reference.js';
+import { tableProvider } from '../rates/table.js';
 import { type Call, requiredId, signatureOf, UsageError } from './usage.js';
 
 /** A provider by the name that RATE_SOURCE has for it. */
 export function rateProviderOf(name: string) {
   if (name === 'ecb') return ecbProvider;
   if (name === 'reference') return referenceSource;
-  throw new UsageError('corridor rates use expects reference or ecb.');
+  if (name === 'table') return tableProvider;
+  throw new UsageError('corridor rates use expects reference, ecb or table.');
 }
 
 /** Every rate that waits for a person. */

@@ -137,6 +137,14 @@ export const corridorListParams = z.strictObject({
   destination_currency: currency.optional(),
 });
 
+/** `created` bounds the publication here: the lists of this API are filtered by what orders them. */
+export const pastRateListParams = z.strictObject({
+  ...pageParams(matching(/^rate_\d{1,18}$/, 'the id of a past rate (rate_…)')),
+  created,
+  source_currency: currency,
+  destination_currency: currency,
+});
+
 export const requirementsParams = z.strictObject({
   country: matching(/^[A-Z]{2}$/, 'an ISO 3166-1 country code in capitals, such as DE'),
   currency: currency.optional(),

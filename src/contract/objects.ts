@@ -6,13 +6,13 @@ import type { EventRow, PayoutFacts } from '../db/events.js';
 import type { BalanceRow } from '../db/ledger.js';
 import type { PayoutRow } from '../db/payouts.js';
 import type { QuoteRow } from '../db/quotes.js';
-import type { RateOrigin } from '../db/rates.js';
+import type { PastRate, RateOrigin } from '../db/rates.js';
 import type { WebhookEndpointRow } from '../db/webhookEndpoints.js';
 import { estimatedArrival, schemeOf } from '../domain/arrival.js';
 import { type BeneficiaryDetails, maskedDetails, nameOnStatement } from '../domain/beneficiary.js';
 import type { Corridor } from '../domain/corridor.js';
 import type { FieldRule } from '../domain/fieldRule.js';
-import { formatRate, quotedRate, type Rate } from '../domain/fx.js';
+import { crossMid, formatRate, quotedRate, type Rate } from '../domain/fx.js';
 import type { PayeeDelay, Standing } from '../domain/limits.js';
 import { formatMinor, max } from '../domain/money.js';
 import { statusHistory } from '../domain/payout.js';
@@ -186,6 +186,25 @@ export function rateObject(
     mid_rate: formatRate(mid),
     spread_basis_points: spreadBasisPoints,
     rate_source: { provider: rateProvider, as_of: rateAsOf.toISOString() },
+  };
+}
+
+/** A mid rate of the past, with the two published rates that it is made of. */
+export function pastRateObject(row: PastRate): ContractObject<'past_rate'> {
+  const half = (id: bigint, perEuro: string, asOf: Date) => ({
+    ...{ id: `rate_${id}`, per_euro: perEuro, as_of: asOf.toISOString() },
+  });
+  return {
+    object: 'past_rate',
+    id: `rate_${row.id}`,
+    source_currency: row.sourceCurrency,
+    destination_currency: row.destinationCurrency,
+    mid_rate: formatRate(crossMid(row.sourcePerEuro, row.destinationPerEuro)),
+    provider: row.provider,
+    as_of: row.asOf.toISOString(),
+    received_at: row.arrivedAt.toISOString(),
+    source_rate: half(row.sourceId, row.sourcePerEuro, row.sourceAsOf),
+    destination_rate: half(row.destinationId, row.destinationPerEuro, row.destinationAsOf),
   };
 }
 

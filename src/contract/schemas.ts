@@ -59,6 +59,20 @@ function rateWith<Exact extends z.ZodType>(exact: Exact) {
   });
 }
 
+const half = z.object({ id: idOf('rate'), per_euro: decimal, as_of: time });
+const pastRate = z.object({
+  object: z.literal('past_rate'),
+  id: idOf('rate').describe('The id of the half that was published last.'),
+  source_currency: currency,
+  destination_currency: currency,
+  mid_rate: decimal.describe('The per_euro of the destination divided by that of the source.'),
+  provider: z.string(),
+  as_of: time.describe('When its provider published the half that came last.'),
+  received_at: time.describe('When that half arrived here.'),
+  source_rate: half,
+  destination_rate: half,
+});
+
 const calculation = z.object({
   object: z.literal('calculation'),
   steps: z.array(
@@ -339,6 +353,8 @@ function objectsWith<Exact extends z.ZodType>(version: ApiVersion, exact: Exact)
     event,
     event_list: listOf(event),
     expanded_payout: expandedPayout,
+    past_rate: pastRate,
+    past_rate_list: listOf(pastRate),
     payout,
     payout_list: listOf(expandedPayout),
     problem,

@@ -2,6 +2,7 @@ import { crossMid, type Rate } from '../domain/fx.js';
 import type { Signature } from '../domain/operator.js';
 import { bigints, type Database, type Sql, transaction, when } from './client.js';
 import { recordCommand } from './operatorActions.js';
+import { orderAndLimit, type Page, pageRows, toPage } from './page.js';
 
 /** A rate that is kept: units of the currency for one euro, exact. */
 export type CurrencyRate = {
@@ -57,9 +58,10 @@ export async function storeRates(
       insert into rates (currency, per_euro, provider, as_of)
       select t.currency, t.per_euro, ${provider}, ${asOf}
         from unnest(${currencies}::text[], ${[...perEuro.values()]}::text[]::numeric[])
-               as t (currency, per_euro)
+               with ordinality as t (currency, per_euro, place)
        where not exists (select from rates r where r.currency = t.currency
                and r.provider = ${provider} and r.as_of > ${asOf})
+       order by t.place
       on conflict do nothing`;
     await sql`select take_accepted_rates(${currencies}::text[])`;
     return listWaitingRates(sql);
@@ -134,6 +136,56 @@ export async function currentRates(
     select id, currency, per_euro::text as per_euro, provider, as_of from current_rates
      where as_of > now() - make_interval(secs => ${maximumAgeMs / 1000})
        and ${when(sql, currencies, (some) => sql`currency = any (${some})`)}`;
+}
+
+/** A mid rate of the past with both its halves. Its id and times are those of the half that came last. */
+export type PastRate = Pick<CurrencyRate, 'id' | 'provider' | 'asOf'> & {
+  readonly arrivedAt: Date;
+  readonly sourceCurrency: string;
+  readonly sourceId: bigint;
+  readonly sourcePerEuro: string;
+  readonly sourceAsOf: Date;
+  readonly destinationCurrency: string;
+  readonly destinationId: bigint;
+  readonly destinationPerEuro: string;
+  readonly destinationAsOf: Date;
+};
+
+/**
+ * A page of the mid rates of a pair by publication: each accepted rate of either currency makes one,
+ * with the last accepted one before it of the other currency and the same provider. Halves that came
+ * together make one. Within one currency there is none.
+ */
+export async function listPastRates(sql: Sql, page: Page, source: string, destination: string) {
+  const rows = await sql<PastRate[]>`
+    select r.id, r.provider, r.as_of, r.arrived_at,
+           s.currency as source_currency, s.id as source_id, s.per_euro::text as source_per_euro,
+           s.as_of as source_as_of, d.currency as destination_currency, d.id as destination_id,
+           d.per_euro::text as destination_per_euro, d.as_of as destination_as_of
+      from (values (${source}, ${destination}), (${destination}, ${source})) pair (own, other)
+     cross join lateral (
+       select r.*, other_id from accepted_rates r
+        cross join lateral (
+          select id from accepted_rates o
+           where o.currency = pair.other and o.provider = r.provider
+             and (o.as_of, o.id) <= (r.as_of, r.id)
+           order by o.as_of desc, o.id desc limit 1) o (other_id)
+        where currency = pair.own and pair.own <> pair.other
+          and ${pageRows(sql, page, ['as_of', 'id'])}) r
+      join rates s on s.id = case when r.currency = ${source} then r.id else other_id end
+      join rates d on d.id = case when r.currency = ${source} then other_id else r.id end
+     where not exists (select from accepted_rates t
+             where t.currency = pair.other and t.provider = r.provider and t.as_of = r.as_of
+               and t.arrived_at = r.arrived_at and t.id > r.id)
+    ${orderAndLimit(sql, page, ['r.as_of', 'r.id'])}`;
+  return toPage(page, rows);
+}
+
+/** Where an accepted rate stands among those of its pair. */
+export async function positionOfRate(sql: Sql, id: string) {
+  const [row] = await sql<{ at: Date; id: string }[]>`
+    select as_of as at, id::text from accepted_rates where id = ${id}`;
+  return row;
 }
 
 function halvesOf(rates: CurrencyRates, source: string, destination: string) {

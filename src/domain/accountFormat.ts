@@ -1,5 +1,5 @@
 import formats from './accountFormats.json' with { type: 'json' };
-import { checks, isLuhn } from './checkDigits.js';
+import { checks, isLuhn, isNuban } from './checkDigits.js';
 import {
   type BeneficiaryField,
   beneficiaryFields,
@@ -150,14 +150,17 @@ function checkSentence({ check, title }: FieldFormat): string {
   if (check === 'pixKey') {
     return 'As a CPF or CNPJ it has wrong check digits; a phone number starts with its country code, +55.';
   }
-  return check === 'aba' || check === 'clabe'
+  return check === 'aba' || check === 'clabe' || check === 'rut'
     ? `The check digit of the ${title} is wrong: a digit is wrong or two are swapped.`
     : `The check digits of the ${title} are wrong: a digit is wrong or two are swapped.`;
 }
 
-/** What is wrong with fields that are right on their own: a sort code says how its accounts are checked. */
+/** What is wrong with fields that are right on their own: some accounts are checked with their bank. */
 export function pairFault(values: { readonly [field in BeneficiaryField]?: string }) {
-  const { country, account_number: account, routing_number: sortCode } = values;
+  const { country, account_number: account, routing_number: sortCode, bank_code: bank } = values;
+  if (country === 'NG' && account !== undefined && bank !== undefined && !isNuban(bank, account)) {
+    return 'The account number does not match the bank code: a digit of one is wrong or two are swapped.';
+  }
   if (country !== 'GB' || account === undefined || sortCode === undefined) return undefined;
   return isAccountAt(sortCode, account)
     ? undefined

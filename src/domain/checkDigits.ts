@@ -108,6 +108,42 @@ function isPixKey(key: string): boolean {
   return key.length <= 77 && (!/^[0-9A-Z]{11,14}$/.test(key) || isCpfOrCnpj(key));
 }
 
+/** Argentina: the eighth digit checks the bank and the branch, the last one the account (BCRA, CBU). */
+function isCbu(text: string): boolean {
+  const [bank, account] = [digitsOf(text.slice(0, 8)), digitsOf(text.slice(8))];
+  const sum = weightedSum(account, [3, 9, 7, 1, 3, 9, 7, 1, 3, 9, 7, 1, 3, 1]);
+  return weightedSum(bank, [7, 1, 3, 9, 7, 1, 3, 1]) % 10 === 0 && sum % 10 === 0;
+}
+
+/** Chile: a RUT counts from the right, and its check digit K as 10. */
+function isRut(text: string): boolean {
+  const numbers = Array.from(text, (digit) => (digit === 'K' ? 10 : Number.parseInt(digit, 10)));
+  return weightedSum(numbers.toReversed(), [1, 2, 3, 4, 5, 6, 7, 2, 3]) % 11 === 0;
+}
+
+/** Colombia: a CC of a person has no check digit, a NIT has (DIAN, Orden Administrativa 4 of 1989). */
+function isColombianId(text: string): boolean {
+  if (/^([0-9]{6,8}|1[0-9]{9})$/.test(text)) return true;
+  const [check, ...digits] = digitsOf(text).toReversed();
+  const rest = weightedSum(digits, [3, 7, 13, 17, 19, 23, 29, 37, 41]) % 11;
+  return check === (rest < 2 ? rest : 11 - rest);
+}
+
+/** Peru: of the last two digits one checks the bank and the branch, and one the account, as Luhn has it. */
+function isCci(digits: string): boolean {
+  return isLuhn(digits.slice(0, 6) + digits[18]) && isLuhn(digits.slice(6, 18) + digits[19]);
+}
+
+/**
+ * Nigeria: the last digit of an account checks it with the code of the bank, of 3 digits, or of 5 for
+ * other financial institutions (CBN, Revised Standards on NUBAN, 2020).
+ */
+export function isNuban(bankCode: string, account: string): boolean {
+  const institution = bankCode.length === 5 ? `9${bankCode}` : bankCode;
+  const digits = digitsOf(institution + account);
+  return (weightedSum(digits.slice(0, -1), [3, 7, 3]) + (digits.at(-1) ?? 0)) % 10 === 0;
+}
+
 // New Zealand's Inland Revenue publishes which sum a bank uses: the weights of the 16 digits, what
 // divides the sum, and whether the digits of a product are added up first.
 const newZealandSums = {
@@ -150,8 +186,12 @@ function isNewZealandAccount(digits: string): boolean {
 /** The checks that the table of accounts names. */
 export const checks: Readonly<Record<string, (value: string) => boolean>> = {
   aba: isRoutingNumber,
+  cbu: isCbu,
+  cci: isCci,
   clabe: isClabe,
+  colombia: isColombianId,
   cpfOrCnpj: isCpfOrCnpj,
   newZealand: isNewZealandAccount,
   pixKey: isPixKey,
+  rut: isRut,
 };

@@ -1,11 +1,7 @@
-import { request } from 'undici';
 import { parseRate } from '../domain/fx.js';
 import { isCurrency } from '../domain/money.js';
+import { download, utf8 } from './download.js';
 import type { RateSource, RateTable } from './rateSource.js';
-
-// The file is about 2 KiB; 256 KiB leaves room for a longer list and still stops
-// a wrong address from filling the memory.
-const maximumBytes = 256 * 1024;
 
 export const ecbProvider = { provider: 'ecb', isForTests: false } as const;
 
@@ -17,27 +13,10 @@ export const ecbProvider = { provider: 'ecb', isForTests: false } as const;
  * the file takes, and the schedule tries again anyway.
  */
 export function ecbSource(url: string, timeoutMs = 10_000): RateSource {
-  return { ...ecbProvider, fetch: async () => parseEcbDaily(await download(url, timeoutMs)) };
-}
-
-async function download(url: string, timeoutMs: number): Promise<string> {
-  const { statusCode, body } = await request(url, { signal: AbortSignal.timeout(timeoutMs) });
-  if (statusCode !== 200) {
-    // Read to its end and not destroyed, which undici reports as an uncaught error.
-    await body.dump();
-    throw new Error(`The ECB rates answered with status ${statusCode}`);
-  }
-  const decoder = new TextDecoder('utf-8', { fatal: true });
-  let bytes = 0;
-  let text = '';
-  // Leaving the loop by an exception destroys the body and its connection.
-  for await (const chunk of body) {
-    const part: Uint8Array = chunk;
-    bytes += part.byteLength;
-    if (bytes > maximumBytes) throw new Error(`The ECB rates are over ${maximumBytes} bytes`);
-    text += decoder.decode(part, { stream: true });
-  }
-  return text + decoder.decode();
+  return {
+    ...ecbProvider,
+    fetch: async () => parseEcbDaily(utf8(await download('The ECB rates', url, timeoutMs))),
+  };
 }
 
 // The document is a Cube of one day that holds an empty Cube for each currency.

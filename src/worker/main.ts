@@ -15,6 +15,7 @@ import { createRails } from '../rails/registry.js';
 import { createSandboxRail } from '../rails/sandbox/connector.js';
 import { ecbSource } from '../rates/ecb.js';
 import { referenceSource } from '../rates/reference.js';
+import { tableSource } from '../rates/table.js';
 import { createLog, createMetrics, serveMetrics } from '../telemetry.js';
 import { upsertSchedules } from '../temporal/schedules.js';
 import { ensureSearchAttributes } from '../temporal/searchAttributes.js';
@@ -38,8 +39,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     lockTimeoutMs: lane === 'single' ? 1_500 : 5_000,
     applicationName: `corridor-worker-${lane}`,
   });
-  const rateSource =
-    config.RATE_SOURCE === 'ecb' ? ecbSource(config.RATE_SOURCE_URL) : referenceSource;
+  const rateSource = rateSources[config.RATE_SOURCE](config);
   await startRates({ database, rateSource, log }, config.RATE_MAXIMUM_AGE_HOURS * hourMs);
 
   const connection = await NativeConnection.connect({ address: config.TEMPORAL_ADDRESS });
@@ -105,6 +105,13 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     },
   };
 }
+
+/** What each RATE_SOURCE reads. */
+const rateSources = {
+  reference: () => referenceSource,
+  ecb: ({ RATE_SOURCE_URL: url }: WorkerConfig) => ecbSource(url),
+  table: (config: WorkerConfig) => tableSource(config.RATE_TABLE_URL, config.RATE_TABLE_PUBLIC_KEY),
+};
 
 /** Without a key that is in use payouts would be begun, and could not be sent. */
 async function loadKeyring(database: Database, config: WorkerConfig): Promise<Keyring> {

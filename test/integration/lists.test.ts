@@ -4,7 +4,9 @@ import { insertBatch } from '../../src/db/batches.js';
 import { transaction } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
 import { insertPayout, type NewPayout, refusePayouts } from '../../src/db/payouts.js';
+import { storeRates } from '../../src/db/rates.js';
 import { refuse } from '../../src/domain/refusal.js';
+import { referenceSource } from '../../src/rates/reference.js';
 import { eventually } from '../assertions/eventually.js';
 import { type ApiClient, createClient, textOf, untilStatus } from '../fixtures/client.js';
 import { beneficiary } from '../fixtures/requestPayout.js';
@@ -275,6 +277,8 @@ describe('a list refuses', () => {
     ['/v1/balance_transactions?type=settled', 'type', 'Did you mean settle?'],
     ['/v1/balance_transactions?starting_after=7', 'starting_after', 'txn_'],
     ['/v1/corridors?from=USD', 'from', 'source_currency'],
+    ['/v1/rates/history?source_currency=USD', 'destination_currency', 'ISO 4217'],
+    ['/v1/rates/history?starting_after=7', 'starting_after', 'rate_'],
     ['/v1/beneficiary_requirements', 'country', 'ISO 3166-1'],
   ])('GET %s and names %s', async (path, param, told) => {
     const answer = await system.client(`GET ${path}`);
@@ -295,13 +299,17 @@ describe('a list refuses', () => {
     ['webhook_endpoints', 'we_1'],
     ['events', 'evt_1'],
     ['balance_transactions', 'txn_999999999999'],
+    ['rates/history', 'rate_999999999999'],
   ])('%s after an object that is not there, or two cursors', async (name, id) => {
-    const absent = await system.client(`GET /v1/${name}?ending_before=${id}`);
+    const pair = name.startsWith('rates') ? 'source_currency=USD&destination_currency=EUR&' : '';
+    const absent = await system.client(`GET /v1/${name}?${pair}ending_before=${id}`);
     expect(absent).toMatchObject({
       status: 422,
       body: { code: 'cursor_not_found', param: 'ending_before', received: id },
     });
-    const both = await system.client(`GET /v1/${name}?ending_before=${id}&starting_after=${id}`);
+    const both = await system.client(
+      `GET /v1/${name}?${pair}ending_before=${id}&starting_after=${id}`,
+    );
     expect(both).toMatchObject({
       status: 400,
       body: { code: 'parameters_exclusive', param: 'ending_before' },
@@ -615,6 +623,32 @@ describe('the other lists', () => {
 });
 
 describe('what can be paid', () => {
+  it('is told with the mid rates of before, each with its halves', async () => {
+    const { provider, isForTests } = referenceSource;
+    const perEuro = new Map([['USD', '1.17']]);
+    await storeRates(system.database, { provider, isForTests }, { asOf: new Date(), perEuro });
+    const path = '/v1/rates/history?source_currency=USD&destination_currency=EUR';
+    const half = { id: expect.stringMatching(/^rate_\d+$/), as_of: expect.any(String) };
+    const page = await list(system.client, path);
+    const [newest, first] = page.data;
+    expect(newest).toEqual({
+      object: 'past_rate',
+      id: newest?.id,
+      source_currency: 'USD',
+      destination_currency: 'EUR',
+      mid_rate: '0.854700854701',
+      provider,
+      as_of: expect.any(String),
+      received_at: expect.any(String),
+      source_rate: { ...half, id: newest?.id, per_euro: '1.17' },
+      destination_rate: { ...half, per_euro: '1' },
+    });
+    expect(first).toMatchObject({ mid_rate: '0.861178091629' });
+    expect(await walk(system.client, `${path}&`, 1)).toEqual(idsOf(page));
+    const newer = await list(system.client, `${path}&created[gt]=${String(first?.['as_of'])}`);
+    expect(newer.data).toEqual([newest]);
+  });
+
   it('is told corridor by corridor', async () => {
     const one = await system.client(
       'GET /v1/corridors?source_currency=USD&destination_currency=JPY',
@@ -640,7 +674,7 @@ describe('what can be paid', () => {
       has_more: false,
     });
     const all = await system.client('GET /v1/corridors');
-    expect(z.array(z.object({})).parse(all.body['data'])).toHaveLength(33 * 33);
+    expect(z.array(z.object({})).parse(all.body['data'])).toHaveLength(41 * 41);
     const { apiKey } = await createTestAccount(system.database, { mode: 'live', funds: {} });
     const live = await createClient(system.apiUrl, apiKey)('GET /v1/corridors');
     expect(live.body['data']).toEqual([]);
@@ -662,7 +696,7 @@ describe('what can be paid', () => {
     const older = await system.client(`GET /v1/rates?${query}`);
     expect(older.body).toMatchObject({ data: [{ ...listed, rate: Number(rate) }] });
     const all = await system.client('GET /v1/rates');
-    expect(z.array(z.object({})).parse(all.body['data'])).toHaveLength(33 * 33);
+    expect(z.array(z.object({})).parse(all.body['data'])).toHaveLength(41 * 41);
   });
 
   it('and with which details of a beneficiary', async () => {

@@ -488,7 +488,7 @@ describe('the processes of docker-compose.yml', () => {
     ['api', 'TRUSTED_PROXIES', '10.0.0.0/8,10.0.0.0/99', 'addresses and subnets'],
     ['worker', 'METRICS_PORT', 'abc', 'a port number, 0 to 65535'],
     ['worker', 'TEMPORAL_ADDRESS', 'temporal', 'host:port'],
-    ['worker', 'RATE_SOURCE', '', 'reference or ecb, it is not set'],
+    ['worker', 'RATE_SOURCE', '', 'reference, ecb or table, it is not set'],
     ['sandbox-bank', 'BANK_PORT', 'abc', 'a port number, 0 to 65535'],
     ['sandbox-bank', 'BANK_CALLBACK_URL', 'ftp://api', 'an http or https URL'],
     ['migrate', 'DATABASE_URL_FILE', '/nowhere', 'a file that can be read'],

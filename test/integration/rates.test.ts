@@ -11,9 +11,11 @@ import { findQuote } from '../../src/db/quotes.js';
 import {
   currentRates,
   decideRate,
+  listPastRates,
   listWaitingRates,
   midOf,
   pinProvider,
+  positionOfRate,
   type RateProvider,
   storeRates,
 } from '../../src/db/rates.js';
@@ -23,6 +25,7 @@ import { createRails } from '../../src/rails/registry.js';
 import { ecbProvider } from '../../src/rates/ecb.js';
 import type { RateSource } from '../../src/rates/rateSource.js';
 import { referenceSource } from '../../src/rates/reference.js';
+import { openPlanReader } from '../assertions/plans.js';
 import { QuietRail } from '../fakes/quietRail.js';
 import { called } from '../fixtures/operators.js';
 import { requestBatch } from '../fixtures/requestBatch.js';
@@ -284,6 +287,131 @@ describe('every rate', () => {
   });
 });
 
+describe('past mid rates', () => {
+  type Asked = Partial<Parameters<typeof listPastRates>[1]>;
+  const page = { limit: 20, toward: 'older', from: null } as const;
+  const read = (asked: Asked = {}, source = 'USD', destination = 'GBP') =>
+    listPastRates(test.database, { ...page, ...asked }, source, destination);
+  const figures = async (asked: Asked = {}, source = 'USD', destination = 'GBP') =>
+    (await read(asked, source, destination)).rows.map((row) =>
+      [row.sourcePerEuro, row.destinationPerEuro].join(' '),
+    );
+
+  it('are one for halves that came together, and one for each that came alone', async () => {
+    await store({ USD: '1.10', GBP: '0.80' }, ago(5 * minuteMs));
+    await store({ GBP: '0.81' }, ago(4 * minuteMs));
+    await store({ USD: '1.11' }, ago(3 * minuteMs));
+    await store({ GBP: '0.82', JPY: '180', USD: '1.12' }, ago(2 * minuteMs));
+    // Corrected: of the same time, and later here.
+    await store({ GBP: '0.83', USD: '1.12' }, ago(minuteMs));
+    const newest = ['1.12 0.83', '1.12 0.82', '1.11 0.81', '1.10 0.81', '1.10 0.80'];
+    expect(await figures()).toEqual(newest);
+    const turned = newest.map((pair) => pair.split(' ').reverse().join(' '));
+    expect(await figures({}, 'GBP', 'USD')).toEqual(turned);
+    expect(await figures({}, 'JPY', 'USD')).toEqual(['180 1.12', '180 1.12']);
+    expect(await figures({}, 'USD', 'USD')).toEqual([]);
+    expect(await figures({}, 'USD', 'CHF')).toEqual([]);
+    const [first] = (await read({ limit: 1 })).rows;
+    const kept = await test.database`select id, currency, as_of, arrived_at from rates
+      where id in (${String(first?.sourceId)}, ${String(first?.destinationId)}) order by id`;
+    const [gbp, usd] = ['GBP', 'USD'].map((name) => kept.find(({ currency }) => currency === name));
+    expect(first).toMatchObject({
+      provider: 'ecb',
+      id: kept.at(-1)?.['id'],
+      asOf: gbp?.['asOf'],
+      arrivedAt: gbp?.['arrivedAt'],
+      sourceId: usd?.['id'],
+      sourceAsOf: usd?.['asOf'],
+      destinationId: gbp?.['id'],
+      destinationAsOf: gbp?.['asOf'],
+    });
+  });
+
+  it('come in pages of any size, both ways and within bounds', async () => {
+    for (const minutes of [9, 8, 7, 6, 5, 4, 3]) {
+      const both = { USD: `1.1${9 - minutes}`, GBP: `0.8${9 - minutes}` };
+      await store(minutes % 3 === 0 ? { USD: both.USD } : both, ago(minutes * minuteMs));
+    }
+    const all = (await read()).rows;
+    expect(all.map(({ sourcePerEuro }) => sourcePerEuro)).toEqual([
+      '1.16',
+      '1.15',
+      '1.14',
+      '1.13',
+      '1.12',
+      '1.11',
+    ]);
+    for (const limit of [1, 2, 3, 4]) {
+      for (const toward of ['older', 'newer'] as const) {
+        for (const [index, row] of all.entries()) {
+          const from = { at: row.asOf, id: row.id.toString() };
+          const { rows, hasMore } = await read({ limit, toward, from });
+          const beyond = toward === 'older' ? all.slice(index + 1) : all.slice(0, index);
+          const wanted = toward === 'older' ? beyond.slice(0, limit) : beyond.slice(-limit);
+          expect([rows, hasMore]).toEqual([wanted, beyond.length > limit]);
+        }
+      }
+    }
+    const [, second, third] = all;
+    const created = { gte: third?.asOf, lt: second?.asOf };
+    expect((await read({ created })).rows).toEqual([third]);
+  });
+
+  it('are of accepted rates alone, and of one provider each', async () => {
+    await storeRates(test.database, referenceSource, {
+      asOf: ago(9 * minuteMs),
+      perEuro: new Map([
+        ['USD', '1.15'],
+        ['GBP', '0.85'],
+      ]),
+    });
+    await pinProvider(test.database, ecbProvider, by);
+    await store({ USD: '1.16' }, ago(5 * minuteMs));
+    await store({ USD: '1.17' }, ago(4 * minuteMs));
+    expect(await figures({ limit: 1 })).toEqual(['1.15 0.85']);
+    await store({ GBP: '0.87', USD: '1.40' }, ago(3 * minuteMs));
+    expect(await figures()).toEqual(['1.17 0.87', '1.15 0.85']);
+    expect(await positionOfRate(test.database, await waitingId('USD'))).toBeUndefined();
+    await decideRate(test.database, await waitingId('USD'), 'rejected', by);
+    expect(await figures()).toEqual(['1.17 0.87', '1.15 0.85']);
+    await store({ USD: '1.41' }, ago(2 * minuteMs));
+    const id = await waitingId('USD');
+    await decideRate(test.database, id, 'accepted', by);
+    expect(await figures()).toEqual(['1.41 0.87', '1.17 0.87', '1.15 0.85']);
+    expect(await positionOfRate(test.database, id)).toMatchObject({ id });
+  });
+
+  it('of a table of every minute are read by a few rows', async () => {
+    await store({ USD: '1.10', GBP: '0.80' }, ago(minuteMs));
+    await transaction(test.database, async (sql) => {
+      await sql`select set_config('session_replication_role', 'replica', true)`;
+      await sql`
+        insert into rates (currency, per_euro, provider, as_of, arrived_at)
+        select currency, 1 + i % 7, 'ecb', at, at from generate_series(1, 20000) i
+         cross join lateral (values (now() - make_interval(mins => 20002 - i))) t (at)
+         cross join unnest('{USD,GBP,JPY}'::text[]) currency`;
+    });
+    await test.database`analyze rates`;
+    const reader = await openPlanReader(test.url);
+    try {
+      const cursors = [null, { at: ago(5 * dayMs), id: '1' }] as const;
+      const asked = (['older', 'newer'] as const).flatMap((toward) =>
+        cursors.map((from) => ({ ...page, from, toward })),
+      );
+      for (const each of asked) {
+        const [plan] = await reader.plansOf(() =>
+          listPastRates(reader.database, each, 'USD', 'GBP'),
+        );
+        // What people have decided is read as a whole, and is little.
+        expect(plan?.wholeTables, plan?.text).not.toContain('rates');
+        expect(plan?.rowsRead, plan?.text).toBeLessThanOrEqual(15 * page.limit);
+      }
+    } finally {
+      await reader.close();
+    }
+  });
+});
+
 describe('what a payout names', () => {
   const deps = { rails: createRails([new QuietRail()]), rateMaximumAgeMs };
   const decideOn = (driver: string, ids: readonly string[]) =>
@@ -480,7 +608,7 @@ describe('corridor rates', () => {
       'No rate waits as x',
     );
     await expect(useProvider(called({ database }, 'mine'))).rejects.toThrow(
-      'expects reference or ecb',
+      'expects reference, ecb or table',
     );
     expect(await usable()).toEqual({ EUR: '1', USD: '1.16', GBP: '0.88' });
   });
@@ -510,5 +638,10 @@ describe('corridor rates', () => {
       expect.stringMatching(/^the figures of \S+ are for tests, .*\n$/),
     ]);
     expect(await usable()).toEqual({ EUR: '1', USD: '1.40' });
+    expect(await corridor('use', 'table', ...grace)).toEqual([
+      0,
+      'in use: table. Its rates come when workers start with RATE_SOURCE=table.\n',
+    ]);
+    expect(await usable()).toEqual({});
   });
 });

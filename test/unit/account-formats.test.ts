@@ -313,6 +313,42 @@ describe('accounts in the United Kingdom', () => {
   });
 });
 
+describe('accounts in Nigeria', () => {
+  const nigerian = { type: 'individual', name: 'Ada Lovelace', country: 'NG', currency: 'NGN' };
+
+  test.each([
+    ['058', '0000014579'],
+    ['011', '0000014578'],
+    ['011', '0000014597'],
+    // The bank of 5 digits in place of one of 3, whose code its own looks like.
+    ['50547', '0000014579'],
+    // github:transferwise/api-docs@4f9a383 source/includes/reference/_recipients.md, a made-up number.
+    ['044', '0584412903'],
+  ])('are refused where the bank code does not check them: %s %s', (bank, account) => {
+    const sent = { ...nigerian, bank_code: bank, account_number: account };
+    expect(sentencesOf(sent)).toEqual([
+      'account_number: The account number does not match the bank code: a digit of one is wrong or two are swapped.',
+    ]);
+  });
+});
+
+test('of the check digits of an account each one counts', () => {
+  const whole = {
+    AR: ['account_number', '0940099324001313220028'],
+    CL: ['tax_id', '125319092'],
+    CO: ['tax_id', '8999990017'],
+    PE: ['account_number', '01136600010003254221'],
+  } as const;
+  for (const [country, [field, value]] of Object.entries(whole)) {
+    expect(accepted({ ...exampleOf(country), [field]: value })).toHaveProperty(field, value);
+    for (const [index, digit] of Array.from(value).entries()) {
+      const other = `${(Number.parseInt(digit, 10) + 1) % 10}`;
+      const slip = value.slice(0, index) + other + value.slice(index + 1);
+      expect(sentencesOf({ ...exampleOf(country), [field]: slip }), slip).toHaveLength(1);
+    }
+  }
+});
+
 describe('slips of real people, each where it was reported', () => {
   const reported = [...cases].flatMap(([country, { invalid }]) =>
     invalid
@@ -381,6 +417,42 @@ describe('slips of real people, each where it was reported', () => {
         [
           "BR, branch with its check digit",
           "branch_code: expected a branch (agência) of up to 4 digits without its check digit",
+        ],
+        [
+          "CO, the placeholder of a provider",
+          "tax_id: The check digits of the tax number are wrong: a digit is wrong or two are swapped.",
+        ],
+        [
+          "CO, a passport",
+          "tax_id: expected a CC of 6 to 8 digits or of 10 that begin with 1, or a NIT with its check digit",
+        ],
+        [
+          "PE, an example without the right check digits",
+          "account_number: The check digits of the CCI are wrong: a digit is wrong or two are swapped.",
+        ],
+        [
+          "PE, the placeholder of a provider",
+          "account_number: The check digits of the CCI are wrong: a digit is wrong or two are swapped.",
+        ],
+        [
+          "GH, a number of Kenya",
+          "account_number: expected a mobile number with its country code, +233 and 9 digits",
+        ],
+        [
+          "KE, a number of Ghana",
+          "account_number: expected a mobile number with its country code, +254 and 9 digits",
+        ],
+        [
+          "KE, an account of a bank",
+          "account_number: expected a mobile number with its country code, +254 and 9 digits",
+        ],
+        [
+          "KE, code of a bank",
+          "bank_code: expected the operator of the mobile money: mpesa, airtel or tkash",
+        ],
+        [
+          "KE, placeholders",
+          "account_number: expected a mobile number with its country code, +254 and 9 digits",
         ],
       ]
     `);

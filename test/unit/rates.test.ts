@@ -1,4 +1,9 @@
+import { execFileSync } from 'node:child_process';
+import { generateKeyPairSync, type KeyPairKeyObjectResult, sign } from 'node:crypto';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type RequestListener, type Server } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
 import { ConfigError, readStackConfig, readWorkerConfig } from '../../src/config.js';
 import { type CurrencyRate, midOf, originOf } from '../../src/db/rates.js';
@@ -6,6 +11,7 @@ import { corridorCurrencies } from '../../src/domain/corridor.js';
 import { formatRate, parseRate } from '../../src/domain/fx.js';
 import { ecbSource, parseEcbDaily } from '../../src/rates/ecb.js';
 import { referenceSource } from '../../src/rates/reference.js';
+import { parseTable, tableSource } from '../../src/rates/table.js';
 import { masterKey } from '../fixtures/keyring.js';
 
 const daily = `<?xml version="1.0" encoding="UTF-8"?>
@@ -45,22 +51,26 @@ function serve(listener: RequestListener): Promise<string> {
   });
 }
 
-describe('the source of rates', () => {
-  const settings = {
-    DATABASE_URL: 'postgres://127.0.0.1/corridor',
-    TEMPORAL_ADDRESS: '127.0.0.1:7233',
-    SANDBOX_BANK_URL: 'http://127.0.0.1:8090',
-    SANDBOX_BANK_TOKEN: 'a-bank-token-of-the-tests',
-    MASTER_KEY: masterKey,
-    SANDBOX_BANK_CALLBACK_SECRET: 'a-callback-secret-of-the-tests',
-  };
+const settings = {
+  DATABASE_URL: 'postgres://127.0.0.1/corridor',
+  TEMPORAL_ADDRESS: '127.0.0.1:7233',
+  SANDBOX_BANK_URL: 'http://127.0.0.1:8090',
+  SANDBOX_BANK_TOKEN: 'a-bank-token-of-the-tests',
+  MASTER_KEY: masterKey,
+  SANDBOX_BANK_CALLBACK_SECRET: 'a-callback-secret-of-the-tests',
+};
+const pemOf = ({ publicKey, privateKey }: KeyPairKeyObjectResult) => ({
+  publicKey: String(publicKey.export({ type: 'spki', format: 'pem' })),
+  privateKey: String(privateKey.export({ type: 'pkcs8', format: 'pem' })),
+});
 
+describe('the source of rates', () => {
   test.each([undefined, '', 'ECB', 'corridor-reference-2026-11-20'])(
     'has to be said: a worker with %s does not start',
     (RATE_SOURCE) => {
       expect(() => readWorkerConfig({ ...settings, RATE_SOURCE })).toThrow(ConfigError);
       expect(() => readWorkerConfig({ ...settings, RATE_SOURCE })).toThrow(
-        'RATE_SOURCE: expected reference or ecb',
+        'RATE_SOURCE: expected reference, ecb or table',
       );
     },
   );
@@ -76,6 +86,50 @@ describe('the source of rates', () => {
       true,
       false,
     ]);
+  });
+});
+
+describe('the settings of a signed table', () => {
+  const { publicKey, privateKey } = pemOf(generateKeyPairSync('ed25519'));
+  const table = {
+    ...settings,
+    RATE_SOURCE: 'table',
+    RATE_TABLE_URL: 'https://rates.example.com/rates.json',
+    RATE_TABLE_PUBLIC_KEY: publicKey,
+  };
+
+  test('are an https address and a public key', () => {
+    const { RATE_SOURCE, RATE_TABLE_URL, RATE_TABLE_PUBLIC_KEY } = readWorkerConfig(table);
+    expect({ ...table, RATE_SOURCE, RATE_TABLE_URL, RATE_TABLE_PUBLIC_KEY }).toEqual(table);
+  });
+
+  test.each([
+    ['RATE_TABLE_URL', undefined],
+    ['RATE_TABLE_URL', 'http://rates.example.com/rates.json'],
+    ['RATE_TABLE_URL', 'http://127.0.0.1:8000/rates.json'],
+    ['RATE_TABLE_URL', 'https://rates.example.com'],
+    ['RATE_TABLE_URL', 'https://rates.example.com/rates.json?version=1'],
+    ['RATE_TABLE_PUBLIC_KEY', undefined],
+    ['RATE_TABLE_PUBLIC_KEY', privateKey],
+    ['RATE_TABLE_PUBLIC_KEY', pemOf(generateKeyPairSync('x25519')).publicKey],
+    ['RATE_TABLE_PUBLIC_KEY', publicKey.replace(/=\n/, '\n')],
+  ])('are refused with %s=%s, and only where they are used', (name, value) => {
+    expect(() => readWorkerConfig({ ...table, [name]: value })).toThrow(`${name}: expected an `);
+    readWorkerConfig({ ...table, [name]: value, RATE_SOURCE: 'ecb' });
+  });
+
+  test.each([
+    ['http://127.0.0.1:8000/rates.json', true],
+    ['http://localhost/rates.json', true],
+    ['https://rates.example.com/rates.json', true],
+    ['http://127.0.0.1.example.com/rates.json', false],
+    ['http://localhost:80@example.com/rates.json', false],
+    ['http://10.0.0.1/rates.json', false],
+  ])('in a local stack may name this machine over http: %s', (RATE_TABLE_URL, isTaken) => {
+    const read = () =>
+      readWorkerConfig({ ...table, RATE_TABLE_URL, WEBHOOKS_ALLOW_INSECURE: 'true' });
+    if (isTaken) expect(read()).toMatchObject({ RATE_TABLE_URL });
+    else expect(read).toThrow('RATE_TABLE_URL: expected an https URL');
   });
 });
 
@@ -232,5 +286,114 @@ describe('the ECB source', () => {
     const url = await serve(() => {});
     await new Promise((resolve) => server?.close(resolve));
     await expect(ecbSource(url).fetch()).rejects.toThrow(Error);
+  });
+});
+
+describe('a table that the operator signs', () => {
+  const json = '{"as_of":"2026-11-23T12:00:00Z","per_euro":{"USD":"1.1612","KES":"150.40"}}';
+  const { publicKey, privateKey } = pemOf(generateKeyPairSync('ed25519'));
+  const signed = (text: string, key = privateKey) =>
+    sign(null, Buffer.from(text), key).toString('base64');
+  /** Where it is published with this signature. */
+  const publish = (body: string | Buffer, signature: string | undefined) =>
+    serve((request, response) => {
+      if (!request.url?.endsWith('.sig')) response.end(body);
+      else if (signature === undefined) response.writeHead(404).end();
+      else response.end(signature);
+    });
+  const fetched = async (body: string | Buffer, signature: string | undefined) =>
+    tableSource(await publish(body, signature), publicKey, 2_000).fetch();
+
+  test('is read with its time, its rates as they are written, and the euro', async () => {
+    const { asOf, perEuro } = await fetched(json, signed(json));
+    expect(asOf.toISOString()).toBe('2026-11-23T12:00:00.000Z');
+    expect(Object.fromEntries(perEuro)).toEqual({ EUR: '1', USD: '1.1612', KES: '150.40' });
+    // As base64 is written by programs that break lines.
+    const lines = signed(json).replace(/(.{64})/, '$1\r\n');
+    expect((await fetched(json, `${lines}\n`)).perEuro).toEqual(perEuro);
+  });
+
+  const otherKey = pemOf(generateKeyPairSync('ed25519')).privateKey;
+  test.each([
+    ['of another key', signed(json, otherKey)],
+    ['of another table', signed(json.replace('1.1612', '1.1613'))],
+    ['of the same table with a space more', signed(`${json} `)],
+    ['cut off', signed(json).slice(0, 40)],
+    ['that is empty', ''],
+    ['that is no base64', '<html></html>'],
+  ])('is refused with a signature %s', async (_name, signature) => {
+    await expect(fetched(json, signature)).rejects.toThrow(
+      'The table of rates does not have a signature of RATE_TABLE_PUBLIC_KEY',
+    );
+  });
+
+  test('is not even parsed without a signature', async () => {
+    await expect(fetched('{', signed(json))).rejects.toThrow('does not have a signature');
+    await expect(fetched(json, undefined)).rejects.toThrow(
+      'The signature of the table of rates answered with status 404',
+    );
+  });
+
+  test('may have 256 KiB', async () => {
+    const [longest, longer] = [256 * 1024, 256 * 1024 + 1].map((length) => json.padEnd(length));
+    expect((await fetched(longest ?? '', signed(longest ?? ''))).perEuro.size).toBe(3);
+    server?.close();
+    await expect(fetched(longer ?? '', signed(longer ?? ''))).rejects.toThrow('over 262144 bytes');
+  });
+
+  test('is given up when it does not come', async () => {
+    const silent = await serve(() => {});
+    await expect(tableSource(silent, publicKey, 50).fetch()).rejects.toThrow(/timeout/i);
+  });
+
+  test.each([
+    ['nothing', ''],
+    ['the end cut off', json.slice(0, -1)],
+    ['no time', json.replace('as_of', 'at')],
+    ['a time without a zone', json.replace('Z', '')],
+    ['a day that does not exist', json.replace('11-23', '02-31')],
+    ['more than there is', json.replace('{', '{"per_dollar":{},')],
+    ['no rates', json.replace(/\{"USD.*\}\}/, '{}}')],
+    ['a rate that is a JSON number', json.replace('"1.1612"', '1.1612')],
+    ['a rate of zero', json.replace('1.1612', '0')],
+    ['a negative rate', json.replace('1.1612', '-1')],
+    ['a rate with an exponent', json.replace('1.1612', '1e2')],
+    ['an unknown currency', json.replace('KES', 'KSH')],
+    ['another euro', json.replace('KES', 'EUR')],
+  ])('is refused with %s, although it is signed', async (_name, text) => {
+    expect(() => parseTable(text)).toThrow(Error);
+    await expect(fetched(text, signed(text))).rejects.not.toThrow('signature');
+  });
+
+  test('that is no UTF-8 is refused', async () => {
+    const bytes = Buffer.from(json.replace('KES', 'K\u00c9S'), 'latin1');
+    const signature = sign(null, bytes, privateKey).toString('base64');
+    await expect(fetched(bytes, signature)).rejects.toThrow(/not valid/);
+  });
+
+  test('is signed by the commands of docs/operations.md', async () => {
+    const operations = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8');
+    const commands = /```sh\n(openssl genpkey[^`]*)```/.exec(operations)?.[1] ?? '';
+    expect(commands.trim().split('\n')).toHaveLength(3);
+    const example = /```json\n(\{ "as_of"[^`]*)```/.exec(operations)?.[1] ?? '';
+    const folder = mkdtempSync(join(tmpdir(), 'corridor-rates-'));
+    try {
+      writeFileSync(join(folder, 'rates.json'), example);
+      execFileSync('sh', ['-ec', commands], { cwd: folder, stdio: 'ignore' });
+      const read = (name: string) => readFileSync(join(folder, name), 'utf8');
+      const RATE_TABLE_PUBLIC_KEY = read('rates-public.pem');
+      const RATE_TABLE_URL = 'https://rates.example.com/rates.json';
+      readWorkerConfig({
+        ...settings,
+        RATE_SOURCE: 'table',
+        RATE_TABLE_URL,
+        RATE_TABLE_PUBLIC_KEY,
+      });
+      const url = await publish(example, read('rates.json.sig'));
+      const { perEuro } = await tableSource(url, RATE_TABLE_PUBLIC_KEY).fetch();
+      expect(perEuro.get('KES')).toBe('150.40');
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
   });
 });

@@ -26,6 +26,7 @@ export type {
   ExpandedPayout,
   Limit,
   Page,
+  PastRate,
   Payout,
   PayoutParams,
   Problem,

@@ -12,6 +12,7 @@ import type {
   Calculation,
   CorridorOffer,
   Limit,
+  PastRate,
   Quote,
   Rate,
   Schemas,
@@ -63,6 +64,9 @@ export function resourcesOf(send: Transport) {
       /** What corridors would be priced at now; a quote holds a rate for 30 seconds. */
       list: (params?: Schemas['listRates_params'], options?: RequestOptions): List<Rate> =>
         listOf<Rate>(send, '/v1/rates', params, options),
+      /** The mid rates of two currencies by publication, newest first. */
+      history: (params: Schemas['listPastRates_params'], options?: RequestOptions) =>
+        listOf<PastRate>(send, '/v1/rates/history', params, options),
     },
     beneficiaryRequirements: {
       /** Which details a country requires of a beneficiary. */

@@ -24,6 +24,7 @@ export type Problem = Schemas['problem'];
 export type ProblemCode = Schemas['problem_code'];
 export type ProblemError = Schemas['problem_error'];
 export type Calculation = Schemas['calculation'];
+export type PastRate = Schemas['past_rate'];
 export type Quote = Schemas['quote'];
 export type Rate = Schemas['rate'];
 export type WebhookEndpoint = Schemas['webhook_endpoint'];

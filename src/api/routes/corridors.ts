@@ -1,12 +1,17 @@
-import { corridorListParams, requirementsParams } from '../../contract/listParams.js';
+import {
+  corridorListParams,
+  pastRateListParams,
+  requirementsParams,
+} from '../../contract/listParams.js';
 import {
   corridorObject,
   listObject,
+  pastRateObject,
   rateObject,
   requirementsObject,
 } from '../../contract/objects.js';
 import type { Account } from '../../db/accounts.js';
-import { currentRates, midOf, originOf } from '../../db/rates.js';
+import { currentRates, listPastRates, midOf, originOf, positionOfRate } from '../../db/rates.js';
 import { currentTerms } from '../../db/terms.js';
 import { accountRulesOf, refuseCountry } from '../../domain/beneficiary.js';
 import {
@@ -18,6 +23,7 @@ import {
 } from '../../domain/corridor.js';
 import { parseRate } from '../../domain/fx.js';
 import { refuse } from '../../domain/refusal.js';
+import { listRoute } from '../listRoute.js';
 import { type Route, refused, route } from '../route.js';
 
 /** The corridors that an account can use, or those of one currency; like balances they are one page. */
@@ -79,6 +85,23 @@ export const corridorRoutes: readonly Route[] = [
       });
       return { status: 200, body: listObject(data) };
     },
+  }),
+  listRoute({
+    path: '/v1/rates/history',
+    scope: 'read',
+    operationId: 'listPastRates',
+    summary: 'List the mid rates of two currencies by publication, newest first.',
+    params: pastRateListParams,
+    answers: { 200: 'past_rate_list' },
+    refusals: ['parameter_missing'],
+    find: (sql, _accountId, id) => positionOfRate(sql, id.slice('rate_'.length)),
+    query: (
+      sql,
+      _accountId,
+      page,
+      { source_currency: source, destination_currency: destination },
+    ) => listPastRates(sql, page, source, destination),
+    render: pastRateObject,
   }),
   route({
     method: 'get',

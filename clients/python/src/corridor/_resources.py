@@ -21,6 +21,7 @@ from .models import (
     BeneficiaryRequirements,
     Corridor,
     Limit,
+    PastRate,
     Quote,
     Rate,
     WebhookEndpoint,
@@ -35,6 +36,7 @@ from .params import (
     ListBalanceTransactionsParams,
     ListBeneficiariesParams,
     ListCorridorsParams,
+    ListPastRatesParams,
     ListRatesParams,
     ListWebhookEndpointsParams,
     ReadBeneficiaryRequirementsParams,
@@ -228,6 +230,12 @@ class Rates(_Resource):
     ) -> Page[Rate]:
         """Lists the current rates."""
         return Page(self._transport, "/v1/rates", params, Rate, timeout)
+
+    def history(
+        self, *, timeout: float | None = None, **params: Unpack[ListPastRatesParams]
+    ) -> Page[PastRate]:
+        """Lists the mid rates of two currencies by publication, newest first."""
+        return Page(self._transport, "/v1/rates/history", params, PastRate, timeout)
 
 
 class Requirements(_Resource):

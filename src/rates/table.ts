@@ -1,0 +1,53 @@
+import { createPublicKey, verify } from 'node:crypto';
+import { z } from 'zod';
+import { parseRate } from '../domain/fx.js';
+import { isCurrency } from '../domain/money.js';
+import { download, utf8 } from './download.js';
+import type { RateSource, RateTable } from './rateSource.js';
+
+export const tableProvider = { provider: 'table', isForTests: false } as const;
+
+/**
+ * A table that whoever operates this service publishes at `url`, with a detached signature at the same
+ * address and `.sig`: base64 of ed25519 (RFC 8032) over the exact bytes. `fetch` throws as that of the
+ * ECB does, on a signature that is not of the key (PEM), and on a document of another form.
+ */
+export function tableSource(url: string, publicKeyPem: string, timeoutMs = 10_000): RateSource {
+  const publicKey = createPublicKey(publicKeyPem);
+  return {
+    ...tableProvider,
+    fetch: async () => {
+      const [bytes, signature] = await Promise.all([
+        download('The table of rates', url, timeoutMs),
+        download('The signature of the table of rates', `${url}.sig`, timeoutMs),
+      ]);
+      // What is not signed is not read at all.
+      if (!verify(null, bytes, publicKey, Buffer.from(signature.toString('latin1'), 'base64'))) {
+        throw new Error('The table of rates does not have a signature of RATE_TABLE_PUBLIC_KEY');
+      }
+      return parseTable(utf8(bytes));
+    },
+  };
+}
+
+const tableForm = z.strictObject({
+  as_of: z.iso.datetime(),
+  per_euro: z.record(z.string(), z.string()),
+});
+
+/**
+ * Reads {"as_of": "2026-11-23T12:00:00Z", "per_euro": {"USD": "1.1612"}}. Anything else throws, so that
+ * a half-read table is never used. A currency that ISO 4217 does not have is an error of the operator's
+ * own, and not a new one of a bank's. The euro may be left out.
+ */
+export function parseTable(json: string): RateTable {
+  const { as_of: asOf, per_euro: rates } = tableForm.parse(JSON.parse(json));
+  const perEuro = new Map(Object.entries({ EUR: '1', ...rates }));
+  if (perEuro.size < 2) throw new Error('The table of rates is empty');
+  if (perEuro.get('EUR') !== '1') throw new Error('The table of rates must have 1 for EUR');
+  for (const [currency, rate] of perEuro) {
+    if (!isCurrency(currency)) throw new Error(`The table of rates has no currency ${currency}`);
+    parseRate(rate);
+  }
+  return { asOf: new Date(asOf), perEuro };
+}
