@@ -2,6 +2,7 @@ import { setImmediate } from 'node:timers/promises';
 import { batchRatesOf } from '../db/batches.js';
 import { lockBeneficiariesOf } from '../db/beneficiaries.js';
 import type { Sql } from '../db/client.js';
+import { currentOpenings } from '../db/corridorOpenings.js';
 import { countUses, lockFundsOf, type OwnedEntry, postEntries } from '../db/ledger.js';
 import { payeeDelaysOf } from '../db/payeeDelays.js';
 import {
@@ -163,15 +164,17 @@ async function readFacts(
   ids: readonly string[],
 ) {
   // One round trip: the statements are sent together and run one after another.
-  const [rows, quotes, beneficiaries, rates, batches, terms, payeeDelays] = await Promise.all([
-    lockPayouts(sql, driver, ids),
-    lockQuotesOf(sql, ids),
-    lockBeneficiariesOf(sql, ids),
-    currentRates(sql, deps.rateMaximumAgeMs),
-    batchRatesOf(sql, ids),
-    termsOfPayouts(sql, ids),
-    payeeDelaysOf(sql, ids),
-  ]);
+  const [rows, quotes, beneficiaries, rates, batches, terms, payeeDelays, openings] =
+    await Promise.all([
+      lockPayouts(sql, driver, ids),
+      lockQuotesOf(sql, ids),
+      lockBeneficiariesOf(sql, ids),
+      currentRates(sql, deps.rateMaximumAgeMs),
+      batchRatesOf(sql, ids),
+      termsOfPayouts(sql, ids),
+      payeeDelaysOf(sql, ids),
+      currentOpenings(sql),
+    ]);
   const quoteOf = new Map(quotes.map((quote) => [quote.payoutId, quote]));
   const beneficiaryOf = new Map(beneficiaries.map((found) => [found.payoutId, found]));
   const batchRates = new Map(batches.map((batch) => [batch.id, batch.rates]));
@@ -202,6 +205,7 @@ async function readFacts(
         quote: quote && { ...quote, rate: parseRate(quote.rate), mid: parseRate(quote.mid) },
         beneficiary: beneficiaryOf.get(row.id),
         payeeDelays,
+        openings,
         pairOf: (source: string, destination: string) => pairFor(row, source, destination),
         originOf: ({ sourceCurrency, destinationCurrency }: Acceptance) =>
           quote ??

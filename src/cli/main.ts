@@ -13,6 +13,7 @@ import { changeState, fundAccount, openAccount } from './account.js';
 import { showArrivals } from './arrivals.js';
 import { listBatches, pause, resume, showBatch } from './batches.js';
 import { withConnections } from './connections.js';
+import { changeOpening, showOpenings } from './corridors.js';
 import { showExposure } from './exposure.js';
 import { createKey, listKeys, revokeKey, rollKey } from './keys.js';
 import { changeLimits, changePayeeDelay, showLimits } from './limits.js';
@@ -62,6 +63,8 @@ const options = {
   day: { type: 'string' },
   month: { type: 'string' },
   above: { type: 'string' },
+  source: { type: 'string' },
+  destination: { type: 'string' },
   hours: { type: 'string' },
   days: { type: 'string', default: '30' },
 } as const;
@@ -128,6 +131,9 @@ const commands: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   'terms list': showTerms,
   'terms set': setTerms,
   'terms preview': previewTerms,
+  'corridors list': showOpenings,
+  'corridors close': (call) => changeOpening(call, 'close'),
+  'corridors open': (call) => changeOpening(call, 'open'),
   exposure: showExposure,
   arrivals: showArrivals,
   reconcile,

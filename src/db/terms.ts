@@ -1,7 +1,8 @@
 import type { Fragment } from 'postgres';
-import type { Corridor, Terms } from '../domain/corridor.js';
+import type { Corridor, Opening, Terms } from '../domain/corridor.js';
 import type { Mode } from './accounts.js';
 import { bigints, exactlyOne, type Sql, when } from './client.js';
+import { currentOpenings } from './corridorOpenings.js';
 import { type CurrencyRates, originOf, type RateOrigin } from './rates.js';
 
 /** Terms with the time that they hold for; without an account, those of every other one. */
@@ -35,18 +36,28 @@ const termsAt = (sql: Sql, owners: Fragment, at: Fragment) => sql`
 const ownersFor = (sql: Sql, accountId: Fragment) => sql`
   (t.account_id is null or t.account_id = ${accountId})`;
 
-/** The terms of an account, and the database's time, to which a price on them belongs. */
+/**
+ * The terms of an account, and the database's time, to which a price on them belongs; and which
+ * corridors are closed.
+ */
 export async function currentTerms(
   sql: Sql,
   accountId: string,
   currencies?: readonly string[],
-): Promise<{ readonly at: Date; readonly terms: readonly TermsRow[] }> {
-  const rows = await sql<(TermsRow & { readonly at: Date })[]>`
-    select date_trunc('milliseconds', now()) as at, t.*
-      from (${termsAt(sql, ownersFor(sql, sql`${accountId}`), sql`now()`)}) t
-     where ${when(sql, currencies, (some) => sql`currency = any (${some})`)}`;
+): Promise<{
+  readonly at: Date;
+  readonly terms: readonly TermsRow[];
+  readonly openings: readonly Opening[];
+}> {
+  const [rows, openings] = await Promise.all([
+    sql<(TermsRow & { readonly at: Date })[]>`
+      select date_trunc('milliseconds', now()) as at, t.*
+        from (${termsAt(sql, ownersFor(sql, sql`${accountId}`), sql`now()`)}) t
+       where ${when(sql, currencies, (some) => sql`currency = any (${some})`)}`,
+    currentOpenings(sql),
+  ]);
   // Without terms there is no price that could be dated.
-  return { at: rows[0]?.at ?? new Date(0), terms: rows };
+  return { at: rows[0]?.at ?? new Date(0), terms: rows, openings };
 }
 
 /** What holds for these payouts of one account: now, or for the items of a batch, at its request. */

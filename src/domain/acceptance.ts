@@ -1,4 +1,5 @@
 import { type AccountState, refuseState } from './accountState.js';
+import { type Opening, refuseClosed } from './corridor.js';
 import {
   type PayeeDelay,
   type PayeeDetails,
@@ -48,6 +49,7 @@ export type PriceFacts = {
   readonly quote: LockedQuote | undefined;
   readonly beneficiary: (PayeeDetails & { readonly currency: string }) | undefined;
   readonly payeeDelays: readonly PayeeDelay[];
+  readonly openings: readonly Opening[];
   readonly pairOf: (source: string, destination: string) => Pick<PriceRequest, 'mid' | 'corridor'>;
 };
 
@@ -61,6 +63,8 @@ export function priceOf(request: PayoutRequest, facts: PriceFacts): Acceptance |
   const isLive = request.quoteId === null;
   const priced = isLive ? livePrice(request, facts) : quotedPrice(request, facts);
   if (isRefusal(priced)) return priced;
+  const closed = refuseClosed(facts.openings, priced.sourceCurrency, priced.destinationCurrency);
+  if (closed !== undefined) return closed;
   if (facts.beneficiary === undefined) return beneficiaryNotFound(request.beneficiaryId);
   const receives = facts.beneficiary.currency;
   if (receives !== priced.destinationCurrency) {

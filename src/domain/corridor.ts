@@ -67,6 +67,37 @@ export function corridorOf(
   };
 }
 
+/** Closes or opens the corridors from a currency, to one, or between two; null is any currency. */
+export type Opening = {
+  readonly source: string | null;
+  readonly destination: string | null;
+  readonly isOpen: boolean;
+};
+
+/**
+ * Why a payout may not go through a corridor: of the rules for it the last one counts, and without one
+ * it is open.
+ *
+ * @param openings in the order in which they began
+ */
+export function refuseClosed(
+  openings: readonly Opening[],
+  source: string,
+  destination: string,
+): Refusal | undefined {
+  const last = openings.findLast(
+    (each) =>
+      (each.source ?? source) === source && (each.destination ?? destination) === destination,
+  );
+  if (last?.isOpen ?? true) return undefined;
+  return refuse('corridor_unavailable', {
+    param: 'destination_currency',
+    expected: 'a corridor that is open',
+    received: `${source} to ${destination}`,
+    hint: 'GET /v1/corridors lists those that are open.',
+  });
+}
+
 /** Which rail takes a payout: a test account reaches only the sandbox bank, a live one never does. */
 export function railNameOf(mode: 'test' | 'live'): 'sandbox' | undefined {
   return mode === 'test' ? 'sandbox' : undefined;

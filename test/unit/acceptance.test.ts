@@ -59,6 +59,7 @@ const facts: Facts = {
   quote,
   beneficiary: receiving('EUR'),
   payeeDelays: [],
+  openings: [],
   pairOf: (source, destination) => ({
     mid: source === 'USD' && destination === 'EUR' ? parseRate('0.86') : undefined,
     corridor: findCorridor(source, destination),

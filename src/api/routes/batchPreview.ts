@@ -67,15 +67,16 @@ async function readFacts(deps: ApiDeps, request: ApiRequest, items: readonly Key
   const quoteIds = named(({ params }) => params.quote);
   const beneficiaryIds = named(({ params }) => params.beneficiary);
   const keysSent = named(({ key }) => key?.key);
-  const [quotes, beneficiaries, funds, rates, { terms }, keys, payeeDelays] = await Promise.all([
-    findQuotes(database, accountId, quoteIds),
-    findReceivers(database, accountId, beneficiaryIds),
-    findFunds(database, accountId),
-    currentRates(database, deps.rateMaximumAgeMs),
-    currentTerms(database, accountId),
-    findKeys(database, accountId, keysSent),
-    findPayeeDelays(database, accountId),
-  ]);
+  const [quotes, beneficiaries, funds, rates, { terms, openings }, keys, payeeDelays] =
+    await Promise.all([
+      findQuotes(database, accountId, quoteIds),
+      findReceivers(database, accountId, beneficiaryIds),
+      findFunds(database, accountId),
+      currentRates(database, deps.rateMaximumAgeMs),
+      currentTerms(database, accountId),
+      findKeys(database, accountId, keysSent),
+      findPayeeDelays(database, accountId),
+    ]);
   const quoteOf = new Map(quotes.map((quote) => [quote.id, quote]));
   const usable = beneficiaries.filter(({ deletedAt }) => deletedAt === null);
   const beneficiaryOf = new Map(usable.map((row) => [row.id, row]));
@@ -86,6 +87,7 @@ async function readFacts(deps: ApiDeps, request: ApiRequest, items: readonly Key
       quote: quoteFacts(quoteOf.get(params.quote ?? '')),
       beneficiary: beneficiaryOf.get(params.beneficiary),
       payeeDelays,
+      openings,
       pairOf: (source, destination) => ({
         mid: midOf(rates, source, destination),
         corridor: corridorOf(terms, source, destination),

@@ -18,7 +18,9 @@ import {
   type Corridor,
   corridorCurrencies,
   corridorOf,
+  type Opening,
   railNameOf,
+  refuseClosed,
   type Terms,
 } from '../../domain/corridor.js';
 import { parseRate } from '../../domain/fx.js';
@@ -29,7 +31,7 @@ import { type Route, refused, route } from '../route.js';
 /** The corridors that an account can use, or those of one currency; like balances they are one page. */
 function corridorsOf(
   { mode }: Account,
-  terms: readonly Terms[],
+  { terms, openings }: { readonly terms: readonly Terms[]; readonly openings: readonly Opening[] },
   asked: {
     readonly source_currency?: string | undefined;
     readonly destination_currency?: string | undefined;
@@ -41,7 +43,8 @@ function corridorsOf(
   return sources
     .flatMap((from) => destinations.map((to) => corridorOf(terms, from, to)))
     .filter((corridor) => corridor !== undefined)
-    .filter(({ rail }) => rail === railNameOf(mode));
+    .filter(({ rail }) => rail === railNameOf(mode))
+    .filter(({ source: from, destination: to }) => refuseClosed(openings, from, to) === undefined);
 }
 
 /** What can be paid, where, and on which terms. */
@@ -57,8 +60,9 @@ export const corridorRoutes: readonly Route[] = [
     params: corridorListParams,
     answers: { 200: 'corridor_list' },
     handle: async ({ database }, { account }, params) => {
-      const { at, terms } = await currentTerms(database, account.id);
-      const data = corridorsOf(account, terms, params).map((one) => corridorObject(one, at));
+      const offer = await currentTerms(database, account.id);
+      const corridors = corridorsOf(account, offer, params);
+      const data = corridors.map((corridor) => corridorObject(corridor, offer.at));
       return { status: 200, body: listObject(data) };
     },
   }),
@@ -73,11 +77,11 @@ export const corridorRoutes: readonly Route[] = [
     answers: { 200: 'rate_list' },
     // A corridor without a current rate is left out, as a quote of it would be refused.
     handle: async ({ database, rateMaximumAgeMs }, { account }, params) => {
-      const [rates, { terms }] = await Promise.all([
+      const [rates, offer] = await Promise.all([
         currentRates(database, rateMaximumAgeMs),
         currentTerms(database, account.id),
       ]);
-      const data = corridorsOf(account, terms, params).flatMap((corridor) => {
+      const data = corridorsOf(account, offer, params).flatMap((corridor) => {
         const { source, destination } = corridor;
         const mid = source === destination ? parseRate('1') : midOf(rates, source, destination);
         if (mid === undefined) return [];

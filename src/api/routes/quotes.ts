@@ -4,7 +4,7 @@ import { newId } from '../../db/id.js';
 import { findQuote, insertQuote } from '../../db/quotes.js';
 import { currentRates, midOf } from '../../db/rates.js';
 import { currentTerms, priceOriginOf } from '../../db/terms.js';
-import { corridorOf } from '../../domain/corridor.js';
+import { corridorOf, refuseClosed } from '../../domain/corridor.js';
 import { price } from '../../domain/quote.js';
 import { isRefusal } from '../../domain/refusal.js';
 import { runIdempotently } from '../idempotency.js';
@@ -32,7 +32,13 @@ export const quoteRoutes: readonly Route[] = [
       },
     },
     answers: { 201: 'quote' },
-    refusals: ['currency_unsupported', 'amount_too_small', 'amount_too_large', 'rate_unavailable'],
+    refusals: [
+      'currency_unsupported',
+      'corridor_unavailable',
+      'amount_too_small',
+      'amount_too_large',
+      'rate_unavailable',
+    ],
     handle: (deps, request, params) => {
       const { source_currency: sourceCurrency, destination_currency: destinationCurrency } = params;
       const { amount, fixed_side: fixedSide } = params;
@@ -44,10 +50,12 @@ export const quoteRoutes: readonly Route[] = [
         status: 201,
         perform: async (sql) => {
           const pair = [sourceCurrency, destinationCurrency] as const;
-          const [rates, { at: createdAt, terms }] = await Promise.all([
+          const [rates, { at: createdAt, terms, openings }] = await Promise.all([
             currentRates(sql, deps.rateMaximumAgeMs, pair),
             currentTerms(sql, accountId, pair),
           ]);
+          const closed = refuseClosed(openings, ...pair);
+          if (closed !== undefined) return closed;
           const corridor = corridorOf(terms, ...pair);
           const priced = price({ ...asked, mid: midOf(rates, ...pair), corridor });
           if (isRefusal(priced)) return priced;

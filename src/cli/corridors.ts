@@ -1,0 +1,45 @@
+import { transaction } from '../db/client.js';
+import { insertOpening, listOpenings, type OpeningRow } from '../db/corridorOpenings.js';
+import { recordCommand } from '../db/operatorActions.js';
+import { corridorCurrencies } from '../domain/corridor.js';
+import { type Call, type Flags, futureTime, signatureOf, UsageError } from './usage.js';
+
+/** The rules that close or open corridors, those that hold and those to come. */
+export async function showOpenings({ database }: Call): Promise<void> {
+  const rows = await listOpenings(database);
+  if (rows.length === 0) console.log('Every corridor is open.');
+  for (const row of rows) console.log(lineOf(row));
+}
+
+/** Closes or opens the corridors from a currency, to one, or between two; now, or from a time on. */
+export async function changeOpening(
+  { database, flags }: Call,
+  verb: 'close' | 'open',
+): Promise<void> {
+  const signature = signatureOf(flags);
+  const [source, destination] = [currencyOf(flags, 'source'), currencyOf(flags, 'destination')];
+  if (source === null && destination === null) {
+    throw new UsageError('--source or --destination is missing.');
+  }
+  const validFrom = flags['from'] === undefined ? null : futureTime(flags, 'from');
+  const opening = { source, destination, isOpen: verb === 'open' };
+  const line = await transaction(database, async (sql) => {
+    const row = await insertOpening(sql, opening, validFrom);
+    const rule = lineOf(row);
+    await recordCommand(sql, signature, `corridor_${row.id}`, { kind: `corridors ${verb}`, rule });
+    return rule;
+  });
+  console.log(line);
+}
+
+function currencyOf(flags: Flags, name: string): string | null {
+  const text = flags[name];
+  if (text === undefined || corridorCurrencies().includes(text)) return text ?? null;
+  throw new UsageError(`--${name} expects a currency: ${corridorCurrencies().join(', ')}.`);
+}
+
+/** "USD to any currency  closed from …". */
+function lineOf({ source, destination, isOpen, validFrom }: OpeningRow): string {
+  const pair = `${source ?? 'any currency'} to ${destination ?? 'any currency'}`;
+  return `${pair}  ${isOpen ? 'open' : 'closed'} from ${validFrom.toISOString()}`;
+}

@@ -1,0 +1,103 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { changeOpening, showOpenings } from '../../src/cli/corridors.js';
+import { createClient } from '../fixtures/client.js';
+import { called } from '../fixtures/operators.js';
+import { openPayer } from '../fixtures/payer.js';
+import { beneficiary } from '../fixtures/requestPayout.js';
+import { createTestAccount } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
+
+// An operator closes corridors and opens them again; payouts that were accepted before go on.
+
+let system: TestSystem;
+beforeAll(async () => {
+  system = await startSystem();
+});
+afterEach(async () => {
+  vi.restoreAllMocks();
+  // Whatever a test has closed is open for the next one.
+  for (const flags of [{ source: 'USD' }, { destination: 'EUR' }, { destination: 'TRY' }]) {
+    await say('open', flags);
+  }
+});
+afterAll(() => system.stop());
+
+/** Runs a command as an operator, and returns what it prints. */
+async function say(verb: 'close' | 'open', flags: Readonly<Record<string, string>>) {
+  const log = vi.spyOn(console, 'log').mockReturnValue(undefined);
+  try {
+    await changeOpening(called(system, '', flags), verb);
+    return log.mock.calls.flat().join('\n');
+  } finally {
+    log.mockRestore();
+  }
+}
+
+const dollarsToEuro = {
+  source_currency: 'USD',
+  destination_currency: 'EUR',
+  amount: '10000',
+} as const;
+
+describe('a corridor that is closed', () => {
+  it('is refused to quotes, to payouts also with a quote from before, and to previews', async () => {
+    const { client, ask, send } = await openPayer(system);
+    const before = await send('simulate: delay 1s');
+    const held = await client('POST /v1/quotes', { form: dollarsToEuro });
+    expect(await say('close', { source: 'USD', destination: 'EUR' })).toMatch(
+      /^USD to EUR {2}closed from 20/,
+    );
+    const refused = { code: 'corridor_unavailable', received: 'USD to EUR' };
+    expect((await client('POST /v1/quotes', { form: dollarsToEuro })).body).toMatchObject(refused);
+    expect((await ask('Closed')).body).toMatchObject(refused);
+    const { id: payee } = (await client('POST /v1/beneficiaries', { form: beneficiary })).body;
+    const quoted = { quote: held.body['id'], beneficiary: payee };
+    expect((await client('POST /v1/payouts', { json: quoted })).body).toMatchObject(refused);
+    const item = { source_currency: 'USD', amount: 10_000, beneficiary: payee };
+    const json = { payouts: [item], validate_only: true };
+    expect((await client('POST /v1/batches', { json })).body).toMatchObject({
+      counts: { accepted: 0, refused: 1 },
+    });
+    expect((await client(`GET /v1/payouts/${before}`)).body).not.toHaveProperty('code');
+    await say('open', { source: 'USD', destination: 'EUR' });
+    await send('Open again');
+  });
+
+  it('is not listed, and the last rule that began counts', async () => {
+    const { apiKey } = await createTestAccount(system.database);
+    const client = createClient(system.apiUrl, apiKey);
+    const listed = async (path: string) => {
+      const { body } = await client(`GET /v1/${path}?source_currency=USD&destination_currency=TRY`);
+      return JSON.stringify(body['data']) !== '[]';
+    };
+    expect([await listed('corridors'), await listed('rates')]).toEqual([true, true]);
+    await say('close', { destination: 'TRY' });
+    expect([await listed('corridors'), await listed('rates')]).toEqual([false, false]);
+    await say('open', { source: 'USD', destination: 'TRY' });
+    expect(await listed('corridors')).toBe(true);
+    await say('close', { source: 'USD' });
+    expect(await listed('corridors')).toBe(false);
+  });
+
+  it('is open until the time from which it is closed', async () => {
+    const { send } = await openPayer(system);
+    const from = new Date(Date.now() + 60 * 60_000).toISOString();
+    await say('close', { source: 'USD', from });
+    await send('Still open');
+    const log = vi.spyOn(console, 'log').mockReturnValue(undefined);
+    await showOpenings(called(system, ''));
+    expect(log.mock.calls.flat()).toContain(`USD to any currency  closed from ${from}`);
+    // What holds now is known before what will: the two are not one.
+    expect(log.mock.calls.flat().filter((line) => `${line}`.startsWith('USD to any'))).toHaveLength(
+      2,
+    );
+  });
+});
+
+it.each([
+  [{}, '--source or --destination is missing'],
+  [{ source: 'XXX' }, '--source expects a currency: USD,'],
+  [{ destination: 'EUR', from: '2020-01-01T00:00:00Z' }, '--from expects a time to come'],
+])('%j closes nothing', async (flags, message) => {
+  await expect(say('close', flags)).rejects.toThrow(message);
+});
