@@ -32,10 +32,10 @@ const source = new Map([
  * with accounts of 18 countries, every IBAN, and rates to look at, 390 with dated fees and spreads and
  * prices that explain themselves, 460 with limits, account states and exposure, 390 with personal
  * data that is encrypted and can be erased, 150 with when a payout arrives, 170 with addresses
- * and what else holders of accounts have, and 320 with past rates, a signed table of them, accounts of
+ * and what else holders of accounts have, and 350 with past rates, a signed table of them, accounts of
  * eight more countries, and corridors that are closed by command.
  */
-const limits = { linesPerFile: 450, linesOfCode: 16_705 };
+const limits = { linesPerFile: 450, linesOfCode: 16_740 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

@@ -180,8 +180,9 @@ export function differenceOf(
 }
 
 /** What became of a key's first request: what was refused created nothing. */
-function useOf({ refusal, objectId }: KeyBinding): string {
-  return refusal === null ? `created ${objectId}` : 'belongs to a request that was refused';
+function useOf({ refusal, objectId, route }: KeyBinding): string {
+  if (refusal !== null) return 'belongs to a request that was refused';
+  return `${route.includes(objectId) ? 'was used for' : 'created'} ${objectId}`;
 }
 
 /**

@@ -68,7 +68,7 @@ const tags: Readonly<Record<string, string>> = {
   webhook_endpoints: 'Where events are sent to.',
   events: 'What has happened, and the deliveries of each event.',
   corridors: 'Which currencies can be paid, with fees and limits.',
-  rates: 'What corridors would be priced at now.',
+  rates: 'What corridors would be priced at now, and mid rates of the past.',
   limits: 'What the account may send at most.',
   beneficiary_requirements: 'Which details a country requires of a beneficiary.',
   account: 'The account of the API key.',

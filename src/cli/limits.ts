@@ -50,9 +50,7 @@ export async function showLimits(call: Call): Promise<void> {
   }
   for (const { currency, aboveMinor, hours } of delays) {
     const above = formatMinor(aboveMinor, currency);
-    console.log(
-      `${currency}  ${above} a payout to a beneficiary that is newer than ${hours} hours`,
-    );
+    console.log(`${currency}  ${above} a payout to a beneficiary less than ${hours} hours old`);
   }
 }
 

@@ -8,6 +8,7 @@ import type { PayoutRow } from '../db/payouts.js';
 import type { QuoteRow } from '../db/quotes.js';
 import type { PastRate, RateOrigin } from '../db/rates.js';
 import type { WebhookEndpointRow } from '../db/webhookEndpoints.js';
+import { heldRateMaximumAgeMs } from '../domain/acceptance.js';
 import { estimatedArrival, schemeOf } from '../domain/arrival.js';
 import { type BeneficiaryDetails, maskedDetails, nameOnStatement } from '../domain/beneficiary.js';
 import type { Corridor } from '../domain/corridor.js';
@@ -39,10 +40,12 @@ export function quoteObject(quote: QuoteRow): ContractObject<'quote'> {
     payout: quote.usedBy,
     created_at: quote.createdAt.toISOString(),
     expires_at: quote.expiresAt.toISOString(),
-    // For the last moment at which it can be used: a payout of it arrives no later.
-    estimated_arrival: arrivalOf(quote, quote.expiresAt),
+    // For the last moment at which a payout of it can be accepted: it arrives no later.
+    estimated_arrival: arrivalOf(quote, after(quote.expiresAt, heldRateMaximumAgeMs)),
   };
 }
+
+const after = (time: Date, ms: number) => new Date(time.getTime() + ms);
 
 type Pair = Pick<PayoutRow, 'sourceCurrency' | 'destinationCurrency'>;
 

@@ -181,26 +181,25 @@ const beneficiaryHints: Readonly<Record<PlainField, z.GlobalMeta>> = {
   registration_number: { description: 'Of a business: its number in its register.' },
 };
 
-const detailOf = (field: PlainField) => text(1, 140).optional().meta(beneficiaryHints[field]);
-
-const address = z
-  .strictObject(
-    Object.fromEntries(partNames.map((part) => [part, text(1, 140).optional()])),
-    `an object with the parts of an address: ${partNames.join(', ')}`,
-  )
-  .meta({ description: 'With at least a town and a country; required in Canada.' });
-
 /** All text here; which fields belong together is the domain's to say. */
-const details = {
-  ...Object.fromEntries(plainFields.map((field) => [field, detailOf(field)])),
-  address: address.optional(),
-};
+const detailsAs = (detail: z.ZodType) => ({
+  ...Object.fromEntries(
+    plainFields.map((field) => [field, detail.optional().meta(beneficiaryHints[field])]),
+  ),
+  address: z
+    .strictObject(
+      Object.fromEntries(partNames.map((part) => [part, detail.optional()])),
+      `an object with the parts of an address: ${partNames.join(', ')}`,
+    )
+    .meta({ description: 'With at least a town and a country; required in Canada.' })
+    .optional(),
+});
 export const beneficiaryParams = z
-  .strictObject(details)
+  .strictObject(detailsAs(text(1, 140)))
   .meta({ required: ['type', 'name', 'country', 'currency'] });
 
-/** What changes of a beneficiary. */
-export const beneficiaryUpdateParams = z.strictObject(details);
+/** What changes of a beneficiary; a blank or null removes it. */
+export const beneficiaryUpdateParams = z.strictObject(detailsAs(text(0, 140).nullable()));
 
 export const fundParams = z.strictObject({ currency, amount });
 

@@ -133,12 +133,11 @@ export function lockBeneficiariesOf(
     ${ofPayouts(sql, payoutIds)} and deleted_at is null order by b.id for share of b`;
 }
 
-/** A version of a beneficiary's details: the present one, or one that the database has kept. */
-const sealedAt = (sql: Sql, version: Fragment) => sql`
-  coalesce(${version}, b.version) as version,
-  case when coalesce(${version}, b.version) = b.version then b.sealed else
-    (select v.sealed from beneficiary_versions v
-      where v.beneficiary_id = b.id and v.version = ${version}) end as sealed`;
+/** A column of a version of a beneficiary: the present one, or one that the database has kept. */
+const versioned = (sql: Sql, column: 'sealed' | 'updated_at', version: Fragment) => sql`
+  case when ${version} = b.version then b.${sql(column)} else
+    (select v.${sql(column)} from beneficiary_versions v
+      where v.beneficiary_id = b.id and v.version = ${version}) end as ${sql(column)}`;
 
 /** The details that accepted payouts are sent to: a deletion does not stop what was accepted. */
 export function beneficiariesOf(
@@ -147,7 +146,8 @@ export function beneficiariesOf(
 ): Promise<readonly (SealedDetails & { readonly payoutId: string })[]> {
   return sql<(SealedDetails & { payoutId: string })[]>`
     select p.id as payout_id, b.id, b.account_id, beneficiary_key, account_key, master_key_id,
-           ${sealedAt(sql, sql`p.beneficiary_version`)}
+           p.beneficiary_version as version,
+           ${versioned(sql, 'sealed', sql`p.beneficiary_version`)}
       from payouts p join openable_beneficiaries b ${ofPayouts(sql, payoutIds)}`;
 }
 
@@ -157,8 +157,10 @@ export function beneficiariesAsPaid(
   accountId: string,
   payoutIds: readonly string[],
 ): Promise<readonly (BeneficiaryRow & { readonly payoutId: string })[]> {
+  const version = sql`coalesce(p.beneficiary_version, b.version)`;
   return sql<(BeneficiaryRow & { payoutId: string })[]>`
-    select p.id as payout_id, b.*, ${sealedAt(sql, sql`p.beneficiary_version`)}
+    select p.id as payout_id, b.*, ${version} as version, ${versioned(sql, 'sealed', version)},
+           ${versioned(sql, 'updated_at', version)}
       from payouts p join openable_beneficiaries b ${ofPayouts(sql, payoutIds)}
        and b.account_id = ${accountId}`;
 }

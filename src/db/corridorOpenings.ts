@@ -4,7 +4,7 @@ import { exactlyOne, type Sql } from './client.js';
 /** A rule with when it begins. */
 export type OpeningRow = Opening & { readonly id: bigint; readonly validFrom: Date };
 
-/** The rules that hold now, in the order in which they began. */
+/** The last rule of each pair that holds now. */
 export async function currentOpenings(sql: Sql): Promise<readonly OpeningRow[]> {
   const rows = await listOpenings(sql);
   return rows.filter(({ hasBegun }) => hasBegun);

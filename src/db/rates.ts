@@ -59,8 +59,7 @@ export async function storeRates(
       select t.currency, t.per_euro, ${provider}, ${asOf}
         from unnest(${currencies}::text[], ${[...perEuro.values()]}::text[]::numeric[])
                with ordinality as t (currency, per_euro, place)
-       where not exists (select from rates r where r.currency = t.currency
-               and r.provider = ${provider} and r.as_of > ${asOf})
+       where not exists (select from rates r where r.provider = ${provider} and r.as_of > ${asOf})
        order by t.place
       on conflict do nothing`;
     await sql`select take_accepted_rates(${currencies}::text[])`;
@@ -157,6 +156,8 @@ export type PastRate = Pick<CurrencyRate, 'id' | 'provider' | 'asOf'> & {
  * together make one. Within one currency there is none.
  */
 export async function listPastRates(sql: Sql, page: Page, source: string, destination: string) {
+  // The other half of the rate that the page goes on from may be the first that is read.
+  const readable = { ...page, limit: page.limit + 1 };
   const rows = await sql<PastRate[]>`
     select r.id, r.provider, r.as_of, r.arrived_at,
            s.currency as source_currency, s.id as source_id, s.per_euro::text as source_per_euro,
@@ -171,7 +172,7 @@ export async function listPastRates(sql: Sql, page: Page, source: string, destin
              and (o.as_of, o.id) <= (r.as_of, r.id)
            order by o.as_of desc, o.id desc limit 1) o (other_id)
         where currency = pair.own and pair.own <> pair.other
-          and ${pageRows(sql, page, ['as_of', 'id'])}) r
+          and ${pageRows(sql, readable, ['as_of', 'id'])}) r
       join rates s on s.id = case when r.currency = ${source} then r.id else other_id end
       join rates d on d.id = case when r.currency = ${source} then other_id else r.id end
      where not exists (select from accepted_rates t

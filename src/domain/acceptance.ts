@@ -63,16 +63,18 @@ export function priceOf(request: PayoutRequest, facts: PriceFacts): Acceptance |
   const isLive = request.quoteId === null;
   const priced = isLive ? livePrice(request, facts) : quotedPrice(request, facts);
   if (isRefusal(priced)) return priced;
-  const closed = refuseClosed(facts.openings, priced.sourceCurrency, priced.destinationCurrency);
+  const { sourceCurrency, destinationCurrency } = priced;
+  const pairParam = isLive ? 'destination_currency' : 'quote';
+  const closed = refuseClosed(facts.openings, sourceCurrency, destinationCurrency, pairParam);
   if (closed !== undefined) return closed;
   if (facts.beneficiary === undefined) return beneficiaryNotFound(request.beneficiaryId);
   const receives = facts.beneficiary.currency;
-  if (receives !== priced.destinationCurrency) {
+  if (receives !== destinationCurrency) {
     const expected = `${receives}, the currency of the beneficiary`;
     return refuse('currency_mismatch', {
-      param: isLive ? 'destination_currency' : 'quote',
+      param: pairParam,
       expected: isLive ? expected : `a quote to ${expected}`,
-      received: priced.destinationCurrency,
+      received: destinationCurrency,
     });
   }
   const { payeeDelays, beneficiary } = facts;

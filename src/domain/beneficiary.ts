@@ -81,18 +81,24 @@ function inOrder(rules: Rules): Rules {
 /** Fields that say which kind of account is meant, whatever else is sent. */
 const decisiveFields = ['iban', 'pix_key'] as const;
 
-/** The rules of the kind of account that is meant: by its decisive field, or by most of the fields. */
-function rulesFor(given: GivenDetails): Rules | undefined {
-  const { sent } = given;
-  const [country, currency] = [textOf(sent, 'country'), textOf(sent, 'currency')];
+/**
+ * The rules of the kind of account that is meant: by its decisive field, or by most of the fields.
+ *
+ * @param sent what says so before all that is given does
+ */
+function rulesFor(given: GivenDetails, sent: SentDetails = given.sent): Rules | undefined {
+  const [country, currency] = [textOf(given.sent, 'country'), textOf(given.sent, 'currency')];
   const kinds = [currency, undefined].flatMap((each) => accountRulesOf(country, each, given));
-  const isSent = (field: BeneficiaryField) => textOf(sent, field) !== '';
   const decides = (field: BeneficiaryField) => decisiveFields.some((each) => each === field);
-  const shared = (rules: readonly FieldRule[]) =>
+  const shared = (rules: Rules, details: SentDetails) =>
     rules
-      .filter(({ field }) => isSent(field))
+      .filter(({ field }) => textOf(details, field) !== '')
       .reduce((sum, { field }) => sum + (decides(field) ? beneficiaryFields.length : 1), 0);
-  return kinds.toSorted((one, other) => shared(other) - shared(one))[0];
+  const compare = (one: Rules, other: Rules, details: SentDetails) =>
+    shared(other, details) - shared(one, details);
+  return kinds.toSorted(
+    (one, other) => compare(one, other, sent) || compare(one, other, given.sent),
+  )[0];
 }
 
 /**
@@ -140,8 +146,8 @@ function nested(values: { readonly [field in BeneficiaryField]?: string }) {
   return { ...Object.fromEntries(plain), ...(parts.length === 0 ? {} : { address }) };
 }
 
-/** What belongs to a detail, and is out of date when only that is sent. */
-const dependents: readonly (readonly [string, string])[] = [
+/** What belongs to a detail, and is out of date when only that changes. */
+const dependents: readonly (readonly [BeneficiaryField, BeneficiaryField])[] = [
   ['name', 'name_latin'],
   ['name', 'name_kana'],
   ['iban', 'bic'],
@@ -149,13 +155,14 @@ const dependents: readonly (readonly [string, string])[] = [
 
 /**
  * Checks the details that a beneficiary has with some of them replaced, an address as a whole; answers as
- * `validateBeneficiary`. Its country and currency stay: payouts that are under way depend on them.
+ * `validateBeneficiary`. A blank removes a detail, and what another kind of account or type does not have
+ * goes by itself. Its country and currency stay: payouts that are under way depend on them.
  */
 export function updateDetails(
   { address = {}, ...details }: BeneficiaryDetails,
   sent: SentDetails,
   today: string,
-): BeneficiaryDetails | readonly Refusal[] {
+): Validated {
   const moved = (['country', 'currency'] as const).flatMap((param) => {
     const received = textOf(sent, param);
     if (received === '' || received === details[param]) return [];
@@ -164,13 +171,29 @@ export function updateDetails(
     return [refuse('beneficiary_invalid', { param, expected, received, hint })];
   });
   if (moved.length > 0) return moved;
-  const names = Object.keys(sent);
-  const outdated = dependents.flatMap(([name, other]) => (names.includes(name) ? [other] : []));
-  const parts = names.some((name) => name.startsWith('address['))
-    ? []
-    : Object.entries(address).map(([part, text]) => [`address[${part}]`, text] as const);
-  const kept = [...Object.entries(details), ...parts].filter(([name]) => !outdated.includes(name));
-  return validateBeneficiary({ ...Object.fromEntries(kept), ...sent }, today);
+  const parts = Object.entries(address).map(([part, text]) => [`address[${part}]`, text] as const);
+  const before: SentDetails = Object.fromEntries([...Object.entries(details), ...parts]);
+  const changes = (field: BeneficiaryField) =>
+    sent[field] !== undefined && compact(sent[field]) !== compact(before[field] ?? '');
+  const outdated = dependents.flatMap(([field, other]) => (changes(field) ? [other] : []));
+  const isReplaced = Object.keys(sent).some((name) => name.startsWith('address'));
+  const isKept = (field: BeneficiaryField) =>
+    !outdated.includes(field) && !(isReplaced && field.startsWith('address['));
+  const { country, currency } = details;
+  const kept = fieldsOf(before, isKept);
+  const merged = { ...kept, ...sent, country, currency };
+  const known = rulesFor({ sent: merged, today }, sent)?.map(({ field }) => field) ?? [];
+  return validateBeneficiary(
+    fieldsOf(merged, (field) => sent[field] !== undefined || known.includes(field)),
+    today,
+  );
+}
+
+/** Some of the details that were sent. */
+function fieldsOf(sent: SentDetails, isWanted: (field: BeneficiaryField) => boolean): SentDetails {
+  return Object.fromEntries(
+    beneficiaryFields.filter(isWanted).map((field) => [field, sent[field]] as const),
+  );
 }
 
 /** The details as they may be shown: account numbers down to their last digits. */

@@ -75,23 +75,26 @@ export type Opening = {
 };
 
 /**
- * Why a payout may not go through a corridor: of the rules for it the last one counts, and without one
- * it is open.
+ * Why a payout may not go through a corridor. Each rule that closes it counts, so that what one person
+ * has closed for a reason no other opens by chance.
  *
- * @param openings in the order in which they began
+ * @param openings the last rule of each pair
  */
 export function refuseClosed(
   openings: readonly Opening[],
   source: string,
   destination: string,
+  param: 'destination_currency' | 'quote' = 'destination_currency',
 ): Refusal | undefined {
-  const last = openings.findLast(
-    (each) =>
-      (each.source ?? source) === source && (each.destination ?? destination) === destination,
+  const isClosed = openings.some(
+    ({ isOpen, ...each }) =>
+      !isOpen &&
+      (each.source ?? source) === source &&
+      (each.destination ?? destination) === destination,
   );
-  if (last?.isOpen ?? true) return undefined;
+  if (!isClosed) return undefined;
   return refuse('corridor_unavailable', {
-    param: 'destination_currency',
+    param,
     expected: 'a corridor that is open',
     received: `${source} to ${destination}`,
     hint: 'GET /v1/corridors lists those that are open.',

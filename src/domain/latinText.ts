@@ -12,7 +12,7 @@ const national: ReadonlyMap<string, object> = new Map(Object.entries(tables.nati
  * as Chinese and Arabic, is not guessed: the bank may have another spelling.
  *
  * @param country ISO 3166-1, as German umlauts and Cyrillic are not written alike everywhere
- * @returns undefined when a letter has no table, and when nothing is left of the text
+ * @returns undefined when a letter has no table, and when no letter or digit is left of the text
  */
 export function latinText(text: string, country: string): string | undefined {
   const own: ReadonlyMap<string, string> = new Map(Object.entries(national.get(country) ?? {}));
@@ -24,8 +24,9 @@ export function latinText(text: string, country: string): string | undefined {
     .map((sign) => writtenAs(sign, letterOf(sign.toLowerCase())));
   if (written.includes(undefined)) return undefined;
   const latin = written.join('').trim();
+  if (!/[A-Za-z0-9]/.test(latin)) return undefined;
   // ΘΕΟΣ is THEOS, and Θεός is Theos.
-  return (text === text.toUpperCase() ? latin.toUpperCase() : latin) || undefined;
+  return text === text.toUpperCase() ? latin.toUpperCase() : latin;
 }
 
 function writtenAs(sign: string, letter: string | undefined): string | undefined {
@@ -34,8 +35,8 @@ function writtenAs(sign: string, letter: string | undefined): string | undefined
   return sign === sign.toLowerCase() ? latin : latin.charAt(0).toUpperCase() + latin.slice(1);
 }
 
-/** A mark is dropped, any other sign is a full stop, and a letter or digit cannot be written. */
+/** What is not seen by itself is dropped, any other sign is a full stop, a letter cannot be written. */
 function otherSign(sign: string): string | undefined {
-  if (/\p{M}/u.test(sign)) return '';
+  if (/[\p{M}\p{Cf}]/u.test(sign)) return '';
   return /[\p{L}\p{N}]/u.test(sign) ? undefined : '.';
 }

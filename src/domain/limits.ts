@@ -97,11 +97,14 @@ export function refuseNewPayee(
   if (delay === undefined || sourceMinor <= delay.aboveMinor || ageMs >= waitMs) return undefined;
   const amount = (minor: bigint) => `${formatMinor(minor, sourceCurrency)} ${sourceCurrency}`;
   const until = new Date(since.getTime() + waitMs).toISOString();
+  const hours = delay.hours === 1 ? 'an hour' : `${delay.hours} hours`;
+  const isNone = delay.aboveMinor === 0n;
+  const most = isNone ? 'no payout' : `at most ${amount(delay.aboveMinor)}`;
   return refuse('limit_exceeded', {
     param,
-    expected: `at most ${amount(delay.aboveMinor)} until ${until}`,
+    expected: `${most} until ${until}`,
     received: amount(sourceMinor),
-    detail: `The beneficiary was added or updated less than ${delay.hours} hours ago: until ${until} a payout to it is at most ${amount(delay.aboveMinor)}.`,
-    hint: 'Send less, or wait until then.',
+    detail: `The beneficiary was added or updated less than ${hours} ago: until ${until} it receives ${most}${isNone ? '' : ' a payout'}.`,
+    hint: isNone ? 'Wait until then.' : 'Send less, or wait until then.',
   });
 }

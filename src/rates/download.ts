@@ -21,7 +21,7 @@ export async function download(name: string, url: string, timeoutMs: number): Pr
   for await (const chunk of body) {
     const part: Uint8Array = chunk;
     bytes += part.byteLength;
-    if (bytes > maximumBytes) throw new Error(`${name} are over ${maximumBytes} bytes`);
+    if (bytes > maximumBytes) throw new Error(`${name}: over ${maximumBytes} bytes`);
     parts.push(part);
   }
   return Buffer.concat(parts);

@@ -42,6 +42,11 @@ const tableForm = z.strictObject({
  */
 export function parseTable(json: string): RateTable {
   const { as_of: asOf, per_euro: rates } = tableForm.parse(JSON.parse(json));
+  // Of a name that stands twice the last would count.
+  const names = json.match(/"[A-Z]{3}"\s*:/g) ?? [];
+  if (names.length !== Object.keys(rates).length) {
+    throw new Error('The table of rates has a currency twice');
+  }
   const perEuro = new Map(Object.entries({ EUR: '1', ...rates }));
   if (perEuro.size < 2) throw new Error('The table of rates is empty');
   if (perEuro.get('EUR') !== '1') throw new Error('The table of rates must have 1 for EUR');

@@ -156,7 +156,7 @@ describe('what happened later is not recorded as earlier', () => {
       (sql) => sql`
         update payouts set status = 'processing', rail = 'sandbox', source_currency = 'USD',
                destination_currency = 'EUR', source_minor = 3, fee_minor = 1, net_minor = 2,
-               receive_minor = 2, mid_value_minor = 2, rate = 1, mid = 1, fee_terms_id = 1 where id = ${id}`,
+               receive_minor = 2, mid_value_minor = 2, rate = 1, mid = 1, fee_terms_id = 1, beneficiary_version = 1 where id = ${id}`,
       (sql) => sql`update payouts set status = 'failed' where id = ${id}`,
     );
     const times = (await historyOf(id)).map(({ at }) => at);

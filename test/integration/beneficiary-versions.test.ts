@@ -88,6 +88,49 @@ describe('an update', () => {
     expect(unwritable.body).toMatchObject({ param: 'name_latin', code: 'parameter_missing' });
   });
 
+  it('removes what is blank, and what another kind of account or type does not have', async () => {
+    const address = { town: 'Paris', country: 'FR' };
+    const json = { ...beneficiary, bic: 'COBADEFFXXX', date_of_birth: '1990-05-17', address };
+    const id = textOf(await client('POST /v1/beneficiaries', { json }), 'id');
+    const cleared = await update(id, { bic: null, date_of_birth: '', address: {} });
+    expect(cleared.body).toMatchObject({ version: 2, iban: '****3000' });
+    for (const name of ['bic', 'date_of_birth', 'address']) {
+      expect(cleared.body).not.toHaveProperty(name);
+    }
+    const form = { 'address[town]': 'Lyon', 'address[country]': 'FR', date_of_birth: '1990-05-17' };
+    const again = await client(`POST /v1/beneficiaries/${id}`, { form });
+    expect(again.body).toMatchObject({ address: { town: 'Lyon' }, date_of_birth: '****' });
+    const business = await update(id, { type: 'business', address: null });
+    expect(business.body).not.toHaveProperty('date_of_birth');
+    expect(business.body).not.toHaveProperty('address');
+    const required = await update(id, { name: '' });
+    expect(required.body).toMatchObject({ code: 'parameter_missing', param: 'name' });
+  });
+
+  it('can be to another kind of account of the country', async () => {
+    const british = { type: 'individual', name: 'Ada King', country: 'GB', currency: 'GBP' };
+    const sortCode = { account_number: '66374958', routing_number: '089999' };
+    const iban = 'GB29NWBK60161331926819';
+    const json = { ...british, ...sortCode };
+    const id = textOf(await client('POST /v1/beneficiaries', { json }), 'id');
+    const byIban = await update(id, { iban });
+    expect(byIban.body).toMatchObject({ version: 2, iban: '****6819' });
+    expect(byIban.body).not.toHaveProperty('routing_number');
+    expect((await update(id, { name: 'Ada Byron' })).body).toMatchObject({ iban: '****6819' });
+    const back = await update(id, sortCode);
+    expect(back.body).toMatchObject({ version: 4, account_number: '****4958' });
+    expect(back.body).not.toHaveProperty('iban');
+  });
+
+  it('that changes nothing makes no version, and drops nothing', async () => {
+    const json = { ...beneficiary, bic: 'COBADEFFXXX', name: 'Ольга', name_latin: 'Olga' };
+    const stored = await client('POST /v1/beneficiaries', { json });
+    const same = { iban: 'DE89 3704 0044 0532 0130 00', name: 'Ольга', country: 'DE' };
+    for (const sent of [{}, same]) {
+      expect((await update(textOf(stored, 'id'), sent)).body).toEqual(stored.body);
+    }
+  });
+
   it('is made once for its key', async () => {
     const id = await store();
     const first = await update(id, { name: 'Ada King' }, `update-${id}`);
@@ -96,6 +139,7 @@ describe('an update', () => {
     expect(again.body).toMatchObject({ version: 2 });
     const other = await update(id, { name: 'Ada Byron' }, `update-${id}`);
     expect(other.body).toMatchObject({ code: 'idempotency_key_reused', param: 'name' });
+    expect(other.body['detail']).toMatch(`was used for ${id}`);
   });
 
   it('is refused as a whole, with every fault', async () => {
@@ -157,7 +201,7 @@ describe('a payout', () => {
     const after = await paid(id);
     expect(await expanded(before)).toMatchObject({
       beneficiary_version: 1,
-      beneficiary: { id, version: 1, iban: '****3000' },
+      beneficiary: { id, version: 1, iban: '****3000', updated_at: null },
     });
     expect(await expanded(after)).toMatchObject({
       beneficiary_version: 2,
@@ -193,6 +237,9 @@ describe('a payout', () => {
       }
       expect(sent.names.get(first.id)).toBe(beneficiary.name);
       expect(sent.names.get(second.id)).toBe('Ada King');
+      await expect(
+        test.database`update payouts set beneficiary_version = null where id = ${second.id}`,
+      ).rejects.toThrow(/frozen|check/);
       const changed = test.database`update payouts set beneficiary_version = 2 where id = ${first.id}`;
       await expect(changed).rejects.toThrow(/frozen/);
     } finally {

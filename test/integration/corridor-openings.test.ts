@@ -16,7 +16,8 @@ beforeAll(async () => {
 afterEach(async () => {
   vi.restoreAllMocks();
   // Whatever a test has closed is open for the next one.
-  for (const flags of [{ source: 'USD' }, { destination: 'EUR' }, { destination: 'TRY' }]) {
+  const pair = { source: 'USD', destination: 'EUR' };
+  for (const flags of [{ source: 'USD' }, { destination: 'TRY' }, pair]) {
     await say('open', flags);
   }
 });
@@ -52,7 +53,8 @@ describe('a corridor that is closed', () => {
     expect((await ask('Closed')).body).toMatchObject(refused);
     const { id: payee } = (await client('POST /v1/beneficiaries', { form: beneficiary })).body;
     const quoted = { quote: held.body['id'], beneficiary: payee };
-    expect((await client('POST /v1/payouts', { json: quoted })).body).toMatchObject(refused);
+    const withQuote = await client('POST /v1/payouts', { json: quoted });
+    expect(withQuote.body).toMatchObject({ ...refused, param: 'quote' });
     const item = { source_currency: 'USD', amount: 10_000, beneficiary: payee };
     const json = { payouts: [item], validate_only: true };
     expect((await client('POST /v1/batches', { json })).body).toMatchObject({
@@ -63,7 +65,7 @@ describe('a corridor that is closed', () => {
     await send('Open again');
   });
 
-  it('is not listed, and the last rule that began counts', async () => {
+  it('is not listed, and stays closed while any rule closes it', async () => {
     const { apiKey } = await createTestAccount(system.database);
     const client = createClient(system.apiUrl, apiKey);
     const listed = async (path: string) => {
@@ -74,9 +76,12 @@ describe('a corridor that is closed', () => {
     await say('close', { destination: 'TRY' });
     expect([await listed('corridors'), await listed('rates')]).toEqual([false, false]);
     await say('open', { source: 'USD', destination: 'TRY' });
-    expect(await listed('corridors')).toBe(true);
-    await say('close', { source: 'USD' });
     expect(await listed('corridors')).toBe(false);
+    await say('close', { source: 'USD' });
+    await say('open', { destination: 'TRY' });
+    expect(await listed('corridors')).toBe(false);
+    await say('open', { source: 'USD' });
+    expect(await listed('corridors')).toBe(true);
   });
 
   it('is open until the time from which it is closed', async () => {

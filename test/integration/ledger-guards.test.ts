@@ -58,7 +58,7 @@ async function move(id: string, status: PayoutStatus): Promise<void> {
        set status = ${status}, settled_at = now(), rail = 'sandbox',
            source_currency = 'USD', destination_currency = 'EUR',
            source_minor = 1000, fee_minor = 100, net_minor = 900, receive_minor = 800,
-           mid_value_minor = 810, rate = 0.89, mid = 0.9, fee_terms_id = 1
+           mid_value_minor = 810, rate = 0.89, mid = 0.9, fee_terms_id = 1, beneficiary_version = 1
      where id = ${id}`;
 }
 
@@ -528,7 +528,7 @@ describe('a payout', () => {
         await sql`
           update payouts set source_currency = 'USD', destination_currency = 'EUR',
                  source_minor = 1000, fee_minor = 100, net_minor = 900, receive_minor = 800,
-                 mid_value_minor = 810, rate = 0.89, mid = 0.9, fee_terms_id = 1
+                 mid_value_minor = 810, rate = 0.89, mid = 0.9, fee_terms_id = 1, beneficiary_version = 1
            where id = ${id}`;
         await sql.unsafe(`update payouts set ${column} = null where id = '${id}'`);
       });

@@ -156,8 +156,11 @@ describe('a table that the operator signs', () => {
   });
 
   it('older than the one before changes nothing', async () => {
-    expect(await read({ USD: '1.17', GBP: '0.88' }, 20 * minuteMs)).toEqual([]);
+    // Not even for a currency that the last one does not have any more.
+    expect(await read({ USD: '1.17', GBP: '0.88', KES: '150' }, 20 * minuteMs)).toEqual([]);
     expect(await quoted()).toBe(mid);
+    const found = await system.database`select from rates where currency = 'KES'`;
+    expect(found.length).toBe(0);
   });
 
   it('that is stale prices nothing, and the next one does', async () => {

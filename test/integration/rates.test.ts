@@ -329,8 +329,10 @@ describe('past mid rates', () => {
 
   it('come in pages of any size, both ways and within bounds', async () => {
     for (const minutes of [9, 8, 7, 6, 5, 4, 3]) {
-      const both = { USD: `1.1${9 - minutes}`, GBP: `0.8${9 - minutes}` };
-      await store(minutes % 3 === 0 ? { USD: both.USD } : both, ago(minutes * minuteMs));
+      const [usd, gbp] = [{ USD: `1.1${9 - minutes}` }, { GBP: `0.8${9 - minutes}` }];
+      // A table has its currencies in any order.
+      const both = minutes % 2 === 0 ? { ...usd, ...gbp } : { ...gbp, ...usd };
+      await store(minutes % 3 === 0 ? usd : both, ago(minutes * minuteMs));
     }
     const all = (await read()).rows;
     expect(all.map(({ sourcePerEuro }) => sourcePerEuro)).toEqual([

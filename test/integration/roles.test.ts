@@ -351,7 +351,7 @@ describe('a step is posted after the one that it follows, or together with it:',
       await test.worker`
         update payouts set status = 'processing', rail = 'sandbox', source_minor = 1000,
                fee_minor = 100, net_minor = 900, receive_minor = 800, mid_value_minor = 810,
-               rate = 0.89, mid = 0.9, fee_terms_id = 1
+               rate = 0.89, mid = 0.9, fee_terms_id = 1, beneficiary_version = 1
          where id = ${id}`;
       const row = await findPayoutById(test.database, id);
       if (row === undefined) throw new Error('The payout has vanished.');

@@ -18,6 +18,8 @@ describe('a text in the letters that every rail carries', () => {
     ['AT', 'Ä', 'AE'],
     ['FI', 'Mäkinen', 'Makinen'],
     ['FR', 'Strauß', 'Strauss'],
+    // What is not seen by itself: a joiner, a soft hyphen, a change of direction.
+    ['FR', 'Ad\u200da Love\u00adlace\u202e', 'Ada Lovelace'],
     // EPC217-08.
     ['GR', 'Γιώργος Παπαθανασίου', 'Giorgos Papathanasioy'],
     ['GR', 'ΨΥΧΗ', 'PSYCHI'],
@@ -35,7 +37,7 @@ describe('a text in the letters that every rail carries', () => {
     expect(latinText(text, country)).toBe(latin);
   });
 
-  test.each(['山田', 'محمد', 'ישראל', 'สมชาย', 'Ada 山', '١٢٣', 'ь', ' ', ''])(
+  test.each(['山田', 'محمد', 'ישראל', 'สมชาย', 'Ada 山', '١٢٣', 'ь', ' ', '', '🙂', '---'])(
     'is not made of "%s", which has no table',
     (text) => {
       expect(latinText(text, 'DE')).toBeUndefined();

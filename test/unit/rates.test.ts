@@ -360,6 +360,7 @@ describe('a table that the operator signs', () => {
     ['a rate with an exponent', json.replace('1.1612', '1e2')],
     ['an unknown currency', json.replace('KES', 'KSH')],
     ['another euro', json.replace('KES', 'EUR')],
+    ['a currency twice', json.replace('KES', 'USD')],
   ])('is refused with %s, although it is signed', async (_name, text) => {
     expect(() => parseTable(text)).toThrow(Error);
     await expect(fetched(text, signed(text))).rejects.not.toThrow('signature');

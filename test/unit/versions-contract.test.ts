@@ -300,12 +300,12 @@ describe('a quote', () => {
     expect(statusOf('po_1', true).status).toBe('used');
   });
 
-  test('arrives as late as a payout that uses it in its last second', () => {
+  test('arrives as late as a payout that uses it in its last second, and waits as long as it may', () => {
     const of = (time: string) =>
       quoteObject({ ...quoteSource, expiresAt: new Date(`2026-11-24T${time}Z`) });
-    // The cut-off in Tokyo is 14:00.
-    expect(of('04:59:59.999').estimated_arrival).toBe('2026-11-24T14:59:59.999Z');
-    expect(of('05:00:15.000').estimated_arrival).toBe('2026-11-25T14:59:59.999Z');
+    // The cut-off in Tokyo is 14:00, and a rate is held for five minutes while a payout waits.
+    expect(of('04:54:59.999').estimated_arrival).toBe('2026-11-24T14:59:59.999Z');
+    expect(of('04:55:00.000').estimated_arrival).toBe('2026-11-25T14:59:59.999Z');
   });
 
   test('has minor units as it was sent them, and decimals in each currency’s own digits', () => {

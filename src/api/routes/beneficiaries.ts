@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { beneficiaryListParams } from '../../contract/listParams.js';
 import { beneficiaryParams, beneficiaryUpdateParams } from '../../contract/params.js';
 import {
@@ -28,7 +29,7 @@ function keptRefusal([first]: readonly Refusal[]): Refusal {
   return { ...exactlyOne(first), received: undefined };
 }
 
-/** The caller gets all refusals in full, while the request is the same that the key was first used for. */
+/** The caller gets all refusals in full the first time; the key keeps one. */
 function withAll(answer: Answer, refusals: readonly Refusal[]): Answer {
   return 'refusals' in answer && answer.refusals[0]?.code === refusals[0]?.code
     ? { ...answer, refusals }
@@ -37,7 +38,11 @@ function withAll(answer: Answer, refusals: readonly Refusal[]): Answer {
 
 /** What was sent, with the parts of the address under the names that a form has for them. */
 const detailsOf = (decoded: DecodedObject, unread: ReadonlySet<string> = new Set()) =>
-  Object.fromEntries(flatten(decoded).filter(([name]) => !unread.has(name)));
+  Object.fromEntries([
+    // Also an address without parts was sent.
+    ...(Object.hasOwn(decoded, 'address') ? [['address', '']] : []),
+    ...flatten(decoded).filter(([name]) => !unread.has(name)),
+  ]);
 
 const today = () => new Date().toISOString().slice(0, 10);
 
@@ -126,6 +131,8 @@ export const beneficiaryRoutes: readonly Route[] = [
             refusals = updated;
             return keptRefusal(updated);
           }
+          // What changes nothing makes no version.
+          if (isDeepStrictEqual(updated, details)) return row;
           if (row.version < mostVersions) return updateBeneficiary(sql, keyring, row, updated);
           return refuse('limit_reached', { expected: `at most ${mostVersions} versions` });
         },

@@ -13,6 +13,8 @@ create table beneficiary_versions (
   beneficiary_id text not null references beneficiaries deferrable,
   version int not null,
   sealed bytea not null,
+  -- When it became the present one; of the first version that is when the beneficiary was created.
+  updated_at timestamptz(3),
   primary key (beneficiary_id, version)
 );
 create trigger append_only before update on beneficiary_versions
@@ -22,7 +24,8 @@ create trigger append_only before update on beneficiary_versions
 -- function, so that no code path can change details and lose what they were.
 create function update_beneficiary(updated_id text, next_sealed bytea, next_hash bytea) returns void
 language sql security definer set search_path = pg_catalog, public, pg_temp as $$
-  insert into beneficiary_versions select id, version, sealed from beneficiaries where id = updated_id;
+  insert into beneficiary_versions
+    select id, version, sealed, updated_at from beneficiaries where id = updated_id;
   update beneficiaries
      set sealed = next_sealed, account_hash = next_hash, version = version + 1,
          updated_at = clock_timestamp()
@@ -43,6 +46,8 @@ create trigger forgets_versions after update of erased_at on beneficiaries
 -- Payouts from before were accepted for the first version; others have none until they are accepted.
 alter table payouts add column beneficiary_version int default 1;
 alter table payouts alter column beneficiary_version drop default;
+-- A process of the release before, which knows no versions, accepts nothing from now on.
+alter table payouts add check (source_minor is null or beneficiary_version is not null);
 grant update (beneficiary_version) on payouts to corridor_worker;
 create trigger frozen_version before update of beneficiary_version on payouts for each row
   when (old.source_minor is not null and old.beneficiary_version is distinct from new.beneficiary_version)

@@ -1,6 +1,7 @@
 -- Why: a bank stops paying a currency, or sanctions forbid it, at once or from a day on, and a release
--- is no way to react. A rule closes or opens corridors, of one currency or of a pair, from a moment on;
--- of the rules that hold for a corridor, the one that began last counts, and without one it is open.
+-- is no way to react. A rule closes or opens corridors, of one currency or of a pair, from a moment on.
+-- Of the rules for the same currencies the one that began last counts, and a corridor is open unless
+-- one of those closes it.
 
 create table corridor_openings (
   id bigint generated always as identity primary key,
