@@ -120,6 +120,7 @@ async function startParts(
     TEMPORAL_ADDRESS: temporalAddress,
     TEMPORAL_NAMESPACE: config.TEMPORAL_NAMESPACE,
     MASTER_KEY: secrets.masterKey,
+    WEBHOOK_SIGNING_KEYS: secrets.webhookSigningKey,
     // Receivers of a local stack listen on this machine, without TLS.
     WEBHOOKS_ALLOW_INSECURE: 'true',
   };
@@ -349,6 +350,7 @@ const secretsFile = z.object({
   callbackSecret: z.string().default(randomSecret),
   fingerprintSecret: z.string().default(randomSecret),
   masterKey: z.string().default(() => randomBytes(32).toString('hex')),
+  webhookSigningKey: z.string().default(() => `whsk_${randomBytes(32).toString('base64')}`),
 });
 
 /** The stack's own secrets, each made once: without them replays mismatch and details stay sealed. */

@@ -31,6 +31,14 @@ const masterKeys = z
   .regex(/^[0-9a-f]{64}(\s+[0-9a-f]{64})?$/i, masterKeyForm)
   .transform((text) => text.split(/\s+/));
 
+const signingKeysForm = 'one to three ed25519 keys, each whsk_ and the base64 of its 32-byte seed';
+const signingKeys = z
+  .string()
+  // The one that signs, the next one and the last one: a rotation needs no more.
+  .regex(/^(whsk_[\w+/]{43}=(\s+(?=.)|$)){1,3}$/, signingKeysForm)
+  .transform((text) => text.split(/\s+/))
+  .default([]);
+
 const rateSource = z.enum(['reference', 'ecb'], 'reference or ecb');
 
 /** What the API and the workers have in common. */
@@ -49,6 +57,8 @@ const shared = {
   METRICS_HOST: z.string().default('127.0.0.1'),
   /** A rate that is older is refused. An embedded table holds for a day, ECB skips weekends. */
   RATE_MAXIMUM_AGE_HOURS: count.default(24),
+  /** Sign webhooks so that receivers need no secret: the first one signs, all are published. */
+  WEBHOOK_SIGNING_KEYS: signingKeys,
   /** For local stacks alone: receivers over http and on private or loopback addresses. */
   WEBHOOKS_ALLOW_INSECURE: flag.default(false),
 };

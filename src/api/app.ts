@@ -80,7 +80,7 @@ export function createApp(parts: Omit<ApiDeps, 'writes'>): Koa {
       (ctx) => serve(deps, route, ctx),
     );
   }
-  addReference(router, routes);
+  addReference(router, routes, parts.webhookKeys);
   router.post('/rails/:rail/callbacks', receiveCallback(deps, read));
   router.get('/livez', (ctx) => {
     ctx.body = { status: 'live' };

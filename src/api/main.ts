@@ -10,6 +10,7 @@ import { createRails } from '../rails/registry.js';
 import { createSandboxCallbacks } from '../rails/sandbox/callback.js';
 import { createLog, createMetrics, listen, serveMetrics } from '../telemetry.js';
 import { connectTemporal } from '../temporal/client.js';
+import { readSigningKey } from '../webhooks/signature.js';
 import { createApp } from './app.js';
 import { trustProxies } from './clientAddress.js';
 import { createHttpServer } from './httpServer.js';
@@ -51,6 +52,7 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
       allowInsecure: config.WEBHOOKS_ALLOW_INSECURE,
       allowPrivateAddresses: config.WEBHOOKS_ALLOW_INSECURE,
     },
+    webhookKeys: config.WEBHOOK_SIGNING_KEYS.map(readSigningKey),
     fingerprintSecret: config.FINGERPRINT_SECRET,
     keyring,
     limiter: createLimiter({

@@ -260,7 +260,10 @@ function webhookOf(type: EventType, version: ApiVersion): JsonObject {
       parameters: [
         header('webhook-id', 'The id of the event: the same on every attempt.'),
         header('webhook-timestamp', 'When this attempt was made, in seconds since 1970.'),
-        header('webhook-signature', '`v1,` and the base64 HMAC-SHA256 of `id.timestamp.body`.'),
+        header(
+          'webhook-signature',
+          '`v1,` and the base64 HMAC-SHA256 of `id.timestamp.body`; `v1a,` and the ed25519 signature of the same.',
+        ),
       ],
       requestBody: {
         required: true,

@@ -1,3 +1,4 @@
+import type { KeyObject } from 'node:crypto';
 import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
 import { z } from 'zod';
@@ -31,6 +32,8 @@ export type ApiDeps = {
   readonly log: Logger;
   readonly rateMaximumAgeMs: number;
   readonly webhookPolicy: UrlPolicy;
+  /** The service's own keys that sign webhooks; their public halves are published. */
+  readonly webhookKeys: readonly KeyObject[];
   readonly fingerprintSecret: string;
   /** Seals and opens the details of beneficiaries. */
   readonly keyring: Keyring;

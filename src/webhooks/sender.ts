@@ -6,7 +6,7 @@ import {
   guardedLookups,
   type UrlPolicy,
 } from './guard.js';
-import { signWebhook } from './signature.js';
+import { createSigner } from './signature.js';
 
 /** One attempt to deliver one event. The body is sent as it is, byte for byte. */
 export type Delivery = {
@@ -50,7 +50,12 @@ const connectionsPerPool = 16;
  */
 export function createSender(
   policy: UrlPolicy,
-  { limitMs = totalLimitMs, maxPools = mostPools, lookups = guardedLookups(policy) } = {},
+  {
+    limitMs = totalLimitMs,
+    maxPools = mostPools,
+    lookups = guardedLookups(policy),
+    sign = createSigner(),
+  } = {},
 ): Sender {
   // A map keeps the order of insertion: the first is the one not used for longest.
   const pools = new Map<string, Pool>();
@@ -82,8 +87,10 @@ export function createSender(
         const reason = `expected ${expected}`;
         return { kind: 'blocked', reason, detail: reason };
       }
+      const signature = await sign(delivery);
       const { origin, pathname, search } = new URL(delivery.url);
-      return post(poolOf(delivery.account, origin), pathname + search, delivery, limitMs);
+      const pool = poolOf(delivery.account, origin);
+      return post(pool, pathname + search, { ...delivery, signature }, limitMs);
     },
     async close() {
       await Promise.all([...closing, ...[...pools.values()].map((pool) => pool.close())]);
@@ -94,7 +101,7 @@ export function createSender(
 async function post(
   pool: Pool,
   path: string,
-  delivery: Delivery,
+  delivery: Delivery & { readonly signature: string },
   limitMs: number,
 ): Promise<SendOutcome> {
   try {
@@ -106,7 +113,7 @@ async function post(
         'content-type': 'application/json',
         'webhook-id': delivery.id,
         'webhook-timestamp': String(delivery.timestampSeconds),
-        'webhook-signature': signWebhook(delivery),
+        'webhook-signature': delivery.signature,
       },
       body: delivery.body,
       signal: AbortSignal.timeout(limitMs),

@@ -8,7 +8,7 @@ import { connectDatabase } from '../../src/db/client.js';
 import { createRails } from '../../src/rails/registry.js';
 import { createMetrics } from '../../src/telemetry.js';
 import { keyring as usualKeyring } from '../fixtures/keyring.js';
-import { fingerprintSecret, type TestSystem } from './system.js';
+import { fingerprintSecret, type TestSystem, webhookKeys } from './system.js';
 
 /** Another API process's worth of API: its own server and connections, on the same database. */
 export async function startSecondApi({ urls, temporal }: TestSystem, keyring = usualKeyring) {
@@ -23,6 +23,7 @@ export async function startSecondApi({ urls, temporal }: TestSystem, keyring = u
     log: pino({ level: 'silent' }),
     rateMaximumAgeMs: 24 * 60 * 60 * 1000,
     webhookPolicy: { allowInsecure: true, allowPrivateAddresses: true },
+    webhookKeys,
     fingerprintSecret,
     keyring,
     limiter: createLimiter({
