@@ -125,9 +125,10 @@ const requestHeaders = {
     'A unique value for every new request. A retry with the same key returns the result of the first request and is not executed again.',
     { pattern: '^[\\x21-\\x7e]{1,255}$' },
   ),
-  Prefer: text('wait=N: respond when the payout is final, or after N seconds (at most 30).', {
-    examples: ['wait=10'],
-  }),
+  Prefer: text(
+    'wait=N: respond when the payout is final or an event follows `after`, or after N seconds (at most 30).',
+    { examples: ['wait=10'] },
+  ),
 } as const;
 
 /** What a header says, which is always a text. */

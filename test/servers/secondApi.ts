@@ -3,6 +3,7 @@ import { createServer } from 'node:http';
 import { pino } from 'pino';
 import { createApp } from '../../src/api/app.js';
 import { trustProxies } from '../../src/api/clientAddress.js';
+import { createFeedWaits } from '../../src/api/feedWaits.js';
 import { createLimiter } from '../../src/api/rateLimit.js';
 import { connectDatabase } from '../../src/db/client.js';
 import { createRails } from '../../src/rails/registry.js';
@@ -16,6 +17,7 @@ export async function startSecondApi({ urls, temporal }: TestSystem, keyring = u
   const app = createApp({
     database,
     lists: database,
+    feedWaits: createFeedWaits(database),
     temporal,
     // It hears no bank: what it is asked here needs none.
     rails: createRails([]),

@@ -8,6 +8,7 @@ import { createDeliverer } from '../../src/activities/delivery.js';
 import { createActivities } from '../../src/activities/index.js';
 import { createApp } from '../../src/api/app.js';
 import { trustProxies } from '../../src/api/clientAddress.js';
+import { createFeedWaits } from '../../src/api/feedWaits.js';
 import { createLimiter, type Limiter } from '../../src/api/rateLimit.js';
 import { connectDatabase, type Database } from '../../src/db/client.js';
 import type { Keyring } from '../../src/db/personalData.js';
@@ -96,6 +97,7 @@ export async function startSystem(
   const app = createApp({
     database: api,
     lists,
+    feedWaits: createFeedWaits(api),
     temporal,
     rails: createRails([createSandboxCallbacks([bank.callbackSecret])]),
     metrics: createMetrics('test'),
