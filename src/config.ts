@@ -148,6 +148,12 @@ const stackSchema = z.object({
   ...rateLimits({ perSecond: 5_000, burst: 10_000, inFlight: 1_000, items: 99_999 }),
 });
 
+/** Whose events `corridor listen` reads; without both, those of a local stack. */
+const callerSchema = z.object({
+  CORRIDOR_API_URL: url('http|https').optional(),
+  CORRIDOR_API_KEY: z.string().optional(),
+});
+
 export type ApiConfig = z.infer<typeof apiSchema>;
 export type WorkerConfig = z.infer<typeof workerSchema>;
 export type StackConfig = z.infer<typeof stackSchema>;
@@ -157,6 +163,7 @@ export const readWorkerConfig = (env: Environment) => read(workerSchema, env);
 export const readOperatorTemporalConfig = (env: Environment) => read(operatorTemporalSchema, env);
 export const readOperatorConfig = (env: Environment) => read(operatorSchema, env);
 export const readMasterKeyConfig = (env: Environment) => read(masterKeySchema, env);
+export const readCallerConfig = (env: Environment) => read(callerSchema, env);
 export const readLoginConfig = (env: Environment) => read(loginSchema, env);
 export const readStackConfig = (env: Environment) => read(stackSchema, env);
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 import { parseArgs } from 'node:util';
 import { demo } from '../../sandbox/demo/demo.js';
+import { listen } from '../../sandbox/listen.js';
 import type { StackPorts } from '../../sandbox/localStack.js';
 import { CannotStart } from '../../sandbox/stack/cannotStart.js';
 import { start } from '../../sandbox/start.js';
@@ -62,6 +63,8 @@ const options = {
   month: { type: 'string' },
   above: { type: 'string' },
   hours: { type: 'string' },
+  forward: { type: 'string' },
+  events: { type: 'string' },
 } as const;
 
 type Flags = ReturnType<typeof parse>['values'];
@@ -146,6 +149,7 @@ async function run(words: readonly string[], typed: Flags): Promise<number> {
       batch: batchOf(typed),
     });
   }
+  if (command === 'listen') return listen({ ...flags, directory: data ?? '.corridor' });
   const sent = `${command} ${verb}`.trim();
   const name = [command, sent].find((each) => Object.hasOwn(commands, each)) ?? '';
   const work = commands[name];
