@@ -33,7 +33,7 @@ const source = new Map([
  * prices that explain themselves, 270 with limits, account states and exposure, and 230 with personal
  * data that is encrypted and can be erased.
  */
-const limits = { linesPerFile: 450, linesOfCode: 16_213 };
+const limits = { linesPerFile: 450, linesOfCode: 16_217 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

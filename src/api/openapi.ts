@@ -263,7 +263,7 @@ function webhookOf(type: EventType, version: ApiVersion): JsonObject {
         header('webhook-timestamp', 'When this attempt was made, in seconds since 1970.'),
         header(
           'webhook-signature',
-          '`v1,` and the base64 HMAC-SHA256 of `id.timestamp.body`; `v1a,` and the ed25519 signature of the same.',
+          '`v1,` and the base64 HMAC-SHA256 of `id.timestamp.body`; where the endpoint has v1a, `v1a,` and the ed25519 signature of the same.',
         ),
       ],
       requestBody: {

@@ -17,6 +17,8 @@ export type Delivery = {
   readonly timestampSeconds: number;
   readonly body: string;
   readonly secrets: readonly string[];
+  /** By the secrets, or by the service's own key as well. */
+  readonly signature?: 'v1' | 'v1a';
 };
 
 /**
@@ -50,12 +52,8 @@ const connectionsPerPool = 16;
  */
 export function createSender(
   policy: UrlPolicy,
-  {
-    limitMs = totalLimitMs,
-    maxPools = mostPools,
-    lookups = guardedLookups(policy),
-    sign = createSigner(),
-  } = {},
+  { limitMs = totalLimitMs, maxPools = mostPools, lookups = guardedLookups(policy) } = {},
+  sign = createSigner(),
 ): Sender {
   // A map keeps the order of insertion: the first is the one not used for longest.
   const pools = new Map<string, Pool>();
@@ -87,10 +85,10 @@ export function createSender(
         const reason = `expected ${expected}`;
         return { kind: 'blocked', reason, detail: reason };
       }
-      const signature = await sign(delivery);
+      // Before there is a pool, which might be closed meanwhile.
+      const signed = { ...delivery, header: await sign(delivery) };
       const { origin, pathname, search } = new URL(delivery.url);
-      const pool = poolOf(delivery.account, origin);
-      return post(pool, pathname + search, { ...delivery, signature }, limitMs);
+      return post(poolOf(delivery.account, origin), pathname + search, signed, limitMs);
     },
     async close() {
       await Promise.all([...closing, ...[...pools.values()].map((pool) => pool.close())]);
@@ -101,7 +99,7 @@ export function createSender(
 async function post(
   pool: Pool,
   path: string,
-  delivery: Delivery & { readonly signature: string },
+  delivery: Delivery & { readonly header: string },
   limitMs: number,
 ): Promise<SendOutcome> {
   try {
@@ -113,7 +111,7 @@ async function post(
         'content-type': 'application/json',
         'webhook-id': delivery.id,
         'webhook-timestamp': String(delivery.timestampSeconds),
-        'webhook-signature': delivery.signature,
+        'webhook-signature': delivery.header,
       },
       body: delivery.body,
       signal: AbortSignal.timeout(limitMs),

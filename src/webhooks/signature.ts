@@ -28,6 +28,8 @@ type Message = {
   /** The very bytes that are sent, as text. */
   readonly body: string;
   readonly secrets: readonly string[];
+  /** By the secrets, or by the service's own key as well. */
+  readonly signature?: 'v1' | 'v1a';
 };
 
 /**
@@ -42,17 +44,17 @@ export function signWebhook(message: Message): string {
 
 const signedText = ({ id, timestampSeconds, body }: Message) => `${id}.${timestampSeconds}.${body}`;
 
-// In another thread: it takes 25 µs, seven times what the HMAC takes, and of this thread 4 µs.
+// In another thread: it takes 40 µs in all, ten times an HMAC, and of this thread 10 µs.
 const signAside = promisify(sign);
 
 /**
- * Makes the whole `webhook-signature` header: the `v1` signatures, and a `v1a` one (ed25519, RFC 8032)
- * by the service's own key where it has one. Who verifies that needs no secret, but the public key.
+ * Makes the whole `webhook-signature` header: the `v1` signatures, and where it is wanted a `v1a` one
+ * (ed25519, RFC 8032) by the service's own key, if it has one: it is verified without a secret.
  */
 export function createSigner(key?: KeyObject): (message: Message) => Promise<string> {
   return async (message) => {
     const signatures = signWebhook(message);
-    if (key === undefined) return signatures;
+    if (key === undefined || message.signature !== 'v1a') return signatures;
     const signature = await signAside(null, Buffer.from(signedText(message)), key);
     return `${signatures} v1a,${signature.toString('base64')}`;
   };

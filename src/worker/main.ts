@@ -55,7 +55,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     allowPrivateAddresses: config.WEBHOOKS_ALLOW_INSECURE,
   };
   const [signingKey] = config.WEBHOOK_SIGNING_KEYS.map(readSigningKey);
-  const sender = createSender(policy, { sign: createSigner(signingKey) });
+  const sender = createSender(policy, {}, createSigner(signingKey));
   const deliverer = createDeliverer({ database, sender, temporal, log });
   const metrics = createMetrics(`worker-${lane}`);
   const activities = createActivities({

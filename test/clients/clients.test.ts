@@ -218,7 +218,7 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     const client = createClient(system.apiUrl, apiKey);
     const events = ['payout.settled'];
     const added = await client('POST /v1/webhook_endpoints', {
-      json: { url: receiver.url, events },
+      json: { url: receiver.url, events, signature: 'v1a' },
     });
     const secret = textOf(added, 'secret');
     const payout = await pay(client);

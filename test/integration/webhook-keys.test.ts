@@ -32,7 +32,7 @@ describe('a webhook', () => {
   it('is verified by the published key, without a secret, and by its secret as well', async () => {
     const payer = await openPayer(system);
     const added = await payer.client('POST /v1/webhook_endpoints', {
-      json: { url: receiver.url, events: ['payout.settled'] },
+      json: { url: receiver.url, events: ['payout.settled'], signature: 'v1a' },
     });
     await payer.ask('an ordinary payout');
     const { headers, body } = await receiver.next((webhook) => webhook.body.includes('settled'));
@@ -53,6 +53,34 @@ describe('a webhook', () => {
     // A library that knows v1 alone passes over the other signature.
     const verified = new Webhook(textOf(added, 'secret')).verify(body, headers);
     expect(verified).toMatchObject({ type: 'payout.settled' });
+  });
+});
+
+describe('an endpoint', () => {
+  it('that did not ask for it gets webhooks that its secret alone has signed', async () => {
+    const payer = await openPayer(system);
+    const added = await payer.client('POST /v1/webhook_endpoints', {
+      json: { url: receiver.url, events: ['payout.sent'] },
+    });
+    expect(added.body).toMatchObject({ signature: 'v1' });
+    await payer.ask('an ordinary payout');
+    const { headers } = await receiver.next((webhook) => webhook.body.includes('payout.sent'));
+    expect(headers['webhook-signature']).toMatch(/^v1,[^ ]+$/);
+  });
+
+  it('has v1 or v1a, and shows which', async () => {
+    const { client } = await openPayer(system);
+    const add = (signature: string) =>
+      client('POST /v1/webhook_endpoints', {
+        form: { url: receiver.url, 'events[]': '*', signature },
+      });
+    expect((await add('v1a')).body).toMatchObject({ signature: 'v1a' });
+    expect(await add('v2')).toMatchObject({
+      status: 400,
+      body: { code: 'parameter_invalid', param: 'signature', received: 'v2' },
+    });
+    const { body } = await client('GET /v1/webhook_endpoints');
+    expect(body['data']).toMatchObject([{ signature: 'v1a' }]);
   });
 });
 

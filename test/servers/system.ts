@@ -113,7 +113,7 @@ export async function startSystem(
   const handle = app.callback();
   server.on('request', (request, response) => void handle(request, response));
 
-  const sender = createSender(policy, { sign: createSigner(webhookKeys[0]) });
+  const sender = createSender(policy, {}, createSigner(webhookKeys[0]));
   const native = await NativeConnection.connect({ address: temporalAddress() });
   let stopWorker = async () => {};
   const startWorker = async (only?: 'single' | 'batch') => {

@@ -134,7 +134,7 @@ describe('the verification on the page of webhooks', () => {
         'webhook-id': 'evt_1',
         'webhook-timestamp': String(timestampSeconds),
         'webhook-signature': await createSigner(key)({
-          ...{ id: 'evt_1', timestampSeconds, body, secrets },
+          ...{ id: 'evt_1', timestampSeconds, body, secrets, signature: 'v1a' },
         }),
       };
     };
