@@ -37,6 +37,9 @@ done
 # it nothing decrypts them.
 keep master_key "$(random 32)"
 
+# Signs webhooks, beside the endpoints' own secrets; the API publishes its public half.
+keep webhook_signing_keys "whsk_$(head -c 32 /dev/urandom | base64)"
+
 # Empty but while the callback secret is changed; see docs/operations.md.
 keep sandbox_bank_callback_secret_previous ""
 

@@ -120,6 +120,7 @@ async function startParts(
     TEMPORAL_ADDRESS: temporalAddress,
     TEMPORAL_NAMESPACE: config.TEMPORAL_NAMESPACE,
     MASTER_KEY: secrets.masterKey,
+    WEBHOOK_SIGNING_KEYS: secrets.webhookSigningKey,
     // Receivers of a local stack listen on this machine, without TLS.
     WEBHOOKS_ALLOW_INSECURE: 'true',
   };
@@ -128,9 +129,7 @@ async function startParts(
     DATABASE_URL: logins.worker,
     SANDBOX_BANK_URL: bankUrl,
     SANDBOX_BANK_TOKEN: secrets.bankToken,
-    RATE_SOURCE: config.RATE_SOURCE,
-    RATE_TABLE_URL: config.RATE_TABLE_URL,
-    RATE_TABLE_PUBLIC_KEY: config.RATE_TABLE_PUBLIC_KEY,
+    ...ratesOf(config),
   };
   const apiSettings = {
     ...connections,
@@ -169,6 +168,14 @@ async function startParts(
   } satisfies StackDescription;
   await writeJson(join(directory, 'stack.json'), description);
   return { description, seed, broken: firstToEnd(parts), stop };
+}
+
+function ratesOf(config: StackConfig): Readonly<Record<string, string>> {
+  return {
+    RATE_SOURCE: config.RATE_SOURCE,
+    RATE_TABLE_URL: config.RATE_TABLE_URL,
+    RATE_TABLE_PUBLIC_KEY: config.RATE_TABLE_PUBLIC_KEY,
+  };
 }
 
 function limitsOf(config: StackConfig): Readonly<Record<string, string>> {
@@ -351,6 +358,7 @@ const secretsFile = z.object({
   callbackSecret: z.string().default(randomSecret),
   fingerprintSecret: z.string().default(randomSecret),
   masterKey: z.string().default(() => randomBytes(32).toString('hex')),
+  webhookSigningKey: z.string().default(() => `whsk_${randomBytes(32).toString('base64')}`),
 });
 
 /** The stack's own secrets, each made once: without them replays mismatch and details stay sealed. */

@@ -31,6 +31,14 @@ const masterKeys = z
   .regex(/^[0-9a-f]{64}(\s+[0-9a-f]{64})?$/i, masterKeyForm)
   .transform((text) => text.split(/\s+/));
 
+const signingKeysForm = 'one to three ed25519 keys, each whsk_ and the base64 of its 32-byte seed';
+const signingKeys = z
+  .string()
+  // The one that signs, the next one and the last one: a rotation needs no more.
+  .regex(/^(whsk_[\w+/]{43}=(\s+(?=.)|$)){1,3}$/, signingKeysForm)
+  .transform((text) => text.split(/\s+/))
+  .default([]);
+
 const rateSource = z.enum(['reference', 'ecb', 'table'], 'reference, ecb or table');
 /** What RATE_SOURCE=table needs: where the table is, and the key that it is signed with. */
 const rateTable = {
@@ -60,6 +68,8 @@ const shared = {
   METRICS_HOST: z.string().default('127.0.0.1'),
   /** A rate that is older is refused. An embedded table holds for a day, ECB skips weekends. */
   RATE_MAXIMUM_AGE_HOURS: count.default(24),
+  /** Sign webhooks so that receivers need no secret: the first one signs, all are published. */
+  WEBHOOK_SIGNING_KEYS: signingKeys,
   /** For local stacks alone: receivers over http and on private or loopback addresses. */
   WEBHOOKS_ALLOW_INSECURE: flag.default(false),
 };
@@ -162,6 +172,12 @@ const stackSchema = z.object({
   ...rateLimits({ perSecond: 5_000, burst: 10_000, inFlight: 1_000, items: 99_999 }),
 });
 
+/** Whose events `corridor listen` reads; without both, those of a local stack. */
+const callerSchema = z.object({
+  CORRIDOR_API_URL: url('http|https').optional(),
+  CORRIDOR_API_KEY: z.string().optional(),
+});
+
 export type ApiConfig = z.infer<typeof apiSchema>;
 export type WorkerConfig = z.infer<typeof workerSchema>;
 export type StackConfig = z.infer<typeof stackSchema>;
@@ -171,6 +187,7 @@ export const readWorkerConfig = (env: Environment) => read(checkedWorkerSchema, 
 export const readOperatorTemporalConfig = (env: Environment) => read(operatorTemporalSchema, env);
 export const readOperatorConfig = (env: Environment) => read(operatorSchema, env);
 export const readMasterKeyConfig = (env: Environment) => read(masterKeySchema, env);
+export const readCallerConfig = (env: Environment) => read(callerSchema, env);
 export const readLoginConfig = (env: Environment) => read(loginSchema, env);
 export const readStackConfig = (env: Environment) => read(stackSchema, env);
 

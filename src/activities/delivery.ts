@@ -343,6 +343,7 @@ async function attempt(
     timestampSeconds: Math.floor(Date.now() / 1000),
     body: webhookBody(delivery),
     secrets: [delivery.secret],
+    signature: delivery.signature,
   });
   const { eventId, endpointId, attempts } = delivery;
   if (outcome.kind === 'blocked') {

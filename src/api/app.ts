@@ -30,7 +30,14 @@ import { payoutRoutes } from './routes/payouts.js';
 import { quoteRoutes } from './routes/quotes.js';
 import { receiveCallback } from './routes/railCallbacks.js';
 import { webhookEndpointRoutes } from './routes/webhookEndpoints.js';
-import { answerDelayed, answerProblem, chargeBytes, serve, weigh } from './serveRoute.js';
+import {
+  answerDelayed,
+  answerProblem,
+  chargeBytes,
+  holdForFeed,
+  serve,
+  weigh,
+} from './serveRoute.js';
 
 /** Every route that an integrator calls. */
 export const routes: readonly Route[] = [
@@ -74,13 +81,14 @@ export function createApp(parts: Omit<ApiDeps, 'writes'>): Koa {
   const read = readBytes();
   const [lists, batches] = [limitPerAccount(listsAtOnce), limitPerAccount(batchesAtOnce)];
   for (const route of routes) {
-    const limits = isList(route) ? [lists] : route.acceptsLineFormats === true ? [batches] : [];
+    const places = isList(route) ? [lists] : route.acceptsLineFormats === true ? [batches] : [];
+    const limits = [...(route.feedPosition ? [holdForFeed(deps, route)] : []), ...places];
     router[route.method](
       ...([route.path, requireRights(deps, route), weigh(deps, route), ...limits, read] as const),
       (ctx) => serve(deps, route, ctx),
     );
   }
-  addReference(router, routes);
+  addReference(router, routes, parts.webhookKeys);
   router.post('/rails/:rail/callbacks', receiveCallback(deps, read));
   router.get('/livez', (ctx) => {
     ctx.body = { status: 'live' };

@@ -1,4 +1,5 @@
 import type { RequestListener } from 'node:http';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { type ApiConfig, readApiConfig } from '../config.js';
 import { hasMasterKeys } from '../db/accountKeys.js';
@@ -10,8 +11,10 @@ import { createRails } from '../rails/registry.js';
 import { createSandboxCallbacks } from '../rails/sandbox/callback.js';
 import { createLog, createMetrics, listen, serveMetrics } from '../telemetry.js';
 import { connectTemporal } from '../temporal/client.js';
+import { readSigningKey } from '../webhooks/signature.js';
 import { createApp } from './app.js';
 import { trustProxies } from './clientAddress.js';
+import { createFeedWaits } from './feedWaits.js';
 import { createHttpServer } from './httpServer.js';
 import { createLimiter } from './rateLimit.js';
 
@@ -39,9 +42,11 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
   const metrics = createMetrics('api');
   const keyring = createKeyring(config.MASTER_KEY);
   const proxies = trustProxies(config.TRUSTED_PROXIES);
+  const feedWaits = createFeedWaits(database);
   const app = createApp({
     database,
     lists,
+    feedWaits,
     temporal,
     rails: createRails([createSandboxCallbacks(previous ? [secret, previous] : [secret])]),
     metrics,
@@ -51,6 +56,7 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
       allowInsecure: config.WEBHOOKS_ALLOW_INSECURE,
       allowPrivateAddresses: config.WEBHOOKS_ALLOW_INSECURE,
     },
+    webhookKeys: config.WEBHOOK_SIGNING_KEYS.map(readSigningKey),
     fingerprintSecret: config.FINGERPRINT_SECRET,
     keyring,
     limiter: createLimiter({
@@ -78,7 +84,9 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
     // It never settles, for the process does not break by itself.
     broken: new Promise(() => undefined),
     stop: async () => {
-      await http.stop(config.STOP_NOTICE_SECONDS * 1000);
+      const noticeMs = config.STOP_NOTICE_SECONDS * 1000;
+      // What waits for events is answered when no new request can come to wait in its place.
+      await Promise.all([http.stop(noticeMs), delay(noticeMs).then(feedWaits.close)]);
       metricsServer.close();
       await temporal.connection.close();
       await Promise.all([database, lists].map((pool) => pool.end({ timeout: 5 })));

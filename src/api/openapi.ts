@@ -125,9 +125,10 @@ const requestHeaders = {
     'A unique value for every new request. A retry with the same key returns the result of the first request and is not executed again.',
     { pattern: '^[\\x21-\\x7e]{1,255}$' },
   ),
-  Prefer: text('wait=N: respond when the payout is final, or after N seconds (at most 30).', {
-    examples: ['wait=10'],
-  }),
+  Prefer: text(
+    'wait=N: respond when the payout is final or an event follows `after`, or after N seconds (at most 30).',
+    { examples: ['wait=10'] },
+  ),
 } as const;
 
 /** What a header says, which is always a text. */
@@ -260,7 +261,10 @@ function webhookOf(type: EventType, version: ApiVersion): JsonObject {
       parameters: [
         header('webhook-id', 'The id of the event: the same on every attempt.'),
         header('webhook-timestamp', 'When this attempt was made, in seconds since 1970.'),
-        header('webhook-signature', '`v1,` and the base64 HMAC-SHA256 of `id.timestamp.body`.'),
+        header(
+          'webhook-signature',
+          '`v1,` and the base64 HMAC-SHA256 of `id.timestamp.body`; where the endpoint has v1a, `v1a,` and the ed25519 signature of the same.',
+        ),
       ],
       requestBody: {
         required: true,

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { createHash, type KeyObject } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { extname } from 'node:path';
 import { promisify } from 'node:util';
@@ -7,6 +7,7 @@ import type Router from '@koa/router';
 import type Koa from 'koa';
 import { apiVersions, defaultApiVersion, versionExpected } from '../contract/versions/index.js';
 import { refuse } from '../domain/refusal.js';
+import { publicKeySet } from '../webhooks/signature.js';
 import { asksForGzip } from './compression.js';
 import { openapiDocument } from './openapi.js';
 import { docsPages } from './referencePages.js';
@@ -14,7 +15,11 @@ import type { Route } from './route.js';
 import { answerProblem } from './serveRoute.js';
 
 /** Publishes what describes the API; who reads it needs no key. */
-export function addReference(router: Router, routes: readonly Route[]): void {
+export function addReference(
+  router: Router,
+  routes: readonly Route[],
+  webhookKeys: readonly KeyObject[],
+): void {
   const documents = new Map<string, Published>(
     apiVersions.map((version) => {
       const text = JSON.stringify(openapiDocument(routes, version));
@@ -36,6 +41,8 @@ export function addReference(router: Router, routes: readonly Route[]): void {
     ctx.vary('Corridor-Version');
     return publish(ctx, document);
   });
+  const keys = asPublished('application/json', JSON.stringify(publicKeySet(webhookKeys)));
+  router.get('/.well-known/corridor-webhook-keys', (ctx) => publish(ctx, keys, keysForSeconds));
   const site = siteOf();
   router.get(['/docs', '/docs/', '/docs/:name'], (ctx) => {
     const isOldReference = ctx.path === '/docs' && ctx.querystring.startsWith('version=');
@@ -51,6 +58,9 @@ export function addReference(router: Router, routes: readonly Route[]): void {
     return publish(ctx, published);
   });
 }
+
+/** Receivers may keep the keys for so long: a new key is published for longer before it signs. */
+const keysForSeconds = 300;
 
 /** Compressed once, for whoever reads it needs no key, and not before somebody does. */
 type Published = Readonly<{
@@ -113,10 +123,17 @@ const contentPolicy = (isReference: boolean) =>
     "frame-ancestors 'none'",
   ].join('; ');
 
-/** May be kept, and is asked for again each time, so that a deploy is seen at once. */
-async function publish(ctx: Koa.Context, { type, body, packed, tag }: Published): Promise<void> {
+/** May be kept. Unless that is said to be for a while, it is asked for again: a deploy is seen at once. */
+async function publish(
+  ctx: Koa.Context,
+  { type, body, packed, tag }: Published,
+  seconds?: number,
+): Promise<void> {
   const isPacked = asksForGzip(ctx);
-  ctx.set('Cache-Control', 'public, no-cache');
+  ctx.set(
+    'Cache-Control',
+    seconds === undefined ? 'public, no-cache' : `public, max-age=${seconds}`,
+  );
   // Weak: it stands for what is said, packed or not.
   ctx.etag = `W/"${tag}"`;
   ctx.status = 200;

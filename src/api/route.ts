@@ -1,3 +1,4 @@
+import type { KeyObject } from 'node:crypto';
 import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
 import { z } from 'zod';
@@ -16,6 +17,7 @@ import type { Metrics } from '../telemetry.js';
 import type { UrlPolicy } from '../webhooks/guard.js';
 import type { TrustedProxies } from './clientAddress.js';
 import { type Decoded, type DecodedObject, maxProblems, paramName } from './decoded.js';
+import type { FeedWaits } from './feedWaits.js';
 import { nearestName } from './nearestName.js';
 import { memberOf, whenSent } from './paramSchema.js';
 import type { Limiter } from './rateLimit.js';
@@ -31,11 +33,14 @@ export type ApiDeps = {
   readonly log: Logger;
   readonly rateMaximumAgeMs: number;
   readonly webhookPolicy: UrlPolicy;
+  /** The service's own keys that sign webhooks; their public halves are published. */
+  readonly webhookKeys: readonly KeyObject[];
   readonly fingerprintSecret: string;
   /** Seals and opens the details of beneficiaries. */
   readonly keyring: Keyring;
   readonly limiter: Limiter;
   readonly proxies: TrustedProxies;
+  readonly feedWaits: FeedWaits;
   /** What an account's requests hold of the database's connections at a time. */
   readonly writes: KeyedLimit;
 };
@@ -106,8 +111,10 @@ export type Route = {
   readonly answers: { readonly [status in Success['status']]?: ObjectName };
   /** The refusals of its own; those of every route of its kind are added to them. */
   readonly refusals?: readonly RefusalCode[];
-  /** Whether it can wait for a final state (`Prefer: wait=N`). */
+  /** Whether it can wait for a final state or an event (`Prefer: wait=N`). */
   readonly supportsPreferWait?: true;
+  /** Of a feed: the number after which it is read, and may wait for more. */
+  readonly feedPosition?: (decoded: DecodedObject) => bigint | undefined;
 };
 
 /** An entry whose handler is given the parameters, as the schema types them. */

@@ -197,6 +197,25 @@ function readWait(prefer: string): number {
   return Math.min(Number.parseInt(seconds, 10), longestWaitSeconds) * 1000;
 }
 
+/**
+ * Holds a request for a feed as `Prefer: wait=N` asks, until there is something after its position.
+ * It comes before the account's places for lists, which are for reading. What will be refused does
+ * not wait.
+ */
+export function holdForFeed({ feedWaits }: ApiDeps, route: Route): Koa.Middleware {
+  return async (ctx, next) => {
+    const waitMs = readWait(ctx.get('Prefer'));
+    const decoded = waitMs === 0 ? [] : await decodeQuery(route, ctx);
+    const after = isUndecoded(decoded) ? undefined : route.feedPosition?.(decoded);
+    if (after === undefined) return next();
+    const gone = new AbortController();
+    ctx.res.once('close', () => gone.abort());
+    await feedWaits.until({ accountId: holderOf(ctx).account.id, after }, waitMs, gone.signal);
+    ctx.set('Preference-Applied', `wait=${waitMs / 1000}`);
+    return next();
+  };
+}
+
 /** The parameters of a POST belong in its body. */
 function misplacedInQuery(name: string): Refusal {
   const { param } = refuseParam(name, '');

@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 import { parseArgs } from 'node:util';
 import { demo } from '../../sandbox/demo/demo.js';
+import { listen } from '../../sandbox/listen.js';
 import type { StackPorts } from '../../sandbox/localStack.js';
 import { CannotStart } from '../../sandbox/stack/cannotStart.js';
 import { start } from '../../sandbox/start.js';
@@ -67,6 +68,8 @@ const options = {
   destination: { type: 'string' },
   hours: { type: 'string' },
   days: { type: 'string', default: '30' },
+  forward: { type: 'string' },
+  events: { type: 'string' },
 } as const;
 
 type Flags = ReturnType<typeof parse>['values'];
@@ -155,6 +158,7 @@ async function run(words: readonly string[], typed: Flags): Promise<number> {
       batch: batchOf(typed),
     });
   }
+  if (command === 'listen') return listen({ ...flags, directory: data ?? '.corridor' });
   const sent = `${command} ${verb}`.trim();
   const name = [command, sent].find((each) => Object.hasOwn(commands, each)) ?? '';
   const work = commands[name];

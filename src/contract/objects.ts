@@ -267,6 +267,7 @@ export function webhookEndpointObject(
     id: endpoint.id,
     url: endpoint.url,
     events: endpoint.events,
+    signature: endpoint.signature,
     api_version: endpoint.apiVersion,
     status: endpoint.status,
     status_reason: endpoint.statusReason,

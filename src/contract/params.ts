@@ -219,6 +219,7 @@ export const webhookEndpointParams = z.strictObject({
       'a list in which each event is named once',
     )
     .meta({ uniqueItems: true }),
+  signature: z.enum(['v1', 'v1a'], 'v1, or v1a to verify by public key as well').default('v1'),
 });
 
 export const accountParams = z.strictObject({

@@ -255,6 +255,7 @@ const webhookEndpoint = z.object({
   id: idOf('we'),
   url: z.string(),
   events: z.array(z.string()).describe('The event types sent to the endpoint; * means all.'),
+  signature: z.enum(['v1', 'v1a']).describe('v1: by the secret; v1a: by our public key as well.'),
   api_version: z.string(),
   status: z.enum(['enabled', 'disabled']),
   status_reason: z.string().nullable(),

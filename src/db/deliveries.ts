@@ -6,7 +6,7 @@ import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
 /** One (event, endpoint) pair with everything that an attempt needs. */
 export type DueDelivery = CountedPair &
-  Pick<WebhookEndpointRow, 'url' | 'secret' | 'apiVersion'> &
+  Pick<WebhookEndpointRow, 'url' | 'secret' | 'signature' | 'apiVersion'> &
   EventRow;
 
 /**
@@ -119,7 +119,7 @@ const claiming = (sql: Sql) => sql`
 
 /** The pairs that a statement has `taken`, with everything that an attempt needs, oldest first. */
 const claimedRows = (sql: Sql) => sql`
-  select t.*, w.url, w.secret, w.api_version, ${eventColumns(sql)}
+  select t.*, w.url, w.secret, w.signature, w.api_version, ${eventColumns(sql)}
     from taken t join events e on e.id = t.event_id
     join webhook_endpoints w on w.id = t.endpoint_id ${ofPayout(sql)} order by e.sequence`;
 

@@ -120,6 +120,16 @@ export async function feedEvents(
   return { rows: rows.slice(0, limit), hasMore: rows.length > limit };
 }
 
+/** The numbers of accounts' last events, by the accounts' ids: they change with the commits. */
+export async function lastSequences(
+  sql: Sql,
+  accountIds: readonly string[],
+): Promise<ReadonlyMap<string, bigint>> {
+  const rows = await sql<{ id: string; eventSequence: bigint }[]>`
+    select id, event_sequence from accounts where id = any (${accountIds})`;
+  return new Map(rows.map(({ id, eventSequence }) => [id, eventSequence]));
+}
+
 /** An account's event by its id. */
 export async function findEvent(
   sql: Sql,

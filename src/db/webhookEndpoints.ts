@@ -7,6 +7,8 @@ export type WebhookEndpointRow = {
   readonly url: string;
   readonly events: readonly string[];
   readonly secret: string;
+  /** By the secret, or by the service's own key as well. */
+  readonly signature: 'v1' | 'v1a';
   readonly apiVersion: string;
   readonly status: 'enabled' | 'disabled';
   readonly statusReason: string | null;
@@ -19,12 +21,14 @@ export async function insertWebhookEndpoint(
   endpoint: Pick<
     WebhookEndpointRow,
     'id' | 'accountId' | 'url' | 'events' | 'secret' | 'apiVersion'
-  >,
+  > &
+    Partial<Pick<WebhookEndpointRow, 'signature'>>,
 ): Promise<WebhookEndpointRow> {
   const [row] = await sql<WebhookEndpointRow[]>`
-    insert into webhook_endpoints (id, account_id, url, events, secret, api_version)
+    insert into webhook_endpoints (id, account_id, url, events, secret, signature, api_version)
     values (${endpoint.id}, ${endpoint.accountId}, ${endpoint.url},
-      ${[...endpoint.events]}::text[], ${endpoint.secret}, ${endpoint.apiVersion})
+      ${[...endpoint.events]}::text[], ${endpoint.secret}, ${endpoint.signature ?? 'v1'},
+      ${endpoint.apiVersion})
     returning *`;
   return exactlyOne(row);
 }

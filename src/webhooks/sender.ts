@@ -6,7 +6,7 @@ import {
   guardedLookups,
   type UrlPolicy,
 } from './guard.js';
-import { signWebhook } from './signature.js';
+import { createSigner } from './signature.js';
 
 /** One attempt to deliver one event. The body is sent as it is, byte for byte. */
 export type Delivery = {
@@ -17,6 +17,8 @@ export type Delivery = {
   readonly timestampSeconds: number;
   readonly body: string;
   readonly secrets: readonly string[];
+  /** By the secrets, or by the service's own key as well. */
+  readonly signature?: 'v1' | 'v1a';
 };
 
 /**
@@ -51,6 +53,7 @@ const connectionsPerPool = 16;
 export function createSender(
   policy: UrlPolicy,
   { limitMs = totalLimitMs, maxPools = mostPools, lookups = guardedLookups(policy) } = {},
+  sign = createSigner(),
 ): Sender {
   // A map keeps the order of insertion: the first is the one not used for longest.
   const pools = new Map<string, Pool>();
@@ -82,8 +85,10 @@ export function createSender(
         const reason = `expected ${expected}`;
         return { kind: 'blocked', reason, detail: reason };
       }
+      // Before there is a pool, which might be closed meanwhile.
+      const signed = { ...delivery, header: await sign(delivery) };
       const { origin, pathname, search } = new URL(delivery.url);
-      return post(poolOf(delivery.account, origin), pathname + search, delivery, limitMs);
+      return post(poolOf(delivery.account, origin), pathname + search, signed, limitMs);
     },
     async close() {
       await Promise.all([...closing, ...[...pools.values()].map((pool) => pool.close())]);
@@ -94,7 +99,7 @@ export function createSender(
 async function post(
   pool: Pool,
   path: string,
-  delivery: Delivery,
+  delivery: Delivery & { readonly header: string },
   limitMs: number,
 ): Promise<SendOutcome> {
   try {
@@ -106,7 +111,7 @@ async function post(
         'content-type': 'application/json',
         'webhook-id': delivery.id,
         'webhook-timestamp': String(delivery.timestampSeconds),
-        'webhook-signature': signWebhook(delivery),
+        'webhook-signature': delivery.header,
       },
       body: delivery.body,
       signal: AbortSignal.timeout(limitMs),

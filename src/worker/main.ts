@@ -20,6 +20,7 @@ import { createLog, createMetrics, serveMetrics } from '../telemetry.js';
 import { upsertSchedules } from '../temporal/schedules.js';
 import { ensureSearchAttributes } from '../temporal/searchAttributes.js';
 import { createSender } from '../webhooks/sender.js';
+import { createSigner, readSigningKey } from '../webhooks/signature.js';
 import { lowerPriority } from './priority.js';
 import { createBatchLane, createSingleLane } from './workers.js';
 
@@ -49,10 +50,12 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     url: config.SANDBOX_BANK_URL,
     apiToken: config.SANDBOX_BANK_TOKEN,
   });
-  const sender = createSender({
+  const policy = {
     allowInsecure: config.WEBHOOKS_ALLOW_INSECURE,
     allowPrivateAddresses: config.WEBHOOKS_ALLOW_INSECURE,
-  });
+  };
+  const [signingKey] = config.WEBHOOK_SIGNING_KEYS.map(readSigningKey);
+  const sender = createSender(policy, {}, createSigner(signingKey));
   const deliverer = createDeliverer({ database, sender, temporal, log });
   const metrics = createMetrics(`worker-${lane}`);
   const activities = createActivities({

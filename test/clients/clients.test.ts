@@ -1,14 +1,16 @@
 import { createHmac } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { freePort } from '../../sandbox/stack/ports.js';
 import { webhookExample } from '../../src/contract/webhookExamples.js';
+import { publicKeySet } from '../../src/webhooks/signature.js';
 import { startReceiver } from '../fakes/receiver.js';
 import { startUnkindProxy, type UnkindProxy } from '../fakes/unkindProxy.js';
 import { type ApiClient, createClient, textOf, untilStatus } from '../fixtures/client.js';
 import { createTestAccount } from '../servers/database.js';
-import { startSystem, type TestSystem } from '../servers/system.js';
+import { startSystem, type TestSystem, webhookKeys } from '../servers/system.js';
 import { type Caller, languages } from './languages.js';
 
 let system: TestSystem;
@@ -216,7 +218,7 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     const client = createClient(system.apiUrl, apiKey);
     const events = ['payout.settled'];
     const added = await client('POST /v1/webhook_endpoints', {
-      json: { url: receiver.url, events },
+      json: { url: receiver.url, events, signature: 'v1a' },
     });
     const secret = textOf(added, 'secret');
     const payout = await pay(client);
@@ -226,6 +228,12 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     const seconds = Math.floor(Date.now() / 1_000);
     const signature = headers['webhook-signature'] ?? '';
     const signedWith = (changes: Record<string, string>) => ({ ...headers, ...changes });
+    const [ours = '', next = ''] = publicKeySet(webhookKeys).keys.map(({ whpk }) => whpk);
+    const signatures = signature.split(' ');
+    const only = (version: string) =>
+      signedWith({
+        'webhook-signature': signatures.filter((one) => one.startsWith(`${version},`)).join(' '),
+      });
     const newKind = JSON.stringify({
       ...{ ...JSON.parse(body), type: 'mandate.revoked' },
       data: { object: 'mandate', id: 'mdt_1' },
@@ -239,6 +247,29 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
       },
       { name: 'genuine', headers, body, secrets: secret },
       { name: 'with two secrets', headers, body, secrets },
+      { name: 'verified by the published keys', headers, body, secrets: 'published' },
+      {
+        name: 'verified by either kind',
+        headers: only('v1a'),
+        body,
+        secrets: [secret, next, ours],
+      },
+      { name: 'of a rotation', headers, body, secrets: [next, ours] },
+      { name: 'signed with another key', headers, body, secrets: next },
+      { name: 'signed with secrets alone', headers: only('v1'), body, secrets: 'published' },
+      { name: 'signed with a key alone', headers: only('v1a'), body, secrets: secret },
+      {
+        name: 'changed after a key has signed it',
+        headers,
+        body: body.replace('settled', 'failed'),
+        secrets: 'published',
+      },
+      {
+        name: 'signed with what is no signature',
+        headers: signedWith({ 'webhook-signature': 'v1a, v1a,AAAA v1a,é v1a' }),
+        body,
+        secrets: ours,
+      },
       {
         name: 'signed twice',
         headers: signedWith({ 'webhook-signature': `v1,AAAA v2,x ${signature}` }),
@@ -271,7 +302,8 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
         secrets,
       },
     ];
-    const genuine = ['genuine', 'with two secrets', 'signed twice', 'old'];
+    const byKey = ['verified by the published keys', 'verified by either kind', 'of a rotation'];
+    const genuine = ['genuine', 'with two secrets', 'signed twice', 'old', ...byKey];
     const verdicts = await run('webhooks', { apiUrl: system.apiUrl, apiKey }, deliveries);
     expect(verdicts).toEqual(
       deliveries.map((delivery) => {
@@ -312,6 +344,26 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     expect(told.resumed).toEqual(sequences.slice(3));
     expect(told.listed).toEqual(sequences.toReversed());
     expect(proxy.seen('GET /v1/events').length).toBeGreaterThan(3);
+  });
+
+  it('waits for the next event with a request in twenty seconds, not one each', async ({
+    onTestFinished,
+  }) => {
+    const proxy = await openProxy(onTestFinished);
+    const caller = await openCaller(proxy.url);
+    const client = createClient(system.apiUrl, caller.apiKey);
+    const running = run('feed', caller, { count: 4 });
+    await expect
+      .poll(() => proxy.seen('GET /v1/events').length, { timeout: 20_000 })
+      .toBeGreaterThan(0);
+    // It was begun before there was anything, and a second later it still is.
+    await expect(Promise.race([running, delay(2_500, 'open')])).resolves.toBe('open');
+    expect(proxy.seen('GET /v1/events')).toMatchObject([
+      { prefer: expect.stringMatching(/^wait=\d\d$/) },
+    ]);
+    await pay(client);
+    await pay(client);
+    await running;
   });
 
   it('passes events on that are about new kinds of objects', async ({ onTestFinished }) => {

@@ -41,11 +41,14 @@ describe('the README', () => {
 
   it('shows a journey that works as it is pasted', async () => {
     const [, ...blocks] = [...readme.matchAll(/```sh\n([\s\S]*?)```/g)].map((match) => match[1]);
-    const output = await runShell(blocks.join('\n'), folder);
+    const corridor = `'${process.execPath}' '${join(root, 'dist/src/cli/main.js')}'`;
+    const script = blocks.join('\n').replaceAll('npx corridor', corridor);
+    const output = await runShell(script, folder);
     expect(output).toContain('"status":"settled"');
     expect(output).toContain('"received":"1066.54"');
     expect(output).toContain('"available":"998750.00"');
     expect(output).toContain('"secret":"whsec_');
+    expect(output).toMatch(/ {2}payout\.settled {2}po_\w+ {2}settled {2}1066\.54 EUR {2}-> \w+\n/);
     expect(output).toContain('"status_reason":"AC04"');
   });
 

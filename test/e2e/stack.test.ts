@@ -133,9 +133,11 @@ describe('a stack that runs', () => {
       const environment = readFileSync(`/proc/${pids[part]}/environ`, 'utf8');
       return Object.keys(secrets).filter((name) => environment.includes(secrets[name] ?? ''));
     };
-    expect(knownTo('api')).toEqual(['callbackSecret', 'fingerprintSecret', 'masterKey']);
-    expect(knownTo('worker')).toEqual(['bankToken', 'masterKey']);
-    expect(knownTo('batch-worker')).toEqual(['bankToken', 'masterKey']);
+    expect(knownTo('api')).toEqual([
+      ...['callbackSecret', 'fingerprintSecret', 'masterKey', 'webhookSigningKey'],
+    ]);
+    expect(knownTo('worker')).toEqual(['bankToken', 'masterKey', 'webhookSigningKey']);
+    expect(knownTo('batch-worker')).toEqual(['bankToken', 'masterKey', 'webhookSigningKey']);
     expect(knownTo('sandbox-bank')).toEqual(['bankToken', 'callbackSecret']);
   });
 

@@ -24,6 +24,7 @@ export type SeenRequest = {
   readonly route: string;
   readonly key: string | undefined;
   readonly userAgent: string | undefined;
+  readonly prefer: string | undefined;
 };
 
 export type UnkindProxy = {
@@ -43,7 +44,8 @@ export async function startUnkindProxy(apiUrl: string): Promise<UnkindProxy> {
     const [path = ''] = (request.url ?? '').split('?');
     const route = `${request.method} ${path}`;
     const key = request.headers['idempotency-key']?.toString();
-    seen.push({ route, key, userAgent: request.headers['user-agent'] });
+    const { 'user-agent': userAgent, prefer } = request.headers;
+    seen.push({ route, key, userAgent, prefer: prefer?.toString() });
     void serve(apiUrl, request, response, pending.get(route)?.shift());
   });
   const port = await listenOnAnyPort(server);

@@ -209,6 +209,7 @@ describe('every answer', () => {
     ['GET /nowhere', 404],
     ['GET /docs', 200],
     ['GET /openapi.json', 200],
+    ['GET /.well-known/corridor-webhook-keys', 200],
   ])('to %s has the status %d and the headers that protect it', async (request, status) => {
     const answer = await fetchBare(request);
     expect(answer.status).toBe(status);

@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { freePort } from '../../sandbox/stack/ports.js';
 import { startPostgres } from '../../sandbox/stack/postgres.js';
 import { type Part, startProcess } from '../../sandbox/stack/process.js';
-import { readMasterKeyConfig } from '../../src/config.js';
+import { readMasterKeyConfig, readWorkerConfig } from '../../src/config.js';
 import { connectDatabase } from '../../src/db/client.js';
 import { createClient, textOf, untilStatus } from '../fixtures/client.js';
 import { createTestAccount } from '../servers/database.js';
@@ -82,6 +82,10 @@ describe('docker-compose.yml', () => {
   });
 
   it('gives each service the secrets it uses, and no other', () => {
+    const ofWorkers = [
+      ...['corridor_worker_database_url', 'master_key', 'sandbox_bank_token'],
+      'webhook_signing_keys',
+    ];
     const mounted = Object.entries(compose.services).map(([name, { secrets }]) => [
       name,
       secrets.toSorted(),
@@ -93,9 +97,10 @@ describe('docker-compose.yml', () => {
         'master_key',
         'sandbox_bank_callback_secret',
         'sandbox_bank_callback_secret_previous',
+        'webhook_signing_keys',
       ],
-      worker: ['corridor_worker_database_url', 'master_key', 'sandbox_bank_token'],
-      'batch-worker': ['corridor_worker_database_url', 'master_key', 'sandbox_bank_token'],
+      worker: ofWorkers,
+      'batch-worker': ofWorkers,
       'sandbox-bank': ['sandbox_bank_callback_secret', 'sandbox_bank_token'],
     });
     // Mounted for nothing: a secret that no variable names.
@@ -409,6 +414,30 @@ describe('the processes of docker-compose.yml', () => {
     await runToEnd('sh', ['-c', finish ?? ''], {});
     await make();
     expect(read()).toEqual({ current: second.current, previous: '' });
+  });
+
+  it('change the key that signs webhooks as docs/operations.md says', async () => {
+    const secrets = join(place.directory, 'changed-signing-keys');
+    await runToEnd('sh', [join(root, 'deploy/make-secrets.sh'), secrets], {});
+    const file = join(secrets, 'webhook_signing_keys');
+    const read = () =>
+      readWorkerConfig({
+        ...{ DATABASE_URL: 'postgres://postgres/corridor', TEMPORAL_ADDRESS: 'temporal:7233' },
+        ...{ SANDBOX_BANK_URL: 'http://bank', RATE_SOURCE: 'reference' },
+        MASTER_KEY_FILE: join(secrets, 'master_key'),
+        SANDBOX_BANK_TOKEN_FILE: join(secrets, 'sandbox_bank_token'),
+        WEBHOOK_SIGNING_KEYS_FILE: file,
+      }).WEBHOOK_SIGNING_KEYS;
+    const guide = readFileSync(join(root, 'docs/operations.md'), 'utf8');
+    const commands = guide.matchAll(/^ {3}`([^`]* > secrets\/next && [^`]*)`/gm);
+    const held = [read()];
+    for (const [, command = ''] of commands) {
+      await runToEnd('sh', ['-c', command.replaceAll('secrets/', `${secrets}/`)], {});
+      held.push(read());
+    }
+    const [old, next] = held[1] ?? [];
+    expect(held).toEqual([[old], [old, next], [next, old], [next]]);
+    expect(next).not.toBe(old);
   });
 
   it('change the master key as docs/operations.md says', async () => {

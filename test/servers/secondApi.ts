@@ -3,12 +3,13 @@ import { createServer } from 'node:http';
 import { pino } from 'pino';
 import { createApp } from '../../src/api/app.js';
 import { trustProxies } from '../../src/api/clientAddress.js';
+import { createFeedWaits } from '../../src/api/feedWaits.js';
 import { createLimiter } from '../../src/api/rateLimit.js';
 import { connectDatabase } from '../../src/db/client.js';
 import { createRails } from '../../src/rails/registry.js';
 import { createMetrics } from '../../src/telemetry.js';
 import { keyring as usualKeyring } from '../fixtures/keyring.js';
-import { fingerprintSecret, type TestSystem } from './system.js';
+import { fingerprintSecret, type TestSystem, webhookKeys } from './system.js';
 
 /** Another API process's worth of API: its own server and connections, on the same database. */
 export async function startSecondApi({ urls, temporal }: TestSystem, keyring = usualKeyring) {
@@ -16,6 +17,7 @@ export async function startSecondApi({ urls, temporal }: TestSystem, keyring = u
   const app = createApp({
     database,
     lists: database,
+    feedWaits: createFeedWaits(database),
     temporal,
     // It hears no bank: what it is asked here needs none.
     rails: createRails([]),
@@ -23,6 +25,7 @@ export async function startSecondApi({ urls, temporal }: TestSystem, keyring = u
     log: pino({ level: 'silent' }),
     rateMaximumAgeMs: 24 * 60 * 60 * 1000,
     webhookPolicy: { allowInsecure: true, allowPrivateAddresses: true },
+    webhookKeys,
     fingerprintSecret,
     keyring,
     limiter: createLimiter({

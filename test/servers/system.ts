@@ -8,6 +8,7 @@ import { createDeliverer } from '../../src/activities/delivery.js';
 import { createActivities } from '../../src/activities/index.js';
 import { createApp } from '../../src/api/app.js';
 import { trustProxies } from '../../src/api/clientAddress.js';
+import { createFeedWaits } from '../../src/api/feedWaits.js';
 import { createLimiter, type Limiter } from '../../src/api/rateLimit.js';
 import { connectDatabase, type Database } from '../../src/db/client.js';
 import type { Keyring } from '../../src/db/personalData.js';
@@ -20,6 +21,7 @@ import { referenceSource } from '../../src/rates/reference.js';
 import { createMetrics } from '../../src/telemetry.js';
 import { ensureSearchAttributes } from '../../src/temporal/searchAttributes.js';
 import { createSender } from '../../src/webhooks/sender.js';
+import { createSigner, readSigningKey } from '../../src/webhooks/signature.js';
 import { createBatchLane, createSingleLane } from '../../src/worker/workers.js';
 import { type ApiClient, createClient } from '../fixtures/client.js';
 import { keyring as usualKeyring } from '../fixtures/keyring.js';
@@ -51,6 +53,10 @@ export type TestSystem = {
 };
 
 const policy = { allowInsecure: true, allowPrivateAddresses: true };
+/** One that signs, and one that is published for later. */
+export const webhookKeys = [1, 2].map((byte) =>
+  readSigningKey(`whsk_${Buffer.alloc(32, byte).toString('base64')}`),
+);
 export const fingerprintSecret = 'test-fingerprint-secret';
 const dayMs = 24 * 60 * 60 * 1000;
 /** More than any test sends that is not about limits. */
@@ -91,12 +97,14 @@ export async function startSystem(
   const app = createApp({
     database: api,
     lists,
+    feedWaits: createFeedWaits(api),
     temporal,
     rails: createRails([createSandboxCallbacks([bank.callbackSecret])]),
     metrics: createMetrics('test'),
     log,
     rateMaximumAgeMs: dayMs,
     webhookPolicy: policy,
+    webhookKeys,
     fingerprintSecret,
     keyring,
     limiter: options.limiter ?? unlimited(),
@@ -105,7 +113,7 @@ export async function startSystem(
   const handle = app.callback();
   server.on('request', (request, response) => void handle(request, response));
 
-  const sender = createSender(policy);
+  const sender = createSender(policy, {}, createSigner(webhookKeys[0]));
   const native = await NativeConnection.connect({ address: temporalAddress() });
   let stopWorker = async () => {};
   const startWorker = async (only?: 'single' | 'batch') => {

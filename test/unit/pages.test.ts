@@ -7,7 +7,13 @@ import { docsPages, explained } from '../../src/api/referencePages.js';
 import { nextStatuses } from '../../src/domain/payout.js';
 import { meaningOf, refusalCodes } from '../../src/domain/refusal.js';
 import { statusReasons } from '../../src/domain/statusReason.js';
-import { createWebhookSecret, signWebhook } from '../../src/webhooks/signature.js';
+import {
+  createSigner,
+  createWebhookSecret,
+  publicKeySet,
+  readSigningKey,
+  signWebhook,
+} from '../../src/webhooks/signature.js';
 
 const sourceOf = (name: string) =>
   readFileSync(new URL(`../../src/api/pages/${name}.md`, import.meta.url), 'utf8');
@@ -83,18 +89,21 @@ it.each(simulateOrders)('explains simulate: $order', ({ order, answer, afterward
   expect(sourceOf('testing')).toContain(`| \`${order}\` | ${answer} | ${afterwards} |`);
 });
 
+/** The verification that the page of webhooks shows under a heading. */
+async function verificationUnder<Key extends z.ZodType>(heading: string, key: Key) {
+  const section = sourceOf('webhooks').split(`\n## ${heading}\n`)[1] ?? '';
+  const code = /```js\n([\s\S]*?)```/.exec(section)?.[1] ?? '';
+  const loaded: unknown = await import(`data:text/javascript,${encodeURIComponent(code)}`);
+  const isGenuine = z.function({
+    input: [z.record(z.string(), z.string()), z.string(), key],
+    output: z.boolean(),
+  });
+  return z.object({ isGenuine }).parse(loaded).isGenuine;
+}
+
 describe('the verification on the page of webhooks', () => {
   it('takes what we sign, and nothing else', async () => {
-    const code = /```js\n([\s\S]*?)```/.exec(sourceOf('webhooks'))?.[1] ?? '';
-    const loaded: unknown = await import(`data:text/javascript,${encodeURIComponent(code)}`);
-    const { isGenuine } = z
-      .object({
-        isGenuine: z.function({
-          input: [z.record(z.string(), z.string()), z.string(), z.string()],
-          output: z.boolean(),
-        }),
-      })
-      .parse(loaded);
+    const isGenuine = await verificationUnder('Verify without a client', z.string());
     const secret = createWebhookSecret();
     const body = '{"id":"evt_1"}';
     const nowSeconds = Math.floor(Date.now() / 1000);
@@ -107,5 +116,32 @@ describe('the verification on the page of webhooks', () => {
     expect(isGenuine(signed(nowSeconds), `${body} `, secret)).toBe(false);
     expect(isGenuine(signed(nowSeconds - 600), body, secret)).toBe(false);
     expect(isGenuine(signed(nowSeconds, [createWebhookSecret()]), body, secret)).toBe(false);
+  });
+
+  it('takes what our key signs, by the keys that are published', async () => {
+    const isGenuine = await verificationUnder(
+      'Verify without a secret',
+      z.array(z.looseObject({})),
+    );
+    const [ours, next, foreign] = [1, 2, 3].map((byte) =>
+      readSigningKey(`whsk_${Buffer.alloc(32, byte).toString('base64')}`),
+    );
+    const body = '{"id":"evt_1"}';
+    const nowSeconds = Math.floor(Date.now() / 1000);
+    const signed = async (timestampSeconds: number, key = ours) => {
+      const secrets = [createWebhookSecret()];
+      return {
+        'webhook-id': 'evt_1',
+        'webhook-timestamp': String(timestampSeconds),
+        'webhook-signature': await createSigner(key)({
+          ...{ id: 'evt_1', timestampSeconds, body, secrets, signature: 'v1a' },
+        }),
+      };
+    };
+    const { keys } = publicKeySet([next, ours].flatMap((key) => key ?? []));
+    expect(isGenuine(await signed(nowSeconds), body, keys)).toBe(true);
+    expect(isGenuine(await signed(nowSeconds), `${body} `, keys)).toBe(false);
+    expect(isGenuine(await signed(nowSeconds - 600), body, keys)).toBe(false);
+    expect(isGenuine(await signed(nowSeconds, foreign), body, keys)).toBe(false);
   });
 });

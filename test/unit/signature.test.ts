@@ -1,8 +1,16 @@
+import { verifyAsync } from '@noble/ed25519';
 import fc from 'fast-check';
 import { Webhook } from 'standardwebhooks';
 import { describe, expect, it } from 'vitest';
 import { verifyWebhook } from '../../sandbox/demo/verifyWebhook.js';
-import { createWebhookSecret, signWebhook } from '../../src/webhooks/signature.js';
+import { readWorkerConfig } from '../../src/config.js';
+import {
+  createSigner,
+  createWebhookSecret,
+  publicKeySet,
+  readSigningKey,
+  signWebhook,
+} from '../../src/webhooks/signature.js';
 
 // The vector of the Standard Webhooks specification.
 const vector = {
@@ -55,6 +63,80 @@ describe('signWebhook', () => {
 
   it.each(['', 'whsec_', 'whsec_c2hvcnQ='])('never signs with the broken secret %j', (secret) => {
     expect(() => signWebhook({ ...vector, secrets: [secret] })).toThrow('24 to 64 bytes');
+  });
+});
+
+/** RFC 8032, section 7.1, test 1; its thumbprint stands in RFC 8037, appendix A.3. */
+const rfcKey = readSigningKey(
+  `whsk_${Buffer.from('9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60', 'hex').toString('base64')}`,
+);
+const rfcPublic = 'd75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a';
+
+describe('createSigner', () => {
+  it('adds a signature that a library of its own verifies, to v1 that stay as they are', async () => {
+    const [v1, v1a = '', ...others] = (
+      await createSigner(rfcKey)({ ...vector, signature: 'v1a' })
+    ).split(' ');
+    expect(v1).toBe(signature);
+    expect(others).toEqual([]);
+    const bytes = Buffer.from(v1a.replace(/^v1a,/, ''), 'base64');
+    const isGenuine = (text: string) =>
+      verifyAsync(bytes, Buffer.from(text), Buffer.from(rfcPublic, 'hex'));
+    expect(await isGenuine(`${vector.id}.${vector.timestampSeconds}.${vector.body}`)).toBe(true);
+    expect(await isGenuine(`${vector.id}.${vector.timestampSeconds}.${vector.body} `)).toBe(false);
+  });
+
+  it('signs with the secrets alone where nobody wants more, or there is no key', async () => {
+    expect(await createSigner(rfcKey)({ ...vector, signature: 'v1' })).toBe(signature);
+    expect(await createSigner()({ ...vector, signature: 'v1a' })).toBe(signature);
+  });
+});
+
+describe('publicKeySet', () => {
+  it('has the key and the thumbprint of RFC 8037, and the form of Standard Webhooks', () => {
+    const key = Buffer.from(rfcPublic, 'hex');
+    expect(publicKeySet([rfcKey])).toEqual({
+      keys: [
+        {
+          ...{ kty: 'OKP', crv: 'Ed25519', use: 'sig', alg: 'EdDSA' },
+          x: key.toString('base64url'),
+          kid: 'kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k',
+          whpk: `whpk_${key.toString('base64')}`,
+        },
+      ],
+    });
+  });
+});
+
+describe('WEBHOOK_SIGNING_KEYS', () => {
+  const read = (keys: string) =>
+    readWorkerConfig({
+      DATABASE_URL: 'postgres://localhost/corridor',
+      TEMPORAL_ADDRESS: 'localhost:7233',
+      MASTER_KEY: 'a'.repeat(64),
+      SANDBOX_BANK_URL: 'http://localhost:8090',
+      SANDBOX_BANK_TOKEN: 'a-token-of-the-sandbox-bank',
+      RATE_SOURCE: 'reference',
+      WEBHOOK_SIGNING_KEYS: keys,
+    }).WEBHOOK_SIGNING_KEYS;
+  const [one, two, three, four] = ['A', 'B', 'C', 'D'].map(
+    (letter) => `whsk_${Buffer.alloc(32, letter).toString('base64')}`,
+  );
+
+  it('is none to three keys, the first of which signs', () => {
+    expect(read('')).toEqual([]);
+    expect(read(`${one}`)).toEqual([one]);
+    expect(read(`${one}\n${two} ${three}`)).toEqual([one, two, three]);
+  });
+
+  it.each([
+    ['four keys', [one, two, three, four].join(' ')],
+    ['two keys without a space', `${one}${two}`],
+    ['a key of 24 bytes', `whsk_${Buffer.alloc(24, 1).toString('base64')}`],
+    ['a public key', `${one}`.replace('whsk_', 'whpk_')],
+    ['a secret of an endpoint', createWebhookSecret()],
+  ])('is not %s', (_, keys) => {
+    expect(() => read(keys)).toThrow('WEBHOOK_SIGNING_KEYS: expected one to three ed25519 keys');
   });
 });
 

@@ -19,6 +19,7 @@ export class Corridor {
   readonly quotes: Resources['quotes'];
   readonly beneficiaries: Resources['beneficiaries'];
   readonly webhookEndpoints: Resources['webhookEndpoints'];
+  readonly webhookKeys: Resources['webhookKeys'];
   readonly balances: Resources['balances'];
   readonly limits: Resources['limits'];
   readonly balanceTransactions: Resources['balanceTransactions'];
@@ -41,6 +42,7 @@ export class Corridor {
     this.quotes = resources.quotes;
     this.beneficiaries = resources.beneficiaries;
     this.webhookEndpoints = resources.webhookEndpoints;
+    this.webhookKeys = resources.webhookKeys;
     this.balances = resources.balances;
     this.limits = resources.limits;
     this.balanceTransactions = resources.balanceTransactions;

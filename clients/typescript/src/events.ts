@@ -4,12 +4,10 @@ import { pause } from './retry.js';
 import type { RequestOptions, Transport } from './transport.js';
 import type { CorridorEvent, Delivery, Page, Schemas } from './types.js';
 
-export type FeedOptions = {
+export type ListenOptions = {
   /** The sequence of the last event that was processed; 0 begins with the first one there is. */
   readonly after?: number | undefined;
-  /** Between two looks while there is nothing new. */
-  readonly pollIntervalMs?: number | undefined;
-  /** Ends the feed. */
+  /** Ends it. */
   readonly signal?: AbortSignal | undefined;
 };
 
@@ -25,18 +23,24 @@ export type Events = {
   /** Lists what became of an event at each endpoint. */
   deliveries(id: string, options?: RequestOptions): List<Delivery>;
   /**
-   * Every event in order and without gaps, for as long as it is read: keep the `sequence` of the
-   * last one you have processed. It ends when the signal is aborted.
+   * Every event in order and without gaps, as soon as it happens and for as long as it is read: keep
+   * the `sequence` of the last one you have processed. It ends when the signal is aborted.
    */
-  feed(options?: FeedOptions): AsyncGenerator<CorridorEvent, void, undefined>;
+  listen(options?: ListenOptions): AsyncGenerator<CorridorEvent, void, undefined>;
 };
 
-/** One read a second is a small part of an account's rate limit. */
-const usualPollIntervalMs = 1_000;
+/** How long the service holds a request until there is an event: it allows 30 s, proxies less. */
+const waitSeconds = 20;
+
+/** The wait, and as long as any other request may take. */
+const attemptMs = (waitSeconds + 30) * 1_000;
+
+/** A service that stops answers at once; to ask it again at once would keep both busy. */
+const leastPauseMs = 1_000;
 
 const longestPage = 100;
 
-/** A feed outlasts an outage of about two minutes; after that somebody should know. */
+/** It outlasts an outage of about two minutes; after that somebody should know. */
 const feedRetries = 18;
 
 export function eventsOf(send: Transport): Events {
@@ -44,32 +48,35 @@ export function eventsOf(send: Transport): Events {
     list: (params, options) => listOf<CorridorEvent>(send, '/v1/events', params, options),
     retrieve: (id, options) => send<CorridorEvent>({ method: 'GET', path: pathOf(id) }, options),
     deliveries: (id, options) => listOf<Delivery>(send, `${pathOf(id)}/deliveries`, {}, options),
-    feed: (options = {}) => feed(send, options),
+    listen: (options = {}) => listen(send, options),
   };
 }
 
-async function* feed(
+async function* listen(
   send: Transport,
-  { after = 0, pollIntervalMs = usualPollIntervalMs, signal }: FeedOptions,
+  { after = 0, signal }: ListenOptions,
 ): AsyncGenerator<CorridorEvent, void, undefined> {
   let last = after;
-  // The caller is the limit: a feed goes on until it is left or its signal is aborted.
+  // The caller is the limit: it goes on until it is left or its signal is aborted.
   for (;;) {
     const path = `/v1/events${queryOf({ after: last, limit: longestPage })}`;
-    const options = { signal, maxRetries: feedRetries };
-    const read = send<Page<CorridorEvent>>({ method: 'GET', path }, options);
+    const headers = { prefer: `wait=${waitSeconds}` };
+    const options = { signal, maxRetries: feedRetries, timeoutMs: attemptMs };
+    const startedMs = performance.now();
+    const read = send<Page<CorridorEvent>>({ method: 'GET', path, headers }, options);
     const page = await unlessAborted(read, signal);
     for (const event of page?.data ?? []) {
       if (signal?.aborted === true) return;
       yield event;
       last = event.sequence;
     }
-    if (page?.has_more !== true) await unlessAborted(pause(pollIntervalMs, signal), signal);
+    const restMs = leastPauseMs - (performance.now() - startedMs);
+    if (page?.data.length === 0 && restMs > 0) await unlessAborted(pause(restMs, signal), signal);
     if (signal?.aborted === true) return;
   }
 }
 
-/** What comes of it, or nothing if the signal ended it: whoever aborts a feed expects no error. */
+/** What comes of it, or nothing if the signal ended it: whoever aborts it expects no error. */
 async function unlessAborted<Result>(
   work: Promise<Result>,
   signal: AbortSignal | undefined,

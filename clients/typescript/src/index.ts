@@ -2,7 +2,7 @@ export type { Batches } from './batches.js';
 export type { TextSource } from './bodies.js';
 export { Corridor, type CorridorOptions } from './client.js';
 export { CorridorConnectionError, CorridorProblem, CorridorWaitTimeoutError } from './errors.js';
-export type { Events, FeedOptions } from './events.js';
+export type { Events, ListenOptions } from './events.js';
 export type { List } from './lists.js';
 export type { Payouts } from './payouts.js';
 export type { RequestOptions, WriteOptions } from './transport.js';

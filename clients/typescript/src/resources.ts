@@ -35,6 +35,17 @@ export function resourcesOf(send: Transport) {
     quotes: quotesOf(get, post),
     beneficiaries: beneficiariesOf(send, { get, post, remove }),
     webhookEndpoints: webhookEndpointsOf(send, { get, post, remove }),
+    webhookKeys: {
+      /**
+       * The public keys (`whpk_…`) that verify webhooks without a secret. Keep them for five minutes;
+       * a new key is published for longer before it signs.
+       */
+      list: async (options?: RequestOptions): Promise<readonly string[]> => {
+        const path = '/.well-known/corridor-webhook-keys';
+        const { keys } = await get<{ readonly keys: readonly PublicKey[] }>(path, options);
+        return keys.map(({ whpk }) => whpk);
+      },
+    },
     balances: {
       /** What the account has, by currency. */
       list: (options?: RequestOptions): List<Balance> =>
@@ -88,6 +99,7 @@ export function resourcesOf(send: Transport) {
   };
 }
 
+type PublicKey = { readonly whpk: string };
 type Get = <Answer>(path: string, options?: RequestOptions) => Promise<Answer>;
 type Post = <Answer>(path: string, params: object, options?: WriteOptions) => Promise<Answer>;
 type Remove = <Answer>(path: string, options?: WriteOptions) => Promise<Answer>;

@@ -1,9 +1,25 @@
+import type { z } from 'zod';
 import { eventListParams } from '../../contract/listParams.js';
 import { deliveryObject, eventObject, listObject } from '../../contract/objects.js';
 import { deliveriesOf } from '../../db/deliveries.js';
 import { feedEvents, findEvent, listEvents } from '../../db/events.js';
+import type { DecodedObject } from '../decoded.js';
 import { byIdIn, exclusive, listRoute } from '../listRoute.js';
-import { oneObject, type Route, refused, validate } from '../route.js';
+import { oneObject, type Route, refused, type Validated, validate } from '../route.js';
+
+/** The feed takes no filter: if it left some out, it would have gaps. An event has one subject. */
+function readParams(decoded: DecodedObject): Validated<z.infer<typeof eventListParams>> {
+  const validated = validate(eventListParams, decoded);
+  if ('refusals' in validated) return validated;
+  const { after, payout, batch } = validated.params;
+  if (after === undefined) {
+    const isBoth = payout !== undefined && batch !== undefined;
+    return isBoth ? refused(exclusive('batch', 'payout')) : validated;
+  }
+  const others = Object.keys(decoded).filter((name) => !/^(after|limit)$/.test(name));
+  if (others.length === 0) return validated;
+  return refused(...others.map((name) => exclusive(name, 'after')));
+}
 
 export const eventRoutes: readonly Route[] = [
   listRoute({
@@ -13,19 +29,12 @@ export const eventRoutes: readonly Route[] = [
     summary: 'List events, newest first; with after, oldest first and without gaps.',
     params: eventListParams,
     answers: { 200: 'event_list' },
-    // The feed takes no filter: if it left some out, it would have gaps. An event has one subject.
-    read: ({ decoded }) => {
-      const validated = validate(eventListParams, decoded);
-      if ('refusals' in validated) return validated;
-      const { after, payout, batch } = validated.params;
-      if (after === undefined) {
-        const isBoth = payout !== undefined && batch !== undefined;
-        return isBoth ? refused(exclusive('batch', 'payout')) : validated;
-      }
-      const others = Object.keys(decoded).filter((name) => !/^(after|limit)$/.test(name));
-      if (others.length === 0) return validated;
-      return refused(...others.map((name) => exclusive(name, 'after')));
+    supportsPreferWait: true,
+    feedPosition: (decoded) => {
+      const read = readParams(decoded);
+      return 'refusals' in read ? undefined : read.params.after;
     },
+    read: ({ decoded }) => readParams(decoded),
     find: byIdIn('events'),
     // With `after` it is the feed, where what a webhook missed is found.
     query: (sql, accountId, page, { after, payout, batch, ...filter }) =>

@@ -36,21 +36,21 @@ export const webhookEndpointRoutes: readonly Route[] = [
     answers: { 201: 'webhook_endpoint_with_secret' },
     refusals: ['webhook_url_refused', 'limit_reached'],
     // Its answer, and a replay of it, is the only place that shows the secret.
-    handle: (deps, request, { url, events }) => {
+    handle: (deps, request, params) => {
       const id = newId('webhookEndpoint');
       const { id: accountId, apiVersion } = request.account;
       return runIdempotently(deps, request, {
         objectId: id,
         status: 201,
         perform: async (sql) => {
-          const expected = expectedOfWebhookUrl(url, deps.webhookPolicy);
+          const expected = expectedOfWebhookUrl(params.url, deps.webhookPolicy);
           if (expected !== undefined)
             return refuse('webhook_url_refused', { param: 'url', expected });
           if ((await countWebhookEndpoints(sql, accountId)) >= maximumEndpoints) {
             return refuse('limit_reached', { expected: `at most ${maximumEndpoints} endpoints` });
           }
           const secret = createWebhookSecret();
-          return insertWebhookEndpoint(sql, { id, accountId, url, events, secret, apiVersion });
+          return insertWebhookEndpoint(sql, { ...params, id, accountId, secret, apiVersion });
         },
         find: findWebhookEndpoint,
         render: (row) => ({ ...webhookEndpointObject(row), secret: row.secret }),

@@ -8,13 +8,13 @@ count: int = json.load(sys.stdin)["count"]
 corridor = Corridor()
 stop = threading.Event()
 events: list[tuple[int, str, str | None]] = []
-for event in corridor.events.feed(poll_interval=0.1, stop=stop):
+for event in corridor.events.listen(stop=stop):
     events.append((event.sequence, event.type, event.data.id))
     if len(events) == count:
         stop.set()
 
 resumed: list[int] = []
-for event in corridor.events.feed(after=events[2][0]):
+for event in corridor.events.listen(after=events[2][0]):
     resumed.append(event.sequence)
     if event.sequence == count:
         break

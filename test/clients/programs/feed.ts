@@ -5,15 +5,13 @@ const { count }: { readonly count: number } = JSON.parse(await text(process.stdi
 const corridor = new Corridor();
 const stop = new AbortController();
 const events: (readonly [number, string, string])[] = [];
-for await (const { sequence, type, data } of corridor.events.feed({
-  ...{ pollIntervalMs: 100, signal: stop.signal },
-})) {
+for await (const { sequence, type, data } of corridor.events.listen({ signal: stop.signal })) {
   events.push([sequence, type, data.id]);
   if (events.length === count) stop.abort();
 }
 const [after] = events[2] ?? [];
 const resumed: number[] = [];
-for await (const { sequence } of corridor.events.feed({ after })) {
+for await (const { sequence } of corridor.events.listen({ after })) {
   resumed.push(sequence);
   if (sequence === count) break;
 }

@@ -5,7 +5,7 @@ from corridor.models import Batch
 
 corridor = Corridor()
 fed: list[Event] = []
-for event in corridor.events.feed():
+for event in corridor.events.listen():
     fed.append(event)
     if len(fed) == 3:
         break

@@ -2,7 +2,7 @@ import { Corridor } from '@corridor/client';
 
 const corridor = new Corridor();
 const fed: (readonly [number, string, object])[] = [];
-for await (const { sequence, type, data } of corridor.events.feed()) {
+for await (const { sequence, type, data } of corridor.events.listen()) {
   fed.push([sequence, type, data]);
   if (fed.length === 3) break;
 }

@@ -1,5 +1,5 @@
 import { text } from 'node:stream/consumers';
-import { verifyWebhook, WebhookVerificationError } from '@corridor/client';
+import { Corridor, verifyWebhook, WebhookVerificationError } from '@corridor/client';
 
 type Delivery = {
   readonly name: string;
@@ -8,8 +8,10 @@ type Delivery = {
   readonly secrets: string | readonly string[];
 };
 
+const published = await new Corridor().webhookKeys.list();
 const deliveries: readonly Delivery[] = JSON.parse(await text(process.stdin));
-const verdicts = deliveries.map(({ name, headers, body, secrets }) => {
+const verdicts = deliveries.map(({ name, headers, body, secrets: named }) => {
+  const secrets = named === 'published' ? published : named;
   try {
     const event = verifyWebhook(body, headers, secrets);
     // Frameworks give bytes and a Headers object just as well.

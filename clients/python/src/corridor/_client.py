@@ -23,6 +23,7 @@ from ._resources import (
     Requirements,
     TestAccounts,
     WebhookEndpoints,
+    WebhookKeys,
 )
 from ._transport import (
     DEFAULT_MAX_RETRIES,
@@ -69,6 +70,7 @@ class Corridor:
         self.limits = Limits(self._transport)
         self.balance_transactions = BalanceTransactions(self._transport)
         self.webhook_endpoints = WebhookEndpoints(self._transport)
+        self.webhook_keys = WebhookKeys(self._transport)
         self.events = Events(self._transport)
         self.account = AccountOfKey(self._transport)
         self.test = TestAccounts(self._transport)

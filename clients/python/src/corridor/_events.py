@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 
 from typing_extensions import Unpack
@@ -14,12 +15,18 @@ from ._transport import Request, Transport
 from .models import Delivery
 from .params import ListEventsParams
 
-#: One read a second is a small part of an account's rate limit.
-USUAL_POLL_SECONDS = 1.0
+#: How long the service holds a request until there is an event; after ``stop`` it is waited for.
+WAIT_SECONDS = 10
+
+#: The wait, and as long as any other request may take.
+ATTEMPT_SECONDS = WAIT_SECONDS + 30.0
+
+#: A service that stops answers at once; to ask it again at once would keep both busy.
+LEAST_PAUSE_SECONDS = 1.0
 
 LONGEST_PAGE = 100
 
-#: A feed outlasts an outage of about two minutes; after that somebody should know.
+#: It outlasts an outage of about two minutes; after that somebody should know.
 FEED_RETRIES = 18
 
 
@@ -46,29 +53,33 @@ class Events:
         path = path_of("events", event_id, "/deliveries")
         return Page(self._transport, path, {}, Delivery, timeout)
 
-    def feed(
-        self,
-        *,
-        after: int = 0,
-        poll_interval: float = USUAL_POLL_SECONDS,
-        stop: threading.Event | None = None,
+    def listen(
+        self, *, after: int = 0, stop: threading.Event | None = None
     ) -> Iterator[Event]:
-        """Every event in order and without gaps, for as long as it is read.
+        """Every event in order and without gaps, as soon as it happens, for as long as it is read.
 
-        Keep the ``sequence`` of the last event you have processed and pass it as ``after``. The
-        feed ends when its reader leaves it, or after ``stop`` is set and a request that is under
-        way, with its retries, has ended.
+        Keep the ``sequence`` of the last event you have processed and pass it as ``after``. It ends
+        when its reader leaves it, or after ``stop`` is set and a request that is under way, which
+        waits for an event for ten seconds, has ended with its retries.
         """
         stopped = threading.Event() if stop is None else stop
         last = after
-        # The caller is the limit: a feed goes on until it is left or stopped.
+        # The caller is the limit: it goes on until it is left or stopped.
         while not stopped.is_set():
-            request = Request("GET", "/v1/events", query={"after": last, "limit": LONGEST_PAGE})
-            page = self._transport.send(request, EventList, max_retries=FEED_RETRIES)
+            started = time.monotonic()
+            request = Request(
+                "GET",
+                "/v1/events",
+                query={"after": last, "limit": LONGEST_PAGE},
+                prefer=f"wait={WAIT_SECONDS}",
+            )
+            page = self._transport.send(
+                request, EventList, timeout=ATTEMPT_SECONDS, max_retries=FEED_RETRIES
+            )
             for event in page.data:
                 if stopped.is_set():
                     return
                 yield event
                 last = event.sequence
-            if not page.has_more:
-                stopped.wait(poll_interval)
+            if not page.data:
+                stopped.wait(max(0.0, started + LEAST_PAUSE_SECONDS - time.monotonic()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from typing_extensions import Unpack
@@ -236,6 +236,26 @@ class Rates(_Resource):
     ) -> Page[PastRate]:
         """Lists the mid rates of two currencies by publication, newest first."""
         return Page(self._transport, "/v1/rates/history", params, PastRate, timeout)
+
+
+class _WebhookKey(Model):
+    whpk: str
+
+
+class _WebhookKeySet(Model):
+    keys: list[_WebhookKey]
+
+
+class WebhookKeys(_Resource):
+    """The public keys that verify webhooks without a secret."""
+
+    def list(self, *, timeout: float | None = None) -> Sequence[str]:
+        """Lists the keys, ``whpk_…``.
+
+        Keep them for five minutes; a new key is published for longer before it signs.
+        """
+        path = "/.well-known/corridor-webhook-keys"
+        return [key.whpk for key in self._get(path, _WebhookKeySet, timeout).keys]
 
 
 class Requirements(_Resource):

@@ -9,10 +9,13 @@ import hmac
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ._errors import WebhookVerificationError
 from ._event_models import WebhookMessage
+
+#: One or two of each kind are sent; more would be a header that is made to burn time.
+MOST_SIGNATURES = 10
 
 #: Standard Webhooks: a captured webhook is worthless after five minutes, and clocks differ.
 TOLERANCE_SECONDS = 5 * 60
@@ -24,8 +27,9 @@ def verify_webhook(
     """Verifies a webhook and returns its event.
 
     ``raw_body`` is exactly what was received, before any parsing; ``secrets`` is the endpoint's
-    ``whsec_…``, or several while one replaces another. Raises WebhookVerificationError when no
-    secret made one of its signatures within five minutes.
+    ``whsec_…``, or a public key of the service, ``whpk_…``; or several, while one replaces another.
+    Public keys need the package ``cryptography``: ``pip install corridor-client[ed25519]``. Raises
+    WebhookVerificationError when none of them verifies a signature of the last five minutes.
     """
     body = raw_body.encode() if isinstance(raw_body, str) else raw_body
     sent = {name.lower(): value for name, value in headers.items()}
@@ -37,15 +41,12 @@ def verify_webhook(
     ):
         raise WebhookVerificationError("The webhook is older or newer than five minutes.")
     signed = f"{message_id}.{timestamp}.".encode() + body
-    digests = [
-        signature[len("v1,") :].encode()
-        for signature in signatures.split(" ")
-        if signature.startswith("v1,")
-    ]
+    pairs = [signature.partition(",") for signature in signatures.split(" ")[:MOST_SIGNATURES]]
     for secret in [secrets] if isinstance(secrets, str) else secrets:
-        digest = hmac.new(_key_of(secret), signed, hashlib.sha256).digest()
-        expected = base64.b64encode(digest)
-        if any(hmac.compare_digest(expected, digest) for digest in digests):
+        is_public = secret.startswith("whpk_")
+        version = "v1a" if is_public else "v1"
+        is_signed = _verifier_of(secret) if is_public else _authenticator_of(secret)
+        if any(is_signed(signed, sent) for name, _, sent in pairs if name == version):
             # A rate of an older API version is a number: never a float.
             return WebhookMessage.model_validate(json.loads(body, parse_float=str))
     raise WebhookVerificationError("No signature of the webhook is valid.")
@@ -56,6 +57,37 @@ def _header(headers: Mapping[str, str], name: str) -> str:
     if value == "":
         raise WebhookVerificationError(f"The header {name} is missing.")
     return value
+
+
+def _authenticator_of(secret: str) -> Callable[[bytes, str], bool]:
+    key = _key_of(secret)
+
+    def is_signed(signed: bytes, sent: str) -> bool:
+        expected = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest())
+        return hmac.compare_digest(expected, sent.encode())
+
+    return is_signed
+
+
+def _verifier_of(public_key: str) -> Callable[[bytes, str], bool]:
+    # Only who verifies by public keys needs the package.
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        key_bytes = base64.b64decode(public_key.removeprefix("whpk_"), validate=True)
+        key = Ed25519PublicKey.from_public_bytes(key_bytes)
+    except ValueError as error:
+        raise ValueError("A public key of webhooks looks like whpk_….") from error
+
+    def is_signed(signed: bytes, sent: str) -> bool:
+        try:
+            key.verify(base64.b64decode(sent, validate=True), signed)
+        except (ValueError, InvalidSignature):
+            return False
+        return True
+
+    return is_signed
 
 
 def _key_of(secret: str) -> bytes:

@@ -1,0 +1,233 @@
+import { createHash } from 'node:crypto';
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { z } from 'zod';
+import { readJson, writeJson } from '../src/cli/jsonFile.js';
+import { UsageError } from '../src/cli/usage.js';
+import { readCallerConfig } from '../src/config.js';
+import { eventTypes } from '../src/domain/event.js';
+import { createWebhookSecret, signWebhook } from '../src/webhooks/signature.js';
+import { interruption } from './interruption.js';
+
+/** The flags as they were typed. */
+export type ListenOptions = {
+  /** Where the local stack is, and where `listen` remembers what it has seen. */
+  readonly directory: string;
+  readonly forward?: string | undefined;
+  readonly from?: string | undefined;
+  readonly events?: string | undefined;
+};
+
+/** What was forwarded last, and the secret that a receiver verifies with: the same at each start. */
+const stateShape = z.object({
+  sequence: z.number().int().optional(),
+  secret: z.string().default(createWebhookSecret),
+});
+
+const eventShape = z.object({
+  id: z.string(),
+  type: z.string(),
+  timestamp: z.string(),
+  sequence: z.number().int(),
+  data: z.record(z.string(), z.unknown()),
+});
+type FeedEvent = z.infer<typeof eventShape> & { readonly api_version: string | null };
+const pageShape = z.object({ data: z.array(eventShape) });
+
+/** Below the 30 s that the API waits at most, and that proxies allow. */
+const waitSeconds = 25;
+/** The API answers within 13 s of the wait. */
+const answerLimitMs = (waitSeconds + 15) * 1_000;
+/** An API that stops answers at once: asking again may wait for a moment. */
+const leastPauseMs = 1_000;
+/** An outage may take long; whoever watches should not wait much longer than it. */
+const mostPauseMs = 15_000;
+/** As long as the service itself waits for a receiver. */
+const receiverLimitMs = 15_000;
+
+/**
+ * Prints the account's events as they come until Ctrl-C, and forwards them to a receiver on this
+ * machine, signed like a webhook. It goes on after the last event that it has seen.
+ *
+ * @returns the exit code
+ * @throws UsageError for flags that mean nothing, and for a key that the API refuses
+ */
+export async function listen(options: ListenOptions): Promise<number> {
+  const wanted = typesOf(options.events);
+  const forward = receiverOf(options.forward);
+  const caller = await callerOf(options.directory);
+  const file = join(options.directory, `listen-${fingerprintOf(caller)}.json`);
+  const { secret, sequence: last } = (await readJson(file, stateShape)) ?? stateShape.parse({});
+  const stop = new AbortController();
+  void interruption().then(() => stop.abort());
+  const feed = feedOf(caller, stop.signal);
+
+  let sequence: number | undefined =
+    positionOf(options.from) ?? last ?? (await feed.lastSequence());
+  if (sequence === undefined) return 0;
+  await mkdir(options.directory, { recursive: true, mode: 0o700 });
+  await writeJson(file, { sequence, secret });
+  console.log(`Events of ${caller.apiUrl} after ${sequence}; Ctrl-C ends.`);
+  if (forward !== undefined) console.log(`Forwarding to ${forward}, signed with ${secret}`);
+  const take = async (event: FeedEvent) => {
+    const status = forward && (await send(event, { url: forward, secret, signal: stop.signal }));
+    const received = status === undefined ? '' : `  -> ${status}`;
+    if (!stop.signal.aborted) console.log(lineOf(event) + received);
+  };
+  // Ctrl-C is the limit.
+  for (;;) {
+    const events = await feed.after(sequence);
+    for (const event of events ?? []) {
+      if (wanted?.has(event.type) !== false) await take(event);
+      if (stop.signal.aborted) return 0;
+      sequence = event.sequence;
+      await writeJson(file, { sequence, secret });
+    }
+    if (events === undefined || stop.signal.aborted) return 0;
+  }
+}
+
+type Caller = { readonly apiUrl: string; readonly apiKey: string };
+
+const localStack = z.object({ api_url: z.string(), api_key: z.string() });
+
+/** Whose events: as the environment says, or those of the local stack's own account. */
+async function callerOf(directory: string): Promise<Caller> {
+  const { CORRIDOR_API_URL: apiUrl, CORRIDOR_API_KEY: apiKey } = readCallerConfig(process.env);
+  if (apiUrl !== undefined && apiKey !== undefined) return { apiUrl, apiKey };
+  // A key is sent to no other API than its own.
+  const isHalf = apiUrl !== undefined || apiKey !== undefined;
+  const stack = isHalf ? undefined : await readJson(join(directory, 'stack.json'), localStack);
+  if (stack !== undefined) return { apiUrl: stack.api_url, apiKey: stack.api_key };
+  throw new UsageError(
+    `Set both CORRIDOR_API_URL and CORRIDOR_API_KEY, or neither while corridor start runs in ${directory}.`,
+  );
+}
+
+const fingerprintOf = ({ apiUrl, apiKey }: Caller) =>
+  createHash('sha256').update(`${apiUrl} ${apiKey}`).digest('hex').slice(0, 16);
+
+/** Reads the feed over restarts and lost connections; undefined once the signal has ended it. */
+function feedOf({ apiUrl, apiKey }: Caller, signal: AbortSignal) {
+  const read = async (query: string, prefer: string) => {
+    const answer = await fetch(`${apiUrl.replace(/\/+$/, '')}/v1/events?${query}`, {
+      headers: { authorization: `Bearer ${apiKey}`, prefer },
+      signal: AbortSignal.any([signal, AbortSignal.timeout(answerLimitMs)]),
+    });
+    const text = await answer.text();
+    if (answer.status >= 400 && answer.status < 500 && ![408, 429].includes(answer.status)) {
+      throw new UsageError(`The API refuses to list events (${answer.status}): ${text}`);
+    }
+    if (!answer.ok) throw new Error(`it answered ${answer.status}`);
+    const { data } = pageShape.parse(JSON.parse(text));
+    const version = answer.headers.get('corridor-version');
+    return data.map((event) => ({ ...event, api_version: version }));
+  };
+  return {
+    lastSequence: async () => {
+      const newest = await persist(() => read('limit=1', ''), signal);
+      return newest && (newest[0]?.sequence ?? 0);
+    },
+    after: async (sequence: number) => {
+      const startedMs = performance.now();
+      const query = `after=${sequence}&limit=100`;
+      const events = await persist(() => read(query, `wait=${waitSeconds}`), signal);
+      const restMs = leastPauseMs - (performance.now() - startedMs);
+      if (events?.length === 0 && restMs > 0) await pause(restMs, signal);
+      return events;
+    },
+  };
+}
+
+/** Tries until it works, with growing pauses; undefined once the signal has ended it. */
+async function persist<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T | undefined> {
+  // Ctrl-C is the limit: an API that is down comes back.
+  for (let pauseMs = leastPauseMs; !signal.aborted; pauseMs = Math.min(pauseMs * 2, mostPauseMs)) {
+    try {
+      return await work();
+    } catch (error) {
+      if (error instanceof UsageError) throw error;
+      if (signal.aborted) return undefined;
+      console.error(`The API does not answer (${reasonOf(error)}). Trying again in ${pauseMs} ms.`);
+    }
+    await pause(pauseMs, signal);
+  }
+  return undefined;
+}
+
+/** Waits until the time is over or the signal is aborted, whichever is first. */
+async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  await delay(ms, undefined, { signal }).catch(() => undefined);
+}
+
+type Target = { readonly url: string; readonly secret: string; readonly signal: AbortSignal };
+
+/** Sends an event as its webhook would be; the receiver's status, or why there is none. */
+async function send(
+  { id, type, timestamp, api_version, sequence, data }: FeedEvent,
+  { url, secret, signal }: Target,
+): Promise<string> {
+  const body = JSON.stringify({ id, type, timestamp, api_version, sequence, data });
+  const timestampSeconds = Math.floor(Date.now() / 1_000);
+  try {
+    const answer = await fetch(url, {
+      method: 'POST',
+      headers: {
+        'content-type': 'application/json',
+        'user-agent': 'Corridor-Webhooks/1',
+        'webhook-id': id,
+        'webhook-timestamp': String(timestampSeconds),
+        'webhook-signature': signWebhook({ id, timestampSeconds, body, secrets: [secret] }),
+      },
+      body,
+      redirect: 'manual',
+      signal: AbortSignal.any([signal, AbortSignal.timeout(receiverLimitMs)]),
+    });
+    await answer.body?.cancel();
+    return String(answer.status);
+  } catch (error) {
+    return reasonOf(error);
+  }
+}
+
+/** fetch says "fetch failed", and why only in the cause. */
+function reasonOf(error: unknown): string {
+  const cause = error instanceof Error ? (error.cause ?? error) : error;
+  if (!(cause instanceof Error)) return String(cause);
+  return 'code' in cause && typeof cause.code === 'string' ? cause.code : cause.message;
+}
+
+/** "2026-11-22T06:59:52.239Z  17  payout.settled  po_01m8…  settled  1066.54 EUR". */
+function lineOf({ timestamp, sequence, type, data }: FeedEvent): string {
+  const { id, status, receive_amount: amount, destination_currency: currency } = data;
+  const sum = typeof amount === 'string' ? [`${amount} ${String(currency)}`] : [];
+  return [timestamp, sequence, type, id, status, ...sum].join('  ');
+}
+
+/** Those that are asked for; undefined is all, also types that are added later. */
+function typesOf(list: string | undefined): ReadonlySet<string> | undefined {
+  if (list === undefined) return undefined;
+  const typed = list.split(',').map((type) => type.trim());
+  const known = new Set<string>(eventTypes);
+  const unknown = typed.find((type) => !known.has(type));
+  if (unknown === undefined) return new Set(typed);
+  throw new UsageError(`--events expects a list of ${eventTypes.join(', ')}, not "${unknown}".`);
+}
+
+function positionOf(from: string | undefined): number | undefined {
+  if (from === undefined) return undefined;
+  if (/^\d{1,15}$/.test(from)) return Number.parseInt(from, 10);
+  throw new UsageError('--from expects the sequence of an event, or 0 for all there are.');
+}
+
+/** On this machine alone: what is forwarded is of an account, and may go nowhere else by mistake. */
+function receiverOf(url: string | undefined): string | undefined {
+  if (url === undefined) return undefined;
+  const { protocol, hostname } = URL.canParse(url) ? new URL(url) : { protocol: '', hostname: '' };
+  const isLocal = ['localhost', '127.0.0.1', '[::1]'].includes(hostname);
+  if (isLocal && /^https?:$/.test(protocol)) return url;
+  throw new UsageError(
+    '--forward expects a URL of this machine, such as http://127.0.0.1:9000/webhooks.',
+  );
+}
