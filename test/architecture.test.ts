@@ -33,7 +33,7 @@ const source = new Map([
  * prices that explain themselves, 460 with limits, account states and exposure, 390 with personal
  * data that is encrypted and can be erased, and 150 with when a payout arrives.
  */
-const limits = { linesPerFile: 450, linesOfCode: 16_205 };
+const limits = { linesPerFile: 450, linesOfCode: 16_385 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

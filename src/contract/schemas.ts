@@ -5,6 +5,8 @@ import { eventTypes } from '../domain/event.js';
 import { entryKinds } from '../domain/ledger.js';
 import { payoutStatuses } from '../domain/payout.js';
 import { refusalCodes } from '../domain/refusal.js';
+import { delivery, deliveryWithAttempts } from './deliverySchemas.js';
+import { count, idOf, time } from './schemaParts.js';
 import type { ApiVersion } from './versions/index.js';
 
 /**
@@ -12,19 +14,6 @@ import type { ApiVersion } from './versions/index.js';
  * document is generated from them, and the tests check every answer against that document.
  */
 
-const idOf = (prefix: string) =>
-  z
-    .string()
-    .regex(new RegExp(`^${prefix}_[0-9a-z]+$`))
-    .meta({ examples: [`${prefix}_01ky`] });
-const time = z
-  .string()
-  .regex(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
-  .meta({
-    format: 'date-time',
-    description: 'UTC, with milliseconds.',
-    examples: ['2026-11-21T12:00:00.000Z'],
-  });
 const currency = z
   .string()
   .regex(/^[A-Z]{3}$/)
@@ -43,8 +32,6 @@ const rateSource = z.object({ provider: z.string(), as_of: time });
 const arrival = (what: string) =>
   time.nullable().describe(`${what} The end of a business day; null past the known calendars.`);
 const fixedSide = z.enum(['source', 'destination']);
-const count = z.int().min(0);
-
 /** `exact` is how a version writes a rate and a fee: as a number, or as a decimal string. */
 function quoteWith<Exact extends z.ZodType>(exact: Exact) {
   return z.object({
@@ -290,18 +277,6 @@ const requirements = z.object({
     .describe('Other kinds of account that can be paid in the country, each with its fields.'),
 });
 
-const delivery = z.object({
-  object: z.literal('delivery'),
-  event: idOf('evt'),
-  webhook_endpoint: idOf('we'),
-  status: z.enum(['pending', 'delivered', 'exhausted', 'canceled']),
-  attempts: count,
-  last_attempt_at: time.nullable(),
-  last_status: z.int().nullable().describe('The HTTP status of the last attempt.'),
-  last_error: z.string().nullable(),
-  next_attempt_at: time.nullable(),
-});
-
 const webhookEndpoint = z.object({
   object: z.literal('webhook_endpoint'),
   id: idOf('we'),
@@ -402,6 +377,8 @@ function objectsWith<Exact extends z.ZodType>(version: ApiVersion, exact: Exact)
     corridor_list: listOf(corridor),
     delivery,
     delivery_list: listOf(delivery),
+    delivery_with_attempts: deliveryWithAttempts,
+    delivery_with_attempts_list: listOf(deliveryWithAttempts),
     event,
     event_list: listOf(event),
     expanded_payout: expandedPayout,

@@ -20,6 +20,7 @@ from .models import (
     Calculation,
     BeneficiaryRequirements,
     Corridor,
+    Delivery,
     Limit,
     Quote,
     Rate,
@@ -35,6 +36,7 @@ from .params import (
     ListBalanceTransactionsParams,
     ListBeneficiariesParams,
     ListCorridorsParams,
+    ListEndpointDeliveriesParams,
     ListRatesParams,
     ListWebhookEndpointsParams,
     ReadBeneficiaryRequirementsParams,
@@ -170,6 +172,17 @@ class WebhookEndpoints(_Resource):
     ) -> Page[WebhookEndpoint]:
         """Lists endpoints, newest first."""
         return Page(self._transport, "/v1/webhook_endpoints", params, WebhookEndpoint, timeout)
+
+    def deliveries(
+        self,
+        endpoint_id: str,
+        *,
+        timeout: float | None = None,
+        **params: Unpack[ListEndpointDeliveriesParams],
+    ) -> Page[Delivery]:
+        """Lists the deliveries to an endpoint, newest event first."""
+        path = path_of("webhook_endpoints", endpoint_id, "/deliveries")
+        return Page(self._transport, path, params, Delivery, timeout)
 
     def delete(
         self,
