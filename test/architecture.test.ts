@@ -36,7 +36,7 @@ const source = new Map([
  * eight more countries, and corridors that are closed by command, and 185 with webhooks that are verified
  * without a secret and a feed that waits.
  */
-const limits = { linesPerFile: 450, linesOfCode: 16_930 };
+const limits = { linesPerFile: 450, linesOfCode: 17_200 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

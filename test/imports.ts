@@ -55,7 +55,8 @@ const table: readonly (readonly [part: string, rule: Rule])[] = [
     {
       ours: [
         ...['domain/', 'contract/', 'db/', 'rails/', 'temporal/', 'workflows/messages'],
-        ...['webhooks/guard', 'webhooks/signature', 'keyedLimit', 'telemetry'],
+        ...['webhooks/guard', 'webhooks/signature', 'webhooks/retrySchedule'],
+        ...['keyedLimit', 'telemetry'],
       ],
     },
   ],

@@ -289,7 +289,7 @@ async function attemptAll(
         if (recorder.isBroken() || isOutOfTime() || health.isDead(delivery)) return undefined;
         const result = await attempt(deps, delivery).catch((error: unknown) =>
           // A delivery that cannot even be made must not hold up the others, nor stay for ever.
-          failedAttempt(delivery, null, messageOf(error)),
+          failedAttempt({ ...unsent(delivery), error: messageOf(error) }),
         );
         health.note(result);
         await recorder.add(result);
@@ -336,6 +336,8 @@ async function attempt(
   { database, sender, log }: DeliveryDeps,
   delivery: DueDelivery,
 ): Promise<AttemptResult> {
+  const made = unsent(delivery);
+  const startedAtMs = performance.now();
   const outcome = await sender.send({
     account: delivery.accountId,
     url: delivery.url,
@@ -345,32 +347,34 @@ async function attempt(
     secrets: [delivery.secret],
     signature: delivery.signature,
   });
-  const { eventId, endpointId, attempts } = delivery;
+  const latencyMs = Math.round(performance.now() - startedAtMs);
+  const { eventId, endpointId } = delivery;
   if (outcome.kind === 'blocked') {
     log.warn({ eventId, endpointId, detail: outcome.detail }, 'a webhook was not sent');
   }
   const httpStatus = 'status' in outcome ? outcome.status : null;
   const error = 'status' in outcome ? `HTTP ${outcome.status}` : outcome.reason;
-  const ended = { eventId, endpointId, attempts, httpStatus, retryInMs: 0 };
+  const answer = 'answer' in outcome ? outcome.answer : null;
+  const ended = { ...made, latencyMs, httpStatus, error, answer };
   if (outcome.kind === 'delivered') return { ...ended, error: null, status: 'delivered' };
   if (outcome.kind === 'gone') {
     await disableEndpoint(database, endpointId, 'The receiver answered 410 Gone.');
-    return { ...ended, error, status: 'exhausted' };
+    return { ...ended, status: 'exhausted' };
   }
-  const retryAfterMs = outcome.kind === 'refused' ? outcome.retryAfterMs : undefined;
-  return failedAttempt(delivery, httpStatus, error, retryAfterMs);
+  return failedAttempt(ended, outcome.kind === 'refused' ? outcome.retryAfterMs : undefined);
+}
+
+/** An attempt that begins now, of which nothing is known yet. */
+function unsent({ eventId, endpointId, attempts }: DueDelivery) {
+  const nothing = { latencyMs: null, httpStatus: null, error: null, answer: null, retryInMs: 0 };
+  return { eventId, endpointId, attempts, at: new Date(), ...nothing };
 }
 
 /** A failed attempt: the retry schedule goes on from it, or it was the last one. */
-function failedAttempt(
-  { eventId, endpointId, attempts }: DueDelivery,
-  httpStatus: number | null,
-  error: string | null,
-  retryAfterMs?: number,
-): AttemptResult {
-  const retryInMs = backoffAfter(attempts, Math.random(), retryAfterMs);
+function failedAttempt(ended: Omit<AttemptResult, 'status'>, retryAfterMs?: number): AttemptResult {
+  const retryInMs = backoffAfter(ended.attempts, Math.random(), retryAfterMs);
   const status = retryInMs === undefined ? 'exhausted' : 'pending';
-  return { eventId, endpointId, attempts, httpStatus, error, status, retryInMs: retryInMs ?? 0 };
+  return { ...ended, status, retryInMs: retryInMs ?? 0 };
 }
 
 /** The bytes of an event for an endpoint: the same on every attempt. */

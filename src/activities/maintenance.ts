@@ -1,7 +1,7 @@
 import type { Client } from '@temporalio/client';
 import { claimOverdueChunks } from '../db/chunks.js';
 import { type Database, isRaisedByFunction } from '../db/client.js';
-import { overdueEndpoints, purgeDeliveries } from '../db/deliveries.js';
+import { overdueEndpoints, purgeAttempts, purgeDeliveries } from '../db/deliveries.js';
 import { purgeExpiredKeys } from '../db/idempotency.js';
 import { listBalanceBreaks } from '../db/ledger.js';
 import { claimOverduePayouts } from '../db/payouts.js';
@@ -61,7 +61,8 @@ const purgeLimitMs = 20_000;
 async function purge(database: Database): Promise<number> {
   const endsAtMs = performance.now() + purgeLimitMs;
   let deleted = 0;
-  for (const deleteSlice of [purgeExpiredKeys, purgeDeliveries, purgeUnusedQuotes]) {
+  const purges = [purgeExpiredKeys, purgeDeliveries, purgeAttempts, purgeUnusedQuotes];
+  for (const deleteSlice of purges) {
     let count = purgeSlice;
     while (count === purgeSlice && performance.now() < endsAtMs) {
       count = await deleteSlice(database, purgeSlice);

@@ -25,6 +25,7 @@ import { batchRoutes } from './routes/batches.js';
 import { beneficiaryRoutes } from './routes/beneficiaries.js';
 import { calculationRoutes } from './routes/calculations.js';
 import { corridorRoutes } from './routes/corridors.js';
+import { deliveryRoutes } from './routes/deliveries.js';
 import { eventRoutes } from './routes/events.js';
 import { payoutRoutes } from './routes/payouts.js';
 import { quoteRoutes } from './routes/quotes.js';
@@ -49,6 +50,7 @@ export const routes: readonly Route[] = [
   ...balanceRoutes,
   ...webhookEndpointRoutes,
   ...eventRoutes,
+  ...deliveryRoutes,
   ...corridorRoutes,
   ...accountRoutes,
 ];

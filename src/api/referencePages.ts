@@ -4,6 +4,7 @@ import { apiVersions, defaultApiVersion } from '../contract/versions/index.js';
 import { maximumBatchItems } from '../domain/batch.js';
 import { meaningOf, refusalCodes } from '../domain/refusal.js';
 import { statusReasons } from '../domain/statusReason.js';
+import { retryPausesMs } from '../webhooks/retrySchedule.js';
 import { maxBodyBytes, maxNames } from './decoded.js';
 
 /**
@@ -41,7 +42,22 @@ const values = {
   'status reasons': [...statusReasons]
     .map(([code, { text, action }]) => `| <a id="${code}"></a>\`${code}\` | ${text} | ${action} |`)
     .join('\n'),
+  attempts: `${retryPausesMs.length + 1}`,
+  'retry schedule': retryPausesMs.map(retryLine).join('\n'),
 };
+
+/** A line of the table of retries: which attempt, how long after the one before and after the first. */
+function retryLine(pauseMs: number, index: number): string {
+  const sinceMs = retryPausesMs.slice(0, index + 1).reduce((sum, one) => sum + one, 0);
+  return `| ${index + 2} | ${duration(pauseMs)} | ${duration(sinceMs)} |`;
+}
+
+/** A time for people, exact: `5 s`, `2 min 35 s`, `1 h 37 min 35 s`. */
+function duration(ms: number): string {
+  const units = { h: Math.floor(ms / 3_600_000), min: Math.floor(ms / 60_000) % 60 };
+  const parts = Object.entries({ ...units, s: Math.floor(ms / 1_000) % 60 });
+  return parts.flatMap(([unit, count]) => (count === 0 ? [] : [`${count} ${unit}`])).join(' ');
+}
 
 /** Every page by its path, and how it is made; `/docs` is the first. */
 export function docsPages(): readonly (readonly [path: string, make: () => string])[] {

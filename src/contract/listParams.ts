@@ -110,6 +110,13 @@ export const webhookEndpointListParams = z.strictObject({
   status: oneOf(['enabled', 'disabled']).optional(),
 });
 
+/** An endpoint's deliveries go on behind the event of one of them. */
+export const deliveryListParams = z.strictObject({
+  limit,
+  starting_after: idOf('evt', 'event').optional(),
+  status: oneOf(['pending', 'failed', 'delivered']).optional(),
+});
+
 export const eventListParams = z.strictObject({
   ...pageParams(idOf('evt', 'event')),
   /** Turns the list into the feed: oldest first and without gaps. */

@@ -1,7 +1,7 @@
 import type { Account } from '../db/accounts.js';
 import type { BalanceTransactionRow } from '../db/balanceTransactions.js';
 import type { BeneficiaryRow } from '../db/beneficiaries.js';
-import type { DeliveryRow } from '../db/deliveries.js';
+import type { AttemptRow, DeliveryRow } from '../db/deliveries.js';
 import type { EventRow, PayoutFacts } from '../db/events.js';
 import type { BalanceRow } from '../db/ledger.js';
 import type { PayoutRow } from '../db/payouts.js';
@@ -311,11 +311,32 @@ export function deliveryObject(delivery: DeliveryRow) {
     event: delivery.eventId,
     webhook_endpoint: delivery.endpointId,
     status: delivery.status,
-    attempts: delivery.attempts,
+    attempt_count: delivery.attempts,
     last_attempt_at: delivery.lastAttemptAt?.toISOString() ?? null,
     last_status: delivery.lastStatus,
     last_error: delivery.lastError,
+    last_latency_ms: delivery.lastLatencyMs,
     next_attempt_at: delivery.status === 'pending' ? delivery.nextAttemptAt.toISOString() : null,
+  } as const;
+}
+
+/** The same with what came of each attempt, newest first. */
+export function deliveryWithAttemptsObject(
+  delivery: DeliveryRow,
+  attempts: readonly AttemptRow[],
+): ContractObject<'delivery_with_attempts'> {
+  const own = attempts.filter(({ endpointId }) => endpointId === delivery.endpointId);
+  return { ...deliveryObject(delivery), attempts: own.map(attemptObject) };
+}
+
+function attemptObject({ at, latencyMs, httpStatus, error, answer, nextAttemptAt }: AttemptRow) {
+  return {
+    at: at.toISOString(),
+    http_status: httpStatus,
+    latency_ms: latencyMs,
+    error,
+    response: answer,
+    next_attempt_at: nextAttemptAt?.toISOString() ?? null,
   };
 }
 

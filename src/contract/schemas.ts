@@ -5,7 +5,8 @@ import { entryKinds } from '../domain/ledger.js';
 import { payoutStatuses } from '../domain/payout.js';
 import { refusalCodes } from '../domain/refusal.js';
 import { beneficiary, requirements } from './beneficiarySchemas.js';
-import { currency, decimal, deleted, idOf, money, time } from './shapes.js';
+import { delivery, deliveryWithAttempts } from './deliverySchemas.js';
+import { count, currency, decimal, deleted, idOf, money, time } from './shapes.js';
 import type { ApiVersion } from './versions/index.js';
 
 /**
@@ -22,8 +23,6 @@ const rateSource = z.object({ provider: z.string(), as_of: time });
 const arrival = (what: string) =>
   time.nullable().describe(`${what} The end of a business day; null past the known calendars.`);
 const fixedSide = z.enum(['source', 'destination']);
-const count = z.int().min(0);
-
 /** `exact` is how a version writes a rate and a fee: as a number, or as a decimal string. */
 function quoteWith<Exact extends z.ZodType>(exact: Exact) {
   return z.object({
@@ -238,18 +237,6 @@ const corridor = z.object({
   estimated_arrival: arrival('The latest arrival of a payout accepted now.'),
 });
 
-const delivery = z.object({
-  object: z.literal('delivery'),
-  event: idOf('evt'),
-  webhook_endpoint: idOf('we'),
-  status: z.enum(['pending', 'delivered', 'exhausted', 'canceled']),
-  attempts: count,
-  last_attempt_at: time.nullable(),
-  last_status: z.int().nullable().describe('The HTTP status of the last attempt.'),
-  last_error: z.string().nullable(),
-  next_attempt_at: time.nullable(),
-});
-
 const webhookEndpoint = z.object({
   object: z.literal('webhook_endpoint'),
   id: idOf('we'),
@@ -351,6 +338,8 @@ function objectsWith<Exact extends z.ZodType>(version: ApiVersion, exact: Exact)
     corridor_list: listOf(corridor),
     delivery,
     delivery_list: listOf(delivery),
+    delivery_with_attempts: deliveryWithAttempts,
+    delivery_with_attempts_list: listOf(deliveryWithAttempts),
     event,
     event_list: listOf(event),
     expanded_payout: expandedPayout,

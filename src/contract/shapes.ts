@@ -25,3 +25,4 @@ export const money = decimal.meta({
   examples: ['1234.50'],
 });
 export const deleted = z.literal(true).optional().describe('Present only on a deleted object.');
+export const count = z.int().min(0);

@@ -1,6 +1,7 @@
-import { type Sql, unnest } from './client.js';
+import { type Sql, unnest, when } from './client.js';
 import { type EventRow, eventColumns, ofPayout } from './events.js';
 import { firstId } from './id.js';
+import type { PageResult } from './page.js';
 import retention from './retention.json' with { type: 'json' };
 import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
@@ -147,24 +148,42 @@ export async function claimDueDeliveries(
 
 export type AttemptResult = CountedPair & {
   readonly status: 'delivered' | 'pending' | 'exhausted';
+  /** When it began, and how long it took; null where nothing could be sent. */
+  readonly at: Date;
+  readonly latencyMs: number | null;
   readonly httpStatus: number | null;
   readonly error: string | null;
+  /** How the answer of a failed attempt began. */
+  readonly answer: string | null;
   /** For a pair that stays pending. */
   readonly retryInMs: number;
 };
 
-/** Records attempts; one whose delivery was claimed anew meanwhile is that claim's to record. */
+/**
+ * Records attempts, those that failed in rows of their own as well; one whose delivery was claimed
+ * anew meanwhile is that claim's to record.
+ */
 export async function recordAttempts(sql: Sql, results: readonly AttemptResult[]): Promise<void> {
   if (results.length === 0) return;
   await sql`
-    update deliveries d
-       set status = t.status, last_status = t.http_status, last_error = t.error,
-           next_attempt_at = now() + make_interval(secs => t.retry_in_ms / 1000.0)
-      from ${unnest(sql, results)`
-        event_id text, endpoint_id text, attempts int, status text, http_status int, error text,
-         retry_in_ms float8`}
-     where d.event_id = t.event_id and d.endpoint_id = t.endpoint_id
-       and d.attempts = t.attempts and ${isPending(sql)}`;
+    with recorded as (
+      update deliveries d
+         set status = t.status, last_status = t.http_status, last_error = t.error,
+             last_attempt_at = t.at, last_latency_ms = t.latency_ms,
+             next_attempt_at = now() + make_interval(secs => t.retry_in_ms / 1000.0)
+        from ${unnest(sql, results)`
+          event_id text, endpoint_id text, attempts int, status text, at timestamptz,
+           latency_ms int, http_status int, error text, answer text, retry_in_ms float8`}
+       where d.event_id = t.event_id and d.endpoint_id = t.endpoint_id
+         and d.attempts = t.attempts and ${isPending(sql)}
+      returning t.event_id, t.endpoint_id, t.at, t.latency_ms, t.http_status, t.error, t.answer,
+                t.status, d.next_attempt_at
+    )
+    insert into delivery_attempts
+           (event_id, endpoint_id, at, latency_ms, http_status, error, answer, next_attempt_at)
+    select event_id, endpoint_id, at, latency_ms, http_status, error, answer,
+           case when status = 'pending' then next_attempt_at end
+      from recorded where status <> 'delivered'`;
 }
 
 export type DeliveryRow = CountedPair & {
@@ -172,15 +191,87 @@ export type DeliveryRow = CountedPair & {
   readonly lastAttemptAt: Date | null;
   readonly lastStatus: number | null;
   readonly lastError: string | null;
+  readonly lastLatencyMs: number | null;
   readonly nextAttemptAt: Date;
 };
+
+/** One attempt; of one that succeeded there is no error and no answer. */
+export type AttemptRow = Pair &
+  Pick<AttemptResult, 'at' | 'latencyMs' | 'httpStatus' | 'error' | 'answer'> & {
+    readonly nextAttemptAt: Date | null;
+  };
+
+const deliveryColumns = (sql: Sql) => sql`
+  event_id, endpoint_id, status, attempts, last_attempt_at, last_status, last_error,
+  last_latency_ms, next_attempt_at`;
 
 /** What became of an event at each endpoint that listened: no more than an account may have. */
 export async function deliveriesOf(sql: Sql, eventId: string): Promise<readonly DeliveryRow[]> {
   return sql<DeliveryRow[]>`
-    select event_id, endpoint_id, status, attempts, last_attempt_at, last_status, last_error,
-           next_attempt_at
+    select ${deliveryColumns(sql)}
       from deliveries where event_id = ${eventId} order by endpoint_id desc`;
+}
+
+/** Of an endpoint's attempts at an event, the newest: more than one round of the retry schedule. */
+const attemptsShown = 20;
+
+/** The attempts at an event, of all endpoints, newest first. */
+export async function attemptsAt(sql: Sql, eventId: string): Promise<readonly AttemptRow[]> {
+  return sql<AttemptRow[]>`
+    select a.* from deliveries d cross join lateral (
+      select event_id, endpoint_id, at, latency_ms, http_status, error, answer, next_attempt_at
+        from delivery_attempts
+       where event_id = d.event_id and endpoint_id = d.endpoint_id
+       order by at desc limit ${attemptsShown}) a
+     where d.event_id = ${eventId}
+    union all
+    select event_id, endpoint_id, last_attempt_at, last_latency_ms, last_status, null, null, null
+      from deliveries where event_id = ${eventId} and status = 'delivered'
+     order by at desc`;
+}
+
+/** What an endpoint's deliveries are listed by; those that have failed for good are `failed`. */
+export const deliveryFilters = {
+  pending: ['pending'],
+  delivered: ['delivered'],
+  failed: ['exhausted', 'canceled'],
+} as const;
+export type DeliveryFilter = keyof typeof deliveryFilters;
+
+/** A page of an endpoint's deliveries, by their events from newest to oldest. */
+export async function listDeliveries(
+  sql: Sql,
+  endpointId: string,
+  { limit, from }: { readonly limit: number; readonly from: string | null },
+  { status }: { readonly status?: DeliveryFilter | undefined },
+): Promise<PageResult<DeliveryRow>> {
+  const statuses: readonly string[] =
+    status === undefined ? Object.values(deliveryFilters).flat() : deliveryFilters[status];
+  const newest = sql`
+    endpoint_id = ${endpointId} and ${when(sql, from, (id) => sql`event_id < ${id}`)}`;
+  const ordered = sql`order by event_id desc limit ${limit + 1}`;
+  // The newest of each status are among the newest of all. What is pending has an index of its own.
+  const rows = await sql<DeliveryRow[]>`
+    select ${deliveryColumns(sql)} from (
+      select n.* from unnest(${statuses}::text[]) t (status) cross join lateral (
+        select * from deliveries
+         where status = t.status and status <> 'pending' and ${newest} ${ordered}) n
+      union all
+      (select * from deliveries
+        where 'pending' = any (${statuses}) and status = 'pending' and ${newest} ${ordered})
+    ) d ${ordered}`;
+  return { rows: rows.slice(0, limit), hasMore: rows.length > limit };
+}
+
+/** Where a list of an endpoint's deliveries goes on: at the event of one of them. */
+export async function deliveryPosition(
+  sql: Sql,
+  endpointId: string,
+  eventId: string,
+): Promise<string | undefined> {
+  const [row] = await sql<Pair[]>`
+    select event_id from deliveries where event_id = ${eventId} and endpoint_id = ${endpointId}`;
+  return row?.eventId;
 }
 
 /** Milliseconds until the endpoint's next attempt is due; undefined when nothing is pending. */
@@ -204,6 +295,15 @@ export async function purgeDeliveries(sql: Sql, limit: number): Promise<number> 
       select event_id, endpoint_id from deliveries
        where event_id < ${firstId('event', Date.now() - keptMs)} and status <> 'pending'
        order by event_id limit ${limit})`;
+  return count;
+}
+
+/** Deletes attempts at old events, as the deliveries they belong to; returns how many. */
+export async function purgeAttempts(sql: Sql, limit: number): Promise<number> {
+  const { count } = await sql`
+    delete from delivery_attempts where (event_id, endpoint_id, at) in (
+      select event_id, endpoint_id, at from delivery_attempts
+       where event_id < ${firstId('event', Date.now() - keptMs)} order by event_id limit ${limit})`;
   return count;
 }
 

@@ -2,18 +2,24 @@ const second = 1_000;
 const minute = 60 * second;
 const hour = 60 * minute;
 
-/** Pauses after each failed attempt, as Standard Webhooks suggests: ten attempts in three days. */
-const pausesMs = [
+/**
+ * Pauses after each failed attempt. The first four outlast a restart or a deployment of the receiver
+ * without a flood; with the last attempt, 73 hours after the first, a weekend is over as well.
+ */
+export const retryPausesMs: readonly number[] = [
   5 * second,
+  30 * second,
+  2 * minute,
   5 * minute,
   30 * minute,
+  1 * hour,
   2 * hour,
   5 * hour,
   10 * hour,
   14 * hour,
   20 * hour,
   20 * hour,
-] as const;
+];
 
 /** A receiver may ask for patience, but not for ever. */
 const retryAfterMaximumMs = 24 * hour;
@@ -28,7 +34,7 @@ export function backoffAfter(
   random: number,
   retryAfterMs = 0,
 ): number | undefined {
-  const pauseMs = pausesMs[attempts - 1];
+  const pauseMs = retryPausesMs[attempts - 1];
   if (pauseMs === undefined) return undefined;
   const jitteredMs = Math.round(pauseMs * (0.8 + 0.4 * random));
   return Math.max(jitteredMs, Math.min(retryAfterMs, retryAfterMaximumMs));

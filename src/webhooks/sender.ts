@@ -26,10 +26,14 @@ export type Delivery = {
  * `blocked` is our own policy, by which nothing was sent.
  */
 export type SendOutcome =
-  | { readonly kind: 'delivered' | 'gone'; readonly status: number }
-  | { readonly kind: 'refused'; readonly status: number; readonly retryAfterMs?: number }
+  | { readonly kind: 'delivered'; readonly status: number }
+  | (Answered & { readonly kind: 'gone' })
+  | (Answered & { readonly kind: 'refused'; readonly retryAfterMs?: number })
   | { readonly kind: 'unreachable'; readonly reason: string }
   | { readonly kind: 'blocked'; readonly reason: string; readonly detail: string };
+
+/** A status other than 2xx, and how the body began: for people who look for the reason. */
+type Answered = { readonly status: number; readonly answer: string };
 
 export type Sender = {
   readonly send: (delivery: Delivery) => Promise<SendOutcome>;
@@ -40,6 +44,8 @@ export type Sender = {
 const totalLimitMs = 15_000;
 // An answer is read so that its connection can be used again; a longer one is not worth it.
 const maxAnswerBytes = 64 * 1024;
+// The part of a failed answer that is kept: an error message fits, a page of HTML does not.
+const excerptBytes = 2_048;
 // Receivers with their connections kept open, which a worker sends to within seconds.
 const mostPools = 200;
 // Of an account to a host, however many endpoints it has there: enough for a batch of 10,000
@@ -117,8 +123,11 @@ async function post(
       signal: AbortSignal.timeout(limitMs),
     });
     // The status is the receiver's word: a body that breaks off or never ends takes nothing back.
-    await body.dump({ limit: maxAnswerBytes });
-    return outcomeOf(statusCode, headers['retry-after']);
+    if (statusCode >= 200 && statusCode < 300) {
+      await body.dump({ limit: maxAnswerBytes });
+      return { kind: 'delivered', status: statusCode };
+    }
+    return failureOf(statusCode, headers['retry-after'], await excerptOf(body));
   } catch (error) {
     if (error instanceof BlockedAddressError) {
       return { kind: 'blocked', reason: error.message, detail: error.detail };
@@ -129,11 +138,44 @@ async function post(
   }
 }
 
-function outcomeOf(status: number, retryAfter: string | string[] | undefined): SendOutcome {
-  if (status >= 200 && status < 300) return { kind: 'delivered', status };
-  if (status === 410) return { kind: 'gone', status };
+function failureOf(
+  status: number,
+  retryAfter: string | string[] | undefined,
+  answer: string,
+): SendOutcome {
+  if (status === 410) return { kind: 'gone', status, answer };
   const retryAfterMs = typeof retryAfter === 'string' ? readRetryAfter(retryAfter) : undefined;
-  return { kind: 'refused', status, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) };
+  return {
+    kind: 'refused',
+    status,
+    answer,
+    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+  };
+}
+
+/** How a body begins. Its rest is not read: the connection is closed when there is more. */
+async function excerptOf(body: AsyncIterable<Uint8Array>): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  try {
+    for await (const chunk of body) {
+      chunks.push(chunk);
+      bytes += chunk.length;
+      if (bytes >= excerptBytes) break;
+    }
+  } catch {
+    // It broke off, or the time is over: what has come is what there is to show.
+  }
+  return readable(Buffer.concat(chunks).subarray(0, excerptBytes));
+}
+
+/** Control characters but tabs and line breaks, and those that change the direction of a text. */
+const unreadable = /(?![\t\n\r])[\p{Cc}\u202a-\u202e\u2066-\u2069]/gu;
+
+/** Bytes as text that any terminal and PostgreSQL take: U+FFFD in place of what is not UTF-8. */
+function readable(bytes: Uint8Array): string {
+  // As a stream: of a character that is cut off at the end nothing is shown.
+  return new TextDecoder().decode(bytes, { stream: true }).replaceAll(unreadable, '\ufffd');
 }
 
 /** Retry-After (RFC 9110, section 10.2.3): seconds or a date; undefined if it is neither. */

@@ -13,7 +13,7 @@ export type Receiver = {
   /** The next webhook that passes, also one that has come already; rejects after 30 s. */
   readonly next: (matches: (webhook: ReceivedWebhook) => boolean) => Promise<ReceivedWebhook>;
   /** What the receiver answers from now on; 200 at first. */
-  readonly answerWith: (status: number) => void;
+  readonly answerWith: (status: number, body?: string) => void;
   readonly close: () => Promise<void>;
 };
 
@@ -26,11 +26,12 @@ export async function startReceiver(
   const received: ReceivedWebhook[] = [];
   const waiting = new Set<() => void>();
   let status = 200;
+  let answered = '';
   const server = createServer((request, response) => {
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
     request.on('end', () => {
-      when(() => response.writeHead(status).end());
+      when(() => response.writeHead(status).end(answered));
       const headers = Object.fromEntries(
         Object.entries(request.headers).map(([name, value]) => [name, String(value)]),
       );
@@ -58,8 +59,9 @@ export async function startReceiver(
         waiting.add(look);
         look();
       }),
-    answerWith: (next) => {
+    answerWith: (next, body = '') => {
       status = next;
+      answered = body;
     },
     close: async () => {
       server.closeAllConnections();

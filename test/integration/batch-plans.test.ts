@@ -273,7 +273,15 @@ const statements: readonly (readonly [string, number, Statement])[] = [
 
 const canceled = { kind: 'withdrawn' } as const;
 const refusal = refuse('batch_refused', { detail: 'Another item was refused.' });
-const delivered = { status: 'delivered', httpStatus: 200, error: null, retryInMs: 0 } as const;
+const delivered = {
+  status: 'delivered',
+  at: new Date(),
+  latencyMs: 12,
+  httpStatus: 200,
+  error: null,
+  answer: null,
+  retryInMs: 0,
+} as const;
 
 /** Ends a transaction that has shown what it would have done. */
 class Undone extends Error {}

@@ -129,6 +129,7 @@ const paths: Readonly<Record<string, keyof Owned>> = {
   'delete /v1/beneficiaries/:id': 'beneficiary',
   'get /v1/webhook_endpoints/:id': 'endpoint',
   'delete /v1/webhook_endpoints/:id': 'endpoint',
+  'get /v1/webhook_endpoints/:id/deliveries': 'endpoint',
   'get /v1/events/:id': 'event',
   'get /v1/events/:id/deliveries': 'event',
 };
@@ -161,6 +162,12 @@ const params: Readonly<Record<string, readonly [keyof Owned, (id: string) => Sen
     starting_after: 'endpoint',
     ending_before: 'endpoint',
   }),
+  'listEndpointDeliveries starting_after': [
+    'event',
+    (id) => ({
+      request: `GET /v1/webhook_endpoints/${own.endpoint}/deliveries?starting_after=${id}`,
+    }),
+  ],
   ...queries('listEvents', '/v1/events', {
     starting_after: 'event',
     ending_before: 'event',

@@ -133,7 +133,8 @@ describe('the sender', () => {
       paths.push(request.url);
       response.writeHead(302, { location: '/elsewhere' }).end('moved');
     });
-    expect(await sender().send(delivery(url))).toEqual({ kind: 'refused', status: 302 });
+    const outcome = await sender().send(delivery(url));
+    expect(outcome).toEqual({ kind: 'refused', status: 302, answer: 'moved' });
     expect(paths).toEqual(['/hooks?x=1']);
   });
 
@@ -153,7 +154,7 @@ describe('the sender', () => {
       response.write('half an ans');
     });
     const outcome = await sender(open, { limitMs: 200 }).send(delivery(url));
-    expect(outcome).toMatchObject({ kind: 'refused', status: 500 });
+    expect(outcome).toMatchObject({ kind: 'refused', status: 500, answer: 'half an ans' });
   });
 
   it('reads no endless answer to its end', async () => {
@@ -170,13 +171,25 @@ describe('the sender', () => {
       server.on('connection', (socket) => socket.on('close', resolve));
     });
     const outcome = await sender().send(delivery(url));
-    expect(outcome).toMatchObject({ kind: 'refused', status: 400 });
+    expect(outcome).toMatchObject({ kind: 'refused', status: 400, answer: 'x'.repeat(2_048) });
     await disconnected;
   });
 
   it('tells a receiver that is gone', async () => {
     const { url } = await receiver((_, response) => response.writeHead(410).end('gone'));
-    expect(await sender().send(delivery(url))).toEqual({ kind: 'gone', status: 410 });
+    const outcome = await sender().send(delivery(url));
+    expect(outcome).toEqual({ kind: 'gone', status: 410, answer: 'gone' });
+  });
+
+  it.each([
+    ['control characters', Buffer.from('a\0b\x1b[31m\x7f\u0085\tc\r\nd'), 'a�b�[31m��\tc\r\nd'],
+    ['what changes the direction of text', Buffer.from('a\u202eb'), 'a�b'],
+    ['bytes that are not UTF-8', Buffer.from([0x61, 0xff, 0xc3, 0x28, 0x62]), 'a��(b'],
+    ['half of a character at the end', Buffer.from(`${'x'.repeat(2_047)}é`), 'x'.repeat(2_047)],
+  ])('shows an answer with %s as text', async (_, sent, answer) => {
+    const { url } = await receiver((_request, response) => response.writeHead(500).end(sent));
+    const outcome = await sender().send(delivery(url));
+    expect(outcome).toMatchObject({ kind: 'refused', answer });
   });
 
   it.each([

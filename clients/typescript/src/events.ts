@@ -2,7 +2,7 @@ import { type List, listOf } from './lists.js';
 import { queryOf } from './query.js';
 import { pause } from './retry.js';
 import type { RequestOptions, Transport } from './transport.js';
-import type { CorridorEvent, Delivery, Page, Schemas } from './types.js';
+import type { CorridorEvent, DeliveryWithAttempts, Page, Schemas } from './types.js';
 
 export type ListenOptions = {
   /** The sequence of the last event that was processed; 0 begins with the first one there is. */
@@ -20,8 +20,8 @@ export type Events = {
   ): List<CorridorEvent>;
   /** Reads an event. */
   retrieve(id: string, options?: RequestOptions): Promise<CorridorEvent>;
-  /** Lists what became of an event at each endpoint. */
-  deliveries(id: string, options?: RequestOptions): List<Delivery>;
+  /** Lists what became of an event at each endpoint, with the attempts. */
+  deliveries(id: string, options?: RequestOptions): List<DeliveryWithAttempts>;
   /**
    * Every event in order and without gaps, as soon as it happens and for as long as it is read: keep
    * the `sequence` of the last one you have processed. It ends when the signal is aborted.
@@ -47,7 +47,8 @@ export function eventsOf(send: Transport): Events {
   return {
     list: (params, options) => listOf<CorridorEvent>(send, '/v1/events', params, options),
     retrieve: (id, options) => send<CorridorEvent>({ method: 'GET', path: pathOf(id) }, options),
-    deliveries: (id, options) => listOf<Delivery>(send, `${pathOf(id)}/deliveries`, {}, options),
+    deliveries: (id, options) =>
+      listOf<DeliveryWithAttempts>(send, `${pathOf(id)}/deliveries`, {}, options),
     listen: (options = {}) => listen(send, options),
   };
 }

@@ -23,6 +23,7 @@ export type {
   CorridorEvent,
   CorridorOffer,
   Delivery,
+  DeliveryWithAttempts,
   ExpandedPayout,
   Limit,
   Page,

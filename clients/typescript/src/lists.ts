@@ -44,6 +44,8 @@ export function listOf<Item extends object>(
 /** The id of the object behind which the next page begins: without it the list would be cut off. */
 function idOf(last: object | undefined): string {
   if (last !== undefined && 'id' in last && typeof last.id === 'string') return last.id;
+  // A delivery has no id of its own: a list of an endpoint's goes on behind an event.
+  if (last !== undefined && 'event' in last && typeof last.event === 'string') return last.event;
   const message = 'The list goes on behind an object without an id, so its rest cannot be read.';
   throw new CorridorConnectionError(message, { idempotencyKey: undefined, attempts: 1 });
 }

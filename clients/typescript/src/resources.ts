@@ -11,6 +11,7 @@ import type {
   BeneficiaryRequirements,
   Calculation,
   CorridorOffer,
+  Delivery,
   Limit,
   PastRate,
   Quote,
@@ -155,6 +156,12 @@ function webhookEndpointsOf(send: Transport, { get, post, remove }: Calls) {
       params?: Schemas['listWebhookEndpoints_params'],
       options?: RequestOptions,
     ): List<WebhookEndpoint> => listOf<WebhookEndpoint>(send, path, params, options),
+    /** Lists the deliveries to an endpoint, newest event first. */
+    deliveries: (
+      id: string,
+      params?: Schemas['listEndpointDeliveries_params'],
+      options?: RequestOptions,
+    ): List<Delivery> => listOf<Delivery>(send, `${pathOf(id)}/deliveries`, params, options),
     /** Deletes an endpoint: no more events are sent to it. */
     delete: (id: string, options?: WriteOptions) => remove<WebhookEndpoint>(pathOf(id), options),
   };

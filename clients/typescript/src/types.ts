@@ -18,6 +18,7 @@ export type BeneficiaryRequirements = Schemas['beneficiary_requirements'];
 export type CanceledBatch = Schemas['canceled_batch'];
 export type CorridorOffer = Schemas['corridor'];
 export type Delivery = Schemas['delivery'];
+export type DeliveryWithAttempts = Schemas['delivery_with_attempts'];
 export type ExpandedPayout = Schemas['expanded_payout'];
 export type Payout = Schemas['payout'];
 export type Problem = Schemas['problem'];

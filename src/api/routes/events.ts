@@ -1,11 +1,11 @@
 import type { z } from 'zod';
 import { eventListParams } from '../../contract/listParams.js';
-import { deliveryObject, eventObject, listObject } from '../../contract/objects.js';
-import { deliveriesOf } from '../../db/deliveries.js';
+import { deliveryWithAttemptsObject, eventObject, listObject } from '../../contract/objects.js';
+import { attemptsAt, deliveriesOf } from '../../db/deliveries.js';
 import { feedEvents, findEvent, listEvents } from '../../db/events.js';
 import type { DecodedObject } from '../decoded.js';
 import { byIdIn, exclusive, listRoute } from '../listRoute.js';
-import { oneObject, type Route, refused, type Validated, validate } from '../route.js';
+import { notFound, oneObject, type Route, refused, type Validated, validate } from '../route.js';
 
 /** The feed takes no filter: if it left some out, it would have gaps. An event has one subject. */
 function readParams(decoded: DecodedObject): Validated<z.infer<typeof eventListParams>> {
@@ -60,13 +60,16 @@ export const eventRoutes: readonly Route[] = [
     path: '/v1/events/:id/deliveries',
     scope: 'webhooks',
     operationId: 'listDeliveries',
-    summary: 'List the deliveries of an event, one per endpoint.',
-    answers: { 200: 'delivery_list' },
+    summary: 'List the deliveries of an event, one per endpoint, with their attempts.',
+    answers: { 200: 'delivery_with_attempts_list' },
     // Every endpoint that the event was for, with its attempts so far; one page.
     handle: async ({ database }, request) => {
       const event = await findEvent(database, request.account.id, request.id);
-      const deliveries = event && (await deliveriesOf(database, event.id));
-      return oneObject(request, deliveries && listObject(deliveries.map(deliveryObject)));
+      if (event === undefined) return refused(notFound(request));
+      const deliveries = await deliveriesOf(database, event.id);
+      const attempts = await attemptsAt(database, event.id);
+      const shown = deliveries.map((row) => deliveryWithAttemptsObject(row, attempts));
+      return { status: 200, body: listObject(shown) };
     },
   },
 ];

@@ -12,7 +12,7 @@ from ._event_models import Event, EventList
 from ._pages import Page
 from ._payouts import path_of
 from ._transport import Request, Transport
-from .models import Delivery
+from .models import DeliveryWithAttempts
 from .params import ListEventsParams
 
 #: How long the service holds a request until there is an event; after ``stop`` it is waited for.
@@ -48,10 +48,12 @@ class Events:
             Request("GET", path_of("events", event_id)), Event, timeout=timeout
         )
 
-    def deliveries(self, event_id: str, *, timeout: float | None = None) -> Page[Delivery]:
-        """Lists what became of an event at each endpoint."""
+    def deliveries(
+        self, event_id: str, *, timeout: float | None = None
+    ) -> Page[DeliveryWithAttempts]:
+        """Lists what became of an event at each endpoint, with the attempts."""
         path = path_of("events", event_id, "/deliveries")
-        return Page(self._transport, path, {}, Delivery, timeout)
+        return Page(self._transport, path, {}, DeliveryWithAttempts, timeout)
 
     def listen(
         self, *, after: int = 0, stop: threading.Event | None = None

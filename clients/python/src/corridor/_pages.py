@@ -62,7 +62,10 @@ class Page(Generic[Item]):
     def _last_id(self) -> str:
         """The id behind which the next page begins: without it the list would be cut off."""
         last = self.data[:1] if self._is_backwards else self.data[-1:]
-        last_id: object = getattr(last[0], "id", None) if last else None
+        last_id: object = None
+        if last:
+            # A delivery has no id of its own: a list of an endpoint's goes on behind an event.
+            last_id = getattr(last[0], "id", None) or getattr(last[0], "event", None)
         if isinstance(last_id, str):
             return last_id
         message = "The list goes on behind an object without an id, so its rest cannot be read."

@@ -20,6 +20,7 @@ from .models import (
     Calculation,
     BeneficiaryRequirements,
     Corridor,
+    Delivery,
     Limit,
     PastRate,
     Quote,
@@ -37,6 +38,7 @@ from .params import (
     ListBeneficiariesParams,
     ListCorridorsParams,
     ListPastRatesParams,
+    ListEndpointDeliveriesParams,
     ListRatesParams,
     ListWebhookEndpointsParams,
     ReadBeneficiaryRequirementsParams,
@@ -172,6 +174,17 @@ class WebhookEndpoints(_Resource):
     ) -> Page[WebhookEndpoint]:
         """Lists endpoints, newest first."""
         return Page(self._transport, "/v1/webhook_endpoints", params, WebhookEndpoint, timeout)
+
+    def deliveries(
+        self,
+        endpoint_id: str,
+        *,
+        timeout: float | None = None,
+        **params: Unpack[ListEndpointDeliveriesParams],
+    ) -> Page[Delivery]:
+        """Lists the deliveries to an endpoint, newest event first."""
+        path = path_of("webhook_endpoints", endpoint_id, "/deliveries")
+        return Page(self._transport, path, params, Delivery, timeout)
 
     def delete(
         self,

@@ -1,0 +1,29 @@
+import { z } from 'zod';
+import { count, idOf, time } from './shapes.js';
+
+/** What became of an event at an endpoint. */
+
+export const delivery = z.object({
+  object: z.literal('delivery'),
+  event: idOf('evt'),
+  webhook_endpoint: idOf('we'),
+  status: z.enum(['pending', 'delivered', 'exhausted', 'canceled']),
+  attempt_count: count.describe('Since the event, or since it was last redelivered.'),
+  last_attempt_at: time.nullable(),
+  last_status: z.int().nullable().describe('The HTTP status of the last attempt.'),
+  last_error: z.string().nullable(),
+  last_latency_ms: count.nullable(),
+  next_attempt_at: time.nullable(),
+});
+
+const deliveryAttempt = z.object({
+  at: time,
+  http_status: z.int().nullable().describe('Null if there was no response.'),
+  latency_ms: count.nullable(),
+  error: z.string().nullable().describe('Null if the attempt succeeded.'),
+  response: z.string().nullable().describe('The first 2 KiB of the response to a failed attempt.'),
+  next_attempt_at: time.nullable().describe('When the attempt after it was due.'),
+});
+export const deliveryWithAttempts = delivery.extend({
+  attempts: z.array(deliveryAttempt).describe('Newest first, and the last 20 at most.'),
+});

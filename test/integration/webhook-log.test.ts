@@ -1,0 +1,201 @@
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { z } from 'zod';
+import { listDeliveries, purgeAttempts } from '../../src/db/deliveries.js';
+import { firstId } from '../../src/db/id.js';
+import { wakeEndpoint } from '../../src/temporal/workflowCalls.js';
+import { openPlanReader } from '../assertions/plans.js';
+import { startReceiver } from '../fakes/receiver.js';
+import { type ApiClient, createClient, textOf } from '../fixtures/client.js';
+import { makeDue, recordEvents } from '../fixtures/webhookEvents.js';
+import { createTestAccount } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
+
+let system: TestSystem;
+
+beforeAll(async () => {
+  system = await startSystem();
+});
+afterAll(() => system.stop());
+
+/** An account whose one endpoint listens to everything, and its receiver. */
+async function openListener() {
+  const { account, apiKey } = await createTestAccount(system.database);
+  const client = createClient(system.apiUrl, apiKey);
+  const receiver = await startReceiver();
+  onTestFinished(() => receiver.close());
+  const json = { url: receiver.url, events: ['*'] };
+  const endpoint = textOf(await client('POST /v1/webhook_endpoints', { json }), 'id');
+  return { accountId: account.id, client, receiver, endpoint };
+}
+
+/** Has the endpoint's workflow attempt what is pending. */
+async function attempt(endpoint: string): Promise<void> {
+  await makeDue(system.database, endpoint);
+  await wakeEndpoint(system.temporal, endpoint);
+}
+
+const delivery = z.looseObject({
+  event: z.string(),
+  status: z.string(),
+  attempt_count: z.number(),
+  last_latency_ms: z.number().nullable(),
+});
+const page = z.object({ data: z.array(delivery), has_more: z.boolean() });
+
+async function deliveries(client: ApiClient, endpoint: string, query = '') {
+  return page.parse(
+    (await client(`GET /v1/webhook_endpoints/${endpoint}/deliveries${query}`)).body,
+  );
+}
+
+const attempted = z.object({
+  data: z.tuple([
+    delivery.extend({
+      attempts: z.array(
+        z.object({
+          at: z.string(),
+          http_status: z.number().nullable(),
+          latency_ms: z.number(),
+          error: z.string().nullable(),
+          response: z.string().nullable(),
+          next_attempt_at: z.string().nullable(),
+        }),
+      ),
+    }),
+  ]),
+});
+
+describe('the log of an event', () => {
+  it('has each attempt, newest first: when, status, latency, answer and when the next was due', async () => {
+    const { accountId, client, receiver, endpoint } = await openListener();
+    await recordEvents(system.database, accountId, 1);
+    receiver.answerWith(503, 'no\0database');
+    await attempt(endpoint);
+    await expect
+      .poll(async () => (await deliveries(client, endpoint)).data)
+      .toMatchObject([
+        { status: 'pending', attempt_count: 1, last_status: 503, last_error: 'HTTP 503' },
+      ]);
+    const [failed] = (await deliveries(client, endpoint)).data;
+    receiver.answerWith(204);
+    await attempt(endpoint);
+    await expect
+      .poll(async () => (await deliveries(client, endpoint)).data)
+      .toMatchObject([{ status: 'delivered', attempt_count: 2, last_error: null }]);
+
+    const { body } = await client(`GET /v1/events/${failed?.event}/deliveries`);
+    const [shown] = attempted.parse(body).data;
+    const [second, first, ...others] = shown.attempts;
+    expect(others).toEqual([]);
+    expect(second).toMatchObject({ http_status: 204, error: null, response: null });
+    expect(second?.next_attempt_at).toBeNull();
+    expect(first).toMatchObject({ http_status: 503, error: 'HTTP 503', response: 'no�database' });
+    expect(first?.next_attempt_at).toBe(failed?.['next_attempt_at']);
+    expect(Date.parse(second?.at ?? '')).toBeGreaterThan(Date.parse(first?.at ?? ''));
+    for (const one of shown.attempts) expect(one.latency_ms).toBeGreaterThanOrEqual(0);
+    expect(shown.last_latency_ms).toBe(second?.latency_ms);
+  });
+
+  it('costs no row of its own where the first attempt succeeds', async () => {
+    const { accountId, client, endpoint } = await openListener();
+    await recordEvents(system.database, accountId, 30);
+    await attempt(endpoint);
+    await expect
+      .poll(async () => (await deliveries(client, endpoint, '?status=delivered&limit=100')).data)
+      .toHaveLength(30);
+    const rows = await system.database`
+      select 1 from delivery_attempts where endpoint_id = ${endpoint}`;
+    expect(rows).toHaveLength(0);
+  });
+
+  it('is forgotten with its delivery after 30 days, by a worker', async () => {
+    const { endpoint } = await openListener();
+    const dayMs = 24 * 60 * 60_000;
+    const aged = (days: number) => firstId('event', Date.now() - days * dayMs) + '0'.repeat(16);
+    for (const days of [31, 31, 29]) {
+      await system.database`
+        insert into delivery_attempts (event_id, endpoint_id, at)
+        values (${aged(days)}, ${endpoint}, clock_timestamp())`;
+    }
+    expect(await purgeAttempts(system.worker, 1)).toBe(1);
+    expect(await purgeAttempts(system.worker, 100)).toBe(1);
+    const left = await system.database`
+      select 1 from delivery_attempts where endpoint_id = ${endpoint}`;
+    expect(left).toHaveLength(1);
+  });
+});
+
+describe('the deliveries of an endpoint', () => {
+  /** Five events: the newest is pending, then one canceled, one exhausted, and two delivered. */
+  async function openMixed() {
+    const listener = await openListener();
+    await recordEvents(system.database, listener.accountId, 5);
+    const rows = await system.database<{ id: string }[]>`
+      select id from events where account_id = ${listener.accountId} order by id desc`;
+    const ids = rows.map(({ id }) => id);
+    const statuses = ['pending', 'canceled', 'exhausted', 'delivered', 'delivered'];
+    for (const [index, status] of statuses.entries()) {
+      await system.database`
+        update deliveries set status = ${status} where event_id = ${ids[index] ?? ''}`;
+    }
+    return { ...listener, ids };
+  }
+  const eventsOf = ({ data }: z.infer<typeof page>) => data.map(({ event }) => event);
+
+  it('are listed by what became of them, newest event first, page by page', async () => {
+    const { client, endpoint, ids } = await openMixed();
+    expect(eventsOf(await deliveries(client, endpoint))).toEqual(ids);
+    expect(eventsOf(await deliveries(client, endpoint, '?status=pending'))).toEqual([ids[0]]);
+    expect(eventsOf(await deliveries(client, endpoint, '?status=failed'))).toEqual([
+      ids[1],
+      ids[2],
+    ]);
+    const delivered = await deliveries(client, endpoint, '?status=delivered&limit=1');
+    expect(delivered).toMatchObject({ data: [{ event: ids[3] }], has_more: true });
+    const rest = `?status=delivered&limit=1&starting_after=${ids[3]}`;
+    expect(await deliveries(client, endpoint, rest)).toMatchObject({
+      data: [{ event: ids[4] }],
+      has_more: false,
+    });
+  });
+
+  it('go on only behind an event of the endpoint, and are those of its account alone', async () => {
+    const { client, endpoint } = await openMixed();
+    const other = await openMixed();
+    const foreign = `GET /v1/webhook_endpoints/${endpoint}/deliveries?starting_after=${other.ids[0]}`;
+    expect(await client(foreign)).toMatchObject({
+      status: 422,
+      body: { code: 'cursor_not_found' },
+    });
+    const path = `GET /v1/webhook_endpoints/${endpoint}/deliveries`;
+    expect(await other.client(path)).toMatchObject({ status: 404 });
+  });
+
+  it('are read by indexes, a page of each status and no more', async () => {
+    const { accountId, endpoint } = await openListener();
+    await recordEvents(system.database, accountId, 6_000);
+    await system.database`
+      update deliveries d set status = case when e.sequence % 3 = 0 then 'delivered'
+             when e.sequence % 3 = 1 then 'exhausted' else 'canceled' end
+        from events e where e.id = d.event_id and d.endpoint_id = ${endpoint}`;
+    await system.database`analyze deliveries`;
+    const reader = await openPlanReader(system.databaseUrl);
+    onTestFinished(() => reader.close());
+    for (const status of [undefined, 'failed', 'delivered'] as const) {
+      const plans = await reader.plansOf(async () => {
+        const found = await listDeliveries(
+          reader.database,
+          endpoint,
+          { limit: 20, from: null },
+          { status },
+        );
+        expect(found.rows).toHaveLength(20);
+      });
+      expect(plans).toHaveLength(1);
+      for (const plan of plans) {
+        expect(plan.wholeTables, plan.text).toEqual([]);
+        expect(plan.rowsRead, plan.text).toBeLessThanOrEqual(100);
+      }
+    }
+  });
+});
