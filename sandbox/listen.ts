@@ -41,7 +41,7 @@ const waitSeconds = 25;
 const answerLimitMs = (waitSeconds + 15) * 1_000;
 /** An API that stops answers at once: asking again may wait for a moment. */
 const leastPauseMs = 1_000;
-/** An outage may take long; whoever watches should not wait much longer than it. */
+/** An outage may take long; the wait after its end should be short. */
 const mostPauseMs = 15_000;
 /** As long as the service itself waits for a receiver. */
 const receiverLimitMs = 15_000;

@@ -11,7 +11,7 @@ export type FeedWaits = ReturnType<typeof createFeedWaits>;
 
 /**
  * Lets requests wait for events that are not there yet. One statement asks for all that wait in this
- * process, so they cost no more than one, and none while nobody waits. A notification of PostgreSQL
+ * process, so they cost no more than one does, and nothing while none waits. A notification of PostgreSQL
  * would come sooner, but all commits that notify queue for one lock, and batches would pay for it.
  */
 export function createFeedWaits(database: Database) {

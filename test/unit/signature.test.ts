@@ -86,7 +86,7 @@ describe('createSigner', () => {
     expect(await isGenuine(`${vector.id}.${vector.timestampSeconds}.${vector.body} `)).toBe(false);
   });
 
-  it('signs with the secrets alone where nobody wants more, or there is no key', async () => {
+  it('signs with the secrets alone where no more is wanted, or there is no key', async () => {
     expect(await createSigner(rfcKey)({ ...vector, signature: 'v1' })).toBe(signature);
     expect(await createSigner()({ ...vector, signature: 'v1a' })).toBe(signature);
   });
