@@ -31,9 +31,10 @@ const source = new Map([
  * are generated from, sentences that say how to correct a request, guides, retries that pay once), 530
  * with accounts of 18 countries, every IBAN, and rates to look at, 390 with dated fees and spreads and
  * prices that explain themselves, 460 with limits, account states and exposure, 390 with personal
- * data that is encrypted and can be erased, and 150 with when a payout arrives.
+ * data that is encrypted and can be erased, 150 with when a payout arrives, and 75 with
+ * the life of a webhook endpoint.
  */
-const limits = { linesPerFile: 450, linesOfCode: 16_190 };
+const limits = { linesPerFile: 450, linesOfCode: 16_265 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

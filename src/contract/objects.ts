@@ -244,6 +244,7 @@ export function webhookEndpointObject(
     id: endpoint.id,
     url: endpoint.url,
     events: endpoint.events,
+    description: endpoint.description,
     api_version: endpoint.apiVersion,
     status: endpoint.status,
     status_reason: endpoint.statusReason,

@@ -207,6 +207,13 @@ export const webhookEndpointParams = z.strictObject({
       'a list in which each event is named once',
     )
     .meta({ uniqueItems: true }),
+  description: text(0, 200).optional(),
+});
+
+/** What changes of an endpoint. */
+export const webhookEndpointUpdateParams = webhookEndpointParams.partial().extend({
+  status: z.enum(['enabled', 'disabled'], 'enabled or disabled').optional(),
+  api_version: z.enum(apiVersions, versionExpected).optional(),
 });
 
 export const accountParams = z.strictObject({

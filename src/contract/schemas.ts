@@ -307,6 +307,7 @@ const webhookEndpoint = z.object({
   id: idOf('we'),
   url: z.string(),
   events: z.array(z.string()).describe('The event types sent to the endpoint; * means all.'),
+  description: z.string().nullable(),
   api_version: z.string(),
   status: z.enum(['enabled', 'disabled']),
   status_reason: z.string().nullable(),

@@ -6,6 +6,7 @@ export type WebhookEndpointRow = {
   readonly accountId: string;
   readonly url: string;
   readonly events: readonly string[];
+  readonly description: string | null;
   readonly secret: string;
   readonly apiVersion: string;
   readonly status: 'enabled' | 'disabled';
@@ -19,12 +20,13 @@ export async function insertWebhookEndpoint(
   endpoint: Pick<
     WebhookEndpointRow,
     'id' | 'accountId' | 'url' | 'events' | 'secret' | 'apiVersion'
-  >,
+  > & { readonly description?: string | undefined },
 ): Promise<WebhookEndpointRow> {
   const [row] = await sql<WebhookEndpointRow[]>`
-    insert into webhook_endpoints (id, account_id, url, events, secret, api_version)
+    insert into webhook_endpoints (id, account_id, url, events, description, secret, api_version)
     values (${endpoint.id}, ${endpoint.accountId}, ${endpoint.url},
-      ${[...endpoint.events]}::text[], ${endpoint.secret}, ${endpoint.apiVersion})
+      ${[...endpoint.events]}::text[], nullif(${endpoint.description ?? ''}, ''),
+      ${endpoint.secret}, ${endpoint.apiVersion})
     returning *`;
   return exactlyOne(row);
 }
@@ -64,6 +66,46 @@ export async function listWebhookEndpoints(
        and ${when(sql, status, (wanted) => sql`status = ${wanted}`)}
        and ${pageRows(sql, page, ['created_at', 'id'])}`;
   return toPage(page, rows);
+}
+
+/** What an update may change; what is left out stays as it is. */
+type EndpointChanges = {
+  readonly url?: string | undefined;
+  readonly events?: readonly string[] | undefined;
+  /** An empty text removes it. */
+  readonly description?: string | undefined;
+  readonly status?: WebhookEndpointRow['status'] | undefined;
+  readonly apiVersion?: string | undefined;
+};
+
+/**
+ * Changes an endpoint. To disable it cancels its pending deliveries in the same statement, and they
+ * stay canceled when it is enabled again.
+ */
+export async function updateWebhookEndpoint(
+  sql: Sql,
+  accountId: string,
+  id: string,
+  { url, events, description, status, apiVersion }: EndpointChanges,
+): Promise<WebhookEndpointRow | undefined> {
+  const [row] = await sql<WebhookEndpointRow[]>`
+    with updated as (
+      update webhook_endpoints
+         set url = coalesce(${url ?? null}, url),
+             events = coalesce(${events ? [...events] : null}::text[], events),
+             description = nullif(coalesce(${description ?? null}, description), ''),
+             api_version = coalesce(${apiVersion ?? null}, api_version),
+             status_reason = case ${status ?? null}::text when status then status_reason
+               when 'disabled' then 'It was disabled by an update.' when 'enabled' then null
+               else status_reason end,
+             status = coalesce(${status ?? null}, status)
+       where id = ${id} and account_id = ${accountId} and deleted_at is null returning *
+    ), dropped as (
+      update deliveries set status = 'canceled'
+       where endpoint_id in (select id from updated where status = 'disabled') and status = 'pending'
+    )
+    select * from updated`;
+  return row;
 }
 
 /** Hides an endpoint and cancels its pending deliveries, in one statement. */

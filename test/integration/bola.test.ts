@@ -128,6 +128,7 @@ const paths: Readonly<Record<string, keyof Owned>> = {
   'post /v1/beneficiaries/:id': 'beneficiary',
   'delete /v1/beneficiaries/:id': 'beneficiary',
   'get /v1/webhook_endpoints/:id': 'endpoint',
+  'post /v1/webhook_endpoints/:id': 'endpoint',
   'delete /v1/webhook_endpoints/:id': 'endpoint',
   'get /v1/events/:id': 'event',
   'get /v1/events/:id/deliveries': 'event',

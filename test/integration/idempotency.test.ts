@@ -149,6 +149,10 @@ const writes: Readonly<Record<string, Write>> = {
     status: 201,
     prepare: form('POST /v1/webhook_endpoints', endpoint, { ...endpoint, 'events[]': '*' }),
   },
+  'POST /v1/webhook_endpoints/:id': {
+    status: 200,
+    prepare: about(addEndpoint, (id) => `POST /v1/webhook_endpoints/${id}`),
+  },
   'DELETE /v1/webhook_endpoints/:id': {
     status: 200,
     prepare: about(addEndpoint, (id) => `DELETE /v1/webhook_endpoints/${id}`),

@@ -139,6 +139,9 @@ function webhookEndpointsOf(send: Transport, { get, post, remove }: Calls) {
       params?: Schemas['listWebhookEndpoints_params'],
       options?: RequestOptions,
     ): List<WebhookEndpoint> => listOf<WebhookEndpoint>(send, path, params, options),
+    /** Changes where, what and whether events are sent; `status: 'enabled'` ends a pause. */
+    update: (id: string, params: Schemas['updateWebhookEndpoint_params'], options?: WriteOptions) =>
+      post<WebhookEndpoint>(pathOf(id), params, options),
     /** Deletes an endpoint: no more events are sent to it. */
     delete: (id: string, options?: WriteOptions) => remove<WebhookEndpoint>(pathOf(id), options),
   };

@@ -39,6 +39,7 @@ from .params import (
     ListWebhookEndpointsParams,
     ReadBeneficiaryRequirementsParams,
     UpdateBeneficiaryParams,
+    UpdateWebhookEndpointParams,
 )
 
 Answer = TypeVar("Answer", bound=Model)
@@ -170,6 +171,18 @@ class WebhookEndpoints(_Resource):
     ) -> Page[WebhookEndpoint]:
         """Lists endpoints, newest first."""
         return Page(self._transport, "/v1/webhook_endpoints", params, WebhookEndpoint, timeout)
+
+    def update(
+        self,
+        endpoint_id: str,
+        *,
+        idempotency_key: str | None = None,
+        timeout: float | None = None,
+        **params: Unpack[UpdateWebhookEndpointParams],
+    ) -> WebhookEndpoint:
+        """Changes where, what and whether events are sent; status="enabled" ends a pause."""
+        path = path_of("webhook_endpoints", endpoint_id)
+        return self._post(path, params, WebhookEndpoint, idempotency_key, timeout)
 
     def delete(
         self,
