@@ -248,6 +248,7 @@ export function webhookEndpointObject(
     api_version: endpoint.apiVersion,
     status: endpoint.status,
     status_reason: endpoint.statusReason,
+    previous_secret_expires_at: endpoint.previousSecretUntil?.toISOString() ?? null,
     created_at: endpoint.createdAt.toISOString(),
     ...(endpoint.deletedAt === null ? {} : { deleted: true }),
   };

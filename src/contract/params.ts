@@ -216,6 +216,17 @@ export const webhookEndpointUpdateParams = webhookEndpointParams.partial().exten
   api_version: z.enum(apiVersions, versionExpected).optional(),
 });
 
+const overlapExpected = 'a whole number of hours from 0 to 168';
+export const rotateSecretParams = z.strictObject({
+  overlap_hours: z
+    .union([z.string(), z.instanceof(DecodedNumber)], overlapExpected)
+    .default('24')
+    .transform((sent) => (typeof sent === 'string' ? sent : sent.text))
+    .refine((sent) => /^(0|[1-9]\d{0,2})$/.test(sent) && Number(sent) <= 168, overlapExpected)
+    .transform(Number)
+    .meta({ type: 'integer', description: overlapExpected, minimum: 0, maximum: 168, default: 24 }),
+});
+
 export const accountParams = z.strictObject({
   api_version: z.enum(apiVersions, versionExpected),
 });

@@ -6,8 +6,10 @@ import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
 /** One (event, endpoint) pair with everything that an attempt needs. */
 export type DueDelivery = CountedPair &
-  Pick<WebhookEndpointRow, 'url' | 'secret' | 'apiVersion'> &
-  EventRow;
+  Pick<WebhookEndpointRow, 'url' | 'secretNumber' | 'apiVersion'> & {
+    /** Whether the secret before that signs as well. */
+    readonly isOverlap: boolean;
+  } & EventRow;
 
 /**
  * Longer than what is taken may go unrecorded: an attempt begins within 4 s, takes at most 15 s,
@@ -119,7 +121,8 @@ const claiming = (sql: Sql) => sql`
 
 /** The pairs that a statement has `taken`, with everything that an attempt needs, oldest first. */
 const claimedRows = (sql: Sql) => sql`
-  select t.*, w.url, w.secret, w.api_version, ${eventColumns(sql)}
+  select t.*, w.url, w.secret_number, w.api_version,
+         coalesce(w.previous_secret_until > now(), false) as is_overlap, ${eventColumns(sql)}
     from taken t join events e on e.id = t.event_id
     join webhook_endpoints w on w.id = t.endpoint_id ${ofPayout(sql)} order by e.sequence`;
 

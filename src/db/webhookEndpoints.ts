@@ -1,5 +1,7 @@
 import { exactlyOne, oneOf, ownedIn, type Sql, when } from './client.js';
 import { type Page, type PageResult, pageRows, toPage } from './page.js';
+import type { Keyring } from './personalData.js';
+import { sealSecret } from './webhookSecrets.js';
 
 export type WebhookEndpointRow = {
   readonly id: string;
@@ -7,26 +9,37 @@ export type WebhookEndpointRow = {
   readonly url: string;
   readonly events: readonly string[];
   readonly description: string | null;
-  readonly secret: string;
   readonly apiVersion: string;
   readonly status: 'enabled' | 'disabled';
   readonly statusReason: string | null;
+  readonly secretNumber: number;
+  /** Since when it has its present secret. */
+  readonly secretSince: Date;
+  readonly previousSecretUntil: Date | null;
   readonly createdAt: Date;
   readonly deletedAt: Date | null;
 };
 
+type NewEndpoint = Pick<
+  WebhookEndpointRow,
+  'id' | 'accountId' | 'url' | 'events' | 'apiVersion'
+> & { readonly description?: string | undefined; readonly secret: string };
+
+/** Adds an endpoint, with its first secret sealed. */
 export async function insertWebhookEndpoint(
   sql: Sql,
-  endpoint: Pick<
-    WebhookEndpointRow,
-    'id' | 'accountId' | 'url' | 'events' | 'secret' | 'apiVersion'
-  > & { readonly description?: string | undefined },
+  keyring: Keyring,
+  { id, accountId, url, events, description, apiVersion, secret }: NewEndpoint,
 ): Promise<WebhookEndpointRow> {
+  const owner = { accountId, endpointId: id, number: 1 };
+  const sealed = await sealSecret(sql, keyring, owner, secret);
   const [row] = await sql<WebhookEndpointRow[]>`
-    insert into webhook_endpoints (id, account_id, url, events, description, secret, api_version)
-    values (${endpoint.id}, ${endpoint.accountId}, ${endpoint.url},
-      ${[...endpoint.events]}::text[], nullif(${endpoint.description ?? ''}, ''),
-      ${endpoint.secret}, ${endpoint.apiVersion})
+    with stored as (
+      insert into webhook_secrets (endpoint_id, number, sealed) values (${id}, 1, ${sealed})
+    )
+    insert into webhook_endpoints (id, account_id, url, events, description, api_version)
+    values (${id}, ${accountId}, ${url}, ${[...events]}::text[],
+      nullif(${description ?? ''}, ''), ${apiVersion})
     returning *`;
   return exactlyOne(row);
 }
@@ -45,6 +58,18 @@ export async function countWebhookEndpoints(sql: Sql, accountId: string): Promis
 }
 
 export const findWebhookEndpoint = oneOf(ownedIn<WebhookEndpointRow>('webhook_endpoints'));
+
+/** Locks an endpoint that is not deleted, so that of two rotations the second sees the first. */
+export async function lockWebhookEndpoint(
+  sql: Sql,
+  accountId: string,
+  id: string,
+): Promise<WebhookEndpointRow | undefined> {
+  const [row] = await sql<WebhookEndpointRow[]>`
+    select * from webhook_endpoints
+     where id = ${id} and account_id = ${accountId} and deleted_at is null for no key update`;
+  return row;
+}
 
 /** Whose endpoint it is, or was until it was deleted. */
 export async function accountOfEndpoint(sql: Sql, id: string): Promise<string> {
@@ -108,7 +133,7 @@ export async function updateWebhookEndpoint(
   return row;
 }
 
-/** Hides an endpoint and cancels its pending deliveries, in one statement. */
+/** Hides an endpoint, cancels its pending deliveries and deletes its secrets, in one statement. */
 export async function deleteWebhookEndpoint(
   sql: Sql,
   accountId: string,
@@ -121,7 +146,53 @@ export async function deleteWebhookEndpoint(
     ), dropped as (
       update deliveries set status = 'canceled'
        where endpoint_id in (select id from gone) and status = 'pending'
+    ), forgotten as (
+      delete from webhook_secrets where endpoint_id in (select id from gone)
     )
     select * from gone`;
+  return row;
+}
+
+/**
+ * Replaces the secret of a locked endpoint. The old one signs as well for so many hours; with none it
+ * is gone at once, and so is one before it.
+ */
+export async function rotateWebhookSecret(
+  sql: Sql,
+  keyring: Keyring,
+  { id, accountId, secretNumber }: WebhookEndpointRow,
+  { secret, overlapHours }: { readonly secret: string; readonly overlapHours: number },
+): Promise<WebhookEndpointRow> {
+  const number = secretNumber + 1;
+  const sealed = await sealSecret(sql, keyring, { accountId, endpointId: id, number }, secret);
+  const [row] = await sql<WebhookEndpointRow[]>`
+    with ended as (
+      delete from webhook_secrets
+       where endpoint_id = ${id} and number < ${overlapHours === 0 ? number : secretNumber}
+    ), added as (
+      insert into webhook_secrets (endpoint_id, number, sealed) values (${id}, ${number}, ${sealed})
+    )
+    update webhook_endpoints
+       set secret_number = ${number}, secret_since = now(),
+           previous_secret_until = now() + nullif(make_interval(hours => ${overlapHours}), '0')
+     where id = ${id} returning *`;
+  return exactlyOne(row);
+}
+
+/** Ends the overlap of a rotation; without one it changes nothing. */
+export async function revokeOldSecret(
+  sql: Sql,
+  accountId: string,
+  id: string,
+): Promise<WebhookEndpointRow | undefined> {
+  const [row] = await sql<WebhookEndpointRow[]>`
+    with revoked as (
+      update webhook_endpoints set previous_secret_until = null
+       where id = ${id} and account_id = ${accountId} and deleted_at is null returning *
+    ), ended as (
+      delete from webhook_secrets s using revoked r
+       where s.endpoint_id = r.id and s.number < r.secret_number
+    )
+    select * from revoked`;
   return row;
 }

@@ -129,6 +129,8 @@ const paths: Readonly<Record<string, keyof Owned>> = {
   'delete /v1/beneficiaries/:id': 'beneficiary',
   'get /v1/webhook_endpoints/:id': 'endpoint',
   'post /v1/webhook_endpoints/:id': 'endpoint',
+  'post /v1/webhook_endpoints/:id/rotate_secret': 'endpoint',
+  'post /v1/webhook_endpoints/:id/revoke_old_secret': 'endpoint',
   'delete /v1/webhook_endpoints/:id': 'endpoint',
   'get /v1/events/:id': 'event',
   'get /v1/events/:id/deliveries': 'event',

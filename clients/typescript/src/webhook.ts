@@ -19,13 +19,14 @@ const toleranceSeconds = 5 * 60;
  * Verifies a webhook by Standard Webhooks 1.0 and returns its event.
  *
  * @param rawBody exactly what was received, before any parsing
- * @param secrets the endpoint's `whsec_…`, or several while one replaces another
+ * @param secrets the endpoint's `whsec_…`, or several while one replaces another; an endpoint that is
+ *   not new has null, which is a TypeError
  * @throws WebhookVerificationError when no secret made one of its signatures within 5 minutes
  */
 export function verifyWebhook(
   rawBody: string | Uint8Array,
   headers: WebhookHeaders,
-  secrets: string | readonly string[],
+  secrets: string | readonly string[] | null,
 ): WebhookEvent {
   const id = headerOf(headers, 'webhook-id');
   const timestamp = headerOf(headers, 'webhook-timestamp');
@@ -35,7 +36,7 @@ export function verifyWebhook(
   if (!(Math.abs(Date.now() / 1_000 - sentSeconds) <= toleranceSeconds)) {
     throw new WebhookVerificationError('The webhook is older or newer than five minutes.');
   }
-  const keys = (typeof secrets === 'string' ? [secrets] : secrets).map(keyOfSecret);
+  const keys = (Array.isArray(secrets) ? secrets : [secrets ?? '']).map(keyOfSecret);
   const sent = signatures.split(' ').flatMap((signature) => {
     const [version, digest = ''] = signature.split(',', 2);
     return version === 'v1' ? [Buffer.from(digest, 'base64')] : [];

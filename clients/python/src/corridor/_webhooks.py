@@ -19,12 +19,13 @@ TOLERANCE_SECONDS = 5 * 60
 
 
 def verify_webhook(
-    raw_body: str | bytes, headers: Mapping[str, str], secrets: str | Sequence[str]
+    raw_body: str | bytes, headers: Mapping[str, str], secrets: str | Sequence[str] | None
 ) -> WebhookMessage:
     """Verifies a webhook and returns its event.
 
     ``raw_body`` is exactly what was received, before any parsing; ``secrets`` is the endpoint's
-    ``whsec_…``, or several while one replaces another. Raises WebhookVerificationError when no
+    ``whsec_…``, or several while one replaces another; None, of an endpoint that is not new, is a
+    ValueError. Raises WebhookVerificationError when no
     secret made one of its signatures within five minutes.
     """
     body = raw_body.encode() if isinstance(raw_body, str) else raw_body
@@ -42,7 +43,7 @@ def verify_webhook(
         for signature in signatures.split(" ")
         if signature.startswith("v1,")
     ]
-    for secret in [secrets] if isinstance(secrets, str) else secrets:
+    for secret in [secrets or ""] if secrets is None or isinstance(secrets, str) else secrets:
         digest = hmac.new(_key_of(secret), signed, hashlib.sha256).digest()
         expected = base64.b64encode(digest)
         if any(hmac.compare_digest(expected, digest) for digest in digests):
