@@ -19,6 +19,7 @@ import {
   releaseClaims,
 } from '../db/deliveries.js';
 import { accountOfEndpoint } from '../db/webhookEndpoints.js';
+import { webhookSecretsOpener } from '../db/webhookSecrets.js';
 import { createKeyedLimit, type KeyedLimit } from '../keyedLimit.js';
 import { wakeEndpoint } from '../temporal/workflowCalls.js';
 import { backoffAfter } from '../webhooks/retrySchedule.js';
@@ -26,7 +27,7 @@ import type { Sender } from '../webhooks/sender.js';
 import type { ActivityDeps, Announcement } from './deps.js';
 import { messageOf, retryLater, withHeartbeat } from './failure.js';
 
-type DeliveryDeps = Pick<ActivityDeps, 'database' | 'temporal' | 'log'> & {
+type DeliveryDeps = Pick<ActivityDeps, 'database' | 'temporal' | 'log' | 'keyring'> & {
   readonly sender: Sender;
 };
 
@@ -78,6 +79,7 @@ const runsOfWorker = 1_000;
 /** What the runs of a worker have in common. */
 type Delivering = DeliveryDeps & {
   readonly endpoints: KeyedLimit;
+  readonly secretsOf: ReturnType<typeof webhookSecretsOpener>;
   /** How many endpoints' deliveries are claimed side by side. */
   readonly claiming: { count: number };
 };
@@ -93,6 +95,7 @@ export function createDeliverer(deps: DeliveryDeps) {
   const delivering = {
     ...deps,
     endpoints: createKeyedLimit(attemptsOfEndpoint),
+    secretsOf: webhookSecretsOpener(database, deps.keyring),
     claiming: { count: 0 },
   };
   const payoutRuns = createKeyedLimit(payoutRunsOfAccount, 0);
@@ -333,7 +336,7 @@ function createRecorder(database: Database) {
 }
 
 async function attempt(
-  { database, sender, log }: DeliveryDeps,
+  { database, sender, secretsOf, log }: Delivering,
   delivery: DueDelivery,
 ): Promise<AttemptResult> {
   const made = unsent(delivery);
@@ -344,7 +347,7 @@ async function attempt(
     id: delivery.eventId,
     timestampSeconds: Math.floor(Date.now() / 1000),
     body: webhookBody(delivery),
-    secrets: [delivery.secret],
+    secrets: await secretsOf(delivery.endpointId, delivery.secretNumber, delivery.isOverlap),
     signature: delivery.signature,
   });
   const latencyMs = Math.round(performance.now() - startedAtMs);

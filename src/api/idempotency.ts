@@ -252,14 +252,14 @@ export async function runIdempotently<Row extends object>(
   }
 }
 
-/** Deletes the object that the path names, once for the request's key. */
-export function deleteOnce<Row extends object>(
+/** Changes or deletes the object that the path names, once for the request's key. */
+export function changeOnce<Row extends object>(
   deps: ApiDeps,
   request: ApiRequest,
-  remove: Creation<Row>['find'],
+  change: Creation<Row>['find'],
   object: Pick<Creation<Row>, 'find' | 'render'>,
 ): Promise<Answer> {
   const { account, id } = request;
-  const perform = async (sql: Sql) => (await remove(sql, account.id, id)) ?? notFound(request);
+  const perform = async (sql: Sql) => (await change(sql, account.id, id)) ?? notFound(request);
   return runIdempotently(deps, request, { ...object, objectId: id, status: 200, perform });
 }

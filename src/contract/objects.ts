@@ -268,9 +268,11 @@ export function webhookEndpointObject(
     url: endpoint.url,
     events: endpoint.events,
     signature: endpoint.signature,
+    description: endpoint.description,
     api_version: endpoint.apiVersion,
     status: endpoint.status,
     status_reason: endpoint.statusReason,
+    previous_secret_expires_at: endpoint.previousSecretUntil?.toISOString() ?? null,
     created_at: endpoint.createdAt.toISOString(),
     ...(endpoint.deletedAt === null ? {} : { deleted: true }),
   };

@@ -220,6 +220,26 @@ export const webhookEndpointParams = z.strictObject({
     )
     .meta({ uniqueItems: true }),
   signature: z.enum(['v1', 'v1a'], 'v1, or v1a to verify by public key as well').default('v1'),
+  description: text(0, 200).optional(),
+});
+
+/** What changes of an endpoint. */
+export const webhookEndpointUpdateParams = webhookEndpointParams.partial().extend({
+  // Without its default, which would change what is not sent.
+  signature: webhookEndpointParams.shape.signature.unwrap().optional(),
+  status: z.enum(['enabled', 'disabled'], 'enabled or disabled').optional(),
+  api_version: z.enum(apiVersions, versionExpected).optional(),
+});
+
+const overlapExpected = 'a whole number of hours from 0 to 168';
+export const rotateSecretParams = z.strictObject({
+  overlap_hours: z
+    .union([z.string(), z.instanceof(DecodedNumber)], overlapExpected)
+    .default('24')
+    .transform((sent) => (typeof sent === 'string' ? sent : sent.text))
+    .refine((sent) => /^(0|[1-9]\d{0,2})$/.test(sent) && Number(sent) <= 168, overlapExpected)
+    .transform(Number)
+    .meta({ type: 'integer', description: overlapExpected, minimum: 0, maximum: 168, default: 24 }),
 });
 
 export const accountParams = z.strictObject({

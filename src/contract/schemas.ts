@@ -243,9 +243,13 @@ const webhookEndpoint = z.object({
   url: z.string(),
   events: z.array(z.string()).describe('The event types sent to the endpoint; * means all.'),
   signature: z.enum(['v1', 'v1a']).describe('v1: by the secret; v1a: by our public key as well.'),
+  description: z.string().nullable(),
   api_version: z.string(),
   status: z.enum(['enabled', 'disabled']),
   status_reason: z.string().nullable(),
+  previous_secret_expires_at: time
+    .nullable()
+    .describe('Until then the secret before the present one signs webhooks too.'),
   created_at: time,
   deleted,
 });
@@ -354,7 +358,10 @@ function objectsWith<Exact extends z.ZodType>(version: ApiVersion, exact: Exact)
     webhook_endpoint: webhookEndpoint,
     webhook_endpoint_list: listOf(webhookEndpoint),
     webhook_endpoint_with_secret: webhookEndpoint.extend({
-      secret: z.string().describe('Signs webhooks to the endpoint. Shown only here.'),
+      secret: z
+        .string()
+        .nullable()
+        .describe('Signs webhooks. Shown only here; null in a repeat an hour later.'),
     }),
     webhook_message: z.object({
       id: idOf('evt'),

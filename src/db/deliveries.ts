@@ -7,8 +7,10 @@ import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
 /** One (event, endpoint) pair with everything that an attempt needs. */
 export type DueDelivery = CountedPair &
-  Pick<WebhookEndpointRow, 'url' | 'secret' | 'signature' | 'apiVersion'> &
-  EventRow;
+  Pick<WebhookEndpointRow, 'url' | 'secretNumber' | 'signature' | 'apiVersion'> & {
+    /** Whether the secret before that signs as well. */
+    readonly isOverlap: boolean;
+  } & EventRow;
 
 /**
  * Longer than what is taken may go unrecorded: an attempt begins within 4 s, takes at most 15 s,
@@ -120,7 +122,8 @@ const claiming = (sql: Sql) => sql`
 
 /** The pairs that a statement has `taken`, with everything that an attempt needs, oldest first. */
 const claimedRows = (sql: Sql) => sql`
-  select t.*, w.url, w.secret, w.signature, w.api_version, ${eventColumns(sql)}
+  select t.*, w.url, w.secret_number, w.signature, w.api_version,
+         coalesce(w.previous_secret_until > now(), false) as is_overlap, ${eventColumns(sql)}
     from taken t join events e on e.id = t.event_id
     join webhook_endpoints w on w.id = t.endpoint_id ${ofPayout(sql)} order by e.sequence`;
 

@@ -45,13 +45,14 @@ const nonceBytes = 12;
 const authTagLength = 16;
 
 /** `about` is authenticated: what was moved to another row, or another column, does not open. */
-function seal(key: Buffer, plain: string | Buffer, about: string): Buffer {
+export function seal(key: Buffer, plain: string | Buffer, about: string): Buffer {
   const nonce = randomBytes(nonceBytes);
   const cipher = createCipheriv(algorithm, key, nonce).setAAD(Buffer.from(about));
   return Buffer.concat([nonce, cipher.update(plain), cipher.final(), cipher.getAuthTag()]);
 }
 
-function open(key: Buffer, sealed: Buffer, about: string): Buffer {
+/** Opens what `seal` has made with the same key of the same thing; throws otherwise. */
+export function open(key: Buffer, sealed: Buffer, about: string): Buffer {
   const nonce = sealed.subarray(0, nonceBytes);
   // A key object: Node takes four times as long with a plain buffer, thousands of times a batch.
   const decipher = createDecipheriv(algorithm, createSecretKey(key), nonce, { authTagLength });

@@ -1,34 +1,51 @@
 import { exactlyOne, oneOf, ownedIn, type Sql, when } from './client.js';
 import { type Page, type PageResult, pageRows, toPage } from './page.js';
+import type { Keyring } from './personalData.js';
+import { sealSecret } from './webhookSecrets.js';
 
 export type WebhookEndpointRow = {
   readonly id: string;
   readonly accountId: string;
   readonly url: string;
   readonly events: readonly string[];
-  readonly secret: string;
   /** By the secret, or by the service's own key as well. */
   readonly signature: 'v1' | 'v1a';
+  readonly description: string | null;
   readonly apiVersion: string;
   readonly status: 'enabled' | 'disabled';
   readonly statusReason: string | null;
+  readonly secretNumber: number;
+  /** Since when it has its present secret. */
+  readonly secretSince: Date;
+  readonly previousSecretUntil: Date | null;
   readonly createdAt: Date;
   readonly deletedAt: Date | null;
 };
 
+type NewEndpoint = Pick<
+  WebhookEndpointRow,
+  'id' | 'accountId' | 'url' | 'events' | 'apiVersion'
+> & {
+  readonly description?: string | undefined;
+  readonly signature?: WebhookEndpointRow['signature'] | undefined;
+  readonly secret: string;
+};
+
+/** Adds an endpoint, with its first secret sealed. */
 export async function insertWebhookEndpoint(
   sql: Sql,
-  endpoint: Pick<
-    WebhookEndpointRow,
-    'id' | 'accountId' | 'url' | 'events' | 'secret' | 'apiVersion'
-  > &
-    Partial<Pick<WebhookEndpointRow, 'signature'>>,
+  keyring: Keyring,
+  { id, accountId, url, events, description, signature = 'v1', apiVersion, secret }: NewEndpoint,
 ): Promise<WebhookEndpointRow> {
+  const owner = { accountId, endpointId: id, number: 1 };
+  const sealed = await sealSecret(sql, keyring, owner, secret);
   const [row] = await sql<WebhookEndpointRow[]>`
-    insert into webhook_endpoints (id, account_id, url, events, secret, signature, api_version)
-    values (${endpoint.id}, ${endpoint.accountId}, ${endpoint.url},
-      ${[...endpoint.events]}::text[], ${endpoint.secret}, ${endpoint.signature ?? 'v1'},
-      ${endpoint.apiVersion})
+    with stored as (
+      insert into webhook_secrets (endpoint_id, number, sealed) values (${id}, 1, ${sealed})
+    )
+    insert into webhook_endpoints (id, account_id, url, events, description, signature, api_version)
+    values (${id}, ${accountId}, ${url}, ${[...events]}::text[],
+      nullif(${description ?? ''}, ''), ${signature}, ${apiVersion})
     returning *`;
   return exactlyOne(row);
 }
@@ -47,6 +64,18 @@ export async function countWebhookEndpoints(sql: Sql, accountId: string): Promis
 }
 
 export const findWebhookEndpoint = oneOf(ownedIn<WebhookEndpointRow>('webhook_endpoints'));
+
+/** Locks an endpoint that is not deleted, so that of two rotations the second sees the first. */
+export async function lockWebhookEndpoint(
+  sql: Sql,
+  accountId: string,
+  id: string,
+): Promise<WebhookEndpointRow | undefined> {
+  const [row] = await sql<WebhookEndpointRow[]>`
+    select * from webhook_endpoints
+     where id = ${id} and account_id = ${accountId} and deleted_at is null for no key update`;
+  return row;
+}
 
 /** Whose endpoint it is, or was until it was deleted. */
 export async function accountOfEndpoint(sql: Sql, id: string): Promise<string> {
@@ -70,7 +99,49 @@ export async function listWebhookEndpoints(
   return toPage(page, rows);
 }
 
-/** Hides an endpoint and cancels its pending deliveries, in one statement. */
+/** What an update may change; what is left out stays as it is. */
+type EndpointChanges = {
+  readonly url?: string | undefined;
+  readonly events?: readonly string[] | undefined;
+  /** An empty text removes it. */
+  readonly description?: string | undefined;
+  readonly signature?: WebhookEndpointRow['signature'] | undefined;
+  readonly status?: WebhookEndpointRow['status'] | undefined;
+  readonly apiVersion?: string | undefined;
+};
+
+/**
+ * Changes an endpoint. To disable it cancels its pending deliveries in the same statement, and they
+ * stay canceled when it is enabled again.
+ */
+export async function updateWebhookEndpoint(
+  sql: Sql,
+  accountId: string,
+  id: string,
+  { url, events, description, signature, status, apiVersion }: EndpointChanges,
+): Promise<WebhookEndpointRow | undefined> {
+  const [row] = await sql<WebhookEndpointRow[]>`
+    with updated as (
+      update webhook_endpoints
+         set url = coalesce(${url ?? null}, url),
+             events = coalesce(${events ? [...events] : null}::text[], events),
+             description = nullif(coalesce(${description ?? null}, description), ''),
+             signature = coalesce(${signature ?? null}, signature),
+             api_version = coalesce(${apiVersion ?? null}, api_version),
+             status_reason = case ${status ?? null}::text when status then status_reason
+               when 'disabled' then 'It was disabled by an update.' when 'enabled' then null
+               else status_reason end,
+             status = coalesce(${status ?? null}, status)
+       where id = ${id} and account_id = ${accountId} and deleted_at is null returning *
+    ), dropped as (
+      update deliveries set status = 'canceled'
+       where endpoint_id in (select id from updated where status = 'disabled') and status = 'pending'
+    )
+    select * from updated`;
+  return row;
+}
+
+/** Hides an endpoint, cancels its pending deliveries and deletes its secrets, in one statement. */
 export async function deleteWebhookEndpoint(
   sql: Sql,
   accountId: string,
@@ -83,7 +154,53 @@ export async function deleteWebhookEndpoint(
     ), dropped as (
       update deliveries set status = 'canceled'
        where endpoint_id in (select id from gone) and status = 'pending'
+    ), forgotten as (
+      delete from webhook_secrets where endpoint_id in (select id from gone)
     )
     select * from gone`;
+  return row;
+}
+
+/**
+ * Replaces the secret of a locked endpoint. The old one signs as well for so many hours; with none it
+ * is gone at once, and so is one before it.
+ */
+export async function rotateWebhookSecret(
+  sql: Sql,
+  keyring: Keyring,
+  { id, accountId, secretNumber }: WebhookEndpointRow,
+  { secret, overlapHours }: { readonly secret: string; readonly overlapHours: number },
+): Promise<WebhookEndpointRow> {
+  const number = secretNumber + 1;
+  const sealed = await sealSecret(sql, keyring, { accountId, endpointId: id, number }, secret);
+  const [row] = await sql<WebhookEndpointRow[]>`
+    with ended as (
+      delete from webhook_secrets
+       where endpoint_id = ${id} and number < ${overlapHours === 0 ? number : secretNumber}
+    ), added as (
+      insert into webhook_secrets (endpoint_id, number, sealed) values (${id}, ${number}, ${sealed})
+    )
+    update webhook_endpoints
+       set secret_number = ${number}, secret_since = now(),
+           previous_secret_until = now() + nullif(make_interval(hours => ${overlapHours}), '0')
+     where id = ${id} returning *`;
+  return exactlyOne(row);
+}
+
+/** Ends the overlap of a rotation; without one it changes nothing. */
+export async function revokeOldSecret(
+  sql: Sql,
+  accountId: string,
+  id: string,
+): Promise<WebhookEndpointRow | undefined> {
+  const [row] = await sql<WebhookEndpointRow[]>`
+    with revoked as (
+      update webhook_endpoints set previous_secret_until = null
+       where id = ${id} and account_id = ${accountId} and deleted_at is null returning *
+    ), ended as (
+      delete from webhook_secrets s using revoked r
+       where s.endpoint_id = r.id and s.number < r.secret_number
+    )
+    select * from revoked`;
   return row;
 }

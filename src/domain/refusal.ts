@@ -30,6 +30,7 @@ const refusals = {
   request_in_progress: [409, 'The first request with this key is still running'],
   batch_not_cancelable: [409, 'The batch is complete'],
   payout_not_cancelable: [409, 'The payout can no longer be canceled'],
+  secret_rotation_open: [409, 'The last rotation of the secret has not ended'],
   body_too_large: [413, 'The request body is too large'],
   content_type_unsupported: [415, 'The content type is not supported'],
   expectation_unsupported: [417, 'The expectation cannot be met'],

@@ -56,13 +56,14 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
   };
   const [signingKey] = config.WEBHOOK_SIGNING_KEYS.map(readSigningKey);
   const sender = createSender(policy, {}, createSigner(signingKey));
-  const deliverer = createDeliverer({ database, sender, temporal, log });
+  const keyring = await loadKeyring(database, config);
+  const deliverer = createDeliverer({ database, sender, temporal, keyring, log });
   const metrics = createMetrics(`worker-${lane}`);
   const activities = createActivities({
     database,
     metrics,
     rails: createRails([rail]),
-    keyring: await loadKeyring(database, config),
+    keyring,
     rateMaximumAgeMs: config.RATE_MAXIMUM_AGE_HOURS * hourMs,
     deliverer,
     temporal,

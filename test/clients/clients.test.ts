@@ -5,10 +5,12 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { freePort } from '../../sandbox/stack/ports.js';
 import { webhookExample } from '../../src/contract/webhookExamples.js';
+import { webhookSecretsOf } from '../../src/db/webhookSecrets.js';
 import { publicKeySet } from '../../src/webhooks/signature.js';
 import { startReceiver } from '../fakes/receiver.js';
 import { startUnkindProxy, type UnkindProxy } from '../fakes/unkindProxy.js';
 import { type ApiClient, createClient, textOf, untilStatus } from '../fixtures/client.js';
+import { keyring } from '../fixtures/keyring.js';
 import { createTestAccount } from '../servers/database.js';
 import { startSystem, type TestSystem, webhookKeys } from '../servers/system.js';
 import { type Caller, languages } from './languages.js';
@@ -403,9 +405,10 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
 
     // The version of the account when the endpoint was made: its rates are numbers.
     const body = JSON.stringify(webhookExample('payout.returned', '2026-06-01'));
-    const [endpoint] = await system.database<{ secret: string }[]>`
-      select secret from webhook_endpoints where account_id = ${caller.accountId}`;
-    const headers = signatureOf(endpoint?.secret ?? '', body);
+    const [endpoint] = await system.database<{ id: string }[]>`
+      select id from webhook_endpoints where account_id = ${caller.accountId}`;
+    const [secret = ''] = await webhookSecretsOf(system.database, keyring, endpoint?.id ?? '');
+    const headers = signatureOf(secret, body);
     const deliver = async (sent: string) => {
       const answer = await fetch(`http://127.0.0.1:${port}`, {
         method: 'POST',

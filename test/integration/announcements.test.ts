@@ -11,6 +11,7 @@ import { railKey } from '../../src/domain/payout.js';
 import { createWebhookSecret } from '../../src/webhooks/signature.js';
 import { QuietRail } from '../fakes/quietRail.js';
 import { absentTemporal, activitiesOn } from '../fixtures/interleaving.js';
+import { keyring } from '../fixtures/keyring.js';
 import { requestBatch } from '../fixtures/requestBatch.js';
 import { requestPayout } from '../fixtures/requestPayout.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
@@ -25,7 +26,7 @@ afterAll(() => test.drop());
 /** An account with an endpoint for everything, and the activities of a worker of its own. */
 async function openWorker({ funds = 10_000_000n, rail = new QuietRail() } = {}) {
   const { account } = await createTestAccount(test.database, { funds: { USD: funds } });
-  await insertWebhookEndpoint(test.database, {
+  await insertWebhookEndpoint(test.database, keyring, {
     ...{ id: newId('webhookEndpoint'), accountId: account.id, url: 'http://127.0.0.1:1/' },
     ...{ events: ['*'], secret: createWebhookSecret(), apiVersion: '2026-06-01' },
   });

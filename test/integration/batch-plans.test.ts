@@ -60,9 +60,9 @@ const items = chunks.length * chunkSize;
 
 /** What fills the tables beside the lane: nobody's deliveries, news, keys and waiting payouts. */
 const beside = `
-  insert into webhook_endpoints (id, account_id, url, events, secret, api_version)
-    values ('we_dead', 'acc_0', 'https://dead.example', '{none}', 's', '2026-06-01'),
-           ('we_live', 'acc_0', 'https://live.example', '{*}', 's', '2026-06-01');
+  insert into webhook_endpoints (id, account_id, url, events, api_version)
+    values ('we_dead', 'acc_0', 'https://dead.example', '{none}', '2026-06-01'),
+           ('we_live', 'acc_0', 'https://live.example', '{*}', '2026-06-01');
   insert into deliveries (event_id, endpoint_id, attempts, next_attempt_at, last_attempt_at)
     select id, 'we_dead', 3, now() - interval '1 hour', now() from events;
   insert into rail_inbox (rail, rail_event_id, rail_key, payout_id, fact)

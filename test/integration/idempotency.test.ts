@@ -159,6 +159,18 @@ const writes: Readonly<Record<string, Write>> = {
     status: 201,
     prepare: form('POST /v1/webhook_endpoints', endpoint, { ...endpoint, 'events[]': '*' }),
   },
+  'POST /v1/webhook_endpoints/:id': {
+    status: 200,
+    prepare: about(addEndpoint, (id) => `POST /v1/webhook_endpoints/${id}`),
+  },
+  'POST /v1/webhook_endpoints/:id/rotate_secret': {
+    status: 200,
+    prepare: about(addEndpoint, (id) => `POST /v1/webhook_endpoints/${id}/rotate_secret`),
+  },
+  'POST /v1/webhook_endpoints/:id/revoke_old_secret': {
+    status: 200,
+    prepare: about(addEndpoint, (id) => `POST /v1/webhook_endpoints/${id}/revoke_old_secret`),
+  },
   'DELETE /v1/webhook_endpoints/:id': {
     status: 200,
     prepare: about(addEndpoint, (id) => `DELETE /v1/webhook_endpoints/${id}`),

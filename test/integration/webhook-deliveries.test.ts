@@ -21,6 +21,7 @@ import { createWebhookSecret } from '../../src/webhooks/signature.js';
 import { eventually } from '../assertions/eventually.js';
 import { startReceiver } from '../fakes/receiver.js';
 import { startTarpit } from '../fakes/tarpit.js';
+import { keyring } from '../fixtures/keyring.js';
 import { requestPayout } from '../fixtures/requestPayout.js';
 import {
   createTestAccount,
@@ -54,7 +55,7 @@ function startWorker({ allowPrivateAddresses = true } = {}) {
   onTestFinished(() => sender.close());
   const lines: string[] = [];
   const log = pino({}, { write: (line: string) => lines.push(line) });
-  const deliverer = createDeliverer({ database: test.database, sender, temporal, log });
+  const deliverer = createDeliverer({ database: test.database, sender, temporal, keyring, log });
   const run = <T>(attempt: number, activity: () => Promise<T>): Promise<T> =>
     new MockActivityEnvironment({ attempt }).run(activity);
   return {
@@ -78,7 +79,7 @@ async function openListener(url: string): Promise<Listener> {
 async function addEndpoint(accountId: string, url: string): Promise<string> {
   const id = newId('webhookEndpoint');
   const secret = createWebhookSecret();
-  await insertWebhookEndpoint(test.database, {
+  await insertWebhookEndpoint(test.database, keyring, {
     ...{ id, accountId, url, events: ['*'], secret, apiVersion: '2026-06-01' },
   });
   return id;

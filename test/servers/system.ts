@@ -117,7 +117,7 @@ export async function startSystem(
   const native = await NativeConnection.connect({ address: temporalAddress() });
   let stopWorker = async () => {};
   const startWorker = async (only?: 'single' | 'batch') => {
-    const deliverer = createDeliverer({ database: worker, sender, temporal, log });
+    const deliverer = createDeliverer({ database: worker, sender, temporal, keyring, log });
     const activities = createActivities({
       database: worker,
       metrics: createMetrics('test-worker'),

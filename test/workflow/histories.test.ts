@@ -84,7 +84,7 @@ async function ride(
 
 /** An endpoint of the account, so that events are delivered. */
 async function listen(accountId: string): Promise<void> {
-  await insertWebhookEndpoint(store.database, {
+  await insertWebhookEndpoint(store.database, keyring, {
     id: newId('webhookEndpoint'),
     accountId,
     url: 'https://example.com/webhooks',

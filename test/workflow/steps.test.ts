@@ -62,7 +62,7 @@ const limits = [{ rail: 'sandbox', settleWithinMs: 5 * 24 * 60 * 60 * 1000 }];
 /** A payout that was decided and is not at the rail yet; an endpoint listens to its account. */
 async function accepted(activities: ReturnType<typeof activitiesWith>): Promise<PayoutRow> {
   const { account } = await createTestAccount(test.database);
-  await insertWebhookEndpoint(test.database, {
+  await insertWebhookEndpoint(test.database, keyring, {
     id: newId('webhookEndpoint'),
     accountId: account.id,
     url: 'https://example.com/webhooks',

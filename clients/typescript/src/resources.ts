@@ -162,6 +162,18 @@ function webhookEndpointsOf(send: Transport, { get, post, remove }: Calls) {
       params?: Schemas['listEndpointDeliveries_params'],
       options?: RequestOptions,
     ): List<Delivery> => listOf<Delivery>(send, `${pathOf(id)}/deliveries`, params, options),
+    /** Changes where, what and whether events are sent; `status: 'enabled'` ends a pause. */
+    update: (id: string, params: Schemas['updateWebhookEndpoint_params'], options?: WriteOptions) =>
+      post<WebhookEndpoint>(pathOf(id), params, options),
+    /** Replaces the secret; the answer alone shows the new one. Both sign for `overlap_hours`. */
+    rotateSecret: (
+      id: string,
+      params: Schemas['rotateWebhookEndpointSecret_params'] = {},
+      options?: WriteOptions,
+    ) => post<WebhookEndpointWithSecret>(`${pathOf(id)}/rotate_secret`, params, options),
+    /** Ends the overlap of a rotation: only the newest secret signs from now on. */
+    revokeOldSecret: (id: string, options?: WriteOptions) =>
+      post<WebhookEndpoint>(`${pathOf(id)}/revoke_old_secret`, {}, options),
     /** Deletes an endpoint: no more events are sent to it. */
     delete: (id: string, options?: WriteOptions) => remove<WebhookEndpoint>(pathOf(id), options),
   };

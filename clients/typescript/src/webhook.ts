@@ -20,13 +20,13 @@ const toleranceSeconds = 5 * 60;
  *
  * @param rawBody exactly what was received, before any parsing
  * @param secrets the endpoint's `whsec_…`, or public keys of the service, `whpk_…`; or several, while
- *   one replaces another
+ *   one replaces another; an endpoint that is not new has null, which is a TypeError
  * @throws WebhookVerificationError when none of them verifies a signature of the last 5 minutes
  */
 export function verifyWebhook(
   rawBody: string | Uint8Array,
   headers: WebhookHeaders,
-  secrets: string | readonly string[],
+  secrets: string | readonly string[] | null,
 ): WebhookEvent {
   const id = headerOf(headers, 'webhook-id');
   const timestamp = headerOf(headers, 'webhook-timestamp');
@@ -36,7 +36,7 @@ export function verifyWebhook(
   if (!(Math.abs(Date.now() / 1_000 - sentSeconds) <= toleranceSeconds)) {
     throw new WebhookVerificationError('The webhook is older or newer than five minutes.');
   }
-  const verifiers = (typeof secrets === 'string' ? [secrets] : secrets).map(verifierOf);
+  const verifiers = (Array.isArray(secrets) ? secrets : [secrets ?? '']).map(verifierOf);
   const sent = signatures.split(' ', mostSignatures).map((signature) => {
     const [version, bytes = ''] = signature.split(',', 2);
     return { version, signature: Buffer.from(bytes, 'base64') };

@@ -17,7 +17,7 @@ import { updateDetails, validateBeneficiary } from '../../domain/beneficiary.js'
 import { meaningOf, type Refusal, refuse } from '../../domain/refusal.js';
 import { type DecodedObject, flatten } from '../decoded.js';
 import { shownBeneficiary } from '../expand.js';
-import { deleteOnce, runIdempotently } from '../idempotency.js';
+import { changeOnce, runIdempotently } from '../idempotency.js';
 import { byIdIn, listRoute } from '../listRoute.js';
 import { type Answer, notFound, oneObject, type Route, route, validate } from '../route.js';
 
@@ -177,7 +177,7 @@ export const beneficiaryRoutes: readonly Route[] = [
     summary: 'Delete a beneficiary. Accepted payouts to it are still sent.',
     answers: { 200: 'beneficiary' },
     handle: (deps, request) =>
-      deleteOnce(deps, request, deleteBeneficiary, {
+      changeOnce(deps, request, deleteBeneficiary, {
         find: findBeneficiary,
         render: (row) => shownBeneficiary(deps.keyring, row),
       }),

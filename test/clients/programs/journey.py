@@ -87,7 +87,7 @@ print(
             "failed": [failed.status, failed.status_reason],
             "endpoint": [
                 endpoint.events,
-                endpoint.secret[:6],
+                (endpoint.secret or "")[:6],
                 hasattr(kept, "secret"),
                 deleted.deleted,
             ],

@@ -62,7 +62,7 @@ console.log(
     waited: [waited.status, waited.status_history.map(({ status }) => status)],
     unsettled: unsettled.status,
     failed: [failed.status, failed.status_reason],
-    endpoint: [endpoint.events, endpoint.secret.slice(0, 6), 'secret' in kept, deleted.deleted],
+    endpoint: [endpoint.events, endpoint.secret?.slice(0, 6), 'secret' in kept, deleted.deleted],
     expanded: [
       typeof receiver === 'object' && receiver.name,
       used !== null && typeof used === 'object' && used.status,

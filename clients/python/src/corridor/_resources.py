@@ -42,7 +42,9 @@ from .params import (
     ListRatesParams,
     ListWebhookEndpointsParams,
     ReadBeneficiaryRequirementsParams,
+    RotateWebhookEndpointSecretParams,
     UpdateBeneficiaryParams,
+    UpdateWebhookEndpointParams,
 )
 
 Answer = TypeVar("Answer", bound=Model)
@@ -185,6 +187,41 @@ class WebhookEndpoints(_Resource):
         """Lists the deliveries to an endpoint, newest event first."""
         path = path_of("webhook_endpoints", endpoint_id, "/deliveries")
         return Page(self._transport, path, params, Delivery, timeout)
+
+    def update(
+        self,
+        endpoint_id: str,
+        *,
+        idempotency_key: str | None = None,
+        timeout: float | None = None,
+        **params: Unpack[UpdateWebhookEndpointParams],
+    ) -> WebhookEndpoint:
+        """Changes where, what and whether events are sent; status="enabled" ends a pause."""
+        path = path_of("webhook_endpoints", endpoint_id)
+        return self._post(path, params, WebhookEndpoint, idempotency_key, timeout)
+
+    def rotate_secret(
+        self,
+        endpoint_id: str,
+        *,
+        idempotency_key: str | None = None,
+        timeout: float | None = None,
+        **params: Unpack[RotateWebhookEndpointSecretParams],
+    ) -> WebhookEndpointWithSecret:
+        """Replaces the secret; the answer alone shows it. Both sign for overlap_hours."""
+        path = path_of("webhook_endpoints", endpoint_id, "/rotate_secret")
+        return self._post(path, params, WebhookEndpointWithSecret, idempotency_key, timeout)
+
+    def revoke_old_secret(
+        self,
+        endpoint_id: str,
+        *,
+        idempotency_key: str | None = None,
+        timeout: float | None = None,
+    ) -> WebhookEndpoint:
+        """Ends the overlap of a rotation: only the newest secret signs from now on."""
+        path = path_of("webhook_endpoints", endpoint_id, "/revoke_old_secret")
+        return self._post(path, {}, WebhookEndpoint, idempotency_key, timeout)
 
     def delete(
         self,

@@ -22,12 +22,13 @@ TOLERANCE_SECONDS = 5 * 60
 
 
 def verify_webhook(
-    raw_body: str | bytes, headers: Mapping[str, str], secrets: str | Sequence[str]
+    raw_body: str | bytes, headers: Mapping[str, str], secrets: str | Sequence[str] | None
 ) -> WebhookMessage:
     """Verifies a webhook and returns its event.
 
     ``raw_body`` is exactly what was received, before any parsing; ``secrets`` is the endpoint's
-    ``whsec_…``, or a public key of the service, ``whpk_…``; or several, while one replaces another.
+    ``whsec_…``, or a public key of the service, ``whpk_…``; or several, while one replaces another;
+    None, of an endpoint that is not new, is a ValueError.
     Public keys need the package ``cryptography``: ``pip install corridor-client[ed25519]``. Raises
     WebhookVerificationError when none of them verifies a signature of the last five minutes.
     """
@@ -42,7 +43,7 @@ def verify_webhook(
         raise WebhookVerificationError("The webhook is older or newer than five minutes.")
     signed = f"{message_id}.{timestamp}.".encode() + body
     pairs = [signature.partition(",") for signature in signatures.split(" ")[:MOST_SIGNATURES]]
-    for secret in [secrets] if isinstance(secrets, str) else secrets:
+    for secret in [secrets or ""] if secrets is None or isinstance(secrets, str) else secrets:
         is_public = secret.startswith("whpk_")
         version = "v1a" if is_public else "v1"
         is_signed = _verifier_of(secret) if is_public else _authenticator_of(secret)

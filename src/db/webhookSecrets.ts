@@ -1,0 +1,54 @@
+import { accountKeyOf } from './accountKeys.js';
+import { exactlyOne, type Sql } from './client.js';
+import { type Keyring, open, seal } from './personalData.js';
+
+type Secret = { readonly accountId: string; readonly endpointId: string; readonly number: number };
+
+const aboutSecret = ({ accountId, endpointId, number }: Secret) =>
+  `webhook secret 1 ${accountId} ${endpointId} ${number}`;
+
+/** Seals a secret with the key of its account. */
+export async function sealSecret(
+  sql: Sql,
+  keyring: Keyring,
+  owner: Secret,
+  secret: string,
+): Promise<Buffer> {
+  return seal(await accountKeyOf(sql, keyring, owner.accountId), secret, aboutSecret(owner));
+}
+
+/** The secrets that sign to an endpoint now, newest first: one, or two while a rotation overlaps. */
+export async function webhookSecretsOf(
+  sql: Sql,
+  keyring: Keyring,
+  endpointId: string,
+): Promise<readonly string[]> {
+  const rows = await sql<(Secret & { readonly sealed: Buffer })[]>`
+    select w.account_id, s.endpoint_id, s.number, s.sealed
+      from webhook_endpoints w join webhook_secrets s on s.endpoint_id = w.id
+     where w.id = ${endpointId} and (s.number = w.secret_number or w.previous_secret_until > now())
+     order by s.number desc`;
+  const { accountId } = exactlyOne(rows[0]);
+  const accountKey = await accountKeyOf(sql, keyring, accountId);
+  return rows.map((row) => open(accountKey, row.sealed, aboutSecret(row)).toString('utf8'));
+}
+
+/** More endpoints than are sent to within the time of a batch. */
+const rememberedEndpoints = 1_000;
+
+/**
+ * Opens the secrets of endpoints once for all deliveries of a process. A secret never changes under
+ * its number, so what is remembered is right for as long as it is asked for.
+ */
+export function webhookSecretsOpener(sql: Sql, keyring: Keyring) {
+  const opened = new Map<string, Promise<readonly string[]>>();
+  return (endpointId: string, number: number, isOverlap: boolean): Promise<readonly string[]> => {
+    const key = `${endpointId} ${number} ${isOverlap}`;
+    const known = opened.get(key) ?? webhookSecretsOf(sql, keyring, endpointId);
+    opened.set(key, known);
+    known.catch(() => opened.delete(key));
+    const [oldest = ''] = opened.keys();
+    if (opened.size > rememberedEndpoints) opened.delete(oldest);
+    return known;
+  };
+}
