@@ -29,7 +29,7 @@ async function openCaller(): Promise<Caller> {
   const { account, apiKey } = await createTestAccount(system.database);
   const client = createClient(system.apiUrl, apiKey);
   const payee = textOf(await client('POST /v1/beneficiaries', { json: beneficiary }), 'id');
-  const json = { source_currency: 'USD', amount: 5_000, beneficiary: payee };
+  const json = { source_currency: 'USD', amount: 1_000, beneficiary: payee };
   return {
     client,
     accountId: account.id,
@@ -152,6 +152,12 @@ async function openVerifier(secret: string) {
   return { url, held, signatures, refused: () => refused };
 }
 
+async function storedSecrets(endpointId: string): Promise<number> {
+  const { count } = await system.database`
+    select from webhook_secrets where endpoint_id = ${endpointId}`;
+  return count;
+}
+
 describe('the secret of an endpoint', () => {
   it('is sealed for its endpoint and number, and opened once for all deliveries', async () => {
     const caller = await openCaller();
@@ -195,7 +201,7 @@ describe('the secret of an endpoint', () => {
     const { id, path, secret } = await addEndpoint(caller, receiver.url);
     receiver.held.secret = secret;
     const paid: Promise<string>[] = [];
-    const timer = setInterval(() => void paid.push(caller.pay()), 40);
+    const timer = setInterval(() => void paid.push(caller.pay()), 60);
     onTestFinished(() => clearInterval(timer));
     const delivered = async () =>
       (await statusesOf(id)).filter((one) => one === 'delivered').length;
@@ -229,6 +235,7 @@ describe('the secret of an endpoint', () => {
     expect([receiver.refused(), receiver.signatures.at(-1)]).toEqual([0, 1]);
     expect(last).toMatch(/^po_/);
     expect(await webhookSecretsOf(system.worker, keyring, id)).toEqual([receiver.held.secret]);
+    expect(await storedSecrets(id)).toBe(1);
   });
 
   it('is not replaced again before the overlap ends, unless it ends by that', async () => {
@@ -246,15 +253,14 @@ describe('the secret of an endpoint', () => {
     const third = await rotate('0');
     expect(third.body).toMatchObject({ previous_secret_expires_at: null });
     expect(await now()).toEqual([textOf(third, 'secret')]);
+    expect(await storedSecrets(id)).toBe(1);
     await rotate('168');
     await system.database`
       update webhook_endpoints set previous_secret_until = now() where id = ${id}`;
     const fifth = await rotate('1');
     expect(fifth.status).toBe(200);
     expect((await now())[0]).toBe(textOf(fifth, 'secret'));
-    const { count } = await system.database`
-      select from webhook_secrets where endpoint_id = ${id}`;
-    expect(count).toBe(2);
+    expect(await storedSecrets(id)).toBe(2);
     expect(await rotate('169')).toMatchObject({ status: 400, body: { param: 'overlap_hours' } });
   });
 
@@ -262,8 +268,6 @@ describe('the secret of an endpoint', () => {
     const caller = await openCaller();
     const { id, path } = await addEndpoint(caller, 'http://127.0.0.1:9/');
     await caller.client(`DELETE ${path}`);
-    const { count } = await system.database`
-      select from webhook_secrets where endpoint_id = ${id}`;
-    expect(count).toBe(0);
+    expect(await storedSecrets(id)).toBe(0);
   });
 });
