@@ -24,6 +24,12 @@ const deliveryAttempt = z.object({
   response: z.string().nullable().describe('The first 2 KiB of the response to a failed attempt.'),
   next_attempt_at: time.nullable().describe('When the attempt after it was due.'),
 });
+export const redelivery = z.object({
+  object: z.literal('redelivery'),
+  webhook_endpoint: idOf('we'),
+  pending: count.describe('Deliveries on their way to the endpoint.'),
+  has_more: z.boolean().describe('Whether more has failed since: send it with another key.'),
+});
 export const deliveryWithAttempts = delivery.extend({
   attempts: z.array(deliveryAttempt).describe('Newest first, and the last 20 at most.'),
 });

@@ -7,6 +7,7 @@ import type { BalanceRow } from '../db/ledger.js';
 import type { PayoutRow } from '../db/payouts.js';
 import type { QuoteRow } from '../db/quotes.js';
 import type { PastRate, RateOrigin } from '../db/rates.js';
+import type { Redelivery } from '../db/redelivery.js';
 import type { WebhookEndpointRow } from '../db/webhookEndpoints.js';
 import { heldRateMaximumAgeMs } from '../domain/acceptance.js';
 import { estimatedArrival, schemeOf } from '../domain/arrival.js';
@@ -173,6 +174,12 @@ export function payeeDelayObject({ currency, aboveMinor, hours }: PayeeDelay) {
   const limit = formatMinor(aboveMinor, currency);
   const unused = { used: null, left: null, resets_at: null };
   return { object: 'limit', type: 'new_payee', currency, limit, ...unused, hours } as const;
+}
+
+/** What is on its way to an endpoint after a redelivery. */
+export function redeliveryObject(row: Redelivery): ContractObject<'redelivery'> {
+  const { endpointId, pending, hasMore } = row;
+  return { object: 'redelivery', webhook_endpoint: endpointId, pending, has_more: hasMore };
 }
 
 /** What a corridor would be priced at now. */

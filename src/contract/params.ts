@@ -242,6 +242,22 @@ export const rotateSecretParams = z.strictObject({
     .meta({ type: 'integer', description: overlapExpected, minimum: 0, maximum: 168, default: 24 }),
 });
 
+export const redeliverEventParams = z.strictObject({
+  webhook_endpoint: idOf('we', 'webhook endpoint').optional(),
+});
+
+const sinceExpected = 'a UTC time such as 2026-11-21T12:00:00Z';
+export const redeliverFailedParams = z.strictObject({
+  since: z
+    .string(sinceExpected)
+    .max(24, sinceExpected)
+    .pipe(z.iso.datetime(sinceExpected))
+    // Before that there were no events, and ids begin with no time.
+    .refine((sent) => sent >= '1970', sinceExpected)
+    .transform((sent) => new Date(sent))
+    .meta({ format: 'date-time', description: sinceExpected }),
+});
+
 export const accountParams = z.strictObject({
   api_version: z.enum(apiVersions, versionExpected),
 });

@@ -5,7 +5,7 @@ import { entryKinds } from '../domain/ledger.js';
 import { payoutStatuses } from '../domain/payout.js';
 import { refusalCodes } from '../domain/refusal.js';
 import { beneficiary, requirements } from './beneficiarySchemas.js';
-import { delivery, deliveryWithAttempts } from './deliverySchemas.js';
+import { delivery, deliveryWithAttempts, redelivery } from './deliverySchemas.js';
 import { count, currency, decimal, deleted, idOf, money, time } from './shapes.js';
 import type { ApiVersion } from './versions/index.js';
 
@@ -302,6 +302,15 @@ const sequence = z.int().min(1).describe('Increases without gaps within the acco
 const listOf = <Item extends z.ZodType>(item: Item) =>
   z.object({ object: z.literal('list'), data: z.array(item), has_more: z.boolean() });
 
+/** The same in every version. */
+const deliveries = {
+  delivery,
+  delivery_list: listOf(delivery),
+  delivery_with_attempts: deliveryWithAttempts,
+  delivery_with_attempts_list: listOf(deliveryWithAttempts),
+  redelivery,
+};
+
 /** Every object of a version, by the name that routes call it. */
 function objectsWith<Exact extends z.ZodType>(version: ApiVersion, exact: Exact) {
   const quote = quoteWith(exact);
@@ -340,10 +349,7 @@ function objectsWith<Exact extends z.ZodType>(version: ApiVersion, exact: Exact)
     canceled_batch: canceledBatch,
     corridor,
     corridor_list: listOf(corridor),
-    delivery,
-    delivery_list: listOf(delivery),
-    delivery_with_attempts: deliveryWithAttempts,
-    delivery_with_attempts_list: listOf(deliveryWithAttempts),
+    ...deliveries,
     event,
     event_list: listOf(event),
     expanded_payout: expandedPayout,

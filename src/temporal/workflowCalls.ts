@@ -227,7 +227,10 @@ export function wakeEndpoint(client: Client, endpointId: string): Promise<void> 
  */
 export async function askTemporal(
   { log }: { readonly log: Logger },
-  object: { readonly payout: string } | { readonly batch: string },
+  object:
+    | { readonly payout: string }
+    | { readonly batch: string }
+    | { readonly webhook_endpoint: string },
   ask: () => Promise<unknown>,
 ): Promise<boolean> {
   try {

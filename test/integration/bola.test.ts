@@ -135,6 +135,13 @@ const paths: Readonly<Record<string, keyof Owned>> = {
   'get /v1/webhook_endpoints/:id/deliveries': 'endpoint',
   'get /v1/events/:id': 'event',
   'get /v1/events/:id/deliveries': 'event',
+  'post /v1/events/:id/redeliver': 'event',
+  'post /v1/webhook_endpoints/:id/redeliver': 'endpoint',
+};
+
+/** What a request cannot do without. */
+const bodies: Readonly<Record<string, object>> = {
+  'post /v1/webhook_endpoints/:id/redeliver': { since: '2026-11-21T12:00:00Z' },
 };
 
 type Sent = { readonly request: string; readonly json?: unknown };
@@ -253,10 +260,10 @@ describe('another account’s id', () => {
   it.each(Object.entries(paths))('in %s is answered as an absent one', async (name, kind) => {
     const [method = '', path = ''] = name.split(' ');
     const ask = (client: ApiClient, id: string, idempotencyKey?: string) =>
-      client(
-        `${method.toUpperCase()} ${path.replace(':id', id)}`,
-        idempotencyKey === undefined ? {} : { idempotencyKey },
-      );
+      client(`${method.toUpperCase()} ${path.replace(':id', id)}`, {
+        ...(bodies[name] === undefined ? {} : { json: bodies[name] }),
+        ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
+      });
     const before = await reads(kind);
     const none = absent(kind);
     const keys = [undefined, `bola-${crypto.randomUUID()}`];

@@ -55,6 +55,17 @@ const created = (request: string, fields: Form) => async (client: ApiClient) =>
 const addBeneficiary = created('POST /v1/beneficiaries', beneficiary);
 const addEndpoint = created('POST /v1/webhook_endpoints', endpoint);
 
+/** The event of a batch whose one payout is refused. */
+async function addEvent(client: ApiClient): Promise<string> {
+  const batch = await client('POST /v1/batches', {
+    json: { payouts: [{ source_currency: 'USD', amount: 10_000, beneficiary: 'bnf_none' }] },
+  });
+  return eventually('there is an event', 20_000, async () => {
+    const { body } = await client(`GET /v1/events?batch=${textOf(batch, 'id')}`);
+    return JSON.stringify(body).match(/evt_\w+/)?.[0];
+  });
+}
+
 const payout = (stored: string, reference: string) => ({
   source_currency: 'USD',
   amount: '10000',
@@ -170,6 +181,21 @@ const writes: Readonly<Record<string, Write>> = {
   'POST /v1/webhook_endpoints/:id/revoke_old_secret': {
     status: 200,
     prepare: about(addEndpoint, (id) => `POST /v1/webhook_endpoints/${id}/revoke_old_secret`),
+  },
+  'POST /v1/webhook_endpoints/:id/redeliver': {
+    status: 200,
+    prepare: async (client) => {
+      const path = async () => `POST /v1/webhook_endpoints/${await addEndpoint(client)}/redeliver`;
+      const fields = { since: '2026-11-21T12:00:00Z' };
+      return {
+        asked: { request: await path(), form: fields },
+        other: { request: await path(), form: fields },
+      };
+    },
+  },
+  'POST /v1/events/:id/redeliver': {
+    status: 200,
+    prepare: about(addEvent, (id) => `POST /v1/events/${id}/redeliver`),
   },
   'DELETE /v1/webhook_endpoints/:id': {
     status: 200,

@@ -214,6 +214,11 @@ async function withRealIds(example: unknown): Promise<unknown> {
 
 /** The request with the id of an object that was made for it, where it names one. */
 async function withNewObject(name: string): Promise<string> {
+  if (name.includes('/events/')) {
+    const { body } = await system.client('GET /v1/events?limit=1');
+    const [id = ''] = JSON.stringify(body).match(/evt_\w+/) ?? [];
+    return name.replace('{id}', id);
+  }
   if (!name.includes('webhook_endpoints')) {
     return String(await withRealIds(name.replace('{id}', 'bnf_1')));
   }

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { listDeliveries, purgeAttempts } from '../../src/db/deliveries.js';
 import { firstId } from '../../src/db/id.js';
 import { wakeEndpoint } from '../../src/temporal/workflowCalls.js';
+import { eventually } from '../assertions/eventually.js';
 import { openPlanReader } from '../assertions/plans.js';
 import { startReceiver } from '../fakes/receiver.js';
 import { type ApiClient, createClient, textOf } from '../fixtures/client.js';
@@ -197,5 +198,74 @@ describe('the deliveries of an endpoint', () => {
         expect(plan.rowsRead, plan.text).toBeLessThanOrEqual(100);
       }
     }
+  });
+});
+
+describe('a redelivery', () => {
+  const idsOf = (received: readonly { readonly headers: Readonly<Record<string, string>> }[]) =>
+    received.map(({ headers }) => headers['webhook-id']);
+
+  it('of an event arrives once more with its id, at one endpoint or at all', async () => {
+    const { accountId, client, receiver, endpoint } = await openListener();
+    await recordEvents(system.database, accountId, 1);
+    await attempt(endpoint);
+    const first = await receiver.next(() => true);
+    const event = first.headers['webhook-id'] ?? '';
+    const idempotencyKey = crypto.randomUUID();
+    const json = { webhook_endpoint: endpoint };
+    const again = () => client(`POST /v1/events/${event}/redeliver`, { json, idempotencyKey });
+    await again();
+    const second = await receiver.next((each) => each !== first);
+    expect(idsOf([second])).toEqual([event]);
+    expect(second.body).toBe(first.body);
+    // Neither a repeat of the request nor what is pending is sent once more.
+    expect((await again()).status).toBe(200);
+    const other = await client(`POST /v1/events/${event}/redeliver`, {
+      json: { webhook_endpoint: 'we_none' },
+    });
+    expect(other.body).toMatchObject({ code: 'parameter_invalid', param: 'webhook_endpoint' });
+    expect(receiver.received).toHaveLength(2);
+  });
+
+  it('of what has failed since a time brings each event once, and no others', async () => {
+    const { accountId, client, receiver, endpoint } = await openListener();
+    await recordEvents(system.database, accountId, 30);
+    await system.database`
+      update deliveries set status = case when event_id < (
+               select event_id from deliveries where endpoint_id = ${endpoint}
+                order by event_id offset 20 limit 1) then 'exhausted' else 'delivered' end,
+             attempts = 12
+       where endpoint_id = ${endpoint}`;
+    const missing = (await deliveries(client, endpoint, '?status=failed&limit=100')).data;
+    expect(missing).toHaveLength(20);
+    const json = { since: new Date(Date.now() - 3_600_000).toISOString() };
+    const path = `POST /v1/webhook_endpoints/${endpoint}/redeliver`;
+    const [one, two] = await Promise.all([client(path, { json }), client(path, { json })]);
+    expect([one.body, two.body]).toMatchObject([{ has_more: false }, { has_more: false }]);
+    await eventually('all have arrived', 20_000, () =>
+      receiver.received.length >= 20 ? true : undefined,
+    );
+    await eventually('nothing is pending', 20_000, async () => {
+      const { data } = await deliveries(client, endpoint, '?status=pending');
+      return data.length === 0 ? true : undefined;
+    });
+    const arrived = idsOf(receiver.received);
+    expect(arrived).toHaveLength(20);
+    expect(new Set(arrived)).toEqual(new Set(missing.map(({ event }) => event)));
+    const shown = await client(`GET /v1/events/${missing[0]?.event ?? ''}/deliveries`);
+    expect(attempted.parse(shown.body).data[0].attempt_count).toBe(1);
+  });
+
+  it('is refused to an endpoint that is disabled, and of another time form', async () => {
+    const { client, endpoint } = await openListener();
+    const path = `POST /v1/webhook_endpoints/${endpoint}/redeliver`;
+    const malformed = await client(path, { json: { since: 'yesterday' } });
+    expect(malformed.body).toMatchObject({ code: 'parameter_invalid', param: 'since' });
+    await client(`POST /v1/webhook_endpoints/${endpoint}`, { json: { status: 'disabled' } });
+    const refused = await client(path, { json: { since: '2026-11-21T12:00:00Z' } });
+    expect(refused.body).toMatchObject({
+      status: 404,
+      detail: expect.stringContaining('Enable the endpoint first.'),
+    });
   });
 });

@@ -35,6 +35,7 @@ export type {
   ProblemError,
   Quote,
   Rate,
+  Redelivery,
   Schemas,
   WebhookEndpoint,
   WebhookEndpointWithSecret,

@@ -16,6 +16,7 @@ import type {
   PastRate,
   Quote,
   Rate,
+  Redelivery,
   Schemas,
   WebhookEndpoint,
   WebhookEndpointWithSecret,
@@ -162,6 +163,9 @@ function webhookEndpointsOf(send: Transport, { get, post, remove }: Calls) {
       params?: Schemas['listEndpointDeliveries_params'],
       options?: RequestOptions,
     ): List<Delivery> => listOf<Delivery>(send, `${pathOf(id)}/deliveries`, params, options),
+    /** Delivers what has failed since a time again: the first 10,000 events. */
+    redeliver: (id: string, params: Schemas['redeliverFailed_params'], options?: WriteOptions) =>
+      post<Redelivery>(`${pathOf(id)}/redeliver`, params, options),
     /** Changes where, what and whether events are sent; `status: 'enabled'` ends a pause. */
     update: (id: string, params: Schemas['updateWebhookEndpoint_params'], options?: WriteOptions) =>
       post<WebhookEndpoint>(pathOf(id), params, options),

@@ -17,6 +17,7 @@ export type Beneficiary = Schemas['beneficiary'];
 export type BeneficiaryRequirements = Schemas['beneficiary_requirements'];
 export type CanceledBatch = Schemas['canceled_batch'];
 export type CorridorOffer = Schemas['corridor'];
+export type Redelivery = Schemas['redelivery'];
 export type Delivery = Schemas['delivery'];
 export type DeliveryWithAttempts = Schemas['delivery_with_attempts'];
 export type ExpandedPayout = Schemas['expanded_payout'];

@@ -1,9 +1,13 @@
 import { deliveryListParams } from '../../contract/listParams.js';
-import { deliveryObject } from '../../contract/objects.js';
+import { deliveryObject, redeliveryObject } from '../../contract/objects.js';
+import { redeliverFailedParams } from '../../contract/params.js';
 import { deliveryPosition, listDeliveries } from '../../db/deliveries.js';
-import { findWebhookEndpoint } from '../../db/webhookEndpoints.js';
+import { redeliverFailed, redeliveryOf } from '../../db/redelivery.js';
+import { findWebhookEndpoint, lockWebhookEndpoint } from '../../db/webhookEndpoints.js';
+import { askTemporal, wakeEndpoint } from '../../temporal/workflowCalls.js';
+import { runIdempotently } from '../idempotency.js';
 import { listRoute } from '../listRoute.js';
-import type { Route } from '../route.js';
+import { type ApiDeps, notFound, type Route, route } from '../route.js';
 
 export const deliveryRoutes: readonly Route[] = [
   listRoute({
@@ -19,4 +23,41 @@ export const deliveryRoutes: readonly Route[] = [
     query: listDeliveries,
     render: deliveryObject,
   }),
+  route({
+    method: 'post',
+    path: '/v1/webhook_endpoints/:id/redeliver',
+    scope: 'webhooks',
+    operationId: 'redeliverFailed',
+    summary:
+      'Deliver what has failed at an endpoint again: of events since a time, the first 10,000.',
+    params: redeliverFailedParams,
+    examples: { 'since an outage': { since: '2026-11-21T12:00:00Z' } },
+    answers: { 200: 'redelivery' },
+    handle: async (deps, request, { since }) => {
+      const answer = await runIdempotently(deps, request, {
+        objectId: request.id,
+        status: 200,
+        perform: async (sql) => {
+          const endpoint = await lockWebhookEndpoint(sql, request.account.id, request.id);
+          if (endpoint?.status !== 'enabled') {
+            const disabled = { hint: 'Enable the endpoint first.' };
+            return { ...notFound(request), ...(endpoint === undefined ? {} : disabled) };
+          }
+          await redeliverFailed(sql, endpoint.id, since);
+          return redeliveryOf(sql, endpoint.id, since);
+        },
+        find: (sql, _accountId, id) => redeliveryOf(sql, id, since),
+        render: redeliveryObject,
+      });
+      await wakeEndpoints(deps, 'refusals' in answer ? [] : [request.id]);
+      return answer;
+    },
+  }),
 ];
+
+/** Has endpoints' workflows attempt what is due now; otherwise the sweep does within a minute. */
+export async function wakeEndpoints(deps: ApiDeps, ids: readonly string[]): Promise<void> {
+  const wake = (id: string) =>
+    askTemporal(deps, { webhook_endpoint: id }, () => wakeEndpoint(deps.temporal, id));
+  await Promise.all(ids.map(wake));
+}

@@ -1,11 +1,25 @@
 import type { z } from 'zod';
 import { eventListParams } from '../../contract/listParams.js';
 import { deliveryWithAttemptsObject, eventObject, listObject } from '../../contract/objects.js';
+import { redeliverEventParams } from '../../contract/params.js';
+import type { Sql } from '../../db/client.js';
 import { attemptsAt, deliveriesOf } from '../../db/deliveries.js';
 import { feedEvents, findEvent, listEvents } from '../../db/events.js';
+import { redeliverEvent } from '../../db/redelivery.js';
+import { refuse } from '../../domain/refusal.js';
 import type { DecodedObject } from '../decoded.js';
+import { runIdempotently } from '../idempotency.js';
 import { byIdIn, exclusive, listRoute } from '../listRoute.js';
-import { notFound, oneObject, type Route, refused, type Validated, validate } from '../route.js';
+import {
+  notFound,
+  oneObject,
+  type Route,
+  refused,
+  route,
+  type Validated,
+  validate,
+} from '../route.js';
+import { wakeEndpoints } from './deliveries.js';
 
 /** The feed takes no filter: if it left some out, it would have gaps. An event has one subject. */
 function readParams(decoded: DecodedObject): Validated<z.infer<typeof eventListParams>> {
@@ -66,10 +80,49 @@ export const eventRoutes: readonly Route[] = [
     handle: async ({ database }, request) => {
       const event = await findEvent(database, request.account.id, request.id);
       if (event === undefined) return refused(notFound(request));
-      const deliveries = await deliveriesOf(database, event.id);
-      const attempts = await attemptsAt(database, event.id);
-      const shown = deliveries.map((row) => deliveryWithAttemptsObject(row, attempts));
-      return { status: 200, body: listObject(shown) };
+      return { status: 200, body: shownDeliveries(await findDeliveries(database, event.id)) };
     },
   },
+  route({
+    method: 'post',
+    path: '/v1/events/:id/redeliver',
+    scope: 'webhooks',
+    operationId: 'redeliverEvent',
+    summary:
+      'Deliver an event again, with the same webhook-id, to one endpoint or to all it was for.',
+    params: redeliverEventParams,
+    examples: { 'to every endpoint': {} },
+    answers: { 200: 'delivery_with_attempts_list' },
+    handle: async (deps, request, { webhook_endpoint: endpointId }) => {
+      let due: readonly string[] = [];
+      const answer = await runIdempotently(deps, request, {
+        objectId: request.id,
+        status: 200,
+        perform: async (sql) => {
+          const event = await findEvent(sql, request.account.id, request.id);
+          if (event === undefined) return notFound(request);
+          due = await redeliverEvent(sql, event.id, endpointId);
+          const found = await findDeliveries(sql, event.id);
+          const isThere = found.deliveries.some((each) => each.endpointId === endpointId);
+          if (endpointId === undefined || isThere) return found;
+          const expected = 'an endpoint that the event was for';
+          return refuse('parameter_invalid', { param: 'webhook_endpoint', expected });
+        },
+        find: (sql, _accountId, id) => findDeliveries(sql, id),
+        render: shownDeliveries,
+      });
+      await wakeEndpoints(deps, due);
+      return answer;
+    },
+  }),
 ];
+
+async function findDeliveries(sql: Sql, eventId: string) {
+  const deliveries = await deliveriesOf(sql, eventId);
+  return { deliveries, attempts: await attemptsAt(sql, eventId) };
+}
+
+/** The deliveries of an event with their attempts: one page, as an account has few endpoints. */
+function shownDeliveries({ deliveries, attempts }: Awaited<ReturnType<typeof findDeliveries>>) {
+  return listObject(deliveries.map((row) => deliveryWithAttemptsObject(row, attempts)));
+}

@@ -25,6 +25,7 @@ from .models import (
     PastRate,
     Quote,
     Rate,
+    Redelivery,
     WebhookEndpoint,
     WebhookEndpointWithSecret,
 )
@@ -42,6 +43,7 @@ from .params import (
     ListRatesParams,
     ListWebhookEndpointsParams,
     ReadBeneficiaryRequirementsParams,
+    RedeliverFailedParams,
     RotateWebhookEndpointSecretParams,
     UpdateBeneficiaryParams,
     UpdateWebhookEndpointParams,
@@ -199,6 +201,18 @@ class WebhookEndpoints(_Resource):
         """Changes where, what and whether events are sent; status="enabled" ends a pause."""
         path = path_of("webhook_endpoints", endpoint_id)
         return self._post(path, params, WebhookEndpoint, idempotency_key, timeout)
+
+    def redeliver(
+        self,
+        endpoint_id: str,
+        *,
+        idempotency_key: str | None = None,
+        timeout: float | None = None,
+        **params: Unpack[RedeliverFailedParams],
+    ) -> Redelivery:
+        """Delivers what has failed since a time again: the first 10,000 events."""
+        path = path_of("webhook_endpoints", endpoint_id, "/redeliver")
+        return self._post(path, params, Redelivery, idempotency_key, timeout)
 
     def rotate_secret(
         self,
