@@ -442,6 +442,8 @@ function startApi(databaseUrl: string): Promise<Part> {
       FINGERPRINT_SECRET: fingerprintSecret,
       MASTER_KEY: masterKey,
       API_PORT: '0',
+      // Each write keeps its connection while its answer is held back.
+      DATABASE_POOL_SIZE: '32',
     },
     ipc: true,
     ready: { line: (line) => /"ready":"(http[^"]+)"/.exec(line)?.[1] },

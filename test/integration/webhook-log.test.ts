@@ -211,6 +211,11 @@ describe('a redelivery', () => {
     await attempt(endpoint);
     const first = await receiver.next(() => true);
     const event = first.headers['webhook-id'] ?? '';
+    // It arrives before it is recorded, and what is pending is not sent once more.
+    await eventually('the delivery is recorded', 20_000, async () => {
+      const { data } = await deliveries(client, endpoint, '?status=delivered');
+      return data.length === 1 ? true : undefined;
+    });
     const idempotencyKey = crypto.randomUUID();
     const json = { webhook_endpoint: endpoint };
     const again = () => client(`POST /v1/events/${event}/redeliver`, { json, idempotencyKey });
