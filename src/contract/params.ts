@@ -239,7 +239,14 @@ export const rotateSecretParams = z.strictObject({
     .transform((sent) => (typeof sent === 'string' ? sent : sent.text))
     .refine((sent) => /^(0|[1-9]\d{0,2})$/.test(sent) && Number(sent) <= 168, overlapExpected)
     .transform(Number)
-    .meta({ type: 'integer', description: overlapExpected, minimum: 0, maximum: 168, default: 24 }),
+    .meta({
+      description: overlapExpected,
+      default: 24,
+      anyOf: [
+        { type: 'integer', minimum: 0, maximum: 168 },
+        { type: 'string', pattern: '^(0|[1-9][0-9]?|1[0-5][0-9]|16[0-8])$' },
+      ],
+    }),
 });
 
 export const redeliverEventParams = z.strictObject({
