@@ -7,7 +7,7 @@ import { readJson, writeJson } from '../src/cli/jsonFile.js';
 import { UsageError } from '../src/cli/usage.js';
 import { readCallerConfig } from '../src/config.js';
 import { eventTypes } from '../src/domain/event.js';
-import { createWebhookSecret, signWebhook } from '../src/webhooks/signature.js';
+import { createWebhookSecret, signWebhook, webhookHeaders } from '../src/webhooks/signature.js';
 import { interruption } from './interruption.js';
 
 /** The flags as they were typed. */
@@ -169,17 +169,11 @@ async function send(
   { url, secret, signal }: Target,
 ): Promise<string> {
   const body = JSON.stringify({ id, type, timestamp, api_version, sequence, data });
-  const timestampSeconds = Math.floor(Date.now() / 1_000);
+  const message = { id, timestampSeconds: Math.floor(Date.now() / 1_000), body };
   try {
     const answer = await fetch(url, {
       method: 'POST',
-      headers: {
-        'content-type': 'application/json',
-        'user-agent': 'Corridor-Webhooks/1',
-        'webhook-id': id,
-        'webhook-timestamp': String(timestampSeconds),
-        'webhook-signature': signWebhook({ id, timestampSeconds, body, secrets: [secret] }),
-      },
+      headers: webhookHeaders(message, signWebhook({ ...message, secrets: [secret] })),
       body,
       redirect: 'manual',
       signal: AbortSignal.any([signal, AbortSignal.timeout(receiverLimitMs)]),

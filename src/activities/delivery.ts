@@ -340,6 +340,8 @@ async function attempt(
   delivery: DueDelivery,
 ): Promise<AttemptResult> {
   const made = unsent(delivery);
+  const { endpointId, secretNumber, isOverlap } = delivery;
+  const secrets = await secretsOf(endpointId, secretNumber, isOverlap);
   const startedAtMs = performance.now();
   const outcome = await sender.send({
     account: delivery.accountId,
@@ -347,12 +349,12 @@ async function attempt(
     id: delivery.eventId,
     timestampSeconds: Math.floor(Date.now() / 1000),
     body: webhookBody(delivery),
-    secrets: await secretsOf(delivery.endpointId, delivery.secretNumber, delivery.isOverlap),
+    secrets,
     signature: delivery.signature,
   });
   const latencyMs = Math.round(performance.now() - startedAtMs);
-  const { eventId, endpointId } = delivery;
   if (outcome.kind === 'blocked') {
+    const { eventId } = delivery;
     log.warn({ eventId, endpointId, detail: outcome.detail }, 'a webhook was not sent');
   }
   const httpStatus = 'status' in outcome ? outcome.status : null;

@@ -65,9 +65,9 @@ export async function expandPayouts(
   rows: readonly PayoutRow[],
   expand: readonly Expandable[],
 ): Promise<readonly JsonObject[]> {
+  if (rows.length === 0) return [];
   const read = async (kind: Expandable) => {
-    const objects = rows.length === 0 ? new Map() : await readers[kind](from, accountId, rows);
-    return { kind, objects };
+    return { kind, objects: await readers[kind](from, accountId, rows) };
   };
   const kinds = await Promise.all([...new Set(expand)].map(read));
   return rows.map((row) => {

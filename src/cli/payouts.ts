@@ -3,7 +3,7 @@ import { entriesOf } from '../db/ledger.js';
 import { insertRequest, listActions } from '../db/operatorActions.js';
 import { findPayoutById, listParked, type PayoutRow } from '../db/payouts.js';
 import { ledgerAccounts } from '../domain/ledger.js';
-import { formatMinor, isCurrency, parseMajor } from '../domain/money.js';
+import { formatMinor, formatSum, isCurrency, parseMajor } from '../domain/money.js';
 import {
   type Correction,
   faultOf,
@@ -42,7 +42,7 @@ export async function showPayout(call: Call): Promise<void> {
   for (const { id: entry, kind, postings } of await entriesOf(database, id)) {
     console.log(`  entry ${entry}  ${kind}`);
     for (const { account, currency, amountMinor } of postings) {
-      console.log(`    ${account}  ${formatMinor(amountMinor, currency)} ${currency}`);
+      console.log(`    ${account}  ${formatSum(amountMinor, currency)}`);
     }
   }
   for (const action of await listActions(database, id)) {

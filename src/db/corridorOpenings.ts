@@ -6,21 +6,17 @@ export type OpeningRow = Opening & { readonly id: bigint; readonly validFrom: Da
 
 /** The last rule of each pair that holds now. */
 export async function currentOpenings(sql: Sql): Promise<readonly OpeningRow[]> {
-  const rows = await listOpenings(sql);
-  return rows.filter(({ hasBegun }) => hasBegun);
+  return sql<OpeningRow[]>`${lastBegun(sql)}`;
 }
 
-/** The last rule of each corridor that holds now, and those to come: a handful, made by people. */
-export async function listOpenings(
-  sql: Sql,
-): Promise<readonly (OpeningRow & { readonly hasBegun: boolean })[]> {
-  return sql<(OpeningRow & { hasBegun: boolean })[]>`
-    select * from (
-      select distinct on (source, destination, case when valid_from > now() then id end)
-             *, valid_from <= now() as has_begun
-        from corridor_openings
-       order by source, destination, case when valid_from > now() then id end,
-             valid_from desc, id desc) o
+const lastBegun = (sql: Sql) => sql`
+  select distinct on (source, destination) * from corridor_openings
+   where valid_from <= now() order by source, destination, valid_from desc, id desc`;
+
+/** Those, and the rules to come: a handful, made by people. */
+export async function listOpenings(sql: Sql): Promise<readonly OpeningRow[]> {
+  return sql<OpeningRow[]>`
+    (${lastBegun(sql)}) union all select * from corridor_openings where valid_from > now()
      order by valid_from, id`;
 }
 

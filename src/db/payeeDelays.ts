@@ -1,21 +1,24 @@
+import type { Fragment } from 'postgres';
 import type { PayeeDelay } from '../domain/limits.js';
 import type { Sql } from './client.js';
 
 /** What an account may send to new details, at most one rule a currency. */
-export async function findPayeeDelays(sql: Sql, accountId: string): Promise<readonly PayeeDelay[]> {
-  return sql<PayeeDelay[]>`
-    select currency, above_minor, hours from payee_delays
-     where account_id = ${accountId} order by currency`;
+export function findPayeeDelays(sql: Sql, accountId: string): Promise<readonly PayeeDelay[]> {
+  return delaysOf(sql, sql`${accountId}`);
 }
 
 /** The same for the account that these payouts are of. */
-export async function payeeDelaysOf(
+export function payeeDelaysOf(
   sql: Sql,
   payoutIds: readonly string[],
 ): Promise<readonly PayeeDelay[]> {
+  return delaysOf(sql, sql`(select account_id from payouts where id = ${payoutIds[0] ?? ''})`);
+}
+
+async function delaysOf(sql: Sql, accountId: Fragment): Promise<readonly PayeeDelay[]> {
   return sql<PayeeDelay[]>`
     select currency, above_minor, hours from payee_delays
-     where account_id = (select account_id from payouts where id = ${payoutIds[0] ?? ''})`;
+     where account_id = ${accountId} order by currency`;
 }
 
 /** Sets the rule of a currency. */

@@ -44,11 +44,13 @@ export function webhookSecretsOpener(sql: Sql, keyring: Keyring) {
   const opened = new Map<string, Promise<readonly string[]>>();
   return (endpointId: string, number: number, isOverlap: boolean): Promise<readonly string[]> => {
     const key = `${endpointId} ${number} ${isOverlap}`;
-    const known = opened.get(key) ?? webhookSecretsOf(sql, keyring, endpointId);
-    opened.set(key, known);
-    known.catch(() => opened.delete(key));
+    const known = opened.get(key);
+    if (known !== undefined) return known;
+    const secrets = webhookSecretsOf(sql, keyring, endpointId);
+    opened.set(key, secrets);
+    secrets.catch(() => opened.delete(key));
     const [oldest = ''] = opened.keys();
     if (opened.size > rememberedEndpoints) opened.delete(oldest);
-    return known;
+    return secrets;
   };
 }

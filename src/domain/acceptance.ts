@@ -7,7 +7,7 @@ import {
   refuseOverLimit,
   type Standing,
 } from './limits.js';
-import { formatMinor } from './money.js';
+import { formatSum } from './money.js';
 import { endedUnpaid, type PayoutStatus } from './payout.js';
 import { type AskedPrice, type FixedSide, type Price, type PriceRequest, price } from './quote.js';
 import { isRefusal, type Refusal, refuse } from './refusal.js';
@@ -176,8 +176,8 @@ const payingParam = ({ quoteId }: PayoutRequest) => (quoteId === null ? 'amount'
 
 function lacksFunds(request: PayoutRequest, priced: Acceptance, availableMinor: bigint): Refusal {
   const { sourceCurrency, sourceMinor } = priced;
-  const available = `${formatMinor(availableMinor, sourceCurrency)} ${sourceCurrency}`;
-  const received = `${formatMinor(sourceMinor, sourceCurrency)} ${sourceCurrency}`;
+  const available = formatSum(availableMinor, sourceCurrency);
+  const received = formatSum(sourceMinor, sourceCurrency);
   return refuse('insufficient_funds', {
     param: payingParam(request),
     expected: `at most ${available}, the available balance`,

@@ -4,7 +4,12 @@ import tables from './latinLetters.json' with { type: 'json' };
 const carried = /^[A-Za-z0-9/?:().,'+ -]$/;
 
 const international: ReadonlyMap<string, string> = new Map(Object.entries(tables.letters));
-const national: ReadonlyMap<string, object> = new Map(Object.entries(tables.national));
+const national: ReadonlyMap<string, ReadonlyMap<string, string>> = new Map(
+  Object.entries(tables.national).map(([country, letters]) => [
+    country,
+    new Map(Object.entries(letters)),
+  ]),
+);
 
 /**
  * A text in the letters and signs that every rail carries, by the tables that latinLetters.json names
@@ -15,8 +20,8 @@ const national: ReadonlyMap<string, object> = new Map(Object.entries(tables.nati
  * @returns undefined when a letter has no table, and when no letter or digit is left of the text
  */
 export function latinText(text: string, country: string): string | undefined {
-  const own: ReadonlyMap<string, string> = new Map(Object.entries(national.get(country) ?? {}));
-  const letterOf = (small: string) => own.get(small) ?? international.get(small);
+  const own = national.get(country);
+  const letterOf = (small: string) => own?.get(small) ?? international.get(small);
   // A letter of the table stays whole, as й does; of others the marks are dropped, as é is an e.
   const isWhole = (sign: string) => letterOf(sign.toLowerCase()) !== undefined;
   const written = Array.from(text.normalize('NFC'))

@@ -1,4 +1,4 @@
-import { formatMinor, max } from './money.js';
+import { formatSum, max } from './money.js';
 import { type Refusal, refuse } from './refusal.js';
 
 /** What an account may send of a currency at most; null is no limit. */
@@ -37,6 +37,9 @@ export function standingsOf(
   });
 }
 
+/** What a payout takes from its balance. */
+type Debit = { readonly sourceCurrency: string; readonly sourceMinor: bigint };
+
 /**
  * Why a payout does not fit the limits of its currency. The limit that lasts longest is explained, and
  * what is expected fits all of them: who sends that much is not refused by the next one.
@@ -45,10 +48,7 @@ export function standingsOf(
  */
 export function refuseOverLimit(
   standings: readonly Standing[],
-  {
-    sourceCurrency,
-    sourceMinor,
-  }: { readonly sourceCurrency: string; readonly sourceMinor: bigint },
+  { sourceCurrency, sourceMinor }: Debit,
   takenMinor: bigint,
   param: string,
 ): Refusal | undefined {
@@ -56,7 +56,7 @@ export function refuseOverLimit(
   const leftOf = (each: Standing) => max(each.limitMinor - usedOf(each), 0n);
   const over = standings.find((each) => sourceMinor > leftOf(each));
   if (over === undefined) return undefined;
-  const amount = (minor: bigint) => `${formatMinor(minor, sourceCurrency)} ${sourceCurrency}`;
+  const amount = (minor: bigint) => formatSum(minor, sourceCurrency);
   const limitOf = ({ limitMinor, period }: Standing) => `${amount(limitMinor)} a ${period}`;
   const least = standings.reduce((found, each) => (leftOf(each) < leftOf(found) ? each : found));
   const rest = `${amount(leftOf(least))}, what is left of the limit of ${limitOf(least)}`;
@@ -85,17 +85,14 @@ export type PayeeDetails = { readonly since: Date; readonly ageMs: bigint };
 /** Why a payout does not go to details that are new. */
 export function refuseNewPayee(
   delays: readonly PayeeDelay[],
-  {
-    sourceCurrency,
-    sourceMinor,
-  }: { readonly sourceCurrency: string; readonly sourceMinor: bigint },
+  { sourceCurrency, sourceMinor }: Debit,
   { since, ageMs }: PayeeDetails,
   param: string,
 ): Refusal | undefined {
   const delay = delays.find(({ currency }) => currency === sourceCurrency);
   const waitMs = (delay?.hours ?? 0) * 60 * 60 * 1000;
   if (delay === undefined || sourceMinor <= delay.aboveMinor || ageMs >= waitMs) return undefined;
-  const amount = (minor: bigint) => `${formatMinor(minor, sourceCurrency)} ${sourceCurrency}`;
+  const amount = (minor: bigint) => formatSum(minor, sourceCurrency);
   const until = new Date(since.getTime() + waitMs).toISOString();
   const hours = delay.hours === 1 ? 'an hour' : `${delay.hours} hours`;
   const isNone = delay.aboveMinor === 0n;

@@ -25,6 +25,11 @@ export function formatMinor(minor: bigint, currency: string): string {
   return `${sign}${text.slice(0, -digits)}.${text.slice(-digits)}`;
 }
 
+/** An amount with its currency, as sentences have it: "12.50 USD". */
+export function formatSum(minor: bigint, currency: string): string {
+  return `${formatMinor(minor, currency)} ${currency}`;
+}
+
 // 30 digits hold any sum of money there is; the limit keeps a hostile text from
 // costing the quadratic time that a very long integer takes to read.
 const decimalText = /^(-?)(0|[1-9]\d{0,29})(?:\.(\d+))?$/;
@@ -56,7 +61,7 @@ const majorUnits = /^(\d{1,3}(?:,\d{3})+|\d{1,15})(?:\.(\d{1,4}))?(?: ?([A-Z]{3}
 
 /** What an amount of a request has to be, with an example in its currency. */
 export function minorUnitsExpected(currency: string): string {
-  return `a positive integer of minor units, such as 1250 for ${formatMinor(1250n, currency)} ${currency}`;
+  return `a positive integer of minor units, such as 1250 for ${formatSum(1250n, currency)}`;
 }
 
 /**
@@ -71,5 +76,5 @@ export function minorUnitsHint(text: string, currency: string): string | undefin
   if (minor === 0n) return undefined;
   return minor === undefined
     ? `${currency} has ${digitsOf(currency) || 'no'} decimal places.`
-    : `Send ${minor} for ${formatMinor(minor, currency)} ${currency}.`;
+    : `Send ${minor} for ${formatSum(minor, currency)}.`;
 }

@@ -1,6 +1,6 @@
 import { type Corridor, corridorCurrencies, feeFor, grossFor } from './corridor.js';
 import { convertBackUp, convertFloor, parseRate, quotedRate, type Rate } from './fx.js';
-import { formatMinor } from './money.js';
+import { formatSum } from './money.js';
 import { type Refusal, refuse } from './refusal.js';
 
 /** Which side of the conversion the caller fixes; the other one follows. */
@@ -101,7 +101,7 @@ function outside(
   const bound = code === 'amount_too_small' ? 'at least' : 'at most';
   return refuse(code, {
     param: 'amount',
-    expected: `${bound} ${limitMinor} (${formatMinor(limitMinor, currency)} ${currency})`,
+    expected: `${bound} ${limitMinor} (${formatSum(limitMinor, currency)})`,
     received: amount.toString(),
   });
 }

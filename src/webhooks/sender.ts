@@ -6,7 +6,7 @@ import {
   guardedLookups,
   type UrlPolicy,
 } from './guard.js';
-import { createSigner } from './signature.js';
+import { createSigner, webhookHeaders } from './signature.js';
 
 /** One attempt to deliver one event. The body is sent as it is, byte for byte. */
 export type Delivery = {
@@ -112,13 +112,7 @@ async function post(
     const { statusCode, headers, body } = await pool.request({
       method: 'POST',
       path,
-      headers: {
-        'user-agent': 'Corridor-Webhooks/1',
-        'content-type': 'application/json',
-        'webhook-id': delivery.id,
-        'webhook-timestamp': String(delivery.timestampSeconds),
-        'webhook-signature': delivery.header,
-      },
+      headers: webhookHeaders(delivery, delivery.header),
       body: delivery.body,
       signal: AbortSignal.timeout(limitMs),
     });

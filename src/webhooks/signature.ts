@@ -42,6 +42,18 @@ export function signWebhook(message: Message): string {
     .join(' ');
 }
 
+/** The headers of an attempt, with its `webhook-signature`. */
+export const webhookHeaders = (
+  { id, timestampSeconds }: Pick<Message, 'id' | 'timestampSeconds'>,
+  signature: string,
+) => ({
+  'user-agent': 'Corridor-Webhooks/1',
+  'content-type': 'application/json',
+  'webhook-id': id,
+  'webhook-timestamp': String(timestampSeconds),
+  'webhook-signature': signature,
+});
+
 const signedText = ({ id, timestampSeconds, body }: Message) => `${id}.${timestampSeconds}.${body}`;
 
 // In another thread: it takes 40 µs in all, ten times an HMAC, and of this thread 10 µs.

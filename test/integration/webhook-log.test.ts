@@ -113,7 +113,7 @@ describe('the log of an event', () => {
     const { endpoint } = await openListener();
     const dayMs = 24 * 60 * 60_000;
     const aged = (days: number) => firstId('event', Date.now() - days * dayMs) + '0'.repeat(16);
-    for (const days of [31, 31, 29]) {
+    for (const days of [32, 31, 29]) {
       await system.database`
         insert into delivery_attempts (event_id, endpoint_id, at)
         values (${aged(days)}, ${endpoint}, clock_timestamp())`;
