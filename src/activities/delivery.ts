@@ -1,8 +1,8 @@
 import { Context } from '@temporalio/activity';
 import type { Client } from '@temporalio/client';
-import { eventObject } from '../contract/objects.js';
+import { eventObject, webhookEndpointObject } from '../contract/objects.js';
 import { defaultApiVersion, isApiVersion, render } from '../contract/versions/index.js';
-import type { Database } from '../db/client.js';
+import { transaction } from '../db/client.js';
 import {
   type AttemptResult,
   accountOfEvents,
@@ -10,7 +10,6 @@ import {
   claimDueDeliveries,
   claimFirstAttempts,
   type DueDelivery,
-  disableEndpoint,
   firstAttemptMs,
   nextAttemptInMs,
   type Pair,
@@ -18,6 +17,8 @@ import {
   recordAttempts,
   releaseClaims,
 } from '../db/deliveries.js';
+import { disableEndpoint, recordHealth } from '../db/endpointHealth.js';
+import { recordWebhookEvents } from '../db/events.js';
 import { accountOfEndpoint } from '../db/webhookEndpoints.js';
 import { webhookSecretsOpener } from '../db/webhookSecrets.js';
 import { createKeyedLimit, type KeyedLimit } from '../keyedLimit.js';
@@ -33,6 +34,9 @@ type DeliveryDeps = Pick<ActivityDeps, 'database' | 'temporal' | 'log' | 'keyrin
 
 /** Attempts at an endpoint at once: a batch goes out in seconds, and does not flood its receiver. */
 const attemptsOfEndpoint = 16;
+
+/** The same at a host, of all accounts together: four of them do not slow each other down. */
+const attemptsOfHost = 64;
 
 /**
  * Runs of first attempts that an account has under way, each for the events of one payout. What finds
@@ -79,9 +83,11 @@ const runsOfWorker = 1_000;
 /** What the runs of a worker have in common. */
 type Delivering = DeliveryDeps & {
   readonly endpoints: KeyedLimit;
+  readonly hosts: KeyedLimit;
   readonly secretsOf: ReturnType<typeof webhookSecretsOpener>;
   /** How many endpoints' deliveries are claimed side by side. */
   readonly claiming: { count: number };
+  readonly begin: (steps: readonly Announcement[]) => void;
 };
 
 /** Whether a run may begin no further attempt. */
@@ -95,6 +101,8 @@ export function createDeliverer(deps: DeliveryDeps) {
   const delivering = {
     ...deps,
     endpoints: createKeyedLimit(attemptsOfEndpoint),
+    hosts: createKeyedLimit(attemptsOfHost),
+    begin,
     secretsOf: webhookSecretsOpener(database, deps.keyring),
     claiming: { count: 0 },
   };
@@ -121,23 +129,21 @@ export function createDeliverer(deps: DeliveryDeps) {
     await releaseClaims(database, left, 0);
     await wakeEndpoints(deps.temporal, left);
   }
+  /**
+   * Delivers in the background what steps have committed, so that nothing waits for receivers. A
+   * process that ends loses nothing: what it has not claimed or recorded is overdue for the sweep.
+   */
+  function begin(steps: readonly Announcement[]): void {
+    const ids = steps.flatMap(({ id, hasPendingDeliveries }) => (hasPendingDeliveries ? [id] : []));
+    if (ids.length === 0) return;
+    const run = deliver(ids)
+      .catch((err: unknown) => log.warn({ err, ids }, 'first deliveries did not finish'))
+      .finally(() => underWay.delete(run));
+    underWay.add(run);
+  }
   return {
     deliver,
-
-    /**
-     * Delivers in the background what steps have committed, so that nothing waits for receivers. A
-     * process that ends loses nothing: what it has not claimed or recorded is overdue for the sweep.
-     */
-    begin: (steps: readonly Announcement[]): void => {
-      const ids = steps.flatMap(({ id, hasPendingDeliveries }) =>
-        hasPendingDeliveries ? [id] : [],
-      );
-      if (ids.length === 0) return;
-      const run = deliver(ids)
-        .catch((err: unknown) => log.warn({ err, ids }, 'first deliveries did not finish'))
-        .finally(() => underWay.delete(run));
-      underWay.add(run);
-    },
+    begin,
 
     /** From now on no further attempt begins; resolves when those under way have ended. */
     close: async (): Promise<void> => {
@@ -256,6 +262,9 @@ function untried<T extends Pair>(pairs: readonly T[], results: readonly Pair[]):
   return pairs.filter(({ eventId, endpointId }) => !tried.has(`${eventId} ${endpointId}`));
 }
 
+/** 410 Gone: the receiver wants no more webhooks. */
+const gone = 410;
+
 /** An endpoint that has failed this often in a run, and has taken nothing, is left alone by it. */
 const deadAfterFailures = 16;
 
@@ -266,9 +275,10 @@ function createHealth() {
   const alive = new Set<string>();
   const failures = new Map<string, number>();
   return {
-    note: ({ endpointId, status }: AttemptResult): void => {
+    note: ({ endpointId, status, httpStatus }: AttemptResult): void => {
+      const failed = httpStatus === gone ? deadAfterFailures : 1;
       if (status === 'delivered') alive.add(endpointId);
-      else failures.set(endpointId, (failures.get(endpointId) ?? 0) + 1);
+      else failures.set(endpointId, (failures.get(endpointId) ?? 0) + failed);
     },
     isDead: ({ endpointId }: Pair): boolean =>
       !alive.has(endpointId) && (failures.get(endpointId) ?? 0) >= deadAfterFailures,
@@ -285,10 +295,12 @@ async function attemptAll(
   health: Health,
   isOutOfTime: IsOutOfTime,
 ): Promise<readonly AttemptResult[]> {
-  const recorder = createRecorder(deps.database);
+  const recorder = createRecorder(deps);
+  const turnOf = <T>({ endpointId, url }: DueDelivery, work: () => Promise<T>) =>
+    deps.endpoints(endpointId, () => deps.hosts(URL.parse(url)?.host ?? '', work));
   const results = await Promise.all(
     due.map((delivery) =>
-      deps.endpoints(delivery.endpointId, async () => {
+      turnOf(delivery, async () => {
         if (recorder.isBroken() || isOutOfTime() || health.isDead(delivery)) return undefined;
         const result = await attempt(deps, delivery).catch((error: unknown) =>
           // A delivery that cannot even be made must not hold up the others, nor stay for ever.
@@ -305,7 +317,7 @@ async function attemptAll(
 }
 
 /** Writes results in groups and every second. Its end throws if some could not be written. */
-function createRecorder(database: Database) {
+function createRecorder(deps: Delivering) {
   const broken = new AbortController();
   let unwritten: AttemptResult[] = [];
   let writing = Promise.resolve();
@@ -314,7 +326,13 @@ function createRecorder(database: Database) {
       .then(async () => {
         const results = unwritten;
         unwritten = [];
-        await recordAttempts(database, results);
+        await recordAttempts(deps.database, results);
+        const hopeless = await recordHealth(deps.database, results);
+        for (const id of hopeless) await disable(deps, id, 'No delivery succeeded for 5 days.');
+        const closed = results.filter(({ httpStatus }) => httpStatus === gone);
+        for (const id of new Set(closed.map(({ endpointId }) => endpointId))) {
+          await disable(deps, id, 'The receiver answered 410 Gone.');
+        }
       })
       // Once results cannot be written nothing is attempted: the next run would deliver it all again.
       .catch((error: unknown) => broken.abort(error));
@@ -335,8 +353,28 @@ function createRecorder(database: Database) {
   };
 }
 
+/** Disables an endpoint, and sends the account's others an event about it. */
+async function disable(
+  { database, begin }: Delivering,
+  endpointId: string,
+  reason: string,
+): Promise<void> {
+  const hasPendingDeliveries = await transaction(database, async (sql) => {
+    const row = await disableEndpoint(sql, endpointId, reason);
+    if (row === undefined) return false;
+    const event = {
+      accountId: row.accountId,
+      type: 'webhook_endpoint.disabled',
+      subjectId: row.id,
+      facts: webhookEndpointObject(row),
+    } as const;
+    return (await recordWebhookEvents(sql, [event])).size > 0;
+  });
+  begin([{ id: endpointId, hasPendingDeliveries }]);
+}
+
 async function attempt(
-  { database, sender, secretsOf, log }: Delivering,
+  { sender, secretsOf, log }: Delivering,
   delivery: DueDelivery,
 ): Promise<AttemptResult> {
   const made = unsent(delivery);
@@ -362,17 +400,14 @@ async function attempt(
   const answer = 'answer' in outcome ? outcome.answer : null;
   const ended = { ...made, latencyMs, httpStatus, error, answer };
   if (outcome.kind === 'delivered') return { ...ended, error: null, status: 'delivered' };
-  if (outcome.kind === 'gone') {
-    await disableEndpoint(database, endpointId, 'The receiver answered 410 Gone.');
-    return { ...ended, status: 'exhausted' };
-  }
+  if (outcome.kind === 'gone') return { ...ended, status: 'exhausted' };
   return failedAttempt(ended, outcome.kind === 'refused' ? outcome.retryAfterMs : undefined);
 }
 
 /** An attempt that begins now, of which nothing is known yet. */
-function unsent({ eventId, endpointId, attempts }: DueDelivery) {
+function unsent({ eventId, endpointId, attempts, isFailing }: DueDelivery) {
   const nothing = { latencyMs: null, httpStatus: null, error: null, answer: null, retryInMs: 0 };
-  return { eventId, endpointId, attempts, at: new Date(), ...nothing };
+  return { eventId, endpointId, attempts, isFailing, at: new Date(), ...nothing };
 }
 
 /** A failed attempt: the retry schedule goes on from it, or it was the last one. */

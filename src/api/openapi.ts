@@ -250,7 +250,8 @@ function webhookOf(type: EventType, version: ApiVersion): JsonObject {
   const header = (name: string, description: string) =>
     ({ name, in: 'header', required: true, ...text(description) }) as const;
   const message = { $ref: reference('webhook_message') };
-  const data = { $ref: reference(type.startsWith('batch') ? 'batch' : 'payout') };
+  const [subject = ''] = type.split('.');
+  const data = { $ref: reference(subject) };
   const one = { properties: { type: { const: type }, data } };
   return {
     post: {

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { Marked, type Tokens } from 'marked';
 import { apiVersions, defaultApiVersion } from '../contract/versions/index.js';
+import { failuresToPause } from '../db/endpointHealth.js';
 import { maximumBatchItems } from '../domain/batch.js';
 import { meaningOf, refusalCodes } from '../domain/refusal.js';
 import { statusReasons } from '../domain/statusReason.js';
@@ -42,6 +43,7 @@ const values = {
   'status reasons': [...statusReasons]
     .map(([code, { text, action }]) => `| <a id="${code}"></a>\`${code}\` | ${text} | ${action} |`)
     .join('\n'),
+  failures: `${failuresToPause}`,
   attempts: `${retryPausesMs.length + 1}`,
   'retry schedule': retryPausesMs.map(retryLine).join('\n'),
 };

@@ -279,6 +279,7 @@ export function webhookEndpointObject(
     api_version: endpoint.apiVersion,
     status: endpoint.status,
     status_reason: endpoint.statusReason,
+    failing_since: endpoint.failingSince?.toISOString() ?? null,
     previous_secret_expires_at: endpoint.previousSecretUntil?.toISOString() ?? null,
     created_at: endpoint.createdAt.toISOString(),
     ...(endpoint.deletedAt === null ? {} : { deleted: true }),
@@ -296,9 +297,15 @@ export function eventObject(
     timestamp: event.createdAt.toISOString(),
     sequence: Number(event.sequence),
     created_at: event.createdAt.toISOString(),
-    data:
-      event.type === 'batch.completed' ? event.facts : payoutObject(payoutAt(event, event.facts)),
+    data: dataOf(event),
   };
+}
+
+function dataOf(event: EventRow): Readonly<Record<string, unknown>> {
+  if (event.type === 'batch.completed' || event.type === 'webhook_endpoint.disabled') {
+    return event.facts;
+  }
+  return payoutObject(payoutAt(event, event.facts));
 }
 
 /** The payout of an event as it was then. */

@@ -247,6 +247,11 @@ const webhookEndpoint = z.object({
   api_version: z.string(),
   status: z.enum(['enabled', 'disabled']),
   status_reason: z.string().nullable(),
+  failing_since: time
+    .nullable()
+    .describe(
+      'The first failed attempt since the last that succeeded; after 5 days it is disabled.',
+    ),
   previous_secret_expires_at: time
     .nullable()
     .describe('Until then the secret before the present one signs webhooks too.'),
@@ -321,7 +326,9 @@ function objectsWith<Exact extends z.ZodType>(version: ApiVersion, exact: Exact)
     batch: z.union([payout.shape.batch, batch]),
     beneficiary: z.union([payout.shape.beneficiary, beneficiary]),
   });
-  const data = z.union([payout, batch]).describe('The object at the time of the event.');
+  const data = z
+    .union([payout, batch, webhookEndpoint])
+    .describe('The object at the time of the event.');
   const event = z.object({
     object: z.literal('event'),
     id: idOf('evt'),

@@ -1,4 +1,5 @@
 import { type Sql, unnest, when } from './client.js';
+import { claimable, isPaused, pausedUntil } from './endpointHealth.js';
 import { type EventRow, eventColumns, ofPayout } from './events.js';
 import { firstId } from './id.js';
 import type { PageResult } from './page.js';
@@ -10,6 +11,8 @@ export type DueDelivery = CountedPair &
   Pick<WebhookEndpointRow, 'url' | 'secretNumber' | 'signature' | 'apiVersion'> & {
     /** Whether the secret before that signs as well. */
     readonly isOverlap: boolean;
+    /** Whether its endpoint has failed since it last took something. */
+    readonly isFailing: boolean;
   } & EventRow;
 
 /**
@@ -39,7 +42,8 @@ export async function accountOfEvents(sql: Sql, subjectId: string): Promise<stri
 
 /**
  * First attempts that were not made, at the events of these payouts and batches and of the batches
- * that they are items of, oldest event first. What is due belongs to the endpoint's own workflow.
+ * that they are items of, oldest event first. What is due belongs to the endpoint's own workflow, and
+ * so does what waits for an endpoint that is paused.
  */
 export async function pendingFirstAttempts(
   sql: Sql,
@@ -48,6 +52,8 @@ export async function pendingFirstAttempts(
   const rows = await sql<(CountedPair & { readonly sequence: bigint })[]>`
     select d.event_id, d.endpoint_id, d.attempts, e.sequence
       from events e join deliveries d on d.event_id = e.id
+     cross join lateral (select from webhook_endpoints w
+                          where w.id = d.endpoint_id and not ${isPaused(sql)} limit 1) w
      where e.subject_id = any (array(
              select unnest(${subjectIds}::text[])
              union select batch_id from payouts where id = any (${subjectIds})))
@@ -123,11 +129,15 @@ const claiming = (sql: Sql) => sql`
 /** The pairs that a statement has `taken`, with everything that an attempt needs, oldest first. */
 const claimedRows = (sql: Sql) => sql`
   select t.*, w.url, w.secret_number, w.signature, w.api_version,
-         coalesce(w.previous_secret_until > now(), false) as is_overlap, ${eventColumns(sql)}
+         coalesce(w.previous_secret_until > now(), false) as is_overlap,
+         w.failures > 0 as is_failing, ${eventColumns(sql)}
     from taken t join events e on e.id = t.event_id
     join webhook_endpoints w on w.id = t.endpoint_id ${ofPayout(sql)} order by e.sequence`;
 
-/** Takes pairs of an endpoint that are due, longest due first, or cancels them if it is gone. */
+/**
+ * Takes pairs of an endpoint that are due, longest due first, or cancels them if it is gone. Of one
+ * that has failed for long it takes one pair at a time, and none while it is paused.
+ */
 export async function claimDueDeliveries(
   sql: Sql,
   endpointId: string,
@@ -139,7 +149,8 @@ export async function claimDueDeliveries(
       select d.event_id, d.endpoint_id, ${isListening(sql)} as is_listening
         from deliveries d join webhook_endpoints w on w.id = d.endpoint_id
        where d.endpoint_id = ${endpointId} and d.status = 'pending' and d.next_attempt_at <= now()
-       order by d.next_attempt_at limit ${limit} for update of d skip locked
+       order by d.next_attempt_at limit ${claimable(sql, endpointId, limit)}
+         for update of d skip locked
     ), dropped as (
       update deliveries d set status = 'canceled' from ${named} and not due.is_listening
     ), taken as (
@@ -160,6 +171,7 @@ export type AttemptResult = CountedPair & {
   readonly answer: string | null;
   /** For a pair that stays pending. */
   readonly retryInMs: number;
+  readonly isFailing: boolean;
 };
 
 /**
@@ -281,9 +293,11 @@ export async function deliveryPosition(
 export async function nextAttemptInMs(sql: Sql, endpointId: string): Promise<number | undefined> {
   // The first row of an index, and no minimum with a count: that reads all that is pending.
   const [row] = await sql<{ inMs: number }[]>`
-    select greatest(0, extract(epoch from next_attempt_at - now()) * 1000)::float8 as in_ms
-      from deliveries where endpoint_id = ${endpointId} and status = 'pending'
-     order by next_attempt_at limit 1`;
+    select greatest(0, 1000 * extract(epoch from
+             greatest(d.next_attempt_at, ${pausedUntil(sql)}) - now()))::float8 as in_ms
+      from deliveries d join webhook_endpoints w on w.id = d.endpoint_id
+     where d.endpoint_id = ${endpointId} and d.status = 'pending'
+     order by d.next_attempt_at limit 1`;
   return row?.inMs;
 }
 
@@ -310,17 +324,6 @@ export async function purgeAttempts(sql: Sql, limit: number): Promise<number> {
   return count;
 }
 
-/** Disables an endpoint whose receiver said that it is gone, and drops its pending deliveries. */
-export async function disableEndpoint(sql: Sql, endpointId: string, reason: string): Promise<void> {
-  await sql`
-    with disabled as (
-      update webhook_endpoints set status = 'disabled', status_reason = ${reason}
-       where id = ${endpointId} and status = 'enabled' returning id
-    )
-    update deliveries set status = 'canceled'
-     where endpoint_id in (select id from disabled) and status = 'pending'`;
-}
-
 /**
  * Endpoints whose deliveries are overdue: no run works on them. By its first delivery alone:
  * with `exists` the planner may read everything that is pending.
@@ -330,6 +333,7 @@ export async function overdueEndpoints(sql: Sql): Promise<readonly string[]> {
     select id from webhook_endpoints w
      where (select min(next_attempt_at) from deliveries d
              where d.endpoint_id = w.id and d.status = 'pending') < now() - interval '1 second'
+       and not ${isPaused(sql)}
      limit 500`;
   return rows.map((row) => row.id);
 }

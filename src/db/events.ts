@@ -14,18 +14,21 @@ export type PayoutFacts = {
   readonly returnedMinor: string | null;
 };
 
+/** A batch or an endpoint as integrators see it, in the newest shape. */
+type Whole = Readonly<Record<string, unknown>>;
+
 type Facts =
-  | { readonly type: Exclude<EventType, 'batch.completed'>; readonly facts: PayoutFacts }
-  /** The batch as integrators see it, in the newest shape. */
-  | { readonly type: 'batch.completed'; readonly facts: Readonly<Record<string, unknown>> };
+  | { readonly type: Extract<EventType, `payout.${string}`>; readonly facts: PayoutFacts }
+  | { readonly type: 'batch.completed'; readonly facts: Whole }
+  | { readonly type: 'webhook_endpoint.disabled'; readonly facts: Whole };
 
 export type NewEvent = Facts & {
   readonly accountId: string;
-  /** The id of the payout or batch that it is about. */
+  /** The id of the payout, batch or webhook endpoint that it is about. */
   readonly subjectId: string;
 };
 
-/** An event with what its payout's row has now; of one about a batch the latter is null. */
+/** An event with what its payout's row has now; of one about something else the latter is null. */
 export type EventRow = PayoutRow &
   NewEvent & { readonly id: string; readonly sequence: bigint; readonly createdAt: Date };
 

@@ -1,5 +1,6 @@
 import type { Fragment } from 'postgres';
 import { exactlyOne, type Sql, when } from './client.js';
+import { endPauses } from './endpointHealth.js';
 import { firstId } from './id.js';
 
 /** As many events as a batch has; what is more waits for another request. */
@@ -24,7 +25,9 @@ export async function redeliverEvent(
 ): Promise<readonly string[]> {
   const chosen = sql`
     d.event_id = ${eventId} and ${when(sql, endpointId, (id) => sql`d.endpoint_id = ${id}`)}`;
-  return (await makeDue(sql, chosen)).map((row) => row.endpointId);
+  const endpointIds = (await makeDue(sql, chosen)).map((row) => row.endpointId);
+  await endPauses(sql, endpointIds);
+  return endpointIds;
 }
 
 /** What is on its way to an endpoint, and whether more has failed since a time. */
@@ -40,6 +43,7 @@ const failedSince = (sql: Sql, endpointId: string, since: Date) => sql`
 
 /** Makes what has failed for good at an enabled endpoint due again, by its events since a time. */
 export async function redeliverFailed(sql: Sql, endpointId: string, since: Date): Promise<void> {
+  await endPauses(sql, [endpointId]);
   await makeDue(
     sql,
     sql`(d.event_id, d.endpoint_id) in (

@@ -14,6 +14,8 @@ export type WebhookEndpointRow = {
   readonly apiVersion: string;
   readonly status: 'enabled' | 'disabled';
   readonly statusReason: string | null;
+  /** Since when no attempt has succeeded, where the last one failed. */
+  readonly failingSince: Date | null;
   readonly secretNumber: number;
   /** Since when it has its present secret. */
   readonly secretSince: Date;
@@ -131,7 +133,10 @@ export async function updateWebhookEndpoint(
              status_reason = case ${status ?? null}::text when status then status_reason
                when 'disabled' then 'It was disabled by an update.' when 'enabled' then null
                else status_reason end,
-             status = coalesce(${status ?? null}, status)
+             status = coalesce(${status ?? null}, status),
+             failures = case ${status ?? null}::text when 'enabled' then 0 else failures end,
+             failing_since = case ${status ?? null}::text when 'enabled' then null
+               else failing_since end
        where id = ${id} and account_id = ${accountId} and deleted_at is null returning *
     ), dropped as (
       update deliveries set status = 'canceled'

@@ -6,5 +6,6 @@ export const eventTypes = [
   'payout.returned',
   'payout.canceled',
   'batch.completed',
+  'webhook_endpoint.disabled',
 ] as const;
 export type EventType = (typeof eventTypes)[number];

@@ -281,6 +281,7 @@ const delivered = {
   error: null,
   answer: null,
   retryInMs: 0,
+  isFailing: true,
 } as const;
 
 /** Ends a transaction that has shown what it would have done. */

@@ -1,9 +1,5 @@
-import { lookup } from 'node:dns/promises';
 import { Client, Connection } from '@temporalio/client';
-import { MockActivityEnvironment } from '@temporalio/testing';
-import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { createDeliverer } from '../../src/activities/delivery.js';
 import { type Database, transaction } from '../../src/db/client.js';
 import {
   claimDueDeliveries,
@@ -15,12 +11,11 @@ import {
 import { recordWebhookEvents } from '../../src/db/events.js';
 import { firstId, newId } from '../../src/db/id.js';
 import { deleteWebhookEndpoint, insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
-import { guardedLookups } from '../../src/webhooks/guard.js';
-import { createSender } from '../../src/webhooks/sender.js';
 import { createWebhookSecret } from '../../src/webhooks/signature.js';
 import { eventually } from '../assertions/eventually.js';
 import { startReceiver } from '../fakes/receiver.js';
 import { startTarpit } from '../fakes/tarpit.js';
+import { startDeliveryWorker } from '../fixtures/deliveryWorker.js';
 import { keyring } from '../fixtures/keyring.js';
 import { requestPayout } from '../fixtures/requestPayout.js';
 import {
@@ -46,27 +41,8 @@ afterAll(async () => {
   await test.drop();
 });
 
-/** The activities of a worker of its own, and the lines that it writes. */
-function startWorker({ allowPrivateAddresses = true } = {}) {
-  const policy = { allowInsecure: true, allowPrivateAddresses };
-  // By the hosts file: name servers need not know localhost.
-  const lookups = guardedLookups(policy, (hostname) => lookup(hostname, { all: true }));
-  const sender = createSender(policy, { lookups });
-  onTestFinished(() => sender.close());
-  const lines: string[] = [];
-  const log = pino({}, { write: (line: string) => lines.push(line) });
-  const deliverer = createDeliverer({ database: test.database, sender, temporal, keyring, log });
-  const run = <T>(attempt: number, activity: () => Promise<T>): Promise<T> =>
-    new MockActivityEnvironment({ attempt }).run(activity);
-  return {
-    lines,
-    deliver: (...payoutIds: readonly string[]) => deliverer.deliver(payoutIds),
-    begin: (id: string) => deliverer.begin([{ id, hasPendingDeliveries: true }]),
-    close: () => deliverer.close(),
-    deliverDue: (endpointId: string) =>
-      run(1, () => deliverer.activities.deliverDue({ endpointId })),
-  };
-}
+const startWorker = (policy?: { readonly allowPrivateAddresses: boolean }) =>
+  startDeliveryWorker({ database: test.database, temporal }, policy);
 
 type Listener = { readonly accountId: string; readonly endpointId: string };
 

@@ -143,7 +143,7 @@ describe('an endpoint that answers', () => {
       .toMatchObject({ status: 'disabled', status_reason: expect.stringContaining('410') });
     await untilDeliveries(endpoint, [
       { payout: owed, status: 'canceled' },
-      { payout: refused, status: 'canceled' },
+      { payout: refused, status: 'exhausted' },
     ]);
 
     const unheard = await caller.pay();

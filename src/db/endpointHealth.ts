@@ -1,0 +1,101 @@
+import { type Sql, unnest } from './client.js';
+import type { WebhookEndpointRow } from './webhookEndpoints.js';
+
+type Attempted = {
+  readonly endpointId: string;
+  readonly status: string;
+  readonly at: Date;
+  /** Whether the endpoint had failed before it. */
+  readonly isFailing: boolean;
+};
+
+/**
+ * So many failed attempts with none between that succeeded, and an endpoint is sent one request at a
+ * time: more than a receiver that restarts under 16 requests at once.
+ */
+export const failuresToPause = 20;
+
+/** Whether an endpoint `w` is sent one request at a time, to see whether it has recovered. */
+const isProbed = (sql: Sql) => sql`w.failures >= ${failuresToPause}`;
+
+/**
+ * Until when a probed endpoint `w` is sent nothing: a quarter of the time that it has failed for, so
+ * that an outage lasts at most a quarter longer, but at least 30 s and at most 15 min. Null otherwise.
+ */
+export const pausedUntil = (sql: Sql) => sql`
+  case when ${isProbed(sql)} then w.failed_at + greatest('30 s'::interval,
+    least('15 min'::interval, (w.failed_at - w.failing_since) / 4)) end`;
+
+/** Whether an endpoint `w` is sent nothing at present, as it has failed. */
+export const isPaused = (sql: Sql) => sql`coalesce(${pausedUntil(sql)} > now(), false)`;
+
+/** How many deliveries of an endpoint may be claimed at once now, where `limit` is the most. */
+export const claimable = (sql: Sql, endpointId: string, limit: number) => sql`
+  (select case when ${isPaused(sql)} then 0 when ${isProbed(sql)} then 1 else ${limit}::int end
+     from webhook_endpoints w where w.id = ${endpointId})`;
+
+/** The retry schedule pauses for up to 24 h: after a longer one an endpoint fails anew. */
+const sameOutage = '25 hours';
+
+/** An endpoint that has taken nothing for so long is disabled. */
+const longestOutage = '5 days';
+
+/**
+ * Counts what came of attempts, all of one endpoint's together, and returns the endpoints that have
+ * taken nothing for five days in which they were sent something. A statement of its own: the one that
+ * records attempts locks deliveries, and who disables an endpoint locks them after it.
+ */
+export async function recordHealth(
+  sql: Sql,
+  results: readonly Attempted[],
+): Promise<readonly string[]> {
+  const tallies = [...Map.groupBy(results, ({ endpointId }) => endpointId)].flatMap(tallyOf);
+  if (tallies.length === 0) return [];
+  const rows = await sql<{ id: string; isOver: boolean }[]>`
+    update webhook_endpoints w
+       set failures = case when t.failed > 0 then w.failures + t.failed else 0 end,
+           failed_at = case when t.failed > 0 then greatest(t.at, w.failed_at) end,
+           failing_since = case when t.failed = 0 then null
+             when w.failed_at > t.at - ${sameOutage}::interval then w.failing_since else t.at end
+      from ${unnest(sql, tallies)`endpoint_id text, failed int, at timestamptz`}
+     where w.id = t.endpoint_id and (t.failed > 0 or w.failures > 0)
+    returning w.id, w.status = 'enabled' and ${isProbed(sql)}
+              and w.failing_since < now() - ${longestOutage}::interval as is_over`;
+  return rows.flatMap(({ id, isOver }) => (isOver ? [id] : []));
+}
+
+/** What the attempts at an endpoint come to: one that succeeded is enough for it to be well. */
+function tallyOf([endpointId, results]: readonly [string, readonly Attempted[]]) {
+  const isWell = results.some(({ status }) => status === 'delivered');
+  const [first] = results;
+  if (first === undefined || (isWell && !results.some(({ isFailing }) => isFailing))) return [];
+  return [{ endpointId, failed: isWell ? 0 : results.length, at: first.at }];
+}
+
+/** Ends the pauses of endpoints that somebody wants to be sent something, as they have recovered. */
+export async function endPauses(sql: Sql, endpointIds: readonly string[]): Promise<void> {
+  await sql`
+    update webhook_endpoints set failures = ${failuresToPause - 1}
+     where id = any (${endpointIds}) and failures >= ${failuresToPause}`;
+}
+
+/**
+ * Disables an enabled endpoint and cancels its pending deliveries. Returns it, or undefined where it
+ * was not enabled.
+ */
+export async function disableEndpoint(
+  sql: Sql,
+  id: string,
+  reason: string,
+): Promise<WebhookEndpointRow | undefined> {
+  const [row] = await sql<WebhookEndpointRow[]>`
+    with disabled as (
+      update webhook_endpoints set status = 'disabled', status_reason = ${reason}
+       where id = ${id} and status = 'enabled' and deleted_at is null returning *
+    ), dropped as (
+      update deliveries set status = 'canceled'
+       where endpoint_id in (select id from disabled) and status = 'pending'
+    )
+    select * from disabled`;
+  return row;
+}

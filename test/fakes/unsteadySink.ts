@@ -1,0 +1,38 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { listenOnAnyPort } from '../../sandbox/stack/ports.js';
+
+/** What a sink does with a request: takes it, answers with another status, or breaks it off. */
+type Mood = number | 'drop';
+
+/** A receiver that is not always well; of what it has taken it remembers the sequences. */
+export async function startUnsteadySink(moodOf: (request: number) => Mood) {
+  const taken: number[] = [];
+  let requests = 0;
+  let mood = moodOf;
+  const server = createServer((request, response) => {
+    const chunks: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => chunks.push(chunk));
+    request.on('end', () => {
+      requests += 1;
+      const answer = mood(requests);
+      if (answer === 'drop') return request.socket.destroy();
+      if (answer === 200) taken.push(JSON.parse(Buffer.concat(chunks).toString()).sequence);
+      response.writeHead(answer).end();
+    });
+  });
+  const port = await listenOnAnyPort(server);
+  return {
+    url: `http://127.0.0.1:${port}/webhooks`,
+    taken,
+    requests: () => requests,
+    behave: (next: (request: number) => Mood) => {
+      mood = next;
+    },
+    close: async () => {
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+}

@@ -1,0 +1,237 @@
+import { Client, Connection } from '@temporalio/client';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { failuresToPause } from '../../src/db/endpointHealth.js';
+import { newId } from '../../src/db/id.js';
+import { redeliverFailed } from '../../src/db/redelivery.js';
+import {
+  findWebhookEndpoint,
+  insertWebhookEndpoint,
+  updateWebhookEndpoint,
+} from '../../src/db/webhookEndpoints.js';
+import { createWebhookSecret } from '../../src/webhooks/signature.js';
+import { eventually } from '../assertions/eventually.js';
+import { startReceiver } from '../fakes/receiver.js';
+import { startTarpit } from '../fakes/tarpit.js';
+import { startUnsteadySink } from '../fakes/unsteadySink.js';
+import { startDeliveryWorker } from '../fixtures/deliveryWorker.js';
+import { keyring } from '../fixtures/keyring.js';
+import { recordEvents } from '../fixtures/webhookEvents.js';
+import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
+import { temporalAddress } from '../servers/temporalAddress.js';
+
+let test: TestDatabase;
+let temporal: Client;
+
+beforeAll(async () => {
+  test = await createTestDatabase();
+  // Nobody works on its queues here: what is due is attempted when a test says so.
+  temporal = new Client({ connection: await Connection.connect({ address: temporalAddress() }) });
+});
+afterAll(async () => {
+  await temporal.connection.close();
+  await test.drop();
+});
+
+const minuteMs = 60_000;
+const hourMs = 60 * minuteMs;
+
+const openWorker = () => startDeliveryWorker({ database: test.database, temporal });
+
+async function openSink(moodOf: Parameters<typeof startUnsteadySink>[0]) {
+  const sink = await startUnsteadySink(moodOf);
+  onTestFinished(() => sink.close());
+  return sink;
+}
+
+async function addEndpoint(accountId: string, url: string, events = ['*']): Promise<string> {
+  const id = newId('webhookEndpoint');
+  const made = { id, accountId, url, events, secret: createWebhookSecret() };
+  await insertWebhookEndpoint(test.database, keyring, { ...made, apiVersion: '2026-06-01' });
+  return id;
+}
+
+/** An account whose endpoint takes payouts' events alone. */
+async function openListener(url: string) {
+  const { account } = await createTestAccount(test.database);
+  const endpointId = await addEndpoint(account.id, url, ['payout.sent']);
+  const endpoint = () => findWebhookEndpoint(test.database, account.id, endpointId);
+  return { accountId: account.id, endpointId, endpoint };
+}
+
+/** Lets time pass for an endpoint and what is pending at it. */
+async function skip(endpointId: string, ms: number): Promise<void> {
+  const passed = `${ms} milliseconds`;
+  await test.database`
+    update deliveries set next_attempt_at = next_attempt_at - ${passed}::interval
+     where endpoint_id = ${endpointId} and status = 'pending'`;
+  await test.database`
+    update webhook_endpoints set failed_at = failed_at - ${passed}::interval,
+           failing_since = failing_since - ${passed}::interval
+     where id = ${endpointId}`;
+}
+
+/** Attempts what is due, again and again, until nothing is pending or so much time has passed. */
+async function run(endpointId: string, limitMs = Number.POSITIVE_INFINITY): Promise<void> {
+  const worker = openWorker();
+  let passedMs = 0;
+  while (passedMs < limitMs) {
+    const { nextInMs } = await worker.deliverDue(endpointId);
+    if (nextInMs === null) return;
+    // A lease is over when its time is: the milliseconds more are those of the columns.
+    const pauseMs = Math.min(nextInMs + 5, limitMs - passedMs);
+    await skip(endpointId, pauseMs);
+    passedMs += pauseMs;
+  }
+}
+
+async function statuses(endpointId: string): Promise<readonly string[]> {
+  const rows = await test.database<{ status: string }[]>`
+    select distinct status from deliveries where endpoint_id = ${endpointId}`;
+  return rows.map(({ status }) => status);
+}
+
+const numbers = (count: number) => Array.from({ length: count }, (_, index) => index + 1);
+const inOrder = (taken: readonly number[]) => [...new Set(taken)].toSorted((a, b) => a - b);
+
+describe('a sink', { timeout: 120_000 }, () => {
+  it('that is down for 20 minutes is sent one request at a time, and misses nothing', async () => {
+    const sink = await openSink(() => 500);
+    const { accountId, endpointId, endpoint } = await openListener(sink.url);
+    await recordEvents(test.database, accountId, 1_000);
+    await run(endpointId, 20 * minuteMs);
+    // 32 at once at first, and then at 30 s, 60 s … until two minutes, and seldomer later.
+    expect(sink.requests()).toBeGreaterThan(failuresToPause);
+    expect(sink.requests()).toBeLessThan(failuresToPause + 64);
+    expect(await endpoint()).toMatchObject({ status: 'enabled', failingSince: expect.any(Date) });
+
+    sink.behave(() => 200);
+    const before = sink.requests();
+    await run(endpointId);
+    expect(inOrder(sink.taken)).toEqual(numbers(1_000));
+    expect(sink.taken).toHaveLength(1_000);
+    expect(sink.requests() - before).toBe(1_000);
+    expect(await endpoint()).toMatchObject({ failingSince: null });
+    expect(await statuses(endpointId)).toEqual(['delivered']);
+  });
+
+  it('that answers 500 to every third request misses nothing, and is never paused', async () => {
+    const sink = await openSink((request) => (request % 3 === 0 ? 500 : 200));
+    const { accountId, endpointId } = await openListener(sink.url);
+    await recordEvents(test.database, accountId, 900);
+    await run(endpointId);
+    expect(inOrder(sink.taken)).toEqual(numbers(900));
+    expect(sink.taken).toHaveLength(900);
+    expect(sink.requests()).toBeLessThan(900 * 1.6);
+  });
+
+  it('that breaks off every fifth of 10,000 misses nothing', async () => {
+    const sink = await openSink((request) => (request % 5 === 0 ? 'drop' : 200));
+    const { accountId, endpointId } = await openListener(sink.url);
+    await recordEvents(test.database, accountId, 10_000);
+    await run(endpointId);
+    expect(inOrder(sink.taken)).toEqual(numbers(10_000));
+    expect(await statuses(endpointId)).toEqual(['delivered']);
+  });
+
+  it('that has failed is tried at once where somebody asks for redelivery', async () => {
+    const sink = await openSink(() => 500);
+    const { accountId, endpointId } = await openListener(sink.url);
+    await recordEvents(test.database, accountId, 40);
+    await run(endpointId, 30 * minuteMs);
+    sink.behave(() => 200);
+    const { nextInMs } = await openWorker().deliverDue(endpointId);
+    expect(nextInMs).toBeGreaterThan(minuteMs);
+    await redeliverFailed(test.database, endpointId, new Date(Date.now() - hourMs));
+    await openWorker().deliverDue(endpointId);
+    expect(sink.taken.length).toBeGreaterThan(0);
+  });
+});
+
+describe('an endpoint that takes nothing', { timeout: 60_000 }, () => {
+  it('for five days is disabled, and the others of its account are sent an event', async () => {
+    const sink = await openSink(() => 503);
+    const receiver = await startReceiver();
+    onTestFinished(() => receiver.close());
+    const { accountId, endpointId, endpoint } = await openListener(sink.url);
+    await addEndpoint(accountId, receiver.url, ['webhook_endpoint.disabled']);
+    await recordEvents(test.database, accountId, 400);
+    await run(endpointId, 119 * hourMs);
+    expect(await endpoint()).toMatchObject({ status: 'enabled' });
+    expect(receiver.received).toHaveLength(0);
+
+    await run(endpointId, 3 * hourMs);
+    expect(await endpoint()).toMatchObject({
+      status: 'disabled',
+      statusReason: 'No delivery succeeded for 5 days.',
+    });
+    const { body } = await receiver.next(() => true);
+    expect(JSON.parse(body)).toMatchObject({
+      type: 'webhook_endpoint.disabled',
+      sequence: 401,
+      data: { object: 'webhook_endpoint', id: endpointId, status: 'disabled', url: sink.url },
+    });
+    // A probe every 15 minutes at most, whatever is pending.
+    expect(sink.requests()).toBeLessThan(5 * 24 * 4 + 200);
+    expect(await statuses(endpointId)).not.toContain('pending');
+
+    await updateWebhookEndpoint(test.database, accountId, endpointId, { status: 'enabled' });
+    expect(await endpoint()).toMatchObject({ status: 'enabled', failingSince: null });
+  });
+
+  it('fails anew where it was sent nothing for longer than a pause', async () => {
+    const sink = await openSink(() => 500);
+    const { accountId, endpointId, endpoint } = await openListener(sink.url);
+    await recordEvents(test.database, accountId, 1);
+    await run(endpointId);
+    expect(await statuses(endpointId)).toEqual(['exhausted']);
+    await skip(endpointId, 90 * 24 * hourMs);
+    await recordEvents(test.database, accountId, 1);
+    // So often, with what failed before, that it would be disabled.
+    await run(endpointId, 10 * hourMs);
+    expect(sink.requests()).toBeGreaterThan(failuresToPause);
+    const shown = await endpoint();
+    expect(shown?.status).toBe('enabled');
+    expect(shown?.failingSince?.getTime()).toBeGreaterThan(Date.now() - 12 * hourMs);
+  });
+
+  it('is not tried by the process that writes its events, while it is paused', async () => {
+    const sink = await openSink(() => 500);
+    const { accountId, endpointId } = await openListener(sink.url);
+    await recordEvents(test.database, accountId, 40);
+    await run(endpointId, minuteMs);
+    const before = sink.requests();
+    const [row] = await test.database<{ subjectId: string }[]>`
+      select subject_id from events where account_id = ${accountId} limit 1`;
+    await recordEvents(test.database, accountId, 5);
+    await openWorker().deliver(row?.subjectId ?? '');
+    expect(sink.requests()).toBe(before);
+  });
+});
+
+it('a host gets 64 requests at once, however many accounts have endpoints there', async () => {
+  const tarpit = await startTarpit();
+  onTestFinished(() => tarpit.close());
+  const worker = openWorker();
+  const deliverTo = async (url: string, events: number) => {
+    const { accountId } = await openListener(url);
+    await recordEvents(test.database, accountId, events);
+    const [row] = await test.database<{ subjectId: string }[]>`
+      select subject_id from events where account_id = ${accountId} limit 1`;
+    await worker.deliver(row?.subjectId ?? '');
+  };
+  const runs = numbers(5).map(() => deliverTo(tarpit.url, 16));
+  await eventually('80 that are claimed', 20_000, async () => {
+    const rows = await test.database`
+      select from deliveries d join webhook_endpoints w on w.id = d.endpoint_id
+       where w.url = ${tarpit.url} and d.attempts = 1`;
+    return (rows.length === 80 && tarpit.held() === 64) || undefined;
+  });
+  // Those without a place would be there by the time that something at another host is delivered.
+  const receiver = await startReceiver();
+  onTestFinished(() => receiver.close());
+  await deliverTo(receiver.url, 1);
+  expect(receiver.received).toHaveLength(1);
+  expect(tarpit.held()).toBe(64);
+  await tarpit.close();
+  await Promise.all(runs);
+});
