@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { listenOnAnyPort } from '../../sandbox/stack/ports.js';
+import { assertGenuine } from './webhookSecrets.js';
 
 export type ReceivedWebhook = {
   readonly headers: Readonly<Record<string, string>>;
@@ -14,6 +15,7 @@ export type Receiver = {
   readonly next: (matches: (webhook: ReceivedWebhook) => boolean) => Promise<ReceivedWebhook>;
   /** What the receiver answers from now on; 200 at first. */
   readonly answerWith: (status: number, body?: string) => void;
+  /** Rejects unless every webhook that came was signed by a secret that is known. */
   readonly close: () => Promise<void>;
 };
 
@@ -67,6 +69,7 @@ export async function startReceiver(
       server.closeAllConnections();
       server.close();
       await once(server, 'close');
+      assertGenuine(received);
     },
   };
 }

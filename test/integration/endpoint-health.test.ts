@@ -13,6 +13,7 @@ import { eventually } from '../assertions/eventually.js';
 import { startReceiver } from '../fakes/receiver.js';
 import { startTarpit } from '../fakes/tarpit.js';
 import { startUnsteadySink } from '../fakes/unsteadySink.js';
+import { rememberSecret } from '../fakes/webhookSecrets.js';
 import { startDeliveryWorker } from '../fixtures/deliveryWorker.js';
 import { keyring } from '../fixtures/keyring.js';
 import { recordEvents } from '../fixtures/webhookEvents.js';
@@ -47,6 +48,7 @@ async function addEndpoint(accountId: string, url: string, events = ['*']): Prom
   const id = newId('webhookEndpoint');
   const made = { id, accountId, url, events, secret: createWebhookSecret() };
   await insertWebhookEndpoint(test.database, keyring, { ...made, apiVersion: '2026-06-01' });
+  rememberSecret(made);
   return id;
 }
 

@@ -18,6 +18,7 @@ import { type Part, startProcess } from '../../sandbox/stack/process.js';
 import { webhookExample } from '../../src/contract/webhookExamples.js';
 import { recordWebhookEvents } from '../../src/db/events.js';
 import { startReceiver } from '../fakes/receiver.js';
+import { rememberSecret } from '../fakes/webhookSecrets.js';
 import { startApiProcess } from '../servers/apiProcess.js';
 import { createTestAccount, type TestAccount } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
@@ -86,6 +87,7 @@ describe('corridor listen', () => {
     await happen();
     const { headers, body } = await receiver.next(() => true);
     const secret = /signed with (whsec_\S+)$/.exec(listening.lines.join('\n'))?.[1] ?? '';
+    rememberSecret({ secret });
     const verified = new Webhook(secret).verify(body, headers);
     const { data } = webhookExample('batch.completed', '2026-06-01');
     expect(verified).toMatchObject({ type: 'batch.completed', api_version: '2026-06-01', data });
@@ -109,6 +111,7 @@ describe('corridor listen', () => {
     await expect.poll(() => printed(second), soon).toEqual([2, 3]);
     const secretOf = ({ lines }: Listening) => /whsec_\S+/.exec(lines.join('\n'))?.[0];
     expect(secretOf(second)).toBe(secretOf(first));
+    rememberSecret({ secret: secretOf(first) });
     await interrupt(second);
   });
 

@@ -15,6 +15,7 @@ import { createWebhookSecret } from '../../src/webhooks/signature.js';
 import { eventually } from '../assertions/eventually.js';
 import { startReceiver } from '../fakes/receiver.js';
 import { startTarpit } from '../fakes/tarpit.js';
+import { rememberSecret } from '../fakes/webhookSecrets.js';
 import { startDeliveryWorker } from '../fixtures/deliveryWorker.js';
 import { keyring } from '../fixtures/keyring.js';
 import { requestPayout } from '../fixtures/requestPayout.js';
@@ -58,6 +59,7 @@ async function addEndpoint(accountId: string, url: string): Promise<string> {
   await insertWebhookEndpoint(test.database, keyring, {
     ...{ id, accountId, url, events: ['*'], secret, apiVersion: '2026-06-01' },
   });
+  rememberSecret({ secret });
   return id;
 }
 
