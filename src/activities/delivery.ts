@@ -32,10 +32,13 @@ type DeliveryDeps = Pick<ActivityDeps, 'database' | 'temporal' | 'log' | 'keyrin
   readonly sender: Sender;
 };
 
-/** Attempts at an endpoint at once: a batch goes out in seconds, and does not flood its receiver. */
-const attemptsOfEndpoint = 16;
+/**
+ * Attempts of an account at a host at once, however many endpoints it has there: a batch goes out in
+ * seconds, and does not flood its receiver. As many as the sender has connections for.
+ */
+const attemptsOfAccount = 16;
 
-/** The same at a host, of all accounts together: four of them do not slow each other down. */
+/** The same of all accounts together: four of them do not slow each other down. */
 const attemptsOfHost = 64;
 
 /**
@@ -82,7 +85,7 @@ const runsOfWorker = 1_000;
 
 /** What the runs of a worker have in common. */
 type Delivering = DeliveryDeps & {
-  readonly endpoints: KeyedLimit;
+  readonly accounts: KeyedLimit;
   readonly hosts: KeyedLimit;
   readonly secretsOf: ReturnType<typeof webhookSecretsOpener>;
   /** How many endpoints' deliveries are claimed side by side. */
@@ -100,7 +103,7 @@ export function createDeliverer(deps: DeliveryDeps) {
   const { database, log } = deps;
   const delivering = {
     ...deps,
-    endpoints: createKeyedLimit(attemptsOfEndpoint),
+    accounts: createKeyedLimit(attemptsOfAccount),
     hosts: createKeyedLimit(attemptsOfHost),
     begin,
     secretsOf: webhookSecretsOpener(database, deps.keyring),
@@ -286,7 +289,7 @@ function createHealth() {
 }
 
 /**
- * Makes the attempts, each as soon as its endpoint has room for it, and writes what came of them
+ * Makes the attempts, each as soon as there is room for it at its host, and writes what came of them
  * as it goes: a crash repeats the attempts of the last moments and no others.
  */
 async function attemptAll(
@@ -296,8 +299,10 @@ async function attemptAll(
   isOutOfTime: IsOutOfTime,
 ): Promise<readonly AttemptResult[]> {
   const recorder = createRecorder(deps);
-  const turnOf = <T>({ endpointId, url }: DueDelivery, work: () => Promise<T>) =>
-    deps.endpoints(endpointId, () => deps.hosts(URL.parse(url)?.host ?? '', work));
+  const turnOf = <T>({ accountId, url }: DueDelivery, work: () => Promise<T>) => {
+    const host = URL.parse(url)?.host ?? '';
+    return deps.accounts(`${accountId} ${host}`, () => deps.hosts(host, work));
+  };
   const results = await Promise.all(
     due.map((delivery) =>
       turnOf(delivery, async () => {

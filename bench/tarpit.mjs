@@ -1,0 +1,121 @@
+// What a receiver that hangs costs the webhooks of another account; see README.md.
+import { createServer } from 'node:http';
+import { setTimeout as delay } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
+import { withBench } from './batch/bench.mjs';
+import { openCustomer } from './batch/customer.mjs';
+import { watchProcesses } from './batch/processes.mjs';
+import { describeMachine, heading, percentile } from './batch/report.mjs';
+import { closedLoop, pay, startReceiver } from './payers.mjs';
+
+const { values } = parseArgs({
+  options: {
+    samples: { type: 'string', default: '60' },
+    rounds: { type: 'string', default: '2' },
+    'a-second': { type: 'string', default: '4' },
+    data: { type: 'string', default: '.corridor/bench' },
+  },
+});
+const samples = Number(values.samples);
+const rounds = Number(values.rounds);
+const pauseMs = 1_000 / Number(values['a-second']);
+/** More payouts of the neighbor than all rounds have time for. */
+const mostPayouts = 20_000;
+
+/** A receiver that answers at once, or never. */
+async function startMoody() {
+  let hangs = false;
+  const held = new Set();
+  const server = createServer((request, response) => {
+    request.resume();
+    if (!hangs) return response.writeHead(200).end();
+    held.add(response);
+    response.on('close', () => held.delete(response));
+  });
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return {
+    url: `http://127.0.0.1:${server.address().port}`,
+    hang: (next) => {
+      hangs = next;
+    },
+    held: () => held.size,
+    close: () => {
+      server.closeAllConnections();
+      server.close();
+    },
+  };
+}
+
+/** A customer who goes on paying, with so many endpoints at a host that may hang. */
+async function openNeighbor(bench, endpoints) {
+  const receiver = await startMoody();
+  const customer = await openCustomer(
+    { ...bench, sinkUrl: receiver.url },
+    `neighbor-${endpoints}`,
+    mostPayouts,
+  );
+  for (let number = 2; number <= endpoints; number += 1) {
+    const url = `${receiver.url}/${number}`;
+    await customer.ask('POST /v1/webhook_endpoints', { url, events: ['payout.settled'] });
+  }
+  return { receiver, customer, endpoints };
+}
+
+/** The neighbor's payouts until the work is done, at a rate: what hangs does not slow them. */
+async function whilePaying({ customer }, work) {
+  const ended = new AbortController();
+  const paying = (async () => {
+    while (!ended.signal.aborted) {
+      const paused = delay(pauseMs);
+      await pay(customer, 'Salary');
+      await paused;
+    }
+  })();
+  const result = await work();
+  ended.abort();
+  await paying;
+  return result;
+}
+
+/** The milliseconds from each request of the customer to its webhook, one payout after another. */
+function timesOf({ customer, receiver }) {
+  return closedLoop(samples, 1, async (number) => {
+    const { id } = await pay(customer, `Invoice ${number}`);
+    await receiver.untilAnnounced(id);
+  });
+}
+
+const machine = describeMachine();
+const lines = await withBench(values.data, async (bench) => {
+  const receiver = await startReceiver();
+  const customer = await openCustomer(
+    { ...bench, sinkUrl: receiver.url },
+    'victim',
+    samples * (4 * rounds + 1),
+  );
+  const victim = { receiver, customer };
+  const neighbors = [await openNeighbor(bench, 1), await openNeighbor(bench, 16)];
+  await timesOf(victim);
+  const shown = [];
+  for (let round = 0; round < rounds * neighbors.length; round += 1) {
+    const neighbor = neighbors[round % neighbors.length];
+    const measure = () => whilePaying(neighbor, () => timesOf(victim));
+    neighbor.receiver.hang(false);
+    const well = await measure();
+    const processes = watchProcesses({ worker: bench.stack.description.pids.worker });
+    neighbor.receiver.hang(true);
+    const hanging = await measure();
+    const [wellMs, hangingMs] = [percentile(well, 0.95), percentile(hanging, 0.95)];
+    shown.push(
+      [
+        `${neighbor.endpoints} endpoints: p95 ${wellMs.toFixed(0)} ms beside a receiver that is well`,
+        `${hangingMs.toFixed(0)} ms beside one that hangs (${(hangingMs / wellMs).toFixed(2)} times)`,
+        `${neighbor.receiver.held()} requests held, the worker grew by ${processes.growthMb('worker').toFixed(0)} MB`,
+      ].join(', '),
+    );
+  }
+  receiver.close();
+  for (const neighbor of neighbors) neighbor.receiver.close();
+  return shown;
+});
+console.log([heading(machine), ...lines].join('\n'));
