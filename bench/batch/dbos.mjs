@@ -1,4 +1,6 @@
 // The third way: DBOS Transact, one workflow a payout, on the same PostgreSQL server.
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { transaction } from '../../dist/src/db/client.js';
 import { postEntries } from '../../dist/src/db/ledger.js';
 import { migrate } from '../../dist/src/db/migrate.js';
@@ -24,6 +26,8 @@ export async function measureDbos(bench, { payouts, concurrency, pollingMs, warm
       DBOS_POOL_SIZE: String(systemPoolSize),
       DBOS_CONCURRENCY: String(concurrency),
       DBOS_POLLING_MS: String(pollingMs),
+      // What the details and the secrets of the customer are sealed with.
+      MASTER_KEY: readSecrets(bench).masterKey,
     },
     pids: { postgres: bench.stack.description.pids.postgres },
     setUp: async (database) => {
@@ -38,16 +42,24 @@ export async function measureDbos(bench, { payouts, concurrency, pollingMs, warm
   return { ...(await measureOwnParts(bench, way, { payouts, warmup })), concurrency, pollingMs };
 }
 
+function readSecrets({ directory }) {
+  return JSON.parse(readFileSync(join(directory, 'secrets.json'), 'utf8'));
+}
+
 /** The rows that a payout refers to, and the money for it. */
 async function copyCustomer(from, to, customer, payouts) {
+  const { accountId, beneficiaryId, endpointId } = customer;
   const rows = [
-    ['accounts', customer.accountId],
-    ['beneficiaries', customer.beneficiaryId],
-    ['webhook_endpoints', customer.endpointId],
+    ['accounts', 'id', accountId],
+    ['account_keys', 'account_id', accountId],
+    ['beneficiaries', 'id', beneficiaryId],
+    ['beneficiary_keys', 'beneficiary_id', beneficiaryId],
+    ['webhook_endpoints', 'id', endpointId],
+    ['webhook_secrets', 'endpoint_id', endpointId],
   ];
-  for (const [table, id] of rows) {
+  for (const [table, key, id] of rows) {
     const [{ row }] =
-      await from`select to_json(t)::text as row from ${from(table)} t where id = ${id}`;
+      await from`select to_json(t)::text as row from ${from(table)} t where ${from(key)} = ${id}`;
     await to`insert into ${to(table)}
       select (json_populate_record(null::${to(table)}, ${row}::text::json)).*`;
   }
@@ -56,7 +68,7 @@ async function copyCustomer(from, to, customer, payouts) {
       {
         entry: fundEntry('USD', BigInt(payouts * amountMinor)),
         mode: 'test',
-        accountId: customer.accountId,
+        accountId,
         payoutId: null,
       },
     ]),

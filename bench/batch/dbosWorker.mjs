@@ -8,6 +8,7 @@ import { startRates } from '../../dist/src/activities/maintenance.js';
 import { railActivities } from '../../dist/src/activities/rail.js';
 import { connectDatabase, transaction } from '../../dist/src/db/client.js';
 import { storeRailEvents } from '../../dist/src/db/inbox.js';
+import { createKeyring } from '../../dist/src/db/personalData.js';
 import { usualFactRules } from '../../dist/src/domain/payout.js';
 import { createRails } from '../../dist/src/rails/registry.js';
 import { createSandboxCallbacks } from '../../dist/src/rails/sandbox/callback.js';
@@ -28,8 +29,10 @@ const rail = createSandboxRail({
   apiToken: env.SANDBOX_BANK_TOKEN,
 });
 const callbacks = createSandboxCallbacks([env.SANDBOX_BANK_CALLBACK_SECRET]);
+const keyring = createKeyring([env.MASTER_KEY]);
 const deliverer = createDeliverer({
   database,
+  keyring,
   sender: createSender({ allowInsecure: true, allowPrivateAddresses: true }),
   // Asked only for a webhook that failed; the sink takes every one.
   temporal: {},
@@ -41,6 +44,7 @@ const deps = {
   rateMaximumAgeMs: 24 * 60 * 60 * 1_000,
   factRules: usualFactRules,
   deliverer,
+  keyring,
 };
 const activities = { ...ledgerActivities(deps), ...railActivities(deps) };
 
