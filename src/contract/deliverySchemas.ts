@@ -28,7 +28,9 @@ export const redelivery = z.object({
   object: z.literal('redelivery'),
   webhook_endpoint: idOf('we'),
   pending: count.describe('Deliveries on their way to the endpoint.'),
-  has_more: z.boolean().describe('Whether more has failed since: send it with another key.'),
+  has_more: z
+    .boolean()
+    .describe('Whether more has failed since: send it with another key. False for a range.'),
 });
 export const deliveryWithAttempts = delivery.extend({
   attempts: z.array(deliveryAttempt).describe('Newest first, and the last 20 at most.'),

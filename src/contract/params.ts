@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { batchModes, maximumBatchItems } from '../domain/batch.js';
 import { accountTypes, beneficiaryCountries } from '../domain/beneficiary.js';
 import { corridorCurrencies } from '../domain/corridor.js';
-import { eventTypes } from '../domain/event.js';
+import { eventTypes, maximumRedelivered } from '../domain/event.js';
 import { type PlainField, partNames, plainFields } from '../domain/fieldRule.js';
 import { iso4217 } from '../domain/iso4217.js';
 import { isCurrency, minorUnitsExpected } from '../domain/money.js';
@@ -254,16 +254,40 @@ export const redeliverEventParams = z.strictObject({
 });
 
 const sinceExpected = 'a UTC time such as 2026-11-21T12:00:00Z';
-export const redeliverFailedParams = z.strictObject({
-  since: z
-    .string(sinceExpected)
-    .max(24, sinceExpected)
-    .pipe(z.iso.datetime(sinceExpected))
-    // Before that there were no events, and ids begin with no time.
-    .refine((sent) => sent >= '1970', sinceExpected)
-    .transform((sent) => new Date(sent))
-    .meta({ format: 'date-time', description: sinceExpected }),
-});
+const sequenceExpected = 'the sequence of an event, such as 17';
+const sequence = z
+  .union([z.string(), z.instanceof(DecodedNumber)], sequenceExpected)
+  .transform((sent) => (typeof sent === 'string' ? sent : sent.text))
+  .refine((sent) => /^[1-9]\d{0,14}$/.test(sent), { error: sequenceExpected, abort: true })
+  .transform((sent) => BigInt(sent))
+  .optional()
+  .meta({ type: 'integer', description: sequenceExpected, minimum: 1, maximum: 1e15 - 1 });
+
+const isRange = (from: bigint, to: bigint) => to >= from && to < from + BigInt(maximumRedelivered);
+
+/** Either `since`, or both ends of a range; that both were sent is refused by the route. */
+export const redeliverFailedParams = z
+  .strictObject({
+    since: z
+      .string(sinceExpected)
+      .max(24, sinceExpected)
+      .pipe(z.iso.datetime(sinceExpected))
+      // Before that there were no events, and ids begin with no time.
+      .refine((sent) => sent >= '1970', sinceExpected)
+      .transform((sent) => new Date(sent))
+      .meta({ format: 'date-time', description: sinceExpected })
+      .optional(),
+    from_sequence: sequence,
+    to_sequence: sequence,
+  })
+  .refine(({ since, from_sequence: from, to_sequence: to }) => since ?? (from && to), {
+    path: ['since'],
+    error: `${sinceExpected}, or both from_sequence and to_sequence`,
+  })
+  .refine(({ from_sequence: from = 0n, to_sequence: to = from }) => isRange(from, to), {
+    path: ['to_sequence'],
+    error: `at least from_sequence, and less than ${maximumRedelivered.toLocaleString('en')} more`,
+  });
 
 export const accountParams = z.strictObject({
   api_version: z.enum(apiVersions, versionExpected),
