@@ -28,9 +28,7 @@ export const redelivery = z.object({
   object: z.literal('redelivery'),
   webhook_endpoint: idOf('we'),
   pending: count.describe('Deliveries on their way to the endpoint.'),
-  has_more: z
-    .boolean()
-    .describe('Whether more has failed since: send it with another key. False for a range.'),
+  has_more: z.boolean().describe('Whether more has failed since: send it with another key.'),
 });
 export const deliveryWithAttempts = delivery.extend({
   attempts: z.array(deliveryAttempt).describe('Newest first, and the last 20 at most.'),

@@ -128,7 +128,14 @@ export const batchItemParams = z.strictObject(
 export type BatchItemParams = z.infer<typeof batchItemParams>;
 
 const batchExpected = `a list of 1 to ${maximumBatchItems.toLocaleString('en')} payouts`;
-const truth = 'true or false';
+
+const truth = z
+  .custom<boolean | 'true' | 'false'>(
+    (sent) => [true, false, 'true', 'false'].some((value) => value === sent),
+    'true or false',
+  )
+  .transform((value) => value === true || value === 'true')
+  .meta({ type: 'boolean' });
 
 export const batchParams = z.strictObject({
   payouts: z
@@ -136,17 +143,9 @@ export const batchParams = z.strictObject({
     .min(1, batchExpected)
     .max(maximumBatchItems, batchExpected),
   mode: z.enum(batchModes, 'best_effort or all_or_nothing').default('best_effort'),
-  validate_only: z
-    .custom<boolean | 'true' | 'false'>(
-      (sent) => [true, false, 'true', 'false'].some((value) => value === sent),
-      truth,
-    )
-    .transform((value) => value === true || value === 'true')
+  validate_only: truth
     .default(false)
-    .meta({
-      type: 'boolean',
-      description: 'true returns a preview and stores nothing (requires scope read)',
-    }),
+    .describe('true returns a preview and stores nothing (requires scope read)'),
 });
 export type BatchParams = z.infer<typeof batchParams>;
 
@@ -220,13 +219,15 @@ export const webhookEndpointParams = z.strictObject({
     )
     .meta({ uniqueItems: true }),
   signature: z.enum(['v1', 'v1a'], 'v1, or v1a to verify by public key as well').default('v1'),
+  batching: truth.default(false).describe('true sends up to 100 events in one request'),
   description: text(0, 200).optional(),
 });
 
 /** What changes of an endpoint. */
 export const webhookEndpointUpdateParams = webhookEndpointParams.partial().extend({
-  // Without its default, which would change what is not sent.
+  // Without their defaults, which would change what is not sent.
   signature: webhookEndpointParams.shape.signature.unwrap().optional(),
+  batching: truth.optional().describe('true sends up to 100 events in one request'),
   status: z.enum(['enabled', 'disabled'], 'enabled or disabled').optional(),
   api_version: z.enum(apiVersions, versionExpected).optional(),
 });

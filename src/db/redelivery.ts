@@ -72,16 +72,11 @@ export async function redeliverRange(
 }
 
 /** What is on its way to an endpoint; more may have failed since a time, but not in a range. */
-export async function redeliveryOf(
-  sql: Sql,
-  endpointId: string,
-  since: Date | undefined,
-): Promise<Redelivery> {
-  const failed = (time: Date) =>
-    sql`select from deliveries where ${failedSince(sql, endpointId, time)}`;
+export async function redeliveryOf(sql: Sql, id: string, since?: Date): Promise<Redelivery> {
+  const more = since && sql`exists (select from deliveries where ${failedSince(sql, id, since)})`;
   const [row] = await sql<Omit<Redelivery, 'endpointId'>[]>`
     select (select count(*)::int from deliveries
-             where endpoint_id = ${endpointId} and status = 'pending') as pending,
-           ${since === undefined ? sql`false` : sql`exists (${failed(since)})`} as has_more`;
-  return { endpointId, ...exactlyOne(row) };
+             where endpoint_id = ${id} and status = 'pending') as pending,
+           ${more ?? sql`false`} as has_more`;
+  return { endpointId: id, ...exactlyOne(row) };
 }

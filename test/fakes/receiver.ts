@@ -13,7 +13,11 @@ export type Receiver = {
   /** The next webhook that passes, also one that has come already; rejects after 30 s. */
   readonly next: (matches: (webhook: ReceivedWebhook) => boolean) => Promise<ReceivedWebhook>;
   /** What the receiver answers from now on; 200 at first. */
-  readonly answerWith: (status: number, body?: string) => void;
+  readonly answerWith: (
+    status: number,
+    body?: string,
+    headers?: Readonly<Record<string, string>>,
+  ) => void;
   readonly close: () => Promise<void>;
 };
 
@@ -27,11 +31,12 @@ export async function startReceiver(
   const waiting = new Set<() => void>();
   let status = 200;
   let answered = '';
+  let sent: Readonly<Record<string, string>> = {};
   const server = createServer((request, response) => {
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
     request.on('end', () => {
-      when(() => response.writeHead(status).end(answered));
+      when(() => response.writeHead(status, sent).end(answered));
       const headers = Object.fromEntries(
         Object.entries(request.headers).map(([name, value]) => [name, String(value)]),
       );
@@ -59,8 +64,9 @@ export async function startReceiver(
         waiting.add(look);
         look();
       }),
-    answerWith: (next, body = '') => {
+    answerWith: (next, body = '', headers = {}) => {
       status = next;
+      sent = headers;
       answered = body;
     },
     close: async () => {

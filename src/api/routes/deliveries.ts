@@ -39,8 +39,7 @@ export const deliveryRoutes: readonly Route[] = [
     refusals: ['parameters_exclusive'],
     handle: async (deps, request, { since, from_sequence: from, to_sequence: to }) => {
       const isRange = from !== undefined && to !== undefined;
-      const hasEnd = from !== undefined || to !== undefined;
-      if (since !== undefined && hasEnd) return refused(exclusive('since', 'from_sequence'));
+      if (since && (from ?? to)) return refused(exclusive('since', 'from_sequence'));
       const answer = await runIdempotently(deps, request, {
         objectId: request.id,
         status: 200,
