@@ -36,7 +36,7 @@ const source = new Map([
  * eight more countries, and corridors that are closed by command, and 750 with webhooks: verified by
  * public key, logged with each attempt, a feed that waits, and endpoints with secrets that are replaced.
  */
-const limits = { linesPerFile: 450, linesOfCode: 17_691 };
+const limits = { linesPerFile: 450, linesOfCode: 17_827 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

@@ -1,7 +1,6 @@
 import { Context } from '@temporalio/activity';
 import type { Client } from '@temporalio/client';
-import { eventObject, webhookEndpointObject } from '../contract/objects.js';
-import { defaultApiVersion, isApiVersion, render } from '../contract/versions/index.js';
+import { webhookEndpointObject } from '../contract/objects.js';
 import { transaction } from '../db/client.js';
 import {
   type AttemptResult,
@@ -19,7 +18,7 @@ import {
 } from '../db/deliveries.js';
 import { disableEndpoint, recordHealth } from '../db/endpointHealth.js';
 import { recordWebhookEvents } from '../db/events.js';
-import { accountOfEndpoint } from '../db/webhookEndpoints.js';
+import { recipientOf } from '../db/webhookEndpoints.js';
 import { webhookSecretsOpener } from '../db/webhookSecrets.js';
 import { createKeyedLimit, type KeyedLimit } from '../keyedLimit.js';
 import { wakeEndpoint } from '../temporal/workflowCalls.js';
@@ -27,6 +26,7 @@ import { backoffAfter } from '../webhooks/retrySchedule.js';
 import type { Sender } from '../webhooks/sender.js';
 import type { ActivityDeps, Announcement } from './deps.js';
 import { messageOf, retryLater, withHeartbeat } from './failure.js';
+import { type WebhookMessage, webhookMessages } from './webhookMessages.js';
 
 type DeliveryDeps = Pick<ActivityDeps, 'database' | 'temporal' | 'log' | 'keyring'> & {
   readonly sender: Sender;
@@ -77,8 +77,11 @@ const runLimitMs = 20_000;
 const writtenTogether = 50;
 const writeEveryMs = 1_000;
 
-/** The workflow of an endpoint works in parallel, so that an attempt that hangs holds up seven others. */
-const dueLimits = { claim: 8, parallel: 4 } as const;
+/**
+ * The workflow of an endpoint works in parallel, so that an attempt that hangs holds up seven others;
+ * where it takes batches, one request's worth.
+ */
+const dueLimits = { claim: 8, batchClaim: 100, parallel: 4 } as const;
 
 /** Runs that a worker has under way or waiting: what is more is left to the endpoints' workflows. */
 const runsOfWorker = 1_000;
@@ -161,8 +164,9 @@ export function createDeliverer(deps: DeliveryDeps) {
           const { cancellationSignal } = Context.current();
           // Given up by the server, which has begun another: both would attempt the same.
           const isOutOfTime = timerOfRun(beginLimitMs, () => cancellationSignal.aborted);
-          const accountId = await accountOfEndpoint(database, endpointId);
-          const begin = () => attemptDue(delivering, endpointId, isOutOfTime, dueLimits.parallel);
+          const { accountId, batching } = await recipientOf(database, endpointId);
+          const own = { endpointId, claim: batching ? dueLimits.batchClaim : dueLimits.claim };
+          const begin = () => attemptDue(delivering, own, isOutOfTime, dueLimits.parallel);
           const run = endpointRuns(accountId, begin);
           if (run === undefined)
             throw retryLater('The account has reached its limit of delivery runs in progress.');
@@ -234,22 +238,22 @@ async function attemptInClaims(
 /** Attempts what is due at an endpoint, in parallel where there is enough for that. */
 async function attemptDue(
   deps: Delivering,
-  endpointId: string,
+  own: { readonly endpointId: string; readonly claim: number },
   isOutOfTime: IsOutOfTime,
   parallel: number,
 ): Promise<void> {
-  const due = await claimDueDeliveries(deps.database, endpointId, dueLimits.claim);
-  const isFull = due.length === dueLimits.claim;
+  const due = await claimDueDeliveries(deps.database, own.endpointId, own.claim);
+  const isFull = due.length === own.claim;
   const attemptClaimed = async () => {
     const results = await attemptAll(deps, due, createHealth(), isOutOfTime);
     // An attempt that was not made must not count as one of the retry schedule.
     await releaseClaims(deps.database, untried(due, results), 0);
     if (isFull && results.length === due.length && !isOutOfTime()) {
-      await attemptDue(deps, endpointId, isOutOfTime, 1);
+      await attemptDue(deps, own, isOutOfTime, 1);
     }
   };
   const hasOthers = isFull && parallel > 1;
-  const others = hasOthers ? attemptDue(deps, endpointId, isOutOfTime, parallel - 1) : undefined;
+  const others = hasOthers ? attemptDue(deps, own, isOutOfTime, parallel - 1) : undefined;
   await Promise.all([attemptClaimed(), others]);
 }
 
@@ -268,7 +272,10 @@ function untried<T extends Pair>(pairs: readonly T[], results: readonly Pair[]):
 /** 410 Gone: the receiver wants no more webhooks. */
 const gone = 410;
 
-/** An endpoint that has failed this often in a run, and has taken nothing, is left alone by it. */
+/**
+ * An endpoint that has failed this often in a run, and has taken nothing, is left alone by it. Requests
+ * count and not events: by these, one answer of 503 to a batch would put off all the others.
+ */
 const deadAfterFailures = 16;
 
 type Health = ReturnType<typeof createHealth>;
@@ -304,21 +311,23 @@ async function attemptAll(
     return deps.accounts(`${accountId} ${host}`, () => deps.hosts(host, work));
   };
   const results = await Promise.all(
-    due.map((delivery) =>
-      turnOf(delivery, async () => {
-        if (recorder.isBroken() || isOutOfTime() || health.isDead(delivery)) return undefined;
-        const result = await attempt(deps, delivery).catch((error: unknown) =>
+    webhookMessages(due).map((message) =>
+      turnOf(message.to, async () => {
+        if (recorder.isBroken() || isOutOfTime() || health.isDead(message.to)) return [];
+        const ended = await attempt(deps, message).catch((error: unknown) =>
           // A delivery that cannot even be made must not hold up the others, nor stay for ever.
-          failedAttempt({ ...unsent(delivery), error: messageOf(error) }),
+          message.deliveries.map((one) =>
+            failedAttempt({ ...unsent(one), error: messageOf(error) }),
+          ),
         );
-        health.note(result);
-        await recorder.add(result);
-        return result;
+        ended.slice(0, 1).forEach(health.note);
+        await Promise.all(ended.map(recorder.add));
+        return ended;
       }),
     ),
   );
   await recorder.end();
-  return results.filter((result) => result !== undefined);
+  return results.flat();
 }
 
 /** Writes results in groups and every second. Its end throws if some could not be written. */
@@ -378,53 +387,54 @@ async function disable(
   begin([{ id: endpointId, hasPendingDeliveries }]);
 }
 
+/** One request; what came of it came of each delivery that it has. */
 async function attempt(
   { sender, secretsOf, log }: Delivering,
-  delivery: DueDelivery,
-): Promise<AttemptResult> {
-  const made = unsent(delivery);
-  const { endpointId, secretNumber, isOverlap } = delivery;
+  { id, to, deliveries, body }: WebhookMessage,
+): Promise<readonly AttemptResult[]> {
+  const at = new Date();
+  const made = deliveries.map((one) => unsent(one, at));
+  const { endpointId, secretNumber, isOverlap } = to;
   const secrets = await secretsOf(endpointId, secretNumber, isOverlap);
   const startedAtMs = performance.now();
   const outcome = await sender.send({
-    account: delivery.accountId,
-    url: delivery.url,
-    id: delivery.eventId,
+    account: to.accountId,
+    url: to.url,
+    id,
     timestampSeconds: Math.floor(Date.now() / 1000),
-    body: webhookBody(delivery),
+    body: body(),
     secrets,
-    signature: delivery.signature,
+    signature: to.signature,
   });
   const latencyMs = Math.round(performance.now() - startedAtMs);
   if (outcome.kind === 'blocked') {
-    const { eventId } = delivery;
-    log.warn({ eventId, endpointId, detail: outcome.detail }, 'a webhook was not sent');
+    log.warn({ id, endpointId, detail: outcome.detail }, 'a webhook was not sent');
   }
   const httpStatus = 'status' in outcome ? outcome.status : null;
   const error = 'status' in outcome ? `HTTP ${outcome.status}` : outcome.reason;
   const answer = 'answer' in outcome ? outcome.answer : null;
-  const ended = { ...made, latencyMs, httpStatus, error, answer };
-  if (outcome.kind === 'delivered') return { ...ended, error: null, status: 'delivered' };
-  if (outcome.kind === 'gone') return { ...ended, status: 'exhausted' };
-  return failedAttempt(ended, outcome.kind === 'refused' ? outcome.retryAfterMs : undefined);
+  const ended = made.map((one) => ({ ...one, latencyMs, httpStatus, error, answer }));
+  if (outcome.kind === 'delivered') {
+    return ended.map((one) => ({ ...one, error: null, status: 'delivered' }));
+  }
+  if (outcome.kind === 'gone') return ended.map((one) => ({ ...one, status: 'exhausted' }));
+  const retryAfterMs = outcome.kind === 'refused' ? outcome.retryAfterMs : undefined;
+  // One chance for all of a group: those that were attempted as often are due together again.
+  const chance = Math.random();
+  return ended.map((one) => failedAttempt(one, chance, retryAfterMs));
 }
 
-/** An attempt that begins now, of which nothing is known yet. */
-function unsent({ eventId, endpointId, attempts, isFailing }: DueDelivery) {
+/** An attempt of which nothing is known yet; those of one request have their time in common. */
+function unsent({ eventId, endpointId, attempts, isFailing }: DueDelivery, at = new Date()) {
   const nothing = { latencyMs: null, httpStatus: null, error: null, answer: null, retryInMs: 0 };
-  return { eventId, endpointId, attempts, isFailing, at: new Date(), ...nothing };
+  return { eventId, endpointId, attempts, isFailing, at, ...nothing };
 }
+
+type Ended = Omit<AttemptResult, 'status'>;
 
 /** A failed attempt: the retry schedule goes on from it, or it was the last one. */
-function failedAttempt(ended: Omit<AttemptResult, 'status'>, retryAfterMs?: number): AttemptResult {
-  const retryInMs = backoffAfter(ended.attempts, Math.random(), retryAfterMs);
+function failedAttempt(ended: Ended, chance = Math.random(), retryAfterMs?: number): AttemptResult {
+  const retryInMs = backoffAfter(ended.attempts, chance, retryAfterMs);
   const status = retryInMs === undefined ? 'exhausted' : 'pending';
   return { ...ended, status, retryInMs: retryInMs ?? 0 };
-}
-
-/** The bytes of an event for an endpoint: the same on every attempt. */
-function webhookBody(delivery: DueDelivery): string {
-  const version = isApiVersion(delivery.apiVersion) ? delivery.apiVersion : defaultApiVersion;
-  const { id, type, timestamp, sequence, data } = render(eventObject(delivery), version);
-  return JSON.stringify({ id, type, timestamp, api_version: version, sequence, data });
 }

@@ -7,7 +7,7 @@ import {
   type JsonObject,
 } from '../contract/versions/index.js';
 import { webhookExample } from '../contract/webhookExamples.js';
-import { type EventType, eventTypes } from '../domain/event.js';
+import { eventBatch, type WebhookType, webhookTypes } from '../domain/event.js';
 import { meaningOf, type RefusalCode } from '../domain/refusal.js';
 import {
   formEncoding,
@@ -41,7 +41,7 @@ export function openapiDocument(routes: readonly Route[], version: ApiVersion): 
     security: [{ api_key: [] }],
     tags: [...new Set(routes.map(tagOf))].map((name) => ({ name, description: tags[name] })),
     paths: pathsOf(routes, schemas),
-    webhooks: Object.fromEntries(eventTypes.map((type) => [type, webhookOf(type, version)])),
+    webhooks: Object.fromEntries(webhookTypes.map((type) => [type, webhookOf(type, version)])),
     components: {
       securitySchemes: { api_key: { type: 'http', scheme: 'bearer', description: keyDescription } },
       schemas: { ...schemas.components, api_version: { type: 'string', enum: [version] } },
@@ -245,14 +245,15 @@ function headersOf(route: Route, says: { location?: boolean; retryAfter?: boolea
   return Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
 }
 
-/** An event as an endpoint receives it: Standard Webhooks 1.0. */
-function webhookOf(type: EventType, version: ApiVersion): JsonObject {
+/** An event, or a batch of them, as an endpoint receives it: Standard Webhooks 1.0. */
+function webhookOf(type: WebhookType, version: ApiVersion): JsonObject {
   const header = (name: string, description: string) =>
     ({ name, in: 'header', required: true, ...text(description) }) as const;
   const message = { $ref: reference('webhook_message') };
   const [subject = ''] = type.split('.');
   const data = { $ref: reference(subject) };
-  const one = { properties: { type: { const: type }, data } };
+  const one = { allOf: [message, { properties: { type: { const: type }, data } }] };
+  const schema = type === eventBatch ? { $ref: reference('webhook_batch') } : one;
   return {
     post: {
       operationId: type.replace('.', '_'),
@@ -260,7 +261,7 @@ function webhookOf(type: EventType, version: ApiVersion): JsonObject {
       description: 'A POST to each endpoint of the account that listens to it.',
       security: [],
       parameters: [
-        header('webhook-id', 'The id of the event: the same on every attempt.'),
+        header('webhook-id', 'The id in the body: the same on every attempt.'),
         header('webhook-timestamp', 'When this attempt was made, in seconds since 1970.'),
         header(
           'webhook-signature',
@@ -271,7 +272,7 @@ function webhookOf(type: EventType, version: ApiVersion): JsonObject {
         required: true,
         content: {
           'application/json': {
-            schema: { allOf: [message, one] },
+            schema,
             examples: { [type]: { summary: type, value: webhookExample(type, version) } },
           },
         },

@@ -275,6 +275,7 @@ export function webhookEndpointObject(
     url: endpoint.url,
     events: endpoint.events,
     signature: endpoint.signature,
+    batching: endpoint.batching,
     description: endpoint.description,
     api_version: endpoint.apiVersion,
     status: endpoint.status,

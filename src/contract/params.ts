@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { batchModes, maximumBatchItems } from '../domain/batch.js';
 import { accountTypes, beneficiaryCountries } from '../domain/beneficiary.js';
 import { corridorCurrencies } from '../domain/corridor.js';
-import { eventTypes } from '../domain/event.js';
+import { eventTypes, maximumRedelivered } from '../domain/event.js';
 import { type PlainField, partNames, plainFields } from '../domain/fieldRule.js';
 import { iso4217 } from '../domain/iso4217.js';
 import { isCurrency, minorUnitsExpected } from '../domain/money.js';
@@ -128,7 +128,14 @@ export const batchItemParams = z.strictObject(
 export type BatchItemParams = z.infer<typeof batchItemParams>;
 
 const batchExpected = `a list of 1 to ${maximumBatchItems.toLocaleString('en')} payouts`;
-const truth = 'true or false';
+
+const truth = z
+  .custom<boolean | 'true' | 'false'>(
+    (sent) => [true, false, 'true', 'false'].some((value) => value === sent),
+    'true or false',
+  )
+  .transform((value) => value === true || value === 'true')
+  .meta({ type: 'boolean' });
 
 export const batchParams = z.strictObject({
   payouts: z
@@ -136,17 +143,9 @@ export const batchParams = z.strictObject({
     .min(1, batchExpected)
     .max(maximumBatchItems, batchExpected),
   mode: z.enum(batchModes, 'best_effort or all_or_nothing').default('best_effort'),
-  validate_only: z
-    .custom<boolean | 'true' | 'false'>(
-      (sent) => [true, false, 'true', 'false'].some((value) => value === sent),
-      truth,
-    )
-    .transform((value) => value === true || value === 'true')
+  validate_only: truth
     .default(false)
-    .meta({
-      type: 'boolean',
-      description: 'true returns a preview and stores nothing (requires scope read)',
-    }),
+    .describe('true returns a preview and stores nothing (requires scope read)'),
 });
 export type BatchParams = z.infer<typeof batchParams>;
 
@@ -220,13 +219,15 @@ export const webhookEndpointParams = z.strictObject({
     )
     .meta({ uniqueItems: true }),
   signature: z.enum(['v1', 'v1a'], 'v1, or v1a to verify by public key as well').default('v1'),
+  batching: truth.default(false).describe('true sends up to 100 events in one request'),
   description: text(0, 200).optional(),
 });
 
 /** What changes of an endpoint. */
 export const webhookEndpointUpdateParams = webhookEndpointParams.partial().extend({
-  // Without its default, which would change what is not sent.
+  // Without their defaults, which would change what is not sent.
   signature: webhookEndpointParams.shape.signature.unwrap().optional(),
+  batching: truth.optional().describe('true sends up to 100 events in one request'),
   status: z.enum(['enabled', 'disabled'], 'enabled or disabled').optional(),
   api_version: z.enum(apiVersions, versionExpected).optional(),
 });
@@ -254,16 +255,40 @@ export const redeliverEventParams = z.strictObject({
 });
 
 const sinceExpected = 'a UTC time such as 2026-11-21T12:00:00Z';
-export const redeliverFailedParams = z.strictObject({
-  since: z
-    .string(sinceExpected)
-    .max(24, sinceExpected)
-    .pipe(z.iso.datetime(sinceExpected))
-    // Before that there were no events, and ids begin with no time.
-    .refine((sent) => sent >= '1970', sinceExpected)
-    .transform((sent) => new Date(sent))
-    .meta({ format: 'date-time', description: sinceExpected }),
-});
+const sequenceExpected = 'the sequence of an event, such as 17';
+const sequence = z
+  .union([z.string(), z.instanceof(DecodedNumber)], sequenceExpected)
+  .transform((sent) => (typeof sent === 'string' ? sent : sent.text))
+  .refine((sent) => /^[1-9]\d{0,14}$/.test(sent), { error: sequenceExpected, abort: true })
+  .transform((sent) => BigInt(sent))
+  .optional()
+  .meta({ type: 'integer', description: sequenceExpected, minimum: 1, maximum: 1e15 - 1 });
+
+const isRange = (from: bigint, to: bigint) => to >= from && to < from + BigInt(maximumRedelivered);
+
+/** Either `since`, or both ends of a range; that both were sent is refused by the route. */
+export const redeliverFailedParams = z
+  .strictObject({
+    since: z
+      .string(sinceExpected)
+      .max(24, sinceExpected)
+      .pipe(z.iso.datetime(sinceExpected))
+      // Before that there were no events, and ids begin with no time.
+      .refine((sent) => sent >= '1970', sinceExpected)
+      .transform((sent) => new Date(sent))
+      .meta({ format: 'date-time', description: sinceExpected })
+      .optional(),
+    from_sequence: sequence,
+    to_sequence: sequence,
+  })
+  .refine(({ since, from_sequence: from, to_sequence: to }) => since ?? (from && to), {
+    path: ['since'],
+    error: `${sinceExpected}, or both from_sequence and to_sequence`,
+  })
+  .refine(({ from_sequence: from = 0n, to_sequence: to = from }) => isRange(from, to), {
+    path: ['to_sequence'],
+    error: `at least from_sequence, and less than ${maximumRedelivered.toLocaleString('en')} more`,
+  });
 
 export const accountParams = z.strictObject({
   api_version: z.enum(apiVersions, versionExpected),

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { batchModes, batchStatuses } from '../domain/batch.js';
-import { eventTypes } from '../domain/event.js';
+import { eventBatch, eventTypes } from '../domain/event.js';
 import { entryKinds } from '../domain/ledger.js';
 import { payoutStatuses } from '../domain/payout.js';
 import { refusalCodes } from '../domain/refusal.js';
@@ -243,6 +243,7 @@ const webhookEndpoint = z.object({
   url: z.string(),
   events: z.array(z.string()).describe('The event types sent to the endpoint; * means all.'),
   signature: z.enum(['v1', 'v1a']).describe('v1: by the secret; v1a: by our public key as well.'),
+  batching: z.boolean().describe('Whether it is sent up to 100 events in one request.'),
   description: z.string().nullable(),
   api_version: z.string(),
   status: z.enum(['enabled', 'disabled']),
@@ -338,6 +339,9 @@ function objectsWith<Exact extends z.ZodType>(version: ApiVersion, exact: Exact)
     created_at: time,
     data,
   });
+  const message = event
+    .omit({ object: true, created_at: true })
+    .extend({ api_version: z.literal(version) });
   return {
     account,
     balance,
@@ -376,13 +380,11 @@ function objectsWith<Exact extends z.ZodType>(version: ApiVersion, exact: Exact)
         .nullable()
         .describe('Signs webhooks. Shown only here; null in a repeat an hour later.'),
     }),
-    webhook_message: z.object({
-      id: idOf('evt'),
-      type: eventType,
-      timestamp: time,
-      api_version: z.literal(version),
-      sequence,
-      data,
+    webhook_message: message,
+    webhook_batch: message.omit({ sequence: true }).extend({
+      id: idOf('evb').describe('The same for the same events.'),
+      type: z.literal(eventBatch),
+      data: z.array(message).min(1).max(100).describe('By their sequence.'),
     }),
   };
 }

@@ -8,7 +8,7 @@ import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
 /** One (event, endpoint) pair with everything that an attempt needs. */
 export type DueDelivery = CountedPair &
-  Pick<WebhookEndpointRow, 'url' | 'secretNumber' | 'signature' | 'apiVersion'> & {
+  Pick<WebhookEndpointRow, 'url' | 'secretNumber' | 'signature' | 'batching' | 'apiVersion'> & {
     /** Whether the secret before that signs as well. */
     readonly isOverlap: boolean;
     /** Whether its endpoint has failed since it last took something. */
@@ -128,7 +128,7 @@ const claiming = (sql: Sql) => sql`
 
 /** The pairs that a statement has `taken`, with everything that an attempt needs, oldest first. */
 const claimedRows = (sql: Sql) => sql`
-  select t.*, w.url, w.secret_number, w.signature, w.api_version,
+  select t.*, w.url, w.secret_number, w.signature, w.batching, w.api_version,
          coalesce(w.previous_secret_until > now(), false) as is_overlap,
          w.failures > 0 as is_failing, ${eventColumns(sql)}
     from taken t join events e on e.id = t.event_id

@@ -64,12 +64,16 @@ export async function recordHealth(
   return rows.flatMap(({ id, isOver }) => (isOver ? [id] : []));
 }
 
-/** What the attempts at an endpoint come to: one that succeeded is enough for it to be well. */
+/**
+ * What the attempts at an endpoint come to: one that succeeded is enough for it to be well. Requests
+ * count and not events: those of one request have the very same time.
+ */
 function tallyOf([endpointId, results]: readonly [string, readonly Attempted[]]) {
   const isWell = results.some(({ status }) => status === 'delivered');
   const [first] = results;
   if (first === undefined || (isWell && !results.some(({ isFailing }) => isFailing))) return [];
-  return [{ endpointId, failed: isWell ? 0 : results.length, at: first.at }];
+  const requests = new Set(results.map(({ at }) => at));
+  return [{ endpointId, failed: isWell ? 0 : requests.size, at: first.at }];
 }
 
 /** Ends the pauses of endpoints that somebody wants to be sent something, as they have recovered. */

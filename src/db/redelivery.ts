@@ -1,10 +1,9 @@
 import type { Fragment } from 'postgres';
+import { maximumRedelivered } from '../domain/event.js';
 import { exactlyOne, type Sql, when } from './client.js';
 import { endPauses } from './endpointHealth.js';
 import { firstId } from './id.js';
-
-/** As many events as a batch has; what is more waits for another request. */
-const mostRedelivered = 10_000;
+import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
 /** Makes deliveries due as if they had not been attempted: with the same id, on the whole schedule. */
 const makeDue = (sql: Sql, chosen: Fragment) => sql<{ endpointId: string }[]>`
@@ -48,14 +47,41 @@ export async function redeliverFailed(sql: Sql, endpointId: string, since: Date)
     sql,
     sql`(d.event_id, d.endpoint_id) in (
       select event_id, endpoint_id from deliveries where ${failedSince(sql, endpointId, since)}
-       order by event_id limit ${mostRedelivered})`,
+       order by event_id limit ${maximumRedelivered})`,
   );
 }
 
-export async function redeliveryOf(sql: Sql, endpointId: string, since: Date): Promise<Redelivery> {
+/**
+ * Makes every event of a range due at an enabled endpoint that takes its type, whatever had become of
+ * it, and adds the deliveries of those that were written before it listened. The endpoint is locked,
+ * so of two ranges the second sees what the first has added.
+ */
+export async function redeliverRange(
+  sql: Sql,
+  { id, accountId, events }: WebhookEndpointRow,
+  from: bigint,
+  to: bigint,
+): Promise<void> {
+  const wanted = sql`
+    select id from events
+     where account_id = ${accountId} and sequence between ${from} and ${to}
+       and (type = any (${[...events]}::text[]) or '*' = any (${[...events]}::text[]))`;
+  await endPauses(sql, [id]);
+  // Claims and the recording of attempts lock what is pending, and this what is not: neither waits
+  // for the other, in whatever order they find their rows.
+  await makeDue(sql, sql`d.endpoint_id = ${id} and d.event_id in (${wanted})`);
+  await sql`
+    insert into deliveries (event_id, endpoint_id, next_attempt_at)
+    select id, ${id}, now() from (${wanted}) e
+     where not exists (select from deliveries where event_id = e.id and endpoint_id = ${id})`;
+}
+
+/** What is on its way to an endpoint; more may have failed since a time, but not in a range. */
+export async function redeliveryOf(sql: Sql, id: string, since?: Date): Promise<Redelivery> {
+  const more = since && sql`exists (select from deliveries where ${failedSince(sql, id, since)})`;
   const [row] = await sql<Omit<Redelivery, 'endpointId'>[]>`
     select (select count(*)::int from deliveries
-             where endpoint_id = ${endpointId} and status = 'pending') as pending,
-           exists (select from deliveries where ${failedSince(sql, endpointId, since)}) as has_more`;
-  return { endpointId, ...exactlyOne(row) };
+             where endpoint_id = ${id} and status = 'pending') as pending,
+           ${more ?? sql`false`} as has_more`;
+  return { endpointId: id, ...exactlyOne(row) };
 }

@@ -10,6 +10,8 @@ export type WebhookEndpointRow = {
   readonly events: readonly string[];
   /** By the secret, or by the service's own key as well. */
   readonly signature: 'v1' | 'v1a';
+  /** Whether it is sent many events in one request. */
+  readonly batching: boolean;
   readonly description: string | null;
   readonly apiVersion: string;
   readonly status: 'enabled' | 'disabled';
@@ -30,6 +32,7 @@ type NewEndpoint = Pick<
 > & {
   readonly description?: string | undefined;
   readonly signature?: WebhookEndpointRow['signature'] | undefined;
+  readonly batching?: boolean | undefined;
   readonly secret: string;
 };
 
@@ -37,17 +40,19 @@ type NewEndpoint = Pick<
 export async function insertWebhookEndpoint(
   sql: Sql,
   keyring: Keyring,
-  { id, accountId, url, events, description, signature = 'v1', apiVersion, secret }: NewEndpoint,
+  { signature = 'v1', batching = false, description, ...endpoint }: NewEndpoint,
 ): Promise<WebhookEndpointRow> {
+  const { id, accountId, url, events, apiVersion, secret } = endpoint;
   const owner = { accountId, endpointId: id, number: 1 };
   const sealed = await sealSecret(sql, keyring, owner, secret);
   const [row] = await sql<WebhookEndpointRow[]>`
     with stored as (
       insert into webhook_secrets (endpoint_id, number, sealed) values (${id}, 1, ${sealed})
     )
-    insert into webhook_endpoints (id, account_id, url, events, description, signature, api_version)
+    insert into webhook_endpoints
+      (id, account_id, url, events, description, signature, batching, api_version)
     values (${id}, ${accountId}, ${url}, ${[...events]}::text[],
-      nullif(${description ?? ''}, ''), ${signature}, ${apiVersion})
+      nullif(${description ?? ''}, ''), ${signature}, ${batching}, ${apiVersion})
     returning *`;
   return exactlyOne(row);
 }
@@ -79,11 +84,10 @@ export async function lockWebhookEndpoint(
   return row;
 }
 
-/** Whose endpoint it is, or was until it was deleted. */
-export async function accountOfEndpoint(sql: Sql, id: string): Promise<string> {
-  const [row] = await sql<Pick<WebhookEndpointRow, 'accountId'>[]>`
-    select account_id from webhook_endpoints where id = ${id}`;
-  return exactlyOne(row).accountId;
+/** Whose endpoint it is, or was until it was deleted, and how it takes its events. */
+export async function recipientOf(sql: Sql, id: string): Promise<WebhookEndpointRow> {
+  const [row] = await sql<WebhookEndpointRow[]>`select * from webhook_endpoints where id = ${id}`;
+  return exactlyOne(row);
 }
 
 /** A page of the endpoints that are not deleted: a handful, which are sorted as they are read. */
@@ -108,6 +112,7 @@ type EndpointChanges = {
   /** An empty text removes it. */
   readonly description?: string | undefined;
   readonly signature?: WebhookEndpointRow['signature'] | undefined;
+  readonly batching?: boolean | undefined;
   readonly status?: WebhookEndpointRow['status'] | undefined;
   readonly apiVersion?: string | undefined;
 };
@@ -120,7 +125,7 @@ export async function updateWebhookEndpoint(
   sql: Sql,
   accountId: string,
   id: string,
-  { url, events, description, signature, status, apiVersion }: EndpointChanges,
+  { url, events, description, signature, batching, status, apiVersion }: EndpointChanges,
 ): Promise<WebhookEndpointRow | undefined> {
   const [row] = await sql<WebhookEndpointRow[]>`
     with updated as (
@@ -129,6 +134,7 @@ export async function updateWebhookEndpoint(
              events = coalesce(${events ? [...events] : null}::text[], events),
              description = nullif(coalesce(${description ?? null}, description), ''),
              signature = coalesce(${signature ?? null}, signature),
+             batching = coalesce(${batching ?? null}, batching),
              api_version = coalesce(${apiVersion ?? null}, api_version),
              status_reason = case ${status ?? null}::text when status then status_reason
                when 'disabled' then 'It was disabled by an update.' when 'enabled' then null

@@ -218,9 +218,8 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     onTestFinished(() => receiver.close());
     const { apiKey } = await openCaller();
     const client = createClient(system.apiUrl, apiKey);
-    const events = ['payout.settled'];
     const added = await client('POST /v1/webhook_endpoints', {
-      json: { url: receiver.url, events, signature: 'v1a' },
+      json: { url: receiver.url, events: ['payout.settled'], signature: 'v1a' },
     });
     const secret = textOf(added, 'secret');
     const payout = await pay(client);
@@ -240,7 +239,12 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
       ...{ ...JSON.parse(body), type: 'mandate.revoked' },
       data: { object: 'mandate', id: 'mdt_1' },
     });
+    const events = ['payout.sent', 'payout.settled'].map((type, index) => ({
+      ...{ ...JSON.parse(body), id: `evt_${index}`, type },
+    }));
+    const batch = JSON.stringify({ ...JSON.parse(body), type: 'event.batch', data: events });
     const deliveries = [
+      { name: 'a batch', headers: signatureOf(secret, batch), body: batch, secrets: secret },
       {
         name: 'about a new kind of object',
         headers: signatureOf(secret, newKind),
@@ -309,6 +313,11 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     const verdicts = await run('webhooks', { apiUrl: system.apiUrl, apiKey }, deliveries);
     expect(verdicts).toEqual(
       deliveries.map((delivery) => {
+        if (delivery.body === batch) {
+          const other = name === 'Python' ? 'verify_webhook_events' : 'verifyWebhookEvents';
+          const refusal = `The webhook is a batch of events: use ${other}.`;
+          return [delivery.name, 'evt_0', 'evt_1', refusal];
+        }
         if (delivery.body === newKind) return [delivery.name, 'mandate.revoked', 'mdt_1'];
         const isGenuine = genuine.includes(delivery.name);
         return isGenuine ? [delivery.name, 'payout.settled', payout] : [delivery.name, 'refused'];

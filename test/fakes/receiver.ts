@@ -14,7 +14,11 @@ export type Receiver = {
   /** The next webhook that passes, also one that has come already; rejects after 30 s. */
   readonly next: (matches: (webhook: ReceivedWebhook) => boolean) => Promise<ReceivedWebhook>;
   /** What the receiver answers from now on; 200 at first. */
-  readonly answerWith: (status: number, body?: string) => void;
+  readonly answerWith: (
+    status: number,
+    body?: string,
+    headers?: Readonly<Record<string, string>>,
+  ) => void;
   /** Rejects unless every webhook that came was signed by a secret that is known. */
   readonly close: () => Promise<void>;
 };
@@ -29,11 +33,12 @@ export async function startReceiver(
   const waiting = new Set<() => void>();
   let status = 200;
   let answered = '';
+  let sent: Readonly<Record<string, string>> = {};
   const server = createServer((request, response) => {
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
     request.on('end', () => {
-      when(() => response.writeHead(status).end(answered));
+      when(() => response.writeHead(status, sent).end(answered));
       const headers = Object.fromEntries(
         Object.entries(request.headers).map(([name, value]) => [name, String(value)]),
       );
@@ -61,8 +66,9 @@ export async function startReceiver(
         waiting.add(look);
         look();
       }),
-    answerWith: (next, body = '') => {
+    answerWith: (next, body = '', headers = {}) => {
       status = next;
+      sent = headers;
       answered = body;
     },
     close: async () => {

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { apiVersions, defaultApiVersion } from '../../src/contract/versions/index.js';
 import { corridorCurrencies } from '../../src/domain/corridor.js';
-import { eventTypes } from '../../src/domain/event.js';
+import { webhookTypes } from '../../src/domain/event.js';
 import { type Document, readDocument } from '../assertions/document.js';
 import { startReceiver } from '../fakes/receiver.js';
 import { textOf } from '../fixtures/client.js';
@@ -96,7 +96,7 @@ describe('/openapi.json', () => {
       const { properties } = rate.parse(told.components.schemas[name]);
       expect(JSON.stringify(properties.rate)).toContain(`"type":"${exact}"`);
     }
-    for (const type of eventTypes) {
+    for (const type of webhookTypes) {
       const pointer = `/webhooks/${type}/post/requestBody/content/application~1json`;
       const { examples } = z
         .looseObject({ examples: z.record(z.string(), z.object({ value: z.unknown() })) })

@@ -42,4 +42,9 @@ export type {
   WebhookEvent,
 } from './types.js';
 export type { WaitOptions } from './waiting.js';
-export { verifyWebhook, type WebhookHeaders, WebhookVerificationError } from './webhook.js';
+export {
+  verifyWebhook,
+  verifyWebhookEvents,
+  type WebhookHeaders,
+  WebhookVerificationError,
+} from './webhook.js';

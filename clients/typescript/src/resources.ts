@@ -163,7 +163,7 @@ function webhookEndpointsOf(send: Transport, { get, post, remove }: Calls) {
       params?: Schemas['listEndpointDeliveries_params'],
       options?: RequestOptions,
     ): List<Delivery> => listOf<Delivery>(send, `${pathOf(id)}/deliveries`, params, options),
-    /** Delivers what has failed since a time again: the first 10,000 events. */
+    /** Delivers again: what has failed since a time, or every event of a range of sequences. */
     redeliver: (id: string, params: Schemas['redeliverFailed_params'], options?: WriteOptions) =>
       post<Redelivery>(`${pathOf(id)}/redeliver`, params, options),
     /** Changes where, what and whether events are sent; `status: 'enabled'` ends a pause. */

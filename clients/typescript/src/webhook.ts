@@ -16,18 +16,50 @@ export type WebhookHeaders =
 const toleranceSeconds = 5 * 60;
 
 /**
- * Verifies a webhook by Standard Webhooks 1.0 and returns its event.
+ * Verifies a webhook by Standard Webhooks 1.0 and returns its event. An endpoint with `batching` gets
+ * several in one webhook: use {@link verifyWebhookEvents}.
  *
  * @param rawBody exactly what was received, before any parsing
  * @param secrets the endpoint's `whsec_…`, or public keys of the service, `whpk_…`; or several, while
  *   one replaces another; an endpoint that is not new has null, which is a TypeError
  * @throws WebhookVerificationError when none of them verifies a signature of the last 5 minutes
+ * @throws TypeError when the webhook is a batch of events
  */
 export function verifyWebhook(
   rawBody: string | Uint8Array,
   headers: WebhookHeaders,
   secrets: string | readonly string[] | null,
 ): WebhookEvent {
+  const message = verifiedMessage(rawBody, headers, secrets);
+  if (message.type === 'event.batch') {
+    throw new TypeError('The webhook is a batch of events: use verifyWebhookEvents.');
+  }
+  return message;
+}
+
+/**
+ * Verifies a webhook as {@link verifyWebhook} does and returns its events by their sequence: up to
+ * 100 where the endpoint has `batching`, or one. Any of them may come again, in this or in another
+ * batch: ignore those whose `id` you have processed.
+ *
+ * @throws WebhookVerificationError when none of the secrets verifies a signature of the last 5 minutes
+ */
+export function verifyWebhookEvents(
+  rawBody: string | Uint8Array,
+  headers: WebhookHeaders,
+  secrets: string | readonly string[] | null,
+): readonly WebhookEvent[] {
+  const message = verifiedMessage(rawBody, headers, secrets);
+  return message.type === 'event.batch' ? message.data : [message];
+}
+
+type WebhookBatch = { readonly type: 'event.batch'; readonly data: readonly WebhookEvent[] };
+
+function verifiedMessage(
+  rawBody: string | Uint8Array,
+  headers: WebhookHeaders,
+  secrets: string | readonly string[] | null,
+): WebhookEvent | WebhookBatch {
   const id = headerOf(headers, 'webhook-id');
   const timestamp = headerOf(headers, 'webhook-timestamp');
   const signatures = headerOf(headers, 'webhook-signature');

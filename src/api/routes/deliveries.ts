@@ -2,12 +2,12 @@ import { deliveryListParams } from '../../contract/listParams.js';
 import { deliveryObject, redeliveryObject } from '../../contract/objects.js';
 import { redeliverFailedParams } from '../../contract/params.js';
 import { deliveryPosition, listDeliveries } from '../../db/deliveries.js';
-import { redeliverFailed, redeliveryOf } from '../../db/redelivery.js';
+import { redeliverFailed, redeliverRange, redeliveryOf } from '../../db/redelivery.js';
 import { findWebhookEndpoint, lockWebhookEndpoint } from '../../db/webhookEndpoints.js';
 import { askTemporal, wakeEndpoint } from '../../temporal/workflowCalls.js';
 import { runIdempotently } from '../idempotency.js';
-import { listRoute } from '../listRoute.js';
-import { type ApiDeps, notFound, type Route, route } from '../route.js';
+import { exclusive, listRoute } from '../listRoute.js';
+import { type ApiDeps, notFound, type Route, refused, route } from '../route.js';
 
 export const deliveryRoutes: readonly Route[] = [
   listRoute({
@@ -29,11 +29,17 @@ export const deliveryRoutes: readonly Route[] = [
     scope: 'webhooks',
     operationId: 'redeliverFailed',
     summary:
-      'Deliver what has failed at an endpoint again: of events since a time, the first 10,000.',
+      'Deliver up to 10,000 events to an endpoint again: what failed since a time, or all of a range.',
     params: redeliverFailedParams,
-    examples: { 'since an outage': { since: '2026-11-21T12:00:00Z' } },
+    examples: {
+      'since an outage': { since: '2026-11-21T12:00:00Z' },
+      'all of a range': { from_sequence: 1, to_sequence: 10_000 },
+    },
     answers: { 200: 'redelivery' },
-    handle: async (deps, request, { since }) => {
+    refusals: ['parameters_exclusive'],
+    handle: async (deps, request, { since, from_sequence: from, to_sequence: to }) => {
+      const isRange = from !== undefined && to !== undefined;
+      if (since && (from ?? to)) return refused(exclusive('since', 'from_sequence'));
       const answer = await runIdempotently(deps, request, {
         objectId: request.id,
         status: 200,
@@ -43,7 +49,8 @@ export const deliveryRoutes: readonly Route[] = [
             const disabled = { hint: 'Enable the endpoint first.' };
             return { ...notFound(request), ...(endpoint === undefined ? {} : disabled) };
           }
-          await redeliverFailed(sql, endpoint.id, since);
+          if (since !== undefined) await redeliverFailed(sql, endpoint.id, since);
+          if (isRange) await redeliverRange(sql, endpoint, from, to);
           return redeliveryOf(sql, endpoint.id, since);
         },
         find: (sql, _accountId, id) => redeliveryOf(sql, id, since),

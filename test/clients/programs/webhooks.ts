@@ -1,5 +1,10 @@
 import { text } from 'node:stream/consumers';
-import { Corridor, verifyWebhook, WebhookVerificationError } from '@corridor/client';
+import {
+  Corridor,
+  verifyWebhook,
+  verifyWebhookEvents,
+  WebhookVerificationError,
+} from '@corridor/client';
 
 type Delivery = {
   readonly name: string;
@@ -13,6 +18,13 @@ const deliveries: readonly Delivery[] = JSON.parse(await text(process.stdin));
 const verdicts = deliveries.map(({ name, headers, body, secrets: named }) => {
   const secrets = named === 'published' ? published : named;
   try {
+    const events = verifyWebhookEvents(body, headers, secrets);
+    if (events.length > 1)
+      return [
+        name,
+        ...events.map((one) => one.id),
+        refusalOf(() => verifyWebhook(body, headers, secrets)),
+      ];
     const event = verifyWebhook(body, headers, secrets);
     // Frameworks give bytes and a Headers object just as well.
     verifyWebhook(new TextEncoder().encode(body), new Headers(headers), secrets);
@@ -23,3 +35,12 @@ const verdicts = deliveries.map(({ name, headers, body, secrets: named }) => {
   }
 });
 console.log(JSON.stringify(verdicts));
+
+function refusalOf(verify: () => unknown): string {
+  try {
+    verify();
+    return 'taken';
+  } catch (error) {
+    return error instanceof TypeError ? error.message : String(error);
+  }
+}

@@ -10,7 +10,7 @@ from ._errors import (
 )
 from ._event_models import Event, UnknownObject, WebhookMessage
 from ._pages import Page
-from ._webhooks import verify_webhook
+from ._webhooks import verify_webhook, verify_webhook_events
 
 __all__ = [
     "Corridor",
@@ -25,4 +25,5 @@ __all__ = [
     "models",
     "params",
     "verify_webhook",
+    "verify_webhook_events",
 ]

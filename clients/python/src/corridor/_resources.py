@@ -210,7 +210,7 @@ class WebhookEndpoints(_Resource):
         timeout: float | None = None,
         **params: Unpack[RedeliverFailedParams],
     ) -> Redelivery:
-        """Delivers what has failed since a time again: the first 10,000 events."""
+        """Delivers again: what has failed since a time, or every event of a range of sequences."""
         path = path_of("webhook_endpoints", endpoint_id, "/redeliver")
         return self._post(path, params, Redelivery, idempotency_key, timeout)
 

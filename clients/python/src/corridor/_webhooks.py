@@ -10,12 +10,16 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ._errors import WebhookVerificationError
 from ._event_models import WebhookMessage
 
 #: One or two of each kind are sent; more would be a header that is made to burn time.
 MOST_SIGNATURES = 10
+
+#: The type of a webhook that has several events.
+BATCH = "event.batch"
 
 #: Standard Webhooks: a captured webhook is worthless after five minutes, and clocks differ.
 TOLERANCE_SECONDS = 5 * 60
@@ -26,12 +30,37 @@ def verify_webhook(
 ) -> WebhookMessage:
     """Verifies a webhook and returns its event.
 
+    An endpoint with ``batching`` gets several in one webhook, for which this raises a ValueError:
+    use verify_webhook_events.
+
     ``raw_body`` is exactly what was received, before any parsing; ``secrets`` is the endpoint's
     ``whsec_…``, or a public key of the service, ``whpk_…``; or several, while one replaces another;
     None, of an endpoint that is not new, is a ValueError.
     Public keys need the package ``cryptography``: ``pip install corridor-client[ed25519]``. Raises
     WebhookVerificationError when none of them verifies a signature of the last five minutes.
     """
+    message = _verified(raw_body, headers, secrets)
+    if message["type"] == BATCH:
+        raise ValueError("The webhook is a batch of events: use verify_webhook_events.")
+    return WebhookMessage.model_validate(message)
+
+
+def verify_webhook_events(
+    raw_body: str | bytes, headers: Mapping[str, str], secrets: str | Sequence[str] | None
+) -> list[WebhookMessage]:
+    """Verifies a webhook as verify_webhook does and returns its events by their sequence.
+
+    They are up to 100 where the endpoint has ``batching``, or one. Any of them may come again, in
+    this or in another batch: ignore those whose ``id`` you have processed.
+    """
+    message = _verified(raw_body, headers, secrets)
+    events = message["data"] if message["type"] == BATCH else [message]
+    return [WebhookMessage.model_validate(event) for event in events]
+
+
+def _verified(
+    raw_body: str | bytes, headers: Mapping[str, str], secrets: str | Sequence[str] | None
+) -> dict[str, Any]:
     body = raw_body.encode() if isinstance(raw_body, str) else raw_body
     sent = {name.lower(): value for name, value in headers.items()}
     message_id = _header(sent, "webhook-id")
@@ -49,7 +78,8 @@ def verify_webhook(
         is_signed = _verifier_of(secret) if is_public else _authenticator_of(secret)
         if any(is_signed(signed, sent) for name, _, sent in pairs if name == version):
             # A rate of an older API version is a number: never a float.
-            return WebhookMessage.model_validate(json.loads(body, parse_float=str))
+            message: dict[str, Any] = json.loads(body, parse_float=str)
+            return message
     raise WebhookVerificationError("No signature of the webhook is valid.")
 
 

@@ -1,0 +1,92 @@
+import { createHash } from 'node:crypto';
+import { eventObject } from '../contract/objects.js';
+import { defaultApiVersion, isApiVersion, render } from '../contract/versions/index.js';
+import type { DueDelivery } from '../db/deliveries.js';
+import { eventBatch } from '../domain/event.js';
+
+/** What one request brings: an event, or a batch of them. */
+export type WebhookMessage = {
+  /** The `webhook-id`: of the event, or made of those of the batch. */
+  readonly id: string;
+  /** The first of the deliveries: all of them agree in where and how they are sent. */
+  readonly to: DueDelivery;
+  readonly deliveries: readonly DueDelivery[];
+  /** The same bytes on every attempt. It throws where the event cannot be rendered. */
+  readonly body: () => string;
+};
+
+type Rendered = { readonly delivery: DueDelivery; readonly text: string };
+type Batch = [Rendered, ...Rendered[]];
+
+/** As many as the longest page of a list: a receiver that catches up takes so many at once as well. */
+const batchEvents = 100;
+
+/** A quarter of the 1 MiB that common servers take; 200 bytes are left for what is around the events. */
+const batchBytes = 256 * 1024 - 200;
+
+/**
+ * The requests that bring what one claim has taken, each event in one of them. A claim is one
+ * statement, which sees an endpoint in one state: so all that it takes for it has one URL, one version
+ * and the same secrets.
+ */
+export function webhookMessages(due: readonly DueDelivery[]): readonly WebhookMessage[] {
+  const batched = due.filter(({ batching }) => batching).flatMap(rendered);
+  const isBatched = new Set(batched.map(({ delivery }) => delivery));
+  const byEndpoint = Map.groupBy(batched, ({ delivery }) => delivery.endpointId);
+  return [
+    ...due.filter((delivery) => !isBatched.has(delivery)).map(single),
+    ...[...byEndpoint.values()].flatMap(batchesOf).map(together),
+  ];
+}
+
+/** An event as text; nothing of one that cannot be rendered: by itself it fails without the others. */
+function rendered(delivery: DueDelivery): readonly Rendered[] {
+  try {
+    return [{ delivery, text: webhookBody(delivery) }];
+  } catch {
+    return [];
+  }
+}
+
+function single(to: DueDelivery): WebhookMessage {
+  return { id: to.eventId, to, deliveries: [to], body: () => webhookBody(to) };
+}
+
+/** Splits the events of an endpoint, in their order, by number and size. */
+function batchesOf(events: readonly Rendered[]): readonly Batch[] {
+  const batches: Batch[] = [];
+  let bytes = 0;
+  for (const one of events) {
+    const added = Buffer.byteLength(one.text) + 1;
+    bytes += added;
+    const batch = batches.at(-1);
+    if (batch !== undefined && batch.length < batchEvents && bytes <= batchBytes) {
+      batch.push(one);
+    } else {
+      batches.push([one]);
+      bytes = added;
+    }
+  }
+  return batches;
+}
+
+/** Its id and bytes follow from its events alone, so a batch that is tried again is the same. */
+function together(batch: Batch): WebhookMessage {
+  const [{ delivery: to }] = batch;
+  const ids = batch.map(({ delivery }) => delivery.eventId).join();
+  const id = `evb_${createHash('sha256').update(ids).digest('hex').slice(0, 32)}`;
+  const head = { id, type: eventBatch, timestamp: to.createdAt, api_version: versionOf(to) };
+  const texts = batch.map(({ text }) => text).join();
+  const body = `${JSON.stringify(head).slice(0, -1)},"data":[${texts}]}`;
+  return { id, to, deliveries: batch.map(({ delivery }) => delivery), body: () => body };
+}
+
+const versionOf = ({ apiVersion }: DueDelivery) =>
+  isApiVersion(apiVersion) ? apiVersion : defaultApiVersion;
+
+/** The bytes of an event for an endpoint: the same on every attempt. */
+function webhookBody(delivery: DueDelivery): string {
+  const version = versionOf(delivery);
+  const { id, type, timestamp, sequence, data } = render(eventObject(delivery), version);
+  return JSON.stringify({ id, type, timestamp, api_version: version, sequence, data });
+}

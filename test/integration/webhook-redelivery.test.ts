@@ -1,0 +1,177 @@
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { transaction } from '../../src/db/client.js';
+import { recordAttempts } from '../../src/db/deliveries.js';
+import { recordWebhookEvents } from '../../src/db/events.js';
+import { startReceiver } from '../fakes/receiver.js';
+import { createClient, textOf } from '../fixtures/client.js';
+import { requestPayout } from '../fixtures/requestPayout.js';
+import { recordEvents } from '../fixtures/webhookEvents.js';
+import { createTestAccount } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
+
+let system: TestSystem;
+
+beforeAll(async () => {
+  system = await startSystem();
+});
+afterAll(() => system.stop());
+
+async function openAccount() {
+  const { account, apiKey } = await createTestAccount(system.database);
+  const client = createClient(system.apiUrl, apiKey);
+  const receiver = await startReceiver();
+  onTestFinished(() => receiver.close());
+  const addEndpoint = async (...events: readonly string[]) => {
+    const json = { url: receiver.url, events };
+    return textOf(await client('POST /v1/webhook_endpoints', { json }), 'id');
+  };
+  return { accountId: account.id, client, receiver, addEndpoint };
+}
+
+/** Writes an event of each type, in this order. */
+async function recordTypes(
+  accountId: string,
+  types: readonly ('payout.sent' | 'payout.settled')[],
+): Promise<void> {
+  const { id: subjectId } = await requestPayout(system.database, accountId);
+  const facts = {
+    status: 'sent',
+    statusReason: null,
+    settledAt: null,
+    returnedMinor: null,
+  } as const;
+  const events = types.map((type) => ({ accountId, type, subjectId, facts }));
+  await recordWebhookEvents(system.database, events);
+}
+
+/** The ids of an account's events, in the order of their sequence. */
+async function idsOf(accountId: string): Promise<readonly string[]> {
+  const rows = await system.database<{ id: string }[]>`
+    select id from events where account_id = ${accountId} order by sequence`;
+  return rows.map(({ id }) => id);
+}
+
+/** The statuses of an endpoint's deliveries, in the order of the events. */
+async function statusesOf(endpoint: string): Promise<readonly string[]> {
+  const rows = await system.database<{ status: string }[]>`
+    select d.status from deliveries d join events e on e.id = d.event_id
+     where d.endpoint_id = ${endpoint} order by e.sequence`;
+  return rows.map(({ status }) => status);
+}
+
+const pending = async (endpoint: string) =>
+  (await statusesOf(endpoint)).filter((status) => status === 'pending').length;
+
+/** What has arrived, by its `webhook-id`: sorted, as it comes in any order. */
+const arrived = (received: readonly { readonly headers: Readonly<Record<string, string>> }[]) =>
+  received.map(({ headers }) => headers['webhook-id'] ?? '').toSorted();
+
+describe('a redelivery by a range of sequences', () => {
+  it('brings each event of it once, whatever had become of it, and no other', async () => {
+    const { accountId, client, receiver, addEndpoint } = await openAccount();
+    const endpoint = await addEndpoint('payout.sent');
+    const types = Array.from({ length: 40 }, (_, index) =>
+      index % 4 === 3 ? 'payout.settled' : 'payout.sent',
+    );
+    await recordTypes(accountId, types);
+    // Sequences 1 to 40, of which those of another type have no delivery.
+    const outcomes = ['delivered', 'exhausted', 'canceled'];
+    const ids = await idsOf(accountId);
+    for (const [index, id] of ids.entries()) {
+      await system.database`
+        update deliveries set status = ${outcomes[index % 3] ?? ''}, attempts = 12
+         where event_id = ${id}`;
+    }
+    const path = `POST /v1/webhook_endpoints/${endpoint}/redeliver`;
+    const request = { json: { from_sequence: 5, to_sequence: 30 }, idempotencyKey: 'range-5-30' };
+    const wanted = ids.filter((_, index) => index >= 4 && index < 30 && index % 4 !== 3).toSorted();
+    expect((await client(path, request)).body).toEqual({
+      ...{ object: 'redelivery', webhook_endpoint: endpoint },
+      ...{ pending: wanted.length, has_more: false },
+    });
+    await expect.poll(() => pending(endpoint), { timeout: 20_000 }).toBe(0);
+    expect(arrived(receiver.received)).toEqual(wanted);
+
+    const repeated = await client(path, request);
+    expect(repeated.headers.get('idempotent-replayed')).toBe('true');
+    expect(repeated.body).toMatchObject({ pending: 0, has_more: false });
+    expect(await pending(endpoint)).toBe(0);
+  });
+
+  it('brings what was written while the endpoint was disabled, and before it existed', async () => {
+    const { accountId, client, receiver, addEndpoint } = await openAccount();
+    await recordEvents(system.database, accountId, 5);
+    const endpoint = await addEndpoint('*');
+    const path = `POST /v1/webhook_endpoints/${endpoint}`;
+    await client(path, { json: { status: 'disabled' } });
+    await recordEvents(system.database, accountId, 5);
+    expect(await statusesOf(endpoint)).toEqual([]);
+    const form = { from_sequence: '1', to_sequence: '10' };
+    expect((await client(`${path}/redeliver`, { form })).status).toBe(404);
+    await client(path, { json: { status: 'enabled' } });
+    const [one, two] = await Promise.all([
+      client(`${path}/redeliver`, { form }),
+      client(`${path}/redeliver`, { form }),
+    ]);
+    expect([one.status, two.status]).toEqual([200, 200]);
+    await expect.poll(() => statusesOf(endpoint)).toEqual(Array(10).fill('delivered'));
+    expect(new Set(arrived(receiver.received))).toEqual(new Set(await idsOf(accountId)));
+  });
+
+  it('leaves what is pending as it is, and does not wait for attempts being recorded', async () => {
+    const { accountId, client, addEndpoint } = await openAccount();
+    const endpoint = await addEndpoint('*');
+    await recordEvents(system.database, accountId, 4);
+    const [first = '', second = '', ...others] = await idsOf(accountId);
+    await system.database`
+      update deliveries set attempts = 3, next_attempt_at = '2100-01-01'
+       where endpoint_id = ${endpoint}`;
+    await system.database`
+      update deliveries set status = 'delivered' where event_id = any (${others})`;
+    const ended = {
+      endpointId: endpoint,
+      attempts: 3,
+      status: 'delivered',
+      at: new Date(),
+    } as const;
+    const nothing = {
+      latencyMs: 1,
+      httpStatus: 200,
+      error: null,
+      answer: null,
+      retryInMs: 0,
+      isFailing: false,
+    };
+    await transaction(system.database, async (sql) => {
+      await recordAttempts(sql, [{ ...ended, ...nothing, eventId: first }]);
+      const range = { json: { from_sequence: 1, to_sequence: 4 } };
+      const asked = await client(`POST /v1/webhook_endpoints/${endpoint}/redeliver`, range);
+      // Had it waited for the row that is locked here, it would have been given up.
+      expect(asked.status).toBe(200);
+    });
+    const [left] = await system.database`
+      select status, attempts, next_attempt_at from deliveries where event_id = ${second}`;
+    expect(left).toEqual({
+      ...{ status: 'pending', attempts: 3, nextAttemptAt: new Date('2100-01-01') },
+    });
+    await expect
+      .poll(() => statusesOf(endpoint), { timeout: 20_000 })
+      .toEqual(['delivered', 'pending', 'delivered', 'delivered']);
+  });
+
+  it('is refused to another account, and with both kinds of parameters', async () => {
+    const { client, addEndpoint } = await openAccount();
+    const endpoint = await addEndpoint('*');
+    const path = `POST /v1/webhook_endpoints/${endpoint}/redeliver`;
+    const json = { from_sequence: 1, to_sequence: 10 };
+    const other = await openAccount();
+    expect((await other.client(path, { json })).status).toBe(404);
+    const since = '2026-11-21T12:00:00Z';
+    for (const range of [json, { from_sequence: 1 }, { to_sequence: 10 }]) {
+      expect(await client(path, { json: { ...range, since } })).toMatchObject({
+        status: 400,
+        body: { code: 'parameters_exclusive', param: 'since' },
+      });
+    }
+  });
+});
