@@ -7,7 +7,7 @@ import {
   type JsonObject,
 } from '../contract/versions/index.js';
 import { webhookExample } from '../contract/webhookExamples.js';
-import { type EventType, eventTypes } from '../domain/event.js';
+import { type EventType, eventTypes, type ProbeType, probeTypes } from '../domain/event.js';
 import { meaningOf, type RefusalCode } from '../domain/refusal.js';
 import {
   formEncoding,
@@ -41,7 +41,9 @@ export function openapiDocument(routes: readonly Route[], version: ApiVersion): 
     security: [{ api_key: [] }],
     tags: [...new Set(routes.map(tagOf))].map((name) => ({ name, description: tags[name] })),
     paths: pathsOf(routes, schemas),
-    webhooks: Object.fromEntries(eventTypes.map((type) => [type, webhookOf(type, version)])),
+    webhooks: Object.fromEntries(
+      [...eventTypes, ...probeTypes].map((type) => [type, webhookOf(type, version)]),
+    ),
     components: {
       securitySchemes: { api_key: { type: 'http', scheme: 'bearer', description: keyDescription } },
       schemas: { ...schemas.components, api_version: { type: 'string', enum: [version] } },
@@ -245,21 +247,30 @@ function headersOf(route: Route, says: { location?: boolean; retryAfter?: boolea
   return Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
 }
 
-/** An event as an endpoint receives it: Standard Webhooks 1.0. */
-function webhookOf(type: EventType, version: ApiVersion): JsonObject {
+function subjectOf(type: EventType | ProbeType): ObjectName {
+  if (type === 'webhook_endpoint.challenge') return 'webhook_challenge';
+  if (type === 'webhook_endpoint.test') return 'webhook_endpoint';
+  return type.startsWith('batch') ? 'batch' : 'payout';
+}
+
+/** A message as an endpoint receives it: Standard Webhooks 1.0. */
+function webhookOf(type: EventType | ProbeType, version: ApiVersion): JsonObject {
   const header = (name: string, description: string) =>
     ({ name, in: 'header', required: true, ...text(description) }) as const;
-  const message = { $ref: reference('webhook_message') };
-  const data = { $ref: reference(type.startsWith('batch') ? 'batch' : 'payout') };
+  const isProbe = probeTypes.some((probe) => probe === type);
+  const message = { $ref: reference(isProbe ? 'webhook_probe' : 'webhook_message') };
+  const data = { $ref: reference(subjectOf(type)) };
   const one = { properties: { type: { const: type }, data } };
   return {
     post: {
       operationId: type.replace('.', '_'),
       summary: `The webhook for ${type}.`,
-      description: 'A POST to each endpoint of the account that listens to it.',
+      description: isProbe
+        ? 'A POST to one endpoint, when it is to be verified or tested.'
+        : 'A POST to each endpoint of the account that listens to it.',
       security: [],
       parameters: [
-        header('webhook-id', 'The id of the event: the same on every attempt.'),
+        header('webhook-id', 'The id of the message: the same on every attempt.'),
         header('webhook-timestamp', 'When this attempt was made, in seconds since 1970.'),
         header(
           'webhook-signature',
@@ -276,7 +287,11 @@ function webhookOf(type: EventType, version: ApiVersion): JsonObject {
         },
       },
       responses: {
-        '2XX': { description: 'Received. After any other response we retry for three days.' },
+        '2XX': {
+          description: isProbe
+            ? 'Received. To a challenge, respond with it alone. We do not retry.'
+            : 'Received. After any other response we retry for three days.',
+        },
       },
     },
   };

@@ -1,10 +1,13 @@
-import type { EventType } from '../domain/event.js';
+import type { EventType, ProbeType } from '../domain/event.js';
 import { type ApiVersion, type JsonObject, render } from './versions/index.js';
 import examples from './webhookExamples.json' with { type: 'json' };
 
-/** What an endpoint receives for each type of event, as the published document shows it. */
-export function webhookExample(type: EventType, version: ApiVersion): JsonObject {
-  const event = { id: 'evt_01ky8m2x5b', type, timestamp: '2026-11-21T12:00:05.000Z' };
+/** What an endpoint receives for each type of message, as the published document shows it. */
+export function webhookExample(type: EventType | ProbeType, version: ApiVersion): JsonObject {
+  const isEvent = !type.startsWith('webhook_endpoint');
+  const sent = { id: `${isEvent ? 'evt' : 'prb'}_01ky8m2x5b`, type, timestamp };
   const data = render(examples[type], version);
-  return { ...event, api_version: version, sequence: 17, data };
+  return { ...sent, api_version: version, ...(isEvent ? { sequence: 17 } : {}), data };
 }
+
+const timestamp = '2026-11-21T12:00:05.000Z';

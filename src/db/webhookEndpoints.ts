@@ -12,7 +12,8 @@ export type WebhookEndpointRow = {
   readonly signature: 'v1' | 'v1a';
   readonly description: string | null;
   readonly apiVersion: string;
-  readonly status: 'enabled' | 'disabled';
+  /** Unverified until it has answered a challenge; no events are sent to it before. */
+  readonly status: 'unverified' | 'enabled' | 'disabled';
   readonly statusReason: string | null;
   readonly secretNumber: number;
   /** Since when it has its present secret. */
@@ -28,6 +29,7 @@ type NewEndpoint = Pick<
 > & {
   readonly description?: string | undefined;
   readonly signature?: WebhookEndpointRow['signature'] | undefined;
+  readonly status?: WebhookEndpointRow['status'];
   readonly secret: string;
 };
 
@@ -35,17 +37,19 @@ type NewEndpoint = Pick<
 export async function insertWebhookEndpoint(
   sql: Sql,
   keyring: Keyring,
-  { id, accountId, url, events, description, signature = 'v1', apiVersion, secret }: NewEndpoint,
+  { signature = 'v1', status = 'enabled', ...endpoint }: NewEndpoint,
 ): Promise<WebhookEndpointRow> {
+  const { id, accountId, url, events, description, apiVersion, secret } = endpoint;
   const owner = { accountId, endpointId: id, number: 1 };
   const sealed = await sealSecret(sql, keyring, owner, secret);
   const [row] = await sql<WebhookEndpointRow[]>`
     with stored as (
       insert into webhook_secrets (endpoint_id, number, sealed) values (${id}, 1, ${sealed})
     )
-    insert into webhook_endpoints (id, account_id, url, events, description, signature, api_version)
+    insert into webhook_endpoints
+           (id, account_id, url, events, description, signature, api_version, status)
     values (${id}, ${accountId}, ${url}, ${[...events]}::text[],
-      nullif(${description ?? ''}, ''), ${signature}, ${apiVersion})
+      nullif(${description ?? ''}, ''), ${signature}, ${apiVersion}, ${status})
     returning *`;
   return exactlyOne(row);
 }
@@ -139,6 +143,13 @@ export async function updateWebhookEndpoint(
     )
     select * from updated`;
   return row;
+}
+
+/** Enables an endpoint if it is unverified and its URL is still the one that has answered. */
+export async function enableVerified(sql: Sql, id: string, url: string): Promise<void> {
+  await sql`
+    update webhook_endpoints set status = 'enabled'
+     where id = ${id} and url = ${url} and status = 'unverified' and deleted_at is null`;
 }
 
 /** Hides an endpoint, cancels its pending deliveries and deletes its secrets, in one statement. */

@@ -8,3 +8,7 @@ export const eventTypes = [
   'batch.completed',
 ] as const;
 export type EventType = (typeof eventTypes)[number];
+
+/** What is sent to one endpoint alone, on request: no events. */
+export const probeTypes = ['webhook_endpoint.challenge', 'webhook_endpoint.test'] as const;
+export type ProbeType = (typeof probeTypes)[number];

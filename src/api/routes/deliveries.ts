@@ -8,6 +8,7 @@ import { askTemporal, wakeEndpoint } from '../../temporal/workflowCalls.js';
 import { runIdempotently } from '../idempotency.js';
 import { listRoute } from '../listRoute.js';
 import { type ApiDeps, notFound, type Route, route } from '../route.js';
+import { unverified } from './webhookEndpoints.js';
 
 export const deliveryRoutes: readonly Route[] = [
   listRoute({
@@ -33,12 +34,14 @@ export const deliveryRoutes: readonly Route[] = [
     params: redeliverFailedParams,
     examples: { 'since an outage': { since: '2026-11-21T12:00:00Z' } },
     answers: { 200: 'redelivery' },
+    refusals: ['webhook_endpoint_unverified'],
     handle: async (deps, request, { since }) => {
       const answer = await runIdempotently(deps, request, {
         objectId: request.id,
         status: 200,
         perform: async (sql) => {
           const endpoint = await lockWebhookEndpoint(sql, request.account.id, request.id);
+          if (endpoint?.status === 'unverified') return unverified();
           if (endpoint?.status !== 'enabled') {
             const disabled = { hint: 'Enable the endpoint first.' };
             return { ...notFound(request), ...(endpoint === undefined ? {} : disabled) };
