@@ -240,6 +240,13 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
       ...{ ...JSON.parse(body), type: 'mandate.revoked' },
       data: { object: 'mandate', id: 'mdt_1' },
     });
+    const challenge = JSON.stringify(webhookExample('webhook_endpoint.challenge', '2026-06-01'));
+    const test = JSON.stringify(webhookExample('webhook_endpoint.test', '2026-06-01'));
+    const probes = [
+      { name: 'a challenge', headers: signatureOf(secret, challenge), body: challenge, secrets },
+      { name: 'a foreign challenge', headers, body: challenge, secrets },
+      { name: 'a test', headers: signatureOf(secret, test), body: test, secrets },
+    ];
     const deliveries = [
       {
         name: 'about a new kind of object',
@@ -306,14 +313,18 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     ];
     const byKey = ['verified by the published keys', 'verified by either kind', 'of a rotation'];
     const genuine = ['genuine', 'with two secrets', 'signed twice', 'old', ...byKey];
-    const verdicts = await run('webhooks', { apiUrl: system.apiUrl, apiKey }, deliveries);
-    expect(verdicts).toEqual(
-      deliveries.map((delivery) => {
+    const all = [...probes, ...deliveries];
+    const verdicts = await run('webhooks', { apiUrl: system.apiUrl, apiKey }, all);
+    expect(verdicts).toEqual([
+      ['a challenge', 'answered', 'Jd3rTzYx0cT1mC7mJbq4u4H0yq3K2w8vPpXn5sLr6fE'],
+      ['a foreign challenge', 'refused'],
+      ['a test', 'webhook_endpoint.test', 'we_01ky8m2w4a'],
+      ...deliveries.map((delivery) => {
         if (delivery.body === newKind) return [delivery.name, 'mandate.revoked', 'mdt_1'];
         const isGenuine = genuine.includes(delivery.name);
         return isGenuine ? [delivery.name, 'payout.settled', payout] : [delivery.name, 'refused'];
       }),
-    );
+    ]);
   });
 
   it('feeds every event in order, over lost connections', async ({ onTestFinished }) => {

@@ -40,6 +40,12 @@ export type {
   WebhookEndpoint,
   WebhookEndpointWithSecret,
   WebhookEvent,
+  WebhookTest,
 } from './types.js';
 export type { WaitOptions } from './waiting.js';
-export { verifyWebhook, type WebhookHeaders, WebhookVerificationError } from './webhook.js';
+export {
+  challengeOf,
+  verifyWebhook,
+  type WebhookHeaders,
+  WebhookVerificationError,
+} from './webhook.js';

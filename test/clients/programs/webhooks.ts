@@ -1,5 +1,5 @@
 import { text } from 'node:stream/consumers';
-import { Corridor, verifyWebhook, WebhookVerificationError } from '@corridor/client';
+import { Corridor, challengeOf, verifyWebhook, WebhookVerificationError } from '@corridor/client';
 
 type Delivery = {
   readonly name: string;
@@ -16,7 +16,8 @@ const verdicts = deliveries.map(({ name, headers, body, secrets: named }) => {
     const event = verifyWebhook(body, headers, secrets);
     // Frameworks give bytes and a Headers object just as well.
     verifyWebhook(new TextEncoder().encode(body), new Headers(headers), secrets);
-    return [name, event.type, event.data.id];
+    const challenge = challengeOf(event);
+    return challenge ? [name, 'answered', challenge] : [name, event.type, event.data.id];
   } catch (error) {
     if (error instanceof WebhookVerificationError) return [name, 'refused'];
     throw error;
