@@ -37,7 +37,7 @@ const source = new Map([
  * public key, logged with each attempt, a feed that waits, and endpoints with secrets that are replaced. 363 came with
  * endpoints that are verified by a challenge before they get events, and test messages.
  */
-const limits = { linesPerFile: 450, linesOfCode: 17_930 };
+const limits = { linesPerFile: 450, linesOfCode: 17_932 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

@@ -31,7 +31,7 @@ export async function sendProbe(
   const find = () => findProbe(deps.database, accountId, id);
   const known = await find();
   if (known?.outcome) return known.outcome;
-  if (known === undefined) {
+  if (!known?.begunAt) {
     const add = () => transaction(deps.database, (sql) => addProbe(sql, probe));
     const waitSeconds = await deps.writes(accountId, add);
     const most = `at most ${probesOfHost} challenges and tests an hour to ${hostOf(url)}`;

@@ -35,7 +35,8 @@ export const hostOf = (url: string) => new URL(url).hostname.replace(/\.$/, '');
 
 /**
  * Adds a probe, or returns the seconds until the account may add one to its host. One that no worker
- * has begun within 30 s, when its workflow is over, was not sent and does not count.
+ * has begun within 30 s, when its workflow is over, was not sent: it does not count, and may be added
+ * anew.
  */
 export async function addProbe(
   sql: Sql,
@@ -48,12 +49,13 @@ export async function addProbe(
       from webhook_probes
      where account_id = ${accountId} and host = ${hostOf(url)}
        and created_at > now() - interval '1 hour'
-       and (begun_at is not null or created_at > now() - interval '30 seconds')
+       and (begun_at is not null or created_at > now() - interval '30 seconds') and id <> ${id}
      order by created_at desc offset ${probesOfHost - 1} limit 1`;
   if (full !== undefined) return full.seconds;
   await sql`
     insert into webhook_probes (id, account_id, endpoint_id, kind, url, host)
-    values (${id}, ${accountId}, ${endpointId}, ${kind}, ${url}, ${hostOf(url)})`;
+    values (${id}, ${accountId}, ${endpointId}, ${kind}, ${url}, ${hostOf(url)})
+    on conflict (id) do update set created_at = now()`;
   return undefined;
 }
 

@@ -190,6 +190,8 @@ function readRetryAfter(value: string): number | undefined {
 function networkReason(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
   if (error.name === 'TimeoutError') return 'timeout';
+  // Its code is undefined for the most usual mistake of all (undici 7.30).
+  if (error.name === 'HTTPParserError') return 'the response was not HTTP';
   if (!('code' in error) || typeof error.code !== 'string') return undefined;
   return error.code.includes('INVALID_ARG') ? undefined : error.code;
 }

@@ -194,6 +194,11 @@ describe('a challenge', () => {
     ],
     ['silence', () => undefined, 'timeout'],
     ['a hang-up', (response) => response.destroy(), 'UND_ERR_SOCKET'],
+    [
+      'what is no HTTP',
+      (response) => response.socket?.end('no HTTP\r\n\r\n'),
+      'the response was not HTTP',
+    ],
   ])('that is answered by %s is refused, and the endpoint stays as it is', async (_, bad, says) => {
     const { client } = await openCaller();
     const receiver = await openReceiver(bad);
@@ -258,11 +263,23 @@ describe('a challenge', () => {
     const { path } = await addEndpoint(client, receiver.url);
     const second = await startSecondApi({ ...system, temporal: absentTemporal() });
     onTestFinished(second.close);
-    const refused = await createClient(second.url, apiKey)(`POST ${path}/verify`);
-    expect(refused).toMatchObject({ status: 503, body: { code: 'service_unavailable' } });
+    const other = await openReceiver(rightly);
+    const verified = await addVerified(client, other.url);
+    const idempotencyKey = crypto.randomUUID();
+    const without = createClient(second.url, apiKey);
+    const answers = await Promise.all([
+      without(`POST ${path}/verify`),
+      without(`POST ${verified.path}/test`, { idempotencyKey }),
+    ]);
+    const unavailable = { status: 503, body: { code: 'service_unavailable' } };
+    expect(answers).toMatchObject([unavailable, unavailable]);
     expect(await statusOf(client, path)).toBe('unverified');
-    expect(receiver.received).toEqual([]);
+    expect([receiver.received.length, other.received.length]).toEqual([0, 1]);
     expect(await client(`POST ${path}/verify`)).toMatchObject({ status: 200 });
+    // The same key: the test that was not sent.
+    const test = await client(`POST ${verified.path}/test`, { idempotencyKey });
+    expect(test).toMatchObject({ status: 200, body: { delivered: true } });
+    expect(other.received).toHaveLength(2);
   });
 
   it('is in no history and no row, nor are the secret and what receivers answer', async () => {
@@ -362,6 +379,21 @@ describe('a test message', () => {
     },
   );
 
+  it('is not sent again by a worker that is given it again', async () => {
+    const { client } = await openCaller();
+    const receiver = await openReceiver(rightly);
+    const { path, id } = await addVerified(client, receiver.url);
+    await client(`POST ${path}/test`);
+    const rows = await system.database<{ id: string }[]>`
+      select id from webhook_probes where endpoint_id = ${id}`;
+    for (const { id: probeId } of rows) {
+      await system.temporal.workflow.execute('webhookProbe', {
+        ...{ workflowId: `again/${probeId}`, taskQueue: 'payouts', args: [{ probeId }] },
+      });
+    }
+    expect([rows.length, receiver.received.length]).toEqual([2, 2]);
+  });
+
   it('says what a receiver has answered that takes it, or why there is no answer', async () => {
     const { client } = await openCaller();
     const receiver = await openReceiver(rightly);
@@ -382,8 +414,12 @@ describe('challenges and tests to a host', () => {
   it('are at most ten an hour of an account, so a stranger gets no more and no event', async () => {
     const { client, apiKey, accountId } = await openCaller();
     const stranger = await openReceiver((response) => response.end('hello'));
-    const another = stranger.url.replace('/hooks', '/other');
-    const endpoints = [await addEndpoint(client, stranger.url), await addEndpoint(client, another)];
+    // The same host on two ports.
+    const another = await openReceiver((response) => response.end('hello'));
+    const endpoints = [
+      await addEndpoint(client, stranger.url),
+      await addEndpoint(client, another.url),
+    ];
     const second = await startSecondApi(system);
     onTestFinished(second.close);
     const clients = [client, createClient(second.url, apiKey)];
@@ -405,9 +441,8 @@ describe('challenges and tests to a host', () => {
     const waitSeconds = Number(last?.headers.get('retry-after'));
     expect(waitSeconds).toBeGreaterThan(3_500);
     expect(waitSeconds).toBeLessThanOrEqual(3_600);
-    expect(stranger.received.map(({ type }) => type)).toEqual(
-      Array(10).fill('webhook_endpoint.challenge'),
-    );
+    const sent = [...stranger.received, ...another.received].map(({ type }) => type);
+    expect(sent).toEqual(Array(10).fill('webhook_endpoint.challenge'));
     for (const { id } of endpoints) expect(await deliveriesTo(id)).toBe(0);
 
     // Each account has its own, and the oldest makes room when its hour is over.

@@ -26,5 +26,5 @@ create table webhook_probes (
   outcome jsonb
 );
 create index on webhook_probes (account_id, host, created_at);
-grant insert on webhook_probes to corridor_api;
+grant insert, update (created_at) on webhook_probes to corridor_api;
 grant update, delete on webhook_probes to corridor_worker;
