@@ -34,9 +34,10 @@ const source = new Map([
  * data that is encrypted and can be erased, 150 with when a payout arrives, 170 with addresses
  * and what else holders of accounts have, 350 with past rates, a signed table of them, accounts of
  * eight more countries, and corridors that are closed by command, and 750 with webhooks: verified by
- * public key, logged with each attempt, a feed that waits, and endpoints with secrets that are replaced.
+ * public key, logged with each attempt, a feed that waits, and endpoints with secrets that are replaced. 363 came with
+ * endpoints that are verified by a challenge before they get events, and test messages.
  */
-const limits = { linesPerFile: 450, linesOfCode: 17_827 };
+const limits = { linesPerFile: 450, linesOfCode: 18_182 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

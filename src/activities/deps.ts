@@ -6,6 +6,7 @@ import type { FactRules } from '../domain/payout.js';
 import type { Rails } from '../rails/registry.js';
 import type { RateSource } from '../rates/rateSource.js';
 import type { Metrics } from '../telemetry.js';
+import type { Sender } from '../webhooks/sender.js';
 import type { PayoutSnapshot } from './snapshot.js';
 
 /** What the activities work on. Each states what it needs of this. */
@@ -16,6 +17,7 @@ export type ActivityDeps = DelivererDeps & {
   /** Opens the details that payouts are sent to. */
   readonly keyring: Keyring;
   readonly rateSource: RateSource;
+  readonly sender: Sender;
   readonly metrics: Metrics;
   readonly log: Logger;
   readonly rateMaximumAgeMs: number;

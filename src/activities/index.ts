@@ -5,6 +5,7 @@ import type { ActivityDeps } from './deps.js';
 import { ledgerActivities } from './ledger.js';
 import { maintenanceActivities } from './maintenance.js';
 import { operatorActivities } from './operator.js';
+import { probeActivities } from './probe.js';
 import { railActivities } from './rail.js';
 
 /** Every activity, with what it works on. The workflows see only the type of the result. */
@@ -15,6 +16,7 @@ export function createActivities(deps: ActivityDeps & { readonly deliverer: Deli
     ...batchActivities(deps),
     ...chunkActivities(deps),
     ...deps.deliverer.activities,
+    ...probeActivities(deps),
     ...maintenanceActivities(deps),
     ...operatorActivities(deps),
   };

@@ -8,6 +8,7 @@ import { claimOverduePayouts } from '../db/payouts.js';
 import { purgeUnusedQuotes } from '../db/quotes.js';
 import { currentRates, storeRates } from '../db/rates.js';
 import { countBreaks } from '../db/statements.js';
+import { purgeProbes } from '../db/webhookProbes.js';
 import { startBatch, wakeChunks, wakeEndpoint } from '../temporal/workflowCalls.js';
 import type { ActivityDeps, WakingDeps } from './deps.js';
 import { withHeartbeat } from './failure.js';
@@ -61,7 +62,8 @@ const purgeLimitMs = 20_000;
 async function purge(database: Database): Promise<number> {
   const endsAtMs = performance.now() + purgeLimitMs;
   let deleted = 0;
-  const purges = [purgeExpiredKeys, purgeDeliveries, purgeAttempts, purgeUnusedQuotes];
+  const deliveries = [purgeDeliveries, purgeAttempts, purgeProbes];
+  const purges = [purgeExpiredKeys, ...deliveries, purgeUnusedQuotes];
   for (const deleteSlice of purges) {
     let count = purgeSlice;
     while (count === purgeSlice && performance.now() < endsAtMs) {

@@ -7,7 +7,7 @@ import {
   type JsonObject,
 } from '../contract/versions/index.js';
 import { webhookExample } from '../contract/webhookExamples.js';
-import { eventBatch, type WebhookType, webhookTypes } from '../domain/event.js';
+import { eventBatch, probeTypes, type WebhookType, webhookTypes } from '../domain/event.js';
 import { meaningOf, type RefusalCode } from '../domain/refusal.js';
 import {
   formEncoding,
@@ -245,20 +245,28 @@ function headersOf(route: Route, says: { location?: boolean; retryAfter?: boolea
   return Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
 }
 
-/** An event, or a batch of them, as an endpoint receives it: Standard Webhooks 1.0. */
+function subjectOf(type: WebhookType): string {
+  if (type === 'webhook_endpoint.challenge') return 'webhook_challenge';
+  const [subject = ''] = type.split('.');
+  return subject;
+}
+
+/** A message as an endpoint receives it: Standard Webhooks 1.0. */
 function webhookOf(type: WebhookType, version: ApiVersion): JsonObject {
   const header = (name: string, description: string) =>
     ({ name, in: 'header', required: true, ...text(description) }) as const;
-  const message = { $ref: reference('webhook_message') };
-  const [subject = ''] = type.split('.');
-  const data = { $ref: reference(subject) };
+  const isProbe = probeTypes.some((probe) => probe === type);
+  const message = { $ref: reference(isProbe ? 'webhook_probe' : 'webhook_message') };
+  const data = { $ref: reference(subjectOf(type)) };
   const one = { allOf: [message, { properties: { type: { const: type }, data } }] };
   const schema = type === eventBatch ? { $ref: reference('webhook_batch') } : one;
   return {
     post: {
       operationId: type.replace('.', '_'),
       summary: `The webhook for ${type}.`,
-      description: 'A POST to each endpoint of the account that listens to it.',
+      description: isProbe
+        ? 'A POST to one endpoint, when it is to be verified or tested.'
+        : 'A POST to each endpoint of the account that listens to it.',
       security: [],
       parameters: [
         header('webhook-id', 'The id in the body: the same on every attempt.'),
@@ -278,7 +286,11 @@ function webhookOf(type: WebhookType, version: ApiVersion): JsonObject {
         },
       },
       responses: {
-        '2XX': { description: 'Received. After any other response we retry for three days.' },
+        '2XX': {
+          description: isProbe
+            ? 'Received. To a challenge, respond with it alone. We do not retry.'
+            : 'Received. After any other response we retry for three days.',
+        },
       },
     },
   };

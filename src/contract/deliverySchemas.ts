@@ -24,6 +24,24 @@ const deliveryAttempt = z.object({
   response: z.string().nullable().describe('The first 2 KiB of the response to a failed attempt.'),
   next_attempt_at: time.nullable().describe('When the attempt after it was due.'),
 });
+
+/** What an endpoint has to answer before events are sent to it. */
+export const webhookChallenge = z.object({
+  webhook_endpoint: idOf('we'),
+  challenge: z.string().describe('Respond with it alone, as text or as {"challenge": "…"}.'),
+});
+
+/** What came of a test message. */
+export const webhookTest = z.object({
+  object: z.literal('webhook_test'),
+  webhook_endpoint: idOf('we'),
+  delivered: z.boolean().describe('Whether the response was 2xx.'),
+  http_status: z.int().nullable().describe('Null if there was no response.'),
+  latency_ms: count,
+  error: z.string().nullable().describe('Null if it was delivered.'),
+  response: z.string().nullable().describe('The first 2 KiB of the response.'),
+});
+
 export const redelivery = z.object({
   object: z.literal('redelivery'),
   webhook_endpoint: idOf('we'),

@@ -107,7 +107,7 @@ export const beneficiaryListParams = z.strictObject({
 export const webhookEndpointListParams = z.strictObject({
   ...pageParams(idOf('we', 'webhook endpoint')),
   created,
-  status: oneOf(['enabled', 'disabled']).optional(),
+  status: oneOf(['unverified', 'enabled', 'disabled']).optional(),
 });
 
 /** An endpoint's deliveries go on behind the event of one of them. */

@@ -1,11 +1,17 @@
 import { z } from 'zod';
 import { batchModes, batchStatuses } from '../domain/batch.js';
-import { eventBatch, eventTypes } from '../domain/event.js';
+import { eventBatch, eventTypes, probeTypes } from '../domain/event.js';
 import { entryKinds } from '../domain/ledger.js';
 import { payoutStatuses } from '../domain/payout.js';
 import { refusalCodes } from '../domain/refusal.js';
 import { beneficiary, requirements } from './beneficiarySchemas.js';
-import { delivery, deliveryWithAttempts, redelivery } from './deliverySchemas.js';
+import {
+  delivery,
+  deliveryWithAttempts,
+  redelivery,
+  webhookChallenge,
+  webhookTest,
+} from './deliverySchemas.js';
 import { count, currency, decimal, deleted, idOf, money, time } from './shapes.js';
 import type { ApiVersion } from './versions/index.js';
 
@@ -246,7 +252,7 @@ const webhookEndpoint = z.object({
   batching: z.boolean().describe('Whether it is sent up to 100 events in one request.'),
   description: z.string().nullable(),
   api_version: z.string(),
-  status: z.enum(['enabled', 'disabled']),
+  status: z.enum(['unverified', 'enabled', 'disabled']),
   status_reason: z.string().nullable(),
   failing_since: time
     .nullable()
@@ -315,6 +321,15 @@ const deliveries = {
   delivery_with_attempts: deliveryWithAttempts,
   delivery_with_attempts_list: listOf(deliveryWithAttempts),
   redelivery,
+  webhook_challenge: webhookChallenge,
+  webhook_probe: z.object({
+    id: idOf('prb'),
+    type: z.enum(probeTypes),
+    timestamp: time,
+    api_version: z.string(),
+    data: z.union([webhookChallenge, webhookEndpoint]),
+  }),
+  webhook_test: webhookTest,
 };
 
 /** Every object of a version, by the name that routes call it. */

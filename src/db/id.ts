@@ -9,6 +9,7 @@ const prefixes = {
   batch: 'bat',
   event: 'evt',
   webhookEndpoint: 'we',
+  webhookProbe: 'prb',
   request: 'req',
   operatorAction: 'op',
 } as const;

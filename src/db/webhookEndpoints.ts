@@ -14,7 +14,8 @@ export type WebhookEndpointRow = {
   readonly batching: boolean;
   readonly description: string | null;
   readonly apiVersion: string;
-  readonly status: 'enabled' | 'disabled';
+  /** Unverified until it has answered a challenge; no events are sent to it before. */
+  readonly status: 'unverified' | 'enabled' | 'disabled';
   readonly statusReason: string | null;
   /** Since when no attempt has succeeded, where the last one failed. */
   readonly failingSince: Date | null;
@@ -33,6 +34,8 @@ type NewEndpoint = Pick<
   readonly description?: string | undefined;
   readonly signature?: WebhookEndpointRow['signature'] | undefined;
   readonly batching?: boolean | undefined;
+
+  readonly status?: WebhookEndpointRow['status'];
   readonly secret: string;
 };
 
@@ -40,9 +43,9 @@ type NewEndpoint = Pick<
 export async function insertWebhookEndpoint(
   sql: Sql,
   keyring: Keyring,
-  { signature = 'v1', batching = false, description, ...endpoint }: NewEndpoint,
+  { signature = 'v1', batching = false, status = 'enabled', ...endpoint }: NewEndpoint,
 ): Promise<WebhookEndpointRow> {
-  const { id, accountId, url, events, apiVersion, secret } = endpoint;
+  const { id, accountId, url, events, description, apiVersion, secret } = endpoint;
   const owner = { accountId, endpointId: id, number: 1 };
   const sealed = await sealSecret(sql, keyring, owner, secret);
   const [row] = await sql<WebhookEndpointRow[]>`
@@ -50,9 +53,9 @@ export async function insertWebhookEndpoint(
       insert into webhook_secrets (endpoint_id, number, sealed) values (${id}, 1, ${sealed})
     )
     insert into webhook_endpoints
-      (id, account_id, url, events, description, signature, batching, api_version)
+      (id, account_id, url, events, description, signature, batching, api_version, status)
     values (${id}, ${accountId}, ${url}, ${[...events]}::text[],
-      nullif(${description ?? ''}, ''), ${signature}, ${batching}, ${apiVersion})
+      nullif(${description ?? ''}, ''), ${signature}, ${batching}, ${apiVersion}, ${status})
     returning *`;
   return exactlyOne(row);
 }
@@ -150,6 +153,13 @@ export async function updateWebhookEndpoint(
     )
     select * from updated`;
   return row;
+}
+
+/** Enables an endpoint if it is unverified and its URL is still the one that has answered. */
+export async function enableVerified(sql: Sql, id: string, url: string): Promise<void> {
+  await sql`
+    update webhook_endpoints set status = 'enabled'
+     where id = ${id} and url = ${url} and status = 'unverified' and deleted_at is null`;
 }
 
 /** Hides an endpoint, cancels its pending deliveries and deletes its secrets, in one statement. */

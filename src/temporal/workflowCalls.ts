@@ -221,6 +221,26 @@ export function wakeEndpoint(client: Client, endpointId: string): Promise<void> 
   return wake(client, 'webhookDelivery', options, deliverSignal);
 }
 
+/** An activity of 20 s (workflows/proxies.ts), and what it takes to begin it. */
+const probeLimitMs = 25_000;
+
+/**
+ * Has a worker send a challenge or a test, and waits until it is over. Of an endpoint one runs at a
+ * time: while another does, it waits for that and sends nothing.
+ */
+export async function runProbe(client: Client, probe: Record<'id' | 'endpointId', string>) {
+  const options = {
+    workflowId: `webhook-probe/${probe.endpointId}`,
+    taskQueue: taskQueues.payouts,
+    ...oneRun,
+    workflowExecutionTimeout: probeLimitMs,
+    args: [{ probeId: probe.id }],
+  };
+  const start = () => client.workflow.start('webhookProbe', options);
+  const handle = await within(client, wakeLimitMs, start);
+  await within(client, probeLimitMs + wakeLimitMs, () => handle.result());
+}
+
 /**
  * Asks Temporal, and answers whether it did so within its time. The rows are the request: a repeat
  * or the sweep goes on from them, so a missing answer is not a failure.

@@ -71,6 +71,16 @@ function bare(hostname: string): string {
   return hostname.replace(/^\[(.*)\]$/, '$1');
 }
 
+/**
+ * Whether a URL leads to this machine by its host's very name, under a policy that allows that: then
+ * its receiver belongs to the person who runs the service.
+ */
+export function isOwnMachine(url: string, policy: UrlPolicy): boolean {
+  const host = bare(new URL(url).hostname);
+  const isLoopback = ipaddr.isValid(host) && ipaddr.process(host).range() === 'loopback';
+  return policy.allowPrivateAddresses && (host === 'localhost' || isLoopback);
+}
+
 // All the IPv6 unicast space that IANA has given out (RFC 4291, section 2.4); the library
 // counts as unicast whatever it has no name for, such as the old form ::127.0.0.1.
 const globalIpv6 = ipaddr.IPv6.parseCIDR('2000::/3');

@@ -19,6 +19,8 @@ export type Delivery = {
   readonly secrets: readonly string[];
   /** By the secrets, or by the service's own key as well. */
   readonly signature?: 'v1' | 'v1a';
+  /** Also of an answer that is 2xx it is wanted how it begins. */
+  readonly readsAnswer?: boolean;
 };
 
 /**
@@ -27,12 +29,13 @@ export type Delivery = {
  */
 export type SendOutcome =
   | { readonly kind: 'delivered'; readonly status: number }
+  | (Answered & { readonly kind: 'delivered' })
   | (Answered & { readonly kind: 'gone' })
   | (Answered & { readonly kind: 'refused'; readonly retryAfterMs?: number })
   | { readonly kind: 'unreachable'; readonly reason: string }
   | { readonly kind: 'blocked'; readonly reason: string; readonly detail: string };
 
-/** A status other than 2xx, and how the body began: for people who look for the reason. */
+/** The status, and how the body began: for people who look for the reason of a failure. */
 type Answered = { readonly status: number; readonly answer: string };
 
 export type Sender = {
@@ -117,11 +120,14 @@ async function post(
       signal: AbortSignal.timeout(limitMs),
     });
     // The status is the receiver's word: a body that breaks off or never ends takes nothing back.
-    if (statusCode >= 200 && statusCode < 300) {
+    const isDelivered = statusCode >= 200 && statusCode < 300;
+    if (isDelivered && delivery.readsAnswer !== true) {
       await body.dump({ limit: maxAnswerBytes });
       return { kind: 'delivered', status: statusCode };
     }
-    return failureOf(statusCode, headers['retry-after'], await excerptOf(body));
+    const answer = await excerptOf(body);
+    if (isDelivered) return { kind: 'delivered', status: statusCode, answer };
+    return failureOf(statusCode, headers['retry-after'], answer);
   } catch (error) {
     if (error instanceof BlockedAddressError) {
       return { kind: 'blocked', reason: error.message, detail: error.detail };
@@ -184,6 +190,8 @@ function readRetryAfter(value: string): number | undefined {
 function networkReason(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
   if (error.name === 'TimeoutError') return 'timeout';
+  // Its code is undefined for the most usual mistake of all (undici 7.30).
+  if (error.name === 'HTTPParserError') return 'the response was not HTTP';
   if (!('code' in error) || typeof error.code !== 'string') return undefined;
   return error.code.includes('INVALID_ARG') ? undefined : error.code;
 }

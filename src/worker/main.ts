@@ -65,7 +65,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     rails: createRails([rail]),
     keyring,
     rateMaximumAgeMs: config.RATE_MAXIMUM_AGE_HOURS * hourMs,
-    deliverer,
+    ...{ deliverer, sender },
     temporal,
     approvalAboveMinor: config.OPERATOR_APPROVAL_ABOVE_EUR * centsPerEuro,
     factRules: { returnMinimumPercent: config.RETURN_MINIMUM_PERCENT },

@@ -89,6 +89,13 @@ export const retryDeliveries = proxyActivities<Pick<Activities, 'deliverDue'>>({
   retry: { initialInterval: 1_000, maximumInterval: 10_000 },
 });
 
+/** A message takes at most 15 s. It is sent once: the caller who waits for it asks again. */
+export const probes = proxyActivities<Pick<Activities, 'sendProbe'>>({
+  taskQueue: taskQueues.webhooks,
+  startToCloseTimeout: 20_000,
+  retry: { maximumAttempts: 1 },
+});
+
 /** Steps of whole chunks: a killed worker shows by its heartbeat, long before a step's own limit. */
 const chunkStep = { startToCloseTimeout: 60_000, heartbeatTimeout: 4_000 } as const;
 

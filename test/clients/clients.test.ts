@@ -243,6 +243,14 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
       ...{ ...JSON.parse(body), id: `evt_${index}`, type },
     }));
     const batch = JSON.stringify({ ...JSON.parse(body), type: 'event.batch', data: events });
+
+    const challenge = JSON.stringify(webhookExample('webhook_endpoint.challenge', '2026-06-01'));
+    const test = JSON.stringify(webhookExample('webhook_endpoint.test', '2026-06-01'));
+    const probes = [
+      { name: 'a challenge', headers: signatureOf(secret, challenge), body: challenge, secrets },
+      { name: 'a foreign challenge', headers, body: challenge, secrets },
+      { name: 'a test', headers: signatureOf(secret, test), body: test, secrets },
+    ];
     const deliveries = [
       { name: 'a batch', headers: signatureOf(secret, batch), body: batch, secrets: secret },
       {
@@ -310,9 +318,13 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     ];
     const byKey = ['verified by the published keys', 'verified by either kind', 'of a rotation'];
     const genuine = ['genuine', 'with two secrets', 'signed twice', 'old', ...byKey];
-    const verdicts = await run('webhooks', { apiUrl: system.apiUrl, apiKey }, deliveries);
-    expect(verdicts).toEqual(
-      deliveries.map((delivery) => {
+    const all = [...probes, ...deliveries];
+    const verdicts = await run('webhooks', { apiUrl: system.apiUrl, apiKey }, all);
+    expect(verdicts).toEqual([
+      ['a challenge', 'answered', 'Jd3rTzYx0cT1mC7mJbq4u4H0yq3K2w8vPpXn5sLr6fE'],
+      ['a foreign challenge', 'refused'],
+      ['a test', 'webhook_endpoint.test', 'we_01ky8m2w4a'],
+      ...deliveries.map((delivery) => {
         if (delivery.body === batch) {
           const other = name === 'Python' ? 'verify_webhook_events' : 'verifyWebhookEvents';
           const refusal = `The webhook is a batch of events: use ${other}.`;
@@ -322,7 +334,7 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
         const isGenuine = genuine.includes(delivery.name);
         return isGenuine ? [delivery.name, 'payout.settled', payout] : [delivery.name, 'refused'];
       }),
-    );
+    ]);
   });
 
   it('feeds every event in order, over lost connections', async ({ onTestFinished }) => {

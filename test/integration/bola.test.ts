@@ -131,6 +131,8 @@ const paths: Readonly<Record<string, keyof Owned>> = {
   'post /v1/webhook_endpoints/:id': 'endpoint',
   'post /v1/webhook_endpoints/:id/rotate_secret': 'endpoint',
   'post /v1/webhook_endpoints/:id/revoke_old_secret': 'endpoint',
+  'post /v1/webhook_endpoints/:id/verify': 'endpoint',
+  'post /v1/webhook_endpoints/:id/test': 'endpoint',
   'delete /v1/webhook_endpoints/:id': 'endpoint',
   'get /v1/webhook_endpoints/:id/deliveries': 'endpoint',
   'get /v1/events/:id': 'event',

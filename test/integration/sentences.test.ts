@@ -27,6 +27,10 @@ beforeAll(async () => {
   });
   ids['{po}'] = textOf(payout, 'id');
   await system.client('POST /v1/quotes', { form: priced, idempotencyKey: 'first-quote' });
+  // Not a name of this machine, so it is to be verified; but nothing listens there.
+  const endpoint = { url: 'http://0.0.0.0:9/', 'events[]': '*' };
+  const added = await system.client('POST /v1/webhook_endpoints', { form: endpoint });
+  ids['{we}'] = textOf(added, 'id');
 });
 afterAll(() => system.stop());
 

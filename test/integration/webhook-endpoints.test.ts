@@ -65,6 +65,18 @@ async function untilStatuses(endpointId: string, wanted: readonly string[]): Pro
   await expect.poll(() => statusesOf(endpointId), { timeout: 15_000 }).toEqual(wanted);
 }
 
+describe('a new endpoint', () => {
+  it.each([
+    ['http://127.0.0.1:9/', 'enabled'],
+    ['http://localhost:9/', 'enabled'],
+    ['http://0.0.0.0:9/', 'unverified'],
+    ['https://example.com/', 'unverified'],
+  ])('of a stack that runs on one machine is %s: %s', async (url, status) => {
+    const { body } = await addEndpoint(await openCaller(), url);
+    expect(body).toMatchObject({ url, status });
+  });
+});
+
 describe('an update', () => {
   it('changes what it names and nothing else, once for its key', async () => {
     const caller = await openCaller();

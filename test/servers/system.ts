@@ -20,7 +20,8 @@ import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
 import { referenceSource } from '../../src/rates/reference.js';
 import { createMetrics } from '../../src/telemetry.js';
 import { ensureSearchAttributes } from '../../src/temporal/searchAttributes.js';
-import { createSender } from '../../src/webhooks/sender.js';
+import type { UrlPolicy } from '../../src/webhooks/guard.js';
+import { createSender, type Sender } from '../../src/webhooks/sender.js';
 import { createSigner, readSigningKey } from '../../src/webhooks/signature.js';
 import { createBatchLane, createSingleLane } from '../../src/worker/workers.js';
 import { type ApiClient, createClient } from '../fixtures/client.js';
@@ -70,6 +71,10 @@ export async function startSystem(
     readonly startsWorker?: boolean;
     readonly limiter?: Limiter;
     readonly keyring?: Keyring;
+    /** What the API takes for a receiver of others, of which it wants proof. */
+    readonly webhookPolicy?: UrlPolicy;
+    /** In place of one that reaches loopback, and has 15 s. */
+    readonly sender?: Sender;
   } = {},
 ): Promise<TestSystem> {
   const { keyring = usualKeyring } = options;
@@ -103,7 +108,7 @@ export async function startSystem(
     metrics: createMetrics('test'),
     log,
     rateMaximumAgeMs: dayMs,
-    webhookPolicy: policy,
+    webhookPolicy: options.webhookPolicy ?? policy,
     webhookKeys,
     fingerprintSecret,
     keyring,
@@ -113,7 +118,7 @@ export async function startSystem(
   const handle = app.callback();
   server.on('request', (request, response) => void handle(request, response));
 
-  const sender = createSender(policy, {}, createSigner(webhookKeys[0]));
+  const sender = options.sender ?? createSender(policy, {}, createSigner(webhookKeys[0]));
   const native = await NativeConnection.connect({ address: temporalAddress() });
   let stopWorker = async () => {};
   const startWorker = async (only?: 'single' | 'batch') => {
@@ -126,6 +131,7 @@ export async function startSystem(
       rateMaximumAgeMs: dayMs,
       factRules: usualFactRules,
       deliverer,
+      sender,
       approvalAboveMinor: 1_000_000n,
       temporal,
       rateSource: referenceSource,

@@ -6,6 +6,7 @@ import {
   expectedOfWebhookUrl,
   guardedConnector,
   guardedLookups,
+  isOwnMachine,
 } from '../../src/webhooks/guard.js';
 
 const strict = { allowInsecure: false, allowPrivateAddresses: false };
@@ -85,6 +86,23 @@ describe('expectedOfWebhookUrl', () => {
     expect(expectedOfWebhookUrl('http://127.0.0.1:8080/', insecure)).toBeDefined();
     expect(expectedOfWebhookUrl('ftp://127.0.0.1/', open)).toBeDefined();
     expect(expectedOfWebhookUrl('http://user@localhost/', open)).toBeDefined();
+  });
+});
+
+describe('isOwnMachine', () => {
+  it.each([
+    ...['http://localhost:9000/hooks', 'http://127.0.0.1/', 'http://127.8.8.8/', 'http://0x7f.1/'],
+    ...['https://[::1]:9/', 'http://[::ffff:127.0.0.1]/'],
+  ])('is %s, where the policy allows that', (url) => {
+    expect(isOwnMachine(url, open)).toBe(true);
+    expect(isOwnMachine(url, insecure)).toBe(false);
+  });
+
+  it.each([
+    ...['http://10.0.0.1/', 'http://0.0.0.0/', 'http://[::]/', 'https://example.com/127.0.0.1'],
+    ...['http://localhost.example.com/', 'http://127.0.0.1.example.com/', 'http://[2001:db8::1]/'],
+  ])('is not %s', (url) => {
+    expect(isOwnMachine(url, open)).toBe(false);
   });
 });
 

@@ -40,9 +40,11 @@ export type {
   WebhookEndpoint,
   WebhookEndpointWithSecret,
   WebhookEvent,
+  WebhookTest,
 } from './types.js';
 export type { WaitOptions } from './waiting.js';
 export {
+  challengeOf,
   verifyWebhook,
   verifyWebhookEvents,
   type WebhookHeaders,

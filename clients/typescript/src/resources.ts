@@ -20,6 +20,7 @@ import type {
   Schemas,
   WebhookEndpoint,
   WebhookEndpointWithSecret,
+  WebhookTest,
 } from './types.js';
 
 /** The objects that need no more than their routes: what is created, read, listed and deleted. */
@@ -169,6 +170,12 @@ function webhookEndpointsOf(send: Transport, { get, post, remove }: Calls) {
     /** Changes where, what and whether events are sent; `status: 'enabled'` ends a pause. */
     update: (id: string, params: Schemas['updateWebhookEndpoint_params'], options?: WriteOptions) =>
       post<WebhookEndpoint>(pathOf(id), params, options),
+    /** Has a challenge sent to an unverified endpoint: if its receiver answers it, events follow. */
+    verify: (id: string, options?: WriteOptions) =>
+      post<WebhookEndpoint>(`${pathOf(id)}/verify`, {}, options),
+    /** Has one test message sent to a verified endpoint, and returns what came of it. */
+    test: (id: string, options?: WriteOptions) =>
+      post<WebhookTest>(`${pathOf(id)}/test`, {}, options),
     /** Replaces the secret; the answer alone shows the new one. Both sign for `overlap_hours`. */
     rotateSecret: (
       id: string,

@@ -30,6 +30,7 @@ export type PastRate = Schemas['past_rate'];
 export type Quote = Schemas['quote'];
 export type Rate = Schemas['rate'];
 export type WebhookEndpoint = Schemas['webhook_endpoint'];
+export type WebhookTest = Schemas['webhook_test'];
 export type WebhookEndpointWithSecret = Schemas['webhook_endpoint_with_secret'];
 
 export type BatchItem = Schemas['batch_item_params'];

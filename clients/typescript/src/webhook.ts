@@ -82,6 +82,21 @@ function verifiedMessage(
   return JSON.parse(typeof rawBody === 'string' ? rawBody : new TextDecoder().decode(rawBody));
 }
 
+/**
+ * What to answer to a webhook that verifies your endpoint: a 2xx response with this alone as its body.
+ * Undefined for every other webhook.
+ *
+ * @param event what verifyWebhook has returned: a challenge that anybody else has sent is not answered
+ */
+export function challengeOf(event: {
+  readonly type: string;
+  readonly data: object;
+}): string | undefined {
+  const { type, data } = event;
+  if (type !== 'webhook_endpoint.challenge' || !('challenge' in data)) return undefined;
+  return typeof data.challenge === 'string' ? data.challenge : undefined;
+}
+
 /** One or two of each kind are sent; more would be a header that is made to burn time. */
 const mostSignatures = 10;
 

@@ -8,6 +8,7 @@ import { askTemporal, wakeEndpoint } from '../../temporal/workflowCalls.js';
 import { runIdempotently } from '../idempotency.js';
 import { exclusive, listRoute } from '../listRoute.js';
 import { type ApiDeps, notFound, type Route, refused, route } from '../route.js';
+import { unverified } from './webhookEndpoints.js';
 
 export const deliveryRoutes: readonly Route[] = [
   listRoute({
@@ -36,7 +37,7 @@ export const deliveryRoutes: readonly Route[] = [
       'all of a range': { from_sequence: 1, to_sequence: 10_000 },
     },
     answers: { 200: 'redelivery' },
-    refusals: ['parameters_exclusive'],
+    refusals: ['parameters_exclusive', 'webhook_endpoint_unverified'],
     handle: async (deps, request, { since, from_sequence: from, to_sequence: to }) => {
       const isRange = from !== undefined && to !== undefined;
       if (since && (from ?? to)) return refused(exclusive('since', 'from_sequence'));
@@ -45,6 +46,7 @@ export const deliveryRoutes: readonly Route[] = [
         status: 200,
         perform: async (sql) => {
           const endpoint = await lockWebhookEndpoint(sql, request.account.id, request.id);
+          if (endpoint?.status === 'unverified') return unverified();
           if (endpoint?.status !== 'enabled') {
             const disabled = { hint: 'Enable the endpoint first.' };
             return { ...notFound(request), ...(endpoint === undefined ? {} : disabled) };

@@ -1,3 +1,4 @@
+import type { z } from 'zod';
 import { webhookEndpointListParams } from '../../contract/listParams.js';
 import { webhookEndpointObject } from '../../contract/objects.js';
 import {
@@ -5,11 +6,12 @@ import {
   webhookEndpointParams,
   webhookEndpointUpdateParams,
 } from '../../contract/params.js';
-import type { Sql } from '../../db/client.js';
+import { exactlyOne, type Sql } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import {
   countWebhookEndpoints,
   deleteWebhookEndpoint,
+  enableVerified,
   findWebhookEndpoint,
   insertWebhookEndpoint,
   listWebhookEndpoints,
@@ -20,12 +22,22 @@ import {
   type WebhookEndpointRow,
 } from '../../db/webhookEndpoints.js';
 import { webhookSecretsOf } from '../../db/webhookSecrets.js';
-import { type Refusal, refuse } from '../../domain/refusal.js';
-import { expectedOfWebhookUrl } from '../../webhooks/guard.js';
+import { isRefusal, type Refusal, refuse } from '../../domain/refusal.js';
+import { expectedOfWebhookUrl, isOwnMachine } from '../../webhooks/guard.js';
 import { createWebhookSecret } from '../../webhooks/signature.js';
-import { changeOnce, runIdempotently } from '../idempotency.js';
+import { bindRequest, changeOnce, runIdempotently } from '../idempotency.js';
 import { byIdIn, listRoute } from '../listRoute.js';
-import { type ApiDeps, notFound, oneObject, type Route, route } from '../route.js';
+import {
+  type Answer,
+  type ApiDeps,
+  type ApiRequest,
+  notFound,
+  oneObject,
+  type Route,
+  refused,
+  route,
+} from '../route.js';
+import { challenge, sendProbe } from '../webhookProbe.js';
 
 /** Every event is written once for each endpoint, so their number is a factor of the work. */
 const maximumEndpoints = 16;
@@ -54,6 +66,81 @@ function refusedUrl({ webhookPolicy }: ApiDeps, url: string | undefined): Refusa
   return expected === undefined
     ? undefined
     : refuse('webhook_url_refused', { param: 'url', expected });
+}
+
+async function findLive(sql: Sql, { account, id }: ApiRequest) {
+  const row = await findWebhookEndpoint(sql, account.id, id);
+  return row?.deletedAt === null ? row : undefined;
+}
+
+/** What an endpoint that is not verified is refused for. */
+export const unverified = () =>
+  refuse('webhook_endpoint_unverified', {
+    hint: 'Verify it first: POST /v1/webhook_endpoints/:id/verify.',
+  });
+
+/** Changes an endpoint. A new URL of one that is verified has to answer a challenge before. */
+async function updateEndpoint(
+  deps: ApiDeps,
+  request: ApiRequest,
+  { api_version: apiVersion, ...changes }: z.infer<typeof webhookEndpointUpdateParams>,
+): Promise<Answer> {
+  const { account, id } = request;
+  const { url, status } = changes;
+  let unproven: string | undefined;
+  const update = (proven?: string) =>
+    runIdempotently(deps, request, {
+      objectId: id,
+      status: 200,
+      perform: async (sql) => {
+        const refusal = refusedUrl(deps, url);
+        if (refusal !== undefined) return refusal;
+        const row = await lockWebhookEndpoint(sql, account.id, id);
+        if (row === undefined) return notFound(request);
+        if (row.status === 'unverified' && status !== undefined) return unverified();
+        const isKnown = row.status === 'unverified' || url === row.url || url === proven;
+        const isOwn = url === undefined || isOwnMachine(url, deps.webhookPolicy);
+        unproven = isKnown || isOwn ? undefined : url;
+        // Never answered, and of the service's own it uses no key up: what comes next takes seconds.
+        if (unproven !== undefined) return refuse('service_unavailable');
+        return exactlyOne(
+          await updateWebhookEndpoint(sql, account.id, id, { ...changes, apiVersion }),
+        );
+      },
+      find: findWebhookEndpoint,
+      render: webhookEndpointObject,
+    });
+  const answer = await update();
+  if (unproven === undefined) return answer;
+  const target = { accountId: account.id, id, url: unproven };
+  return (await challenge(deps, target, 'url')) ?? update(unproven);
+}
+
+/** An endpoint that is disabled has been verified before, and needs no proof. */
+async function verifyEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const row = await findLive(deps.database, request);
+  if (row?.status === 'unverified') {
+    const failure = await challenge(deps, row);
+    if (failure !== undefined) return failure;
+    await enableVerified(deps.database, row.id, row.url);
+  }
+  const after = await findLive(deps.database, request);
+  // Its URL was changed meanwhile: another one has answered.
+  if (after?.status === 'unverified') return refused(unverified());
+  return oneObject(request, after && webhookEndpointObject(after));
+}
+
+async function testEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const row = await findLive(deps.database, request);
+  if (row === undefined) return refused(notFound(request));
+  if (row.status === 'unverified') return refused(unverified());
+  const objectId = newId('webhookProbe');
+  const bound = await bindRequest(deps.database, deps, request, { objectId });
+  if (isRefusal(bound)) return refused(bound);
+  const outcome = await sendProbe(deps, row, 'test', bound.objectId);
+  if ('refusals' in outcome) return outcome;
+  const body = { object: 'webhook_test', webhook_endpoint: row.id, ...outcome };
+  return { status: 200, body, headers: bound.headers };
 }
 
 export const webhookEndpointRoutes: readonly Route[] = [
@@ -86,7 +173,8 @@ export const webhookEndpointRoutes: readonly Route[] = [
             return refuse('limit_reached', { expected: `at most ${maximumEndpoints} endpoints` });
           }
           const secret = createWebhookSecret();
-          const endpoint = { ...params, id, accountId, secret, apiVersion };
+          const status = isOwnMachine(params.url, deps.webhookPolicy) ? 'enabled' : 'unverified';
+          const endpoint = { ...params, id, accountId, secret, apiVersion, status } as const;
           return { ...(await insertWebhookEndpoint(sql, deps.keyring, endpoint)), secret };
         },
       });
@@ -111,8 +199,8 @@ export const webhookEndpointRoutes: readonly Route[] = [
     summary: 'Retrieve a webhook endpoint.',
     answers: { 200: 'webhook_endpoint' },
     handle: async ({ database }, request) => {
-      const row = await findWebhookEndpoint(database, request.account.id, request.id);
-      return oneObject(request, row?.deletedAt === null ? webhookEndpointObject(row) : undefined);
+      const row = await findLive(database, request);
+      return oneObject(request, row && webhookEndpointObject(row));
     },
   },
   route({
@@ -127,22 +215,29 @@ export const webhookEndpointRoutes: readonly Route[] = [
       'other events': { events: ['*'], description: 'All events, to the ledger' },
     },
     answers: { 200: 'webhook_endpoint' },
-    refusals: ['webhook_url_refused'],
-    handle: (deps, request, { api_version: apiVersion, ...changes }) =>
-      runIdempotently(deps, request, {
-        objectId: request.id,
-        status: 200,
-        perform: async (sql) =>
-          refusedUrl(deps, changes.url) ??
-          (await updateWebhookEndpoint(sql, request.account.id, request.id, {
-            ...changes,
-            apiVersion,
-          })) ??
-          notFound(request),
-        find: findWebhookEndpoint,
-        render: webhookEndpointObject,
-      }),
+    refusals: ['webhook_url_refused', 'webhook_challenge_failed', 'webhook_endpoint_unverified'],
+    handle: updateEndpoint,
   }),
+  {
+    method: 'post',
+    path: '/v1/webhook_endpoints/:id/verify',
+    scope: 'webhooks',
+    operationId: 'verifyWebhookEndpoint',
+    summary: 'Send an unverified endpoint a challenge, and enable it if that is answered.',
+    answers: { 200: 'webhook_endpoint' },
+    refusals: ['webhook_challenge_failed', 'webhook_endpoint_unverified'],
+    handle: verifyEndpoint,
+  },
+  {
+    method: 'post',
+    path: '/v1/webhook_endpoints/:id/test',
+    scope: 'webhooks',
+    operationId: 'testWebhookEndpoint',
+    summary: 'Send a verified endpoint one test message, and return what came of it.',
+    answers: { 200: 'webhook_test' },
+    refusals: ['webhook_endpoint_unverified'],
+    handle: testEndpoint,
+  },
   route({
     method: 'post',
     path: '/v1/webhook_endpoints/:id/rotate_secret',

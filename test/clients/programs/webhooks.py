@@ -1,7 +1,13 @@
 import json
 import sys
 
-from corridor import Corridor, WebhookVerificationError, verify_webhook, verify_webhook_events
+from corridor import (
+    Corridor,
+    WebhookVerificationError,
+    challenge_of,
+    verify_webhook,
+    verify_webhook_events,
+)
 
 
 
@@ -28,7 +34,11 @@ for delivery in json.load(sys.stdin):
             continue
         event = verify_webhook(body, headers, secrets)
         verify_webhook(body.encode(), headers, secrets)
-        verdicts.append([name, event.type, event.data.id])
+        challenge = challenge_of(event)
+        if challenge is not None:
+            verdicts.append([name, "answered", challenge])
+        else:
+            verdicts.append([name, event.type, event.data.id])
     except WebhookVerificationError:
         verdicts.append([name, "refused"])
 print(json.dumps(verdicts))

@@ -1,6 +1,7 @@
 import { text } from 'node:stream/consumers';
 import {
   Corridor,
+  challengeOf,
   verifyWebhook,
   verifyWebhookEvents,
   WebhookVerificationError,
@@ -28,7 +29,8 @@ const verdicts = deliveries.map(({ name, headers, body, secrets: named }) => {
     const event = verifyWebhook(body, headers, secrets);
     // Frameworks give bytes and a Headers object just as well.
     verifyWebhook(new TextEncoder().encode(body), new Headers(headers), secrets);
-    return [name, event.type, event.data.id];
+    const challenge = challengeOf(event);
+    return challenge ? [name, 'answered', challenge] : [name, event.type, event.data.id];
   } catch (error) {
     if (error instanceof WebhookVerificationError) return [name, 'refused'];
     throw error;

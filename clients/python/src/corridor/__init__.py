@@ -10,7 +10,7 @@ from ._errors import (
 )
 from ._event_models import Event, UnknownObject, WebhookMessage
 from ._pages import Page
-from ._webhooks import verify_webhook, verify_webhook_events
+from ._webhooks import challenge_of, verify_webhook, verify_webhook_events
 
 __all__ = [
     "Corridor",
@@ -22,6 +22,7 @@ __all__ = [
     "UnknownObject",
     "WebhookMessage",
     "WebhookVerificationError",
+    "challenge_of",
     "models",
     "params",
     "verify_webhook",

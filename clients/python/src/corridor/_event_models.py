@@ -18,7 +18,8 @@ class UnknownObject(Model):
     ``model_extra`` has its other fields.
     """
 
-    object: str
+    #: Not every object says of which kind it is.
+    object: str = ""
     #: Not every object has one.
     id: str | None = None
 
@@ -54,3 +55,5 @@ class WebhookMessage(models.WebhookMessage):
     """An event as a webhook brings it: an endpoint for ``*`` gets those that are added later."""
 
     data: Data  # type: ignore[assignment]
+    #: Only events have one: 0 for a challenge or a test.
+    sequence: int = 0

@@ -28,6 +28,7 @@ from .models import (
     Redelivery,
     WebhookEndpoint,
     WebhookEndpointWithSecret,
+    WebhookTest,
 )
 from .params import (
     ChangeAccountParams,
@@ -213,6 +214,28 @@ class WebhookEndpoints(_Resource):
         """Delivers again: what has failed since a time, or every event of a range of sequences."""
         path = path_of("webhook_endpoints", endpoint_id, "/redeliver")
         return self._post(path, params, Redelivery, idempotency_key, timeout)
+
+    def verify(
+        self,
+        endpoint_id: str,
+        *,
+        idempotency_key: str | None = None,
+        timeout: float | None = None,
+    ) -> WebhookEndpoint:
+        """Has a challenge sent to an unverified endpoint: if it is answered, events follow."""
+        path = path_of("webhook_endpoints", endpoint_id, "/verify")
+        return self._post(path, {}, WebhookEndpoint, idempotency_key, timeout)
+
+    def test(
+        self,
+        endpoint_id: str,
+        *,
+        idempotency_key: str | None = None,
+        timeout: float | None = None,
+    ) -> WebhookTest:
+        """Has one test message sent to a verified endpoint, and returns what came of it."""
+        path = path_of("webhook_endpoints", endpoint_id, "/test")
+        return self._post(path, {}, WebhookTest, idempotency_key, timeout)
 
     def rotate_secret(
         self,

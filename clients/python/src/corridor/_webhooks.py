@@ -83,6 +83,18 @@ def _verified(
     raise WebhookVerificationError("No signature of the webhook is valid.")
 
 
+def challenge_of(event: WebhookMessage) -> str | None:
+    """What to answer to a webhook that verifies your endpoint.
+
+    A 2xx response has this alone as its body; None for every other webhook. ``event`` is what
+    verify_webhook has returned: a challenge that anybody else has sent is not answered.
+    """
+    if event.type != "webhook_endpoint.challenge":
+        return None
+    challenge = (event.data.model_extra or {}).get("challenge")
+    return challenge if isinstance(challenge, str) else None
+
+
 def _header(headers: Mapping[str, str], name: str) -> str:
     value = headers.get(name, "")
     if value == "":

@@ -1,0 +1,68 @@
+import { randomBytes } from 'node:crypto';
+import { webhookEndpointObject } from '../contract/objects.js';
+import { defaultApiVersion, isApiVersion, render } from '../contract/versions/index.js';
+import { type BegunProbe, beginProbe, endProbe } from '../db/webhookProbes.js';
+import { webhookSecretsOf } from '../db/webhookSecrets.js';
+import type { SendOutcome } from '../webhooks/sender.js';
+import type { ActivityDeps } from './deps.js';
+
+type ProbeDeps = Pick<ActivityDeps, 'database' | 'keyring' | 'sender'>;
+
+/** As many bytes as a secret has: they are not guessed. */
+const challengeBytes = 32;
+
+/** Challenges and tests: single messages, of which no delivery and no retry comes. */
+export function probeActivities({ database, keyring, sender }: ProbeDeps) {
+  return {
+    /**
+     * Sends a challenge or a test, once, and records what came of it. It returns nothing: neither a
+     * challenge nor what a receiver answers belongs into a history.
+     */
+    sendProbe: async ({ probeId: id }: { readonly probeId: string }): Promise<void> => {
+      const begun = await beginProbe(database, id);
+      if (begun === undefined) return;
+      const challenge = randomBytes(challengeBytes).toString('base64url');
+      const secrets = await webhookSecretsOf(database, keyring, begun.id);
+      const startedAtMs = performance.now();
+      const sent = await sender.send({
+        ...{ id, account: begun.accountId, url: begun.url, signature: begun.signature, secrets },
+        timestampSeconds: Math.floor(Date.now() / 1000),
+        body: bodyOf(id, begun, challenge),
+        readsAnswer: true,
+      });
+      const latency = Math.round(performance.now() - startedAtMs);
+      const http_status = 'status' in sent ? sent.status : null;
+      const response = 'answer' in sent ? sent.answer : null;
+      const isTest = begun.kind === 'test';
+      const error = failureOf(sent) ?? (isTest ? null : wrongAnswer(response, challenge));
+      const kept = { delivered: error === null, http_status, latency_ms: latency, error };
+      await endProbe(database, id, { ...kept, response: isTest ? response : null });
+    },
+  };
+}
+
+function bodyOf(id: string, { kind, ...endpoint }: BegunProbe, challenge: string): string {
+  const version = isApiVersion(endpoint.apiVersion) ? endpoint.apiVersion : defaultApiVersion;
+  const type = `webhook_endpoint.${kind}`;
+  const timestamp = new Date().toISOString();
+  const data =
+    kind === 'challenge'
+      ? { webhook_endpoint: endpoint.id, challenge }
+      : render(webhookEndpointObject(endpoint), version);
+  return JSON.stringify({ id, type, timestamp, api_version: version, data });
+}
+
+function failureOf(sent: SendOutcome): string | null {
+  if (!('status' in sent)) return sent.reason;
+  return sent.kind === 'delivered' ? null : `HTTP ${sent.status}`;
+}
+
+/**
+ * What is wrong with an answer to a challenge, which proves that its sender reads what it is sent: the
+ * challenge alone, as text or in a JSON object. One that echoes every message proves nothing.
+ */
+function wrongAnswer(answer: string | null, challenge: string): string | null {
+  const text = answer?.trim() ?? '';
+  const proof = /^\{\s*"challenge"\s*:\s*"([\w-]+)"\s*\}$/.exec(text)?.[1] ?? text;
+  return proof === challenge ? null : 'the response body was not the challenge';
+}

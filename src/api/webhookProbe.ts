@@ -1,0 +1,70 @@
+import { transaction } from '../db/client.js';
+import { newId } from '../db/id.js';
+import type { WebhookEndpointRow } from '../db/webhookEndpoints.js';
+import {
+  addProbe,
+  findProbe,
+  hostOf,
+  type NewProbe,
+  type ProbeOutcome,
+  probesOfHost,
+} from '../db/webhookProbes.js';
+import { type RefusalCode, refuse } from '../domain/refusal.js';
+import { askTemporal, runProbe } from '../temporal/workflowCalls.js';
+import { type ApiDeps, type Refused, refused } from './route.js';
+
+/** Where a message is sent: to an endpoint, also at a URL that is not yet its own. */
+type Target = Pick<WebhookEndpointRow, 'accountId' | 'id' | 'url'>;
+
+/**
+ * Has a worker send a message to an endpoint, since the API may not reach receivers, and waits for
+ * what comes of it. A probe that is over is not sent again; one that was not begun, because Temporal
+ * did not answer, is.
+ */
+export async function sendProbe(
+  deps: ApiDeps,
+  { accountId, id: endpointId, url }: Target,
+  kind: NewProbe['kind'],
+  id = newId('webhookProbe'),
+): Promise<ProbeOutcome | Refused> {
+  const probe = { id, accountId, endpointId, kind, url };
+  const find = () => findProbe(deps.database, accountId, id);
+  const known = await find();
+  if (known?.outcome) return known.outcome;
+  if (!known?.begunAt) {
+    const add = () => transaction(deps.database, (sql) => addProbe(sql, probe));
+    const waitSeconds = await deps.writes(accountId, add);
+    const most = `at most ${probesOfHost} challenges and tests an hour to ${hostOf(url)}`;
+    if (waitSeconds !== undefined) return refusedFor(waitSeconds, 'rate_limited', most);
+  }
+  const run = () => runProbe(deps.temporal, probe);
+  const isRun = await askTemporal(deps, { webhook_endpoint: endpointId }, run);
+  const ended = await find();
+  if (ended?.outcome) return ended.outcome;
+  if (isRun && ended?.begunAt === null) {
+    return refusedFor(1, 'too_many_in_flight', 'one challenge or test at a time to an endpoint');
+  }
+  return refused(refuse('service_unavailable', { hint: 'Send it again.' }));
+}
+
+function refusedFor(seconds: number, code: RefusalCode, expected: string): Refused {
+  const refusal = refuse(code, { expected, hint: 'Send it again after Retry-After.' });
+  return { ...refused(refusal), headers: { 'Retry-After': `${seconds}` } };
+}
+
+const expected =
+  'a 2xx response within 15 seconds whose body is data.challenge alone, as text or as {"challenge": "…"}';
+
+/** Sends a challenge to a URL. Undefined once it has answered that rightly, or the refusal. */
+export async function challenge(
+  deps: ApiDeps,
+  target: Target,
+  param?: 'url',
+): Promise<Refused | undefined> {
+  const outcome = await sendProbe(deps, target, 'challenge');
+  if ('refusals' in outcome) return outcome;
+  if (outcome.error === null) return undefined;
+  const detail = `The challenge was not answered: ${outcome.error}. Expected ${expected}.`;
+  const details = { param, expected, received: outcome.error, detail };
+  return refused(refuse('webhook_challenge_failed', details));
+}

@@ -1,0 +1,484 @@
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { text } from 'node:stream/consumers';
+import { Webhook } from 'standardwebhooks';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { z } from 'zod';
+import { listenOnAnyPort } from '../../sandbox/stack/ports.js';
+import { purgeProbes } from '../../src/db/webhookProbes.js';
+import { createSender } from '../../src/webhooks/sender.js';
+import { textsIn } from '../assertions/history.js';
+import { type ApiClient, createClient, textOf, untilStatus } from '../fixtures/client.js';
+import { absentTemporal } from '../fixtures/interleaving.js';
+import { beneficiary } from '../fixtures/requestPayout.js';
+import { createTestAccount } from '../servers/database.js';
+import { startSecondApi } from '../servers/secondApi.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
+
+let system: TestSystem;
+
+/** Receivers are on loopback, of which this API wants proof as production does of others. */
+beforeAll(async () => {
+  const open = createSender(
+    { allowInsecure: true, allowPrivateAddresses: true },
+    { limitMs: 1_500 },
+  );
+  const guarded = createSender({ allowInsecure: true, allowPrivateAddresses: false });
+  const sender = {
+    send: (delivery: Parameters<typeof open.send>[0]) =>
+      (delivery.url.includes('guarded') ? guarded : open).send(delivery),
+    close: async () => {
+      await Promise.all([open.close(), guarded.close()]);
+    },
+  };
+  const webhookPolicy = { allowInsecure: true, allowPrivateAddresses: false };
+  system = await startSystem({ sender, webhookPolicy });
+});
+afterAll(() => system.stop());
+
+const message = z.looseObject({
+  id: z.string(),
+  type: z.string(),
+  data: z.looseObject({ challenge: z.string().optional() }),
+});
+type Message = z.infer<typeof message>;
+
+/** How a receiver answers, given what it is sent. */
+type Answering = (response: ServerResponse, sent: Message, body: string) => unknown;
+
+const challengeOf = ({ data }: Message) => data.challenge ?? 'no challenge';
+const rightly: Answering = (response, sent) => response.end(challengeOf(sent));
+
+/** A receiver under a name that is not an address, so that its URL is taken. */
+async function openReceiver(answering: Answering) {
+  const held = { answering };
+  const received: (Message & { readonly raw: string; readonly headers: Headers })[] = [];
+  const take = async (request: IncomingMessage, response: ServerResponse) => {
+    const raw = await text(request);
+    const sent = message.parse(JSON.parse(raw));
+    const headers = new Headers(
+      Object.entries(request.headers).map(([name, value]) => [name, String(value)]),
+    );
+    received.push({ ...sent, raw, headers });
+    held.answering(response, sent, raw);
+  };
+  const server = createServer((request, response) => void take(request, response));
+  const port = await listenOnAnyPort(server);
+  onTestFinished(async () => {
+    server.closeAllConnections();
+    server.close();
+    await once(server, 'close');
+  });
+  return { url: `http://localhost:${port}/hooks`, held, received };
+}
+
+async function openCaller() {
+  const { account, apiKey } = await createTestAccount(system.database);
+  const client = createClient(system.apiUrl, apiKey);
+  return { client, apiKey, accountId: account.id };
+}
+
+async function addEndpoint(client: ApiClient, url: string) {
+  const added = await client('POST /v1/webhook_endpoints', { json: { url, events: ['*'] } });
+  expect(added).toMatchObject({ status: 201, body: { status: 'unverified' } });
+  const id = textOf(added, 'id');
+  return { id, secret: textOf(added, 'secret'), path: `/v1/webhook_endpoints/${id}` };
+}
+
+async function addVerified(client: ApiClient, url: string) {
+  const endpoint = await addEndpoint(client, url);
+  expect(await client(`POST ${endpoint.path}/verify`)).toMatchObject({ status: 200 });
+  return endpoint;
+}
+
+const statusOf = async (client: ApiClient, path: string) =>
+  textOf(await client(`GET ${path}`), 'status');
+
+async function settlePayout(client: ApiClient): Promise<string> {
+  const payee = textOf(await client('POST /v1/beneficiaries', { json: beneficiary }), 'id');
+  const json = { source_currency: 'USD', amount: 1_000, beneficiary: payee };
+  const id = textOf(await client('POST /v1/payouts', { json }), 'id');
+  await untilStatus(client, id, 'settled');
+  return id;
+}
+
+async function deliveriesTo(endpointId: string): Promise<number> {
+  const { count } = await system.database`
+    select from deliveries where endpoint_id = ${endpointId}`;
+  return count;
+}
+
+describe('an endpoint that is not verified', () => {
+  it('gets no events, and is neither enabled nor tested nor redelivered to', async () => {
+    const { client } = await openCaller();
+    const receiver = await openReceiver((response) => response.end());
+    const { id, path } = await addEndpoint(client, receiver.url);
+    const refusal = { status: 409, body: { code: 'webhook_endpoint_unverified' } };
+    const enabled = await client(`POST ${path}`, {
+      json: { status: 'enabled', url: receiver.url },
+    });
+    expect(enabled).toMatchObject(refusal);
+    expect(textOf(enabled, 'detail')).toContain('POST /v1/webhook_endpoints/:id/verify');
+    expect(await client(`POST ${path}`, { json: { status: 'disabled' } })).toMatchObject(refusal);
+    expect(await client(`POST ${path}/test`)).toMatchObject(refusal);
+    const json = { since: '2026-01-01T00:00:00Z' };
+    expect(await client(`POST ${path}/redeliver`, { json })).toMatchObject(refusal);
+    await settlePayout(client);
+    expect(await deliveriesTo(id)).toBe(0);
+    const listed = await client('GET /v1/webhook_endpoints?status=unverified');
+    expect(listed.body).toMatchObject({ data: [{ id }] });
+    expect(receiver.received).toEqual([]);
+  });
+
+  it('may get another URL, which is not asked', async () => {
+    const { client } = await openCaller();
+    const receiver = await openReceiver(rightly);
+    const { path } = await addEndpoint(client, 'http://localhost:9/');
+    const changed = await client(`POST ${path}`, { json: { url: receiver.url } });
+    expect(changed.body).toMatchObject({ url: receiver.url, status: 'unverified' });
+    expect(receiver.received).toEqual([]);
+  });
+});
+
+describe('a challenge', () => {
+  it.each<[string, Answering]>([
+    ['as text', (response, sent) => response.writeHead(201).end(` ${challengeOf(sent)}\n`)],
+    [
+      'as JSON',
+      (response, { data }) => response.end(JSON.stringify({ challenge: data.challenge })),
+    ],
+  ])('that is answered %s enables the endpoint, which then gets events', async (_, answering) => {
+    const { client } = await openCaller();
+    const receiver = await openReceiver(answering);
+    const { id, path, secret } = await addEndpoint(client, receiver.url);
+    const verified = await client(`POST ${path}/verify`, { idempotencyKey: crypto.randomUUID() });
+    expect(verified).toMatchObject({ status: 200, body: { id, status: 'enabled' } });
+
+    const [challenge] = receiver.received;
+    expect(Object.keys(JSON.parse(challenge?.raw ?? ''))).toEqual([
+      ...['id', 'type', 'timestamp', 'api_version', 'data'],
+    ]);
+    expect(challenge).toMatchObject({
+      ...{ type: 'webhook_endpoint.challenge', api_version: '2026-06-01' },
+      data: { webhook_endpoint: id, challenge: expect.stringMatching(/^[\w-]{43}$/) },
+    });
+    const headers = Object.fromEntries(challenge?.headers ?? []);
+    expect(headers['webhook-id']).toBe(challenge?.id);
+    new Webhook(secret).verify(challenge?.raw ?? '', headers);
+
+    // Nothing is sent to one that is enabled.
+    expect(await client(`POST ${path}/verify`)).toMatchObject({ status: 200 });
+    expect(receiver.received).toHaveLength(1);
+    await settlePayout(client);
+    await expect.poll(() => receiver.received.map(({ type }) => type)).toContain('payout.settled');
+  });
+
+  it.each<[string, Answering, string]>([
+    ['an echo', (response, _sent, body) => response.end(body), 'was not the challenge'],
+    [
+      'an echo of its data',
+      (response, { data }) => response.end(JSON.stringify(data)),
+      'was not the challenge',
+    ],
+    ['another text', (response) => response.end('ok'), 'was not the challenge'],
+    ['nothing', (response) => response.writeHead(204).end(), 'was not the challenge'],
+    [
+      'it under a failure',
+      (response, sent) => response.writeHead(404).end(challengeOf(sent)),
+      'HTTP 404',
+    ],
+    [
+      'a redirect',
+      (response) => response.writeHead(307, { location: '/hooks?again' }).end(),
+      'HTTP 307',
+    ],
+    ['silence', () => undefined, 'timeout'],
+    ['a hang-up', (response) => response.destroy(), 'UND_ERR_SOCKET'],
+    [
+      'what is no HTTP',
+      (response) => response.socket?.end('no HTTP\r\n\r\n'),
+      'the response was not HTTP',
+    ],
+  ])('that is answered by %s is refused, and the endpoint stays as it is', async (_, bad, says) => {
+    const { client } = await openCaller();
+    const receiver = await openReceiver(bad);
+    const { path } = await addEndpoint(client, receiver.url);
+    const refused = await client(`POST ${path}/verify`);
+    expect(refused).toMatchObject({ status: 422, body: { code: 'webhook_challenge_failed' } });
+    expect(textOf(refused, 'detail')).toContain(says);
+    expect(textOf(refused, 'detail')).toContain('Expected a 2xx response within 15 seconds');
+    expect(receiver.received).toHaveLength(1);
+    expect(await statusOf(client, path)).toBe('unverified');
+    // What is repaired is verified without more ado.
+    receiver.held.answering = rightly;
+    expect(await client(`POST ${path}/verify`)).toMatchObject({ status: 200 });
+  });
+
+  it('is not sent to an address that is refused, of which nothing is said', async () => {
+    const { client } = await openCaller();
+    const { path } = await addEndpoint(client, 'http://localhost:9/guarded');
+    const refused = await client(`POST ${path}/verify`);
+    expect(refused.status).toBe(422);
+    expect(textOf(refused, 'detail')).toContain('the host leads to no public address');
+  });
+
+  it('does not verify a URL that came meanwhile', async () => {
+    const { client } = await openCaller();
+    const receiver = await openReceiver(rightly);
+    const { path } = await addEndpoint(client, receiver.url);
+    receiver.held.answering = async (response, sent) => {
+      await client(`POST ${path}`, { json: { url: 'http://localhost:9/' } });
+      response.end(challengeOf(sent));
+    };
+    expect(await client(`POST ${path}/verify`)).toMatchObject({
+      ...{ status: 409, body: { code: 'webhook_endpoint_unverified' } },
+    });
+    expect(await statusOf(client, path)).toBe('unverified');
+  });
+
+  it('is one at a time', async () => {
+    const { client } = await openCaller();
+    const receiver = await openReceiver(() => undefined);
+    const { path } = await addEndpoint(client, receiver.url);
+    const arrived = Promise.withResolvers<() => void>();
+    receiver.held.answering = (response, sent) =>
+      arrived.resolve(() => response.end(challengeOf(sent)));
+    const first = client(`POST ${path}/verify`);
+    const answer = await arrived.promise;
+    const second = client(`POST ${path}/verify`);
+    await expect
+      .poll(() => system.database`select from webhook_probes where url = ${receiver.url}`)
+      .toHaveLength(2);
+    answer();
+    expect(await first).toMatchObject({ status: 200 });
+    const refused = await second;
+    expect(refused).toMatchObject({ status: 429, body: { code: 'too_many_in_flight' } });
+    expect(refused.headers.get('retry-after')).toBe('1');
+    expect(receiver.received).toHaveLength(1);
+  });
+
+  it('waits for Temporal no longer than other requests, and changes nothing without it', async () => {
+    const { client, apiKey } = await openCaller();
+    const receiver = await openReceiver(rightly);
+    const { path } = await addEndpoint(client, receiver.url);
+    const second = await startSecondApi({ ...system, temporal: absentTemporal() });
+    onTestFinished(second.close);
+    const other = await openReceiver(rightly);
+    const verified = await addVerified(client, other.url);
+    const idempotencyKey = crypto.randomUUID();
+    const without = createClient(second.url, apiKey);
+    const answers = await Promise.all([
+      without(`POST ${path}/verify`),
+      without(`POST ${verified.path}/test`, { idempotencyKey }),
+    ]);
+    const unavailable = { status: 503, body: { code: 'service_unavailable' } };
+    expect(answers).toMatchObject([unavailable, unavailable]);
+    expect(await statusOf(client, path)).toBe('unverified');
+    expect([receiver.received.length, other.received.length]).toEqual([0, 1]);
+    expect(await client(`POST ${path}/verify`)).toMatchObject({ status: 200 });
+    // The same key: the test that was not sent.
+    const test = await client(`POST ${verified.path}/test`, { idempotencyKey });
+    expect(test).toMatchObject({ status: 200, body: { delivered: true } });
+    expect(other.received).toHaveLength(2);
+  });
+
+  it('is in no history and no row, nor are the secret and what receivers answer', async () => {
+    const { client } = await openCaller();
+    const receiver = await openReceiver((response, _, body) => response.writeHead(500).end(body));
+    const { id, path, secret } = await addEndpoint(client, receiver.url);
+    await client(`POST ${path}/verify`);
+    const handle = system.temporal.workflow.getHandle(`webhook-probe/${id}`);
+    const read = async () => textsIn(JSON.stringify(await handle.fetchHistory())).join('\n');
+    const [failed] = [await read()];
+    const challenge = receiver.received[0] && challengeOf(receiver.received[0]);
+    receiver.held.answering = rightly;
+    await client(`POST ${path}/verify`);
+    receiver.held.answering = (response) => response.writeHead(500).end('planted answer');
+    expect((await client(`POST ${path}/test`)).body).toMatchObject({ response: 'planted answer' });
+    const rows = await system.database<{ all: string }[]>`
+      select p::text as all from webhook_probes p where endpoint_id = ${id}`;
+    const kept = [failed, await read()];
+    for (const planted of [challenge, secret, secret.slice(6), receiver.url, 'planted answer']) {
+      expect(kept.filter((one) => one?.includes(planted ?? '-'))).toEqual([]);
+    }
+    expect(rows).toHaveLength(3);
+    expect(rows.filter((row) => row.all.includes(challenge ?? '-'))).toEqual([]);
+    expect(failed).toContain('prb_');
+  });
+});
+
+describe('a new URL of an endpoint that is verified', () => {
+  it('is refused with all that comes with it unless it answers', async () => {
+    const { client } = await openCaller();
+    const [old, other] = [await openReceiver(rightly), await openReceiver(rightly)];
+    const { id, path } = await addVerified(client, old.url);
+    other.held.answering = (response) => response.end('ok');
+    const { body: before } = await client(`GET ${path}`);
+    const json = { url: other.url, description: 'moved' };
+    const refused = await client(`POST ${path}`, { json });
+    const refusal = { code: 'webhook_challenge_failed', param: 'url' };
+    expect(refused).toMatchObject({ status: 422, body: refusal });
+    expect((await client(`GET ${path}`)).body).toEqual(before);
+
+    other.held.answering = rightly;
+    const idempotencyKey = crypto.randomUUID();
+    const changed = await client(`POST ${path}`, { json, idempotencyKey });
+    expect(changed).toMatchObject({ status: 200, body: { ...json, status: 'enabled' } });
+    const challenged = other.received.map(({ type, data }) => [type, data['webhook_endpoint']]);
+    expect(challenged).toEqual(Array(2).fill(['webhook_endpoint.challenge', id]));
+    // What changes nothing asks nobody: a repeat, the same URL, an update without one.
+    const back = await client(`POST ${path}`, { json: { url: old.url } });
+    expect(back.status).toBe(200);
+    const repeat = await client(`POST ${path}`, { json, idempotencyKey });
+    expect(repeat.headers.get('idempotent-replayed')).toBe('true');
+    expect(repeat.body).toEqual(back.body);
+    await client(`POST ${path}`, { json: { url: old.url, description: '' } });
+    expect([old.received.length, other.received.length]).toEqual([2, 2]);
+  });
+
+  it('is challenged while the endpoint is disabled as well', async () => {
+    const { client } = await openCaller();
+    const [old, other] = [await openReceiver(rightly), await openReceiver((r) => r.end('no'))];
+    const { path } = await addVerified(client, old.url);
+    await client(`POST ${path}`, { json: { status: 'disabled' } });
+    const json = { url: other.url, status: 'enabled' };
+    expect(await client(`POST ${path}`, { json })).toMatchObject({ status: 422 });
+    expect(await statusOf(client, path)).toBe('disabled');
+    // It has been verified at its own URL.
+    expect(await client(`POST ${path}/verify`)).toMatchObject({ body: { status: 'disabled' } });
+    expect(await client(`POST ${path}`, { json: { status: 'enabled' } })).toMatchObject({
+      body: { status: 'enabled', url: old.url },
+    });
+  });
+});
+
+describe('a test message', () => {
+  it.each([500, 410])(
+    'that is answered %i leaves endpoint and deliveries as they were',
+    async (code) => {
+      const { client } = await openCaller();
+      const receiver = await openReceiver(rightly);
+      const { id, path, secret } = await addVerified(client, receiver.url);
+      const { body: before } = await client(`GET ${path}`);
+      receiver.held.answering = (response) => response.writeHead(code).end('out of order');
+      const idempotencyKey = crypto.randomUUID();
+      const tested = await client(`POST ${path}/test`, { idempotencyKey });
+      expect(tested.body).toEqual({
+        ...{ object: 'webhook_test', webhook_endpoint: id, delivered: false, http_status: code },
+        ...{ latency_ms: expect.any(Number), error: `HTTP ${code}`, response: 'out of order' },
+      });
+      const repeat = await client(`POST ${path}/test`, { idempotencyKey });
+      expect(repeat).toMatchObject({ status: 200, body: tested.body });
+      expect(repeat.headers.get('idempotent-replayed')).toBe('true');
+      expect(receiver.received).toHaveLength(2);
+      const [, sent] = receiver.received;
+      expect(sent).toMatchObject({ type: 'webhook_endpoint.test', data: before });
+      new Webhook(secret).verify(sent?.raw ?? '', Object.fromEntries(sent?.headers ?? []));
+      expect((await client(`GET ${path}`)).body).toEqual(before);
+      expect(await deliveriesTo(id)).toBe(0);
+    },
+  );
+
+  it('is not sent again by a worker that is given it again', async () => {
+    const { client } = await openCaller();
+    const receiver = await openReceiver(rightly);
+    const { path, id } = await addVerified(client, receiver.url);
+    await client(`POST ${path}/test`);
+    const rows = await system.database<{ id: string }[]>`
+      select id from webhook_probes where endpoint_id = ${id}`;
+    for (const { id: probeId } of rows) {
+      await system.temporal.workflow.execute('webhookProbe', {
+        ...{ workflowId: `again/${probeId}`, taskQueue: 'payouts', args: [{ probeId }] },
+      });
+    }
+    expect([rows.length, receiver.received.length]).toEqual([2, 2]);
+  });
+
+  it('says what a receiver has answered that takes it, or why there is no answer', async () => {
+    const { client } = await openCaller();
+    const receiver = await openReceiver(rightly);
+    const { path } = await addVerified(client, receiver.url);
+    await client(`POST ${path}`, { json: { status: 'disabled' } });
+    receiver.held.answering = (response) => response.writeHead(202).end('x'.repeat(70_000));
+    expect((await client(`POST ${path}/test`)).body).toMatchObject({
+      ...{ delivered: true, http_status: 202, error: null, response: 'x'.repeat(2_048) },
+    });
+    receiver.held.answering = () => undefined;
+    expect((await client(`POST ${path}/test`)).body).toMatchObject({
+      ...{ delivered: false, http_status: null, error: 'timeout', response: null },
+    });
+  });
+});
+
+describe('challenges and tests to a host', () => {
+  it('are at most ten an hour of an account, so a stranger gets no more and no event', async () => {
+    const { client, apiKey, accountId } = await openCaller();
+    const stranger = await openReceiver((response) => response.end('hello'));
+    // The same host on two ports.
+    const another = await openReceiver((response) => response.end('hello'));
+    const endpoints = [
+      await addEndpoint(client, stranger.url),
+      await addEndpoint(client, another.url),
+    ];
+    const second = await startSecondApi(system);
+    onTestFinished(second.close);
+    const clients = [client, createClient(second.url, apiKey)];
+    const attempts = Array.from({ length: 14 }, (_, index) => {
+      const { path = '' } = endpoints[index % 2] ?? {};
+      return () => clients[(index >> 1) % 2]?.(`POST ${path}/verify`);
+    });
+    const answers = [];
+    for (const attempt of attempts) answers.push(await attempt());
+    await settlePayout(client);
+    expect(answers.map((answer) => answer?.status)).toEqual([
+      ...Array(10).fill(422),
+      ...Array(4).fill(429),
+    ]);
+    const last = answers.at(-1);
+    expect(last?.body).toMatchObject({
+      ...{ code: 'rate_limited', detail: expect.stringContaining('an hour to localhost') },
+    });
+    const waitSeconds = Number(last?.headers.get('retry-after'));
+    expect(waitSeconds).toBeGreaterThan(3_500);
+    expect(waitSeconds).toBeLessThanOrEqual(3_600);
+    const sent = [...stranger.received, ...another.received].map(({ type }) => type);
+    expect(sent).toEqual(Array(10).fill('webhook_endpoint.challenge'));
+    for (const { id } of endpoints) expect(await deliveriesTo(id)).toBe(0);
+
+    // Each account has its own, and the oldest makes room when its hour is over.
+    const other = await openCaller();
+    const { path } = await addEndpoint(other.client, stranger.url);
+    expect(await other.client(`POST ${path}/verify`)).toMatchObject({ status: 422 });
+    await system.database`
+      update webhook_probes set created_at = created_at - interval '1 hour'
+       where id = (select min(id) from webhook_probes where account_id = ${accountId})`;
+    expect((await attempts[0]?.())?.status).toBe(422);
+    expect((await attempts[0]?.())?.status).toBe(429);
+  });
+
+  it('count as well when they are asked for at the same time', async () => {
+    const { client } = await openCaller();
+    const stranger = await openReceiver((response) => response.end('hello'));
+    const endpoints = await Promise.all(
+      Array.from({ length: 14 }, () => addEndpoint(client, stranger.url)),
+    );
+    const answers = await Promise.all(endpoints.map(({ path }) => client(`POST ${path}/verify`)));
+    const refused = answers.filter(({ status }) => status === 429);
+    expect([refused.length, stranger.received.length]).toEqual([4, 10]);
+  });
+
+  it('are forgotten after thirty days', async () => {
+    const { client } = await openCaller();
+    const receiver = await openReceiver(rightly);
+    const { id } = await addVerified(client, receiver.url);
+    const count = async () =>
+      (await system.database`select from webhook_probes where endpoint_id = ${id}`).count;
+    await purgeProbes(system.worker, 10_000);
+    expect(await count()).toBe(1);
+    // The first characters of an id are its time: this one is of 2020.
+    await system.database`
+      update webhook_probes set id = 'prb_01dxf6dt00' || right(id, 16) where endpoint_id = ${id}`;
+    await purgeProbes(system.worker, 10_000);
+    expect(await count()).toBe(0);
+  });
+});
