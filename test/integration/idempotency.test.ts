@@ -174,6 +174,14 @@ const writes: Readonly<Record<string, Write>> = {
     status: 200,
     prepare: about(addEndpoint, (id) => `POST /v1/webhook_endpoints/${id}`),
   },
+  'POST /v1/webhook_endpoints/:id/verify': {
+    status: 200,
+    prepare: about(addEndpoint, (id) => `POST /v1/webhook_endpoints/${id}/verify`),
+  },
+  'POST /v1/webhook_endpoints/:id/test': {
+    status: 200,
+    prepare: about(addEndpoint, (id) => `POST /v1/webhook_endpoints/${id}/test`),
+  },
   'POST /v1/webhook_endpoints/:id/rotate_secret': {
     status: 200,
     prepare: about(addEndpoint, (id) => `POST /v1/webhook_endpoints/${id}/rotate_secret`),

@@ -2,6 +2,9 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import { transaction } from '../../src/db/client.js';
 import { recordAttempts } from '../../src/db/deliveries.js';
 import { recordWebhookEvents } from '../../src/db/events.js';
+import { redeliverRange } from '../../src/db/redelivery.js';
+import { lockWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
+import { openPlanReader } from '../assertions/plans.js';
 import { startReceiver } from '../fakes/receiver.js';
 import { createClient, textOf } from '../fixtures/client.js';
 import { requestPayout } from '../fixtures/requestPayout.js';
@@ -157,6 +160,27 @@ describe('a redelivery by a range of sequences', () => {
     await expect
       .poll(() => statusesOf(endpoint), { timeout: 20_000 })
       .toEqual(['delivered', 'pending', 'delivered', 'delivered']);
+  });
+
+  it('is found by indexes, however much the endpoint has had before', async () => {
+    const { accountId, addEndpoint } = await openAccount();
+    const id = await addEndpoint('*');
+    await recordEvents(system.database, accountId, 6_000);
+    await system.database`update deliveries set status = 'delivered' where endpoint_id = ${id}`;
+    await system.database`
+      delete from deliveries d using events e
+       where e.id = d.event_id and d.endpoint_id = ${id} and e.sequence between 120 and 139`;
+    await system.database`analyze deliveries, events`;
+    const reader = await openPlanReader(system.databaseUrl);
+    onTestFinished(() => reader.close());
+    const endpoint = await lockWebhookEndpoint(reader.database, accountId, id);
+    if (endpoint === undefined) throw new Error('There is no endpoint.');
+    const plans = await reader.plansOf(() => redeliverRange(reader.database, endpoint, 100n, 149n));
+    expect(await pending(id)).toBe(50);
+    for (const plan of plans) {
+      expect(plan.wholeTables, plan.text).toEqual([]);
+      expect(plan.rowsRead, plan.text).toBeLessThanOrEqual(200);
+    }
   });
 
   it('is refused to another account, and with both kinds of parameters', async () => {

@@ -116,18 +116,26 @@ async function updateEndpoint(
   return (await challenge(deps, target, 'url')) ?? update(unproven);
 }
 
-/** An endpoint that is disabled has been verified before, and needs no proof. */
+/**
+ * A challenge that is not answered uses no key up: the repeat sends another. An endpoint that is
+ * disabled has been verified before, and needs no proof.
+ */
 async function verifyEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const row = await findLive(deps.database, request);
-  if (row?.status === 'unverified') {
-    const failure = await challenge(deps, row);
-    if (failure !== undefined) return failure;
-    await enableVerified(deps.database, row.id, row.url);
-  }
-  const after = await findLive(deps.database, request);
-  // Its URL was changed meanwhile: another one has answered.
-  if (after?.status === 'unverified') return refused(unverified());
-  return oneObject(request, after && webhookEndpointObject(after));
+  const failure = row?.status === 'unverified' ? await challenge(deps, row) : undefined;
+  if (failure !== undefined) return failure;
+  return runIdempotently(deps, request, {
+    objectId: request.id,
+    status: 200,
+    perform: async (sql) => {
+      await enableVerified(sql, request.id, row?.url ?? '');
+      const after = await findLive(sql, request);
+      // Its URL was changed meanwhile: another one has answered.
+      return after?.status === 'unverified' ? unverified() : (after ?? notFound(request));
+    },
+    find: findWebhookEndpoint,
+    render: webhookEndpointObject,
+  });
 }
 
 async function testEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
