@@ -33,9 +33,9 @@ const source = new Map([
  * prices that explain themselves, 460 with limits, account states and exposure, 390 with personal
  * data that is encrypted and can be erased, 150 with when a payout arrives, 170 with addresses
  * and what else holders of accounts have, 350 with past rates, a signed table of them, accounts of
- * eight more countries, and corridors that are closed by command, and 750 with webhooks: verified by
- * public key, logged with each attempt, a feed that waits, and endpoints with secrets that are replaced. 363 came with
- * endpoints that are verified by a challenge before they get events, and test messages.
+ * eight more countries, and corridors that are closed by command, 750 with webhooks: verified by
+ * public key, logged with each attempt, a feed that waits, and endpoints with secrets that are replaced,
+ * and 362 with endpoints that answer a challenge before they get events, and test messages.
  */
 const limits = { linesPerFile: 450, linesOfCode: 18_182 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
