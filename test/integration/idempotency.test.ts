@@ -182,6 +182,16 @@ const writes: Readonly<Record<string, Write>> = {
     status: 200,
     prepare: about(addEndpoint, (id) => `POST /v1/webhook_endpoints/${id}/revoke_old_secret`),
   },
+  'POST /v1/webhook_endpoints/:id/verify': {
+    status: 200,
+    prepare: about(addEndpoint, (id) => `POST /v1/webhook_endpoints/${id}/verify`),
+    done: 'INSERT 0 1\0',
+  },
+  'POST /v1/webhook_endpoints/:id/test': {
+    status: 200,
+    prepare: about(addEndpoint, (id) => `POST /v1/webhook_endpoints/${id}/test`),
+    done: 'INSERT 0 1\0',
+  },
   'POST /v1/webhook_endpoints/:id/redeliver': {
     status: 200,
     prepare: async (client) => {

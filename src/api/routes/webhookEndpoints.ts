@@ -119,7 +119,10 @@ async function updateEndpoint(
 /** An endpoint that is disabled has been verified before, and needs no proof. */
 async function verifyEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const row = await findLive(deps.database, request);
-  if (row?.status === 'unverified') {
+  if (row === undefined) return refused(notFound(request));
+  const bound = await bindRequest(deps.database, deps, request, { objectId: row.id });
+  if (isRefusal(bound)) return refused(bound);
+  if (row.status === 'unverified') {
     const failure = await challenge(deps, row);
     if (failure !== undefined) return failure;
     await enableVerified(deps.database, row.id, row.url);
@@ -127,7 +130,8 @@ async function verifyEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answe
   const after = await findLive(deps.database, request);
   // Its URL was changed meanwhile: another one has answered.
   if (after?.status === 'unverified') return refused(unverified());
-  return oneObject(request, after && webhookEndpointObject(after));
+  const { headers } = bound;
+  return { ...oneObject(request, after && webhookEndpointObject(after)), headers };
 }
 
 async function testEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
