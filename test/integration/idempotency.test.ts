@@ -178,10 +178,6 @@ const writes: Readonly<Record<string, Write>> = {
     status: 200,
     prepare: about(addEndpoint, (id) => `POST /v1/webhook_endpoints/${id}/verify`),
   },
-  'POST /v1/webhook_endpoints/:id/test': {
-    status: 200,
-    prepare: about(addEndpoint, (id) => `POST /v1/webhook_endpoints/${id}/test`),
-  },
   'POST /v1/webhook_endpoints/:id/rotate_secret': {
     status: 200,
     prepare: about(addEndpoint, (id) => `POST /v1/webhook_endpoints/${id}/rotate_secret`),
@@ -189,6 +185,11 @@ const writes: Readonly<Record<string, Write>> = {
   'POST /v1/webhook_endpoints/:id/revoke_old_secret': {
     status: 200,
     prepare: about(addEndpoint, (id) => `POST /v1/webhook_endpoints/${id}/revoke_old_secret`),
+  },
+  'POST /v1/webhook_endpoints/:id/test': {
+    status: 200,
+    prepare: about(addEndpoint, (id) => `POST /v1/webhook_endpoints/${id}/test`),
+    done: 'INSERT 0 1\0',
   },
   'POST /v1/webhook_endpoints/:id/redeliver': {
     status: 200,
