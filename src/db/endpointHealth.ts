@@ -1,4 +1,4 @@
-import { type Sql, unnest } from './client.js';
+import { exactlyOne, type Sql, unnest } from './client.js';
 import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
 type Attempted = {
@@ -29,10 +29,13 @@ export const pausedUntil = (sql: Sql) => sql`
 /** Whether an endpoint `w` is sent nothing at present, as it has failed. */
 export const isPaused = (sql: Sql) => sql`coalesce(${pausedUntil(sql)} > now(), false)`;
 
-/** How many deliveries of an endpoint may be claimed at once now, where `limit` is the most. */
-export const claimable = (sql: Sql, endpointId: string, limit: number) => sql`
-  (select case when ${isPaused(sql)} then 0 when ${isProbed(sql)} then 1 else ${limit}::int end
-     from webhook_endpoints w where w.id = ${endpointId})`;
+/** How many deliveries of an endpoint may be claimed at once now, where `most` is the most. */
+export async function claimable(sql: Sql, endpointId: string, most: number): Promise<number> {
+  const [row] = await sql<{ count: number }[]>`
+    select case when ${isPaused(sql)} then 0 when ${isProbed(sql)} then 1 else ${most}::int end as count
+      from webhook_endpoints w where w.id = ${endpointId}`;
+  return exactlyOne(row).count;
+}
 
 /** The retry schedule pauses for up to 24 h: after a longer one an endpoint fails anew. */
 const sameOutage = '25 hours';
