@@ -1,5 +1,5 @@
 import { type Sql, unnest, when } from './client.js';
-import { claimable, isPaused, pausedUntil } from './endpointHealth.js';
+import { claimable, isPaused, isProbed, pausedUntil } from './endpointHealth.js';
 import { type EventRow, eventColumns, ofPayout } from './events.js';
 import { firstId } from './id.js';
 import type { PageResult } from './page.js';
@@ -43,7 +43,7 @@ export async function accountOfEvents(sql: Sql, subjectId: string): Promise<stri
 /**
  * First attempts that were not made, at the events of these payouts and batches and of the batches
  * that they are items of, oldest event first. What is due belongs to the endpoint's own workflow, and
- * so does what waits for an endpoint that is paused.
+ * so does what waits for an endpoint that gets one request at a time.
  */
 export async function pendingFirstAttempts(
   sql: Sql,
@@ -53,7 +53,7 @@ export async function pendingFirstAttempts(
     select d.event_id, d.endpoint_id, d.attempts, e.sequence
       from events e join deliveries d on d.event_id = e.id
      cross join lateral (select from webhook_endpoints w
-                          where w.id = d.endpoint_id and not ${isPaused(sql)} limit 1) w
+                          where w.id = d.endpoint_id and not ${isProbed(sql)} limit 1) w
      where e.subject_id = any (array(
              select unnest(${subjectIds}::text[])
              union select batch_id from payouts where id = any (${subjectIds})))

@@ -16,7 +16,7 @@ type Attempted = {
 export const failuresToPause = 20;
 
 /** Whether an endpoint `w` is sent one request at a time, to see whether it has recovered. */
-const isProbed = (sql: Sql) => sql`w.failures >= ${failuresToPause}`;
+export const isProbed = (sql: Sql) => sql`w.failures >= ${failuresToPause}`;
 
 /**
  * Until when a probed endpoint `w` is sent nothing: a quarter of the time that it has failed for, so

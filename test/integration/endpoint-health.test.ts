@@ -196,7 +196,7 @@ describe('an endpoint that takes nothing', { timeout: 60_000 }, () => {
     expect(shown?.failingSince?.getTime()).toBeGreaterThan(Date.now() - 12 * hourMs);
   });
 
-  it('is not tried by the process that writes its events, while it is paused', async () => {
+  it('is left to its own workflow by the process that writes its events', async () => {
     const sink = await openSink(() => 500);
     const { accountId, endpointId } = await openListener(sink.url);
     await recordEvents(test.database, accountId, 40);
@@ -204,9 +204,17 @@ describe('an endpoint that takes nothing', { timeout: 60_000 }, () => {
     const before = sink.requests();
     const [row] = await test.database<{ subjectId: string }[]>`
       select subject_id from events where account_id = ${accountId} limit 1`;
-    await recordEvents(test.database, accountId, 5);
     await openWorker().deliver(row?.subjectId ?? '');
     expect(sink.requests()).toBe(before);
+    // Its pause is over: one request has to show whether it is well again.
+    await skip(endpointId, 20 * minuteMs);
+    await recordEvents(test.database, accountId, 5);
+    const [last] = await test.database<{ subjectId: string }[]>`
+      select subject_id from events where account_id = ${accountId} order by sequence desc limit 1`;
+    await openWorker().deliver(last?.subjectId ?? '');
+    expect(sink.requests()).toBe(before);
+    await openWorker().deliverDue(endpointId);
+    expect(sink.requests()).toBe(before + 1);
   });
 });
 
