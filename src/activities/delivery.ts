@@ -1,31 +1,28 @@
 import { Context } from '@temporalio/activity';
 import type { Client } from '@temporalio/client';
-import { webhookEndpointObject } from '../contract/objects.js';
-import { transaction } from '../db/client.js';
+import { isOutage } from '../db/client.js';
 import {
   type AttemptResult,
   accountOfEvents,
-  type CountedPair,
   claimDueDeliveries,
   claimFirstAttempts,
   type DueDelivery,
   firstAttemptMs,
+  type KnownPair,
   nextAttemptInMs,
   type Pair,
   pendingFirstAttempts,
-  recordAttempts,
   releaseClaims,
 } from '../db/deliveries.js';
-import { disableEndpoint, recordHealth } from '../db/endpointHealth.js';
-import { recordWebhookEvents } from '../db/events.js';
-import { recipientOf } from '../db/webhookEndpoints.js';
+import { cancelAll, recipientOf } from '../db/webhookEndpoints.js';
 import { webhookSecretsOpener } from '../db/webhookSecrets.js';
 import { createKeyedLimit, type KeyedLimit } from '../keyedLimit.js';
 import { wakeEndpoint } from '../temporal/workflowCalls.js';
 import { backoffAfter } from '../webhooks/retrySchedule.js';
 import type { Sender } from '../webhooks/sender.js';
+import { createAttemptRecorder, gone } from './attemptRecorder.js';
 import type { ActivityDeps, Announcement } from './deps.js';
-import { messageOf, retryLater, withHeartbeat } from './failure.js';
+import { retryLater, withHeartbeat } from './failure.js';
 import { type WebhookMessage, webhookMessages } from './webhookMessages.js';
 
 type DeliveryDeps = Pick<ActivityDeps, 'database' | 'temporal' | 'log' | 'keyring'> & {
@@ -72,10 +69,6 @@ const beginLimitMs = 4_000;
 
 /** A run of a group begins nothing more after this: the rest goes to the endpoints' own workflows. */
 const runLimitMs = 20_000;
-
-/** Results are written in such groups, and after a second at the latest: a crash repeats no more. */
-const writtenTogether = 50;
-const writeEveryMs = 1_000;
 
 /**
  * The workflow of an endpoint works in parallel, so that an attempt that hangs holds up seven others;
@@ -164,7 +157,13 @@ export function createDeliverer(deps: DeliveryDeps) {
           const { cancellationSignal } = Context.current();
           // Given up by the server, which has begun another: both would attempt the same.
           const isOutOfTime = timerOfRun(beginLimitMs, () => cancellationSignal.aborted);
-          const { accountId, batching } = await recipientOf(database, endpointId);
+          const { accountId, batching, status, deletedAt } = await recipientOf(
+            database,
+            endpointId,
+          );
+          if (status !== 'enabled' || deletedAt !== null) {
+            return { nextInMs: (await cancelAll(database, endpointId)) ? 0 : null };
+          }
           const own = { endpointId, claim: batching ? dueLimits.batchClaim : dueLimits.claim };
           const begin = () => attemptDue(delivering, own, isOutOfTime, dueLimits.parallel);
           const run = endpointRuns(accountId, begin);
@@ -188,9 +187,9 @@ async function wakeEndpoints(temporal: Client, pairs: readonly Pair[]): Promise<
  */
 async function attemptPending(
   deps: Delivering,
-  pending: readonly CountedPair[],
+  pending: readonly KnownPair[],
   isOutOfTime: IsOutOfTime,
-): Promise<readonly CountedPair[]> {
+): Promise<readonly KnownPair[]> {
   const health = createHealth();
   // What is more than one claim is split by endpoint: a slow one holds up its own alone.
   const parts =
@@ -214,7 +213,7 @@ async function attemptPending(
 /** Claims first attempts and makes them, claim after claim; what it had no time for is released. */
 async function attemptInClaims(
   deps: Delivering,
-  pending: readonly CountedPair[],
+  pending: readonly KnownPair[],
   health: Health,
   isOutOfTime: IsOutOfTime,
 ): Promise<readonly AttemptResult[]> {
@@ -269,8 +268,8 @@ function untried<T extends Pair>(pairs: readonly T[], results: readonly Pair[]):
   return pairs.filter(({ eventId, endpointId }) => !tried.has(`${eventId} ${endpointId}`));
 }
 
-/** 410 Gone: the receiver wants no more webhooks. */
-const gone = 410;
+/** What its owner reads of a webhook that we could not make: the rest is for our log. */
+const notMade = 'internal error: nothing was sent';
 
 /**
  * An endpoint that has failed this often in a run, and has taken nothing, is left alone by it. Requests
@@ -305,7 +304,7 @@ async function attemptAll(
   health: Health,
   isOutOfTime: IsOutOfTime,
 ): Promise<readonly AttemptResult[]> {
-  const recorder = createRecorder(deps);
+  const recorder = createAttemptRecorder(deps);
   const turnOf = <T>({ accountId, url }: DueDelivery, work: () => Promise<T>) => {
     const host = URL.parse(url)?.host ?? '';
     return deps.accounts(`${accountId} ${host}`, () => deps.hosts(host, work));
@@ -314,12 +313,12 @@ async function attemptAll(
     webhookMessages(due).map((message) =>
       turnOf(message.to, async () => {
         if (recorder.isBroken() || isOutOfTime() || health.isDead(message.to)) return [];
-        const ended = await attempt(deps, message).catch((error: unknown) =>
-          // A delivery that cannot even be made must not hold up the others, nor stay for ever.
-          message.deliveries.map((one) =>
-            failedAttempt({ ...unsent(one), error: messageOf(error) }),
-          ),
-        );
+        const ended = await attempt(deps, message).catch((error: unknown) => {
+          if (isOutage(error)) return [];
+          deps.log.error({ err: error, id: message.id }, 'a webhook could not be made');
+          // It must not hold up the others, nor stay for ever.
+          return message.deliveries.map((one) => failedAttempt({ ...unsent(one), error: notMade }));
+        });
         ended.slice(0, 1).forEach(health.note);
         await Promise.all(ended.map(recorder.add));
         return ended;
@@ -328,63 +327,6 @@ async function attemptAll(
   );
   await recorder.end();
   return results.flat();
-}
-
-/** Writes results in groups and every second. Its end throws if some could not be written. */
-function createRecorder(deps: Delivering) {
-  const broken = new AbortController();
-  let unwritten: AttemptResult[] = [];
-  let writing = Promise.resolve();
-  const write = (): Promise<void> => {
-    writing = writing
-      .then(async () => {
-        const results = unwritten;
-        unwritten = [];
-        await recordAttempts(deps.database, results);
-        const hopeless = await recordHealth(deps.database, results);
-        for (const id of hopeless) await disable(deps, id, 'No delivery succeeded for 5 days.');
-        const closed = results.filter(({ httpStatus }) => httpStatus === gone);
-        for (const id of new Set(closed.map(({ endpointId }) => endpointId))) {
-          await disable(deps, id, 'The receiver answered 410 Gone.');
-        }
-      })
-      // Once results cannot be written nothing is attempted: the next run would deliver it all again.
-      .catch((error: unknown) => broken.abort(error));
-    return writing;
-  };
-  const timer = setInterval(() => void write(), writeEveryMs);
-  return {
-    isBroken: (): boolean => broken.signal.aborted,
-    add: async (result: AttemptResult): Promise<void> => {
-      unwritten.push(result);
-      if (unwritten.length >= writtenTogether) await write();
-    },
-    end: async (): Promise<void> => {
-      clearInterval(timer);
-      await write();
-      broken.signal.throwIfAborted();
-    },
-  };
-}
-
-/** Disables an endpoint, and sends the account's others an event about it. */
-async function disable(
-  { database, begin }: Delivering,
-  endpointId: string,
-  reason: string,
-): Promise<void> {
-  const hasPendingDeliveries = await transaction(database, async (sql) => {
-    const row = await disableEndpoint(sql, endpointId, reason);
-    if (row === undefined) return false;
-    const event = {
-      accountId: row.accountId,
-      type: 'webhook_endpoint.disabled',
-      subjectId: row.id,
-      facts: webhookEndpointObject(row),
-    } as const;
-    return (await recordWebhookEvents(sql, [event])).size > 0;
-  });
-  begin([{ id: endpointId, hasPendingDeliveries }]);
 }
 
 /** One request; what came of it came of each delivery that it has. */
@@ -425,9 +367,10 @@ async function attempt(
 }
 
 /** An attempt of which nothing is known yet; those of one request have their time in common. */
-function unsent({ eventId, endpointId, attempts, isFailing }: DueDelivery, at = new Date()) {
+function unsent(delivery: DueDelivery, at = new Date()) {
+  const { eventId, endpointId, nextAttemptAt, attempts, url, isFailing } = delivery;
   const nothing = { latencyMs: null, httpStatus: null, error: null, answer: null, retryInMs: 0 };
-  return { eventId, endpointId, attempts, isFailing, at, ...nothing };
+  return { eventId, endpointId, nextAttemptAt, attempts, url, isFailing, at, ...nothing };
 }
 
 type Ended = Omit<AttemptResult, 'status'>;

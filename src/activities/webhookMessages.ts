@@ -32,10 +32,12 @@ const batchBytes = 256 * 1024 - 200;
 export function webhookMessages(due: readonly DueDelivery[]): readonly WebhookMessage[] {
   const batched = due.filter(({ batching }) => batching).flatMap(rendered);
   const isBatched = new Set(batched.map(({ delivery }) => delivery));
-  const byEndpoint = Map.groupBy(batched, ({ delivery }) => delivery.endpointId);
+  const together = ({ delivery: { endpointId, attempts } }: Rendered) =>
+    `${endpointId} ${attempts}`;
+  const byEndpoint = Map.groupBy(batched, together);
   return [
     ...due.filter((delivery) => !isBatched.has(delivery)).map(single),
-    ...[...byEndpoint.values()].flatMap(batchesOf).map(together),
+    ...[...byEndpoint.values()].flatMap(batchesOf).map(batch),
   ];
 }
 
@@ -52,15 +54,20 @@ function single(to: DueDelivery): WebhookMessage {
   return { id: to.eventId, to, deliveries: [to], body: () => webhookBody(to) };
 }
 
-/** Splits the events of an endpoint, in their order, by number and size. */
+/**
+ * Splits events that were attempted as often, in their order, by number and size. Each attempt takes
+ * half as many together: one that a receiver refuses, or a body too large for it, fails alone in the end.
+ */
 function batchesOf(events: readonly Rendered[]): readonly Batch[] {
+  const attempts = events[0]?.delivery.attempts ?? 1;
+  const most = Math.max(1, Math.floor(batchEvents / 2 ** (attempts - 1)));
   const batches: Batch[] = [];
   let bytes = 0;
   for (const one of events) {
     const added = Buffer.byteLength(one.text) + 1;
     bytes += added;
     const batch = batches.at(-1);
-    if (batch !== undefined && batch.length < batchEvents && bytes <= batchBytes) {
+    if (batch !== undefined && batch.length < most && bytes <= batchBytes) {
       batch.push(one);
     } else {
       batches.push([one]);
@@ -71,14 +78,14 @@ function batchesOf(events: readonly Rendered[]): readonly Batch[] {
 }
 
 /** Its id and bytes follow from its events alone, so a batch that is tried again is the same. */
-function together(batch: Batch): WebhookMessage {
-  const [{ delivery: to }] = batch;
-  const ids = batch.map(({ delivery }) => delivery.eventId).join();
+function batch(events: Batch): WebhookMessage {
+  const [{ delivery: to }] = events;
+  const ids = events.map(({ delivery }) => delivery.eventId).join();
   const id = `evb_${createHash('sha256').update(ids).digest('hex').slice(0, 32)}`;
   const head = { id, type: eventBatch, timestamp: to.createdAt, api_version: versionOf(to) };
-  const texts = batch.map(({ text }) => text).join();
+  const texts = events.map(({ text }) => text).join();
   const body = `${JSON.stringify(head).slice(0, -1)},"data":[${texts}]}`;
-  return { id, to, deliveries: batch.map(({ delivery }) => delivery), body: () => body };
+  return { id, to, deliveries: events.map(({ delivery }) => delivery), body: () => body };
 }
 
 const versionOf = ({ apiVersion }: DueDelivery) =>

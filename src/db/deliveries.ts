@@ -7,12 +7,14 @@ import retention from './retention.json' with { type: 'json' };
 import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
 /** One (event, endpoint) pair with everything that an attempt needs. */
-export type DueDelivery = CountedPair &
+export type DueDelivery = KnownPair &
   Pick<WebhookEndpointRow, 'url' | 'secretNumber' | 'signature' | 'batching' | 'apiVersion'> & {
     /** Whether the secret before that signs as well. */
     readonly isOverlap: boolean;
     /** Whether its endpoint has failed since it last took something. */
     readonly isFailing: boolean;
+    /** With the one that it is taken for. */
+    readonly attempts: number;
   } & EventRow;
 
 /**
@@ -20,7 +22,7 @@ export type DueDelivery = CountedPair &
  * and is written within 1 s (activities/delivery.ts). So no other run attempts it meanwhile, and
  * what a killed worker has taken is attempted again within half a minute.
  */
-const lease = '22 seconds';
+export const lease = '22 seconds';
 
 /**
  * How long a first attempt is left to the process that wrote its event. What is due belongs to the
@@ -30,8 +32,11 @@ export const firstAttemptMs = 10_000;
 
 export type Pair = { readonly eventId: string; readonly endpointId: string };
 
-/** A pair as it was when it was read or taken. */
-export type CountedPair = Pair & { readonly attempts: number };
+/**
+ * A pair as it was when it was read or taken. Whoever takes it moves its next attempt, to the end of
+ * the lease: by that time a later statement knows that nobody else has taken it since.
+ */
+export type KnownPair = Pair & { readonly nextAttemptAt: Date };
 
 /** The account of a payout or batch that has events; '' where it has none. */
 export async function accountOfEvents(sql: Sql, subjectId: string): Promise<string> {
@@ -48,9 +53,9 @@ export async function accountOfEvents(sql: Sql, subjectId: string): Promise<stri
 export async function pendingFirstAttempts(
   sql: Sql,
   subjectIds: readonly string[],
-): Promise<readonly CountedPair[]> {
-  const rows = await sql<(CountedPair & { readonly sequence: bigint })[]>`
-    select d.event_id, d.endpoint_id, d.attempts, e.sequence
+): Promise<readonly KnownPair[]> {
+  const rows = await sql<(KnownPair & { readonly sequence: bigint })[]>`
+    select d.event_id, d.endpoint_id, d.next_attempt_at, e.sequence
       from events e join deliveries d on d.event_id = e.id
      cross join lateral (select from webhook_endpoints w
                           where w.id = d.endpoint_id and not ${isProbed(sql)} limit 1) w
@@ -84,9 +89,10 @@ export async function claimFirstAttempts(
         join webhook_endpoints w on w.id = t.endpoint_id
        where d.event_id = t.event_id and d.endpoint_id = t.endpoint_id
          and case when ${isPending(sql)} then d.attempts = 0 else false end
-      returning d.event_id, d.endpoint_id, d.attempts, ${isListening(sql)} as is_taken
+      returning d.event_id, d.endpoint_id, d.attempts, d.next_attempt_at,
+                ${isListening(sql)} as is_taken
     ), taken as (
-      select event_id, endpoint_id, attempts from found where is_taken
+      select event_id, endpoint_id, attempts, next_attempt_at from found where is_taken
     )
     ${claimedRows(sql)}`;
 }
@@ -97,7 +103,7 @@ export async function claimFirstAttempts(
  */
 export async function releaseClaims(
   sql: Sql,
-  pairs: readonly CountedPair[],
+  pairs: readonly KnownPair[],
   dueInMs: number,
 ): Promise<void> {
   if (pairs.length === 0) return;
@@ -106,9 +112,9 @@ export async function releaseClaims(
        set attempts = greatest(d.attempts - 1, 0),
            next_attempt_at = now() + make_interval(secs => ${dueInMs}::float8 / 1000),
            last_attempt_at = case when d.attempts > 1 then d.last_attempt_at end
-      from ${unnest(sql, pairs)`event_id text, endpoint_id text, attempts int`}
+      from ${unnest(sql, pairs)`event_id text, endpoint_id text, next_attempt_at timestamptz`}
      where d.event_id = t.event_id and d.endpoint_id = t.endpoint_id
-       and d.attempts = t.attempts and ${isPending(sql)}`;
+       and d.next_attempt_at = t.next_attempt_at and ${isPending(sql)}`;
 }
 
 /**
@@ -123,8 +129,14 @@ const isPending = (sql: Sql) => sql`
 /** Whether an endpoint is there to be sent anything. */
 const isListening = (sql: Sql) => sql`(w.status = 'enabled' and w.deleted_at is null)`;
 
+/**
+ * A lease that is as it was when it was given is one that nothing was recorded of: its worker has died,
+ * and what was not seen to fail is not counted, or workers that crash would use the schedule up.
+ */
 const claiming = (sql: Sql) => sql`
-  attempts = d.attempts + 1, last_attempt_at = now(), next_attempt_at = now() + ${lease}::interval`;
+  attempts = d.attempts
+    + coalesce(d.next_attempt_at - d.last_attempt_at <> ${lease}::interval, true)::int,
+  last_attempt_at = now(), next_attempt_at = now() + ${lease}::interval`;
 
 /** The pairs that a statement has `taken`, with everything that an attempt needs, oldest first. */
 const claimedRows = (sql: Sql) => sql`
@@ -157,12 +169,14 @@ export async function claimDueDeliveries(
       update deliveries d set status = 'canceled' from ${named} and not due.is_listening
     ), taken as (
       update deliveries d set ${claiming(sql)} from ${named} and due.is_listening
-      returning d.event_id, d.endpoint_id, d.attempts
+      returning d.event_id, d.endpoint_id, d.attempts, d.next_attempt_at
     )
     ${claimedRows(sql)}`;
 }
 
-export type AttemptResult = CountedPair & {
+export type AttemptResult = KnownPair & {
+  readonly attempts: number;
+  readonly url: string;
   readonly status: 'delivered' | 'pending' | 'exhausted';
   /** When it began, and how long it took; null where nothing could be sent. */
   readonly at: Date;
@@ -189,10 +203,10 @@ export async function recordAttempts(sql: Sql, results: readonly AttemptResult[]
              last_attempt_at = t.at, last_latency_ms = t.latency_ms,
              next_attempt_at = now() + make_interval(secs => t.retry_in_ms / 1000.0)
         from ${unnest(sql, results)`
-          event_id text, endpoint_id text, attempts int, status text, at timestamptz,
+          event_id text, endpoint_id text, next_attempt_at timestamptz, status text, at timestamptz,
            latency_ms int, http_status int, error text, answer text, retry_in_ms float8`}
        where d.event_id = t.event_id and d.endpoint_id = t.endpoint_id
-         and d.attempts = t.attempts and ${isPending(sql)}
+         and d.next_attempt_at = t.next_attempt_at and ${isPending(sql)}
       returning t.event_id, t.endpoint_id, t.at, t.latency_ms, t.http_status, t.error, t.answer,
                 t.status, d.next_attempt_at
     )
@@ -203,13 +217,13 @@ export async function recordAttempts(sql: Sql, results: readonly AttemptResult[]
       from recorded where status <> 'delivered'`;
 }
 
-export type DeliveryRow = CountedPair & {
+export type DeliveryRow = KnownPair & {
+  readonly attempts: number;
   readonly status: 'pending' | 'delivered' | 'exhausted' | 'canceled';
   readonly lastAttemptAt: Date | null;
   readonly lastStatus: number | null;
   readonly lastError: string | null;
   readonly lastLatencyMs: number | null;
-  readonly nextAttemptAt: Date;
 };
 
 /** One attempt; of one that succeeded there is no error and no answer. */

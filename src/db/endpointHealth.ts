@@ -1,10 +1,14 @@
 import { exactlyOne, type Sql, unnest } from './client.js';
-import type { WebhookEndpointRow } from './webhookEndpoints.js';
+import { cancelPending, type WebhookEndpointRow } from './webhookEndpoints.js';
 
 type Attempted = {
   readonly endpointId: string;
+  /** Where it went: of an endpoint that has moved since it says nothing. */
+  readonly url: string;
   readonly status: string;
   readonly at: Date;
+  /** Null where nothing was sent, by a fault of ours. */
+  readonly latencyMs: number | null;
   /** Whether the endpoint had failed before it. */
   readonly isFailing: boolean;
 };
@@ -51,32 +55,35 @@ const longestOutage = '5 days';
 export async function recordHealth(
   sql: Sql,
   results: readonly Attempted[],
-): Promise<readonly string[]> {
-  const tallies = [...Map.groupBy(results, ({ endpointId }) => endpointId)].flatMap(tallyOf);
+): Promise<readonly Pick<Attempted, 'endpointId' | 'url'>[]> {
+  const sent = results.filter(({ latencyMs }) => latencyMs !== null);
+  const byEndpoint = Map.groupBy(sent, ({ endpointId, url }) => `${endpointId} ${url}`);
+  const tallies = [...byEndpoint.values()].flatMap(tallyOf);
   if (tallies.length === 0) return [];
-  const rows = await sql<{ id: string; isOver: boolean }[]>`
+  // By the clock of the database: a worker's own may be wrong by days.
+  const rows = await sql<{ endpointId: string; url: string; isOver: boolean }[]>`
     update webhook_endpoints w
        set failures = case when t.failed > 0 then w.failures + t.failed else 0 end,
-           failed_at = case when t.failed > 0 then greatest(t.at, w.failed_at) end,
+           failed_at = case when t.failed > 0 then now() end,
            failing_since = case when t.failed = 0 then null
-             when w.failed_at > t.at - ${sameOutage}::interval then w.failing_since else t.at end
-      from ${unnest(sql, tallies)`endpoint_id text, failed int, at timestamptz`}
-     where w.id = t.endpoint_id and (t.failed > 0 or w.failures > 0)
-    returning w.id, w.status = 'enabled' and ${isProbed(sql)}
+             when w.failed_at > now() - ${sameOutage}::interval then w.failing_since else now() end
+      from ${unnest(sql, tallies)`endpoint_id text, url text, failed int`}
+     where w.id = t.endpoint_id and w.url = t.url and (t.failed > 0 or w.failures > 0)
+    returning t.endpoint_id, t.url, w.status = 'enabled' and ${isProbed(sql)}
               and w.failing_since < now() - ${longestOutage}::interval as is_over`;
-  return rows.flatMap(({ id, isOver }) => (isOver ? [id] : []));
+  return rows.filter(({ isOver }) => isOver);
 }
 
 /**
  * What the attempts at an endpoint come to: one that succeeded is enough for it to be well. Requests
  * count and not events: those of one request have the very same time.
  */
-function tallyOf([endpointId, results]: readonly [string, readonly Attempted[]]) {
+function tallyOf(results: readonly Attempted[]) {
   const isWell = results.some(({ status }) => status === 'delivered');
   const [first] = results;
   if (first === undefined || (isWell && !results.some(({ isFailing }) => isFailing))) return [];
   const requests = new Set(results.map(({ at }) => at));
-  return [{ endpointId, failed: isWell ? 0 : requests.size, at: first.at }];
+  return [{ endpointId: first.endpointId, url: first.url, failed: isWell ? 0 : requests.size }];
 }
 
 /** Ends the pauses of endpoints that somebody wants to be sent something, as they have recovered. */
@@ -87,21 +94,20 @@ export async function endPauses(sql: Sql, endpointIds: readonly string[]): Promi
 }
 
 /**
- * Disables an enabled endpoint and cancels its pending deliveries. Returns it, or undefined where it
- * was not enabled.
+ * Disables an enabled endpoint that still has the URL, and cancels its pending deliveries. Returns it, or
+ * undefined where there is none.
  */
 export async function disableEndpoint(
   sql: Sql,
-  id: string,
+  { endpointId: id, url }: Pick<Attempted, 'endpointId' | 'url'>,
   reason: string,
 ): Promise<WebhookEndpointRow | undefined> {
   const [row] = await sql<WebhookEndpointRow[]>`
     with disabled as (
       update webhook_endpoints set status = 'disabled', status_reason = ${reason}
-       where id = ${id} and status = 'enabled' and deleted_at is null returning *
+       where id = ${id} and url = ${url} and status = 'enabled' and deleted_at is null returning *
     ), dropped as (
-      update deliveries set status = 'canceled'
-       where endpoint_id in (select id from disabled) and status = 'pending'
+      ${cancelPending(sql, id, sql`select from disabled`)}
     )
     select * from disabled`;
   return row;

@@ -1,6 +1,6 @@
 import { type EventType, eventTypes } from '../domain/event.js';
 import type { PayoutStatus } from '../domain/payout.js';
-import { type Sql, unnest, when } from './client.js';
+import { exactlyOne, type Sql, unnest, when } from './client.js';
 import { newId } from './id.js';
 import { orderAndLimit, type Page, type PageResult, pageRows, toPage } from './page.js';
 import type { PayoutRow } from './payouts.js';
@@ -35,29 +35,33 @@ export type EventRow = PayoutRow &
 /**
  * Writes events with the next numbers of their accounts, and a delivery for each endpoint
  * that subscribes to it. Returns the subjects whose events have deliveries. It locks the accounts'
- * numbers, so it is the last statement of a transaction.
+ * numbers, so it comes last in a transaction.
  */
 export async function recordWebhookEvents(
   sql: Sql,
   events: readonly NewEvent[],
 ): Promise<ReadonlySet<string>> {
   if (events.length === 0) return new Set();
-  const added = events.map((event, position) => ({ ...event, id: newId('event'), position }));
+  // A statement of its own: the next one is to see the endpoints that were enabled while this waited.
+  const numbered = await sql<{ accountId: string; last: bigint }[]>`
+    update accounts a set event_sequence = a.event_sequence + n.count
+      from (select account_id, count(*) as count
+              from ${unnest(sql, events)`account_id text`} group by account_id) n
+     where a.id = n.account_id
+    returning a.id as account_id, a.event_sequence - n.count as last`;
+  const lastOf = new Map(numbered.map(({ accountId, last }) => [accountId, last]));
+  const added = events.map((event) => {
+    const sequence = exactlyOne(lastOf.get(event.accountId)) + 1n;
+    lastOf.set(event.accountId, sequence);
+    return { ...event, id: newId('event'), sequence };
+  });
   const rows = await sql<{ subjectId: string }[]>`
     with added as (
       select * from ${unnest(sql, added)`
-        id text, account_id text, type text, subject_id text, facts json, position int`}
-    ), numbered as (
-      update accounts a set event_sequence = a.event_sequence + n.count
-        from (select account_id, count(*) as count from added group by account_id) n
-       where a.id = n.account_id
-      returning a.id as account_id, a.event_sequence - n.count as base
+        id text, account_id text, sequence bigint, type text, subject_id text, facts json`}
     ), inserted as (
       insert into events (id, account_id, sequence, type, subject_id, facts)
-      select g.id, g.account_id,
-             n.base + row_number() over (partition by g.account_id order by g.position),
-             g.type, g.subject_id, g.facts
-        from added g join numbered n using (account_id)
+      select id, account_id, sequence, type, subject_id, facts from added order by sequence
     ), pending as (
       insert into deliveries (event_id, endpoint_id)
       select g.id, w.id from added g join webhook_endpoints w

@@ -1,21 +1,32 @@
 import type { Fragment } from 'postgres';
 import { maximumRedelivered } from '../domain/event.js';
 import { exactlyOne, type Sql, when } from './client.js';
+import { lease } from './deliveries.js';
 import { endPauses } from './endpointHealth.js';
 import { firstId } from './id.js';
 import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
 /** Makes deliveries due as if they had not been attempted: with the same id, on the whole schedule. */
-const makeDue = (sql: Sql, chosen: Fragment) => sql<{ endpointId: string }[]>`
+const makeDue = (sql: Sql, chosen: Fragment) => sql`
   update deliveries d set status = 'pending', attempts = 0, next_attempt_at = now()
     from webhook_endpoints w
    where w.id = d.endpoint_id and w.status = 'enabled' and w.deleted_at is null
-     and d.status <> 'pending' and ${chosen}
-  returning d.endpoint_id`;
+     and d.status <> 'pending' and ${chosen}`;
 
 /**
- * Makes an event due again at one enabled endpoint, or at each that it was for; what is pending stays.
- * Returns the endpoints to wake.
+ * Makes what waits for its next attempt due, where that is later than one under way may end: what is
+ * claimed stays as it is, and none of both waits for the other. The schedule goes on from there.
+ */
+const hurry = (sql: Sql, chosen: Fragment) => sql`
+  update deliveries set next_attempt_at = now()
+   where ctid = any (array(
+     select ctid from deliveries d
+      where status = 'pending' and next_attempt_at > now() + ${lease}::interval and ${chosen}
+      limit ${maximumRedelivered} for update skip locked))`;
+
+/**
+ * Makes an event due again at one enabled endpoint, or at each that it was for. Returns the endpoints
+ * to wake.
  */
 export async function redeliverEvent(
   sql: Sql,
@@ -24,8 +35,13 @@ export async function redeliverEvent(
 ): Promise<readonly string[]> {
   const chosen = sql`
     d.event_id = ${eventId} and ${when(sql, endpointId, (id) => sql`d.endpoint_id = ${id}`)}`;
-  const endpointIds = (await makeDue(sql, chosen)).map((row) => row.endpointId);
+  const rows = await sql<{ endpointId: string }[]>`
+    select endpoint_id from deliveries d where ${chosen}`;
+  const endpointIds = rows.map((row) => row.endpointId);
+  // Before the deliveries: everybody who locks both begins with the endpoint.
   await endPauses(sql, endpointIds);
+  await makeDue(sql, chosen);
+  await hurry(sql, chosen);
   return endpointIds;
 }
 
@@ -40,6 +56,21 @@ const failedSince = (sql: Sql, endpointId: string, since: Date) => sql`
   endpoint_id = ${endpointId} and status in ('exhausted', 'canceled')
   and event_id >= ${firstId('event', since.getTime())}`;
 
+/** How many deliveries `redeliverFailed` makes due at an endpoint of the account. */
+export async function countFailed(
+  sql: Sql,
+  accountId: string,
+  endpointId: string,
+  since: Date,
+): Promise<number> {
+  const rows = await sql`
+    select from deliveries
+     where ${failedSince(sql, endpointId, since)}
+       and exists (select from webhook_endpoints where id = ${endpointId} and account_id = ${accountId})
+     limit ${maximumRedelivered}`;
+  return rows.count;
+}
+
 /** Makes what has failed for good at an enabled endpoint due again, by its events since a time. */
 export async function redeliverFailed(sql: Sql, endpointId: string, since: Date): Promise<void> {
   await endPauses(sql, [endpointId]);
@@ -48,6 +79,10 @@ export async function redeliverFailed(sql: Sql, endpointId: string, since: Date)
     sql`(d.event_id, d.endpoint_id) in (
       select event_id, endpoint_id from deliveries where ${failedSince(sql, endpointId, since)}
        order by event_id limit ${maximumRedelivered})`,
+  );
+  await hurry(
+    sql,
+    sql`endpoint_id = ${endpointId} and event_id >= ${firstId('event', since.getTime())}`,
   );
 }
 
@@ -67,9 +102,9 @@ export async function redeliverRange(
      where account_id = ${accountId} and sequence between ${from} and ${to}
        and (type = any (${[...events]}::text[]) or '*' = any (${[...events]}::text[]))`;
   await endPauses(sql, [id]);
-  // Claims and the recording of attempts lock what is pending, and this what is not: neither waits
-  // for the other, in whatever order they find their rows.
-  await makeDue(sql, sql`d.endpoint_id = ${id} and d.event_id in (${wanted})`);
+  const chosen = sql`d.endpoint_id = ${id} and d.event_id in (${wanted})`;
+  await makeDue(sql, chosen);
+  await hurry(sql, chosen);
   await sql`
     insert into deliveries (event_id, endpoint_id, next_attempt_at)
     select id, ${id}, now() from (${wanted}) e

@@ -1,3 +1,4 @@
+import type { Fragment } from 'postgres';
 import { exactlyOne, oneOf, ownedIn, type Sql, when } from './client.js';
 import { type Page, type PageResult, pageRows, toPage } from './page.js';
 import type { Keyring } from './personalData.js';
@@ -120,6 +121,26 @@ type EndpointChanges = {
   readonly apiVersion?: string | undefined;
 };
 
+/** A second of work: what is more is canceled by the endpoint's own workflow, slice by slice. */
+const canceledAtOnce = 50_000;
+
+/**
+ * Cancels what is pending at an endpoint where a condition has rows. What another transaction has locked
+ * is left out, or both would wait for each other; it is canceled when it is due.
+ */
+export const cancelPending = (sql: Sql, id: string, condition: Fragment) => sql`
+  update deliveries set status = 'canceled'
+   where ctid = any (array(
+     select ctid from deliveries
+      where endpoint_id = ${id} and status = 'pending' and exists (${condition})
+      order by next_attempt_at limit ${canceledAtOnce} for update skip locked))`;
+
+/** Cancels what is pending at an endpoint that is gone; returns whether there may be more. */
+export async function cancelAll(sql: Sql, id: string): Promise<boolean> {
+  const { count } = await cancelPending(sql, id, sql`select`);
+  return count === canceledAtOnce;
+}
+
 /**
  * Changes an endpoint. To disable it cancels its pending deliveries in the same statement, and they
  * stay canceled when it is enabled again.
@@ -130,6 +151,9 @@ export async function updateWebhookEndpoint(
   id: string,
   { url, events, description, signature, batching, status, apiVersion }: EndpointChanges,
 ): Promise<WebhookEndpointRow | undefined> {
+  // Of a new URL, or of a receiver that is said to be well again, it is not known that it fails.
+  const isNew = sql`(coalesce(${url ?? null} <> url, false)
+    or coalesce(${status ?? null}::text = 'enabled', false))`;
   const [row] = await sql<WebhookEndpointRow[]>`
     with updated as (
       update webhook_endpoints
@@ -143,13 +167,12 @@ export async function updateWebhookEndpoint(
                when 'disabled' then 'It was disabled by an update.' when 'enabled' then null
                else status_reason end,
              status = coalesce(${status ?? null}, status),
-             failures = case ${status ?? null}::text when 'enabled' then 0 else failures end,
-             failing_since = case ${status ?? null}::text when 'enabled' then null
-               else failing_since end
+             failures = case when ${isNew} then 0 else failures end,
+             failing_since = case when ${isNew} then null else failing_since end,
+             failed_at = case when ${isNew} then null else failed_at end
        where id = ${id} and account_id = ${accountId} and deleted_at is null returning *
     ), dropped as (
-      update deliveries set status = 'canceled'
-       where endpoint_id in (select id from updated where status = 'disabled') and status = 'pending'
+      ${cancelPending(sql, id, sql`select from updated where status = 'disabled'`)}
     )
     select * from updated`;
   return row;
@@ -173,8 +196,7 @@ export async function deleteWebhookEndpoint(
       update webhook_endpoints set deleted_at = now()
        where id = ${id} and account_id = ${accountId} and deleted_at is null returning *
     ), dropped as (
-      update deliveries set status = 'canceled'
-       where endpoint_id in (select id from gone) and status = 'pending'
+      ${cancelPending(sql, id, sql`select from gone`)}
     ), forgotten as (
       delete from webhook_secrets where endpoint_id in (select id from gone)
     )

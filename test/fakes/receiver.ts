@@ -19,6 +19,8 @@ export type Receiver = {
     body?: string,
     headers?: Readonly<Record<string, string>>,
   ) => void;
+  /** Answers 400 from now on to every body that matches. */
+  readonly refuse: (matches: (body: string) => boolean) => void;
   /** Rejects unless every webhook that came was signed by a secret that is known. */
   readonly close: () => Promise<void>;
 };
@@ -34,15 +36,17 @@ export async function startReceiver(
   let status = 200;
   let answered = '';
   let sent: Readonly<Record<string, string>> = {};
+  let isRefused = (_body: string) => false;
   const server = createServer((request, response) => {
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
     request.on('end', () => {
-      when(() => response.writeHead(status, sent).end(answered));
+      const body = Buffer.concat(chunks).toString('utf8');
+      when(() => response.writeHead(isRefused(body) ? 400 : status, sent).end(answered));
       const headers = Object.fromEntries(
         Object.entries(request.headers).map(([name, value]) => [name, String(value)]),
       );
-      received.push({ headers, body: Buffer.concat(chunks).toString('utf8') });
+      received.push({ headers, body });
       for (const look of waiting) look();
     });
   });
@@ -70,6 +74,9 @@ export async function startReceiver(
       status = next;
       sent = headers;
       answered = body;
+    },
+    refuse: (matches) => {
+      isRefused = matches;
     },
     close: async () => {
       server.closeAllConnections();

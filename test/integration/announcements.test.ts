@@ -2,13 +2,15 @@ import { MockActivityEnvironment } from '@temporalio/testing';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Announcement } from '../../src/activities/deps.js';
 import { cancelBatch, insertBatch } from '../../src/db/batches.js';
-import { transaction } from '../../src/db/client.js';
+import { type Sql, transaction } from '../../src/db/client.js';
+import { recordWebhookEvents } from '../../src/db/events.js';
 import { newId } from '../../src/db/id.js';
 import { storeRailEvents } from '../../src/db/inbox.js';
-import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
+import { enableVerified, insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
 import type { BatchMode } from '../../src/domain/batch.js';
 import { railKey } from '../../src/domain/payout.js';
 import { createWebhookSecret } from '../../src/webhooks/signature.js';
+import { eventually } from '../assertions/eventually.js';
 import { QuietRail } from '../fakes/quietRail.js';
 import { absentTemporal, activitiesOn } from '../fixtures/interleaving.js';
 import { keyring } from '../fixtures/keyring.js';
@@ -138,4 +140,45 @@ describe('what a step has announced is delivered at once:', () => {
     const close = worker.begunBy((all) => all.closeEmptyBatch({ batchId: empty }));
     expect(await close).toEqual([empty]);
   });
+});
+
+it('an event that is numbered after an endpoint was enabled is delivered there', async () => {
+  const { account } = await createTestAccount(test.database);
+  const id = newId('webhookEndpoint');
+  const url = 'http://127.0.0.1:1/';
+  await insertWebhookEndpoint(test.database, keyring, {
+    ...{ id, accountId: account.id, url, status: 'unverified' },
+    ...{ events: ['*'], secret: createWebhookSecret(), apiVersion: '2026-06-01' },
+  });
+  const { id: subjectId } = await requestPayout(test.database, account.id);
+  const facts = {
+    status: 'sent',
+    statusReason: null,
+    settledAt: null,
+    returnedMinor: null,
+  } as const;
+  const event = { accountId: account.id, type: 'payout.sent', subjectId, facts } as const;
+  const record = (sql: Sql) => recordWebhookEvents(sql, [event]);
+  const numbered = Promise.withResolvers<void>();
+  const commit = Promise.withResolvers<void>();
+  const first = test.database.begin(async (sql) => {
+    await record(sql);
+    numbered.resolve();
+    await commit.promise;
+  });
+  await numbered.promise;
+  const second = transaction(test.worker, record);
+  await eventually('the second waits for its number', 10_000, async () => {
+    const rows = await test.database`
+      select from pg_stat_activity
+       where wait_event_type = 'Lock' and query like '%event_sequence%' and datname = current_database()`;
+    return rows.length > 0 || undefined;
+  });
+  await enableVerified(test.database, id, url);
+  commit.resolve();
+  await Promise.all([first, second]);
+  const rows = await test.database`
+    select e.sequence from events e join deliveries d on d.event_id = e.id
+     where d.endpoint_id = ${id}`;
+  expect([...rows]).toEqual([{ sequence: 2n }]);
 });

@@ -282,6 +282,8 @@ const delivered = {
   answer: null,
   retryInMs: 0,
   isFailing: true,
+  attempts: 1,
+  url: 'http://127.0.0.1:1/',
 } as const;
 
 /** Ends a transaction that has shown what it would have done. */

@@ -1,5 +1,6 @@
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { claimDueDeliveries } from '../../src/db/deliveries.js';
 import { failuresToPause } from '../../src/db/endpointHealth.js';
 import { newId } from '../../src/db/id.js';
 import { redeliverFailed } from '../../src/db/redelivery.js';
@@ -16,6 +17,7 @@ import { startUnsteadySink } from '../fakes/unsteadySink.js';
 import { rememberSecret } from '../fakes/webhookSecrets.js';
 import { startDeliveryWorker } from '../fixtures/deliveryWorker.js';
 import { keyring } from '../fixtures/keyring.js';
+import { runDeliveries, skip as skipTime } from '../fixtures/skippedDeliveries.js';
 import { recordEvents } from '../fixtures/webhookEvents.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
 import { temporalAddress } from '../servers/temporalAddress.js';
@@ -60,31 +62,9 @@ async function openListener(url: string) {
   return { accountId: account.id, endpointId, endpoint };
 }
 
-/** Lets time pass for an endpoint and what is pending at it. */
-async function skip(endpointId: string, ms: number): Promise<void> {
-  const passed = `${ms} milliseconds`;
-  await test.database`
-    update deliveries set next_attempt_at = next_attempt_at - ${passed}::interval
-     where endpoint_id = ${endpointId} and status = 'pending'`;
-  await test.database`
-    update webhook_endpoints set failed_at = failed_at - ${passed}::interval,
-           failing_since = failing_since - ${passed}::interval
-     where id = ${endpointId}`;
-}
-
-/** Attempts what is due, again and again, until nothing is pending or so much time has passed. */
-async function run(endpointId: string, limitMs = Number.POSITIVE_INFINITY): Promise<void> {
-  const worker = openWorker();
-  let passedMs = 0;
-  while (passedMs < limitMs) {
-    const { nextInMs } = await worker.deliverDue(endpointId);
-    if (nextInMs === null) return;
-    // A lease is over when its time is: the milliseconds more are those of the columns.
-    const pauseMs = Math.min(nextInMs + 5, limitMs - passedMs);
-    await skip(endpointId, pauseMs);
-    passedMs += pauseMs;
-  }
-}
+const skip = (endpointId: string, ms: number) => skipTime(test.database, endpointId, ms);
+const run = (endpointId: string, limitMs?: number) =>
+  runDeliveries({ database: test.database, temporal }, endpointId, limitMs);
 
 async function statuses(endpointId: string): Promise<readonly string[]> {
   const rows = await test.database<{ status: string }[]>`
@@ -178,6 +158,94 @@ describe('an endpoint that takes nothing', { timeout: 60_000 }, () => {
 
     await updateWebhookEndpoint(test.database, accountId, endpointId, { status: 'enabled' });
     expect(await endpoint()).toMatchObject({ status: 'enabled', failingSince: null });
+  });
+
+  it('counts anew once it is enabled, and is disabled after another five days', async () => {
+    const sink = await openSink(() => 500);
+    const { accountId, endpointId, endpoint } = await openListener(sink.url);
+    await recordEvents(test.database, accountId, 1);
+    await run(endpointId, minuteMs);
+    await updateWebhookEndpoint(test.database, accountId, endpointId, { status: 'enabled' });
+    expect(await endpoint()).toMatchObject({ failingSince: null });
+    await recordEvents(test.database, accountId, 400);
+    await run(endpointId, minuteMs);
+    expect(await endpoint()).toMatchObject({ failingSince: expect.any(Date) });
+    // Paused for 30 s at first, and not as if it had failed for long.
+    expect((await openWorker().deliverDue(endpointId)).nextInMs).toBeLessThan(minuteMs);
+    await run(endpointId, 121 * hourMs);
+    expect(await endpoint()).toMatchObject({ status: 'disabled' });
+  });
+
+  it('is not paused at a new URL, where nothing has failed', async () => {
+    const sink = await openSink(() => 500);
+    const { accountId, endpointId, endpoint } = await openListener(sink.url);
+    await recordEvents(test.database, accountId, 60);
+    await run(endpointId, 2 * hourMs);
+    const receiver = await startReceiver();
+    onTestFinished(() => receiver.close());
+    await updateWebhookEndpoint(test.database, accountId, endpointId, { url: receiver.url });
+    expect(await endpoint()).toMatchObject({ failingSince: null });
+    await openWorker().deliverDue(endpointId);
+    expect(receiver.received.length).toBeGreaterThan(1);
+  });
+
+  it('at the URL that it has left is neither disabled nor blamed for it', async () => {
+    const moved = Promise.withResolvers<void>();
+    let asked = 0;
+    const old = await startReceiver((answer) => {
+      asked += 1;
+      void moved.promise.then(answer);
+    });
+    onTestFinished(() => old.close());
+    old.answerWith(410);
+    const { accountId, endpointId, endpoint } = await openListener(old.url);
+    await recordEvents(test.database, accountId, 1);
+    await skip(endpointId, minuteMs);
+    const delivering = openWorker().deliverDue(endpointId);
+    await eventually('the old server is asked', 20_000, () => asked === 1 || undefined);
+    const url = 'http://127.0.0.1:9/';
+    await updateWebhookEndpoint(test.database, accountId, endpointId, { url });
+    moved.resolve();
+    await delivering;
+    expect(await endpoint()).toMatchObject({ status: 'enabled', failingSince: null, url });
+  });
+
+  it('by a fault of ours is not blamed, and reads nothing of it', async () => {
+    const receiver = await startReceiver();
+    onTestFinished(() => receiver.close());
+    const { accountId, endpointId, endpoint } = await openListener(receiver.url);
+    await recordEvents(test.database, accountId, 3);
+    await skip(endpointId, minuteMs);
+    // As if it had another secret, which is not there.
+    await test.database`
+      update webhook_endpoints set secret_number = 2 where id = ${endpointId}`;
+    const worker = openWorker();
+    await worker.deliverDue(endpointId);
+    expect(await endpoint()).toMatchObject({ failingSince: null });
+    const rows = await test.database`
+      select attempts, last_error from deliveries where endpoint_id = ${endpointId}`;
+    expect([...rows]).toEqual(
+      Array(3).fill({ attempts: 1, lastError: 'internal error: nothing was sent' }),
+    );
+    await test.database`
+      update webhook_endpoints set secret_number = 1 where id = ${endpointId}`;
+    await run(endpointId);
+    expect(receiver.received).toHaveLength(3);
+  });
+
+  it('because workers die has its whole schedule left', async () => {
+    const sink = await openSink(() => 503);
+    const { accountId, endpointId } = await openListener(sink.url);
+    await recordEvents(test.database, accountId, 1);
+    await skip(endpointId, 11_000);
+    for (let death = 0; death < 12; death += 1) {
+      expect(await claimDueDeliveries(test.database, endpointId, 8)).toHaveLength(1);
+      await skip(endpointId, 22_005);
+    }
+    const { nextInMs } = await openWorker().deliverDue(endpointId);
+    expect(nextInMs).toBeLessThan(7_000);
+    expect(await statuses(endpointId)).toEqual(['pending']);
+    expect(sink.requests()).toBe(1);
   });
 
   it('fails anew where it was sent nothing for longer than a pause', async () => {

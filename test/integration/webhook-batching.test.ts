@@ -10,6 +10,7 @@ import { readDocument } from '../assertions/document.js';
 import { type ReceivedWebhook, startReceiver } from '../fakes/receiver.js';
 import { createClient, textOf } from '../fixtures/client.js';
 import { keyring } from '../fixtures/keyring.js';
+import { runDeliveries, skip } from '../fixtures/skippedDeliveries.js';
 import { makeDue, recordEvents } from '../fixtures/webhookEvents.js';
 import { createTestAccount, withoutTriggers } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
@@ -180,9 +181,9 @@ describe('an endpoint that takes batches', () => {
     const { accountId, id, receiver } = await openListener();
     const worker = startDeliverer();
     receiver.answerWith(503, 'busy', { 'retry-after': '3600' });
-    await worker.deliver(await recordEvents(system.database, accountId, 80));
+    await worker.deliver(await recordEvents(system.database, accountId, 40));
     const rows = await deliveriesOf(id);
-    expect(rows).toHaveLength(80);
+    expect(rows).toHaveLength(40);
     // One moment for all of them: they are due together.
     expect(new Set(rows.map((row) => row.nextAttemptAt.getTime())).size).toBe(1);
     for (const row of rows) {
@@ -192,15 +193,28 @@ describe('an endpoint that takes batches', () => {
     const attempts = await system.database`
       select 1 from delivery_attempts
        where endpoint_id = ${id} and http_status = 503 and answer = 'busy'`;
-    expect(attempts).toHaveLength(80);
+    expect(attempts).toHaveLength(40);
 
     receiver.answerWith(200);
     await worker.deliverDue(id);
-    expect(await statusesOf(id)).toEqual(Array(80).fill('delivered'));
+    expect(await statusesOf(id)).toEqual(Array(40).fill('delivered'));
     const [refused, repeated, ...others] = receiver.received;
     expect(others).toEqual([]);
     expect(repeated?.headers['webhook-id']).toBe(refused?.headers['webhook-id']);
     expect(repeated?.body).toBe(refused?.body);
+  });
+
+  it('that refuses one event for good gets all the others, in ever smaller requests', async () => {
+    const { accountId, id, receiver } = await openListener();
+    await recordEvents(system.database, accountId, 100);
+    const [poison] = await system.database<{ id: string }[]>`
+      select id from events where account_id = ${accountId} and sequence = 50`;
+    receiver.refuse((body) => body.includes(poison?.id ?? ''));
+    await skip(system.database, id, 20_000);
+    await runDeliveries(system, id);
+    const statuses = await statusesOf(id);
+    expect(statuses.filter((status) => status === 'delivered')).toHaveLength(99);
+    expect(statuses.filter((status) => status === 'exhausted')).toHaveLength(1);
   });
 
   it('that answers 410 is disabled, and none of the batch is tried again', async () => {
@@ -242,7 +256,7 @@ describe('an endpoint that takes batches', () => {
     expect(rows.filter(({ status }) => status === 'delivered')).toHaveLength(19);
     expect(rows[6]).toMatchObject({
       status: 'pending',
-      lastError: expect.stringContaining('null'),
+      lastError: 'internal error: nothing was sent',
     });
     expect(receiver.received).toHaveLength(1);
   });

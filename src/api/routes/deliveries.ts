@@ -2,7 +2,7 @@ import { deliveryListParams } from '../../contract/listParams.js';
 import { deliveryObject, redeliveryObject } from '../../contract/objects.js';
 import { redeliverFailedParams } from '../../contract/params.js';
 import { deliveryPosition, listDeliveries } from '../../db/deliveries.js';
-import { redeliverFailed, redeliverRange, redeliveryOf } from '../../db/redelivery.js';
+import { countFailed, redeliverFailed, redeliverRange, redeliveryOf } from '../../db/redelivery.js';
 import { findWebhookEndpoint, lockWebhookEndpoint } from '../../db/webhookEndpoints.js';
 import { askTemporal, wakeEndpoint } from '../../temporal/workflowCalls.js';
 import { runIdempotently } from '../idempotency.js';
@@ -41,6 +41,10 @@ export const deliveryRoutes: readonly Route[] = [
     handle: async (deps, request, { since, from_sequence: from, to_sequence: to }) => {
       const isRange = from !== undefined && to !== undefined;
       if (since && (from ?? to)) return refused(exclusive('since', 'from_sequence'));
+      const count =
+        since && (await countFailed(deps.database, request.account.id, request.id, since));
+      const tooHeavy = request.takeItems(count ?? (isRange ? Number(to - from) + 1 : 0));
+      if (tooHeavy !== undefined) return refused(tooHeavy);
       const answer = await runIdempotently(deps, request, {
         objectId: request.id,
         status: 200,

@@ -1,0 +1,75 @@
+import { webhookEndpointObject } from '../contract/objects.js';
+import { transaction } from '../db/client.js';
+import { type AttemptResult, recordAttempts } from '../db/deliveries.js';
+import { disableEndpoint, recordHealth } from '../db/endpointHealth.js';
+import { recordWebhookEvents } from '../db/events.js';
+import type { ActivityDeps, Announcement } from './deps.js';
+
+type RecorderDeps = Pick<ActivityDeps, 'database'> & {
+  /** Delivers what was committed, in the background. */
+  readonly begin: (steps: readonly Announcement[]) => void;
+};
+
+/** Results are written in such groups, and after a second at the latest: a crash repeats no more. */
+const writtenTogether = 50;
+const writeEveryMs = 1_000;
+
+/** 410 Gone: the receiver wants no more webhooks. */
+export const gone = 410;
+
+/** Writes results in groups and every second. Its end throws if some could not be written. */
+export function createAttemptRecorder(deps: RecorderDeps) {
+  const broken = new AbortController();
+  let unwritten: AttemptResult[] = [];
+  let writing = Promise.resolve();
+  const write = (): Promise<void> => {
+    writing = writing
+      .then(async () => {
+        const results = unwritten;
+        unwritten = [];
+        await recordAttempts(deps.database, results);
+        const hopeless = await recordHealth(deps.database, results);
+        for (const one of hopeless) await disable(deps, one, 'No delivery succeeded for 5 days.');
+        const closed = results.filter(({ httpStatus }) => httpStatus === gone);
+        for (const one of new Map(closed.map((each) => [each.endpointId, each])).values()) {
+          await disable(deps, one, 'The receiver answered 410 Gone.');
+        }
+      })
+      // Once results cannot be written nothing is attempted: the next run would deliver it all again.
+      .catch((error: unknown) => broken.abort(error));
+    return writing;
+  };
+  const timer = setInterval(() => void write(), writeEveryMs);
+  return {
+    isBroken: (): boolean => broken.signal.aborted,
+    add: async (result: AttemptResult): Promise<void> => {
+      unwritten.push(result);
+      if (unwritten.length >= writtenTogether) await write();
+    },
+    end: async (): Promise<void> => {
+      clearInterval(timer);
+      await write();
+      broken.signal.throwIfAborted();
+    },
+  };
+}
+
+/** Disables an endpoint, and sends the account's others an event about it. */
+async function disable(
+  { database, begin }: RecorderDeps,
+  failed: { readonly endpointId: string; readonly url: string },
+  reason: string,
+): Promise<void> {
+  const hasPendingDeliveries = await transaction(database, async (sql) => {
+    const row = await disableEndpoint(sql, failed, reason);
+    if (row === undefined) return false;
+    const event = {
+      accountId: row.accountId,
+      type: 'webhook_endpoint.disabled',
+      subjectId: row.id,
+      facts: webhookEndpointObject(row),
+    } as const;
+    return (await recordWebhookEvents(sql, [event])).size > 0;
+  });
+  begin([{ id: failed.endpointId, hasPendingDeliveries }]);
+}
