@@ -262,7 +262,13 @@ const sequence = z
   .refine((sent) => /^[1-9]\d{0,14}$/.test(sent), { error: sequenceExpected, abort: true })
   .transform((sent) => BigInt(sent))
   .optional()
-  .meta({ type: 'integer', description: sequenceExpected, minimum: 1, maximum: 1e15 - 1 });
+  .meta({
+    description: sequenceExpected,
+    anyOf: [
+      { type: 'integer', minimum: 1, maximum: 1e15 - 1 },
+      { type: 'string', pattern: '^[1-9][0-9]{0,14}$' },
+    ],
+  });
 
 const isRange = (from: bigint, to: bigint) => to >= from && to < from + BigInt(maximumRedelivered);
 
