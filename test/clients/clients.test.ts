@@ -11,8 +11,9 @@ import { startReceiver } from '../fakes/receiver.js';
 import { startUnkindProxy, type UnkindProxy } from '../fakes/unkindProxy.js';
 import { type ApiClient, createClient, textOf, untilStatus } from '../fixtures/client.js';
 import { keyring } from '../fixtures/keyring.js';
+import { webhookKeys } from '../fixtures/webhookKeys.js';
 import { createTestAccount } from '../servers/database.js';
-import { startSystem, type TestSystem, webhookKeys } from '../servers/system.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
 import { type Caller, languages } from './languages.js';
 
 let system: TestSystem;

@@ -82,7 +82,7 @@ export async function startReceiver(
       server.closeAllConnections();
       server.close();
       await once(server, 'close');
-      assertGenuine(received);
+      await assertGenuine(received);
     },
   };
 }

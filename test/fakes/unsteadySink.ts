@@ -1,6 +1,8 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { listenOnAnyPort } from '../../sandbox/stack/ports.js';
+import type { ReceivedWebhook } from './receiver.js';
+import { assertGenuine } from './webhookSecrets.js';
 
 /** What a sink does with a request: takes it, answers with another status, or breaks it off. */
 type Mood = number | 'drop';
@@ -8,6 +10,7 @@ type Mood = number | 'drop';
 /** A receiver that is not always well; of what it has taken it remembers the sequences. */
 export async function startUnsteadySink(moodOf: (request: number) => Mood) {
   const taken: number[] = [];
+  const received: ReceivedWebhook[] = [];
   let requests = 0;
   let mood = moodOf;
   const server = createServer((request, response) => {
@@ -17,7 +20,10 @@ export async function startUnsteadySink(moodOf: (request: number) => Mood) {
       requests += 1;
       const answer = mood(requests);
       if (answer === 'drop') return request.socket.destroy();
-      if (answer === 200) taken.push(JSON.parse(Buffer.concat(chunks).toString()).sequence);
+      const body = Buffer.concat(chunks).toString('utf8');
+      const headers = Object.entries(request.headers).map(([name, value]) => [name, String(value)]);
+      received.push({ headers: Object.fromEntries(headers), body });
+      if (answer === 200) taken.push(JSON.parse(body).sequence);
       response.writeHead(answer).end();
     });
   });
@@ -33,6 +39,7 @@ export async function startUnsteadySink(moodOf: (request: number) => Mood) {
       server.closeAllConnections();
       server.close();
       await once(server, 'close');
+      await assertGenuine(received);
     },
   };
 }

@@ -9,7 +9,8 @@ import { connectDatabase } from '../../src/db/client.js';
 import { createRails } from '../../src/rails/registry.js';
 import { createMetrics } from '../../src/telemetry.js';
 import { keyring as usualKeyring } from '../fixtures/keyring.js';
-import { fingerprintSecret, type TestSystem, webhookKeys } from './system.js';
+import { webhookKeys } from '../fixtures/webhookKeys.js';
+import { fingerprintSecret, type TestSystem } from './system.js';
 
 /** Another API process's worth of API: its own server and connections, on the same database. */
 export async function startSecondApi({ urls, temporal }: TestSystem, keyring = usualKeyring) {

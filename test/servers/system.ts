@@ -22,10 +22,11 @@ import { createMetrics } from '../../src/telemetry.js';
 import { ensureSearchAttributes } from '../../src/temporal/searchAttributes.js';
 import type { UrlPolicy } from '../../src/webhooks/guard.js';
 import { createSender, type Sender } from '../../src/webhooks/sender.js';
-import { createSigner, readSigningKey } from '../../src/webhooks/signature.js';
+import { createSigner } from '../../src/webhooks/signature.js';
 import { createBatchLane, createSingleLane } from '../../src/worker/workers.js';
 import { type ApiClient, createClient } from '../fixtures/client.js';
 import { keyring as usualKeyring } from '../fixtures/keyring.js';
+import { webhookKeys } from '../fixtures/webhookKeys.js';
 import { startTestBank, type TestBank } from './bank.js';
 import { createTestAccount, createTestDatabase, type TestAccount } from './database.js';
 import { temporalAddress } from './temporalAddress.js';
@@ -54,10 +55,6 @@ export type TestSystem = {
 };
 
 const policy = { allowInsecure: true, allowPrivateAddresses: true };
-/** One that signs, and one that is published for later. */
-export const webhookKeys = [1, 2].map((byte) =>
-  readSigningKey(`whsk_${Buffer.alloc(32, byte).toString('base64')}`),
-);
 export const fingerprintSecret = 'test-fingerprint-secret';
 const dayMs = 24 * 60 * 60 * 1000;
 /** More than any test sends that is not about limits. */
