@@ -3,6 +3,7 @@ import { webhookEndpointObject } from '../contract/objects.js';
 import { defaultApiVersion, isApiVersion, render } from '../contract/versions/index.js';
 import { type BegunProbe, beginProbe, endProbe } from '../db/webhookProbes.js';
 import { webhookSecretsOf } from '../db/webhookSecrets.js';
+import { createKeyedLimit } from '../keyedLimit.js';
 import type { SendOutcome } from '../webhooks/sender.js';
 import type { ActivityDeps } from './deps.js';
 
@@ -11,33 +12,44 @@ type ProbeDeps = Pick<ActivityDeps, 'database' | 'keyring' | 'sender'>;
 /** As many bytes as a secret has: they are not guessed. */
 const challengeBytes = 32;
 
+/**
+ * Of an account at once: a receiver that never answers holds each for 15 s, and a slot of the worker,
+ * which deliveries of all accounts need.
+ */
+const probesOfAccount = 4;
+
+type ProbeInput = { readonly probeId: string; readonly accountId: string };
+
 /** Challenges and tests: single messages, of which no delivery and no retry comes. */
 export function probeActivities({ database, keyring, sender }: ProbeDeps) {
+  const limit = createKeyedLimit(probesOfAccount, 0);
+  const send = async (id: string): Promise<void> => {
+    const begun = await beginProbe(database, id);
+    if (begun === undefined) return;
+    const challenge = randomBytes(challengeBytes).toString('base64url');
+    const secrets = await webhookSecretsOf(database, keyring, begun.id);
+    const startedAtMs = performance.now();
+    const sent = await sender.send({
+      ...{ id, account: begun.accountId, url: begun.url, signature: begun.signature, secrets },
+      timestampSeconds: Math.floor(Date.now() / 1000),
+      body: bodyOf(id, begun, challenge),
+      readsAnswer: true,
+    });
+    const latency = Math.round(performance.now() - startedAtMs);
+    const http_status = 'status' in sent ? sent.status : null;
+    const response = 'answer' in sent ? sent.answer : null;
+    const isTest = begun.kind === 'test';
+    const error = failureOf(sent) ?? (isTest ? null : wrongAnswer(response, challenge));
+    const kept = { delivered: error === null, http_status, latency_ms: latency, error };
+    await endProbe(database, id, { ...kept, response: isTest ? response : null });
+  };
   return {
     /**
-     * Sends a challenge or a test, once, and records what came of it. It returns nothing: neither a
-     * challenge nor what a receiver answers belongs into a history.
+     * Sends a challenge or a test, once, and records what came of it; at the account's limit it is not
+     * begun. It returns nothing: neither a challenge nor what a receiver answers belongs into a history.
      */
-    sendProbe: async ({ probeId: id }: { readonly probeId: string }): Promise<void> => {
-      const begun = await beginProbe(database, id);
-      if (begun === undefined) return;
-      const challenge = randomBytes(challengeBytes).toString('base64url');
-      const secrets = await webhookSecretsOf(database, keyring, begun.id);
-      const startedAtMs = performance.now();
-      const sent = await sender.send({
-        ...{ id, account: begun.accountId, url: begun.url, signature: begun.signature, secrets },
-        timestampSeconds: Math.floor(Date.now() / 1000),
-        body: bodyOf(id, begun, challenge),
-        readsAnswer: true,
-      });
-      const latency = Math.round(performance.now() - startedAtMs);
-      const http_status = 'status' in sent ? sent.status : null;
-      const response = 'answer' in sent ? sent.answer : null;
-      const isTest = begun.kind === 'test';
-      const error = failureOf(sent) ?? (isTest ? null : wrongAnswer(response, challenge));
-      const kept = { delivered: error === null, http_status, latency_ms: latency, error };
-      await endProbe(database, id, { ...kept, response: isTest ? response : null });
-    },
+    sendProbe: async ({ probeId, accountId }: ProbeInput): Promise<void> =>
+      limit(accountId, () => send(probeId)),
   };
 }
 

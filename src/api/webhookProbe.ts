@@ -1,14 +1,7 @@
 import { transaction } from '../db/client.js';
 import { newId } from '../db/id.js';
 import type { WebhookEndpointRow } from '../db/webhookEndpoints.js';
-import {
-  addProbe,
-  findProbe,
-  hostOf,
-  type NewProbe,
-  type ProbeOutcome,
-  probesOfHost,
-} from '../db/webhookProbes.js';
+import { addProbe, findProbe, type NewProbe, type ProbeOutcome } from '../db/webhookProbes.js';
 import { type RefusalCode, refuse } from '../domain/refusal.js';
 import { askTemporal, runProbe } from '../temporal/workflowCalls.js';
 import { type ApiDeps, type Refused, refused } from './route.js';
@@ -33,16 +26,20 @@ export async function sendProbe(
   if (known?.outcome) return known.outcome;
   if (!known?.begunAt) {
     const add = () => transaction(deps.database, (sql) => addProbe(sql, probe));
-    const waitSeconds = await deps.writes(accountId, add);
-    const most = `at most ${probesOfHost} challenges and tests an hour to ${hostOf(url)}`;
-    if (waitSeconds !== undefined) return refusedFor(waitSeconds, 'rate_limited', most);
+    const reached = await deps.writes(accountId, add);
+    if (reached !== undefined) {
+      const { seconds, most, host } = reached;
+      const expected = `at most ${most} challenges and tests an hour to ${host ?? 'all hosts'}`;
+      return refusedFor(seconds, 'rate_limited', expected);
+    }
   }
   const run = () => runProbe(deps.temporal, probe);
   const isRun = await askTemporal(deps, { webhook_endpoint: endpointId }, run);
   const ended = await find();
   if (ended?.outcome) return ended.outcome;
   if (isRun && ended?.begunAt === null) {
-    return refusedFor(1, 'too_many_in_flight', 'one challenge or test at a time to an endpoint');
+    const expected = 'one challenge or test at a time to an endpoint, and four of an account';
+    return refusedFor(1, 'too_many_in_flight', expected);
   }
   return refused(refuse('service_unavailable', { hint: 'Send it again.' }));
 }

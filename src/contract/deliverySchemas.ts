@@ -37,7 +37,7 @@ export const webhookTest = z.object({
   webhook_endpoint: idOf('we'),
   delivered: z.boolean().describe('Whether the response was 2xx.'),
   http_status: z.int().nullable().describe('Null if there was no response.'),
-  latency_ms: count,
+  latency_ms: count.nullable().describe('Null if what came of it is not known.'),
   error: z.string().nullable().describe('Null if it was delivered.'),
   response: z.string().nullable().describe('The first 2 KiB of the response.'),
 });

@@ -8,7 +8,7 @@ export type ProbeOutcome = {
   /** Of a challenge, whether it was answered. */
   readonly delivered: boolean;
   readonly http_status: number | null;
-  readonly latency_ms: number;
+  readonly latency_ms: number | null;
   readonly error: string | null;
   /** How the answer to a test began. */
   readonly response: string | null;
@@ -22,44 +22,73 @@ export type NewProbe = {
   readonly kind: 'challenge' | 'test';
   readonly url: string;
 };
-export type ProbeRow = NewProbe & {
+export type ProbeRow = {
   readonly begunAt: Date | null;
   readonly outcome: ProbeOutcome | null;
 };
 
-/** Of an account to a host in an hour: enough to set up an endpoint, and no flood for a stranger. */
-export const probesOfHost = 10;
+/**
+ * Of an account in an hour. To a host: enough to set up an endpoint, and no flood for a stranger. To
+ * all: as much for six endpoints, and no flood for a machine to which names without end lead.
+ */
+const anHour = { toHost: 10, toAll: 60 };
 
 /** The host that a URL leads to, as probes are counted: with a dot at its end it is the same. */
-export const hostOf = (url: string) => new URL(url).hostname.replace(/\.$/, '');
+const hostOf = (url: string) => new URL(url).hostname.replace(/\.$/, '');
+
+/** How many an hour have been sent, to one host or, where that is null, to all; and until when. */
+type ReachedLimit = Readonly<{ most: number; host: string | null; seconds: number }>;
 
 /**
- * Adds a probe, or returns the seconds until the account may add one to its host. One that no worker
- * has begun within 30 s, when its workflow is over, was not sent: it does not count, and may be added
- * anew.
+ * Adds a probe, or returns the limit of the account that is reached. One that no worker has begun
+ * within 30 s, when its workflow is over, was not sent: it does not count, and may be added anew.
  */
 export async function addProbe(
   sql: Sql,
   { id, accountId, endpointId, kind, url }: NewProbe,
-): Promise<number | undefined> {
+): Promise<ReachedLimit | undefined> {
+  const host = hostOf(url);
   // Until the transaction ends: of probes that are added at the same time each is counted.
   await sql`select pg_advisory_xact_lock(hashtextextended(${`probes ${accountId}`}, 0))`;
-  const [full] = await sql<{ seconds: number }[]>`
-    select ceil(extract(epoch from created_at + interval '1 hour' - now()))::int as seconds
-      from webhook_probes
-     where account_id = ${accountId} and host = ${hostOf(url)}
-       and created_at > now() - interval '1 hour'
-       and (begun_at is not null or created_at > now() - interval '30 seconds') and id <> ${id}
-     order by created_at desc offset ${probesOfHost - 1} limit 1`;
-  if (full !== undefined) return full.seconds;
+  // There is room again when the tenth, or sixtieth, of those that count longest has ended.
+  const [reached] = await sql<ReachedLimit[]>`
+    with counted as (
+      select host, created_at +
+             case when begun_at is null then interval '30 seconds' else interval '1 hour' end as ends_at
+        from webhook_probes
+       where account_id = ${accountId} and created_at > now() - interval '1 hour' and id <> ${id}
+    ), last as (
+      (select ends_at, host, ${anHour.toHost}::int as most from counted where host = ${host}
+        order by ends_at desc offset ${anHour.toHost - 1} limit 1)
+      union all
+      (select ends_at, null, ${anHour.toAll}::int from counted
+        order by ends_at desc offset ${anHour.toAll - 1} limit 1)
+    )
+    select most, host, ceil(extract(epoch from ends_at - now()))::int as seconds from last
+     where ends_at > now() order by ends_at desc limit 1`;
+  if (reached !== undefined) return reached;
   await sql`
     insert into webhook_probes (id, account_id, endpoint_id, kind, url, host)
-    values (${id}, ${accountId}, ${endpointId}, ${kind}, ${url}, ${hostOf(url)})
-    on conflict (id) do update set created_at = now()`;
+    values (${id}, ${accountId}, ${endpointId}, ${kind}, ${url}, ${host})
+    on conflict (id) do update set created_at = now(), url = excluded.url, host = excluded.host
+     where webhook_probes.begun_at is null`;
   return undefined;
 }
 
-export const findProbe = oneOf(ownedIn<ProbeRow>('webhook_probes'));
+/** Nothing more is known of a probe whose worker has stopped: it may have arrived. */
+const lost: ProbeOutcome = {
+  ...{ delivered: false, http_status: null, latency_ms: null, response: null },
+  error: 'unknown: the worker that sent it has stopped',
+};
+
+/** What has no outcome 25 s after it was begun gets none: a message takes 15 s, its activity 20 s. */
+export const findProbe = oneOf(
+  ownedIn<ProbeRow>(
+    'webhook_probes',
+    (sql) => sql`begun_at, coalesce(outcome, case
+      when begun_at < now() - interval '25 seconds' then ${sql.json(lost)}::jsonb end) as outcome`,
+  ),
+);
 
 /** The endpoint of a probe, as it is now, and what is sent where. */
 export type BegunProbe = WebhookEndpointRow & Pick<NewProbe, 'kind'>;

@@ -228,13 +228,16 @@ const probeLimitMs = 25_000;
  * Has a worker send a challenge or a test, and waits until it is over. Of an endpoint one runs at a
  * time: while another does, it waits for that and sends nothing.
  */
-export async function runProbe(client: Client, probe: Record<'id' | 'endpointId', string>) {
+export async function runProbe(
+  client: Client,
+  probe: Record<'id' | 'accountId' | 'endpointId', string>,
+) {
   const options = {
     workflowId: `webhook-probe/${probe.endpointId}`,
     taskQueue: taskQueues.payouts,
     ...oneRun,
     workflowExecutionTimeout: probeLimitMs,
-    args: [{ probeId: probe.id }],
+    args: [{ probeId: probe.id, accountId: probe.accountId }],
   };
   const start = () => client.workflow.start('webhookProbe', options);
   const handle = await within(client, wakeLimitMs, start);

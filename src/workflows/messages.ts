@@ -26,7 +26,7 @@ export type PayoutInput = { readonly payoutId: string };
 export type BatchInput = { readonly batchId: string };
 export type BatchChunkInput = Chunk;
 export type WebhookDeliveryInput = { readonly endpointId: string };
-export type WebhookProbeInput = { readonly probeId: string };
+export type WebhookProbeInput = { readonly probeId: string; readonly accountId: string };
 
 /** Waits until the payout is accepted or refused, which the main function decides. */
 export const acceptUpdate = defineUpdate<PayoutStatus>('accept');

@@ -247,9 +247,19 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
 
     const challenge = JSON.stringify(webhookExample('webhook_endpoint.challenge', '2026-06-01'));
     const test = JSON.stringify(webhookExample('webhook_endpoint.test', '2026-06-01'));
+    const mine: string = JSON.parse(challenge).data.webhook_endpoint;
+    const challenged = { headers: signatureOf(secret, challenge), body: challenge, secrets };
+    const ofNone = JSON.stringify({ ...JSON.parse(challenge), data: { challenge: 'none' } });
     const probes = [
-      { name: 'a challenge', headers: signatureOf(secret, challenge), body: challenge, secrets },
-      { name: 'a foreign challenge', headers, body: challenge, secrets },
+      { name: 'a challenge', ...challenged, endpoints: mine },
+      { name: 'a challenge to one of several', ...challenged, endpoints: ['we_1', mine] },
+      { name: 'a challenge to the endpoint of a stranger', ...challenged, endpoints: `${mine}1` },
+      { name: 'a challenge to none of several', ...challenged, endpoints: ['we_1', `${mine}1`] },
+      {
+        ...{ name: 'a challenge that names none', endpoints: mine, secrets },
+        ...{ headers: signatureOf(secret, ofNone), body: ofNone },
+      },
+      { name: 'a challenge that is not ours', ...challenged, headers, endpoints: mine },
       { name: 'a test', headers: signatureOf(secret, test), body: test, secrets },
     ];
     const deliveries = [
@@ -320,10 +330,15 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     const byKey = ['verified by the published keys', 'verified by either kind', 'of a rotation'];
     const genuine = ['genuine', 'with two secrets', 'signed twice', 'old', ...byKey];
     const all = [...probes, ...deliveries];
+    const answer = 'Jd3rTzYx0cT1mC7mJbq4u4H0yq3K2w8vPpXn5sLr6fE';
     const verdicts = await run('webhooks', { apiUrl: system.apiUrl, apiKey }, all);
     expect(verdicts).toEqual([
-      ['a challenge', 'answered', 'Jd3rTzYx0cT1mC7mJbq4u4H0yq3K2w8vPpXn5sLr6fE'],
-      ['a foreign challenge', 'refused'],
+      ['a challenge', 'answered', answer],
+      ['a challenge to one of several', 'answered', answer],
+      ...['to the endpoint of a stranger', 'to none of several', 'that names none'].map((what) => [
+        ...[`a challenge ${what}`, 'webhook_endpoint.challenge', 'not answered'],
+      ]),
+      ['a challenge that is not ours', 'refused'],
       ['a test', 'webhook_endpoint.test', 'we_01ky8m2w4a'],
       ...deliveries.map((delivery) => {
         if (delivery.body === batch) {

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import { z } from 'zod';
 import { listenOnAnyPort } from '../../sandbox/stack/ports.js';
 import { purgeProbes } from '../../src/db/webhookProbes.js';
+import { guardedLookups } from '../../src/webhooks/guard.js';
 import { createSender } from '../../src/webhooks/sender.js';
 import { textsIn } from '../assertions/history.js';
 import { type ApiClient, createClient, textOf, untilStatus } from '../fixtures/client.js';
@@ -19,16 +20,19 @@ let system: TestSystem;
 
 /** Receivers are on loopback, of which this API wants proof as production does of others. */
 beforeAll(async () => {
-  const open = createSender(
-    { allowInsecure: true, allowPrivateAddresses: true },
-    { limitMs: 1_500 },
-  );
+  const anywhere = { allowInsecure: true, allowPrivateAddresses: true };
+  // As many hosts as a test needs, of one machine.
+  const lookups = guardedLookups(anywhere, async () => [{ address: '127.0.0.1', family: 4 }]);
+  const open = createSender(anywhere, { limitMs: 1_500, lookups });
+  const patient = createSender(anywhere, { lookups });
   const guarded = createSender({ allowInsecure: true, allowPrivateAddresses: false });
   const sender = {
-    send: (delivery: Parameters<typeof open.send>[0]) =>
-      (delivery.url.includes('guarded') ? guarded : open).send(delivery),
+    send: (delivery: Parameters<typeof open.send>[0]) => {
+      const slow = delivery.url.includes('patient') ? patient : open;
+      return (delivery.url.includes('guarded') ? guarded : slow).send(delivery);
+    },
     close: async () => {
-      await Promise.all([open.close(), guarded.close()]);
+      await Promise.all([open.close(), patient.close(), guarded.close()]);
     },
   };
   const webhookPolicy = { allowInsecure: true, allowPrivateAddresses: false };
@@ -50,7 +54,7 @@ const challengeOf = ({ data }: Message) => data.challenge ?? 'no challenge';
 const rightly: Answering = (response, sent) => response.end(challengeOf(sent));
 
 /** A receiver under a name that is not an address, so that its URL is taken. */
-async function openReceiver(answering: Answering) {
+async function openReceiver(answering: Answering, host = 'localhost') {
   const held = { answering };
   const received: (Message & { readonly raw: string; readonly headers: Headers })[] = [];
   const take = async (request: IncomingMessage, response: ServerResponse) => {
@@ -69,7 +73,20 @@ async function openReceiver(answering: Answering) {
     server.close();
     await once(server, 'close');
   });
-  return { url: `http://localhost:${port}/hooks`, held, received };
+  return { url: `http://${host}:${port}/hooks`, held, received };
+}
+
+/** A receiver that answers nothing until it is to answer all: a test decides what is under way. */
+async function openPatientReceiver(host = 'patient.example') {
+  const waiting: (() => unknown)[] = [];
+  const receiver = await openReceiver((response, sent) => {
+    waiting.push(() => rightly(response, sent, ''));
+  }, host);
+  const answerAll = () => {
+    receiver.held.answering = rightly;
+    for (const answer of waiting.splice(0)) answer();
+  };
+  return { ...receiver, waiting, answerAll };
 }
 
 async function openCaller() {
@@ -100,6 +117,32 @@ async function settlePayout(client: ApiClient): Promise<string> {
   const id = textOf(await client('POST /v1/payouts', { json }), 'id');
   await untilStatus(client, id, 'settled');
   return id;
+}
+
+/** Its rows, oldest first. */
+const probesOf = (endpointId: string) => system.database<{ host: string; begunAt: Date | null }[]>`
+  select host, begun_at from webhook_probes where endpoint_id = ${endpointId} order by id`;
+
+/**
+ * A verified endpoint whose receiver holds a test, and the key of another test that was not begun
+ * meanwhile. Both have ended.
+ */
+async function addWithTestNotBegun(client: ApiClient) {
+  const receiver = await openPatientReceiver();
+  const added = await addEndpoint(client, receiver.url);
+  const verifying = client(`POST ${added.path}/verify`);
+  await expect.poll(() => receiver.waiting).toHaveLength(1);
+  receiver.waiting.pop()?.();
+  expect(await verifying).toMatchObject({ status: 200 });
+  const first = client(`POST ${added.path}/test`);
+  await expect.poll(() => receiver.waiting).toHaveLength(1);
+  const idempotencyKey = crypto.randomUUID();
+  const second = client(`POST ${added.path}/test`, { idempotencyKey });
+  await expect.poll(() => probesOf(added.id)).toHaveLength(3);
+  receiver.answerAll();
+  expect(await first).toMatchObject({ status: 200 });
+  expect(await second).toMatchObject({ status: 429, body: { code: 'too_many_in_flight' } });
+  return { ...added, ...receiver, idempotencyKey };
 }
 
 async function deliveriesTo(endpointId: string): Promise<number> {
@@ -257,6 +300,25 @@ describe('a challenge', () => {
     expect(receiver.received).toHaveLength(1);
   });
 
+  it('whose worker has stopped was not answered', async () => {
+    const { client } = await openCaller();
+    const receiver = await openPatientReceiver();
+    const { id, path } = await addEndpoint(client, receiver.url);
+    const first = client(`POST ${path}/verify`);
+    await expect.poll(() => receiver.waiting).toHaveLength(1);
+    const second = client(`POST ${path}/verify`);
+    await expect.poll(() => probesOf(id)).toHaveLength(2);
+    await system.database`
+      update webhook_probes set begun_at = now() - interval '26 seconds'
+       where endpoint_id = ${id} and begun_at is null`;
+    receiver.answerAll();
+    expect(await first).toMatchObject({ status: 200 });
+    const refused = await second;
+    expect(refused).toMatchObject({ status: 422, body: { code: 'webhook_challenge_failed' } });
+    expect(textOf(refused, 'detail')).toContain('the worker that sent it has stopped');
+    expect(receiver.received).toHaveLength(1);
+  });
+
   it('waits for Temporal no longer than other requests, and changes nothing without it', async () => {
     const { client, apiKey } = await openCaller();
     const receiver = await openReceiver(rightly);
@@ -380,7 +442,7 @@ describe('a test message', () => {
   );
 
   it('is not sent again by a worker that is given it again', async () => {
-    const { client } = await openCaller();
+    const { client, accountId } = await openCaller();
     const receiver = await openReceiver(rightly);
     const { path, id } = await addVerified(client, receiver.url);
     await client(`POST ${path}/test`);
@@ -388,10 +450,51 @@ describe('a test message', () => {
       select id from webhook_probes where endpoint_id = ${id}`;
     for (const { id: probeId } of rows) {
       await system.temporal.workflow.execute('webhookProbe', {
-        ...{ workflowId: `again/${probeId}`, taskQueue: 'payouts', args: [{ probeId }] },
+        ...{ workflowId: `again/${probeId}`, taskQueue: 'payouts' },
+        args: [{ probeId, accountId }],
       });
     }
     expect([rows.length, receiver.received.length]).toEqual([2, 2]);
+  });
+
+  it('that was not begun goes where the endpoint is by the time of its repeat', async () => {
+    const { client } = await openCaller();
+    const { id, path, received, idempotencyKey } = await addWithTestNotBegun(client);
+    const moved = await openReceiver(rightly, 'moved.example');
+    await client(`POST ${path}`, { json: { url: moved.url } });
+    const repeat = await client(`POST ${path}/test`, { idempotencyKey });
+    expect(repeat).toMatchObject({ status: 200, body: { delivered: true } });
+    expect(moved.received.map(({ type }) => type)).toEqual([
+      ...['webhook_endpoint.challenge', 'webhook_endpoint.test'],
+    ]);
+    expect(received).toHaveLength(2);
+    const hosts = (await probesOf(id)).map(({ host }) => host);
+    expect(hosts).toEqual([
+      ...['patient.example', 'patient.example', 'moved.example', 'moved.example'],
+    ]);
+  });
+
+  it('whose worker has stopped has failed once nothing can come of it any more', async () => {
+    const { client } = await openCaller();
+    const { id, path, received, idempotencyKey } = await addWithTestNotBegun(client);
+    const begunAgo = async (ago: string) => {
+      const { count } = await system.database`
+        update webhook_probes set begun_at = now() - ${ago}::interval
+         where endpoint_id = ${id} and outcome is null`;
+      expect(count).toBe(1);
+      return client(`POST ${path}/test`, { idempotencyKey });
+    };
+    // Within the 20 s of its activity something may come.
+    expect(await begunAgo('20 seconds')).toMatchObject({ status: 503 });
+    const outcome = {
+      ...{ object: 'webhook_test', webhook_endpoint: id, delivered: false, http_status: null },
+      error: 'unknown: the worker that sent it has stopped',
+      ...{ latency_ms: null, response: null },
+    };
+    for (const ago of ['26 seconds', '29 days']) {
+      expect(await begunAgo(ago)).toMatchObject({ status: 200, body: outcome });
+    }
+    expect(received).toHaveLength(2);
   });
 
   it('says what a receiver has answered that takes it, or why there is no answer', async () => {
@@ -457,14 +560,96 @@ describe('challenges and tests to a host', () => {
   });
 
   it('count as well when they are asked for at the same time', async () => {
-    const { client } = await openCaller();
+    const { client, accountId } = await openCaller();
     const stranger = await openReceiver((response) => response.end('hello'));
     const endpoints = await Promise.all(
       Array.from({ length: 14 }, () => addEndpoint(client, stranger.url)),
     );
     const answers = await Promise.all(endpoints.map(({ path }) => client(`POST ${path}/verify`)));
-    const refused = answers.filter(({ status }) => status === 429);
-    expect([refused.length, stranger.received.length]).toEqual([4, 10]);
+    const refused = answers.filter(({ body }) => body['code'] === 'rate_limited');
+    // Of the ten that count, some find more than four under way.
+    const sent = answers.filter(({ status }) => status === 422);
+    const rows = await system.database`select from webhook_probes where account_id = ${accountId}`;
+    expect([refused.length, rows.count, stranger.received.length]).toEqual([4, 10, sent.length]);
+  });
+
+  it('are at most sixty an hour of an account to all hosts', async () => {
+    const { client, accountId } = await openCaller();
+    const receiver = await openReceiver((response) => response.end('hello'), 'n0.example');
+    const { id, path } = await addEndpoint(client, receiver.url);
+    // One machine under as many names as an attacker likes; the oldest was sent 55 minutes ago.
+    await system.database`
+      insert into webhook_probes
+        (id, account_id, endpoint_id, kind, url, host, created_at, begun_at, outcome)
+      select 'prb_' || ${crypto.randomUUID()} || n, ${accountId}, ${id}, 'challenge',
+             'http://n' || n || '.example/', 'n' || n || '.example', at, at, '{}'
+        from generate_series(1, 58) n,
+             lateral (select now() - case n when 1 then interval '55 minutes'
+                                            else interval '10 minutes' end as at) sent`;
+    const answers = [];
+    for (const _ of Array(3)) answers.push(await client(`POST ${path}/verify`));
+    expect(answers.map(({ status }) => status)).toEqual([422, 422, 429]);
+    const [, , refused] = answers;
+    expect(refused?.body).toMatchObject({
+      ...{ code: 'rate_limited', detail: expect.stringContaining('60 challenges and tests') },
+    });
+    expect(refused?.body['detail']).toContain('an hour to all hosts');
+    const waitSeconds = Number(refused?.headers.get('retry-after'));
+    expect(waitSeconds).toBeGreaterThan(240);
+    expect(waitSeconds).toBeLessThanOrEqual(300);
+    expect(receiver.received).toHaveLength(2);
+    // When the oldest has ended there is room for one.
+    await system.database`
+      update webhook_probes set created_at = created_at - interval '5 minutes'
+       where account_id = ${accountId} and host = 'n1.example'`;
+    expect(await client(`POST ${path}/verify`)).toMatchObject({ status: 422 });
+    expect(await client(`POST ${path}/verify`)).toMatchObject({ status: 429 });
+  });
+
+  it('are at most four at once of an account; a fifth is not sent, and waits for nothing', async () => {
+    const { client } = await openCaller();
+    const receiver = await openPatientReceiver();
+    const { port } = new URL(receiver.url);
+    const add = (index: number) =>
+      addEndpoint(client, `http://n${index}.patient.example:${port}/hooks`);
+    const endpoints = await Promise.all([0, 1, 2, 3].map(add));
+    const four = endpoints.map(({ path }) => client(`POST ${path}/verify`));
+    await expect.poll(() => receiver.waiting).toHaveLength(4);
+    const { id, path } = await add(4);
+    const refused = await client(`POST ${path}/verify`);
+    expect(refused).toMatchObject({ status: 429, body: { code: 'too_many_in_flight' } });
+    expect(textOf(refused, 'detail')).toContain('and four of an account');
+    expect(refused.headers.get('retry-after')).toBe('1');
+    expect(await probesOf(id)).toMatchObject([{ begunAt: null }]);
+    // Another account finds its place.
+    const other = await openCaller();
+    await addVerified(other.client, (await openReceiver(rightly)).url);
+    expect(receiver.received).toHaveLength(4);
+    receiver.answerAll();
+    expect((await Promise.all(four)).map(({ status }) => status)).toEqual(Array(4).fill(200));
+    expect(await client(`POST ${path}/verify`)).toMatchObject({ status: 200 });
+  });
+
+  it('that were not begun make room after thirty seconds, as Retry-After says', async () => {
+    const { client } = await openCaller();
+    const receiver = await openPatientReceiver();
+    const { id, path } = await addEndpoint(client, receiver.url);
+    const another = await addEndpoint(client, receiver.url);
+    const ten = Array.from({ length: 10 }, () => client(`POST ${path}/verify`));
+    await expect.poll(() => receiver.waiting).toHaveLength(1);
+    await expect.poll(() => probesOf(id)).toHaveLength(10);
+    const refused = await client(`POST ${another.path}/verify`);
+    expect(refused).toMatchObject({ status: 429, body: { code: 'rate_limited' } });
+    const waitSeconds = Number(refused.headers.get('retry-after'));
+    expect(waitSeconds).toBeGreaterThan(0);
+    expect(waitSeconds).toBeLessThanOrEqual(30);
+    receiver.answerAll();
+    await Promise.all(ten);
+    expect(await client(`POST ${another.path}/verify`)).toMatchObject({ status: 429 });
+    await system.database`
+      update webhook_probes set created_at = created_at - ${`${waitSeconds} seconds`}::interval
+       where endpoint_id = ${id}`;
+    expect(await client(`POST ${another.path}/verify`)).toMatchObject({ status: 200 });
   });
 
   it('are forgotten after thirty days', async () => {

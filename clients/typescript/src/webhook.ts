@@ -87,15 +87,22 @@ function verifiedMessage(
  * Undefined for every other webhook.
  *
  * @param event what verifyWebhook has returned: a challenge that anybody else has sent is not answered
+ * @param endpointId the id of the endpoint that this receiver is for, or of several. The challenge of
+ *   any other is undefined: the public keys sign for all accounts, so a stranger may have added your
+ *   URL as an endpoint of his own
  */
-export function challengeOf(event: {
-  readonly type: string;
-  readonly data: object;
-}): string | undefined {
+export function challengeOf(
+  event: { readonly type: string; readonly data: object },
+  endpointId: string | readonly string[],
+): string | undefined {
   const { type, data } = event;
-  if (type !== 'webhook_endpoint.challenge' || !('challenge' in data)) return undefined;
-  return typeof data.challenge === 'string' ? data.challenge : undefined;
+  if (type !== 'webhook_endpoint.challenge') return undefined;
+  const { challenge, webhook_endpoint: named }: ChallengeData = data;
+  const isYours = typeof named === 'string' && [endpointId].flat().includes(named);
+  return isYours && typeof challenge === 'string' ? challenge : undefined;
 }
+
+type ChallengeData = { readonly challenge?: unknown; readonly webhook_endpoint?: unknown };
 
 /** One or two of each kind are sent; more would be a header that is made to burn time. */
 const mostSignatures = 10;

@@ -8,7 +8,8 @@ alter table webhook_endpoints
     check (status in ('unverified', 'enabled', 'disabled'));
 
 -- A challenge or a test: the row is the request, a worker sends it once and writes what came of it.
--- What an account has sent to a host within an hour is counted here, for all processes of the API.
+-- What an account has sent within an hour, to one host and to all, is counted here, for all processes
+-- of the API.
 create table webhook_probes (
   -- The webhook-id of the message.
   id text primary key check (id ~ '^prb_'),
@@ -25,6 +26,7 @@ create table webhook_probes (
   -- Null until it is known what came of it; as the API shows it.
   outcome jsonb
 );
-create index on webhook_probes (account_id, host, created_at);
-grant insert, update (created_at) on webhook_probes to corridor_api;
+create index on webhook_probes (account_id, created_at);
+-- One that was not begun is added anew, and goes where the endpoint is by then.
+grant insert, update (created_at, url, host) on webhook_probes to corridor_api;
 grant update, delete on webhook_probes to corridor_worker;

@@ -34,11 +34,11 @@ for delivery in json.load(sys.stdin):
             continue
         event = verify_webhook(body, headers, secrets)
         verify_webhook(body.encode(), headers, secrets)
-        challenge = challenge_of(event)
+        challenge = challenge_of(event, delivery.get("endpoints", []))
         if challenge is not None:
             verdicts.append([name, "answered", challenge])
         else:
-            verdicts.append([name, event.type, event.data.id])
+            verdicts.append([name, event.type, event.data.id or "not answered"])
     except WebhookVerificationError:
         verdicts.append([name, "refused"])
 print(json.dumps(verdicts))

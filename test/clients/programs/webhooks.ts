@@ -12,11 +12,13 @@ type Delivery = {
   readonly headers: Record<string, string>;
   readonly body: string;
   readonly secrets: string | readonly string[];
+  /** The receiver's own: a challenge of any other is not answered. */
+  readonly endpoints?: string | readonly string[];
 };
 
 const published = await new Corridor().webhookKeys.list();
 const deliveries: readonly Delivery[] = JSON.parse(await text(process.stdin));
-const verdicts = deliveries.map(({ name, headers, body, secrets: named }) => {
+const verdicts = deliveries.map(({ name, headers, body, secrets: named, endpoints = [] }) => {
   const secrets = named === 'published' ? published : named;
   try {
     const events = verifyWebhookEvents(body, headers, secrets);
@@ -29,8 +31,9 @@ const verdicts = deliveries.map(({ name, headers, body, secrets: named }) => {
     const event = verifyWebhook(body, headers, secrets);
     // Frameworks give bytes and a Headers object just as well.
     verifyWebhook(new TextEncoder().encode(body), new Headers(headers), secrets);
-    const challenge = challengeOf(event);
-    return challenge ? [name, 'answered', challenge] : [name, event.type, event.data.id];
+    const challenge = challengeOf(event, endpoints);
+    if (challenge !== undefined) return [name, 'answered', challenge];
+    return [name, event.type, event.data.id ?? 'not answered'];
   } catch (error) {
     if (error instanceof WebhookVerificationError) return [name, 'refused'];
     throw error;

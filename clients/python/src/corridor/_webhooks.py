@@ -83,15 +83,21 @@ def _verified(
     raise WebhookVerificationError("No signature of the webhook is valid.")
 
 
-def challenge_of(event: WebhookMessage) -> str | None:
+def challenge_of(event: WebhookMessage, endpoint_id: str | Sequence[str]) -> str | None:
     """What to answer to a webhook that verifies your endpoint.
 
     A 2xx response has this alone as its body; None for every other webhook. ``event`` is what
     verify_webhook has returned: a challenge that anybody else has sent is not answered.
+
+    ``endpoint_id`` is the id of the endpoint that this receiver is for, or a list of several. The
+    challenge of any other is None: the public keys sign for all accounts, so a stranger may have
+    added your URL as an endpoint of his own.
     """
     if event.type != "webhook_endpoint.challenge":
         return None
-    challenge = (event.data.model_extra or {}).get("challenge")
+    data = event.data.model_extra or {}
+    yours = [endpoint_id] if isinstance(endpoint_id, str) else endpoint_id
+    challenge = data.get("challenge") if data.get("webhook_endpoint") in yours else None
     return challenge if isinstance(challenge, str) else None
 
 
