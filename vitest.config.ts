@@ -6,7 +6,8 @@ import { LongestFirst } from './test/longestFirst.js';
 process.env['NODE_COMPILE_CACHE'] ??= join(import.meta.dirname, 'node_modules/.cache/compiled');
 
 /** Real servers answer slowly on a busy machine; a hang still ends within these. */
-const patient = { testTimeout: 120_000, hookTimeout: 120_000 } as const;
+const polled = { poll: { timeout: 20_000 } } as const;
+const patient = { testTimeout: 120_000, hookTimeout: 120_000, expect: polled } as const;
 
 /** They measure time, so nothing else runs beside them. */
 const alone = ['test/integration/{attacks,prefer-wait,webhook-tarpit}.test.ts'];
@@ -41,6 +42,7 @@ const onBuild = {
   globalSetup: ['test/servers/globalBuild.ts'],
   testTimeout: 120_000,
   hookTimeout: 180_000,
+  expect: polled,
 };
 
 // V8 counts the calls of what is compiled after it was asked to: no file before may have loaded it.
