@@ -3,19 +3,19 @@
 import { createServer } from 'node:http';
 
 /** @type {Map<string, { requests: number, ids: Set<string> }>} */
-const heard = new Map();
+const seen = new Map();
 
 function take(path, body) {
   const message = JSON.parse(body);
-  const known = heard.get(path) ?? { requests: 0, ids: new Set() };
-  heard.set(path, known);
+  const known = seen.get(path) ?? { requests: 0, ids: new Set() };
+  seen.set(path, known);
   known.requests += 1;
   for (const { id } of message.type === 'event.batch' ? message.data : [message]) known.ids.add(id);
 }
 
 const server = createServer((request, response) => {
   if (request.method === 'GET') {
-    const counts = [...heard].map(([path, { requests, ids }]) => [
+    const counts = [...seen].map(([path, { requests, ids }]) => [
       path,
       { requests, events: ids.size },
     ]);

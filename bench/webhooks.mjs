@@ -107,8 +107,8 @@ const taken = await withBench(values.data, async (bench) => {
         figures[listener.name].push(figure);
       }
     }
-    const heard = await (await fetch(receiver.announced)).json();
-    return { figures, heard };
+    const seen = await (await fetch(receiver.announced)).json();
+    return { figures, seen };
   } finally {
     await deliverer.close();
     await sender.close();
@@ -117,8 +117,8 @@ const taken = await withBench(values.data, async (bench) => {
   }
 });
 
-const { figures, heard } = taken;
-for (const [name, { events: count }] of Object.entries(heard)) {
+const { figures, seen } = taken;
+for (const [name, { events: count }] of Object.entries(seen)) {
   if (count !== events * (rounds + 1)) throw new Error(`${name}: ${count} events arrived.`);
 }
 const middle = (name, figure) =>
@@ -137,5 +137,5 @@ const rows = Object.entries({
   return `${label}: ${single.toFixed(0)} single, ${batched.toFixed(0)} batched, ratio ${(single / batched).toFixed(1)}`;
 });
 const requests = ({ requests: count }) => (count / (rounds + 1)).toFixed(0);
-const title = `${events} events, medians of ${rounds} rounds; requests ${requests(heard['/single'])} and ${requests(heard['/batched'])}`;
+const title = `${events} events, medians of ${rounds} rounds; requests ${requests(seen['/single'])} and ${requests(seen['/batched'])}`;
 console.log([heading(machine), title, ...rows].join('\n'));

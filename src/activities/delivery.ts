@@ -273,7 +273,7 @@ const notMade = 'internal error: nothing was sent';
 
 /**
  * An endpoint that has failed this often in a run, and has taken nothing, is left alone by it. Requests
- * count and not events: by these, one answer of 503 to a batch would put off all the others.
+ * count, not events: otherwise a single 503 to a batch would end the run.
  */
 const deadAfterFailures = 16;
 
@@ -361,7 +361,7 @@ async function attempt(
   }
   if (outcome.kind === 'gone') return ended.map((one) => ({ ...one, status: 'exhausted' }));
   const retryAfterMs = outcome.kind === 'refused' ? outcome.retryAfterMs : undefined;
-  // One chance for all of a group: those that were attempted as often are due together again.
+  // The same jitter for the whole request, so that its events stay together.
   const chance = Math.random();
   return ended.map((one) => failedAttempt(one, chance, retryAfterMs));
 }

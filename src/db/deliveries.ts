@@ -33,8 +33,8 @@ export const firstAttemptMs = 10_000;
 export type Pair = { readonly eventId: string; readonly endpointId: string };
 
 /**
- * A pair as it was when it was read or taken. Whoever takes it moves its next attempt, to the end of
- * the lease: by that time a later statement knows that nobody else has taken it since.
+ * A pair as it was when it was read or claimed. A claim moves the next attempt to the end of its lease:
+ * by that time a later statement sees whether the pair has been claimed again since.
  */
 export type KnownPair = Pair & { readonly nextAttemptAt: Date };
 
@@ -130,8 +130,8 @@ const isPending = (sql: Sql) => sql`
 const isListening = (sql: Sql) => sql`(w.status = 'enabled' and w.deleted_at is null)`;
 
 /**
- * A lease that is as it was when it was given is one that nothing was recorded of: its worker has died,
- * and what was not seen to fail is not counted, or workers that crash would use the schedule up.
+ * Where the lease of the last claim still stands as it was granted, its worker died before it recorded
+ * anything. That attempt does not count, or workers that crash would use up the schedule.
  */
 const claiming = (sql: Sql) => sql`
   attempts = d.attempts
@@ -155,7 +155,7 @@ export async function claimDueDeliveries(
   endpointId: string,
   most: number,
 ): Promise<readonly DueDelivery[]> {
-  // Asked before, as the planner does not know how few a limit is that another query gives.
+  // A query of its own: the planner cannot estimate a limit that is a subquery.
   const limit = await claimable(sql, endpointId, most);
   if (limit === 0) return [];
   const named = sql`due where (d.event_id, d.endpoint_id) = (due.event_id, due.endpoint_id)`;

@@ -14,8 +14,8 @@ type Attempted = {
 };
 
 /**
- * So many failed attempts with none between that succeeded, and an endpoint is sent one request at a
- * time: more than a receiver that restarts under 16 requests at once.
+ * After so many failures in a row an endpoint gets one request at a time. More than fail while a
+ * receiver restarts under 16 requests at once.
  */
 export const failuresToPause = 20;
 
@@ -48,9 +48,9 @@ const sameOutage = '25 hours';
 const longestOutage = '5 days';
 
 /**
- * Counts what came of attempts, all of one endpoint's together, and returns the endpoints that have
- * taken nothing for five days in which they were sent something. A statement of its own: the one that
- * records attempts locks deliveries, and who disables an endpoint locks them after it.
+ * Updates the health of endpoints from the outcome of attempts, and returns those that have taken
+ * nothing for five days in which they were tried. A statement of its own: recording attempts locks
+ * deliveries, and disabling an endpoint locks the endpoint first and its deliveries after it.
  */
 export async function recordHealth(
   sql: Sql,

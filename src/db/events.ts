@@ -42,7 +42,7 @@ export async function recordWebhookEvents(
   events: readonly NewEvent[],
 ): Promise<ReadonlySet<string>> {
   if (events.length === 0) return new Set();
-  // A statement of its own: the next one is to see the endpoints that were enabled while this waited.
+  // A statement of its own, so that the next one sees endpoints that were enabled while this waited.
   const numbered = await sql<{ accountId: string; last: bigint }[]>`
     update accounts a set event_sequence = a.event_sequence + n.count
       from (select account_id, count(*) as count

@@ -14,8 +14,8 @@ const makeDue = (sql: Sql, chosen: Fragment) => sql`
      and d.status <> 'pending' and ${chosen}`;
 
 /**
- * Makes what waits for its next attempt due, where that is later than one under way may end: what is
- * claimed stays as it is, and none of both waits for the other. The schedule goes on from there.
+ * Makes pending deliveries due at once, and their schedules go on from there. Those that may be in
+ * flight are left alone, so neither this nor an attempt waits for the other's locks.
  */
 const hurry = (sql: Sql, chosen: Fragment) => sql`
   update deliveries set next_attempt_at = now()
@@ -38,7 +38,7 @@ export async function redeliverEvent(
   const rows = await sql<{ endpointId: string }[]>`
     select endpoint_id from deliveries d where ${chosen}`;
   const endpointIds = rows.map((row) => row.endpointId);
-  // Before the deliveries: everybody who locks both begins with the endpoint.
+  // Before the deliveries: every transaction that locks both locks the endpoint first.
   await endPauses(sql, endpointIds);
   await makeDue(sql, chosen);
   await hurry(sql, chosen);
@@ -87,9 +87,9 @@ export async function redeliverFailed(sql: Sql, endpointId: string, since: Date)
 }
 
 /**
- * Makes every event of a range due at an enabled endpoint that takes its type, whatever had become of
- * it, and adds the deliveries of those that were written before it listened. The endpoint is locked,
- * so of two ranges the second sees what the first has added.
+ * Makes every event of a range due at an enabled endpoint that subscribes to its type, whatever its
+ * outcome so far, and adds deliveries for events from before the endpoint was enabled. The endpoint is
+ * locked, so of two ranges the second sees what the first has added.
  */
 export async function redeliverRange(
   sql: Sql,

@@ -125,8 +125,8 @@ type EndpointChanges = {
 const canceledAtOnce = 50_000;
 
 /**
- * Cancels what is pending at an endpoint where a condition has rows. What another transaction has locked
- * is left out, or both would wait for each other; it is canceled when it is due.
+ * Cancels the pending deliveries of an endpoint if a condition has rows. Those that another transaction
+ * has locked are skipped, which avoids deadlocks; they are canceled when they are due.
  */
 export const cancelPending = (sql: Sql, id: string, condition: Fragment) => sql`
   update deliveries set status = 'canceled'
@@ -151,7 +151,7 @@ export async function updateWebhookEndpoint(
   id: string,
   { url, events, description, signature, batching, status, apiVersion }: EndpointChanges,
 ): Promise<WebhookEndpointRow | undefined> {
-  // Of a new URL, or of a receiver that is said to be well again, it is not known that it fails.
+  // A new URL, or a receiver that its owner has enabled again, starts with a clean record.
   const isNew = sql`(coalesce(${url ?? null} <> url, false)
     or coalesce(${status ?? null}::text = 'enabled', false))`;
   const [row] = await sql<WebhookEndpointRow[]>`
