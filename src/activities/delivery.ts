@@ -19,7 +19,7 @@ import { webhookSecretsOpener } from '../db/webhookSecrets.js';
 import { createKeyedLimit, type KeyedLimit } from '../keyedLimit.js';
 import { wakeEndpoint } from '../temporal/workflowCalls.js';
 import { backoffAfter } from '../webhooks/retrySchedule.js';
-import type { Sender } from '../webhooks/sender.js';
+import { factsOf, type Sender } from '../webhooks/sender.js';
 import { createAttemptRecorder, gone } from './attemptRecorder.js';
 import type { ActivityDeps, Announcement } from './deps.js';
 import { retryLater, withHeartbeat } from './failure.js';
@@ -352,13 +352,9 @@ async function attempt(
   if (outcome.kind === 'blocked') {
     log.warn({ id, endpointId, detail: outcome.detail }, 'a webhook was not sent');
   }
-  const httpStatus = 'status' in outcome ? outcome.status : null;
-  const error = 'status' in outcome ? `HTTP ${outcome.status}` : outcome.reason;
-  const answer = 'answer' in outcome ? outcome.answer : null;
-  const ended = made.map((one) => ({ ...one, latencyMs, httpStatus, error, answer }));
-  if (outcome.kind === 'delivered') {
-    return ended.map((one) => ({ ...one, error: null, status: 'delivered' }));
-  }
+  const facts = factsOf(outcome);
+  const ended = made.map((one) => ({ ...one, latencyMs, ...facts }));
+  if (outcome.kind === 'delivered') return ended.map((one) => ({ ...one, status: 'delivered' }));
   if (outcome.kind === 'gone') return ended.map((one) => ({ ...one, status: 'exhausted' }));
   const retryAfterMs = outcome.kind === 'refused' ? outcome.retryAfterMs : undefined;
   // The same jitter for the whole request, so that its events stay together.

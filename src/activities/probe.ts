@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto';
 import { webhookEndpointObject } from '../contract/objects.js';
-import { defaultApiVersion, isApiVersion, render } from '../contract/versions/index.js';
+import { render, versionNamed } from '../contract/versions/index.js';
 import { type BegunProbe, beginProbe, endProbe } from '../db/webhookProbes.js';
 import { webhookSecretsOf } from '../db/webhookSecrets.js';
 import { createKeyedLimit } from '../keyedLimit.js';
-import type { SendOutcome } from '../webhooks/sender.js';
+import { factsOf } from '../webhooks/sender.js';
 import type { ActivityDeps } from './deps.js';
 
 type ProbeDeps = Pick<ActivityDeps, 'database' | 'keyring' | 'sender'>;
@@ -36,10 +36,9 @@ export function probeActivities({ database, keyring, sender }: ProbeDeps) {
       readsAnswer: true,
     });
     const latency = Math.round(performance.now() - startedAtMs);
-    const http_status = 'status' in sent ? sent.status : null;
-    const response = 'answer' in sent ? sent.answer : null;
+    const { httpStatus: http_status, answer: response, error: failure } = factsOf(sent);
     const isTest = begun.kind === 'test';
-    const error = failureOf(sent) ?? (isTest ? null : wrongAnswer(response, challenge));
+    const error = failure ?? (isTest ? null : wrongAnswer(response, challenge));
     const kept = { delivered: error === null, http_status, latency_ms: latency, error };
     await endProbe(database, id, { ...kept, response: isTest ? response : null });
   };
@@ -54,7 +53,7 @@ export function probeActivities({ database, keyring, sender }: ProbeDeps) {
 }
 
 function bodyOf(id: string, { kind, ...endpoint }: BegunProbe, challenge: string): string {
-  const version = isApiVersion(endpoint.apiVersion) ? endpoint.apiVersion : defaultApiVersion;
+  const version = versionNamed(endpoint.apiVersion);
   const type = `webhook_endpoint.${kind}`;
   const timestamp = new Date().toISOString();
   const data =
@@ -62,11 +61,6 @@ function bodyOf(id: string, { kind, ...endpoint }: BegunProbe, challenge: string
       ? { webhook_endpoint: endpoint.id, challenge }
       : render(webhookEndpointObject(endpoint), version);
   return JSON.stringify({ id, type, timestamp, api_version: version, data });
-}
-
-function failureOf(sent: SendOutcome): string | null {
-  if (!('status' in sent)) return sent.reason;
-  return sent.kind === 'delivered' ? null : `HTTP ${sent.status}`;
 }
 
 /**

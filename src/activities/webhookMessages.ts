@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { eventObject } from '../contract/objects.js';
-import { defaultApiVersion, isApiVersion, render } from '../contract/versions/index.js';
+import { render, versionNamed } from '../contract/versions/index.js';
 import type { DueDelivery } from '../db/deliveries.js';
 import { eventBatch } from '../domain/event.js';
 
@@ -82,18 +82,20 @@ function batch(events: Batch): WebhookMessage {
   const [{ delivery: to }] = events;
   const ids = events.map(({ delivery }) => delivery.eventId).join();
   const id = `evb_${createHash('sha256').update(ids).digest('hex').slice(0, 32)}`;
-  const head = { id, type: eventBatch, timestamp: to.createdAt, api_version: versionOf(to) };
+  const head = {
+    id,
+    type: eventBatch,
+    timestamp: to.createdAt,
+    api_version: versionNamed(to.apiVersion),
+  };
   const texts = events.map(({ text }) => text).join();
   const body = `${JSON.stringify(head).slice(0, -1)},"data":[${texts}]}`;
   return { id, to, deliveries: events.map(({ delivery }) => delivery), body: () => body };
 }
 
-const versionOf = ({ apiVersion }: DueDelivery) =>
-  isApiVersion(apiVersion) ? apiVersion : defaultApiVersion;
-
 /** The bytes of an event for an endpoint: the same on every attempt. */
 function webhookBody(delivery: DueDelivery): string {
-  const version = versionOf(delivery);
+  const version = versionNamed(delivery.apiVersion);
   const { id, type, timestamp, sequence, data } = render(eventObject(delivery), version);
   return JSON.stringify({ id, type, timestamp, api_version: version, sequence, data });
 }

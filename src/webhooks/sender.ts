@@ -38,6 +38,14 @@ export type SendOutcome =
 /** The status, and how the body began: for people who look for the reason of a failure. */
 type Answered = { readonly status: number; readonly answer: string };
 
+/** What is recorded of an outcome: the reason of a failure, and how the body began where it was read. */
+export function factsOf(outcome: SendOutcome) {
+  const httpStatus = 'status' in outcome ? outcome.status : null;
+  const failure = 'reason' in outcome ? outcome.reason : `HTTP ${outcome.status}`;
+  const error = outcome.kind === 'delivered' ? null : failure;
+  return { httpStatus, error, answer: 'answer' in outcome ? outcome.answer : null };
+}
+
 export type Sender = {
   readonly send: (delivery: Delivery) => Promise<SendOutcome>;
   readonly close: () => Promise<void>;

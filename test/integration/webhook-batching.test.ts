@@ -1,15 +1,11 @@
-import { MockActivityEnvironment } from '@temporalio/testing';
-import { pino } from 'pino';
 import { Webhook } from 'standardwebhooks';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { z } from 'zod';
-import { createDeliverer } from '../../src/activities/delivery.js';
 import { wakeEndpoint } from '../../src/temporal/workflowCalls.js';
-import { createSender } from '../../src/webhooks/sender.js';
 import { readDocument } from '../assertions/document.js';
 import { type ReceivedWebhook, startReceiver } from '../fakes/receiver.js';
 import { createClient, textOf } from '../fixtures/client.js';
-import { keyring } from '../fixtures/keyring.js';
+import { startDeliveryWorker } from '../fixtures/deliveryWorker.js';
 import { runDeliveries, skip } from '../fixtures/skippedDeliveries.js';
 import { makeDue, recordEvents } from '../fixtures/webhookEvents.js';
 import { createTestAccount, withoutTriggers } from '../servers/database.js';
@@ -26,17 +22,13 @@ afterAll(() => system.stop());
 
 /** The deliveries of a worker of its own. */
 function startDeliverer() {
-  const sender = createSender({ allowInsecure: true, allowPrivateAddresses: true });
-  onTestFinished(() => sender.close());
-  const log = pino({ level: 'silent' });
   const { worker: database, temporal } = system;
-  const deliverer = createDeliverer({ database, temporal, keyring, sender, log });
+  const worker = startDeliveryWorker({ database, temporal });
   return {
-    deliver: (payoutId: string) => deliverer.deliver([payoutId]),
+    deliver: (payoutId: string) => worker.deliver(payoutId),
     deliverDue: async (endpointId: string) => {
       await makeDue(system.database, endpointId);
-      const due = () => deliverer.activities.deliverDue({ endpointId });
-      return new MockActivityEnvironment().run(due);
+      return worker.deliverDue(endpointId);
     },
   };
 }

@@ -60,6 +60,9 @@ const showsSecret = ({ keyring }: ApiDeps) => ({
   render: (row: WithSecret) => ({ ...webhookEndpointObject(row), secret: row.secret }),
 });
 
+/** How a route reads the endpoint that it has changed, and what it shows of it. */
+const shown = { find: findWebhookEndpoint, render: webhookEndpointObject };
+
 /** The refusal of a URL that is not allowed; none of one that is, or that was not sent. */
 function refusedUrl({ webhookPolicy }: ApiDeps, url: string | undefined): Refusal | undefined {
   const expected = url === undefined ? undefined : expectedOfWebhookUrl(url, webhookPolicy);
@@ -107,8 +110,7 @@ async function updateEndpoint(
           await updateWebhookEndpoint(sql, account.id, id, { ...changes, apiVersion }),
         );
       },
-      find: findWebhookEndpoint,
-      render: webhookEndpointObject,
+      ...shown,
     });
   const answer = await update();
   if (unproven === undefined) return answer;
@@ -133,8 +135,7 @@ async function verifyEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answe
       // Its URL was changed meanwhile: another one has answered.
       return after?.status === 'unverified' ? unverified() : (after ?? notFound(request));
     },
-    find: findWebhookEndpoint,
-    render: webhookEndpointObject,
+    ...shown,
   });
 }
 
@@ -284,11 +285,7 @@ export const webhookEndpointRoutes: readonly Route[] = [
     operationId: 'revokeOldWebhookEndpointSecret',
     summary: 'End the overlap of a rotation: only the newest secret signs from now on.',
     answers: { 200: 'webhook_endpoint' },
-    handle: (deps, request) =>
-      changeOnce(deps, request, revokeOldSecret, {
-        find: findWebhookEndpoint,
-        render: webhookEndpointObject,
-      }),
+    handle: (deps, request) => changeOnce(deps, request, revokeOldSecret, shown),
   },
   {
     method: 'delete',
@@ -297,10 +294,6 @@ export const webhookEndpointRoutes: readonly Route[] = [
     operationId: 'deleteWebhookEndpoint',
     summary: 'Delete a webhook endpoint. No more events are sent to it.',
     answers: { 200: 'webhook_endpoint' },
-    handle: (deps, request) =>
-      changeOnce(deps, request, deleteWebhookEndpoint, {
-        find: findWebhookEndpoint,
-        render: webhookEndpointObject,
-      }),
+    handle: (deps, request) => changeOnce(deps, request, deleteWebhookEndpoint, shown),
   },
 ];

@@ -23,6 +23,10 @@ export function isApiVersion(text: string): text is ApiVersion {
   return apiVersions.some((version) => version === text);
 }
 
+/** The version that is stored under a name; the default for one that is no longer known. */
+export const versionNamed = (name: string): ApiVersion =>
+  isApiVersion(name) ? name : defaultApiVersion;
+
 /** Renders an object of the newest shape in a version: itself, and the objects inside it. */
 export function render(object: JsonObject, version: ApiVersion): JsonObject {
   const steps = apiVersions.slice(0, apiVersions.indexOf(version) + 1);
