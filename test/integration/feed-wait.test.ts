@@ -136,7 +136,11 @@ describe('GET /v1/events with after and Prefer: wait', () => {
 
   it('takes no place of lists while it waits, and frees its own when its caller leaves', async () => {
     const callers = Array.from({ length: inFlight }, () => new AbortController());
-    const waiting = callers.map(({ signal }) => ask('after=0', 30, { signal }).catch(() => 'gone'));
+    // One that comes while a list below has its place is refused, and asks again.
+    const wait = async (signal: AbortSignal) => {
+      while ((await ask('after=0', 30, { signal })).status === 429);
+    };
+    const waiting = callers.map(({ signal }) => wait(signal).catch(() => 'gone'));
     const list = () => ask('limit=1', undefined);
     await expect.poll(async () => (await list()).status).toBe(429);
     callers[0]?.abort();
