@@ -26,6 +26,9 @@ const rows = [
 ] as const;
 export type PartName = (typeof names)[number];
 
+/** Of which several may run beside each other. */
+export type ReplicaName = 'api' | 'worker' | 'batch-worker';
+
 /** Corridor as the processes of `dist/`, each of which a test may end and start again. */
 export type Processes = {
   readonly apiUrl: string;
@@ -40,6 +43,8 @@ export type Processes = {
   /** Starts a part where it was before: same port, same data. One that runs is left alone. */
   readonly start: (name: PartName) => Promise<void>;
   readonly startAll: () => Promise<void>;
+  /** Starts one more process of a kind, an API on a port of its own; whoever asks for it ends it. */
+  readonly startReplica: (name: ReplicaName) => Promise<Part>;
   /** The parts that run, each with its process: one that has ended by itself is missing. */
   readonly pids: () => Readonly<Partial<Record<PartName, number>>>;
   /** Sends a part's process a signal: SIGSTOP freezes it, SIGCONT lets it go on. */
@@ -61,20 +66,23 @@ export type Processes = {
 export async function startProcesses(
   env: Readonly<Record<string, string>> = {},
   lineTo: (databaseUrl: string) => Promise<string> = (url) => Promise.resolve(url),
+  callbacksTo?: string,
 ): Promise<Processes> {
   const directory = await mkdtemp(join(tmpdir(), 'corridor-parts-'));
   const ports = await choosePorts();
   const rail = await startRailProxy(`http://127.0.0.1:${ports.bank}`);
   const lines: string[] = [];
   let databaseHost = '';
-  const starters = startersOf(directory, ports, rail.url, (name, settings, args) =>
+  const startOurs: StartOurs = (name, settings, args) =>
     startNode(
       name,
       { ...settings, ...reachedAt(databaseHost, settings), ...env },
       (line) => lines.push(line),
       args,
-    ),
-  );
+    );
+  const apiUrl = `http://127.0.0.1:${ports.api}`;
+  const bank = { railUrl: rail.url, callbacksTo: callbacksTo ?? apiUrl };
+  const starters = startersOf(directory, ports, bank, startOurs);
   const running = new Map<PartName, Part>();
   const temporal = connectTemporal({
     address: `127.0.0.1:${ports.temporal}`,
@@ -127,7 +135,7 @@ export async function startProcesses(
     await allowLogins(database, starters.urls());
     await startAll();
     return {
-      apiUrl: `http://127.0.0.1:${ports.api}`,
+      apiUrl,
       database,
       temporal,
       rail,
@@ -138,6 +146,7 @@ export async function startProcesses(
       },
       start,
       startAll,
+      startReplica: (name) => starters[name]('0'),
       pids: () => Object.fromEntries([...running].map(([name, { pid }]) => [name, pid])),
       signal: (name, signal) => sendSignal(running.get(name)?.pid ?? 0, signal),
       stop: (name) => end(name, (part) => part.stop()),
@@ -186,8 +195,12 @@ async function choosePorts() {
 }
 
 /** How each part is started: as `corridor start` does, but for the bank that the worker sees. */
-function startersOf(directory: string, ports: Ports, railUrl: string, startOurs: StartOurs) {
-  const apiUrl = `http://127.0.0.1:${ports.api}`;
+function startersOf(
+  directory: string,
+  ports: Ports,
+  { railUrl, callbacksTo }: { readonly railUrl: string; readonly callbacksTo: string },
+  startOurs: StartOurs,
+) {
   const bankToken = 'a-bank-token-of-the-tests';
   const callbackSecret = 'a-callback-secret-of-the-tests';
   let databaseUrl = '';
@@ -231,13 +244,13 @@ function startersOf(directory: string, ports: Ports, railUrl: string, startOurs:
         BANK_PORT: String(ports.bank),
         BANK_JOURNAL: join(directory, 'bank-journal.jsonl'),
         BANK_API_TOKEN: bankToken,
-        BANK_CALLBACK_URL: `${apiUrl}/rails/sandbox/callbacks`,
+        BANK_CALLBACK_URL: `${callbacksTo}/rails/sandbox/callbacks`,
         BANK_CALLBACK_SECRET: callbackSecret,
       }),
-    api: () =>
+    api: (port = String(ports.api)) =>
       startOurs('api', {
         ...connections('api'),
-        API_PORT: String(ports.api),
+        API_PORT: port,
         SANDBOX_BANK_CALLBACK_SECRET: callbackSecret,
         FINGERPRINT_SECRET: 'a-fingerprint-secret-of-the-tests',
         // A test sends as fast as it can; what a key may send is another test's business.

@@ -1,0 +1,82 @@
+import { Agent, request as ask, createServer } from 'node:http';
+import { setTimeout as delay } from 'node:timers/promises';
+import { listenOnAnyPort } from '../../sandbox/stack/ports.js';
+
+/** A process that requests go to, and where it says whether it takes any. */
+export type Backend = { readonly url: string; readonly readyUrl: string };
+
+export type LoadBalancer = {
+  readonly url: string;
+  /** Resolves when the backend is ready. It is asked from then on, and left out while it is not. */
+  readonly add: (backend: Backend) => Promise<void>;
+  readonly close: () => Promise<void>;
+};
+
+/** A usual interval is some seconds; what counts is that it is well below the notice of a stop. */
+const checkMs = 250;
+
+/**
+ * Spreads requests over the backends that say that they are ready, on connections that it keeps. It
+ * never tries a request twice: what a backend loses is answered 502.
+ */
+export async function startLoadBalancer(): Promise<LoadBalancer> {
+  const agent = new Agent({ keepAlive: true });
+  const ready = new Map<string, Backend>();
+  const stopped = new AbortController();
+  const checks: Promise<void>[] = [];
+  let turn = 0;
+  const server = createServer((request, response) => {
+    const backends = [...ready.values()];
+    turn += 1;
+    const backend = backends[turn % backends.length];
+    if (backend === undefined) {
+      response.writeHead(502).end('{"code":"no_backend"}');
+      return;
+    }
+    const { method, headers, url = '/' } = request;
+    const passed = ask(backend.url + url, { method, headers, agent }, (answer) => {
+      response.writeHead(answer.statusCode ?? 502, answer.headers);
+      answer.pipe(response);
+    });
+    passed.on('error', (error) => {
+      if (response.headersSent) response.destroy();
+      else response.writeHead(502).end(JSON.stringify({ code: error.message }));
+    });
+    request.pipe(passed);
+  });
+  const port = await listenOnAnyPort(server);
+
+  const check = async (backend: Backend) => {
+    const isReady = await fetch(backend.readyUrl).then(
+      ({ ok }) => ok,
+      () => false,
+    );
+    if (isReady) ready.set(backend.url, backend);
+    else ready.delete(backend.url);
+  };
+  const watch = async (backend: Backend) => {
+    while (!stopped.signal.aborted) {
+      await delay(checkMs, undefined, { signal: stopped.signal }).catch(() => undefined);
+      await check(backend);
+    }
+  };
+  return {
+    url: `http://127.0.0.1:${port}`,
+    add: async (backend) => {
+      // The process has said that it is ready: a minute is for a machine that has much to do.
+      for (let tries = 0; !ready.has(backend.url); tries += 1) {
+        if (tries > 240) throw new Error(`${backend.url} is not ready.`);
+        if (tries > 0) await delay(checkMs);
+        await check(backend);
+      }
+      checks.push(watch(backend));
+    },
+    close: async () => {
+      stopped.abort();
+      await Promise.all(checks);
+      agent.destroy();
+      server.closeAllConnections();
+      server.close();
+    },
+  };
+}
