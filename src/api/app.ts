@@ -1,7 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import Router from '@koa/router';
 import Koa from 'koa';
-import { koaBody } from 'koa-body';
 import { type KeyHolder, noteUse } from '../db/apiKeys.js';
 import { hasSqlState, isOutage } from '../db/client.js';
 import { newId } from '../db/id.js';
@@ -15,7 +14,6 @@ import { createAuthenticator, holderOf, scopeMissing } from './auth.js';
 import { inNetworks } from './clientAddress.js';
 import { compressAnswers } from './compression.js';
 import { keepCustomers } from './connections.js';
-import { maxBodyBytes } from './decoded.js';
 import { readIdempotencyKey } from './idempotency.js';
 import { addReference } from './reference.js';
 import { type ApiDeps, isList, type Route, refused, scopesReaching, sendsMoney } from './route.js';
@@ -34,6 +32,7 @@ import { webhookEndpointRoutes } from './routes/webhookEndpoints.js';
 import {
   answerDelayed,
   answerProblem,
+  bodyLimitOf,
   chargeBytes,
   holdForFeed,
   serve,
@@ -55,12 +54,6 @@ export const routes: readonly Route[] = [
   ...accountRoutes,
 ];
 
-/** The longest payout is 30 KB, where every byte of its metadata is percent-encoded. */
-const bodyLimitBytes = 64 * 1024;
-
-/** 500 events of a rail's callback are a quarter of it. */
-const callbackLimitBytes = 256 * 1024;
-
 /** Lists of an account that are read at a time: a quarter of the connections that lists have. */
 const listsAtOnce = 2;
 
@@ -80,18 +73,17 @@ export function createApp(parts: Omit<ApiDeps, 'writes'>): Koa {
   app.use(answerFailures(deps));
   app.use(compressAnswers());
   app.use(admit(deps));
-  const read = readBytes();
   const [lists, batches] = [limitPerAccount(listsAtOnce), limitPerAccount(batchesAtOnce)];
   for (const route of routes) {
     const places = isList(route) ? [lists] : route.acceptsLineFormats === true ? [batches] : [];
     const limits = [...(route.feedPosition ? [holdForFeed(deps, route)] : []), ...places];
     router[route.method](
-      ...([route.path, requireRights(deps, route), weigh(deps, route), ...limits, read] as const),
+      ...([route.path, requireRights(deps, route), weigh(deps, route), ...limits] as const),
       (ctx) => serve(deps, route, ctx),
     );
   }
   addReference(router, routes, parts.webhookKeys);
-  router.post('/rails/:rail/callbacks', receiveCallback(deps, read));
+  router.post('/rails/:rail/callbacks', receiveCallback(deps));
   router.get('/livez', (ctx) => {
     ctx.body = { status: 'live' };
   });
@@ -195,41 +187,6 @@ function readOf(error: unknown, { path }: Koa.Context): number {
 /** What zlib throws on a body that is not what its Content-Encoding says (codes Z_…). */
 function isCorruptGzip(error: unknown): boolean {
   return error instanceof Error && 'code' in error && String(error.code).startsWith('Z_');
-}
-
-/** Only a batch may be long: 10,000 items are about 2 MB. */
-function bodyLimitOf(path: string): number {
-  if (path.startsWith('/rails/')) return callbackLimitBytes;
-  return path === '/v1/batches' ? maxBodyBytes : bodyLimitBytes;
-}
-
-/** Encodings that a body may have; others would only be more ways to hide a large one. */
-const encodings = ['', 'identity', 'gzip'];
-
-/** Reads bodies as bytes, one character each; decoding them is ours. */
-function readBytes(): Koa.Middleware {
-  const upTo = (textLimit: number) =>
-    koaBody({
-      json: false,
-      urlencoded: false,
-      multipart: false,
-      text: true,
-      textTypes: ['*/*'],
-      // None: the bytes as they came. To make a text of a long one, and bytes of that, takes 20 ms.
-      encoding: '',
-      textLimit,
-    });
-  const readers = new Map(
-    [bodyLimitBytes, callbackLimitBytes, maxBodyBytes].map((limit) => [limit, upTo(limit)]),
-  );
-  return (ctx, next) => {
-    if (!encodings.includes(ctx.get('Content-Encoding').toLowerCase())) ctx.throw(415);
-    // No other request has a body that means anything.
-    if (ctx.method !== 'POST') return next();
-    // The client disconnected while its key was looked up.
-    if (!ctx.req.readable) ctx.throw(400);
-    return readers.get(bodyLimitOf(ctx.path))?.(ctx, next);
-  };
 }
 
 function answerUnknownRoute(ctx: Koa.Context, router: Router): void {

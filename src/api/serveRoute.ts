@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type Koa from 'koa';
+import { koaBody } from 'koa-body';
 import { noParams } from '../contract/params.js';
 import {
   type ApiVersion,
@@ -31,8 +32,9 @@ import {
 } from './route.js';
 import { inSlices, type Steps } from './slices.js';
 
-/** Runs a route for a request that is authenticated and decoded, and renders its answer. */
+/** Reads and decodes an authenticated request, runs its route, and renders the answer. */
 export async function serve(deps: ApiDeps, route: Route, ctx: Koa.Context): Promise<void> {
+  await readBody(ctx);
   if (isList(route) && answerIfRefused(ctx, refuseIndebted(deps, ctx))) return;
   const weight = weightOf(bytesOf(ctx).length);
   if (answerIfRefused(ctx, takeItems(deps, ctx, weight, 'read'))) return;
@@ -179,6 +181,47 @@ async function readRequest(
 function setVersionHeaders(ctx: Koa.Context, version: ApiVersion): void {
   for (const name of Object.keys(versionHeaders(defaultApiVersion))) ctx.remove(name);
   ctx.set(versionHeaders(version));
+}
+
+/** The longest payout is 30 KB, where every byte of its metadata is percent-encoded. */
+const bodyLimitBytes = 64 * 1024;
+
+/** 500 events of a rail's callback are a quarter of it. */
+const callbackLimitBytes = 256 * 1024;
+
+/** Only a batch may be long: 10,000 items are about 2 MB. */
+export function bodyLimitOf(path: string): number {
+  if (path.startsWith('/rails/')) return callbackLimitBytes;
+  return path === '/v1/batches' ? maxBodyBytes : bodyLimitBytes;
+}
+
+/** Encodings that a body may have; others would only be more ways to hide a large one. */
+const encodings = ['', 'identity', 'gzip'];
+
+const readers = new Map(
+  [bodyLimitBytes, callbackLimitBytes, maxBodyBytes].map((textLimit) => [
+    textLimit,
+    koaBody({
+      json: false,
+      urlencoded: false,
+      multipart: false,
+      text: true,
+      textTypes: ['*/*'],
+      // None: the bytes as they came. To make a text of a long one, and bytes of that, takes 20 ms.
+      encoding: '',
+      textLimit,
+    }),
+  ]),
+);
+
+/** Reads the body of a POST as bytes; decoding them is ours. */
+export async function readBody(ctx: Koa.Context): Promise<void> {
+  if (!encodings.includes(ctx.get('Content-Encoding').toLowerCase())) ctx.throw(415);
+  // No other request has a body that means anything.
+  if (ctx.method !== 'POST') return;
+  // The client disconnected while its key was looked up.
+  if (!ctx.req.readable) ctx.throw(400);
+  await readers.get(bodyLimitOf(ctx.path))?.(ctx, async () => undefined);
 }
 
 /** The body as it was sent. */

@@ -159,10 +159,17 @@ function hasInput(run: PayoutRun): boolean {
   return run.signaled || run.commands.length > 0;
 }
 
-/** Commands first: a cancellation must not lose to an event that came later. */
+/**
+ * Executes a command, or applies what the inbox holds. Commands first: a cancellation must not lose
+ * to an event that came later.
+ */
 async function handleCommandOrEvents(run: PayoutRun): Promise<void> {
   const command = run.commands.shift();
-  if (command === undefined) return applyRailEvents(run);
+  if (command === undefined) {
+    // A signal that comes meanwhile leads to another look.
+    run.signaled = false;
+    return updateFrom(run, await ledgerStep((ledger) => ledger.applyRailEvents(driven(run))));
+  }
   const { payoutId } = run;
   const settleBy = run.snapshot?.settleBy;
   try {
@@ -184,12 +191,6 @@ async function handleCommandOrEvents(run: PayoutRun): Promise<void> {
     log.warn('a command was not executed', { payoutId, error });
     command.result = unexecuted(messageOf(error));
   }
-}
-
-/** Applies what the inbox holds. A signal that comes meanwhile leads to another look. */
-async function applyRailEvents(run: PayoutRun): Promise<void> {
-  run.signaled = false;
-  updateFrom(run, await ledgerStep((ledger) => ledger.applyRailEvents(driven(run))));
 }
 
 /**

@@ -7,7 +7,7 @@ import { wakeChunks, wakePayouts } from '../../temporal/workflowCalls.js';
 import { networkOf } from '../clientAddress.js';
 import { trusted } from '../connections.js';
 import type { ApiDeps } from '../route.js';
-import { answerProblem, bytesOf } from '../serveRoute.js';
+import { answerProblem, bytesOf, readBody } from '../serveRoute.js';
 
 /** Callbacks of an address whose bodies are read at a time; all of them hold 16 MiB at most. */
 const bodiesAtOnce = 64;
@@ -17,7 +17,7 @@ const bodiesAtOnce = 64;
  * unverified body is read; anyone can make a head that looks signed, and so only some of an
  * address are read at a time.
  */
-export function receiveCallback(deps: ApiDeps, read: Koa.Middleware): Koa.Middleware {
+export function receiveCallback(deps: ApiDeps): Koa.Middleware {
   const reading = new Map<string, number>();
   return async (ctx) => {
     const railName = /^\/rails\/([a-z]{1,32})\/callbacks$/.exec(ctx.path)?.[1] ?? '';
@@ -36,7 +36,7 @@ export function receiveCallback(deps: ApiDeps, read: Koa.Middleware): Koa.Middle
     }
     count(1);
     try {
-      await read(ctx, async () => undefined);
+      await readBody(ctx);
     } finally {
       count(-1);
       if (reading.get(network) === 0) reading.delete(network);

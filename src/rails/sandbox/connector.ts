@@ -68,9 +68,9 @@ export function createSandboxRail(settings: SandboxSettings): Rail & { close(): 
   }
 
   /** Submits in one request, or in halves of it while there is time for another call. */
-  async function submitWithin(
+  async function submit(
     transfers: readonly Transfer[],
-    budget: SplitBudget,
+    budget: SplitBudget = { calls: maximumCalls, begunMs: Date.now() },
   ): Promise<readonly SubmitAnswer[]> {
     const unknown = (detail: string) =>
       transfers.map(({ key }): SubmitAnswer => ({ key, kind: 'unknown', detail }));
@@ -90,16 +90,13 @@ export function createSandboxRail(settings: SandboxSettings): Rail & { close(): 
       // One transfer that it cannot read must not hold up the others: halves, under the same keys.
       if (error instanceof RequestRefused && transfers.length > 1) {
         const middle = Math.ceil(transfers.length / 2);
-        const half = await submitWithin(transfers.slice(0, middle), budget);
-        return [...half, ...(await submitWithin(transfers.slice(middle), budget))];
+        const half = await submit(transfers.slice(0, middle), budget);
+        return [...half, ...(await submit(transfers.slice(middle), budget))];
       }
       // The request may have arrived whatever went wrong on the way back: nobody knows.
       return unknown(error instanceof Error ? error.message : String(error));
     }
   }
-
-  const submit = (transfers: readonly Transfer[]) =>
-    submitWithin(transfers, { calls: maximumCalls, begunMs: Date.now() });
 
   return {
     name: sandboxName,
