@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { eventually } from '../assertions/eventually.js';
 import { callBack, newsOf } from '../fakes/bankCallback.js';
 import { untilStatus } from '../fixtures/client.js';
-import { operate } from '../fixtures/operators.js';
+import { environmentOf, operate } from '../fixtures/operators.js';
 import { openPayer, rowOf, untilParked, wake } from '../fixtures/payer.js';
 import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
@@ -45,19 +45,17 @@ const linesAbout = (id: string) =>
 /** Above the sum from which a second person approves, in cents. */
 const large = '9000000';
 
-describe('whoever approves is a person, and another one', () => {
+describe('whoever approves is an operator by a key, and another one', () => {
   it.each([
-    ['customer', 'the customer is no operator'],
-    ['  Customer ', 'neither in another spelling'],
-    ['system', 'nor is the service'],
-    ['temporal-ui', 'nor a button'],
     ['grace', 'nobody approves what they proposed'],
-    ['GRACE', 'in capitals'],
-    ['grace\u200b', 'with a space of no width'],
-    ['gra\u00adce', 'with a soft hyphen'],
-    ['\ufeffgrace', 'with a byte order mark'],
-    ['ｇｒａｃｅ', 'in letters of full width'],
-    ['grace\u3164', 'with a letter that shows nothing'],
+    ['mallory', 'nor does an invented name'],
+    ['mallory2', 'nor two of them'],
+    ['customer', 'the customer is no operator'],
+    ['GRACE', 'nor is a name in capitals'],
+    ['gr\u0430ce', 'or with a letter that looks alike'],
+    ['grace\u200b', 'or with a space of no width'],
+    ['vera', 'one who may only view does not'],
+    ['otto', 'nor one who may only propose'],
   ])('%j approves nothing: %s', async (operator) => {
     const id = await parked(large);
     const proposed = await operate(system, id, 'settle', { evidence: 'MT103' });
@@ -69,10 +67,10 @@ describe('whoever approves is a person, and another one', () => {
       isCarriedOut: false,
     });
     expect(await rowOf(system, id)).toMatchObject({ status: 'sent' });
-    const approved = await operate(system, id, 'approve', { operator: 'Barbara  B.', proposal });
+    const approved = await operate(system, id, 'approve', { operator: 'barbara', proposal });
     expect(approved.printed).toMatch(/^done: /m);
     const lines = await linesAbout(id);
-    expect(lines.at(-1)?.line).toContain('Barbara B.');
+    expect(lines.at(-1)?.line).toContain('barbara');
   });
 });
 
@@ -127,7 +125,7 @@ describe('what an operator writes stays in the database', () => {
   it('and never enters a history', async () => {
     const id = await parked(large);
     const reason = `the bank says that ${iban} has it`;
-    const who = { operator: 'Ada Lovelace', reason };
+    const who = { operator: 'ada', reason };
     await operate(system, id, 'fail', { ...who, statementDate: '2020-01-01' });
     const proposed = await operate(system, id, 'settle', { ...who, evidence: `MT103 for ${iban}` });
     const proposal = proposed.action;
@@ -139,8 +137,7 @@ describe('what an operator writes stays in the database', () => {
     expect(await operate(system, id, 'approve', approval)).toMatchObject({ isCarriedOut: true });
     await system.temporal.workflow.getHandle(id).result();
     const kept = await keptByTemporal(id);
-    for (const text of [iban, 'MT103', 'the bank says', 'Lovelace'])
-      expect(kept).not.toContain(text);
+    for (const text of [iban, 'MT103', 'the bank says']) expect(kept).not.toContain(text);
     // It is where it belongs.
     expect((await linesAbout(id)).filter(({ line }) => line.includes(iban))).toHaveLength(3);
   });
@@ -168,20 +165,23 @@ describe('what a bank writes where a code belongs', () => {
 describe('every command that changes something says who and why', () => {
   const cli = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));
   /** Runs `corridor …` as an operator does. */
-  function corridor(...args: readonly string[]): Promise<{ code: number; output: string }> {
-    const env = { ...process.env, DATABASE_URL: system.urls.operator };
+  const corridor = (...args: readonly string[]) => corridorAs('grace', ...args);
+  function corridorAs(
+    operator: string,
+    ...args: readonly string[]
+  ): Promise<{ code: number; output: string }> {
+    const env = environmentOf(system.urls.operator, operator);
     return new Promise((resolve) => {
       execFile(process.execPath, [cli, ...args], { env }, (error, stdout, stderr) => {
         resolve({ output: stdout + stderr, code: error === null ? 0 : Number(error.code) });
       });
     });
   }
-  const by = ['--operator', 'Grace  Hopper', '--reason', 'ticket 17'] as const;
+  const by = ['--reason', 'ticket 17'] as const;
 
   it('in one line, which forges no other', async () => {
     for (const reason of ['x\n2026-11-22  barbara: done', 'x\u001b[1A\u001b[2K']) {
-      const by = ['--operator', 'Grace Hopper', '--reason', reason] as const;
-      const opened = await corridor('account', 'open', '--name', 'A', ...by);
+      const opened = await corridor('account', 'open', '--name', 'A', '--reason', reason);
       expect(opened).toMatchObject({ code: 2, output: expect.stringContaining('--reason') });
     }
     await expect(
@@ -210,7 +210,7 @@ describe('every command that changes something says who and why', () => {
       expect([command.join(' '), code, output.split('\n')[0]]).toEqual([
         command.join(' '),
         2,
-        '--operator is missing.',
+        '--reason is missing.',
       ]);
     }
   });
@@ -231,7 +231,7 @@ describe('every command that changes something says who and why', () => {
     const lines = await system.database<{ command: { kind: string }; text: string }[]>`
       select subject_type, subject_id, actor_kind, operator, reason, outcome, command,
              a::text as text
-        from operator_actions a where operator = 'Grace Hopper' order by created_at, id`;
+        from operator_actions a where reason = 'ticket 17' order by created_at, id`;
     const done = { actorKind: 'operator', reason: 'ticket 17', outcome: 'done' };
     const account = { ...done, subjectType: 'account', subjectId: accountId };
     const aKey = { ...done, subjectType: 'api_key', subjectId: keyId };
@@ -246,19 +246,21 @@ describe('every command that changes something says who and why', () => {
     expect(lines.map(({ text }) => text).join()).not.toContain(key);
   });
 
-  it('and whose line cannot be written is not carried out', async () => {
-    const refused = await corridor(
-      'account',
-      'open',
-      '--name',
-      'N',
-      '--operator',
-      'customer',
-      '--reason',
-      'x',
-    );
-    expect(refused.code).toBe(2);
-    expect(refused.output).toContain('--operator expects');
+  it('and without a key that may, nothing is carried out', async () => {
+    const open = ['account', 'open', '--name', 'N', '--reason', 'x'];
+    const named = await corridor(...open, '--operator', 'grace');
+    expect(named).toMatchObject({
+      code: 2,
+      output: expect.stringMatching(/^--operator: leave it out/),
+    });
+    for (const [operator, expected] of [
+      ['mallory', /^The operator's key is unknown, replaced or revoked\.$/m],
+      ['otto', /^otto has the role operate; this takes admin\.$/m],
+      ['vera', /^vera has the role view; this takes admin\.$/m],
+    ] as const) {
+      const refused = await corridorAs(operator, ...open);
+      expect(refused).toMatchObject({ code: 1, output: expect.stringMatching(expected) });
+    }
     const [{ count } = { count: -1 }] = await system.database<{ count: number }[]>`
       select count(*)::int as count from accounts where name = 'N'`;
     expect(count).toBe(0);

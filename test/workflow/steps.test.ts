@@ -5,7 +5,7 @@ import { railActivities } from '../../src/activities/rail.js';
 import { exactlyOne } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
 import { storeRailEvents } from '../../src/db/inbox.js';
-import type { PayoutRow } from '../../src/db/payouts.js';
+import { type PayoutRow, requestCancellation } from '../../src/db/payouts.js';
 import { beginSubmission } from '../../src/db/submissions.js';
 import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
 import { statusHistory, usualFactRules } from '../../src/domain/payout.js';
@@ -168,6 +168,7 @@ it('a cancellation that was judged before the submission began is judged again',
   const activities = activitiesWith(new QuietRail());
   const row = await accepted(activities);
   const { id } = row;
+  await requestCancellation(database, id);
   const cancel = () =>
     attempt(() =>
       activities.executeCommand({ driver: id, id, actor: 'customer', action: `op_${id}` }),
