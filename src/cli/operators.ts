@@ -38,14 +38,14 @@ export async function addFirstOperator(call: Call): Promise<void> {
 export async function addOperator(call: Call): Promise<void> {
   const name = nameOf(call);
   const role = roleOf({ role: requiredFlag(call.flags, 'role') });
-  showKey(name, await giveOperatorKey(call.database, signatureOf(call), 'add', name, role));
+  showKey(name, await giveOperatorKey(call.database, signatureOf(call), 'add', { name, role }));
 }
 
 /** Replaces an operator's key, which works no more; one's own, or as an admin anybody's. */
 export async function rollOperator(call: Call): Promise<void> {
   const name = nameOf(call);
   const role = roleOf(call.flags);
-  showKey(name, await giveOperatorKey(call.database, signatureOf(call), 'roll', name, role));
+  showKey(name, await giveOperatorKey(call.database, signatureOf(call), 'roll', { name, role }));
 }
 
 /** Ends an operator's key at once. */

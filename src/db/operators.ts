@@ -31,8 +31,7 @@ export async function giveOperatorKey(
   sql: Sql,
   { operatorKey, reason }: Signature,
   verb: 'add' | 'roll',
-  name: string,
-  role: OperatorRole | null,
+  { name, role }: { readonly name: string; readonly role: OperatorRole | null },
 ): Promise<string> {
   const key = createKey('cop_');
   await sql`

@@ -2,12 +2,16 @@ import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { newId } from '../../src/db/id.js';
+import { insertRequest, listActions } from '../../src/db/operatorActions.js';
+import { giveOperatorKey, revokeOperator } from '../../src/db/operators.js';
+import type { OperatorResult } from '../../src/domain/operator.js';
 import { eventually } from '../assertions/eventually.js';
 import { callBack, newsOf } from '../fakes/bankCallback.js';
 import { untilStatus } from '../fixtures/client.js';
-import { environmentOf, operate } from '../fixtures/operators.js';
+import { environmentOf, operate, signedBy } from '../fixtures/operators.js';
 import { openPayer, rowOf, untilParked, wake } from '../fixtures/payer.js';
-import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
+import { createTestAccount, unbalancedCurrencies, withoutTriggers } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
@@ -71,6 +75,73 @@ describe('whoever approves is an operator by a key, and another one', () => {
     expect(approved.printed).toMatch(/^done: /m);
     const lines = await linesAbout(id);
     expect(lines.at(-1)?.line).toContain('barbara');
+  });
+});
+
+describe('nothing that is sent to Temporal settles or fails a payout', () => {
+  it('which an operator has not asked for with a key, recently, and of this payout', async () => {
+    const [id, other] = [await parked(large), await parked(large)];
+    const { database } = system;
+    const settle = { kind: 'markSettled', evidence: 'MT103' } as const;
+    const asked = (of: string, as = signedBy()) => insertRequest(database, of, as, settle);
+    const add = { name: 'mallory', role: 'approve' } as const;
+    const operatorKey = await giveOperatorKey(database, signedBy(), 'add', add);
+    const proposal = await operate(system, id, 'settle', { evidence: 'MT103' });
+    const approve = { kind: 'approve', proposal: proposal.action } as const;
+    const own = await insertRequest(database, id, signedBy(), approve);
+    const elsewhere = await insertRequest(database, other, signedBy('barbara'), approve);
+    const old = await insertRequest(database, id, signedBy('barbara'), approve);
+    await withoutTriggers(
+      database,
+      (sql) => sql`
+        update operator_requests set created_at = now() - interval '61 minutes' where id = ${old}`,
+    );
+    const revoked = await insertRequest(database, id, { ...signedBy(), operatorKey }, approve);
+    await revokeOperator(database, signedBy(), 'mallory');
+    const workflow = system.temporal.workflow.getHandle(id);
+    const send = (...args: [unknown, ...unknown[]]) =>
+      workflow.executeUpdate<OperatorResult, typeof args>('operate', { args });
+    for (const [forged, expected] of [
+      [newId('operatorAction'), 'There is no request'],
+      [await asked(other), 'There is no request'],
+      [elsewhere, 'There is no request'],
+      [old, 'There is no request'],
+      [revoked, 'There is no request'],
+      [own, 'You proposed this yourself'],
+    ] as const) {
+      const { outcome, detail } = await send(forged);
+      expect({ outcome, detail }).toEqual({
+        outcome: 'refused',
+        detail: expect.stringContaining(expected),
+      });
+    }
+    // What has been executed is answered as it was, and not executed again.
+    expect(await send(proposal.action)).toMatchObject({ outcome: 'proposed' });
+    for (const argument of [settle, 'approve', approve, null]) {
+      await expect(send(argument)).rejects.toThrow();
+    }
+    await expect(send(old, 'barbara')).rejects.toThrow();
+    expect(await workflow.executeUpdate('cancel')).toMatchObject({ outcome: 'refused' });
+    await workflow.cancel();
+    const { lines, row } = await eventually('the button is refused', 20_000, async () => {
+      const lines = await linesAbout(id);
+      return lines.some(({ line }) => line.includes('temporal_ui'))
+        ? { lines, row: await rowOf(system, id) }
+        : undefined;
+    });
+    expect(row).toMatchObject({ status: 'sent', attentionReason: 'settle_by_passed' });
+    expect(await rowOf(system, other)).toMatchObject({ status: 'sent' });
+    expect(lines).toHaveLength(3);
+    const approved = await operate(system, id, 'approve', {
+      operator: 'barbara',
+      ...{ reason: 'seen in the statement', proposal: proposal.action },
+    });
+    expect(approved.printed).toMatch(/^done: /m);
+    const audit = await listActions(database, id);
+    expect(audit.at(-1)).toMatchObject({
+      ...{ operator: 'barbara', reason: 'seen in the statement', outcome: 'done' },
+      approves: proposal.action,
+    });
   });
 });
 
