@@ -83,7 +83,9 @@ create index on operator_actions (created_at);
 create function require_operator() returns trigger language plpgsql
 security definer set search_path = pg_catalog, public, pg_temp as $$
 begin
-  if session_user <> current_user and pg_has_role(session_user, 'corridor_operator', 'usage')
+  -- A member that does not inherit can still take on the role. A superuser is one of every role.
+  if session_user <> current_user and pg_has_role(session_user, 'corridor_operator', 'member')
+      and not (select rolsuper from pg_roles where rolname = session_user)
       and not exists (select from operator_actions a join operators o on o.name = a.operator
           where a.created_at = now()::timestamptz(3) and a.xmin = pg_current_xact_id()::xid
             and o.revoked_at is null and o.role >= tg_argv[0]::operator_role) then
