@@ -85,6 +85,7 @@ const operators = new Map<string, { readonly role: OperatorRole; readonly key: s
   ['grace', { role: 'admin', key: createKey('cop_') }],
   ['ada', { role: 'admin', key: createKey('cop_') }],
   ['barbara', { role: 'approve', key: createKey('cop_') }],
+  ['edith', { role: 'approve', key: createKey('cop_') }],
   ['otto', { role: 'operate', key: createKey('cop_') }],
   ['vera', { role: 'view', key: createKey('cop_') }],
 ]);
