@@ -241,7 +241,12 @@ describe('every command that changes something says who and why', () => {
     operator: string,
     ...args: readonly string[]
   ): Promise<{ code: number; output: string }> {
-    const env = environmentOf(system.urls.operator, operator);
+    return run(environmentOf(system.urls.operator, operator), ...args);
+  }
+  function run(
+    env: NodeJS.ProcessEnv,
+    ...args: readonly string[]
+  ): Promise<{ code: number; output: string }> {
     return new Promise((resolve) => {
       execFile(process.execPath, [cli, ...args], { env }, (error, stdout, stderr) => {
         resolve({ output: stdout + stderr, code: error === null ? 0 : Number(error.code) });
@@ -315,6 +320,46 @@ describe('every command that changes something says who and why', () => {
       { ...done, subjectType: 'rate', command: { kind: 'rates use' } },
     ]);
     expect(lines.map(({ text }) => text).join()).not.toContain(key);
+  });
+
+  it('with keys that the command line makes, shows once, replaces and revokes', async () => {
+    const why = ['--reason', 'a new colleague'] as const;
+    const keyIn = (output: string) => /\bcop_\w{36}\b/.exec(output)?.[0] ?? '';
+    const added = await corridor('operators', 'add', 'carl', '--role', 'view', ...why);
+    expect(added.code, added.output).toBe(0);
+    const env = {
+      ...environmentOf(system.urls.operator),
+      CORRIDOR_OPERATOR_KEY: keyIn(added.output),
+    };
+    const listed = await run(env, 'operators', 'list');
+    expect(listed.output).toMatch(/^carl {2}view {2}key …\w{4} of \S+$/m);
+    const rolled = await run(env, 'operators', 'roll', 'carl', ...why);
+    const unknown = { code: 1, output: expect.stringMatching(/^The operator's key is unknown/) };
+    expect(await run(env, 'operators', 'list')).toMatchObject(unknown);
+    const { output } = await corridor('operators', 'revoke', 'carl', ...why);
+    expect(output).toBe('carl is revoked.\n');
+    const second = { ...env, CORRIDOR_OPERATOR_KEY: keyIn(rolled.output) };
+    expect(await run(second, 'payouts', 'list')).toMatchObject(unknown);
+    for (const [key, url, words, expected] of [
+      [
+        '',
+        system.urls.operator,
+        ['payouts', 'list', '--data', 'none'],
+        'CORRIDOR_OPERATOR_KEY is not set',
+      ],
+      [
+        `${keyIn(added.output).slice(0, -1)}!`,
+        system.urls.operator,
+        ['payouts', 'list'],
+        'expected cop_',
+      ],
+      ['', system.urls.operator, ['operators', 'first', 'eve', ...why], 'the login of the owner'],
+      ['', system.databaseUrl, ['operators', 'first', 'eve', ...why], 'There is an admin already'],
+    ] as const) {
+      const wrong = { ...env, DATABASE_URL: url, CORRIDOR_OPERATOR_KEY: key };
+      const refused = await run(wrong, ...words);
+      expect(refused).toMatchObject({ code: 2, output: expect.stringContaining(expected) });
+    }
   });
 
   it('and without a key that may, nothing is carried out', async () => {
