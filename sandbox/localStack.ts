@@ -7,8 +7,9 @@ import { z } from 'zod';
 import { readJson, writeJson } from '../src/cli/jsonFile.js';
 import { rateProviderOf } from '../src/cli/rates.js';
 import { readStackConfig, type StackConfig } from '../src/config.js';
-import { connectDatabase, type Database } from '../src/db/client.js';
+import { connectDatabase, type Database, transaction } from '../src/db/client.js';
 import { migrate } from '../src/db/migrate.js';
+import { enrollAdmin, hasOtherAdmin } from '../src/db/operators.js';
 import { pinProvider } from '../src/db/rates.js';
 import { allowLogins, type DatabaseUrls, loginUrls } from '../src/db/roles.js';
 import { type Seed, seedAccount } from './seed.js';
@@ -44,6 +45,8 @@ export type StackDescription = {
   readonly metrics_url: string;
   readonly temporal_address: string;
   readonly temporal_ui_url: string | null;
+  /** Of the developer; absent where the database has other admins. */
+  readonly operator_key?: string | undefined;
   readonly database_url: string;
   readonly sandbox_bank_url: string;
   readonly pids: Readonly<Record<string, number>>;
@@ -112,7 +115,7 @@ async function startParts(
     config.TEMPORAL_ADDRESS ?? starter.temporal(ports, config),
   ]);
   const secrets = await readOrCreateSecrets(join(directory, 'secrets.json'));
-  const { seed, logins } = await prepareDatabase(databaseUrl, directory, config);
+  const { seed, logins, operatorKey } = await prepareDatabase(databaseUrl, directory, config);
 
   const apiUrl = `http://127.0.0.1:${ports.api}`;
   const bankUrl = `http://127.0.0.1:${ports.bank}`;
@@ -163,6 +166,7 @@ async function startParts(
     ...addressesOf(ports, config),
     temporal_address: temporalAddress,
     database_url: databaseUrl,
+    operator_key: operatorKey,
     sandbox_bank_url: bankUrl,
     pids: { supervisor: process.pid, ...Object.fromEntries(parts.map((p) => [p.name, p.pid])) },
   } satisfies StackDescription;
@@ -318,6 +322,9 @@ async function choosePorts(wished: StackPorts, config: StackConfig): Promise<Sta
   };
 }
 
+/** The operator whose key stack.json has: a new one at each start. */
+const developer = 'developer';
+
 /**
  * Migrations first, then the source of rates, the logins of the processes and the account that
  * the curl lines use.
@@ -327,12 +334,21 @@ async function prepareDatabase(url: string, directory: string, config: StackConf
   try {
     await migrate(database);
     const { RATE_SOURCE: source } = config;
-    const decision = { operator: 'corridor start', reason: `RATE_SOURCE=${source}` };
-    // Whose rates a database has that is not this stack's own, its operators decide.
-    const pins = config.DATABASE_URL === undefined;
-    if (pins) await pinProvider(database, rateProviderOf(source), decision);
+    // Who may do what in a database that is not this stack's own, and whose rates it has, its
+    // operators decide.
+    const isOwn = config.DATABASE_URL === undefined;
+    const operatorKey = await transaction(database, async (sql) =>
+      isOwn || !(await hasOtherAdmin(sql, developer))
+        ? enrollAdmin(sql, developer, 'corridor start')
+        : undefined,
+    );
+    if (isOwn && operatorKey !== undefined) {
+      const decision = { operatorKey, reason: `RATE_SOURCE=${source}` };
+      await pinProvider(database, rateProviderOf(source), decision);
+    }
     const logins = await prepareLogins(database, url, config);
-    return { seed: await seedAccount(database, join(directory, 'seed.json')), logins };
+    const seed = await seedAccount(database, join(directory, 'seed.json'));
+    return { seed, logins, operatorKey };
   } finally {
     await database.end({ timeout: 5 });
   }

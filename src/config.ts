@@ -149,7 +149,11 @@ const logins = {
 };
 const loginSchema = z.object(logins);
 
-const operatorSchema = z.object({ DATABASE_URL: shared.DATABASE_URL });
+const operatorSchema = z.object({
+  DATABASE_URL: shared.DATABASE_URL,
+  /** Proves who gives a command. */
+  CORRIDOR_OPERATOR_KEY: z.string().default(''),
+});
 const masterKeySchema = z.object({ MASTER_KEY: masterKeys });
 const operatorTemporalSchema = z.object({
   TEMPORAL_ADDRESS: shared.TEMPORAL_ADDRESS,
@@ -184,17 +188,24 @@ export type StackConfig = z.infer<typeof stackSchema>;
 
 export const readApiConfig = (env: Environment) => read(apiSchema, env);
 export const readWorkerConfig = (env: Environment) => read(checkedWorkerSchema, env);
-export const readOperatorTemporalConfig = (env: Environment) => read(operatorTemporalSchema, env);
-export const readOperatorConfig = (env: Environment) => read(operatorSchema, env);
+export const readOperatorTemporalConfig = (env: Environment, stack: Environment) =>
+  read(operatorTemporalSchema, env, stack);
+export const readOperatorConfig = (env: Environment, stack: Environment) =>
+  read(operatorSchema, env, stack);
 export const readMasterKeyConfig = (env: Environment) => read(masterKeySchema, env);
 export const readCallerConfig = (env: Environment) => read(callerSchema, env);
 export const readLoginConfig = (env: Environment) => read(loginSchema, env);
 export const readStackConfig = (env: Environment) => read(stackSchema, env);
 
-function read<T extends z.ZodRawShape>(schema: z.ZodObject<T>, env: Environment) {
+/** `defaults` counts where a setting and its file are not set. */
+function read<T extends z.ZodRawShape>(
+  schema: z.ZodObject<T>,
+  env: Environment,
+  defaults: Environment = {},
+) {
   const values: Record<string, string> = {};
   for (const name of Object.keys(schema.shape)) {
-    const value = settingOf(name, env);
+    const value = settingOf(name, env) ?? defaults[name];
     if (value !== undefined) values[name] = value;
   }
   const result = schema.safeParse(values);

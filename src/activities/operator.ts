@@ -5,7 +5,6 @@ import { currentRates, midOf } from '../db/rates.js';
 import { convertFloor } from '../domain/fx.js';
 import {
   type ActorKind,
-  isSamePerson,
   movesMoney,
   needsApproval,
   type OperatorCommand,
@@ -69,9 +68,10 @@ async function operate(deps: OperatorDeps, input: OperateInput): Promise<Command
   const request =
     actor === 'operator' ? await findRequest(database, id, action) : implicitRequest(actor, row);
   if (request === undefined) {
-    return { steps: snapshots, result: unexecuted(`There is no request ${action} for ${id}.`) };
+    const detail = `There is no request ${action} for ${id} of an operator who may, of the last hour.`;
+    return { steps: snapshots, result: unexecuted(detail) };
   }
-  const plan = await planOf(deps, row, request);
+  const plan = await planOf(deps, row, actor, request);
   const decision = await decisionOf(deps, row, plan);
   return transaction(database, (sql) =>
     write(sql, deps.factRules, { ...input, row, request, plan, decision }),
@@ -80,11 +80,16 @@ async function operate(deps: OperatorDeps, input: OperateInput): Promise<Command
 
 const otherWorkflow = 'Another workflow is processing the payout. Send the command again.';
 
-/** What is asked without an operator's request: to cancel, through the API or by the button. */
-function implicitRequest(actor: ActorKind, { accountId }: LockedPayout): OperatorRequest {
-  return actor === 'customer'
-    ? { operator: accountId, reason: 'the API', command: { kind: 'cancel' } }
-    : { operator: 'temporal-ui', reason: 'the cancel button', command: { kind: 'cancel' } };
+/**
+ * What is asked without an operator's request: to cancel. The customer has to have asked the API, for
+ * whoever reaches Temporal can send the same message.
+ */
+function implicitRequest(actor: ActorKind, row: LockedPayout): OperatorRequest | undefined {
+  const command = { kind: 'cancel' } as const;
+  if (actor !== 'customer')
+    return { operator: 'temporal-ui', reason: 'the cancel button', command };
+  if (row.cancelRequestedAt === null) return undefined;
+  return { operator: row.accountId, reason: 'the API', command };
 }
 
 /** What is to be executed: the command itself, or the one of the proposal it approves. */
@@ -99,9 +104,13 @@ type Plan =
 async function planOf(
   deps: OperatorDeps,
   row: LockedPayout,
+  actor: ActorKind,
   { operator, command }: OperatorRequest,
 ): Promise<Plan> {
   const refuse = (detail: string): Plan => ({ kind: 'refused', detail, approves: null });
+  if (actor === 'temporal_ui') {
+    return refuse('Who pressed the button is not known: use corridor payouts cancel.');
+  }
   const proposal =
     command.kind === 'approve'
       ? await findOpenProposal(deps.database, row.id, command.proposal)
@@ -118,7 +127,7 @@ async function planOf(
     const isProposed = needsApproval(command, row, euroCents, deps.approvalAboveMinor);
     return { kind: isProposed ? 'propose' : 'act', command, approves: null };
   }
-  return isSamePerson(proposal.operator, operator)
+  return proposal.operator === operator
     ? refuse('You proposed this yourself: another operator has to approve it.')
     : { kind: 'act', command: planned, approves: proposal.id };
 }

@@ -16,9 +16,10 @@ import { addKey, showKey } from './keys.js';
 import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
 
 /** Opens an account: accounts are opened by application, not through the API. */
-export async function openAccount({ database, flags }: Call): Promise<void> {
+export async function openAccount(call: Call): Promise<void> {
+  const { database, flags } = call;
   const options = { name: requiredFlag(flags, 'name'), mode: modeOf(flags['mode']) };
-  const signature = signatureOf(flags);
+  const signature = signatureOf(call);
   const { account, key, row } = await transaction(database, async (sql) => {
     const opened = await insertAccount(sql, { ...options, apiVersion: defaultApiVersion });
     await recordCommand(sql, signature, opened.id, { kind: 'account open', ...options });
@@ -29,11 +30,12 @@ export async function openAccount({ database, flags }: Call): Promise<void> {
 }
 
 /** Puts money on a test account. `--amount` is in major units, such as 1000.00. */
-export async function fundAccount({ database, flags }: Call): Promise<void> {
+export async function fundAccount(call: Call): Promise<void> {
+  const { database, flags } = call;
   const accountId = requiredFlag(flags, 'account');
   const currency = currencyOf(flags);
   const amount = requiredFlag(flags, 'amount');
-  const signature = signatureOf(flags);
+  const signature = signatureOf(call);
   const account = existing('account', accountId, await findAccount(database, accountId));
   if (account.mode !== 'test') throw new UsageError('Only test accounts are funded by command.');
   const amountMinor = parseMajor(amount, currency);
@@ -53,7 +55,7 @@ export async function fundAccount({ database, flags }: Call): Promise<void> {
 /** Freezes, opens or closes an account; refused where payouts or money would be left behind. */
 export async function changeState(call: Call, state: AccountState): Promise<void> {
   const id = requiredId('account', call);
-  const signature = signatureOf(call.flags);
+  const signature = signatureOf(call);
   existing('account', id, await findAccount(call.database, id));
   await transaction(call.database, async (sql) => {
     await setAccountState(sql, id, state);

@@ -61,7 +61,7 @@ export async function resume(call: Call): Promise<boolean> {
 }
 
 function signedCall(call: Call) {
-  return { ...call, id: requiredId('batch', call), signature: signatureOf(call.flags) };
+  return { ...call, id: requiredId('batch', call), signature: signatureOf(call) };
 }
 
 /** Changes a batch, and says who has in the same transaction. */

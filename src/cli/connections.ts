@@ -1,11 +1,12 @@
 import { join } from 'node:path';
 import type { Client } from '@temporalio/client';
 import { z } from 'zod';
-import { readOperatorConfig, readOperatorTemporalConfig } from '../config.js';
+import { type Environment, readOperatorConfig, readOperatorTemporalConfig } from '../config.js';
 import { connectDatabase } from '../db/client.js';
+import { isWellFormedOperatorKey, operatorOf } from '../db/operators.js';
 import { connectTemporal } from '../temporal/client.js';
 import { readJson } from './jsonFile.js';
-import type { Call } from './usage.js';
+import { type Call, UsageError } from './usage.js';
 
 /**
  * Runs an operator's command on the configured database, or on that of the local stack; and with
@@ -13,27 +14,47 @@ import type { Call } from './usage.js';
  */
 export async function withConnections<T>(
   directory: string,
-  work: (connections: Pick<Call, 'database' | 'withTemporal'>) => Promise<T>,
+  work: (connections: Omit<Call, 'id' | 'flags'>) => Promise<T>,
 ): Promise<T> {
-  const env = await environment(directory);
-  const config = readOperatorConfig(env);
+  const stack = await stackIn(directory);
+  const config = readOperatorConfig(process.env, stack);
+  const { CORRIDOR_OPERATOR_KEY: operatorKey } = config;
   const database = connectDatabase({
     url: config.DATABASE_URL,
     poolSize: 2,
     applicationName: 'corridor-cli',
   });
   try {
-    return await work({ database, withTemporal: (ask) => withTemporal(env, ask) });
+    return await work({ database, operatorKey, withTemporal: (ask) => withTemporal(stack, ask) });
   } finally {
     await database.end({ timeout: 5 });
   }
 }
 
+/** Refuses a caller without a key. What the key allows, the database decides at each command. */
+export async function authenticate({
+  database,
+  operatorKey,
+}: Pick<Call, 'database' | 'operatorKey'>): Promise<void> {
+  if (operatorKey === '') {
+    throw new UsageError(
+      'CORRIDOR_OPERATOR_KEY is not set: expected your operator key (cop_…). An admin makes one with ' +
+        'corridor operators add.',
+    );
+  }
+  if (!isWellFormedOperatorKey(operatorKey)) {
+    throw new UsageError(
+      'CORRIDOR_OPERATOR_KEY: expected cop_ and 36 letters and digits; its checksum shows a typing error.',
+    );
+  }
+  await operatorOf(database, operatorKey);
+}
+
 async function withTemporal<T>(
-  env: NodeJS.ProcessEnv,
+  stack: Environment,
   work: (temporal: Client) => Promise<T>,
 ): Promise<T> {
-  const config = readOperatorTemporalConfig(env);
+  const config = readOperatorTemporalConfig(process.env, stack);
   const temporal = connectTemporal({
     address: config.TEMPORAL_ADDRESS,
     namespace: config.TEMPORAL_NAMESPACE,
@@ -45,12 +66,18 @@ async function withTemporal<T>(
   }
 }
 
-const localStack = z.object({ database_url: z.string(), temporal_address: z.string() });
+const localStack = z.object({
+  database_url: z.string(),
+  temporal_address: z.string(),
+  operator_key: z.string().optional(),
+});
 
-/** The environment, with what a local stack that runs in the directory says for what is not set. */
-async function environment(directory: string) {
+/** What a local stack that runs in the directory says of itself, for what is not configured. */
+async function stackIn(directory: string): Promise<Environment> {
   const stack = await readJson(join(directory, 'stack.json'), localStack);
-  if (stack === undefined) return process.env;
-  const { database_url, temporal_address } = stack;
-  return { DATABASE_URL: database_url, TEMPORAL_ADDRESS: temporal_address, ...process.env };
+  return {
+    DATABASE_URL: stack?.database_url,
+    TEMPORAL_ADDRESS: stack?.temporal_address,
+    CORRIDOR_OPERATOR_KEY: stack?.operator_key,
+  };
 }

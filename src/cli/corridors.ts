@@ -12,11 +12,9 @@ export async function showOpenings({ database }: Call): Promise<void> {
 }
 
 /** Closes or opens the corridors from a currency, to one, or between two; now, or from a time on. */
-export async function changeOpening(
-  { database, flags }: Call,
-  verb: 'close' | 'open',
-): Promise<void> {
-  const signature = signatureOf(flags);
+export async function changeOpening(call: Call, verb: 'close' | 'open'): Promise<void> {
+  const { database, flags } = call;
+  const signature = signatureOf(call);
   const [source, destination] = [currencyOf(flags, 'source'), currencyOf(flags, 'destination')];
   if (source === null && destination === null) {
     throw new UsageError('--source or --destination is missing.');

@@ -32,9 +32,10 @@ const activeKeysOfName = 2;
 const longestOverlapHours = 720;
 
 /** Makes a key and shows it, once. */
-export async function createKey({ database, flags }: Call): Promise<void> {
+export async function createKey(call: Call): Promise<void> {
+  const { database, flags } = call;
   const accountId = requiredFlag(flags, 'account');
-  const signature = signatureOf(flags);
+  const signature = signatureOf(call);
   const account = existing('account', accountId, await findAccount(database, accountId));
   const { name, scopes: granted, allow, expires } = flags;
   const wanted = {
@@ -58,7 +59,7 @@ export async function createKey({ database, flags }: Call): Promise<void> {
 export async function rollKey(call: Call): Promise<void> {
   const { database, flags } = call;
   const id = requiredId('key', call);
-  const signature = signatureOf(flags);
+  const signature = signatureOf(call);
   const { overlap = '', expires } = flags;
   const overlapHours = overlapOf(overlap);
   const { key, row, old } = await transaction(database, async (sql) => {
@@ -82,7 +83,7 @@ export async function rollKey(call: Call): Promise<void> {
 /** Revokes a key: the next request with it is refused. */
 export async function revokeKey(call: Call): Promise<void> {
   const id = requiredId('key', call);
-  const signature = signatureOf(call.flags);
+  const signature = signatureOf(call);
   await transaction(call.database, async (sql) => {
     if (!(await revokeApiKey(sql, id))) {
       throw new UsageError(`${id} is no key, or is revoked already.`);

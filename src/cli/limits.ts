@@ -11,7 +11,7 @@ import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError 
 export async function changeLimits(call: Call): Promise<void> {
   const { database, flags } = call;
   const accountId = requiredId('account', call);
-  const signature = signatureOf(flags);
+  const signature = signatureOf(call);
   const currency = currencyOf(flags);
   const { payout, day, month } = flags;
   if ((payout ?? day ?? month) === undefined) {
@@ -58,7 +58,7 @@ export async function showLimits(call: Call): Promise<void> {
 export async function changePayeeDelay(call: Call): Promise<void> {
   const { database, flags } = call;
   const accountId = requiredId('account', call);
-  const signature = signatureOf(flags);
+  const signature = signatureOf(call);
   const currency = currencyOf(flags);
   const [above, hours] = [requiredFlag(flags, 'above'), flags['hours'] ?? '24'];
   const aboveMinor = above === 'none' ? 0n : parseMajor(above, currency);

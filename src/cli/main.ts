@@ -13,11 +13,18 @@ import { maximumBatchItems } from '../domain/batch.js';
 import { changeState, fundAccount, openAccount } from './account.js';
 import { showArrivals } from './arrivals.js';
 import { listBatches, pause, resume, showBatch } from './batches.js';
-import { withConnections } from './connections.js';
+import { authenticate, withConnections } from './connections.js';
 import { changeOpening, showOpenings } from './corridors.js';
 import { showExposure } from './exposure.js';
 import { createKey, listKeys, revokeKey, rollKey } from './keys.js';
 import { changeLimits, changePayeeDelay, showLimits } from './limits.js';
+import {
+  addFirstOperator,
+  addOperator,
+  endOperator,
+  rollOperator,
+  showOperators,
+} from './operators.js';
 import { listAttention, payoutCommands, showPayout } from './payouts.js';
 import { erase, rotateMasterKey } from './personalData.js';
 import { decideWaitingRate, listRates, useProvider } from './rates.js';
@@ -45,6 +52,7 @@ const options = {
   expires: { type: 'string' },
   overlap: { type: 'string', default: '24' },
   operator: { type: 'string' },
+  role: { type: 'string' },
   reason: { type: 'string' },
   evidence: { type: 'string' },
   'statement-date': { type: 'string' },
@@ -108,6 +116,11 @@ function parse(args: string[]) {
 /** What works on a database, by its words. The exit code is 1 where it answers false. */
 const commands: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   migrate: migrateForLogins,
+  'operators list': showOperators,
+  'operators first': addFirstOperator,
+  'operators add': addOperator,
+  'operators roll': rollOperator,
+  'operators revoke': endOperator,
   'account open': openAccount,
   'account fund': fundAccount,
   'account freeze': (call) => changeState(call, 'frozen'),
@@ -144,8 +157,14 @@ const commands: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   'master-key rotate': rotateMasterKey,
 };
 
+/** What the owner of the database does, before there are operators. */
+const ownersCommands = new Set(['migrate', 'operators first']);
+
 async function run(words: readonly string[], typed: Flags): Promise<number> {
   const [command = '', verb = ''] = words;
+  if (typed.operator !== undefined) {
+    throw new UsageError('--operator: leave it out; the name is that of CORRIDOR_OPERATOR_KEY.');
+  }
   const { data, reset, help: _, ...flags } = typed;
   if (command === 'start') {
     return start({ directory: data ?? '.corridor', ports: portsOf(typed), reset });
@@ -168,9 +187,10 @@ async function run(words: readonly string[], typed: Flags): Promise<number> {
   }
   const { [name.split(' ').length]: id = '' } = words;
   const directory = data ?? '.corridor';
-  return withConnections(directory, async (connections) =>
-    (await work({ ...connections, id, flags })) === false ? 1 : 0,
-  );
+  return withConnections(directory, async (connections) => {
+    if (!ownersCommands.has(name)) await authenticate(connections);
+    return (await work({ ...connections, id, flags })) === false ? 1 : 0;
+  });
 }
 
 async function migrateForLogins({ database }: Call): Promise<void> {

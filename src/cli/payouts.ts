@@ -1,4 +1,3 @@
-import { takeOver } from '../db/chunks.js';
 import { entriesOf } from '../db/ledger.js';
 import { insertRequest, listActions } from '../db/operatorActions.js';
 import { findPayoutById, listParked, type PayoutRow } from '../db/payouts.js';
@@ -69,11 +68,9 @@ async function act(call: Call, commandOf: CommandMaker): Promise<boolean> {
     const command = commandOf(flags, row);
     const fault = faultOf(command, new Date());
     if (fault !== undefined) throw new UsageError(fault);
-    const action = await insertRequest(database, id, { ...signatureOf(flags), command });
+    const action = await insertRequest(database, id, signatureOf(call), command);
     // Said first: who is interrupted now can look for it, and send it again.
     console.log(`Recorded as ${action}.`);
-    // A payout of a batch gets a workflow of its own for this.
-    await takeOver(database, id);
     const update = { name: operateUpdate.name, args: [action] };
     const { outcome, detail } = await askPayout(temporal, row, update, actionLimitMs);
     console.log(`${outcome}: ${detail}`);

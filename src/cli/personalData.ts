@@ -9,7 +9,7 @@ import { type Call, requiredId, signatureOf } from './usage.js';
 /** Forgets who a beneficiary was: from then on nothing decrypts it. */
 export async function erase(call: Call): Promise<void> {
   const id = requiredId('beneficiary', call);
-  const signature = signatureOf(call.flags);
+  const signature = signatureOf(call);
   await transaction(call.database, async (sql) => {
     await eraseBeneficiary(sql, id);
     await recordCommand(sql, signature, id, { kind: 'erase' });
@@ -18,11 +18,11 @@ export async function erase(call: Call): Promise<void> {
 }
 
 /** Wraps every account's key by the first of two master keys, while the processes go on with both. */
-export async function rotateMasterKey({ database, flags }: Call): Promise<void> {
-  const signature = signatureOf(flags);
+export async function rotateMasterKey(call: Call): Promise<void> {
+  const signature = signatureOf(call);
   const keyring = createKeyring(readMasterKeyConfig(process.env).MASTER_KEY);
   const [current = ''] = keyring.keys();
-  const accounts = await transaction(database, async (sql) => {
+  const accounts = await transaction(call.database, async (sql) => {
     const count = await rewrapAccountKeys(sql, keyring);
     await recordCommand(sql, signature, current, { kind: 'master-key rotate', accounts: count });
     return count;

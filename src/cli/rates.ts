@@ -22,8 +22,9 @@ export async function listRates({ database }: Call): Promise<void> {
 }
 
 /** Takes rates of this provider alone from now on. */
-export async function useProvider({ database, id: name, flags }: Call): Promise<void> {
-  const by = signatureOf(flags);
+export async function useProvider(call: Call): Promise<void> {
+  const { database, id: name } = call;
+  const by = signatureOf(call);
   await pinProvider(database, rateProviderOf(name), by);
   console.log(`in use: ${name}. Its rates come when workers start with RATE_SOURCE=${name}.`);
 }
@@ -34,7 +35,7 @@ export async function decideWaitingRate(
   outcome: 'accepted' | 'rejected',
 ): Promise<void> {
   const id = requiredId('rate', call);
-  const isDecided = await decideRate(call.database, id, outcome, signatureOf(call.flags));
+  const isDecided = await decideRate(call.database, id, outcome, signatureOf(call));
   if (!isDecided) throw new UsageError(`No rate waits as ${id}; corridor rates list has all.`);
   console.log(`${outcome}: rate ${id}`);
 }

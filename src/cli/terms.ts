@@ -15,8 +15,9 @@ export async function showTerms({ database, id: currency, flags }: Call): Promis
 }
 
 /** Schedules terms: what no flag names stays as it would be then. */
-export async function setTerms({ database, id: currency, flags }: Call): Promise<void> {
-  const signature = signatureOf(flags);
+export async function setTerms(call: Call): Promise<void> {
+  const { database, id: currency, flags } = call;
+  const signature = signatureOf(call);
   const validFrom = futureTime(flags, 'from');
   const validUntil = flags['until'] === undefined ? null : futureTime(flags, 'until');
   if (validUntil !== null && validUntil <= validFrom) {

@@ -1,13 +1,7 @@
 import { readFileSync } from 'node:fs';
 import type { Client } from '@temporalio/client';
 import type { Database } from '../db/client.js';
-import {
-  expectedLine,
-  expectedName,
-  isPlainLine,
-  operatorName,
-  type Signature,
-} from '../domain/operator.js';
+import { expectedLine, isPlainLine, type Signature } from '../domain/operator.js';
 
 /** A command that was called wrongly: its message says what was expected. */
 export class UsageError extends Error {
@@ -21,6 +15,8 @@ export type Flags = Readonly<Record<string, string | undefined>>;
 export type Call = {
   readonly database: Database;
   readonly withTemporal: <T>(work: (temporal: Client) => Promise<T>) => Promise<T>;
+  /** Proves who calls; empty where none is configured. The database looks who it is. */
+  readonly operatorKey: string;
   readonly id: string;
   readonly flags: Flags;
 };
@@ -60,12 +56,17 @@ export function futureTime(flags: Flags, name: string): Date {
 }
 
 /** Who gives a command and why; each that changes something leaves them in the audit. */
-export function signatureOf(flags: Flags): Signature {
-  const operator = operatorName(requiredFlag(flags, 'operator'));
-  if (operator === undefined) throw new UsageError(`--operator expects ${expectedName}.`);
+export function signatureOf({
+  operatorKey,
+  flags,
+}: Pick<Call, 'operatorKey' | 'flags'>): Signature {
+  return { operatorKey, reason: reasonOf(flags) };
+}
+
+export function reasonOf(flags: Flags): string {
   const reason = requiredFlag(flags, 'reason');
-  if (!isPlainLine(reason)) throw new UsageError(`--reason expects ${expectedLine}.`);
-  return { operator, reason };
+  if (isPlainLine(reason)) return reason;
+  throw new UsageError(`--reason expects ${expectedLine}.`);
 }
 
 /** What `corridor --help` shows, and who calls a command wrongly. */

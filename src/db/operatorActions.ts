@@ -6,7 +6,7 @@ import type {
   OperatorResult,
   Signature,
 } from '../domain/operator.js';
-import { byId, type Sql } from './client.js';
+import { byId, exactlyOne, type Sql } from './client.js';
 import { newId } from './id.js';
 
 /** A command with its parameters, without its secrets. */
@@ -15,8 +15,11 @@ type AuditedCommand = {
   readonly [parameter: string]: JSONValue | undefined;
 };
 
-export type OperatorActionRow<C = OperatorCommand> = Signature & {
+export type OperatorActionRow<C = OperatorCommand> = {
   readonly id: string;
+  /** The operator's name, or the customer's account. */
+  readonly operator: string;
+  readonly reason: string;
   /** The id of what the command is about; the database derives its type from it. */
   readonly subjectId: string;
   readonly actorKind: ActorKind;
@@ -41,49 +44,53 @@ export async function recordAction(
 }
 
 /**
- * The line of a command that an operator has executed directly; it belongs to the
- * transaction of what the command does.
+ * The line of a command that an operator has executed directly; it belongs to the transaction of
+ * what the command does. Returns the name of the operator, whose key the database checks.
  */
 export async function recordCommand(
   sql: Sql,
-  signature: Signature,
+  { operatorKey, reason }: Signature,
   subjectId: string,
   command: AuditedCommand,
-): Promise<void> {
-  const line = { ...signature, subjectId, command, detail: '', approves: null };
-  const id = newId('operatorAction');
-  await recordAction(sql, { ...line, id, actorKind: 'operator', outcome: 'done' });
+): Promise<string> {
+  const [row] = await sql<{ operator: string }[]>`
+    select record_command(${operatorKey}, ${newId('operatorAction')}, ${subjectId}, ${reason},
+      ${sql.json(command)}) as operator`;
+  return exactlyOne(row).operator;
 }
 
-/** Stores an operator's command for a payout, whose workflow gets its id alone. */
+/**
+ * Stores an operator's command for a payout, whose workflow gets its id alone; a payout of a batch
+ * gets a workflow of its own for this.
+ */
 export async function insertRequest(
   sql: Sql,
   payoutId: string,
-  { operator, reason, command }: OperatorRequest,
+  { operatorKey, reason }: Signature,
+  command: OperatorCommand,
 ): Promise<string> {
   const id = newId('operatorAction');
   await sql`
-    insert into operator_requests (id, payout_id, operator, reason, command)
-    values (${id}, ${payoutId}, ${operator}, ${reason}, ${sql.json(command)})`;
+    select record_request(${operatorKey}, ${id}, ${payoutId}, ${reason}, ${sql.json(command)})`;
   return id;
 }
 
+/** A request that may be executed now: recently recorded, by an operator who still may. */
 export async function findRequest(
   sql: Sql,
   payoutId: string,
   id: string,
 ): Promise<OperatorRequest | undefined> {
   const [row] = await sql<OperatorRequest[]>`
-    select operator, reason, command from operator_requests
-     where id = ${id} and payout_id = ${payoutId}`;
+    select operator, reason, command from standing_request(${id}, ${payoutId})`;
   return row;
 }
 
 export const findAction = byId<OperatorActionRow>('operator_actions');
 
 /**
- * A proposal that has not been executed yet. It was made for the case at hand: once the payout
- * has been parked anew, its evidence is stale.
+ * A proposal that has not been executed yet, of an operator who has a key. It was made for the case
+ * at hand: once the payout has been parked anew, its evidence is stale.
  */
 export async function findOpenProposal(
   sql: Sql,
@@ -92,6 +99,7 @@ export async function findOpenProposal(
 ): Promise<OperatorActionRow | undefined> {
   const [row] = await sql<OperatorActionRow[]>`
     select a.* from operator_actions a join payouts p on p.id = a.subject_id
+      join operators o on o.name = a.operator and o.revoked_at is null
      where a.id = ${id} and a.subject_id = ${payoutId} and a.outcome = 'proposed'
        and (p.attention_at is null or a.created_at >= p.attention_at)
        and not exists (select from operator_actions d where d.approves = a.id and d.outcome = 'done')`;

@@ -130,6 +130,13 @@ export async function lockRetried(sql: Sql, accountId: string, id: string): Prom
     select from payouts where account_id = ${accountId} and id = ${id} for no key update`;
 }
 
+/** Records the customer's wish to cancel: that a workflow is told so proves nothing. */
+export async function requestCancellation(sql: Sql, id: string): Promise<void> {
+  await sql`
+    update payouts set cancel_requested_at = now()
+     where id = ${id} and cancel_requested_at is null`;
+}
+
 export const findPayout = oneOf(ownedIn<PayoutRow>('payouts'));
 
 /** Of any account: for operators and activities. */
@@ -142,6 +149,8 @@ export async function listParked(sql: Sql): Promise<readonly PayoutRow[]> {
 }
 
 export type LockedPayout = PayoutRow & {
+  /** When the customer first asked to cancel it. */
+  readonly cancelRequestedAt: Date | null;
   /** Milliseconds since the request, by the database's clock alone. */
   readonly ageMs: bigint;
   /** Milliseconds until the rail's settle-by, negative once it is past. */

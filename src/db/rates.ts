@@ -81,14 +81,14 @@ export async function decideRate(
   outcome: 'accepted' | 'rejected',
   signature: Signature,
 ): Promise<boolean> {
-  const { operator, reason } = signature;
   return change(database, async (sql) => {
-    const { count } = await sql`
+    const [waiting] = await sql`select from waiting_rates where id::text = ${id}`;
+    if (waiting === undefined) return false;
+    const operator = await recordCommand(sql, signature, id, { kind: `rates ${outcome}` });
+    await sql`
       insert into rate_decisions (rate_id, outcome, operator, reason)
-      select id, ${outcome}, ${operator}, ${reason} from waiting_rates where id::text = ${id}`;
+      select id, ${outcome}, ${operator}, ${signature.reason} from rates where id::text = ${id}`;
     await sql`select take_accepted_rates(array(select currency from rates where id::text = ${id}))`;
-    if (count === 0) return false;
-    await recordCommand(sql, signature, id, { kind: `rates ${outcome}` });
     return true;
   });
 }
@@ -102,15 +102,14 @@ export async function pinProvider(
   { provider, isForTests }: RateProvider,
   signature: Signature,
 ): Promise<void> {
-  const { operator, reason } = signature;
   await change(database, async (sql) => {
+    const operator = await recordCommand(sql, signature, provider, { kind: 'rates use' });
     await sql`
       insert into rate_provider (provider, is_for_tests, operator, reason)
-      values (${provider}, ${isForTests}, ${operator}, ${reason})
+      values (${provider}, ${isForTests}, ${operator}, ${signature.reason})
       on conflict (is_pinned) do update
          set (provider, is_for_tests, operator, reason, pinned_at) =
              (excluded.provider, excluded.is_for_tests, excluded.operator, excluded.reason, now())`;
-    await recordCommand(sql, signature, provider, { kind: 'rates use' });
     await sql`select take_accepted_rates(array(select distinct currency from rates))`;
   });
 }

@@ -43,36 +43,19 @@ export type PostingText = {
   readonly amountMinor: string;
 };
 
-/** The operator's name in its canonical spelling, or the customer's account; and the reason. */
-export type Signature = { readonly operator: string; readonly reason: string };
+/** Who gives a command, by the key that proves it, and why. */
+export type Signature = { readonly operatorKey: string; readonly reason: string };
 
-export type OperatorRequest = Signature & { readonly command: OperatorCommand };
+/** A command with the name of whoever gave it: an operator's, or the customer's account. */
+export type OperatorRequest = {
+  readonly operator: string;
+  readonly reason: string;
+  readonly command: OperatorCommand;
+};
 
-/** Not the name of a person, in any spelling. */
-const reservedNames = new Set(['customer', 'system', 'temporal_ui', 'temporal-ui', 'temporal ui']);
-
-// Letters that show nothing, as U+3164, are letters for Unicode all the same.
-const nameText =
-  /^(?!.*\p{Default_Ignorable_Code_Point})[\p{L}\p{N}][\p{L}\p{M}\p{N} .,'_@+-]{0,63}$/u;
-
-export const expectedName =
-  "1 to 64 letters, digits, spaces and . , ' _ @ + -, all of them visible, and the name of a person";
-
-/** The one spelling of a name, or undefined where it is none: what does not show is refused. */
-export function operatorName(text: string): string | undefined {
-  const name = text.normalize('NFKC').replace(/ +/g, ' ').replace(/^ | $/g, '');
-  return nameText.test(name) && !reservedNames.has(folded(name)) ? name : undefined;
-}
-
-/** Whether two canonical names are the same person's. A name does not prove an identity. */
-export function isSamePerson(one: string, other: string): boolean {
-  return folded(one) === folded(other);
-}
-
-/** Both ways, for ß is SS in capitals. */
-function folded(name: string): string {
-  return name.toUpperCase().toLowerCase().normalize('NFKC');
-}
+/** What an operator may do, each all that the ones before may. */
+export const operatorRoles = ['view', 'operate', 'approve', 'admin'] as const;
+export type OperatorRole = (typeof operatorRoles)[number];
 
 /** The outcome of a command. The detail of a refusal is its reason, of a proposal the next step. */
 export type OperatorResult = {

@@ -201,10 +201,9 @@ async function operate(id: string): Promise<void> {
   const run = async (...args: readonly string[]) => {
     // What an operator writes may be about anybody.
     const reason = personal.get('a reference') ?? '';
-    const who = ['--operator', personal.get('a name') ?? '', '--reason', reason];
     const { stdout, stderr } = await promisify(execFile)(
       process.execPath,
-      [main, 'payouts', ...args, ...who],
+      [main, 'payouts', ...args, '--reason', reason],
       { env: { ...process.env, ...parts.operatorEnv }, timeout: 60_000 },
     ).catch((error: unknown) => z.object({ stdout: z.string(), stderr: z.string() }).parse(error));
     answers.push({ request: `corridor payouts ${args.join(' ')}`, text: stdout + stderr });

@@ -6,6 +6,7 @@ import { type Sql, transaction } from '../../src/db/client.js';
 import { recordWebhookEvents } from '../../src/db/events.js';
 import { newId } from '../../src/db/id.js';
 import { storeRailEvents } from '../../src/db/inbox.js';
+import { requestCancellation } from '../../src/db/payouts.js';
 import { enableVerified, insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
 import type { BatchMode } from '../../src/domain/batch.js';
 import { railKey } from '../../src/domain/payout.js';
@@ -107,6 +108,7 @@ describe('what a step has announced is delivered at once:', () => {
     const worker = await openWorker();
     const payout = await ownPayout(worker);
     await worker.begunBy((all) => all.decidePayouts({ ...payout, workflowAgeMs }));
+    await requestCancellation(test.api, payout.driver);
     const command = { ...payout, actor: 'customer', action: `op_${crypto.randomUUID()}` } as const;
     for (let attempt = 0; attempt < 2; attempt += 1) {
       expect(await worker.begunBy((all) => all.executeCommand(command))).toEqual([payout.id]);

@@ -11,7 +11,7 @@ import { exactlyOne } from '../../src/db/client.js';
 import { scopes } from '../../src/domain/scope.js';
 import { eventually } from '../assertions/eventually.js';
 import { type ApiAnswer, type ApiClient, createClient, textOf } from '../fixtures/client.js';
-import { called, signature } from '../fixtures/operators.js';
+import { called, environmentOf, signature } from '../fixtures/operators.js';
 import { openWire, type Wire } from '../fixtures/wire.js';
 import { createTestAccount } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
@@ -504,9 +504,8 @@ describe('corridor keys', () => {
     const { account } = await createTestAccount(system.database, { funds: {} });
     const corridor = async (words: string) => {
       const main = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));
-      const env = { ...process.env, DATABASE_URL: system.urls.operator };
-      const by = ['--operator', signature.operator, '--reason', signature.reason];
-      const args = [main, 'keys', ...words.split(' '), ...by];
+      const env = environmentOf(system.urls.operator);
+      const args = [main, 'keys', ...words.split(' '), '--reason', signature.reason];
       return (await promisify(execFile)(process.execPath, args, { env })).stdout;
     };
     const made = await corridor(`create --account ${account.id} --name web --scopes read`);

@@ -4,10 +4,11 @@ import { operatorActivities } from '../../src/activities/operator.js';
 import type { Database } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
 import { listActions } from '../../src/db/operatorActions.js';
+import { requestCancellation } from '../../src/db/payouts.js';
 import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
-import { searchAttributes } from '../../src/workflows/messages.js';
+import { cancelUpdate, searchAttributes } from '../../src/workflows/messages.js';
 import { eventually } from '../assertions/eventually.js';
 import { expectedPostings, postingsOf } from '../assertions/postings.js';
 import { silentDeliverer } from '../fakes/silentDeliverer.js';
@@ -139,6 +140,7 @@ describe('a cancellation that races with the submission', () => {
     const ledger = ledgerActivities({ ...deps, database: system.worker });
     await ledger.decidePayouts({ driver: id, ids: [id], workflowAgeMs: 0 });
     const { executeCommand } = operatorActivities({ ...deps, database: submittingFirst(id) });
+    await requestCancellation(system.database, id);
     const operate = () =>
       attempt(() =>
         executeCommand({ driver: id, id, actor: 'customer', action: `op_${crypto.randomUUID()}` }),
@@ -298,21 +300,30 @@ describe('a cancellation', () => {
 });
 
 describe('in Temporal', () => {
-  it('a cancel request is the caller’s own cancellation', async () => {
+  const button = { operator: 'temporal-ui', command: { kind: 'cancel' }, outcome: 'refused' };
+
+  it('neither a cancel request nor the customer’s message cancels what they have not asked for', async () => {
     const payer = await openPayer(system);
     const id = await unanswered(payer);
     const handle = system.temporal.workflow.getHandle(id);
+    expect(await handle.executeUpdate(cancelUpdate)).toMatchObject({ outcome: 'refused' });
     await handle.cancel();
-    const canceled = await untilStatus(payer.client, id, 'canceled');
-    expect(canceled.body).toMatchObject({ status_reason: 'canceled' });
+    // Whoever pressed the button in the Temporal UI has left a trace all the same.
+    await eventually('the button is refused', 20_000, async () => {
+      const lines = await listActions(system.database, id);
+      return lines.length > 0 ? true : undefined;
+    });
+    expect(await rowOf(system, id)).toMatchObject({ status: 'processing' });
+    const canceled = await cancel(payer, id);
+    expect(canceled.body).toMatchObject({ status: 'canceled', status_reason: 'canceled' });
     // The workflow ends by itself, with the payout's status, and not as canceled.
     await expect(handle.result()).resolves.toBe('canceled');
     expect((await handle.describe()).status.name).toBe('COMPLETED');
     await expectCanceled(id);
     expect(await payer.eventsOf(id)).toEqual(['payout.canceled']);
-    // Whoever pressed the button in the Temporal UI has left a trace all the same.
     expect(await listActions(system.database, id)).toMatchObject([
-      { operator: 'temporal-ui', command: { kind: 'cancel' }, outcome: 'done' },
+      button,
+      { operator: payer.accountId, command: { kind: 'cancel' }, outcome: 'done' },
     ]);
   });
 

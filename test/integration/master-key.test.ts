@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { createKeyring } from '../../src/db/personalData.js';
 import { createClient, textOf, untilStatus } from '../fixtures/client.js';
 import { masterKey } from '../fixtures/keyring.js';
+import { environmentOf } from '../fixtures/operators.js';
 import { beneficiary } from '../fixtures/requestPayout.js';
 import { startApiProcess } from '../servers/apiProcess.js';
 import { createTestAccount } from '../servers/database.js';
@@ -25,8 +26,8 @@ afterAll(() => system?.stop());
 /** `corridor master-key rotate` as an operator calls it, in a process of its own. */
 async function rotate(keys: string): Promise<string> {
   const main = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));
-  const words = ['master-key', 'rotate', '--operator', 'Grace Hopper', '--reason', 'yearly'];
-  const env = { ...process.env, DATABASE_URL: system.urls.operator, MASTER_KEY: keys };
+  const words = ['master-key', 'rotate', '--reason', 'yearly'];
+  const env = { ...environmentOf(system.urls.operator), MASTER_KEY: keys };
   const { stdout } = await promisify(execFile)(process.execPath, [main, ...words], { env });
   return stdout;
 }
@@ -80,7 +81,7 @@ it('a new master key takes over while everything is served', { timeout: 60_000 }
   const lines = await system.database`
     select from operator_actions
      where subject_type = 'master_key' and subject_id = ${ids[1] ?? ''}
-       and operator = 'Grace Hopper' and command ->> 'kind' = 'master-key rotate'`;
+       and operator = 'grace' and command ->> 'kind' = 'master-key rotate'`;
   expect(lines.length).toBe(5);
 
   const after = await startSecondApi(system, createKeyring([next]));

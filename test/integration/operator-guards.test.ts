@@ -1,17 +1,44 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Database } from '../../src/db/client.js';
+import { setAccountState } from '../../src/db/accounts.js';
+import {
+  connectDatabase,
+  type Database,
+  exactlyOne,
+  isRaisedByFunction,
+  type Sql,
+} from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
 import { entriesOf, type OwnedEntry, postEntries } from '../../src/db/ledger.js';
-import { insertRequest, recordAction } from '../../src/db/operatorActions.js';
+import {
+  findOpenProposal,
+  findRequest,
+  insertRequest,
+  recordAction,
+  recordCommand,
+} from '../../src/db/operatorActions.js';
+import { enrollAdmin, giveOperatorKey, revokeOperator } from '../../src/db/operators.js';
 import { type Entry, type Posting, reversalOf } from '../../src/domain/ledger.js';
-import type { Correction, OperatorCommand, OperatorRequest } from '../../src/domain/operator.js';
+import type {
+  Correction,
+  OperatorCommand,
+  OperatorRole,
+  Signature,
+} from '../../src/domain/operator.js';
+import { signature, signedBy } from '../fixtures/operators.js';
 import { requestPayout } from '../fixtures/requestPayout.js';
-import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
+import {
+  createTestAccount,
+  createTestDatabase,
+  type TestDatabase,
+  withoutTriggers,
+} from '../servers/database.js';
 
 // What the database refuses of operators, whatever the code does.
 
 let test: TestDatabase;
 let database: Database;
+/** As the login of operators. */
+let operator: Database;
 let accountId: string;
 const checkViolation = { code: '23514' };
 const uniqueViolation = { code: '23505' };
@@ -19,9 +46,13 @@ const uniqueViolation = { code: '23505' };
 beforeAll(async () => {
   test = await createTestDatabase();
   ({ database } = test);
+  operator = connectDatabase({ url: test.urls.operator, poolSize: 1, applicationName: 'test' });
   accountId = (await createTestAccount(database)).account.id;
 });
-afterAll(() => test.drop());
+afterAll(async () => {
+  await operator.end({ timeout: 5 });
+  await test.drop();
+});
 
 const payout = async () => (await requestPayout(database, accountId)).id;
 
@@ -31,20 +62,22 @@ type Line = Omit<Partial<Parameters<typeof recordAction>[1]>, 'command'> & {
 
 /** Writes a line of the audit, of what was asked unless told otherwise; its id. */
 async function line(payoutId: string, changes: Line = {}): Promise<string> {
-  const asked: OperatorRequest = {
-    operator: changes.operator ?? 'grace',
-    reason: 'a test',
-    command: changes.approves
-      ? { kind: 'approve', proposal: changes.approves }
-      : (changes.command ?? { kind: 'retryNow' }),
-  };
+  const { operator = 'grace', approves } = changes;
+  const command: OperatorCommand = approves
+    ? { kind: 'approve', proposal: approves }
+    : (changes.command ?? { kind: 'retryNow' });
+  const signed = signedBy(operator);
   const isAsked = changes.actorKind === undefined && payoutId.startsWith('po_');
-  const id = isAsked ? await insertRequest(database, payoutId, asked) : newId('operatorAction');
+  const id = isAsked
+    ? await insertRequest(database, payoutId, signed, command)
+    : newId('operatorAction');
   await recordAction(database, {
-    ...asked,
     id,
     subjectId: payoutId,
     actorKind: 'operator',
+    operator,
+    reason: signed.reason,
+    command,
     outcome: 'done',
     detail: '',
     approves: null,
@@ -103,18 +136,14 @@ describe('a line of the audit', () => {
     await expect(line(accountId, { operator })).rejects.toMatchObject(checkViolation);
   });
 
-  it.each(['grace', "Amélie O'Neil", '李 小龍', 'j.doe+ops@example.com'])(
-    'names the operator %s',
-    async (operator) => {
-      await line(await payout(), { operator });
-    },
-  );
-
   it('is of a request that has the same id, and of that alone', async () => {
     const [id, other] = [await payout(), await payout()];
-    const asked = { operator: 'grace', reason: 'a test', command: { kind: 'retryNow' } } as const;
-    const request = await insertRequest(database, id, asked);
-    const record = { ...asked, id: request, subjectId: id, actorKind: 'operator' } as const;
+    const asked = { reason: signature.reason, command: { kind: 'retryNow' } } as const;
+    const request = await insertRequest(database, id, signedBy(), asked.command);
+    const record = {
+      ...asked,
+      ...({ id: request, operator: 'grace', subjectId: id, actorKind: 'operator' } as const),
+    };
     const done = { outcome: 'done', detail: '', approves: null } as const;
     for (const wrong of [
       { id: newId('operatorAction') },
@@ -126,9 +155,10 @@ describe('a line of the audit', () => {
       const forged = recordAction(test.worker, { ...record, ...done, ...wrong });
       await expect(forged, JSON.stringify(wrong)).rejects.toMatchObject(checkViolation);
     }
-    // Neither the worker nor the API makes a request.
+    // Neither the worker nor the API makes a request, whoever's key it has.
     for (const process of [test.worker, test.api]) {
-      await expect(insertRequest(process, id, asked)).rejects.toMatchObject({ code: '42501' });
+      const made = insertRequest(process, id, signedBy(), asked.command);
+      await expect(made).rejects.toMatchObject({ code: '42501' });
     }
     await recordAction(test.worker, { ...record, ...done });
   });
@@ -153,7 +183,6 @@ describe('a line of the audit', () => {
     const done = await line(id);
     for (const wrong of [
       { approves, operator: 'grace' },
-      { approves, operator: 'GRACE' },
       { approves, operator: 'barbara', subjectId: other },
       { approves: done, operator: 'barbara' },
       { approves: 'op_none', operator: 'barbara' },
@@ -170,11 +199,7 @@ describe('a line of the audit', () => {
     async (table) => {
       const id = await payout();
       await line(id);
-      await insertRequest(database, id, {
-        operator: 'grace',
-        reason: 'a test',
-        command: { kind: 'retryNow' },
-      });
+      await insertRequest(database, id, signedBy(), { kind: 'retryNow' });
       for (const change of [
         `update ${table} set reason = 'another'`,
         `delete from ${table}`,
@@ -185,16 +210,212 @@ describe('a line of the audit', () => {
     },
   );
 
-  it.each([
-    { operator: 'customer', reason: 'a test' },
-    { operator: 'gra\u200bce', reason: 'a test' },
-    { operator: 'grace', reason: ' ' },
-  ])('is asked for by nobody like %j', async (signature) => {
-    const asked = insertRequest(database, await payout(), {
-      ...signature,
-      command: { kind: 'retryNow' },
+  it('has a reason that shows as it is', async () => {
+    for (const reason of [' ', 'x\ny', 'x\u001b[2K']) {
+      const signed = { ...signedBy(), reason };
+      const asked = insertRequest(database, await payout(), signed, { kind: 'retryNow' });
+      await expect(asked).rejects.toMatchObject(checkViolation);
+    }
+  });
+});
+
+/** An operator of this test alone, by a key that an admin has given them. */
+async function enlist(name: string, role: OperatorRole): Promise<Signature> {
+  const operatorKey = await giveOperatorKey(database, signedBy(), 'add', { name, role });
+  return { ...signedBy(), operatorKey };
+}
+
+/** What the worker writes when it executes a request: done, as the request says. */
+async function executed(id: string, payoutId: string, approves: string | null = null) {
+  const [request] = await database<
+    { operator: string; reason: string; command: OperatorCommand }[]
+  >`
+    select operator, reason, command from operator_requests where id = ${id}`;
+  await recordAction(test.worker, {
+    ...exactlyOne(request),
+    ...{ id, subjectId: payoutId, actorKind: 'operator', outcome: 'done', detail: '', approves },
+  });
+}
+
+describe('an operator is whose key it is', () => {
+  const proposal: OperatorCommand = { kind: 'markSettled', evidence: 'MT103' };
+  /** The id of what somebody has proposed about a payout. */
+  const propose = (payoutId: string) => line(payoutId, { outcome: 'proposed', command: proposal });
+  const approval = (id: string): OperatorCommand => ({ kind: 'approve', proposal: id });
+
+  it('and does what the role allows', async () => {
+    const id = await payout();
+    const commands = [
+      { kind: 'retryNow' },
+      proposal,
+      { kind: 'cancel' },
+      approval('op_1'),
+    ] as const;
+    const kinds = ['batches pause', 'corridors close', 'account open', 'keys create', 'rates use'];
+    const may = async (name: string) => {
+      const does = async (work: () => Promise<unknown>) =>
+        work().then(
+          () => 1,
+          (error: unknown) => (isRaisedByFunction(error) ? 0 : Promise.reject(error)),
+        );
+      const made: number[] = [];
+      for (const command of commands) {
+        made.push(await does(() => insertRequest(database, id, signedBy(name), command)));
+      }
+      for (const kind of kinds) {
+        made.push(await does(() => recordCommand(database, signedBy(name), accountId, { kind })));
+      }
+      return made.join('');
+    };
+    expect({
+      view: await may('vera'),
+      operate: await may('otto'),
+      approve: await may('barbara'),
+      admin: await may('grace'),
+      nobody: await may('mallory'),
+    }).toEqual({
+      view: '000000000',
+      operate: '111011000',
+      approve: '111111000',
+      admin: '111111111',
+      nobody: '000000000',
     });
-    await expect(asked).rejects.toMatchObject(checkViolation);
+  });
+
+  it('also after the key is replaced: the old one does nothing, the new one is the same person', async () => {
+    const [id, first] = [await payout(), await enlist('carol', 'approve')];
+    const request = await insertRequest(database, id, first, proposal);
+    await recordAction(test.worker, {
+      ...{ id: request, subjectId: id, actorKind: 'operator', operator: 'carol', detail: '' },
+      ...{ reason: first.reason, command: proposal, outcome: 'proposed', approves: null },
+    });
+    const rolled = { name: 'carol', role: null };
+    const operatorKey = await giveOperatorKey(operator, first, 'roll', rolled);
+    await expect(insertRequest(database, id, first, approval(request))).rejects.toThrow(
+      "The operator's key is unknown, replaced or revoked.",
+    );
+    const again = await insertRequest(database, id, { ...first, operatorKey }, approval(request));
+    await expect(executed(again, id, request)).rejects.toMatchObject(checkViolation);
+    const other = await insertRequest(database, id, signedBy('barbara'), approval(request));
+    await executed(other, id, request);
+  });
+
+  it('and nobody gives themselves another role, or a key to another operator', async () => {
+    const dora = await enlist('dora', 'approve');
+    for (const [name, role] of [
+      ['dora', 'admin'],
+      ['grace', null],
+      ['grace', 'view'],
+    ] as const) {
+      const rolled = giveOperatorKey(operator, dora, 'roll', { name, role });
+      await expect(rolled, name).rejects.toThrow('dora has the role approve; this takes admin.');
+    }
+    const added = giveOperatorKey(operator, dora, 'add', { name: 'eve', role: 'view' });
+    await expect(added).rejects.toThrow('this takes admin');
+    await expect(revokeOperator(operator, dora, 'grace')).rejects.toThrow('this takes admin');
+    await expect(enrollAdmin(operator, 'dora', 'a test')).rejects.toMatchObject({ code: '42501' });
+  });
+
+  it('and a key that is revoked does nothing, nor does what it has asked for', async () => {
+    const [id, frank] = [await payout(), await enlist('frank', 'approve')];
+    const asked = await insertRequest(database, id, frank, { kind: 'retryNow' });
+    const proposed = await insertRequest(database, id, frank, proposal);
+    await recordAction(test.worker, {
+      ...{ id: proposed, subjectId: id, actorKind: 'operator', operator: 'frank', detail: '' },
+      ...{ reason: frank.reason, command: proposal, outcome: 'proposed', approves: null },
+    });
+    expect(await findRequest(test.worker, id, asked)).toMatchObject({ operator: 'frank' });
+    expect(await findOpenProposal(test.worker, id, proposed)).toBeDefined();
+    await revokeOperator(operator, signedBy(), 'frank');
+    await expect(insertRequest(database, id, frank, proposal)).rejects.toThrow('revoked');
+    expect(await findRequest(test.worker, id, asked)).toBeUndefined();
+    await expect(executed(asked, id)).rejects.toMatchObject(checkViolation);
+    expect(await findOpenProposal(test.worker, id, proposed)).toBeUndefined();
+    const approving = await insertRequest(database, id, signedBy('barbara'), approval(proposed));
+    await expect(executed(approving, id, proposed)).rejects.toMatchObject(checkViolation);
+  });
+
+  it('and nobody brings up what was asked for an hour ago', async () => {
+    const id = await payout();
+    const old = await insertRequest(database, id, signedBy(), { kind: 'retryNow' });
+    await withoutTriggers(
+      database,
+      (sql) => sql`
+        update operator_requests set created_at = now() - interval '1 hour' where id = ${old}`,
+    );
+    expect(await findRequest(test.worker, id, old)).toBeUndefined();
+    await expect(executed(old, id)).rejects.toMatchObject(checkViolation);
+  });
+
+  it.each([
+    ['Grace', 'in capitals'],
+    ['gr\u0430ce', 'with a letter that looks alike'],
+    ['grace\u200b', 'with a space of no width'],
+    ['grace ', 'with a space'],
+    ['customer', 'who is no operator'],
+    ['', 'without a name'],
+  ])('and no admin adds %j, %s', async (name) => {
+    await expect(enlist(name, 'approve')).rejects.toMatchObject(checkViolation);
+  });
+
+  it('and is not proposed by grace and approved by grace', async () => {
+    const id = await payout();
+    const proposed = await propose(id);
+    const approving = await insertRequest(database, id, signedBy(), approval(proposed));
+    await expect(executed(approving, id, proposed)).rejects.toMatchObject(checkViolation);
+  });
+});
+
+describe('whoever has the login of operators, and no key,', () => {
+  it.each([
+    `insert into operator_requests (id, payout_id, operator, reason, command)
+     select 'op_${'0'.repeat(26)}', id, 'grace', 'x', '{"kind": "retryNow"}' from payouts limit 1`,
+    `insert into operator_actions
+       (id, subject_id, actor_kind, operator, reason, command, outcome, detail)
+     values ('op_1', 'acc_1', 'operator', 'grace', 'x', '{}', 'done', '')`,
+    "update operators set role = 'admin'",
+    "insert into operators values ('mallory', 'admin', '', '')",
+    'delete from operators',
+    "select enroll_operator('op_1', 'mallory', 'admin', '', '', '', '', '')",
+    "update payouts set driver = 'mallory'",
+    "select allow_login('corridor_worker', 'mallory', 'mallory')",
+  ])('is refused: %s', async (statement) => {
+    await expect(operator.unsafe(statement)).rejects.toMatchObject({ code: '42501' });
+  });
+
+  it('changes nothing without the line of an operator who may, in the same transaction', async () => {
+    const freeze = (sql: Sql) => setAccountState(sql, accountId, 'frozen');
+    const record = (sql: Sql, name: string, kind: string) =>
+      recordCommand(sql, signedBy(name), accountId, { kind });
+    const notAlone = { code: '42501', message: expect.stringContaining('the role admin') };
+    await expect(operator.begin(freeze)).rejects.toMatchObject(notAlone);
+    await operator.begin((sql) => record(sql, 'grace', 'account frozen'));
+    await expect(operator.begin(freeze)).rejects.toMatchObject(notAlone);
+    const paused = operator.begin(async (sql) => {
+      await record(sql, 'otto', 'batches pause');
+      await freeze(sql);
+    });
+    await expect(paused).rejects.toMatchObject(notAlone);
+    const [row] = await database`select state from accounts where id = ${accountId}`;
+    expect(row).toEqual({ state: 'open' });
+    await operator.begin(async (sql) => {
+      await freeze(sql);
+      await record(sql, 'grace', 'account frozen');
+      await setAccountState(sql, accountId, 'open');
+    });
+  });
+
+  it('finds no table that it may change and that is not guarded so', async () => {
+    const rows = await database<{ name: string; isGuarded: boolean }[]>`
+      select relname::text as name, exists (
+               select from pg_trigger g where g.tgrelid = c.oid and g.tginitdeferred
+                  and g.tgfoid = 'require_operator'::regproc) as is_guarded
+        from pg_class c
+       where relnamespace = 'public'::regnamespace and relkind in ('r', 'p')
+         and (has_any_column_privilege('corridor_operator', c.oid, 'insert, update')
+           or has_table_privilege('corridor_operator', c.oid, 'delete'))`;
+    expect(rows.map(({ name }) => name)).toContain('api_keys');
+    expect(rows.filter(({ isGuarded }) => !isGuarded)).toEqual([]);
   });
 });
 

@@ -82,7 +82,7 @@ describe('operators', () => {
     expect(proposed).toMatchObject({ outcome: 'proposed' });
     expect((await findPayoutById(system.database, id))?.status).toBe('sent');
     const approve = { kind: 'approve', proposal: proposed.action ?? '' } as const;
-    const alone = await command(system, id, approve, 'Grace');
+    const alone = await command(system, id, approve, 'grace');
     expect(alone).toMatchObject({ outcome: 'refused' });
     const approved = await command(system, id, approve, 'barbara');
     expect(approved).toMatchObject({ outcome: 'done' });

@@ -4,7 +4,12 @@ import { pauseBatch, resumeBatch } from '../../src/db/batches.js';
 import { exactlyOne } from '../../src/db/client.js';
 import { storeRailEvents } from '../../src/db/inbox.js';
 import { insertRequest } from '../../src/db/operatorActions.js';
-import { findPayoutById, lockPayouts, type PayoutRow } from '../../src/db/payouts.js';
+import {
+  findPayoutById,
+  lockPayouts,
+  type PayoutRow,
+  requestCancellation,
+} from '../../src/db/payouts.js';
 import { chunkDriver } from '../../src/domain/batch.js';
 import type { OperatorCommand } from '../../src/domain/operator.js';
 import type { AttentionReason } from '../../src/domain/payout.js';
@@ -14,6 +19,7 @@ import { type Manners, ScriptedBank } from '../fakes/scriptedRail.js';
 import { createVirtualTime, type VirtualTime } from '../fakes/virtualClock.js';
 import { attempt, drowsy, Hold } from '../fixtures/attempt.js';
 import { absentTemporal, activitiesOn } from '../fixtures/interleaving.js';
+import { signedBy } from '../fixtures/operators.js';
 import { requestBatch } from '../fixtures/requestBatch.js';
 import { requestPayout } from '../fixtures/requestPayout.js';
 import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
@@ -129,10 +135,10 @@ let actions = 0;
 async function asking(id: string, command: OperatorCommand): Promise<OperateInput> {
   if (command.kind === 'cancel') {
     actions += 1;
+    await requestCancellation(time.database, id);
     return { driver: id, id, actor: 'customer', action: `op_test_${actions}` };
   }
-  const request = { operator: 'grace', reason: 'a test', command };
-  const action = await insertRequest(time.database, id, request);
+  const action = await insertRequest(time.database, id, signedBy(), command);
   return { driver: id, id, actor: 'operator', action };
 }
 

@@ -13,12 +13,13 @@ import { ecbProvider } from '../../src/rates/ecb.js';
 import { referenceSource } from '../../src/rates/reference.js';
 import { tableProvider, tableSource } from '../../src/rates/table.js';
 import { masterKey } from '../fixtures/keyring.js';
+import { signedBy } from '../fixtures/operators.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 import { temporalAddress } from '../servers/temporalAddress.js';
 
 const minuteMs = 60_000;
 const dayMs = 24 * 60 * minuteMs;
-const by = { operator: 'ada', reason: 'as the bank says' };
+const by = signedBy('ada');
 const { publicKey, privateKey } = generateKeyPairSync('ed25519');
 const pem = String(publicKey.export({ type: 'spki', format: 'pem' }));
 

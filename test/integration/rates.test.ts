@@ -27,14 +27,16 @@ import type { RateSource } from '../../src/rates/rateSource.js';
 import { referenceSource } from '../../src/rates/reference.js';
 import { openPlanReader } from '../assertions/plans.js';
 import { QuietRail } from '../fakes/quietRail.js';
-import { called } from '../fixtures/operators.js';
+import { called, environmentOf, signedBy } from '../fixtures/operators.js';
 import { requestBatch } from '../fixtures/requestBatch.js';
 import { rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
 
 const minuteMs = 60_000;
 const dayMs = 24 * 60 * minuteMs;
-const by = { operator: 'ada', reason: 'as the bank says' };
+const by = signedBy('ada');
+/** The same as it is stored. */
+const byAda = { operator: 'ada', reason: by.reason };
 
 let test: TestDatabase;
 
@@ -111,7 +113,7 @@ describe('rates have one provider', () => {
     expect(await usable()).toEqual({ EUR: '1', USD: '1.17' });
     await expect(storeRates(test.database, referenceSource, table)).rejects.toThrow('are refused');
     expect(await test.database`select provider, operator, reason from rate_provider`).toEqual([
-      { provider: 'ecb', ...by },
+      { provider: 'ecb', ...byAda },
     ]);
     // Back again, before it has said anything new.
     await pinProvider(test.database, referenceSource, by);
@@ -205,7 +207,7 @@ describe('a rate that jumps', () => {
     expect(await usable()).toMatchObject({ USD: '1.41' });
     const kept = await test.database`
       select rate_id::text, outcome, operator, reason from rate_decisions`;
-    expect(kept).toEqual([{ rateId: id, outcome: 'accepted', ...by }]);
+    expect(kept).toEqual([{ rateId: id, outcome: 'accepted', ...byAda }]);
     // Once, and not after a newer one.
     expect(await decideRate(test.database, id, 'accepted', by)).toBe(false);
   });
@@ -618,29 +620,29 @@ describe('corridor rates', () => {
   it('is a command: accept, use', async () => {
     const corridor = (...words: readonly string[]): Promise<readonly [number, string]> => {
       const main = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));
-      const env = { ...process.env, DATABASE_URL: test.url };
+      const env = environmentOf(test.url);
       return new Promise((resolve) => {
         execFile(process.execPath, [main, 'rates', ...words], { env }, (error, stdout, stderr) => {
           resolve([error === null ? 0 : Number(error.code), stdout + stderr]);
         });
       });
     };
-    const grace = ['--operator', 'grace', '--reason', 'the market moved'] as const;
+    const why = ['--reason', 'the market moved'] as const;
     await store({ USD: '1.16' }, ago(minuteMs));
     await store({ USD: '1.40' });
     const id = await waitingId('USD');
-    const [code, text] = await corridor('accept', id, '--reason', 'the market moved');
-    expect([code, text]).toEqual([2, expect.stringMatching(/^--operator is missing/)]);
-    expect(await corridor('accept', id, ...grace)).toEqual([0, `accepted: rate ${id}\n`]);
+    const [code, text] = await corridor('accept', id);
+    expect([code, text]).toEqual([2, expect.stringMatching(/^--reason is missing/)]);
+    expect(await corridor('accept', id, ...why)).toEqual([0, `accepted: rate ${id}\n`]);
     expect(await usable()).toEqual({ EUR: '1', USD: '1.40' });
     await createTestAccount(test.database, { mode: 'live', funds: {} });
     // One line: what cannot be is no fault of the code.
-    expect(await corridor('use', 'reference', ...grace)).toEqual([
+    expect(await corridor('use', 'reference', ...why)).toEqual([
       1,
       expect.stringMatching(/^the figures of \S+ are for tests, .*\n$/),
     ]);
     expect(await usable()).toEqual({ EUR: '1', USD: '1.40' });
-    expect(await corridor('use', 'table', ...grace)).toEqual([
+    expect(await corridor('use', 'table', ...why)).toEqual([
       0,
       'in use: table. Its rates come when workers start with RATE_SOURCE=table.\n',
     ]);

@@ -21,6 +21,7 @@ import { taskQueues } from '../../src/workflows/messages.js';
 import { eventually } from '../assertions/eventually.js';
 import { QuietRail } from '../fakes/quietRail.js';
 import { untilStatus } from '../fixtures/client.js';
+import { environmentOf } from '../fixtures/operators.js';
 import {
   journalOf,
   openPayer,
@@ -100,7 +101,7 @@ async function moveLedgerIntoThePast(): Promise<void> {
 /** The command as an operator runs it: what it says, and its exit code. */
 async function reconcile(): Promise<{ readonly output: string; readonly code: number }> {
   const cli = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));
-  const env = { ...process.env, DATABASE_URL: system.urls.operator };
+  const env = environmentOf(system.urls.operator);
   return new Promise((resolve) => {
     execFile(process.execPath, [cli, 'reconcile'], { env }, (error, stdout, stderr) => {
       resolve({ output: stdout + stderr, code: error === null ? 0 : Number(error.code) });

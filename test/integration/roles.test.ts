@@ -10,6 +10,7 @@ import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
 import { QuietRail } from '../fakes/quietRail.js';
 import { silentDeliverer } from '../fakes/silentDeliverer.js';
+import { signedBy } from '../fixtures/operators.js';
 import { rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
 import {
   createTestAccount,
@@ -118,7 +119,7 @@ describe.each(databaseRoles)('whoever connects as the %s', (role) => {
     expect(may).toEqual({ insert: false });
   });
 
-  it('reads every table, also one of a later migration, but for what opens beneficiaries and signs', async () => {
+  it('reads every table, also one of a later migration, but for what opens beneficiaries, signs and proves who somebody is', async () => {
     await test.database`create table later (n int)`;
     const [unread] = await test.database<{ tables: string[] }[]>`
       select coalesce(array_agg(relname::text order by relname), '{}') as tables from pg_class
@@ -127,7 +128,9 @@ describe.each(databaseRoles)('whoever connects as the %s', (role) => {
     await test.database`drop table later`;
     const closed =
       role === 'operator' ? ['beneficiary_keys', 'openable_beneficiaries', 'webhook_secrets'] : [];
-    expect(unread).toEqual({ tables: closed });
+    expect(unread).toEqual({ tables: [...closed, 'operators'].toSorted() });
+    const hashes = connectedAs(role)`select key_hash from operators`;
+    await expect(hashes).rejects.toMatchObject(refused);
   });
 });
 
@@ -154,7 +157,7 @@ describe('every function', () => {
 it('rates are put in use by who stores them and who decides on them, and by nobody else', async () => {
   const own = await createTestDatabase({ hasRates: false });
   const [operator, api] = [connect(own.urls.operator), connect(own.urls.api)];
-  const by = { operator: 'grace', reason: 'a test' };
+  const by = signedBy();
   const [first, second] = ['first', 'second'].map((provider) => ({ provider, isForTests: false }));
   if (first === undefined || second === undefined) throw new Error('There are two.');
   const store = (provider: typeof first, usd: string, agoMs: number) =>

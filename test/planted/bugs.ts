@@ -101,4 +101,18 @@ export const bugs: readonly Bug[] = [
     replace: ' order by p.id`',
     caughtBy: { ...steps, test: 'a cancellation that was judged before the submission began' },
   },
+  {
+    name: 'a worker lets an operator approve what they have proposed',
+    file: 'src/activities/operator.ts',
+    find: 'return proposal.operator === operator',
+    replace: 'return proposal.operator === row.id',
+    caughtBy: { ...steps, test: 'nobody approves what they have proposed' },
+  },
+  {
+    name: 'the database lets an operator approve what they have proposed',
+    file: 'src/db/migrations/0026_operator_keys.sql',
+    find: ' and p.operator <> new.operator',
+    replace: '',
+    caughtBy: { ...steps, test: 'nobody approves what they have proposed' },
+  },
 ];

@@ -1,12 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import { inject } from 'vitest';
 import { type Account, insertAccount, type Mode } from '../../src/db/accounts.js';
-import { createApiKey, hashOfKey, insertApiKey } from '../../src/db/apiKeys.js';
+import { createApiKey, createKey, hashOfKey, insertApiKey } from '../../src/db/apiKeys.js';
 import { connectDatabase, type Database, type Sql, transaction } from '../../src/db/client.js';
 import { postEntries } from '../../src/db/ledger.js';
 import { storeRates } from '../../src/db/rates.js';
 import { allowLogins, type DatabaseUrls, databaseRoles, loginUrls } from '../../src/db/roles.js';
 import { fundEntry } from '../../src/domain/ledger.js';
+import type { OperatorRole } from '../../src/domain/operator.js';
 import { referenceSource } from '../../src/rates/reference.js';
 import { onServer } from './onServer.js';
 
@@ -46,6 +47,7 @@ export async function createTestDatabase({
   const database = connect(url.href);
   const urls = loginUrls(url.href, () => randomBytes(12).toString('hex'));
   await allowLogins(database, urls);
+  for (const [name, { role, key }] of operators) await addOperator(database, name, role, key);
   const [api, worker] = [connect(urls.api), connect(urls.worker)];
   if (hasRates) await storeReferenceRates(database);
   const roles = databaseRoles.map((role) => `${name}_${role}`).join(', ');
@@ -76,6 +78,34 @@ export async function storeReferenceRates(database: Database): Promise<void> {
   // As if they were of a real provider: some tests have live accounts.
   const provider = { ...referenceSource, isForTests: false };
   await storeRates(database, provider, await referenceSource.fetch());
+}
+
+/** The operators of every test database. */
+const operators = new Map<string, { readonly role: OperatorRole; readonly key: string }>([
+  ['grace', { role: 'admin', key: createKey('cop_') }],
+  ['ada', { role: 'admin', key: createKey('cop_') }],
+  ['barbara', { role: 'approve', key: createKey('cop_') }],
+  ['edith', { role: 'approve', key: createKey('cop_') }],
+  ['otto', { role: 'operate', key: createKey('cop_') }],
+  ['vera', { role: 'view', key: createKey('cop_') }],
+]);
+
+/** The key of one of them, or one that is nobody's. */
+export function operatorKeyOf(name: string): string {
+  return operators.get(name)?.key ?? createKey('cop_');
+}
+
+/** Adds an operator without a line in the audit; a copied database has them already. */
+async function addOperator(
+  database: Database,
+  name: string,
+  role: OperatorRole,
+  key: string,
+): Promise<void> {
+  await database`
+    insert into operators (name, role, key_hash, last_four)
+    values (${name}, ${role}, ${hashOfKey(key)}, ${key.slice(-4)})
+    on conflict (name) do update set key_hash = excluded.key_hash, last_four = excluded.last_four`;
 }
 
 export type TestAccount = { readonly account: Account; readonly apiKey: string };

@@ -10,6 +10,7 @@ import { startTemporalDevServer } from '../../sandbox/stack/temporal.js';
 import { findTemporalCli } from '../../sandbox/stack/temporalBinary.js';
 import { connectDatabase, type Database } from '../../src/db/client.js';
 import { migrate } from '../../src/db/migrate.js';
+import { enrollAdmin } from '../../src/db/operators.js';
 import { allowLogins, type DatabaseRole, loginUrls } from '../../src/db/roles.js';
 import { connectTemporal } from '../../src/temporal/client.js';
 import { readJournal } from '../assertions/bankJournal.js';
@@ -133,6 +134,7 @@ export async function startProcesses(
     });
     await migrate(database);
     await allowLogins(database, starters.urls());
+    const operatorKey = await enrollAdmin(database, 'grace', 'a test');
     await startAll();
     return {
       apiUrl,
@@ -143,6 +145,7 @@ export async function startProcesses(
       operatorEnv: {
         DATABASE_URL: starters.urls().operator,
         TEMPORAL_ADDRESS: `127.0.0.1:${ports.temporal}`,
+        CORRIDOR_OPERATOR_KEY: operatorKey,
       },
       start,
       startAll,

@@ -29,6 +29,7 @@ const descriptionShape = z.strictObject({
   metrics_url: z.url(),
   temporal_address: z.string(),
   temporal_ui_url: z.url(),
+  operator_key: z.string().regex(/^cop_/),
   database_url: z.string(),
   sandbox_bank_url: z.url(),
   pids: z.strictObject({

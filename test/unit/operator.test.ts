@@ -1,12 +1,9 @@
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {
   faultOf,
-  isSamePerson,
   movesMoney,
   needsApproval,
   type OperatorCommand,
-  operatorName,
   type PostingText,
   requiresParkedPayout,
 } from '../../src/domain/operator.js';
@@ -49,102 +46,6 @@ test.each<OperatorCommand>([
 test('only the wish of the customer and a correction are for payouts that nobody has parked', () => {
   const anywhere = commands.filter((command) => !requiresParkedPayout(command));
   expect(anywhere.map(({ kind }) => kind)).toEqual(['cancel', 'correct', 'correct']);
-});
-
-describe('the name of an operator', () => {
-  test.each([
-    ['grace', 'grace'],
-    ['Grace Hopper', 'Grace Hopper'],
-    ['  Grace   Hopper ', 'Grace Hopper'],
-    // A space that does not break, one of an em, and letters of full width.
-    ['Grace\u00a0\u2003Ｈｏｐｐｅｒ', 'Grace Hopper'],
-    // An e with its accent beside it.
-    ['Ame\u0301lie O’Neil'.replace('’', "'"), "Am\u00e9lie O'Neil"],
-    ['李 小龍', '李 小龍'],
-    ['j.doe+ops@example.com', 'j.doe+ops@example.com'],
-    ['a', 'a'],
-    ['x'.repeat(64), 'x'.repeat(64)],
-  ])('%j is %j', (text, name) => {
-    expect(operatorName(text)).toBe(name);
-    // One spelling is its own.
-    expect(operatorName(name)).toBe(name);
-  });
-
-  test.each([
-    '',
-    ' ',
-    '\u00a0',
-    'x'.repeat(65),
-    'customer',
-    'Customer',
-    ' CUSTOMER ',
-    'ｃｕｓｔｏｍｅｒ',
-    'ſystem',
-    'system',
-    'temporal_ui',
-    'Temporal-UI',
-    'temporal ui',
-    'grace\n',
-    'gra\tce',
-    'gra\u0000ce',
-    'gra\u200bce',
-    'gra\u200dce',
-    'gra\u00adce',
-    'grace\u2060',
-    '\ufeffgrace',
-    '\u202egrace',
-    'grace\u034f',
-    'grace\ufe0f',
-    'grace\u3164',
-    'grace\u115f',
-    'grace\u2800',
-    'grace\ue000',
-    'grace\ud800',
-    'gra\u2028ce',
-    '-grace',
-    '<b>grace',
-    'grace; hopper',
-    '🙂',
-  ])('is not %j', (text) => {
-    expect(operatorName(text)).toBeUndefined();
-  });
-
-  test('is one person’s in capitals and in small letters', () => {
-    for (const [one, other] of [
-      ['grace', 'GRACE'],
-      ['Große', 'GROSSE'],
-      ['ΣΊΣΥΦΟΣ', 'σίσυφος'],
-    ] as const) {
-      expect(isSamePerson(one, other), `${one} ${other}`).toBe(true);
-    }
-    expect(isSamePerson('grace', 'barbara')).toBe(false);
-  });
-
-  test('never has two spellings of which both are taken and look alike', () => {
-    const invisible = fc.constantFrom(
-      ...Array.from('\u200b\u200c\u200d\u2060\ufeff\u00ad\u034f\u061c\u180e\u3164'),
-    );
-    const space = fc.constantFrom(' ', '\u00a0', '\u2003', '\u3000');
-    const letter = fc.constantFrom(...Array.from('abcäß李'));
-    const text = fc.array(fc.oneof(letter, letter, letter, space, invisible), { maxLength: 8 });
-    const seen = { taken: 0, refused: 0 };
-    fc.assert(
-      fc.property(text, (characters) => {
-        const name = operatorName(characters.join(''));
-        if (name === undefined) {
-          seen.refused += 1;
-          return;
-        }
-        seen.taken += 1;
-        expect(name).toMatch(/^[abcäß李]+(?: [abcäß李]+)*$/u);
-        expect(name.replaceAll(' ', '')).toBe(
-          characters.filter((character) => character.trim() !== '').join(''),
-        );
-      }),
-      { numRuns: 2_000 },
-    );
-    expect(Math.min(seen.taken, seen.refused)).toBeGreaterThan(100);
-  });
 });
 
 describe('what a command carries', () => {

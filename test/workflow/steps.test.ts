@@ -5,9 +5,11 @@ import { railActivities } from '../../src/activities/rail.js';
 import { exactlyOne } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
 import { storeRailEvents } from '../../src/db/inbox.js';
-import type { PayoutRow } from '../../src/db/payouts.js';
+import { recordAction } from '../../src/db/operatorActions.js';
+import { type PayoutRow, requestCancellation } from '../../src/db/payouts.js';
 import { beginSubmission } from '../../src/db/submissions.js';
 import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
+import type { OperatorCommand } from '../../src/domain/operator.js';
 import { statusHistory, usualFactRules } from '../../src/domain/payout.js';
 import type { Rail } from '../../src/rails/rail.js';
 import { createRails } from '../../src/rails/registry.js';
@@ -17,7 +19,7 @@ import { QuietRail } from '../fakes/quietRail.js';
 import { silentDeliverer } from '../fakes/silentDeliverer.js';
 import { attempt } from '../fixtures/attempt.js';
 import { keyring } from '../fixtures/keyring.js';
-import { requested } from '../fixtures/operators.js';
+import { requested, signature } from '../fixtures/operators.js';
 import { payoutOf, rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
 import {
   createTestAccount,
@@ -40,7 +42,7 @@ afterAll(async () => {
 });
 
 /** The activities as a worker calls them, one attempt a call. */
-function activitiesWith(rail: Rail) {
+function activitiesWith(rail: Rail, approvalAboveMinor = 10_000_000n) {
   const deps = {
     database: test.worker,
     rails: createRails([rail]),
@@ -52,7 +54,7 @@ function activitiesWith(rail: Rail) {
   return {
     ...ledgerActivities(deps),
     ...railActivities(deps),
-    ...operatorActivities({ ...deps, approvalAboveMinor: 10_000_000n }),
+    ...operatorActivities({ ...deps, approvalAboveMinor }),
   };
 }
 
@@ -163,11 +165,41 @@ it('a payout whose outcome is unknown stays held, and is sent again under its on
   expect(await tracesOf(row)).toEqual(before);
 });
 
+it('nobody approves what they have proposed: neither a worker nor the database lets it pass', async () => {
+  const activities = activitiesWith(new QuietRail(), 0n);
+  const row = await accepted(activities);
+  const { id } = row;
+  await attempt(() => activities.submitPayouts({ driver: id, ids: [id] }));
+  await activities.parkPayout({ driver: id, id, reason: 'settle_by_passed', detail: 'a test' });
+  const asked = async (command: OperatorCommand, operator?: string) => {
+    const input = await requested(test, id, command, operator);
+    return { input, run: () => attempt(() => activities.executeCommand(input)) };
+  };
+  const proposed = await asked({ kind: 'markSettled', evidence: 'MT940, line 7' });
+  expect((await proposed.run()).result).toMatchObject({ outcome: 'proposed' });
+  const before = await tracesOf(row);
+  const approves = proposed.input.action;
+  const approve = { kind: 'approve', proposal: approves } as const;
+  const own = await asked(approve);
+  const forged = recordAction(test.worker, {
+    ...{ id: own.input.action, subjectId: id, actorKind: 'operator', ...signature },
+    ...{ command: approve, outcome: 'done', detail: '', approves },
+  });
+  await expect(forged).rejects.toThrow('approves no proposal of another person');
+  expect(await tracesOf(row)).toEqual(before);
+  expect((await own.run()).result.detail).toContain('You proposed this yourself');
+  expect(await tracesOf(row)).toMatchObject({ ...before, audited: 2 });
+  const other = await asked(approve, 'barbara');
+  expect((await other.run()).result).toMatchObject({ outcome: 'done' });
+  expect(await tracesOf(row)).toMatchObject({ status: 'settled', audited: 3 });
+});
+
 it('a cancellation that was judged before the submission began is judged again', async () => {
   const { database } = test;
   const activities = activitiesWith(new QuietRail());
   const row = await accepted(activities);
   const { id } = row;
+  await requestCancellation(database, id);
   const cancel = () =>
     attempt(() =>
       activities.executeCommand({ driver: id, id, actor: 'customer', action: `op_${id}` }),

@@ -13,6 +13,7 @@ import {
   lockRetried,
   type NewPayout,
   type PayoutRow,
+  requestCancellation,
 } from '../../db/payouts.js';
 import { refuseRetry, retryExpected } from '../../domain/acceptance.js';
 import { isFinal, type WakeablePayout } from '../../domain/payout.js';
@@ -211,6 +212,7 @@ async function cancelPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer>
   const bound = await bindRequest(deps.database, deps, request, { objectId: row.id });
   if (isRefusal(bound)) return refused(bound);
   const { headers } = bound;
+  await requestCancellation(deps.database, row.id);
   // An item of a batch gets a workflow of its own for this, unless it is not decided yet.
   const { isUndecided } = await takeOver(deps.database, row.id);
   const object = { payout: row.id };

@@ -1,0 +1,67 @@
+import type { OperatorRole, Signature } from '../domain/operator.js';
+import { createKey, hashOfKey, isWellFormedKey } from './apiKeys.js';
+import { exactlyOne, type Sql } from './client.js';
+import { newId } from './id.js';
+
+/** An operator, whose name stays the same person's when the key is replaced or revoked. */
+export type Operator = {
+  readonly name: string;
+  readonly role: OperatorRole;
+  readonly lastFour: string;
+  readonly createdAt: Date;
+  readonly rolledAt: Date | null;
+  readonly revokedAt: Date | null;
+};
+
+export function listOperators(sql: Sql): Promise<readonly Operator[]> {
+  return sql<Operator[]>`
+    select name, role, last_four, created_at, rolled_at, revoked_at from operators order by name`;
+}
+
+export const isWellFormedOperatorKey = (text: string) => isWellFormedKey(text, /^cop_/);
+
+/** The name of the operator whose key this is, as the database knows it; throws where it is nobody's. */
+export async function operatorOf(sql: Sql, operatorKey: string): Promise<string> {
+  const [row] = await sql<{ name: string }[]>`select operator_of(${operatorKey}, 'view') as name`;
+  return exactlyOne(row).name;
+}
+
+/** Adds an operator, or replaces the key of one, also of one that was revoked; the new key. */
+export async function giveOperatorKey(
+  sql: Sql,
+  { operatorKey, reason }: Signature,
+  verb: 'add' | 'roll',
+  { name, role }: { readonly name: string; readonly role: OperatorRole | null },
+): Promise<string> {
+  const key = createKey('cop_');
+  await sql`
+    select give_operator_key(${operatorKey}, ${newId('operatorAction')}, ${verb}, ${name}, ${role},
+      ${hashOfKey(key)}, ${key.slice(-4)}, ${reason})`;
+  return key;
+}
+
+/** Whether another operator than this one is an admin. It stays so until the transaction ends. */
+export async function hasOtherAdmin(sql: Sql, name: string): Promise<boolean> {
+  await sql`lock table operators in share row exclusive mode`;
+  const others = await sql`
+    select from operators where role = 'admin' and revoked_at is null and name <> ${name}`;
+  return others.count > 0;
+}
+
+/** Makes an admin, or gives one another key, by the right of the owner of the database; the key. */
+export async function enrollAdmin(sql: Sql, name: string, reason: string): Promise<string> {
+  const key = createKey('cop_');
+  await sql`
+    select enroll_operator(${newId('operatorAction')}, ${name}, 'admin', ${hashOfKey(key)},
+      ${key.slice(-4)}, ${reason}, 'operators first', ${name})`;
+  return key;
+}
+
+/** Revokes the key of an operator at once: what they have proposed is not executed any more either. */
+export async function revokeOperator(
+  sql: Sql,
+  { operatorKey, reason }: Signature,
+  name: string,
+): Promise<void> {
+  await sql`select revoke_operator(${operatorKey}, ${newId('operatorAction')}, ${name}, ${reason})`;
+}
