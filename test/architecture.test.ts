@@ -36,9 +36,10 @@ const source = new Map([
  * eight more countries, and corridors that are closed by command, 750 with webhooks: verified by
  * public key, logged with each attempt, a feed that waits, and endpoints with secrets that are replaced,
  * 200 with endpoints that fail for days, 140 with batches of events and ranges of them, 390 with
- * endpoints that answer a challenge before they get events, and test messages, and 80 with an egress proxy.
+ * endpoints that answer a challenge before they get events, and test messages, and 90 with an egress
+ * proxy and a log that redelivery keeps.
  */
-const limits = { linesPerFile: 450, linesOfCode: 18_372 };
+const limits = { linesPerFile: 450, linesOfCode: 18_380 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */
