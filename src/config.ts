@@ -114,6 +114,14 @@ const workerSchema = z.object({
   ...shared,
   SANDBOX_BANK_URL: url('http|https'),
   SANDBOX_BANK_TOKEN: secret,
+  /** The HTTP proxy that all webhooks leave through; none unless it is named. */
+  WEBHOOK_PROXY_URL: z
+    .string()
+    .refine(
+      (text) => /^https?:\/\/[^\s/?#]+\/?$/.test(text) && URL.canParse(text),
+      'an http or https URL without a path',
+    )
+    .default(''),
   /** Above this sum in euros a second person approves what an operator does with money. */
   OPERATOR_APPROVAL_ABOVE_EUR: digits(/^\d{1,9}$/, 'whole euros')
     .default('10000')

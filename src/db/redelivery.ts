@@ -6,12 +6,20 @@ import { endPauses } from './endpointHealth.js';
 import { firstId } from './id.js';
 import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
-/** Makes deliveries due as if they had not been attempted: with the same id, on the whole schedule. */
+/**
+ * Makes deliveries due as if they had not been attempted: with the same id, on the whole schedule. An
+ * attempt that has succeeded is logged, as those that failed are: the row is for the newest one.
+ */
 const makeDue = (sql: Sql, chosen: Fragment) => sql`
-  update deliveries d set status = 'pending', attempts = 0, next_attempt_at = now()
-    from webhook_endpoints w
-   where w.id = d.endpoint_id and w.status = 'enabled' and w.deleted_at is null
-     and d.status <> 'pending' and ${chosen}`;
+  with due as (
+    update deliveries d set status = 'pending', attempts = 0, next_attempt_at = now()
+      from webhook_endpoints w
+     where w.id = d.endpoint_id and w.status = 'enabled' and w.deleted_at is null
+       and d.status <> 'pending' and ${chosen}
+    returning d.event_id, d.endpoint_id, d.last_attempt_at, d.last_latency_ms, d.last_status
+  )
+  insert into delivery_attempts (event_id, endpoint_id, at, latency_ms, http_status)
+  select * from due where last_status between 200 and 299 on conflict do nothing`;
 
 /**
  * Makes pending deliveries due at once, and their schedules go on from there. Those that may be in

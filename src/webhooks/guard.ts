@@ -1,6 +1,6 @@
 import type { LookupAddress } from 'node:dns';
 import { Resolver, lookup as systemLookup } from 'node:dns/promises';
-import { isIP, type LookupFunction } from 'node:net';
+import { isIP, type LookupFunction, type Socket } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { buildConnector } from 'undici';
 import { createKeyedLimit } from '../keyedLimit.js';
@@ -21,7 +21,7 @@ const maxUrlLength = 2_048;
 // The only ports where an https receiver is to be expected; others are internal services.
 const securePorts = ['', '443', '8443'];
 // A receiver that takes longer for TCP or TLS alone has no time left to answer in.
-const connectTimeoutMs = 5_000;
+export const connectTimeoutMs = 5_000;
 // Two name servers that are asked one after the other leave time to connect in.
 const nameServerTimeoutMs = 2_000;
 // Twice as many as an account may have endpoints: hosts of deleted ones are still being asked for.
@@ -170,16 +170,22 @@ function codeOf(error: unknown): string {
   return 'code' in error && typeof error.code === 'string' ? error.code : error.message;
 }
 
+/** Opens a connection to an address through a proxy. */
+export type Tunnel = (address: string, port: string) => Promise<Socket>;
+
 /**
  * A connector for undici that reaches only what the policy allows. Node asks no lookup for
  * an IP address, so that is checked first; names go through the guarded lookup; and the
- * socket shows in the end where it really leads, before TLS or HTTP writes a byte to it.
+ * socket shows in the end where it really leads, before TLS or HTTP writes a byte to it. A tunnel gets
+ * the address that was checked and no name, so that a proxy is not led elsewhere either.
  */
 export function guardedConnector(
   policy: UrlPolicy,
   lookup: LookupFunction,
+  tunnel?: Tunnel,
 ): buildConnector.connector {
-  const connectTcp = buildConnector({ lookup, timeout: connectTimeoutMs });
+  const connectTcp =
+    tunnel === undefined ? directConnector(policy, lookup) : tunnelConnector(lookup, tunnel);
   const connectTls = buildConnector({ timeout: connectTimeoutMs });
   return (target, callback) => {
     const secure = target.protocol === 'https:';
@@ -189,13 +195,35 @@ export function guardedConnector(
     }
     const port = target.port === '' ? (secure ? '443' : '80') : target.port;
     connectTcp({ ...target, protocol: 'http:', port }, (error, socket) => {
-      if (error !== null) return callback(error, null);
-      if (!isAllowed(socket.remoteAddress ?? '', policy)) {
-        socket.destroy();
-        return callback(new BlockedAddressError('the connection leads to no public address'), null);
-      }
-      if (secure) connectTls({ ...target, port, httpSocket: socket }, callback);
+      if (error !== null) callback(error, null);
+      else if (secure) connectTls({ ...target, port, httpSocket: socket }, callback);
       else callback(null, socket);
+    });
+  };
+}
+
+function directConnector(policy: UrlPolicy, lookup: LookupFunction): buildConnector.connector {
+  const connectTcp = buildConnector({ lookup, timeout: connectTimeoutMs });
+  return (target, callback) =>
+    connectTcp(target, (error, socket) => {
+      if (error !== null) return callback(error, null);
+      if (isAllowed(socket.remoteAddress ?? '', policy)) return callback(null, socket);
+      socket.destroy();
+      callback(new BlockedAddressError('the connection leads to no public address'), null);
+    });
+}
+
+function tunnelConnector(lookup: LookupFunction, tunnel: Tunnel): buildConnector.connector {
+  return ({ hostname, port }, callback) => {
+    const connect = (address: string) =>
+      tunnel(address, port).then(
+        (socket) => callback(null, socket),
+        (error: Error) => callback(error, null),
+      );
+    if (isIP(hostname) !== 0) return void connect(hostname);
+    lookup(hostname, { all: false }, (error, address) => {
+      if (error === null && typeof address === 'string') void connect(address);
+      else callback(error ?? new Error('a single address was asked for'), null);
     });
   };
 }

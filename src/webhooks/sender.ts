@@ -1,4 +1,5 @@
 import { Pool } from 'undici';
+import { createEgressProxy } from './egressProxy.js';
 import {
   BlockedAddressError,
   expectedOfWebhookUrl,
@@ -64,14 +65,20 @@ const mostPools = 200;
 const connectionsPerPool = 16;
 
 /**
- * Makes the sender of webhooks, with one pool of connections for each account and host. It never
- * retries and never follows a redirect.
+ * Makes the sender of webhooks, with one pool of connections for each account and host, through the
+ * egress proxy if there is one. It never retries and never follows a redirect.
  */
 export function createSender(
   policy: UrlPolicy,
-  { limitMs = totalLimitMs, maxPools = mostPools, lookups = guardedLookups(policy) } = {},
+  {
+    limitMs = totalLimitMs,
+    maxPools = mostPools,
+    lookups = guardedLookups(policy),
+    proxyUrl = '',
+  } = {},
   sign = createSigner(),
 ): Sender {
+  const proxy = proxyUrl === '' ? undefined : createEgressProxy(proxyUrl);
   // A map keeps the order of insertion: the first is the one not used for longest.
   const pools = new Map<string, Pool>();
   const closing = new Set<Promise<void>>();
@@ -79,7 +86,7 @@ export function createSender(
   function poolOf(account: string, origin: string): Pool {
     const key = `${account} ${origin}`;
     const open = () => {
-      const connect = guardedConnector(policy, lookups(account));
+      const connect = guardedConnector(policy, lookups(account), proxy?.tunnel);
       return new Pool(origin, { connect, connections: connectionsPerPool });
     };
     const pool = pools.get(key) ?? open();
@@ -109,6 +116,7 @@ export function createSender(
     },
     async close() {
       await Promise.all([...closing, ...[...pools.values()].map((pool) => pool.close())]);
+      await proxy?.close();
     },
   };
 }

@@ -54,8 +54,9 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     allowInsecure: config.WEBHOOKS_ALLOW_INSECURE,
     allowPrivateAddresses: config.WEBHOOKS_ALLOW_INSECURE,
   };
+  const proxyUrl = config.WEBHOOK_PROXY_URL;
   const [signingKey] = config.WEBHOOK_SIGNING_KEYS.map(readSigningKey);
-  const sender = createSender(policy, {}, createSigner(signingKey));
+  const sender = createSender(policy, { proxyUrl }, createSigner(signingKey));
   const keyring = await loadKeyring(database, config);
   const deliverer = createDeliverer({ database, sender, temporal, keyring, log });
   const metrics = createMetrics(`worker-${lane}`);

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { createApiKey } from '../../src/db/apiKeys.js';
 import { eventually } from '../assertions/eventually.js';
+import { type ConnectProxy, startConnectProxy } from '../fakes/connectProxy.js';
 import { type Receiver, startReceiver } from '../fakes/receiver.js';
 import {
   type ApiAnswer,
@@ -19,6 +20,8 @@ import { type Processes, startProcesses } from '../servers/processes.js';
 
 let parts: Processes;
 let receiver: Receiver;
+/** All webhooks leave through it. */
+let proxy: ConnectProxy;
 /** What may stand nowhere but in its own answer: whoever has it can use it. */
 const secrets = new Map<string, string>();
 /** What only its account may see: neither logs nor histories may have it. */
@@ -40,14 +43,18 @@ const wrongIban = `${iban.slice(0, 2)}${iban.slice(2, 4) === '11' ? '12' : '11'}
 const accountNumber = '90817263549';
 
 beforeAll(async () => {
+  [proxy, receiver] = await Promise.all([startConnectProxy(), startReceiver()]);
+  const password = 'a-password-of-the-egress-proxy';
+  secrets.set('proxyPassword', password);
+  const WEBHOOK_PROXY_URL = proxy.url.replace('//', `//corridor:${password}@`);
   // The most talkative that they can be set to.
-  parts = await startProcesses({ LOG_LEVEL: 'debug' });
-  receiver = await startReceiver();
+  parts = await startProcesses({ LOG_LEVEL: 'debug', WEBHOOK_PROXY_URL });
   await journey();
 });
 afterAll(async () => {
   await receiver?.close();
   await parts?.remove();
+  await proxy?.stop();
 });
 
 /** A client whose answers are kept, to be looked through. */
@@ -233,6 +240,14 @@ function foundIn(
     [...texts].filter(([, value]) => text.includes(value)).map(([name]) => name),
   );
 }
+
+it('every webhook has left through the egress proxy', () => {
+  const { host } = new URL(receiver.url);
+  expect(new Set(proxy.asked())).toEqual(new Set([host]));
+  const left = new Set(proxy.ports());
+  expect(receiver.ports.length).toBeGreaterThan(5);
+  expect(receiver.ports.filter((port) => !left.has(port))).toEqual([]);
+});
 
 describe('what is secret, and what is somebody’s own, after a whole journey', () => {
   it('stands in no log line of any process', () => {

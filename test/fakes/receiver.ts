@@ -11,6 +11,8 @@ export type ReceivedWebhook = {
 export type Receiver = {
   readonly url: string;
   readonly received: readonly ReceivedWebhook[];
+  /** From which port each of them came. */
+  readonly ports: readonly string[];
   /** The next webhook that passes, also one that has come already; rejects after 30 s. */
   readonly next: (matches: (webhook: ReceivedWebhook) => boolean) => Promise<ReceivedWebhook>;
   /** What the receiver answers from now on; 200 at first. */
@@ -32,6 +34,7 @@ export async function startReceiver(
   when: (answer: () => void) => void = (answer) => answer(),
 ): Promise<Receiver> {
   const received: ReceivedWebhook[] = [];
+  const ports: string[] = [];
   const waiting = new Set<() => void>();
   let status = 200;
   let answered = '';
@@ -47,6 +50,7 @@ export async function startReceiver(
         Object.entries(request.headers).map(([name, value]) => [name, String(value)]),
       );
       received.push({ headers, body });
+      ports.push(String(request.socket.remotePort));
       for (const look of waiting) look();
     });
   });
@@ -54,6 +58,7 @@ export async function startReceiver(
   return {
     url: `http://127.0.0.1:${port}/webhooks`,
     received,
+    ports,
     next: (matches) =>
       new Promise((resolve, reject) => {
         const look = () => {

@@ -7,6 +7,7 @@ import { verifyWebhook } from '../../sandbox/demo/verifyWebhook.js';
 import { guardedLookups, type UrlPolicy } from '../../src/webhooks/guard.js';
 import { createSender, type Sender } from '../../src/webhooks/sender.js';
 import { createWebhookSecret } from '../../src/webhooks/signature.js';
+import { startConnectProxy } from '../fakes/connectProxy.js';
 
 const open: UrlPolicy = { allowInsecure: true, allowPrivateAddresses: true };
 const secrets = [createWebhookSecret()];
@@ -242,5 +243,87 @@ describe('the sender', () => {
   it('does not take a mistake of ours for a failure of the receiver', async () => {
     const { url } = await receiver((_, response) => response.end());
     await expect(sender().send({ ...delivery(url), secrets: ['whsec_'] })).rejects.toThrow('bytes');
+  });
+});
+
+describe('the sender with an egress proxy', () => {
+  async function proxied(options: { readonly policy?: UrlPolicy; readonly deniedPort?: string }) {
+    const proxy = await startConnectProxy(options.deniedPort);
+    closers.push(proxy.stop);
+    const { policy = open } = options;
+    const proxyUrl = proxy.url.replace('//', '//corridor:p%40ss@');
+    const lookups = guardedLookups(policy, hostsFile);
+    return { proxy, send: sender(policy, { lookups, proxyUrl }).send };
+  }
+
+  it('has it connect to the address that was checked, and posts the bytes', async () => {
+    const [from, bodies]: [string[], string[]] = [[], []];
+    const { url } = await receiver(async (request, response) => {
+      from.push(String(request.socket.remotePort));
+      bodies.push(await text(request));
+      response.writeHead(204).end();
+    });
+    const { proxy, send } = await proxied({});
+    const named = url.replace('127.0.0.1', 'localhost');
+    for (const to of [named, url]) {
+      expect(await send(delivery(to))).toEqual({ kind: 'delivered', status: 204 });
+    }
+    const { host } = new URL(url);
+    expect(bodies).toEqual([delivery(url).body, delivery(url).body]);
+    expect(proxy.asked()).toEqual([host, host]);
+    expect(proxy.logins()).toEqual(Array(2).fill(`Basic ${btoa('corridor:p@ss')}`));
+    expect(from).toEqual(proxy.ports());
+  });
+
+  it('begins TLS with the receiver itself, by its name', async () => {
+    const begun = Promise.withResolvers<Buffer>();
+    const { url, server } = await receiver(() => undefined);
+    server.on('connection', (socket) => {
+      socket.once('data', (chunk) => {
+        begun.resolve(chunk);
+        socket.destroy();
+      });
+    });
+    const { proxy, send } = await proxied({});
+    const secure = url.replace('http://127.0.0.1', 'https://localhost');
+    expect(await send(delivery(secure))).toMatchObject({ kind: 'unreachable' });
+    // A TLS handshake record, with the name asked for (RFC 8446, RFC 6066).
+    const bytes = await begun.promise;
+    expect([bytes[0], bytes.includes('localhost')]).toEqual([22, true]);
+    expect(proxy.asked()).toEqual([new URL(url).host]);
+  });
+
+  it('asks it for no address that is refused', async () => {
+    const { url } = await receiver((_, response) => response.end());
+    const policy = { allowInsecure: true, allowPrivateAddresses: false };
+    const { proxy, send } = await proxied({ policy });
+    for (const to of [url, url.replace('127.0.0.1', 'localhost')]) {
+      expect(await send(delivery(to))).toMatchObject({ kind: 'blocked' });
+    }
+    expect(proxy.asked()).toEqual([]);
+  });
+
+  it('says of what it refuses what it says of every refused address', async () => {
+    const { url } = await receiver((_, response) => response.end());
+    const { proxy, send } = await proxied({ deniedPort: new URL(url).port });
+    expect(await send(delivery(url))).toEqual({
+      kind: 'blocked',
+      reason: 'the host leads to no public address',
+      detail: 'the egress proxy answered 403',
+    });
+    expect(proxy.ports()).toEqual([]);
+  });
+
+  it('blames a receiver that is not there, and no receiver for a proxy that is not', async () => {
+    const { url, server } = await receiver((_, response) => response.end());
+    server.close();
+    const { proxy, send } = await proxied({});
+    // Once with an answer of the proxy, once without.
+    for (const _ of [1, 2]) {
+      expect(await send(delivery(url))).toEqual({ kind: 'unreachable', reason: 'EHOSTUNREACH' });
+    }
+    expect(proxy.asked()).toHaveLength(2);
+    await proxy.stop();
+    await expect(send(delivery(url))).rejects.toThrow('the egress proxy does not answer');
   });
 });

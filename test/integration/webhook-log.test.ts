@@ -216,6 +216,9 @@ describe('a redelivery', () => {
       const { data } = await deliveries(client, endpoint, '?status=delivered');
       return data.length === 1 ? true : undefined;
     });
+    const logOf = async () =>
+      attempted.parse((await client(`GET /v1/events/${event}/deliveries`)).body).data[0];
+    const once = await logOf();
     const idempotencyKey = crypto.randomUUID();
     const json = { webhook_endpoint: endpoint };
     const again = () => client(`POST /v1/events/${event}/redeliver`, { json, idempotencyKey });
@@ -230,6 +233,13 @@ describe('a redelivery', () => {
     });
     expect(other.body).toMatchObject({ code: 'parameter_invalid', param: 'webhook_endpoint' });
     expect(receiver.received).toHaveLength(2);
+    // Both attempts are in the log, the first with what it was.
+    const twice = await eventually('the second attempt is recorded', 20_000, async () => {
+      const shown = await logOf();
+      return shown.status === 'delivered' ? shown : undefined;
+    });
+    expect(twice.attempts).toMatchObject([{ http_status: 200 }, ...once.attempts]);
+    expect(twice.attempts).toHaveLength(2);
   });
 
   it('of what has failed since a time brings each event once, and no others', async () => {

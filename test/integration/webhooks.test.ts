@@ -1,6 +1,8 @@
 import { Webhook } from 'standardwebhooks';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { z } from 'zod';
+import { webhookExample } from '../../src/contract/webhookExamples.js';
+import type { WebhookType } from '../../src/domain/event.js';
 import { type ReceivedWebhook, type Receiver, startReceiver } from '../fakes/receiver.js';
 import { type ApiClient, createClient, textOf, untilStatus } from '../fixtures/client.js';
 import { createTestAccount } from '../servers/database.js';
@@ -15,6 +17,7 @@ afterAll(() => system.stop());
 
 type Caller = {
   readonly client: ApiClient;
+  readonly beneficiary: string;
   readonly pay: () => Promise<string>;
 };
 
@@ -33,7 +36,8 @@ async function openCaller(apiVersion = '2026-06-01'): Promise<Caller> {
   });
   const beneficiary = textOf(added, 'id');
   const form = { source_currency: 'USD', amount: '10000', beneficiary };
-  return { client, pay: async () => textOf(await client('POST /v1/payouts', { form }), 'id') };
+  const pay = async () => textOf(await client('POST /v1/payouts', { form }), 'id');
+  return { client, beneficiary, pay };
 }
 
 async function openReceiver(): Promise<Receiver> {
@@ -221,6 +225,98 @@ describe('an endpoint hears', () => {
       data: { id: payout, rate: Number(rate), fee: 1, received: expect.any(String) },
     });
     expect(inNumbers?.headers['webhook-id']).toBe(inStrings?.headers['webhook-id']);
+  });
+});
+
+describe('the example of a webhook', () => {
+  const version = '2026-11-15';
+
+  /** What is sent, with what differs from one to the next by its type: times, ids, amounts. */
+  const formOf = (value: unknown, name = ''): unknown => {
+    if (Array.isArray(value)) return value.map((each) => formOf(each));
+    if (value === null || said.has(name)) return value;
+    if (typeof value !== 'object') return typeof value;
+    return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, formOf(each, key)]));
+  };
+  const said = new Set([
+    ...['object', 'type', 'api_version', 'status', 'status_reason', 'status_reason_text', 'reason'],
+    ...[
+      'source_currency',
+      'destination_currency',
+      'fixed_side',
+      'mode',
+      'outcome',
+      'total',
+      'final',
+    ],
+  ]);
+
+  it('is what receivers get, of every type', { timeout: 60_000 }, async () => {
+    const caller = await openCaller(version);
+    const [all, closed, batched] = [
+      await openReceiver(),
+      await openReceiver(),
+      await openReceiver(),
+    ] as const;
+    await addEndpoint(caller, all, '*');
+    const { client, beneficiary } = caller;
+    const item = { source_currency: 'USD', amount: 125_000, beneficiary };
+    const pay = async (reference: string) => {
+      const priced = { source_currency: 'USD', destination_currency: 'EUR', amount: '125000' };
+      const quote = textOf(await client('POST /v1/quotes', { form: priced }), 'id');
+      const form = { quote, beneficiary, reference, 'metadata[order]': '7' };
+      return textOf(await client('POST /v1/payouts', { form }), 'id');
+    };
+    const [settled, failed, returned, canceled] = await Promise.all([
+      pay('Invoice 7'),
+      pay('simulate: late rejection AC04'),
+      pay('simulate: return AC04 after 1s'),
+      pay('simulate: timeout then nothing'),
+    ]);
+    await untilStatus(client, canceled, 'processing');
+    expect((await client(`POST /v1/payouts/${canceled}/cancel`)).status).toBe(200);
+    await untilStatus(client, returned, 'returned');
+
+    const json = { url: batched.url, events: ['payout.settled'], batching: true };
+    await client('POST /v1/webhook_endpoints', { json });
+    closed.answerWith(410);
+    const gone = await addEndpoint(caller, closed, 'payout.settled');
+    const payouts = [item, item].map((one, index) => ({ ...one, reference: `Salary ${index}` }));
+    const batch = textOf(await client('POST /v1/batches', { json: { payouts } }), 'id');
+    const tested = await addEndpoint(caller, closed, 'payout.settled');
+    await client(`POST /v1/webhook_endpoints/${tested.id}/test`);
+
+    const sent: readonly (readonly [WebhookType, Receiver, string])[] = [
+      ['payout.sent', all, settled],
+      ['payout.settled', all, settled],
+      ['payout.failed', all, failed],
+      ['payout.returned', all, returned],
+      ['payout.canceled', all, canceled],
+      ['batch.completed', all, batch],
+      ['webhook_endpoint.disabled', all, gone.id],
+      ['event.batch', batched, ''],
+      ['webhook_endpoint.test', closed, tested.id],
+    ];
+    for (const [type, receiver, subject] of sent) {
+      const { body } = await receiver.next(
+        (one) => one.body.includes(`"type":"${type}"`) && one.body.includes(subject),
+      );
+      const { data, ...message } = JSON.parse(body);
+      const example = webhookExample(type, version);
+      // How many events share a request is another test's business, and so is why one was disabled.
+      const [got, shown] =
+        type === 'event.batch'
+          ? [
+              { ...message, data: [] },
+              { ...example, data: [] },
+            ]
+          : [{ ...message, data }, example];
+      if (type === 'webhook_endpoint.disabled') {
+        expect(data.status_reason).toBe('The receiver answered 410 Gone.');
+        got.data.status_reason = 'No delivery succeeded for 5 days.';
+      }
+      expect([type, formOf(got)]).toEqual([type, formOf(shown)]);
+    }
   });
 });
 

@@ -1,7 +1,9 @@
+import { jsonBody } from './bodies.js';
 import { type List, listOf } from './lists.js';
+import { keyOf } from './payouts.js';
 import { queryOf } from './query.js';
 import { pause } from './retry.js';
-import type { RequestOptions, Transport } from './transport.js';
+import type { RequestOptions, Transport, WriteOptions } from './transport.js';
 import type { CorridorEvent, DeliveryWithAttempts, Page, Schemas } from './types.js';
 
 export type ListenOptions = {
@@ -22,6 +24,12 @@ export type Events = {
   retrieve(id: string, options?: RequestOptions): Promise<CorridorEvent>;
   /** Lists what became of an event at each endpoint, with the attempts. */
   deliveries(id: string, options?: RequestOptions): List<DeliveryWithAttempts>;
+  /** Delivers an event again, with the same id: to one endpoint, or to each that it was for. */
+  redeliver(
+    id: string,
+    params?: Schemas['redeliverEvent_params'],
+    options?: WriteOptions,
+  ): Promise<Page<DeliveryWithAttempts>>;
   /**
    * Every event in order and without gaps, as soon as it happens and for as long as it is read: keep
    * the `sequence` of the last one you have processed. It ends when the signal is aborted.
@@ -49,6 +57,16 @@ export function eventsOf(send: Transport): Events {
     retrieve: (id, options) => send<CorridorEvent>({ method: 'GET', path: pathOf(id) }, options),
     deliveries: (id, options) =>
       listOf<DeliveryWithAttempts>(send, `${pathOf(id)}/deliveries`, {}, options),
+    redeliver: (id, params = {}, options = {}) =>
+      send<Page<DeliveryWithAttempts>>(
+        {
+          method: 'POST',
+          path: `${pathOf(id)}/redeliver`,
+          body: jsonBody(params),
+          idempotencyKey: keyOf(options),
+        },
+        options,
+      ),
     listen: (options = {}) => listen(send, options),
   };
 }

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 
 from typing_extensions import Unpack
 
+from ._bodies import json_body
 from ._event_models import Event, EventList
 from ._pages import Page
-from ._payouts import path_of
+from ._payouts import new_key, path_of
 from ._transport import Request, Transport
-from .models import DeliveryWithAttempts
-from .params import ListEventsParams
+from .models import DeliveryWithAttempts, DeliveryWithAttemptsList
+from .params import ListEventsParams, RedeliverEventParams
 
 #: How long the service holds a request until there is an event; after ``stop`` it is waited for.
 WAIT_SECONDS = 10
@@ -54,6 +55,23 @@ class Events:
         """Lists what became of an event at each endpoint, with the attempts."""
         path = path_of("events", event_id, "/deliveries")
         return Page(self._transport, path, {}, DeliveryWithAttempts, timeout)
+
+    def redeliver(
+        self,
+        event_id: str,
+        *,
+        idempotency_key: str | None = None,
+        timeout: float | None = None,
+        **params: Unpack[RedeliverEventParams],
+    ) -> DeliveryWithAttemptsList:
+        """Delivers an event again, with the same id: to one endpoint, or to each that it was for."""
+        request = Request(
+            "POST",
+            path_of("events", event_id, "/redeliver"),
+            content=json_body(params),
+            idempotency_key=new_key(idempotency_key),
+        )
+        return self._transport.send(request, DeliveryWithAttemptsList, timeout=timeout)
 
     def listen(
         self, *, after: int = 0, stop: threading.Event | None = None
