@@ -49,59 +49,182 @@ function together() {
 
 export type Metrics = ReturnType<typeof createMetrics>;
 
+/** A metric that no registry has yet. */
+const metric = (name: string, help: string, labelNames: readonly string[] = []) => ({
+  name: `corridor_${name}`,
+  help,
+  labelNames: [...labelNames],
+  registers: [],
+});
+
+const millisecondsToSeconds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
+/** From a settlement at once to the longest that a rail of ours may take. */
+const secondsToDays = [0.5, 1, 5, 30, 60, 300, 1_800, 3_600, 14_400, 86_400, 259_200, 432_000];
+
+/** What is measured where it happens: these are one a process, so nothing has to pass them on. */
+export const measured = {
+  payoutMoves: new Counter(
+    metric('payout_moves_total', 'Payouts that have reached a status.', [
+      ...['status', 'corridor', 'mode'],
+    ]),
+  ),
+  settlement: new Histogram({
+    ...metric('payout_settlement_seconds', 'Time from the request to the settlement.', ['rail']),
+    buckets: secondsToDays,
+  }),
+  railCalls: new Histogram({
+    ...metric('rail_call_seconds', 'Time that calls to a rail took.', ['rail', 'operation']),
+    buckets: millisecondsToSeconds,
+  }),
+  railAnswers: new Counter(
+    metric('rail_answers_total', 'Answers of a rail, each about one order.', [
+      ...['rail', 'operation', 'answer'],
+    ]),
+  ),
+  deliveries: new Counter(
+    metric('webhook_attempts_total', 'Attempts to deliver an event, by outcome.', ['outcome']),
+  ),
+  deliveryLag: new Histogram({
+    ...metric('webhook_delivery_lag_seconds', 'Time from an event to its delivery.'),
+    buckets: secondsToDays,
+  }),
+  connections: new Gauge(metric('database_connections', 'Open database connections.')),
+  connectionLimit: new Gauge(
+    metric('database_connections_limit', 'Database connections that this process may hold.'),
+  ),
+  transactions: new Gauge(
+    metric('database_transactions', 'Transactions that are open or wait for a connection.'),
+  ),
+  connectionWait: new Histogram({
+    ...metric('database_wait_seconds', 'Time that a transaction waited before it began.'),
+    buckets: millisecondsToSeconds,
+  }),
+};
+
+const unfinished = ['status', 'corridor', 'mode'];
+const parked = ['reason', 'mode'];
+const state = ['state'];
+const queue = ['task_queue', 'kind'];
+/** What waits, as it is read from the database and from Temporal. */
+const backlogMetrics = [
+  ['payouts_unfinished', 'Payouts that are not final, 10,000 an account and status.', unfinished],
+  ['payouts_unfinished_oldest_seconds', 'Age of the oldest of them.', unfinished],
+  ['payouts_parked', 'Payouts that wait for an operator.', parked],
+  ['payouts_parked_oldest_seconds', 'How long the first of them has waited.', parked],
+  ['webhook_backlog', 'Deliveries that are not made, 10,000 an endpoint.', state],
+  ['webhook_backlog_oldest_seconds', 'For how long the first of them has been due.', state],
+  ['webhook_endpoints', 'Webhook endpoints.', state],
+  ['batches_open', 'Batches with items that are not final.', state],
+  ['batches_open_oldest_seconds', 'Age of the oldest of them.', state],
+  ['rate_age_seconds', 'Age of the rate that prices are made of.', ['currency']],
+  ['rates_waiting', 'Rates that have jumped and wait for an operator.', []],
+  ['task_queue_backlog', 'Tasks that no worker has taken, approximately.', queue],
+  ['task_queue_backlog_oldest_seconds', 'Age of the oldest of them.', queue],
+] as const;
+
+/** A value of one of these. */
+export type BacklogSample = {
+  readonly metric: (typeof backlogMetrics)[number][0];
+  readonly labels: Readonly<Record<string, string>>;
+  readonly value: number;
+};
+
 /** The metrics of one process, in Prometheus' form. */
 export function createMetrics(part: string) {
   const registry = new Registry();
   registry.setDefaultLabels({ part });
   collectDefaultMetrics({ register: registry });
-  const metric = (name: string, help: string) => ({
-    name: `corridor_${name}`,
-    help,
+  const ownMetric = (...described: Parameters<typeof metric>) => ({
+    ...metric(...described),
     registers: [registry],
   });
+  for (const shared of Object.values(measured)) registry.registerMetric(shared);
   return {
     registry,
     requestSeconds: new Histogram({
-      ...metric('http_request_seconds', 'Time from the request to the end of its answer.'),
-      labelNames: ['route', 'method', 'status'],
+      ...ownMetric('http_request_seconds', 'Time from the request to the end of its answer.', [
+        ...['route', 'method', 'status'],
+      ]),
       buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 3, 10],
     }),
-    statementBreaks: new Gauge(
-      metric('statement_breaks', "Differences between the bank's statements and the ledger."),
-    ),
-    balanceBreaks: new Gauge(
-      metric('balance_breaks', "Customers' balances that are not the sum of their postings."),
-    ),
-    unreadableCallbacks: new Counter({
-      ...metric(
+    unreadableCallbacks: new Counter(
+      ownMetric(
         'unreadable_callbacks_total',
         'Callbacks that a rail has signed and that cannot be read: ask the rail what they say.',
+        ['rail'],
       ),
-      labelNames: ['rail'],
-    }),
+    ),
     wakeFailures: new Counter(
-      metric(
+      ownMetric(
         'wake_failures_total',
         'Payouts that could not be woken at once and were left to the sweep.',
       ),
     ),
+    statementBreaks: new Gauge(
+      ownMetric('statement_breaks', "Differences between the bank's statements and the ledger."),
+    ),
+    ledgerDrift: new Gauge(
+      ownMetric(
+        'ledger_drift_minor',
+        'What the bank has moved on closed days, less what the ledger has, in minor units.',
+        ['currency', 'direction'],
+      ),
+    ),
+    balanceBreaks: new Gauge(
+      ownMetric('balance_breaks', "Customers' balances that are not the sum of their postings."),
+    ),
+    // Any worker may make the next comparison: the latest one counts.
+    booksCompared: new Gauge(
+      ownMetric('books_compared_timestamp_seconds', 'When this process last compared them.', [
+        'books',
+      ]),
+    ),
   };
 }
+
+/** Gauges of what waits, and what fills them: what a read does not find any more is not shown. */
+export function createBacklogGauges({ registry }: Metrics) {
+  const gauges = new Map(
+    backlogMetrics.map(([name, help, labelNames]) => [
+      name,
+      new Gauge({ ...metric(name, help, labelNames), registers: [registry] }),
+    ]),
+  );
+  const readAt = new Gauge({
+    ...metric('backlog_read_timestamp_seconds', 'When what waits was last read.', ['from']),
+    registers: [registry],
+  });
+  return (from: 'database' | 'temporal', samples: readonly BacklogSample[]): void => {
+    for (const [name, gauge] of gauges) {
+      if (name.startsWith('task_queue') === (from === 'temporal')) gauge.reset();
+    }
+    for (const { metric: name, labels, value } of samples) gauges.get(name)?.set(labels, value);
+    readAt.labels(from).setToCurrentTime();
+  };
+}
+
+type MetricsServer = {
+  readonly host: string;
+  readonly port: number;
+  readonly metrics: Metrics;
+  readonly isReady: () => Promise<boolean>;
+  /** Brings what is shown up to date; it never rejects. */
+  readonly refresh?: () => Promise<void>;
+  /** Metrics of another registry in this process, which are shown beside its own. */
+  readonly others?: () => Promise<string>;
+};
 
 /**
  * Serves `/metrics`, `/livez` (the process turns) and `/readyz` (it can do its work) on a port
  * of their own, away from integrators. Returns the URL that it listens on.
  */
-export async function serveMetrics(options: {
-  readonly host: string;
-  readonly port: number;
-  readonly metrics: Metrics;
-  readonly isReady: () => Promise<boolean>;
-}): Promise<{ readonly url: string; readonly close: () => void }> {
-  const { registry } = options.metrics;
+export async function serveMetrics(
+  options: MetricsServer,
+): Promise<{ readonly url: string; readonly close: () => void }> {
+  const { contentType } = options.metrics.registry;
   const server = createServer((request, response) => {
-    answer(request.url ?? '', registry, options.isReady).then(
-      ({ status, body }) => response.writeHead(status, { 'content-type': 'text/plain' }).end(body),
+    answer(request.url ?? '', options).then(
+      ({ status, body }) => response.writeHead(status, { 'content-type': contentType }).end(body),
       () => response.writeHead(503).end('not ready\n'),
     );
   });
@@ -118,8 +241,20 @@ export async function listen(server: Server, host: string, port: number): Promis
   return `http://${host}:${typeof address === 'object' && address !== null ? address.port : port}`;
 }
 
-async function answer(path: string, registry: Registry, isReady: () => Promise<boolean>) {
-  if (path === '/metrics') return { status: 200, body: await registry.metrics() };
+/** An address on this machine that is free now, for what does not say which one it has taken. */
+export async function freeAddress(): Promise<string> {
+  const server = createServer();
+  const { host } = new URL(await listen(server, '127.0.0.1', 0));
+  await new Promise((resolve) => server.close(resolve));
+  return host;
+}
+
+async function answer(path: string, { metrics, isReady, refresh, others }: MetricsServer) {
+  if (path === '/metrics') {
+    await refresh?.();
+    const own = await metrics.registry.metrics();
+    return { status: 200, body: own + ((await others?.().catch(() => '')) ?? '') };
+  }
   if (path === '/livez') return { status: 200, body: 'ok\n' };
   if (path !== '/readyz') return { status: 404, body: 'not found\n' };
   return (await isReady())

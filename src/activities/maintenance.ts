@@ -7,7 +7,7 @@ import { listBalanceBreaks } from '../db/ledger.js';
 import { claimOverduePayouts } from '../db/payouts.js';
 import { purgeUnusedQuotes } from '../db/quotes.js';
 import { currentRates, storeRates } from '../db/rates.js';
-import { countBreaks } from '../db/statements.js';
+import { countBreaks, movementTotals } from '../db/statements.js';
 import { purgeProbes } from '../db/webhookProbes.js';
 import { startBatch, wakeChunks, wakeEndpoint } from '../temporal/workflowCalls.js';
 import type { ActivityDeps, WakingDeps } from './deps.js';
@@ -37,6 +37,12 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
       for (const rail of rails.all) await readStatements(database, rail);
       const breaks = await countBreaks(database);
       metrics.statementBreaks.set(breaks);
+      metrics.ledgerDrift.reset();
+      for (const total of await movementTotals(database)) {
+        const { currency, direction, drift } = total;
+        metrics.ledgerDrift.set({ currency, direction }, drift);
+      }
+      metrics.booksCompared.labels('statements').setToCurrentTime();
       return breaks;
     },
 
@@ -45,6 +51,7 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
       withHeartbeat(async () => {
         const breaks = await listBalanceBreaks(database, comparisonLimitMs);
         metrics.balanceBreaks.set(breaks.length);
+        metrics.booksCompared.labels('balances').setToCurrentTime();
         if (breaks.length > 0) {
           log.error({ breaks: breaks.length }, 'balances differ from their postings');
         }

@@ -13,6 +13,7 @@ import { createLog, createMetrics, listen, serveMetrics } from '../telemetry.js'
 import { connectTemporal } from '../temporal/client.js';
 import { readSigningKey } from '../webhooks/signature.js';
 import { createApp } from './app.js';
+import { createBacklog } from './backlog.js';
 import { trustProxies } from './clientAddress.js';
 import { createFeedWaits } from './feedWaits.js';
 import { createHttpServer } from './httpServer.js';
@@ -78,6 +79,7 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
     port: config.METRICS_PORT,
     metrics,
     isReady: async () => !http.isStopping() && (await isUsable()),
+    refresh: createBacklog({ database: lists, temporal, metrics, log }),
   });
   log.info({ ready: url, metrics: metricsServer.url }, 'the API is ready');
   return {

@@ -1,0 +1,49 @@
+import { measured } from '../telemetry.js';
+import type { Rail } from './rail.js';
+
+type Operation = 'submit' | 'lookup' | 'void' | 'statement';
+
+/** A rail whose calls are timed and whose answers are counted; what has none counts as `unknown`. */
+export function metered<T extends Rail>(rail: T): T {
+  const time = async <A>(
+    operation: Operation,
+    asked: number,
+    call: () => Promise<A>,
+    answersOf: (answer: A) => readonly string[],
+  ): Promise<A> => {
+    const labels = { rail: rail.name, operation };
+    const end = measured.railCalls.startTimer(labels);
+    let answers: readonly string[] = [];
+    try {
+      const answer = await call();
+      answers = answersOf(answer);
+      return answer;
+    } finally {
+      end();
+      for (const answer of answers) measured.railAnswers.inc({ ...labels, answer });
+      const unanswered = Math.max(asked - answers.length, 0);
+      if (unanswered > 0) measured.railAnswers.inc({ ...labels, answer: 'unknown' }, unanswered);
+    }
+  };
+  const kindsOf = (answers: readonly { readonly kind: string }[]) =>
+    answers.map(({ kind }) => kind);
+  return {
+    ...rail,
+    submit: (all) => time('submit', all.length, () => rail.submit(all), kindsOf),
+    lookup: (keys) => time('lookup', keys.length, () => rail.lookup(keys), kindsOf),
+    voidKey: (key) =>
+      time(
+        'void',
+        1,
+        () => rail.voidKey(key),
+        (answer) => [answer],
+      ),
+    statement: (date) =>
+      time(
+        'statement',
+        1,
+        () => rail.statement(date),
+        () => ['read'],
+      ),
+  };
+}
