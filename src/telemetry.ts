@@ -1,6 +1,13 @@
 import { createServer, type Server } from 'node:http';
 import { type Logger, pino } from 'pino';
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import {
+  Counter,
+  collectDefaultMetrics,
+  Gauge,
+  type GaugeConfiguration,
+  Histogram,
+  Registry,
+} from 'prom-client';
 
 /** What a log line never shows, at the top of the object that is logged or one level below. */
 const secretNames = [
@@ -68,6 +75,10 @@ export const measured = {
       ...['status', 'corridor', 'mode'],
     ]),
   ),
+  acceptance: new Histogram({
+    ...metric('payout_acceptance_seconds', 'Time from the request of a payout to its decision.'),
+    buckets: millisecondsToSeconds,
+  }),
   settlement: new Histogram({
     ...metric('payout_settlement_seconds', 'Time from the request to the settlement.', ['rail']),
     buckets: secondsToDays,
@@ -101,7 +112,7 @@ export const measured = {
   }),
 };
 
-const unfinished = ['status', 'corridor', 'mode'];
+const unfinished = ['status', 'corridor', 'mode', 'state'];
 const parked = ['reason', 'mode'];
 const state = ['state'];
 const queue = ['task_queue', 'kind'];
@@ -117,6 +128,7 @@ const backlogMetrics = [
   ['batches_open', 'Batches with items that are not final.', state],
   ['batches_open_oldest_seconds', 'Age of the oldest of them.', state],
   ['rate_age_seconds', 'Age of the rate that prices are made of.', ['currency']],
+  ['rate_age_limit_seconds', 'Older rates make no prices.', []],
   ['rates_waiting', 'Rates that have jumped and wait for an operator.', []],
   ['task_queue_backlog', 'Tasks that no worker has taken, approximately.', queue],
   ['task_queue_backlog_oldest_seconds', 'Age of the oldest of them.', queue],
@@ -128,6 +140,13 @@ export type BacklogSample = {
   readonly labels: Readonly<Record<string, string>>;
   readonly value: number;
 };
+
+/** A gauge that is not shown before it is set: no comparison is not the same as no difference. */
+function unset(described: GaugeConfiguration<string>): Gauge {
+  const gauge = new Gauge(described);
+  gauge.remove();
+  return gauge;
+}
 
 /** The metrics of one process, in Prometheus' form. */
 export function createMetrics(part: string) {
@@ -160,7 +179,7 @@ export function createMetrics(part: string) {
         'Payouts that could not be woken at once and were left to the sweep.',
       ),
     ),
-    statementBreaks: new Gauge(
+    statementBreaks: unset(
       ownMetric('statement_breaks', "Differences between the bank's statements and the ledger."),
     ),
     ledgerDrift: new Gauge(
@@ -170,7 +189,7 @@ export function createMetrics(part: string) {
         ['currency', 'direction'],
       ),
     ),
-    balanceBreaks: new Gauge(
+    balanceBreaks: unset(
       ownMetric('balance_breaks', "Customers' balances that are not the sum of their postings."),
     ),
     // Any worker may make the next comparison: the latest one counts.

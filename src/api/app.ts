@@ -117,12 +117,14 @@ function describeAnswer(deps: ApiDeps): Koa.Middleware {
       {
         request: requestId,
         account: holder?.account.id,
+        ...ctx.state['object'],
         key_id: holder?.keyId,
         address: deps.proxies.clientOf(ctx.req),
         method,
         // A path may hold anything, and be as long as all headers together.
         path: withoutSecrets(ctx.path.slice(0, 200)),
         status,
+        code: ctx.state['code'],
         ms: Math.round(seconds * 1000),
       },
       'answered',

@@ -13,17 +13,24 @@ type BacklogDeps = {
   readonly temporal: Client;
   readonly metrics: Metrics;
   readonly log: Logger;
+  readonly rateMaximumAgeMs: number;
 };
 
 /**
  * Shows what waits, read by the API: it also sees what waits because no worker runs. What cannot be
  * read is shown as it was, and the time at which it was.
  */
-export function createBacklog({ database, temporal, metrics, log }: BacklogDeps) {
+export function createBacklog(deps: BacklogDeps): () => Promise<void> {
+  const { database, temporal, metrics, log } = deps;
+  const ageLimit = {
+    metric: 'rate_age_limit_seconds',
+    labels: {},
+    value: deps.rateMaximumAgeMs / 1000,
+  } as const;
   const show = createBacklogGauges(metrics);
   const read = async (): Promise<void> => {
     const results = await Promise.allSettled([
-      readBacklog(database).then((samples) => show('database', samples)),
+      readBacklog(database).then((samples) => show('database', [...samples, ageLimit])),
       readQueueBacklog(temporal).then((samples) => show('temporal', samples)),
     ]);
     for (const result of results) {
@@ -31,7 +38,7 @@ export function createBacklog({ database, temporal, metrics, log }: BacklogDeps)
     }
   };
   let last = { atMs: Number.NEGATIVE_INFINITY, done: Promise.resolve() };
-  return (): Promise<void> => {
+  return () => {
     const nowMs = performance.now();
     if (nowMs - last.atMs > freshMs) last = { atMs: nowMs, done: read() };
     return last.done;

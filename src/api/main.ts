@@ -41,6 +41,10 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
   const { SANDBOX_BANK_CALLBACK_SECRET: secret, SANDBOX_BANK_CALLBACK_SECRET_PREVIOUS: previous } =
     config;
   const metrics = createMetrics('api');
+  const rails = createRails([createSandboxCallbacks(previous ? [secret, previous] : [secret])]);
+  // A counter that begins at one would not be seen to rise.
+  for (const { name } of rails.all) metrics.unreadableCallbacks.inc({ rail: name }, 0);
+  const rateMaximumAgeMs = config.RATE_MAXIMUM_AGE_HOURS * hourMs;
   const keyring = createKeyring(config.MASTER_KEY);
   const proxies = trustProxies(config.TRUSTED_PROXIES);
   const feedWaits = createFeedWaits(database);
@@ -49,10 +53,10 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
     lists,
     feedWaits,
     temporal,
-    rails: createRails([createSandboxCallbacks(previous ? [secret, previous] : [secret])]),
+    rails,
     metrics,
     log,
-    rateMaximumAgeMs: config.RATE_MAXIMUM_AGE_HOURS * hourMs,
+    rateMaximumAgeMs,
     webhookPolicy: {
       allowInsecure: config.WEBHOOKS_ALLOW_INSECURE,
       allowPrivateAddresses: config.WEBHOOKS_ALLOW_INSECURE,
@@ -79,7 +83,7 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
     port: config.METRICS_PORT,
     metrics,
     isReady: async () => !http.isStopping() && (await isUsable()),
-    refresh: createBacklog({ database: lists, temporal, metrics, log }),
+    refresh: createBacklog({ database: lists, temporal, metrics, log, rateMaximumAgeMs }),
   });
   log.info({ ready: url, metrics: metricsServer.url }, 'the API is ready');
   return {

@@ -17,11 +17,15 @@ export async function readBacklog(sql: Sql): Promise<readonly BacklogSample[]> {
     with unfinished as (
       select p.status, p.mode,
              coalesce(p.source_currency || '-' || p.destination_currency, 'none') as corridor,
+             case when p.attention_at is not null then 'parked'
+                  when b.paused_at is not null and p.submit_started_at is null then 'paused'
+                  else 'open' end as state,
              count(*) as count, min(p.requested_at) as since
         from accounts a cross join (values ('pending'), ('processing'), ('sent')) s (status)
        cross join lateral (select * from payouts where account_id = a.id and status = s.status
                             order by requested_at limit ${mostCounted}) p
-       group by 1, 2, 3
+        left join batches b on b.id = p.batch_id
+       group by 1, 2, 3, 4
     ), parked as (
       select attention_reason as reason, mode, count(*) as count, min(attention_at) as since
         from (select * from payouts where attention_at is not null
@@ -48,7 +52,7 @@ export async function readBacklog(sql: Sql): Promise<readonly BacklogSample[]> {
        group by 1
     ), counted (metric, labels, count, since) as (
       select 'payouts_unfinished', json_build_object('status', status, 'corridor', corridor,
-             'mode', mode), count, since from unfinished
+             'mode', mode, 'state', state), count, since from unfinished
       union all select 'payouts_parked', json_build_object('reason', reason, 'mode', mode), count,
              since from parked
       union all select 'webhook_backlog', json_build_object('state', state), count, since

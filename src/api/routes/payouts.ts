@@ -17,6 +17,7 @@ import {
 import { refuseRetry, retryExpected } from '../../domain/acceptance.js';
 import { isFinal, type WakeablePayout } from '../../domain/payout.js';
 import { isRefusal, type Refusal, refuse, revealsFunds } from '../../domain/refusal.js';
+import { measured } from '../../telemetry.js';
 import { askPayout, askTemporal, startAndAwaitDecision } from '../../temporal/workflowCalls.js';
 import { cancelUpdate } from '../../workflows/messages.js';
 import { maxProblems } from '../decoded.js';
@@ -154,6 +155,7 @@ async function createPayout(
   request: ApiRequest,
   params: PayoutParams,
 ): Promise<Answer> {
+  const accepted = measured.acceptance.startTimer();
   const id = newId('payout');
   const payout = newPayout(id, request, params);
   let recorded: WakeablePayout | undefined;
@@ -170,6 +172,7 @@ async function createPayout(
     await askTemporal(deps, { payout: toDecide.id }, () =>
       startAndAwaitDecision(deps.temporal, toDecide, decisionLimitMs),
     );
+    accepted();
   }
   const decided = await untilFinal(deps, request, bound.objectId);
   const { waitMs } = request;
