@@ -1,13 +1,7 @@
 import { createServer, type Server } from 'node:http';
 import { type Logger, pino } from 'pino';
-import {
-  Counter,
-  collectDefaultMetrics,
-  Gauge,
-  type GaugeConfiguration,
-  Histogram,
-  Registry,
-} from 'prom-client';
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import described from './telemetry.json' with { type: 'json' };
 
 /** What a log line never shows, at the top of the object that is logged or one level below. */
 const secretNames = [
@@ -54,178 +48,88 @@ function together() {
   };
 }
 
-export type Metrics = ReturnType<typeof createMetrics>;
-
-/** A metric that no registry has yet. */
-const metric = (name: string, help: string, labelNames: readonly string[] = []) => ({
-  name: `corridor_${name}`,
-  help,
-  labelNames: [...labelNames],
-  registers: [],
-});
-
-const millisecondsToSeconds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
-/** From a settlement at once to the longest that a rail of ours may take. */
-const secondsToDays = [0.5, 1, 5, 30, 60, 300, 1_800, 3_600, 14_400, 86_400, 259_200, 432_000];
-
-/** What is measured where it happens: these are one a process, so nothing has to pass them on. */
-export const measured = {
-  payoutMoves: new Counter(
-    metric('payout_moves_total', 'Payouts that have reached a status.', [
-      ...['status', 'corridor', 'mode'],
-    ]),
-  ),
-  acceptance: new Histogram({
-    ...metric('payout_acceptance_seconds', 'Time from the request of a payout to its decision.'),
-    buckets: millisecondsToSeconds,
-  }),
-  settlement: new Histogram({
-    ...metric('payout_settlement_seconds', 'Time from the request to the settlement.', ['rail']),
-    buckets: secondsToDays,
-  }),
-  railCalls: new Histogram({
-    ...metric('rail_call_seconds', 'Time that calls to a rail took.', ['rail', 'operation']),
-    buckets: millisecondsToSeconds,
-  }),
-  railAnswers: new Counter(
-    metric('rail_answers_total', 'Answers of a rail, each about one order.', [
-      ...['rail', 'operation', 'answer'],
-    ]),
-  ),
-  deliveries: new Counter(
-    metric('webhook_attempts_total', 'Attempts to deliver an event, by outcome.', ['outcome']),
-  ),
-  deliveryLag: new Histogram({
-    ...metric('webhook_delivery_lag_seconds', 'Time from an event to its delivery.'),
-    buckets: secondsToDays,
-  }),
-  connections: new Gauge(metric('database_connections', 'Open database connections.')),
-  connectionLimit: new Gauge(
-    metric('database_connections_limit', 'Database connections that this process may hold.'),
-  ),
-  transactions: new Gauge(
-    metric('database_transactions', 'Transactions that are open or wait for a connection.'),
-  ),
-  connectionWait: new Histogram({
-    ...metric('database_wait_seconds', 'Time that a transaction waited before it began.'),
-    buckets: millisecondsToSeconds,
-  }),
+type Described = {
+  readonly [name: string]: { readonly help: string; readonly labels?: readonly string[] };
 };
 
-const unfinished = ['status', 'corridor', 'mode', 'state'];
-const parked = ['reason', 'mode'];
-const state = ['state'];
-const queue = ['task_queue', 'kind'];
-/** What waits, as it is read from the database and from Temporal. */
-const backlogMetrics = [
-  ['payouts_unfinished', 'Payouts that are not final, 10,000 an account and status.', unfinished],
-  ['payouts_unfinished_oldest_seconds', 'Age of the oldest of them.', unfinished],
-  ['payouts_parked', 'Payouts that wait for an operator.', parked],
-  ['payouts_parked_oldest_seconds', 'How long the first of them has waited.', parked],
-  ['webhook_backlog', 'Deliveries that are not made, 10,000 an endpoint.', state],
-  ['webhook_backlog_oldest_seconds', 'For how long the first of them has been due.', state],
-  ['webhook_endpoints', 'Webhook endpoints.', state],
-  ['batches_open', 'Batches with items that are not final.', state],
-  ['batches_open_oldest_seconds', 'Age of the oldest of them.', state],
-  ['rate_age_seconds', 'Age of the rate that prices are made of.', ['currency']],
-  ['rate_age_limit_seconds', 'Older rates make no prices.', []],
-  ['rates_waiting', 'Rates that have jumped and wait for an operator.', []],
-  ['task_queue_backlog', 'Tasks that no worker has taken, approximately.', queue],
-  ['task_queue_backlog_oldest_seconds', 'Age of the oldest of them.', queue],
-] as const;
+/** Makes metrics of their descriptions. They are one a process, so nothing has to pass them on. */
+function made<T>(
+  described: Described,
+  make: (settings: { name: string; help: string; labelNames: string[]; registers: [] }) => T,
+): ReadonlyMap<string, T> {
+  return new Map(
+    Object.entries(described).map(([name, { labels = [], ...rest }]) => {
+      const settings = { ...rest, name: `corridor_${name}`, labelNames: [...labels] };
+      return [name, make({ ...settings, registers: [] })];
+    }),
+  );
+}
 
-/** A value of one of these. */
+const counters = made(described.counters, (settings) => new Counter(settings));
+const histograms = made(described.histograms, (settings) => new Histogram(settings));
+const backlogs = { ...described.database, ...described.temporal };
+const gauges = made({ ...described.gauges, ...backlogs }, (settings) => {
+  const gauge = new Gauge(settings);
+  // It is not shown before it is set: what nobody has looked at is not zero.
+  if (settings.labelNames.length === 0) gauge.remove();
+  return gauge;
+});
+
+type Labels = Readonly<Record<string, string>>;
+
+export function count(name: keyof typeof described.counters, labels: Labels, by = 1): void {
+  counters.get(name)?.inc(labels, by);
+}
+
+export function observe(
+  name: keyof typeof described.histograms,
+  labels: Labels,
+  seconds: number,
+): void {
+  histograms.get(name)?.observe(labels, seconds);
+}
+
+export function show(name: keyof typeof described.gauges, labels: Labels, value: number): void {
+  gauges.get(name)?.set(labels, value);
+}
+
+/** What changes by one now and then. */
+export function raise(name: keyof typeof described.gauges, by: number): void {
+  gauges.get(name)?.inc(by);
+}
+
+/** How many wait of something, or for how long. */
 export type BacklogSample = {
-  readonly metric: (typeof backlogMetrics)[number][0];
-  readonly labels: Readonly<Record<string, string>>;
+  readonly metric: keyof typeof backlogs;
+  readonly labels: Labels;
   readonly value: number;
 };
 
-/** A gauge that is not shown before it is set: no comparison is not the same as no difference. */
-function unset(described: GaugeConfiguration<string>): Gauge {
-  const gauge = new Gauge(described);
-  gauge.remove();
-  return gauge;
+/** Shows what waits. What a read does not find any more is not shown any more. */
+export function showBacklog(
+  from: 'database' | 'temporal',
+  samples: readonly BacklogSample[],
+): void {
+  for (const name of Object.keys(described[from])) gauges.get(name)?.reset();
+  for (const { metric, labels, value } of samples) gauges.get(metric)?.set(labels, value);
+  show('backlog_read_timestamp_seconds', { from }, Date.now() / 1000);
 }
 
-/** The metrics of one process, in Prometheus' form. */
-export function createMetrics(part: string) {
+/** The metrics of this process, in Prometheus' form. */
+export function createRegistry(part: string): Registry {
   const registry = new Registry();
   registry.setDefaultLabels({ part });
   collectDefaultMetrics({ register: registry });
-  const ownMetric = (...described: Parameters<typeof metric>) => ({
-    ...metric(...described),
-    registers: [registry],
-  });
-  for (const shared of Object.values(measured)) registry.registerMetric(shared);
-  return {
-    registry,
-    requestSeconds: new Histogram({
-      ...ownMetric('http_request_seconds', 'Time from the request to the end of its answer.', [
-        ...['route', 'method', 'status'],
-      ]),
-      buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 3, 10],
-    }),
-    unreadableCallbacks: new Counter(
-      ownMetric(
-        'unreadable_callbacks_total',
-        'Callbacks that a rail has signed and that cannot be read: ask the rail what they say.',
-        ['rail'],
-      ),
-    ),
-    wakeFailures: new Counter(
-      ownMetric(
-        'wake_failures_total',
-        'Payouts that could not be woken at once and were left to the sweep.',
-      ),
-    ),
-    statementBreaks: unset(
-      ownMetric('statement_breaks', "Differences between the bank's statements and the ledger."),
-    ),
-    ledgerDrift: new Gauge(
-      ownMetric(
-        'ledger_drift_minor',
-        'What the bank has moved on closed days, less what the ledger has, in minor units.',
-        ['currency', 'direction'],
-      ),
-    ),
-    balanceBreaks: unset(
-      ownMetric('balance_breaks', "Customers' balances that are not the sum of their postings."),
-    ),
-    // Any worker may make the next comparison: the latest one counts.
-    booksCompared: new Gauge(
-      ownMetric('books_compared_timestamp_seconds', 'When this process last compared them.', [
-        'books',
-      ]),
-    ),
-  };
-}
-
-/** Gauges of what waits, and what fills them: what a read does not find any more is not shown. */
-export function createBacklogGauges({ registry }: Metrics) {
-  const gauges = new Map(
-    backlogMetrics.map(([name, help, labelNames]) => [
-      name,
-      new Gauge({ ...metric(name, help, labelNames), registers: [registry] }),
-    ]),
-  );
-  const readAt = new Gauge({
-    ...metric('backlog_read_timestamp_seconds', 'When what waits was last read.', ['from']),
-    registers: [registry],
-  });
-  return (from: 'database' | 'temporal', samples: readonly BacklogSample[]): void => {
-    for (const [name, gauge] of gauges) {
-      if (name.startsWith('task_queue') === (from === 'temporal')) gauge.reset();
-    }
-    for (const { metric: name, labels, value } of samples) gauges.get(name)?.set(labels, value);
-    readAt.labels(from).setToCurrentTime();
-  };
+  for (const metric of [counters, histograms, gauges].flatMap((made) => [...made.values()])) {
+    registry.registerMetric(metric);
+  }
+  return registry;
 }
 
 type MetricsServer = {
   readonly host: string;
   readonly port: number;
-  readonly metrics: Metrics;
+  readonly registry: Registry;
   readonly isReady: () => Promise<boolean>;
   /** Brings what is shown up to date; it never rejects. */
   readonly refresh?: () => Promise<void>;
@@ -240,7 +144,7 @@ type MetricsServer = {
 export async function serveMetrics(
   options: MetricsServer,
 ): Promise<{ readonly url: string; readonly close: () => void }> {
-  const { contentType } = options.metrics.registry;
+  const { contentType } = options.registry;
   const server = createServer((request, response) => {
     answer(request.url ?? '', options).then(
       ({ status, body }) => response.writeHead(status, { 'content-type': contentType }).end(body),
@@ -268,10 +172,10 @@ export async function freeAddress(): Promise<string> {
   return host;
 }
 
-async function answer(path: string, { metrics, isReady, refresh, others }: MetricsServer) {
+async function answer(path: string, { registry, isReady, refresh, others }: MetricsServer) {
   if (path === '/metrics') {
     await refresh?.();
-    const own = await metrics.registry.metrics();
+    const own = await registry.metrics();
     return { status: 200, body: own + ((await others?.().catch(() => '')) ?? '') };
   }
   if (path === '/livez') return { status: 200, body: 'ok\n' };

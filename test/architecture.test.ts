@@ -38,7 +38,7 @@ const source = new Map([
  * 200 with endpoints that fail for days, 140 with batches of events and ranges of them, and 390 with
  * endpoints that answer a challenge before they get events, and test messages.
  */
-const limits = { linesPerFile: 450, linesOfCode: 18_293 };
+const limits = { linesPerFile: 450, linesOfCode: 18_590 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

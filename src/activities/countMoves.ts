@@ -1,6 +1,6 @@
 import { afterCommit, type Sql } from '../db/client.js';
 import type { PayoutRow } from '../db/payouts.js';
-import { measured } from '../telemetry.js';
+import { count, observe } from '../telemetry.js';
 
 type Moved = Pick<
   PayoutRow,
@@ -15,10 +15,10 @@ export function countMoves(sql: Sql, moved: readonly Moved[]): void {
       const { sourceCurrency, destinationCurrency } = pair;
       const isKnown = sourceCurrency !== null && destinationCurrency !== null;
       const corridor = isKnown ? `${sourceCurrency}-${destinationCurrency}` : 'none';
-      measured.payoutMoves.inc({ status, mode, corridor });
+      count('payout_moves_total', { status, mode, corridor });
       if (status === 'settled' && settledSince !== null && rail !== null) {
         const tookMs = settledSince.getTime() - requestedAt.getTime();
-        measured.settlement.observe({ rail }, tookMs / 1000);
+        observe('payout_settlement_seconds', { rail }, tookMs / 1000);
       }
     }
   });

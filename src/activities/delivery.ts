@@ -17,7 +17,7 @@ import {
 import { cancelAll, recipientOf } from '../db/webhookEndpoints.js';
 import { webhookSecretsOpener } from '../db/webhookSecrets.js';
 import { createKeyedLimit, type KeyedLimit } from '../keyedLimit.js';
-import { measured } from '../telemetry.js';
+import { count, observe } from '../telemetry.js';
 import { wakeEndpoint } from '../temporal/workflowCalls.js';
 import { backoffAfter } from '../webhooks/retrySchedule.js';
 import { factsOf, type Sender, type SendOutcome } from '../webhooks/sender.js';
@@ -365,10 +365,11 @@ async function attempt(
 }
 
 function countAttempts({ kind }: SendOutcome, deliveries: readonly DueDelivery[]): void {
-  measured.deliveries.inc({ outcome: kind }, deliveries.length);
+  count('webhook_attempts_total', { outcome: kind }, deliveries.length);
   if (kind !== 'delivered') return;
   for (const { createdAt } of deliveries) {
-    measured.deliveryLag.observe(Math.max(Date.now() - createdAt.getTime(), 0) / 1000);
+    const lagMs = Math.max(Date.now() - createdAt.getTime(), 0);
+    observe('webhook_delivery_lag_seconds', {}, lagMs / 1000);
   }
 }
 

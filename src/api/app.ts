@@ -9,7 +9,7 @@ import { findKeys } from '../db/idempotency.js';
 import { refuseState } from '../domain/accountState.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
 import { createKeyedLimit } from '../keyedLimit.js';
-import { withoutSecrets } from '../telemetry.js';
+import { observe, withoutSecrets } from '../telemetry.js';
 import { everyAnswerHeaders } from './answerHeaders.js';
 import { createAuthenticator, holderOf, scopeMissing } from './auth.js';
 import { inNetworks } from './clientAddress.js';
@@ -112,7 +112,7 @@ function describeAnswer(deps: ApiDeps): Koa.Middleware {
     const seconds = (performance.now() - startedMs) / 1000;
     const { method, status } = ctx;
     const holder: KeyHolder | undefined = ctx.state['holder'];
-    deps.metrics.requestSeconds.labels({ route, method, status: String(status) }).observe(seconds);
+    observe('http_request_seconds', { route, method, status: String(status) }, seconds);
     deps.log.info(
       {
         request: requestId,

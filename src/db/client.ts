@@ -1,5 +1,5 @@
 import postgres, { type Fragment } from 'postgres';
-import { measured } from '../telemetry.js';
+import { observe, raise } from '../telemetry.js';
 import { socketsTo } from './socket.js';
 
 /** A connection pool or an open transaction: every function of this folder takes either. */
@@ -79,7 +79,7 @@ export function connectDatabase(options: DatabaseOptions): Database {
       timezone: 'UTC',
     },
   };
-  measured.connectionLimit.inc(options.poolSize);
+  raise('database_connections_limit', options.poolSize);
   return postgres(options.url, settings);
 }
 
@@ -110,22 +110,22 @@ export async function transaction<T>(
   database: Database,
   work: (sql: Sql) => Promise<T>,
 ): Promise<T> {
-  measured.transactions.inc();
+  raise('database_transactions', 1);
   try {
     return await repeated(database, work);
   } finally {
-    measured.transactions.dec();
+    raise('database_transactions', -1);
   }
 }
 
 async function repeated<T>(database: Database, work: (sql: Sql) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
     const committed: (() => void)[] = [];
-    const begun = measured.connectionWait.startTimer();
+    const askedMs = performance.now();
     try {
       // The box keeps postgres.js from resolving an array result element by element.
       const { result } = await database.begin(async (sql) => {
-        begun();
+        observe('database_wait_seconds', {}, (performance.now() - askedMs) / 1000);
         effects.set(sql, committed);
         try {
           return { result: await work(sql) };

@@ -1,5 +1,5 @@
 import { Socket } from 'node:net';
-import { measured } from '../telemetry.js';
+import { raise } from '../telemetry.js';
 
 /** What postgres.js has read of a URL: one or more hosts, each with its port, or a file. */
 type Target = {
@@ -40,8 +40,8 @@ class DatabaseSocket extends Socket {
       if (!said.subarray(-6, -1).equals(ready)) return;
       this.#isOpen = true;
       this.off('data', look);
-      measured.connections.inc();
-      this.once('close', () => measured.connections.dec());
+      raise('database_connections', 1);
+      this.once('close', () => raise('database_connections', -1));
     };
     this.on('data', look);
   }

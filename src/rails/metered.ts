@@ -1,4 +1,4 @@
-import { measured } from '../telemetry.js';
+import { count, observe } from '../telemetry.js';
 import type { Rail } from './rail.js';
 
 type Operation = 'submit' | 'lookup' | 'void' | 'statement';
@@ -12,17 +12,17 @@ export function metered<T extends Rail>(rail: T): T {
     answersOf: (answer: A) => readonly string[],
   ): Promise<A> => {
     const labels = { rail: rail.name, operation };
-    const end = measured.railCalls.startTimer(labels);
+    const askedMs = performance.now();
     let answers: readonly string[] = [];
     try {
       const answer = await call();
       answers = answersOf(answer);
       return answer;
     } finally {
-      end();
-      for (const answer of answers) measured.railAnswers.inc({ ...labels, answer });
+      observe('rail_call_seconds', labels, (performance.now() - askedMs) / 1000);
+      for (const answer of answers) count('rail_answers_total', { ...labels, answer });
       const unanswered = Math.max(asked - answers.length, 0);
-      if (unanswered > 0) measured.railAnswers.inc({ ...labels, answer: 'unknown' }, unanswered);
+      if (unanswered > 0) count('rail_answers_total', { ...labels, answer: 'unknown' }, unanswered);
     }
   };
   const kindsOf = (answers: readonly { readonly kind: string }[]) =>

@@ -17,7 +17,7 @@ import { createSandboxRail } from '../rails/sandbox/connector.js';
 import { ecbSource } from '../rates/ecb.js';
 import { referenceSource } from '../rates/reference.js';
 import { tableSource } from '../rates/table.js';
-import { createLog, createMetrics, freeAddress, serveMetrics } from '../telemetry.js';
+import { createLog, createRegistry, freeAddress, serveMetrics } from '../telemetry.js';
 import { upsertSchedules } from '../temporal/schedules.js';
 import { ensureSearchAttributes } from '../temporal/searchAttributes.js';
 import { createSender } from '../webhooks/sender.js';
@@ -62,10 +62,8 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
   const sender = createSender(policy, {}, createSigner(signingKey));
   const keyring = await loadKeyring(database, config);
   const deliverer = createDeliverer({ database, sender, temporal, keyring, log });
-  const metrics = createMetrics(`worker-${lane}`);
   const activities = createActivities({
     database,
-    metrics,
     rails: createRails([metered(rail)]),
     keyring,
     rateMaximumAgeMs: config.RATE_MAXIMUM_AGE_HOURS * hourMs,
@@ -91,7 +89,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
   const server = await serveMetrics({
     host: config.METRICS_HOST,
     port: config.METRICS_PORT,
-    metrics,
+    registry: createRegistry(`worker-${lane}`),
     isReady: async () => workers.every((worker) => worker.getState() === 'RUNNING'),
     others: temporalMetrics,
   });

@@ -9,7 +9,7 @@ import { parkPayouts } from '../../src/db/payouts.js';
 import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
 import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
-import { type BacklogSample, measured } from '../../src/telemetry.js';
+import { type BacklogSample, createRegistry } from '../../src/telemetry.js';
 import { createWebhookSecret } from '../../src/webhooks/signature.js';
 import { QuietRail } from '../fakes/quietRail.js';
 import { silentDeliverer } from '../fakes/silentDeliverer.js';
@@ -160,8 +160,11 @@ describe('a payout that moves', () => {
     requestedAt: new Date('2026-11-24T12:00:00Z'),
     settledSince: new Date('2026-11-24T12:00:04Z'),
   };
+  const registry = createRegistry('test');
+  const valuesOf = async (metric: string) =>
+    (await registry.getMetricsAsJSON()).find(({ name }) => name === metric)?.values ?? [];
   const counted = async () => {
-    const { values } = await measured.payoutMoves.get();
+    const values = await valuesOf('corridor_payout_moves_total');
     return values.find(({ labels }) => labels['corridor'] === 'USD-PLN')?.value ?? 0;
   };
 
@@ -181,8 +184,9 @@ describe('a payout that moves', () => {
       if (attempts < 3) throw conflict;
     });
     expect(await counted()).toBe(1);
-    const { values } = await measured.settlement.get();
-    const own = values.filter(({ labels }) => labels.rail === row.rail);
-    expect(own.find(({ metricName }) => metricName?.endsWith('_sum'))?.value).toBe(4);
+    const took = (await registry.metrics())
+      .split('\n')
+      .find((line) => line.includes('_settlement_seconds_sum'));
+    expect(took).toMatch(/rail="a rail of this test".* 4$/);
   });
 });

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { metered } from '../../src/rails/metered.js';
 import type { Rail, Transfer } from '../../src/rails/rail.js';
-import { measured } from '../../src/telemetry.js';
+import { createRegistry } from '../../src/telemetry.js';
 import { QuietRail } from '../fakes/quietRail.js';
 import { beneficiary } from '../fixtures/requestPayout.js';
 
@@ -10,13 +10,19 @@ const transfer = (key: string): Transfer => ({
   beneficiary,
 });
 
-/** How often each answer was counted for an operation of the rail. */
-async function answersTo(rail: Rail, operation: string) {
-  const { values } = await measured.railAnswers.get();
-  const own = values.filter(
-    ({ labels }) => labels['rail'] === rail.name && labels['operation'] === operation,
-  );
-  return Object.fromEntries(own.map(({ labels, value }) => [labels['answer'], value]));
+const registry = createRegistry('test');
+
+/** What is shown of this rail, a line each: `rail_answers_total submit accepted 2`. */
+async function shown(): Promise<readonly string[]> {
+  const lines = (await registry.metrics()).split('\n');
+  return lines
+    .filter((line) => line.includes('rail="counted"') && !line.includes('_bucket'))
+    .map((line) =>
+      line.replace(
+        /^corridor_(\w+)\{.*?operation="(\w+)"(?:,answer="(\w+)")?.*\} (.*)$/,
+        '$1 $2 $3 $4',
+      ),
+    );
 }
 
 it('counts each answer, and what has none as unknown', async () => {
@@ -25,25 +31,28 @@ it('counts each answer, and what has none as unknown', async () => {
   await rail.submit([transfer('a'), transfer('b')]);
   await rail.lookup(['a', 'c']);
   await rail.voidKey('a');
-  expect(await answersTo(rail, 'submit')).toEqual({ accepted: 2 });
-  expect(await answersTo(rail, 'lookup')).toEqual({ accepted: 1, not_found: 1 });
-  expect(await answersTo(rail, 'void')).toEqual({ too_late: 1 });
+  expect(await shown()).toEqual(
+    expect.arrayContaining([
+      'rail_answers_total submit accepted 2',
+      'rail_answers_total lookup accepted 1',
+      'rail_answers_total lookup not_found 1',
+      'rail_answers_total void too_late 1',
+    ]),
+  );
 
   const short = metered<Rail>({ ...quiet, name: 'counted', submit: async () => [] });
   await short.submit([transfer('d')]);
   const gone = new Error('The rail is gone.');
   const down = metered<Rail>({ ...quiet, name: 'counted', submit: () => Promise.reject(gone) });
   await expect(down.submit([transfer('e'), transfer('f')])).rejects.toBe(gone);
-  expect(await answersTo(rail, 'submit')).toEqual({ accepted: 2, unknown: 3 });
-
-  const { values } = await measured.railCalls.get();
-  const counts = values.filter(
-    ({ metricName, labels }) =>
-      metricName === 'corridor_rail_call_seconds_count' && labels.rail === 'counted',
-  );
-  expect(counts.map(({ labels, value }) => [labels.operation, value])).toEqual([
-    ['submit', 3],
-    ['lookup', 1],
-    ['void', 1],
+  const all = await shown();
+  expect(all.filter((line) => line.startsWith('rail_answers_total submit'))).toEqual([
+    'rail_answers_total submit accepted 2',
+    'rail_answers_total submit unknown 3',
+  ]);
+  expect(all.filter((line) => line.startsWith('rail_call_seconds_count'))).toEqual([
+    'rail_call_seconds_count submit  3',
+    'rail_call_seconds_count lookup  1',
+    'rail_call_seconds_count void  1',
   ]);
 });

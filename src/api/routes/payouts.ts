@@ -17,7 +17,7 @@ import {
 import { refuseRetry, retryExpected } from '../../domain/acceptance.js';
 import { isFinal, type WakeablePayout } from '../../domain/payout.js';
 import { isRefusal, type Refusal, refuse, revealsFunds } from '../../domain/refusal.js';
-import { measured } from '../../telemetry.js';
+import { observe } from '../../telemetry.js';
 import { askPayout, askTemporal, startAndAwaitDecision } from '../../temporal/workflowCalls.js';
 import { cancelUpdate } from '../../workflows/messages.js';
 import { maxProblems } from '../decoded.js';
@@ -155,7 +155,7 @@ async function createPayout(
   request: ApiRequest,
   params: PayoutParams,
 ): Promise<Answer> {
-  const accepted = measured.acceptance.startTimer();
+  const askedMs = performance.now();
   const id = newId('payout');
   const payout = newPayout(id, request, params);
   let recorded: WakeablePayout | undefined;
@@ -172,7 +172,7 @@ async function createPayout(
     await askTemporal(deps, { payout: toDecide.id }, () =>
       startAndAwaitDecision(deps.temporal, toDecide, decisionLimitMs),
     );
-    accepted();
+    observe('payout_acceptance_seconds', {}, (performance.now() - askedMs) / 1000);
   }
   const decided = await untilFinal(deps, request, bound.objectId);
   const { waitMs } = request;
