@@ -1,6 +1,7 @@
 import { createServer, type Server } from 'node:http';
 import { type Logger, pino } from 'pino';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import described from './telemetry.json' with { type: 'json' };
 
 /** What a log line never shows, at the top of the object that is logged or one level below. */
 const secretNames = [
@@ -47,61 +48,106 @@ function together() {
   };
 }
 
-export type Metrics = ReturnType<typeof createMetrics>;
+type Described = {
+  readonly [name: string]: { readonly help: string; readonly labels?: readonly string[] };
+};
 
-/** The metrics of one process, in Prometheus' form. */
-export function createMetrics(part: string) {
+/** Makes metrics of their descriptions. They are one a process, so nothing has to pass them on. */
+function made<T>(
+  described: Described,
+  make: (settings: { name: string; help: string; labelNames: string[]; registers: [] }) => T,
+): ReadonlyMap<string, T> {
+  return new Map(
+    Object.entries(described).map(([name, { labels = [], ...rest }]) => {
+      const settings = { ...rest, name: `corridor_${name}`, labelNames: [...labels] };
+      return [name, make({ ...settings, registers: [] })];
+    }),
+  );
+}
+
+const counters = made(described.counters, (settings) => new Counter(settings));
+const histograms = made(described.histograms, (settings) => new Histogram(settings));
+const backlogs = { ...described.database, ...described.temporal };
+const gauges = made({ ...described.gauges, ...backlogs }, (settings) => {
+  const gauge = new Gauge(settings);
+  // It is not shown before it is set: what nobody has looked at is not zero.
+  if (settings.labelNames.length === 0) gauge.remove();
+  return gauge;
+});
+
+type Labels = Readonly<Record<string, string>>;
+
+export function count(name: keyof typeof described.counters, labels: Labels, by = 1): void {
+  counters.get(name)?.inc(labels, by);
+}
+
+export function observe(
+  name: keyof typeof described.histograms,
+  labels: Labels,
+  seconds: number,
+): void {
+  histograms.get(name)?.observe(labels, seconds);
+}
+
+export function show(name: keyof typeof described.gauges, labels: Labels, value: number): void {
+  gauges.get(name)?.set(labels, value);
+}
+
+/** What changes by one now and then. */
+export function raise(name: keyof typeof described.gauges, by: number): void {
+  gauges.get(name)?.inc(by);
+}
+
+/** How many wait of something, or for how long. */
+export type BacklogSample = {
+  readonly metric: keyof typeof backlogs;
+  readonly labels: Labels;
+  readonly value: number;
+};
+
+/** Shows what waits. What a read does not find any more is not shown any more. */
+export function showBacklog(
+  from: 'database' | 'temporal',
+  samples: readonly BacklogSample[],
+): void {
+  for (const name of Object.keys(described[from])) gauges.get(name)?.reset();
+  for (const { metric, labels, value } of samples) gauges.get(metric)?.set(labels, value);
+  show('backlog_read_timestamp_seconds', { from }, Date.now() / 1000);
+}
+
+/** The metrics of this process, in Prometheus' form. */
+export function createRegistry(part: string): Registry {
   const registry = new Registry();
   registry.setDefaultLabels({ part });
   collectDefaultMetrics({ register: registry });
-  const metric = (name: string, help: string) => ({
-    name: `corridor_${name}`,
-    help,
-    registers: [registry],
-  });
-  return {
-    registry,
-    requestSeconds: new Histogram({
-      ...metric('http_request_seconds', 'Time from the request to the end of its answer.'),
-      labelNames: ['route', 'method', 'status'],
-      buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 3, 10],
-    }),
-    statementBreaks: new Gauge(
-      metric('statement_breaks', "Differences between the bank's statements and the ledger."),
-    ),
-    balanceBreaks: new Gauge(
-      metric('balance_breaks', "Customers' balances that are not the sum of their postings."),
-    ),
-    unreadableCallbacks: new Counter({
-      ...metric(
-        'unreadable_callbacks_total',
-        'Callbacks that a rail has signed and that cannot be read: ask the rail what they say.',
-      ),
-      labelNames: ['rail'],
-    }),
-    wakeFailures: new Counter(
-      metric(
-        'wake_failures_total',
-        'Payouts that could not be woken at once and were left to the sweep.',
-      ),
-    ),
-  };
+  for (const metric of [counters, histograms, gauges].flatMap((made) => [...made.values()])) {
+    registry.registerMetric(metric);
+  }
+  return registry;
 }
+
+type MetricsServer = {
+  readonly host: string;
+  readonly port: number;
+  readonly registry: Registry;
+  readonly isReady: () => Promise<boolean>;
+  /** Brings what is shown up to date; it never rejects. */
+  readonly refresh?: () => Promise<void>;
+  /** Metrics of another registry in this process, which are shown beside its own. */
+  readonly others?: () => Promise<string>;
+};
 
 /**
  * Serves `/metrics`, `/livez` (the process turns) and `/readyz` (it can do its work) on a port
  * of their own, away from integrators. Returns the URL that it listens on.
  */
-export async function serveMetrics(options: {
-  readonly host: string;
-  readonly port: number;
-  readonly metrics: Metrics;
-  readonly isReady: () => Promise<boolean>;
-}): Promise<{ readonly url: string; readonly close: () => void }> {
-  const { registry } = options.metrics;
+export async function serveMetrics(
+  options: MetricsServer,
+): Promise<{ readonly url: string; readonly close: () => void }> {
+  const { contentType } = options.registry;
   const server = createServer((request, response) => {
-    answer(request.url ?? '', registry, options.isReady).then(
-      ({ status, body }) => response.writeHead(status, { 'content-type': 'text/plain' }).end(body),
+    answer(request.url ?? '', options).then(
+      ({ status, body }) => response.writeHead(status, { 'content-type': contentType }).end(body),
       () => response.writeHead(503).end('not ready\n'),
     );
   });
@@ -118,8 +164,20 @@ export async function listen(server: Server, host: string, port: number): Promis
   return `http://${host}:${typeof address === 'object' && address !== null ? address.port : port}`;
 }
 
-async function answer(path: string, registry: Registry, isReady: () => Promise<boolean>) {
-  if (path === '/metrics') return { status: 200, body: await registry.metrics() };
+/** An address on this machine that is free now, for what does not say which one it has taken. */
+export async function freeAddress(): Promise<string> {
+  const server = createServer();
+  const { host } = new URL(await listen(server, '127.0.0.1', 0));
+  await new Promise((resolve) => server.close(resolve));
+  return host;
+}
+
+async function answer(path: string, { registry, isReady, refresh, others }: MetricsServer) {
+  if (path === '/metrics') {
+    await refresh?.();
+    const own = await registry.metrics();
+    return { status: 200, body: own + ((await others?.().catch(() => '')) ?? '') };
+  }
   if (path === '/livez') return { status: 200, body: 'ok\n' };
   if (path !== '/readyz') return { status: 404, body: 'not found\n' };
   return (await isReady())

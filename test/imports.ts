@@ -127,6 +127,8 @@ export function forbiddenImports(files: SourceFiles): Violations {
 function isAllowed(path: string, part: string, rule: Rule, { specifier, isType }: Import): boolean {
   if (!specifier.startsWith('.')) return rule.packages?.includes(specifier) ?? true;
   const target = targetOf(path, specifier);
+  // What a file keeps as data, beside it and under its name.
+  if (target === path.replace(/ts$/, 'json')) return true;
   const own = part.endsWith('/') ? [part] : [];
   const allowed = [...own, ...rule.ours, ...(isType ? (rule.types ?? []) : [])];
   return allowed.some((ours) =>

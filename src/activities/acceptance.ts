@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { batchRatesOf } from '../db/batches.js';
 import { lockBeneficiariesOf } from '../db/beneficiaries.js';
-import type { Sql } from '../db/client.js';
+import { exactlyOne, type Sql } from '../db/client.js';
 import { currentOpenings } from '../db/corridorOpenings.js';
 import { countUses, lockFundsOf, type OwnedEntry, postEntries } from '../db/ledger.js';
 import { payeeDelaysOf } from '../db/payeeDelays.js';
@@ -34,6 +34,7 @@ import { acceptEntry } from '../domain/ledger.js';
 import { isRefusal } from '../domain/refusal.js';
 import type { Rail } from '../rails/rail.js';
 import { ownOf } from './cancellation.js';
+import { countMoves } from './countMoves.js';
 import type { AcceptanceDeps } from './deps.js';
 import { owned, type PayoutSnapshot, snapshotOf } from './snapshot.js';
 import { announce } from './webhookEvents.js';
@@ -227,6 +228,14 @@ async function write(
     countUses(sql, accepted),
     postEntries(sql, entries),
   ]);
+  const rowOf = new Map(rows.map((row) => [row.id, row]));
+  countMoves(
+    sql,
+    accepted.map(({ id, acceptance: { sourceCurrency, destinationCurrency } }) => {
+      const pair = { sourceCurrency, destinationCurrency };
+      return { ...exactlyOne(rowOf.get(id)), ...pair, status: 'processing' };
+    }),
+  );
   const subscribed = await announce(sql, failed);
   const settleInMs = new Map(accepted.map(({ id, settleWithinMs }) => [id, settleWithinMs]));
   const failedIds = new Set(failed.map((row) => row.id));

@@ -22,6 +22,7 @@ import { refuse } from '../domain/refusal.js';
 import { accept, acceptTogether } from './acceptance.js';
 import { cancelItems } from './cancellation.js';
 import { inGroups } from './chunk.js';
+import { countMoves } from './countMoves.js';
 import type {
   AcceptanceDeps,
   ActivityDeps,
@@ -140,6 +141,7 @@ async function refuseTogether(
   });
   const allRefused = ids.map((id) => ({ id, refusal: reasonOf.get(id) ?? others }));
   const rows = await refusePayouts(sql, allRefused);
+  countMoves(sql, rows);
   const batchOfEach = rows.map(() => batchId);
   // One event reports the end of all: 10,000 that say the same would help no one.
   for (const batch of await completeBatches(sql, batchOfEach)) await announceCompletion(sql, batch);

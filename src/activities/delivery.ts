@@ -17,9 +17,10 @@ import {
 import { cancelAll, recipientOf } from '../db/webhookEndpoints.js';
 import { webhookSecretsOpener } from '../db/webhookSecrets.js';
 import { createKeyedLimit, type KeyedLimit } from '../keyedLimit.js';
+import { count, observe } from '../telemetry.js';
 import { wakeEndpoint } from '../temporal/workflowCalls.js';
 import { backoffAfter } from '../webhooks/retrySchedule.js';
-import { factsOf, type Sender } from '../webhooks/sender.js';
+import { factsOf, type Sender, type SendOutcome } from '../webhooks/sender.js';
 import { createAttemptRecorder, gone } from './attemptRecorder.js';
 import type { ActivityDeps, Announcement } from './deps.js';
 import { retryLater, withHeartbeat } from './failure.js';
@@ -352,6 +353,7 @@ async function attempt(
   if (outcome.kind === 'blocked') {
     log.warn({ id, endpointId, detail: outcome.detail }, 'a webhook was not sent');
   }
+  countAttempts(outcome, deliveries);
   const facts = factsOf(outcome);
   const ended = made.map((one) => ({ ...one, latencyMs, ...facts }));
   if (outcome.kind === 'delivered') return ended.map((one) => ({ ...one, status: 'delivered' }));
@@ -360,6 +362,15 @@ async function attempt(
   // The same jitter for the whole request, so that its events stay together.
   const chance = Math.random();
   return ended.map((one) => failedAttempt(one, chance, retryAfterMs));
+}
+
+function countAttempts({ kind }: SendOutcome, deliveries: readonly DueDelivery[]): void {
+  count('webhook_attempts_total', { outcome: kind }, deliveries.length);
+  if (kind !== 'delivered') return;
+  for (const { createdAt } of deliveries) {
+    const lagMs = Math.max(Date.now() - createdAt.getTime(), 0);
+    observe('webhook_delivery_lag_seconds', {}, lagMs / 1000);
+  }
 }
 
 /** An attempt of which nothing is known yet; those of one request have their time in common. */

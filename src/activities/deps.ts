@@ -5,7 +5,6 @@ import type { Keyring } from '../db/personalData.js';
 import type { FactRules } from '../domain/payout.js';
 import type { Rails } from '../rails/registry.js';
 import type { RateSource } from '../rates/rateSource.js';
-import type { Metrics } from '../telemetry.js';
 import type { Sender } from '../webhooks/sender.js';
 import type { PayoutSnapshot } from './snapshot.js';
 
@@ -18,7 +17,6 @@ export type ActivityDeps = DelivererDeps & {
   readonly keyring: Keyring;
   readonly rateSource: RateSource;
   readonly sender: Sender;
-  readonly metrics: Metrics;
   readonly log: Logger;
   readonly rateMaximumAgeMs: number;
   readonly factRules: FactRules;

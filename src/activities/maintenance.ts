@@ -7,22 +7,23 @@ import { listBalanceBreaks } from '../db/ledger.js';
 import { claimOverduePayouts } from '../db/payouts.js';
 import { purgeUnusedQuotes } from '../db/quotes.js';
 import { currentRates, storeRates } from '../db/rates.js';
-import { countBreaks } from '../db/statements.js';
+import { countBreaks, movementTotals } from '../db/statements.js';
 import { purgeProbes } from '../db/webhookProbes.js';
+import { show } from '../telemetry.js';
 import { startBatch, wakeChunks, wakeEndpoint } from '../temporal/workflowCalls.js';
 import type { ActivityDeps, WakingDeps } from './deps.js';
 import { withHeartbeat } from './failure.js';
 import { readStatements } from './statements.js';
 import { wakeOwn } from './waking.js';
 
-type MaintenanceDeps = WakingDeps & Pick<ActivityDeps, 'rails' | 'metrics' | 'rateSource' | 'log'>;
+type MaintenanceDeps = WakingDeps & Pick<ActivityDeps, 'rails' | 'rateSource' | 'log'>;
 
 /** Ten million postings take three seconds of one processor; the activity ends a minute later. */
 const comparisonLimitMs = 4 * 60_000;
 
 /** The activities that keep things moving. */
 export function maintenanceActivities(deps: MaintenanceDeps) {
-  const { database, rails, metrics, log } = deps;
+  const { database, rails, log } = deps;
   return {
     /** Wakes the workflows of rows that are overdue. */
     sweep: (): Promise<void> => withHeartbeat(() => sweep(deps)),
@@ -36,7 +37,12 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
     readStatements: async (): Promise<number> => {
       for (const rail of rails.all) await readStatements(database, rail);
       const breaks = await countBreaks(database);
-      metrics.statementBreaks.set(breaks);
+      show('statement_breaks', {}, breaks);
+      for (const total of await movementTotals(database)) {
+        const { currency, direction, drift } = total;
+        show('ledger_drift_minor', { currency, direction }, drift);
+      }
+      show('books_compared_timestamp_seconds', { books: 'statements' }, Date.now() / 1000);
       return breaks;
     },
 
@@ -44,7 +50,8 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
     compareBalances: (): Promise<number> =>
       withHeartbeat(async () => {
         const breaks = await listBalanceBreaks(database, comparisonLimitMs);
-        metrics.balanceBreaks.set(breaks.length);
+        show('balance_breaks', {}, breaks.length);
+        show('books_compared_timestamp_seconds', { books: 'balances' }, Date.now() / 1000);
         if (breaks.length > 0) {
           log.error({ breaks: breaks.length }, 'balances differ from their postings');
         }

@@ -4,6 +4,7 @@ import type { Sql } from '../db/client.js';
 import { type NewEvent, recordWebhookEvents } from '../db/events.js';
 import type { PayoutRow } from '../db/payouts.js';
 import { isFinal, type PayoutStatus } from '../domain/payout.js';
+import { countMoves } from './countMoves.js';
 
 /**
  * Writes the events of payouts that have moved, and of the batches that are complete by it.
@@ -14,6 +15,7 @@ export async function announce(
   sql: Sql,
   moved: readonly PayoutRow[],
 ): Promise<ReadonlySet<string>> {
+  countMoves(sql, moved);
   const events = [...moved.map(eventOf), ...(await completions(sql, moved))];
   const subscribed = await recordWebhookEvents(sql, events);
   const isSubscribed = ({ id, batchId }: PayoutRow) =>

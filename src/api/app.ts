@@ -8,7 +8,7 @@ import { findKeys } from '../db/idempotency.js';
 import { refuseState } from '../domain/accountState.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
 import { createKeyedLimit } from '../keyedLimit.js';
-import { withoutSecrets } from '../telemetry.js';
+import { observe, withoutSecrets } from '../telemetry.js';
 import { everyAnswerHeaders } from './answerHeaders.js';
 import { createAuthenticator, holderOf, scopeMissing } from './auth.js';
 import { inNetworks } from './clientAddress.js';
@@ -104,17 +104,19 @@ function describeAnswer(deps: ApiDeps): Koa.Middleware {
     const seconds = (performance.now() - startedMs) / 1000;
     const { method, status } = ctx;
     const holder: KeyHolder | undefined = ctx.state['holder'];
-    deps.metrics.requestSeconds.labels({ route, method, status: String(status) }).observe(seconds);
+    observe('http_request_seconds', { route, method, status: String(status) }, seconds);
     deps.log.info(
       {
         request: requestId,
         account: holder?.account.id,
+        ...ctx.state['object'],
         key_id: holder?.keyId,
         address: deps.proxies.clientOf(ctx.req),
         method,
         // A path may hold anything, and be as long as all headers together.
         path: withoutSecrets(ctx.path.slice(0, 200)),
         status,
+        code: ctx.state['code'],
         ms: Math.round(seconds * 1000),
       },
       'answered',

@@ -9,10 +9,11 @@ import { createKeyring, type Keyring } from '../db/personalData.js';
 import { type Running, runProcess } from '../process.js';
 import { createRails } from '../rails/registry.js';
 import { createSandboxCallbacks } from '../rails/sandbox/callback.js';
-import { createLog, createMetrics, listen, serveMetrics } from '../telemetry.js';
+import { count, createLog, createRegistry, listen, serveMetrics, show } from '../telemetry.js';
 import { connectTemporal } from '../temporal/client.js';
 import { readSigningKey } from '../webhooks/signature.js';
 import { createApp } from './app.js';
+import { createBacklog } from './backlog.js';
 import { trustProxies } from './clientAddress.js';
 import { createFeedWaits } from './feedWaits.js';
 import { createHttpServer } from './httpServer.js';
@@ -39,7 +40,9 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
   });
   const { SANDBOX_BANK_CALLBACK_SECRET: secret, SANDBOX_BANK_CALLBACK_SECRET_PREVIOUS: previous } =
     config;
-  const metrics = createMetrics('api');
+  const rails = createRails([createSandboxCallbacks(previous ? [secret, previous] : [secret])]);
+  // A counter that begins at one would not be seen to rise.
+  for (const { name } of rails.all) count('unreadable_callbacks_total', { rail: name }, 0);
   const keyring = createKeyring(config.MASTER_KEY);
   const proxies = trustProxies(config.TRUSTED_PROXIES);
   const feedWaits = createFeedWaits(database);
@@ -48,8 +51,7 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
     lists,
     feedWaits,
     temporal,
-    rails: createRails([createSandboxCallbacks(previous ? [secret, previous] : [secret])]),
-    metrics,
+    rails,
     log,
     rateMaximumAgeMs: config.RATE_MAXIMUM_AGE_HOURS * hourMs,
     webhookPolicy: {
@@ -72,12 +74,14 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
   const take: RequestListener = (request, response) => void handle(request, response);
   const http = createHttpServer(take, log, proxies);
   const url = await listen(http.server, config.API_HOST, config.API_PORT);
+  show('rate_age_limit_seconds', {}, config.RATE_MAXIMUM_AGE_HOURS * 3_600);
   const isUsable = createReadiness(database, keyring);
   const metricsServer = await serveMetrics({
     host: config.METRICS_HOST,
     port: config.METRICS_PORT,
-    metrics,
+    registry: createRegistry('api'),
     isReady: async () => !http.isStopping() && (await isUsable()),
+    refresh: createBacklog(lists, temporal, log),
   });
   log.info({ ready: url, metrics: metricsServer.url }, 'the API is ready');
   return {

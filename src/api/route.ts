@@ -13,7 +13,6 @@ import { type Refusal, type RefusalCode, refuse } from '../domain/refusal.js';
 import type { Scope } from '../domain/scope.js';
 import type { KeyedLimit } from '../keyedLimit.js';
 import type { CallbackReaders } from '../rails/registry.js';
-import type { Metrics } from '../telemetry.js';
 import type { UrlPolicy } from '../webhooks/guard.js';
 import type { TrustedProxies } from './clientAddress.js';
 import { type Decoded, type DecodedObject, maxProblems, paramName } from './decoded.js';
@@ -29,7 +28,6 @@ export type ApiDeps = {
   readonly lists: Database;
   readonly temporal: Client;
   readonly rails: CallbackReaders;
-  readonly metrics: Metrics;
   readonly log: Logger;
   readonly rateMaximumAgeMs: number;
   readonly webhookPolicy: UrlPolicy;

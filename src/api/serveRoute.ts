@@ -328,6 +328,7 @@ export function answerProblem(ctx: Koa.Context, answer: Refused): void {
     ctx.set('Retry-After', '5');
   }
   ctx.body = { ...problem, ...answer.object };
+  ctx.state['code'] = problem.code;
   ctx.status = problem.status;
   ctx.type = 'application/problem+json';
 }

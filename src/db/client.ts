@@ -1,4 +1,5 @@
 import postgres, { type Fragment } from 'postgres';
+import { observe, raise } from '../telemetry.js';
 import { socketsTo } from './socket.js';
 
 /** A connection pool or an open transaction: every function of this folder takes either. */
@@ -78,6 +79,7 @@ export function connectDatabase(options: DatabaseOptions): Database {
       timezone: 'UTC',
     },
   };
+  raise('database_connections_limit', options.poolSize);
   return postgres(options.url, settings);
 }
 
@@ -95,15 +97,36 @@ function codeOf(error: unknown): string {
   return error instanceof Error && 'code' in error ? String(error.code) : '';
 }
 
+/** What is to be done once a transaction is committed. */
+const effects = new WeakMap<Sql, (() => void)[]>();
+
+/** Has something counted that a transaction does, once it is true. */
+export function afterCommit(sql: Sql, effect: () => void): void {
+  effects.get(sql)?.push(effect);
+}
+
 /** One transaction, run again after a deadlock. `work` must have no effect outside of it. */
 export async function transaction<T>(
   database: Database,
   work: (sql: Sql) => Promise<T>,
 ): Promise<T> {
+  raise('database_transactions', 1);
+  try {
+    return await repeated(database, work);
+  } finally {
+    raise('database_transactions', -1);
+  }
+}
+
+async function repeated<T>(database: Database, work: (sql: Sql) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
+    const committed: (() => void)[] = [];
+    const askedMs = performance.now();
     try {
       // The box keeps postgres.js from resolving an array result element by element.
       const { result } = await database.begin(async (sql) => {
+        observe('database_wait_seconds', {}, (performance.now() - askedMs) / 1000);
+        effects.set(sql, committed);
         try {
           return { result: await work(sql) };
         } catch (error) {
@@ -114,6 +137,7 @@ export async function transaction<T>(
           return new Promise<never>(() => undefined);
         }
       });
+      for (const effect of committed) effect();
       return result;
     } catch (error) {
       if (!retryable.has(codeOf(error)) || attempt >= maximumAttempts) throw error;

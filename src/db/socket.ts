@@ -1,4 +1,5 @@
 import { Socket } from 'node:net';
+import { raise } from '../telemetry.js';
 
 /** What postgres.js has read of a URL: one or more hosts, each with its port, or a file. */
 type Target = {
@@ -39,6 +40,8 @@ class DatabaseSocket extends Socket {
       if (!said.subarray(-6, -1).equals(ready)) return;
       this.#isOpen = true;
       this.off('data', look);
+      raise('database_connections', 1);
+      this.once('close', () => raise('database_connections', -1));
     };
     this.on('data', look);
   }

@@ -104,12 +104,15 @@ export type MovementTotal = {
   readonly direction: 'debit' | 'credit';
   readonly bankMinor: bigint;
   readonly ledgerMinor: bigint;
+  /** Their difference, for charts alone. */
+  readonly drift: number;
 };
 
 export async function movementTotals(sql: Sql): Promise<readonly MovementTotal[]> {
   return sql<MovementTotal[]>`
     select currency, direction, sum(bank_minor)::bigint as bank_minor,
-           sum(ledger_minor)::bigint as ledger_minor
+           sum(ledger_minor)::bigint as ledger_minor,
+           (sum(bank_minor) - sum(ledger_minor))::float8 as drift
       from (select rail, currency, direction, statement_date as day,
                    amount_minor as bank_minor, 0 as ledger_minor
               from statement_entries

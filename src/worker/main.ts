@@ -11,18 +11,22 @@ import { hasMasterKeys } from '../db/accountKeys.js';
 import { connectDatabase, type Database } from '../db/client.js';
 import { createKeyring, type Keyring } from '../db/personalData.js';
 import { type Running, runProcess } from '../process.js';
+import { metered } from '../rails/metered.js';
 import { createRails } from '../rails/registry.js';
 import { createSandboxRail } from '../rails/sandbox/connector.js';
 import { ecbSource } from '../rates/ecb.js';
 import { referenceSource } from '../rates/reference.js';
 import { tableSource } from '../rates/table.js';
-import { createLog, createMetrics, serveMetrics } from '../telemetry.js';
+import { createLog, createRegistry, freeAddress, serveMetrics } from '../telemetry.js';
 import { upsertSchedules } from '../temporal/schedules.js';
 import { ensureSearchAttributes } from '../temporal/searchAttributes.js';
 import { createSender } from '../webhooks/sender.js';
 import { createSigner, readSigningKey } from '../webhooks/signature.js';
 import { lowerPriority } from './priority.js';
 import { createBatchLane, createSingleLane } from './workers.js';
+
+/** They are in this process: what takes longer is left out, and ours are shown without them. */
+const metricsLimitMs = 1_000;
 
 const hourMs = 60 * 60 * 1000;
 const centsPerEuro = 100n;
@@ -31,7 +35,7 @@ const centsPerEuro = 100n;
 const bundle = new URL('../workflows/bundle.js', import.meta.url);
 
 async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promise<Running> {
-  installRuntime(log);
+  const temporalMetrics = await installRuntime(log, `worker-${lane}`);
   const database = connectDatabase({
     url: config.DATABASE_URL,
     poolSize: Math.min(config.DATABASE_POOL_SIZE, mostConnections[lane]),
@@ -59,11 +63,9 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
   const sender = createSender(policy, { proxyUrl }, createSigner(signingKey));
   const keyring = await loadKeyring(database, config);
   const deliverer = createDeliverer({ database, sender, temporal, keyring, log });
-  const metrics = createMetrics(`worker-${lane}`);
   const activities = createActivities({
     database,
-    metrics,
-    rails: createRails([rail]),
+    rails: createRails([metered(rail)]),
     keyring,
     rateMaximumAgeMs: config.RATE_MAXIMUM_AGE_HOURS * hourMs,
     ...{ deliverer, sender },
@@ -88,8 +90,9 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
   const server = await serveMetrics({
     host: config.METRICS_HOST,
     port: config.METRICS_PORT,
-    metrics,
+    registry: createRegistry(`worker-${lane}`),
     isReady: async () => workers.every((worker) => worker.getState() === 'RUNNING'),
+    others: temporalMetrics,
   });
   // Single payouts first, where both lanes share a machine; but not before it has started, which
   // would take a minute while the processors are busy.
@@ -137,9 +140,17 @@ async function failureOf(running: readonly Promise<void>[]): Promise<never> {
   throw new Error('A worker has stopped by itself.');
 }
 
-/** The SDK's own logs go the way of ours. */
-function installRuntime(log: Logger): void {
+/**
+ * The SDK's own logs go the way of ours, and so do its metrics: it serves them at an address of this
+ * machine alone, where the returned function reads them.
+ */
+async function installRuntime(log: Logger, part: string): Promise<() => Promise<string>> {
+  const bindAddress = await freeAddress();
+  const names = { countersTotalSuffix: true, unitSuffix: true, useSecondsForDurations: true };
   Runtime.install({
+    telemetryOptions: {
+      metrics: { globalTags: { part }, prometheus: { bindAddress, ...names } },
+    },
     logger: new DefaultLogger('WARN', ({ level, message, meta }) => {
       const { error, ...rest } = meta ?? {};
       log[level === 'WARN' ? 'warn' : 'error']({ ...rest, err: error }, message);
@@ -147,6 +158,10 @@ function installRuntime(log: Logger): void {
     // We stop the workers ourselves, in our order.
     shutdownSignals: [],
   });
+  return async () => {
+    const signal = AbortSignal.timeout(metricsLimitMs);
+    return (await fetch(`http://${bindAddress}/metrics`, { signal })).text();
+  };
 }
 
 type Lane = 'single' | 'batch';

@@ -249,6 +249,9 @@ async function waitForAPerson(run: PayoutRun, attention: Attention): Promise<voi
       { key: searchAttributes.needsAttention, value: true },
       { key: searchAttributes.attentionReason, value: attention.reason },
     ]);
+    const account = workflowInfo().typedSearchAttributes.get(searchAttributes.accountId);
+    const { payoutId: payout } = run;
+    log.warn('a payout needs an operator', { account, payout, reason: attention.reason });
   }
   setCurrentDetails(
     `**Needs a person: ${attention.reason}**\n\n${attentionReasons[attention.reason]}\n\n${attention.detail}`,

@@ -9,8 +9,11 @@ import { Webhook } from 'standardwebhooks';
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { connectDatabase } from '../../src/db/client.js';
 import { listBalanceBreaks, sumPostings } from '../../src/db/ledger.js';
+import { eventually } from '../assertions/eventually.js';
+import { metricsNamedIn } from '../assertions/promql.js';
 import { startReceiver } from '../fakes/receiver.js';
 import { type ApiClient, textOf, untilStatus } from '../fixtures/client.js';
+import { alerts, dashboardQueries, onlyAfterFailures } from '../fixtures/monitoring.js';
 import { beneficiary } from '../fixtures/requestPayout.js';
 import { crash, createStackHome, type RunningStack, type StackHome } from '../servers/stackHome.js';
 
@@ -98,6 +101,13 @@ function settingOf(pid: number, name: string): string {
 describe('a stack that runs', () => {
   let home: StackHome;
   let running: RunningStack;
+
+  /** The metrics of a worker, at the port that it has logged. */
+  async function metricsOf(name: string): Promise<string> {
+    const log = readFileSync(join(home.directory, 'logs', `${name}.log`), 'utf8');
+    const [, url = ''] = /"ready":"(http[^"]+)"/.exec(log) ?? [];
+    return (await fetch(`${url}/metrics`)).text();
+  }
 
   beforeAll(async () => {
     home = await createStackHome();
@@ -208,6 +218,35 @@ describe('a stack that runs', () => {
       await receiver.close();
     }
     await expectBalancedLedger(description.database_url);
+  });
+
+  it('exports every metric that an alert or the dashboard asks for', async () => {
+    const { client, description } = running;
+    const request = await payoutRequest(client, 'simulate: wrong amount');
+    const id = textOf(await sendPayout(client, request, 'invoice-18'), 'id');
+    const log = join(home.directory, 'logs', 'worker.log');
+    const line = await eventually('a line about it', 20_000, async () => {
+      const lines = readFileSync(log, 'utf8').split('\n');
+      return lines.find((text) => text.includes('needs an operator'));
+    });
+    const account = textOf(await client('GET /v1/account'), 'id');
+    const said = { level: 'warn', account, payout: id, reason: 'amount_mismatch' };
+    expect(JSON.parse(line)).toMatchObject(said);
+
+    // What was read a moment before is shown for ten seconds.
+    const page = await eventually('the parked payout', 30_000, async () => {
+      const text = await (await fetch(description.metrics_url)).text();
+      return /corridor_payouts_parked\{reason="amount_mismatch",.*\} 1$/m.test(text)
+        ? text
+        : undefined;
+    });
+    const pages = [page, ...(await Promise.all(['worker', 'batch-worker'].map(metricsOf)))];
+    const types = pages.flatMap((text) => [...text.matchAll(/^# TYPE (\S+) /gm)]);
+    const exported = new Set([...types.map(([, name]) => name), ...onlyAfterFailures]);
+    const asked = metricsNamedIn([...alerts.map(({ expr }) => expr), ...dashboardQueries]);
+    expect([...asked].filter((name) => !exported.has(name))).toEqual([]);
+    // Nobody's id is a label.
+    expect(pages.join('\n')).not.toMatch(/"(acc|po|bat|we|bnf|evt)_[0-9a-z]{8,}/);
   });
 
   it('keeps its data to its user, and lets the one who runs PostgreSQL in', async () => {

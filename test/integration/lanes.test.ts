@@ -1,4 +1,7 @@
+import { isDeepStrictEqual } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readQueueBacklog } from '../../src/temporal/queueBacklog.js';
+import { taskQueues } from '../../src/workflows/messages.js';
 import { eventually } from '../assertions/eventually.js';
 import { openBatchPayer, untilBatch } from '../fixtures/batchPayer.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
@@ -16,6 +19,12 @@ describe('the batch lane, which gives way to everything else', () => {
     const payer = await openBatchPayer(system, 2_000n);
     const id = await payer.send([payer.item('plain')]);
     const handle = system.temporal.workflow.getHandle(id);
+    const backlog = async () => {
+      const samples = await readQueueBacklog(system.temporal);
+      const queue = { task_queue: taskQueues.batch, kind: 'activity' };
+      const own = samples.filter(({ labels }) => isDeepStrictEqual(labels, queue));
+      return own.find(({ metric }) => metric === 'task_queue_backlog')?.value;
+    };
     // Its first workflow task is done, and what that has asked for waits for the lane.
     await eventually(`${id} has begun`, 20_000, async () => {
       const { pendingActivities } = (await handle.describe()).raw;
@@ -23,6 +32,8 @@ describe('the batch lane, which gives way to everything else', () => {
         ? true
         : undefined;
     });
+    // As its operator sees.
+    await eventually('a backlog', 20_000, async () => (await backlog()) === 1 || undefined);
     expect((await payer.events())['payout.settled']).toBe(undefined);
     await system.startWorker('batch');
     expect((await untilBatch(payer.client, id)).status).toBe('completed');

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { listArrivals } from '../../src/db/arrivals.js';
+import { readBacklog } from '../../src/db/backlog.js';
 import {
   type BalanceTransactionFilter,
   listBalanceTransactions,
@@ -89,6 +90,19 @@ const payoutFilters: readonly (readonly [string, Asked<PayoutFilter>, number])[]
   ['times to come', { created: { gt: new Date('2026-11-22T00:00:00.000Z') } }, 0],
   ['a moment', { created: { gte: old, lte: old } }, 1],
 ];
+
+describe('among a million payouts, what waits', () => {
+  it('is read by indexes: a few rows for each account and endpoint, and what is counted', async () => {
+    const plans = await reader.plansOf(() => readBacklog(reader.database));
+    const [plan] = plans;
+    expect(plans).toHaveLength(1);
+    // Of these there are few.
+    const small = ['accounts', 'current_rates', 'rate_provider', 'rates', 'webhook_endpoints'];
+    expect(plan?.wholeTables.filter((name) => !small.includes(name))).toEqual([]);
+    // A thousand accounts with a thousand payouts on their way, each looked up in its batch.
+    expect(plan?.rowsRead, plan?.text).toBeLessThanOrEqual(8_000);
+  });
+});
 
 describe('among a million payouts, a page of an account’s', () => {
   it.each(payoutFilters)('payouts by %s reads few rows', async (_, filter, count) => {

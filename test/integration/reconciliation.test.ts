@@ -16,7 +16,7 @@ import type { Statement, StatementLine } from '../../src/domain/railReport.js';
 import { createRails } from '../../src/rails/registry.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
 import { referenceSource } from '../../src/rates/reference.js';
-import { createMetrics } from '../../src/telemetry.js';
+import { createRegistry } from '../../src/telemetry.js';
 import { taskQueues } from '../../src/workflows/messages.js';
 import { eventually } from '../assertions/eventually.js';
 import { QuietRail } from '../fakes/quietRail.js';
@@ -147,11 +147,9 @@ describe("the bank's statement against the ledger", () => {
     const text = journal.map((each) => `${JSON.stringify(each)}\n`).join('');
     bank = await startTestBank(`${system.apiUrl}/rails/sandbox/callbacks`, text);
     const rail = createSandboxRail(bank);
-    const metrics = createMetrics('test-reconciliation');
     const activities = maintenanceActivities({
       ...maintenanceDeps(),
       rails: createRails([rail]),
-      metrics,
     });
     const counted = await activities.readStatements();
     // Reading again finds nothing that was not there.
@@ -159,7 +157,8 @@ describe("the bank's statement against the ledger", () => {
     await rail.close();
     const breaks = await listBreaks(system.database, 100);
     expect(breaks).toHaveLength(counted);
-    const gauge = await metrics.registry.getSingleMetricAsString('corridor_statement_breaks');
+    const registry = createRegistry('test-reconciliation');
+    const gauge = await registry.getSingleMetricAsString('corridor_statement_breaks');
     expect(gauge.split(' ').at(-1)).toBe(String(counted));
     return breaks;
   }
@@ -424,10 +423,10 @@ describe('balances against their postings', () => {
     await edit(account.id, 49_900_000n);
     expect(await run('balances')).toBe(1);
 
-    const metrics = createMetrics('test-balances');
-    const { compareBalances } = maintenanceActivities({ ...maintenanceDeps(), metrics });
+    const { compareBalances } = maintenanceActivities(maintenanceDeps());
     expect(await new MockActivityEnvironment().run(compareBalances)).toBe(1);
-    const gauge = await metrics.registry.getSingleMetricAsString('corridor_balance_breaks');
+    const registry = createRegistry('test-balances');
+    const gauge = await registry.getSingleMetricAsString('corridor_balance_breaks');
     expect(gauge.split(' ').at(-1)).toBe('1');
 
     const { output, code } = await reconcile();

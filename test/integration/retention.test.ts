@@ -7,7 +7,6 @@ import { newId } from '../../src/db/id.js';
 import retention from '../../src/db/retention.json' with { type: 'json' };
 import { createRails } from '../../src/rails/registry.js';
 import { referenceSource } from '../../src/rates/reference.js';
-import { createMetrics } from '../../src/telemetry.js';
 import { absentTemporal } from '../fixtures/interleaving.js';
 import { requestPayout } from '../fixtures/requestPayout.js';
 import {
@@ -83,7 +82,6 @@ describe('a quote', () => {
       database: test.worker,
       temporal: absentTemporal(),
       rails: createRails([]),
-      metrics: createMetrics('test-retention'),
       rateSource: referenceSource,
       log: pino({ level: 'silent' }),
     });

@@ -7,7 +7,6 @@ import { createFeedWaits } from '../../src/api/feedWaits.js';
 import { createLimiter } from '../../src/api/rateLimit.js';
 import { connectDatabase } from '../../src/db/client.js';
 import { createRails } from '../../src/rails/registry.js';
-import { createMetrics } from '../../src/telemetry.js';
 import { keyring as usualKeyring } from '../fixtures/keyring.js';
 import { webhookKeys } from '../fixtures/webhookKeys.js';
 import { fingerprintSecret, type TestSystem } from './system.js';
@@ -22,7 +21,6 @@ export async function startSecondApi({ urls, temporal }: TestSystem, keyring = u
     temporal,
     // It hears no bank: what it is asked here needs none.
     rails: createRails([]),
-    metrics: createMetrics('second-test'),
     log: pino({ level: 'silent' }),
     rateMaximumAgeMs: 24 * 60 * 60 * 1000,
     webhookPolicy: { allowInsecure: true, allowPrivateAddresses: true },

@@ -18,7 +18,6 @@ import { createRails } from '../../src/rails/registry.js';
 import { createSandboxCallbacks } from '../../src/rails/sandbox/callback.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
 import { referenceSource } from '../../src/rates/reference.js';
-import { createMetrics } from '../../src/telemetry.js';
 import { ensureSearchAttributes } from '../../src/temporal/searchAttributes.js';
 import type { UrlPolicy } from '../../src/webhooks/guard.js';
 import { createSender, type Sender } from '../../src/webhooks/sender.js';
@@ -102,7 +101,6 @@ export async function startSystem(
     feedWaits: createFeedWaits(api),
     temporal,
     rails: createRails([createSandboxCallbacks([bank.callbackSecret])]),
-    metrics: createMetrics('test'),
     log,
     rateMaximumAgeMs: dayMs,
     webhookPolicy: options.webhookPolicy ?? policy,
@@ -122,7 +120,6 @@ export async function startSystem(
     const deliverer = createDeliverer({ database: worker, sender, temporal, keyring, log });
     const activities = createActivities({
       database: worker,
-      metrics: createMetrics('test-worker'),
       rails,
       keyring,
       rateMaximumAgeMs: dayMs,

@@ -18,6 +18,7 @@ import {
 import { refuseRetry, retryExpected } from '../../domain/acceptance.js';
 import { isFinal, type WakeablePayout } from '../../domain/payout.js';
 import { isRefusal, type Refusal, refuse, revealsFunds } from '../../domain/refusal.js';
+import { observe } from '../../telemetry.js';
 import { askPayout, askTemporal, startAndAwaitDecision } from '../../temporal/workflowCalls.js';
 import { cancelUpdate } from '../../workflows/messages.js';
 import { maxProblems } from '../decoded.js';
@@ -155,6 +156,7 @@ async function createPayout(
   request: ApiRequest,
   params: PayoutParams,
 ): Promise<Answer> {
+  const askedMs = performance.now();
   const id = newId('payout');
   const payout = newPayout(id, request, params);
   let recorded: WakeablePayout | undefined;
@@ -171,6 +173,7 @@ async function createPayout(
     await askTemporal(deps, { payout: toDecide.id }, () =>
       startAndAwaitDecision(deps.temporal, toDecide, decisionLimitMs),
     );
+    observe('payout_acceptance_seconds', {}, (performance.now() - askedMs) / 1000);
   }
   const decided = await untilFinal(deps, request, bound.objectId);
   const { waitMs } = request;

@@ -3,6 +3,7 @@ import { bulkTransaction } from '../../db/client.js';
 import { storeRailEvents } from '../../db/inbox.js';
 import { refuse } from '../../domain/refusal.js';
 import type { CallbackReader } from '../../rails/rail.js';
+import { count } from '../../telemetry.js';
 import { wakeChunks, wakePayouts } from '../../temporal/workflowCalls.js';
 import { networkOf } from '../clientAddress.js';
 import { trusted } from '../connections.js';
@@ -58,7 +59,7 @@ async function takeCallback(deps: ApiDeps, ctx: Koa.Context, rail: CallbackReade
   trusted.add(ctx.req.socket);
   if ('unreadable' in parsed) {
     // A repetition would not help: an operator has to ask the rail. Its values may be personal.
-    deps.metrics.unreadableCallbacks.inc({ rail: rail.name });
+    count('unreadable_callbacks_total', { rail: rail.name });
     deps.log.error({ rail: rail.name, ...parsed }, 'a signed callback cannot be read');
     const expected = `a callback as the rail declares it, also at: ${parsed.unreadable}`;
     return answerProblem(ctx, { refusals: [refuse('body_malformed', { expected })] });
@@ -71,7 +72,7 @@ async function takeCallback(deps: ApiDeps, ctx: Koa.Context, rail: CallbackReade
     ...(await wakeChunks(deps.temporal, woken.chunks)),
   ];
   if (failures.length > 0) {
-    deps.metrics.wakeFailures.inc(failures.length);
+    count('wake_failures_total', {}, failures.length);
     deps.log.warn({ err: failures[0]?.error, count: failures.length }, 'left to the sweep');
   }
   ctx.status = 200;

@@ -1,0 +1,25 @@
+import { afterCommit, type Sql } from '../db/client.js';
+import type { PayoutRow } from '../db/payouts.js';
+import { count, observe } from '../telemetry.js';
+
+type Moved = Pick<
+  PayoutRow,
+  'status' | 'mode' | 'sourceCurrency' | 'destinationCurrency' | 'rail'
+> &
+  Pick<PayoutRow, 'requestedAt' | 'settledSince'>;
+
+/** Counts payouts by the status that they have reached, and how long those took that have settled. */
+export function countMoves(sql: Sql, moved: readonly Moved[]): void {
+  afterCommit(sql, () => {
+    for (const { status, mode, rail, requestedAt, settledSince, ...pair } of moved) {
+      const { sourceCurrency, destinationCurrency } = pair;
+      const isKnown = sourceCurrency !== null && destinationCurrency !== null;
+      const corridor = isKnown ? `${sourceCurrency}-${destinationCurrency}` : 'none';
+      count('payout_moves_total', { status, mode, corridor });
+      if (status === 'settled' && settledSince !== null && rail !== null) {
+        const tookMs = settledSince.getTime() - requestedAt.getTime();
+        observe('payout_settlement_seconds', { rail }, tookMs / 1000);
+      }
+    }
+  });
+}

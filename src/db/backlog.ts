@@ -1,0 +1,71 @@
+import type { BacklogSample } from '../telemetry.js';
+import type { Sql } from './client.js';
+import { isProbed } from './endpointHealth.js';
+
+/**
+ * So many rows are counted of one account and status, or of one endpoint: a read takes milliseconds
+ * even when hundreds of thousands wait. The oldest come first, so ages are exact.
+ */
+const mostCounted = 10_000;
+
+/**
+ * What waits, in one statement of index look-ups: their number grows with accounts and endpoints, not
+ * with the payouts there are.
+ */
+export async function readBacklog(sql: Sql): Promise<readonly BacklogSample[]> {
+  return sql<BacklogSample[]>`
+    with unfinished as (
+      select p.status, p.mode,
+             coalesce(p.source_currency || '-' || p.destination_currency, 'none') as corridor,
+             case when p.attention_at is not null then 'parked'
+                  when b.paused_at is not null and p.submit_started_at is null then 'paused'
+                  else 'open' end as state,
+             count(*) as count, min(p.requested_at) as since
+        from accounts a cross join (values ('pending'), ('processing'), ('sent')) s (status)
+       cross join lateral (select * from payouts where account_id = a.id and status = s.status
+                            order by requested_at limit ${mostCounted}) p
+        left join batches b on b.id = p.batch_id
+       group by 1, 2, 3, 4
+    ), parked as (
+      select attention_reason as reason, mode, count(*) as count, min(attention_at) as since
+        from (select * from payouts where attention_at is not null
+               order by attention_at limit ${mostCounted}) p
+       group by 1, 2
+    ), deliveries_left as (
+      select case when d.next_attempt_at > now() then 'waiting'
+                  when ${isProbed(sql)} then 'failing' else 'due' end as state,
+             count(*) as count, min(d.next_attempt_at) as since
+        from webhook_endpoints w
+       cross join lateral (select next_attempt_at from deliveries
+                            where endpoint_id = w.id and status = 'pending'
+                            order by next_attempt_at limit ${mostCounted}) d
+       group by 1
+    ), endpoints as (
+      select case when status = 'enabled' and ${isProbed(sql)} then 'failing' else status end as state,
+             count(*) as count
+        from webhook_endpoints w where deleted_at is null group by 1
+    ), open_batches as (
+      select case when paused_at is null then 'processing' else 'paused' end as state,
+             count(*) as count, min(created_at) as since
+        from (select * from batches where status = 'processing'
+               order by created_at limit ${mostCounted}) b
+       group by 1
+    ), counted (metric, labels, count, since) as (
+      select 'payouts_unfinished', json_build_object('status', status, 'corridor', corridor,
+             'mode', mode, 'state', state), count, since from unfinished
+      union all select 'payouts_parked', json_build_object('reason', reason, 'mode', mode), count,
+             since from parked
+      union all select 'webhook_backlog', json_build_object('state', state), count, since
+        from deliveries_left
+      union all select 'batches_open', json_build_object('state', state), count, since
+        from open_batches
+    )
+    select metric, labels, count::float8 as value from counted
+    union all select metric || '_oldest_seconds', labels,
+           greatest(extract(epoch from now() - since), 0)::float8 from counted
+    union all select 'webhook_endpoints', json_build_object('state', state), count::float8
+      from endpoints
+    union all select 'rate_age_seconds', json_build_object('currency', currency),
+           extract(epoch from now() - as_of)::float8 from current_rates
+    union all select 'rates_waiting', '{}', count(*)::float8 from waiting_rates`;
+}

@@ -1,0 +1,192 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { countMoves } from '../../src/activities/countMoves.js';
+import { ledgerActivities } from '../../src/activities/ledger.js';
+import { readBacklog } from '../../src/db/backlog.js';
+import { transaction } from '../../src/db/client.js';
+import { failuresToPause } from '../../src/db/endpointHealth.js';
+import { newId } from '../../src/db/id.js';
+import { parkPayouts } from '../../src/db/payouts.js';
+import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
+import { usualFactRules } from '../../src/domain/payout.js';
+import { createRails } from '../../src/rails/registry.js';
+import { type BacklogSample, createRegistry } from '../../src/telemetry.js';
+import { createWebhookSecret } from '../../src/webhooks/signature.js';
+import { QuietRail } from '../fakes/quietRail.js';
+import { silentDeliverer } from '../fakes/silentDeliverer.js';
+import { keyring } from '../fixtures/keyring.js';
+import { rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
+import { makeDue, recordEvents } from '../fixtures/webhookEvents.js';
+import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
+
+let test: TestDatabase;
+
+beforeAll(async () => {
+  test = await createTestDatabase();
+});
+afterAll(() => test.drop());
+
+type Labels = BacklogSample['labels'];
+
+/** What the API would show of a metric: its values by their labels. */
+async function shown(
+  metric: BacklogSample['metric'],
+): Promise<readonly (readonly [Labels, number])[]> {
+  const samples = await readBacklog(test.api);
+  return samples.flatMap((one) =>
+    one.metric === metric ? [[one.labels, one.value] as const] : [],
+  );
+}
+
+/** A payout that is requested, and decided. */
+async function accepted(accountId: string): Promise<string> {
+  const { id } = await requestPayout(test.database, accountId);
+  const { decidePayouts } = ledgerActivities({
+    database: test.worker,
+    rails: createRails([new QuietRail()]),
+    rateMaximumAgeMs,
+    factRules: usualFactRules,
+    deliverer: silentDeliverer,
+  });
+  await decidePayouts({ driver: id, ids: [id], workflowAgeMs: 0 });
+  return id;
+}
+
+async function addEndpoint(accountId: string): Promise<string> {
+  const id = newId('webhookEndpoint');
+  const made = {
+    id,
+    accountId,
+    url: 'https://x.example/',
+    events: ['*'],
+    apiVersion: '2026-06-01',
+  };
+  await insertWebhookEndpoint(test.database, keyring, { ...made, secret: createWebhookSecret() });
+  return id;
+}
+
+describe('what waits', () => {
+  it('is counted by status, corridor and state, with the age of the oldest', async () => {
+    const { account } = await createTestAccount(test.database);
+    expect(await shown('payouts_unfinished')).toEqual([]);
+    await requestPayout(test.database, account.id);
+    const [open, parked, paused, failed] = [
+      ...[await accepted(account.id), await accepted(account.id)],
+      ...[await accepted(account.id), await accepted(account.id)],
+    ];
+    const because = { reason: 'outcome_unknown', detail: '' } as const;
+    await parkPayouts(test.database, [{ id: parked ?? '', ...because }]);
+    await test.worker`update payouts set status = 'failed' where id = ${failed ?? ''}`;
+    await transaction(test.database, async (sql) => {
+      await sql`select set_config('session_replication_role', 'replica', true)`;
+      await sql`insert into batches (id, account_id, total, open, rates, paused_at, created_at)
+        values ('bat_1', ${account.id}, 1, 1, '[]', now(), now() - interval '2 hours')`;
+      await sql`update payouts set batch_id = 'bat_1', batch_index = 0 where id = ${paused ?? ''}`;
+      await sql`update payouts set requested_at = now() - interval '1 hour' where id = ${open ?? ''}`;
+      await sql`update payouts set attention_at = now() - interval '3 hours' where id = ${parked ?? ''}`;
+    });
+    const of = (status: string, state: string, corridor = 'USD-EUR') =>
+      ({ status, state, corridor, mode: 'test' }) as const;
+    const counts = await shown('payouts_unfinished');
+    expect(counts).toHaveLength(4);
+    expect(counts).toEqual(
+      expect.arrayContaining([
+        [of('pending', 'open'), 1],
+        [of('processing', 'open'), 1],
+        [of('processing', 'parked'), 1],
+        [of('processing', 'paused'), 1],
+      ]),
+    );
+    const ages = new Map(
+      (await shown('payouts_unfinished_oldest_seconds')).map(([{ status, state }, age]) => [
+        `${status} ${state}`,
+        Math.floor(age / 60),
+      ]),
+    );
+    expect(ages.get('processing open')).toBe(60);
+    expect(ages.get('pending open')).toBe(0);
+    expect(await shown('payouts_parked')).toEqual([
+      [{ reason: 'outcome_unknown', mode: 'test' }, 1],
+    ]);
+    const [[, waited] = []] = await shown('payouts_parked_oldest_seconds');
+    expect(Math.floor((waited ?? 0) / 60)).toBe(180);
+    expect(await shown('batches_open')).toEqual([[{ state: 'paused' }, 1]]);
+    const [[, open_] = []] = await shown('batches_open_oldest_seconds');
+    expect(Math.floor((open_ ?? 0) / 60)).toBe(120);
+  });
+
+  it('tells deliveries that are due from those of endpoints that fail', async () => {
+    const { account } = await createTestAccount(test.database);
+    const [well, failing] = [await addEndpoint(account.id), await addEndpoint(account.id)];
+    await recordEvents(test.database, account.id, 3);
+    expect(await shown('webhook_backlog')).toEqual([[{ state: 'waiting' }, 6]]);
+    await makeDue(test.database, well);
+    await makeDue(test.database, failing);
+    await test.database`
+      update webhook_endpoints set failures = ${failuresToPause}, failing_since = now(), failed_at = now()
+       where id = ${failing}`;
+    expect(new Map((await shown('webhook_backlog')).map(([{ state }, n]) => [state, n]))).toEqual(
+      new Map([
+        ['due', 3],
+        ['failing', 3],
+      ]),
+    );
+    expect(new Map((await shown('webhook_endpoints')).map(([{ state }, n]) => [state, n]))).toEqual(
+      new Map([
+        ['enabled', 1],
+        ['failing', 1],
+      ]),
+    );
+    const ages = await shown('webhook_backlog_oldest_seconds');
+    for (const [, age] of ages) expect(age).toBeGreaterThanOrEqual(2);
+  });
+
+  it('has the age of each rate, and how many wait for an operator', async () => {
+    const ages = await shown('rate_age_seconds');
+    expect(ages.map(([{ currency }]) => currency)).toContain('USD');
+    expect(await shown('rates_waiting')).toEqual([[{}, 0]]);
+  });
+});
+
+describe('a payout that moves', () => {
+  const moved = {
+    status: 'settled',
+    mode: 'live',
+    sourceCurrency: 'USD',
+    destinationCurrency: 'PLN',
+  } as const;
+  const row = {
+    ...moved,
+    rail: 'a rail of this test',
+    requestedAt: new Date('2026-11-24T12:00:00Z'),
+    settledSince: new Date('2026-11-24T12:00:04Z'),
+  };
+  const registry = createRegistry('test');
+  const valuesOf = async (metric: string) =>
+    (await registry.getMetricsAsJSON()).find(({ name }) => name === metric)?.values ?? [];
+  const counted = async () => {
+    const values = await valuesOf('corridor_payout_moves_total');
+    return values.find(({ labels }) => labels['corridor'] === 'USD-PLN')?.value ?? 0;
+  };
+
+  it('is counted once it is committed, however often its transaction is repeated', async () => {
+    const conflict = Object.assign(new Error('It conflicts.'), { code: '40001' });
+    let attempts = 0;
+    const undone = transaction(test.database, async (sql) => {
+      countMoves(sql, [row]);
+      throw new Error('It is undone.');
+    });
+    await expect(undone).rejects.toThrow('It is undone.');
+    expect(await counted()).toBe(0);
+    await transaction(test.database, async (sql) => {
+      attempts += 1;
+      countMoves(sql, [row]);
+      expect(await counted()).toBe(0);
+      if (attempts < 3) throw conflict;
+    });
+    expect(await counted()).toBe(1);
+    const took = (await registry.metrics())
+      .split('\n')
+      .find((line) => line.includes('_settlement_seconds_sum'));
+    expect(took).toMatch(/rail="a rail of this test".* 4$/);
+  });
+});
