@@ -6,7 +6,7 @@ import type { Logger } from 'pino';
 import { createDeliverer } from '../activities/delivery.js';
 import { createActivities } from '../activities/index.js';
 import { startRates } from '../activities/maintenance.js';
-import { ConfigError, readWorkerConfig, type WorkerConfig } from '../config.js';
+import { ConfigError, rateAgesOf, readWorkerConfig, type WorkerConfig } from '../config.js';
 import { hasMasterKeys } from '../db/accountKeys.js';
 import { connectDatabase, type Database } from '../db/client.js';
 import { createKeyring, type Keyring } from '../db/personalData.js';
@@ -24,7 +24,6 @@ import { createSigner, readSigningKey } from '../webhooks/signature.js';
 import { lowerPriority } from './priority.js';
 import { createBatchLane, createSingleLane } from './workers.js';
 
-const hourMs = 60 * 60 * 1000;
 const centsPerEuro = 100n;
 
 /** The bundle that the build makes; see bundle.ts. */
@@ -41,7 +40,8 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     applicationName: `corridor-worker-${lane}`,
   });
   const rateSource = rateSources[config.RATE_SOURCE](config);
-  await startRates({ database, rateSource, log }, config.RATE_MAXIMUM_AGE_HOURS * hourMs);
+  const rateMaximumAgeMs = rateAgesOf(config);
+  await startRates({ database, rateSource, log }, Math.max(...Object.values(rateMaximumAgeMs)));
 
   const connection = await NativeConnection.connect({ address: config.TEMPORAL_ADDRESS });
   const namespace = config.TEMPORAL_NAMESPACE;
@@ -64,7 +64,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     metrics,
     rails: createRails([rail]),
     keyring,
-    rateMaximumAgeMs: config.RATE_MAXIMUM_AGE_HOURS * hourMs,
+    rateMaximumAgeMs,
     ...{ deliverer, sender },
     temporal,
     approvalAboveMinor: config.OPERATOR_APPROVAL_ABOVE_EUR * centsPerEuro,

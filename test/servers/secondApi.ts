@@ -24,7 +24,7 @@ export async function startSecondApi({ urls, temporal }: TestSystem, keyring = u
     rails: createRails([]),
     metrics: createMetrics('second-test'),
     log: pino({ level: 'silent' }),
-    rateMaximumAgeMs: 24 * 60 * 60 * 1000,
+    rateMaximumAgeMs: { test: 24 * 60 * 60 * 1000, live: 60 * 60 * 1000 },
     webhookPolicy: { allowInsecure: true, allowPrivateAddresses: true },
     webhookKeys,
     fingerprintSecret,

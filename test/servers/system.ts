@@ -56,7 +56,8 @@ export type TestSystem = {
 
 const policy = { allowInsecure: true, allowPrivateAddresses: true };
 export const fingerprintSecret = 'test-fingerprint-secret';
-const dayMs = 24 * 60 * 60 * 1000;
+const hourMs = 60 * 60 * 1000;
+const dayMs = 24 * hourMs;
 /** More than any test sends that is not about limits. */
 const unlimited = () =>
   createLimiter({
@@ -104,7 +105,7 @@ export async function startSystem(
     rails: createRails([createSandboxCallbacks([bank.callbackSecret])]),
     metrics: createMetrics('test'),
     log,
-    rateMaximumAgeMs: dayMs,
+    rateMaximumAgeMs: { test: dayMs, live: hourMs },
     webhookPolicy: options.webhookPolicy ?? policy,
     webhookKeys,
     fingerprintSecret,
@@ -125,7 +126,7 @@ export async function startSystem(
       metrics: createMetrics('test-worker'),
       rails,
       keyring,
-      rateMaximumAgeMs: dayMs,
+      rateMaximumAgeMs: { test: dayMs, live: hourMs },
       factRules: usualFactRules,
       deliverer,
       sender,
