@@ -69,7 +69,7 @@ export function accountRulesOf(
   return (currency === undefined ? [...byIban, ...byNumber] : [...byNumber, ...byIban])
     .filter(({ currencies }) => currency === undefined || currencies.includes(currency))
     .map(({ rules, currencies }) =>
-      inOrder([...identityRules(country, currencies, given.sent.type), ...rules]),
+      inOrder([...identityRules(country, currencies, given.sent.type, currency), ...rules]),
     );
 }
 
@@ -219,10 +219,17 @@ export function nameOnStatement(details: BeneficiaryDetails): string {
 /** What says who holds an account, and how it is paid, rather than which one it is. */
 const holderFields = /^(type|name.*|tax_id|date_of_birth|registration_number|currency|bic)$/;
 
-/** The same text for the same bank account, as far as it is given by the same kind of number. */
+/**
+ * The same text for the same bank account. Only in the United Kingdom an IBAN and a national number are
+ * known to be one: the IBAN is made of the sort code and the account number.
+ */
 export function accountIdentity(details: BeneficiaryDetails): string {
+  const [, routing_number, account_number] = /^GB.{6}(.{6})(.{8})$/.exec(details.iban ?? '') ?? [];
+  const one = routing_number
+    ? { ...details, iban: undefined, routing_number, account_number }
+    : details;
   const fields = plainFields.filter((field) => !holderFields.test(field));
-  return JSON.stringify(fields.map((field) => details[field]));
+  return JSON.stringify(fields.map((field) => one[field]));
 }
 
 /** "****3000": the last four characters, never more than half, and none of a date of birth. */
@@ -236,7 +243,9 @@ function textOf(sent: SentDetails, field: BeneficiaryField): string {
 }
 
 function refusalOf(rule: FieldRule, text: string): Refusal {
-  const { field: param, expected } = rule;
+  const { field: param, example } = rule;
+  const says = rule.expected.includes(example) || rule.expected.includes('such as');
+  const expected = says ? rule.expected : `${rule.expected} (for example ${example})`;
   if (text === '') return refuse('parameter_missing', { param, expected });
   const received = shown(rule, text);
   return refuse('beneficiary_invalid', { param, expected, received, detail: rule.fault?.(text) });
@@ -304,13 +313,18 @@ function choiceRule(
 }
 
 /** The rules that hold everywhere; `currencies` are those the country's accounts receive. */
-function identityRules(country: string, currencies: readonly string[], type?: string): Rules {
+function identityRules(
+  country: string,
+  currencies: readonly string[],
+  type?: string,
+  currency = currencies[0] ?? '',
+): Rules {
   const others = ibanCountries.has(country) ? ' without an IBAN' : '';
   return [
     // The examples of a kind of account make a beneficiary together.
     {
       ...choiceRule('type', beneficiaryTypes, 'individual or business'),
-      example: type ?? 'individual',
+      example: beneficiaryTypes.find((each) => each === type) ?? 'individual',
     },
     {
       field: 'name',
@@ -322,13 +336,16 @@ function identityRules(country: string, currencies: readonly string[], type?: st
       read: (text) => (/^\P{Cc}{1,140}$/u.test(text) ? text : undefined),
     },
     countryRule(country),
-    choiceRule(
-      'currency',
-      currencies,
-      currencies.length === 1
-        ? `${currencies[0]}, the currency of accounts in ${nameOf(country)}${others}`
-        : `a currency that can be paid: ${currencies.join(', ')}`,
-    ),
+    {
+      ...choiceRule(
+        'currency',
+        currencies,
+        currencies.length === 1
+          ? `${currencies[0]}, the currency of accounts in ${nameOf(country)}${others}`
+          : `a currency that can be paid: ${currencies.join(', ')}`,
+      ),
+      example: currency,
+    },
   ];
 }
 

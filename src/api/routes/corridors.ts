@@ -78,7 +78,7 @@ export const corridorRoutes: readonly Route[] = [
     // A corridor without a current rate is left out, as a quote of it would be refused.
     handle: async ({ database, rateMaximumAgeMs }, { account }, params) => {
       const [rates, offer] = await Promise.all([
-        currentRates(database, rateMaximumAgeMs),
+        currentRates(database, rateMaximumAgeMs[account.mode]),
         currentTerms(database, account.id),
       ]);
       const data = corridorsOf(account, offer, params).flatMap((corridor) => {
@@ -127,7 +127,10 @@ export const corridorRoutes: readonly Route[] = [
           refuse('currency_unsupported', { param: 'currency', expected, received: currency }),
         );
       }
-      return { status: 200, body: requirementsObject(country, currency ?? null, accounts) };
+      const sent = { type, 'address[country]': country };
+      const addressed = accountRulesOf(country, currency, { sent });
+      const body = requirementsObject(country, currency ?? null, accounts, addressed);
+      return { status: 200, body };
     },
   }),
 ];
