@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import type { Client } from '@temporalio/client';
 import { z } from 'zod';
-import { readOperatorConfig, readOperatorTemporalConfig } from '../config.js';
+import { ConfigError, readOperatorConfig, readOperatorTemporalConfig } from '../config.js';
 import { connectDatabase } from '../db/client.js';
-import { connectTemporal } from '../temporal/client.js';
+import { connectTemporal, refusalOf } from '../temporal/client.js';
 import { readJson } from './jsonFile.js';
 import type { Call } from './usage.js';
 
@@ -33,12 +33,10 @@ async function withTemporal<T>(
   env: NodeJS.ProcessEnv,
   work: (temporal: Client) => Promise<T>,
 ): Promise<T> {
-  const config = readOperatorTemporalConfig(env);
-  const temporal = connectTemporal({
-    address: config.TEMPORAL_ADDRESS,
-    namespace: config.TEMPORAL_NAMESPACE,
-  });
+  const temporal = connectTemporal(readOperatorTemporalConfig(env));
   try {
+    const refusal = await refusalOf(temporal);
+    if (refusal !== undefined) throw new ConfigError(refusal);
     return await work(temporal);
   } finally {
     await temporal.connection.close();

@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { Client } from '@temporalio/client';
 import { DefaultLogger, NativeConnection, Runtime } from '@temporalio/worker';
@@ -17,6 +18,7 @@ import { ecbSource } from '../rates/ecb.js';
 import { referenceSource } from '../rates/reference.js';
 import { tableSource } from '../rates/table.js';
 import { createLog, createMetrics, serveMetrics } from '../telemetry.js';
+import { connectionOptions, dataConverterOf, refusalOf } from '../temporal/client.js';
 import { upsertSchedules } from '../temporal/schedules.js';
 import { ensureSearchAttributes } from '../temporal/searchAttributes.js';
 import { createSender } from '../webhooks/sender.js';
@@ -28,7 +30,11 @@ const hourMs = 60 * 60 * 1000;
 const centsPerEuro = 100n;
 
 /** The bundle that the build makes; see bundle.ts. */
-const bundle = new URL('../workflows/bundle.js', import.meta.url);
+const bundles = (isEncrypted: boolean) =>
+  new URL(`../workflows/${isEncrypted ? 'encryptedBundle' : 'bundle'}.js`, import.meta.url);
+const failureConverterPath = fileURLToPath(
+  new URL('../temporal/failureConverter.js', import.meta.url),
+);
 
 async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promise<Running> {
   installRuntime(log);
@@ -43,9 +49,13 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
   const rateSource = rateSources[config.RATE_SOURCE](config);
   await startRates({ database, rateSource, log }, config.RATE_MAXIMUM_AGE_HOURS * hourMs);
 
-  const connection = await NativeConnection.connect({ address: config.TEMPORAL_ADDRESS });
+  const connection = await NativeConnection.connect(connectionOptions(config));
   const namespace = config.TEMPORAL_NAMESPACE;
-  const temporal = new Client({ connection, namespace });
+  const dataConverter = dataConverterOf(config);
+  const temporal = new Client({ connection, namespace, dataConverter });
+  const refusal = await refusalOf(temporal);
+  if (refusal !== undefined) throw new ConfigError(refusal);
+  const isEncrypted = dataConverter.payloadCodecs.length > 0;
   const rail = createSandboxRail({
     url: config.SANDBOX_BANK_URL,
     apiToken: config.SANDBOX_BANK_TOKEN,
@@ -77,7 +87,8 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     connection,
     namespace,
     activities,
-    workflows: { workflowBundle: { code: await readFile(bundle, 'utf8') } },
+    dataConverter: { ...dataConverter, ...(isEncrypted ? { failureConverterPath } : {}) },
+    workflows: { workflowBundle: { code: await readFile(bundles(isEncrypted), 'utf8') } },
     poolSize: config.DATABASE_POOL_SIZE,
   });
   const running = workers.map((worker) => worker.run());

@@ -85,8 +85,8 @@ export async function startProcesses(
   const starters = startersOf(directory, ports, bank, startOurs);
   const running = new Map<PartName, Part>();
   const temporal = connectTemporal({
-    address: `127.0.0.1:${ports.temporal}`,
-    namespace: 'default',
+    TEMPORAL_ADDRESS: `127.0.0.1:${ports.temporal}`,
+    TEMPORAL_NAMESPACE: 'default',
   });
 
   const starting = new Map<PartName, Promise<void>>();
