@@ -1,11 +1,11 @@
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 import type { Payload, PayloadCodec } from '@temporalio/common';
-import { temporal } from '@temporalio/proto';
+import proto from '@temporalio/proto';
 
 /** Each `id:key`, the key as hexadecimal digits; the first one encrypts, unless that is `none`. */
 export type EncryptionKeys = readonly string[];
 
-const { Payload: PayloadMessage } = temporal.api.common.v1;
+const { Payload: PayloadMessage } = proto.temporal.api.common.v1;
 // The form of Temporal's own samples in every language, so that their tools can read it.
 const cipher = 'aes-256-gcm';
 const encoding = 'binary/encrypted';
