@@ -39,7 +39,7 @@ const table: readonly (readonly [part: string, rule: Rule])[] = [
   ['rates/', { ours: ['domain/', 'telemetry'] }],
   ['rails/', { ours: ['domain/', 'telemetry'] }],
   ['webhooks/', { ours: ['domain/', 'keyedLimit', 'telemetry'] }],
-  ['temporal/', { ours: ['domain/', 'workflows/messages', 'telemetry'] }],
+  ['temporal/', { ours: ['domain/', 'workflows/messages', 'telemetry'], types: ['config'] }],
   [
     'activities/',
     {

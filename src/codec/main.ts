@@ -1,5 +1,6 @@
 import { timingSafeEqual } from 'node:crypto';
 import { createServer, type IncomingMessage } from 'node:http';
+import { text } from 'node:stream/consumers';
 import { JSONToPayload, payloadToJSON } from '@temporalio/common/lib/proto-utils.js';
 import { z } from 'zod';
 import { type CodecConfig, readCodecConfig } from '../config.js';
@@ -17,7 +18,7 @@ const bodyForm = z.object({
     .max(1_000),
 });
 
-type Answer = { readonly status: number; readonly body?: object };
+type Answer = { readonly status: number; readonly body: object };
 
 /**
  * Decrypts payloads for the Temporal UI and the Temporal CLI, by their protocol of remote codecs. It
@@ -26,23 +27,21 @@ type Answer = { readonly status: number; readonly body?: object };
 function createCodecServer(config: CodecConfig) {
   const codec = encryptingCodec(config.TEMPORAL_ENCRYPTION_KEYS);
   const expected = Buffer.from(`Bearer ${config.CODEC_TOKEN}`);
-  const isAllowed = ({ headers }: IncomingMessage) => {
-    const given = Buffer.from(headers.authorization ?? '');
-    return given.length === expected.length && timingSafeEqual(given, expected);
-  };
   const answer = async (request: IncomingMessage): Promise<Answer> => {
-    if (request.url === '/livez') return { status: 200 };
-    if (request.method === 'OPTIONS') return { status: 204 };
-    if (!isAllowed(request)) return problem(401, 'Authorization: expected Bearer and CODEC_TOKEN');
-    if (request.method !== 'POST' || !request.url?.endsWith('/decode'))
+    const { headers, method, url } = request;
+    if (url === '/livez' || method === 'OPTIONS') return { status: 200, body: {} };
+    const given = Buffer.from(headers.authorization ?? '');
+    if (given.length !== expected.length || !timingSafeEqual(given, expected))
+      return problem(401, 'Authorization: expected Bearer and CODEC_TOKEN');
+    if (method !== 'POST' || !url?.endsWith('/decode'))
       return problem(404, 'expected POST /decode');
-    const text = await readBody(request);
-    if (text === undefined) return problem(413, `expected at most ${bodyBytes} bytes`);
-    const body = bodyForm.safeParse(jsonOf(text));
-    if (!body.success) return problem(400, 'expected {"payloads": […]} with bytes as base64');
+    // Node reads as many bytes as the header says, and no more.
+    if (!(Number.parseInt(headers['content-length'] ?? '', 10) <= bodyBytes))
+      return problem(413, `expected a Content-Length of at most ${bodyBytes}`);
     try {
-      const payloads = await codec.decode(body.data.payloads.map(JSONToPayload));
-      return { status: 200, body: { payloads: payloads.map(payloadToJSON) } };
+      const { payloads } = bodyForm.parse(JSON.parse(await text(request)));
+      const decrypted = await codec.decode(payloads.map(JSONToPayload));
+      return { status: 200, body: { payloads: decrypted.map(payloadToJSON) } };
     } catch (error) {
       return problem(400, error instanceof Error ? error.message : String(error));
     }
@@ -65,25 +64,6 @@ function createCodecServer(config: CodecConfig) {
 }
 
 const problem = (status: number, message: string): Answer => ({ status, body: { message } });
-
-async function readBody(request: IncomingMessage): Promise<string | undefined> {
-  const chunks: Buffer[] = [];
-  let length = 0;
-  for await (const chunk of request) {
-    length += chunk.length;
-    if (length > bodyBytes) return undefined;
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString();
-}
-
-function jsonOf(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-}
 
 await runProcess(
   async () => {

@@ -1,18 +1,6 @@
 import { Client, Connection, isRetryableError, makeGrpcRetryInterceptor } from '@temporalio/client';
-import { type EncryptionKeys, encryptingCodec } from './encryption.js';
-
-/** How the server is reached, by the names of the variables that say so. */
-export type TemporalOptions = {
-  readonly TEMPORAL_ADDRESS: string;
-  readonly TEMPORAL_NAMESPACE: string;
-  readonly TEMPORAL_TLS?: boolean | undefined;
-  readonly TEMPORAL_TLS_CA?: string | undefined;
-  readonly TEMPORAL_TLS_SERVER_NAME?: string | undefined;
-  readonly TEMPORAL_TLS_CERT?: string | undefined;
-  readonly TEMPORAL_TLS_KEY?: string | undefined;
-  readonly TEMPORAL_API_KEY?: string | undefined;
-  readonly TEMPORAL_ENCRYPTION_KEYS?: EncryptionKeys | undefined;
-};
+import type { TemporalConfig } from '../config.js';
+import { encryptingCodec } from './encryption.js';
 
 /**
  * Between two attempts at a call. The client's own pauses grow to five seconds, and a call that has
@@ -28,32 +16,25 @@ const mostAttempts = 200;
 const namespaceLimitMs = 3_000;
 
 /** What connections of the client and of workers have in common. */
-export function connectionOptions(options: TemporalOptions) {
+export function connectionOptions(options: TemporalConfig) {
   const { TEMPORAL_TLS_CA: ca, TEMPORAL_TLS_CERT: crt, TEMPORAL_TLS_KEY: key } = options;
-  const name = options.TEMPORAL_TLS_SERVER_NAME;
-  const apiKey = options.TEMPORAL_API_KEY;
-  const isTls = options.TEMPORAL_TLS ?? [ca, crt, name, apiKey].some((set) => set !== undefined);
+  const { TEMPORAL_TLS_SERVER_NAME: name, TEMPORAL_API_KEY: apiKey } = options;
+  const isTls = options.TEMPORAL_TLS ?? (ca ?? crt ?? name ?? apiKey) !== undefined;
   const tls = {
-    ...(ca === undefined ? {} : { serverRootCACertificate: Buffer.from(ca) }),
-    ...(name === undefined ? {} : { serverNameOverride: name }),
-    ...(crt === undefined || key === undefined
-      ? {}
-      : { clientCertPair: { crt: Buffer.from(crt), key: Buffer.from(key) } }),
+    ...(ca && { serverRootCACertificate: Buffer.from(ca) }),
+    ...(name && { serverNameOverride: name }),
+    ...(crt && key && { clientCertPair: { crt: Buffer.from(crt), key: Buffer.from(key) } }),
   };
-  return {
-    address: options.TEMPORAL_ADDRESS,
-    tls: isTls ? tls : false,
-    ...(apiKey === undefined ? {} : { apiKey }),
-  };
+  return { address: options.TEMPORAL_ADDRESS, tls: isTls && tls, ...(apiKey && { apiKey }) };
 }
 
 /** What clients and workers turn values into payloads with. */
-export const dataConverterOf = ({ TEMPORAL_ENCRYPTION_KEYS: keys }: TemporalOptions) => ({
+export const dataConverterOf = ({ TEMPORAL_ENCRYPTION_KEYS: keys }: TemporalConfig) => ({
   payloadCodecs: keys === undefined ? [] : [encryptingCodec(keys)],
 });
 
 /** A client of its own connection; the first call finds out whether the server is there. */
-export function connectTemporal(options: TemporalOptions): Client {
+export function connectTemporal(options: TemporalConfig): Client {
   const retry = makeGrpcRetryInterceptor({
     retryableDecider: (attempt, status) => attempt < mostAttempts && isRetryableError(status),
     // 8 is RESOURCE_EXHAUSTED: the server asks for fewer calls.
