@@ -102,9 +102,9 @@ const temporal = {
 };
 
 /** What only two settings together show to be wrong. */
-function checkTemporal(set: TemporalConfig, { addIssue }: z.core.$RefinementCtx): void {
+function checkTemporal(set: TemporalConfig, context: z.core.$RefinementCtx): void {
   const wrong = (name: keyof TemporalConfig, message: string) =>
-    addIssue({ code: 'custom', path: [name], message });
+    context.addIssue({ code: 'custom', path: [name], message });
   const { TEMPORAL_TLS_CERT: cert, TEMPORAL_TLS_KEY: key } = set;
   if (cert === undefined && key !== undefined)
     wrong('TEMPORAL_TLS_CERT', 'the certificate of TEMPORAL_TLS_KEY in PEM');

@@ -29,13 +29,6 @@ import { createBatchLane, createSingleLane } from './workers.js';
 const hourMs = 60 * 60 * 1000;
 const centsPerEuro = 100n;
 
-/** The bundle that the build makes; see bundle.ts. */
-const bundles = (isEncrypted: boolean) =>
-  new URL(`../workflows/${isEncrypted ? 'encryptedBundle' : 'bundle'}.js`, import.meta.url);
-const failureConverterPath = fileURLToPath(
-  new URL('../temporal/failureConverter.js', import.meta.url),
-);
-
 async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promise<Running> {
   installRuntime(log);
   const database = connectDatabase({
@@ -49,13 +42,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
   const rateSource = rateSources[config.RATE_SOURCE](config);
   await startRates({ database, rateSource, log }, config.RATE_MAXIMUM_AGE_HOURS * hourMs);
 
-  const connection = await NativeConnection.connect(connectionOptions(config));
-  const namespace = config.TEMPORAL_NAMESPACE;
-  const dataConverter = dataConverterOf(config);
-  const temporal = new Client({ connection, namespace, dataConverter });
-  const refusal = await refusalOf(temporal);
-  if (refusal !== undefined) throw new ConfigError(refusal);
-  const isEncrypted = dataConverter.payloadCodecs.length > 0;
+  const { connection, temporal, dataConverter, bundle } = await reachTemporal(config);
   const rail = createSandboxRail({
     url: config.SANDBOX_BANK_URL,
     apiToken: config.SANDBOX_BANK_TOKEN,
@@ -85,10 +72,10 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
   const createLane = lane === 'single' ? createSingleLane : createBatchLane;
   const workers = await createLane({
     connection,
-    namespace,
+    namespace: config.TEMPORAL_NAMESPACE,
     activities,
-    dataConverter: { ...dataConverter, ...(isEncrypted ? { failureConverterPath } : {}) },
-    workflows: { workflowBundle: { code: await readFile(bundles(isEncrypted), 'utf8') } },
+    dataConverter,
+    workflows: { workflowBundle: { code: await readFile(bundle, 'utf8') } },
     poolSize: config.DATABASE_POOL_SIZE,
   });
   const running = workers.map((worker) => worker.run());
@@ -118,6 +105,24 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
       await Promise.all([sender.close(), rail.close(), connection.close()]);
       await database.end({ timeout: 5 });
     },
+  };
+}
+
+/** Connects, and finds the bundle of the build (see bundle.ts) that goes with the encryption. */
+async function reachTemporal(config: WorkerConfig) {
+  const connection = await NativeConnection.connect(connectionOptions(config));
+  const dataConverter = dataConverterOf(config);
+  const namespace = config.TEMPORAL_NAMESPACE;
+  const temporal = new Client({ connection, namespace, dataConverter });
+  const refusal = await refusalOf(temporal);
+  if (refusal !== undefined) throw new ConfigError(refusal);
+  const fileOf = (name: string) => fileURLToPath(new URL(`../${name}`, import.meta.url));
+  if (dataConverter.payloadCodecs.length === 0)
+    return { connection, temporal, dataConverter, bundle: fileOf('workflows/bundle.js') };
+  const failureConverterPath = fileOf('temporal/failureConverter.js');
+  return {
+    ...{ connection, temporal, bundle: fileOf('workflows/encryptedBundle.js') },
+    dataConverter: { ...dataConverter, failureConverterPath },
   };
 }
 
