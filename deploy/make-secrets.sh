@@ -29,7 +29,7 @@ keep() {
 }
 
 for name in postgres_password temporal_database_password sandbox_bank_token \
-  sandbox_bank_callback_secret fingerprint_secret; do
+  sandbox_bank_callback_secret fingerprint_secret codec_token grafana_admin_password; do
   keep "$name" "$(random)"
 done
 
@@ -39,6 +39,24 @@ keep master_key "$(random 32)"
 
 # Signs webhooks, beside the endpoints' own secrets; the API publishes its public half.
 keep webhook_signing_keys "whsk_$(head -c 32 /dev/urandom | base64)"
+
+# Encrypts what Temporal stores. Keep a key until every workflow that it has encrypted is deleted.
+keep temporal_encryption_keys "$(date +%Y-%m):$(random 32)"
+
+# Who may see the Temporal UI, and what the proxy asks the codec server with, in the proxy's own form.
+keep proxy_operators "global
+  setenv CODEC_TOKEN $(cat "$directory/codec_token")
+userlist operators
+  user operator insecure-password $(random)"
+
+# A certificate that the proxy signed itself: put one that your customers trust in its place, with its
+# private key in the same file.
+if [ ! -e "$directory/proxy_certificate" ]; then
+  pair=$(openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -days 365 \
+    -subj "/CN=localhost" -addext "subjectAltName=DNS:localhost,IP:127.0.0.1" \
+    -keyout - -out - 2>/dev/null)
+fi
+keep proxy_certificate "${pair:-}"
 
 # Empty but while the callback secret is changed; see docs/operations.md.
 keep sandbox_bank_callback_secret_previous ""

@@ -1,3 +1,4 @@
+import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 
@@ -52,12 +53,77 @@ const localTableUrl = /^(https:\/\/[^\s/?#]+|http:\/\/(localhost|127\.0\.0\.1)(:
 const ed25519Key =
   /^-----BEGIN PUBLIC KEY-----\s+MCowBQYDK2VwAyEA[\w+/]{43}=\s+-----END PUBLIC KEY-----\s*$/;
 
+const readablePem = (read: (text: string) => unknown) => (text: string) => {
+  try {
+    return Boolean(read(text));
+  } catch {
+    return false;
+  }
+};
+const certificate = z
+  .string()
+  .refine(
+    readablePem((text) => new X509Certificate(text)),
+    {
+      error: 'a certificate in PEM',
+      abort: true,
+    },
+  )
+  .optional();
+const tlsKeyForm = 'the private key of TEMPORAL_TLS_CERT in PEM';
+
+const encryptionKeysForm =
+  'one to eight keys, each an id, a colon and 64 hexadecimal digits; "none" may stand first';
+const encryptionKeys = z
+  .string({ error: encryptionKeysForm })
+  .regex(/^(none\s+)?([\w.-]{1,64}:[0-9a-f]{64}(\s+(?=\S)|$)){1,8}$/i, encryptionKeysForm)
+  .transform((text) => text.split(/\s+/))
+  .refine((keys) => new Set(keys.map((key) => key.split(':')[0])).size === keys.length, {
+    error: 'keys of different ids',
+  });
+
+/** How every process of Corridor reaches Temporal; see docs/operations.md. */
+const temporal = {
+  TEMPORAL_ADDRESS: z.string({ error: 'host:port' }).regex(/^[^/\s]+:\d+$/, 'host:port'),
+  TEMPORAL_NAMESPACE: z.string().min(1, 'the name of a namespace').default('default'),
+  /** On wherever one of the settings below needs it. */
+  TEMPORAL_TLS: flag.optional(),
+  /** Who signs the server's certificate, where that is not one of the public authorities. */
+  TEMPORAL_TLS_CA: certificate,
+  TEMPORAL_TLS_SERVER_NAME: z.string().optional(),
+  TEMPORAL_TLS_CERT: certificate,
+  TEMPORAL_TLS_KEY: z
+    .string()
+    .refine(readablePem(createPrivateKey), { error: tlsKeyForm, abort: true })
+    .optional(),
+  TEMPORAL_API_KEY: z.string().optional(),
+  /** The first one encrypts what Temporal stores, each decrypts. */
+  TEMPORAL_ENCRYPTION_KEYS: encryptionKeys.optional(),
+};
+
+/** What only two settings together show to be wrong. */
+function checkTemporal(set: TemporalConfig, context: z.core.$RefinementCtx): void {
+  const wrong = (name: keyof TemporalConfig, message: string) =>
+    context.addIssue({ code: 'custom', path: [name], message });
+  const { TEMPORAL_TLS_CERT: cert, TEMPORAL_TLS_KEY: key } = set;
+  if (cert === undefined && key !== undefined)
+    wrong('TEMPORAL_TLS_CERT', 'the certificate of TEMPORAL_TLS_KEY in PEM');
+  else if (cert !== undefined && key === undefined) wrong('TEMPORAL_TLS_KEY', tlsKeyForm);
+  else if (cert !== undefined && key !== undefined) {
+    const isPair = new X509Certificate(cert).checkPrivateKey(createPrivateKey(key));
+    if (!isPair) wrong('TEMPORAL_TLS_KEY', tlsKeyForm);
+  }
+  const needsTls =
+    set.TEMPORAL_TLS_CA ?? set.TEMPORAL_TLS_SERVER_NAME ?? cert ?? set.TEMPORAL_API_KEY;
+  if (set.TEMPORAL_TLS === false && needsTls !== undefined)
+    wrong('TEMPORAL_TLS', 'true with a certificate, a server name or an API key');
+}
+
 /** What the API and the workers have in common. */
 const shared = {
   DATABASE_URL: url('postgres|postgresql'),
   DATABASE_POOL_SIZE: count.default(16),
-  TEMPORAL_ADDRESS: z.string({ error: 'host:port' }).regex(/^[^/\s]+:\d+$/, 'host:port'),
-  TEMPORAL_NAMESPACE: z.string().min(1, 'the name of a namespace').default('default'),
+  ...temporal,
   /** Wraps the keys of beneficiaries' details: who loses it loses these. */
   MASTER_KEY: masterKeys,
   LOG_LEVEL: z
@@ -165,9 +231,18 @@ const operatorSchema = z.object({
   CORRIDOR_OPERATOR_KEY: z.string().default(''),
 });
 const masterKeySchema = z.object({ MASTER_KEY: masterKeys });
-const operatorTemporalSchema = z.object({
-  TEMPORAL_ADDRESS: shared.TEMPORAL_ADDRESS,
-  TEMPORAL_NAMESPACE: shared.TEMPORAL_NAMESPACE,
+const operatorTemporalSchema = z.object(temporal);
+
+/** Who decrypts for the Temporal UI and the Temporal CLI. */
+const codecSchema = z.object({
+  TEMPORAL_ENCRYPTION_KEYS: encryptionKeys,
+  CODEC_HOST: z.string().default('127.0.0.1'),
+  CODEC_PORT: port.default(8081),
+  CODEC_TOKEN: secret,
+  /** The origin of the Temporal UI, as browsers name it. */
+  CODEC_UI_ORIGIN: z
+    .string({ error: 'the origin of the Temporal UI' })
+    .regex(/^https?:\/\/[^/\s]+$/, 'an origin, such as https://temporal.example.com'),
 });
 
 /** What `corridor start` and `corridor demo` take from outside instead of starting it. */
@@ -192,6 +267,8 @@ const callerSchema = z.object({
   CORRIDOR_API_KEY: z.string().optional(),
 });
 
+export type TemporalConfig = z.infer<z.ZodObject<typeof temporal>>;
+export type CodecConfig = z.infer<typeof codecSchema>;
 export type ApiConfig = z.infer<typeof apiSchema>;
 export type WorkerConfig = z.infer<typeof workerSchema>;
 export type StackConfig = z.infer<typeof stackSchema>;
@@ -204,10 +281,12 @@ export const rateAgesOf = (config: ApiConfig | WorkerConfig) => ({
   test: config.RATE_TEST_MAXIMUM_AGE_HOURS * hourMs,
 });
 
-export const readApiConfig = (env: Environment) => read(apiSchema, env);
-export const readWorkerConfig = (env: Environment) => read(checkedWorkerSchema, env);
-export const readOperatorTemporalConfig = (env: Environment, stack: Environment) =>
-  read(operatorTemporalSchema, env, stack);
+export const readApiConfig = (env: Environment) => read(apiSchema.superRefine(checkTemporal), env);
+export const readWorkerConfig = (env: Environment) =>
+  read(checkedWorkerSchema.superRefine(checkTemporal), env);
+export const readOperatorTemporalConfig = (env: Environment, stack: Environment = {}) =>
+  read(operatorTemporalSchema.superRefine(checkTemporal), env, stack);
+export const readCodecConfig = (env: Environment) => read(codecSchema, env);
 export const readOperatorConfig = (env: Environment, stack: Environment) =>
   read(operatorSchema, env, stack);
 export const readMasterKeyConfig = (env: Environment) => read(masterKeySchema, env);

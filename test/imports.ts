@@ -39,7 +39,7 @@ const table: readonly (readonly [part: string, rule: Rule])[] = [
   ['rates/', { ours: ['domain/', 'telemetry'] }],
   ['rails/', { ours: ['domain/', 'telemetry'] }],
   ['webhooks/', { ours: ['domain/', 'keyedLimit', 'telemetry'] }],
-  ['temporal/', { ours: ['domain/', 'workflows/messages', 'telemetry'] }],
+  ['temporal/', { ours: ['domain/', 'workflows/messages', 'telemetry'], types: ['config'] }],
   [
     'activities/',
     {
@@ -61,6 +61,7 @@ const table: readonly (readonly [part: string, rule: Rule])[] = [
     },
   ],
   ['worker/', composes],
+  ['codec/', composes],
   [
     'cli/',
     {
@@ -80,7 +81,7 @@ const table: readonly (readonly [part: string, rule: Rule])[] = [
   ['sandbox/bank/', readsNothing],
   ['sandbox/stack/', readsNothing],
   ['sandbox/', composes],
-  ['config', { ours: [], packages: ['node:fs', 'zod'] }],
+  ['config', { ours: [], packages: ['node:crypto', 'node:fs', 'zod'] }],
   ['keyedLimit', { ours: [], packages: ['p-limit'] }],
   ['telemetry', readsNothing],
   ['process', { ours: ['config'] }],
@@ -94,10 +95,13 @@ const entries = [
   'cli/main.ts',
   'sandbox/bank/main.ts',
   'workflows/index.ts',
+  // Loaded by the SDK, by its path.
+  'temporal/failureConverter.ts',
+  'codec/main.ts',
 ];
 
 /** Files that may hand `process.env` on as a whole, to a configuration or to a child process. */
-const passesEnvironment = /^(api\/main\.ts|worker\/|cli\/|sandbox\/)/;
+const passesEnvironment = /^(api\/main\.ts|worker\/|codec\/|cli\/|sandbox\/)/;
 const readsEnvironment = new Set(['config.ts', 'sandbox/bank/main.ts']);
 
 /** The files of a folder; `prefix` is what their paths begin with where it is not `src`. */

@@ -29,8 +29,8 @@ export async function withBench(data, work) {
     ...{ url: stack.description.database_url, poolSize: 2, applicationName: 'bench' },
   });
   const temporal = connectTemporal({
-    address: stack.description.temporal_address,
-    namespace: process.env.TEMPORAL_NAMESPACE ?? 'default',
+    TEMPORAL_ADDRESS: stack.description.temporal_address,
+    TEMPORAL_NAMESPACE: process.env.TEMPORAL_NAMESPACE ?? 'default',
   });
   let sink;
   try {

@@ -10,7 +10,7 @@ import { type Running, runProcess } from '../process.js';
 import { createRails } from '../rails/registry.js';
 import { createSandboxCallbacks } from '../rails/sandbox/callback.js';
 import { count, createLog, createRegistry, listen, serveMetrics, show } from '../telemetry.js';
-import { connectTemporal } from '../temporal/client.js';
+import { connectTemporal, refusalOf } from '../temporal/client.js';
 import { readSigningKey } from '../webhooks/signature.js';
 import { createApp } from './app.js';
 import { createBacklog } from './backlog.js';
@@ -32,10 +32,7 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
   const connection = { url: config.DATABASE_URL, applicationName: 'corridor-api' };
   const database = connectDatabase({ ...connection, poolSize: config.DATABASE_POOL_SIZE });
   const lists = connectDatabase({ ...connection, ...listConnections });
-  const temporal = connectTemporal({
-    address: config.TEMPORAL_ADDRESS,
-    namespace: config.TEMPORAL_NAMESPACE,
-  });
+  const temporal = connectTemporal(config);
   const { SANDBOX_BANK_CALLBACK_SECRET: secret, SANDBOX_BANK_CALLBACK_SECRET_PREVIOUS: previous } =
     config;
   const rails = createRails([createSandboxCallbacks(previous ? [secret, previous] : [secret])]);
@@ -81,6 +78,8 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
     isReady: async () => !http.isStopping() && (await isUsable()),
     refresh: createBacklog(lists, temporal, log),
   });
+  // It goes on all the same: payouts are taken without Temporal, and decided once it is right.
+  void refusalOf(temporal).then((refusal) => refusal && log.error(refusal));
   log.info({ ready: url, metrics: metricsServer.url }, 'the API is ready');
   return {
     // It never settles, for the process does not break by itself.

@@ -1,10 +1,15 @@
 import { join } from 'node:path';
 import type { Client } from '@temporalio/client';
 import { z } from 'zod';
-import { type Environment, readOperatorConfig, readOperatorTemporalConfig } from '../config.js';
+import {
+  ConfigError,
+  type Environment,
+  readOperatorConfig,
+  readOperatorTemporalConfig,
+} from '../config.js';
 import { connectDatabase } from '../db/client.js';
 import { isWellFormedOperatorKey, operatorOf } from '../db/operators.js';
-import { connectTemporal } from '../temporal/client.js';
+import { connectTemporal, refusalOf } from '../temporal/client.js';
 import { readJson } from './jsonFile.js';
 import { type Call, UsageError } from './usage.js';
 
@@ -54,12 +59,10 @@ async function withTemporal<T>(
   stack: Environment,
   work: (temporal: Client) => Promise<T>,
 ): Promise<T> {
-  const config = readOperatorTemporalConfig(process.env, stack);
-  const temporal = connectTemporal({
-    address: config.TEMPORAL_ADDRESS,
-    namespace: config.TEMPORAL_NAMESPACE,
-  });
+  const temporal = connectTemporal(readOperatorTemporalConfig(process.env, stack));
   try {
+    const refusal = await refusalOf(temporal);
+    if (refusal !== undefined) throw new ConfigError(refusal);
     return await work(temporal);
   } finally {
     await temporal.connection.close();

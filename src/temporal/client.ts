@@ -1,6 +1,6 @@
 import { Client, Connection, isRetryableError, makeGrpcRetryInterceptor } from '@temporalio/client';
-
-export type TemporalOptions = { readonly address: string; readonly namespace: string };
+import type { TemporalConfig } from '../config.js';
+import { encryptingCodec } from './encryption.js';
 
 /**
  * Between two attempts at a call. The client's own pauses grow to five seconds, and a call that has
@@ -12,12 +12,59 @@ const pauseMs = 100;
 /** Longer than any call's deadline, which is what ends it. */
 const mostAttempts = 200;
 
+/** A server that is there answers in milliseconds; one that is not is found out by what follows. */
+const namespaceLimitMs = 3_000;
+
+/** What connections of the client and of workers have in common. */
+export function connectionOptions(options: TemporalConfig) {
+  const { TEMPORAL_TLS_CA: ca, TEMPORAL_TLS_CERT: crt, TEMPORAL_TLS_KEY: key } = options;
+  const { TEMPORAL_TLS_SERVER_NAME: name, TEMPORAL_API_KEY: apiKey } = options;
+  const isTls = options.TEMPORAL_TLS ?? (ca ?? crt ?? name ?? apiKey) !== undefined;
+  const tls = {
+    ...(ca && { serverRootCACertificate: Buffer.from(ca) }),
+    ...(name && { serverNameOverride: name }),
+    ...(crt && key && { clientCertPair: { crt: Buffer.from(crt), key: Buffer.from(key) } }),
+  };
+  return { address: options.TEMPORAL_ADDRESS, tls: isTls && tls, ...(apiKey && { apiKey }) };
+}
+
+/** What clients and workers turn values into payloads with. */
+export const dataConverterOf = ({ TEMPORAL_ENCRYPTION_KEYS: keys }: TemporalConfig) => ({
+  payloadCodecs: keys === undefined ? [] : [encryptingCodec(keys)],
+});
+
 /** A client of its own connection; the first call finds out whether the server is there. */
-export function connectTemporal({ address, namespace }: TemporalOptions): Client {
+export function connectTemporal(options: TemporalConfig): Client {
   const retry = makeGrpcRetryInterceptor({
     retryableDecider: (attempt, status) => attempt < mostAttempts && isRetryableError(status),
     // 8 is RESOURCE_EXHAUSTED: the server asks for fewer calls.
     delayFunction: (_attempt, { code }) => (code === 8 ? 1_000 : pauseMs),
   });
-  return new Client({ connection: Connection.lazy({ address, interceptors: [retry] }), namespace });
+  return new Client({
+    connection: Connection.lazy({ ...connectionOptions(options), interceptors: [retry] }),
+    namespace: options.TEMPORAL_NAMESPACE,
+    dataConverter: dataConverterOf(options),
+  });
+}
+
+/**
+ * What the server has against the namespace or the API key, by the variable's name. Nothing when it
+ * takes both, and when it does not answer: that it may do later.
+ */
+export async function refusalOf({ connection, options }: Client): Promise<string | undefined> {
+  const { namespace } = options;
+  try {
+    await connection.withDeadline(Date.now() + namespaceLimitMs, () =>
+      connection.workflowService.describeNamespace({ namespace }),
+    );
+    return undefined;
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? error.code : undefined;
+    // 5 is NOT_FOUND, 7 PERMISSION_DENIED and 16 UNAUTHENTICATED.
+    if (code === 5)
+      return `TEMPORAL_NAMESPACE: expected a namespace of the server, not ${namespace}`;
+    if (code === 7 || code === 16)
+      return `TEMPORAL_API_KEY or TEMPORAL_TLS_CERT: expected what the server lets into ${namespace}`;
+    return undefined;
+  }
 }

@@ -2,9 +2,16 @@ import { writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { bundleWorkflowCode, DefaultLogger } from '@temporalio/worker';
 
-/** Part of the build: one file with the workflows, so that no worker bundles at its start. */
-const { code } = await bundleWorkflowCode({
-  workflowsPath: fileURLToPath(new URL('../workflows/index.js', import.meta.url)),
+const pathOf = (file: string) => fileURLToPath(new URL(`../${file}`, import.meta.url));
+const options = {
+  workflowsPath: pathOf('workflows/index.js'),
   logger: new DefaultLogger('WARN'),
-});
-await writeFile(new URL('../workflows/bundle.js', import.meta.url), code);
+};
+const encrypted = { failureConverterPath: pathOf('temporal/failureConverter.js') };
+
+/** Part of the build: one file with the workflows, so that no worker bundles at its start. */
+const plain = await bundleWorkflowCode(options);
+await writeFile(pathOf('workflows/bundle.js'), plain.code);
+/** The same for workers with encryption keys: what converts a failure is part of the bundle. */
+const other = await bundleWorkflowCode({ ...options, ...encrypted });
+await writeFile(pathOf('workflows/encryptedBundle.js'), other.code);

@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { Client } from '@temporalio/client';
 import { DefaultLogger, NativeConnection, Runtime } from '@temporalio/worker';
@@ -18,6 +19,7 @@ import { ecbSource } from '../rates/ecb.js';
 import { referenceSource } from '../rates/reference.js';
 import { tableSource } from '../rates/table.js';
 import { createLog, createRegistry, freeAddress, serveMetrics } from '../telemetry.js';
+import { connectionOptions, dataConverterOf, refusalOf } from '../temporal/client.js';
 import { upsertSchedules } from '../temporal/schedules.js';
 import { ensureSearchAttributes } from '../temporal/searchAttributes.js';
 import { createSender } from '../webhooks/sender.js';
@@ -29,9 +31,6 @@ import { createBatchLane, createSingleLane } from './workers.js';
 const metricsLimitMs = 1_000;
 
 const centsPerEuro = 100n;
-
-/** The bundle that the build makes; see bundle.ts. */
-const bundle = new URL('../workflows/bundle.js', import.meta.url);
 
 async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promise<Running> {
   const temporalMetrics = await installRuntime(log, `worker-${lane}`);
@@ -47,9 +46,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
   const rateMaximumAgeMs = rateAgesOf(config);
   await startRates({ database, rateSource, log }, Math.max(...Object.values(rateMaximumAgeMs)));
 
-  const connection = await NativeConnection.connect({ address: config.TEMPORAL_ADDRESS });
-  const namespace = config.TEMPORAL_NAMESPACE;
-  const temporal = new Client({ connection, namespace });
+  const { connection, temporal, dataConverter, bundle } = await reachTemporal(config);
   const rail = createSandboxRail({
     url: config.SANDBOX_BANK_URL,
     apiToken: config.SANDBOX_BANK_TOKEN,
@@ -78,8 +75,9 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
   const createLane = lane === 'single' ? createSingleLane : createBatchLane;
   const workers = await createLane({
     connection,
-    namespace,
+    namespace: config.TEMPORAL_NAMESPACE,
     activities,
+    dataConverter,
     workflows: { workflowBundle: { code: await readFile(bundle, 'utf8') } },
     poolSize: config.DATABASE_POOL_SIZE,
   });
@@ -111,6 +109,24 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
       await Promise.all([sender.close(), rail.close(), connection.close()]);
       await database.end({ timeout: 5 });
     },
+  };
+}
+
+/** Connects, and finds the bundle of the build (see bundle.ts) that goes with the encryption. */
+async function reachTemporal(config: WorkerConfig) {
+  const connection = await NativeConnection.connect(connectionOptions(config));
+  const dataConverter = dataConverterOf(config);
+  const namespace = config.TEMPORAL_NAMESPACE;
+  const temporal = new Client({ connection, namespace, dataConverter });
+  const refusal = await refusalOf(temporal);
+  if (refusal !== undefined) throw new ConfigError(refusal);
+  const fileOf = (name: string) => fileURLToPath(new URL(`../${name}`, import.meta.url));
+  if (dataConverter.payloadCodecs.length === 0)
+    return { connection, temporal, dataConverter, bundle: fileOf('workflows/bundle.js') };
+  const failureConverterPath = fileOf('temporal/failureConverter.js');
+  return {
+    ...{ connection, temporal, bundle: fileOf('workflows/encryptedBundle.js') },
+    dataConverter: { ...dataConverter, failureConverterPath },
   };
 }
 

@@ -1,3 +1,4 @@
+import type { DataConverter } from '@temporalio/common';
 import type { NativeConnection } from '@temporalio/worker';
 import { Worker, type WorkerOptions } from '@temporalio/worker';
 import { retrySoonAfterOutage } from '../activities/failure.js';
@@ -8,6 +9,7 @@ export type LaneOptions = {
   readonly connection: NativeConnection;
   readonly namespace: string;
   readonly activities: Activities;
+  readonly dataConverter?: DataConverter;
   readonly workflows: Pick<WorkerOptions, 'workflowBundle'>;
   /** Local activities hold a database connection each. */
   readonly poolSize: number;
@@ -29,13 +31,14 @@ const stickyQueueScheduleToStartTimeout = '2s';
  */
 const maxHeartbeatThrottleInterval = '1s';
 
-type ActivityOptions = Pick<LaneOptions, 'connection' | 'namespace' | 'activities'>;
+type ActivityOptions = Omit<LaneOptions, 'workflows' | 'poolSize'>;
 
 /** What the workers of a lane have in common. */
-function sharedOptions({ connection, namespace }: ActivityOptions) {
+function sharedOptions({ connection, namespace, dataConverter }: ActivityOptions) {
   return {
     connection,
     namespace,
+    ...(dataConverter === undefined ? {} : { dataConverter }),
     shutdownGraceTime: shutdownGraceMs,
     shutdownForceTime: shutdownForceMs,
     maxHeartbeatThrottleInterval,

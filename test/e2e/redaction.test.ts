@@ -4,10 +4,14 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
+import { defaultPayloadConverter, type PayloadCodec } from '@temporalio/common';
+import { historyToJSON, JSONToPayload, payloadToJSON } from '@temporalio/common/lib/proto-utils.js';
+import { Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
+import { startProcess } from '../../sandbox/stack/process.js';
 import { createApiKey } from '../../src/db/apiKeys.js';
+import { encryptingCodec } from '../../src/temporal/encryption.js';
 import { eventually } from '../assertions/eventually.js';
 import { type ConnectProxy, startConnectProxy } from '../fakes/connectProxy.js';
 import { type Receiver, startReceiver } from '../fakes/receiver.js';
@@ -20,6 +24,7 @@ import {
 } from '../fixtures/client.js';
 import { createTestAccount } from '../servers/database.js';
 import { type Processes, startProcesses } from '../servers/processes.js';
+import { quietRuntime } from '../servers/workflowBundle.js';
 
 let parts: Processes;
 let receiver: Receiver;
@@ -45,13 +50,18 @@ const iban = ibanOf('0907060504');
 const wrongIban = `${iban.slice(0, 2)}${iban.slice(2, 4) === '11' ? '12' : '11'}${iban.slice(4)}`;
 const accountNumber = '90817263549';
 
+/** What Temporal stores is encrypted by the first. */
+const encryptionKeys = `2026-11:${'c3'.repeat(32)} 2026-10:${'d4'.repeat(32)}`;
+const codec = encryptingCodec(encryptionKeys.split(' '));
+
 beforeAll(async () => {
   [proxy, receiver] = await Promise.all([startConnectProxy(), startReceiver()]);
   const password = 'a-password-of-the-egress-proxy';
   secrets.set('proxyPassword', password);
   const WEBHOOK_PROXY_URL = proxy.url.replace('//', `//corridor:${password}@`);
   // The most talkative that they can be set to.
-  parts = await startProcesses({ LOG_LEVEL: 'debug', WEBHOOK_PROXY_URL });
+  const env = { LOG_LEVEL: 'debug', WEBHOOK_PROXY_URL, TEMPORAL_ENCRYPTION_KEYS: encryptionKeys };
+  parts = await startProcesses(env);
   await journey();
 });
 afterAll(async () => {
@@ -214,7 +224,14 @@ async function operate(id: string): Promise<void> {
     const { stdout, stderr } = await promisify(execFile)(
       process.execPath,
       [main, 'payouts', ...args, '--reason', reason],
-      { env: { ...process.env, ...parts.operatorEnv }, timeout: 60_000 },
+      {
+        env: {
+          ...process.env,
+          ...parts.operatorEnv,
+          TEMPORAL_ENCRYPTION_KEYS: encryptionKeys,
+        },
+        timeout: 60_000,
+      },
     ).catch((error: unknown) => z.object({ stdout: z.string(), stderr: z.string() }).parse(error));
     answers.push({ request: `corridor payouts ${args.join(' ')}`, text: stdout + stderr });
   };
@@ -223,15 +240,61 @@ async function operate(id: string): Promise<void> {
   await run('list');
 }
 
-/** Every text of a history, with its payloads decoded. */
-function textsOf(history: unknown): string {
+type Stored = {
+  readonly name: string;
+  readonly type: string;
+  /** All that Temporal has of it, as it is stored: payloads are base64 of bytes. */
+  readonly history: unknown;
+  readonly rest: string;
+};
+
+/** Every workflow as Temporal stores it. */
+async function stored(): Promise<readonly Stored[]> {
+  const workflows: Stored[] = [];
+  for await (const each of parts.temporal.workflow.list()) {
+    const { workflowId, runId, type, memo, typedSearchAttributes } = each;
+    const history = await parts.temporal.workflow.getHandle(workflowId, runId).fetchHistory();
+    workflows.push({
+      name: workflowId,
+      type,
+      history: JSON.parse(historyToJSON(history)),
+      rest: JSON.stringify([workflowId, memo, typedSearchAttributes.getAll()]),
+    });
+  }
+  return workflows;
+}
+
+const payloadForm = z.object({
+  metadata: z.record(z.string(), z.string()),
+  data: z.string().default(''),
+});
+type StoredPayload = z.infer<typeof payloadForm>;
+
+/** A history with something else in the place of each payload, and the payloads. */
+async function withPayloads(
+  history: unknown,
+  change: (payload: StoredPayload) => Promise<unknown>,
+): Promise<unknown> {
+  if (typeof history !== 'object' || history === null) return history;
+  const payload = payloadForm.safeParse(history);
+  if (payload.success) return change(payload.data);
+  if (Array.isArray(history)) return Promise.all(history.map((each) => withPayloads(each, change)));
+  const fields = Object.entries(history).map(async ([name, value]) => [
+    name,
+    await withPayloads(value, change),
+  ]);
+  return Object.fromEntries(await Promise.all(fields));
+}
+
+/** Every text of a history, with its payloads decrypted. */
+async function textsOf(history: unknown): Promise<string> {
   const texts: string[] = [];
-  JSON.parse(JSON.stringify(history), (key, value: unknown) => {
-    if (typeof value !== 'string') return value;
-    texts.push(key === 'data' ? Buffer.from(value, 'base64').toString('utf8') : value);
-    return value;
+  const rest = await withPayloads(history, async (payload) => {
+    const [decrypted] = await codec.decode([JSONToPayload(payload)]);
+    texts.push(Buffer.from(decrypted?.data ?? []).toString());
+    return null;
   });
-  return texts.join('\n');
+  return `${texts.join('\n')}${JSON.stringify(rest)}`;
 }
 
 /** Which of the planted texts stand in a text. */
@@ -263,20 +326,13 @@ describe('what is secret, and what is somebody’s own, after a whole journey', 
   });
 
   it('stands in no history, memo or search attribute of any workflow', async () => {
-    const types = new Set<string>();
-    for await (const {
-      workflowId,
-      runId,
-      type,
-      memo,
-      typedSearchAttributes,
-    } of parts.temporal.workflow.list()) {
-      types.add(type);
-      const history = await parts.temporal.workflow.getHandle(workflowId, runId).fetchHistory();
-      const text = `${textsOf(JSON.parse(historyToJSON(history)))}${JSON.stringify([workflowId, memo, typedSearchAttributes.getAll()])}`;
-      expect(foundIn(text, secrets, personal), workflowId).toEqual([]);
+    const workflows = await stored();
+    for (const { name, history, rest } of workflows) {
+      const text = `${await textsOf(history)}${rest}`;
+      expect(foundIn(text, secrets, personal), name).toEqual([]);
     }
-    for (const type of ['payout', 'batch', 'batchChunk']) expect([...types]).toContain(type);
+    const types = workflows.map(({ type }) => type);
+    for (const type of ['payout', 'batch', 'batchChunk']) expect(types).toContain(type);
   });
 
   it('stands in no metric', async () => {
@@ -322,5 +378,107 @@ describe('what is secret, and what is somebody’s own, after a whole journey', 
     for (const { body } of [...events, ...receiver.received])
       expect(foundIn(body, secrets)).toEqual([]);
     expect(answers.some(({ text }) => text.includes(iban.slice(-4)))).toBe(true);
+  });
+});
+
+describe('what Temporal stores, with encryption keys', () => {
+  /** What the SDK's core writes by itself, around what it has encrypted: numbers, names and times. */
+  const ownFields =
+    /^\{("(seq|attempt|activity_id|activity_type|complete_time|backoff|original_schedule_time|id|deprecated)":("[^"]{0,64}"|\d+|null|true|false|\{"seconds":\d+,"nanos":\d+\}),?)+\}$/;
+
+  it('shows no payload to who has no key', async () => {
+    const readable: string[] = [];
+    let encrypted = 0;
+    for (const { type, history } of await stored()) {
+      await withPayloads(history, async ({ metadata, data }) => {
+        const encoding = Buffer.from(metadata['encoding'] ?? '', 'base64').toString();
+        const text = Buffer.from(data, 'base64').toString();
+        // Search attributes are for searching: the server indexes what they say.
+        const isIndexed = metadata['type'] !== undefined;
+        if (encoding === 'binary/encrypted') encrypted += 1;
+        else if (!isIndexed && !ownFields.test(text)) readable.push(`${type}: ${text}`);
+        return null;
+      });
+    }
+    expect(encrypted).toBeGreaterThan(50);
+    expect(readable).toEqual([]);
+  });
+
+  it('replays with the keys, and not without', async () => {
+    quietRuntime();
+    const workflowBundle = {
+      code: await readFile(
+        new URL('../../dist/src/workflows/encryptedBundle.js', import.meta.url),
+        'utf8',
+      ),
+    };
+    const replay = async ({ history, name }: Stored, payloadCodecs: readonly PayloadCodec[]) => {
+      const options = { workflowBundle, dataConverter: { payloadCodecs: [...payloadCodecs] } };
+      await Worker.runReplayHistory(options, history, name);
+    };
+    const workflows = await stored();
+    // One of each type: test/replay has the histories of every path.
+    for (const type of ['payout', 'batch', 'batchChunk']) {
+      const each = workflows.find((workflow) => workflow.type === type);
+      if (each === undefined) throw new Error(`There is no ${type}.`);
+      await replay(each, [codec]);
+      await expect(replay(each, []), type).rejects.toThrow();
+    }
+  });
+
+  it('is decrypted for the Temporal UI by the codec server, for who has its token', async () => {
+    const token = 'a-codec-token-of-the-tests';
+    const origin = 'https://temporal.example.com';
+    const server = await startProcess({
+      ...{ name: 'codec', command: process.execPath, onLog: () => undefined },
+      args: [fileURLToPath(new URL('../../dist/src/codec/main.js', import.meta.url))],
+      env: {
+        ...{ CODEC_PORT: '0', CODEC_TOKEN: token, CODEC_UI_ORIGIN: origin },
+        TEMPORAL_ENCRYPTION_KEYS: encryptionKeys,
+      },
+      ready: { line: (line) => /"ready":"(http[^"]+)"/.exec(line)?.[1] },
+      ...{ readyTimeoutMs: 30_000, stopTimeoutMs: 10_000 },
+    });
+    const post = (body: string, authorization = `Bearer ${token}`, path = '/decode') =>
+      fetch(`${server.announced}${path}`, { method: 'POST', body, headers: { authorization } });
+    try {
+      const [payload] = await codec.encode([
+        defaultPayloadConverter.toPayload({ amount: '12.34' }),
+      ]);
+      if (payload === undefined) throw new Error('Nothing was encoded.');
+      const body = JSON.stringify({ payloads: [payloadToJSON(payload)] });
+      const answer = await post(body);
+      expect([answer.status, answer.headers.get('access-control-allow-origin')]).toEqual([
+        200,
+        origin,
+      ]);
+      const { payloads } = z.object({ payloads: z.array(payloadForm) }).parse(await answer.json());
+      const shown = payloads.map((each) =>
+        defaultPayloadConverter.fromPayload(JSONToPayload(each)),
+      );
+      expect(shown).toEqual([{ amount: '12.34' }]);
+
+      const preflight = await fetch(`${server.announced}/decode`, { method: 'OPTIONS' });
+      expect([preflight.status, preflight.headers.get('access-control-allow-headers')]).toEqual([
+        200,
+        'authorization, content-type, x-namespace',
+      ]);
+      const stranger = encryptingCodec([`2020-01:${'e5'.repeat(32)}`]);
+      const strange = (await stranger.encode([payload])).map(payloadToJSON);
+      const refused = [
+        await post(body, `Bearer ${token}x`),
+        await post(body, ''),
+        await post(body, undefined, '/encode'),
+        await post('{"payloads":[{"data":"?"}]}'),
+        await post(JSON.stringify({ payloads: strange })),
+        await post(' '.repeat(6 * 1024 * 1024 + 1)),
+      ];
+      expect(refused.map(({ status }) => status)).toEqual([401, 401, 404, 400, 400, 413]);
+      expect(await refused[4]?.json()).toEqual({
+        message: 'TEMPORAL_ENCRYPTION_KEYS: expected a key 2020-01, which a payload names',
+      });
+    } finally {
+      await server.stop();
+    }
   });
 });

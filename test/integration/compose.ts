@@ -5,13 +5,26 @@ import { parse } from 'yaml';
 import { z } from 'zod';
 
 const service = z.object({
+  image: z.string().default(''),
+  user: z.string().default(''),
+  read_only: z.boolean().default(false),
+  cap_drop: z.array(z.string()).default([]),
+  security_opt: z.array(z.string()).default([]),
+  cpus: z.number().optional(),
+  mem_limit: z.string().optional(),
+  pids_limit: z.number().optional(),
+  logging: z.object({ options: z.record(z.string(), z.string()) }).optional(),
   container_name: z.string().optional(),
   command: z.array(z.string()).default([]),
   environment: z.record(z.string(), z.string()).default({}),
   restart: z.string(),
   profiles: z.array(z.string()).default([]),
   ports: z.array(z.string()).default([]),
-  networks: z.array(z.string()),
+  // By name, or with an address in it.
+  networks: z.union([
+    z.array(z.string()),
+    z.record(z.string(), z.unknown()).transform((all) => Object.keys(all)),
+  ]),
   secrets: z.array(z.string()).default([]),
   configs: z.array(z.object({ source: z.string(), target: z.string() })).default([]),
   volumes: z.array(z.string()).default([]),

@@ -7,13 +7,17 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
 import { freePort } from '../../sandbox/stack/ports.js';
 import { startPostgres } from '../../sandbox/stack/postgres.js';
 import { type Part, startProcess } from '../../sandbox/stack/process.js';
 import { readMasterKeyConfig, readWorkerConfig } from '../../src/config.js';
 import { connectDatabase } from '../../src/db/client.js';
+import { openTlsLine } from '../fakes/tlsLine.js';
+import { makeCertificates } from '../fixtures/certificates.js';
 import { createClient, textOf, untilStatus } from '../fixtures/client.js';
 import { createTestAccount } from '../servers/database.js';
+import { processesOf } from '../servers/processes.js';
 import { temporalAddress } from '../servers/temporalAddress.js';
 import {
   type ComposeService,
@@ -40,6 +44,11 @@ const forbidden = [
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const composeText = readFileSync(join(root, 'docker-compose.yml'), 'utf8');
 const { raw, compose } = parseCompose(composeText);
+
+/** The services of our own image. */
+const ours = Object.entries(compose.services)
+  .filter(([, { image }]) => image === 'corridor')
+  .map(([name]) => name);
 
 /** The same file after somebody's mistake. */
 function broken(from: string, to: string) {
@@ -84,7 +93,7 @@ describe('docker-compose.yml', () => {
   it('gives each service the secrets it uses, and no other', () => {
     const ofWorkers = [
       ...['corridor_worker_database_url', 'master_key', 'sandbox_bank_token'],
-      'webhook_signing_keys',
+      ...['temporal_encryption_keys', 'webhook_signing_keys'],
     ];
     const mounted = Object.entries(compose.services).map(([name, { secrets }]) => [
       name,
@@ -97,14 +106,21 @@ describe('docker-compose.yml', () => {
         'master_key',
         'sandbox_bank_callback_secret',
         'sandbox_bank_callback_secret_previous',
+        'temporal_encryption_keys',
         'webhook_signing_keys',
       ],
       worker: ofWorkers,
       'batch-worker': ofWorkers,
       'sandbox-bank': ['sandbox_bank_callback_secret', 'sandbox_bank_token'],
+      operator: ['corridor_operator_database_url', 'temporal_encryption_keys'],
+      codec: ['codec_token', 'temporal_encryption_keys'],
+      proxy: ['proxy_certificate', 'proxy_operators'],
+      prometheus: [],
+      grafana: ['grafana_admin_password'],
+      'temporal-ui': [],
     });
     // Mounted for nothing: a secret that no variable names.
-    for (const name of ['api', 'worker', 'batch-worker', 'sandbox-bank']) {
+    for (const name of [...ours, 'grafana']) {
       const { environment, secrets } = serviceOf(name);
       const named = Object.values(environment).flatMap(
         (value) => /^\/run\/secrets\/(\w+)$/.exec(value)?.[1] ?? [],
@@ -149,8 +165,8 @@ describe('docker-compose.yml', () => {
     );
     expect(staying.map(([name]) => name).sort()).toEqual(
       [
-        ...['api', 'batch-worker', 'postgres', 'sandbox-bank'],
-        ...['temporal', 'temporal-ui', 'worker'],
+        ...['api', 'batch-worker', 'codec', 'grafana', 'postgres', 'prometheus', 'proxy'],
+        ...['sandbox-bank', 'temporal', 'temporal-ui', 'worker'],
       ].sort(),
     );
     for (const [name, { healthcheck, restart }] of staying) {
@@ -162,7 +178,8 @@ describe('docker-compose.yml', () => {
   it('shows the database and the bank to nobody, and the rest to this machine alone', () => {
     for (const [name, { networks, ports }] of Object.entries(compose.services)) {
       const isInside = networks.every((network) => compose.networks[network]?.internal);
-      expect(isInside, name).toBe(!['api', 'worker', 'batch-worker', 'temporal-ui'].includes(name));
+      const outside = ['api', 'worker', 'batch-worker', 'proxy', 'grafana'];
+      expect(isInside, name).toBe(!outside.includes(name));
       for (const port of ports) expect(port, name).toMatch(/^127\.0\.0\.1:/);
       if (isInside) expect(ports, name).toEqual([]);
     }
@@ -173,20 +190,86 @@ describe('docker-compose.yml', () => {
     expect(serviceOf('batch-worker').environment['RATE_SOURCE']).toBe('');
   });
 
-  it('has the API believe who forwards from this machine, or else whom it is told', () => {
-    const gateway = compose.networks['outside']?.ipam?.config[0]?.gateway;
-    expect(gateway).toMatch(/^10\./);
-    expect(serviceOf('api').environment['TRUSTED_PROXIES']).toBe(gateway);
+  it('has the API believe the proxy, or else whom it is told', () => {
+    const { networks } = z
+      .object({
+        networks: z.object({ outside: z.object({ ipv4_address: z.string() }) }),
+      })
+      .parse(serviceIn(raw, 'proxy'));
+    expect(networks.outside.ipv4_address).toMatch(/^10\./);
+    expect(serviceOf('api').environment['TRUSTED_PROXIES']).toBe(networks.outside.ipv4_address);
   });
 
-  it('leaves the API and the worker to be replicated', () => {
-    const { api, worker } = compose.services;
-    expect([api?.container_name, worker?.container_name]).toEqual([undefined, undefined]);
-    expect(worker?.ports).toEqual([]);
-    // One port a replica.
-    expect(api?.ports).toEqual([expect.stringMatching(/:\d+-\d+:8080$/)]);
+  it('leaves the API and the workers to be replicated', () => {
+    for (const name of ['api', 'worker', 'batch-worker']) {
+      const { container_name, ports } = serviceOf(name);
+      expect([name, container_name, ports]).toEqual([name, undefined, []]);
+    }
+  });
+
+  it('gives each container an end to what it can take, and no right that it does not need', () => {
+    for (const [name, each] of Object.entries(compose.services)) {
+      expect(each.cpus, name).toBeGreaterThan(0);
+      expect(each.mem_limit, name).toMatch(/^\d+[mg]$/);
+      expect(each.pids_limit, name).toBeGreaterThan(0);
+      expect(each.logging?.options, name).toEqual({ 'max-size': '20m', 'max-file': '5' });
+      // By number, and not root's.
+      expect(each.user, name).toMatch(/^[1-9]\d*:[1-9]\d*$/);
+      expect(each.cap_drop, name).toEqual(['ALL']);
+      expect(each.security_opt, name).toEqual(['no-new-privileges:true']);
+      // The UI writes its configuration at its start.
+      expect(each.read_only, name).toBe(name !== 'temporal-ui');
+    }
+    const roots = parseCompose(composeText.replaceAll('user: "99:99"', 'user: "0:0"')).compose;
+    expect(roots.services['proxy']?.user).toBe('0:0');
+  });
+
+  it('names each image by its exact version', () => {
+    const images = Object.values(compose.services).map(({ image }) => image);
+    const dockerfile = readFileSync(join(root, 'Dockerfile'), 'utf8');
+    const bases = [...dockerfile.matchAll(/^FROM (\S+)/gm)].map(([, base = '']) => base);
+    const others = [...images, ...bases].filter((image) => image !== 'corridor');
+    expect(others.length).toBeGreaterThan(8);
+    for (const image of others) {
+      expect(image).toMatch(/:v?\d+\.\d+(\.\d+)?(-slim)?(@sha256:[0-9a-f]{64})?$/);
+    }
+  });
+
+  it.each(['api', 'worker', 'batch-worker', 'sandbox-bank'])(
+    'starts %s as the tests of crashes and deploys do',
+    (name) => {
+      const { command, environment } = serviceOf(name);
+      const { program, args, env } = processesOf()[name] ?? { program: '', args: [], env: [] };
+      const [node, ...rest] = command.filter((word) => !word.startsWith('--max-semi-space-size'));
+      expect([node, ...rest]).toEqual(['node', '--enable-source-maps', `dist/${program}`, ...args]);
+      const names = Object.keys(environment).map((variable) => variable.replace(/_FILE$/, ''));
+      const production = env.filter((variable) => !ofTestsAlone.has(variable));
+      expect(production.filter((variable) => !names.includes(variable))).toEqual([]);
+    },
+  );
+
+  it('sets only variables that the process reads', () => {
+    const readers = ['src/config.ts', 'sandbox/bank/main.ts'];
+    const text = readers.map((file) => readFileSync(join(root, file), 'utf8')).join();
+    for (const name of ours) {
+      for (const variable of Object.keys(serviceOf(name).environment)) {
+        const setting = variable.replace(/_FILE$/, '');
+        expect(text, `${name} sets ${variable}`).toMatch(new RegExp(`\\b${setting}\\b`));
+      }
+    }
   });
 });
+
+/** Receivers on this machine, and requests as fast as a test can send them. */
+const ofTestsAlone = new Set([
+  ...['WEBHOOKS_ALLOW_INSECURE', 'RATE_LIMIT_PER_SECOND', 'RATE_LIMIT_BURST'],
+  ...['IN_FLIGHT_LIMIT', 'ITEM_LIMIT_PER_SECOND'],
+]);
+
+/** A service as the file has it. */
+function serviceIn(file: unknown, name: string): unknown {
+  return z.object({ services: z.record(z.string(), z.unknown()) }).parse(file).services[name];
+}
 
 type Place = {
   readonly directory: string;
@@ -461,15 +544,24 @@ describe('the processes of docker-compose.yml', () => {
     expect(held).toEqual([[older], [older, newer], [newer, older], [newer]]);
   });
 
-  it('settle a payout and end with code 0 on SIGTERM', { timeout: 120_000 }, async () => {
+  it('settle a payout over mutual TLS and end with code 0 on SIGTERM', {
+    timeout: 120_000,
+  }, async () => {
+    const certificates = await makeCertificates();
+    const line = await openTlsLine(temporalAddress(), certificates);
+    const settings = {
+      RATE_SOURCE: 'reference',
+      TEMPORAL_ADDRESS: line.address,
+      TEMPORAL_TLS_CA_FILE: certificates.ca.cert,
+      TEMPORAL_TLS_CERT_FILE: certificates.client.cert,
+      TEMPORAL_TLS_KEY_FILE: certificates.client.key,
+    };
     const migrate = await launchOf('migrate', place);
     const migrated = await runToEnd(process.execPath, migrate.launch.args, migrate.launch.env);
     expect(migrated).toMatchObject({ code: 0, output: expect.stringMatching(/^Applied /) });
 
     const services = ['sandbox-bank', 'worker', 'api'];
-    const launches = await Promise.all(
-      services.map((name) => launchOf(name, place, { RATE_SOURCE: 'reference' })),
-    );
+    const launches = await Promise.all(services.map((name) => launchOf(name, place, settings)));
     const parts: Part[] = [];
     try {
       for (const [index, { launch }] of launches.entries()) {
@@ -477,8 +569,21 @@ describe('the processes of docker-compose.yml', () => {
       }
       expect(await Promise.all(launches.map(({ isHealthy }) => isHealthy()))).toEqual([0, 0, 0]);
       await settlePayout(urlOf('corridor'), place.apiUrl);
+      expect(line.count()).toBeGreaterThan(1);
+      const wrong = await launchOf('worker', place, { ...settings, TEMPORAL_NAMESPACE: 'payuots' });
+      const { code, errors } = await runToEnd(
+        process.execPath,
+        wrong.launch.args,
+        wrong.launch.env,
+      );
+      expect([code, errors]).toEqual([
+        1,
+        'TEMPORAL_NAMESPACE: expected a namespace of the server, not payuots\n',
+      ]);
     } finally {
       await Promise.all(parts.map((part) => part.stop()));
+      await line.close();
+      await rm(certificates.directory, { recursive: true });
     }
     const exits = await Promise.all(parts.map((part) => part.exited));
     expect(exits.map(({ code }) => code)).toEqual([0, 0, 0]);

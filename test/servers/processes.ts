@@ -88,8 +88,8 @@ export async function startProcesses(
   const starters = startersOf(directory, ports, bank, startOurs);
   const running = new Map<PartName, Part>();
   const temporal = connectTemporal({
-    address: `127.0.0.1:${ports.temporal}`,
-    namespace: 'default',
+    TEMPORAL_ADDRESS: `127.0.0.1:${ports.temporal}`,
+    TEMPORAL_NAMESPACE: 'default',
   });
 
   const starting = new Map<PartName, Promise<void>>();
@@ -181,6 +181,25 @@ function reachedAt(host: string, { DATABASE_URL: url }: Readonly<Record<string, 
   return url === undefined ? {} : { DATABASE_URL: Object.assign(new URL(url), { host }).href };
 }
 
+/**
+ * The processes of ours by their name: the program, its arguments and the names of the variables that
+ * it is started with, which what is deployed is compared with.
+ */
+export function processesOf() {
+  const found: Record<string, { program: string; args: readonly string[]; env: string[] }> = {};
+  const ports = { api: 0, bank: 0, postgres: 0, temporal: 0, temporalUi: 0 };
+  const bank = { railUrl: 'http://127.0.0.1', callbacksTo: 'http://127.0.0.1' };
+  for (const name of ['sandbox-bank', ...rows[1]] as const) {
+    const note: StartOurs = (started, env, args = []) => {
+      found[name] = { program: `${folderOf(started)}/main.js`, args, env: Object.keys(env) };
+      return Promise.reject(new Error('It is only looked at.'));
+    };
+    const parts = startersOf('', ports, bank, note, 'postgres://owner@127.0.0.1/corridor');
+    parts[name]().catch(() => undefined);
+  }
+  return found;
+}
+
 /** Starts a process of `dist/` by its name. */
 type StartOurs = (
   name: string,
@@ -206,10 +225,11 @@ function startersOf(
   ports: Ports,
   { railUrl, callbacksTo }: { readonly railUrl: string; readonly callbacksTo: string },
   startOurs: StartOurs,
+  databaseUrlAtFirst = '',
 ) {
   const bankToken = 'a-bank-token-of-the-tests';
   const callbackSecret = 'a-callback-secret-of-the-tests';
-  let databaseUrl = '';
+  let databaseUrl = databaseUrlAtFirst;
   const urls = () => loginUrls(databaseUrl, () => 'a-password-of-the-tests');
   const connections = (role: DatabaseRole) => ({
     DATABASE_URL: urls()[role],
@@ -270,19 +290,21 @@ function startersOf(
   };
 }
 
+/** Where the program of a process is. */
+const folderOf = (name: string) => (name === 'sandbox-bank' ? 'sandbox/bank' : `src/${name}`);
+
 function startNode(
   name: string,
   env: Readonly<Record<string, string>>,
   onLog: (line: string) => void,
   args: readonly string[] = [],
 ): Promise<Part> {
-  const folder = name === 'sandbox-bank' ? 'sandbox/bank' : `src/${name}`;
   return startProcess({
     name,
     command: process.execPath,
     args: [
       '--enable-source-maps',
-      fileURLToPath(new URL(`../../dist/${folder}/main.js`, import.meta.url)),
+      fileURLToPath(new URL(`../../dist/${folderOf(name)}/main.js`, import.meta.url)),
       ...args,
     ],
     env: { ...process.env, ...env },

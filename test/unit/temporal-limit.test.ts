@@ -12,7 +12,10 @@ const toleranceMs = 250;
 
 it('a call to Temporal ends at its limit while the server is away', async () => {
   // Nothing listens on this port, so each attempt fails at once.
-  const client = connectTemporal({ address: '127.0.0.1:1', namespace: 'default' });
+  const client = connectTemporal({
+    TEMPORAL_ADDRESS: '127.0.0.1:1',
+    TEMPORAL_NAMESPACE: 'default',
+  });
   const payout = {
     id: newId('payout'),
     accountId: newId('account'),

@@ -1,0 +1,173 @@
+import { readFileSync } from 'node:fs';
+import { rm, writeFile } from 'node:fs/promises';
+import { createSecureServer } from 'node:http2';
+import { join } from 'node:path';
+import { NativeConnection } from '@temporalio/worker';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readOperatorTemporalConfig } from '../../src/config.js';
+import { connectionOptions, connectTemporal, refusalOf } from '../../src/temporal/client.js';
+import { openTlsLine, type TlsLine } from '../fakes/tlsLine.js';
+import { makeCertificates } from '../fixtures/certificates.js';
+import { temporalAddress } from '../servers/temporalAddress.js';
+
+let certificates: Awaited<ReturnType<typeof makeCertificates>>;
+let line: TlsLine;
+/** As the processes are configured. */
+let settings: Readonly<Record<string, string>>;
+
+beforeAll(async () => {
+  certificates = await makeCertificates();
+  line = await openTlsLine(temporalAddress(), certificates);
+  settings = {
+    TEMPORAL_ADDRESS: line.address,
+    TEMPORAL_TLS_CA_FILE: certificates.ca.cert,
+    TEMPORAL_TLS_CERT_FILE: certificates.client.cert,
+    TEMPORAL_TLS_KEY_FILE: certificates.client.key,
+  };
+});
+afterAll(async () => {
+  await line?.close();
+  await rm(certificates.directory, { recursive: true });
+});
+
+const without = (...names: readonly string[]) =>
+  Object.fromEntries(Object.entries(settings).filter(([name]) => !names.includes(name)));
+
+/** Asks the server for the namespace by a client, as the API and the command line are. */
+async function byClient(env: Readonly<Record<string, string>>) {
+  const temporal = connectTemporal(readOperatorTemporalConfig(env));
+  try {
+    await temporal.withDeadline(Date.now() + 500, () => temporal.workflow.count());
+    return 'let in';
+  } finally {
+    await temporal.connection.close();
+  }
+}
+
+/** What the server has against the settings. */
+async function refusalWith(env: Readonly<Record<string, string>>) {
+  const temporal = connectTemporal(readOperatorTemporalConfig(env));
+  try {
+    return await refusalOf(temporal);
+  } finally {
+    await temporal.connection.close();
+  }
+}
+
+/** The same by a connection of workers. */
+async function byWorker(env: Readonly<Record<string, string>>) {
+  const config = readOperatorTemporalConfig(env);
+  const connection = await NativeConnection.connect(connectionOptions(config));
+  await connection.close();
+  return 'let in';
+}
+
+describe('a connection to Temporal with TLS', () => {
+  it.each([
+    ['a client', byClient],
+    ['a worker', byWorker],
+  ])('of %s is let in with its certificate, and not without', async (_, connect) => {
+    const before = line.count();
+    expect(await connect(settings)).toBe('let in');
+    expect(line.count()).toBeGreaterThan(before);
+    const refused = [
+      without('TEMPORAL_TLS_CERT_FILE', 'TEMPORAL_TLS_KEY_FILE'),
+      without('TEMPORAL_TLS_CA_FILE'),
+      { ...settings, TEMPORAL_TLS_SERVER_NAME: 'other.internal' },
+      { TEMPORAL_ADDRESS: line.address },
+    ];
+    const after = line.count();
+    for (const env of refused)
+      await expect(connect(env), Object.keys(env).join()).rejects.toThrow();
+    expect(line.count()).toBe(after);
+  });
+
+  it('checks the certificate for the name that is given', async () => {
+    const named = { ...settings, TEMPORAL_TLS_SERVER_NAME: 'temporal.internal' };
+    expect(await byClient(named)).toBe('let in');
+    expect(await byWorker(named)).toBe('let in');
+  });
+
+  it('says which namespace the server does not have', async () => {
+    expect(await refusalWith(settings)).toBeUndefined();
+    expect(await refusalWith({ ...settings, TEMPORAL_NAMESPACE: 'payuots' })).toBe(
+      'TEMPORAL_NAMESPACE: expected a namespace of the server, not payuots',
+    );
+  });
+
+  it('sends the API key, over TLS alone, and says when the server does not take it', async () => {
+    const seen: unknown[] = [];
+    const { server: own } = certificates;
+    const server = createSecureServer({
+      cert: readFileSync(own.cert),
+      key: readFileSync(own.key),
+    }).on('stream', (stream, headers) => {
+      seen.push(headers.authorization);
+      stream.respond(
+        { ':status': 200, 'content-type': 'application/grpc', 'grpc-status': '16' },
+        { endStream: true },
+      );
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const address = server.address();
+    const port = typeof address === 'object' && address !== null ? address.port : 0;
+    try {
+      const env = {
+        TEMPORAL_ADDRESS: `127.0.0.1:${port}`,
+        TEMPORAL_TLS_CA_FILE: certificates.ca.cert,
+        TEMPORAL_API_KEY: 'a-key-of-the-tests',
+      };
+      expect(await refusalWith(env)).toContain('TEMPORAL_API_KEY or TEMPORAL_TLS_CERT: expected');
+      expect(new Set(seen)).toEqual(new Set(['Bearer a-key-of-the-tests']));
+      expect(() => readOperatorTemporalConfig({ ...env, TEMPORAL_TLS: 'false' })).toThrow(
+        'TEMPORAL_TLS: expected true with a certificate, a server name or an API key',
+      );
+    } finally {
+      server.close();
+    }
+  });
+});
+
+describe('a setting of the connection', () => {
+  const reading = (env: Readonly<Record<string, string>>) => () => readOperatorTemporalConfig(env);
+
+  it('of a certificate needs its key, and a key its certificate', () => {
+    expect(reading(without('TEMPORAL_TLS_KEY_FILE'))).toThrow(
+      'TEMPORAL_TLS_KEY: expected the private key of TEMPORAL_TLS_CERT in PEM, it is not set',
+    );
+    expect(reading(without('TEMPORAL_TLS_CERT_FILE'))).toThrow(
+      'TEMPORAL_TLS_CERT: expected the certificate of TEMPORAL_TLS_KEY in PEM, it is not set',
+    );
+    expect(reading({ ...settings, TEMPORAL_TLS_KEY_FILE: certificates.server.key })).toThrow(
+      'TEMPORAL_TLS_KEY: expected the private key of TEMPORAL_TLS_CERT in PEM, its value is not',
+    );
+  });
+
+  it('names a file that can be read, and is PEM', async () => {
+    expect(reading({ ...settings, TEMPORAL_TLS_CA_FILE: '/nowhere/ca.pem' })).toThrow(
+      'TEMPORAL_TLS_CA_FILE: expected a file that can be read',
+    );
+    const noise = join(certificates.directory, 'noise.pem');
+    await writeFile(noise, '-----BEGIN CERTIFICATE-----\nnothing\n-----END CERTIFICATE-----\n');
+    expect(reading({ ...settings, TEMPORAL_TLS_CA_FILE: noise })).toThrow(
+      'TEMPORAL_TLS_CA: expected a certificate in PEM, its value is not',
+    );
+    expect(reading({ ...settings, TEMPORAL_TLS_CERT_FILE: certificates.client.key })).toThrow(
+      'TEMPORAL_TLS_CERT: expected a certificate in PEM, its value is not',
+    );
+    expect(reading({ ...settings, TEMPORAL_TLS_KEY_FILE: certificates.client.cert })).toThrow(
+      'TEMPORAL_TLS_KEY: expected the private key of TEMPORAL_TLS_CERT in PEM, its value is not',
+    );
+  });
+
+  it.each([
+    ['2026-03', 'one to eight keys'],
+    [`2026-03:${'a1'.repeat(31)}`, 'one to eight keys'],
+    ['none', 'one to eight keys'],
+    [`2026-03:${'a1'.repeat(32)} 2026-03:${'b2'.repeat(32)}`, 'keys of different ids'],
+  ])('refuses the encryption keys %s', (keys, expected) => {
+    const read = reading({ ...settings, TEMPORAL_ENCRYPTION_KEYS: keys });
+    expect(read).toThrow(`TEMPORAL_ENCRYPTION_KEYS: expected ${expected}`);
+    expect(read).not.toThrow('a1a1');
+  });
+});

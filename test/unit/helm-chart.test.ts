@@ -1,0 +1,242 @@
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import { describe, expect, it } from 'vitest';
+import { parse, parseAllDocuments } from 'yaml';
+import { z } from 'zod';
+import { taskQueues } from '../../src/workflows/messages.js';
+import { processesOf } from '../servers/processes.js';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const textOf = (file: string) => readFileSync(join(root, file), 'utf8');
+const renderings = ['least', 'everything'] as const;
+const textsOf = (name: string) => textOf(`test/deploy/rendered/${name}.yaml`);
+
+const document = z.looseObject({
+  apiVersion: z.string(),
+  kind: z.string(),
+  metadata: z.looseObject({ name: z.string() }),
+});
+const container = z.looseObject({
+  name: z.string(),
+  image: z.string(),
+  command: z.array(z.string()),
+  env: z.array(z.looseObject({ name: z.string(), value: z.string().optional() })),
+  ports: z.array(z.object({ name: z.string(), containerPort: z.number() })).default([]),
+  volumeMounts: z.array(z.looseObject({ name: z.string(), mountPath: z.string() })),
+});
+const workload = document.extend({
+  spec: z.looseObject({
+    template: z.object({
+      metadata: z.object({ labels: z.record(z.string(), z.string()) }),
+      spec: z.looseObject({
+        containers: z.array(container).length(1),
+        volumes: z.array(z.looseObject({ name: z.string() })),
+      }),
+    }),
+  }),
+});
+
+const documentsOf = (text: string) =>
+  parseAllDocuments(text).flatMap((each) => {
+    const value: unknown = each.toJS();
+    return value === null ? [] : [document.parse(value)];
+  });
+const workloadsOf = (text: string) =>
+  documentsOf(text)
+    .filter(({ kind }) => kind === 'Deployment' || kind === 'Job')
+    .map((each) => {
+      const parsed = workload.parse(each);
+      const [only] = parsed.spec.template.spec.containers;
+      if (only === undefined) throw new Error(`${parsed.metadata.name} has no container.`);
+      return { name: only.name, container: only, pod: parsed.spec.template.spec };
+    });
+
+const schemas = z
+  .looseObject({ kinds: z.record(z.string(), z.string()) })
+  .parse(JSON.parse(textOf('test/deploy/kubernetes-schemas.json')));
+
+/** What the schemas of Kubernetes do not allow; see test/deploy/kubernetes-schemas.md. */
+const schemaErrors = (() => {
+  const { kinds, ...definitions } = schemas;
+  const ajv = new Ajv2020({ strict: false, allErrors: true, validateFormats: false });
+  ajv.addSchema({ ...definitions, $id: 'kubernetes' });
+  return (each: z.infer<typeof document>): readonly string[] => {
+    const kind = kinds[`${each.apiVersion}/${each.kind}`];
+    if (kind === undefined) return [`There is no schema of ${each.apiVersion}/${each.kind}.`];
+    const validate = ajv.getSchema(`kubernetes#/$defs/${kind}`);
+    if (validate === undefined || validate(each)) return [];
+    return (validate.errors ?? []).map(({ instancePath, message }) => `${instancePath} ${message}`);
+  };
+})();
+
+describe('the chart', () => {
+  it('is rendered as it is now; else: node tools/helm/render.mjs', () => {
+    const chart = join(root, 'deploy/helm/corridor');
+    const hash = createHash('sha256');
+    const names = readdirSync(chart, { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isFile())
+      .map((entry) => join(entry.parentPath, entry.name))
+      .sort();
+    for (const name of names) hash.update(name.slice(chart.length)).update(readFileSync(name));
+    const digest = hash.digest('hex');
+    for (const name of renderings) {
+      expect(textsOf(name).split('\n')[0], name).toBe(`# chart ${digest}`);
+    }
+  });
+
+  it.each(renderings)('has objects that Kubernetes takes, with %s', (name) => {
+    const errors = documentsOf(textsOf(name)).flatMap((each) =>
+      schemaErrors(each).map((error) => `${each.kind} ${each.metadata.name}: ${error}`),
+    );
+    expect(errors).toEqual([]);
+  });
+
+  it.each([
+    ['replicas', 'revisionHistoryLimit: 5', 'revisionHistoryLimits: 5'],
+    ['a type', 'periodSeconds: 10', 'periodSeconds: soon'],
+    ['a kind', 'kind: PodDisruptionBudget', 'kind: PodBudget'],
+    ['a queue', 'targetQueueSize: "100"', 'targetQueueSize: 100'],
+  ])('is found out with a mistake in %s', (_, from, to) => {
+    const text = textsOf('everything');
+    expect(text).toContain(from);
+    const documents = documentsOf(text.replace(from, to));
+    expect(documents.flatMap((each) => schemaErrors(each))).not.toEqual([]);
+  });
+
+  it('has every part once all are asked for', () => {
+    const names = documentsOf(textsOf('everything')).map(
+      ({ kind, metadata }) => `${kind} ${metadata.name.replace('corridor-', '')}`,
+    );
+    expect(names.toSorted()).toEqual([
+      ...['api', 'batch-worker', 'codec', 'worker'].map((part) => `Deployment ${part}`),
+      'HorizontalPodAutoscaler api',
+      'Ingress api',
+      'Job migrate',
+      ...['api', 'batch-worker', 'codec', 'migrate', 'worker'].map(
+        (part) => `NetworkPolicy ${part}`,
+      ),
+      ...['api', 'batch-worker', 'worker'].map((part) => `PodDisruptionBudget ${part}`),
+      ...['batch-worker', 'worker'].map((part) => `ScaledObject ${part}`),
+      ...['api', 'codec'].map((part) => `Service ${part}`),
+    ]);
+  });
+
+  it('scales workers by the task queues that they have, and else by CPU', () => {
+    const scaled = documentsOf(textsOf('everything')).filter(({ kind }) => kind === 'ScaledObject');
+    const queues = scaled.flatMap((each) => [
+      ...JSON.stringify(each).matchAll(/"taskQueue":"([^"]+)"/g),
+    ]);
+    expect(queues.map(([, queue]) => queue).toSorted()).toEqual(
+      Object.values(taskQueues).toSorted(),
+    );
+    const byCpu = documentsOf(textsOf('least')).filter(
+      ({ kind }) => kind === 'HorizontalPodAutoscaler',
+    );
+    expect(byCpu.map(({ metadata }) => metadata.name).toSorted()).toEqual([
+      'corridor-api',
+      'corridor-batch-worker',
+      'corridor-worker',
+    ]);
+  });
+
+  it.each(renderings)(
+    'runs each process without any right that it does not need, with %s',
+    (name) => {
+      for (const { pod, container: each } of workloadsOf(textsOf(name))) {
+        expect(pod, each.name).toMatchObject({
+          automountServiceAccountToken: false,
+          securityContext: {
+            ...{ runAsNonRoot: true, runAsUser: 1000 },
+            seccompProfile: { type: 'RuntimeDefault' },
+          },
+        });
+        expect(each, each.name).toMatchObject({
+          securityContext: {
+            ...{ allowPrivilegeEscalation: false, readOnlyRootFilesystem: true },
+            capabilities: { drop: ['ALL'] },
+          },
+          resources: {
+            requests: { cpu: expect.anything(), memory: expect.anything() },
+            limits: { cpu: expect.anything(), memory: expect.anything() },
+          },
+        });
+      }
+    },
+  );
+
+  it('asks /livez and /readyz of each process that stays', () => {
+    for (const { name, container: each } of workloadsOf(textsOf('everything'))) {
+      if (name === 'migrate') continue;
+      const port = name === 'codec' ? 'codec' : 'metrics';
+      const ready = name === 'codec' ? '/livez' : '/readyz';
+      expect(each, name).toMatchObject({
+        startupProbe: { httpGet: { path: '/livez', port } },
+        livenessProbe: { httpGet: { path: '/livez', port } },
+        readinessProbe: { httpGet: { path: ready, port } },
+      });
+      expect(each.ports.map((listed) => listed.name)).toContain(port);
+    }
+  });
+
+  it('starts the processes that docker-compose.yml starts, by the same secrets', () => {
+    const compose = z
+      .object({
+        services: z.record(
+          z.string(),
+          z.looseObject({
+            command: z.array(z.string()).default([]),
+            environment: z.record(z.string(), z.string()).default({}),
+          }),
+        ),
+      })
+      .parse(parse(textOf('docker-compose.yml'), { merge: true }));
+    for (const { name, container: each } of workloadsOf(textsOf('everything'))) {
+      const service = compose.services[name];
+      expect(each.command, name).toEqual(service?.command);
+      const files = each.env.filter(({ name: variable }) => variable.endsWith('_FILE'));
+      const secrets = files.filter(({ name: variable }) => !variable.startsWith('TEMPORAL_TLS'));
+      expect(Object.fromEntries(secrets.map((file) => [file.name, file.value])), name).toEqual(
+        Object.fromEntries(
+          Object.entries(service?.environment ?? {}).filter(([key]) => key.endsWith('_FILE')),
+        ),
+      );
+    }
+  });
+
+  it.each(['api', 'worker', 'batch-worker'])('starts %s as the tests of deploys do', (name) => {
+    const found = workloadsOf(textsOf('least')).find((each) => each.name === name);
+    const { program, args, env } = processesOf()[name] ?? { program: '', args: [], env: [] };
+    const command = found?.container.command.filter((word) => !word.startsWith('--max-semi-space'));
+    expect(command).toEqual(['node', '--enable-source-maps', `dist/${program}`, ...args]);
+    const names = found?.container.env.map((each) => each.name.replace(/_FILE$/, ''));
+    // What only tests set: receivers on this machine, and requests as fast as can be.
+    const ofTestsAlone = /^WEBHOOKS_ALLOW_INSECURE$|LIMIT/;
+    const production = env.filter((variable) => !ofTestsAlone.test(variable));
+    expect(production.filter((variable) => !names?.includes(variable))).toEqual([]);
+  });
+
+  it.each(renderings)('sets only variables that a process reads, with %s', (name) => {
+    const config = textOf('src/config.ts');
+    for (const { name: part, container: each } of workloadsOf(textsOf(name))) {
+      for (const { name: variable } of each.env) {
+        const setting = variable.replace(/_FILE$/, '');
+        expect(config, `${part} sets ${variable}`).toMatch(new RegExp(`\\b${setting}\\b`));
+      }
+    }
+  });
+
+  it('mounts each file that a variable names', () => {
+    for (const { container: each, pod } of workloadsOf(textsOf('everything'))) {
+      const volumes = JSON.stringify(pod.volumes);
+      for (const { name: variable, value = '' } of each.env) {
+        if (!variable.endsWith('_FILE')) continue;
+        const [, folder, file] = /^(\/run\/\w+)\/([\w.]+)$/.exec(value) ?? [];
+        expect(each.volumeMounts.map(({ mountPath }) => mountPath)).toContain(folder);
+        if (folder === '/run/secrets') expect(volumes, variable).toContain(`"key":"${file}"`);
+      }
+    }
+  });
+});
