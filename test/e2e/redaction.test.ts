@@ -41,7 +41,7 @@ const accountNumber = '90817263549';
 
 beforeAll(async () => {
   // The most talkative that they can be set to.
-  parts = await startProcesses({ LOG_LEVEL: 'debug' });
+  parts = await startProcesses({ env: { LOG_LEVEL: 'debug' } });
   receiver = await startReceiver();
   await journey();
 });
