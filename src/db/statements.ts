@@ -5,7 +5,7 @@ export type Break = {
   readonly rail: string;
   readonly payoutId: string;
   readonly direction: 'debit' | 'credit';
-  readonly kind: 'not in the ledger' | 'not on the statement' | 'amounts differ';
+  readonly kind: 'no such payout' | 'not in the ledger' | 'not on the statement' | 'amounts differ';
   readonly bankMinor: bigint | null;
   readonly bankCurrency: string | null;
   readonly ledgerMinor: bigint | null;

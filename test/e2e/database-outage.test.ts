@@ -20,9 +20,11 @@ let line: CutLine;
 let customer: Customer;
 
 beforeAll(async () => {
-  parts = await startProcesses({}, async (url) => {
-    line = await openCutLine(url);
-    return line.url;
+  parts = await startProcesses({
+    lineTo: async (url) => {
+      line = await openCutLine(url);
+      return line.url;
+    },
   });
   customer = await openCustomer();
 });

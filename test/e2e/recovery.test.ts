@@ -1,3 +1,5 @@
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
 import { eventually } from '../assertions/eventually.js';
@@ -30,8 +32,20 @@ const all: readonly PartName[] = [
   'batch-worker',
 ];
 
-const outages: readonly { readonly of: string; readonly away: readonly PartName[] }[] = [
-  { of: 'Temporal', away: ['temporal'] },
+const workers: readonly PartName[] = ['worker', 'batch-worker'];
+
+type Outage = {
+  readonly of: string;
+  readonly away: readonly PartName[];
+  /** What is stopped before the repair and started after it, as docs/operations.md says. */
+  readonly restarted?: readonly PartName[];
+  /** A file that is lost, in the directory of the parts. */
+  readonly loses?: string;
+};
+
+const outages: readonly Outage[] = [
+  // The workers make its search attributes and schedules anew, and the sweep starts what is open.
+  { of: 'Temporal', away: ['temporal'], restarted: workers, loses: 'temporal.sqlite' },
   { of: 'PostgreSQL', away: ['postgres'] },
   { of: 'everything', away: all },
 ];
@@ -112,14 +126,16 @@ async function untilNone(
 }
 
 it.for(outages)(
-  'after an outage of $of everything moves soon',
+  'after an outage of $of, whatever it lost, everything moves soon',
   { timeout: 180_000 },
-  async ({ away }, { annotate }) => {
+  async ({ away, restarted = [], loses }, { annotate }) => {
     const account = await openBusyAccount();
     await delay(3_000);
     for (const part of away) await parts.crash(part);
     await delay(awayMs);
-    for (const part of away) await parts.start(part);
+    for (const part of restarted) await parts.stop(part);
+    if (loses !== undefined) await rm(join(parts.directory, loses));
+    for (const part of [...away, ...restarted]) await parts.start(part);
     const repairedMs = performance.now();
     const sinceMs = () => Math.round(performance.now() - repairedMs);
     await account.stop();

@@ -61,7 +61,7 @@ beforeAll(async () => {
   const WEBHOOK_PROXY_URL = proxy.url.replace('//', `//corridor:${password}@`);
   // The most talkative that they can be set to.
   const env = { LOG_LEVEL: 'debug', WEBHOOK_PROXY_URL, TEMPORAL_ENCRYPTION_KEYS: encryptionKeys };
-  parts = await startProcesses(env);
+  parts = await startProcesses({ env });
   await journey();
 });
 afterAll(async () => {

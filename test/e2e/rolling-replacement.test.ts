@@ -26,7 +26,7 @@ const replicas = new Map<ReplicaName, Part[]>();
 beforeAll(async () => {
   [balancer, receiver] = await Promise.all([startLoadBalancer(), startReceiver()]);
   const env = { STOP_NOTICE_SECONDS: '2' };
-  parts = await startProcesses(env, (url) => Promise.resolve(url), balancer.url);
+  parts = await startProcesses({ env, callbacksTo: balancer.url });
   await balancer.add({ url: parts.apiUrl, readyUrl: readyUrlOf(parts.apiUrl) });
   for (const kind of kinds) replicas.set(kind, [await startReplica(kind)]);
 });

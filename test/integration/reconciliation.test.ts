@@ -112,6 +112,7 @@ async function reconcile(): Promise<{ readonly output: string; readonly code: nu
 describe("the bank's statement against the ledger", () => {
   let settled: string;
   let returned: string;
+  let failed: string;
   let past: readonly Line[];
   let bank: TestBank | undefined;
 
@@ -119,7 +120,7 @@ describe("the bank's statement against the ledger", () => {
     const payer = await openPayer(system);
     settled = await payer.send('an ordinary payout');
     returned = await payer.send('simulate: return AM04 after 1s');
-    const failed = await payer.send('simulate: reject AC04');
+    failed = await payer.send('simulate: reject AC04');
     const parked = await payer.send('simulate: never settle');
     await untilStatus(payer.client, settled, 'settled');
     await untilStatus(payer.client, returned, 'returned');
@@ -194,12 +195,16 @@ describe("the bank's statement against the ledger", () => {
     expect(code).toBe(0);
   });
 
-  it('has a break for what the bank has paid and the ledger does not know', async () => {
-    const ours = past.filter(({ key }) => key === settled);
+  it.each([
+    { kind: 'not in the ledger', isKnown: true },
+    { kind: 'no such payout', isKnown: false },
+  ] as const)('has a break for what the bank has paid: $kind', async ({ kind, isKnown }) => {
+    const key = isKnown ? failed : 'po_stranger';
+    const ours = past.filter((each) => each.key === settled);
     const foreign = ours.map((each, index) => ({
       ...each,
       seq: past.length + index + 1,
-      key: 'po_stranger',
+      key,
       bank_reference: 'SBXSTRANGER',
     }));
     const breaks = await readFrom([...past, ...foreign]);
@@ -207,14 +212,14 @@ describe("the bank's statement against the ledger", () => {
     await expectOnly(
       breaks,
       {
-        payoutId: 'po_stranger',
-        kind: 'not in the ledger',
+        payoutId: key,
+        kind,
         direction: 'debit',
         bankMinor: receiveMinor,
         bankCurrency: 'EUR',
         ledgerMinor: null,
       },
-      'po_stranger  debit not in the ledger',
+      `${key}  debit ${kind}`,
     );
   });
 

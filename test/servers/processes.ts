@@ -62,15 +62,24 @@ export type Processes = {
   readonly remove: () => Promise<void>;
 };
 
-/**
- * Starts every part on free ports and data of its own; `env` is for those of ours, and `lineTo`
- * says where they reach the database.
- */
-export async function startProcesses(
-  env: Readonly<Record<string, string>> = {},
-  lineTo: (databaseUrl: string) => Promise<string> = (url) => Promise.resolve(url),
-  callbacksTo?: string,
-): Promise<Processes> {
+export type ProcessesOptions = {
+  /** For the processes of ours. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** Where they reach the database. */
+  readonly lineTo?: (databaseUrl: string) => Promise<string>;
+  /** The address that the bank calls back; the API's own otherwise. */
+  readonly callbacksTo?: string;
+  /** More settings of PostgreSQL, each as `name=value`. */
+  readonly postgresSettings?: (directory: string) => readonly string[];
+};
+
+/** Starts every part on free ports and data of its own. */
+export async function startProcesses({
+  env = {},
+  lineTo = (url) => Promise.resolve(url),
+  callbacksTo,
+  postgresSettings = () => [],
+}: ProcessesOptions = {}): Promise<Processes> {
   const directory = await mkdtemp(join(tmpdir(), 'corridor-parts-'));
   const ports = await choosePorts();
   const rail = await startRailProxy(`http://127.0.0.1:${ports.bank}`);
@@ -85,7 +94,8 @@ export async function startProcesses(
     );
   const apiUrl = `http://127.0.0.1:${ports.api}`;
   const bank = { railUrl: rail.url, callbacksTo: callbacksTo ?? apiUrl };
-  const starters = startersOf(directory, ports, bank, startOurs);
+  const settings = postgresSettings(directory);
+  const starters = startersOf(directory, ports, { ...bank, settings }, startOurs);
   const running = new Map<PartName, Part>();
   const temporal = connectTemporal({
     TEMPORAL_ADDRESS: `127.0.0.1:${ports.temporal}`,
@@ -223,7 +233,15 @@ async function choosePorts() {
 function startersOf(
   directory: string,
   ports: Ports,
-  { railUrl, callbacksTo }: { readonly railUrl: string; readonly callbacksTo: string },
+  {
+    railUrl,
+    callbacksTo,
+    settings = [],
+  }: {
+    readonly railUrl: string;
+    readonly callbacksTo: string;
+    readonly settings?: readonly string[];
+  },
   startOurs: StartOurs,
   databaseUrlAtFirst = '',
 ) {
@@ -251,6 +269,7 @@ function startersOf(
         dataDir: join(directory, 'postgres'),
         port: ports.postgres,
         database: 'corridor',
+        settings,
         onLog: () => undefined,
       });
       databaseUrl = part.databaseUrl;

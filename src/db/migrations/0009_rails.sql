@@ -108,11 +108,13 @@ select p.rail, p.id, m.direction, l.currency,
 
 -- Differences: the sum of what the bank did for a key, so that a payment made twice is one. The
 -- ledger books when it is informed, which may be a day after the bank, so an item counts as missing at
--- the bank only when the day after its own is closed as well.
+-- the bank only when the day after its own is closed as well. What the bank did for a payout that does not
+-- exist is a difference at once: after a restore to an earlier moment it is how the lost ones are found.
 create view statement_breaks as
 select coalesce(s.rail, l.rail) as rail, coalesce(s.rail_key, l.payout_id) as payout_id,
        coalesce(s.direction, l.direction) as direction,
-       case when l.payout_id is null then 'not in the ledger'
+       case when l.payout_id is null and p.id is null then 'no such payout'
+            when l.payout_id is null then 'not in the ledger'
             when s.rail_key is null then 'not on the statement'
             else 'amounts differ' end as kind,
        s.amount_minor as bank_minor, s.currency as bank_currency,
@@ -126,10 +128,11 @@ select coalesce(s.rail, l.rail) as rail, coalesce(s.rail_key, l.payout_id) as pa
                from ledger_movements group by rail, payout_id, direction, currency
              having sum(amount_minor) <> 0) l
     on l.rail = s.rail and l.payout_id = s.rail_key and l.direction = s.direction
+  left join payouts p on p.id = s.rail_key
  where (s.rail_key is null and exists (select from statements c where c.rail = l.rail
           and c.statement_date > (l.booked_at at time zone 'UTC')::date))
-    or (l.payout_id is null and exists (select from statements c where c.rail = s.rail
-          and c.statement_date >= s.statement_date))
+    or (l.payout_id is null and (p.id is null or exists (select from statements c
+          where c.rail = s.rail and c.statement_date >= s.statement_date)))
     or s.amount_minor <> l.amount_minor or s.currency <> l.currency;
 
 -- Keys under which the bank has paid this amount since a day, and whose sum is not what the ledger

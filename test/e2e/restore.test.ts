@@ -1,0 +1,151 @@
+import { execFile } from 'node:child_process';
+import { appendFile, mkdir, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { eventually } from '../assertions/eventually.js';
+import { type ApiClient, createClient, textOf } from '../fixtures/client.js';
+import { beneficiary } from '../fixtures/requestPayout.js';
+import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
+import { type PartName, type Processes, startProcesses } from '../servers/processes.js';
+
+/** A deadline for a machine that has much to do, and not what is promised. */
+const limitMs = 60_000;
+
+const run = promisify(execFile);
+const corridor = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));
+
+const parts: readonly PartName[] = ['api', 'worker', 'batch-worker', 'temporal', 'postgres'];
+
+let system: Processes;
+let client: ApiClient;
+let payee: string;
+let cluster: string;
+let backup: string;
+
+/** What docs/operations.md tells an operator to set. */
+const archiving = (archive: string) => [
+  'archive_mode=on',
+  `archive_command=mkdir -p ${archive} && cp %p ${archive}/%f`,
+];
+
+beforeAll(async () => {
+  const archiveIn = (directory: string) => join(directory, 'postgres', 'archive');
+  system = await startProcesses({
+    postgresSettings: (directory) => archiving(archiveIn(directory)),
+  });
+  cluster = join(system.directory, 'postgres', 'cluster');
+  backup = join(system.directory, 'backup');
+  const { apiKey } = await createTestAccount(system.database);
+  client = createClient(system.apiUrl, apiKey);
+  payee = textOf(await client('POST /v1/beneficiaries', { form: beneficiary }), 'id');
+});
+afterAll(() => system?.remove());
+
+async function pay(reference: string): Promise<string> {
+  const form = { source_currency: 'USD', amount: '1000', beneficiary: payee, reference };
+  return textOf(await client('POST /v1/payouts', { form }), 'id');
+}
+
+function untilSettled(id: string): Promise<unknown> {
+  return eventually(`${id} is settled`, limitMs, async () => {
+    const { body } = await client(`GET /v1/payouts/${id}`);
+    return body['status'] === 'settled' || undefined;
+  });
+}
+
+/** Copies the cluster while it serves; the archive has what changes meanwhile. */
+async function backUp(): Promise<void> {
+  const connection = await system.database.reserve();
+  await connection`select pg_backup_start('restore.test', fast => true)`;
+  await run('cp', ['-a', cluster, backup]);
+  const [{ labelfile = '' } = {}] = await connection<{ labelfile: string }[]>`
+    select labelfile from pg_backup_stop()`;
+  connection.release();
+  await writeFile(join(backup, 'backup_label'), labelfile);
+  for (const file of ['postmaster.pid', 'pg_wal']) {
+    await rm(join(backup, file), { recursive: true, force: true });
+  }
+}
+
+/** Everything up to now is in the archive. */
+async function untilArchived(): Promise<void> {
+  const [{ segment = '' } = {}] = await system.database<{ segment: string }[]>`
+    select pg_walfile_name(pg_switch_wal()) as segment`;
+  await eventually(`${segment} is archived`, limitMs, async () => {
+    const [row] = await system.database<{ last: string | null }[]>`
+      select last_archived_wal as last from pg_stat_archiver`;
+    return (row?.last ?? '') >= segment || undefined;
+  });
+}
+
+/** Puts the backup in the place of the cluster, to be brought to a moment by the archive. */
+async function restoreTo(moment: string): Promise<void> {
+  const archive = join(system.directory, 'postgres', 'archive');
+  await rm(cluster, { recursive: true });
+  await run('cp', ['-a', backup, cluster]);
+  await mkdir(join(cluster, 'pg_wal'), { mode: 0o700 });
+  await writeFile(join(cluster, 'recovery.signal'), '');
+  await appendFile(
+    join(cluster, 'postgresql.auto.conf'),
+    `restore_command = 'cp ${archive}/%f %p'
+recovery_target_time = '${moment}'
+recovery_target_action = 'promote'
+`,
+  );
+  // Root has made these; the server runs as another user, who owns the rest.
+  await run('chown', ['-R', '--reference', join(cluster, 'PG_VERSION'), cluster]);
+}
+
+it('pays nothing twice after a restore to an earlier moment, and says what it does not know', {
+  timeout: 300_000,
+}, async ({ annotate }) => {
+  const before = await pay('Invoice 1');
+  await untilSettled(before);
+  await backUp();
+  const archived = await pay('Invoice 2');
+  await untilSettled(archived);
+  // The bank has this one, and its answer is lost.
+  const kept = system.rail.keepAnswer('/transfers');
+  const underWay = await pay('simulate: delay 3s');
+  await kept;
+  const [{ moment = '' } = {}] = await system.database<{ moment: string }[]>`
+    select clock_timestamp()::text as moment`;
+  const forgotten = await pay('Invoice 4');
+  await untilSettled(forgotten);
+  await untilSettled(underWay);
+  await untilArchived();
+
+  for (const part of parts) await system.crash(part);
+  await restoreTo(moment);
+  // Temporal's own data is lost as well: nothing in it would agree with the rows of before.
+  await rm(join(system.directory, 'temporal.sqlite'));
+  const startedMs = performance.now();
+  await system.startAll();
+  const answer = await client(`GET /v1/payouts/${underWay}`);
+  expect(answer.body).toMatchObject({ status: 'processing' });
+
+  await untilSettled(underWay);
+  await annotate(`settled ${Math.round(performance.now() - startedMs)} ms after the restore`);
+  for (const id of [before, archived]) {
+    expect((await client(`GET /v1/payouts/${id}`)).body).toMatchObject({ status: 'settled' });
+  }
+  expect(await client(`GET /v1/payouts/${forgotten}`)).toMatchObject({ status: 404 });
+  expect((await system.transfers()).toSorted()).toEqual(
+    [before, archived, underWay, forgotten].toSorted(),
+  );
+  expect(await unbalancedCurrencies(system.database)).toEqual([]);
+
+  await system.temporal.workflow.execute('statement', {
+    taskQueue: 'payouts',
+    workflowId: 'statement-after-restore',
+  });
+  const reconciled = await run(process.execPath, [corridor, 'reconcile'], {
+    env: { ...process.env, ...system.operatorEnv },
+  }).catch((error: unknown) => error);
+  expect(reconciled).toMatchObject({
+    code: 1,
+    stdout: expect.stringContaining(`${forgotten}  debit no such payout`),
+  });
+});
