@@ -82,6 +82,7 @@ const tables = {
   batches: { id: copied('id') },
   payouts: { id: copied('id'), batch_id: copied('batch_id') },
   payout_terms: { payout_id: copied('payout_id') },
+  payout_metadata_terms: { payout_id: copied('payout_id') },
   ledger_entries: { payout_id: copied('payout_id'), id: "nextval('ledger_entries_id_seq')" },
   events: {
     ...{ id: copied('id'), subject_id: copied('subject_id') },
@@ -103,6 +104,7 @@ async function prepareCopies(sql, accountId) {
     const own = `${table}_of_the_batch`;
     const where = {
       payout_terms: 'payout_id in (select id from payouts_of_the_batch)',
+      payout_metadata_terms: 'payout_id in (select id from payouts_of_the_batch)',
       deliveries: 'event_id in (select id from events_of_the_batch)',
       rail_inbox: 'payout_id in (select id from payouts_of_the_batch)',
     };
