@@ -94,6 +94,9 @@ create table payouts (
   rail_reference text,
   settled_at timestamptz(3),
   returned_minor bigint,
+  -- The rows of rail_inbox that have moved it. The move writes this row in any case, so they need no
+  -- version of their own to be marked as applied.
+  applied_facts bigint[],
 
   attention_reason text,
   attention_detail text,
@@ -132,7 +135,7 @@ grant update (status, status_reason, driver, wake_at, source_currency, destinati
   fixed_side, amount, source_minor, fee_minor, net_minor, receive_minor, mid_value_minor, rate, mid,
   rate_provider, rate_as_of, source_rate_id, destination_rate_id, rail, settle_by, refusal,
   submit_started_at, last_sent_at, void_intent, rail_reference, settled_at, returned_minor,
-  attention_reason, attention_detail, attention_at) on payouts to corridor_worker;
+  applied_facts, attention_reason, attention_detail, attention_at) on payouts to corridor_worker;
 
 -- The times are written here, so that no code path can change a status without a record. A time is
 -- when the row is written, not when the transaction began: one that waited for a lock would
@@ -171,6 +174,11 @@ create trigger history before update of processing_since, sent_since, settled_si
 create trigger reason before update of status_reason on payouts for each row
   when (old.status = new.status and old.status_reason is distinct from new.status_reason)
   execute function refuse_edit('the history of a payout is written by its moves');
+
+create trigger applied before update of applied_facts on payouts for each row
+  when (old.applied_facts is not null
+    and not coalesce(new.applied_facts @> old.applied_facts, false))
+  execute function refuse_edit('a fact that was applied stays applied');
 
 -- What was requested never changes. Triggers on columns that no statement of ours names cost nothing.
 create trigger asked before update of id, account_id, mode, quote_id, beneficiary_id, reference,
