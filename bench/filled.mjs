@@ -80,8 +80,12 @@ const copied = (id) => `overlay(${id} placing lpad(to_hex($1), 6, '0') from leng
 /** How the rows of a batch become those of copy $1, a day older with each; the rest stays as it is. */
 const tables = {
   batches: { id: copied('id') },
-  payouts: { id: copied('id'), batch_id: copied('batch_id') },
+  payouts: {
+    ...{ id: copied('id'), batch_id: copied('batch_id') },
+    applied_facts: 'array(select fact + 10000000 * $1::bigint from unnest(applied_facts) fact)',
+  },
   payout_terms: { payout_id: copied('payout_id') },
+  payout_metadata_terms: { payout_id: copied('payout_id') },
   ledger_entries: { payout_id: copied('payout_id'), id: "nextval('ledger_entries_id_seq')" },
   events: {
     ...{ id: copied('id'), subject_id: copied('subject_id') },
@@ -89,7 +93,7 @@ const tables = {
   },
   deliveries: { event_id: copied('event_id') },
   rail_inbox: {
-    ...{ id: "nextval('rail_inbox_id_seq')", payout_id: copied('payout_id') },
+    ...{ id: 'id + 10000000 * $1::bigint', payout_id: copied('payout_id') },
     ...{ rail_key: copied('rail_key'), rail_event_id: `rail_event_id || '.' || $1` },
   },
 };
@@ -103,6 +107,7 @@ async function prepareCopies(sql, accountId) {
     const own = `${table}_of_the_batch`;
     const where = {
       payout_terms: 'payout_id in (select id from payouts_of_the_batch)',
+      payout_metadata_terms: 'payout_id in (select id from payouts_of_the_batch)',
       deliveries: 'event_id in (select id from events_of_the_batch)',
       rail_inbox: 'payout_id in (select id from payouts_of_the_batch)',
     };

@@ -1,11 +1,17 @@
 import type { Sql } from '../db/client.js';
 import { type InboxRow, markApplied, unprocessedEvents } from '../db/inbox.js';
 import { postEntries, postedEntries } from '../db/ledger.js';
-import { type LockedPayout, lockPayouts, movePayouts, type PayoutRow } from '../db/payouts.js';
+import {
+  type LockedPayout,
+  lockPayouts,
+  type MovedPayout,
+  movePayouts,
+  type PayoutRow,
+} from '../db/payouts.js';
 import { parseRate } from '../domain/fx.js';
 import type { AcceptedAmounts } from '../domain/ledger.js';
 import type { FactRules, PayoutFact, PayoutState } from '../domain/payout.js';
-import { type Move, type Progress, progressOf } from '../domain/progress.js';
+import { type Progress, progressOf } from '../domain/progress.js';
 import { reportFromJson } from '../domain/railReport.js';
 import { owned, type PayoutSnapshot, park, snapshotOf } from './snapshot.js';
 import { announce } from './webhookEvents.js';
@@ -46,7 +52,10 @@ export async function applyFacts(
     .filter(({ payoutId, entry }) => !posted.has(`${payoutId} ${entry.kind}`));
   const [parked] = await Promise.all([
     park(sql, snapshots, ({ id }) => found.get(id)),
-    markApplied(sql, progress.flatMap(appliedOf)),
+    markApplied(
+      sql,
+      progress.flatMap((applied) => appliedOf(applied).filter(({ isMove }) => !isMove)),
+    ),
     // Last of them, for it locks the balances, which others wait for.
     postEntries(sql, entries),
   ]);
@@ -88,11 +97,12 @@ function applyTo(
   };
 }
 
-function appliedOf({ inbox, firstOfInbox, outcomes }: AppliedFacts) {
-  return inbox.map((item, index) => ({
-    id: item.id,
-    outcome: outcomes[firstOfInbox + index] ?? 'nothing new',
-  }));
+/** What became of the facts of the inbox; those that moved the payout are recorded by its first move. */
+function appliedOf({ inbox, firstOfInbox, outcomes, moves }: AppliedFacts) {
+  return inbox.map(({ id }, index) => {
+    const outcome = outcomes[firstOfInbox + index] ?? 'nothing new';
+    return { id, outcome, isMove: moves.some(({ status }) => status === outcome) };
+  });
 }
 
 /** Moves every payout along its own path: one statement for the next status of all of them. */
@@ -101,9 +111,11 @@ async function moveAll(sql: Sql, progress: readonly AppliedFacts[]): Promise<rea
   const moved: PayoutRow[] = [];
   // No path is longer than processing → sent → settled → returned.
   for (let depth = 0; depth < 3; depth += 1) {
-    const moves = progress.flatMap(({ row, moves: path }): readonly (Move & { id: string })[] => {
-      const move = path[depth];
-      return move === undefined ? [] : [{ id: row.id, ...move }];
+    const moves = progress.flatMap((applied): readonly MovedPayout[] => {
+      const move = applied.moves[depth];
+      if (move === undefined) return [];
+      const facts = depth === 0 ? appliedOf(applied).filter(({ isMove }) => isMove) : [];
+      return [{ id: applied.row.id, ...move, appliedFacts: facts.map(({ id }) => id) }];
     });
     moved.push(...(await movePayouts(sql, rows, moves)));
   }

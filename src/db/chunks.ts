@@ -2,7 +2,7 @@ import { type Chunk, type ChunkCounts, chunkDriver, chunkSize } from '../domain/
 import type { PayoutStatus, WakeablePayout } from '../domain/payout.js';
 import { type Sql, when } from './client.js';
 
-import { wakeable } from './payouts.js';
+import { hasUnappliedFacts, wakeable } from './payouts.js';
 import { wakeAfter } from './wakeTimes.js';
 
 /** How long a rail may leave an order unanswered before a person should see it. */
@@ -47,20 +47,15 @@ export async function countChunk(sql: Sql, chunk: Chunk): Promise<ChunkCounts> {
   return row ?? { pending: 0, unsent: 0, unanswered: 0, overdue: 0, sent: 0, stuck: 0 };
 }
 
-/**
- * The payouts of a chunk with unprocessed events in the inbox. The array makes the planner
- * begin with the chunk's own payouts: the inbox may hold more events than those.
- */
+/** The payouts of a chunk with unprocessed events in the inbox. */
 export async function itemsWithUnprocessedEvents(
   sql: Sql,
   chunk: Chunk,
 ): Promise<readonly string[]> {
-  const rows = await sql<{ payoutId: string }[]>`
-    select distinct payout_id from rail_inbox
-     where applied_at is null and payout_id = any (array(
-       select id from payouts
-        where ${withinChunk(sql, chunk)} and driver = ${chunkDriver(chunk)}))`;
-  return rows.map((row) => row.payoutId);
+  const rows = await sql<{ id: string }[]>`
+    select id from payouts p
+     where ${withinChunk(sql, chunk)} and driver = ${chunkDriver(chunk)} and ${hasUnappliedFacts(sql)}`;
+  return rows.map((row) => row.id);
 }
 
 /** Leases the chunk: the sweep wakes it only when the lease is over. */
@@ -97,15 +92,14 @@ export async function handOverItems(
 ): Promise<readonly WakeablePayout[]> {
   return sql<WakeablePayout[]>`
     update payouts set driver = id, wake_at = ${wakeAfter(sql, 'handOver')}
-     where id in (select id from payouts
+     where id in (select id from payouts p
                    where ${withinChunk(sql, chunk)} and driver = ${chunkDriver(chunk)}
                      and (attention_at is not null
                        or (status = 'sent' and settle_by <= now())
                        or (${scope === 'unanswered'} and status = 'processing'
                            and submit_started_at < now() - ${unansweredLimit}::interval)
                        or (${scope === 'all'} and (status in ('pending', 'processing', 'sent')
-                         or exists (select from rail_inbox i
-                                     where i.payout_id = payouts.id and i.applied_at is null))))
+                         or ${hasUnappliedFacts(sql)})))
                    order by id for no key update)
     returning ${wakeable(sql)}`;
 }

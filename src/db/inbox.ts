@@ -2,7 +2,7 @@ import type { Chunk } from '../domain/batch.js';
 import { payoutOfKey, type WakeablePayout } from '../domain/payout.js';
 import { type RailEvent, type RailReportJson, reportToJson } from '../domain/railReport.js';
 import { type Sql, unnest } from './client.js';
-import { wakeable } from './payouts.js';
+import { isUnapplied, wakeable } from './payouts.js';
 import { wakeAfter } from './wakeTimes.js';
 
 /** The workflows to signal: of payouts that have their own, and of chunks that are suspended. */
@@ -86,12 +86,14 @@ export async function unprocessedEvents(
   payoutIds: readonly string[],
 ): Promise<readonly InboxRow[]> {
   return sql<InboxRow[]>`
-    select id, payout_id, fact as report from rail_inbox
-     where payout_id = any (${payoutIds}) and applied_at is null order by id`;
+    select i.id, i.payout_id, i.fact as report
+      from payouts p cross join lateral (
+        select * from rail_inbox i where i.payout_id = p.id and ${isUnapplied(sql)} offset 0) i
+     where p.id = any (${payoutIds}) order by i.id`;
 }
 
 /**
- * Marks what was applied. A final payout that is not parked is no longer due, also where
+ * Marks what was applied and has moved nothing. A final payout that is not parked is no longer due, also where
  * its events have changed nothing: else the sweep would wake it for ever.
  */
 export async function markApplied(

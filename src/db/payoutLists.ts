@@ -1,10 +1,10 @@
 import type { Fragment } from 'postgres';
 import { type PayoutStatus, payoutStatuses } from '../domain/payout.js';
-import { exactlyOne, type Sql, unnest, when } from './client.js';
+import { exactlyOne, type Sql, when } from './client.js';
 import { orderAndLimit, type Page, type PageResult, pageRows, toPage } from './page.js';
 import type { PayoutRow } from './payouts.js';
 
-/** What payouts are asked for by, under the names that their terms are stored by. */
+/** What payouts are asked for by, under the names of their terms and of the columns that hold those. */
 export type PayoutFilter = {
   readonly status?: readonly PayoutStatus[] | undefined;
   readonly source_currency?: string | undefined;
@@ -79,6 +79,14 @@ function walked({ sql, page }: Search, id: 'id' | 'payout_id'): Fragment {
   return pageRows(sql, { ...page, limit: walkRows }, ['requested_at', id]);
 }
 
+/** The rows of a term; a column of its own has each but those of metadata. */
+function termsOf({ sql, accountId }: Search, { name, value }: Path): Fragment {
+  const rows = name.startsWith('metadata ')
+    ? sql`payout_metadata_terms where term`
+    : sql`payout_terms where ${sql(name)}`;
+  return sql`${rows} = payout_term(${accountId}, ${name}, ${value})`;
+}
+
 /** How many filters are compared to find the rarest; the others only sort out. */
 const comparedPaths = 8;
 
@@ -86,18 +94,20 @@ const comparedPaths = 8;
 async function rarestOf(search: Search, paths: readonly Path[]): Promise<Path & { count: number }> {
   const { sql, accountId, filter } = search;
   const compared = paths.slice(0, comparedPaths);
+  const counts = compared.map((path) => {
+    const rows = sql`select from ${termsOf(search, path)} and ${walked(search, 'payout_id')}`;
+    return sql`
+      select ${path.name}::text as name, ${path.value}::text as value, ${
+        path.name === 'status'
+          ? sql`(
+            select max(w.count) from unnest(${[...(filter.status ?? [])]}::text[]) s (status)
+             cross join lateral (select count(*) from (select from payouts
+              where account_id = ${accountId} and status = s.status and ${walked(search, 'id')}) r) w)`
+          : sql`(select count(*) from (${rows}) r)`
+      }::int as count`;
+  });
   const [rarest] = await sql<(Path & { count: number })[]>`
-    select t.name, t.value,
-           (case when t.name = 'status'
-            then (select max(w.count) from unnest(${[...(filter.status ?? [])]}::text[]) s (status)
-                   cross join lateral (select count(*) from (select from payouts
-                    where account_id = ${accountId} and status = s.status
-                      and ${walked(search, 'id')}) r) w)
-            else (select count(*) from (select from payout_terms
-                   where term = payout_term(${accountId}, t.name, t.value)
-                     and ${walked(search, 'payout_id')}) r) end)::int as count
-      from ${unnest(sql, compared)`name text, value text`}
-     order by count limit 1`;
+    select * from (${counts.reduce((all, one) => sql`${all} union all ${one}`)}) c order by count limit 1`;
   return exactlyOne(rarest);
 }
 
@@ -119,12 +129,11 @@ async function byStatus(search: Search, statuses: readonly string[]) {
  * one row keeps the planner from joining the tables as wholes, and from looking it up by another
  * index, which it does where it guesses few rows.
  */
-async function byTerm(search: Search, { name, value }: Path) {
+async function byTerm(search: Search, path: Path) {
   const { sql, accountId, page, filter } = search;
   return sql<PayoutRow[]>`
     select p.* from (
-      select requested_at, payout_id from payout_terms
-       where term = payout_term(${accountId}, ${name}, ${value})
+      select requested_at, payout_id from ${termsOf(search, path)}
          and ${walked(search, 'payout_id')}) t
      cross join lateral (select * from payouts where id = t.payout_id limit 1) p
      where account_id = ${accountId} and ${matching(sql, filter)}

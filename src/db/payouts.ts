@@ -108,17 +108,16 @@ export async function findRetried(
 ): Promise<RetriedPayout | undefined> {
   const [row] = await sql<RetriedPayout[]>`
     with recursive chain as (
-      select id, status, retry_of, attention_at, 1 as number from payouts
+      select id, status, retry_of, attention_at, applied_facts, 1 as number from payouts
        where account_id = ${accountId} and id = ${id}
       union all
-      select p.id, p.status, p.retry_of, p.attention_at, c.number + 1
+      select p.id, p.status, p.retry_of, p.attention_at, p.applied_facts, c.number + 1
         from chain c join payouts p on p.id = c.retry_of where c.number < ${mostRetries})
     select c.id, c.status, (select r.id from payouts r where r.retry_of = c.id) as retried_by,
-           exists (select from chain a
-             where a.attention_at is not null or a.number = ${mostRetries}
-                or exists (select from rail_inbox i
-                            where i.payout_id = a.id and i.applied_at is null)
-                or exists (select from ledger_entries e where e.payout_id = a.id
+           exists (select from chain p
+             where p.attention_at is not null or p.number = ${mostRetries}
+                or ${hasUnappliedFacts(sql)}
+                or exists (select from ledger_entries e where e.payout_id = p.id
                     and e.kind in ('late_payment', 'suspense_clear', 'correction'))) as may_be_paid
       from chain c where c.number = 1`;
   return row;
@@ -148,6 +147,14 @@ export async function listParked(sql: Sql): Promise<readonly PayoutRow[]> {
     select * from payouts where attention_at is not null order by attention_at limit 1000`;
 }
 
+/** That a fact `i` of the inbox has not been applied to its payout `p`; one that moved it stands in its row. */
+export const isUnapplied = (sql: Sql) => sql`
+  (i.applied_at is null and i.id <> all (coalesce(p.applied_facts, '{}')))`;
+
+/** Counted: for the first one alone the planner would rather look through the table. */
+export const hasUnappliedFacts = (sql: Sql) => sql`
+  ((select count(*) from rail_inbox i where i.payout_id = p.id and ${isUnapplied(sql)}) > 0)`;
+
 export type LockedPayout = PayoutRow & {
   /** When the customer first asked to cancel it. */
   readonly cancelRequestedAt: Date | null;
@@ -175,9 +182,7 @@ export async function lockPayouts(
     select p.*,
            (extract(epoch from now() - p.requested_at) * 1000)::bigint as age_ms,
            (extract(epoch from p.settle_by - now()) * 1000)::bigint as settle_in_ms,
-           -- Counted: for the first one alone the planner would rather look through the table.
-           (select count(*) from rail_inbox i
-             where i.payout_id = p.id and i.applied_at is null) > 0 as has_unprocessed_events,
+           ${hasUnappliedFacts(sql)} as has_unprocessed_events,
            (extract(epoch from now() - p.submit_started_at) * 1000)::float8
              as since_first_attempt_ms
       from payouts p
@@ -249,10 +254,14 @@ export async function refusePayouts(
     returning p.*`;
 }
 
-export type MovedPayout = Move & { readonly id: string };
+export type MovedPayout = Move & {
+  readonly id: string;
+  /** The rows of the inbox that it is moved by. */
+  readonly appliedFacts?: readonly bigint[];
+};
 
 /** What a move changes of a row. */
-type MovedColumn = keyof MovedPayout | keyof StatusRecord | 'attentionReason' | 'attentionAt';
+type MovedColumn = 'id' | keyof Move | keyof StatusRecord | 'attentionReason' | 'attentionAt';
 
 /**
  * Moves each payout by one status, and returns its row as it is then: what the move does not
@@ -270,7 +279,8 @@ export async function movePayouts(
   const rowOf = new Map(rows.map((row) => [row.id, row]));
   const ending = moves.map((move) => {
     const reason = rowOf.get(move.id)?.attentionReason ?? null;
-    return { ...move, endsWait: isWaitingForRail(reason) };
+    const appliedFacts = move.appliedFacts && `{${move.appliedFacts.join()}}`;
+    return { ...move, appliedFacts, endsWait: isWaitingForRail(reason) };
   });
   const changes = await sql<Pick<PayoutRow, MovedColumn>[]>`
     update payouts p
@@ -282,6 +292,7 @@ export async function movePayouts(
                            and s.rail_key = p.id and s.direction = 'debit')) as at) stated
                     where stated.at >= coalesce(p.submit_started_at, p.requested_at))) end,
            returned_minor = coalesce(t.returned_minor, p.returned_minor),
+           applied_facts = p.applied_facts || t.applied_facts::bigint[],
            -- A payout that only waited for the rail to speak no longer needs a person.
            attention_reason = case when t.ends_wait then null else p.attention_reason end,
            attention_detail = case when t.ends_wait then null else p.attention_detail end,
@@ -290,7 +301,7 @@ export async function movePayouts(
                           then ${wakeAfter(sql, 'sent')} end
       from ${unnest(sql, ending)`
         id text, status text, status_reason text, rail_reference text, returned_minor bigint,
-         settled_at timestamptz, ends_wait boolean`}
+         settled_at timestamptz, applied_facts text, ends_wait boolean`}
      where p.id = t.id
     returning p.id, p.status, p.status_reason, p.requested_at, p.processing_since, p.sent_since,
       p.settled_since, p.failed_since, p.canceled_since, p.returned_since, p.rail_reference,
@@ -373,5 +384,5 @@ export async function postponeWaiting(sql: Sql, ids: readonly string[]): Promise
                           then ${wakeAfter(sql, 'resting')} end
      where id = any (${ids}) and wake_at is not null
        and (attention_at is not null or status not in ('pending', 'processing'))
-       and not exists (select from rail_inbox i where i.payout_id = p.id and i.applied_at is null)`;
+       and not ${hasUnappliedFacts(sql)}`;
 }

@@ -1,5 +1,5 @@
 import { type Database, exactlyOne } from '../../src/db/client.js';
-import type { LockedPayout } from '../../src/db/payouts.js';
+import { isUnapplied, type LockedPayout } from '../../src/db/payouts.js';
 import { isFinal, statusHistory } from '../../src/domain/payout.js';
 import type { Interleaving } from '../fixtures/interleaving.js';
 
@@ -109,8 +109,8 @@ async function evidenceOf(database: Database, run: Interleaving): Promise<Eviden
          and case when p.driver = p.id then p.wake_at is not null
                   else c.wake_at is not null end`,
     database<{ unapplied: number; unbalanced: number }[]>`
-      select (select count(*)::int from rail_inbox
-               where payout_id = any (${ids}) and applied_at is null) as unapplied,
+      select (select count(*)::int from rail_inbox i join payouts p on p.id = i.payout_id
+               where p.id = any (${ids}) and ${isUnapplied(database)}) as unapplied,
              (select count(*)::int from ledger_balances b
                where account_id = ${accountId} and amount_minor <>
                  (select coalesce(sum(p.amount_minor), 0) from ledger_postings p

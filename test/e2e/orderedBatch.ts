@@ -1,4 +1,5 @@
 import { exactlyOne, isOutage } from '../../src/db/client.js';
+import { isUnapplied } from '../../src/db/payouts.js';
 import { isFinal, type PayoutStatus } from '../../src/domain/payout.js';
 import { eventually } from '../assertions/eventually.js';
 import { type Receiver, startReceiver } from '../fakes/receiver.js';
@@ -181,7 +182,7 @@ async function pendingOf(parts: Processes, batchId: string, accountId: string): 
   const [late] = await database<Pick<Owed, 'inbox' | 'deliveries'>[]>`
     select
       (select count(*)::int from rail_inbox i join payouts p on p.id = i.payout_id
-        where p.batch_id = ${batchId} and i.applied_at is null) as inbox,
+        where p.batch_id = ${batchId} and ${isUnapplied(database)}) as inbox,
       (select count(*)::int from deliveries d join events e on e.id = d.event_id
         where e.account_id = ${accountId} and d.status <> 'delivered') as deliveries`;
   return { ...first, ...exactlyOne(late) };

@@ -74,10 +74,12 @@ describe('arrays go and come without asking the server for its types', () => {
       'ledger_entries.amounts_minor',
       'ledger_entries.from_ids',
       'ledger_entries.to_ids',
+      // Compared by the database alone.
+      'payouts.applied_facts',
       'webhook_endpoints.events',
     ]);
     // What comes as an array of numbers would come as texts.
     const others = columns.filter(({ type }) => type !== arrays.to);
-    expect(others.filter(({ name }) => !name.startsWith('ledger_entries.'))).toEqual([]);
+    expect(others.filter(({ name }) => !/^ledger_entries|applied_facts$/.test(name))).toEqual([]);
   });
 });

@@ -53,7 +53,8 @@ type InboxLine = { readonly fact: unknown; readonly outcome: string | null };
 function inboxOf(id: string, length: number): Promise<readonly InboxLine[]> {
   return eventually(`${length} facts of ${id} are applied`, 20_000, async () => {
     const lines = await system.database<InboxLine[]>`
-      select fact, outcome from rail_inbox where payout_id = ${id} order by id`;
+      select fact, case when i.id = any (p.applied_facts) then 'moved' else outcome end as outcome
+        from rail_inbox i join payouts p on p.id = i.payout_id where p.id = ${id} order by i.id`;
     const isDone = lines.length === length && lines.every(({ outcome }) => outcome !== null);
     return isDone ? lines : undefined;
   });
@@ -231,7 +232,7 @@ describe('a rejection after the settlement', () => {
     expect(parked.attentionDetail).toContain('AC06');
 
     expect(await inboxOf(id, 2)).toMatchObject([
-      { fact: { kind: 'settled', amountMinor: String(row.receiveMinor) }, outcome: 'settled' },
+      { fact: { kind: 'settled', amountMinor: String(row.receiveMinor) }, outcome: 'moved' },
       { fact: { kind: 'rejected', code: 'AC06', reason: 'Blocked.' }, outcome: 'contradiction' },
     ]);
     const answer = await payer.client(`GET /v1/payouts/${id}`);
@@ -314,7 +315,7 @@ describe('a callback', () => {
       200,
     );
     const facts = await inboxOf(id, 2);
-    expect(facts.map(({ outcome }) => outcome)).toEqual(['settled', 'nothing new']);
+    expect(facts.map(({ outcome }) => outcome)).toEqual(['moved', 'nothing new']);
     const after = await system.temporal.workflow.getHandle(id).describe();
     expect(after.runId).toBe(before.runId);
   });

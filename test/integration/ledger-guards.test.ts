@@ -416,6 +416,16 @@ describe('what was written down stays: it is refused to change', () => {
     await expect(changed).rejects.toThrow(/history .* written by its moves/);
   });
 
+  it('the facts that have moved it', async () => {
+    const id = await payoutIn('settled');
+    await database`update payouts set applied_facts = '{7}' where id = ${id}`;
+    await database`update payouts set applied_facts = applied_facts || '{9}' where id = ${id}`;
+    for (const facts of ['{9}', '{}', null]) {
+      const changed = database`update payouts set applied_facts = ${facts} where id = ${id}`;
+      await expect(changed, facts ?? 'none').rejects.toThrow(/a fact that was applied stays/);
+    }
+  });
+
   it.each([
     `update rail_inbox set fact = '{"kind": "rejected"}'`,
     "update rail_inbox set rail_event_id = 'another'",

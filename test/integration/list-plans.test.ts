@@ -153,10 +153,11 @@ describe('among a million payouts, a page of an account’s', () => {
                timestamptz '2026-11-21T00:00:00Z' - make_interval(secs => i)
           from generate_series(1, 4230) i`;
       await sql`
-        insert into payout_terms
-        select payout_term(account_id, t.name, t.value), requested_at, id
-          from payouts cross join lateral (values ('destination_currency', destination_currency),
-               ('reference', reference)) t (name, value) where account_id = 'acc_holes'`;
+        insert into payout_terms (payout_id, requested_at, beneficiary, destination_currency, reference)
+        select id, requested_at, payout_term(account_id, 'beneficiary', beneficiary_id),
+               payout_term(account_id, 'destination_currency', destination_currency),
+               payout_term(account_id, 'reference', reference)
+          from payouts where account_id = 'acc_holes'`;
     });
     const filter: PayoutFilter = { status: ['canceled', 'failed'], destination_currency: 'EUR' };
     expect(await listPayouts(reader.database, 'acc_holes', page, filter)).toBe('too broad');

@@ -77,6 +77,13 @@ export const bugs: readonly Bug[] = [
     caughtBy: { ...steps, test: 'it fails at the commit' },
   },
   {
+    name: 'a fact that has moved a payout counts as not applied',
+    file: 'src/db/payouts.ts',
+    find: 'applied_facts = p.applied_facts || t.applied_facts::bigint[],',
+    replace: 'applied_facts = p.applied_facts,',
+    caughtBy: { ...steps, test: 'it fails at the mark that the fact is applied' },
+  },
+  {
     name: 'each item of a batch has the whole limit',
     file: 'src/domain/limits.ts',
     find: 'usedMinor + takenMinor',

@@ -87,8 +87,7 @@ async function tracesOf({ id, accountId }: PayoutRow) {
     select (select count(*)::int from events where subject_id = ${id}) as events,
            (select count(*)::int from deliveries d join events e on e.id = d.event_id
              where e.subject_id = ${id}) as deliveries,
-           (select count(*)::int from rail_inbox
-             where payout_id = ${id} and applied_at is not null) as applied,
+           (select cardinality(applied_facts) from payouts where id = ${id}) as applied,
            (select count(*)::int from operator_actions where subject_id = ${id}) as audited,
            (select event_sequence::int from accounts where id = ${accountId}) as sequence`;
   const postings = await postingsOf(test.database, id);
@@ -98,7 +97,7 @@ async function tracesOf({ id, accountId }: PayoutRow) {
 describe('a step that fails leaves nothing behind and succeeds when it is repeated: it fails at', () => {
   const places = {
     'a posting': 'before insert on ledger_entries',
-    'the mark in the inbox': 'before update on rail_inbox',
+    'the mark that the fact is applied': 'before update of applied_facts on payouts',
     'an event': 'before insert on events',
     'a delivery': 'before insert on deliveries',
     'the audit line': 'before insert on operator_actions',

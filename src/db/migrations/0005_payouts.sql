@@ -94,6 +94,9 @@ create table payouts (
   rail_reference text,
   settled_at timestamptz(3),
   returned_minor bigint,
+  -- The rows of rail_inbox that have moved it. The move writes this row in any case, so they need no
+  -- version of their own to be marked as applied.
+  applied_facts bigint[],
 
   attention_reason text,
   attention_detail text,
@@ -132,7 +135,7 @@ grant update (status, status_reason, driver, wake_at, source_currency, destinati
   fixed_side, amount, source_minor, fee_minor, net_minor, receive_minor, mid_value_minor, rate, mid,
   rate_provider, rate_as_of, source_rate_id, destination_rate_id, rail, settle_by, refusal,
   submit_started_at, last_sent_at, void_intent, rail_reference, settled_at, returned_minor,
-  attention_reason, attention_detail, attention_at) on payouts to corridor_worker;
+  applied_facts, attention_reason, attention_detail, attention_at) on payouts to corridor_worker;
 
 -- The times are written here, so that no code path can change a status without a record. A time is
 -- when the row is written, not when the transaction began: one that waited for a lock would
@@ -172,6 +175,11 @@ create trigger reason before update of status_reason on payouts for each row
   when (old.status = new.status and old.status_reason is distinct from new.status_reason)
   execute function refuse_edit('the history of a payout is written by its moves');
 
+create trigger applied before update of applied_facts on payouts for each row
+  when (old.applied_facts is not null
+    and not coalesce(new.applied_facts @> old.applied_facts, false))
+  execute function refuse_edit('a fact that was applied stays applied');
+
 -- What was requested never changes. Triggers on columns that no statement of ours names cost nothing.
 create trigger asked before update of id, account_id, mode, quote_id, beneficiary_id, reference,
     metadata, batch_id, batch_index on payouts
@@ -201,17 +209,39 @@ create trigger frozen before update on payouts for each row
   execute function refuse_repricing();
 create trigger kept before delete on payouts for each row execute function refuse_change();
 
--- One row for each thing that a payout can be found by. A digest, as a text of metadata may be
--- longer than an index entry; what is found is compared with the payout itself. No foreign key:
--- payouts are never deleted, and checking it would cost as much as the row.
+-- What a payout can be found by: one row, written once, with an index a filter. A row a filter wrote
+-- twice as much. Digests, as a text may be longer than an index entry; what is found is compared with
+-- the payout itself. No foreign key: payouts are never deleted, and checking it would cost as much as
+-- the row.
 create table payout_terms (
+  payout_id text not null,
+  requested_at timestamptz(3) not null,
+  beneficiary uuid not null,
+  source_currency uuid,
+  destination_currency uuid,
+  reference uuid,
+  batch uuid,
+  primary key (beneficiary, requested_at, payout_id)
+);
+create index on payout_terms (source_currency, requested_at, payout_id)
+  where source_currency is not null;
+create index on payout_terms (destination_currency, requested_at, payout_id)
+  where destination_currency is not null;
+create index on payout_terms (reference, requested_at, payout_id) where reference is not null;
+create index on payout_terms (batch, requested_at, payout_id) where batch is not null;
+grant insert on payout_terms to corridor_api;
+grant update (source_currency, destination_currency) on payout_terms to corridor_worker;
+
+-- Of metadata a payout has as many as its caller wants: a row each.
+create table payout_metadata_terms (
   term uuid not null,
   requested_at timestamptz(3) not null,
   payout_id text not null,
   primary key (term, requested_at, payout_id)
 );
-grant insert on payout_terms to corridor_api, corridor_worker;
+grant insert on payout_metadata_terms to corridor_api;
 
+-- Null of a null.
 create function payout_term(account_id text, name text, value text) returns uuid
 language sql immutable as $$
   select md5(account_id || E'\n' || name || E'\n' || value)::uuid
@@ -220,16 +250,14 @@ $$;
 create function put_terms() returns trigger language plpgsql
 set search_path = pg_catalog, public, pg_temp as $$
 begin
-  insert into payout_terms
-    select payout_term(p.account_id, t.name, t.value), p.requested_at, p.id
-      from added p cross join lateral (values
-             ('source_currency', p.source_currency),
-             ('destination_currency', p.destination_currency),
-             ('beneficiary', p.beneficiary_id),
-             ('reference', p.reference),
-             ('batch', p.batch_id)) t (name, value)
-     where t.value is not null;
-  insert into payout_terms
+  insert into payout_terms (payout_id, requested_at, beneficiary, source_currency,
+                            destination_currency, reference, batch)
+    select id, requested_at, payout_term(account_id, 'beneficiary', beneficiary_id),
+           payout_term(account_id, 'source_currency', source_currency),
+           payout_term(account_id, 'destination_currency', destination_currency),
+           payout_term(account_id, 'reference', reference), payout_term(account_id, 'batch', batch_id)
+      from added;
+  insert into payout_metadata_terms
     select payout_term(p.account_id, 'metadata ' || m.key, m.value), p.requested_at, p.id
       from added p cross join lateral jsonb_each_text(p.metadata) m
      where p.metadata <> '{}';
@@ -242,12 +270,12 @@ create trigger terms after insert on payouts
 create function put_currencies() returns trigger language plpgsql
 set search_path = pg_catalog, public, pg_temp as $$
 begin
-  insert into payout_terms
-    select payout_term(new.account_id, t.name, t.value), new.requested_at, new.id
-      from (values ('source_currency', new.source_currency),
-                   ('destination_currency', new.destination_currency)) t (name, value)
-     where t.value is not null
-    on conflict do nothing;
+  update payout_terms
+     set source_currency = payout_term(new.account_id, 'source_currency', new.source_currency),
+         destination_currency =
+           payout_term(new.account_id, 'destination_currency', new.destination_currency)
+   where beneficiary = payout_term(new.account_id, 'beneficiary', new.beneficiary_id)
+     and requested_at = new.requested_at and payout_id = new.id;
   return null;
 end $$;
 create trigger currencies after update of source_currency, destination_currency on payouts

@@ -1,7 +1,8 @@
 -- Why: what a rail reports is stored before a workflow is woken, and what the bank's statement says is
 -- kept beside what the ledger says, so that every difference is a row with an age.
 
--- What rails have reported. Order and duplicates do not matter.
+-- What rails have reported. Order and duplicates do not matter. A fact is applied when its row says so,
+-- or its payout's (applied_facts): one that moves the payout is written nowhere else.
 create table rail_inbox (
   id bigint generated always as identity primary key,
   rail text not null,

@@ -81,7 +81,7 @@ begin
            filter (where p.submit_started_at is not null) + interval '5 years'
     into is_open, kept_until
     from payout_terms t join payouts p on p.id = t.payout_id
-   where t.term = payout_term(erased.account_id, 'beneficiary', wanted)
+   where t.beneficiary = payout_term(erased.account_id, 'beneficiary', wanted)
      and p.account_id = erased.account_id and p.beneficiary_id = wanted;
   if is_open then
     raise exception '% has payouts that are not final: erase it when they are.', wanted;
