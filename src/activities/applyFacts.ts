@@ -1,13 +1,7 @@
 import type { Sql } from '../db/client.js';
 import { type InboxRow, markApplied, unprocessedEvents } from '../db/inbox.js';
 import { postEntries, postedEntries } from '../db/ledger.js';
-import {
-  type LockedPayout,
-  lockPayouts,
-  type MovedPayout,
-  movePayouts,
-  type PayoutRow,
-} from '../db/payouts.js';
+import { type LockedPayout, lockPayouts, movePayouts, type PayoutRow } from '../db/payouts.js';
 import { parseRate } from '../domain/fx.js';
 import type { AcceptedAmounts } from '../domain/ledger.js';
 import type { FactRules, PayoutFact, PayoutState } from '../domain/payout.js';
@@ -52,10 +46,7 @@ export async function applyFacts(
     .filter(({ payoutId, entry }) => !posted.has(`${payoutId} ${entry.kind}`));
   const [parked] = await Promise.all([
     park(sql, snapshots, ({ id }) => found.get(id)),
-    markApplied(
-      sql,
-      progress.flatMap((applied) => appliedOf(applied).filter(({ isMove }) => !isMove)),
-    ),
+    markApplied(sql, progress.flatMap(unmovedBy)),
     // Last of them, for it locks the balances, which others wait for.
     postEntries(sql, entries),
   ]);
@@ -97,13 +88,16 @@ function applyTo(
   };
 }
 
-/** What became of the facts of the inbox; those that moved the payout are recorded by its first move. */
+/** What became of the facts of the inbox; a status is the outcome of those that have moved the payout. */
 function appliedOf({ inbox, firstOfInbox, outcomes, moves }: AppliedFacts) {
-  return inbox.map(({ id }, index) => {
-    const outcome = outcomes[firstOfInbox + index] ?? 'nothing new';
-    return { id, outcome, isMove: moves.some(({ status }) => status === outcome) };
-  });
+  const applied = inbox.map(({ id }, index) => ({
+    id,
+    outcome: outcomes[firstOfInbox + index] ?? 'nothing new',
+  }));
+  const isMove = new Set<string>(moves.map(({ status }) => status));
+  return Map.groupBy(applied, ({ outcome }) => isMove.has(outcome));
 }
+const unmovedBy = (applied: AppliedFacts) => appliedOf(applied).get(false) ?? [];
 
 /** Moves every payout along its own path: one statement for the next status of all of them. */
 async function moveAll(sql: Sql, progress: readonly AppliedFacts[]): Promise<readonly PayoutRow[]> {
@@ -111,10 +105,11 @@ async function moveAll(sql: Sql, progress: readonly AppliedFacts[]): Promise<rea
   const moved: PayoutRow[] = [];
   // No path is longer than processing → sent → settled → returned.
   for (let depth = 0; depth < 3; depth += 1) {
-    const moves = progress.flatMap((applied): readonly MovedPayout[] => {
+    const moves = progress.flatMap((applied) => {
       const move = applied.moves[depth];
       if (move === undefined) return [];
-      const facts = depth === 0 ? appliedOf(applied).filter(({ isMove }) => isMove) : [];
+      // All of them by the first.
+      const facts = depth === 0 ? (appliedOf(applied).get(true) ?? []) : [];
       return [{ id: applied.row.id, ...move, appliedFacts: facts.map(({ id }) => id) }];
     });
     moved.push(...(await movePayouts(sql, rows, moves)));

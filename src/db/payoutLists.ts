@@ -94,17 +94,15 @@ const comparedPaths = 8;
 async function rarestOf(search: Search, paths: readonly Path[]): Promise<Path & { count: number }> {
   const { sql, accountId, filter } = search;
   const compared = paths.slice(0, comparedPaths);
+  const withStatus = sql`(
+    select max(w.count) from unnest(${[...(filter.status ?? [])]}::text[]) s (status)
+     cross join lateral (select count(*) from (select from payouts
+      where account_id = ${accountId} and status = s.status and ${walked(search, 'id')}) r) w)`;
+  const withTerm = (path: Path) => sql`(select count(*) from (
+    select from ${termsOf(search, path)} and ${walked(search, 'payout_id')}) r)`;
   const counts = compared.map((path) => {
-    const rows = sql`select from ${termsOf(search, path)} and ${walked(search, 'payout_id')}`;
-    return sql`
-      select ${path.name}::text as name, ${path.value}::text as value, ${
-        path.name === 'status'
-          ? sql`(
-            select max(w.count) from unnest(${[...(filter.status ?? [])]}::text[]) s (status)
-             cross join lateral (select count(*) from (select from payouts
-              where account_id = ${accountId} and status = s.status and ${walked(search, 'id')}) r) w)`
-          : sql`(select count(*) from (${rows}) r)`
-      }::int as count`;
+    const count = path.name === 'status' ? withStatus : withTerm(path);
+    return sql`select ${path.name}::text as name, ${path.value}::text as value, ${count}::int as count`;
   });
   const [rarest] = await sql<(Path & { count: number })[]>`
     select * from (${counts.reduce((all, one) => sql`${all} union all ${one}`)}) c order by count limit 1`;

@@ -279,7 +279,8 @@ export async function movePayouts(
   const rowOf = new Map(rows.map((row) => [row.id, row]));
   const ending = moves.map((move) => {
     const reason = rowOf.get(move.id)?.attentionReason ?? null;
-    const appliedFacts = move.appliedFacts && `{${move.appliedFacts.join()}}`;
+    const facts = move.appliedFacts?.join();
+    const appliedFacts = facts ? `{${facts}}` : null;
     return { ...move, appliedFacts, endsWait: isWaitingForRail(reason) };
   });
   const changes = await sql<Pick<PayoutRow, MovedColumn>[]>`
