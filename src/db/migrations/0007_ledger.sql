@@ -48,7 +48,9 @@ create trigger begins_at_zero before insert on ledger_balances
 -- were a third of all that it wrote, and most of the indexes.
 create table ledger_entries (
   id bigint generated always as identity primary key,
-  payout_id text references payouts deferrable,
+  -- No foreign key, which would look at each entry's payout again and lock it: post_entries refuses an
+  -- entry whose payout does not exist, nobody else writes any, and no payout is deleted.
+  payout_id text,
   kind text not null check (kind in ('fund', 'accept', 'settle', 'release', 'return',
     'late_payment', 'late_return', 'suspense_clear', 'correction')),
   -- The command that has posted a correction, and the entry that it reverses. No foreign keys, which

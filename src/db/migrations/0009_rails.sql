@@ -8,8 +8,8 @@ create table rail_inbox (
   rail text not null,
   rail_event_id text not null,
   rail_key text not null,
-  -- Null when the rail names a key that we never gave it.
-  payout_id text references payouts deferrable,
+  -- Null when the rail names a key that we never gave it. No foreign key: it is read from the payouts.
+  payout_id text,
   fact jsonb not null,
   received_at timestamptz(3) not null default now(),
   applied_at timestamptz(3),
