@@ -14,6 +14,7 @@ import {
   pendingFirstAttempts,
   releaseClaims,
 } from '../db/deliveries.js';
+import { claimGroups, endGroups, endpointsOfGroups } from '../db/deliveryGroups.js';
 import { cancelAll, recipientOf } from '../db/webhookEndpoints.js';
 import { webhookSecretsOpener } from '../db/webhookSecrets.js';
 import { createKeyedLimit, type KeyedLimit } from '../keyedLimit.js';
@@ -121,7 +122,9 @@ export function createDeliverer(deps: DeliveryDeps) {
     // Read when it is its turn: a run that waits keeps nothing but ids.
     const attempt = async () => {
       const isOutOfTime = timerOfRun(limitMs, () => isClosing);
-      return attemptPending(delivering, await pending(), isOutOfTime);
+      const pairs = await pending();
+      const grouped = subjectIds.length > 1 && attemptGroups(delivering, accountId, isOutOfTime);
+      return bothOf(grouped, attemptPending(delivering, pairs, isOutOfTime));
     };
     const run = underWay.size > runsOfWorker ? undefined : runs(accountId, attempt);
     const left = await (run ?? pending());
@@ -182,6 +185,13 @@ async function wakeEndpoints(temporal: Client, pairs: readonly Pair[]): Promise<
   for (const id of ids) await wakeEndpoint(temporal, id);
 }
 
+/** Waits until both have ended before one that has failed is reported; what the second one answers. */
+async function bothOf<T>(first: unknown, second: Promise<T>): Promise<T> {
+  await Promise.allSettled([first, second]);
+  await first;
+  return second;
+}
+
 /**
  * Makes first attempts. What failed, or is pending for an endpoint that takes none of them,
  * belongs to its own workflow; what there was no time for is returned.
@@ -221,8 +231,7 @@ async function attemptInClaims(
   const results: AttemptResult[] = [];
   let from = 0;
   while (from < pending.length && !isOutOfTime()) {
-    const size = Math.floor(claimedTogether / Math.max(deps.claiming.count, fullClaims));
-    const group = pending.slice(from, from + Math.max(size, smallestClaim));
+    const group = pending.slice(from, from + claimSize(deps));
     from += group.length;
     const pairs = group.filter((pair) => !health.isDead(pair));
     if (pairs.length === 0) continue;
@@ -233,6 +242,39 @@ async function attemptInClaims(
     results.push(...ended);
   }
   return results;
+}
+
+const claimSize = ({ claiming }: Delivering) =>
+  Math.max(Math.floor(claimedTogether / Math.max(claiming.count, fullClaims)), smallestClaim);
+
+/**
+ * Makes the first attempts of an account that stand in groups, those of each endpoint by themselves.
+ * What it leaves is due in some seconds: the sweep hands it to the endpoints' workflows.
+ */
+async function attemptGroups(
+  deps: Delivering,
+  accountId: string,
+  isOutOfTime: IsOutOfTime,
+): Promise<void> {
+  const health = createHealth();
+  const attemptAt = async (endpointId: string) => {
+    let isLeft = false;
+    while (!isOutOfTime() && !health.isDead({ endpointId })) {
+      const isLate = timerOfRun(beginLimitMs, isOutOfTime);
+      const due = await claimGroups(deps.database, endpointId, claimSize(deps));
+      if (due.length === 0) break;
+      const ended = await attemptAll(deps, due, health, isLate);
+      const untried = await endGroups(deps.database, due);
+      isLeft ||= untried > 0 || ended.some(({ status }) => status === 'pending');
+    }
+    if (isLeft) await wakeEndpoint(deps.temporal, endpointId);
+  };
+  const endpointIds = await endpointsOfGroups(deps.database, accountId);
+  deps.claiming.count += endpointIds.length;
+  const attempted = endpointIds.map(attemptAt);
+  await Promise.allSettled(attempted);
+  deps.claiming.count -= endpointIds.length;
+  await Promise.all(attempted);
 }
 
 /** Attempts what is due at an endpoint, in parallel where there is enough for that. */
@@ -290,7 +332,7 @@ function createHealth() {
       if (status === 'delivered') alive.add(endpointId);
       else failures.set(endpointId, (failures.get(endpointId) ?? 0) + failed);
     },
-    isDead: ({ endpointId }: Pair): boolean =>
+    isDead: ({ endpointId }: Pick<Pair, 'endpointId'>): boolean =>
       !alive.has(endpointId) && (failures.get(endpointId) ?? 0) >= deadAfterFailures,
   };
 }
@@ -375,9 +417,9 @@ function countAttempts({ kind }: SendOutcome, deliveries: readonly DueDelivery[]
 
 /** An attempt of which nothing is known yet; those of one request have their time in common. */
 function unsent(delivery: DueDelivery, at = new Date()) {
-  const { eventId, endpointId, nextAttemptAt, attempts, url, isFailing } = delivery;
+  const { eventId, endpointId, groupId, nextAttemptAt, attempts, url, isFailing } = delivery;
   const nothing = { latencyMs: null, httpStatus: null, error: null, answer: null, retryInMs: 0 };
-  return { eventId, endpointId, nextAttemptAt, attempts, url, isFailing, at, ...nothing };
+  return { eventId, endpointId, groupId, nextAttemptAt, attempts, url, isFailing, at, ...nothing };
 }
 
 type Ended = Omit<AttemptResult, 'status'>;

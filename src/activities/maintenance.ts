@@ -2,6 +2,7 @@ import type { Client } from '@temporalio/client';
 import { claimOverdueChunks } from '../db/chunks.js';
 import { type Database, isRaisedByFunction } from '../db/client.js';
 import { overdueEndpoints, purgeAttempts, purgeDeliveries } from '../db/deliveries.js';
+import { endOverdueGroups } from '../db/deliveryGroups.js';
 import { purgeExpiredKeys } from '../db/idempotency.js';
 import { listBalanceBreaks } from '../db/ledger.js';
 import { claimOverduePayouts } from '../db/payouts.js';
@@ -85,6 +86,7 @@ async function sweep({ database, temporal, log }: MaintenanceDeps): Promise<void
   const payouts = await claimOverduePayouts(database);
   const failures = await wakeOwn({ database, temporal }, payouts);
   const chunks = await wakeOverdueChunks(database, temporal);
+  await endOverdueGroups(database);
   const endpoints = await overdueEndpoints(database);
   for (const endpointId of endpoints) await wakeEndpoint(temporal, endpointId);
   if (payouts.length + chunks + endpoints.length > 0) {

@@ -1,7 +1,7 @@
 import type { Account } from '../db/accounts.js';
 import type { BalanceTransactionRow } from '../db/balanceTransactions.js';
 import type { BeneficiaryRow } from '../db/beneficiaries.js';
-import type { AttemptRow, DeliveryRow } from '../db/deliveries.js';
+import type { AttemptRow, DeliveryRow } from '../db/deliveryLog.js';
 import type { EventRow, PayoutFacts } from '../db/events.js';
 import type { BalanceRow } from '../db/ledger.js';
 import type { PayoutRow } from '../db/payouts.js';

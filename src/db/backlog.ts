@@ -36,9 +36,13 @@ export async function readBacklog(sql: Sql): Promise<readonly BacklogSample[]> {
                   when ${isProbed(sql)} then 'failing' else 'due' end as state,
              count(*) as count, min(d.next_attempt_at) as since
         from webhook_endpoints w
-       cross join lateral (select next_attempt_at from deliveries
-                            where endpoint_id = w.id and status = 'pending'
-                            order by next_attempt_at limit ${mostCounted}) d
+       cross join lateral ((select next_attempt_at from deliveries
+                             where endpoint_id = w.id and status = 'pending'
+                             order by next_attempt_at limit ${mostCounted})
+                           union all
+                           select next_attempt_at from delivery_groups
+                            cross join generate_series(first_sequence, last_sequence)
+                            where endpoint_id = w.id) d
        group by 1
     ), endpoints as (
       select case when status = 'enabled' and ${isProbed(sql)} then 'failing' else status end as state,

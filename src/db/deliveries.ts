@@ -1,8 +1,7 @@
-import { type Sql, unnest, when } from './client.js';
+import { bigints, type Sql, unnest } from './client.js';
 import { claimable, isPaused, isProbed, pausedUntil } from './endpointHealth.js';
 import { type EventRow, eventColumns, ofPayout } from './events.js';
 import { firstId } from './id.js';
-import type { PageResult } from './page.js';
 import retention from './retention.json' with { type: 'json' };
 import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
@@ -15,6 +14,8 @@ export type DueDelivery = KnownPair &
     readonly isFailing: boolean;
     /** With the one that it is taken for. */
     readonly attempts: number;
+    /** Of a first attempt without a row of its own. */
+    readonly groupId: bigint | null;
   } & EventRow;
 
 /**
@@ -92,7 +93,8 @@ export async function claimFirstAttempts(
       returning d.event_id, d.endpoint_id, d.attempts, d.next_attempt_at,
                 ${isListening(sql)} as is_taken
     ), taken as (
-      select event_id, endpoint_id, attempts, next_attempt_at from found where is_taken
+      select event_id, endpoint_id, attempts, next_attempt_at, null::bigint as group_id
+        from found where is_taken
     )
     ${claimedRows(sql)}`;
 }
@@ -127,7 +129,7 @@ const isPending = (sql: Sql) => sql`
   case when d.status in ('delivered', 'exhausted', 'canceled') then false else true end`;
 
 /** Whether an endpoint is there to be sent anything. */
-const isListening = (sql: Sql) => sql`(w.status = 'enabled' and w.deleted_at is null)`;
+export const isListening = (sql: Sql) => sql`(w.status = 'enabled' and w.deleted_at is null)`;
 
 /**
  * Where the lease of the last claim still stands as it was granted, its worker died before it recorded
@@ -139,7 +141,7 @@ const claiming = (sql: Sql) => sql`
   last_attempt_at = now(), next_attempt_at = now() + ${lease}::interval`;
 
 /** The pairs that a statement has `taken`, with everything that an attempt needs, oldest first. */
-const claimedRows = (sql: Sql) => sql`
+export const claimedRows = (sql: Sql) => sql`
   select t.*, w.url, w.secret_number, w.signature, w.batching, w.api_version,
          coalesce(w.previous_secret_until > now(), false) as is_overlap,
          w.failures > 0 as is_failing, ${eventColumns(sql)}
@@ -169,13 +171,14 @@ export async function claimDueDeliveries(
       update deliveries d set status = 'canceled' from ${named} and not due.is_listening
     ), taken as (
       update deliveries d set ${claiming(sql)} from ${named} and due.is_listening
-      returning d.event_id, d.endpoint_id, d.attempts, d.next_attempt_at
+      returning d.event_id, d.endpoint_id, d.attempts, d.next_attempt_at, null::bigint as group_id
     )
     ${claimedRows(sql)}`;
 }
 
 export type AttemptResult = KnownPair & {
   readonly attempts: number;
+  readonly groupId: bigint | null;
   readonly url: string;
   readonly status: 'delivered' | 'pending' | 'exhausted';
   /** When it began, and how long it took; null where nothing could be sent. */
@@ -195,115 +198,59 @@ export type AttemptResult = KnownPair & {
  * anew meanwhile is that claim's to record.
  */
 export async function recordAttempts(sql: Sql, results: readonly AttemptResult[]): Promise<void> {
-  if (results.length === 0) return;
+  const first = new Set(results.filter(({ groupId }) => groupId !== null));
+  const added = first.size === 0 ? [] : await addAttempted(sql, [...first]);
+  const isAdded = new Set(added.map(({ eventId, endpointId }) => `${eventId} ${endpointId}`));
+  // Of a group that has ended meanwhile there are rows, with the lease that it had.
+  const rest = results.filter(
+    ({ eventId, endpointId }) => !isAdded.has(`${eventId} ${endpointId}`),
+  );
+  if (rest.length === 0) return;
   await sql`
-    with recorded as (
+    with t as materialized (${attempted(sql, rest)}), recorded as (
       update deliveries d
          set status = t.status, last_status = t.http_status, last_error = t.error,
-             last_attempt_at = t.at, last_latency_ms = t.latency_ms,
-             next_attempt_at = now() + make_interval(secs => t.retry_in_ms / 1000.0)
-        from ${unnest(sql, results)`
-          event_id text, endpoint_id text, next_attempt_at timestamptz, status text, at timestamptz,
-           latency_ms int, http_status int, error text, answer text, retry_in_ms float8`}
+             last_attempt_at = t.at, last_latency_ms = t.latency_ms, next_attempt_at = t.retry_at
+        from t
        where d.event_id = t.event_id and d.endpoint_id = t.endpoint_id
          and d.next_attempt_at = t.next_attempt_at and ${isPending(sql)}
-      returning t.event_id, t.endpoint_id, t.at, t.latency_ms, t.http_status, t.error, t.answer,
-                t.status, d.next_attempt_at
+      returning d.event_id, d.endpoint_id
     )
-    insert into delivery_attempts
-           (event_id, endpoint_id, at, latency_ms, http_status, error, answer, next_attempt_at)
-    select event_id, endpoint_id, at, latency_ms, http_status, error, answer,
-           case when status = 'pending' then next_attempt_at end
-      from recorded where status <> 'delivered'`;
+    ${failedOf(sql)}`;
 }
 
-export type DeliveryRow = KnownPair & {
-  readonly attempts: number;
-  readonly status: 'pending' | 'delivered' | 'exhausted' | 'canceled';
-  readonly lastAttemptAt: Date | null;
-  readonly lastStatus: number | null;
-  readonly lastError: string | null;
-  readonly lastLatencyMs: number | null;
-};
-
-/** One attempt; of one that succeeded there is no error and no answer. */
-export type AttemptRow = Pair &
-  Pick<AttemptResult, 'at' | 'latencyMs' | 'httpStatus' | 'error' | 'answer'> & {
-    readonly nextAttemptAt: Date | null;
-  };
-
-const deliveryColumns = (sql: Sql) => sql`
-  event_id, endpoint_id, status, attempts, last_attempt_at, last_status, last_error,
-  last_latency_ms, next_attempt_at`;
-
-/** What became of an event at each endpoint that listened: no more than an account may have. */
-export async function deliveriesOf(sql: Sql, eventId: string): Promise<readonly DeliveryRow[]> {
-  return sql<DeliveryRow[]>`
-    select ${deliveryColumns(sql)}
-      from deliveries where event_id = ${eventId} order by endpoint_id desc`;
+/** Writes what came of first attempts whose groups have not ended; returns which these are. */
+async function addAttempted(sql: Sql, results: readonly AttemptResult[]): Promise<readonly Pair[]> {
+  const groupIds = new Set(results.map(({ groupId }) => groupId));
+  return sql<Pair[]>`
+    with t as materialized (${attempted(sql, results)}), held as materialized (
+      select id from delivery_groups where id = any (${bigints([...groupIds])}::bigint[])
+       order by id for share
+    ), recorded as (
+      insert into deliveries (event_id, endpoint_id, status, attempts, last_status, last_error,
+                              last_attempt_at, last_latency_ms, next_attempt_at)
+      select event_id, endpoint_id, status, attempts, http_status, error, at, latency_ms, retry_at
+        from t where group_id in (select id from held)
+      on conflict do nothing
+      returning event_id, endpoint_id
+    ), failed as (${failedOf(sql)})
+    select event_id, endpoint_id from recorded`;
 }
 
-/** Of an endpoint's attempts at an event, the newest: more than one round of the retry schedule. */
-const attemptsShown = 20;
+const attempted = (sql: Sql, results: readonly AttemptResult[]) => sql`
+  select *, now() + make_interval(secs => retry_in_ms / 1000.0) as retry_at
+    from ${unnest(sql, results)`
+      event_id text, endpoint_id text, group_id bigint, next_attempt_at timestamptz, status text,
+       attempts int, at timestamptz, latency_ms int, http_status int, error text, answer text,
+       retry_in_ms float8`}`;
 
-/** The attempts at an event, of all endpoints, newest first. */
-export async function attemptsAt(sql: Sql, eventId: string): Promise<readonly AttemptRow[]> {
-  return sql<AttemptRow[]>`
-    select a.* from deliveries d cross join lateral (
-      select event_id, endpoint_id, at, latency_ms, http_status, error, answer, next_attempt_at
-        from delivery_attempts
-       where event_id = d.event_id and endpoint_id = d.endpoint_id
-       order by at desc limit ${attemptsShown}) a
-     where d.event_id = ${eventId}
-    union all
-    select event_id, endpoint_id, last_attempt_at, last_latency_ms, last_status, null, null, null
-      from deliveries where event_id = ${eventId} and status = 'delivered'
-     order by at desc`;
-}
-
-/** What an endpoint's deliveries are listed by; those that have failed for good are `failed`. */
-export const deliveryFilters = {
-  pending: ['pending'],
-  delivered: ['delivered'],
-  failed: ['exhausted', 'canceled'],
-} as const;
-export type DeliveryFilter = keyof typeof deliveryFilters;
-
-/** A page of an endpoint's deliveries, by their events from newest to oldest. */
-export async function listDeliveries(
-  sql: Sql,
-  endpointId: string,
-  { limit, from }: { readonly limit: number; readonly from: string | null },
-  { status }: { readonly status?: DeliveryFilter | undefined },
-): Promise<PageResult<DeliveryRow>> {
-  const statuses: readonly string[] =
-    status === undefined ? Object.values(deliveryFilters).flat() : deliveryFilters[status];
-  const newest = sql`
-    endpoint_id = ${endpointId} and ${when(sql, from, (id) => sql`event_id < ${id}`)}`;
-  const ordered = sql`order by event_id desc limit ${limit + 1}`;
-  // The newest of each status are among the newest of all. What is pending has an index of its own.
-  const rows = await sql<DeliveryRow[]>`
-    select ${deliveryColumns(sql)} from (
-      select n.* from unnest(${statuses}::text[]) t (status) cross join lateral (
-        select * from deliveries
-         where status = t.status and status <> 'pending' and ${newest} ${ordered}) n
-      union all
-      (select * from deliveries
-        where 'pending' = any (${statuses}) and status = 'pending' and ${newest} ${ordered})
-    ) d ${ordered}`;
-  return { rows: rows.slice(0, limit), hasMore: rows.length > limit };
-}
-
-/** Where a list of an endpoint's deliveries goes on: at the event of one of them. */
-export async function deliveryPosition(
-  sql: Sql,
-  endpointId: string,
-  eventId: string,
-): Promise<string | undefined> {
-  const [row] = await sql<Pair[]>`
-    select event_id from deliveries where event_id = ${eventId} and endpoint_id = ${endpointId}`;
-  return row?.eventId;
-}
+/** Writes a row for each attempt of `t` that failed, if it was `recorded`. */
+const failedOf = (sql: Sql) => sql`
+  insert into delivery_attempts
+         (event_id, endpoint_id, at, latency_ms, http_status, error, answer, next_attempt_at)
+  select event_id, endpoint_id, at, latency_ms, http_status, error, answer,
+         case when status = 'pending' then retry_at end
+    from t join recorded using (event_id, endpoint_id) where status <> 'delivered'`;
 
 /** Milliseconds until the endpoint's next attempt is due; undefined when nothing is pending. */
 export async function nextAttemptInMs(sql: Sql, endpointId: string): Promise<number | undefined> {

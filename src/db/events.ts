@@ -32,9 +32,12 @@ export type NewEvent = Facts & {
 export type EventRow = PayoutRow &
   NewEvent & { readonly id: string; readonly sequence: bigint; readonly createdAt: Date };
 
+/** At the events of so many payouts that one transaction moves, first attempts are kept in such groups. */
+export const deliveryGroupSize = 50;
+
 /**
  * Writes events with the next numbers of their accounts, and a delivery for each endpoint
- * that subscribes to it. Returns the subjects whose events have deliveries. It locks the accounts'
+ * that subscribes to it, or groups of them where there are many. Returns the subjects whose events have deliveries. It locks the accounts'
  * numbers, so it comes last in a transaction.
  */
 export async function recordWebhookEvents(
@@ -49,6 +52,7 @@ export async function recordWebhookEvents(
               from ${unnest(sql, events)`account_id text`} group by account_id) n
      where a.id = n.account_id
     returning a.id as account_id, a.event_sequence - n.count as last`;
+  const isBulk = new Set(events.map(({ subjectId }) => subjectId)).size >= deliveryGroupSize;
   const lastOf = new Map(numbered.map(({ accountId, last }) => [accountId, last]));
   const added = events.map((event) => {
     const sequence = exactlyOne(lastOf.get(event.accountId)) + 1n;
@@ -62,14 +66,23 @@ export async function recordWebhookEvents(
     ), inserted as (
       insert into events (id, account_id, sequence, type, subject_id, facts)
       select id, account_id, sequence, type, subject_id, facts from added order by sequence
-    ), pending as (
-      insert into deliveries (event_id, endpoint_id)
-      select g.id, w.id from added g join webhook_endpoints w
+    ), wanted as materialized (
+      select g.id, g.account_id, g.sequence, g.subject_id, w.id as endpoint_id, w.events,
+             ${isBulk} and count(*) over (partition by w.id) >= ${deliveryGroupSize} as is_grouped
+        from added g join webhook_endpoints w
           on w.account_id = g.account_id and w.status = 'enabled' and w.deleted_at is null
          and (g.type = any (w.events) or '*' = any (w.events))
-      returning event_id
+    ), pending as (
+      insert into deliveries (event_id, endpoint_id)
+      select id, endpoint_id from wanted where not is_grouped
+    ), grouped as (
+      insert into delivery_groups (account_id, endpoint_id, types, first_sequence, last_sequence)
+      select account_id, endpoint_id, events, min(sequence), max(sequence)
+        from wanted where is_grouped
+       group by account_id, endpoint_id, events, sequence / ${deliveryGroupSize}::int
+       order by min(sequence)
     )
-    select distinct g.subject_id from pending d join added g on g.id = d.event_id`;
+    select distinct subject_id from wanted`;
   return new Set(rows.map((row) => row.subjectId));
 }
 

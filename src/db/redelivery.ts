@@ -2,6 +2,7 @@ import type { Fragment } from 'postgres';
 import { maximumRedelivered } from '../domain/event.js';
 import { exactlyOne, type Sql, when } from './client.js';
 import { lease } from './deliveries.js';
+import { pendingInGroupsAt, pendingInGroupsOf } from './deliveryGroups.js';
 import { endPauses } from './endpointHealth.js';
 import { firstId } from './id.js';
 import type { WebhookEndpointRow } from './webhookEndpoints.js';
@@ -44,7 +45,9 @@ export async function redeliverEvent(
   const chosen = sql`
     d.event_id = ${eventId} and ${when(sql, endpointId, (id) => sql`d.endpoint_id = ${id}`)}`;
   const rows = await sql<{ endpointId: string }[]>`
-    select endpoint_id from deliveries d where ${chosen}`;
+    select endpoint_id from deliveries d where ${chosen}
+    union
+    select endpoint_id from (${pendingInGroupsOf(sql, eventId)}) d where ${chosen}`;
   const endpointIds = rows.map((row) => row.endpointId);
   // Before the deliveries: every transaction that locks both locks the endpoint first.
   await endPauses(sql, endpointIds);
@@ -116,7 +119,8 @@ export async function redeliverRange(
   await sql`
     insert into deliveries (event_id, endpoint_id, next_attempt_at)
     select id, ${id}, now() from (${wanted}) e
-     where not exists (select from deliveries where event_id = e.id and endpoint_id = ${id})`;
+     where not exists (select from deliveries where event_id = e.id and endpoint_id = ${id})
+       and id not in (select event_id from (${pendingInGroupsAt(sql, id)}) g)`;
 }
 
 /** What is on its way to an endpoint; more may have failed since a time, but not in a range. */
@@ -124,7 +128,8 @@ export async function redeliveryOf(sql: Sql, id: string, since?: Date): Promise<
   const more = since && sql`exists (select from deliveries where ${failedSince(sql, id, since)})`;
   const [row] = await sql<Omit<Redelivery, 'endpointId'>[]>`
     select (select count(*)::int from deliveries
-             where endpoint_id = ${id} and status = 'pending') as pending,
+             where endpoint_id = ${id} and status = 'pending')
+           + (select count(*)::int from (${pendingInGroupsAt(sql, id)}) g) as pending,
            ${more ?? sql`false`} as has_more`;
   return { endpointId: id, ...exactlyOne(row) };
 }

@@ -21,6 +21,13 @@ import {
   recordAttempts,
   releaseClaims,
 } from '../../src/db/deliveries.js';
+import {
+  claimGroups,
+  endGroups,
+  endOverdueGroups,
+  endpointsOfGroups,
+} from '../../src/db/deliveryGroups.js';
+import { listDeliveries } from '../../src/db/deliveryLog.js';
 import { bindKeys, findKeys } from '../../src/db/idempotency.js';
 import { storeRailEvents } from '../../src/db/inbox.js';
 import { postEntries } from '../../src/db/ledger.js';
@@ -150,7 +157,11 @@ async function readGroups(database: Database) {
   const [unsent = []] = groupsOf(await itemsOf(database, accepted, ['processing']));
   const [told = [], untold = []] = groupsOf(await itemsOf(database, sent, ['sent']));
   const news = await newsOf(database, untold);
+  // Some have rows of their own, as if they had been left to their endpoints.
+  await database`
+    select end_delivery_groups(array(select id from delivery_groups order by id limit 10), 'pending', false)`;
   const pairs = await pendingFirstAttempts(database, told);
+  expect(pairs).toHaveLength(groupSize);
   return { undecided, unsent, told, untold, news, pairs };
 }
 type Groups = Awaited<ReturnType<typeof readGroups>>;
@@ -247,6 +258,26 @@ const statements: readonly (readonly [string, number, Statement])[] = [
         pairs.map((pair) => ({ ...pair, ...delivered })),
       ),
   ],
+  ['finds who has groups', groupSize, (sql) => endpointsOfGroups(sql, accountId)],
+  ['takes groups', groupSize, (sql) => claimGroups(sql, 'we_live', groupSize)],
+  [
+    'records attempts of groups, and ends these',
+    2 * groupSize,
+    async (sql) => {
+      const due = await claimGroups(sql, 'we_live', groupSize);
+      await recordAttempts(
+        sql,
+        due.map((one) => ({ ...one, ...delivered, groupId: one.groupId })),
+      );
+      await endGroups(sql, due);
+    },
+  ],
+  ['ends overdue groups', groupSize, (sql) => endOverdueGroups(sql)],
+  [
+    'lists what is pending',
+    groupSize,
+    (sql) => listDeliveries(sql, 'we_live', { limit: 20, from: null }, { status: 'pending' }),
+  ],
   ['takes what a dead endpoint is owed', 32, (sql) => claimDueDeliveries(sql, 'we_dead', 32)],
   ['tells when a dead endpoint is due', 32, (sql) => nextAttemptInMs(sql, 'we_dead')],
   ['finds overdue endpoints', 32, (sql) => overdueEndpoints(sql)],
@@ -283,6 +314,7 @@ const delivered = {
   retryInMs: 0,
   isFailing: true,
   attempts: 1,
+  groupId: null,
   url: 'http://127.0.0.1:1/',
 } as const;
 

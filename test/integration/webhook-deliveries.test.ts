@@ -2,15 +2,30 @@ import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { type Database, transaction } from '../../src/db/client.js';
 import {
+  type AttemptResult,
   claimDueDeliveries,
-  type DeliveryRow,
+  type DueDelivery,
   overdueEndpoints,
   purgeDeliveries,
+  recordAttempts,
   releaseClaims,
 } from '../../src/db/deliveries.js';
+import { claimGroups, endOverdueGroups } from '../../src/db/deliveryGroups.js';
+import {
+  type DeliveryRow,
+  deliveriesOf as deliveriesOfEvent,
+  deliveryPosition,
+  listDeliveries,
+} from '../../src/db/deliveryLog.js';
 import { recordWebhookEvents } from '../../src/db/events.js';
 import { firstId, newId } from '../../src/db/id.js';
-import { deleteWebhookEndpoint, insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
+import { redeliverEvent, redeliverRange, redeliveryOf } from '../../src/db/redelivery.js';
+import {
+  deleteWebhookEndpoint,
+  findWebhookEndpoint,
+  insertWebhookEndpoint,
+  updateWebhookEndpoint,
+} from '../../src/db/webhookEndpoints.js';
 import { createWebhookSecret } from '../../src/webhooks/signature.js';
 import { eventually } from '../assertions/eventually.js';
 import { startReceiver } from '../fakes/receiver.js';
@@ -18,6 +33,7 @@ import { startTarpit } from '../fakes/tarpit.js';
 import { rememberSecret } from '../fakes/webhookSecrets.js';
 import { startDeliveryWorker } from '../fixtures/deliveryWorker.js';
 import { keyring } from '../fixtures/keyring.js';
+import { requestBatch } from '../fixtures/requestBatch.js';
 import { requestPayout } from '../fixtures/requestPayout.js';
 import {
   createTestAccount,
@@ -397,5 +413,156 @@ describe('an endpoint that is gone before its event is committed', () => {
       expect(await deliveriesOf(listener)).toMatchObject([{ status: 'canceled', attempts: 0 }]);
     }
     expect(receiver.received).toEqual([]);
+  });
+});
+
+describe('first attempts at the events of many payouts', () => {
+  const count = 60;
+
+  /** Payouts that one transaction has moved; nobody has attempted to deliver their events. */
+  async function oweBatch({ accountId }: Listener, size = count): Promise<readonly string[]> {
+    return transaction(test.database, async (sql) => {
+      const batchId = await requestBatch(sql, accountId, { count: size });
+      const items = await sql<{ id: string }[]>`select id from payouts where batch_id = ${batchId}`;
+      const ids = items.map(({ id }) => id);
+      const event = {
+        accountId,
+        type: 'payout.sent',
+        facts: { status: 'sent', statusReason: null, settledAt: null, returnedMinor: null },
+      } as const;
+      await recordWebhookEvents(
+        sql,
+        ids.map((subjectId) => ({ ...event, subjectId })),
+      );
+      return ids;
+    });
+  }
+
+  const groupsOf = ({ endpointId }: Listener) =>
+    test.database`select * from delivery_groups where endpoint_id = ${endpointId}`;
+
+  const ended = (due: DueDelivery): AttemptResult => ({
+    ...due,
+    ...{ at: new Date(), latencyMs: 1, httpStatus: 200, error: null, answer: null, retryInMs: 0 },
+    status: 'delivered',
+  });
+
+  /** As if the worker that has claimed them had been killed so long ago. */
+  const die = ({ endpointId }: Listener) => test.database`
+    update delivery_groups set claimed_at = claimed_at - interval '30 s',
+           next_attempt_at = next_attempt_at - interval '30 s' where endpoint_id = ${endpointId}`;
+
+  it('are pending without rows of their own, and each is one row once it was made', async () => {
+    const receiver = await openReceiver();
+    const listener = await openListener(receiver.url);
+    const ids = await oweBatch(listener);
+    const { endpointId } = listener;
+    expect(await deliveriesOf(listener)).toHaveLength(0);
+    const first = { limit: 20, from: null };
+    const page = await listDeliveries(test.database, endpointId, first, { status: 'pending' });
+    expect(page).toMatchObject({ hasMore: true, rows: { 0: { status: 'pending', attempts: 0 } } });
+    const eventId = page.rows[0]?.eventId ?? '';
+    expect(await deliveriesOfEvent(test.database, eventId)).toMatchObject([
+      { endpointId, eventId, status: 'pending', attempts: 0, lastAttemptAt: null },
+    ]);
+    expect(await deliveryPosition(test.database, endpointId, eventId)).toBe(eventId);
+    expect((await redeliveryOf(test.database, endpointId)).pending).toBe(count);
+
+    await Promise.all([startWorker().deliver(...ids), startWorker().deliver(...ids)]);
+    const sequences = receiver.received.map(({ body }) => JSON.parse(body).sequence);
+    expect(sequences.toSorted((a, b) => a - b)).toEqual(ids.map((_, index) => index + 1));
+    const rows = await deliveriesOf(listener);
+    expect(rows).toHaveLength(count);
+    for (const row of rows) {
+      expect(row).toMatchObject({ status: 'delivered', attempts: 1, lastStatus: 200 });
+    }
+    expect(await groupsOf(listener)).toHaveLength(0);
+  });
+
+  it('that a killed worker has claimed are due, but for those it has recorded', async () => {
+    const listener = await openListener('http://127.0.0.1:1/');
+    await oweBatch(listener);
+    const due = await claimGroups(test.database, listener.endpointId, 1_000);
+    expect(due).toHaveLength(count);
+    expect(await claimGroups(test.database, listener.endpointId, 1_000)).toEqual([]);
+    await recordAttempts(test.database, due.slice(0, 10).map(ended));
+    await endOverdueGroups(test.database);
+    expect(await groupsOf(listener)).not.toHaveLength(0);
+    await die(listener);
+    await endOverdueGroups(test.database);
+    expect(await groupsOf(listener)).toHaveLength(0);
+    const statuses = await statusesOf(listener);
+    expect(statuses.filter((status) => status === 'delivered')).toHaveLength(10);
+    expect(statuses.filter((status) => status === 'pending')).toHaveLength(50);
+    expect(await overdueEndpoints(test.database)).toContain(listener.endpointId);
+    // The attempt of the killed worker does not count.
+    const again = await claimDueDeliveries(test.database, listener.endpointId, 100);
+    expect(again).toHaveLength(50);
+    expect(new Set(again.map(({ attempts }) => attempts))).toEqual(new Set([1]));
+    // Nor does what it says when it comes back, as another has claimed them.
+    await recordAttempts(test.database, due.slice(10).map(ended));
+    expect((await statusesOf(listener)).filter((status) => status === 'pending')).toHaveLength(50);
+  });
+
+  it('are recorded, also when their group has ended meanwhile', async () => {
+    const listener = await openListener('http://127.0.0.1:1/');
+    await oweBatch(listener);
+    const due = await claimGroups(test.database, listener.endpointId, 1_000);
+    await test.database`
+      select end_delivery_groups(array(select id from delivery_groups
+               where endpoint_id = ${listener.endpointId}), 'pending', false)`;
+    expect(await statusesOf(listener)).toEqual(Array(count).fill('pending'));
+    await recordAttempts(test.database, due.map(ended));
+    expect(await statusesOf(listener)).toEqual(Array(count).fill('delivered'));
+  });
+
+  it('are canceled when their endpoint is disabled or deleted, also those under way', async () => {
+    for (const how of ['disabled', 'deleted']) {
+      const listener = await openListener('http://127.0.0.1:1/');
+      await oweBatch(listener);
+      const due = await claimGroups(test.database, listener.endpointId, 50);
+      const { accountId, endpointId } = listener;
+      await (how === 'deleted'
+        ? deleteWebhookEndpoint(test.database, accountId, endpointId)
+        : updateWebhookEndpoint(test.database, accountId, endpointId, { status: 'disabled' }));
+      await recordAttempts(test.database, due.map(ended));
+      expect(await statusesOf(listener)).toEqual(Array(count).fill('canceled'));
+      expect(await groupsOf(listener)).toHaveLength(0);
+    }
+  });
+
+  it('are neither doubled nor hurried by a redelivery', async () => {
+    const listener = await openListener('http://127.0.0.1:1/');
+    await oweBatch(listener);
+    const [{ eventId = '' } = {}] = await claimGroups(test.database, listener.endpointId, 50);
+    const { accountId, endpointId: id } = listener;
+    expect(await redeliverEvent(test.database, eventId, undefined)).toEqual([id]);
+    const endpoint = await findWebhookEndpoint(test.database, accountId, id);
+    if (endpoint === undefined) throw new Error(`${id} is gone`);
+    await redeliverRange(test.database, endpoint, 1n, 60n);
+    expect(await deliveriesOf(listener)).toHaveLength(0);
+    expect(await groupsOf(listener)).toHaveLength(2);
+  });
+
+  it('are left to the workflow of an endpoint that takes none of them', async () => {
+    const receiver = await openReceiver();
+    receiver.answerWith(503);
+    const listener = await openListener(receiver.url);
+    await startWorker().deliver(...(await oweBatch(listener, 600)));
+    // One claim was more than it took to see that; what was not claimed is due in some seconds.
+    const rows = await deliveriesOf(listener);
+    expect(rows.length).toBeLessThanOrEqual(500);
+    const untried = rows.filter(({ attempts, isDue }) => attempts === 0 && isDue);
+    expect(untried.length).toBeGreaterThan(400);
+    expect(await isWoken(listener)).toBe(true);
+    const unclaimed = await groupsOf(listener);
+    expect(unclaimed.length).toBeGreaterThan(0);
+    for (const group of unclaimed) expect(group).toMatchObject({ claimedAt: null });
+    await test.database`
+      update delivery_groups set next_attempt_at = now() - interval '2 seconds'
+       where endpoint_id = ${listener.endpointId}`;
+    await endOverdueGroups(test.database);
+    expect(await deliveriesOf(listener)).toHaveLength(600);
+    expect(await groupsOf(listener)).toHaveLength(0);
   });
 });

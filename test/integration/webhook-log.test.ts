@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { z } from 'zod';
-import { listDeliveries, purgeAttempts } from '../../src/db/deliveries.js';
+import { purgeAttempts } from '../../src/db/deliveries.js';
+import { listDeliveries } from '../../src/db/deliveryLog.js';
 import { firstId } from '../../src/db/id.js';
 import { wakeEndpoint } from '../../src/temporal/workflowCalls.js';
 import { eventually } from '../assertions/eventually.js';

@@ -138,6 +138,7 @@ describe('a redelivery by a range of sequences', () => {
     const ended = {
       endpointId: endpoint,
       attempts: 3,
+      groupId: null,
       nextAttemptAt,
       url: 'http://127.0.0.1:1/',
       status: 'delivered',

@@ -1,7 +1,7 @@
 import { deliveryListParams } from '../../contract/listParams.js';
 import { deliveryObject, redeliveryObject } from '../../contract/objects.js';
 import { redeliverFailedParams } from '../../contract/params.js';
-import { deliveryPosition, listDeliveries } from '../../db/deliveries.js';
+import { deliveryPosition, listDeliveries } from '../../db/deliveryLog.js';
 import { countFailed, redeliverFailed, redeliverRange, redeliveryOf } from '../../db/redelivery.js';
 import { findWebhookEndpoint, lockWebhookEndpoint } from '../../db/webhookEndpoints.js';
 import { askTemporal, wakeEndpoint } from '../../temporal/workflowCalls.js';

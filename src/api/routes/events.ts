@@ -3,7 +3,7 @@ import { eventListParams } from '../../contract/listParams.js';
 import { deliveryWithAttemptsObject, eventObject, listObject } from '../../contract/objects.js';
 import { redeliverEventParams } from '../../contract/params.js';
 import type { Sql } from '../../db/client.js';
-import { attemptsAt, deliveriesOf } from '../../db/deliveries.js';
+import { attemptsAt, deliveriesOf } from '../../db/deliveryLog.js';
 import { feedEvents, findEvent, listEvents } from '../../db/events.js';
 import { redeliverEvent } from '../../db/redelivery.js';
 import { refuse } from '../../domain/refusal.js';

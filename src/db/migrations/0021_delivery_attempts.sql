@@ -2,8 +2,6 @@
 -- Each attempt is kept with its time and what came of it. Nearly all deliveries succeed at once, so the
 -- last attempt's figures stand in the delivery's own row and only a failed attempt costs another one.
 
-alter table deliveries add column last_latency_ms int;
-
 -- It is written by the statement that writes its delivery, so a foreign key would prove nothing more.
 create table delivery_attempts (
   event_id text not null,

@@ -2,9 +2,9 @@
 import { writeFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { withBench } from './bench.mjs';
-import { batchBody, openCustomer } from './customer.mjs';
-import { check, timeWay } from './measure.mjs';
+import { withBench } from './batch/bench.mjs';
+import { batchBody, openCustomer } from './batch/customer.mjs';
+import { check, timeWay } from './batch/measure.mjs';
 
 const { values } = parseArgs({
   options: {

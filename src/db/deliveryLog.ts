@@ -1,0 +1,98 @@
+import { type Sql, when } from './client.js';
+import type { AttemptResult, KnownPair, Pair } from './deliveries.js';
+import { pendingInGroupsAt, pendingInGroupsOf } from './deliveryGroups.js';
+import type { PageResult } from './page.js';
+
+export type DeliveryRow = KnownPair & {
+  readonly attempts: number;
+  readonly status: 'pending' | 'delivered' | 'exhausted' | 'canceled';
+  readonly lastAttemptAt: Date | null;
+  readonly lastStatus: number | null;
+  readonly lastError: string | null;
+  readonly lastLatencyMs: number | null;
+};
+
+/** One attempt; of one that succeeded there is no error and no answer. */
+export type AttemptRow = Pair &
+  Pick<AttemptResult, 'at' | 'latencyMs' | 'httpStatus' | 'error' | 'answer'> & {
+    readonly nextAttemptAt: Date | null;
+  };
+
+const deliveryColumns = (sql: Sql) => sql`
+  event_id, endpoint_id, status, attempts, last_attempt_at, last_status, last_error, last_latency_ms,
+  next_attempt_at`;
+
+/** What became of an event at each endpoint that listened: no more than an account may have. */
+export async function deliveriesOf(sql: Sql, eventId: string): Promise<readonly DeliveryRow[]> {
+  return sql<DeliveryRow[]>`
+    select ${deliveryColumns(sql)} from (
+      select ${deliveryColumns(sql)} from deliveries where event_id = ${eventId}
+      union all ${pendingInGroupsOf(sql, eventId)}) d order by endpoint_id desc`;
+}
+
+/** Of an endpoint's attempts at an event, the newest: more than one round of the retry schedule. */
+const attemptsShown = 20;
+
+/** The attempts at an event, of all endpoints, newest first. */
+export async function attemptsAt(sql: Sql, eventId: string): Promise<readonly AttemptRow[]> {
+  return sql<AttemptRow[]>`
+    select a.* from deliveries d cross join lateral (
+      select event_id, endpoint_id, at, latency_ms, http_status, error, answer, next_attempt_at
+        from delivery_attempts
+       where event_id = d.event_id and endpoint_id = d.endpoint_id
+       order by at desc limit ${attemptsShown}) a
+     where d.event_id = ${eventId}
+    union all
+    select event_id, endpoint_id, last_attempt_at, last_latency_ms, last_status, null, null, null
+      from deliveries where event_id = ${eventId} and status = 'delivered'
+     order by at desc`;
+}
+
+/** What an endpoint's deliveries are listed by; those that have failed for good are `failed`. */
+export const deliveryFilters = {
+  pending: ['pending'],
+  delivered: ['delivered'],
+  failed: ['exhausted', 'canceled'],
+} as const;
+export type DeliveryFilter = keyof typeof deliveryFilters;
+
+/** A page of an endpoint's deliveries, by their events from newest to oldest. */
+export async function listDeliveries(
+  sql: Sql,
+  endpointId: string,
+  { limit, from }: { readonly limit: number; readonly from: string | null },
+  { status }: { readonly status?: DeliveryFilter | undefined },
+): Promise<PageResult<DeliveryRow>> {
+  const statuses: readonly string[] =
+    status === undefined ? Object.values(deliveryFilters).flat() : deliveryFilters[status];
+  const newest = sql`
+    endpoint_id = ${endpointId} and ${when(sql, from, (id) => sql`event_id < ${id}`)}`;
+  const ordered = sql`order by event_id desc limit ${limit + 1}`;
+  // The newest of each status are among the newest of all. What is pending has an index of its own.
+  const rows = await sql<DeliveryRow[]>`
+    select ${deliveryColumns(sql)} from (
+      select n.* from unnest(${statuses}::text[]) t (status) cross join lateral (
+        select ${deliveryColumns(sql)} from deliveries
+         where status = t.status and status <> 'pending' and ${newest} ${ordered}) n
+      union all
+      (select ${deliveryColumns(sql)} from deliveries
+        where 'pending' = any (${statuses}) and status = 'pending' and ${newest} ${ordered})
+      union all
+      (select * from (${pendingInGroupsAt(sql, endpointId)}) g
+        where 'pending' = any (${statuses}) and ${newest} ${ordered})
+    ) d ${ordered}`;
+  return { rows: rows.slice(0, limit), hasMore: rows.length > limit };
+}
+
+/** Where a list of an endpoint's deliveries goes on: at the event of one of them. */
+export async function deliveryPosition(
+  sql: Sql,
+  endpointId: string,
+  eventId: string,
+): Promise<string | undefined> {
+  const [row] = await sql<Pair[]>`
+    select event_id from deliveries where event_id = ${eventId} and endpoint_id = ${endpointId}
+    union all
+    select event_id from (${pendingInGroupsOf(sql, eventId)}) g where endpoint_id = ${endpointId}`;
+  return row?.eventId;
+}
