@@ -68,7 +68,7 @@ async function operate(deps: OperatorDeps, input: OperateInput): Promise<Command
   const request =
     actor === 'operator' ? await findRequest(database, id, action) : implicitRequest(actor, row);
   if (request === undefined) {
-    const detail = `There is no request ${action} for ${id} of an operator who may, of the last hour.`;
+    const detail = `There is no request ${action} for ${id} that may be executed now.`;
     return { steps: snapshots, result: unexecuted(detail) };
   }
   const plan = await planOf(deps, row, actor, request);

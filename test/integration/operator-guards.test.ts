@@ -155,6 +155,9 @@ describe('a line of the audit', () => {
       const forged = recordAction(test.worker, { ...record, ...done, ...wrong });
       await expect(forged, JSON.stringify(wrong)).rejects.toMatchObject(checkViolation);
     }
+    const aboutAccount = { id: newId('operatorAction'), subjectId: accountId };
+    const invented = recordAction(test.worker, { ...record, ...done, ...aboutAccount });
+    await expect(invented).rejects.toMatchObject(checkViolation);
     // Neither the worker nor the API makes a request, whoever's key it has.
     for (const process of [test.worker, test.api]) {
       const made = insertRequest(process, id, signedBy(), asked.command);
