@@ -18,13 +18,14 @@ export async function readBacklog(sql: Sql): Promise<readonly BacklogSample[]> {
       select p.status, p.mode,
              coalesce(p.source_currency || '-' || p.destination_currency, 'none') as corridor,
              case when p.attention_at is not null then 'parked'
-                  when b.paused_at is not null and p.submit_started_at is null then 'paused'
+                  when p.submit_started_at is null and p.batch_id = any (array(
+                    select id from batches where status = 'processing' and paused_at is not null))
+                  then 'paused'
                   else 'open' end as state,
              count(*) as count, min(p.requested_at) as since
         from accounts a cross join (values ('pending'), ('processing'), ('sent')) s (status)
        cross join lateral (select * from payouts where account_id = a.id and status = s.status
                             order by requested_at limit ${mostCounted}) p
-        left join batches b on b.id = p.batch_id
        group by 1, 2, 3, 4
     ), parked as (
       select attention_reason as reason, mode, count(*) as count, min(attention_at) as since

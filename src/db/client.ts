@@ -76,6 +76,8 @@ export function connectDatabase(options: DatabaseOptions): Database {
       // On a disk without a head 500 look-ups cost less than a pass over 100,000 rows, which at
       // the default of 4 is what tables get that have just grown.
       random_page_cost: 1.1,
+      // To compile a statement takes longer than any of ours.
+      jit: 'off',
       timezone: 'UTC',
     },
   };

@@ -26,8 +26,9 @@ async function shown(): Promise<readonly string[]> {
 }
 
 it('counts each answer, and what has none as unknown', async () => {
-  const quiet = new QuietRail();
-  const rail: Rail = metered<Rail>({ ...quiet, name: 'counted' });
+  const { limits, submit, lookup, voidKey, statement } = new QuietRail();
+  const quiet: Rail = { name: 'counted', limits, submit, lookup, voidKey, statement };
+  const rail: Rail = metered(quiet);
   await rail.submit([transfer('a'), transfer('b')]);
   await rail.lookup(['a', 'c']);
   await rail.voidKey('a');
@@ -40,10 +41,10 @@ it('counts each answer, and what has none as unknown', async () => {
     ]),
   );
 
-  const short = metered<Rail>({ ...quiet, name: 'counted', submit: async () => [] });
+  const short = metered<Rail>({ ...quiet, submit: async () => [] });
   await short.submit([transfer('d')]);
   const gone = new Error('The rail is gone.');
-  const down = metered<Rail>({ ...quiet, name: 'counted', submit: () => Promise.reject(gone) });
+  const down = metered<Rail>({ ...quiet, submit: () => Promise.reject(gone) });
   await expect(down.submit([transfer('e'), transfer('f')])).rejects.toBe(gone);
   const all = await shown();
   expect(all.filter((line) => line.startsWith('rail_answers_total submit'))).toEqual([
