@@ -12,8 +12,8 @@ const inputs = {
   'a-day': [1_000_000, 'payouts a day, of both kinds'],
   'api-ms': [6, 'CPU of the API for a single payout (docs/performance.md)'],
   'postgres-ms': [17, 'CPU of PostgreSQL for a single payout (docs/performance.md)'],
-  'temporal-ms': [30, 'CPU of Temporal for a single payout (docs/capacity.md)'],
-  'worker-ms': [19, 'CPU of the worker for a single payout (docs/capacity.md)'],
+  'temporal-ms': [24, 'CPU of Temporal for a single payout (docs/capacity.md)'],
+  'worker-ms': [25, 'CPU of the worker for a single payout (docs/capacity.md)'],
   'batch-ms': [0.94, 'CPU of all parts for a payout of a batch (docs/performance.md)'],
   transitions: [10, 'state transitions of a single payout in Temporal (docs/performance.md)'],
   shards: [512, 'history shards of Temporal (deploy/temporal/server.yaml)'],
@@ -68,8 +68,7 @@ const counts = {
   batches: Math.max(1, Math.ceil(parts.batches)),
 };
 const connections = 120 + 24 * counts.API + 16 * counts.worker + 4 * counts.batches;
-const days = 365;
-const yearBytes = of['a-day'] * (days * of['kept-bytes'] + 30 * of['retained-bytes']);
+const yearBytes = of['a-day'] * (365 * of['kept-bytes'] + 30 * of['retained-bytes']);
 const singleMs = of['api-ms'] + of['worker-ms'] + of['postgres-ms'] + of['temporal-ms'];
 const historyServers = Math.max(1, Math.ceil(parts.Temporal / of['machine-cores']));
 // The retention schedule deletes for up to 20 seconds an hour.

@@ -129,7 +129,7 @@ describe('the chart', () => {
     const queues = scaled.flatMap((each) => [
       ...JSON.stringify(each).matchAll(/"taskQueue":"([^"]+)"/g),
     ]);
-    expect(queues.map(([, queue]) => queue).toSorted()).toEqual(
+    expect(queues.map(([, queue = '']) => queue).toSorted()).toEqual(
       Object.values(taskQueues).toSorted(),
     );
     const byCpu = documentsOf(textsOf('least')).filter(
