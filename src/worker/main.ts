@@ -44,7 +44,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
   await startRates({ database, rateSource, log }, config.RATE_MAXIMUM_AGE_HOURS * hourMs);
 
   const connection = await NativeConnection.connect({ address: config.TEMPORAL_ADDRESS });
-  const namespace = config.TEMPORAL_NAMESPACE;
+  const { TEMPORAL_NAMESPACE: namespace, WEBHOOK_PROXY_URL: proxyUrl } = config;
   const temporal = new Client({ connection, namespace });
   const rail = createSandboxRail({
     url: config.SANDBOX_BANK_URL,
@@ -54,7 +54,6 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     allowInsecure: config.WEBHOOKS_ALLOW_INSECURE,
     allowPrivateAddresses: config.WEBHOOKS_ALLOW_INSECURE,
   };
-  const proxyUrl = config.WEBHOOK_PROXY_URL;
   const [signingKey] = config.WEBHOOK_SIGNING_KEYS.map(readSigningKey);
   const sender = createSender(policy, { proxyUrl }, createSigner(signingKey));
   const keyring = await loadKeyring(database, config);
