@@ -1,5 +1,4 @@
 import { Context } from '@temporalio/activity';
-import type { Client } from '@temporalio/client';
 import { isOutage } from '../db/client.js';
 import {
   type AttemptResult,
@@ -19,11 +18,11 @@ import { cancelAll, recipientOf } from '../db/webhookEndpoints.js';
 import { webhookSecretsOpener } from '../db/webhookSecrets.js';
 import { createKeyedLimit, type KeyedLimit } from '../keyedLimit.js';
 import { count, observe } from '../telemetry.js';
-import { wakeEndpoint } from '../temporal/workflowCalls.js';
 import { backoffAfter } from '../webhooks/retrySchedule.js';
 import { factsOf, type Sender, type SendOutcome } from '../webhooks/sender.js';
 import { createAttemptRecorder, gone } from './attemptRecorder.js';
 import type { ActivityDeps, Announcement } from './deps.js';
+import { createEndpointWakes } from './endpointWakes.js';
 import { retryLater, withHeartbeat } from './failure.js';
 import { type WebhookMessage, webhookMessages } from './webhookMessages.js';
 
@@ -89,6 +88,7 @@ type Delivering = DeliveryDeps & {
   /** How many endpoints' deliveries are claimed side by side. */
   readonly claiming: { count: number };
   readonly begin: (steps: readonly Announcement[]) => void;
+  readonly wakeEndpoints: ReturnType<typeof createEndpointWakes>;
 };
 
 /** Whether a run may begin no further attempt. */
@@ -106,6 +106,7 @@ export function createDeliverer(deps: DeliveryDeps) {
     begin,
     secretsOf: webhookSecretsOpener(database, deps.keyring),
     claiming: { count: 0 },
+    wakeEndpoints: createEndpointWakes(deps),
   };
   const payoutRuns = createKeyedLimit(payoutRunsOfAccount, 0);
   const groupRuns = createKeyedLimit(groupRunsOfAccount, groupsWaiting);
@@ -130,7 +131,7 @@ export function createDeliverer(deps: DeliveryDeps) {
     const left = await (run ?? pending());
     // Due at once: they are the business of the endpoints' workflows.
     await releaseClaims(database, left, 0);
-    await wakeEndpoints(deps.temporal, left);
+    await delivering.wakeEndpoints(left);
   }
   /**
    * Delivers in the background what steps have committed, so that nothing waits for receivers. A
@@ -180,11 +181,6 @@ export function createDeliverer(deps: DeliveryDeps) {
   };
 }
 
-async function wakeEndpoints(temporal: Client, pairs: readonly Pair[]): Promise<void> {
-  const ids = new Set(pairs.map(({ endpointId }) => endpointId));
-  for (const id of ids) await wakeEndpoint(temporal, id);
-}
-
 /** Waits until both have ended before one that has failed is reported; what the second one answers. */
 async function bothOf<T>(first: unknown, second: Promise<T>): Promise<T> {
   await Promise.allSettled([first, second]);
@@ -217,7 +213,7 @@ async function attemptPending(
   const failed = results.flat().filter(({ status }) => status === 'pending');
   const dead = rest.filter(health.isDead);
   await releaseClaims(deps.database, dead, 0);
-  await wakeEndpoints(deps.temporal, [...failed, ...dead]);
+  await deps.wakeEndpoints([...failed, ...dead]);
   return rest.filter((pair) => !health.isDead(pair));
 }
 
@@ -267,7 +263,7 @@ async function attemptGroups(
       const untried = await endGroups(deps.database, due);
       isLeft ||= untried > 0 || ended.some(({ status }) => status === 'pending');
     }
-    if (isLeft) await wakeEndpoint(deps.temporal, endpointId);
+    if (isLeft) await deps.wakeEndpoints([{ endpointId }]);
   };
   const endpointIds = await endpointsOfGroups(deps.database, accountId);
   deps.claiming.count += endpointIds.length;

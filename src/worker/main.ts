@@ -47,6 +47,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
   await startRates({ database, rateSource, log }, Math.max(...Object.values(rateMaximumAgeMs)));
 
   const { connection, temporal, dataConverter, bundle } = await reachTemporal(config);
+  const { WEBHOOK_PROXY_URL: proxyUrl } = config;
   const rail = createSandboxRail({
     url: config.SANDBOX_BANK_URL,
     apiToken: config.SANDBOX_BANK_TOKEN,
@@ -55,7 +56,6 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     allowInsecure: config.WEBHOOKS_ALLOW_INSECURE,
     allowPrivateAddresses: config.WEBHOOKS_ALLOW_INSECURE,
   };
-  const proxyUrl = config.WEBHOOK_PROXY_URL;
   const [signingKey] = config.WEBHOOK_SIGNING_KEYS.map(readSigningKey);
   const sender = createSender(policy, { proxyUrl }, createSigner(signingKey));
   const keyring = await loadKeyring(database, config);
