@@ -44,12 +44,19 @@ const requirement = z.object({
   example: z.string(),
 });
 
+const account = {
+  fields: z.array(requirement).describe('The fields of one kind of account.'),
+  json_schema: z
+    .record(z.string(), z.unknown())
+    .describe('The JSON body that creates such a beneficiary, as JSON Schema (2020-12).'),
+};
+
 export const requirements = z.object({
   object: z.literal('beneficiary_requirements'),
   country: z.string(),
   currency: currency.nullable(),
-  fields: z.array(requirement).describe('The fields of one kind of account.'),
+  ...account,
   alternatives: z
-    .array(z.object({ fields: z.array(requirement) }))
+    .array(z.object(account))
     .describe('Other kinds of account that can be paid in the country, each with its fields.'),
 });

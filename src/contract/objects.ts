@@ -245,14 +245,52 @@ export function corridorObject(corridor: Corridor, at: Date): ContractObject<'co
 }
 
 /** What the accounts of a country require: those of the usual kind, and what is taken instead. */
+/** @param addressed the same kinds of account, for a beneficiary with an address */
 export function requirementsObject(
   country: string,
   currency: string | null,
-  [usual = [], ...others]: readonly (readonly FieldRule[])[],
+  accounts: readonly (readonly FieldRule[])[],
+  addressed: readonly (readonly FieldRule[])[],
 ): ContractObject<'beneficiary_requirements'> {
-  const alternatives = others.map((rules) => ({ fields: rules.map(fieldObject) }));
-  const fields = usual.map(fieldObject);
-  return { object: 'beneficiary_requirements', country, currency, fields, alternatives };
+  const [usual = { fields: [], json_schema: {} }, ...alternatives] = accounts.map((rules, kind) => ({
+    fields: rules.map(fieldObject),
+    json_schema: bodySchema(rules, addressed[kind] ?? []),
+  }));
+  return { object: 'beneficiary_requirements', country, currency, ...usual, alternatives };
+}
+
+const isAddressPart = ({ field }: FieldRule) => field.startsWith('address[');
+
+/** The JSON body of one kind of account. An address that is sent has required parts, even where none is required. */
+function bodySchema(rules: readonly FieldRule[], addressed: readonly FieldRule[]) {
+  const plain = objectSchema(rules.filter((rule) => !isAddressPart(rule)));
+  const address = objectSchema(addressed.filter(isAddressPart));
+  const isRequired = rules.some((rule) => isAddressPart(rule) && rule.required);
+  return {
+    $schema: 'https://json-schema.org/draft/2020-12/schema',
+    ...plain,
+    properties: { ...plain.properties, address },
+    required: [...plain.required, ...(isRequired ? ['address'] : [])],
+    examples: [{ ...plain.examples[0], ...(isRequired ? { address: address.examples[0] } : {}) }],
+  };
+}
+
+function objectSchema(rules: readonly FieldRule[]) {
+  // The town of `address[town]` is `town` in the object `address`.
+  const named = rules.map((rule) => ({ ...rule, name: rule.field.replace(/^.*\[(.*)\]$/, '$1') }));
+  const required = named.filter((rule) => rule.required);
+  return {
+    type: 'object',
+    properties: Object.fromEntries(
+      named.map(({ name, expected: description, pattern, example, default: usual }) => [
+        name,
+        { type: 'string', description, pattern, examples: [example], default: usual },
+      ]),
+    ),
+    required: required.map(({ name }) => name),
+    additionalProperties: false,
+    examples: [Object.fromEntries(required.map(({ name, example }) => [name, example]))],
+  };
 }
 
 function fieldObject({ field, required, expected, pattern, example }: FieldRule) {

@@ -127,7 +127,10 @@ export const corridorRoutes: readonly Route[] = [
           refuse('currency_unsupported', { param: 'currency', expected, received: currency }),
         );
       }
-      return { status: 200, body: requirementsObject(country, currency ?? null, accounts) };
+      const sent = { type, 'address[country]': country };
+      const addressed = accountRulesOf(country, currency, { sent });
+      const body = requirementsObject(country, currency ?? null, accounts, addressed);
+      return { status: 200, body };
     },
   }),
 ];
