@@ -298,6 +298,7 @@ describe('a beneficiary that is erased', () => {
       select * from openable_beneficiaries where id = ${id}`;
     await age(payoutId, '5 years 1 day');
     const entries = await entriesOf(payoutId);
+    const calculation = (await client(`GET /v1/payouts/${payoutId}/calculation`)).body;
     expect(await erased(id)).toBe('erased');
 
     expect((await client(`GET /v1/beneficiaries/${id}`)).status).toBe(404);
@@ -306,6 +307,9 @@ describe('a beneficiary that is erased', () => {
     expect(expanded.body).toMatchObject({ status: 'settled', beneficiary: id });
     expect(await entriesOf(payoutId)).toEqual(entries);
     expect(await unbalancedCurrencies(database)).toEqual([]);
+    // The price can still be recomputed: test/unit/calculation.test.ts does it from these steps alone.
+    expect(calculation['steps']).toHaveLength(5);
+    expect((await client(`GET /v1/payouts/${payoutId}/calculation`)).body).toEqual(calculation);
     // A backup of the ciphertext opens with no key that is still there.
     expect(before?.sealed).toBeInstanceOf(Buffer);
     const keys = await database`select from beneficiary_keys where beneficiary_id = ${id}`;

@@ -33,6 +33,8 @@ export type ReplicaName = 'api' | 'worker' | 'batch-worker';
 /** Corridor as the processes of `dist/`, each of which a test may end and start again. */
 export type Processes = {
   readonly apiUrl: string;
+  /** Where PostgreSQL, Temporal and the bank keep their files. */
+  readonly directory: string;
   readonly database: Database;
   readonly temporal: Client;
   /** What the worker takes for the bank. */
@@ -138,6 +140,7 @@ export async function startProcesses(
     await startAll();
     return {
       apiUrl,
+      directory,
       database,
       temporal,
       rail,
