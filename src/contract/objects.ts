@@ -252,10 +252,12 @@ export function requirementsObject(
   accounts: readonly (readonly FieldRule[])[],
   addressed: readonly (readonly FieldRule[])[],
 ): ContractObject<'beneficiary_requirements'> {
-  const [usual = { fields: [], json_schema: {} }, ...alternatives] = accounts.map((rules, kind) => ({
-    fields: rules.map(fieldObject),
-    json_schema: bodySchema(rules, addressed[kind] ?? []),
-  }));
+  const [usual = { fields: [], json_schema: {} }, ...alternatives] = accounts.map(
+    (rules, kind) => ({
+      fields: rules.map(fieldObject),
+      json_schema: bodySchema(rules, addressed[kind] ?? []),
+    }),
+  );
   return { object: 'beneficiary_requirements', country, currency, ...usual, alternatives };
 }
 

@@ -1,5 +1,8 @@
+import codes from 'currency-codes';
 import { Webhook } from 'standardwebhooks';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { corridorCurrencies } from '../../src/domain/corridor.js';
 import { type Receiver, startReceiver } from '../fakes/receiver.js';
 import { textOf, untilStatus } from '../fixtures/client.js';
 import { unbalancedCurrencies } from '../servers/database.js';
@@ -59,5 +62,31 @@ describe('a payout that settles by callback', () => {
     expect(await unbalancedCurrencies(database)).toEqual([]);
     const transfers = (await bank.journal()).filter((line) => line.type === 'transfer');
     expect(transfers.map((line) => line.key)).toEqual([id]);
+  });
+
+  it('is counted in the digits of ISO 4217 by the API and the ledger, in every currency', async () => {
+    const { client, database, account } = system;
+    const balances = z.object({
+      data: z.array(z.object({ currency: z.string(), available: z.string() })),
+    });
+    for (const currency of corridorCurrencies()) {
+      const funded = await client('POST /v1/test/fund', { json: { currency, amount: 1_234_567 } });
+      expect(funded.status).toBe(201);
+    }
+    const rows = await database<{ currency: string; amountMinor: bigint }[]>`
+      select currency, amount_minor from ledger_balances
+       where account_id = ${account.account.id} and kind = 'available'`;
+    const { data } = balances.parse((await client('GET /v1/balances')).body);
+    const after = new Map(data.map((each) => [each.currency, each.available]));
+    expect([...after.keys()].toSorted()).toEqual([...corridorCurrencies()].toSorted());
+    for (const { currency, amountMinor } of rows) {
+      // A table that is not ours: ISO's list of 2024 as currency-codes has it.
+      const digits = codes.code(currency)?.digits ?? Number.NaN;
+      const text = amountMinor.toString().padStart(digits + 1, '0');
+      const point = text.length - digits;
+      const printed = digits === 0 ? text : `${text.slice(0, point)}.${text.slice(point)}`;
+      expect(after.get(currency), currency).toBe(printed);
+    }
+    expect(rows).toHaveLength(corridorCurrencies().length);
   });
 });

@@ -1,5 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
+import codes from 'currency-codes';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { iso4217 } from '../../src/domain/iso4217.js';
@@ -39,6 +40,20 @@ describe('the ISO 4217 table', () => {
   ])('gives %i digits to exactly those that ISO gives them', (digits, codes) => {
     const found = [...iso4217].filter(([, entry]) => entry.digits === digits);
     expect(found.map(([code]) => code).join(' ')).toBe(codes);
+  });
+
+  test('agrees with the tables of others, but for what they do not follow ISO in', () => {
+    const differing = (digitsIn: (code: string) => number | undefined) =>
+      [...iso4217].flatMap(([code, { digits }]) => (digitsIn(code) === digits ? [] : [code]));
+    // Its list is older than the Caribbean guilder.
+    expect(differing((code) => codes.code(code)?.digits)).toEqual(['XCG']);
+    // Unicode counts what is in use, and leaves out cents that nothing is priced in.
+    const style = 'currency';
+    const unicode = (currency: string) =>
+      new Intl.NumberFormat('en', { style, currency }).resolvedOptions().maximumFractionDigits;
+    expect(differing(unicode).join(' ')).toBe(
+      'AFN ALL COP HUF IDR IQD IRR KPW LAK LBP MGA MMK PKR SOS SYP YER',
+    );
   });
 
   test('follows ISO where Intl and older tables do not', () => {
