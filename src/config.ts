@@ -66,8 +66,10 @@ const shared = {
   /** Where `/metrics` and `/livez` are served; 0 picks a free port. */
   METRICS_PORT: port.default(0),
   METRICS_HOST: z.string().default('127.0.0.1'),
-  /** A rate that is older is refused. An embedded table holds for a day, ECB skips weekends. */
+  /** An older rate prices nothing live. An embedded table holds for a day, ECB skips weekends. */
   RATE_MAXIMUM_AGE_HOURS: count.default(24),
+  /** The same of test accounts, where it harms nobody: ECB publishes nothing for five days at Easter. */
+  RATE_TEST_MAXIMUM_AGE_HOURS: count.default(120),
   /** Sign webhooks so that receivers need no secret: the first one signs, all are published. */
   WEBHOOK_SIGNING_KEYS: signingKeys,
   /** For local stacks alone: receivers over http and on private or loopback addresses. */
@@ -193,6 +195,14 @@ const callerSchema = z.object({
 export type ApiConfig = z.infer<typeof apiSchema>;
 export type WorkerConfig = z.infer<typeof workerSchema>;
 export type StackConfig = z.infer<typeof stackSchema>;
+
+const hourMs = 60 * 60 * 1000;
+
+/** How old a rate may be, by the mode of the account. */
+export const rateAgesOf = (config: ApiConfig | WorkerConfig) => ({
+  live: config.RATE_MAXIMUM_AGE_HOURS * hourMs,
+  test: config.RATE_TEST_MAXIMUM_AGE_HOURS * hourMs,
+});
 
 export const readApiConfig = (env: Environment) => read(apiSchema, env);
 export const readWorkerConfig = (env: Environment) => read(checkedWorkerSchema, env);

@@ -41,7 +41,7 @@ const deliverer = createDeliverer({
 const deps = {
   database,
   rails: createRails([rail]),
-  rateMaximumAgeMs: 24 * 60 * 60 * 1_000,
+  rateMaximumAgeMs: { test: 24 * 60 * 60 * 1_000, live: 0 },
   factRules: usualFactRules,
   deliverer,
   keyring,
@@ -105,7 +105,10 @@ async function takeCallback(body, headers) {
   return { status: 200 };
 }
 
-await startRates({ database, rateSource: referenceSource, log: console }, deps.rateMaximumAgeMs);
+await startRates(
+  { database, rateSource: referenceSource, log: console },
+  deps.rateMaximumAgeMs.test,
+);
 DBOS.setConfig({
   name: 'bench',
   systemDatabaseUrl: env.DBOS_SYSTEM_DATABASE_URL,

@@ -16,7 +16,7 @@ import {
   refusePayouts,
 } from '../db/payouts.js';
 import { lockQuotesOf, markQuotesUsed } from '../db/quotes.js';
-import { currentRates, midOf } from '../db/rates.js';
+import { currentRatesFor, midOf } from '../db/rates.js';
 import { type PriceOrigin, priceOriginOf, termsOfPayouts } from '../db/terms.js';
 import {
   type Acceptance,
@@ -170,7 +170,7 @@ async function readFacts(
       lockPayouts(sql, driver, ids),
       lockQuotesOf(sql, ids),
       lockBeneficiariesOf(sql, ids),
-      currentRates(sql, deps.rateMaximumAgeMs),
+      currentRatesFor(sql, deps.rateMaximumAgeMs, ids),
       batchRatesOf(sql, ids),
       termsOfPayouts(sql, ids),
       payeeDelaysOf(sql, ids),

@@ -2,6 +2,7 @@ import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
 import type { Database } from '../db/client.js';
 import type { Keyring } from '../db/personalData.js';
+import type { RateAges } from '../db/rates.js';
 import type { FactRules } from '../domain/payout.js';
 import type { Rails } from '../rails/registry.js';
 import type { RateSource } from '../rates/rateSource.js';
@@ -18,7 +19,7 @@ export type ActivityDeps = DelivererDeps & {
   readonly rateSource: RateSource;
   readonly sender: Sender;
   readonly log: Logger;
-  readonly rateMaximumAgeMs: number;
+  readonly rateMaximumAgeMs: RateAges;
   readonly factRules: FactRules;
   /** Above this sum, in euro cents, a second person has to approve what moves money. */
   readonly approvalAboveMinor: bigint;

@@ -139,7 +139,8 @@ async function euroCentsOf(
   command: OperatorCommand,
 ): Promise<bigint | undefined> {
   if (row.sourceMinor === null || !movesMoney(command, row)) return 0n;
-  const mid = midOf(await currentRates(database, rateMaximumAgeMs), row.sourceCurrency, 'EUR');
+  const rates = await currentRates(database, rateMaximumAgeMs[row.mode]);
+  const mid = midOf(rates, row.sourceCurrency, 'EUR');
   return mid && convertFloor(row.sourceMinor, row.sourceCurrency, 'EUR', mid);
 }
 

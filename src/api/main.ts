@@ -1,7 +1,7 @@
 import type { RequestListener } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { type ApiConfig, readApiConfig } from '../config.js';
+import { type ApiConfig, rateAgesOf, readApiConfig } from '../config.js';
 import { hasMasterKeys } from '../db/accountKeys.js';
 import { connectDatabase, type Database } from '../db/client.js';
 import { isMigrated } from '../db/migrate.js';
@@ -24,8 +24,6 @@ import { createLimiter } from './rateLimit.js';
  * that its indexes serve takes milliseconds.
  */
 const listConnections = { poolSize: 8, statementTimeoutMs: 1_000 } as const;
-
-const hourMs = 60 * 60 * 1000;
 
 /** How long one look at the database answers those who ask whether the process is ready. */
 const readinessMs = 2_000;
@@ -53,7 +51,7 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
     temporal,
     rails,
     log,
-    rateMaximumAgeMs: config.RATE_MAXIMUM_AGE_HOURS * hourMs,
+    rateMaximumAgeMs: rateAgesOf(config),
     webhookPolicy: {
       allowInsecure: config.WEBHOOKS_ALLOW_INSECURE,
       allowPrivateAddresses: config.WEBHOOKS_ALLOW_INSECURE,

@@ -8,6 +8,7 @@ import type { ApiVersion, JsonObject } from '../contract/versions/index.js';
 import type { Account } from '../db/accounts.js';
 import type { Database } from '../db/client.js';
 import type { Keyring } from '../db/personalData.js';
+import type { RateAges } from '../db/rates.js';
 import { isCurrency, minorUnitsExpected, minorUnitsHint } from '../domain/money.js';
 import { type Refusal, type RefusalCode, refuse } from '../domain/refusal.js';
 import type { Scope } from '../domain/scope.js';
@@ -29,7 +30,7 @@ export type ApiDeps = {
   readonly temporal: Client;
   readonly rails: CallbackReaders;
   readonly log: Logger;
-  readonly rateMaximumAgeMs: number;
+  readonly rateMaximumAgeMs: RateAges;
   readonly webhookPolicy: UrlPolicy;
   /** The service's own keys that sign webhooks; their public halves are published. */
   readonly webhookKeys: readonly KeyObject[];

@@ -1,5 +1,6 @@
 import { crossMid, type Rate } from '../domain/fx.js';
 import type { Signature } from '../domain/operator.js';
+import type { Mode } from './accounts.js';
 import { bigints, type Database, type Sql, transaction, when } from './client.js';
 import { recordCommand } from './operatorActions.js';
 import { orderAndLimit, type Page, pageRows, toPage } from './page.js';
@@ -119,6 +120,23 @@ export async function findRates(sql: Sql, ids: readonly (bigint | null)[]): Prom
   return sql<CurrencyRate[]>`
     select id, currency, per_euro::text, provider, as_of from rates
      where id = any (${bigints(ids)}::bigint[])`;
+}
+
+/** How old a rate may be that prices something of an account, by the account's mode. */
+export type RateAges = Readonly<Record<Mode, number>>;
+
+/** The current rates for the payouts of one account, as `currentRates` has them. */
+export async function currentRatesFor(
+  sql: Sql,
+  { test, live }: RateAges,
+  payoutIds: readonly string[],
+): Promise<CurrencyRates> {
+  return sql<CurrencyRate[]>`
+    select id, currency, per_euro::text as per_euro, provider, as_of from current_rates
+     where as_of > now() - make_interval(secs => (
+             select case a.mode when 'live' then ${live / 1000}::float8 else ${test / 1000} end
+               from payouts p join accounts a on a.id = p.account_id
+              where p.id = ${payoutIds[0] ?? null}))`;
 }
 
 /**

@@ -6,7 +6,7 @@ import type { Logger } from 'pino';
 import { createDeliverer } from '../activities/delivery.js';
 import { createActivities } from '../activities/index.js';
 import { startRates } from '../activities/maintenance.js';
-import { ConfigError, readWorkerConfig, type WorkerConfig } from '../config.js';
+import { ConfigError, rateAgesOf, readWorkerConfig, type WorkerConfig } from '../config.js';
 import { hasMasterKeys } from '../db/accountKeys.js';
 import { connectDatabase, type Database } from '../db/client.js';
 import { createKeyring, type Keyring } from '../db/personalData.js';
@@ -28,7 +28,6 @@ import { createBatchLane, createSingleLane } from './workers.js';
 /** They are in this process: what takes longer is left out, and ours are shown without them. */
 const metricsLimitMs = 1_000;
 
-const hourMs = 60 * 60 * 1000;
 const centsPerEuro = 100n;
 
 /** The bundle that the build makes; see bundle.ts. */
@@ -45,7 +44,8 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     applicationName: `corridor-worker-${lane}`,
   });
   const rateSource = rateSources[config.RATE_SOURCE](config);
-  await startRates({ database, rateSource, log }, config.RATE_MAXIMUM_AGE_HOURS * hourMs);
+  const rateMaximumAgeMs = rateAgesOf(config);
+  await startRates({ database, rateSource, log }, Math.max(...Object.values(rateMaximumAgeMs)));
 
   const connection = await NativeConnection.connect({ address: config.TEMPORAL_ADDRESS });
   const namespace = config.TEMPORAL_NAMESPACE;
@@ -67,7 +67,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     database,
     rails: createRails([metered(rail)]),
     keyring,
-    rateMaximumAgeMs: config.RATE_MAXIMUM_AGE_HOURS * hourMs,
+    rateMaximumAgeMs,
     ...{ deliverer, sender },
     temporal,
     approvalAboveMinor: config.OPERATOR_APPROVAL_ABOVE_EUR * centsPerEuro,

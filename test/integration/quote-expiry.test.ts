@@ -94,7 +94,7 @@ async function decided(payout: string, workflowAgeMs = 0) {
   const { decidePayouts } = ledgerActivities({
     database: test.worker,
     rails: createRails([rail]),
-    rateMaximumAgeMs: dayMs,
+    rateMaximumAgeMs: { test: dayMs, live: dayMs },
     factRules: usualFactRules,
     deliverer: silentDeliverer,
   });

@@ -12,8 +12,10 @@ import { decideRate, listWaitingRates, pinProvider, storeRates } from '../../src
 import { ecbProvider } from '../../src/rates/ecb.js';
 import { referenceSource } from '../../src/rates/reference.js';
 import { tableProvider, tableSource } from '../../src/rates/table.js';
+import { createClient } from '../fixtures/client.js';
 import { masterKey } from '../fixtures/keyring.js';
 import { signedBy } from '../fixtures/operators.js';
+import { createTestAccount } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 import { temporalAddress } from '../servers/temporalAddress.js';
 
@@ -82,8 +84,8 @@ function read(figures: Figures, ageMs = 0): Promise<readonly unknown[]> {
 }
 
 /** The mid rate of a quote from dollars to pounds, or why there is none. */
-async function quoted(): Promise<unknown> {
-  const { body } = await system.client('POST /v1/quotes', {
+async function quoted(client = system.client): Promise<unknown> {
+  const { body } = await client('POST /v1/quotes', {
     json: { source_currency: 'USD', destination_currency: 'GBP', amount: 10_000 },
   });
   return body['mid_rate'] ?? body['code'];
@@ -200,5 +202,14 @@ describe('a table that the operator signs', () => {
     await pinProvider(system.database, tableProvider, by);
     await read({ USD: '1.17', GBP: '0.88' });
     expect(await quoted()).toBe(newMid);
+  });
+
+  it('may be older for a test account than for a live one', async () => {
+    const live = await createTestAccount(system.database, { mode: 'live' });
+    const liveClient = createClient(system.apiUrl, live.apiKey);
+    expect([await quoted(), await quoted(liveClient)]).toEqual([mid, mid]);
+    await forgetRates();
+    await read({ USD: '1.16', GBP: '0.88' }, 2 * 60 * minuteMs);
+    expect([await quoted(), await quoted(liveClient)]).toEqual([mid, 'rate_unavailable']);
   });
 });

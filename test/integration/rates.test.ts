@@ -492,6 +492,21 @@ describe('what a payout names', () => {
     await expect(change).rejects.toThrow('frozen');
   });
 
+  it('at the live rate are of the age that its account may use', async () => {
+    const decided = async (ages: { readonly test: number; readonly live: number }) => {
+      const id = await requestLive('USD', 'EUR');
+      const decision = { driver: id, ids: [id], workflowAgeMs: 0 };
+      await transaction(test.database, (sql) =>
+        accept(sql, { ...deps, rateMaximumAgeMs: ages }, decision),
+      );
+      return findPayoutById(test.database, id);
+    };
+    const young = await decided({ test: dayMs, live: minuteMs });
+    expect(young).toMatchObject({ status: 'processing' });
+    const old = await decided({ test: minuteMs, live: dayMs });
+    expect(old).toMatchObject({ status: 'failed', refusal: { code: 'rate_unavailable' } });
+  });
+
   it('within one currency are none: there the rate is 1', async () => {
     const id = await requestLive('EUR', 'EUR');
     await decideOn(id, [id]);

@@ -22,7 +22,7 @@ export async function startSecondApi({ urls, temporal }: TestSystem, keyring = u
     // It hears no bank: what it is asked here needs none.
     rails: createRails([]),
     log: pino({ level: 'silent' }),
-    rateMaximumAgeMs: 24 * 60 * 60 * 1000,
+    rateMaximumAgeMs: { test: 24 * 60 * 60 * 1000, live: 60 * 60 * 1000 },
     webhookPolicy: { allowInsecure: true, allowPrivateAddresses: true },
     webhookKeys,
     fingerprintSecret,

@@ -55,7 +55,8 @@ export type TestSystem = {
 
 const policy = { allowInsecure: true, allowPrivateAddresses: true };
 export const fingerprintSecret = 'test-fingerprint-secret';
-const dayMs = 24 * 60 * 60 * 1000;
+const hourMs = 60 * 60 * 1000;
+const dayMs = 24 * hourMs;
 /** More than any test sends that is not about limits. */
 const unlimited = () =>
   createLimiter({
@@ -102,7 +103,7 @@ export async function startSystem(
     temporal,
     rails: createRails([createSandboxCallbacks([bank.callbackSecret])]),
     log,
-    rateMaximumAgeMs: dayMs,
+    rateMaximumAgeMs: { test: dayMs, live: hourMs },
     webhookPolicy: options.webhookPolicy ?? policy,
     webhookKeys,
     fingerprintSecret,
@@ -122,7 +123,7 @@ export async function startSystem(
       database: worker,
       rails,
       keyring,
-      rateMaximumAgeMs: dayMs,
+      rateMaximumAgeMs: { test: dayMs, live: hourMs },
       factRules: usualFactRules,
       deliverer,
       sender,

@@ -72,7 +72,7 @@ async function readFacts(deps: ApiDeps, request: ApiRequest, items: readonly Key
       findQuotes(database, accountId, quoteIds),
       findReceivers(database, accountId, beneficiaryIds),
       findFunds(database, accountId),
-      currentRates(database, deps.rateMaximumAgeMs),
+      currentRates(database, deps.rateMaximumAgeMs[request.account.mode]),
       currentTerms(database, accountId),
       findKeys(database, accountId, keysSent),
       findPayeeDelays(database, accountId),

@@ -150,11 +150,11 @@ async function record(
   { payouts, mode }: BatchParams,
 ): Promise<Answer> {
   const id = newId('batch');
-  const { id: accountId } = request.account;
+  const { id: accountId, mode: accountMode } = request.account;
   const keyed = await keyedItems(deps, request, payouts);
   const row = { objectId: id, rowCount: keyed.length };
   const bound = await recordOnce(deps, request, row, async (sql) => {
-    const rates = await currentRates(sql, deps.rateMaximumAgeMs);
+    const rates = await currentRates(sql, deps.rateMaximumAgeMs[accountMode]);
     const items = await bindItems(sql, request, id, keyed);
     await insertBatch(sql, { id, accountId, mode, rates, items });
     return undefined;

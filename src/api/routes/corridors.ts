@@ -78,7 +78,7 @@ export const corridorRoutes: readonly Route[] = [
     // A corridor without a current rate is left out, as a quote of it would be refused.
     handle: async ({ database, rateMaximumAgeMs }, { account }, params) => {
       const [rates, offer] = await Promise.all([
-        currentRates(database, rateMaximumAgeMs),
+        currentRates(database, rateMaximumAgeMs[account.mode]),
         currentTerms(database, account.id),
       ]);
       const data = corridorsOf(account, offer, params).flatMap((corridor) => {

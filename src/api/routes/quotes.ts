@@ -44,14 +44,14 @@ export const quoteRoutes: readonly Route[] = [
       const { amount, fixed_side: fixedSide } = params;
       const asked = { sourceCurrency, destinationCurrency, amount, fixedSide };
       const id = newId('quote');
-      const accountId = request.account.id;
+      const { id: accountId, mode } = request.account;
       return runIdempotently(deps, request, {
         objectId: id,
         status: 201,
         perform: async (sql) => {
           const pair = [sourceCurrency, destinationCurrency] as const;
           const [rates, { at: createdAt, terms, openings }] = await Promise.all([
-            currentRates(sql, deps.rateMaximumAgeMs, pair),
+            currentRates(sql, deps.rateMaximumAgeMs[mode], pair),
             currentTerms(sql, accountId, pair),
           ]);
           const closed = refuseClosed(openings, ...pair);
