@@ -98,6 +98,15 @@ describe('the hash of a bank account', () => {
     expect(hashOf({ ...beneficiary, currency: 'USD', bic: 'COBADEFFXXX' })).toBe(before);
   });
 
+  it('is the same for a sort code and account number, and the IBAN that is made of them', () => {
+    const british = { type: 'individual', name: 'Ada', country: 'GB', currency: 'GBP' } as const;
+    const byIban = hashOf({ ...british, iban: 'GB82WEST12345698765432' });
+    const number = { routing_number: '123456', account_number: '98765432' };
+    expect(hashOf({ ...british, ...number })).toBe(byIban);
+    expect(hashOf({ ...british, ...number, account_number: '98765433' })).not.toBe(byIban);
+    expect(hashOf({ ...british, country: 'JE', iban: 'GB82WEST12345698765432' })).not.toBe(byIban);
+  });
+
   it('is another one for another account, and for the same one of another customer', () => {
     const hashes = [
       hashOf(beneficiary),
