@@ -69,7 +69,7 @@ export function accountRulesOf(
   return (currency === undefined ? [...byIban, ...byNumber] : [...byNumber, ...byIban])
     .filter(({ currencies }) => currency === undefined || currencies.includes(currency))
     .map(({ rules, currencies }) =>
-      inOrder([...identityRules(country, currencies, given.sent.type), ...rules]),
+      inOrder([...identityRules(country, currencies, given.sent.type, currency), ...rules]),
     );
 }
 
@@ -311,14 +311,16 @@ function choiceRule(
 }
 
 /** The rules that hold everywhere; `currencies` are those the country's accounts receive. */
-function identityRules(country: string, currencies: readonly string[], type?: string): Rules {
+function identityRules(
+  country: string,
+  currencies: readonly string[],
+  type = 'individual',
+  currency = currencies[0] ?? '',
+): Rules {
   const others = ibanCountries.has(country) ? ' without an IBAN' : '';
   return [
     // The examples of a kind of account make a beneficiary together.
-    {
-      ...choiceRule('type', beneficiaryTypes, 'individual or business'),
-      example: type ?? 'individual',
-    },
+    { ...choiceRule('type', beneficiaryTypes, 'individual or business'), example: type },
     {
       field: 'name',
       required: true,
@@ -329,13 +331,16 @@ function identityRules(country: string, currencies: readonly string[], type?: st
       read: (text) => (/^\P{Cc}{1,140}$/u.test(text) ? text : undefined),
     },
     countryRule(country),
-    choiceRule(
-      'currency',
-      currencies,
-      currencies.length === 1
-        ? `${currencies[0]}, the currency of accounts in ${nameOf(country)}${others}`
-        : `a currency that can be paid: ${currencies.join(', ')}`,
-    ),
+    {
+      ...choiceRule(
+        'currency',
+        currencies,
+        currencies.length === 1
+          ? `${currencies[0]}, the currency of accounts in ${nameOf(country)}${others}`
+          : `a currency that can be paid: ${currencies.join(', ')}`,
+      ),
+      example: currency,
+    },
   ];
 }
 

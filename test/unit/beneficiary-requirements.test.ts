@@ -22,6 +22,21 @@ test.each(beneficiaryCountries())(
 );
 
 const body = z.record(z.string(), z.union([z.string(), z.record(z.string(), z.string())]));
+test('the example has the currency that was asked for', () => {
+  for (const [country, currency] of [
+    ['AE', 'AED'],
+    ['SA', 'SAR'],
+    ['TR', 'TRY'],
+    ['IL', 'ILS'],
+    ['GB', 'EUR'],
+  ] as const) {
+    const examples = accountRulesOf(country, currency).map((rules) =>
+      rules.flatMap(({ field, example }) => (/^(currency|iban)$/.test(field) ? [example] : [])),
+    );
+    expect(examples).toEqual([[currency, expect.stringMatching(new RegExp(`^${country}`))]]);
+  }
+});
+
 type Body = z.infer<typeof body>;
 const described = z.object({
   examples: z.tuple([body]),
