@@ -4,10 +4,13 @@ import { withoutSecrets } from '../telemetry.js';
 
 /** One refused parameter inside a problem, or the problem's own first one. */
 function memberOf(refusal: Refusal) {
-  const { code, param, line, expected, received } = refusal;
   const shown = (text?: string) => text && withoutSecrets(text);
-  const detail = withoutSecrets(sentenceOf(refusal));
-  return { code, param: shown(param), line, expected, received: shown(received), detail };
+  const [param, received] = [shown(refusal.param), shown(refusal.received)];
+  const [said, meant, hint] = [refusal.detail, refusal.meant, refusal.hint].map(shown);
+  // What is expected is a text of ours, whose example may be an IBAN.
+  const { code, line, expected } = refusal;
+  const detail = sentenceOf({ code, param, line, expected, received, detail: said, meant, hint });
+  return { code, param, line, expected, received, detail };
 }
 
 /**

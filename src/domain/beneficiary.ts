@@ -243,7 +243,9 @@ function textOf(sent: SentDetails, field: BeneficiaryField): string {
 }
 
 function refusalOf(rule: FieldRule, text: string): Refusal {
-  const { field: param, expected } = rule;
+  const { field: param, example } = rule;
+  const says = rule.expected.includes(example) || rule.expected.includes('such as');
+  const expected = says ? rule.expected : `${rule.expected} (for example ${example})`;
   if (text === '') return refuse('parameter_missing', { param, expected });
   const received = shown(rule, text);
   return refuse('beneficiary_invalid', { param, expected, received, detail: rule.fault?.(text) });
@@ -314,13 +316,16 @@ function choiceRule(
 function identityRules(
   country: string,
   currencies: readonly string[],
-  type = 'individual',
+  type?: string,
   currency = currencies[0] ?? '',
 ): Rules {
   const others = ibanCountries.has(country) ? ' without an IBAN' : '';
   return [
     // The examples of a kind of account make a beneficiary together.
-    { ...choiceRule('type', beneficiaryTypes, 'individual or business'), example: type },
+    {
+      ...choiceRule('type', beneficiaryTypes, 'individual or business'),
+      example: beneficiaryTypes.find((each) => each === type) ?? 'individual',
+    },
     {
       field: 'name',
       required: true,

@@ -116,14 +116,14 @@ export const revealsFunds = (code: RefusalCode) =>
   code === 'insufficient_funds' || code === 'limit_exceeded';
 
 /** The refusal in sentences that say what to change. */
-export function sentenceOf(refusal: Refusal): string {
+export function sentenceOf(refusal: Omit<Refusal, 'refused'>): string {
   const { line, detail = describe(refusal), meant, hint } = refusal;
   const fault = line === undefined ? detail : `Line ${line}: ${detail}`;
   const question = meant && `Did you mean ${meant}?`;
   return [fault, question, hint].filter((sentence) => sentence !== undefined).join(' ');
 }
 
-function describe({ code, param, expected, received, meant }: Refusal): string {
+function describe({ code, param, expected, received, meant }: Omit<Refusal, 'refused'>): string {
   if (param === undefined || expected === undefined) {
     const wanted = expected === undefined ? '' : `: expected ${expected}`;
     return `${meaningOf(code).title}${wanted}${received ? `, received ${received}` : ''}.`;
