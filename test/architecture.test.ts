@@ -39,7 +39,7 @@ const source = new Map([
  * endpoints that answer a challenge before they get events, and test messages, 180 with operators'
  * keys, and 80 with requirements as JSON Schema and rates of another age for tests.
  */
-const limits = { linesPerFile: 450, linesOfCode: 18_551 };
+const limits = { linesPerFile: 450, linesOfCode: 18_924 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */
