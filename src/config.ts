@@ -190,6 +190,12 @@ const workerSchema = z.object({
       'an http or https URL without a path',
     )
     .default(''),
+  /**
+   * For rehearsals on local stacks alone: how long the sandbox bank remembers a key, and how long it has
+   * to settle. A real one has a day, and five days.
+   */
+  SANDBOX_KEY_RETENTION_SECONDS: count.optional(),
+  SANDBOX_SETTLE_WITHIN_SECONDS: count.optional(),
   /** Above this sum in euros a second person approves what an operator does with money. */
   OPERATOR_APPROVAL_ABOVE_EUR: digits(/^\d{1,9}$/, 'whole euros')
     .default('10000')
@@ -206,7 +212,16 @@ const workerSchema = z.object({
   ...rateTable,
 });
 
+const rehearsing = ['SANDBOX_KEY_RETENTION_SECONDS', 'SANDBOX_SETTLE_WITHIN_SECONDS'] as const;
+
 const checkedWorkerSchema = workerSchema
+  .refine(
+    (set) => set.WEBHOOKS_ALLOW_INSECURE || rehearsing.every((name) => set[name] === undefined),
+    {
+      path: [rehearsing[0]],
+      error: 'nothing, nor SANDBOX_SETTLE_WITHIN_SECONDS: they are for local stacks',
+    },
+  )
   .refine(
     ({ RATE_SOURCE, RATE_TABLE_URL, WEBHOOKS_ALLOW_INSECURE: isLocal }) =>
       RATE_SOURCE !== 'table' || (isLocal ? localTableUrl : tableUrl).test(RATE_TABLE_URL),

@@ -72,6 +72,7 @@ const table: readonly (readonly [part: string, rule: Rule])[] = [
           'temporal/',
           'workflows/messages',
           'api/apiKey',
+          'api/nearestName',
           'contract/versions/',
         ],
         ...['rates/', 'config', 'telemetry', 'sandbox/'],

@@ -32,6 +32,7 @@ import { corridorOf, railNameOf, refuseUnroutable } from '../domain/corridor.js'
 import { parseRate } from '../domain/fx.js';
 import { acceptEntry } from '../domain/ledger.js';
 import { isRefusal } from '../domain/refusal.js';
+import { orderText } from '../domain/standing.js';
 import type { Rail } from '../rails/rail.js';
 import { ownOf } from './cancellation.js';
 import { countMoves } from './countMoves.js';
@@ -237,12 +238,16 @@ async function write(
     }),
   );
   const subscribed = await announce(sql, failed);
-  const settleInMs = new Map(accepted.map(({ id, settleWithinMs }) => [id, settleWithinMs]));
+  const acceptedOf = new Map(accepted.map((each) => [each.id, each]));
   const failedIds = new Set(failed.map((row) => row.id));
-  return rows.map((row) => ({
-    ...snapshotOf(row),
-    status: settleInMs.has(row.id) ? 'processing' : failedIds.has(row.id) ? 'failed' : row.status,
-    settleInMs: settleInMs.get(row.id) ?? snapshotOf(row).settleInMs,
-    hasPendingDeliveries: subscribed.has(row.id),
-  }));
+  return rows.map((row) => {
+    const now = acceptedOf.get(row.id);
+    return {
+      ...snapshotOf(row),
+      ...(now && { order: orderText({ ...now.acceptance, amount: null }), isAccepted: true }),
+      status: now ? 'processing' : failedIds.has(row.id) ? 'failed' : row.status,
+      settleInMs: now?.settleWithinMs ?? snapshotOf(row).settleInMs,
+      hasPendingDeliveries: subscribed.has(row.id),
+    };
+  });
 }

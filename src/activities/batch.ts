@@ -1,8 +1,12 @@
 import {
+  type BatchCount,
+  type BatchProgress,
   type BatchRow,
   closeEmptyBatch,
   completeBatches,
+  countItems,
   findBatchById,
+  progressOfBatch,
   recordOutcome,
   statusesOfItems,
 } from '../db/batches.js';
@@ -17,6 +21,7 @@ import {
   chunkDriver,
   maximumBatchItems,
 } from '../domain/batch.js';
+import { writtenSum } from '../domain/money.js';
 import type { WakeablePayout } from '../domain/payout.js';
 import { refuse } from '../domain/refusal.js';
 import { accept, acceptTogether } from './acceptance.js';
@@ -39,7 +44,15 @@ export type AcceptChunkInput = Chunk & { readonly workflowAgeMs: number };
 export type DecideBatchInput = { readonly batchId: string; readonly workflowAgeMs: number };
 
 /** What the workflow of a batch has to know of it. */
-export type BatchPlan = { readonly chunks: number; readonly mode: BatchMode };
+export type BatchPlan = {
+  readonly chunks: number;
+  readonly mode: BatchMode;
+  readonly isOver: boolean;
+  /** Whether items are left that no driver of their own decides. */
+  readonly isUndecided: boolean;
+  /** What people read of it: "completed: 9,998 settled, 2 failed". */
+  readonly progress: string;
+};
 
 /** The activities of a batch: everything that is decided for it as a whole, or in its order. */
 export function batchActivities(deps: BatchDeps) {
@@ -47,8 +60,16 @@ export function batchActivities(deps: BatchDeps) {
   return {
     readBatch: ({ batchId }: { readonly batchId: string }): Promise<BatchPlan> =>
       withHeartbeat(async () => {
-        const { mode, total } = await existingBatch(database, batchId);
-        return { chunks: chunkCountOf(total), mode };
+        const batch = await existingBatch(database, batchId);
+        const items = await progressOfBatch(database, batchId);
+        const sums = await countItems(database, batchId);
+        return {
+          chunks: chunkCountOf(batch.total),
+          mode: batch.mode,
+          isOver: batch.status !== 'processing',
+          isUndecided: items.some(({ undecided }) => undecided > 0),
+          progress: `${progressText(batch, items)}. ${sumsText(sums)}`,
+        };
       }),
 
     /** Decides an all-or-nothing batch as one: every item is debited, or all are refused. */
@@ -99,6 +120,32 @@ export function batchActivities(deps: BatchDeps) {
         deliverer.begin([{ id: batchId, hasPendingDeliveries }]);
       }),
   };
+}
+
+/** What was accepted of each corridor: "Accepted: 4,820.00 USD to EUR". */
+function sumsText(counts: readonly BatchCount[]): string {
+  const sums = new Map<string, bigint>();
+  for (const { sourceCurrency: source, destinationCurrency, sourceMinor } of counts) {
+    if (source === null || destinationCurrency === null || sourceMinor === 0n) continue;
+    const corridor = `${source} to ${destinationCurrency}`;
+    sums.set(corridor, (sums.get(corridor) ?? 0n) + sourceMinor);
+  }
+  const texts = [...sums].map(([corridor, minor]) => {
+    return `${writtenSum(minor, corridor.slice(0, 3))}${corridor.slice(3)}`;
+  });
+  return `Accepted: ${texts.length === 0 ? 'nothing' : texts.join(', ')}`;
+}
+
+function progressText(batch: BatchRow, items: readonly BatchProgress[]): string {
+  const written = (count: number) => count.toLocaleString('en');
+  const state = batch.pausedAt !== null && batch.completedAt === null ? 'paused' : batch.status;
+  const counts = items.map(({ status, count }) => `${written(count)} ${status}`);
+  const waiting = items.flatMap(({ parked }) => parked);
+  const people = waiting.length === 0 ? '' : `. Wait for a person: ${waiting.join(', ')}`;
+  const others = batch.total - items.reduce((sum, { count }) => sum + count, 0);
+  if (others > 0) counts.push(`${written(others)} made before`);
+  const size = `${written(batch.total)} payouts of account ${batch.accountId}`;
+  return `${size}, ${state}: ${counts.join(', ')}${people}`;
 }
 
 async function existingBatch(sql: Sql, batchId: string): Promise<BatchRow> {

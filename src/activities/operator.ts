@@ -10,10 +10,10 @@ import {
   type OperatorCommand,
   type OperatorRequest,
   type OperatorResult,
-  requiresParkedPayout,
   unexecuted,
 } from '../domain/operator.js';
 import type { FactRules } from '../domain/payout.js';
+import { refusalOf, standingOf } from '../domain/standing.js';
 import { applyFacts } from './applyFacts.js';
 import { evaluateCorrection, postCorrection, suspenseFault } from './correction.js';
 import type { ActivityDeps, RailDeps } from './deps.js';
@@ -119,9 +119,8 @@ async function planOf(
     return refuse(`There is no open proposal ${command.proposal} for ${row.id}.`);
   }
   const planned = proposal?.command ?? command;
-  if (row.attentionReason === null && requiresParkedPayout(planned)) {
-    return refuse('The payout does not need a person: nothing is parked.');
-  }
+  const refusal = refusalOf(planned.kind, standingOf(row));
+  if (refusal !== undefined) return refuse(refusal);
   if (proposal === undefined) {
     const euroCents = await euroCentsOf(deps, row, command);
     const isProposed = needsApproval(command, row, euroCents, deps.approvalAboveMinor);

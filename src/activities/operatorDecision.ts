@@ -1,6 +1,7 @@
 import type { Database } from '../db/client.js';
 import type { LockedPayout } from '../db/payouts.js';
 import type { Entry } from '../domain/ledger.js';
+import { writtenSum } from '../domain/money.js';
 import type { OperatorCommand, OperatorResult } from '../domain/operator.js';
 import {
   endedUnpaid,
@@ -12,9 +13,11 @@ import {
   type PayoutFact,
   type PayoutStatus,
   railKey,
+  statedSum,
   type VoidOutcome,
 } from '../domain/payout.js';
 import { type Move, undecidedCancellation } from '../domain/progress.js';
+import { conflicting, maybeTaken, partlyReturned } from '../domain/standing.js';
 import type { Rail } from '../rails/rail.js';
 import { amountsOf } from './applyFacts.js';
 import type { RailDeps } from './deps.js';
@@ -52,7 +55,7 @@ const done = (detail: string, effect: Omit<Decision, 'outcome' | 'detail'> = {})
 });
 
 /**
- * Decides on a command by the row and by what the rail says now. A hold is released only after
+ * Decides on a command that the row does not refuse (domain/standing.ts) by what the rail says now. A hold is released only after
  * the rail has rejected or voided the key, or its closed statements show that it did not pay.
  */
 export async function evaluate(
@@ -62,11 +65,7 @@ export async function evaluate(
   rail: Rail | undefined,
 ): Promise<Decision> {
   if (command.kind === 'cancel') return evaluateCancel(database, row, rail);
-  if (rail === undefined) {
-    return command.kind === 'retryNow' && row.status === 'pending'
-      ? done('It is decided again.')
-      : refused('The payout was never accepted.');
-  }
+  if (rail === undefined) return done('It is decided again.');
   switch (command.kind) {
     case 'retryNow':
       return evaluateRetry(row, rail);
@@ -75,10 +74,6 @@ export async function evaluate(
     case 'failAndRelease':
       return evaluateRelease(database, row, rail, command.statementDate);
     case 'extendDeadline':
-      if (!isInFlight(row.status)) {
-        return refused(`The payout is ${row.status}; there is nothing to wait for.`);
-      }
-      if (hasConflictingReports(row.attentionReason)) return refused(conflicting);
       if (row.settleBy !== null && new Date(command.until) <= row.settleBy) {
         return refused(`until: expected a time after ${row.settleBy.toISOString()}.`);
       }
@@ -94,29 +89,13 @@ async function evaluateCancel(
   rail: Rail | undefined,
 ): Promise<Decision> {
   if (row.status === 'canceled') return { outcome: 'done', detail: 'The payout is canceled.' };
-  if (row.status === 'pending' && row.attentionReason !== null) {
+  if (rail === undefined) {
     return done('Canceled before it was decided.', { move: undecidedCancellation });
-  }
-  if (row.status !== 'processing' || rail === undefined) {
-    return refused(`The payout is ${row.status}.`);
   }
   const ended = await endUntaken(database, rail, row, 'canceled');
   if (ended !== undefined) return ended;
-  return refused(
-    isVoidable(row, rail)
-      ? 'The rail has taken the payout.'
-      : 'The rail may have taken the payout: an operator has to find out.',
-  );
+  return refused(isVoidable(row, rail) ? 'The rail has taken the payout.' : maybeTaken);
 }
-
-// Parked no longer, the payout would end by the rail's next word, though one of its words was wrong.
-const conflicting =
-  "The rail's reports contradict each other, so neither its next one nor more time is proof. " +
-  'Use settle with evidence, or fail with the day of a statement.';
-
-const partlyReturned =
-  'The rail returned a part of it. Use fail to take that as final, or settle once the bank has shown ' +
-  'that it paid.';
 
 const endings = {
   canceled: {
@@ -148,9 +127,6 @@ async function endUntaken(
 }
 
 async function evaluateRetry(row: LockedPayout, rail: Rail): Promise<Decision> {
-  if (!isInFlight(row.status)) {
-    return refused(`The payout is ${row.status}. Confirm it with settle or fail.`);
-  }
   const begunMs = Date.now();
   const fact = await factAt(rail, row);
   const takesOrder = fact?.kind === 'accepted' && row.status === 'processing';
@@ -185,9 +161,6 @@ async function evaluateSettled(row: LockedPayout, rail: Rail, rules: FactRules):
   if (row.status === 'returned' || (row.status === 'settled' && !isDisputed)) {
     return done(`Confirmed: it is ${row.status}.`);
   }
-  if (!isInFlight(row.status) && row.status !== 'settled') {
-    return refused(`The payout is ${row.status} and cannot be settled any more.`);
-  }
   const fact = await factAt(rail, row);
   const isShort = row.status === 'settled' && row.attentionReason === 'return_short';
   // A small part that came back leaves it settled, where a person says so.
@@ -201,7 +174,7 @@ async function evaluateSettled(row: LockedPayout, rail: Rail, rules: FactRules):
     return refused(`The rail contradicts: it says ${fact.kind}.`);
   }
   if (!isDisputed && fact?.kind === 'settled' && !isAmountSent(amountsOf(row), fact)) {
-    return refused('The rail says settled with another amount: use retry, and ask the bank.');
+    return refused(`${anotherAmount(row, fact)} Ask the bank; retry records that, then settle.`);
   }
   const at = fact?.kind === 'settled' ? fact.at : undefined;
   const { receiveMinor, destinationCurrency } = amountsOf(row);
@@ -238,6 +211,10 @@ async function evaluateRelease(
   if (!isInFlight(row.status)) {
     return refused(`The payout is ${row.status}; only a return gives money back.`);
   }
+  if (known?.kind === 'settled' && !isAmountSent(amountsOf(row), known)) {
+    const first = isDisputed ? '' : ' retry records that;';
+    return refused(`${anotherAmount(row, known)} Ask the bank;${first} settle with its answer.`);
+  }
   if (known?.kind === 'settled' || known?.kind === 'returned') {
     const command = isDisputed ? 'settle with evidence' : 'retry to take its word';
     return refused(`The rail says ${known.kind}: use ${command}.`);
@@ -262,12 +239,18 @@ function confirmedReturn(
   row: LockedPayout,
   known: Extract<PayoutFact, { readonly kind: 'returned' }>,
 ): Decision {
-  const { amountMinor, currency } = known;
-  const { receiveMinor } = amountsOf(row);
+  const { receiveMinor, destinationCurrency } = amountsOf(row);
+  const sent = writtenSum(receiveMinor, destinationCurrency);
   return done(
-    `Returned; the customer has the net amount back, and ${amountMinor} of ${receiveMinor} ${currency} (minor units) came back.`,
+    `Returned; the customer has the net amount back, and ${statedSum(known)} of ${sent} came back.`,
     { fact: { ...known, isConfirmed: true }, expectedStatus: 'returned' },
   );
+}
+
+function anotherAmount(row: LockedPayout, fact: Parameters<typeof statedSum>[0]): string {
+  const { receiveMinor, destinationCurrency } = amountsOf(row);
+  const sent = writtenSum(receiveMinor, destinationCurrency);
+  return `The rail says settled with another amount: ${statedSum(fact)} in place of ${sent}.`;
 }
 
 async function factAt(rail: Rail, { id }: LockedPayout): Promise<PayoutFact | undefined> {

@@ -80,7 +80,7 @@ export function keyIsRemembered(
 }
 
 function rememberedMs({ limits }: Rail): number {
-  return limits.keyRetentionMs - keyMarginMs;
+  return limits.keyRetentionMs - Math.min(keyMarginMs, limits.keyRetentionMs / 2);
 }
 
 /**

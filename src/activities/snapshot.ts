@@ -2,6 +2,7 @@ import type { Sql } from '../db/client.js';
 import type { OwnedEntry } from '../db/ledger.js';
 import { type LockedPayout, type PayoutRow, parkPayouts } from '../db/payouts.js';
 import { type Attention, type PayoutStatus, withAttention } from '../domain/payout.js';
+import { orderText, standingOf } from '../domain/standing.js';
 
 /** A payout as a step has left it: what its workflow and the deliverer of its events need to go on. */
 export type PayoutSnapshot = {
@@ -15,6 +16,11 @@ export type PayoutSnapshot = {
   readonly settleInMs: number;
   /** ISO 8601; null before the payout is accepted. */
   readonly settleBy: string | null;
+  /** What people read of it: "1,250.00 USD to 1,146.03 EUR". */
+  readonly order: string;
+  readonly accountId: string;
+  readonly isAccepted: boolean;
+  readonly isSubmitted: boolean;
 };
 
 /** The snapshot that a row shows. */
@@ -22,6 +28,7 @@ export function snapshotOf(
   row: PayoutRow & Partial<Pick<LockedPayout, 'hasUnprocessedEvents' | 'settleInMs'>>,
 ): PayoutSnapshot {
   const { attentionReason: reason, attentionDetail: detail } = row;
+  const { settleBy, isAccepted, isSubmitted } = standingOf(row);
   return {
     id: row.id,
     status: row.status,
@@ -29,7 +36,9 @@ export function snapshotOf(
     hasPendingDeliveries: false,
     hasUnprocessedEvents: row.hasUnprocessedEvents ?? false,
     settleInMs: Number(row.settleInMs ?? 0n),
-    settleBy: row.settleBy?.toISOString() ?? null,
+    ...{ settleBy, isAccepted, isSubmitted },
+    order: orderText(row),
+    accountId: row.accountId,
   };
 }
 

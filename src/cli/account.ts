@@ -1,5 +1,6 @@
 import { defaultApiVersion } from '../contract/versions/index.js';
 import {
+  type Account,
   awaitDecisions,
   findAccount,
   insertAccount,
@@ -8,17 +9,19 @@ import {
 } from '../db/accounts.js';
 import { isOutage, transaction } from '../db/client.js';
 import { listBalances, postEntries } from '../db/ledger.js';
-import { recordCommand } from '../db/operatorActions.js';
+import { listActions, recordCommand } from '../db/operatorActions.js';
+import { newestAccounts } from '../db/operatorLists.js';
 import type { AccountState } from '../domain/accountState.js';
 import { fundEntry } from '../domain/ledger.js';
-import { formatMinor, isCurrency, parseMajor } from '../domain/money.js';
+import { formatMinor, isCurrency, parseMajor, writtenSum } from '../domain/money.js';
 import { addKey, showKey } from './keys.js';
+import { printJson, printRows, wrapped } from './table.js';
 import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
 
 /** Opens an account: accounts are opened by application, not through the API. */
 export async function openAccount(call: Call): Promise<void> {
   const { database, flags } = call;
-  const options = { name: requiredFlag(flags, 'name'), mode: modeOf(flags['mode']) };
+  const options = { name: requiredFlag(flags, 'name'), mode: modeOf(flags['mode'] ?? 'test') };
   const signature = signatureOf(call);
   const { account, key, row } = await transaction(database, async (sql) => {
     const opened = await insertAccount(sql, { ...options, apiVersion: defaultApiVersion });
@@ -28,6 +31,39 @@ export async function openAccount(call: Call): Promise<void> {
   console.log(`Account  ${account.id} (${account.mode}, API version ${account.apiVersion})`);
   showKey(key, row);
 }
+
+/** Every account, newest first, at most a thousand. */
+export async function listAccounts(call: Call): Promise<void> {
+  printRows(call, await newestAccounts(call.database), 'There is no account.', lineOf);
+}
+
+/** One account with its balances, and what operators did about it. */
+export async function showAccount(call: Call): Promise<void> {
+  const { database } = call;
+  const id = requiredId('account', call);
+  const account = existing('account', id, await findAccount(database, id));
+  const [balances, actions] = await Promise.all([
+    listBalances(database, id),
+    listActions(database, id),
+  ]);
+  if (call.isJson === true) return printJson({ ...account, balances, actions });
+  console.log(lineOf(account));
+  console.log(`  API version ${account.apiVersion}, opened ${account.createdAt.toISOString()}`);
+  for (const { currency, availableMinor, heldMinor } of balances) {
+    const [available, held] = [availableMinor, heldMinor].map((minor) =>
+      writtenSum(minor, currency),
+    );
+    console.log(`  ${available} available, ${held} held`);
+  }
+  for (const { createdAt, operator, command, reason } of actions) {
+    console.log(
+      wrapped(`${createdAt.toISOString()}  ${operator}: ${command.kind}. ${reason}`, '  ', '    '),
+    );
+  }
+}
+
+const lineOf = ({ id, mode, state, name }: Account) =>
+  `${id}  ${mode}  ${state.padEnd(6)}  ${name}`;
 
 /** Puts money on a test account. `--amount` is in major units, such as 1000.00. */
 export async function fundAccount(call: Call): Promise<void> {
@@ -79,7 +115,7 @@ export function currencyOf(flags: Call['flags']): string {
   throw new UsageError('--currency expects an ISO 4217 code.');
 }
 
-function modeOf(text: string | undefined): Mode {
+function modeOf(text: string): Mode {
   if (text === 'test' || text === 'live') return text;
   throw new UsageError('--mode expects test or live.');
 }

@@ -1,6 +1,6 @@
 import { listArrivals } from '../db/arrivals.js';
 import { estimatedArrival } from '../domain/arrival.js';
-import { printTable } from './table.js';
+import { printJson, printTable } from './table.js';
 import { type Call, UsageError } from './usage.js';
 
 const header = ['currency', 'mode', 'state', 'payouts', 'late', 'latest by'];
@@ -13,7 +13,11 @@ const mostDays = 366;
  * settled in the last days, and how many are open; how many of them were later than their estimate, or
  * are already; and the latest by how much. A payout without an estimate is not late.
  */
-export async function showArrivals({ database, flags: { days = '' } }: Call): Promise<void> {
+export async function showArrivals({
+  database,
+  isJson,
+  flags: { days = '30' },
+}: Call): Promise<void> {
   const count = /^[1-9]\d{0,2}$/.test(days) ? Number.parseInt(days, 10) : 0;
   if (count < 1 || count > mostDays) {
     throw new UsageError(`--days expects a number of days, 1 to ${mostDays}.`);
@@ -27,6 +31,7 @@ export async function showArrivals({ database, flags: { days = '' } }: Call): Pr
     const [all, late, mostMs] = lines.get(line) ?? [0, 0, 0];
     lines.set(line, [all + payouts, lateMs > 0 ? late + payouts : late, Math.max(mostMs, lateMs)]);
   }
+  if (isJson === true) return printJson(Object.fromEntries(lines));
   if (lines.size === 0) return console.log('Nothing was settled, and nothing is open.');
   const rows = Array.from(lines, ([line, [all, late, mostMs]]) => {
     const latest = mostMs > 0 ? `${Math.ceil(mostMs / 3_600_000)} h` : '';

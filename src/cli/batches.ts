@@ -4,6 +4,7 @@ import {
   findBatchById,
   listOpenBatches,
   pauseBatch,
+  progressOfBatch,
   resumeBatch,
 } from '../db/batches.js';
 import { chunksOf } from '../db/chunks.js';
@@ -11,26 +12,32 @@ import { transaction } from '../db/client.js';
 import { recordCommand } from '../db/operatorActions.js';
 import { payoutStatuses } from '../domain/payout.js';
 import { wakeChunks } from '../temporal/workflowCalls.js';
+import { printJson, printRows } from './table.js';
 import { type Call, existing, requiredId, signatureOf } from './usage.js';
 
 /** Every batch that is under way, oldest first. */
-export async function listBatches({ database }: Call): Promise<void> {
-  const batches = await listOpenBatches(database);
-  if (batches.length === 0) console.log('No batch is under way.');
-  for (const batch of batches) console.log(summaryOf(batch));
+export async function listBatches(call: Call): Promise<void> {
+  printRows(call, await listOpenBatches(call.database), 'No batch is under way.', summaryOf);
 }
 
-/** One batch with its counters. */
+/** One batch with its counters, and the items that wait for a person. */
 export async function showBatch(call: Call): Promise<void> {
   const id = requiredId('batch', call);
   const batch = existing('batch', id, await findBatchById(call.database, id));
+  const [items, progress] = await Promise.all([
+    countItems(call.database, id),
+    progressOfBatch(call.database, id),
+  ]);
+  const waiting = progress.flatMap(({ parked }) => parked);
+  if (call.isJson === true) return printJson({ ...batch, items, waiting });
   console.log(summaryOf(batch));
-  const items = await countItems(call.database, batch.id);
   for (const status of payoutStatuses) {
     const counts = items.filter((item) => item.status === status).map((item) => item.count);
     const count = counts.reduce((sum, next) => sum + next, 0);
     if (count > 0) console.log(`  ${String(count).padStart(6)}  ${status}`);
   }
+  if (waiting.length > 0) console.log('Wait for a person, at most ten of each status:');
+  for (const item of waiting) console.log(`  corridor payouts show ${item}`);
 }
 
 /** Withholds what the rail has not been given: what it has goes on. False when it is over. */
@@ -81,5 +88,9 @@ async function changeBatch(
 
 function summaryOf({ id, accountId, status, total, open, pausedAt, createdAt }: BatchRow): string {
   const state = status === 'processing' && pausedAt !== null ? 'paused' : status;
-  return `${id}  ${state}  ${total - open} of ${total} final  ${accountId}  since ${createdAt.toISOString()}`;
+  const lines = [
+    `${id}  ${state}  ${total - open} of ${total} final`,
+    `  ${accountId}, since ${createdAt.toISOString()}`,
+  ];
+  return lines.join('\n');
 }

@@ -22,7 +22,14 @@ export async function withConnections<T>(
   work: (connections: Omit<Call, 'id' | 'flags'>) => Promise<T>,
 ): Promise<T> {
   const stack = await stackIn(directory);
-  const config = readOperatorConfig(process.env, stack);
+  const env = { ...stack.says, ...process.env };
+  if (!env.DATABASE_URL && !env.DATABASE_URL_FILE) {
+    throw new ConfigError(
+      `No stack runs in ${directory}, and DATABASE_URL is not set. Start one with corridor start, name ` +
+        'its folder with --data DIR, or set DATABASE_URL and TEMPORAL_ADDRESS to those of production.',
+    );
+  }
+  const config = readOperatorConfig(process.env, stack.says);
   const { CORRIDOR_OPERATOR_KEY: operatorKey } = config;
   const database = connectDatabase({
     url: config.DATABASE_URL,
@@ -30,7 +37,15 @@ export async function withConnections<T>(
     applicationName: 'corridor-cli',
   });
   try {
-    return await work({ database, operatorKey, withTemporal: (ask) => withTemporal(stack, ask) });
+    const { TEMPORAL_UI_URL: ui, TEMPORAL_NAMESPACE: namespace = 'default' } = env;
+    return await work({
+      database,
+      operatorKey,
+      withTemporal: (ask) => withTemporal(stack.says, ask),
+      temporalUi: ui ? `${ui}/namespaces/${namespace}` : undefined,
+      environment: env,
+      directory: stack.isThere ? directory : undefined,
+    });
   } finally {
     await database.end({ timeout: 5 });
   }
@@ -73,14 +88,19 @@ const localStack = z.object({
   database_url: z.string(),
   temporal_address: z.string(),
   operator_key: z.string().optional(),
+  temporal_ui_url: z.string().nullish(),
+  sandbox_bank_url: z.string().optional(),
 });
 
 /** What a local stack that runs in the directory says of itself, for what is not configured. */
-async function stackIn(directory: string): Promise<Environment> {
+async function stackIn(directory: string) {
   const stack = await readJson(join(directory, 'stack.json'), localStack);
-  return {
+  const says: Environment = {
     DATABASE_URL: stack?.database_url,
     TEMPORAL_ADDRESS: stack?.temporal_address,
+    TEMPORAL_UI_URL: stack?.temporal_ui_url ?? undefined,
+    SANDBOX_BANK_URL: stack?.sandbox_bank_url,
     CORRIDOR_OPERATOR_KEY: stack?.operator_key,
   };
+  return { says, isThere: stack !== undefined };
 }

@@ -2,13 +2,12 @@ import { transaction } from '../db/client.js';
 import { insertOpening, listOpenings, type OpeningRow } from '../db/corridorOpenings.js';
 import { recordCommand } from '../db/operatorActions.js';
 import { corridorCurrencies } from '../domain/corridor.js';
+import { printRows } from './table.js';
 import { type Call, type Flags, futureTime, signatureOf, UsageError } from './usage.js';
 
 /** The rules that close or open corridors, those that hold and those to come. */
-export async function showOpenings({ database }: Call): Promise<void> {
-  const rows = await listOpenings(database);
-  if (rows.length === 0) console.log('Every corridor is open.');
-  for (const row of rows) console.log(lineOf(row));
+export async function showOpenings(call: Call): Promise<void> {
+  printRows(call, await listOpenings(call.database), 'Every corridor is open.', lineOf);
 }
 
 /** Closes or opens the corridors from a currency, to one, or between two; now, or from a time on. */

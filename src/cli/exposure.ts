@@ -2,7 +2,7 @@ import { listExposures } from '../db/ledger.js';
 import { currentRates, midOf } from '../db/rates.js';
 import { convertFloor, crossMid, formatRate } from '../domain/fx.js';
 import { formatMinor, formatSum } from '../domain/money.js';
-import { printTable } from './table.js';
+import { printJson, printTable } from './table.js';
 import type { Call } from './usage.js';
 
 /** A hundred years: what is promised has to be valued also when no new rates come. */
@@ -15,9 +15,11 @@ const header = ['pair', 'mode', 'payouts', 'promised', 'average rate', 'worth no
  * were promised, and what the money that is held for them is worth at the mid rates of now. Above
  * zero the service would gain, if it bought the currency now.
  */
-export async function showExposure({ database }: Call): Promise<void> {
+export async function showExposure({ database, isJson }: Call): Promise<void> {
   const rates = await currentRates(database, anyAgeMs);
-  const rows = (await listExposures(database)).map((open) => {
+  const exposures = await listExposures(database);
+  if (isJson === true) return printJson(exposures);
+  const rows = exposures.map((open) => {
     const { sourceCurrency: source, destinationCurrency: destination, netMinor, owedMinor } = open;
     const amount = (minor: bigint) => formatSum(minor, destination);
     // One sum over the other, as the rate between two currencies is one figure over the other.

@@ -15,6 +15,7 @@ import {
 import { type Sql, transaction } from '../db/client.js';
 import { recordCommand } from '../db/operatorActions.js';
 import { isScope, type Scope, scopes } from '../domain/scope.js';
+import { printRows } from './table.js';
 import {
   type Call,
   existing,
@@ -60,7 +61,7 @@ export async function rollKey(call: Call): Promise<void> {
   const { database, flags } = call;
   const id = requiredId('key', call);
   const signature = signatureOf(call);
-  const { overlap = '', expires } = flags;
+  const { overlap = '24', expires } = flags;
   const overlapHours = overlapOf(overlap);
   const { key, row, old } = await transaction(database, async (sql) => {
     const rolled = existing('key', id, await findApiKey(sql, id));
@@ -93,16 +94,18 @@ export async function revokeKey(call: Call): Promise<void> {
   console.log(`${id} is revoked.`);
 }
 
-export async function listKeys({ database, flags }: Call): Promise<void> {
+/** The keys of an account, none of which can be read from what is stored. */
+export async function listKeys(call: Call): Promise<void> {
+  const { database, flags } = call;
   const accountId = requiredFlag(flags, 'account');
   existing('account', accountId, await findAccount(database, accountId));
-  for (const key of await listApiKeys(database, accountId)) {
+  printRows(call, await listApiKeys(database, accountId), 'It has no key.', (key) => {
     const used = key.lastUsedAt === null ? 'never used' : `used ${key.lastUsedAt.toISOString()}`;
     const made = `made ${key.createdAt.toISOString()}`;
     const from = key.allowed === null ? '' : ` from ${key.allowed.join(',')}`;
     const what = `${key.name}  ${key.scopes.join(',')}${from}`;
-    console.log(`${key.id}  …${key.lastFour}  ${what}  ${made}  ${used}  ${stateOf(key)}`);
-  }
+    return `${key.id}  …${key.lastFour}  ${stateOf(key)}\n  ${what}\n  ${made}, ${used}`;
+  });
 }
 
 function stateOf({ revokedAt, expiresAt, isActive }: ApiKey): string {

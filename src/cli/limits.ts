@@ -5,6 +5,7 @@ import { recordCommand } from '../db/operatorActions.js';
 import { endPayeeDelay, findPayeeDelays, setPayeeDelay } from '../db/payeeDelays.js';
 import { formatMinor, parseMajor } from '../domain/money.js';
 import { currencyOf } from './account.js';
+import { printJson } from './table.js';
 import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
 
 /** Sets what an account may send of a currency at most. A flag that is left out changes nothing. */
@@ -40,6 +41,9 @@ export async function showLimits(call: Call): Promise<void> {
     findFunds(database, id),
     findPayeeDelays(database, id),
   ]);
+  if (call.isJson === true) {
+    return printJson({ limits: Object.fromEntries(standings), newPayee: delays });
+  }
   if (standings.size + delays.length === 0) console.log('No limits.');
   for (const [currency, limits] of standings) {
     for (const { period, limitMinor, usedMinor, resetsAt } of limits) {

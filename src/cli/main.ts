@@ -1,207 +1,156 @@
 #!/usr/bin/env node
+import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { demo } from '../../sandbox/demo/demo.js';
 import { listen } from '../../sandbox/listen.js';
 import type { StackPorts } from '../../sandbox/localStack.js';
+import { rehearse } from '../../sandbox/rehearse.js';
 import { CannotStart } from '../../sandbox/stack/cannotStart.js';
 import { start } from '../../sandbox/start.js';
-import { ConfigError, readLoginConfig } from '../config.js';
-import { isRaisedByFunction } from '../db/client.js';
-import { migrate } from '../db/migrate.js';
-import { allowLogins } from '../db/roles.js';
+import { ConfigError } from '../config.js';
+import { isOutage, isRaisedByFunction } from '../db/client.js';
 import { maximumBatchItems } from '../domain/batch.js';
-import { changeState, fundAccount, openAccount } from './account.js';
-import { showArrivals } from './arrivals.js';
-import { listBatches, pause, resume, showBatch } from './batches.js';
 import { authenticate, withConnections } from './connections.js';
-import { changeOpening, showOpenings } from './corridors.js';
-import { showExposure } from './exposure.js';
-import { createKey, listKeys, revokeKey, rollKey } from './keys.js';
-import { changeLimits, changePayeeDelay, showLimits } from './limits.js';
-import {
-  addFirstOperator,
-  addOperator,
-  endOperator,
-  rollOperator,
-  showOperators,
-} from './operators.js';
-import { listAttention, payoutCommands, showPayout } from './payouts.js';
-import { erase, rotateMasterKey } from './personalData.js';
-import { decideWaitingRate, listRates, useProvider } from './rates.js';
-import { reconcile } from './reconcile.js';
-import { previewTerms, setTerms, showTerms } from './terms.js';
-import { type Call, UsageError, usage } from './usage.js';
+import { commandOf, completion, flagsOf, helpOn, unknownCommand, wordsAfter } from './help.js';
+import { type Flags, UsageError } from './usage.js';
+import { works } from './works.js';
 
-const options = {
-  data: { type: 'string' },
-  reset: { type: 'boolean', default: false },
-  help: { type: 'boolean', short: 'h', default: false },
-  'api-port': { type: 'string' },
-  'metrics-port': { type: 'string' },
-  'temporal-port': { type: 'string' },
-  'temporal-ui-port': { type: 'string' },
-  'postgres-port': { type: 'string' },
-  'bank-port': { type: 'string' },
-  name: { type: 'string' },
-  mode: { type: 'string', default: 'test' },
-  account: { type: 'string' },
-  currency: { type: 'string' },
-  amount: { type: 'string' },
-  scopes: { type: 'string' },
-  allow: { type: 'string' },
-  expires: { type: 'string' },
-  overlap: { type: 'string', default: '24' },
-  operator: { type: 'string' },
-  role: { type: 'string' },
-  reason: { type: 'string' },
-  evidence: { type: 'string' },
-  'statement-date': { type: 'string' },
-  until: { type: 'string' },
-  from: { type: 'string' },
-  fixed: { type: 'string' },
-  'basis-points': { type: 'string' },
-  minimum: { type: 'string' },
-  maximum: { type: 'string' },
-  spread: { type: 'string' },
-  proposal: { type: 'string' },
-  charge: { type: 'string' },
-  entry: { type: 'string' },
-  postings: { type: 'string' },
-  batch: { type: 'string' },
-  payout: { type: 'string' },
-  day: { type: 'string' },
-  month: { type: 'string' },
-  above: { type: 'string' },
-  source: { type: 'string' },
-  destination: { type: 'string' },
-  hours: { type: 'string' },
-  days: { type: 'string', default: '30' },
-  forward: { type: 'string' },
-  events: { type: 'string' },
-} as const;
+/** What the shell is told; help.ts explains them. */
+const exitCodes = { done: 0, refused: 1, usage: 2, unavailable: 3 } as const;
 
-type Flags = ReturnType<typeof parse>['values'];
-
-async function main(args: string[]): Promise<number> {
+async function main(args: readonly string[]): Promise<number> {
+  const words = args.filter((arg) => !arg.startsWith('-'));
   try {
-    const { positionals, values } = parse(args);
-    if (values.help) {
-      console.log(usage);
-      return 0;
-    }
-    return await run(positionals, values);
+    return await run(parse(args));
   } catch (error) {
-    if (
-      error instanceof UsageError ||
-      error instanceof ConfigError ||
-      error instanceof CannotStart ||
-      isRaisedByFunction(error)
-    ) {
-      console.error(error.message);
-    } else {
-      console.error(error instanceof Error ? (error.stack ?? error.message) : error);
+    const message = error instanceof Error ? error.message : String(error);
+    if (error instanceof UsageError) {
+      const command = commandOf(words);
+      console.error(`${message}\nSee: corridor help${command === undefined ? '' : ` ${command}`}`);
+      return exitCodes.usage;
     }
-    return error instanceof UsageError ? 2 : 1;
+    const isTemporalAway = error instanceof Error && error.name === 'ServiceError';
+    if (error instanceof ConfigError || isOutage(error) || isTemporalAway) {
+      const who = isTemporalAway ? 'Temporal' : 'The database';
+      console.error(error instanceof ConfigError ? message : `${who} does not answer: ${message}`);
+      return exitCodes.unavailable;
+    }
+    const isExpected = error instanceof CannotStart || isRaisedByFunction(error);
+    console.error(isExpected ? message : error instanceof Error ? error.stack : error);
+    return exitCodes.refused;
   }
 }
 
-function parse(args: string[]) {
-  try {
-    return parseArgs({ args, options, allowPositionals: true });
-  } catch (error) {
-    throw new UsageError(`${error instanceof Error ? error.message : String(error)}\n\n${usage}`);
-  }
-}
-
-/** What works on a database, by its words. The exit code is 1 where it answers false. */
-const commands: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
-  migrate: migrateForLogins,
-  'operators list': showOperators,
-  'operators first': addFirstOperator,
-  'operators add': addOperator,
-  'operators roll': rollOperator,
-  'operators revoke': endOperator,
-  'account open': openAccount,
-  'account fund': fundAccount,
-  'account freeze': (call) => changeState(call, 'frozen'),
-  'account unfreeze': (call) => changeState(call, 'open'),
-  'account close': (call) => changeState(call, 'closed'),
-  'keys list': listKeys,
-  'keys create': createKey,
-  'keys roll': rollKey,
-  'keys revoke': revokeKey,
-  'limits set': changeLimits,
-  'limits new-payee': changePayeeDelay,
-  'limits show': showLimits,
-  'payouts list': listAttention,
-  'payouts show': showPayout,
-  ...payoutCommands,
-  'batches list': listBatches,
-  'batches show': showBatch,
-  'batches pause': pause,
-  'batches resume': resume,
-  'rates list': listRates,
-  'rates use': useProvider,
-  'rates accept': (call) => decideWaitingRate(call, 'accepted'),
-  'rates reject': (call) => decideWaitingRate(call, 'rejected'),
-  'terms list': showTerms,
-  'terms set': setTerms,
-  'terms preview': previewTerms,
-  'corridors list': showOpenings,
-  'corridors close': (call) => changeOpening(call, 'close'),
-  'corridors open': (call) => changeOpening(call, 'open'),
-  exposure: showExposure,
-  arrivals: showArrivals,
-  reconcile,
-  erase,
-  'master-key rotate': rotateMasterKey,
+type Typed = {
+  readonly words: readonly string[];
+  readonly flags: Flags;
+  /** Flags without a value. */
+  readonly set: ReadonlySet<string>;
 };
 
-/** What the owner of the database does, before there are operators. */
-const ownersCommands = new Set(['migrate', 'operators first']);
-
-async function run(words: readonly string[], typed: Flags): Promise<number> {
-  const [command = '', verb = ''] = words;
-  if (typed.operator !== undefined) {
+/** Takes the words and flags apart; a flag that no command has is refused. */
+function parse(args: readonly string[]): Typed {
+  const options = Object.fromEntries(
+    Object.entries(flagsOf()).map(([name, type]) => [
+      name,
+      name === 'help' ? { type, short: 'h' } : { type },
+    ]),
+  );
+  if (args.some((arg) => /^--operator(=|$)/.test(arg))) {
     throw new UsageError('--operator: leave it out; the name is that of CORRIDOR_OPERATOR_KEY.');
   }
-  const { data, reset, help: _, ...flags } = typed;
-  if (command === 'start') {
-    return start({ directory: data ?? '.corridor', ports: portsOf(typed), reset });
+  try {
+    const { positionals, values } = parseArgs({ args: [...args], options, allowPositionals: true });
+    const typed = Object.entries(values);
+    return {
+      words: positionals,
+      flags: Object.fromEntries(
+        typed.flatMap(([name, value]) => (typeof value === 'string' ? [[name, value]] : [])),
+      ),
+      set: new Set(typed.flatMap(([name, value]) => (value === true ? [name] : []))),
+    };
+  } catch (error) {
+    const [message = ''] = (error instanceof Error ? error.message : String(error)).split('. ');
+    throw new UsageError(`${message.replace(/\.$/, '')}.`);
   }
-  if (command === 'demo') {
-    return demo({
-      directory: data ?? '.corridor/demo',
-      ports: portsOf(typed, 0),
-      reset: data === undefined || reset,
-      batch: batchOf(typed),
-    });
-  }
-  if (command === 'listen') return listen({ ...flags, directory: data ?? '.corridor' });
-  const sent = `${command} ${verb}`.trim();
-  const name = [command, sent].find((each) => Object.hasOwn(commands, each)) ?? '';
-  const work = commands[name];
-  if (work === undefined) {
-    const fault = sent === '' ? 'A command is missing.' : `There is no command "${sent}".`;
-    throw new UsageError(`${fault}\n\n${usage}`);
-  }
-  const { [name.split(' ').length]: id = '' } = words;
-  const directory = data ?? '.corridor';
-  return withConnections(directory, async (connections) => {
-    if (!ownersCommands.has(name)) await authenticate(connections);
-    return (await work({ ...connections, id, flags })) === false ? 1 : 0;
-  });
 }
 
-async function migrateForLogins({ database }: Call): Promise<void> {
-  const applied = await migrate(database);
-  const logins = readLoginConfig(process.env);
-  await allowLogins(database, {
-    api: logins.API_DATABASE_URL,
-    worker: logins.WORKER_DATABASE_URL,
-    operator: logins.OPERATOR_DATABASE_URL,
+async function run(typed: Typed): Promise<number> {
+  const { words, set } = typed;
+  if (set.has('version')) {
+    console.log(
+      `corridor ${versionOf(readFileSync(new URL(packageFile, import.meta.url), 'utf8'))}`,
+    );
+    return exitCodes.done;
+  }
+  const name = commandOf(words);
+  if (set.has('help') || name === 'help') {
+    const asked = name === 'help' ? words.slice(1) : words;
+    const help = helpOn(asked);
+    if (help === undefined) throw new UsageError(unknownCommand(asked));
+    console.log(help);
+    return exitCodes.done;
+  }
+  if (name === undefined) throw new UsageError(unknownCommand(words));
+  checkShape(name, typed);
+  return perform(name, typed);
+}
+
+/** The build puts this file three folders below it. */
+const packageFile = '../../../package.json';
+
+function versionOf(text: string): string {
+  return /"version": "([^"]+)"/.exec(text)?.[1] ?? '';
+}
+
+/** That a command has no flag and no word that it does not take. */
+function checkShape(name: string, { words, flags, set }: Typed): void {
+  const known = flagsOf(name);
+  const other = [...Object.keys(flags), ...set].find((flag) => !Object.hasOwn(known, flag));
+  if (other !== undefined) throw new UsageError(`corridor ${name} takes no --${other}.`);
+  const extra = words[name.split(' ').length + wordsAfter(name)];
+  if (extra !== undefined) throw new UsageError(`corridor ${name} takes no further "${extra}".`);
+}
+
+/** What the owner of the database does before there are operators, and what only says what is wrong. */
+const withoutKey = new Set(['migrate', 'operators first', 'doctor']);
+
+async function perform(name: string, { words, flags: typed, set }: Typed): Promise<number> {
+  const { data, ...flags } = typed;
+  const id = words[name.split(' ').length] ?? '';
+  const directory = data ?? '.corridor';
+  switch (name) {
+    case 'start':
+      return start({
+        ...{ directory, ports: portsOf(typed), reset: set.has('reset') },
+        isRehearsal: set.has('rehearsal'),
+      });
+    case 'demo':
+      return demo({
+        directory: data ?? '.corridor/demo',
+        ports: portsOf(typed, 0),
+        reset: data === undefined || set.has('reset'),
+        batch: batchOf(typed),
+      });
+    case 'listen':
+      return listen({ ...flags, directory });
+    case 'rehearse':
+      return rehearse(directory, id);
+    case 'completion': {
+      const script = completion(id);
+      if (script === undefined) throw new UsageError('Expected bash or zsh.');
+      console.log(script);
+      return exitCodes.done;
+    }
+  }
+  const work = works[name];
+  if (work === undefined) throw new Error(`${name} has no function.`);
+  const switches = { isJson: set.has('json'), isStuck: set.has('stuck') };
+  return withConnections(directory, async (connections) => {
+    if (!withoutKey.has(name)) await authenticate(connections);
+    const isDone = (await work({ ...connections, id, flags, ...switches })) !== false;
+    return isDone ? exitCodes.done : exitCodes.refused;
   });
-  console.log(applied.length === 0 ? 'Nothing to do.' : `Applied ${applied.join(', ')}.`);
 }
 
 function batchOf({ batch }: Flags): number | undefined {
@@ -215,7 +164,7 @@ function batchOf({ batch }: Flags): number | undefined {
 
 /** The ports of the stack: as typed, or all of them `byDefault`, or each its usual one. */
 function portsOf(flags: Flags, byDefault?: number): StackPorts {
-  const port = (name: PortFlag, usual: number) => {
+  const port = (name: string, usual: number) => {
     const text = flags[name];
     if (text === undefined) return byDefault ?? usual;
     const typed = /^\d{1,5}$/.test(text) ? Number.parseInt(text, 10) : 65_536;
@@ -231,7 +180,5 @@ function portsOf(flags: Flags, byDefault?: number): StackPorts {
     bank: port('bank-port', 8090),
   };
 }
-
-type PortFlag = Extract<keyof typeof options, `${string}-port`>;
 
 process.exitCode = await main(process.argv.slice(2));

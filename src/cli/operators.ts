@@ -7,17 +7,18 @@ import {
   revokeOperator,
 } from '../db/operators.js';
 import { type OperatorRole, operatorRoles } from '../domain/operator.js';
+import { printRows } from './table.js';
 import { type Call, type Flags, reasonOf, requiredFlag, signatureOf, UsageError } from './usage.js';
 
 /** Every operator, with the role and how old the key is. */
-export async function showOperators({ database }: Call): Promise<void> {
-  const operators = await listOperators(database);
-  if (operators.length === 0) console.log('There are no operators: see corridor operators first.');
-  for (const { name, role, lastFour, createdAt, rolledAt, revokedAt } of operators) {
+export async function showOperators(call: Call): Promise<void> {
+  const none = 'There are no operators: see corridor operators first.';
+  printRows(call, await listOperators(call.database), none, (operator) => {
+    const { name, role, lastFour, createdAt, rolledAt, revokedAt } = operator;
     const made = `key …${lastFour} of ${(rolledAt ?? createdAt).toISOString()}`;
     const end = revokedAt === null ? '' : `  revoked ${revokedAt.toISOString()}`;
-    console.log(`${name}  ${role}  ${made}${end}`);
-  }
+    return `${name}  ${role}  ${made}${end}`;
+  });
 }
 
 /** The first admin, or the only one who has lost the key: by the owner of the database. */

@@ -1,56 +1,64 @@
 import { entriesOf } from '../db/ledger.js';
-import { insertRequest, listActions } from '../db/operatorActions.js';
-import { findPayoutById, listParked, type PayoutRow } from '../db/payouts.js';
+import { insertRequest } from '../db/operatorActions.js';
+import { oldestPayouts, stuckPayouts } from '../db/operatorLists.js';
+import { findPayoutById, type PayoutRow } from '../db/payouts.js';
 import { ledgerAccounts } from '../domain/ledger.js';
-import { formatMinor, formatSum, isCurrency, parseMajor } from '../domain/money.js';
+import { isCurrency, parseMajor } from '../domain/money.js';
 import {
   type Correction,
   faultOf,
   type OperatorCommand,
+  type OperatorResult,
   type PostingText,
 } from '../domain/operator.js';
-import { attentionReasons, statusHistory } from '../domain/payout.js';
+import { isFinal, payoutStatuses } from '../domain/payout.js';
+import { orderText } from '../domain/standing.js';
 import { askPayout } from '../temporal/workflowCalls.js';
 import { operateUpdate } from '../workflows/messages.js';
+import { approvalOf, offerLines, offersNow } from './payout.js';
+import { printRows, wrapped } from './table.js';
 import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
 
-/** Every payout that needs a person, longest waiting first. */
-export async function listAttention({ database }: Call): Promise<void> {
-  const parked = await listParked(database);
-  if (parked.length === 0) console.log('No payout needs a person.');
-  for (const row of parked) {
-    const since = row.attentionAt?.toISOString();
-    console.log(`${row.id}  ${row.status}  ${row.attentionReason}  since ${since}`);
-    console.log(`  ${amounts(row)}; ${row.attentionDetail}`);
+/** Payouts of every account, longest waiting first: the stuck ones, unless filters say otherwise. */
+export async function listPayouts(call: Call): Promise<void> {
+  const { database, flags, isStuck = false } = call;
+  const { status: named, account } = flags;
+  const status = payoutStatuses.find((each) => each === named);
+  if (named !== undefined && status === undefined) {
+    throw new UsageError(`--status expects one of ${payoutStatuses.join(', ')}.`);
   }
+  const filter = { account, status, olderThanMs: ageOf(flags) };
+  const isFiltered = Object.values(filter).some((value) => value !== undefined);
+  const statuses =
+    status === undefined ? payoutStatuses.filter((each) => !isFinal(each)) : [status];
+  const rows =
+    isStuck || !isFiltered
+      ? await stuckPayouts(database, filter)
+      : await oldestPayouts(database, statuses, filter);
+  printRows(call, rows, isFiltered ? 'No such payout.' : 'No payout is stuck.', lineOf);
 }
 
-/** One payout with everything that happened to it and who did what. */
-export async function showPayout(call: Call): Promise<void> {
-  const { database } = call;
-  const id = requiredId('payout', call);
-  const row = existing('payout', id, await findPayoutById(database, id));
-  console.log(`${row.id}  ${row.status}  ${amounts(row)}`);
-  for (const { at, status, reason } of statusHistory(row)) {
-    console.log(`  ${at}  ${status}${reason === null ? '' : `  (${reason})`}`);
+const unitsMs = { m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
+
+function ageOf({ 'older-than': text }: Call['flags']): number | undefined {
+  if (text === undefined) return undefined;
+  const [, count = '', letter] = /^(\d{1,4})([mhd])$/.exec(text) ?? [];
+  if (letter !== 'm' && letter !== 'h' && letter !== 'd') {
+    throw new UsageError('--older-than expects minutes, hours or days, such as 30m, 2h or 3d.');
   }
-  if (row.attentionReason !== null) {
-    console.log(`Needs a person: ${row.attentionReason}. ${attentionReasons[row.attentionReason]}`);
-    console.log(`  ${row.attentionDetail}`);
-  }
-  for (const { id: entry, kind, postings } of await entriesOf(database, id)) {
-    console.log(`  entry ${entry}  ${kind}`);
-    for (const { account, currency, amountMinor } of postings) {
-      console.log(`    ${account}  ${formatSum(amountMinor, currency)}`);
-    }
-  }
-  for (const action of await listActions(database, id)) {
-    const { createdAt, operator, command, outcome, detail, reason } = action;
-    const { kind, ...rest } = command;
-    const what = `${kind} ${JSON.stringify(rest)}, ${outcome}. ${detail}`;
-    console.log(`  ${createdAt.toISOString()}  ${operator}: ${what}`);
-    console.log(`    ${action.id}, because: ${reason}`);
-  }
+  return Number.parseInt(count, 10) * unitsMs[letter];
+}
+
+function lineOf(row: PayoutRow): string {
+  const { id, status, accountId, attentionReason, attentionAt, submitStartedAt } = row;
+  const isInDoubt = status === 'processing' && submitStartedAt !== null;
+  const why = attentionReason ?? (isInDoubt ? 'no answer of the bank' : '');
+  const since = attentionAt ?? (isInDoubt ? submitStartedAt : row.requestedAt);
+  return [
+    `${id}  ${status.padEnd(10)}  ${since.toISOString().slice(0, 16)}Z  ${why}`.trimEnd(),
+    wrapped(`${orderText(row)}, ${accountId}`, '  '),
+    ...(row.attentionDetail === null ? [] : [wrapped(row.attentionDetail, '  ')]),
+  ].join('\n');
 }
 
 /** A payout's workflow answers when the rail has; a look-up and a void take seconds. */
@@ -60,7 +68,7 @@ const actionLimitMs = 60_000;
  * Stores an operator's command, and has the payout's workflow execute it by its id alone. True
  * when it was not refused.
  */
-async function act(call: Call, commandOf: CommandMaker): Promise<boolean> {
+async function act(call: Call, verb: string, commandOf: CommandMaker): Promise<boolean> {
   const { database, flags } = call;
   const id = requiredId('payout', call);
   return call.withTemporal(async (temporal) => {
@@ -74,8 +82,30 @@ async function act(call: Call, commandOf: CommandMaker): Promise<boolean> {
     const update = { name: operateUpdate.name, args: [action] };
     const { outcome, detail } = await askPayout(temporal, row, update, actionLimitMs);
     console.log(`${outcome}: ${detail}`);
+    await sayWhatIsNext(database, { id, verb, action, outcome });
     return outcome !== 'refused';
   });
+}
+
+type Asked = Record<'id' | 'verb' | 'action', string> & Pick<OperatorResult, 'outcome'>;
+
+/** After a refusal, what would be accepted instead; after a proposal, how it is approved. */
+async function sayWhatIsNext(
+  database: Call['database'],
+  { id, verb, action, outcome }: Asked,
+): Promise<void> {
+  if (outcome === 'done') return;
+  const row = existing('payout', id, await findPayoutById(database, id));
+  const offers =
+    outcome === 'proposed'
+      ? [approvalOf(id, action, 'you')]
+      : offersNow(row, await entriesOf(database, id));
+  // What was refused just now would be again.
+  const others = offers.filter(
+    ({ command }) => !command.startsWith(`corridor payouts ${verb} ${id} --reason`),
+  );
+  if (others.length > 0) console.log('Would be accepted now:');
+  for (const line of others.flatMap(offerLines)) console.log(line);
 }
 
 type CommandMaker = (flags: Call['flags'], row: PayoutRow) => OperatorCommand;
@@ -116,7 +146,7 @@ const commandsOn: Readonly<Record<string, CommandMaker>> = {
 export const payoutCommands = Object.fromEntries(
   Object.entries(commandsOn).map(([verb, commandOf]) => [
     `payouts ${verb}`,
-    (call: Call) => act(call, commandOf),
+    (call: Call) => act(call, verb, commandOf),
   ]),
 );
 
@@ -140,11 +170,4 @@ function postingOf(text: string): PostingText {
 /** Minor units as text, which JSON can hold; undefined where it is no amount of the currency. */
 function minorOf(amount: string, currency: string): string | undefined {
   return isCurrency(currency) ? parseMajor(amount, currency)?.toString() : undefined;
-}
-
-function amounts(row: PayoutRow): string {
-  if (row.sourceMinor === null) return 'never accepted';
-  const { sourceMinor, sourceCurrency, receiveMinor, destinationCurrency } = row;
-  const source = `${formatMinor(sourceMinor, sourceCurrency)} ${sourceCurrency}`;
-  return `${source} → ${formatMinor(receiveMinor, destinationCurrency)} ${destinationCurrency}`;
 }

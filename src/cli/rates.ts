@@ -2,6 +2,7 @@ import { decideRate, listWaitingRates, pinProvider } from '../db/rates.js';
 import { ecbProvider } from '../rates/ecb.js';
 import { referenceSource } from '../rates/reference.js';
 import { tableProvider } from '../rates/table.js';
+import { printRows } from './table.js';
 import { type Call, requiredId, signatureOf, UsageError } from './usage.js';
 
 /** A provider by the name that RATE_SOURCE has for it. */
@@ -13,12 +14,11 @@ export function rateProviderOf(name: string) {
 }
 
 /** Every rate that waits for a person. */
-export async function listRates({ database }: Call): Promise<void> {
-  const waiting = await listWaitingRates(database);
-  if (waiting.length === 0) console.log('No rate waits.');
-  for (const { id, currency, perEuro, lastPerEuro, asOf } of waiting) {
-    console.log(`${id}  ${currency}  ${perEuro}, was ${lastPerEuro}  as of ${asOf.toISOString()}`);
-  }
+export async function listRates(call: Call): Promise<void> {
+  printRows(call, await listWaitingRates(call.database), 'No rate waits.', (rate) => {
+    const { id, currency, perEuro, lastPerEuro, asOf } = rate;
+    return `${id}  ${currency}  ${perEuro}, was ${lastPerEuro}  as of ${asOf.toISOString()}`;
+  });
 }
 
 /** Takes rates of this provider alone from now on. */

@@ -1,6 +1,7 @@
 import { listBalanceBreaks, listExposures } from '../db/ledger.js';
 import { listBreaks, movementTotals } from '../db/statements.js';
 import { formatMinor } from '../domain/money.js';
+import { printJson } from './table.js';
 import type { Call } from './usage.js';
 
 /** More than this in one list is a broken interface, not so many breaks. */
@@ -14,8 +15,9 @@ const comparisonLimitMs = 10 * 60_000;
  * as the worker has read the statements; what is held for payouts that have not settled; and
  * balances that are not the sum of their postings. True when there is no break.
  */
-export async function reconcile({ database }: Call): Promise<boolean> {
+export async function reconcile({ database, isJson }: Call): Promise<boolean> {
   const nowMs = Date.now();
+  if (isJson === true) return reconcileAsJson(database);
   for (const { currency, direction, bankMinor, ledgerMinor } of await movementTotals(database)) {
     const bank = formatMinor(bankMinor, currency);
     const ledger = formatMinor(ledgerMinor, currency);
@@ -44,6 +46,16 @@ export async function reconcile({ database }: Call): Promise<boolean> {
   const count = breaks.length + wrong.length;
   console.log(count === 0 ? 'No breaks.' : `${count} breaks.`);
   return count === 0;
+}
+
+async function reconcileAsJson(database: Call['database']): Promise<boolean> {
+  const [movements, breaks, balances] = await Promise.all([
+    movementTotals(database),
+    listBreaks(database, listLimit),
+    listBalanceBreaks(database, comparisonLimitMs),
+  ]);
+  printJson({ movements, breaks, balances });
+  return breaks.length + balances.length === 0;
 }
 
 function amount(minor: bigint | null, currency: string | null): string {

@@ -1,6 +1,42 @@
+import type { Call } from './usage.js';
+
+/** What every terminal has. */
+const columns = 80;
+
 /** Prints a table: its first row is the header, and a column is as wide as its widest cell. */
 export function printTable(table: readonly (readonly string[])[]): void {
   const widths = table[0]?.map((_, at) => Math.max(...table.map((row) => row[at]?.length ?? 0)));
   const cells = (row: readonly string[]) => row.map((cell, at) => cell.padEnd(widths?.[at] ?? 0));
   for (const row of table) console.log(cells(row).join('  ').trimEnd());
+}
+
+/** Prints something for scripts: an amount in minor units is a string, as a number would lose digits. */
+export function printJson(value: unknown): void {
+  const text = (_: string, part: unknown) => (typeof part === 'bigint' ? `${part}` : part);
+  console.log(JSON.stringify(value, text, 2));
+}
+
+/** Prints what was found: for people a line or more each, or what there is to say of none. */
+export function printRows<Row>(
+  { isJson = false }: Pick<Call, 'isJson'>,
+  rows: readonly Row[],
+  none: string,
+  lineOf: (row: Row) => string,
+): void {
+  if (isJson) printJson(rows);
+  else if (rows.length === 0) console.log(none);
+  else for (const row of rows) console.log(lineOf(row));
+}
+
+/** A text in lines that fit a terminal, each indented; a word that is longer is left whole. */
+export function wrapped(text: string, indent: string, next = indent): string {
+  const lines = [indent];
+  for (const word of text.split(/\s+/)) {
+    const line = lines.at(-1) ?? '';
+    const isFirst = line.trim() === '';
+    const isFull = !isFirst && line.length + 1 + word.length > columns;
+    if (isFull) lines.push(next + word);
+    else lines[lines.length - 1] = isFirst ? line + word : `${line} ${word}`;
+  }
+  return lines.join('\n');
 }

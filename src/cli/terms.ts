@@ -4,14 +4,15 @@ import { recordCommand } from '../db/operatorActions.js';
 import { compareFees, findTermsAt, insertTerms, listTerms, type TermsRow } from '../db/terms.js';
 import { corridorCurrencies, feeFor } from '../domain/corridor.js';
 import { formatMinor, parseMajor } from '../domain/money.js';
+import { printRows } from './table.js';
 import { type Call, existing, type Flags, futureTime, signatureOf, UsageError } from './usage.js';
 
 /** Terms in force and scheduled ones: everyone's, or those that an account has of its own. */
-export async function showTerms({ database, id: currency, flags }: Call): Promise<void> {
+export async function showTerms(call: Call): Promise<void> {
+  const { database, id: currency, flags } = call;
   const accountId = await accountOf(database, flags);
   const rows = await listTerms(database, accountId, currency === '' ? undefined : currency);
-  if (rows.length === 0) console.log('No terms found.');
-  for (const row of rows) console.log(lineOf(row));
+  printRows(call, rows, 'No terms found.', lineOf);
 }
 
 /** Schedules terms: what no flag names stays as it would be then. */

@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import type { Client } from '@temporalio/client';
 import type { Database } from '../db/client.js';
 import { expectedLine, isPlainLine, type Signature } from '../domain/operator.js';
@@ -19,6 +18,13 @@ export type Call = {
   readonly operatorKey: string;
   readonly id: string;
   readonly flags: Flags;
+  readonly isJson?: boolean;
+  readonly isStuck?: boolean;
+  /** What the command was configured with, and the data directory of a local stack. */
+  readonly environment?: Readonly<Record<string, string | undefined>>;
+  readonly directory?: string | undefined;
+  /** Where the Temporal UI is, and the namespace that it shows; undefined where nobody has said. */
+  readonly temporalUi?: string | undefined;
 };
 
 /** A flag that cannot be left out. */
@@ -30,7 +36,7 @@ export function requiredFlag(flags: Flags, name: string): string {
 
 /** The id that a command names. */
 export function requiredId(what: string, { id }: Call): string {
-  if (id === '') throw new UsageError(`The id of a ${what} is missing.\n\n${usage}`);
+  if (id === '') throw new UsageError(`The id of a ${what} is missing.`);
   return id;
 }
 
@@ -68,6 +74,3 @@ export function reasonOf(flags: Flags): string {
   if (isPlainLine(reason)) return reason;
   throw new UsageError(`--reason expects ${expectedLine}.`);
 }
-
-/** What `corridor --help` shows, and who calls a command wrongly. */
-export const usage = readFileSync(new URL('usage.txt', import.meta.url), 'utf8').trimEnd();

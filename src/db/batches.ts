@@ -156,6 +156,26 @@ export async function countItems(sql: Sql, batchId: string): Promise<readonly Ba
      order by status, source_currency, destination_currency`;
 }
 
+/** How far the batch's own items of one status are. */
+export type BatchProgress = {
+  readonly status: PayoutStatus;
+  readonly count: number;
+  /** Items that the batch's workflow has still to decide. */
+  readonly undecided: number;
+  /** Items that wait for a person, at most ten. */
+  readonly parked: readonly string[];
+};
+
+/** Where the own items of a batch stand: 10,000 are counted in some milliseconds. */
+export async function progressOfBatch(sql: Sql, id: string): Promise<readonly BatchProgress[]> {
+  return sql<BatchProgress[]>`
+    select status, count(*)::int as count,
+           count(*) filter (where status = 'pending' and driver <> id)::int as undecided,
+           (coalesce(array_agg(id order by batch_index) filter (where attention_at is not null),
+             '{}'))[1:10] as parked
+      from payouts where batch_id = ${id} group by status order by status`;
+}
+
 export type BatchItem = PayoutRow & { readonly itemIndex: number };
 
 /**

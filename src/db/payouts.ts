@@ -141,12 +141,6 @@ export const findPayout = oneOf(ownedIn<PayoutRow>('payouts'));
 /** Of any account: for operators and activities. */
 export const findPayoutById = byId<PayoutRow>('payouts');
 
-/** The payouts that wait for a person, longest first, at most a thousand. */
-export async function listParked(sql: Sql): Promise<readonly PayoutRow[]> {
-  return sql<PayoutRow[]>`
-    select * from payouts where attention_at is not null order by attention_at limit 1000`;
-}
-
 /** That a fact `i` of the inbox has not been applied to its payout `p`; one that moved it stands in its row. */
 export const isUnapplied = (sql: Sql) => sql`
   (i.applied_at is null and i.id <> all (coalesce(p.applied_facts, '{}')))`;
@@ -357,7 +351,10 @@ export async function postponeWake(sql: Sql, id: string, forMs: number): Promise
 
 /** The columns of a WakeablePayout. */
 export const wakeable = (sql: Sql) => sql`
-  id, account_id, mode, batch_id, source_currency, destination_currency, settle_by`;
+  id, account_id, mode, batch_id, source_currency, destination_currency, settle_by, fixed_side,
+  amount,
+  coalesce(source_minor, (select q.source_minor from quotes q where q.id = quote_id)) as source_minor,
+  coalesce(receive_minor, (select q.receive_minor from quotes q where q.id = quote_id)) as receive_minor`;
 
 /** The most payouts one sweep wakes: at 25 starts in flight, some seconds of work. */
 const sweepLimit = 500;

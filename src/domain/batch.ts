@@ -40,6 +40,11 @@ export function chunkDriver({ batchId, number }: Chunk): string {
   return `${batchId}/${number}`;
 }
 
+/** What people read of a chunk. */
+export function chunkSummary({ batchId, number }: Chunk): string {
+  return `Payouts from number ${number * chunkSize + 1} on of batch ${batchId}`;
+}
+
 /** Where the payouts of a chunk stand that its workflow still drives. */
 export type ChunkCounts = {
   /** Not decided yet: that is the batch's own workflow's to do. */

@@ -30,6 +30,11 @@ export function formatSum(minor: bigint, currency: string): string {
   return `${formatMinor(minor, currency)} ${currency}`;
 }
 
+/** An amount as people write it: "1,250.00 USD". */
+export function writtenSum(minor: bigint, currency: string): string {
+  return formatSum(minor, currency).replace(/\B(?=(\d{3})+(?!\d))(?<!\.\d*)/g, ',');
+}
+
 // 30 digits hold any sum of money there is; the limit keeps a hostile text from
 // costing the quadratic time that a very long integer takes to read.
 const decimalText = /^(-?)(0|[1-9]\d{0,29})(?:\.(\d+))?$/;

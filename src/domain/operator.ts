@@ -147,8 +147,8 @@ function isDay(text: string): boolean {
  * Whether a command is for parked payouts alone: on any other it would interfere with the payout's
  * own workflow. A customer may always ask, and books are corrected whatever the payout does.
  */
-export function requiresParkedPayout(command: OperatorCommand): boolean {
-  return command.kind !== 'cancel' && command.kind !== 'correct';
+export function requiresParkedPayout(kind: OperatorCommand['kind']): boolean {
+  return kind !== 'cancel' && kind !== 'correct';
 }
 
 type Parked = Pick<PayoutState, 'status' | 'attentionReason'>;

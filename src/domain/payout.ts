@@ -1,3 +1,4 @@
+import { isCurrency, writtenSum } from './money.js';
 import type { RailReport } from './railReport.js';
 
 /**
@@ -137,6 +138,11 @@ export type WakeablePayout = {
   readonly sourceCurrency: string | null;
   readonly destinationCurrency: string | null;
   readonly settleBy: Date | null;
+  /** What people read of it, as far as it is known: see `orderText`. */
+  readonly fixedSide: 'source' | 'destination' | null;
+  readonly amount: bigint | null;
+  readonly sourceMinor: bigint | null;
+  readonly receiveMinor: bigint | null;
 };
 
 type Returned = Extract<RailReport, { readonly kind: 'returned' }>;
@@ -217,7 +223,7 @@ export function effectOf(state: PayoutState, fact: PayoutFact, rules: FactRules)
 }
 
 function detailOf(fact: PayoutFact): string {
-  const amount = 'amountMinor' in fact ? ` ${fact.amountMinor} ${fact.currency} (minor units)` : '';
+  const amount = 'amountMinor' in fact ? ` ${statedSum(fact)}` : '';
   return 'code' in fact ? `${amount} ${fact.code}` : amount;
 }
 
@@ -296,25 +302,22 @@ function effectOfReturn(
   if (differs(state, fact) || fact.amountMinor > state.receiveMinor) {
     return mismatch(state, fact, 'returned');
   }
-  const { status, receiveMinor } = state;
+  const { status } = state;
   const isShort = isShortReturn(state, fact, rules);
   switch (status) {
     case 'processing':
     case 'sent':
     case 'settled':
       if (isShort && fact.isConfirmed !== true) {
-        return park(
-          'return_short',
-          `The rail returned ${fact.amountMinor} of ${receiveMinor} ${fact.currency} (minor units).`,
-        );
+        return park('return_short', `The rail returned ${statedSum(fact)} of ${sentSum(state)}.`);
       }
       return status === 'processing' ? move('sent', 'returned') : move('returned');
     case 'returned':
       if (isReturnKnown(state, fact)) return nothing;
       return park(
         'contradiction',
-        `The rail returned ${fact.amountMinor} ${fact.currency} (minor units) of a payout; ` +
-          `before, it returned ${state.returnedMinor}. Two people book a second return with ` +
+        `The rail returned ${statedSum(fact)} of a payout; before, it returned ` +
+          `${writtenSum(state.returnedMinor ?? 0n, state.destinationCurrency)}. Two people book a second return with ` +
           'corridor payouts correct.',
       );
     case 'pending':
@@ -322,7 +325,7 @@ function effectOfReturn(
     case 'canceled':
       return park(
         'contradiction',
-        `The rail returned ${fact.amountMinor} ${fact.currency} (minor units) of a payout that is ` +
+        `The rail returned ${statedSum(fact)} of a payout that is ` +
           `${state.status}. Two people book what comes back of a late payment with ` +
           'corridor payouts late-return.',
       );
@@ -359,9 +362,19 @@ function differs(state: PayoutState, fact: Stated): boolean {
 function mismatch(state: PayoutState, fact: Stated, what: string): Effect {
   return park(
     'amount_mismatch',
-    `The rail ${what} ${fact.amountMinor} ${fact.currency} (minor units); ` +
-      `${state.receiveMinor} ${state.destinationCurrency} was sent.`,
+    `The rail ${what} ${statedSum(fact)}; ${sentSum(state)} was sent.`,
   );
+}
+
+/** What the rail states, which may be no currency there is. */
+export function statedSum({ amountMinor, currency }: Stated): string {
+  return isCurrency(currency)
+    ? writtenSum(amountMinor, currency)
+    : `${amountMinor} ${currency} (minor units)`;
+}
+
+function sentSum({ receiveMinor, destinationCurrency }: Sent): string {
+  return writtenSum(receiveMinor, destinationCurrency);
 }
 
 function move(...path: readonly PayoutStatus[]): Effect {

@@ -13,9 +13,10 @@ import {
 } from '@temporalio/common';
 import pLimit from 'p-limit';
 import type { Logger } from 'pino';
-import { type Chunk, chunkDriver } from '../domain/batch.js';
+import { type Chunk, chunkDriver, chunkSummary } from '../domain/batch.js';
 import { railNameOf } from '../domain/corridor.js';
 import type { WakeablePayout } from '../domain/payout.js';
+import { orderText } from '../domain/standing.js';
 import {
   acceptUpdate,
   type BatchInput,
@@ -71,6 +72,7 @@ async function wake(
 function startOptions(payout: WakeablePayout) {
   return {
     workflowId: payout.id,
+    staticSummary: `${orderText(payout)}, account ${payout.accountId}`,
     args: [{ payoutId: payout.id }],
     taskQueue: taskQueues.payouts,
     ...oneRun,
@@ -134,6 +136,25 @@ export async function askPayout(
   );
 }
 
+/** A person waits for it, and the database has said the rest. */
+const describeLimitMs = 2_000;
+
+/** What a workflow is trying, an activity a line: which attempt, why the last failed, when the next is. */
+export async function pendingActivities(
+  client: Client,
+  workflowId: string,
+): Promise<readonly string[]> {
+  const handle = client.workflow.getHandle(workflowId);
+  const { raw } = await within(client, describeLimitMs, () => handle.describe());
+  return (raw.pendingActivities ?? []).map((pending) => {
+    const { activityType, attempt, lastFailure, scheduledTime } = pending;
+    const last = lastFailure?.message ? `, after: ${lastFailure.message}` : '';
+    const nextMs = Number(scheduledTime?.seconds ?? 0) * 1_000;
+    const next = nextMs > Date.now() ? `, next at ${new Date(nextMs).toISOString()}` : '';
+    return `${activityType?.name}: attempt ${attempt}${last}${next}`;
+  });
+}
+
 /** Makes sure that the payout's workflow runs and looks again: the one way to wake a payout. */
 export function wakePayout(client: Client, payout: WakeablePayout): Promise<void> {
   return wake(client, 'payout', startOptions(payout));
@@ -178,6 +199,7 @@ async function wakeAll(
 function batchOptions(workflowId: string, batchId: string, input: BatchInput | Chunk) {
   return {
     workflowId,
+    staticSummary: 'number' in input ? chunkSummary(input) : `Batch ${batchId}`,
     args: [input],
     taskQueue: taskQueues.batch,
     ...oneRun,
@@ -187,11 +209,9 @@ function batchOptions(workflowId: string, batchId: string, input: BatchInput | C
   };
 }
 
-/** Starts the workflow of a batch; it is safe to start it again. */
-export async function startBatch(client: Client, batchId: string): Promise<void> {
-  await within(client, wakeLimitMs, () =>
-    client.workflow.start('batch', batchOptions(batchId, batchId, { batchId })),
-  );
+/** Starts the workflow of a batch, or has it look again; it is safe to start it again. */
+export function startBatch(client: Client, batchId: string): Promise<void> {
+  return wake(client, 'batch', batchOptions(batchId, batchId, { batchId }));
 }
 
 /**
@@ -214,6 +234,7 @@ export async function cancelBatchItems(
 export function wakeEndpoint(client: Client, endpointId: string): Promise<void> {
   const options = {
     workflowId: `webhook/${endpointId}`,
+    staticSummary: `Webhooks that endpoint ${endpointId} has not taken`,
     taskQueue: taskQueues.payouts,
     ...oneRun,
     args: [{ endpointId }],
@@ -234,6 +255,7 @@ export async function runProbe(
 ) {
   const options = {
     workflowId: `webhook-probe/${probe.endpointId}`,
+    staticSummary: `Challenge or test of endpoint ${probe.endpointId}, account ${probe.accountId}`,
     taskQueue: taskQueues.payouts,
     ...oneRun,
     workflowExecutionTimeout: probeLimitMs,

@@ -48,10 +48,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
 
   const { connection, temporal, dataConverter, bundle } = await reachTemporal(config);
   const { WEBHOOK_PROXY_URL: proxyUrl } = config;
-  const rail = createSandboxRail({
-    url: config.SANDBOX_BANK_URL,
-    apiToken: config.SANDBOX_BANK_TOKEN,
-  });
+  const rail = createSandboxRail(bankSettings(config));
   const policy = {
     allowInsecure: config.WEBHOOKS_ALLOW_INSECURE,
     allowPrivateAddresses: config.WEBHOOKS_ALLOW_INSECURE,
@@ -108,6 +105,20 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
       server.close();
       await Promise.all([sender.close(), rail.close(), connection.close()]);
       await database.end({ timeout: 5 });
+    },
+  };
+}
+
+/** The bank, with its own limits unless a rehearsal shortens them. */
+function bankSettings(config: WorkerConfig) {
+  const { SANDBOX_KEY_RETENTION_SECONDS: retention, SANDBOX_SETTLE_WITHIN_SECONDS: settle } =
+    config;
+  return {
+    url: config.SANDBOX_BANK_URL,
+    apiToken: config.SANDBOX_BANK_TOKEN,
+    limits: {
+      ...(retention === undefined ? {} : { keyRetentionMs: retention * 1_000 }),
+      ...(settle === undefined ? {} : { settleWithinMs: settle * 1_000 }),
     },
   };
 }

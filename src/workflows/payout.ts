@@ -5,6 +5,7 @@ import {
   ContinueAsNew,
   condition,
   continueAsNew,
+  getExternalWorkflowHandle,
   isCancellation,
   log,
   setCurrentDetails,
@@ -22,6 +23,7 @@ import {
   isFinal,
   type PayoutStatus,
 } from '../domain/payout.js';
+import { detailsOf } from '../domain/standing.js';
 import { type Command, receiveCommands } from './commands.js';
 import { acceptUpdate, type PayoutInput, railUpdateSignal, searchAttributes } from './messages.js';
 import { isTooLong, ledgerStep, operation, railPoll, railSubmit } from './proxies.js';
@@ -72,8 +74,10 @@ export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 
     description: 'Waits until the payout is accepted or refused, and answers its status.',
   });
   receiveCommands(run.commands);
+  setCurrentDetails('Requested. It is decided next.');
   await CancellationScope.nonCancellable(async () => {
     await runToEnd(run);
+    await tellBatch(run);
     // A command that came when nothing was left to do still gets an answer.
     while (!allHandlersFinished()) {
       for (const command of run.commands.splice(0)) {
@@ -94,6 +98,15 @@ async function untilDecided(run: PayoutRun): Promise<PayoutStatus> {
     condition(() => run.snapshot !== undefined || run.isSuperseded),
   );
   return run.snapshot?.status ?? 'pending';
+}
+
+/** Has the batch of an item look again; where that has no workflow, nobody looks. */
+async function tellBatch({ isSuperseded }: PayoutRun): Promise<void> {
+  const batchId = workflowInfo().typedSearchAttributes.get(searchAttributes.batchId);
+  if (batchId === undefined || isSuperseded) return;
+  await getExternalWorkflowHandle(batchId)
+    .signal(railUpdateSignal)
+    .catch(() => undefined);
 }
 
 async function runToEnd(run: PayoutRun): Promise<void> {
@@ -198,6 +211,8 @@ async function handleCommandOrEvents(run: PayoutRun): Promise<void> {
  * the callback of a call that timed out settles the payout without waiting for the look-up.
  */
 async function submit(run: PayoutRun): Promise<void> {
+  // From here on the bank may have it, whatever becomes of the answer.
+  if (run.snapshot !== undefined) show({ ...run.snapshot, isSubmitted: true });
   const scope = new CancellationScope();
   let answer: readonly PayoutSnapshot[] | undefined;
   const submission = scope
@@ -221,7 +236,9 @@ async function submit(run: PayoutRun): Promise<void> {
 /** Waits for the callback's signal, then polls until the rail has an answer or its time is over. */
 async function waitForTheRail(run: PayoutRun, settleInMs: number): Promise<void> {
   if (settleInMs <= 0) return park(run, 'settle_by_passed', attentionReasons.settle_by_passed);
-  if (await condition(() => hasInput(run), Math.min(callbackPatienceMs, settleInMs))) return;
+  const patienceMs = Math.min(callbackPatienceMs, settleInMs);
+  const summary = 'How long the bank has to report by itself; then it is asked';
+  if (await condition(() => hasInput(run), patienceMs, { summary })) return;
   const scope = new CancellationScope();
   const poll = scope
     .run(() => railPoll(settleInMs).pollRail({ payoutId: run.payoutId }))
@@ -241,7 +258,7 @@ async function park(run: PayoutRun, reason: AttentionReason, detail: string): Pr
   updateFrom(run, await ledgerStep((ledger) => ledger.parkPayout(input)));
 }
 
-/** Shows operators why the payout needs a person, and waits for a command or an event. */
+/** Has operators find the payout by why it needs a person, and waits for a command or an event. */
 async function waitForAPerson(run: PayoutRun, attention: Attention): Promise<void> {
   if (run.shownAttention !== attention.reason) {
     run.shownAttention = attention.reason;
@@ -253,10 +270,14 @@ async function waitForAPerson(run: PayoutRun, attention: Attention): Promise<voi
     const { payoutId: payout } = run;
     log.warn('a payout needs an operator', { account, payout, reason: attention.reason });
   }
-  setCurrentDetails(
-    `**Needs a person: ${attention.reason}**\n\n${attentionReasons[attention.reason]}\n\n${attention.detail}`,
-  );
   await condition(() => hasInput(run));
+}
+
+/** Shows operators where the payout stands. The details of a workflow cost no event. */
+function show(snapshot: PayoutSnapshot): void {
+  const { attention } = snapshot;
+  const standing = { ...snapshot, attentionReason: attention?.reason ?? null };
+  setCurrentDetails(detailsOf(standing, attention?.detail ?? ''));
 }
 
 /** Keeps what the row is now, and shows it to operators. */
@@ -267,13 +288,13 @@ function updateFrom(run: PayoutRun, snapshots: readonly PayoutSnapshot[]): void 
     return;
   }
   run.snapshot = snapshot;
+  show(snapshot);
   if (snapshot.attention === null && run.shownAttention !== undefined) {
     run.shownAttention = undefined;
     upsertSearchAttributes([
       { key: searchAttributes.needsAttention, value: false },
       { key: searchAttributes.attentionReason, value: null },
     ]);
-    setCurrentDetails('');
   }
 }
 

@@ -17,6 +17,7 @@ type LedgerActivities = Pick<Activities, 'decidePayouts' | 'applyRailEvents' | '
 
 /** In the worker that runs the workflow task: no transition of its own. */
 const localLedger = proxyLocalActivities<LedgerActivities>({
+  summary: 'Reads or writes the row and the ledger, in one transaction',
   startToCloseTimeout: 2_000,
   // The workflow task ends after 5 s; then the same function goes on as a regular activity.
   scheduleToCloseTimeout: 5_000,
@@ -25,6 +26,7 @@ const localLedger = proxyLocalActivities<LedgerActivities>({
 
 /** The same functions for when the database is away for longer: until it is back. */
 const retryingLedger = proxyActivities<LedgerActivities>({
+  summary: 'Reads or writes the row and the ledger, until the database is back',
   taskQueue: taskQueues.payouts,
   startToCloseTimeout: 8_000,
   retry: { initialInterval: 1_000, maximumInterval: 30_000 },
@@ -43,6 +45,8 @@ export async function ledgerStep<T>(
 }
 
 export const railSubmit = proxyActivities<Pick<Activities, 'submitPayouts'>>({
+  summary:
+    'Gives the order to the bank; what has no answer is asked about again, under the same key',
   taskQueue: taskQueues.rail,
   // The rail has 5 s to answer a look-up and 5 s to answer the call that may follow; an attempt
   // that ends too late is repeated by its row, under the same key. A killed worker shows by its
@@ -55,6 +59,7 @@ export const railSubmit = proxyActivities<Pick<Activities, 'submitPayouts'>>({
 
 /** What a person asks for: they wait for the answer, so it does not wait for the rail for long. */
 export const operation = proxyActivities<Pick<Activities, 'executeCommand'>>({
+  summary: 'Executes a command of an operator or of the customer',
   // Not the queue of the rail: a thousand calls that it does not answer must not keep people
   // from resolving them.
   taskQueue: taskQueues.payouts,
@@ -69,19 +74,24 @@ const pollRetry = { initialInterval: 60_000, maximumInterval: 60 * 60_000 } as c
 
 /** One pending activity whose retries are the polling: it costs no history. */
 export function railPoll(settleInMs: number): Pick<Activities, 'pollRail'> {
+  // A rail whose time is minutes, as in a rehearsal, is not waited for an hour longer.
+  const longestMs = Math.max(pollRetry.initialInterval, settleInMs);
+  const maximumInterval = Math.min(pollRetry.maximumInterval, longestMs);
   return proxyActivities<Pick<Activities, 'pollRail'>>({
+    summary: 'Asks the bank what became of the order, until it says so',
     taskQueue: taskQueues.rail,
     startToCloseTimeout: 10_000,
     // The server gives up when the next attempt would come too late: with one pause more,
     // the rail is asked for the last time when its time is over, and not an hour before.
-    scheduleToCloseTimeout: settleInMs + pollRetry.maximumInterval,
+    scheduleToCloseTimeout: settleInMs + maximumInterval,
     cancellationType: ActivityCancellationType.TRY_CANCEL,
-    retry: pollRetry,
+    retry: { ...pollRetry, maximumInterval },
   });
 }
 
 /** An attempt begins within 4 s and takes at most 15 s; a killed worker shows by its heartbeat. */
 export const retryDeliveries = proxyActivities<Pick<Activities, 'deliverDue'>>({
+  summary: 'Sends the webhooks that are due',
   taskQueue: taskQueues.webhooks,
   startToCloseTimeout: 25_000,
   heartbeatTimeout: 4_000,
@@ -91,6 +101,7 @@ export const retryDeliveries = proxyActivities<Pick<Activities, 'deliverDue'>>({
 
 /** A message takes at most 15 s. It is sent once: the caller who waits for it asks again. */
 export const probes = proxyActivities<Pick<Activities, 'sendProbe'>>({
+  summary: 'Sends a challenge or a test',
   taskQueue: taskQueues.webhooks,
   startToCloseTimeout: 20_000,
   retry: { maximumAttempts: 1 },
@@ -113,12 +124,14 @@ export const batchLedger = proxyActivities<
   >
 >({
   ...chunkStep,
+  summary: 'Reads or writes the rows of a batch',
   taskQueue: taskQueues.batch,
   // Until the database is back; what is a bug says so after ten attempts and is retried no more.
   retry: { initialInterval: 1_000, maximumInterval: 10_000 },
 });
 
 export const batchRail = proxyActivities<Pick<Activities, 'submitChunk' | 'pollChunk'>>({
+  summary: 'Gives orders to the bank, or asks what became of them',
   ...chunkStep,
   taskQueue: taskQueues.batchRail,
   // A rail that stays away is asked again by the chunk's next look; callbacks count meanwhile.

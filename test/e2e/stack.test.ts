@@ -249,6 +249,35 @@ describe('a stack that runs', () => {
     expect(pages.join('\n')).not.toMatch(/"(acc|po|bat|we|bnf|evt)_[0-9a-z]{8,}/);
   });
 
+  it('is examined by command, and rehearses what needs an operator', async () => {
+    const corridor = (...args: readonly string[]) =>
+      home.runBare(...args, '--data', home.directory);
+    const examined = await corridor('doctor');
+    expect(examined).toMatchObject({ code: 0, stderr: '' });
+    const names = examined.stdout.split('\n').map((line) => line.slice(0, 18).trim());
+    expect(names).toEqual(
+      expect.arrayContaining(['database', 'roles', 'schedules', 'temporal clock', 'bank', 'disk']),
+    );
+    expect(examined.stdout).not.toContain('FAILS');
+
+    const rehearsed = await corridor('rehearse', 'amount_mismatch');
+    const id = /po_\w+/.exec(rehearsed.stdout)?.[0] ?? '';
+    await eventually('it to be parked', 20_000, async () => {
+      const { stdout } = await corridor('payouts', 'list', '--json');
+      return stdout.includes(id) ? true : undefined;
+    });
+    const shown = await corridor('payouts', 'show', id);
+    expect(shown.stdout).toContain(`corridor payouts settle ${id} --evidence TEXT --reason TEXT`);
+    expect(shown.stdout).toContain('The rail settled 1,066.55 EUR; 1,066.54 EUR was sent.');
+    expect(shown.stdout).toContain(`/namespaces/default/workflows/${id}`);
+    const refused = await corridor('payouts', 'fail', id, '--reason', 'rehearsed');
+    expect(refused).toMatchObject({ code: 1, stdout: expect.stringContaining('1,066.55 EUR') });
+    const evidence = ['--evidence', 'the bank said so', '--reason', 'rehearsed'];
+    expect(await corridor('payouts', 'settle', id, ...evidence)).toMatchObject({ code: 0 });
+    expect((await corridor('payouts', 'list')).stdout).toBe('No payout is stuck.\n');
+    expect(await corridor('rehearse', 'nothing')).toMatchObject({ code: 2 });
+  });
+
   it('keeps its data to its user, and lets the one who runs PostgreSQL in', async () => {
     const { client } = running;
     await sendPayout(client, await payoutRequest(client, 'Invoice 17'), 'invoice-17-again');
@@ -447,12 +476,31 @@ describe('corridor says what is wrong with its flags', () => {
     ['a port that is too large', ['start', '--bank-port', '65536'], '--bank-port expects a port'],
     ['an unknown command', ['strat'], 'There is no command "strat"'],
     ['no command', [], 'A command is missing'],
+    ['an unknown command that wants help', ['nonsense', '--help'], 'no command "nonsense"'],
+    ['a verb that is mistyped', ['payouts', 'lst'], 'Did you mean payouts list?'],
+    [
+      'a flag of another command',
+      ['payouts', 'show', 'po_1', '--until', 'x'],
+      'corridor payouts show takes no --until',
+    ],
+    ['a word too many', ['payouts', 'list', 'po_1'], 'takes no further "po_1"'],
   ])('%s: exit code 2', async (_case, args, message) => {
     const home = await openHome();
     const { code, stderr } = await home.runBare(...args);
     expect(code).toBe(2);
-    expect(stderr).toContain(message);
-    expect(stderr).not.toContain('    at ');
+    const [fault, help, ...more] = stderr.split('\n');
+    expect(fault).toContain(message);
+    expect(help).toMatch(/^See: corridor help/);
+    expect(more).toEqual(['']);
+  });
+
+  it('nothing to work on: exit code 3, and what to do', async () => {
+    const home = await openHome();
+    const { code, stderr } = await home.runBare('payouts', 'list');
+    expect(code).toBe(3);
+    expect(stderr).toMatch(/^No stack runs in \.corridor, and DATABASE_URL is not set\. .*\n$/);
+    expect(await home.runBare('help', 'payouts', 'fail')).toMatchObject({ code: 0, stderr: '' });
+    expect((await home.runBare('--version')).stdout).toMatch(/^corridor \d+\.\d+\.\d+\n$/);
   });
 
   it('a port that is taken: exit code 1, before anything is started', async () => {

@@ -1,7 +1,7 @@
 import { EventEmitter, once } from 'node:events';
 import type { Activities } from '../../src/activities/index.js';
 import { newId } from '../../src/db/id.js';
-import type { ChunkCounts } from '../../src/domain/batch.js';
+import { type BatchMode, type ChunkCounts, isOpen } from '../../src/domain/batch.js';
 
 export type BatchActivities = Pick<
   Activities,
@@ -88,9 +88,16 @@ export class ScriptedBatch {
     return { ...this.stands, ...open };
   }
 
+  /** A batch is over when none of its chunks has anything open. */
+  plan(mode: BatchMode) {
+    const isOver = !isOpen(this.stands);
+    const progress = isOver ? 'all of it is over' : 'some of it is open';
+    return { chunks: 3, mode, isOver, isUndecided: false, progress };
+  }
+
   #decisions() {
     return {
-      readBatch: async () => ({ chunks: 3, mode: 'best_effort' }) as const,
+      readBatch: async () => this.plan('best_effort'),
       decideBatch: async () => undefined,
       acceptChunk: async () => this.look(),
       cancelChunk: async () => undefined,

@@ -39,6 +39,8 @@ export class ScriptedPayout {
       hasUnprocessedEvents: false,
       settleInMs: fiveDaysMs,
       settleBy: null,
+      ...{ order: '100.00 USD to 85.20 EUR', accountId: 'acc_test' },
+      ...{ isAccepted: true, isSubmitted: true },
     };
     const activities = { ...this.#ledger(), ...this.#rail(), ...does };
     this.activities = {

@@ -115,7 +115,7 @@ describe('a paused batch', () => {
 
     await listBatches(called(system, ''));
     const since = textOf(await payer.client(`GET /v1/batches/${id}`), 'created_at');
-    const summary = `${id}  paused  1 of 4 final  ${payer.accountId}  since ${since}`;
+    const summary = `${id}  paused  1 of 4 final\n  ${payer.accountId}, since ${since}`;
     expect(printed()).toContain(summary);
     await showBatch(called(system, id));
     expect(printed()).toEqual([summary, '       3  processing', '       1  failed']);

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { listParked } from '../../src/db/payouts.js';
+import { stuckPayouts } from '../../src/db/operatorLists.js';
 import { eventually } from '../assertions/eventually.js';
 import {
   countsOf,
@@ -38,7 +38,7 @@ async function untilShown(batchId: string, ids: readonly string[], reason: strin
   await eventually(`${ids.length} payouts shown for ${reason}`, 100_000, async () =>
     (await countShown(batchId, reason)) === ids.length ? true : undefined,
   );
-  const parked = new Map((await listParked(system.database)).map((row) => [row.id, row]));
+  const parked = new Map((await stuckPayouts(system.database, {})).map((row) => [row.id, row]));
   expect(new Set(ids.map((id) => parked.get(id)?.attentionReason))).toEqual(new Set([reason]));
   const [first = ''] = ids;
   const { status, type } = await system.temporal.workflow.getHandle(first).describe();

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { showPayout } from '../../src/cli/payout.js';
 import { listArrivals } from '../../src/db/arrivals.js';
 import { readBacklog } from '../../src/db/backlog.js';
 import {
@@ -9,9 +10,16 @@ import { listBatches } from '../../src/db/batches.js';
 import { listBeneficiaries } from '../../src/db/beneficiaries.js';
 import { transaction } from '../../src/db/client.js';
 import { type EventFilter, feedEvents, listEvents } from '../../src/db/events.js';
+import {
+  callbacksOf,
+  deliveriesOfPayout,
+  oldestPayouts,
+  stuckPayouts,
+} from '../../src/db/operatorLists.js';
 import { type Page, type PageResult, positionOf } from '../../src/db/page.js';
 import { listPayouts, type PayoutFilter } from '../../src/db/payoutLists.js';
 import { openPlanReader, type PlanReader } from '../assertions/plans.js';
+import { called, shown } from '../fixtures/operators.js';
 import { createDatabaseOfAMillion } from '../fixtures/payoutFill.js';
 import type { TestDatabase } from '../servers/database.js';
 
@@ -26,12 +34,27 @@ let reader: PlanReader;
 
 beforeAll(async () => {
   test = await createDatabaseOfAMillion();
+  await fillInbox(test, 200_000);
   reader = await openPlanReader(test.url);
 }, 600_000);
 afterAll(async () => {
   await reader.close();
   await test.drop();
 });
+
+/** What the bank has reported of the oldest payouts, one event each. */
+async function fillInbox({ database }: TestDatabase, events: number): Promise<void> {
+  await transaction(database, async (sql) => {
+    await sql`select set_config('session_replication_role', 'replica', true)`;
+    await sql`
+      insert into rail_inbox (rail, rail_event_id, rail_key, payout_id, fact, applied_at, outcome)
+      select 'sandbox', id, id, id, '{"kind": "accepted", "reference": null}', now(), 'none'
+        from payouts where account_id = 'acc_0' and status = 'settled'
+       order by requested_at limit ${events}`;
+  });
+  await database`analyze rail_inbox`;
+  await database`select brin_summarize_new_values('rail_inbox_of_payout')`;
+}
 
 /** Of several filters each is counted, and what they name looked through, to 2,000 rows. */
 const mostRowsOfSeveral = 2_100;
@@ -60,6 +83,11 @@ async function isCheap(
 type Asked<Filter> = Filter & Pick<Page, 'created'>;
 
 const pageOf = ({ created }: Pick<Page, 'created'>): Page => ({ ...page, created });
+
+const big = { account: 'acc_0' };
+/** The MD5 of its number, 12: it has settled, and the bank has reported it. */
+const settledId = 'po_c20ad4d76fe97759aa27a0c99bff6710';
+const showOne = (look: (id: string) => Promise<readonly unknown[]>) => look(settledId);
 
 const old = new Date('2026-11-09T12:00:00.000Z');
 
@@ -216,6 +244,34 @@ describe('among a million payouts, a page of an account’s', () => {
     ['times long ago', { created: { lt: old } }, 20],
   ])('beneficiaries by %s reads few rows', async (_, filter, count) => {
     await isCheap(() => listBeneficiaries(reader.database, 'acc_0', pageOf(filter), filter), count);
+  });
+});
+
+describe('among a million payouts, what operators look at', () => {
+  it.each<[string, () => Promise<readonly unknown[]>, number]>([
+    ['the stuck', () => stuckPayouts(reader.database, {}), 100],
+    ['one that settled', () => showOne((id) => callbacksOf(reader.database, id)), 12_000],
+    ['its webhooks', () => showOne((id) => deliveriesOfPayout(reader.database, id)), 10],
+    ['those of an account', () => oldestPayouts(reader.database, ['returned'], big), 10],
+  ])('%s reads few rows', async (_, look, most) => {
+    const plans = await reader.plansOf(look);
+    for (const plan of plans) {
+      expect(plan.wholeTables, plan.text).toEqual([]);
+      expect(plan.rowsRead, plan.text).toBeLessThanOrEqual(most);
+    }
+  });
+
+  it('a payout is shown in less than 300 ms', async () => {
+    const call = called({ database: test.database }, settledId);
+    const times: number[] = [];
+    for (let run = 0; run < 5; run += 1) {
+      const begunMs = performance.now();
+      const printed = await shown(() => showPayout(call));
+      times.push(performance.now() - begunMs);
+      expect(printed).toContain('bank: accepted');
+    }
+    // The fastest: what the machine does beside it is not the command's time.
+    expect(Math.min(...times)).toBeLessThan(300);
   });
 });
 

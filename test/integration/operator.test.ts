@@ -1,9 +1,11 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { showPayout } from '../../src/cli/payout.js';
+import { listPayouts } from '../../src/cli/payouts.js';
 import { listActions } from '../../src/db/operatorActions.js';
 import { findPayoutById } from '../../src/db/payouts.js';
 import { wakePayout } from '../../src/temporal/workflowCalls.js';
 import { textOf, untilStatus } from '../fixtures/client.js';
-import { command } from '../fixtures/operators.js';
+import { called, command, operate, shown } from '../fixtures/operators.js';
 import { unbalancedCurrencies } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
@@ -61,8 +63,11 @@ describe('operators', () => {
   it('release a payout that the closed statements prove was never paid', async () => {
     const id = await park('simulate: never settle');
     const release = { kind: 'failAndRelease', statementDate: null } as const;
-    const withoutProof = await command(system, id, release);
-    expect(withoutProof).toMatchObject({ outcome: 'refused' });
+    const withoutProof = await operate(system, id, 'fail');
+    expect(withoutProof.isCarriedOut).toBe(false);
+    // What was refused is offered no more, and what is offered is not refused.
+    expect(withoutProof.printed).toContain(`corridor payouts fail ${id} --statement-date`);
+    expect(withoutProof.printed).not.toContain(`corridor payouts fail ${id} --reason`);
     const yesterday = new Date(Date.now() - 86_400_000).toISOString().slice(0, 10);
     const released = await command(system, id, { ...release, statementDate: yesterday });
     expect(released).toMatchObject({ outcome: 'done' });
@@ -78,10 +83,12 @@ describe('operators', () => {
   it('need a second person above the configured sum', async () => {
     const id = await park('simulate: never settle', '9000000');
     const settle = { kind: 'markSettled', evidence: 'MT103 seen' } as const;
-    const proposed = await command(system, id, settle);
-    expect(proposed).toMatchObject({ outcome: 'proposed' });
+    const proposed = await operate(system, id, 'settle', { evidence: settle.evidence });
+    expect(proposed.printed).toContain(
+      `corridor payouts approve ${id} --proposal ${proposed.action} --reason`,
+    );
     expect((await findPayoutById(system.database, id))?.status).toBe('sent');
-    const approve = { kind: 'approve', proposal: proposed.action ?? '' } as const;
+    const approve = { kind: 'approve', proposal: proposed.action } as const;
     const alone = await command(system, id, approve, 'grace');
     expect(alone).toMatchObject({ outcome: 'refused' });
     const approved = await command(system, id, approve, 'barbara');
@@ -104,12 +111,42 @@ describe('operators', () => {
     });
   });
 
+  it('find payouts by what they have in common, and read one as data', async () => {
+    const id = await send('simulate: never settle');
+    await untilStatus(system.client, id, 'sent');
+    const list = (flags: Readonly<Record<string, string>>) =>
+      shown(() => listPayouts(called(system, '', flags)));
+    expect(await list({ status: 'sent' })).toContain(`${id}  sent`);
+    expect(await list({ status: 'settled' })).not.toContain(id);
+    expect(await list({ status: 'sent', 'older-than': '1h' })).not.toContain(id);
+    expect(await list({ account: 'acc_0nobody' })).toBe('No such payout.');
+    await expect(list({ status: 'stuck' })).rejects.toThrow('--status expects one of pending');
+    await expect(list({ 'older-than': '1 day' })).rejects.toThrow('--older-than expects minutes');
+    const json = await shown(() => showPayout({ ...called(system, id), isJson: true }));
+    expect(JSON.parse(json)).toMatchObject({
+      payout: { id, status: 'sent', sourceMinor: '10000' },
+      wait: { who: 'the bank' },
+      accepted: [],
+      callbacks: [],
+      entries: [{ kind: 'accept' }],
+    });
+  });
+
   it('cancel what the rail has not taken, and no more', async () => {
     const { client } = system;
     const unanswered = await send('simulate: timeout then nothing');
     await expect
       .poll(async () => (await findPayoutById(system.database, unanswered))?.submitStartedAt)
       .not.toBeNull();
+    expect(await shown(() => listPayouts(called(system, '')))).not.toContain(unanswered);
+    await system.database`
+      update payouts set submit_started_at = submit_started_at - interval '1 minute'
+       where id = ${unanswered}`;
+    expect(await shown(() => listPayouts(called(system, '')))).toContain(unanswered);
+    const show = await shown(() => showPayout(called(system, unanswered)));
+    expect(show).toMatch(/submitPayouts: attempt \d/);
+    expect(show).toContain(`corridor payouts cancel ${unanswered} --reason`);
+    expect(show).not.toContain('corridor payouts fail');
     const canceled = await client(`POST /v1/payouts/${unanswered}/cancel`);
     expect(canceled).toMatchObject({ status: 200, body: { status: 'canceled' } });
     const taken = await send('simulate: never settle');

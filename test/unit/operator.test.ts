@@ -7,7 +7,8 @@ import {
   type PostingText,
   requiresParkedPayout,
 } from '../../src/domain/operator.js';
-import { type AttentionReason, payoutStatuses } from '../../src/domain/payout.js';
+import { type AttentionReason, attentionReasons, payoutStatuses } from '../../src/domain/payout.js';
+import { offersOf, refusalOf, type Standing, waitOf } from '../../src/domain/standing.js';
 
 const now = new Date('2026-11-21T12:00:00Z');
 
@@ -44,9 +45,59 @@ test.each<OperatorCommand>([
 });
 
 test('only the wish of the customer and a correction are for payouts that nobody has parked', () => {
-  const anywhere = commands.filter((command) => !requiresParkedPayout(command));
+  const anywhere = commands.filter((command) => !requiresParkedPayout(command.kind));
   expect(anywhere.map(({ kind }) => kind)).toEqual(['cancel', 'correct', 'correct']);
 });
+
+describe('what an operator is offered', () => {
+  const reasons = [null, ...Object.keys(attentionReasons)];
+  const standings = payoutStatuses.flatMap((status) =>
+    reasons.flatMap((reason) =>
+      [true, false].map((isSubmitted): Standing => {
+        const attentionReason = isReason(reason) ? reason : null;
+        const isAccepted = status !== 'pending';
+        return { id: 'po_1', status, attentionReason, isAccepted, isSubmitted, settleBy: null };
+      }),
+    ),
+  );
+  const kindOf: Readonly<Record<string, OperatorCommand['kind']>> = {
+    ...{ retry: 'retryNow', settle: 'markSettled', fail: 'failAndRelease', cancel: 'cancel' },
+    ...{ extend: 'extendDeadline', 'late-return': 'correct', 'clear-suspense': 'correct' },
+    correct: 'correct',
+  };
+
+  test.each(standings)('$status, $attentionReason, $isSubmitted: nothing that is refused', (at) => {
+    for (const isInSuspense of [true, false]) {
+      for (const { command } of offersOf(at, isInSuspense)) {
+        const [, , verb = '', id] = command.split(' ');
+        const kind = kindOf[verb];
+        expect(id).toBe('po_1');
+        expect(kind && refusalOf(kind, at)).toBeUndefined();
+        if (isInSuspense) expect(['settle', 'fail']).not.toContain(verb);
+      }
+    }
+  });
+
+  test.each(standings.filter(({ attentionReason, isAccepted }) => attentionReason && isAccepted))(
+    '$status, $attentionReason, $isSubmitted: something, and who can end it',
+    (at) => {
+      expect(offersOf(at, at.attentionReason === 'paid_after_release')).not.toEqual([]);
+      expect(waitOf(at)?.who).toContain('an operator');
+    },
+  );
+
+  test.each(payoutStatuses)('not what only parked payouts take, of one that is %s', (status) => {
+    const at = { id: 'po_1', status, attentionReason: null, isAccepted: true } as const;
+    const offers = offersOf({ ...at, isSubmitted: true, settleBy: null }, false);
+    expect(offers.map(({ command }) => command.split(' ')[2])).toEqual(
+      status === 'processing' ? ['cancel'] : [],
+    );
+  });
+});
+
+function isReason(reason: string | null): reason is AttentionReason {
+  return reason !== null && reason in attentionReasons;
+}
 
 describe('what a command carries', () => {
   test('has evidence for a settlement', () => {

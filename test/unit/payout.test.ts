@@ -345,8 +345,8 @@ describe('what is recorded', () => {
     expect(attention).toEqual({
       reason: 'amount_mismatch',
       detail:
-        'The rail settled 1 JPY (minor units); 85200 EUR was sent.\n' +
-        'Then the rail said: settled 85200 EUR (minor units).\n' +
+        'The rail settled 1 JPY; 852.00 EUR was sent.\n' +
+        'Then the rail said: settled 852.00 EUR.\n' +
         'Then the rail said: rejected AC04.',
     });
   });
@@ -357,19 +357,19 @@ describe('what is recorded', () => {
     [
       'failed',
       facts.returned,
-      'The rail returned 85200 EUR (minor units) of a payout that is failed. Two people book what ' +
+      'The rail returned 852.00 EUR of a payout that is failed. Two people book what ' +
         'comes back of a late payment with corridor payouts late-return.',
     ],
     [
       'returned',
       facts.short,
-      'The rail returned 85000 EUR (minor units) of a payout; before, it returned 85200. Two people ' +
+      'The rail returned 850.00 EUR of a payout; before, it returned 852.00 EUR. Two people ' +
         'book a second return with corridor payouts correct.',
     ],
     [
       'sent',
       { kind: 'returned', amountMinor: 85_201n, ...back },
-      'The rail returned 85201 EUR (minor units); 85200 EUR was sent.',
+      'The rail returned 852.01 EUR; 852.00 EUR was sent.',
     ],
   ] as const)('says what a rail told of a payout that is %s', (status, fact, detail) => {
     expect(progressFrom(status, fact).attention?.detail).toBe(detail);
@@ -456,7 +456,7 @@ describe('a return of less than the share that is set', () => {
       expect(entries).toEqual([]);
       expect(attention).toEqual({
         reason: 'return_short',
-        detail: 'The rail returned 76679 of 85200 EUR (minor units).',
+        detail: 'The rail returned 766.79 EUR of 852.00 EUR.',
       });
     },
   );

@@ -24,6 +24,8 @@ it('a call to Temporal ends at its limit while the server is away', async () => 
     sourceCurrency: 'USD',
     destinationCurrency: 'EUR',
     settleBy: null,
+    fixedSide: 'source',
+    ...{ amount: 125_000n, sourceMinor: null, receiveMinor: null },
   } as const;
   const call = startAndAwaitDecision(client, payout, limitMs).catch((error: unknown) => error);
   const late = delay(limitMs + toleranceMs, 'late');

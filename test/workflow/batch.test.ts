@@ -11,6 +11,8 @@ import { startTimeSkipping, type TimeSkipping } from '../servers/timeSkipping.js
 /** Longer than a cancellation takes here. */
 const cancelLimitMs = 20_000;
 
+const hourMs = 60 * 60_000;
+
 let server: TimeSkipping;
 
 beforeAll(async () => {
@@ -21,7 +23,7 @@ afterAll(() => server.stop());
 type Handle = WorkflowHandle<typeof batch>;
 
 /** Starts the batch as the API does, and hands it to the test with workers running. */
-async function drive(script: ScriptedBatch, test: (handle: Handle) => Promise<void>) {
+async function drive(script: ScriptedBatch, test: (handle: Handle) => Promise<unknown>) {
   await server.withWorkers(script.activities, async () => {
     await startBatch(server.client, script.batchId);
     await test(handleOf(script));
@@ -74,17 +76,35 @@ describe('a batch', () => {
     expect(script.countOf('decideBatch')).toBe(0);
   });
 
-  it('ends before its chunks do', async () => {
+  it('stays open until its chunks have ended, shows how far it is, and says what came of it', async () => {
     const script = new ScriptedBatch();
     script.stands = standing({ sent: 1 });
     await drive(script, async (handle) => {
-      await handle.result();
-      const first = chunkOf(script, 0);
-      expect((await first.describe()).status.name).toBe('RUNNING');
+      await server.sleep(2 * hourMs);
+      expect(await handle.query('__temporal_workflow_metadata')).toMatchObject({
+        currentDetails: expect.stringContaining('some of it is open'),
+      });
+      // Ten looks in the first hour and a half, each pause twice the last one.
+      expect(script.countOf('readBatch')).toBeLessThan(14);
       script.stands = standing();
       for (const { number } of everyChunk) await chunkOf(script, number).signal(railUpdateSignal);
+      const before = await server.now();
+      expect(await handle.result()).toBe('all of it is over');
+      expect((await server.now()) - before).toBeLessThan(5 * 60_000);
       await Promise.all(everyChunk.map(({ number }) => chunkOf(script, number).result()));
     });
+  });
+
+  it('decides what a worker that was stopped has left undecided', async () => {
+    const script = new ScriptedBatch({
+      readBatch: async () => ({
+        ...script.plan('best_effort'),
+        isOver: script.countOf('acceptChunk') > 3,
+        isUndecided: script.countOf('acceptChunk') === 3,
+      }),
+    });
+    await drive(script, (handle) => handle.result());
+    expect(script.inputsOf('acceptChunk')).toMatchObject([...everyChunk, ...everyChunk]);
   });
 
   it('leaves a chunk to the workflow that carries it already', async () => {
@@ -107,7 +127,7 @@ describe('a batch', () => {
 
   it('of all or nothing is decided as one before its chunks', async () => {
     const script = new ScriptedBatch({
-      readBatch: async () => ({ chunks: 3, mode: 'all_or_nothing' }),
+      readBatch: async () => script.plan('all_or_nothing'),
     });
     await drive(script, (handle) => handle.result());
     expect(script.names).toEqual([
@@ -115,6 +135,7 @@ describe('a batch', () => {
       'decideBatch',
       ...everyChunk.map(() => 'acceptChunk'),
       'closeEmptyBatch',
+      'readBatch',
     ]);
   });
 

@@ -43,6 +43,8 @@ function startable({ id }: ScriptedPayout) {
     sourceCurrency: 'USD',
     destinationCurrency: 'EUR',
     settleBy: null,
+    fixedSide: 'source',
+    ...{ amount: 125_000n, sourceMinor: null, receiveMinor: null },
     batchId: null,
   } as const;
 }
@@ -199,7 +201,10 @@ describe('a rail that does not call back', () => {
   it('needs a person once its time is over, and the payout settles when it speaks at last', async () => {
     const script = scripted();
     await drive(script, async (handle) => {
-      expect(await shownTo(handle)).toMatchObject({ needsAttention: false, details: '' });
+      expect(await shownTo(handle)).toMatchObject({
+        needsAttention: false,
+        details: expect.not.stringContaining('Needs a person'),
+      });
       await server.sleep(5 * dayMs - minuteMs);
       expect(script.callsOf('parkPayout')).toEqual([]);
       await server.sleep(hourMs + 2 * minuteMs);
@@ -215,7 +220,8 @@ describe('a rail that does not call back', () => {
       await tell(script, 'settled');
       await expect(handle.result()).resolves.toBe('settled');
       const after = await shownTo(handle);
-      expect(after).toMatchObject({ needsAttention: false, reason: undefined, details: '' });
+      expect(after).toMatchObject({ needsAttention: false, reason: undefined });
+      expect(after.details).toContain('Status: settled.');
     });
   });
 });

@@ -1,6 +1,6 @@
 import { Pool } from 'undici';
 import type { z } from 'zod';
-import type { Rail, SubmitAnswer, Transfer } from '../rail.js';
+import type { Rail, RailLimits, SubmitAnswer, Transfer } from '../rail.js';
 import {
   bulkAnswer,
   lookupAnswer,
@@ -14,6 +14,8 @@ import {
 export type SandboxSettings = {
   readonly url: string;
   readonly apiToken: string;
+  /** For rehearsals: what it declares in place of its own limits. */
+  readonly limits?: Partial<Pick<RailLimits, 'keyRetentionMs' | 'settleWithinMs'>>;
 };
 
 /** A bank that has not answered in five seconds has an answer we do not know. */
@@ -100,7 +102,7 @@ export function createSandboxRail(settings: SandboxSettings): Rail & { close(): 
 
   return {
     name: sandboxName,
-    limits: { bulkSize: 500, keyRetentionMs: dayMs, settleWithinMs: 5 * dayMs },
+    limits: { bulkSize: 500, keyRetentionMs: dayMs, settleWithinMs: 5 * dayMs, ...settings.limits },
     submit,
     lookup: async (keys) => (await call('/transfers/lookup', lookupAnswer, { keys })).results,
     voidKey: async (key) => (await call('/transfers/void', voidAnswer, { key })).outcome,

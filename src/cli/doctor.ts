@@ -1,0 +1,138 @@
+import { X509Certificate } from 'node:crypto';
+import { readFile, statfs } from 'node:fs/promises';
+import { readMasterKeyConfig } from '../config.js';
+import { hasMasterKeys } from '../db/accountKeys.js';
+import type { Database } from '../db/client.js';
+import { isMigrated } from '../db/migrate.js';
+import { createKeyring } from '../db/personalData.js';
+import { databaseRoles } from '../db/roles.js';
+import { faultsOfTemporal } from '../temporal/health.js';
+import { authenticate } from './connections.js';
+import { printJson, wrapped } from './table.js';
+import type { Call } from './usage.js';
+
+/** What a check has found: a fault says what to do; null where there is nothing to check here. */
+type Check = { readonly name: string; readonly fault: string | null; readonly detail: string };
+
+/** A clock that is further off could refuse a quote that is still good. */
+const clockToleranceMs = 1_000;
+/** Time enough to order another one. */
+const certificateDays = 14;
+/** PostgreSQL stops when a disk is full; a busy day of events and histories is less than this. */
+const leastFreeBytes = 2 * 1024 ** 3;
+const bankLimitMs = 5_000;
+
+/** Checks what the service rests on, a line each, and says what to do. False when something is wrong. */
+export async function examine(call: Call): Promise<boolean> {
+  const { database, isJson, environment = {} } = call;
+  const checks = [
+    await check('database', () => databaseFault(database)),
+    await check('schema', async () =>
+      (await isMigrated(database)) ? '' : 'it is of an older build: run corridor migrate',
+    ),
+    await check('roles', () => rolesFault(database)),
+    await check('operator key', async () => {
+      await authenticate(call);
+      return '';
+    }),
+    await check('master key', () => masterKeyFault(database, environment)),
+    ...(await temporalChecks(call)),
+    await check('bank', () => bankFault(environment)),
+    await check('certificates', () => certificateFault(environment)),
+    await check('disk', () => diskFault(call.directory)),
+  ];
+  if (isJson === true) printJson(checks);
+  for (const { name, fault, detail } of isJson === true ? [] : checks) {
+    const state = fault === null ? 'ok' : 'FAILS';
+    console.log(wrapped(fault ?? detail, `${name.padEnd(18)}${state} `, '    ').trimEnd());
+  }
+  return checks.every(({ fault }) => fault === null);
+}
+
+/** A check answers '' where all is well, or what is wrong; `(…)` is why there is nothing to check. */
+async function check(name: string, find: () => Promise<string>): Promise<Check> {
+  try {
+    const found = await find();
+    const isFault = found !== '' && !found.startsWith('(');
+    return { name, fault: isFault ? found : null, detail: isFault ? '' : found };
+  } catch (error) {
+    const fault = error instanceof Error ? error.message : String(error);
+    return { name, fault: fault === '' ? 'it does not answer' : fault, detail: '' };
+  }
+}
+
+async function databaseFault(database: Database): Promise<string> {
+  await database`select 1`;
+  const begunMs = Date.now();
+  const [row] = await database<{ now: Date }[]>`select clock_timestamp() as now`;
+  const offMs = (row?.now.getTime() ?? 0) - (begunMs + Date.now()) / 2;
+  return Math.abs(offMs) > clockToleranceMs
+    ? `its clock is ${Math.round(offMs)} ms ahead of this machine's: check NTP on both`
+    : '';
+}
+
+/** Who may change what the books say: nobody, and payouts only the worker. */
+async function rolesFault(database: Database): Promise<string> {
+  const [row] = await database<{ roles: number; api: boolean; worker: boolean }[]>`
+    select (select count(*)::int from pg_roles
+             where rolname::text = any (${databaseRoles.map((role) => `corridor_${role}`)}::text[])) as roles,
+           has_column_privilege('corridor_api', 'payouts', 'status', 'update')
+             or has_table_privilege('corridor_api', 'ledger_entries', 'update, delete') as api,
+           has_column_privilege('corridor_worker', 'payouts', 'status', 'update')
+             and not has_table_privilege('corridor_worker', 'ledger_entries', 'update, delete') as worker`;
+  if (row?.roles !== databaseRoles.length) return 'a role is missing: run corridor migrate';
+  return row.api || !row.worker ? 'grants differ from the migrations: restore them' : '';
+}
+
+async function masterKeyFault(database: Database, env: Environment): Promise<string> {
+  if (!env['MASTER_KEY'] && !env['MASTER_KEY_FILE']) return '(MASTER_KEY is not set here)';
+  const keyring = createKeyring(readMasterKeyConfig(env).MASTER_KEY);
+  return (await hasMasterKeys(database, keyring))
+    ? ''
+    : 'MASTER_KEY does not hold every key that wraps an account: add the missing one';
+}
+
+type Environment = NonNullable<Call['environment']>;
+
+async function temporalChecks({ withTemporal }: Call): Promise<readonly Check[]> {
+  let faults: Readonly<Record<string, string>> = {};
+  const reached = await check('temporal', async () => {
+    faults = await withTemporal(faultsOfTemporal);
+    return '';
+  });
+  return [
+    reached,
+    ...Object.entries(faults).map(([name, fault]) => ({
+      ...{ name, fault: fault === '' ? null : fault, detail: '' },
+    })),
+  ];
+}
+
+async function bankFault({ SANDBOX_BANK_URL: url }: Environment): Promise<string> {
+  if (!url) return '(SANDBOX_BANK_URL is not set here)';
+  const signal = AbortSignal.timeout(bankLimitMs);
+  const { status } = await fetch(`${url}/health`, { signal }).catch(() => ({ status: 0 }));
+  return status === 200 ? '' : `${url} does not answer: ask the bank, and check the way there`;
+}
+
+async function certificateFault(env: Environment): Promise<string> {
+  const named = Object.entries(env).filter(([name]) =>
+    /_(CERT|CERTIFICATE|CA)(_FILE)?$/.test(name),
+  );
+  if (named.length === 0) return '(none is configured here)';
+  for (const [name, value = ''] of named) {
+    const text = value.startsWith('-----') ? value : await readFile(value, 'utf8');
+    const endMs = Date.parse(new X509Certificate(text).validTo);
+    const days = Math.floor((endMs - Date.now()) / 86_400_000);
+    if (days < certificateDays) return `${name} ends in ${days} days: replace it`;
+  }
+  return '';
+}
+
+async function diskFault(directory: string | undefined): Promise<string> {
+  if (directory === undefined) return '(no data directory is here)';
+  const { bavail, bsize } = await statfs(directory);
+  return bavail * bsize < leastFreeBytes
+    ? `less than 2 GiB are free for ${directory}: make room`
+    : '';
+}

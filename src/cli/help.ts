@@ -1,0 +1,136 @@
+import { nearestName } from '../api/nearestName.js';
+import table from './commands.json' with { type: 'json' };
+import { wrapped } from './table.js';
+
+/** A command as people are told of it. Its flags are parsed, explained and completed from `takes`. */
+type Command = {
+  readonly takes?: string;
+  readonly does: string;
+  readonly flags?: { readonly [flag: string]: string };
+  readonly more?: string;
+  /** Whether it changes something, and so leaves who and why in the audit log. */
+  readonly signs?: boolean;
+  readonly examples: readonly string[];
+};
+
+const commands = new Map<string, Command>(Object.entries(table));
+export const commandNames: readonly string[] = [...commands.keys()];
+
+const signing = '--reason TEXT';
+
+function usageOf(name: string): string {
+  const { takes = '', signs = false } = commands.get(name) ?? { examples: [], does: '' };
+  return ['corridor', name, takes, ...(signs ? [signing] : [])]
+    .filter((part) => part !== '')
+    .join(' ');
+}
+
+/** The flags of a command, or of all of them, and whether each takes a value. */
+export function flagsOf(name?: string): Readonly<Record<string, 'string' | 'boolean'>> {
+  const usages = (name === undefined ? commandNames : [name]).map(usageOf).join(' ');
+  const found = [...usages.matchAll(/--([a-z-]+)( [^\s\]]+)?/g)];
+  const own = found.map(([, flag = '', value]) => [
+    flag,
+    value === undefined ? 'boolean' : 'string',
+  ]);
+  return { ...Object.fromEntries(own), data: 'string', help: 'boolean', version: 'boolean' };
+}
+
+/** How many words may follow the name of a command. */
+export function wordsAfter(name: string): number {
+  if (name === 'help') return 2;
+  const words = (commands.get(name)?.takes ?? '').replace(/\[?--.*$/, '');
+  return words.split(' ').filter((word) => word !== '').length;
+}
+
+/** The command that the first words name, the longer name first. */
+export function commandOf([first = '', second = '']: readonly string[]): string | undefined {
+  return [`${first} ${second}`, first].find((name) => commands.has(name));
+}
+
+/** What is wrong with words that name no command, and which may have been meant. */
+export function unknownCommand(words: readonly string[]): string {
+  const [group = '', verb = ''] = words;
+  if (group === '') return 'A command is missing.';
+  const sent = verb === '' ? group : `${group} ${verb}`;
+  const verbs = commandNames.flatMap((name) =>
+    name.startsWith(`${group} `) ? [name.slice(group.length + 1)] : [],
+  );
+  const nearest = nearestName(sent, commandNames) ?? nearestName(verb, verbs);
+  if (nearest !== undefined) {
+    const meant = verbs.includes(nearest) ? `${group} ${nearest}` : nearest;
+    return `There is no command "${sent}". Did you mean ${meant}?`;
+  }
+  return verbs.length === 0
+    ? `There is no command "${sent}".`
+    : `There is no command "${sent}": ${group} takes ${verbs.join(', ')}.`;
+}
+
+/** The explanation of a command, of those that begin with a word, or a list of all. */
+export function helpOn(words: readonly string[]): string | undefined {
+  const name = commandOf(words);
+  const command = name === undefined ? undefined : commands.get(name);
+  if (name !== undefined && command !== undefined) return explanation(name, command);
+  const [group = ''] = words;
+  const found = commandNames.filter((each) => group === '' || each.startsWith(`${group} `));
+  if (found.length === 0) return undefined;
+  return group === '' ? [title, ...overview(found), ending].join('\n') : overview(found).join('\n');
+}
+
+const title = 'corridor: cross-currency payouts\n';
+
+const ending = `
+corridor help COMMAND explains one of them, with examples. Those that change
+something take --reason TEXT, for the audit log. --json prints a list or an
+object for scripts; amounts in it are minor units.
+
+All but start, demo and listen use DATABASE_URL, TEMPORAL_ADDRESS and
+CORRIDOR_OPERATOR_KEY, or the stack that runs in --data DIR (.corridor). Your key
+is one of corridor operators add; a file may hold it, CORRIDOR_OPERATOR_KEY_FILE.
+
+Exit codes: 0 done; 1 refused, or something was found; 2 called wrongly;
+3 not configured, or not reachable.`;
+
+function overview(names: readonly string[]): readonly string[] {
+  const width = Math.max(...names.map((name) => name.length));
+  return names.map((name) => `  ${name.padEnd(width)}  ${commands.get(name)?.does}`);
+}
+
+function explanation(name: string, { does, flags = {}, more, examples }: Command): string {
+  const about = `${does.charAt(0).toUpperCase()}${does.slice(1)}.${more === undefined ? '' : ` ${more}`}`;
+  return [
+    wrapped(usageOf(name), '', '    '),
+    '',
+    wrapped(about, '  '),
+    ...Object.entries(flags).flatMap(([flag, text]) => ['', `  ${flag}`, wrapped(text, '      ')]),
+    '',
+    ...examples.map((example) => `  $ ${example}`),
+  ].join('\n');
+}
+
+/** A script for bash; zsh runs it as well. It knows the words and flags of every command. */
+export function completion(shell: string): string | undefined {
+  if (shell !== 'bash' && shell !== 'zsh') return undefined;
+  const groups = [...new Set(commandNames.map((name) => name.split(' ')[0] ?? ''))];
+  const cases = ['', ...groups].flatMap((group) => {
+    const next = commandNames.filter((name) => name.startsWith(`${group} `));
+    const words = group === '' ? groups : next.map((name) => name.slice(group.length + 1));
+    return words.length === 0 ? [] : [`    '${group}') words='${words.join(' ')}' ;;`];
+  });
+  const flags = commandNames.map((name) => {
+    const known = Object.keys(flagsOf(name)).map((flag) => `--${flag}`);
+    return `    '${name}'*) words='${known.join(' ')}' ;;`;
+  });
+  return [
+    ...(shell === 'zsh' ? ['autoload -U +X bashcompinit && bashcompinit'] : []),
+    '_corridor() {',
+    `  local words= before="\${COMP_WORDS[*]:1:COMP_CWORD-1}"`,
+    '  case "$before" in',
+    ...cases,
+    ...flags,
+    '  esac',
+    `  COMPREPLY=($(compgen -W "$words" -- "\${COMP_WORDS[COMP_CWORD]}"))`,
+    '}',
+    'complete -o default -F _corridor corridor',
+  ].join('\n');
+}

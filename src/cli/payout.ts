@@ -1,0 +1,183 @@
+import { findBatchById } from '../db/batches.js';
+import { entriesOf } from '../db/ledger.js';
+import { listActions, type OperatorActionRow } from '../db/operatorActions.js';
+import { type CallbackRow, callbacksOf, deliveriesOfPayout } from '../db/operatorLists.js';
+import { findPayoutById, type PayoutRow } from '../db/payouts.js';
+import { type PostedEntry, sumOn } from '../domain/ledger.js';
+import { writtenSum } from '../domain/money.js';
+import { isFinal, railKey, statedSum, statusHistory } from '../domain/payout.js';
+import { reportFromJson } from '../domain/railReport.js';
+import { type Offer, offersOf, orderText, standingOf, waitOf } from '../domain/standing.js';
+import { pendingActivities } from '../temporal/workflowCalls.js';
+import { printJson, wrapped } from './table.js';
+import { type Call, existing, requiredId } from './usage.js';
+
+/** What would be accepted of a payout now, by the rules that also decide. */
+export function offersNow(row: PayoutRow, entries: readonly PostedEntry[]): readonly Offer[] {
+  const inSuspense = sumOn(entries, 'suspense', row.destinationCurrency ?? '');
+  return offersOf(standingOf(row), inSuspense !== 0n);
+}
+
+/** One payout with everything that happened to it, what it waits for and what may be done. */
+export async function showPayout(call: Call): Promise<void> {
+  const id = requiredId('payout', call);
+  const view = await viewOf(call, id);
+  if (call.isJson === true) return printJson(view);
+  for (const line of linesOf(view)) console.log(line);
+}
+
+type View = Awaited<ReturnType<typeof viewOf>>;
+
+async function viewOf(call: Call, id: string) {
+  const { database } = call;
+  const payout = existing('payout', id, await findPayoutById(database, id));
+  const [entries, actions, callbacks, deliveries, batch, attempts] = await Promise.all([
+    entriesOf(database, id),
+    listActions(database, id),
+    callbacksOf(database, id),
+    deliveriesOfPayout(database, id),
+    payout.batchId === null ? undefined : findBatchById(database, payout.batchId),
+    // Only what is not over has something to try, and an answer worth the call.
+    isFinal(payout.status) && payout.attentionReason === null ? [] : attemptsOf(call, payout),
+  ]);
+  const workflow = workflowOf(call, payout.driver);
+  const wait = waitOf(standingOf(payout)) ?? null;
+  const isPaused =
+    batch !== undefined && batch.pausedAt !== null && payout.submitStartedAt === null;
+  const paused = { waitsFor: 'Its batch is paused.', who: `corridor batches resume ${batch?.id}` };
+  return {
+    ...{ payout, entries, actions, callbacks, deliveries, attempts, workflow },
+    wait: isPaused && wait !== null ? paused : wait,
+    accepted: [...offersNow(payout, entries), ...approvals(payout, actions)],
+  };
+}
+
+/** What the workflow tries at the moment, as far as Temporal says so. */
+async function attemptsOf({ withTemporal }: Call, { driver }: PayoutRow) {
+  try {
+    return await withTemporal((temporal) => pendingActivities(temporal, driver));
+  } catch (error) {
+    return [error instanceof Error ? `Temporal does not say: ${error.message}` : String(error)];
+  }
+}
+
+function workflowOf({ temporalUi }: Call, driver: string): string {
+  return temporalUi === undefined
+    ? driver
+    : `${temporalUi}/workflows/${encodeURIComponent(driver)}`;
+}
+
+/** Proposals of the case at hand that another operator may execute. */
+function approvals(
+  { id, attentionAt }: PayoutRow,
+  actions: readonly OperatorActionRow[],
+): readonly Offer[] {
+  const approved = new Set(
+    actions.flatMap(({ outcome, approves }) => (outcome === 'done' ? [approves] : [])),
+  );
+  return actions
+    .filter(({ outcome, createdAt }) => {
+      return outcome === 'proposed' && (attentionAt === null || createdAt >= attentionAt);
+    })
+    .filter((action) => !approved.has(action.id))
+    .map((action) => approvalOf(id, action.id, action.operator));
+}
+
+/** How another operator executes a proposal. */
+export function approvalOf(id: string, action: string, operator: string): Offer {
+  return {
+    command: `corridor payouts approve ${id} --proposal ${action} --reason TEXT`,
+    does: `executes what was proposed by ${operator}; another operator approves`,
+  };
+}
+
+function linesOf(view: View): readonly string[] {
+  const { payout: row, wait, workflow } = view;
+  const part = (name: string, lines: readonly string[]) =>
+    lines.length === 0 ? [] : [`${name}:`, ...lines.map((line) => wrapped(line, '  ', '    '))];
+  const fact = (name: string, value: string | null) =>
+    value === null ? [] : [`${name.padEnd(13)}${value}`];
+  return [
+    `${row.id}  ${row.status}`,
+    orderText(row),
+    '',
+    ...(wait === null ? [] : [wrapped(wait.waitsFor, 'Why it waits', '    ')]),
+    ...fact('Who can act', wait?.who ?? null),
+    ...(row.attentionDetail === null ? [] : [wrapped(row.attentionDetail, '    ')]),
+    ...fact('Account', `${row.accountId} (${row.mode})`),
+    ...fact('Beneficiary', `${row.beneficiaryId} (its details are sealed)`),
+    ...fact('Reference', row.reference),
+    ...fact('Batch', row.batchId === null ? null : `${row.batchId}, item ${row.batchIndex}`),
+    ...fact('Repeats', row.retryOf),
+    ...fact('Our key', row.submitStartedAt === null ? null : `${railKey(row.id)}  (quote it)`),
+    ...fact('Bank has it', row.railReference),
+    ...fact('Settle by', row.settleBy?.toISOString() ?? null),
+    ...fact('Workflow', workflow),
+    ...(view.accepted.length === 0
+      ? []
+      : ['', 'Would be accepted now:', ...view.accepted.flatMap(offerLines)]),
+    '',
+    ...part('History', [
+      ...statusHistory(row).map(
+        ({ at, status, reason }) => `${at}  ${status}${reason === null ? '' : `  (${reason})`}`,
+      ),
+    ]),
+    ...part('At the bank', [
+      ...sendings(row),
+      ...view.attempts,
+      ...view.callbacks.map(callbackLine),
+    ]),
+    ...part('Postings', view.entries.flatMap(entryLines)),
+    ...part(
+      'Webhooks',
+      view.deliveries.map(
+        ({ event, endpointId, status, attempts }) =>
+          `${event} to ${endpointId}: ${status}, attempts: ${attempts}`,
+      ),
+    ),
+    ...part('Operators', view.actions.flatMap(actionLines)),
+  ];
+}
+
+/** A command stands alone on its line, for copying; and what it does on the next. */
+export function offerLines({ command, does }: Offer): readonly string[] {
+  return [`  ${command}`, wrapped(does, '      ')];
+}
+
+function sendings({ submitStartedAt, lastSentAt, voidIntent }: PayoutRow): readonly string[] {
+  if (submitStartedAt === null) return [];
+  return [
+    `${submitStartedAt.toISOString()}  sent for the first time`,
+    ...(lastSentAt !== null && lastSentAt > submitStartedAt
+      ? [`${lastSentAt.toISOString()}  sent for the last time, under the same key`]
+      : []),
+    ...(voidIntent === null ? [] : [`The bank was asked to void it: it ends ${voidIntent}.`]),
+  ];
+}
+
+function callbackLine({ receivedAt, report: json, outcome }: CallbackRow): string {
+  const report = reportFromJson(json);
+  const amount = 'amountMinor' in report ? ` ${statedSum(report)}` : '';
+  const code = 'code' in report ? ` ${report.code}` : '';
+  const became = outcome === null ? 'not applied yet' : outcome;
+  return `${receivedAt.toISOString()}  bank: ${report.kind}${amount}${code} (${became})`;
+}
+
+function entryLines({ id, kind, postings }: PostedEntry): readonly string[] {
+  return [
+    `entry ${id}  ${kind}`,
+    ...postings.map(
+      ({ account, currency, amountMinor }) => `  ${account}  ${writtenSum(amountMinor, currency)}`,
+    ),
+  ];
+}
+
+function actionLines(action: OperatorActionRow): readonly string[] {
+  const { kind, ...rest } = action.command;
+  const parameters = Object.keys(rest).length === 0 ? '' : ` ${JSON.stringify(rest)}`;
+  return [
+    `${action.createdAt.toISOString()}  ${action.operator}: ${kind}${parameters}`,
+    `  ${action.outcome}: ${action.detail}`,
+    `  ${action.id}, because: ${action.reason}`,
+  ];
+}

@@ -1,0 +1,55 @@
+import type { Client } from '@temporalio/client';
+import { searchAttributes } from '../workflows/messages.js';
+import { scheduleIds } from './schedules.js';
+
+const limitMs = 5_000;
+
+/** The sweep runs every five seconds: one that ran so long ago is late, or the clocks differ. */
+const sweepToleranceMs = 60_000;
+const clockToleranceMs = 1_000;
+
+/** What is wrong with what the service needs of Temporal, by name; '' where nothing is. */
+export function faultsOfTemporal(client: Client): Promise<Readonly<Record<string, string>>> {
+  return client.withDeadline(Date.now() + limitMs, async () => {
+    const schedules = await schedulesFault(client);
+    return {
+      schedules,
+      'temporal clock': schedules === '' ? await clockFault(client) : 'see schedules',
+      'search attributes': await attributesFault(client),
+    };
+  });
+}
+
+async function schedulesFault(client: Client): Promise<string> {
+  for (const id of scheduleIds) {
+    try {
+      const { state } = await client.schedule.getHandle(id).describe();
+      if (state.paused) return `${id} is paused: unpause it in the Temporal UI`;
+    } catch {
+      return `${id} is missing: start a worker, which makes it`;
+    }
+  }
+  return '';
+}
+
+/** Temporal says when it last started the sweep, by its own clock. */
+async function clockFault(client: Client): Promise<string> {
+  const { info } = await client.schedule.getHandle('sweep').describe();
+  const agoMs = Date.now() - (info.recentActions.at(-1)?.takenAt.getTime() ?? 0);
+  if (agoMs < -clockToleranceMs) return "it is ahead of this machine's: check NTP on both";
+  return agoMs > sweepToleranceMs
+    ? 'the last sweep began over a minute ago: check the workers, and NTP on both machines'
+    : '';
+}
+
+/** A query with an attribute that is missing is refused, and says which it is. */
+async function attributesFault(client: Client): Promise<string> {
+  const names = Object.values(searchAttributes).map(({ name }) => `${name} is null`);
+  try {
+    await client.workflow.count(names.join(' and '));
+    return '';
+  } catch (error) {
+    const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
+    return `${String(cause)}: start a worker, which adds them`;
+  }
+}

@@ -1,0 +1,90 @@
+import { execFileSync } from 'node:child_process';
+import { describe, expect, it } from 'vitest';
+import {
+  commandNames,
+  commandOf,
+  completion,
+  flagsOf,
+  helpOn,
+  unknownCommand,
+  wordsAfter,
+} from '../../src/cli/help.js';
+import { wrapped } from '../../src/cli/table.js';
+import { works } from '../../src/cli/works.js';
+
+// One table says which commands there are: parsing, help and completion are made of it.
+
+/** What main.ts does without a database. */
+const local = ['start', 'demo', 'rehearse', 'listen', 'completion', 'help'];
+
+it('every command does something', () => {
+  expect(new Set([...Object.keys(works), ...local])).toEqual(new Set(commandNames));
+});
+
+describe.each(commandNames)('corridor help %s', (name) => {
+  const help = helpOn(name.split(' ')) ?? '';
+
+  it('fits a terminal, but for examples to copy', () => {
+    const lines = help.split('\n').filter((line) => !line.startsWith('  $ '));
+    expect(lines.filter((line) => line.length > 80)).toEqual([]);
+  });
+
+  it('has examples that use flags and words which it takes', () => {
+    const examples = help.split('\n').filter((line) => line.startsWith('  $ '));
+    expect(examples).not.toEqual([]);
+    for (const example of examples) {
+      const [, words = ''] = example.split('corridor ');
+      const used = commandOf(words.split(/[ )]/)) ?? '';
+      const known = flagsOf(used);
+      for (const [, flag = ''] of example.matchAll(/ --([a-z-]+)/g))
+        expect(known).toHaveProperty(flag);
+    }
+  });
+});
+
+it('lists all of them in 80 columns, and those of a word', () => {
+  const all = helpOn([]) ?? '';
+  expect(all.split('\n').filter((line) => line.length > 80)).toEqual([]);
+  for (const name of commandNames) expect(all).toContain(`  ${name} `);
+  expect(helpOn(['batches'])?.split('\n')).toHaveLength(4);
+  expect(helpOn(['nonsense'])).toBeUndefined();
+});
+
+it.each([
+  [['strat'], 'Did you mean start?'],
+  [['payouts', 'lst'], 'Did you mean payouts list?'],
+  [['payout', 'show'], 'Did you mean payouts show?'],
+  [['payouts'], 'payouts takes list, show, retry'],
+  [['nonsense'], 'There is no command "nonsense".'],
+  [[], 'A command is missing.'],
+])('%j is none: %s', (words, message) => {
+  expect(unknownCommand(words)).toContain(message);
+});
+
+it('reads flags with and without values, and the words that follow, off the usage', () => {
+  expect(flagsOf('payouts list')).toMatchObject({ stuck: 'boolean', 'older-than': 'string' });
+  expect(flagsOf('payouts show')).not.toHaveProperty('reason');
+  expect(flagsOf('payouts fail')).toMatchObject({ reason: 'string', 'statement-date': 'string' });
+  expect(['payouts list', 'payouts show', 'rates use'].map(wordsAfter)).toEqual([0, 1, 1]);
+});
+
+it('breaks lines between words', () => {
+  expect(wrapped('word '.repeat(40).trim(), '  ').split('\n')).toEqual([
+    `  ${'word '.repeat(15).trim()}`,
+    `  ${'word '.repeat(15).trim()}`,
+    `  ${'word '.repeat(10).trim()}`,
+  ]);
+});
+
+it.each([
+  [['corridor', 'pay'], 'payouts'],
+  [['corridor', 'payouts', 'sh'], 'show'],
+  [['corridor', 'payouts', 'fail', 'po_1', '--st'], '--statement-date'],
+])('completes %j to %s', (words, expected) => {
+  const script = `${completion('bash')}
+    COMP_WORDS=(${words.join(' ')}) COMP_CWORD=${words.length - 1}
+    _corridor; echo "\${COMPREPLY[@]}"`;
+  expect(execFileSync('bash', ['-c', script], { encoding: 'utf8' })).toBe(`${expected}\n`);
+  expect(completion('zsh')).toContain('bashcompinit');
+  expect(completion('fish')).toBeUndefined();
+});
