@@ -10,7 +10,9 @@ export function webhookExample(type: WebhookType, version: ApiVersion): JsonObje
     const data = [webhookExample('payout.settled', version)];
     return { ...sent, id: 'evb_5c0d1f27a9', api_version: version, data };
   }
-  const data = render(examples[type], version);
+  // An endpoint is tested in its own version.
+  const own = type === 'webhook_endpoint.test' ? { api_version: version } : {};
+  const data = render({ ...examples[type], ...own }, version);
   return { ...sent, api_version: version, ...(isEvent ? { sequence: 17 } : {}), data };
 }
 

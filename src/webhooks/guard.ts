@@ -215,15 +215,14 @@ function directConnector(policy: UrlPolicy, lookup: LookupFunction): buildConnec
 
 function tunnelConnector(lookup: LookupFunction, tunnel: Tunnel): buildConnector.connector {
   return ({ hostname, port }, callback) => {
-    const connect = (address: string) =>
-      tunnel(address, port).then(
-        (socket) => callback(null, socket),
-        (error: Error) => callback(error, null),
-      );
-    if (isIP(hostname) !== 0) return void connect(hostname);
+    const give = (socket: Socket) => callback(null, socket);
+    const fail = (error: unknown) =>
+      callback(error instanceof Error ? error : new Error(String(error)), null);
+    const connect = (address: string) => void tunnel(address, port).then(give, fail);
+    if (isIP(hostname) !== 0) return connect(hostname);
     lookup(hostname, { all: false }, (error, address) => {
-      if (error === null && typeof address === 'string') void connect(address);
-      else callback(error ?? new Error('a single address was asked for'), null);
+      if (error === null && typeof address === 'string') connect(address);
+      else fail(error ?? 'a single address was asked for');
     });
   };
 }

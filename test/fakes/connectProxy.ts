@@ -17,7 +17,7 @@ export type ConnectProxy = Pick<Part, 'stop'> & {
 export async function startConnectProxy(deniedPort?: string): Promise<ConnectProxy> {
   const lines: string[] = [];
   const found = (pattern: RegExp) => () => lines.flatMap((line) => pattern.exec(line)?.[1] ?? []);
-  const { announced, stop } = await startProcess({
+  const part = await startProcess({
     name: 'egress proxy',
     command: process.execPath,
     args: [script, ...(deniedPort === undefined ? [] : [deniedPort])],
@@ -28,8 +28,8 @@ export async function startConnectProxy(deniedPort?: string): Promise<ConnectPro
     onLog: (line) => lines.push(line),
   });
   return {
-    url: announced,
-    stop,
+    url: part.announced,
+    stop: () => part.stop(),
     asked: found(/^CONNECT (\S+) /),
     logins: found(/^CONNECT \S+ by (.+)$/),
     ports: found(/^leaves from (\d+)$/),

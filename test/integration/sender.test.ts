@@ -257,10 +257,10 @@ describe('the sender with an egress proxy', () => {
   }
 
   it('has it connect to the address that was checked, and posts the bytes', async () => {
-    const [from, bodies]: [string[], string[]] = [[], []];
-    const { url } = await receiver(async (request, response) => {
+    const [from, bodies]: [string[], Promise<string>[]] = [[], []];
+    const { url } = await receiver((request, response) => {
       from.push(String(request.socket.remotePort));
-      bodies.push(await text(request));
+      bodies.push(text(request));
       response.writeHead(204).end();
     });
     const { proxy, send } = await proxied({});
@@ -269,7 +269,7 @@ describe('the sender with an egress proxy', () => {
       expect(await send(delivery(to))).toEqual({ kind: 'delivered', status: 204 });
     }
     const { host } = new URL(url);
-    expect(bodies).toEqual([delivery(url).body, delivery(url).body]);
+    expect(await Promise.all(bodies)).toEqual([delivery(url).body, delivery(url).body]);
     expect(proxy.asked()).toEqual([host, host]);
     expect(proxy.logins()).toEqual(Array(2).fill(`Basic ${btoa('corridor:p@ss')}`));
     expect(from).toEqual(proxy.ports());
