@@ -36,10 +36,11 @@ const source = new Map([
  * eight more countries, and corridors that are closed by command, 750 with webhooks: verified by
  * public key, logged with each attempt, a feed that waits, and endpoints with secrets that are replaced,
  * 200 with endpoints that fail for days, 140 with batches of events and ranges of them, 390 with
- * endpoints that answer a challenge before they get events, and test messages, and 180 with operators'
- * keys.
+ * endpoints that answer a challenge before they get events, and test messages, 180 with operators'
+ * keys, 90 with an egress proxy and a log that redelivery keeps, and 20 so that a receiver that hangs
+ * costs few workflow tasks.
  */
-const limits = { linesPerFile: 450, linesOfCode: 18_470 };
+const limits = { linesPerFile: 450, linesOfCode: 18_490 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

@@ -1,5 +1,4 @@
 import { Context } from '@temporalio/activity';
-import type { Client } from '@temporalio/client';
 import { isOutage } from '../db/client.js';
 import {
   type AttemptResult,
@@ -18,11 +17,11 @@ import { cancelAll, recipientOf } from '../db/webhookEndpoints.js';
 import { webhookSecretsOpener } from '../db/webhookSecrets.js';
 import { createKeyedLimit, type KeyedLimit } from '../keyedLimit.js';
 import { count, observe } from '../telemetry.js';
-import { wakeEndpoint } from '../temporal/workflowCalls.js';
 import { backoffAfter } from '../webhooks/retrySchedule.js';
 import { factsOf, type Sender, type SendOutcome } from '../webhooks/sender.js';
 import { createAttemptRecorder, gone } from './attemptRecorder.js';
 import type { ActivityDeps, Announcement } from './deps.js';
+import { createEndpointWakes } from './endpointWakes.js';
 import { retryLater, withHeartbeat } from './failure.js';
 import { type WebhookMessage, webhookMessages } from './webhookMessages.js';
 
@@ -88,6 +87,7 @@ type Delivering = DeliveryDeps & {
   /** How many endpoints' deliveries are claimed side by side. */
   readonly claiming: { count: number };
   readonly begin: (steps: readonly Announcement[]) => void;
+  readonly wakeEndpoints: ReturnType<typeof createEndpointWakes>;
 };
 
 /** Whether a run may begin no further attempt. */
@@ -105,6 +105,7 @@ export function createDeliverer(deps: DeliveryDeps) {
     begin,
     secretsOf: webhookSecretsOpener(database, deps.keyring),
     claiming: { count: 0 },
+    wakeEndpoints: createEndpointWakes(deps),
   };
   const payoutRuns = createKeyedLimit(payoutRunsOfAccount, 0);
   const groupRuns = createKeyedLimit(groupRunsOfAccount, groupsWaiting);
@@ -127,7 +128,7 @@ export function createDeliverer(deps: DeliveryDeps) {
     const left = await (run ?? pending());
     // Due at once: they are the business of the endpoints' workflows.
     await releaseClaims(database, left, 0);
-    await wakeEndpoints(deps.temporal, left);
+    await delivering.wakeEndpoints(left);
   }
   /**
    * Delivers in the background what steps have committed, so that nothing waits for receivers. A
@@ -177,11 +178,6 @@ export function createDeliverer(deps: DeliveryDeps) {
   };
 }
 
-async function wakeEndpoints(temporal: Client, pairs: readonly Pair[]): Promise<void> {
-  const ids = new Set(pairs.map(({ endpointId }) => endpointId));
-  for (const id of ids) await wakeEndpoint(temporal, id);
-}
-
 /**
  * Makes first attempts. What failed, or is pending for an endpoint that takes none of them,
  * belongs to its own workflow; what there was no time for is returned.
@@ -207,7 +203,7 @@ async function attemptPending(
   const failed = results.flat().filter(({ status }) => status === 'pending');
   const dead = rest.filter(health.isDead);
   await releaseClaims(deps.database, dead, 0);
-  await wakeEndpoints(deps.temporal, [...failed, ...dead]);
+  await deps.wakeEndpoints([...failed, ...dead]);
   return rest.filter((pair) => !health.isDead(pair));
 }
 
