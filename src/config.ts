@@ -287,10 +287,6 @@ export const readWorkerConfig = (env: Environment) =>
 export const readOperatorTemporalConfig = (env: Environment, stack: Environment = {}) =>
   read(operatorTemporalSchema.superRefine(checkTemporal), env, stack);
 export const readCodecConfig = (env: Environment) => read(codecSchema, env);
-export const readApiConfig = (env: Environment) => read(apiSchema, env);
-export const readWorkerConfig = (env: Environment) => read(checkedWorkerSchema, env);
-export const readOperatorTemporalConfig = (env: Environment, stack: Environment) =>
-  read(operatorTemporalSchema, env, stack);
 export const readOperatorConfig = (env: Environment, stack: Environment) =>
   read(operatorSchema, env, stack);
 export const readMasterKeyConfig = (env: Environment) => read(masterKeySchema, env);
