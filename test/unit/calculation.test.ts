@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { calculationObject } from '../../src/contract/calculation.js';
 import { corridorCurrencies } from '../../src/domain/corridor.js';
 import { crossMid, formatRate } from '../../src/domain/fx.js';
+import { acceptEntry, releaseEntry, settleEntry } from '../../src/domain/ledger.js';
 import { digitsOf, parseMajor } from '../../src/domain/money.js';
 import type { FixedSide } from '../../src/domain/quote.js';
 import { isRefusal } from '../../src/domain/refusal.js';
@@ -57,7 +58,7 @@ const asked = fc.record({
 });
 
 describe('what a calculation says', () => {
-  test('gives every result again, by its rule and from its inputs alone', () => {
+  test('gives every result again, by its rule and from its inputs alone; its legs sum to zero', () => {
     let checked = 0;
     fc.assert(
       fc.property(asked, (request) => {
@@ -69,6 +70,13 @@ describe('what a calculation says', () => {
         const priced = price({ ...request, mid });
         if (isRefusal(priced)) return;
         checked += 1;
+        const accepted = { ...request, ...priced };
+        for (const entry of [acceptEntry, settleEntry, releaseEntry]) {
+          const sums = new Map<string, bigint>();
+          for (const { currency, amountMinor } of entry(accepted).postings)
+            sums.set(currency, (sums.get(currency) ?? 0n) + amountMinor);
+          expect([...sums.values()].every((sum) => sum === 0n)).toBe(true);
+        }
         const corridor = findCorridor(sourceCurrency, destinationCurrency);
         const { steps } = calculationObject(
           {
