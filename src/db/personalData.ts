@@ -120,18 +120,26 @@ export function sealUpdate(keyring: Keyring, row: SealedDetails, details: Benefi
 
 /**
  * Opens the details of beneficiaries; undefined once one is erased. The key of an account is unwrapped
- * once for all rows that the returned function opens, and kept no longer than that is.
+ * once for all rows that the returned function opens, and so are details that several payouts go to;
+ * both are kept no longer than that function.
  */
 export function detailsOpener(keyring: Keyring) {
   const accountKeys = new Map<string, Buffer>();
+  const opened = new Map<string, BeneficiaryDetails>();
   return (row: SealedDetails): BeneficiaryDetails | undefined => {
     const { accountId, beneficiaryKey, sealed } = row;
     if (beneficiaryKey === null || sealed === null) return undefined;
+    const known = opened.get(aboutDetails(row));
+    if (known !== undefined) return known;
     const accountKey = accountKeys.get(accountId) ?? unwrapAccountKey(keyring, row);
     accountKeys.set(accountId, accountKey);
     const key = open(accountKey, beneficiaryKey, aboutKey(row));
     // What opens was sealed by us, and is what was validated then.
-    return JSON.parse(open(key, sealed, aboutDetails(row)).toString('utf8'));
+    const details: BeneficiaryDetails = JSON.parse(
+      open(key, sealed, aboutDetails(row)).toString('utf8'),
+    );
+    opened.set(aboutDetails(row), details);
+    return details;
   };
 }
 
