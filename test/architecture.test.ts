@@ -40,7 +40,7 @@ const source = new Map([
  * keys, 240 with a Temporal that is reached by TLS and stores nothing that can be read without a key, and
  * 80 with requirements as JSON Schema and rates of another age for tests.
  */
-const limits = { linesPerFile: 450, linesOfCode: 19_196 };
+const limits = { linesPerFile: 450, linesOfCode: 19_356 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */
