@@ -335,17 +335,6 @@ describe('what is secret, and what is somebody’s own, after a whole journey', 
     for (const type of ['payout', 'batch', 'batchChunk']) expect(types).toContain(type);
   });
 
-  it('stands in no metric', async () => {
-    const ready = /"(?:metrics|ready)":"(http[^"]+)","msg":"the (?:API|worker) is ready"/;
-    const urls = parts.lines.flatMap((line) => ready.exec(line)?.[1] ?? []);
-    expect(urls.length).toBe(3);
-    for (const url of urls) {
-      const text = await (await fetch(`${url}/metrics`)).text();
-      expect(text).toContain('corridor_');
-      expect(foundIn(text, secrets, personal)).toEqual([]);
-    }
-  });
-
   it('stands in no file of PostgreSQL or Temporal, but what is sent to be stored as it is', async () => {
     const sealed = new Map([...secrets, ['a name', personal.get('a name') ?? '']]);
     const stored = new Map([['a reference', personal.get('a reference') ?? '']]);
