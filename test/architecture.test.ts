@@ -37,9 +37,10 @@ const source = new Map([
  * public key, logged with each attempt, a feed that waits, and endpoints with secrets that are replaced,
  * 200 with endpoints that fail for days, 140 with batches of events and ranges of them, 390 with
  * endpoints that answer a challenge before they get events, and test messages, 180 with operators'
- * keys, and 240 with a Temporal that is reached by TLS and stores nothing that can be read without a key.
+ * keys, 240 with a Temporal that is reached by TLS and stores nothing that can be read without a key, and
+ * 80 with requirements as JSON Schema and rates of another age for tests.
  */
-const limits = { linesPerFile: 450, linesOfCode: 19_196 };
+const limits = { linesPerFile: 450, linesOfCode: 19_356 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */
