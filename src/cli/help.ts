@@ -85,8 +85,9 @@ something take --reason TEXT, for the audit log. --json prints a list or an
 object for scripts; amounts in it are minor units.
 
 All but start, demo and listen use DATABASE_URL, TEMPORAL_ADDRESS and
-CORRIDOR_OPERATOR_KEY, or the stack that runs in --data DIR (.corridor). Your key
-is one of corridor operators add; a file may hold it, CORRIDOR_OPERATOR_KEY_FILE.
+CORRIDOR_OPERATOR_KEY, or the stack that runs in --data DIR (.corridor). The
+key is what corridor operators add shows;
+CORRIDOR_OPERATOR_KEY_FILE may name its file instead.
 
 Exit codes: 0 done; 1 refused, or something was found; 2 called wrongly;
 3 not configured, or not reachable.`;
