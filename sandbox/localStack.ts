@@ -119,6 +119,7 @@ async function startParts(
   const secrets = await readOrCreateSecrets(join(directory, 'secrets.json'));
   const { seed, logins, operatorKey } = await prepareDatabase(databaseUrl, directory, config);
 
+  const hurried = options.isRehearsal === true ? rehearsal : {};
   const apiUrl = `http://127.0.0.1:${ports.api}`;
   const bankUrl = `http://127.0.0.1:${ports.bank}`;
   const connections = {
@@ -135,7 +136,7 @@ async function startParts(
     SANDBOX_BANK_URL: bankUrl,
     SANDBOX_BANK_TOKEN: secrets.bankToken,
     ...ratesOf(config),
-    ...(options.isRehearsal === true ? rehearsal.worker : {}),
+    ...hurried.worker,
   };
   const apiSettings = {
     ...connections,
@@ -155,7 +156,7 @@ async function startParts(
         BANK_API_TOKEN: secrets.bankToken,
         BANK_CALLBACK_URL: `${apiUrl}/rails/sandbox/callbacks`,
         BANK_CALLBACK_SECRET: secrets.callbackSecret,
-        ...(options.isRehearsal === true ? rehearsal.bank : {}),
+        ...hurried.bank,
       },
       { folder: 'sandbox/bank' },
     ),

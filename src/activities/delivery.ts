@@ -162,10 +162,8 @@ export function createDeliverer(deps: DeliveryDeps) {
           const { cancellationSignal } = Context.current();
           // Given up by the server, which has begun another: both would attempt the same.
           const isOutOfTime = timerOfRun(beginLimitMs, () => cancellationSignal.aborted);
-          const { accountId, batching, status, deletedAt } = await recipientOf(
-            database,
-            endpointId,
-          );
+          const recipient = await recipientOf(database, endpointId);
+          const { accountId, batching, status, deletedAt } = recipient;
           if (status !== 'enabled' || deletedAt !== null) {
             return { nextInMs: (await cancelAll(database, endpointId)) ? 0 : null };
           }

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { exactlyOne } from '../../src/db/client.js';
 import { eventually } from '../assertions/eventually.js';
 import { type ApiClient, createClient, textOf } from '../fixtures/client.js';
 import { beneficiary } from '../fixtures/requestPayout.js';
@@ -60,10 +61,10 @@ async function backUp(): Promise<void> {
   const connection = await system.database.reserve();
   await connection`select pg_backup_start('restore.test', fast => true)`;
   await run('cp', ['-a', cluster, backup]);
-  const [{ labelfile = '' } = {}] = await connection<{ labelfile: string }[]>`
+  const [stopped] = await connection<{ labelfile: string }[]>`
     select labelfile from pg_backup_stop()`;
   connection.release();
-  await writeFile(join(backup, 'backup_label'), labelfile);
+  await writeFile(join(backup, 'backup_label'), exactlyOne(stopped).labelfile);
   for (const file of ['postmaster.pid', 'pg_wal']) {
     await rm(join(backup, file), { recursive: true, force: true });
   }
@@ -71,8 +72,9 @@ async function backUp(): Promise<void> {
 
 /** Everything up to now is in the archive. */
 async function untilArchived(): Promise<void> {
-  const [{ segment = '' } = {}] = await system.database<{ segment: string }[]>`
+  const [switched] = await system.database<{ segment: string }[]>`
     select pg_walfile_name(pg_switch_wal()) as segment`;
+  const { segment } = exactlyOne(switched);
   await eventually(`${segment} is archived`, limitMs, async () => {
     const [row] = await system.database<{ last: string | null }[]>`
       select last_archived_wal as last from pg_stat_archiver`;
@@ -110,8 +112,9 @@ it('pays nothing twice after a restore to an earlier moment, and says what it do
   const kept = system.rail.keepAnswer('/transfers');
   const underWay = await pay('simulate: delay 3s');
   await kept;
-  const [{ moment = '' } = {}] = await system.database<{ moment: string }[]>`
+  const [row] = await system.database<{ moment: string }[]>`
     select clock_timestamp()::text as moment`;
+  const { moment } = exactlyOne(row);
   const forgotten = await pay('Invoice 4');
   await untilSettled(forgotten);
   await untilSettled(underWay);

@@ -547,7 +547,8 @@ describe('first attempts at the events of many payouts', () => {
   it('are neither doubled nor hurried by a redelivery', async () => {
     const listener = await openListener('http://127.0.0.1:1/');
     await oweBatch(listener);
-    const [{ eventId = '' } = {}] = await claimGroups(test.database, listener.endpointId, 50);
+    const [claimed] = await claimGroups(test.database, listener.endpointId, 50);
+    const eventId = claimed?.eventId ?? '';
     const { accountId, endpointId: id } = listener;
     expect(await redeliverEvent(test.database, eventId, undefined)).toEqual([id]);
     const endpoint = await findWebhookEndpoint(test.database, accountId, id);
