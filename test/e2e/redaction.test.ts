@@ -366,37 +366,6 @@ describe('what is secret, and what is somebody’s own, after a whole journey', 
     expect(found.size).toBeGreaterThan(1_000);
   });
 
-  it('stands in no metric', async () => {
-    const ready = /"(?:metrics|ready)":"(http[^"]+)","msg":"the (?:API|worker) is ready"/;
-    const urls = parts.lines.flatMap((line) => ready.exec(line)?.[1] ?? []);
-    expect(urls.length).toBe(3);
-    for (const url of urls) {
-      const text = await (await fetch(`${url}/metrics`)).text();
-      expect(text).toContain('corridor_');
-      expect(foundIn(text, secrets, personal)).toEqual([]);
-    }
-  });
-
-  it('stands in no file of PostgreSQL or Temporal, but what is sent to be stored as it is', async () => {
-    const sealed = new Map([...secrets, ['a name', personal.get('a name') ?? '']]);
-    const stored = new Map([['a reference', personal.get('a reference') ?? '']]);
-    const found = new Map<string, readonly string[]>();
-    const journal = join(parts.directory, 'bank-journal.jsonl');
-    const all = readdirSync(parts.directory, { recursive: true, withFileTypes: true });
-    for (const { parentPath, name } of all.filter((file) => file.isFile())) {
-      const path = join(parentPath, name);
-      // PostgreSQL removes files while it runs.
-      const text = (await readFile(path).catch(() => Buffer.alloc(0))).toString('latin1');
-      found.set(path, [...foundIn(text, sealed), ...foundIn(text, stored)]);
-    }
-    // The bank has to know whom it pays.
-    expect(found.get(journal)).toEqual(expect.arrayContaining(['iban', 'a name']));
-    found.delete(journal);
-    const names = new Set([...found.values()].flat());
-    expect(names).toEqual(new Set(['a reference']));
-    expect(found.size).toBeGreaterThan(1_000);
-  });
-
   it('stands in no answer, problem, event or webhook but masked', async () => {
     const leaks = answers.filter(({ text }) => foundIn(text, secrets).length > 0);
     expect(
