@@ -68,8 +68,7 @@ async function operate(deps: OperatorDeps, input: OperateInput): Promise<Command
   const request =
     actor === 'operator' ? await findRequest(database, id, action) : implicitRequest(actor, row);
   if (request === undefined) {
-    const detail = `There is no request ${action} for ${id} that may be executed now.`;
-    return { steps: snapshots, result: unexecuted(detail) };
+    return { steps: snapshots, result: unexecuted(noRequest(input)) };
   }
   const plan = await planOf(deps, row, actor, request);
   const decision = await decisionOf(deps, row, plan);
@@ -77,6 +76,9 @@ async function operate(deps: OperatorDeps, input: OperateInput): Promise<Command
     write(sql, deps.factRules, { ...input, row, request, plan, decision }),
   );
 }
+
+const noRequest = ({ id, action }: OperateInput) =>
+  `There is no request ${action} for ${id} that may be executed now.`;
 
 const otherWorkflow = 'Another workflow is processing the payout. Send the command again.';
 
@@ -175,6 +177,10 @@ async function write(sql: Sql, rules: FactRules, written: CommandRecord): Promis
   const { id } = row;
   const [now] = await lockPayouts(sql, driver, [id]);
   if (now === undefined) return { steps: [], result: unexecuted(otherWorkflow) };
+  // The rail was asked meanwhile, which may have taken long: it may be too old, or its operator revoked.
+  if (actor === 'operator' && (await findRequest(sql, id, action)) === undefined) {
+    return { steps: [snapshotOf(now)], result: unexecuted(noRequest(written)) };
+  }
   const decision = await underLock(sql, now, plan, written.decision);
   if (decision.unparks === true && !isSameCase(now, row)) {
     throw retryLater(

@@ -5,7 +5,7 @@ import { operatorActivities } from '../../src/activities/operator.js';
 import { railActivities } from '../../src/activities/rail.js';
 import { newId } from '../../src/db/id.js';
 import { storeRailEvents } from '../../src/db/inbox.js';
-import type { PayoutRow } from '../../src/db/payouts.js';
+import { type PayoutRow, requestCancellation } from '../../src/db/payouts.js';
 import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
 import type { OperatorCommand } from '../../src/domain/operator.js';
 import { usualFactRules } from '../../src/domain/payout.js';
@@ -207,6 +207,7 @@ describe('the history of a payout names no person and replays, when the payout i
     const rail = new QuietRail({ answers: false, voids: true });
     const status = await ride('canceled', { rail }, async ({ row, handle }) => {
       await server.sleep(halfAMinuteMs);
+      await requestCancellation(store.database, row.id);
       await askPayout(server.client, row, { name: 'cancel', args: [] }, 10_000);
       return handle.result();
     });
