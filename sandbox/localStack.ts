@@ -134,8 +134,7 @@ async function startParts(
     DATABASE_URL: logins.worker,
     SANDBOX_BANK_URL: bankUrl,
     SANDBOX_BANK_TOKEN: secrets.bankToken,
-    ...ratesOf(config),
-    ...(options.isRehearsal === true ? rehearsal.worker : {}),
+    ...{ ...ratesOf(config), ...rehearsalOf(options).worker },
   };
   const apiSettings = {
     ...connections,
@@ -154,8 +153,7 @@ async function startParts(
         BANK_JOURNAL: join(directory, 'bank-journal.jsonl'),
         BANK_API_TOKEN: secrets.bankToken,
         BANK_CALLBACK_URL: `${apiUrl}/rails/sandbox/callbacks`,
-        BANK_CALLBACK_SECRET: secrets.callbackSecret,
-        ...(options.isRehearsal === true ? rehearsal.bank : {}),
+        ...{ BANK_CALLBACK_SECRET: secrets.callbackSecret, ...rehearsalOf(options).bank },
       },
       { folder: 'sandbox/bank' },
     ),
@@ -183,6 +181,9 @@ const rehearsal = {
   worker: { SANDBOX_KEY_RETENTION_SECONDS: '120', SANDBOX_SETTLE_WITHIN_SECONDS: '120' },
   bank: { BANK_KEY_RETENTION_SECONDS: '120' },
 } as const;
+
+const rehearsalOf = ({ isRehearsal }: StackOptions) =>
+  isRehearsal === true ? rehearsal : { worker: {}, bank: {} };
 
 function ratesOf(config: StackConfig): Readonly<Record<string, string>> {
   return {
