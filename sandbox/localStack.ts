@@ -120,7 +120,7 @@ async function startParts(
   const secrets = await readOrCreateSecrets(join(directory, 'secrets.json'));
   const { seed, logins, operatorKey } = await prepareDatabase(databaseUrl, directory, config);
 
-  const hurried = options.isRehearsal === true ? rehearsal : asDeclared;
+  const hurried = rehearsalOf(options);
   const apiUrl = `http://127.0.0.1:${ports.api}`;
   const bankUrl = `http://127.0.0.1:${ports.bank}`;
   const connections = {
@@ -177,14 +177,14 @@ async function startParts(
   return { description, seed, broken: firstToEnd(parts), stop };
 }
 
-/** Outside a rehearsal the bank and the workers keep their own times. */
-const asDeclared = { worker: {}, bank: {} } as const;
-
 /** Every kind of stuck payout comes about within four minutes, and its callbacks still arrive in time. */
 const rehearsal = {
   worker: { SANDBOX_KEY_RETENTION_SECONDS: '120', SANDBOX_SETTLE_WITHIN_SECONDS: '120' },
   bank: { BANK_KEY_RETENTION_SECONDS: '120' },
 } as const;
+
+const rehearsalOf = ({ isRehearsal }: StackOptions) =>
+  isRehearsal === true ? rehearsal : { worker: {}, bank: {} };
 
 function ratesOf(config: StackConfig): Readonly<Record<string, string>> {
   return {

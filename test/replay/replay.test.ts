@@ -69,7 +69,7 @@ describe('a replay', () => {
       'a poll that does not wait for the callback any more',
       'payout-settled-by-poll.v1.json',
       'payout.ts',
-      (text: string) => text.replace(/if \(await condition\(.*callbackPatienceMs.*/, ''),
+      (text: string) => text.replace(/if \(await condition\(.*patienceMs.*/, ''),
     ],
     [
       'a batch that looks whether it is empty before it decides',
