@@ -59,17 +59,13 @@ async function operate(deps: OperatorDeps, input: OperateInput): Promise<Command
   const [row] = await lockPayouts(database, driver, [id]);
   const snapshots = row === undefined ? [] : [snapshotOf(row)];
   // A repeated request gets its first answer: the payout has changed since, so deciding anew would differ.
-  const earlier = await findAction(database, action);
-  if (earlier !== undefined) {
-    const { outcome, detail } = earlier;
-    return { steps: snapshots, result: { outcome, detail, action } };
-  }
+  const earlier = await answerBefore(database, action);
+  if (earlier !== undefined) return { steps: snapshots, result: earlier };
   if (row === undefined) return { steps: snapshots, result: unexecuted(otherWorkflow) };
   const request =
     actor === 'operator' ? await findRequest(database, id, action) : implicitRequest(actor, row);
-  if (request === undefined) {
-    return { steps: snapshots, result: unexecuted(noRequest(input)) };
-  }
+  if (request === undefined)
+    return { steps: snapshots, result: await withoutRequest(database, input) };
   const plan = await planOf(deps, row, actor, request);
   const decision = await decisionOf(deps, row, plan);
   return transaction(database, (sql) =>
@@ -77,8 +73,17 @@ async function operate(deps: OperatorDeps, input: OperateInput): Promise<Command
   );
 }
 
-const noRequest = ({ id, action }: OperateInput) =>
-  `There is no request ${action} for ${id} that may be executed now.`;
+/** What was answered when the request was executed; undefined when it was not. */
+async function answerBefore(sql: Sql, action: string): Promise<OperatorResult | undefined> {
+  const earlier = await findAction(sql, action);
+  return earlier && { outcome: earlier.outcome, detail: earlier.detail, action };
+}
+
+/** Another attempt may have executed it while this one was suspended, and the request is too old since. */
+async function withoutRequest(sql: Sql, { id, action }: OperateInput): Promise<OperatorResult> {
+  const detail = `There is no request ${action} for ${id} that may be executed now.`;
+  return (await answerBefore(sql, action)) ?? unexecuted(detail);
+}
 
 const otherWorkflow = 'Another workflow is processing the payout. Send the command again.';
 
@@ -179,7 +184,7 @@ async function write(sql: Sql, rules: FactRules, written: CommandRecord): Promis
   if (now === undefined) return { steps: [], result: unexecuted(otherWorkflow) };
   // The rail was asked meanwhile, which may have taken long: it may be too old, or its operator revoked.
   if (actor === 'operator' && (await findRequest(sql, id, action)) === undefined) {
-    return { steps: [snapshotOf(now)], result: unexecuted(noRequest(written)) };
+    return { steps: [snapshotOf(now)], result: await withoutRequest(sql, written) };
   }
   const decision = await underLock(sql, now, plan, written.decision);
   if (decision.unparks === true && !isSameCase(now, row)) {

@@ -505,7 +505,8 @@ describe('corridor keys', () => {
     const corridor = async (words: string) => {
       const main = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));
       const env = environmentOf(system.urls.operator);
-      const args = [main, 'keys', ...words.split(' '), '--reason', signature.reason];
+      const reason = words.startsWith('list') ? [] : ['--reason', signature.reason];
+      const args = [main, 'keys', ...words.split(' '), ...reason];
       return (await promisify(execFile)(process.execPath, args, { env })).stdout;
     };
     const made = await corridor(`create --account ${account.id} --name web --scopes read`);

@@ -434,7 +434,7 @@ describe('the database', () => {
     ).rejects.toThrow(/at least a minute/);
   });
 
-  it('lets operators schedule terms, and nobody else', async () => {
+  it('lets operators schedule terms with a line of the audit, and nobody else', async () => {
     const statement = `insert into terms ${columns}
       values ('USD', 0, 0, 0, 1000, 0, now() + interval '1 day')`;
     for (const role of ['api', 'worker', 'operator'] as const) {
@@ -447,7 +447,9 @@ describe('the database', () => {
       );
       expect([role, await inserted]).toEqual([
         role,
-        role === 'operator' ? 'inserted' : 'permission denied for table terms',
+        role === 'operator'
+          ? 'terms is changed only together with the audit line of an operator with the role admin'
+          : 'permission denied for table terms',
       ]);
       await login.end({ timeout: 5 });
     }
