@@ -70,6 +70,7 @@ describe('arrays go and come without asking the server for its types', () => {
     expect(columns.map(({ name }) => name)).toEqual([
       'api_keys.allowed',
       'api_keys.scopes',
+      'delivery_groups.types',
       // Read as rows of ledger_postings alone.
       'ledger_entries.amounts_minor',
       'ledger_entries.from_ids',
