@@ -164,6 +164,7 @@ type Owed = {
   readonly chunks: number;
   readonly inbox?: number;
   readonly deliveries?: number;
+  readonly groups?: number;
 };
 
 /** What is looked at last takes longest, and is not, as long as something before it is open. */
@@ -179,12 +180,13 @@ async function pendingOf(parts: Processes, batchId: string, accountId: string): 
         where batch_id = ${batchId} and wake_at is not null) as chunks`;
   const first = exactlyOne(early);
   if (Object.values(first).some((count) => count > 0)) return first;
-  const [late] = await database<Pick<Owed, 'inbox' | 'deliveries'>[]>`
+  const [late] = await database<Pick<Owed, 'inbox' | 'deliveries' | 'groups'>[]>`
     select
       (select count(*)::int from rail_inbox i join payouts p on p.id = i.payout_id
         where p.batch_id = ${batchId} and ${isUnapplied(database)}) as inbox,
       (select count(*)::int from deliveries d join events e on e.id = d.event_id
-        where e.account_id = ${accountId} and d.status <> 'delivered') as deliveries`;
+        where e.account_id = ${accountId} and d.status <> 'delivered') as deliveries,
+      (select count(*)::int from delivery_groups where account_id = ${accountId}) as groups`;
   return { ...first, ...exactlyOne(late) };
 }
 

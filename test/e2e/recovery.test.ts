@@ -106,9 +106,12 @@ async function open(accountId: string): Promise<readonly object[]> {
 }
 
 async function undelivered(accountId: string): Promise<readonly object[]> {
-  return parts.database`
+  const rows = await parts.database`
     select d.* from deliveries d join events e on e.id = d.event_id
      where e.account_id = ${accountId} and d.status = 'pending'`;
+  const groups = await parts.database`
+    select * from delivery_groups where account_id = ${accountId}`;
+  return [...rows, ...groups];
 }
 
 async function untilNone(
