@@ -512,12 +512,12 @@ describe('corridor keys', () => {
     const made = await corridor(`create --account ${account.id} --name web --scopes read`);
     const rolled = await corridor(`roll ${shownId(made)}`);
     for (const text of [made, rolled]) expect((await ask(shownKey(text))).status).toBe(200);
-    const lines = (await corridor(`list --account ${account.id}`)).trim().split('\n');
-    const named = lines.filter((line) => line.includes('  web  read  '));
-    expect(named.map((line) => /active.*/.exec(line)?.[0])).toEqual([
-      expect.stringMatching(/^active until /),
-      'active',
-    ]);
+    const listed = await corridor(`list --account ${account.id}`);
+    const shown = (text: string, state: string) =>
+      new RegExp(`^${shownId(text)}  …${shownKey(text).slice(-4)}  ${state}\n  web  read\n`, 'm');
+    expect(listed).toMatch(shown(made, 'active until \\S+Z'));
+    expect(listed).toMatch(shown(rolled, 'active'));
+    expect(listed.match(/^ {2}web /gm)).toHaveLength(2);
     await corridor(`revoke ${shownId(made)}`);
     expect((await ask(shownKey(made))).status).toBe(401);
     expect((await ask(shownKey(rolled))).status).toBe(200);
