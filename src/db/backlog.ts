@@ -3,8 +3,9 @@ import type { Sql } from './client.js';
 import { isProbed } from './endpointHealth.js';
 
 /**
- * So many rows are counted of one account and status, or of one endpoint: a read takes milliseconds
- * even when hundreds of thousands wait. The oldest come first, so ages are exact.
+ * So many rows are counted of one account and status, of one endpoint, or of all groups of first
+ * attempts: a read takes milliseconds even when hundreds of thousands wait. The oldest come first, so
+ * ages are exact.
  */
 const mostCounted = 10_000;
 
@@ -35,15 +36,15 @@ export async function readBacklog(sql: Sql): Promise<readonly BacklogSample[]> {
     ), deliveries_left as (
       select case when d.next_attempt_at > now() then 'waiting'
                   when ${isProbed(sql)} then 'failing' else 'due' end as state,
-             count(*) as count, min(d.next_attempt_at) as since
-        from webhook_endpoints w
-       cross join lateral ((select next_attempt_at from deliveries
-                             where endpoint_id = w.id and status = 'pending'
-                             order by next_attempt_at limit ${mostCounted})
-                           union all
-                           select next_attempt_at from delivery_groups
-                            cross join generate_series(first_sequence, last_sequence)
-                            where endpoint_id = w.id) d
+             sum(d.count) as count, min(d.next_attempt_at) as since
+        from (select e.id as endpoint_id, p.next_attempt_at, 1 as count from webhook_endpoints e
+               cross join lateral (select next_attempt_at from deliveries
+                                    where endpoint_id = e.id and status = 'pending'
+                                    order by next_attempt_at limit ${mostCounted}) p
+              union all
+              (select endpoint_id, next_attempt_at, last_sequence - first_sequence + 1
+                 from delivery_groups order by next_attempt_at limit ${mostCounted})) d
+        join webhook_endpoints w on w.id = d.endpoint_id
        group by 1
     ), endpoints as (
       select case when status = 'enabled' and ${isProbed(sql)} then 'failing' else status end as state,

@@ -72,15 +72,18 @@ const pendingInGroups = (sql: Sql, chosen: Fragment) => sql`
    where ${chosen} and (select count(*) from deliveries d
                          where d.event_id = e.id and d.endpoint_id = g.endpoint_id) = 0`;
 
-/** That of an event, of any endpoint. */
-export const pendingInGroupsOf = (sql: Sql, eventId: string) =>
+/** That of each event `o` of the query around it, of any endpoint. */
+export const pendingInGroupsOfEach = (sql: Sql) =>
   pendingInGroups(
     sql,
-    sql`e.id = ${eventId}
-      and g.account_id = (select account_id from events where id = ${eventId})
-      and (select sequence from events where id = ${eventId})
-          between g.first_sequence and g.last_sequence`,
+    sql`e.id = o.id and g.account_id = o.account_id
+      and o.sequence between g.first_sequence and g.last_sequence`,
   );
+
+/** That of an event, of any endpoint. */
+export const pendingInGroupsOf = (sql: Sql, eventId: string) => sql`
+  select d.* from events o cross join lateral (${pendingInGroupsOfEach(sql)}) d
+   where o.id = ${eventId}`;
 
 /** That of an endpoint. */
 export const pendingInGroupsAt = (sql: Sql, endpointId: string) =>

@@ -1,6 +1,6 @@
 import { type Sql, when } from './client.js';
 import type { AttemptResult, KnownPair, Pair } from './deliveries.js';
-import { pendingInGroupsAt, pendingInGroupsOf } from './deliveryGroups.js';
+import { pendingInGroupsAt, pendingInGroupsOfEach } from './deliveryGroups.js';
 import type { PageResult } from './page.js';
 
 export type DeliveryRow = KnownPair & {
@@ -22,12 +22,16 @@ const deliveryColumns = (sql: Sql) => sql`
   event_id, endpoint_id, status, attempts, last_attempt_at, last_status, last_error, last_latency_ms,
   next_attempt_at`;
 
+/** The deliveries `d` of each event `o` of the query around it. */
+export const deliveriesOfEach = (sql: Sql) => sql`
+  lateral (select ${deliveryColumns(sql)} from deliveries where event_id = o.id
+           union all ${pendingInGroupsOfEach(sql)}) d`;
+
 /** What became of an event at each endpoint that listened: no more than an account may have. */
 export async function deliveriesOf(sql: Sql, eventId: string): Promise<readonly DeliveryRow[]> {
   return sql<DeliveryRow[]>`
-    select ${deliveryColumns(sql)} from (
-      select ${deliveryColumns(sql)} from deliveries where event_id = ${eventId}
-      union all ${pendingInGroupsOf(sql, eventId)}) d order by endpoint_id desc`;
+    select d.* from events o cross join ${deliveriesOfEach(sql)}
+     where o.id = ${eventId} order by d.endpoint_id desc`;
 }
 
 /** Of an endpoint's attempts at an event, the newest: more than one round of the retry schedule. */
@@ -91,8 +95,7 @@ export async function deliveryPosition(
   eventId: string,
 ): Promise<string | undefined> {
   const [row] = await sql<Pair[]>`
-    select event_id from deliveries where event_id = ${eventId} and endpoint_id = ${endpointId}
-    union all
-    select event_id from (${pendingInGroupsOf(sql, eventId)}) g where endpoint_id = ${endpointId}`;
+    select d.event_id from events o cross join ${deliveriesOfEach(sql)}
+     where o.id = ${eventId} and d.endpoint_id = ${endpointId}`;
   return row?.eventId;
 }

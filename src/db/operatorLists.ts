@@ -2,6 +2,7 @@ import type { PayoutStatus } from '../domain/payout.js';
 import type { RailReportJson } from '../domain/railReport.js';
 import type { Account } from './accounts.js';
 import { type Sql, when } from './client.js';
+import { type DeliveryRow, deliveriesOfEach } from './deliveryLog.js';
 import { isUnapplied, type PayoutRow } from './payouts.js';
 
 // What operators look at, of every account; the lists of an account are in payoutLists.ts.
@@ -79,20 +80,17 @@ export function callbacksOf(sql: Sql, payoutId: string): Promise<readonly Callba
      where i.payout_id = ${payoutId} order by i.id`;
 }
 
-export type PayoutDelivery = {
-  readonly event: string;
-  readonly endpointId: string;
-  readonly status: string;
-  readonly attempts: number;
-  readonly lastAttemptAt: Date | null;
-};
+export type PayoutDelivery = { readonly event: string } & Pick<
+  DeliveryRow,
+  'endpointId' | 'status' | 'attempts' | 'lastAttemptAt'
+>;
 
 /** The webhooks of a payout, and how far each is. */
 export function deliveriesOfPayout(sql: Sql, id: string): Promise<readonly PayoutDelivery[]> {
   return sql<PayoutDelivery[]>`
-    select e.type as event, d.endpoint_id, d.status, d.attempts, d.last_attempt_at
-      from events e join deliveries d on d.event_id = e.id
-     where e.subject_id = ${id} order by e.sequence, d.endpoint_id`;
+    select o.type as event, d.endpoint_id, d.status, d.attempts, d.last_attempt_at
+      from events o cross join ${deliveriesOfEach(sql)}
+     where o.subject_id = ${id} order by o.sequence, d.endpoint_id`;
 }
 
 /** The newest accounts. */

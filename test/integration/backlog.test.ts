@@ -124,9 +124,13 @@ describe('what waits', () => {
     await test.database`
       update webhook_endpoints set failures = ${failuresToPause}, failing_since = now(), failed_at = now()
        where id = ${failing}`;
+    await test.database`
+      insert into delivery_groups
+        (account_id, endpoint_id, types, first_sequence, last_sequence, next_attempt_at)
+      values (${account.id}, ${well}, '{*}', 101, 150, now() - interval '2 seconds')`;
     expect(new Map((await shown('webhook_backlog')).map(([{ state }, n]) => [state, n]))).toEqual(
       new Map([
-        ['due', 3],
+        ['due', 53],
         ['failing', 3],
       ]),
     );
