@@ -2,7 +2,8 @@ import type { Fragment } from 'postgres';
 import { maximumRedelivered } from '../domain/event.js';
 import { exactlyOne, type Sql, when } from './client.js';
 import { lease } from './deliveries.js';
-import { pendingInGroupsAt, pendingInGroupsOf } from './deliveryGroups.js';
+import { pendingInGroupsAt } from './deliveryGroups.js';
+import { deliveriesOfEach } from './deliveryLog.js';
 import { endPauses } from './endpointHealth.js';
 import { firstId } from './id.js';
 import type { WebhookEndpointRow } from './webhookEndpoints.js';
@@ -45,9 +46,8 @@ export async function redeliverEvent(
   const chosen = sql`
     d.event_id = ${eventId} and ${when(sql, endpointId, (id) => sql`d.endpoint_id = ${id}`)}`;
   const rows = await sql<{ endpointId: string }[]>`
-    select endpoint_id from deliveries d where ${chosen}
-    union
-    select endpoint_id from (${pendingInGroupsOf(sql, eventId)}) d where ${chosen}`;
+    select d.endpoint_id from events o cross join ${deliveriesOfEach(sql)}
+     where o.id = ${eventId} and ${chosen}`;
   const endpointIds = rows.map((row) => row.endpointId);
   // Before the deliveries: every transaction that locks both locks the endpoint first.
   await endPauses(sql, endpointIds);
