@@ -19,7 +19,7 @@ const inputs = {
   shards: [512, 'history shards of Temporal (deploy/temporal/server.yaml)'],
   'kept-bytes': [5_090, 'rows and indexes that a payout leaves for ever (docs/operations.md)'],
   'retained-bytes': [273, 'its deliveries, kept for 30 days (docs/operations.md)'],
-  'wal-bytes': [9_600, 'write-ahead log of a payout (docs/performance.md)'],
+  'wal-bytes': [8_900, 'write-ahead log of a payout (docs/performance.md)'],
   'delete-us': [4, 'time to delete a row, with the vacuum (docs/operations.md)'],
   'percent-busy': [60, 'share of a core to plan with'],
   'machine-cores': [16, 'cores of the largest machine you would give to one part'],

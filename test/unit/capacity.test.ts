@@ -45,7 +45,7 @@ describe('the capacity model', () => {
     expect(performance).toContain('Corridor takes 72 ms');
     expect(performance).toContain('PostgreSQL (17 ms) and the API (6 ms)');
     expect(performance).toMatch(/21\s+events and 10 state transitions/);
-    expect(performance).toContain('9.6 kB of write-ahead log');
+    expect(performance).toContain('8.9 kB of write-ahead log');
     expect(performance).toContain('| 10,000 | 5.88 s | 2.58 s | 2.3 | 0.94 ms | 2.2 |');
     expect(operations).toMatch(/To delete a row takes\s+4 µs/);
   });
