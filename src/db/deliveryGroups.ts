@@ -80,11 +80,6 @@ export const pendingInGroupsOfEach = (sql: Sql) =>
       and o.sequence between g.first_sequence and g.last_sequence`,
   );
 
-/** That of an event, of any endpoint. */
-export const pendingInGroupsOf = (sql: Sql, eventId: string) => sql`
-  select d.* from events o cross join lateral (${pendingInGroupsOfEach(sql)}) d
-   where o.id = ${eventId}`;
-
 /** That of an endpoint. */
 export const pendingInGroupsAt = (sql: Sql, endpointId: string) =>
   pendingInGroups(sql, sql`g.endpoint_id = ${endpointId}`);
