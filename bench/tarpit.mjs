@@ -99,18 +99,20 @@ const lines = await withBench(values.data, async (bench) => {
   const shown = [];
   for (let round = 0; round < rounds * neighbors.length; round += 1) {
     const neighbor = neighbors[round % neighbors.length];
-    const measure = () => whilePaying(neighbor, () => timesOf(victim));
-    neighbor.receiver.hang(false);
-    const well = await measure();
-    const processes = watchProcesses({ worker: bench.stack.description.pids.worker });
-    neighbor.receiver.hang(true);
-    const hanging = await measure();
-    const [wellMs, hangingMs] = [percentile(well, 0.95), percentile(hanging, 0.95)];
+    const measure = async (hangs) => {
+      neighbor.receiver.hang(hangs);
+      const processes = watchProcesses({ worker: bench.stack.description.pids.worker });
+      const times = await whilePaying(neighbor, () => timesOf(victim));
+      return { p95Ms: percentile(times, 0.95), peakMb: processes.peaksMb().worker };
+    };
+    const well = await measure(false);
+    const hanging = await measure(true);
     shown.push(
       [
-        `${neighbor.endpoints} endpoints: p95 ${wellMs.toFixed(0)} ms beside a receiver that is well`,
-        `${hangingMs.toFixed(0)} ms beside one that hangs (${(hangingMs / wellMs).toFixed(2)} times)`,
-        `${neighbor.receiver.held()} requests held, the worker grew by ${processes.growthMb('worker').toFixed(0)} MB`,
+        `${neighbor.endpoints} endpoints: p95 ${well.p95Ms.toFixed(0)} ms beside a receiver that is well`,
+        `${hanging.p95Ms.toFixed(0)} ms beside one that hangs (${(hanging.p95Ms / well.p95Ms).toFixed(2)} times)`,
+        `${neighbor.receiver.held()} requests held`,
+        `the worker's peak ${well.peakMb.toFixed(0)} and ${hanging.peakMb.toFixed(0)} MB`,
       ].join(', '),
     );
   }
