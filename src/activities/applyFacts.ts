@@ -35,7 +35,7 @@ export async function applyFacts(
     if (direct !== undefined) facts.splice(isFirst ? 0 : facts.length, 0, direct);
     const corrected = correctedIn(row, posted);
     const applied = applyTo(row, corrected, facts, rules);
-    return { row, inbox, firstOfInbox: isFirst ? 1 : 0, ...applied };
+    return { row, ...applied, ...outcomesOf(inbox, isFirst ? 1 : 0, applied) };
   });
   const moved = await moveAll(sql, progress);
   const latestOf = new Map(moved.map((row) => [row.id, row]));
@@ -46,7 +46,10 @@ export async function applyFacts(
     .filter(({ payoutId, entry }) => !posted.has(`${payoutId} ${entry.kind}`));
   const [parked] = await Promise.all([
     park(sql, snapshots, ({ id }) => found.get(id)),
-    markApplied(sql, progress.flatMap(unmovedBy)),
+    markApplied(
+      sql,
+      progress.flatMap(({ others }) => others),
+    ),
     // Last of them, for it locks the balances, which others wait for.
     postEntries(sql, entries),
   ]);
@@ -58,11 +61,12 @@ export async function applyFacts(
   }));
 }
 
+type Outcome = { readonly id: bigint; readonly outcome: string };
 type AppliedFacts = Progress & {
   readonly row: LockedPayout;
-  readonly inbox: readonly InboxRow[];
-  /** Where the facts of the inbox begin among all. */
-  readonly firstOfInbox: number;
+  /** The facts of the inbox that have moved the payout, and those that have not. */
+  readonly movers: readonly Outcome[];
+  readonly others: readonly Outcome[];
 };
 
 function correctedIn(row: LockedPayout, posted: ReadonlySet<string>): PayoutState['corrected'] {
@@ -88,16 +92,20 @@ function applyTo(
   };
 }
 
-/** What became of the facts of the inbox; a status is the outcome of those that have moved the payout. */
-function appliedOf({ inbox, firstOfInbox, outcomes, moves }: AppliedFacts) {
-  const applied = inbox.map(({ id }, index) => ({
-    id,
-    outcome: outcomes[firstOfInbox + index] ?? 'nothing new',
-  }));
+/**
+ * What became of the facts of the inbox, which begin with the `first` of all; a status is the outcome
+ * of those that have moved the payout.
+ */
+function outcomesOf(inbox: readonly InboxRow[], first: number, { outcomes, moves }: Progress) {
   const isMove = new Set<string>(moves.map(({ status }) => status));
-  return Map.groupBy(applied, ({ outcome }) => isMove.has(outcome));
+  const movers: Outcome[] = [];
+  const others: Outcome[] = [];
+  for (const [index, { id }] of inbox.entries()) {
+    const outcome = outcomes[first + index] ?? 'nothing new';
+    (isMove.has(outcome) ? movers : others).push({ id, outcome });
+  }
+  return { movers, others };
 }
-const unmovedBy = (applied: AppliedFacts) => appliedOf(applied).get(false) ?? [];
 
 /** Moves every payout along its own path: one statement for the next status of all of them. */
 async function moveAll(sql: Sql, progress: readonly AppliedFacts[]): Promise<readonly PayoutRow[]> {
@@ -109,7 +117,7 @@ async function moveAll(sql: Sql, progress: readonly AppliedFacts[]): Promise<rea
       const move = applied.moves[depth];
       if (move === undefined) return [];
       // All of them by the first.
-      const facts = depth === 0 ? (appliedOf(applied).get(true) ?? []) : [];
+      const facts = depth === 0 ? applied.movers : [];
       return [{ id: applied.row.id, ...move, appliedFacts: facts.map(({ id }) => id) }];
     });
     moved.push(...(await movePayouts(sql, rows, moves)));

@@ -13,7 +13,7 @@ import {
   pendingFirstAttempts,
   releaseClaims,
 } from '../db/deliveries.js';
-import { claimGroups, endGroups, endpointsOfGroups } from '../db/deliveryGroups.js';
+import { claimGroups, endGroups, endpointsOfGroups, releaseGroups } from '../db/deliveryGroups.js';
 import { cancelAll, recipientOf } from '../db/webhookEndpoints.js';
 import { webhookSecretsOpener } from '../db/webhookSecrets.js';
 import { createKeyedLimit, type KeyedLimit } from '../keyedLimit.js';
@@ -88,6 +88,8 @@ type Delivering = DeliveryDeps & {
   /** How many endpoints' deliveries are claimed side by side. */
   readonly claiming: { count: number };
   readonly begin: (steps: readonly Announcement[]) => void;
+  /** Whether the worker stops. */
+  readonly isClosing: () => boolean;
   readonly wakeEndpoints: ReturnType<typeof createEndpointWakes>;
 };
 
@@ -104,6 +106,7 @@ export function createDeliverer(deps: DeliveryDeps) {
     accounts: createKeyedLimit(attemptsOfAccount),
     hosts: createKeyedLimit(attemptsOfHost),
     begin,
+    isClosing: () => isClosing,
     secretsOf: webhookSecretsOpener(database, deps.keyring),
     claiming: { count: 0 },
     wakeEndpoints: createEndpointWakes(deps),
@@ -113,7 +116,10 @@ export function createDeliverer(deps: DeliveryDeps) {
   const endpointRuns = createKeyedLimit(endpointRunsOfAccount, 0);
   const underWay = new Set<Promise<void>>();
   let isClosing = false;
-  /** First attempts at the events of payouts and of their batches; the endpoints' workflows do the rest. */
+  /**
+   * First attempts at the events of payouts and of their batches, all of one account, as those of a step
+   * are; the endpoints' workflows do the rest.
+   */
   async function deliver(subjectIds: readonly string[]): Promise<void> {
     const [first = ''] = subjectIds;
     const accountId = await accountOfEvents(database, first);
@@ -268,6 +274,7 @@ async function attemptGroups(
   const attempted = endpointIds.map(attemptAt);
   await Promise.allSettled(attempted);
   deps.claiming.count -= endpointIds.length;
+  if (deps.isClosing()) await releaseGroups(deps.database, accountId);
   await Promise.all(attempted);
 }
 

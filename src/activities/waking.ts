@@ -1,3 +1,4 @@
+import { transaction } from '../db/client.js';
 import { postponeWaiting } from '../db/payouts.js';
 import type { WakeablePayout } from '../domain/payout.js';
 import { wakePayouts } from '../temporal/workflowCalls.js';
@@ -15,6 +16,6 @@ export async function wakeOwn(
   const failures = await wakePayouts(temporal, payouts);
   const failed = new Set(failures.map(({ id }) => id));
   const woken = payouts.flatMap(({ id }) => (failed.has(id) ? [] : [id]));
-  await postponeWaiting(database, woken);
+  await transaction(database, (sql) => postponeWaiting(sql, woken));
   return failures.length;
 }

@@ -84,16 +84,24 @@ export async function releaseChunk(sql: Sql, chunk: Chunk, forMs: number | null)
  * need an operator or whose rail is overdue, and by scope those without a definite answer for ten
  * minutes, or all that are open or have unprocessed events, since an event of one that settled long
  * ago must not keep the others' from being applied.
+ *
+ * The chunk is locked first: a fact that is being stored is there by then, and one that is stored later
+ * finds the payout gone and wakes its own workflow.
  */
 export async function handOverItems(
   sql: Sql,
   chunk: Chunk,
   scope: 'stuck' | 'unanswered' | 'all',
 ): Promise<readonly WakeablePayout[]> {
+  const { batchId, number } = chunk;
   return sql<WakeablePayout[]>`
+    with held as materialized (
+      select from batch_chunks where batch_id = ${batchId} and number = ${number} for no key update
+    )
     update payouts set driver = id, wake_at = ${wakeAfter(sql, 'handOver')}
      where id in (select id from payouts p
-                   where ${withinChunk(sql, chunk)} and driver = ${chunkDriver(chunk)}
+                   where (select count(*) from held) >= 0
+                     and ${withinChunk(sql, chunk)} and driver = ${chunkDriver(chunk)}
                      and (attention_at is not null
                        or (status = 'sent' and settle_by <= now())
                        or (${scope === 'unanswered'} and status = 'processing'
@@ -108,13 +116,18 @@ export async function handOverItems(
  * Takes a payout out of its chunk, so that its own workflow does what is asked of it. Its
  * row is due, should that workflow not be started. What is not decided yet stays: it is
  * decided in the order of its batch. Answers whether it stays; one statement decides that,
- * so an item that is accepted meanwhile is either taken over or was still undecided.
+ * so an item that is accepted meanwhile is either taken over or was still undecided. The chunk is
+ * locked first, as by handOverItems.
  */
 export async function takeOver(sql: Sql, payoutId: string): Promise<{ isUndecided: boolean }> {
   const [row] = await sql<{ isUndecided: boolean }[]>`
-    with item as (
+    with held as materialized (
+      select from payouts p
+        join batch_chunks c on c.batch_id = p.batch_id and c.batch_id || '/' || c.number = p.driver
+       where p.id = ${payoutId} for no key update of c
+    ), item as (
       select id, driver <> id and attention_at is null and status = 'pending' as is_undecided
-        from payouts where id = ${payoutId} for no key update
+        from payouts where id = ${payoutId} and (select count(*) from held) >= 0 for no key update
     ), taken as (
       update payouts p set driver = p.id, wake_at = ${wakeAfter(sql, 'step')}
         from item where p.id = item.id and p.driver <> p.id

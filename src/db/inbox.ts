@@ -12,7 +12,7 @@ export type ToSignal = {
 };
 
 /**
- * Stores a rail's events, each once, and makes their payouts due within seconds, in case the signal
+ * Stores a rail's events, each once (under an id that is known another fact is another event), and makes their payouts due within seconds, in case the signal
  * fails. A report that changes nothing about a final payout, as `effectOf` would find too, is marked
  * as applied and signals no workflow; a chunk that is being processed finds its events itself.
  */
@@ -46,7 +46,7 @@ export async function storeRailEvents(
       -- After a correction it may be new all the same (domain/payout.ts).
       cross join lateral (select r.is_repeated and not exists (select from ledger_entries e
           where e.payout_id = p.id and e.kind = 'correction') as is_known) k
-    on conflict (rail, rail_event_id) do nothing
+    on conflict (rail, rail_event_id, jsonb_hash_extended(fact, 0)) do nothing
     returning case when applied_at is null then payout_id end as payout_id`;
   const ids = kept.flatMap(({ payoutId }) => payoutId ?? []);
   if (ids.length === 0) return { payouts: [], chunks: [] };

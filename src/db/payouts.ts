@@ -374,13 +374,18 @@ export async function claimOverduePayouts(sql: Sql): Promise<readonly WakeablePa
 /**
  * Puts off what was woken and only waits, for the rail or for a person, by an hour; its
  * workflow says so itself when it is to be looked at sooner. A payout that is final is no longer due.
+ * What somebody has locked stays due: it is being moved, or a fact of it is being stored. It needs a
+ * transaction.
  */
 export async function postponeWaiting(sql: Sql, ids: readonly string[]): Promise<void> {
+  // A statement of its own: the next one sees every fact that was stored before the lock was taken.
+  const locked = await sql<{ id: string }[]>`
+    select id from payouts where id = any (${ids}) for no key update skip locked`;
   await sql`
     update payouts p
        set wake_at = case when attention_at is not null or status = 'sent'
                           then ${wakeAfter(sql, 'resting')} end
-     where id = any (${ids}) and wake_at is not null
+     where id = any (${locked.map(({ id }) => id)}) and wake_at is not null
        and (attention_at is not null or status not in ('pending', 'processing'))
        and not ${hasUnappliedFacts(sql)}`;
 }

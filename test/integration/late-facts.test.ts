@@ -308,6 +308,17 @@ describe('a callback', () => {
     );
   });
 
+  it('under the id of another one is a fact of its own where it says something else', async () => {
+    const { id } = await finished('an ordinary payout', 'settled');
+    const first = newsOf(await rowOf(system, id), { type: 'settled' });
+    const other = { ...first, type: 'rejected', code: 'AC04' } as const;
+    // The second one is a repetition.
+    for (const news of [first, other, other]) expect(await callBack(system, [news])).toBe(200);
+    const facts = await inboxOf(id, 3);
+    expect(facts.map(({ outcome }) => outcome)).toEqual(['moved', 'nothing new', 'contradiction']);
+    expect(await untilParked(system, id)).toMatchObject({ attentionReason: 'contradiction' });
+  });
+
   it('that says what is known wakes nobody', async () => {
     const { id } = await finished('an ordinary payout', 'settled');
     const before = await system.temporal.workflow.getHandle(id).describe();

@@ -544,6 +544,51 @@ describe('first attempts at the events of many payouts', () => {
     }
   });
 
+  it('are canceled when they are due, where the sweep ended them as their endpoint was disabled', async () => {
+    const receiver = await openReceiver();
+    const listener = await openListener(receiver.url);
+    await oweBatch(listener);
+    await die(listener);
+    const { accountId, endpointId } = listener;
+    const ended = Promise.withResolvers<void>();
+    const commit = Promise.withResolvers<void>();
+    const sweeping = transaction(test.database, async (sql) => {
+      await endOverdueGroups(sql);
+      ended.resolve();
+      await commit.promise;
+    });
+    await ended.promise;
+    const change = { status: 'disabled' } as const;
+    const disabling = updateWebhookEndpoint(test.database, accountId, endpointId, change);
+    await eventually('it waits for the sweep', 20_000, async () => {
+      const waiting = await test.database`
+        select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;
+      return waiting.count > 0 || undefined;
+    });
+    commit.resolve();
+    await Promise.all([sweeping, disabling]);
+    // It could not see what the sweep was writing.
+    expect(await statusesOf(listener)).toEqual(Array(count).fill('pending'));
+    expect(await overdueEndpoints(test.database)).toContain(endpointId);
+    expect(await startWorker().deliverDue(endpointId)).toEqual({ nextInMs: null });
+    expect(await statusesOf(listener)).toEqual(Array(count).fill('canceled'));
+    expect(receiver.received).toEqual([]);
+  });
+
+  it('are due at once when the worker that was to make them stops', async () => {
+    const receiver = await startReceiver(() => undefined);
+    onTestFinished(() => receiver.close());
+    const listener = await openListener(receiver.url);
+    const worker = startWorker();
+    await worker.close();
+    await worker.deliver(...(await oweBatch(listener)));
+    await endOverdueGroups(test.database);
+    expect(await groupsOf(listener)).toHaveLength(0);
+    const due = await claimDueDeliveries(test.database, listener.endpointId, 100);
+    expect(due).toHaveLength(count);
+    for (const { attempts } of due) expect(attempts).toBe(1);
+  });
+
   it('are neither doubled nor hurried by a redelivery', async () => {
     const listener = await openListener('http://127.0.0.1:1/');
     await oweBatch(listener);
