@@ -1,5 +1,6 @@
 import type { Sql } from '../db/client.js';
 import { type LockedPayout, lockPayouts, makeDue, movePayouts } from '../db/payouts.js';
+import { cancelLost } from '../db/submissions.js';
 import type { FactRules, WakeablePayout } from '../domain/payout.js';
 import { undecidedCancellation } from '../domain/progress.js';
 import { applyFacts } from './applyFacts.js';
@@ -13,7 +14,8 @@ const withdrawn = { kind: 'withdrawn' } as const;
 
 /**
  * Cancels those of the payouts that no rail was ever given, by any driver, and releases
- * what they hold. The caller then wakes those that have workflows of their own.
+ * what they hold; one that may have been given in a time that was lost, its rail has to void first. The
+ * caller then wakes those that have workflows of their own.
  */
 export async function cancelItems(
   sql: Sql,
@@ -22,16 +24,22 @@ export async function cancelItems(
 ): Promise<readonly Canceled[]> {
   const rows = await lockPayouts(sql, null, ids);
   const idsOf = (chosen: readonly LockedPayout[]) => chosen.map(({ id }) => id);
-  const unsent = rows.filter((row) => row.status === 'processing' && row.submitStartedAt === null);
+  const open = rows.filter(({ status }) => status === 'processing');
+  const unsent = open.filter(({ submitStartedAt }) => submitStartedAt === null);
+  const lost = await cancelLost(sql, idsOf(open.filter((row) => row.submitStartedAt !== null)));
   const facts = new Map(idsOf(unsent).map((id) => [id, withdrawn]));
   const released = await applyFacts(sql, rules, { driver: null, ids: idsOf(unsent) }, facts);
   const pending = rows.filter((row) => row.status === 'pending');
   const moves = idsOf(pending).map((id) => ({ id, ...undecidedCancellation }));
   const moved = await movePayouts(sql, pending, moves);
-  const own = new Map(ownOf([...unsent, ...pending]).map((row) => [row.id, row]));
+  const voided = rows.filter(({ id }) => lost.has(id));
+  const own = new Map(ownOf([...unsent, ...pending, ...voided]).map((row) => [row.id, row]));
   await makeDue(sql, [...own.keys()]);
   const subscribed = await announce(sql, moved);
-  const canceled = moved.map(({ id }) => ({ id, hasPendingDeliveries: subscribed.has(id) }));
+  const canceled = [...moved, ...voided].map(({ id }) => ({
+    id,
+    hasPendingDeliveries: subscribed.has(id),
+  }));
   return [...released, ...canceled].map(({ id, hasPendingDeliveries }) => ({
     id,
     hasPendingDeliveries,

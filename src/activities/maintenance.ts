@@ -4,6 +4,7 @@ import { type Database, isRaisedByFunction } from '../db/client.js';
 import { overdueEndpoints, purgeAttempts, purgeDeliveries } from '../db/deliveries.js';
 import { endOverdueGroups } from '../db/deliveryGroups.js';
 import { purgeExpiredKeys } from '../db/idempotency.js';
+import { beat } from '../db/interruptions.js';
 import { listBalanceBreaks } from '../db/ledger.js';
 import { claimOverduePayouts } from '../db/payouts.js';
 import { purgeUnusedQuotes } from '../db/quotes.js';
@@ -83,6 +84,8 @@ async function purge(database: Database): Promise<number> {
 }
 
 async function sweep({ database, temporal, log }: MaintenanceDeps): Promise<void> {
+  // First, for what is woken may be sent again.
+  await beat(database);
   const payouts = await claimOverduePayouts(database);
   const failures = await wakeOwn({ database, temporal }, payouts);
   const chunks = await wakeOverdueChunks(database, temporal);

@@ -95,7 +95,7 @@ function implicitRequest(actor: ActorKind, row: LockedPayout): OperatorRequest |
   const command = { kind: 'cancel' } as const;
   if (actor !== 'customer')
     return { operator: 'temporal-ui', reason: 'the cancel button', command };
-  if (row.cancelRequestedAt === null) return undefined;
+  if (!row.hasCancelRequest) return undefined;
   return { operator: row.accountId, reason: 'the API', command };
 }
 

@@ -277,7 +277,11 @@ async function repeatAll(
     else if (!isEvident && isStale(begunMs)) results.push({ id, unknown: stale });
     else if (fact !== undefined) results.push({ id, fact });
     else if (keyIsRemembered(rail, submission)) toResend.push(submission);
-    else results.push({ id, unrecoverable: keyForgotten });
+    else
+      results.push({
+        id,
+        unrecoverable: submission.isOfLostTime ? lostAndForgotten : keyForgotten,
+      });
   }
   const ids = toResend.map(({ id }) => id);
   const begun = new Set(await beginRepeat(database, driver, ids, limits));
@@ -289,6 +293,10 @@ async function repeatAll(
 const stale = 'the process was suspended: not sent';
 
 const keyForgotten = 'The rail does not know the key, and may have forgotten it: not sent again.';
+
+const lostAndForgotten =
+  'It may have been sent in a time that the database has lost, and the rail may have forgotten its key: ' +
+  "not sent. Compare with the bank's statement.";
 
 /**
  * Sends orders in the rail's bulk size. A process that was suspended after it committed the

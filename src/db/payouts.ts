@@ -13,6 +13,7 @@ import type { Move } from '../domain/progress.js';
 import type { Refusal } from '../domain/refusal.js';
 import type { Mode } from './accounts.js';
 import { byId, exactlyOne, oneOf, ownedIn, type Sql, unnest, when } from './client.js';
+import { firstSentAt, lastSentAt } from './interruptions.js';
 import type { PriceOrigin } from './terms.js';
 import { wakeAfter } from './wakeTimes.js';
 
@@ -129,11 +130,15 @@ export async function lockRetried(sql: Sql, accountId: string, id: string): Prom
     select from payouts where account_id = ${accountId} and id = ${id} for no key update`;
 }
 
-/** Records the customer's wish to cancel: that a workflow is told so proves nothing. */
+/**
+ * Records the customer's wish to cancel: that a workflow is told so proves nothing. It is renewed at most
+ * once a minute, however often it is repeated.
+ */
 export async function requestCancellation(sql: Sql, id: string): Promise<void> {
   await sql`
     update payouts set cancel_requested_at = now()
-     where id = ${id} and cancel_requested_at is null`;
+     where id = ${id}
+       and coalesce(cancel_requested_at, '-infinity') < now() - interval '1 minute'`;
 }
 
 export const findPayout = oneOf(ownedIn<PayoutRow>('payouts'));
@@ -150,8 +155,8 @@ export const hasUnappliedFacts = (sql: Sql) => sql`
   ((select count(*) from rail_inbox i where i.payout_id = p.id and ${isUnapplied(sql)}) > 0)`;
 
 export type LockedPayout = PayoutRow & {
-  /** When the customer first asked to cancel it. */
-  readonly cancelRequestedAt: Date | null;
+  /** Whether its customer has asked to cancel it within an hour, as an operator's request stands. */
+  readonly hasCancelRequest: boolean;
   /** Milliseconds since the request, by the database's clock alone. */
   readonly ageMs: bigint;
   /** Milliseconds until the rail's settle-by, negative once it is past. */
@@ -163,7 +168,8 @@ export type LockedPayout = PayoutRow & {
 };
 
 /**
- * Locks the payouts that this driver may move, in the order of their ids. A payout that
+ * Locks the payouts that this driver may move, in the order of their ids, with the times at which each
+ * was sent, or may have been (interruptions.ts). A payout that
  * another driver has taken over is not returned: the caller has lost it. A driver of null
  * takes them from any driver, for what no driver may prevent.
  */
@@ -173,11 +179,12 @@ export async function lockPayouts(
   ids: readonly string[],
 ): Promise<readonly LockedPayout[]> {
   return sql<LockedPayout[]>`
-    select p.*,
+    select p.*, ${firstSentAt(sql)} as submit_started_at, ${lastSentAt(sql)} as last_sent_at,
            (extract(epoch from now() - p.requested_at) * 1000)::bigint as age_ms,
            (extract(epoch from p.settle_by - now()) * 1000)::bigint as settle_in_ms,
            ${hasUnappliedFacts(sql)} as has_unprocessed_events,
-           (extract(epoch from now() - p.submit_started_at) * 1000)::float8
+           coalesce(p.cancel_requested_at > now() - interval '1 hour', false) as has_cancel_request,
+           (extract(epoch from now() - ${firstSentAt(sql)}) * 1000)::float8
              as since_first_attempt_ms
       from payouts p
      where p.id = any (${ids}) and ${when(sql, driver, (wanted) => sql`p.driver = ${wanted}`)}

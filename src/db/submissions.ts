@@ -1,5 +1,6 @@
 import type { VoidOutcome } from '../domain/payout.js';
 import { type Sql, unnest } from './client.js';
+import { firstSentAt, lastSentAt } from './interruptions.js';
 import type { AcceptedRow } from './payouts.js';
 import { wakeAfter } from './wakeTimes.js';
 
@@ -10,6 +11,8 @@ export type Submission = Pick<
 > & {
   /** Whether an earlier attempt began and left no answer: look before sending again. */
   readonly wasSubmitted: boolean;
+  /** Whether that attempt may have been made in a time that the database has lost. */
+  readonly isOfLostTime: boolean;
   /** Milliseconds since the first attempt began, by the database's clock. */
   readonly sinceFirstAttemptMs: number;
 };
@@ -35,15 +38,21 @@ export async function beginSubmission(
   limits: readonly SettleLimit[],
 ): Promise<readonly Submission[]> {
   return sql<Submission[]>`
-    with locked as (
-      select p.id, p.submit_started_at from payouts p left join batches b on b.id = p.batch_id
+    with lost as materialized (
+      select * from known_interruptions
+    ), locked as (
+      -- As firstSentAt, which would look for interruptions once for each of hundreds.
+      select p.id, p.submit_started_at, coalesce(p.submit_started_at, (
+               select greatest(min(began_at), p.requested_at) from lost
+                where ended_at >= p.requested_at having count(*) > 0)) as first_sent_at
+        from payouts p left join batches b on b.id = p.batch_id
        where p.id = any (${ids}) and p.driver = ${driver} and p.status = 'processing'
          and p.attention_at is null
          and (p.submit_started_at is not null or (b.paused_at is null and b.canceled_at is null))
        order by p.id for no key update of p
     )
     update payouts p
-       set submit_started_at = coalesce(p.submit_started_at, now()),
+       set submit_started_at = coalesce(p.submit_started_at, locked.first_sent_at, now()),
            last_sent_at = coalesce(p.last_sent_at, now()),
            settle_by = case when locked.submit_started_at is null
                             then ${laterSettleBy(sql)} else p.settle_by end,
@@ -51,7 +60,8 @@ export async function beginSubmission(
       from locked, ${limitsTable(sql, limits)}
      where p.id = locked.id and t.rail = p.rail
     returning p.id, p.rail, p.reference, p.receive_minor, p.destination_currency, p.void_intent,
-      locked.submit_started_at is not null as was_submitted,
+      locked.first_sent_at is not null as was_submitted,
+      locked.submit_started_at is null and locked.first_sent_at is not null as is_of_lost_time,
       (extract(epoch from now() - p.submit_started_at) * 1000)::float8 as since_first_attempt_ms`;
 }
 
@@ -100,11 +110,27 @@ export async function writeVoidIntent(
   rememberedMs: number,
 ): Promise<VoidOutcome | undefined> {
   const [row] = await sql<{ voidIntent: VoidOutcome }[]>`
-    update payouts set void_intent = coalesce(void_intent, ${intent})
+    update payouts p set void_intent = coalesce(void_intent, ${intent}), ${sentTimes(sql)}
      where id = ${id} and driver = ${driver} and status = 'processing'
-       and submit_started_at > now() - make_interval(secs => ${rememberedMs / 1000})
+       and ${firstSentAt(sql)} > now() - make_interval(secs => ${rememberedMs / 1000})
     returning void_intent`;
   return row?.voidIntent;
+}
+
+const sentTimes = (sql: Sql) => sql`
+  submit_started_at = ${firstSentAt(sql)}, last_sent_at = ${lastSentAt(sql)}`;
+
+/**
+ * Writes that payouts are canceled which nobody has sent, but which may have been sent in a time that the
+ * database has lost: the next submission has the rail void them. Returns which these are.
+ */
+export async function cancelLost(sql: Sql, ids: readonly string[]): Promise<ReadonlySet<string>> {
+  if (ids.length === 0) return new Set();
+  const rows = await sql<{ id: string }[]>`
+    update payouts p set void_intent = 'canceled', ${sentTimes(sql)}
+     where id = any (${ids}) and submit_started_at is null and ${firstSentAt(sql)} is not null
+    returning id`;
+  return new Set(rows.map(({ id }) => id));
 }
 
 /** The rail has not voided the key: what it makes of the order decides. */

@@ -4,7 +4,9 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { pauseBatch } from '../../src/db/batches.js';
 import { exactlyOne } from '../../src/db/client.js';
+import { findPayoutById } from '../../src/db/payouts.js';
 import { eventually } from '../assertions/eventually.js';
 import { type ApiClient, createClient, textOf } from '../fixtures/client.js';
 import { beneficiary } from '../fixtures/requestPayout.js';
@@ -16,6 +18,9 @@ const limitMs = 60_000;
 
 const run = promisify(execFile);
 const corridor = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));
+
+/** How the bank and the workers are started from now on: with a bank that forgets keys, or not. */
+const memory: Record<string, string> = {};
 
 const parts: readonly PartName[] = ['api', 'worker', 'batch-worker', 'temporal', 'postgres'];
 
@@ -34,6 +39,7 @@ const archiving = (archive: string) => [
 beforeAll(async () => {
   const archiveIn = (directory: string) => join(directory, 'postgres', 'archive');
   system = await startProcesses({
+    env: memory,
     postgresSettings: (directory) => archiving(archiveIn(directory)),
   });
   cluster = join(system.directory, 'postgres', 'cluster');
@@ -49,10 +55,43 @@ async function pay(reference: string): Promise<string> {
   return textOf(await client('POST /v1/payouts', { form }), 'id');
 }
 
+/** A batch of one payout that is accepted, and given to the bank when the batch is resumed. */
+async function withhold(): Promise<{ readonly batchId: string; readonly id: string }> {
+  // Nothing can be sent between the request and the pause.
+  await system.crash('batch-worker');
+  const item = { source_currency: 'USD', amount: '1000', beneficiary: payee };
+  const json = { payouts: [{ ...item, reference: 'Invoice 5' }] };
+  const batchId = textOf(await client('POST /v1/batches', { json }), 'id');
+  expect(await pauseBatch(system.database, batchId)).toBe(true);
+  await system.start('batch-worker');
+  const id = await eventually('the item is accepted', limitMs, async () => {
+    const [row] = await system.database<{ id: string }[]>`
+      select id from payouts where batch_id = ${batchId} and status = 'processing'`;
+    return row?.id;
+  });
+  return { batchId, id };
+}
+
+/** The bank has forgotten every key by now, as after a day. */
+async function forgetKeys(): Promise<void> {
+  for (const part of ['sandbox-bank', 'worker', 'batch-worker'] as const) await system.crash(part);
+  memory['BANK_KEY_RETENTION_SECONDS'] = '1';
+  memory['SANDBOX_KEY_RETENTION_SECONDS'] = '1';
+  await system.startAll();
+}
+
 function untilSettled(id: string): Promise<unknown> {
   return eventually(`${id} is settled`, limitMs, async () => {
     const { body } = await client(`GET /v1/payouts/${id}`);
     return body['status'] === 'settled' || undefined;
+  });
+}
+
+/** As an operator resumes a batch; its workflow looks at it at once. */
+async function resume(batchId: string): Promise<void> {
+  const words = ['batches', 'resume', batchId, '--reason', 'a test'];
+  await run(process.execPath, [corridor, ...words], {
+    env: { ...process.env, ...system.operatorEnv },
   });
 }
 
@@ -108,6 +147,11 @@ it('pays nothing twice after a restore to an earlier moment, and says what it do
   await backUp();
   const archived = await pay('Invoice 2');
   await untilSettled(archived);
+  const withheld = await withhold();
+  await eventually('the schedule has recorded a heartbeat', limitMs, async () => {
+    const beats = await system.database`select from heartbeats`;
+    return beats.count === 1 || undefined;
+  });
   // The bank has this one, and its answer is lost.
   const kept = system.rail.keepAnswer('/transfers');
   const underWay = await pay('simulate: delay 3s');
@@ -118,6 +162,8 @@ it('pays nothing twice after a restore to an earlier moment, and says what it do
   const forgotten = await pay('Invoice 4');
   await untilSettled(forgotten);
   await untilSettled(underWay);
+  await resume(withheld.batchId);
+  await untilSettled(withheld.id);
   await untilArchived();
 
   for (const part of parts) await system.crash(part);
@@ -135,8 +181,18 @@ it('pays nothing twice after a restore to an earlier moment, and says what it do
     expect((await client(`GET /v1/payouts/${id}`)).body).toMatchObject({ status: 'settled' });
   }
   expect(await client(`GET /v1/payouts/${forgotten}`)).toMatchObject({ status: 404 });
+  // What the database takes for never sent was paid in the time that it has lost, and the bank would
+  // pay it again.
+  await forgetKeys();
+  await resume(withheld.batchId);
+  const parked = await eventually('the item waits for an operator', limitMs, async () => {
+    const row = await findPayoutById(system.database, withheld.id);
+    return row?.attentionReason === null ? undefined : row;
+  });
+  expect(parked).toMatchObject({ status: 'processing', attentionReason: 'outcome_unknown' });
+  expect(parked?.attentionDetail).toContain('in a time that the database has lost');
   expect((await system.transfers()).toSorted()).toEqual(
-    [before, archived, underWay, forgotten].toSorted(),
+    [before, archived, underWay, forgotten, withheld.id].toSorted(),
   );
   expect(await unbalancedCurrencies(system.database)).toEqual([]);
 

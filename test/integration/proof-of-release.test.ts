@@ -1,19 +1,22 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { OperateInput } from '../../src/activities/operator.js';
-import { pauseBatch, resumeBatch } from '../../src/db/batches.js';
-import { exactlyOne } from '../../src/db/client.js';
+import { cancelBatch, pauseBatch, resumeBatch } from '../../src/db/batches.js';
+import { takeOver } from '../../src/db/chunks.js';
+import { exactlyOne, transaction } from '../../src/db/client.js';
 import { storeRailEvents } from '../../src/db/inbox.js';
 import { insertRequest } from '../../src/db/operatorActions.js';
 import {
   findPayoutById,
   lockPayouts,
   type PayoutRow,
+  postponeWaiting,
   requestCancellation,
 } from '../../src/db/payouts.js';
 import { chunkDriver } from '../../src/domain/batch.js';
 import type { OperatorCommand } from '../../src/domain/operator.js';
 import type { AttentionReason } from '../../src/domain/payout.js';
 import type { RailEvent, RailReport } from '../../src/domain/railReport.js';
+import { eventually } from '../assertions/eventually.js';
 import { postingsOf } from '../assertions/postings.js';
 import { type Manners, ScriptedBank } from '../fakes/scriptedRail.js';
 import { createVirtualTime, type VirtualTime } from '../fakes/virtualClock.js';
@@ -22,7 +25,7 @@ import { absentTemporal, activitiesOn } from '../fixtures/interleaving.js';
 import { signedBy } from '../fixtures/operators.js';
 import { requestBatch } from '../fixtures/requestBatch.js';
 import { requestPayout } from '../fixtures/requestPayout.js';
-import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
+import { createTestAccount, unbalancedCurrencies, withoutTriggers } from '../servers/database.js';
 
 const minuteMs = 60_000;
 const hourMs = 60 * minuteMs;
@@ -973,4 +976,182 @@ describe('a command that is repeated after a crash says what was done', () => {
     expect(await ask(input)).toEqual(first);
     expect(await rowOf(id)).toMatchObject({ status });
   });
+});
+
+describe('a payout that may have been sent in a time that the database has lost', () => {
+  afterEach(() =>
+    withoutTriggers(time.database, async (sql) => {
+      await sql`delete from interruptions`;
+    }),
+  );
+
+  /** The database is as it was before the rail was called, and says that it lost the time since. */
+  async function restore(...ids: readonly string[]): Promise<void> {
+    await withoutTriggers(time.database, async (sql) => {
+      await sql`
+        update payouts set status = 'processing', sent_since = null, submit_started_at = null,
+               last_sent_at = null, rail_reference = null where id = any (${ids})`;
+    });
+    await time.database`
+      insert into interruptions values (${new Date(Date.now() - minuteMs)}, ${new Date()})`;
+    bank.asked.length = 0;
+  }
+
+  /** The bank has paid it, and what it said of that is lost. */
+  async function paidAndLost(): Promise<string> {
+    const id = await sent();
+    bank.act(id, 'pays');
+    bank.takeAll();
+    await restore(id);
+    return id;
+  }
+
+  const callsOf = () => bank.asked.map(({ call }) => call);
+
+  it('is looked up before anything is sent', async () => {
+    const id = await paidAndLost();
+    await submit(id);
+    expect(callsOf()).toEqual(['lookup']);
+    expect(bank.paymentsOf(id)).toHaveLength(1);
+    await expectEnd(id, 'settled', settled);
+  });
+
+  it('is sent under the same key where the bank does not know it, and would', async () => {
+    const id = await accepted();
+    await restore(id);
+    await submit(id);
+    expect(callsOf()).toEqual(['lookup', 'submit']);
+    await wait(bank.limits.settleWithinMs);
+    await tellAll();
+    expect(bank.paymentsOf(id)).toHaveLength(1);
+    await expectEnd(id, 'settled', settled);
+  });
+
+  it('is left to an operator once the bank may have forgotten its key', async () => {
+    const id = await paidAndLost();
+    await wait(25 * hourMs);
+    await submit(id);
+    expect(callsOf()).toEqual(['lookup']);
+    const { attentionReason, attentionDetail } = await rowOf(id);
+    expect(attentionReason).toBe('outcome_unknown');
+    expect(attentionDetail).toContain("Compare with the bank's statement.");
+    for (const asked of [cancel, release(), { kind: 'retryNow' } as const]) {
+      expect(await ask(asking(id, asked))).toMatchObject({ outcome: 'refused' });
+    }
+    const evidence = { kind: 'markSettled', evidence: 'the statement of the day' } as const;
+    expect(await ask(asking(id, evidence))).toMatchObject({ outcome: 'done' });
+    expect(bank.paymentsOf(id)).toHaveLength(1);
+    await expectEnd(id, 'settled', settled);
+  });
+
+  it('is canceled only with a void, which comes too late where it was paid', async () => {
+    const paid = await paidAndLost();
+    expect(await ask(asking(paid, cancel))).toMatchObject({ outcome: 'refused' });
+    await expectHeld(paid, 'processing');
+    const unpaid = await accepted();
+    await restore(unpaid);
+    expect(await ask(asking(unpaid, cancel))).toMatchObject({ outcome: 'done' });
+    expect(callsOf()).toEqual(['void']);
+    await expectEnd(unpaid, 'canceled', released);
+  });
+
+  it('is voided before it is canceled with its batch', async () => {
+    const { chunk, ids } = await acceptedItems(2);
+    const [paid = '', unpaid = ''] = ids;
+    await submit(paid);
+    bank.act(paid, 'pays');
+    bank.takeAll();
+    await restore(paid, unpaid);
+    await cancelBatch(time.database, chunk.batchId);
+    await attempt(() => activities().cancelChunk(chunk));
+    for (const id of ids) await expectHeld(id, 'processing');
+    await attempt(() => activities().submitChunk(chunk));
+    await expectEnd(paid, 'settled', settled);
+    await expectEnd(unpaid, 'canceled', released);
+    await submit(unpaid);
+    await wait(6 * dayMs);
+    expect(bank.paymentsOf(unpaid)).toEqual([]);
+  });
+
+  it('is none that was requested afterwards', async () => {
+    await restore();
+    await wait(1);
+    const id = await accepted();
+    await submit(id);
+    expect(callsOf()).toEqual(['submit']);
+    const later = await accepted();
+    expect(await ask(asking(later, cancel))).toMatchObject({ outcome: 'done' });
+    expect(callsOf()).toEqual(['submit']);
+  });
+});
+
+describe('a fact that is being stored', () => {
+  /** What goes on while the bank's news of a payout are stored and not yet committed. */
+  async function whileStoring(id: string, report: RailReport, work: () => Promise<unknown>) {
+    const stored = Promise.withResolvers<void>();
+    const commit = Promise.withResolvers<void>();
+    const storing = transaction(time.database, async (sql) => {
+      await storeRailEvents(sql, 'sandbox', [newsOf(id, report)]);
+      stored.resolve();
+      await commit.promise;
+    });
+    await stored.promise;
+    let isOver = false;
+    const other = work().finally(() => {
+      isOver = true;
+    });
+    await eventually('it is over, or waits for a lock', 20_000, async () => {
+      const waiting = await time.database`
+        select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;
+      return isOver || waiting.count > 0 || undefined;
+    });
+    commit.resolve();
+    await Promise.all([storing, other]);
+  }
+
+  const postpone = (id: string) => transaction(time.worker, (sql) => postponeWaiting(sql, [id]));
+
+  it('leaves its payout due, though a sweep puts it off meanwhile', async () => {
+    const id = await sent();
+    const report = await settledReport(id);
+    await whileStoring(id, report, () => postpone(id));
+    const [row] = await time.database<{ inMs: number }[]>`
+      select extract(epoch from wake_at - now())::float8 * 1000 as in_ms from payouts where id = ${id}`;
+    expect(exactlyOne(row).inMs).toBeLessThanOrEqual(5_000);
+  });
+
+  it.each([
+    { who: 'the customer', take: (id: string) => takeOver(time.database, id) },
+    {
+      who: 'an operator',
+      take: (id: string) => insertRequest(time.database, id, signedBy(), { kind: 'retryNow' }),
+    },
+  ])('is applied by the own workflow of an item that $who takes out of its chunk', async (by) => {
+    const { chunk, ids } = await acceptedItems(1);
+    const id = exactlyOne(ids[0]);
+    await attempt(() => activities().submitChunk(chunk));
+    bank.act(id, 'pays');
+    await tellAll();
+    expect(await rowOf(id)).toMatchObject({ status: 'settled', driver: chunkDriver(chunk) });
+    const { amountMinor, currency } = await settledReport(id);
+    const report = { kind: 'returned', amountMinor, currency, code: 'AC06', reason: '' } as const;
+    await whileStoring(id, report, async () => {
+      await by.take(id);
+      await settle(id);
+      // As the sweep does once it has woken it.
+      await postpone(id);
+    });
+    expect(await rowOf(id)).toMatchObject({ status: 'returned', driver: id });
+  });
+});
+
+it('is not canceled by what its customer asked for more than an hour ago', async () => {
+  const id = await accepted();
+  const asked = await asking(id, cancel);
+  await wait(hourMs);
+  const detail = expect.stringContaining('may be executed now');
+  expect(await ask(asked)).toMatchObject({ detail });
+  await expectHeld(id, 'processing');
+  expect(await ask(asking(id, cancel))).toMatchObject({ outcome: 'done' });
+  await expectEnd(id, 'canceled', released);
 });
