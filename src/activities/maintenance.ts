@@ -6,6 +6,7 @@ import { endOverdueGroups } from '../db/deliveryGroups.js';
 import { purgeExpiredKeys } from '../db/idempotency.js';
 import { beat } from '../db/interruptions.js';
 import { listBalanceBreaks } from '../db/ledger.js';
+import { listOrphans } from '../db/orphans.js';
 import { claimOverduePayouts } from '../db/payouts.js';
 import { purgeUnusedQuotes } from '../db/quotes.js';
 import { currentRates, storeRates } from '../db/rates.js';
@@ -20,8 +21,10 @@ import { wakeOwn } from './waking.js';
 
 type MaintenanceDeps = WakingDeps & Pick<ActivityDeps, 'rails' | 'rateSource' | 'log'>;
 
-/** Ten million postings take three seconds of one processor; the activity ends a minute later. */
-const comparisonLimitMs = 4 * 60_000;
+/** Ten million postings take three seconds of one processor; orphans have the minute after that. */
+const comparisonLimitMs = 3 * 60_000;
+/** The newest rows of five tables take some seconds; the activity ends a minute later. */
+const orphansLimitMs = 60_000;
 
 /** The activities that keep things moving. */
 export function maintenanceActivities(deps: MaintenanceDeps) {
@@ -48,7 +51,7 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
       return breaks;
     },
 
-    /** Compares the customers' balances with their postings, and counts those that differ. */
+    /** Compares the customers' balances with their postings and counts those that differ, and orphans. */
     compareBalances: (): Promise<number> =>
       withHeartbeat(async () => {
         const breaks = await listBalanceBreaks(database, comparisonLimitMs);
@@ -57,9 +60,16 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
         if (breaks.length > 0) {
           log.error({ breaks: breaks.length }, 'balances differ from their postings');
         }
+        await countOrphans(deps);
         return breaks.length;
       }),
   };
+}
+
+async function countOrphans({ database, log }: MaintenanceDeps): Promise<void> {
+  const orphans = await listOrphans(database, orphansLimitMs);
+  show('orphan_rows', {}, orphans.length);
+  if (orphans.length > 0) log.error({ first: orphans[0] }, 'rows name others that do not exist');
 }
 
 /** A slice takes a tenth of a second or less, so it holds up nothing. */

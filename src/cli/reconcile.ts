@@ -1,4 +1,5 @@
 import { listBalanceBreaks, listExposures } from '../db/ledger.js';
+import { listOrphans } from '../db/orphans.js';
 import { listBreaks, movementTotals } from '../db/statements.js';
 import { formatMinor } from '../domain/money.js';
 import { printJson } from './table.js';
@@ -12,8 +13,8 @@ const comparisonLimitMs = 10 * 60_000;
 
 /**
  * Shows what the bank's statements and the ledger say, a currency and item by item, as far
- * as the worker has read the statements; what is held for payouts that have not settled; and
- * balances that are not the sum of their postings. True when there is no break.
+ * as the worker has read the statements; what is held for payouts that have not settled;
+ * balances that are not the sum of their postings; and orphans. True when there is no break.
  */
 export async function reconcile({ database, isJson }: Call): Promise<boolean> {
   const nowMs = Date.now();
@@ -43,19 +44,24 @@ export async function reconcile({ database, isJson }: Call): Promise<boolean> {
     const postings = amount(postingsMinor, currency);
     console.log(`${accountId}  ${kind} balance ${balance}, postings ${postings}`);
   }
-  const count = breaks.length + wrong.length;
+  const orphans = await listOrphans(database, comparisonLimitMs);
+  for (const { reference, rowId, missingId } of orphans) {
+    console.log(`${rowId}  ${reference}: there is no ${missingId}`);
+  }
+  const count = breaks.length + wrong.length + orphans.length;
   console.log(count === 0 ? 'No breaks.' : `${count} breaks.`);
   return count === 0;
 }
 
 async function reconcileAsJson(database: Call['database']): Promise<boolean> {
-  const [movements, breaks, balances] = await Promise.all([
+  const [movements, breaks, balances, orphans] = await Promise.all([
     movementTotals(database),
     listBreaks(database, listLimit),
     listBalanceBreaks(database, comparisonLimitMs),
+    listOrphans(database, comparisonLimitMs),
   ]);
-  printJson({ movements, breaks, balances });
-  return breaks.length + balances.length === 0;
+  printJson({ movements, breaks, balances, orphans });
+  return breaks.length + balances.length + orphans.length === 0;
 }
 
 function amount(minor: bigint | null, currency: string | null): string {

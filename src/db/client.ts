@@ -147,6 +147,20 @@ async function repeated<T>(database: Database, work: (sql: Sql) => Promise<T>): 
   }
 }
 
+/** A transaction that reads so much that it may take longer than others: until it is abandoned. */
+export function longTransaction<T>(
+  database: Database,
+  limitMs: number,
+  work: (sql: Sql) => Promise<T>,
+): Promise<T> {
+  return transaction(database, async (sql) => {
+    await sql`
+      select set_config('statement_timeout', ${String(limitMs)}, true),
+             set_config('transaction_timeout', '0', true)`;
+    return work(sql);
+  });
+}
+
 /** Below this many rows the two statements more would cost what they save. */
 const bulkRows = 50;
 

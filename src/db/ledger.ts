@@ -2,7 +2,7 @@ import type { Funds } from '../domain/acceptance.js';
 import { type Entry, type PostedEntry, type Posting, transfersOf } from '../domain/ledger.js';
 import { type Limits, standingsOf } from '../domain/limits.js';
 import type { Mode } from './accounts.js';
-import { bigints, type Database, type Sql, transaction } from './client.js';
+import { bigints, type Database, longTransaction, type Sql } from './client.js';
 
 /** An entry with the customer it belongs to; `payoutId` is null for funding alone. */
 export type OwnedEntry = {
@@ -165,12 +165,11 @@ export async function listBalanceBreaks(
   database: Database,
   limitMs: number,
 ): Promise<readonly BalanceBreak[]> {
-  return transaction(database, async (sql) => {
-    await sql`
-      select set_config('statement_timeout', ${String(limitMs)}, true),
-             set_config('transaction_timeout', '0', true)`;
-    return sql<BalanceBreak[]>`select * from balance_breaks order by account_id, currency, kind`;
-  });
+  return longTransaction(
+    database,
+    limitMs,
+    (sql) => sql<BalanceBreak[]>`select * from balance_breaks order by account_id, currency, kind`,
+  );
 }
 
 /** What was accepted and has not settled: held for customers, fee and net, and due in another currency. */

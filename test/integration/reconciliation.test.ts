@@ -9,6 +9,7 @@ import { maintenanceActivities } from '../../src/activities/maintenance.js';
 import { readStatements } from '../../src/activities/statements.js';
 import { exactlyOne, type Sql, transaction } from '../../src/db/client.js';
 import { listBalanceBreaks, postEntries } from '../../src/db/ledger.js';
+import { listOrphans } from '../../src/db/orphans.js';
 import { claimOverduePayouts } from '../../src/db/payouts.js';
 import { listBreaks, storeStatement } from '../../src/db/statements.js';
 import { fundEntry } from '../../src/domain/ledger.js';
@@ -472,6 +473,79 @@ describe('balances against their postings', () => {
     expect((await Promise.all(compared)).flat()).toEqual([]);
     await Promise.all(funded);
   });
+});
+
+describe('a row that names one that does not exist', () => {
+  /** A row of each kind whose reference no foreign key holds. */
+  const planted = [
+    {
+      reference: 'ledger_entries.payout_id',
+      plant: (missing: string) => `
+        insert into ledger_entries (payout_id, kind, from_ids, to_ids, amounts_minor)
+        select '${missing}', 'release', from_ids, to_ids, amounts_minor from ledger_entries limit 1`,
+      remove: (missing: string) => `delete from ledger_entries where payout_id = '${missing}'`,
+    },
+    {
+      reference: 'rail_inbox.payout_id',
+      plant: (missing: string) => `
+        insert into rail_inbox (rail, rail_event_id, rail_key, payout_id, fact)
+        values ('sandbox', '${missing}', '${missing}', '${missing}', '{}')`,
+      remove: (missing: string) => `delete from rail_inbox where payout_id = '${missing}'`,
+    },
+    {
+      reference: 'events.account_id',
+      plant: (missing: string) => `
+        insert into events (id, account_id, sequence, type, subject_id, facts)
+        values ('evt_z', '${missing}', 1, 'payout.sent', 'po_z', '{}')`,
+      remove: (missing: string) => `delete from events where account_id = '${missing}'`,
+    },
+    {
+      reference: 'deliveries.event_id',
+      plant: (missing: string) => `
+        insert into deliveries (event_id, endpoint_id, status) select '${missing}', id, 'delivered'
+          from webhook_endpoints limit 1`,
+      remove: (missing: string) => `delete from deliveries where event_id = '${missing}'`,
+    },
+    {
+      reference: 'deliveries.endpoint_id',
+      plant: (missing: string) => `
+        insert into deliveries (event_id, endpoint_id, status)
+        select max(id), '${missing}', 'delivered' from events`,
+      remove: (missing: string) => `delete from deliveries where endpoint_id = '${missing}'`,
+    },
+  ];
+
+  it.each(planted)(
+    'is found by $reference, on the schedule, in the command and as a metric',
+    async (kind) => {
+      const { client, send } = await openPayer(system);
+      await client('POST /v1/webhook_endpoints', {
+        json: { url: 'http://127.0.0.1:1/', events: ['*'] },
+      });
+      await untilStatus(client, await send('an ordinary payout'), 'settled');
+      const missing = `missing_${kind.reference}`;
+      const change = (statement: string) =>
+        withoutTriggers(system.database, (sql) => sql.unsafe(statement));
+      const { compareBalances } = maintenanceActivities(maintenanceDeps());
+      const counted = async () => {
+        await new MockActivityEnvironment().run(compareBalances);
+        const gauge =
+          await createRegistry('test-orphans').getSingleMetricAsString('corridor_orphan_rows');
+        return gauge.trim().split(' ').at(-1);
+      };
+      expect(await counted()).toBe('0');
+      await change(kind.plant(missing));
+      expect(await listOrphans(system.worker, 60_000)).toMatchObject([
+        { reference: kind.reference, missingId: missing },
+      ]);
+      expect(await counted()).toBe('1');
+      const { output, code } = await reconcile();
+      expect(output).toContain(`${kind.reference}: there is no ${missing}`);
+      expect(code).toBe(1);
+      await change(kind.remove(missing));
+      expect(await listOrphans(system.worker, 60_000)).toEqual([]);
+    },
+  );
 });
 
 describe('the sweep', () => {
