@@ -9,7 +9,7 @@ import { rateProviderOf } from '../src/cli/rates.js';
 import { readStackConfig, type StackConfig } from '../src/config.js';
 import { connectDatabase, type Database, transaction } from '../src/db/client.js';
 import { migrate } from '../src/db/migrate.js';
-import { enrollAdmin, hasOtherAdmin } from '../src/db/operators.js';
+import { countOtherAdmins, enrollAdmin } from '../src/db/operators.js';
 import { pinProvider } from '../src/db/rates.js';
 import { allowLogins, type DatabaseUrls, loginUrls } from '../src/db/roles.js';
 import { type Seed, seedAccount } from './seed.js';
@@ -350,7 +350,7 @@ async function prepareDatabase(url: string, directory: string, config: StackConf
     // operators decide.
     const isOwn = config.DATABASE_URL === undefined;
     const operatorKey = await transaction(database, async (sql) =>
-      isOwn || !(await hasOtherAdmin(sql, developer))
+      isOwn || (await countOtherAdmins(sql, developer)) === 0
         ? enrollAdmin(sql, developer, 'corridor start')
         : undefined,
     );

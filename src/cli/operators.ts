@@ -1,8 +1,8 @@
 import { hasSqlState, transaction } from '../db/client.js';
 import {
+  countOtherAdmins,
   enrollAdmin,
   giveOperatorKey,
-  hasOtherAdmin,
   listOperators,
   revokeOperator,
 } from '../db/operators.js';
@@ -21,13 +21,13 @@ export async function showOperators(call: Call): Promise<void> {
   });
 }
 
-/** The first admin, or the only one who has lost the key: by the owner of the database. */
+/** One of the first two admins, who approve for each other, or a lost key: by the owner of the database. */
 export async function addFirstOperator(call: Call): Promise<void> {
   const name = nameOf(call);
   const reason = reasonOf(call.flags);
   const key = await transaction(call.database, async (sql) => {
-    if (!(await hasOtherAdmin(sql, name))) return enrollAdmin(sql, name, reason);
-    throw new UsageError('There is an admin already, who adds other operators.');
+    if ((await countOtherAdmins(sql, name)) < 2) return enrollAdmin(sql, name, reason);
+    throw new UsageError('There are two admins already, who add other operators.');
   }).catch((error: unknown) => {
     if (!hasSqlState(error, '42501')) throw error;
     throw new UsageError('DATABASE_URL expects the login of the owner, as corridor migrate does.');

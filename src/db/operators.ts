@@ -40,12 +40,12 @@ export async function giveOperatorKey(
   return key;
 }
 
-/** Whether another operator than this one is an admin. It stays so until the transaction ends. */
-export async function hasOtherAdmin(sql: Sql, name: string): Promise<boolean> {
+/** How many other operators than this one are admins. It stays so until the transaction ends. */
+export async function countOtherAdmins(sql: Sql, name: string): Promise<number> {
   await sql`lock table operators in share row exclusive mode`;
   const others = await sql`
     select from operators where role = 'admin' and revoked_at is null and name <> ${name}`;
-  return others.count > 0;
+  return others.count;
 }
 
 /** Makes an admin, or gives one another key, by the right of the owner of the database; the key. */

@@ -85,7 +85,7 @@ describe('nothing that is sent to Temporal settles or fails a payout', () => {
     const settle = { kind: 'markSettled', evidence: 'MT103' } as const;
     const asked = (of: string, as = signedBy()) => insertRequest(database, of, as, settle);
     const add = { name: 'mallory', role: 'approve' } as const;
-    const operatorKey = await giveOperatorKey(database, signedBy(), 'add', add);
+    const operatorKey = await giveOperatorKey(database, signedBy('ada'), 'add', add);
     const proposal = await operate(system, id, 'settle', { evidence: 'MT103' });
     const approve = { kind: 'approve', proposal: proposal.action } as const;
     const own = await insertRequest(database, id, signedBy(), approve);
@@ -354,7 +354,12 @@ describe('every command that changes something says who and why', () => {
         'expected cop_',
       ],
       ['', system.urls.operator, ['operators', 'first', 'eve', ...why], 'the login of the owner'],
-      ['', system.databaseUrl, ['operators', 'first', 'eve', ...why], 'There is an admin already'],
+      [
+        '',
+        system.databaseUrl,
+        ['operators', 'first', 'eve', ...why],
+        'There are two admins already',
+      ],
     ] as const) {
       const wrong = { ...env, DATABASE_URL: url, CORRIDOR_OPERATOR_KEY: key };
       const refused = await run(wrong, ...words);

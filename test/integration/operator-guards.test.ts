@@ -342,6 +342,37 @@ describe('an operator is whose key it is', () => {
     await expect(executed(approving, id, proposed)).rejects.toMatchObject(checkViolation);
   });
 
+  it('and approves nothing of somebody whose key came from the same hands within a week', async () => {
+    const id = await payout();
+    const [henry, ivan] = [await enlist('henry', 'approve'), await enlist('ivan', 'admin')];
+    const role = { name: 'jane', role: 'approve' } as const;
+    const jane = { ...ivan, operatorKey: await giveOperatorKey(database, ivan, 'add', role) };
+    const ofGrace = approval(await propose(id));
+    const ofHenry = await insertRequest(database, id, henry, proposal);
+    await recordAction(test.worker, {
+      ...{ id: ofHenry, subjectId: id, actorKind: 'operator', operator: 'henry', detail: '' },
+      ...{ reason: henry.reason, command: proposal, outcome: 'proposed', approves: null },
+    });
+    for (const [who, asked] of [
+      [henry, ofGrace],
+      // Through another one, from the other side, and where a third one gave both.
+      [jane, ofGrace],
+      [signedBy(), approval(ofHenry)],
+      [jane, approval(ofHenry)],
+    ] as const) {
+      await expect(insertRequest(database, id, who, asked)).rejects.toThrow(
+        / may not approve this: within the last 7 days (grace|henry) gave a key to one of you or both/,
+      );
+    }
+    await insertRequest(database, id, signedBy('barbara'), ofGrace);
+    await withoutTriggers(database, async (sql) => {
+      await sql`
+        update operator_actions set created_at = created_at - interval '7 days'
+         where subject_id like 'operator\\_%'`;
+    });
+    await insertRequest(database, id, henry, ofGrace);
+  });
+
   it('and nobody brings up what was asked for an hour ago', async () => {
     const id = await payout();
     const old = await insertRequest(database, id, signedBy(), { kind: 'retryNow' });
