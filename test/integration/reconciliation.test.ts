@@ -568,6 +568,32 @@ describe('the sweep', () => {
     expect(await journalOf(system, id)).toEqual(['transfer', 'settled']);
   });
 
+  it('records of which time the database may have lost something, once', async () => {
+    const count = async (from: 'known_interruptions' | 'interruptions') =>
+      (await system.worker`select from ${system.worker(from)}`).count;
+    await run('sweep');
+    expect(await count('known_interruptions')).toBe(0);
+    let recorded = 0;
+    for (const change of [
+      // What a restore to a moment or a failover leaves, and a copy of the disks or a long stop.
+      { history: 'another/00000001' },
+      { beaten_at: new Date(Date.now() - 11 * 60_000) },
+    ]) {
+      await system.database`update heartbeats set ${system.database(change)}`;
+      expect(await count('interruptions')).toBe(recorded);
+      recorded += 1;
+      // From the beginning, and not only from the next sweep on.
+      expect(await count('known_interruptions')).toBe(recorded);
+      await run('sweep');
+      await run('sweep');
+      expect(await count('interruptions')).toBe(recorded);
+      expect(await count('known_interruptions')).toBe(recorded);
+    }
+    await withoutTriggers(system.database, async (sql) => {
+      await sql`delete from interruptions`;
+    });
+  });
+
   it('starts again what was terminated while the bank was asked', async () => {
     const payer = await openPayer(system);
     const id = await payer.send('simulate: timeout then nothing');
