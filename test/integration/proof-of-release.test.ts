@@ -1120,6 +1120,18 @@ describe('a fact that is being stored', () => {
     expect(exactlyOne(row).inMs).toBeLessThanOrEqual(5_000);
   });
 
+  it('is applied with another one that changes nothing, or leaves its final payout due', async () => {
+    const id = await sent();
+    bank.act(id, 'pays');
+    await tellAll();
+    const { amountMinor, currency } = await settledReport(id);
+    const accepted = { kind: 'accepted', reference: 'again' } as const;
+    await storeRailEvents(time.database, 'sandbox', [newsOf(id, accepted)]);
+    const report = { kind: 'returned', amountMinor, currency, code: 'AC06', reason: '' } as const;
+    await whileStoring(id, report, () => settle(id));
+    expect(await rowOf(id)).toMatchObject({ status: 'returned' });
+  });
+
   it.each([
     { who: 'the customer', take: (id: string) => takeOver(time.database, id) },
     {
