@@ -43,7 +43,7 @@ const source = new Map([
  * moves, 1,090 with what operators see: what a payout waits for and which commands would be accepted,
  * help for each command and a doctor, 170 with traces, and 20 with OpenMetrics.
  */
-const limits = { linesPerFile: 450, linesOfCode: 20_649 };
+const limits = { linesPerFile: 450, linesOfCode: 20_630 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */
