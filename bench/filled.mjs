@@ -1,7 +1,9 @@
 // What millions of payouts change: a batch, accepting, reads, lists and the sweep, on one stack, before
 // the tables are filled and after; and how large a payout is, table by table. See README.md.
+import { execFile } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
-import { parseArgs } from 'node:util';
+import { fileURLToPath } from 'node:url';
+import { parseArgs, promisify } from 'node:util';
 import { claimOverdueChunks } from '../dist/src/db/chunks.js';
 import { overdueEndpoints } from '../dist/src/db/deliveries.js';
 import { claimOverduePayouts } from '../dist/src/db/payouts.js';
@@ -34,6 +36,25 @@ async function middleMs(work, count = reads) {
   return percentile(await closedLoop(count, 1, work), 0.5);
 }
 
+const main = fileURLToPath(new URL('../dist/src/cli/main.js', import.meta.url));
+
+/** Has a process say at its end what processor time it has taken. */
+const saysTime = `data:text/javascript,${encodeURIComponent(
+  "process.on('exit', () => { const { user, system } = process.cpuUsage(); console.error((user + system) / 1000); })",
+)}`;
+
+/** Starts Node so many times as an operator does, with these arguments: middle wall and processor time. */
+async function commandMs(args, runs = 20) {
+  const [walls, processors] = [[], []];
+  for (let run = 0; run < runs; run += 1) {
+    const begunMs = performance.now();
+    const { stderr } = await promisify(execFile)(process.execPath, ['--import', saysTime, ...args]);
+    walls.push(performance.now() - begunMs);
+    processors.push(Number(stderr));
+  }
+  return { wall: percentile(walls, 0.5), processor: percentile(processors, 0.5) };
+}
+
 /** A batch and single payouts of a new customer, and what the account with most payouts reads. */
 async function measure(bench, large, name) {
   const { database } = bench;
@@ -44,6 +65,10 @@ async function measure(bench, large, name) {
     ...{ bench, database, customer, prepare, warmup: 0, payouts: items },
   });
   const { data } = await large.ask('GET /v1/payouts?limit=20');
+  const nothing = await commandMs(['--eval', '0']);
+  const show = await commandMs([
+    ...[main, 'payouts', 'show', data[7].id, '--data', bench.directory],
+  ]);
   const get = (path) => middleMs(() => large.ask(`GET /v1/${path}`));
   return {
     'batch of 10,000, to its last webhook': announcedSeconds * 1_000,
@@ -55,6 +80,9 @@ async function measure(bench, large, name) {
     'list by beneficiary': await get(`payouts?limit=20&beneficiary=${large.beneficiaryId}`),
     'list of events': await get('events?limit=20'),
     'list of balance transactions': await get('balance_transactions?limit=20'),
+    'corridor payouts show': show.wall,
+    '  without the start of Node': show.wall - nothing.wall,
+    '  its processor time, of the same': show.processor - nothing.processor,
     'what the sweep looks for': await middleMs(async () => {
       await claimOverduePayouts(database);
       await claimOverdueChunks(database);

@@ -129,6 +129,12 @@ const shared = {
   LOG_LEVEL: z
     .enum(['debug', 'info', 'warn', 'error'], 'debug, info, warn or error')
     .default('info'),
+  /** Where traces are sent to, by OTLP over HTTP; none are made unless it is named. */
+  OTEL_EXPORTER_OTLP_ENDPOINT: url('http|https').optional(),
+  /** The share of requests that begin a trace. */
+  OTEL_TRACES_SAMPLER_ARG: digits(/^(0(\.\d+)?|1(\.0+)?)$/, 'a number, 0 to 1')
+    .default('1')
+    .transform(Number),
   /** Where `/metrics` and `/livez` are served; 0 picks a free port. */
   METRICS_PORT: port.default(0),
   METRICS_HOST: z.string().default('127.0.0.1'),

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import { ConfigError } from './config.js';
+import { type ApiConfig, ConfigError, type WorkerConfig } from './config.js';
 
 /** A process that runs: how it is stopped, and what it does when it breaks by itself. */
 export type Running = {
@@ -7,6 +7,14 @@ export type Running = {
   /** Rejects when the process can no longer do its work. */
   readonly broken: Promise<never>;
 };
+
+/** Starts to trace where the setting says so. Without it nothing of OpenTelemetry's SDK is loaded. */
+export async function tracingOf(part: string, config: ApiConfig | WorkerConfig, log: Logger) {
+  const { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, OTEL_TRACES_SAMPLER_ARG: share } = config;
+  if (endpoint === undefined) return undefined;
+  const { startTracing } = await import('./tracing.js');
+  return startTracing(part, { endpoint, share }, log);
+}
 
 /** What finishing may take: an activity's shutdown time and then some. */
 const stopLimitMs = 25_000;

@@ -144,15 +144,41 @@ type MetricsServer = {
 export async function serveMetrics(
   options: MetricsServer,
 ): Promise<{ readonly url: string; readonly close: () => void }> {
-  const { contentType } = options.registry;
-  const server = createServer((request, response) => {
-    answer(request.url ?? '', options).then(
-      ({ status, body }) => response.writeHead(status, { 'content-type': contentType }).end(body),
+  const server = createServer(({ url = '', headers }, response) => {
+    const { contentType } = options.registry;
+    const isOpenMetrics =
+      url === '/metrics' && headers.accept?.includes('application/openmetrics-text');
+    answer(url, options).then(
+      ({ status, body }) =>
+        isOpenMetrics
+          ? response.writeHead(status, { 'content-type': openMetricsType }).end(openMetrics(body))
+          : response.writeHead(status, { 'content-type': contentType }).end(body),
       () => response.writeHead(503).end('not ready\n'),
     );
   });
   const url = await listen(server, options.host, options.port);
   return { url, close: () => server.close() };
+}
+
+const openMetricsType = 'application/openmetrics-text; version=1.0.0; charset=utf-8';
+
+/**
+ * Prometheus' text as OpenMetrics: a counter is described without the `_total` of its samples, quotes are
+ * escaped in descriptions, no line is empty, and the end is marked. prom-client has a form of its own for
+ * the whole registry, which scrapes at the same time could not choose, and not for the SDK's metrics.
+ */
+function openMetrics(text: string): string {
+  const lines = text.split('\n').filter((line) => line !== '');
+  const counters = lines.flatMap((line) => /^# TYPE (\w+)_total counter$/.exec(line)?.[1] ?? []);
+  const isCounter = new Set(counters);
+  const described = (line: string) =>
+    line
+      .replace(/^(# \w+ )(\w+)_total /, (all, begin: string, name: string) =>
+        isCounter.has(name) ? `${begin}${name} ` : all,
+      )
+      .replace(/"/g, '\\"');
+  const shown = lines.map((line) => (line.startsWith('#') ? described(line) : line));
+  return `${[...shown, '# EOF'].join('\n')}\n`;
 }
 
 /** Has a server listen, and returns its URL; port 0 is any that is free. */

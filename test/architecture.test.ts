@@ -41,9 +41,10 @@ const source = new Map([
  * as JSON Schema and rates of another age for tests, 180 with operators' keys, 240 with a Temporal that is
  * reached by TLS and stores nothing that can be read without a key, 300 with metrics of what waits and what
  * moves, 1,090 with what operators see: what a payout waits for and which commands would be accepted,
- * help for each command, and a doctor, and 114 with what a restored database has lost and orphans.
+ * help for each command, and a doctor, 114 with what a restored database has lost and orphans, 170 with
+ * traces, and 20 with OpenMetrics.
  */
-const limits = { linesPerFile: 450, linesOfCode: 20_572 };
+const limits = { linesPerFile: 450, linesOfCode: 20_745 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

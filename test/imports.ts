@@ -32,12 +32,15 @@ const table: readonly (readonly [part: string, rule: Rule])[] = [
     {
       ours: ['domain/'],
       types: ['activities/'],
-      packages: ['@temporalio/workflow', '@temporalio/common'],
+      packages: [
+        ...['@temporalio/workflow', '@temporalio/common'],
+        '@temporalio/interceptors-opentelemetry/lib/workflow/index.js',
+      ],
     },
   ],
   ['db/', { ours: ['domain/', 'telemetry'] }],
   ['rates/', { ours: ['domain/', 'telemetry'] }],
-  ['rails/', { ours: ['domain/', 'telemetry'] }],
+  ['rails/', { ours: ['domain/', 'spans', 'telemetry'] }],
   ['webhooks/', { ours: ['domain/', 'keyedLimit', 'telemetry'] }],
   ['temporal/', { ours: ['domain/', 'workflows/messages', 'telemetry'], types: ['config'] }],
   [
@@ -56,7 +59,7 @@ const table: readonly (readonly [part: string, rule: Rule])[] = [
       ours: [
         ...['domain/', 'contract/', 'db/', 'rails/', 'temporal/', 'workflows/messages'],
         ...['webhooks/guard', 'webhooks/signature', 'webhooks/retrySchedule'],
-        ...['keyedLimit', 'telemetry'],
+        ...['keyedLimit', 'spans', 'telemetry'],
       ],
     },
   ],
@@ -85,7 +88,9 @@ const table: readonly (readonly [part: string, rule: Rule])[] = [
   ['config', { ours: [], packages: ['node:crypto', 'node:fs', 'zod'] }],
   ['keyedLimit', { ours: [], packages: ['p-limit'] }],
   ['telemetry', readsNothing],
-  ['process', { ours: ['config'] }],
+  ['spans', readsNothing],
+  ['tracing', readsNothing],
+  ['process', { ours: ['config', 'tracing'] }],
 ];
 
 /** Where processes begin; every other file is there because one of these needs it. */
@@ -98,6 +103,8 @@ const entries = [
   'workflows/index.ts',
   // Loaded by the SDK, by its path.
   'temporal/failureConverter.ts',
+  // Bundled beside the workflows, by its path.
+  'workflows/traced.ts',
   'codec/main.ts',
 ];
 

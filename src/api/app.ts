@@ -8,6 +8,7 @@ import { findKeys } from '../db/idempotency.js';
 import { refuseState } from '../domain/accountState.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
 import { createKeyedLimit } from '../keyedLimit.js';
+import { traceRequest } from '../spans.js';
 import { observe, withoutSecrets } from '../telemetry.js';
 import { everyAnswerHeaders } from './answerHeaders.js';
 import { createAuthenticator, holderOf, scopeMissing } from './auth.js';
@@ -69,6 +70,7 @@ export function createApp(parts: Omit<ApiDeps, 'writes'>): Koa {
   const app = new Koa();
   // One spelling a route: limits, keys and authentication hang on the path.
   const router = new Router({ sensitive: true, strict: true });
+  app.use(traceIntegrators());
   app.use(describeAnswer(deps));
   app.use(answerFailures(deps));
   app.use(compressAnswers());
@@ -90,6 +92,25 @@ export function createApp(parts: Omit<ApiDeps, 'writes'>): Koa {
   app.use(router.routes());
   app.use((ctx) => answerUnknownRoute(ctx, router));
   return app;
+}
+
+/** A span of each request of an integrator: the bank's callbacks are thousands for a batch. */
+function traceIntegrators(): Koa.Middleware {
+  return (ctx, next) => {
+    if (!ctx.path.startsWith('/v1/')) return next();
+    return traceRequest(ctx.get('traceparent'), async (span) => {
+      await next();
+      const { method, status } = ctx;
+      const route = String(ctx['_matchedRoute'] ?? 'none');
+      const holder: KeyHolder | undefined = ctx.state['holder'];
+      span.updateName(`${method} ${route}`).setAttributes({
+        ...{ 'http.request.method': method, 'http.route': route },
+        'http.response.status_code': status,
+        ...{ ...ctx.state['object'], request: ctx.state['requestId'] },
+        ...(holder && { account: holder.account.id }),
+      });
+    });
+  };
 }
 
 /** Headers of every answer, and the one line that is logged of it. */

@@ -6,7 +6,7 @@ import { hasMasterKeys } from '../db/accountKeys.js';
 import { connectDatabase, type Database } from '../db/client.js';
 import { isMigrated } from '../db/migrate.js';
 import { createKeyring, type Keyring } from '../db/personalData.js';
-import { type Running, runProcess } from '../process.js';
+import { type Running, runProcess, tracingOf } from '../process.js';
 import { createRails } from '../rails/registry.js';
 import { createSandboxCallbacks } from '../rails/sandbox/callback.js';
 import { count, createLog, createRegistry, listen, serveMetrics, show } from '../telemetry.js';
@@ -32,7 +32,8 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
   const connection = { url: config.DATABASE_URL, applicationName: 'corridor-api' };
   const database = connectDatabase({ ...connection, poolSize: config.DATABASE_POOL_SIZE });
   const lists = connectDatabase({ ...connection, ...listConnections });
-  const temporal = connectTemporal(config);
+  const tracing = await tracingOf('api', config, log);
+  const temporal = connectTemporal(config, tracing?.plugins);
   const { SANDBOX_BANK_CALLBACK_SECRET: secret, SANDBOX_BANK_CALLBACK_SECRET_PREVIOUS: previous } =
     config;
   const rails = createRails([createSandboxCallbacks(previous ? [secret, previous] : [secret])]);
@@ -89,7 +90,7 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
       // What waits for events is answered when no new request can come to wait in its place.
       await Promise.all([http.stop(noticeMs), delay(noticeMs).then(feedWaits.close)]);
       metricsServer.close();
-      await temporal.connection.close();
+      await Promise.all([temporal.connection.close(), tracing?.stop()]);
       await Promise.all([database, lists].map((pool) => pool.end({ timeout: 5 })));
     },
   };

@@ -9,7 +9,6 @@ import {
 } from '../config.js';
 import { connectDatabase } from '../db/client.js';
 import { isWellFormedOperatorKey, operatorOf } from '../db/operators.js';
-import { connectTemporal, refusalOf } from '../temporal/client.js';
 import { readJson } from './jsonFile.js';
 import { type Call, UsageError } from './usage.js';
 
@@ -74,6 +73,8 @@ async function withTemporal<T>(
   stack: Environment,
   work: (temporal: Client) => Promise<T>,
 ): Promise<T> {
+  // It takes longer to load than most commands take, and most need none of it.
+  const { connectTemporal, refusalOf } = await import('../temporal/client.js');
   const temporal = connectTemporal(readOperatorTemporalConfig(process.env, stack));
   try {
     const refusal = await refusalOf(temporal);

@@ -1,19 +1,15 @@
 #!/usr/bin/env node
 import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { demo } from '../../sandbox/demo/demo.js';
-import { listen } from '../../sandbox/listen.js';
 import type { StackPorts } from '../../sandbox/localStack.js';
-import { rehearse } from '../../sandbox/rehearse.js';
 import { CannotStart } from '../../sandbox/stack/cannotStart.js';
-import { start } from '../../sandbox/start.js';
 import { ConfigError } from '../config.js';
 import { isOutage, isRaisedByFunction } from '../db/client.js';
 import { maximumBatchItems } from '../domain/batch.js';
 import { authenticate, withConnections } from './connections.js';
 import { commandOf, completion, flagsOf, helpOn, unknownCommand, wordsAfter } from './help.js';
 import { type Flags, UsageError } from './usage.js';
-import { works } from './works.js';
+import { workOf } from './works.js';
 
 /** What the shell is told; help.ts explains them. */
 const exitCodes = { done: 0, refused: 1, usage: 2, unavailable: 3 } as const;
@@ -121,21 +117,21 @@ async function perform(name: string, { words, flags: typed, set }: Typed): Promi
   const directory = data ?? '.corridor';
   switch (name) {
     case 'start':
-      return start({
+      return (await import('../../sandbox/start.js')).start({
         ...{ directory, ports: portsOf(typed), reset: set.has('reset') },
         isRehearsal: set.has('rehearsal'),
       });
     case 'demo':
-      return demo({
+      return (await import('../../sandbox/demo/demo.js')).demo({
         directory: data ?? '.corridor/demo',
         ports: portsOf(typed, 0),
         reset: data === undefined || set.has('reset'),
         batch: batchOf(typed),
       });
     case 'listen':
-      return listen({ ...flags, directory });
+      return (await import('../../sandbox/listen.js')).listen({ ...flags, directory });
     case 'rehearse':
-      return rehearse(directory, id);
+      return (await import('../../sandbox/rehearse.js')).rehearse(directory, id);
     case 'completion': {
       const script = completion(id);
       if (script === undefined) throw new UsageError('Expected bash or zsh.');
@@ -143,7 +139,7 @@ async function perform(name: string, { words, flags: typed, set }: Typed): Promi
       return exitCodes.done;
     }
   }
-  const work = works[name];
+  const work = await workOf(name);
   if (work === undefined) throw new Error(`${name} has no function.`);
   const switches = { isJson: set.has('json'), isStuck: set.has('stuck') };
   return withConnections(directory, async (connections) => {

@@ -8,7 +8,6 @@ import { writtenSum } from '../domain/money.js';
 import { isFinal, railKey, statedSum, statusHistory } from '../domain/payout.js';
 import { reportFromJson } from '../domain/railReport.js';
 import { type Offer, offersOf, orderText, standingOf, waitOf } from '../domain/standing.js';
-import { pendingActivities } from '../temporal/workflowCalls.js';
 import { printJson, wrapped } from './table.js';
 import { type Call, existing, requiredId } from './usage.js';
 
@@ -55,6 +54,7 @@ async function viewOf(call: Call, id: string) {
 /** What the workflow tries at the moment, as far as Temporal says so. */
 async function attemptsOf({ withTemporal }: Call, { driver }: PayoutRow) {
   try {
+    const { pendingActivities } = await import('../temporal/workflowCalls.js');
     return await withTemporal((temporal) => pendingActivities(temporal, driver));
   } catch (error) {
     return [error instanceof Error ? `Temporal does not say: ${error.message}` : String(error)];

@@ -1,77 +1,60 @@
 import { readLoginConfig } from '../config.js';
-import { migrate } from '../db/migrate.js';
-import { allowLogins } from '../db/roles.js';
-import { changeState, fundAccount, listAccounts, openAccount, showAccount } from './account.js';
-import { showArrivals } from './arrivals.js';
-import { listBatches, pause, resume, showBatch } from './batches.js';
-import { changeOpening, showOpenings } from './corridors.js';
-import { examine } from './doctor.js';
-import { showExposure } from './exposure.js';
-import { createKey, listKeys, revokeKey, rollKey } from './keys.js';
-import { changeLimits, changePayeeDelay, showLimits } from './limits.js';
-import {
-  addFirstOperator,
-  addOperator,
-  endOperator,
-  rollOperator,
-  showOperators,
-} from './operators.js';
-import { showPayout } from './payout.js';
-import { listPayouts, payoutCommands } from './payouts.js';
-import { erase, rotateMasterKey } from './personalData.js';
-import { decideWaitingRate, listRates, useProvider } from './rates.js';
-import { reconcile } from './reconcile.js';
-import { previewTerms, setTerms, showTerms } from './terms.js';
 import type { Call } from './usage.js';
 
-/** What works on a database, by its words. The exit code is 1 where it answers false. */
+/**
+ * What works on a database, by its words; the exit code is 1 where it answers false. Each loads its own
+ * file, for a command is over in the time that loading all of them takes.
+ */
 export const works: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   migrate: migrateForLogins,
-  doctor: examine,
-  'operators list': showOperators,
-  'operators first': addFirstOperator,
-  'operators add': addOperator,
-  'operators roll': rollOperator,
-  'operators revoke': endOperator,
-  'account open': openAccount,
-  'account list': listAccounts,
-  'account show': showAccount,
-  'account fund': fundAccount,
-  'account freeze': (call) => changeState(call, 'frozen'),
-  'account unfreeze': (call) => changeState(call, 'open'),
-  'account close': (call) => changeState(call, 'closed'),
-  'keys list': listKeys,
-  'keys create': createKey,
-  'keys roll': rollKey,
-  'keys revoke': revokeKey,
-  'limits set': changeLimits,
-  'limits new-payee': changePayeeDelay,
-  'limits show': showLimits,
-  'payouts list': listPayouts,
-  'payouts show': showPayout,
-  ...payoutCommands,
-  'batches list': listBatches,
-  'batches show': showBatch,
-  'batches pause': pause,
-  'batches resume': resume,
-  'rates list': listRates,
-  'rates use': useProvider,
-  'rates accept': (call) => decideWaitingRate(call, 'accepted'),
-  'rates reject': (call) => decideWaitingRate(call, 'rejected'),
-  'terms list': showTerms,
-  'terms set': setTerms,
-  'terms preview': previewTerms,
-  'corridors list': showOpenings,
-  'corridors close': (call) => changeOpening(call, 'close'),
-  'corridors open': (call) => changeOpening(call, 'open'),
-  exposure: showExposure,
-  arrivals: showArrivals,
-  reconcile,
-  erase,
-  'master-key rotate': rotateMasterKey,
+  doctor: async (call) => (await import('./doctor.js')).examine(call),
+  'operators list': async (call) => (await import('./operators.js')).showOperators(call),
+  'operators first': async (call) => (await import('./operators.js')).addFirstOperator(call),
+  'operators add': async (call) => (await import('./operators.js')).addOperator(call),
+  'operators roll': async (call) => (await import('./operators.js')).rollOperator(call),
+  'operators revoke': async (call) => (await import('./operators.js')).endOperator(call),
+  'account open': async (call) => (await import('./account.js')).openAccount(call),
+  'account list': async (call) => (await import('./account.js')).listAccounts(call),
+  'account show': async (call) => (await import('./account.js')).showAccount(call),
+  'account fund': async (call) => (await import('./account.js')).fundAccount(call),
+  'account freeze': async (call) => (await import('./account.js')).changeState(call, 'frozen'),
+  'account unfreeze': async (call) => (await import('./account.js')).changeState(call, 'open'),
+  'account close': async (call) => (await import('./account.js')).changeState(call, 'closed'),
+  'keys list': async (call) => (await import('./keys.js')).listKeys(call),
+  'keys create': async (call) => (await import('./keys.js')).createKey(call),
+  'keys roll': async (call) => (await import('./keys.js')).rollKey(call),
+  'keys revoke': async (call) => (await import('./keys.js')).revokeKey(call),
+  'limits set': async (call) => (await import('./limits.js')).changeLimits(call),
+  'limits new-payee': async (call) => (await import('./limits.js')).changePayeeDelay(call),
+  'limits show': async (call) => (await import('./limits.js')).showLimits(call),
+  'payouts list': async (call) => (await import('./payouts.js')).listPayouts(call),
+  'payouts show': async (call) => (await import('./payout.js')).showPayout(call),
+  'batches list': async (call) => (await import('./batches.js')).listBatches(call),
+  'batches show': async (call) => (await import('./batches.js')).showBatch(call),
+  'batches pause': async (call) => (await import('./batches.js')).pause(call),
+  'batches resume': async (call) => (await import('./batches.js')).resume(call),
+  'rates list': async (call) => (await import('./rates.js')).listRates(call),
+  'rates use': async (call) => (await import('./rates.js')).useProvider(call),
+  'rates accept': async (call) => (await import('./rates.js')).decideWaitingRate(call, 'accepted'),
+  'rates reject': async (call) => (await import('./rates.js')).decideWaitingRate(call, 'rejected'),
+  'terms list': async (call) => (await import('./terms.js')).showTerms(call),
+  'terms set': async (call) => (await import('./terms.js')).setTerms(call),
+  'terms preview': async (call) => (await import('./terms.js')).previewTerms(call),
+  'corridors list': async (call) => (await import('./corridors.js')).showOpenings(call),
+  'corridors close': async (call) => (await import('./corridors.js')).changeOpening(call, 'close'),
+  'corridors open': async (call) => (await import('./corridors.js')).changeOpening(call, 'open'),
+  exposure: async (call) => (await import('./exposure.js')).showExposure(call),
+  arrivals: async (call) => (await import('./arrivals.js')).showArrivals(call),
+  reconcile: async (call) => (await import('./reconcile.js')).reconcile(call),
+  erase: async (call) => (await import('./personalData.js')).erase(call),
+  'master-key rotate': async (call) => (await import('./personalData.js')).rotateMasterKey(call),
 };
 
 async function migrateForLogins({ database }: Call): Promise<void> {
+  const [{ migrate }, { allowLogins }] = await Promise.all([
+    import('../db/migrate.js'),
+    import('../db/roles.js'),
+  ]);
   const applied = await migrate(database);
   const logins = readLoginConfig(process.env);
   await allowLogins(database, {
@@ -80,4 +63,11 @@ async function migrateForLogins({ database }: Call): Promise<void> {
     operator: logins.OPERATOR_DATABASE_URL,
   });
   console.log(applied.length === 0 ? 'Nothing to do.' : `Applied ${applied.join(', ')}.`);
+}
+
+/** What a command does: of those that change a payout, payouts.ts has the list. */
+export async function workOf(
+  name: string,
+): Promise<((call: Call) => Promise<unknown>) | undefined> {
+  return works[name] ?? (await import('./payouts.js')).payoutCommands[name];
 }

@@ -1,3 +1,4 @@
+import { traceCall } from '../spans.js';
 import { count, observe } from '../telemetry.js';
 import type { Rail } from './rail.js';
 
@@ -15,7 +16,7 @@ export function metered<T extends Rail>(rail: T): T {
     const askedMs = performance.now();
     let answers: readonly string[] = [];
     try {
-      const answer = await call();
+      const answer = await traceCall(`rail ${operation}`, { ...labels, asked }, call);
       answers = answersOf(answer);
       return answer;
     } finally {

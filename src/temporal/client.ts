@@ -1,4 +1,10 @@
-import { Client, Connection, isRetryableError, makeGrpcRetryInterceptor } from '@temporalio/client';
+import {
+  Client,
+  type ClientOptions,
+  Connection,
+  isRetryableError,
+  makeGrpcRetryInterceptor,
+} from '@temporalio/client';
 import type { TemporalConfig } from '../config.js';
 import { encryptingCodec } from './encryption.js';
 
@@ -34,7 +40,10 @@ export const dataConverterOf = ({ TEMPORAL_ENCRYPTION_KEYS: keys }: TemporalConf
 });
 
 /** A client of its own connection; the first call finds out whether the server is there. */
-export function connectTemporal(options: TemporalConfig): Client {
+export function connectTemporal(
+  options: TemporalConfig,
+  plugins: ClientOptions['plugins'] = [],
+): Client {
   const retry = makeGrpcRetryInterceptor({
     retryableDecider: (attempt, status) => attempt < mostAttempts && isRetryableError(status),
     // 8 is RESOURCE_EXHAUSTED: the server asks for fewer calls.
@@ -44,6 +53,7 @@ export function connectTemporal(options: TemporalConfig): Client {
     connection: Connection.lazy({ ...connectionOptions(options), interceptors: [retry] }),
     namespace: options.TEMPORAL_NAMESPACE,
     dataConverter: dataConverterOf(options),
+    plugins,
   });
 }
 

@@ -7,11 +7,19 @@ const options = {
   workflowsPath: pathOf('workflows/index.js'),
   logger: new DefaultLogger('WARN'),
 };
+/** For workers with encryption keys: what converts a failure is part of the bundle. */
 const encrypted = { failureConverterPath: pathOf('temporal/failureConverter.js') };
+/** For workers that trace. */
+const traced = { workflowInterceptorModules: [pathOf('workflows/traced.js')] };
 
 /** Part of the build: one file with the workflows, so that no worker bundles at its start. */
-const plain = await bundleWorkflowCode(options);
-await writeFile(pathOf('workflows/bundle.js'), plain.code);
-/** The same for workers with encryption keys: what converts a failure is part of the bundle. */
-const other = await bundleWorkflowCode({ ...options, ...encrypted });
-await writeFile(pathOf('workflows/encryptedBundle.js'), other.code);
+const bundles = {
+  bundle: {},
+  encryptedBundle: encrypted,
+  tracedBundle: traced,
+  tracedEncryptedBundle: { ...encrypted, ...traced },
+};
+for (const [name, more] of Object.entries(bundles)) {
+  const { code } = await bundleWorkflowCode({ ...options, ...more });
+  await writeFile(pathOf(`workflows/${name}.js`), code);
+}

@@ -11,7 +11,7 @@ import { ConfigError, rateAgesOf, readWorkerConfig, type WorkerConfig } from '..
 import { hasMasterKeys } from '../db/accountKeys.js';
 import { connectDatabase, type Database } from '../db/client.js';
 import { createKeyring, type Keyring } from '../db/personalData.js';
-import { type Running, runProcess } from '../process.js';
+import { type Running, runProcess, tracingOf } from '../process.js';
 import { metered } from '../rails/metered.js';
 import { createRails } from '../rails/registry.js';
 import { createSandboxRail } from '../rails/sandbox/connector.js';
@@ -22,6 +22,7 @@ import { createLog, createRegistry, freeAddress, serveMetrics } from '../telemet
 import { connectionOptions, dataConverterOf, refusalOf } from '../temporal/client.js';
 import { upsertSchedules } from '../temporal/schedules.js';
 import { ensureSearchAttributes } from '../temporal/searchAttributes.js';
+import type { Tracing } from '../tracing.js';
 import { createSender } from '../webhooks/sender.js';
 import { createSigner, readSigningKey } from '../webhooks/signature.js';
 import { lowerPriority } from './priority.js';
@@ -46,7 +47,8 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
   const rateMaximumAgeMs = rateAgesOf(config);
   await startRates({ database, rateSource, log }, Math.max(...Object.values(rateMaximumAgeMs)));
 
-  const { connection, temporal, dataConverter, bundle } = await reachTemporal(config);
+  const tracing = await tracingOf(`worker-${lane}`, config, log);
+  const { connection, temporal, dataConverter, bundle } = await reachTemporal(config, tracing);
   const { WEBHOOK_PROXY_URL: proxyUrl } = config;
   const rail = createSandboxRail(bankSettings(config));
   const policy = {
@@ -75,6 +77,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     namespace: config.TEMPORAL_NAMESPACE,
     activities,
     dataConverter,
+    ...(tracing && { plugins: tracing.plugins }),
     workflows: { workflowBundle: { code: await readFile(bundle, 'utf8') } },
     poolSize: config.DATABASE_POOL_SIZE,
   });
@@ -103,7 +106,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
       // What the last steps have committed is released by now, for other workers.
       await deliverer.close();
       server.close();
-      await Promise.all([sender.close(), rail.close(), connection.close()]);
+      await Promise.all([sender.close(), rail.close(), connection.close(), tracing?.stop()]);
       await database.end({ timeout: 5 });
     },
   };
@@ -123,20 +126,26 @@ function bankSettings(config: WorkerConfig) {
   };
 }
 
-/** Connects, and finds the bundle of the build (see bundle.ts) that goes with the encryption. */
-async function reachTemporal(config: WorkerConfig) {
+/** Connects, and finds the bundle of the build (see bundle.ts) that goes with encryption and traces. */
+async function reachTemporal(config: WorkerConfig, tracing: Tracing | undefined) {
   const connection = await NativeConnection.connect(connectionOptions(config));
   const dataConverter = dataConverterOf(config);
   const namespace = config.TEMPORAL_NAMESPACE;
-  const temporal = new Client({ connection, namespace, dataConverter });
+  const temporal = new Client({
+    ...{ connection, namespace, dataConverter },
+    plugins: tracing?.plugins ?? [],
+  });
   const refusal = await refusalOf(temporal);
   if (refusal !== undefined) throw new ConfigError(refusal);
+  const [plain, encrypted] = tracing
+    ? (['tracedBundle', 'tracedEncryptedBundle'] as const)
+    : (['bundle', 'encryptedBundle'] as const);
   const fileOf = (name: string) => fileURLToPath(new URL(`../${name}`, import.meta.url));
   if (dataConverter.payloadCodecs.length === 0)
-    return { connection, temporal, dataConverter, bundle: fileOf('workflows/bundle.js') };
+    return { connection, temporal, dataConverter, bundle: fileOf(`workflows/${plain}.js`) };
   const failureConverterPath = fileOf('temporal/failureConverter.js');
   return {
-    ...{ connection, temporal, bundle: fileOf('workflows/encryptedBundle.js') },
+    ...{ connection, temporal, bundle: fileOf(`workflows/${encrypted}.js`) },
     dataConverter: { ...dataConverter, failureConverterPath },
   };
 }

@@ -10,6 +10,7 @@ export type LaneOptions = {
   readonly namespace: string;
   readonly activities: Activities;
   readonly dataConverter?: DataConverter;
+  readonly plugins?: WorkerOptions['plugins'];
   readonly workflows: Pick<WorkerOptions, 'workflowBundle'>;
   /** Local activities hold a database connection each. */
   readonly poolSize: number;
@@ -34,11 +35,12 @@ const maxHeartbeatThrottleInterval = '1s';
 type ActivityOptions = Omit<LaneOptions, 'workflows' | 'poolSize'>;
 
 /** What the workers of a lane have in common. */
-function sharedOptions({ connection, namespace, dataConverter }: ActivityOptions) {
+function sharedOptions({ connection, namespace, dataConverter, plugins }: ActivityOptions) {
   return {
     connection,
     namespace,
     ...(dataConverter === undefined ? {} : { dataConverter }),
+    ...(plugins === undefined ? {} : { plugins }),
     shutdownGraceTime: shutdownGraceMs,
     shutdownForceTime: shutdownForceMs,
     maxHeartbeatThrottleInterval,

@@ -13,6 +13,7 @@ import { startProcess } from '../../sandbox/stack/process.js';
 import { createApiKey } from '../../src/db/apiKeys.js';
 import { encryptingCodec } from '../../src/temporal/encryption.js';
 import { eventually } from '../assertions/eventually.js';
+import { type CollectedSpan, type Collector, startCollector } from '../fakes/collector.js';
 import { type ConnectProxy, startConnectProxy } from '../fakes/connectProxy.js';
 import { type Receiver, startReceiver } from '../fakes/receiver.js';
 import {
@@ -24,10 +25,14 @@ import {
 } from '../fixtures/client.js';
 import { createTestAccount } from '../servers/database.js';
 import { type Processes, startProcesses } from '../servers/processes.js';
-import { quietRuntime } from '../servers/workflowBundle.js';
+import { quietRuntime, spanSink } from '../servers/workflowBundle.js';
 
 let parts: Processes;
 let receiver: Receiver;
+/** Traces are sent to it. */
+let collector: Collector;
+/** The trace that an integrator has begun, and its own span. */
+const trace = { id: '4bf92f3577b34da6a3ce929d0e0e4736', span: '00f067aa0ba902b7' };
 /** All webhooks leave through it. */
 let proxy: ConnectProxy;
 /** What may stand nowhere but in its own answer: whoever has it can use it. */
@@ -55,12 +60,19 @@ const encryptionKeys = `2026-11:${'c3'.repeat(32)} 2026-10:${'d4'.repeat(32)}`;
 const codec = encryptingCodec(encryptionKeys.split(' '));
 
 beforeAll(async () => {
-  [proxy, receiver] = await Promise.all([startConnectProxy(), startReceiver()]);
+  [proxy, receiver, collector] = await Promise.all([
+    startConnectProxy(),
+    startReceiver(),
+    startCollector(),
+  ]);
   const password = 'a-password-of-the-egress-proxy';
   secrets.set('proxyPassword', password);
   const WEBHOOK_PROXY_URL = proxy.url.replace('//', `//corridor:${password}@`);
   // The most talkative that they can be set to.
-  const env = { LOG_LEVEL: 'debug', WEBHOOK_PROXY_URL, TEMPORAL_ENCRYPTION_KEYS: encryptionKeys };
+  const env = {
+    ...{ LOG_LEVEL: 'debug', WEBHOOK_PROXY_URL, TEMPORAL_ENCRYPTION_KEYS: encryptionKeys },
+    ...{ OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, OTEL_BSP_SCHEDULE_DELAY: '100' },
+  };
   parts = await startProcesses({ env });
   await journey();
 });
@@ -68,6 +80,7 @@ afterAll(async () => {
   await receiver?.close();
   await parts?.remove();
   await proxy?.stop();
+  await collector?.close();
 });
 
 /** A client whose answers are kept, to be looked through. */
@@ -187,6 +200,11 @@ async function pay(client: ApiClient, inGermany: string, inAmerica: string) {
       beneficiary: inGermany,
       reference,
       metadata: shared.metadata,
+    },
+    headers: {
+      traceparent: `00-${trace.id}-${trace.span}-01`,
+      tracestate: 'vendor=a-state-of-the-integrator',
+      baggage: `for=${encodeURIComponent(personal.get('a name') ?? '')}`,
     },
   });
   const live = await client('POST /v1/payouts', {
@@ -355,6 +373,11 @@ describe('what is secret, and what is somebody’s own, after a whole journey', 
     expect(found.size).toBeGreaterThan(1_000);
   });
 
+  it('stands in no trace', async () => {
+    expect(collector.bodies.length).toBeGreaterThan(5);
+    expect(collector.bodies.flatMap((body) => foundIn(body, secrets, personal))).toEqual([]);
+  });
+
   it('stands in no metric', async () => {
     const ready = /"(?:metrics|ready)":"(http[^"]+)","msg":"the (?:API|worker) is ready"/;
     const urls = parts.lines.flatMap((line) => ready.exec(line)?.[1] ?? []);
@@ -381,6 +404,61 @@ describe('what is secret, and what is somebody’s own, after a whole journey', 
   });
 });
 
+describe('a payout’s trace', () => {
+  const inTrace = () => collector.spans().filter(({ traceId }) => traceId === trace.id);
+
+  it('goes from the integrator through request, workflow and activity to the bank', async () => {
+    await eventually('the span of the workflow', 10_000, async () =>
+      inTrace().find(({ name }) => name === 'RunWorkflow:payout'),
+    );
+    const byId = new Map(inTrace().map((span) => [span.spanId, span]));
+    const call = inTrace().find(({ name }) => name === 'rail submit');
+    const way: CollectedSpan[] = [];
+    for (let at = call; at !== undefined; at = byId.get(at.parentSpanId ?? '')) way.push(at);
+    expect(way.map(({ name }) => name)).toEqual([
+      'rail submit',
+      'RunActivity:submitPayouts',
+      'StartActivity:submitPayouts',
+      'RunWorkflow:payout',
+      'UpdateWithStartWorkflow:accept',
+      'POST /v1/payouts',
+    ]);
+    expect(way.at(-1)?.parentSpanId).toBe(trace.span);
+    // The bank is told of the trace, and nothing else that the integrator has sent.
+    const told = parts.rail.traceHeaders.filter((headers) => headers.length > 0);
+    expect(told).toContainEqual([['traceparent', `00-${trace.id}-${call?.spanId}-01`]]);
+    expect(new Set(told.flat().map(([name]) => name))).toEqual(new Set(['traceparent']));
+    expect(receiver.received.filter(({ headers }) => headers['traceparent'])).toEqual([]);
+  });
+
+  it('is begun by requests and operators alone, and a batch has a span a step', () => {
+    const roots = collector.spans().filter(({ parentSpanId }) => !parentSpanId);
+    const begun = /^((GET|POST) |(Validate|Handle)Update:operate$)/;
+    expect(roots.filter(({ name }) => !begun.test(name)).map(({ name }) => name)).toEqual([]);
+    const names = collector.spans().map(({ name }) => name);
+    expect(names).toEqual(
+      expect.arrayContaining(['RunWorkflow:batchChunk', 'RunActivity:submitChunk']),
+    );
+  });
+
+  it.each(['api', 'worker'])(
+    'costs the %s nothing where it is off: no SDK is loaded',
+    async (of) => {
+      const main = fileURLToPath(new URL(`../../dist/src/${of}/main.js`, import.meta.url));
+      // Without settings it says so and ends, when all that it begins with is loaded.
+      const list = `import module from 'node:module';
+      process.on('exit', () => console.log(Object.keys(module._cache).join('\\n')));`;
+      const preload = `data:text/javascript,${encodeURIComponent(list)}`;
+      const { stdout } = await promisify(execFile)(process.execPath, ['--import', preload, main], {
+        env: {},
+      }).catch((error: unknown) => z.object({ stdout: z.string() }).parse(error));
+      const loaded = stdout.split('\n');
+      expect(loaded.filter((file) => /@temporalio/.test(file)).length).toBeGreaterThan(5);
+      expect(loaded.filter((file) => /opentelemetry.(sdk|exporter|core)/.test(file))).toEqual([]);
+    },
+  );
+});
+
 describe('what Temporal stores, with encryption keys', () => {
   /** What the SDK's core writes by itself, around what it has encrypted: numbers, names and times. */
   const ownFields =
@@ -393,10 +471,12 @@ describe('what Temporal stores, with encryption keys', () => {
       await withPayloads(history, async ({ metadata, data }) => {
         const encoding = Buffer.from(metadata['encoding'] ?? '', 'base64').toString();
         const text = Buffer.from(data, 'base64').toString();
+        // It is no payload to the SDK, and says nothing but which trace it is.
+        const isTrace = /^\{"traceparent":"00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]"\}$/.test(text);
         // Search attributes are for searching: the server indexes what they say.
         const isIndexed = metadata['type'] !== undefined;
         if (encoding === 'binary/encrypted') encrypted += 1;
-        else if (!isIndexed && !ownFields.test(text)) readable.push(`${type}: ${text}`);
+        else if (!isIndexed && !isTrace && !ownFields.test(text)) readable.push(`${type}: ${text}`);
         return null;
       });
     }
@@ -406,14 +486,17 @@ describe('what Temporal stores, with encryption keys', () => {
 
   it('replays with the keys, and not without', async () => {
     quietRuntime();
-    const workflowBundle = {
-      code: await readFile(
-        new URL('../../dist/src/workflows/encryptedBundle.js', import.meta.url),
-        'utf8',
-      ),
-    };
-    const replay = async ({ history, name }: Stored, payloadCodecs: readonly PayloadCodec[]) => {
-      const options = { workflowBundle, dataConverter: { payloadCodecs: [...payloadCodecs] } };
+    const bundleOf = async (name: string) => ({
+      code: await readFile(new URL(`../../dist/src/workflows/${name}`, import.meta.url), 'utf8'),
+    });
+    const traced = await bundleOf('tracedEncryptedBundle.js');
+    const replay = async (
+      { history, name }: Stored,
+      payloadCodecs: readonly PayloadCodec[],
+      workflowBundle = traced,
+    ) => {
+      const dataConverter = { payloadCodecs: [...payloadCodecs] };
+      const options = { workflowBundle, dataConverter, sinks: spanSink };
       await Worker.runReplayHistory(options, history, name);
     };
     const workflows = await stored();
@@ -422,6 +505,8 @@ describe('what Temporal stores, with encryption keys', () => {
       const each = workflows.find((workflow) => workflow.type === type);
       if (each === undefined) throw new Error(`There is no ${type}.`);
       await replay(each, [codec]);
+      // A worker that does not trace any more goes on with what one has begun that did.
+      await replay(each, [codec], await bundleOf('encryptedBundle.js'));
       await expect(replay(each, []), type).rejects.toThrow();
     }
   });

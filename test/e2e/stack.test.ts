@@ -10,6 +10,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } 
 import { connectDatabase } from '../../src/db/client.js';
 import { listBalanceBreaks, sumPostings } from '../../src/db/ledger.js';
 import { eventually } from '../assertions/eventually.js';
+import { openMetricsFaults } from '../assertions/openMetrics.js';
 import { metricsNamedIn } from '../assertions/promql.js';
 import { startReceiver } from '../fakes/receiver.js';
 import { type ApiClient, textOf, untilStatus } from '../fixtures/client.js';
@@ -102,12 +103,14 @@ describe('a stack that runs', () => {
   let home: StackHome;
   let running: RunningStack;
 
-  /** The metrics of a worker, at the port that it has logged. */
-  async function metricsOf(name: string): Promise<string> {
+  /** Where the metrics of a worker are: at the port that it has logged. */
+  function metricsUrlOf(name: string): string {
     const log = readFileSync(join(home.directory, 'logs', `${name}.log`), 'utf8');
     const [, url = ''] = /"ready":"(http[^"]+)"/.exec(log) ?? [];
-    return (await fetch(`${url}/metrics`)).text();
+    return `${url}/metrics`;
   }
+
+  const metricsOf = async (name: string) => (await fetch(metricsUrlOf(name))).text();
 
   beforeAll(async () => {
     home = await createStackHome();
@@ -132,6 +135,25 @@ describe('a stack that runs', () => {
     }
     const pids = home.processes().map(({ pid }) => pid);
     expect(pids).toEqual(expect.arrayContaining(Object.values(description.pids)));
+  });
+
+  it('shows its metrics as OpenMetrics to who asks for it, also beside others', async () => {
+    const urls = [running.description.metrics_url, metricsUrlOf('worker')];
+    // What Prometheus 3 sends.
+    const accept =
+      'application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.3';
+    for (const url of urls) {
+      const [open, plain] = await Promise.all([fetch(url, { headers: { accept } }), fetch(url)]);
+      const types = [open, plain].map(({ headers }) => headers.get('content-type'));
+      expect(types).toEqual([
+        'application/openmetrics-text; version=1.0.0; charset=utf-8',
+        'text/plain; version=0.0.4; charset=utf-8',
+      ]);
+      const text = await open.text();
+      expect(openMetricsFaults(text)).toEqual([]);
+      expect(text).toMatch(/^# TYPE (temporal_request|corridor_wake_failures) counter$/m);
+      expect(await plain.text()).not.toContain('# EOF');
+    }
   });
 
   it('gives each process the secrets it uses, and no other', async () => {

@@ -14,6 +14,8 @@ export type RailProxy = {
   readonly keepRequest: (path: string) => Promise<void>;
   /** Lets the bank answer the next request to the path, and keeps the answer for ever. */
   readonly keepAnswer: (path: string) => Promise<void>;
+  /** What each request said of the trace that it belongs to. */
+  readonly traceHeaders: readonly (readonly [name: string, value: string])[][];
   readonly close: () => Promise<void>;
 };
 
@@ -25,7 +27,11 @@ type Trap = {
 
 export async function startRailProxy(bankUrl: string): Promise<RailProxy> {
   let trap: Trap | undefined;
+  const traceHeaders: [string, string][][] = [];
   const server = createServer((request, response) => {
+    const names = ['traceparent', 'tracestate', 'baggage'];
+    const found = Object.entries(request.headers).filter(([name]) => names.includes(name));
+    traceHeaders.push(found.map(([name, value]) => [name, String(value)]));
     const sprung = trap?.path === request.url ? trap : undefined;
     if (sprung !== undefined) trap = undefined;
     pass(bankUrl, request, response, sprung).catch(() => response.destroy());
@@ -50,6 +56,7 @@ export async function startRailProxy(bankUrl: string): Promise<RailProxy> {
     url: `http://127.0.0.1:${port}`,
     keepRequest: (path) => set('request', path),
     keepAnswer: (path) => set('answer', path),
+    traceHeaders,
     close: async () => {
       server.closeAllConnections();
       server.close();

@@ -14,7 +14,12 @@ import { Worker } from '@temporalio/worker';
 import { DeterminismViolationError } from '@temporalio/workflow';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { personalDataIn } from '../assertions/history.js';
-import { bundleWorkflows, quietRuntime, workflowBundle } from '../servers/workflowBundle.js';
+import {
+  bundleWorkflows,
+  quietRuntime,
+  spanSink,
+  workflowBundle,
+} from '../servers/workflowBundle.js';
 
 /**
  * Workflows that production has open were begun by older code, and the code of today goes on
@@ -30,7 +35,7 @@ beforeAll(() => quietRuntime());
 
 async function replay(file: string, bundle: Promise<{ code: string }>): Promise<void> {
   const history: unknown = JSON.parse(textOf(file));
-  await Worker.runReplayHistory({ workflowBundle: await bundle }, history, file);
+  await Worker.runReplayHistory({ workflowBundle: await bundle, sinks: spanSink }, history, file);
 }
 
 describe('the workflows of today', () => {
@@ -54,6 +59,17 @@ describe('the workflows of today', () => {
 
   it.each(files)('go on with %s', async (file) => {
     await replay(file, workflowBundle());
+  });
+});
+
+describe('the workflows of workers that trace', () => {
+  let traced: Promise<{ code: string }> | undefined;
+
+  it.each(files)('go on with %s, begun without traces', async (file) => {
+    const pathOf = (name: string) =>
+      fileURLToPath(new URL(`../../src/workflows/${name}.ts`, import.meta.url));
+    traced ??= bundleWorkflows(pathOf('index'), [pathOf('traced')]);
+    await replay(file, traced);
   });
 });
 

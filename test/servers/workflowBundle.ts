@@ -26,9 +26,16 @@ async function sharedBundle(file: string): Promise<{ code: string }> {
 }
 
 /** Bundles the workflows of an `index.ts`. */
-export function bundleWorkflows(workflowsPath: string): Promise<{ code: string }> {
-  return bundleWorkflowCode({ workflowsPath, logger: new DefaultLogger('WARN') });
+export function bundleWorkflows(
+  workflowsPath: string,
+  workflowInterceptorModules: string[] = [],
+): Promise<{ code: string }> {
+  const logger = new DefaultLogger('WARN');
+  return bundleWorkflowCode({ workflowsPath, workflowInterceptorModules, logger });
 }
+
+/** Where the workflows of a worker that traces put their spans; a replay makes none. */
+export const spanSink = { exporter: { export: { fn: () => undefined } } };
 
 /**
  * The native part's warnings of a start say what the test server lacks; those of running

@@ -1,5 +1,6 @@
 import { Pool } from 'undici';
 import type { z } from 'zod';
+import { traceHeaders } from '../../spans.js';
 import type { Rail, RailLimits, SubmitAnswer, Transfer } from '../rail.js';
 import {
   bulkAnswer,
@@ -57,7 +58,7 @@ export function createSandboxRail(settings: SandboxSettings): Rail & { close(): 
     const response = await pool.request({
       method: body === undefined ? 'GET' : 'POST',
       path,
-      headers,
+      headers: { ...headers, ...traceHeaders() },
       body: body === undefined ? null : JSON.stringify(body),
       signal: AbortSignal.timeout(requestLimitMs),
     });
