@@ -23,6 +23,7 @@ import { decideWaitingRate, listRates, useProvider } from './rates.js';
 import { reconcile } from './reconcile.js';
 import { previewTerms, setTerms, showTerms } from './terms.js';
 import type { Call } from './usage.js';
+import { listWebhooks } from './webhooks.js';
 
 /** What works on a database, by its words. The exit code is 1 where it answers false. */
 export const works: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
@@ -54,6 +55,7 @@ export const works: Readonly<Record<string, (call: Call) => Promise<unknown>>> =
   'batches show': showBatch,
   'batches pause': pause,
   'batches resume': resume,
+  'webhooks list': listWebhooks,
   'rates list': listRates,
   'rates use': useProvider,
   'rates accept': (call) => decideWaitingRate(call, 'accepted'),
