@@ -40,10 +40,11 @@ const source = new Map([
  * and a log that redelivery keeps, 20 with fewer signals beside a receiver that hangs, 80 with requirements
  * as JSON Schema and rates of another age for tests, 180 with operators' keys, 240 with a Temporal that is
  * reached by TLS and stores nothing that can be read without a key, 300 with metrics of what waits and what
- * moves, and 1,090 with what operators see: what a payout waits for and which commands would be accepted,
- * help for each command, and a doctor.
+ * moves, 1,090 with what operators see: what a payout waits for and which commands would be accepted,
+ * help for each command, and a doctor, and 60 with what runbooks were missing: endpoints that fail, standbys,
+ * clocks and certificates.
  */
-const limits = { linesPerFile: 450, linesOfCode: 20_461 };
+const limits = { linesPerFile: 450, linesOfCode: 20_521 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

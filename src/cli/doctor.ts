@@ -123,14 +123,15 @@ async function certificateFault(env: Environment): Promise<string> {
     /_(CERT|CERTIFICATE|CA)(_FILE)?$/.test(name),
   );
   if (named.length === 0) return '(none is configured here)';
+  const faults: string[] = [];
   for (const [name, value = ''] of named) {
     const text = value.startsWith('-----') ? value : await readFile(value, 'utf8');
     const endMs = Date.parse(new X509Certificate(text).validTo);
     const days = Math.floor((endMs - Date.now()) / 86_400_000);
     const end = days < 0 ? `ended at ${new Date(endMs).toISOString()}` : `ends in ${days} days`;
-    if (days < certificateDays) return `${name} ${end}: replace it`;
+    if (days < certificateDays) faults.push(`${name} ${end}: replace it`);
   }
-  return '';
+  return faults.join('; ');
 }
 
 async function diskFault(directory: string | undefined): Promise<string> {

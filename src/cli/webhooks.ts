@@ -8,7 +8,15 @@ export async function listWebhooks(call: Call): Promise<void> {
   printRows(call, rows, 'No endpoint fails or is disabled.', lineOf);
 }
 
-function lineOf({ id, accountId, url, status, statusReason, failingSince, waiting }: AilingEndpoint) {
+function lineOf({
+  id,
+  accountId,
+  url,
+  status,
+  statusReason,
+  failingSince,
+  waiting,
+}: AilingEndpoint) {
   const since = failingSince === null ? '' : `  failing since ${failingSince.toISOString()}`;
   const why = statusReason === null ? '' : `: ${statusReason}`;
   return [

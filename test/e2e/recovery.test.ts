@@ -6,8 +6,8 @@ import { eventually } from '../assertions/eventually.js';
 import { startReceiver } from '../fakes/receiver.js';
 import { createClient, textOf } from '../fixtures/client.js';
 import { beneficiary } from '../fixtures/requestPayout.js';
-import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
 import { composeOf } from '../servers/composeStandIn.js';
+import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
 import { followRunbook, openOperatorShell } from '../servers/operatorShell.js';
 import { type PartName, type Processes, startProcesses } from '../servers/processes.js';
 

@@ -37,7 +37,7 @@ export function composeOf(
     switch (verb) {
       case 'ps':
       case 'logs':
-        return `${names.map((name) => `${name} ${isRunning(name) ? 'running' : 'exited'}`)}\n`;
+        return names.map((name) => `${name} ${isRunning(name) ? 'running' : 'exited'}\n`).join('');
       case 'up': {
         const given = Object.entries(its).filter(([name]) => name.startsWith('RATE_'));
         const isChanged = given.some(([name, value]) => env[name] !== value);

@@ -1,22 +1,31 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { createServer } from 'node:http';
 import { mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { createServer, type IncomingMessage } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
+import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 import { listenOnAnyPort } from '../../sandbox/stack/ports.js';
 import { findTemporalCli } from '../../sandbox/stack/temporalBinary.js';
 import { eventually } from '../assertions/eventually.js';
-import { partOfEntry, type RunbookPart, type Shown, type Threshold } from '../fixtures/runbookEntries.js';
+import {
+  partOfEntry,
+  type RunbookPart,
+  type Shown,
+  type Threshold,
+} from '../fixtures/runbookEntries.js';
 import { finderOptions } from './finders.js';
 
 const cli = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));
 
 /** From the command that repairs something to where it shows: a sweep, and a machine that has much to do. */
 const shownLimitMs = 60_000;
+
+/** Each look is a process that starts, or a page of every process. */
+const lookAgainMs = 500;
 
 type Env = Readonly<Record<string, string>>;
 
@@ -53,11 +62,16 @@ export async function openOperatorShell(
   tools: Readonly<Record<string, Tool>>,
 ): Promise<OperatorShell> {
   const directory = await mkdtemp(join(tmpdir(), 'corridor-operator-'));
-  const server = createServer(async (request, response) => {
+  const answer = async (request: IncomingMessage): Promise<string> => {
     const { tool, args, env: its } = asked.parse(JSON.parse(await text(request)));
-    await (tools[tool]?.(args, its) ?? Promise.reject(new Error(`There is no ${tool}.`))).then(
+    const act = tools[tool];
+    if (act === undefined) throw new Error(`There is no ${tool}.`);
+    return act(args, its);
+  };
+  const server = createServer((request, response) => {
+    answer(request).then(
       (output) => response.end(output),
-      (error: unknown) => response.writeHead(500).end(`${tool}: ${String(error)}\n`),
+      (error: unknown) => response.writeHead(500).end(`${String(error)}\n`),
     );
   });
   const url = `http://127.0.0.1:${await listenOnAnyPort(server)}`;
@@ -130,20 +144,27 @@ export function followRunbook(shell: OperatorShell, title: string, words: Words)
       if (!new RegExp(`\\b${word}\\b`).test(command)) continue;
       const found = await eventually(`${title}: ${word} for ${command}`, shownLimitMs, async () => {
         const match = pattern.exec(transcript);
-        if (match === null && last !== '') await run(last);
-        return match ?? undefined;
+        if (match !== null) return match;
+        if (last !== '') await run(last);
+        await delay(lookAgainMs);
+        return undefined;
       });
       known.set(word, found[1] ?? found[0]);
     }
   };
   const see = async ({ command, lines }: Shown): Promise<void> => {
-    const wanted = new RegExp(lines.map((line) => patternOf(line, known, words)).join('[^]*?'), 'm');
+    const wanted = new RegExp(
+      lines.map((line) => patternOf(line, known, words)).join('[^]*?'),
+      'm',
+    );
     let output = '';
     await eventually(`${title}: ${command}`, shownLimitMs, async () => {
       ({ output } = await run(command));
-      return wanted.test(output) ? true : undefined;
+      return wanted.test(output) ? true : delay(lookAgainMs);
     }).catch((error: unknown) => {
-      throw new Error(`${title}: ${command} does not print ${wanted}:\n${output}`, { cause: error });
+      throw new Error(`${title}: ${command} does not print ${wanted}:\n${output}`, {
+        cause: error,
+      });
     });
   };
   return {
@@ -228,7 +249,7 @@ export async function watchSymptoms(
       const { metric, labels, above } = threshold;
       await eventually(`${title}: ${metric}{${labels}} > ${above}`, shownLimitMs, async () => {
         const value = highest(await readMetrics(), threshold);
-        return value > above && value !== before[at] ? true : undefined;
+        return value > above && value !== before[at] ? true : delay(lookAgainMs);
       });
     }
   };

@@ -80,7 +80,8 @@ describe.each(runbookEntries)('the runbook "$title"', ({ title, parts }) => {
         for (const [, flag = ''] of command.matchAll(/ --([a-z-]+)/g))
           expect(flagsOf(name), command).toHaveProperty(flag);
       }
-      const [, verb = '', rest = ''] = /docker compose (up|stop|ps|logs|exec) (.*)/.exec(command) ?? [];
+      const [, verb = '', rest = ''] =
+        /docker compose (up|stop|ps|logs|exec) (.*)/.exec(command) ?? [];
       const named = rest.split(' ').filter((word) => /^[a-z][a-z-]+$/.test(word));
       const its = verb === 'exec' ? named.slice(0, 1) : named;
       expect(its.filter((service) => !services.has(service))).toEqual([]);
