@@ -8,20 +8,12 @@ export async function listWebhooks(call: Call): Promise<void> {
   printRows(call, rows, 'No endpoint fails or is disabled.', lineOf);
 }
 
-function lineOf({
-  id,
-  accountId,
-  url,
-  status,
-  statusReason,
-  failingSince,
-  waiting,
-}: AilingEndpoint) {
+function lineOf(row: AilingEndpoint): string {
+  const { status, statusReason: why, failingSince } = row;
   const since = failingSince === null ? '' : `  failing since ${failingSince.toISOString()}`;
-  const why = statusReason === null ? '' : `: ${statusReason}`;
   return [
-    `${id}  ${status}${why}${since}`,
-    `  ${url}`,
-    wrapped(`${accountId}, ${waiting} deliveries wait`, '  '),
+    `${row.id}  ${status}${why === null ? '' : `: ${why}`}${since}`,
+    `  ${row.url}`,
+    wrapped(`${row.accountId}, ${row.waiting} deliveries wait`, '  '),
   ].join('\n');
 }
