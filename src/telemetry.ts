@@ -200,6 +200,8 @@ export async function freeAddress(): Promise<string> {
 
 async function answer(path: string, { registry, isReady, refresh, others }: MetricsServer) {
   if (path === '/metrics') {
+    // Before what may take time: Prometheus compares it with its own clock when it asked.
+    show('clock_seconds', {}, Date.now() / 1000);
     await refresh?.();
     const own = await registry.metrics();
     return { status: 200, body: own + ((await others?.().catch(() => '')) ?? '') };

@@ -8,6 +8,7 @@ const long: readonly string[] = [
   'integration/batch-plans',
   'integration/list-plans',
   'e2e/stack',
+  'e2e/runbooks',
   'e2e/webhook-recovery',
   'e2e/worker-crash',
   'integration/interleavings-new',

@@ -41,6 +41,8 @@ type PostgresOptions = {
   readonly database: string;
   /** More of the server's settings, each as `name=value`. */
   readonly settings?: readonly string[];
+  /** Whether the cluster follows another one, and so is ready when it can be read. */
+  readonly isStandby?: boolean;
   readonly onLog: (line: string) => void;
   readonly onSpawn?: OnSpawn;
 };
@@ -192,7 +194,8 @@ async function startPostmaster(
   binary: string,
   launch: Launch,
 ): Promise<Part> {
-  const { cluster, port, onLog, onSpawn } = options;
+  const { cluster, port, onLog, onSpawn, isStandby = false } = options;
+  const readyLine = isStandby ? /ready to accept read-only/ : /ready to accept connections/;
   const settings = [
     ...(options.settings ?? []),
     'listen_addresses=127.0.0.1',
@@ -209,7 +212,7 @@ async function startPostmaster(
       ]),
       stopSignal: 'SIGINT',
       stopTimeoutMs,
-      ready: { line: (line) => (/ready to accept connections/.test(line) ? '' : undefined) },
+      ready: { line: (line) => (readyLine.test(line) ? '' : undefined) },
       readyTimeoutMs,
       onLog,
       onSpawn,

@@ -64,10 +64,13 @@ async function check(name: string, find: () => Promise<string>): Promise<Check> 
 async function databaseFault(database: Database): Promise<string> {
   await database`select 1`;
   const begunMs = Date.now();
-  const [row] = await database<{ now: Date }[]>`select clock_timestamp() as now`;
-  const offMs = (row?.now.getTime() ?? 0) - (begunMs + Date.now()) / 2;
+  const [row] = await database<{ now: Date; isStandby: boolean }[]>`
+    select clock_timestamp() as now, pg_is_in_recovery() as is_standby`;
+  if (row?.isStandby === true) return 'it is a standby: promote it, or connect to the primary';
+  const offMs = Math.round((row?.now.getTime() ?? 0) - (begunMs + Date.now()) / 2);
+  const side = offMs > 0 ? 'ahead of' : 'behind';
   return Math.abs(offMs) > clockToleranceMs
-    ? `its clock is ${Math.round(offMs)} ms ahead of this machine's: check NTP on both`
+    ? `its clock is ${Math.abs(offMs)} ms ${side} this machine's: check NTP on both`
     : '';
 }
 
@@ -120,13 +123,15 @@ async function certificateFault(env: Environment): Promise<string> {
     /_(CERT|CERTIFICATE|CA)(_FILE)?$/.test(name),
   );
   if (named.length === 0) return '(none is configured here)';
+  const faults: string[] = [];
   for (const [name, value = ''] of named) {
     const text = value.startsWith('-----') ? value : await readFile(value, 'utf8');
     const endMs = Date.parse(new X509Certificate(text).validTo);
     const days = Math.floor((endMs - Date.now()) / 86_400_000);
-    if (days < certificateDays) return `${name} ends in ${days} days: replace it`;
+    const end = days < 0 ? `ended at ${new Date(endMs).toISOString()}` : `ends in ${days} days`;
+    if (days < certificateDays) faults.push(`${name} ${end}: replace it`);
   }
-  return '';
+  return faults.join('; ');
 }
 
 async function diskFault(directory: string | undefined): Promise<string> {

@@ -33,6 +33,7 @@ export const works: Readonly<Record<string, (call: Call) => Promise<unknown>>> =
   'batches show': async (call) => (await import('./batches.js')).showBatch(call),
   'batches pause': async (call) => (await import('./batches.js')).pause(call),
   'batches resume': async (call) => (await import('./batches.js')).resume(call),
+  'webhooks list': async (call) => (await import('./webhooks.js')).listWebhooks(call),
   'rates list': async (call) => (await import('./rates.js')).listRates(call),
   'rates use': async (call) => (await import('./rates.js')).useProvider(call),
   'rates accept': async (call) => (await import('./rates.js')).decideWaitingRate(call, 'accepted'),

@@ -4,11 +4,15 @@ import type { Account } from './accounts.js';
 import { type Sql, when } from './client.js';
 import { type DeliveryRow, deliveriesOfEach } from './deliveryLog.js';
 import { isUnapplied, type PayoutRow } from './payouts.js';
+import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
 // What operators look at, of every account; the lists of an account are in payoutLists.ts.
 
 /** More than a person looks through. */
 const listLimit = 1_000;
+
+/** Whether more wait is of no interest, and counting them would take long. */
+const mostCounted = 10_000;
 
 export type OperatorFilter = {
   readonly account?: string | undefined;
@@ -91,6 +95,26 @@ export function deliveriesOfPayout(sql: Sql, id: string): Promise<readonly Payou
     select o.type as event, d.endpoint_id, d.status, d.attempts, d.last_attempt_at
       from events o cross join ${deliveriesOfEach(sql)}
      where o.subject_id = ${id} order by o.sequence, d.endpoint_id`;
+}
+
+export type AilingEndpoint = Pick<
+  WebhookEndpointRow,
+  'id' | 'accountId' | 'url' | 'status' | 'statusReason' | 'failingSince'
+> & { readonly waiting: number };
+
+/** The endpoints that fail or are disabled, those that fail for longest first. */
+export function ailingEndpoints(
+  sql: Sql,
+  account: string | undefined,
+): Promise<readonly AilingEndpoint[]> {
+  return sql<AilingEndpoint[]>`
+    select w.id, w.account_id, w.url, w.status, w.status_reason, w.failing_since,
+           (select count(*)::int from (select from deliveries
+             where endpoint_id = w.id and status = 'pending' limit ${mostCounted}) d) as waiting
+      from webhook_endpoints w
+     where w.deleted_at is null and (w.failing_since is not null or w.status = 'disabled')
+       and ${when(sql, account, (id) => sql`w.account_id = ${id}`)}
+     order by w.failing_since, w.id limit ${listLimit}`;
 }
 
 /** The newest accounts. */

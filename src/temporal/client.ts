@@ -1,3 +1,4 @@
+import { X509Certificate } from 'node:crypto';
 import {
   Client,
   type ClientOptions,
@@ -6,6 +7,7 @@ import {
   makeGrpcRetryInterceptor,
 } from '@temporalio/client';
 import type { TemporalConfig } from '../config.js';
+import { show } from '../telemetry.js';
 import { encryptingCodec } from './encryption.js';
 
 /**
@@ -26,6 +28,14 @@ export function connectionOptions(options: TemporalConfig) {
   const { TEMPORAL_TLS_CA: ca, TEMPORAL_TLS_CERT: crt, TEMPORAL_TLS_KEY: key } = options;
   const { TEMPORAL_TLS_SERVER_NAME: name, TEMPORAL_API_KEY: apiKey } = options;
   const isTls = options.TEMPORAL_TLS ?? (ca ?? crt ?? name ?? apiKey) !== undefined;
+  for (const [certificate, pem] of [
+    ['TEMPORAL_TLS_CA', ca],
+    ['TEMPORAL_TLS_CERT', crt],
+  ] as const) {
+    if (pem === undefined) continue;
+    const endMs = Date.parse(new X509Certificate(pem).validTo);
+    show('certificate_end_timestamp_seconds', { certificate }, endMs / 1000);
+  }
   const tls = {
     ...(ca && { serverRootCACertificate: Buffer.from(ca) }),
     ...(name && { serverNameOverride: name }),

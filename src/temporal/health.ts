@@ -11,6 +11,10 @@ const clockToleranceMs = 1_000;
 /** What is wrong with what the service needs of Temporal, by name; '' where nothing is. */
 export function faultsOfTemporal(client: Client): Promise<Readonly<Record<string, string>>> {
   return client.withDeadline(Date.now() + limitMs, async () => {
+    // A server that is away would look like one without schedules.
+    await client.connection.workflowService.getSystemInfo({}).catch((error: unknown) => {
+      throw new Error(`it does not answer: ${String(error)}`);
+    });
     const schedules = await schedulesFault(client);
     return {
       schedules,

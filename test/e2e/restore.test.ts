@@ -10,6 +10,7 @@ import { findPayoutById } from '../../src/db/payouts.js';
 import { eventually } from '../assertions/eventually.js';
 import { type ApiClient, createClient, textOf } from '../fixtures/client.js';
 import { beneficiary } from '../fixtures/requestPayout.js';
+import { copyCluster, giveToOwner } from '../servers/clusterCopy.js';
 import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
 import { type PartName, type Processes, startProcesses } from '../servers/processes.js';
 
@@ -95,20 +96,6 @@ async function resume(batchId: string): Promise<void> {
   });
 }
 
-/** Copies the cluster while it serves; the archive has what changes meanwhile. */
-async function backUp(): Promise<void> {
-  const connection = await system.database.reserve();
-  await connection`select pg_backup_start('restore.test', fast => true)`;
-  await run('cp', ['-a', cluster, backup]);
-  const [stopped] = await connection<{ labelfile: string }[]>`
-    select labelfile from pg_backup_stop()`;
-  connection.release();
-  await writeFile(join(backup, 'backup_label'), exactlyOne(stopped).labelfile);
-  for (const file of ['postmaster.pid', 'pg_wal']) {
-    await rm(join(backup, file), { recursive: true, force: true });
-  }
-}
-
 /** Everything up to now is in the archive. */
 async function untilArchived(): Promise<void> {
   const [switched] = await system.database<{ segment: string }[]>`
@@ -135,8 +122,7 @@ recovery_target_time = '${moment}'
 recovery_target_action = 'promote'
 `,
   );
-  // Root has made these; the server runs as another user, who owns the rest.
-  await run('chown', ['-R', '--reference', join(cluster, 'PG_VERSION'), cluster]);
+  await giveToOwner(cluster);
 }
 
 it('pays nothing twice after a restore to an earlier moment, and says what it does not know', {
@@ -144,7 +130,8 @@ it('pays nothing twice after a restore to an earlier moment, and says what it do
 }, async ({ annotate }) => {
   const before = await pay('Invoice 1');
   await untilSettled(before);
-  await backUp();
+  // The archive has what changes meanwhile.
+  await copyCluster(system.database, cluster, backup);
   const archived = await pay('Invoice 2');
   await untilSettled(archived);
   const withheld = await withhold();

@@ -11,20 +11,20 @@ export type Line = {
 };
 
 /**
- * Opens a line to the server of a URL. What a client says reaches the server once `join` has
+ * Opens a line to the server of a URL, or to that of another one that `dial` names. What a client says reaches the server once `join` has
  * dialled; what the server says is passed on by `join`, or not. A connection that ends on one
  * side, with an error or without, ends on the other.
  */
 export async function openLine(
   target: string,
-  join: (client: Socket, dial: () => Socket) => void,
+  join: (client: Socket, dial: (to?: string) => Socket) => void,
 ): Promise<Line> {
-  const { hostname, port } = new URL(target);
   const clients = new Set<Socket>();
   const server = createServer((client) => {
     clients.add(client);
     client.on('close', () => clients.delete(client));
-    join(client, () => {
+    join(client, (to = target) => {
+      const { hostname, port } = new URL(to);
       const upstream = connect(Number.parseInt(port, 10), hostname);
       client.pipe(upstream);
       for (const [one, other] of [[client, upstream] as const, [upstream, client] as const]) {

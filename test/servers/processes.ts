@@ -27,6 +27,8 @@ const rows = [
 ] as const;
 export type PartName = (typeof names)[number];
 
+const callbackSecret = 'a-callback-secret-of-the-tests';
+
 /** Of which several may run beside each other. */
 export type ReplicaName = 'api' | 'worker' | 'batch-worker';
 
@@ -36,6 +38,10 @@ export type Processes = {
   /** Where PostgreSQL, Temporal and the bank keep their files. */
   readonly directory: string;
   readonly database: Database;
+  /** The database by the login of its owner. */
+  readonly ownerUrl: string;
+  /** What the bank signs its callbacks with. */
+  readonly callbackSecret: string;
   readonly temporal: Client;
   /** What the worker takes for the bank. */
   readonly rail: RailProxy;
@@ -46,8 +52,14 @@ export type Processes = {
   /** Starts a part where it was before: same port, same data. One that runs is left alone. */
   readonly start: (name: PartName) => Promise<void>;
   readonly startAll: () => Promise<void>;
-  /** Starts one more process of a kind, an API on a port of its own; whoever asks for it ends it. */
-  readonly startReplica: (name: ReplicaName) => Promise<Part>;
+  /**
+   * Starts one more process of a kind, an API on a port of its own, with `more` settings; whoever asks for
+   * it ends it.
+   */
+  readonly startReplica: (
+    name: ReplicaName,
+    more?: Readonly<Record<string, string>>,
+  ) => Promise<Part>;
   /** The parts that run, each with its process: one that has ended by itself is missing. */
   readonly pids: () => Readonly<Partial<Record<PartName, number>>>;
   /** Sends a part's process a signal: SIGSTOP freezes it, SIGCONT lets it go on. */
@@ -63,7 +75,7 @@ export type Processes = {
 };
 
 export type ProcessesOptions = {
-  /** For the processes of ours. */
+  /** For the processes of ours, each as it is at its start. */
   readonly env?: Readonly<Record<string, string>>;
   /** Where they reach the database. */
   readonly lineTo?: (databaseUrl: string) => Promise<string>;
@@ -85,17 +97,19 @@ export async function startProcesses({
   const rail = await startRailProxy(`http://127.0.0.1:${ports.bank}`);
   const lines: string[] = [];
   let databaseHost = '';
-  const startOurs: StartOurs = (name, settings, args) =>
-    startNode(
-      name,
-      { ...settings, ...reachedAt(databaseHost, settings), ...env },
-      (line) => lines.push(line),
-      args,
-    );
+  const startOursWith =
+    (more: Readonly<Record<string, string>>): StartOurs =>
+    (name, settings, args) =>
+      startNode(
+        name,
+        { ...settings, ...reachedAt(databaseHost, settings), ...env, ...more },
+        (line) => lines.push(line),
+        args,
+      );
   const apiUrl = `http://127.0.0.1:${ports.api}`;
   const bank = { railUrl: rail.url, callbacksTo: callbacksTo ?? apiUrl };
-  const settings = postgresSettings(directory);
-  const starters = startersOf(directory, ports, { ...bank, settings }, startOurs);
+  const settings = { ...bank, settings: postgresSettings(directory) };
+  const starters = startersOf(directory, ports, settings, startOursWith({}));
   const running = new Map<PartName, Part>();
   const temporal = connectTemporal({
     TEMPORAL_ADDRESS: `127.0.0.1:${ports.temporal}`,
@@ -152,6 +166,8 @@ export async function startProcesses({
       apiUrl,
       directory,
       database,
+      ownerUrl: starters.databaseUrl(),
+      callbackSecret,
       temporal,
       rail,
       lines,
@@ -162,7 +178,10 @@ export async function startProcesses({
       },
       start,
       startAll,
-      startReplica: (name) => starters[name]('0'),
+      startReplica: (name, more = {}) =>
+        startersOf(directory, ports, settings, startOursWith(more), starters.databaseUrl())[name](
+          '0',
+        ),
       pids: () => Object.fromEntries([...running].map(([name, { pid }]) => [name, pid])),
       signal: (name, signal) => sendSignal(running.get(name)?.pid ?? 0, signal),
       stop: (name) => end(name, (part) => part.stop()),
@@ -246,7 +265,6 @@ function startersOf(
   databaseUrlAtFirst = '',
 ) {
   const bankToken = 'a-bank-token-of-the-tests';
-  const callbackSecret = 'a-callback-secret-of-the-tests';
   let databaseUrl = databaseUrlAtFirst;
   const urls = () => loginUrls(databaseUrl, () => 'a-password-of-the-tests');
   const connections = (role: DatabaseRole) => ({

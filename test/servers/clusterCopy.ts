@@ -1,0 +1,25 @@
+import { execFile } from 'node:child_process';
+import { rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { type Database, exactlyOne } from '../../src/db/client.js';
+
+const run = promisify(execFile);
+
+/** Copies a cluster while it serves. The copy needs the log from then on, and has none of it. */
+export async function copyCluster(database: Database, cluster: string, copy: string) {
+  const connection = await database.reserve();
+  await connection`select pg_backup_start('a test', fast => true)`;
+  await run('cp', ['-a', cluster, copy]);
+  const [stopped] = await connection<{ labelfile: string }[]>`
+    select labelfile from pg_backup_stop()`;
+  connection.release();
+  await writeFile(join(copy, 'backup_label'), exactlyOne(stopped).labelfile);
+  for (const file of ['postmaster.pid', 'pg_wal'])
+    await rm(join(copy, file), { recursive: true, force: true });
+}
+
+/** Root has made some of its files; the server runs as another user, who owns the rest. */
+export async function giveToOwner(cluster: string): Promise<void> {
+  await run('chown', ['-R', '--reference', join(cluster, 'PG_VERSION'), cluster]);
+}

@@ -1,0 +1,66 @@
+import { execFile } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import type { Tool } from './operatorShell.js';
+import type { PartName, Processes } from './processes.js';
+
+const run = promisify(execFile);
+const root = fileURLToPath(new URL('../../', import.meta.url));
+
+/** The services of docker-compose.yml that are parts here; what else there is comes and goes with them. */
+const parts: readonly PartName[] = [
+  ...(['postgres', 'temporal', 'sandbox-bank'] as const),
+  ...(['api', 'worker', 'batch-worker'] as const),
+];
+
+/**
+ * What `docker compose` does to the containers of docker-compose.yml, done to the processes of a test. A
+ * service whose settings have changed is made anew, as with Compose.
+ *
+ * @param env what the processes have beside their own settings, which the caller's RATE_… become
+ * @param psql answers statements
+ */
+export function composeOf(
+  processes: Processes,
+  env: Record<string, string>,
+  psql: (statement: string) => Promise<string>,
+): Tool {
+  const isRunning = (name: PartName) => processes.pids()[name] !== undefined;
+  const up = async (names: readonly PartName[], isNew: boolean) => {
+    await Promise.all(
+      names.filter((name) => isNew && isRunning(name)).map((name) => processes.stop(name)),
+    );
+    await Promise.all(names.map((name) => processes.start(name)));
+  };
+  return async ([, verb = '', ...rest], its) => {
+    const names = parts.filter((name) => rest.includes(name));
+    switch (verb) {
+      case 'ps':
+      case 'logs':
+        return names.map((name) => `${name} ${isRunning(name) ? 'running' : 'exited'}\n`).join('');
+      case 'up': {
+        const given = Object.entries(its).filter(([name]) => name.startsWith('RATE_'));
+        const isChanged = given.some(([name, value]) => env[name] !== value);
+        if (given.length > 0) Object.assign(env, Object.fromEntries(given));
+        await up(names, isChanged || rest.includes('--force-recreate'));
+        return '';
+      }
+      case 'exec': {
+        const [, program, ...args] = rest;
+        if (program === 'psql') {
+          const statement = args.find((arg) => arg.startsWith('--command='));
+          return psql(statement?.slice('--command='.length) ?? '');
+        }
+        return (await run('df', ['-h', processes.directory])).stdout;
+      }
+      case 'run': {
+        // After `--rm migrate` what the owner of the database runs.
+        const [, , program = '', ...args] = rest;
+        const own = { ...process.env, DATABASE_URL: processes.ownerUrl };
+        return (await run(program, args, { cwd: root, env: own })).stdout;
+      }
+      default:
+        throw new Error(`docker compose ${verb} is not known.`);
+    }
+  };
+}

@@ -1,0 +1,256 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { createServer, type IncomingMessage } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { setTimeout as delay } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { z } from 'zod';
+import { listenOnAnyPort } from '../../sandbox/stack/ports.js';
+import { findTemporalCli } from '../../sandbox/stack/temporalBinary.js';
+import { eventually } from '../assertions/eventually.js';
+import {
+  partOfEntry,
+  type RunbookPart,
+  type Shown,
+  type Threshold,
+} from '../fixtures/runbookEntries.js';
+import { finderOptions } from './finders.js';
+
+const cli = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));
+
+/** From the command that repairs something to where it shows: a sweep, and a machine that has much to do. */
+const shownLimitMs = 60_000;
+
+/** Each look is a process that starts, or a page of every process. */
+const lookAgainMs = 500;
+
+type Env = Readonly<Record<string, string>>;
+
+/** Answers for a program of the machine that a test has no use for: what it prints. */
+export type Tool = (args: readonly string[], env: Env) => Promise<string>;
+
+export type Printed = { readonly code: number; readonly output: string };
+
+/** A terminal of an operator: `corridor` and `temporal` are the real ones, `tools` stand for others. */
+export type OperatorShell = {
+  /** Where the commands run. */
+  readonly directory: string;
+  readonly run: (command: string, more?: Env) => Promise<Printed>;
+  readonly close: () => Promise<void>;
+};
+
+const asked = z.object({
+  tool: z.string(),
+  args: z.array(z.string()),
+  env: z.record(z.string(), z.string()),
+});
+
+/** What stands for a program: it has the test answer. */
+const stub = (tool: string, url: string) => `#!${process.execPath}
+const body = JSON.stringify({ tool: '${tool}', args: process.argv.slice(2), env: process.env });
+fetch('${url}', { method: 'POST', body }).then(async (answer) => {
+  process.stdout.write(await answer.text());
+  process.exitCode = answer.ok ? 0 : 1;
+});
+`;
+
+export async function openOperatorShell(
+  env: () => Env,
+  tools: Readonly<Record<string, Tool>>,
+): Promise<OperatorShell> {
+  const directory = await mkdtemp(join(tmpdir(), 'corridor-operator-'));
+  const answer = async (request: IncomingMessage): Promise<string> => {
+    const { tool, args, env: its } = asked.parse(JSON.parse(await text(request)));
+    const act = tools[tool];
+    if (act === undefined) throw new Error(`There is no ${tool}.`);
+    return act(args, its);
+  };
+  const server = createServer((request, response) => {
+    answer(request).then(
+      (output) => response.end(output),
+      (error: unknown) => response.writeHead(500).end(`${String(error)}\n`),
+    );
+  });
+  const url = `http://127.0.0.1:${await listenOnAnyPort(server)}`;
+  const programs = { corridor: `#!/bin/sh\nexec '${process.execPath}' '${cli}' "$@"\n` };
+  const stubs = Object.keys(tools).map((tool) => [tool, stub(tool, url)]);
+  for (const [name = '', script = ''] of [...Object.entries(programs), ...stubs])
+    await writeFile(join(directory, name), script, { mode: 0o755 });
+  await symlink(
+    await findTemporalCli(finderOptions('TEMPORAL_CLI_PATH')),
+    join(directory, 'temporal'),
+  );
+  const path = `${directory}:${process.env['PATH']}`;
+  return {
+    directory,
+    run: (command, more = {}) =>
+      runShell(command, directory, { ...process.env, ...env(), ...more, PATH: path }),
+    close: async () => {
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
+      await rm(directory, { recursive: true });
+    },
+  };
+}
+
+async function runShell(command: string, cwd: string, env: NodeJS.ProcessEnv): Promise<Printed> {
+  const shell = spawn('bash', ['-c', command], { cwd, env, stdio: ['ignore', 'pipe', 'pipe'] });
+  const closed = once(shell, 'close');
+  const [output, errors] = await Promise.all([text(shell.stdout), text(shell.stderr)]);
+  const [code] = await closed;
+  return { code: typeof code === 'number' ? code : -1, output: output + errors };
+}
+
+/** What stands for a word in capitals: a text, or what to look for in what was printed before. */
+export type Words = Readonly<Record<string, string | RegExp>>;
+
+/** An entry of the runbooks that is followed, as a person does who reads it. */
+export type Walk = {
+  /** Waits until all that the part shows is printed. */
+  readonly seen: (part: 'Symptoms.' | 'It worked when') => Promise<void>;
+  /** Runs the next commands of the entry: all that are left, or those before one that contains `until`. */
+  readonly follow: (until?: string) => Promise<void>;
+  /** Everything that was printed. */
+  readonly printed: () => string;
+};
+
+/** It has found something, which is what it is asked for. */
+const findsSomething = /^corridor (doctor|reconcile)/;
+
+export function followRunbook(shell: OperatorShell, title: string, words: Words): Walk {
+  const known = new Map<string, string>();
+  for (const [word, said] of Object.entries(words))
+    if (typeof said === 'string') known.set(word, said);
+  const left = [...partOfEntry(title, 'Commands.').commands];
+  let transcript = '';
+  let last = '';
+
+  const run = async (command: string): Promise<Printed> => {
+    const printed = await shell.run(filled(command, known, quoted));
+    transcript += printed.output;
+    const allowed = findsSomething.test(command) ? [0, 1] : [0];
+    if (!allowed.includes(printed.code))
+      throw new Error(`${title}: ${command} ended with ${printed.code}:\n${printed.output}`);
+    return printed;
+  };
+  /** Reads the words of a command that nobody has said off what is on the screen. */
+  const learn = async (command: string): Promise<void> => {
+    for (const [word, pattern] of Object.entries(words)) {
+      if (known.has(word) || typeof pattern === 'string') continue;
+      if (!new RegExp(`\\b${word}\\b`).test(command)) continue;
+      const found = await eventually(`${title}: ${word} for ${command}`, shownLimitMs, async () => {
+        const match = pattern.exec(transcript);
+        if (match !== null) return match;
+        if (last !== '') await run(last);
+        await delay(lookAgainMs);
+        return undefined;
+      });
+      known.set(word, found[1] ?? found[0]);
+    }
+  };
+  const see = async ({ command, lines }: Shown): Promise<void> => {
+    const wanted = new RegExp(
+      lines.map((line) => patternOf(line, known, words)).join('[^]*?'),
+      'm',
+    );
+    let output = '';
+    await eventually(`${title}: ${command}`, shownLimitMs, async () => {
+      ({ output } = await run(command));
+      return wanted.test(output) ? true : delay(lookAgainMs);
+    }).catch((error: unknown) => {
+      throw new Error(`${title}: ${command} does not print ${wanted}:\n${output}`, {
+        cause: error,
+      });
+    });
+  };
+  return {
+    seen: async (part) => {
+      for (const shown of partOfEntry(title, part).shown) {
+        await learn(shown.command);
+        await see(shown);
+        last = shown.command;
+      }
+    },
+    follow: async (until) => {
+      for (;;) {
+        const [command] = left;
+        if (command === undefined || (until !== undefined && command.includes(until))) return;
+        await learn(command);
+        await run(command);
+        last = command;
+        left.shift();
+      }
+    },
+    printed: () => transcript,
+  };
+}
+
+const quoted = (value: string) => (/^[\w:./-]+$/.test(value) ? value : `'${value}'`);
+
+/** A text with what stands for its words in capitals. A word that is part of a longer one stays. */
+function filled(
+  text: string,
+  known: ReadonlyMap<string, string>,
+  write: (value: string) => string,
+): string {
+  return [...known].reduce(
+    (result, [word, value]) =>
+      result.replaceAll(new RegExp(`(?<![\\w$])${word}(?![\\w=])`, 'g'), () => write(value)),
+    text,
+  );
+}
+
+/** What a line of a `console` block stands for: an ellipsis is anything, a space any white space. */
+function patternOf(line: string, known: ReadonlyMap<string, string>, words: Words): string {
+  const escaped = filled(line, known, (value) => value)
+    .trim()
+    .replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&')
+    .replaceAll(/\s+/g, '\\s+')
+    .replaceAll('…', '.*?');
+  const open = Object.entries(words).flatMap(([word, said]) =>
+    known.has(word) || typeof said === 'string' ? [] : [[word, said.source] as const],
+  );
+  const pattern = open.reduce(
+    (result, [word, source]) => result.replaceAll(new RegExp(`\\b${word}\\b`, 'g'), () => source),
+    escaped,
+  );
+  return `^\\s*${pattern}\\s*$`;
+}
+
+/** The values of a metric on the pages, of the series that have all the labels. */
+function valuesOf(pages: string, { metric, labels }: Threshold): readonly number[] {
+  const wanted = labels.split(',').flatMap((label) => label.trim() || []);
+  return pages.split('\n').flatMap((line) => {
+    const [, name, its = '', value = ''] = /^(\w+)(?:\{(.*)\})? (\S+)$/.exec(line) ?? [];
+    const isOne = name === metric && wanted.every((label) => its.includes(label));
+    return isOne ? [Number.parseFloat(value)] : [];
+  });
+}
+
+/**
+ * Looks what the metrics of an entry's symptoms say now. The function that it returns waits until each
+ * is above what the entry says, and not where it was.
+ */
+export async function watchSymptoms(
+  title: string,
+  readMetrics: () => Promise<string>,
+): Promise<() => Promise<void>> {
+  const { thresholds }: RunbookPart = partOfEntry(title, 'Symptoms.');
+  const highest = (pages: string, threshold: Threshold) =>
+    Math.max(0, ...valuesOf(pages, threshold));
+  const pages = thresholds.length === 0 ? '' : await readMetrics();
+  const before = thresholds.map((threshold) => highest(pages, threshold));
+  return async () => {
+    for (const [at, threshold] of thresholds.entries()) {
+      const { metric, labels, above } = threshold;
+      await eventually(`${title}: ${metric}{${labels}} > ${above}`, shownLimitMs, async () => {
+        const value = highest(await readMetrics(), threshold);
+        return value > above && value !== before[at] ? true : delay(lookAgainMs);
+      });
+    }
+  };
+}
