@@ -1,5 +1,10 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import type { Part } from '../../sandbox/stack/process.js';
+import { migrate } from '../../src/db/migrate.js';
 import { railKey } from '../../src/domain/payout.js';
 import { eventually } from '../assertions/eventually.js';
 import { type LoadBalancer, startLoadBalancer } from '../fakes/loadBalancer.js';
@@ -88,8 +93,8 @@ it('replaces every process in turn without a failed request, under load and a ba
   }
   await parts.stop('temporal');
   await parts.start('temporal');
-  await annotate(`p99 while Temporal was replaced: ${load.p99Ms()}`);
   await load.stop();
+  await annotate(`p99 while Temporal was replaced: ${load.p99Ms()}`);
   expect(load.failed).toEqual([]);
 
   await batch.untilOver(limitMs);
@@ -107,5 +112,66 @@ it('replaces every process in turn without a failed request, under load and a ba
     limitMs,
     () => distinctEvents(receiver).size === events.length || undefined,
   );
+  expect(await unbalancedCurrencies(parts.database)).toEqual([]);
+});
+
+/** A change of the schema as CONTRIBUTING.md describes it, of the table that every request meets. */
+const schemaChange = [
+  // What a release long ago has left.
+  "alter table payouts add column channel text not null default 'api'",
+  // Expand: the new one is null in older rows, and every release that runs writes it by its default.
+  "alter table payouts add column origin text; alter table payouts alter column origin set default 'api'",
+  `-- In steps of a hundred rows.
+   update payouts set origin = channel
+    where id in (select id from payouts where origin is null limit 100)`,
+  'alter table payouts add constraint origin_given check (origin is not null) not valid',
+  'alter table payouts validate constraint origin_given',
+  `alter table payouts alter column origin set not null;
+   alter table payouts drop constraint origin_given`,
+  // Contract.
+  'alter table payouts drop column channel',
+];
+
+it('changes the schema under load without a failed request, also behind a long query', {
+  timeout: 120_000,
+}, async ({ annotate }) => {
+  const directory = await mkdtemp(join(tmpdir(), 'corridor-migrations-'));
+  onTestFinished(() => rm(directory, { recursive: true }));
+  await cp(new URL('../../src/db/migrations', import.meta.url), directory, { recursive: true });
+  const names = schemaChange.map((_, step) => `9${step}00_step.sql`);
+  for (const [step, text] of schemaChange.entries())
+    await writeFile(join(directory, names[step] ?? ''), text);
+
+  const load = startLoad(caller, 'schema');
+  await eventually('some were paid', limitMs, () => load.paid.length > 40 || undefined);
+  await annotate(`p99 before: ${load.p99Ms()}`);
+  const longQuery = Promise.withResolvers<void>();
+  const reading = parts.database.begin(async (sql) => {
+    await sql`set local idle_in_transaction_session_timeout = '60s'`;
+    await sql`select count(*) from payouts`;
+    await longQuery.promise;
+  });
+  const migrating = migrate(parts.database, pathToFileURL(`${directory}/`));
+  let waits = 0;
+  let wasWaiting = false;
+  await eventually('it has given way three times', limitMs, async () => {
+    const rows = await parts.database`
+      select from pg_locks where mode = 'AccessExclusiveLock' and not granted`;
+    const isWaiting = rows.length > 0;
+    if (isWaiting && !wasWaiting) waits += 1;
+    wasWaiting = isWaiting;
+    return waits > 3 || undefined;
+  });
+  longQuery.resolve();
+  expect(await migrating).toEqual(names);
+  await reading;
+  await load.stop();
+  await annotate(`p99 while the schema was changed: ${load.p99Ms()}`);
+  expect(load.failed).toEqual([]);
+  await expectPaidOnce(load.paid);
+  const [row] = await parts.database`
+    select count(*) filter (where origin <> 'api')::int as wrong, count(distinct origin)::int as origins
+      from payouts`;
+  expect(row).toEqual({ wrong: 0, origins: 1 });
   expect(await unbalancedCurrencies(parts.database)).toEqual([]);
 });
