@@ -1,16 +1,27 @@
+import { readFileSync } from 'node:fs';
 import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
-import type { Part } from '../../sandbox/stack/process.js';
+import { type Part, runCommand } from '../../sandbox/stack/process.js';
+import { findTemporalCli } from '../../sandbox/stack/temporalBinary.js';
 import { migrate } from '../../src/db/migrate.js';
 import { railKey } from '../../src/domain/payout.js';
+import { railUpdateSignal } from '../../src/workflows/messages.js';
 import { eventually } from '../assertions/eventually.js';
 import { type LoadBalancer, startLoadBalancer } from '../fakes/loadBalancer.js';
 import { type Receiver, startReceiver } from '../fakes/receiver.js';
+import { textOf } from '../fixtures/client.js';
 import { unbalancedCurrencies } from '../servers/database.js';
-import { type Processes, type ReplicaName, startProcesses } from '../servers/processes.js';
+import { finderOptions } from '../servers/finders.js';
+import {
+  type Processes,
+  type Release,
+  type ReplicaName,
+  startProcesses,
+} from '../servers/processes.js';
+import { change, makeChangedRelease } from './changedRelease.js';
 import { distinctEvents, expectedItems, startOrderedBatch } from './orderedBatch.js';
 import { type Caller, openCaller, startLoad } from './steadyLoad.js';
 
@@ -173,5 +184,135 @@ it('changes the schema under load without a failed request, also behind a long q
     select count(*) filter (where origin <> 'api')::int as wrong, count(distinct origin)::int as origins
       from payouts`;
   expect(row).toEqual({ wrong: 0, origins: 1 });
+  expect(await unbalancedCurrencies(parts.database)).toEqual([]);
+});
+
+const guide = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8');
+
+/** Runs a command of the guide with Temporal's CLI, for a build. */
+async function asTheGuideSays(command: 'set-current-version' | 'terminate', buildId: string) {
+  const [text = ''] = new RegExp(`^temporal .*${command}(?:.*\\\\\n)?.*`, 'm').exec(guide) ?? [];
+  const cli = await findTemporalCli(finderOptions('TEMPORAL_CLI_PATH'));
+  const { TEMPORAL_ADDRESS } = parts.operatorEnv;
+  const exit = await runCommand({
+    command: 'sh',
+    args: ['-c', text.replace(/\bNEW\b/, buildId)],
+    env: { ...process.env, TEMPORAL_ADDRESS, PATH: `${dirname(cli)}:${process.env['PATH']}` },
+    timeoutMs: limitMs,
+  });
+  if (exit.code !== 0) throw new Error([text, ...exit.lastWords].join('\n'));
+}
+
+/** One worker of each kind; the first of a build drives its workflows. */
+async function startBuild(release: Release): Promise<readonly Part[]> {
+  const names = ['worker', 'batch-worker'] as const;
+  const workers = await Promise.all(names.map((name) => parts.startReplica(name, release)));
+  onTestFinished(async () => void (await stopAll(workers)));
+  return workers;
+}
+
+/** The workers that the tests before have left. */
+async function stopUnversioned(): Promise<void> {
+  for (const kind of ['worker', 'batch-worker'] as const) {
+    if (parts.pids()[kind] !== undefined) await parts.stop(kind);
+    await stopAll(replicas.get(kind) ?? []);
+  }
+}
+
+const stopAll = (stopped: readonly Part[]) => Promise.all(stopped.map((part) => part.stop()));
+
+/** What the alert CorridorWorkflowTasksFail counts, of the types of workflows whose tasks fail. */
+async function failingWorkflows([worker]: readonly Part[]): Promise<ReadonlySet<string>> {
+  const rules = readFileSync(
+    new URL('../../deploy/prometheus/alerts.yml', import.meta.url),
+    'utf8',
+  );
+  const [, rule = ''] = rules.split('- alert: CorridorWorkflowTasksFail');
+  const metric = /increase\((\w+)/.exec(rule)?.[1] ?? '';
+  const text = await (await fetch(`${worker?.announced}/metrics`)).text();
+  const lines = text.split('\n').filter((line) => line.startsWith(`${metric}{`));
+  const failing = lines.filter((line) => line.includes('NonDeterminismError'));
+  return new Set(failing.map((line) => /workflow_type="([^"]+)"/.exec(line)?.[1] ?? ''));
+}
+
+/** Payouts that the bank settles after some seconds. */
+async function payLate(release: string, seconds: number): Promise<readonly string[]> {
+  const sent = Array.from({ length: 5 }, (_, n) =>
+    caller.pay(`${release}-${n}`, `simulate: delay ${seconds}s`),
+  );
+  return (await Promise.all(sent)).map((answer) => textOf(answer, 'id'));
+}
+
+/** Payouts that the bank settles so late that they are open in between, and a batch of them. */
+async function openPayouts(release: string, seconds: number) {
+  const ids = await payLate(release, seconds);
+  const batch = await startOrderedBatch({ ...parts, apiUrl: balancer.url }, 40, seconds);
+  await batch.untilSome('sent');
+  await eventually(`those of ${release} are sent`, limitMs, async () => {
+    const rows = await parts.database`
+      select from payouts where id = any (${ids}) and status <> 'sent'`;
+    return rows.length === 0 || undefined;
+  });
+  return { ids, batch };
+}
+
+/** How many of the workflows are found so. */
+async function countOf(ids: readonly string[], query: string): Promise<number> {
+  const among = `WorkflowId in ('${ids.join("','")}')`;
+  return (await parts.temporal.workflow.count(`${query} and ${among}`)).count;
+}
+
+const isChanged = `TemporalChangeVersion = "${change}"`;
+const isDoneByPatched = 'TemporalUsedWorkerDeploymentVersions = "corridor:patched"';
+
+it('changes the steps of open payouts by release, and rolls back one that forgot patched()', {
+  timeout: 300_000,
+}, async ({ annotate }) => {
+  const directory = await mkdtemp(join(tmpdir(), 'corridor-releases-'));
+  onTestFinished(() => rm(directory, { recursive: true }));
+  const [patched, unpatched] = await Promise.all([
+    makeChangedRelease(directory, 'patched', { isPatched: true }),
+    makeChangedRelease(directory, 'unpatched', { isPatched: false }),
+  ]);
+  const [first = [], second = [], third = []] = await Promise.all(
+    [{ env: { TEMPORAL_WORKER_BUILD_ID: 'first' } }, patched, unpatched].map(startBuild),
+  );
+  await asTheGuideSays('set-current-version', 'first');
+  await stopUnversioned();
+  const load = startLoad(caller, 'releases');
+
+  const old = await openPayouts('first', 10);
+  await asTheGuideSays('set-current-version', 'patched');
+  await stopAll(first);
+  await expectPaidOnce(old.ids);
+  expect(await failingWorkflows(second)).toEqual(new Set());
+  await annotate(`p99 with patched(): ${load.p99Ms()}`);
+
+  expect(await countOf(old.ids, isDoneByPatched)).toBe(old.ids.length);
+  const young = await openPayouts('patched', 15);
+  expect(await countOf(old.ids, isChanged)).toBe(0);
+  expect(await countOf(young.ids, isChanged)).toBe(young.ids.length);
+  await asTheGuideSays('set-current-version', 'unpatched');
+  // What the bank's callback will do.
+  for (const id of young.ids) await parts.temporal.workflow.getHandle(id).signal(railUpdateSignal);
+  // The build before cannot go on with these.
+  const late = await payLate('unpatched', 8);
+  await eventually('the alert counts it', limitMs, async () => {
+    const failing = await failingWorkflows(third);
+    return (failing.has('payout') && failing.has('batchChunk')) || undefined;
+  });
+  await asTheGuideSays('set-current-version', 'patched');
+  await stopAll(third);
+  await asTheGuideSays('terminate', 'unpatched');
+  await load.stop();
+  expect(load.failed).toEqual([]);
+  await annotate(`p99 without patched(), and rolled back: ${load.p99Ms()}`);
+
+  for (const { batch } of [old, young]) {
+    await batch.untilOver(limitMs);
+    expect((await batch.ending()).items).toMatchObject(expectedItems(40));
+    await batch.receiver.close();
+  }
+  await expectPaidOnce([...old.ids, ...young.ids, ...late, ...load.paid]);
   expect(await unbalancedCurrencies(parts.database)).toEqual([]);
 });
