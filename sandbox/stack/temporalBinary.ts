@@ -110,7 +110,7 @@ export async function findTemporalServer(options: FinderOptions): Promise<string
 const goToInstall = 'Go 1.26.4 or newer (https://go.dev/dl)';
 
 /** What sets up the databases of the server. */
-export const sqlTool = 'temporal-sql-tool';
+const sqlTool = 'temporal-sql-tool';
 
 /**
  * The path of the time-skipping test server, an executable that takes a port:
