@@ -45,7 +45,7 @@ const source = new Map([
  * traces, 20 with OpenMetrics, and 40 with migrations that give way to requests and workers whose builds
  * Temporal knows.
  */
-const limits = { linesPerFile: 450, linesOfCode: 20_786 };
+const limits = { linesPerFile: 450, linesOfCode: 20_787 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */
