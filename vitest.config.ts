@@ -15,6 +15,9 @@ const alone = ['test/integration/{attacks,prefer-wait,webhook-tarpit}.test.ts'];
 /** The worker of batches gives way to everything else: beside many tests it takes minutes. */
 const givesWay = ['test/e2e/{batch-crash,recovery}.test.ts'];
 
+/** Temporal as in production, which is built before. */
+const topology = ['test/e2e/rolling-replacement.test.ts'];
+
 /**
  * What a busy machine disturbs, when those that load it are done: a clock that jumps goes on while
  * a workflow is kept waiting, and the worker of batches has to get its turn. None needs a core of
@@ -135,12 +138,20 @@ export default defineConfig({
         test: {
           name: 'e2e',
           include: ['test/e2e/**/*.test.ts'],
-          exclude: [...configDefaults.exclude, ...givesWay],
+          exclude: [...configDefaults.exclude, ...givesWay, ...topology],
           ...onBuild,
         },
       },
       {
         test: { name: 'e2e-alone', include: givesWay, ...calm, ...onBuild },
+      },
+      {
+        test: {
+          name: 'e2e-topology',
+          include: topology,
+          ...onBuild,
+          globalSetup: [...onBuild.globalSetup, 'test/servers/globalTemporalServer.ts'],
+        },
       },
     ],
   },

@@ -188,6 +188,14 @@ const workerSchema = z.object({
   ...shared,
   SANDBOX_BANK_URL: url('http|https'),
   SANDBOX_BANK_TOKEN: secret,
+  /**
+   * Names this build in Temporal, which then gives it work only once it is made the current version;
+   * unset, every worker gets work at once. See "Deploy a release" in docs/operations.md.
+   */
+  TEMPORAL_WORKER_BUILD_ID: z
+    .string()
+    .regex(/^[\w.-]{1,128}$/, 'the name of a build, 1 to 128 of A-Z, a-z, 0-9 and . _ -')
+    .optional(),
   /** The HTTP proxy that all webhooks leave through; none unless it is named. */
   WEBHOOK_PROXY_URL: z
     .string()

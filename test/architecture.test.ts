@@ -42,10 +42,10 @@ const source = new Map([
  * reached by TLS and stores nothing that can be read without a key, 300 with metrics of what waits and what
  * moves, 1,090 with what operators see: what a payout waits for and which commands would be accepted,
  * help for each command, and a doctor, 114 with what a restored database has lost and orphans, 170 with
- * traces, 20 with OpenMetrics, and 53 with what runbooks were missing: endpoints that fail, standbys, clocks
- * and certificates.
+ * traces, 20 with OpenMetrics, 53 with what runbooks were missing: endpoints that fail, standbys, clocks and
+ * certificates, and 40 with migrations that give way to requests and workers whose builds Temporal knows.
  */
-const limits = { linesPerFile: 450, linesOfCode: 20_800 };
+const limits = { linesPerFile: 450, linesOfCode: 20_900 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

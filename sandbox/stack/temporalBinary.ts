@@ -1,7 +1,7 @@
 import { createHash, type Hash } from 'node:crypto';
 import { accessSync, constants, createWriteStream, statSync } from 'node:fs';
 import { chmod, mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
-import { delimiter, join, resolve } from 'node:path';
+import { basename, delimiter, dirname, join, resolve } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
@@ -34,7 +34,7 @@ type FinderOptions = {
   readonly explicitPath?: string | undefined;
   /** Where what was downloaded or built is kept, one folder a version. */
   readonly cacheDir: string;
-  /** The search path for `temporal`, `go`, `mvn`, `java` and `tar`, as in PATH. */
+  /** The search path for `temporal`, `temporal-server`, `go`, `mvn`, `java` and `tar`, as in PATH. */
   readonly path: string;
   readonly onProgress: (line: string) => void;
   readonly downloadBaseUrl?: string;
@@ -53,7 +53,6 @@ type Product = {
   readonly file: string;
   readonly version: string;
   readonly variable: string;
-  readonly artifact: 'cli' | 'temporal-test-server';
   readonly install: string;
   readonly check: Check;
 };
@@ -70,27 +69,48 @@ export async function findTemporalCli(options: FinderOptions): Promise<string> {
     file: 'temporal',
     version: versions.temporalCli,
     variable: 'TEMPORAL_CLI_PATH',
-    artifact: 'cli',
-    install:
-      'Install the Temporal CLI (https://docs.temporal.io/cli/setup-cli) or Go 1.26.4 or newer ' +
-      '(https://go.dev/dl)',
+    install: `Install the Temporal CLI (https://docs.temporal.io/cli/setup-cli) or ${goToInstall}`,
     check: (file) => checkCli(file, options.path),
   };
   return find(product, options, [
-    {
-      name: '`temporal` on the search path',
-      find: async () => {
-        const file = lookUp('temporal', options.path);
-        return file === undefined ? { failed: 'not there' } : product.check(file);
-      },
-    },
-    ...cacheAndDownload(product, options),
-    {
-      name: 'a build of tools/temporal with Go',
-      find: () => addToCache(product, options, (folder) => buildCli(folder, options)),
-    },
+    searchPath(product, options),
+    cache(product, options),
+    downloaded(product, options, 'cli'),
+    build(product, options, { temporal: 'github.com/temporalio/cli/cmd/temporal' }),
   ]);
 }
+
+/**
+ * The path of Temporal's production server, with `temporal-sql-tool` of the same version beside it:
+ * the one given, `temporal-server` on the search path, the cache, or a build of `tools/temporal`
+ * with Go. Temporal's download does not have it.
+ *
+ * @throws Error naming every way that was tried, why it failed and what to install
+ */
+export async function findTemporalServer(options: FinderOptions): Promise<string> {
+  const product: Product = {
+    title: 'Temporal server',
+    file: 'temporal-server',
+    version: versions.temporalServer,
+    variable: 'TEMPORAL_SERVER_PATH',
+    install: `Install ${goToInstall}`,
+    check: (file) => checkServer(file, options.path),
+  };
+  return find(product, options, [
+    searchPath(product, options),
+    cache(product, options),
+    // After a build of the CLI nearly everything in them is compiled: 8 s instead of 4 minutes.
+    build(product, options, {
+      'temporal-server': 'go.temporal.io/server/cmd/server',
+      [sqlTool]: 'go.temporal.io/server/cmd/tools/sql',
+    }),
+  ]);
+}
+
+const goToInstall = 'Go 1.26.4 or newer (https://go.dev/dl)';
+
+/** What sets up the databases of the server. */
+const sqlTool = 'temporal-sql-tool';
 
 /**
  * The path of the time-skipping test server, an executable that takes a port:
@@ -105,12 +125,12 @@ export async function findTimeSkippingServer(options: FinderOptions): Promise<st
     file: 'temporal-test-server',
     version: versions.temporalTestServer,
     variable: 'TEMPORAL_TEST_SERVER_PATH',
-    artifact: 'temporal-test-server',
     install: 'Install a JDK (17 or newer) and Maven',
     check: (file) => checkTestServer(file, options.path),
   };
   return find(product, options, [
-    ...cacheAndDownload(product, options),
+    cache(product, options),
+    downloaded(product, options, 'temporal-test-server'),
     {
       name: 'the jars of tools/test-server with Maven',
       find: () => addToCache(product, options, (folder) => copyJars(folder, options)),
@@ -145,19 +165,44 @@ async function find(
   );
 }
 
-function cacheAndDownload(product: Product, options: FinderOptions): readonly Way[] {
+function searchPath(product: Product, { path }: FinderOptions): Way {
+  return {
+    name: `\`${product.file}\` on the search path`,
+    find: async () => {
+      const file = lookUp(product.file, path);
+      return file === undefined ? { failed: 'not there' } : product.check(file);
+    },
+  };
+}
+
+function cache(product: Product, options: FinderOptions): Way {
   const file = join(cacheFolder(product, options), product.file);
+  return {
+    name: `the cache (${file})`,
+    find: async () => (isExecutable(file) ? product.check(file) : { failed: 'not there' }),
+  };
+}
+
+/** What Temporal's download has, by its own names. */
+type Artifact = keyof typeof archiveSha256;
+
+function downloaded(product: Product, options: FinderOptions, artifact: Artifact): Way {
   const baseUrl = options.downloadBaseUrl ?? 'https://temporal.download';
-  return [
-    {
-      name: `the cache (${file})`,
-      find: async () => (isExecutable(file) ? product.check(file) : { failed: 'not there' }),
-    },
-    {
-      name: `the download from ${baseUrl}`,
-      find: () => addToCache(product, options, (to) => download(product, options, baseUrl, to)),
-    },
-  ];
+  return {
+    name: `the download from ${baseUrl}`,
+    find: () =>
+      addToCache(product, options, (to) => download(product, options, { baseUrl, artifact }, to)),
+  };
+}
+
+/** The programs by the names they get, the product itself among them. */
+type Programs = Readonly<Record<string, string>>;
+
+function build(product: Product, options: FinderOptions, programs: Programs): Way {
+  return {
+    name: 'a build of tools/temporal with Go',
+    find: () => addToCache(product, options, (to) => buildWithGo(product, options, programs, to)),
+  };
 }
 
 function cacheFolder({ file, version }: Product, { cacheDir }: FinderOptions): string {
@@ -223,13 +268,13 @@ const downloadSchema = z.object({
 async function download(
   product: Product,
   options: FinderOptions,
-  baseUrl: string,
+  { baseUrl, artifact }: { readonly baseUrl: string; readonly artifact: Artifact },
   folder: string,
 ): Promise<void> {
   const platform = `${process.platform}-${process.arch}`;
-  const pinned = options.archiveSha256 ?? archiveSha256[product.artifact][platform];
+  const pinned = options.archiveSha256 ?? archiveSha256[artifact][platform];
   if (pinned === undefined) throw new Error(`no SHA-256 is pinned for it on ${platform}`);
-  const url = new URL(`${baseUrl}/${product.artifact}/v${product.version}`);
+  const url = new URL(`${baseUrl}/${artifact}/v${product.version}`);
   url.searchParams.set('platform', process.platform);
   url.searchParams.set('arch', process.arch === 'x64' ? 'amd64' : process.arch);
   url.searchParams.set('format', 'tar.gz');
@@ -280,20 +325,25 @@ function pass(limit: number, hash: Hash) {
   };
 }
 
-async function buildCli(folder: string, options: FinderOptions): Promise<void> {
+async function buildWithGo(
+  { title, version }: Product,
+  options: FinderOptions,
+  programs: Programs,
+  folder: string,
+): Promise<void> {
   const go = requireTool('go', options.path);
-  const target = join(folder, 'temporal');
-  await withProgress(options, `building Temporal CLI ${versions.temporalCli} with Go`, () =>
+  const packages = Object.values(programs);
+  await withProgress(options, `building ${title} ${version} with Go`, () =>
     runOrThrow(
       options,
       go,
-      [
-        ...['build', '-trimpath', '-ldflags=-s -w', '-o', target],
-        'github.com/temporalio/cli/cmd/temporal',
-      ],
+      // To a folder Go writes each program under the name of its own folder.
+      ['build', '-trimpath', '-ldflags=-s -w', '-o', `${folder}/`, ...packages],
       toolFolder('temporal'),
     ),
   );
+  for (const [name, path] of Object.entries(programs))
+    await rename(join(folder, basename(path)), join(folder, name));
 }
 
 async function copyJars(folder: string, options: FinderOptions): Promise<void> {
@@ -372,6 +422,17 @@ async function checkCli(file: string, path: string): Promise<Outcome> {
   if (age >= 0) return { found: file };
   const needed = `${oldestServer.major}.${oldestServer.minor}`;
   return { failed: `${file} is server ${version}, older than ${needed}` };
+}
+
+/** Of exactly the pinned version, for its databases have the schema of that version. */
+async function checkServer(file: string, path: string): Promise<Outcome> {
+  const said = await output(file, ['--version'], path);
+  const version = /version (\d[\w.-]*)/.exec(said)?.[1];
+  if (version === undefined) return { failed: `${file} --version does not run: ${said}` };
+  const needed = versions.temporalServer;
+  if (version !== needed) return { failed: `${file} is server ${version}, not ${needed}` };
+  const tool = join(dirname(file), sqlTool);
+  return isExecutable(tool) ? { found: file } : { failed: `${tool} is not there` };
 }
 
 /** The test server has no `--version`; with too many arguments it prints its usage. */

@@ -79,6 +79,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     dataConverter,
     ...(tracing && { plugins: tracing.plugins }),
     workflows: { workflowBundle: { code: await readFile(bundle, 'utf8') } },
+    buildId: config.TEMPORAL_WORKER_BUILD_ID,
     poolSize: config.DATABASE_POOL_SIZE,
   });
   const running = workers.map((worker) => worker.run());

@@ -12,6 +12,8 @@ export type LaneOptions = {
   readonly dataConverter?: DataConverter;
   readonly plugins?: WorkerOptions['plugins'];
   readonly workflows: Pick<WorkerOptions, 'workflowBundle'>;
+  /** Has Temporal version the workers; see TEMPORAL_WORKER_BUILD_ID. */
+  readonly buildId?: string | undefined;
   /** Local activities hold a database connection each. */
   readonly poolSize: number;
 };
@@ -32,15 +34,29 @@ const stickyQueueScheduleToStartTimeout = '2s';
  */
 const maxHeartbeatThrottleInterval = '1s';
 
+/**
+ * A payout may be open for days, and its money must go on with the build that is deployed: pinned to
+ * the one that it began with, it would need that one's workers for as long, and their bugs could not be
+ * corrected under it. So open workflows upgrade, and a change to their steps is behind `patched()`.
+ * Workers of activities have the version too, since a step may send what only its own build reads.
+ */
+const versioned = (buildId: string) => ({
+  version: { deploymentName: 'corridor', buildId },
+  useWorkerVersioning: true as const,
+  defaultVersioningBehavior: 'AUTO_UPGRADE' as const,
+});
+
 type ActivityOptions = Omit<LaneOptions, 'workflows' | 'poolSize'>;
 
 /** What the workers of a lane have in common. */
-function sharedOptions({ connection, namespace, dataConverter, plugins }: ActivityOptions) {
+function sharedOptions(options: ActivityOptions) {
+  const { connection, namespace, dataConverter, plugins, buildId } = options;
   return {
     connection,
     namespace,
     ...(dataConverter === undefined ? {} : { dataConverter }),
     ...(plugins === undefined ? {} : { plugins }),
+    ...(buildId === undefined ? {} : { workerDeploymentOptions: versioned(buildId) }),
     shutdownGraceTime: shutdownGraceMs,
     shutdownForceTime: shutdownForceMs,
     maxHeartbeatThrottleInterval,

@@ -1,18 +1,30 @@
-import { setTimeout as delay } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import type { Part } from '../../sandbox/stack/process.js';
+import { readFileSync } from 'node:fs';
+import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
+import { type Part, runCommand } from '../../sandbox/stack/process.js';
+import { findTemporalCli } from '../../sandbox/stack/temporalBinary.js';
+import { migrate } from '../../src/db/migrate.js';
 import { railKey } from '../../src/domain/payout.js';
+import { railUpdateSignal } from '../../src/workflows/messages.js';
 import { eventually } from '../assertions/eventually.js';
 import { type LoadBalancer, startLoadBalancer } from '../fakes/loadBalancer.js';
 import { type Receiver, startReceiver } from '../fakes/receiver.js';
-import { type ApiAnswer, type ApiClient, createClient, textOf } from '../fixtures/client.js';
-import { beneficiary } from '../fixtures/requestPayout.js';
-import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
-import { type Processes, type ReplicaName, startProcesses } from '../servers/processes.js';
+import { textOf } from '../fixtures/client.js';
+import { unbalancedCurrencies } from '../servers/database.js';
+import { finderOptions } from '../servers/finders.js';
+import {
+  type Processes,
+  type Release,
+  type ReplicaName,
+  startProcesses,
+} from '../servers/processes.js';
+import { change, makeChangedRelease } from './changedRelease.js';
 import { distinctEvents, expectedItems, startOrderedBatch } from './orderedBatch.js';
+import { type Caller, openCaller, startLoad } from './steadyLoad.js';
 
-/** Twenty requests a second, as an integrator of some size sends them. */
-const intervalMs = 50;
 /** A deadline for a machine that has much to do, and not what is promised. */
 const limitMs = 60_000;
 const kinds: readonly ReplicaName[] = ['api', 'worker', 'batch-worker'];
@@ -20,15 +32,22 @@ const kinds: readonly ReplicaName[] = ['api', 'worker', 'batch-worker'];
 let balancer: LoadBalancer;
 let parts: Processes;
 let receiver: Receiver;
+let caller: Caller;
 /** The processes that run beside those that `parts` has started, or instead of them. */
 const replicas = new Map<ReplicaName, Part[]>();
 
 beforeAll(async () => {
   [balancer, receiver] = await Promise.all([startLoadBalancer(), startReceiver()]);
-  const env = { STOP_NOTICE_SECONDS: '2' };
-  parts = await startProcesses({ env, callbacksTo: balancer.url });
+  parts = await startProcesses({
+    env: { STOP_NOTICE_SECONDS: '2' },
+    callbacksTo: balancer.url,
+    isTemporalOnPostgres: true,
+    // As in docker-compose.yml: each of the four services of Temporal has pools of its own.
+    postgresSettings: () => ['max_connections=400'],
+  });
   await balancer.add({ url: parts.apiUrl, readyUrl: readyUrlOf(parts.apiUrl) });
   for (const kind of kinds) replicas.set(kind, [await startReplica(kind)]);
+  caller = await openCaller(parts, balancer.url, receiver);
 });
 afterAll(async () => {
   for (const part of [...replicas.values()].flat()) await part.stop();
@@ -60,71 +79,22 @@ async function replace(kind: ReplicaName): Promise<void> {
   replicas.set(kind, next);
 }
 
-/** Requests at an even pace until it is stopped: payouts, and what an integrator looks at meanwhile. */
-function startLoad(client: ApiClient, payee: string, first: string) {
-  const paid: string[] = [];
-  const failed: object[] = [];
-  const tookMs: number[] = [];
-  const open = new Set<Promise<void>>();
-  const pay = async (n: number): Promise<ApiAnswer> => {
-    const form = { source_currency: 'USD', amount: '1000', beneficiary: payee };
-    const answer = await client('POST /v1/payouts', { form, idempotencyKey: `load-${n}` });
-    paid.push(textOf(answer, 'id'));
-    return answer;
-  };
-  const requests: readonly ((n: number) => Promise<ApiAnswer>)[] = [
-    pay,
-    () => client('GET /v1/balances'),
-    pay,
-    () => client(`GET /v1/payouts/${paid.at(-1) ?? first}`),
-    () => client('GET /v1/payouts?status=settled&limit=5'),
-  ];
-  const send = async (n: number) => {
-    const startedMs = performance.now();
-    try {
-      const answer = await requests[n % requests.length]?.(n);
-      if (answer === undefined || answer.status > 202) failed.push({ n, ...answer });
-    } catch (error) {
-      failed.push({ n, error: String(error) });
-    }
-    tookMs.push(performance.now() - startedMs);
-  };
-  let isStopped = false;
-  const sending = (async () => {
-    for (let n = 0; !isStopped; n += 1) {
-      const sent: Promise<void> = send(n).finally(() => open.delete(sent));
-      open.add(sent);
-      await delay(intervalMs);
-    }
-    await Promise.all(open);
-  })();
-  return {
-    paid,
-    failed,
-    /** The time in which 99 of 100 requests since the last call were answered. */
-    p99Ms: () => {
-      const sorted = tookMs.splice(0).sort((a, b) => a - b);
-      return `${sorted[Math.floor(sorted.length * 0.99)]?.toFixed(0)} ms of ${sorted.length}`;
-    },
-    stop: () => {
-      isStopped = true;
-      return sending;
-    },
-  };
+/** Waits until the payouts are settled: each has been sent once, and so has everything else. */
+async function expectPaidOnce(ids: readonly string[]): Promise<void> {
+  await eventually('all are settled', limitMs, async () => {
+    const open = await parts.database`
+      select from payouts where id = any (${ids}) and status <> 'settled'`;
+    return open.length === 0 || undefined;
+  });
+  const transfers = await parts.transfers();
+  expect(new Set(transfers).size).toBe(transfers.length);
+  expect(transfers).toEqual(expect.arrayContaining(ids.map(railKey)));
 }
 
 it('replaces every process in turn without a failed request, under load and a batch', {
   timeout: 300_000,
 }, async ({ annotate }) => {
-  const { account, apiKey } = await createTestAccount(parts.database, {
-    funds: { USD: 100_000_000n },
-  });
-  const client = createClient(balancer.url, apiKey);
-  await client('POST /v1/webhook_endpoints', { json: { url: receiver.url, events: ['*'] } });
-  const payee = textOf(await client('POST /v1/beneficiaries', { form: beneficiary }), 'id');
-  const form = { source_currency: 'USD', amount: '1000', beneficiary: payee };
-  const first = textOf(await client('POST /v1/payouts', { form }), 'id');
-  const load = startLoad(client, payee, first);
+  const load = startLoad(caller, 'replacement');
   await eventually('some were paid', limitMs, () => load.paid.length > 40 || undefined);
   await annotate(`p99 before: ${load.p99Ms()}`);
   const batch = await startOrderedBatch({ ...parts, apiUrl: balancer.url }, 1_000, 10);
@@ -134,8 +104,8 @@ it('replaces every process in turn without a failed request, under load and a ba
   }
   await parts.stop('temporal');
   await parts.start('temporal');
-  await annotate(`p99 while Temporal was replaced: ${load.p99Ms()}`);
   await load.stop();
+  await annotate(`p99 while Temporal was replaced: ${load.p99Ms()}`);
   expect(load.failed).toEqual([]);
 
   await batch.untilOver(limitMs);
@@ -143,25 +113,206 @@ it('replaces every process in turn without a failed request, under load and a ba
   expect(items).toMatchObject(expectedItems(1_000));
   await batch.receiver.close();
 
-  const open = () => parts.database`
-      select id, status, attention_reason from payouts
-       where account_id = ${account.id} and status <> 'settled'`;
-  await eventually(
-    'all are settled',
-    limitMs,
-    async () => (await open()).length === 0 || undefined,
-  );
-  const transfers = await parts.transfers();
-  expect(new Set(transfers).size).toBe(transfers.length);
-  expect(transfers).toEqual(expect.arrayContaining(load.paid.map(railKey)));
+  await expectPaidOnce(load.paid);
   const ofBatch = items.reduce((sum, item) => sum + item.transfers, 0);
-  expect(transfers.length).toBe(1 + load.paid.length + ofBatch);
+  expect((await parts.transfers()).length).toBe(load.paid.length + ofBatch);
   const events = await parts.database<{ id: string }[]>`
-      select id from events where account_id = ${account.id}`;
+      select id from events where account_id = ${caller.accountId}`;
   await eventually(
     'all webhooks came',
     limitMs,
     () => distinctEvents(receiver).size === events.length || undefined,
   );
+  expect(await unbalancedCurrencies(parts.database)).toEqual([]);
+});
+
+/** A change of the schema as CONTRIBUTING.md describes it, of the table that every request meets. */
+const schemaChange = [
+  // What a release long ago has left.
+  "alter table payouts add column channel text not null default 'api'",
+  // Expand: the new one is null in older rows, and every release that runs writes it by its default.
+  "alter table payouts add column origin text; alter table payouts alter column origin set default 'api'",
+  `-- In steps of a hundred rows.
+   update payouts set origin = channel
+    where id in (select id from payouts where origin is null limit 100)`,
+  'alter table payouts add constraint origin_given check (origin is not null) not valid',
+  'alter table payouts validate constraint origin_given',
+  `alter table payouts alter column origin set not null;
+   alter table payouts drop constraint origin_given`,
+  // Contract.
+  'alter table payouts drop column channel',
+];
+
+it('changes the schema under load without a failed request, also behind a long query', {
+  timeout: 120_000,
+}, async ({ annotate }) => {
+  const directory = await mkdtemp(join(tmpdir(), 'corridor-migrations-'));
+  onTestFinished(() => rm(directory, { recursive: true }));
+  await cp(new URL('../../src/db/migrations', import.meta.url), directory, { recursive: true });
+  const names = schemaChange.map((_, step) => `9${step}00_step.sql`);
+  for (const [step, text] of schemaChange.entries())
+    await writeFile(join(directory, names[step] ?? ''), text);
+
+  const load = startLoad(caller, 'schema');
+  await eventually('some were paid', limitMs, () => load.paid.length > 40 || undefined);
+  await annotate(`p99 before: ${load.p99Ms()}`);
+  const longQuery = Promise.withResolvers<void>();
+  const reading = parts.database.begin(async (sql) => {
+    await sql`set local idle_in_transaction_session_timeout = '60s'`;
+    await sql`select count(*) from payouts`;
+    await longQuery.promise;
+  });
+  const migrating = migrate(parts.database, pathToFileURL(`${directory}/`));
+  let waits = 0;
+  let wasWaiting = false;
+  await eventually('it has given way three times', limitMs, async () => {
+    const rows = await parts.database`
+      select from pg_locks where mode = 'AccessExclusiveLock' and not granted`;
+    const isWaiting = rows.length > 0;
+    if (isWaiting && !wasWaiting) waits += 1;
+    wasWaiting = isWaiting;
+    return waits > 3 || undefined;
+  });
+  longQuery.resolve();
+  expect(await migrating).toEqual(names);
+  await reading;
+  await load.stop();
+  await annotate(`p99 while the schema was changed: ${load.p99Ms()}`);
+  expect(load.failed).toEqual([]);
+  await expectPaidOnce(load.paid);
+  const [row] = await parts.database`
+    select count(*) filter (where origin <> 'api')::int as wrong, count(distinct origin)::int as origins
+      from payouts`;
+  expect(row).toEqual({ wrong: 0, origins: 1 });
+  expect(await unbalancedCurrencies(parts.database)).toEqual([]);
+});
+
+const guide = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8');
+
+/** Runs a command of the guide with Temporal's CLI, for a build. */
+async function asTheGuideSays(command: 'set-current-version' | 'terminate', buildId: string) {
+  const [text = ''] = new RegExp(`^temporal .*${command}(?:.*\\\\\n)?.*`, 'm').exec(guide) ?? [];
+  const cli = await findTemporalCli(finderOptions('TEMPORAL_CLI_PATH'));
+  const { TEMPORAL_ADDRESS } = parts.operatorEnv;
+  const exit = await runCommand({
+    command: 'sh',
+    args: ['-c', text.replace(/\bNEW\b/, buildId)],
+    env: { ...process.env, TEMPORAL_ADDRESS, PATH: `${dirname(cli)}:${process.env['PATH']}` },
+    timeoutMs: limitMs,
+  });
+  if (exit.code !== 0) throw new Error([text, ...exit.lastWords].join('\n'));
+}
+
+/** One worker of each kind; the first of a build drives its workflows. */
+async function startBuild(release: Release): Promise<readonly Part[]> {
+  const names = ['worker', 'batch-worker'] as const;
+  const workers = await Promise.all(names.map((name) => parts.startReplica(name, release)));
+  onTestFinished(async () => void (await stopAll(workers)));
+  return workers;
+}
+
+/** The workers that the tests before have left. */
+async function stopUnversioned(): Promise<void> {
+  for (const kind of ['worker', 'batch-worker'] as const) {
+    if (parts.pids()[kind] !== undefined) await parts.stop(kind);
+    await stopAll(replicas.get(kind) ?? []);
+  }
+}
+
+const stopAll = (stopped: readonly Part[]) => Promise.all(stopped.map((part) => part.stop()));
+
+/** What the alert CorridorWorkflowTasksFail counts, of the types of workflows whose tasks fail. */
+async function failingWorkflows([worker]: readonly Part[]): Promise<ReadonlySet<string>> {
+  const rules = readFileSync(
+    new URL('../../deploy/prometheus/alerts.yml', import.meta.url),
+    'utf8',
+  );
+  const [, rule = ''] = rules.split('- alert: CorridorWorkflowTasksFail');
+  const metric = /increase\((\w+)/.exec(rule)?.[1] ?? '';
+  const text = await (await fetch(`${worker?.announced}/metrics`)).text();
+  const lines = text.split('\n').filter((line) => line.startsWith(`${metric}{`));
+  const failing = lines.filter((line) => line.includes('NonDeterminismError'));
+  return new Set(failing.map((line) => /workflow_type="([^"]+)"/.exec(line)?.[1] ?? ''));
+}
+
+/** Payouts that the bank settles after some seconds. */
+async function payLate(release: string, seconds: number): Promise<readonly string[]> {
+  const sent = Array.from({ length: 5 }, (_, n) =>
+    caller.pay(`${release}-${n}`, `simulate: delay ${seconds}s`),
+  );
+  return (await Promise.all(sent)).map((answer) => textOf(answer, 'id'));
+}
+
+/** Payouts that the bank settles so late that they are open in between, and a batch of them. */
+async function openPayouts(release: string, seconds: number) {
+  const ids = await payLate(release, seconds);
+  const batch = await startOrderedBatch({ ...parts, apiUrl: balancer.url }, 40, seconds);
+  await batch.untilSome('sent');
+  await eventually(`those of ${release} are sent`, limitMs, async () => {
+    const rows = await parts.database`
+      select from payouts where id = any (${ids}) and status <> 'sent'`;
+    return rows.length === 0 || undefined;
+  });
+  return { ids, batch };
+}
+
+/** How many of the workflows are found so. */
+async function countOf(ids: readonly string[], query: string): Promise<number> {
+  const among = `WorkflowId in ('${ids.join("','")}')`;
+  return (await parts.temporal.workflow.count(`${query} and ${among}`)).count;
+}
+
+const isChanged = `TemporalChangeVersion = "${change}"`;
+const isDoneByPatched = 'TemporalUsedWorkerDeploymentVersions = "corridor:patched"';
+
+it('changes the steps of open payouts by release, and rolls back one that forgot patched()', {
+  timeout: 300_000,
+}, async ({ annotate }) => {
+  const directory = await mkdtemp(join(tmpdir(), 'corridor-releases-'));
+  onTestFinished(() => rm(directory, { recursive: true }));
+  const [patched, unpatched] = await Promise.all([
+    makeChangedRelease(directory, 'patched', { isPatched: true }),
+    makeChangedRelease(directory, 'unpatched', { isPatched: false }),
+  ]);
+  const [first = [], second = [], third = []] = await Promise.all(
+    [{ env: { TEMPORAL_WORKER_BUILD_ID: 'first' } }, patched, unpatched].map(startBuild),
+  );
+  await asTheGuideSays('set-current-version', 'first');
+  await stopUnversioned();
+  const load = startLoad(caller, 'releases');
+
+  const old = await openPayouts('first', 10);
+  await asTheGuideSays('set-current-version', 'patched');
+  await stopAll(first);
+  await expectPaidOnce(old.ids);
+  expect(await failingWorkflows(second)).toEqual(new Set());
+  await annotate(`p99 with patched(): ${load.p99Ms()}`);
+
+  expect(await countOf(old.ids, isDoneByPatched)).toBe(old.ids.length);
+  const young = await openPayouts('patched', 15);
+  expect(await countOf(old.ids, isChanged)).toBe(0);
+  expect(await countOf(young.ids, isChanged)).toBe(young.ids.length);
+  await asTheGuideSays('set-current-version', 'unpatched');
+  // What the bank's callback will do.
+  for (const id of young.ids) await parts.temporal.workflow.getHandle(id).signal(railUpdateSignal);
+  // The build before cannot go on with these.
+  const late = await payLate('unpatched', 8);
+  await eventually('the alert counts it', limitMs, async () => {
+    const failing = await failingWorkflows(third);
+    return (failing.has('payout') && failing.has('batchChunk')) || undefined;
+  });
+  await asTheGuideSays('set-current-version', 'patched');
+  await stopAll(third);
+  await asTheGuideSays('terminate', 'unpatched');
+  await load.stop();
+  expect(load.failed).toEqual([]);
+  await annotate(`p99 without patched(), and rolled back: ${load.p99Ms()}`);
+
+  for (const { batch } of [old, young]) {
+    await batch.untilOver(limitMs);
+    expect((await batch.ending()).items).toMatchObject(expectedItems(40));
+    await batch.receiver.close();
+  }
+  await expectPaidOnce([...old.ids, ...young.ids, ...late, ...load.paid]);
   expect(await unbalancedCurrencies(parts.database)).toEqual([]);
 });

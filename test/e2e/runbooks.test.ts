@@ -282,7 +282,7 @@ describe.concurrent('beside each other:', () => {
     let replica: Part | undefined;
     const restart = async () => {
       await replica?.stop();
-      replica = await parts.startReplica('api', settings);
+      replica = await parts.startReplica('api', { env: settings });
     };
     onTestFinished(() => replica?.stop());
     const docker: Tool = async (args) => {
@@ -312,7 +312,7 @@ describe.concurrent('beside each other:', () => {
     await writeFile(offsetFile, '600000');
     await writeFile(clock, skewedClock(offsetFile));
     const settings = { NODE_OPTIONS: `--import ${pathToFileURL(clock).href}` };
-    const replica = await parts.startReplica('api', settings);
+    const replica = await parts.startReplica('api', { env: settings });
     onTestFinished(() => replica.stop());
     const own = await openOperatorShell(() => ({ ...operatorEnv(), ...settings }), {
       timedatectl: async () => 'System clock synchronized: no\n',

@@ -1,6 +1,9 @@
-import { readdir } from 'node:fs/promises';
+import { cp, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { pathToFileURL } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { listBalanceTransactions } from '../../src/db/balanceTransactions.js';
 import { completeBatches } from '../../src/db/batches.js';
 import { connectDatabase, type Database, exactlyOne, type Sql } from '../../src/db/client.js';
@@ -598,6 +601,20 @@ describe('the migrations', () => {
     await database`insert into migrations (name, checksum) values ('9999_newer.sql', '')`;
     expect(await migrate(database)).toEqual([]);
     await database`delete from migrations where name = '9999_newer.sql'`;
+  });
+
+  it('in steps are refused where nothing counts what they change', async () => {
+    const directory = await mkdtemp(join(tmpdir(), 'corridor-migrations-'));
+    const folder = pathToFileURL(`${directory}/`);
+    onTestFinished(() => rm(directory, { recursive: true }));
+    await cp(new URL('../../src/db/migrations', import.meta.url), folder, { recursive: true });
+    const name = '9000_steps.sql';
+    for (const text of ['select 1; select 2', 'create table t (a int)']) {
+      await writeFile(join(directory, name), `-- In steps.\n${text}`);
+      await expect(migrate(database, folder)).rejects.toThrow(`${name} is in steps`);
+    }
+    const rows = await database`select from migrations where name = ${name}`;
+    expect(rows).toHaveLength(0);
   });
 
   it('are applied once by five processes that start at once', async () => {

@@ -11,7 +11,11 @@ import { choosePort, freePort } from '../../sandbox/stack/ports.js';
 import { type PostgresPart, startPostgres } from '../../sandbox/stack/postgres.js';
 import { type ProcessOptions, runCommand, startProcess } from '../../sandbox/stack/process.js';
 import { isStillRunning, startTimeOf } from '../../sandbox/stack/processIdentity.js';
-import { findTemporalCli, findTimeSkippingServer } from '../../sandbox/stack/temporalBinary.js';
+import {
+  findTemporalCli,
+  findTemporalServer,
+  findTimeSkippingServer,
+} from '../../sandbox/stack/temporalBinary.js';
 import { versions } from '../../sandbox/stack/versions.js';
 
 let folder: string;
@@ -379,6 +383,35 @@ describe('a Temporal binary', () => {
     Object.defineProperty(process, 'platform', { value: 'plan9' });
     onTestFinished(() => void Object.defineProperty(process, 'platform', { value: platform }));
     await expect(finding()).rejects.toThrow(/no SHA-256 is pinned for it on plan9-/);
+  });
+
+  it('of the server is built once, with what sets up its databases, and kept', async () => {
+    const binary = await program('binary', script(`temporal version ${versions.temporalServer}`));
+    const to = `to=$(printf %s "$*" | sed 's/.* -o \\([^ ]*\\) .*/\\1/')`;
+    const copies = `cp ${binary} "$to/server" && cp ${binary} "$to/sql"`;
+    await program('go', `#!/bin/sh\necho "$*" >>"${folder}/built"\n${to}\n${copies}\n`);
+    const finding = await options({ path: `${folder}:/usr/bin:/bin` });
+    const file = join(
+      folder,
+      'cache',
+      `temporal-server-${versions.temporalServer}/temporal-server`,
+    );
+    expect(await findTemporalServer(finding)).toBe(file);
+    expect(await findTemporalServer(finding)).toBe(file);
+    expect(await readFile(join(folder, 'built'), 'utf8')).toMatch(
+      /^build .* go\.temporal\.io\/server\/cmd\/server go\.temporal\.io\/server\/cmd\/tools\/sql\n$/,
+    );
+    await rm(file.replace(/[^/]*$/, 'temporal-sql-tool'));
+    const explicitPath = file;
+    const alone = findTemporalServer(await options({ explicitPath }));
+    await expect(alone).rejects.toThrow(/TEMPORAL_SERVER_PATH is .*temporal-sql-tool is not there/);
+    await writeFile(file, script('temporal version 1.30.1'));
+    const old = findTemporalServer(await options({ explicitPath }));
+    await expect(old).rejects.toThrow(/is server 1.30.1, not 1.31.2/);
+    const missing = findTemporalServer({ ...(await options()), cacheDir: join(folder, 'none') });
+    await expect(missing).rejects.toThrow(
+      /No Temporal server 1.31.2 .*search path: not there.*go is not on.*TEMPORAL_SERVER_PATH/s,
+    );
   });
 
   it('is not made of jars that are not pinned', async () => {

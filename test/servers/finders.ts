@@ -2,7 +2,9 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 
 /** Where the finders of servers look; the same places as `corridor start`. */
-export function finderOptions(variable: 'TEMPORAL_CLI_PATH' | 'TEMPORAL_TEST_SERVER_PATH') {
+export function finderOptions(
+  variable: 'TEMPORAL_CLI_PATH' | 'TEMPORAL_SERVER_PATH' | 'TEMPORAL_TEST_SERVER_PATH',
+) {
   const { env } = process;
   return {
     explicitPath: env[variable] || undefined,

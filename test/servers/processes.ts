@@ -18,6 +18,7 @@ import { type RailProxy, startRailProxy } from '../fakes/railProxy.js';
 import { masterKey } from '../fixtures/keyring.js';
 import { finderOptions } from './finders.js';
 import { forgetOnPowerCut, onServer } from './onServer.js';
+import { freeServerPort, startTemporalServer } from './temporalServer.js';
 
 const names = ['postgres', 'temporal', 'sandbox-bank', 'api', 'worker', 'batch-worker'] as const;
 /** Those of a row need what is in the rows before it, and not each other. */
@@ -53,13 +54,10 @@ export type Processes = {
   readonly start: (name: PartName) => Promise<void>;
   readonly startAll: () => Promise<void>;
   /**
-   * Starts one more process of a kind, an API on a port of its own, with `more` settings; whoever asks for
-   * it ends it.
+   * Starts one more process of a kind, of this build unless another release is given, an API on a
+   * port of its own; whoever asks for it ends it.
    */
-  readonly startReplica: (
-    name: ReplicaName,
-    more?: Readonly<Record<string, string>>,
-  ) => Promise<Part>;
+  readonly startReplica: (name: ReplicaName, release?: Release) => Promise<Part>;
   /** The parts that run, each with its process: one that has ended by itself is missing. */
   readonly pids: () => Readonly<Partial<Record<PartName, number>>>;
   /** Sends a part's process a signal: SIGSTOP freezes it, SIGCONT lets it go on. */
@@ -74,6 +72,13 @@ export type Processes = {
   readonly remove: () => Promise<void>;
 };
 
+/** What a release changes. */
+export type Release = {
+  /** Its build, in the place of `dist/`. */
+  readonly dist?: string;
+  readonly env?: Readonly<Record<string, string>>;
+};
+
 export type ProcessesOptions = {
   /** For the processes of ours, each as it is at its start. */
   readonly env?: Readonly<Record<string, string>>;
@@ -81,6 +86,8 @@ export type ProcessesOptions = {
   readonly lineTo?: (databaseUrl: string) => Promise<string>;
   /** The address that the bank calls back; the API's own otherwise. */
   readonly callbacksTo?: string;
+  /** Runs Temporal as it runs in production, on the PostgreSQL of the others. */
+  readonly isTemporalOnPostgres?: boolean;
   /** More settings of PostgreSQL, each as `name=value`. */
   readonly postgresSettings?: (directory: string) => readonly string[];
 };
@@ -90,26 +97,27 @@ export async function startProcesses({
   env = {},
   lineTo = (url) => Promise.resolve(url),
   callbacksTo,
+  isTemporalOnPostgres = false,
   postgresSettings = () => [],
 }: ProcessesOptions = {}): Promise<Processes> {
   const directory = await mkdtemp(join(tmpdir(), 'corridor-parts-'));
-  const ports = await choosePorts();
+  const ports = await choosePorts(isTemporalOnPostgres);
   const rail = await startRailProxy(`http://127.0.0.1:${ports.bank}`);
   const lines: string[] = [];
   let databaseHost = '';
-  const startOursWith =
-    (more: Readonly<Record<string, string>>): StartOurs =>
-    (name, settings, args) =>
-      startNode(
-        name,
-        { ...settings, ...reachedAt(databaseHost, settings), ...env, ...more },
-        (line) => lines.push(line),
-        args,
-      );
+  const startOurs: StartOurs = (name, settings, args, release = {}) =>
+    startNode(
+      name,
+      { ...settings, ...reachedAt(databaseHost, settings), ...env, ...release.env },
+      (line) => lines.push(line),
+      args,
+      release.dist,
+    );
   const apiUrl = `http://127.0.0.1:${ports.api}`;
   const bank = { railUrl: rail.url, callbacksTo: callbacksTo ?? apiUrl };
-  const settings = { ...bank, settings: postgresSettings(directory) };
-  const starters = startersOf(directory, ports, settings, startOursWith({}));
+  const settings = postgresSettings(directory);
+  const chosen = { ...bank, settings, isTemporalOnPostgres };
+  const starters = startersOf(directory, ports, chosen, startOurs);
   const running = new Map<PartName, Part>();
   const temporal = connectTemporal({
     TEMPORAL_ADDRESS: `127.0.0.1:${ports.temporal}`,
@@ -150,6 +158,7 @@ export async function startProcesses({
     await rm(directory, { recursive: true, force: true });
   };
   try {
+    if (isTemporalOnPostgres) await start('postgres');
     await startRow(rows[0]);
     await onServer(starters.databaseUrl(), forgetOnPowerCut);
     databaseHost = new URL(await lineTo(starters.databaseUrl())).host;
@@ -178,10 +187,7 @@ export async function startProcesses({
       },
       start,
       startAll,
-      startReplica: (name, more = {}) =>
-        startersOf(directory, ports, settings, startOursWith(more), starters.databaseUrl())[name](
-          '0',
-        ),
+      startReplica: (name, release) => starters[name](release, '0'),
       pids: () => Object.fromEntries([...running].map(([name, { pid }]) => [name, pid])),
       signal: (name, signal) => sendSignal(running.get(name)?.pid ?? 0, signal),
       stop: (name) => end(name, (part) => part.stop()),
@@ -234,16 +240,17 @@ type StartOurs = (
   name: string,
   env: Readonly<Record<string, string>>,
   args?: readonly string[],
+  release?: Release,
 ) => Promise<Part>;
 
 type Ports = Awaited<ReturnType<typeof choosePorts>>;
 
-async function choosePorts() {
+async function choosePorts(isTemporalOnPostgres: boolean) {
   return {
     api: await freePort(),
     bank: await freePort(),
     postgres: await freePort(),
-    temporal: await freePort(),
+    temporal: await (isTemporalOnPostgres ? freeServerPort() : freePort()),
     temporalUi: await freePort(),
   };
 }
@@ -256,10 +263,12 @@ function startersOf(
     railUrl,
     callbacksTo,
     settings = [],
+    isTemporalOnPostgres = false,
   }: {
     readonly railUrl: string;
     readonly callbacksTo: string;
     readonly settings?: readonly string[];
+    readonly isTemporalOnPostgres?: boolean;
   },
   startOurs: StartOurs,
   databaseUrlAtFirst = '',
@@ -293,15 +302,18 @@ function startersOf(
       databaseUrl = part.databaseUrl;
       return part;
     },
-    temporal: async () =>
-      startTemporalDevServer({
+    temporal: async () => {
+      const { temporal: port, temporalUi: uiPort } = ports;
+      if (isTemporalOnPostgres)
+        return startTemporalServer({ directory: join(directory, 'temporal'), port, databaseUrl });
+      return startTemporalDevServer({
         binary: await findTemporalCli(finderOptions('TEMPORAL_CLI_PATH')),
-        port: ports.temporal,
-        uiPort: ports.temporalUi,
+        ...{ port, uiPort },
         dbFile: join(directory, 'temporal.sqlite'),
         namespace: 'default',
         onLog: () => undefined,
-      }),
+      });
+    },
     'sandbox-bank': () =>
       startOurs('sandbox-bank', {
         BANK_PORT: String(ports.bank),
@@ -310,8 +322,8 @@ function startersOf(
         BANK_CALLBACK_URL: `${callbacksTo}/rails/sandbox/callbacks`,
         BANK_CALLBACK_SECRET: callbackSecret,
       }),
-    api: (port = String(ports.api)) =>
-      startOurs('api', {
+    api: (release?: Release, port = String(ports.api)) => {
+      const settings = {
         ...connections('api'),
         API_PORT: port,
         SANDBOX_BANK_CALLBACK_SECRET: callbackSecret,
@@ -321,9 +333,12 @@ function startersOf(
         RATE_LIMIT_BURST: '10000',
         IN_FLIGHT_LIMIT: '10000',
         ITEM_LIMIT_PER_SECOND: '99999',
-      }),
-    worker: () => startOurs('worker', workerSettings()),
-    'batch-worker': () => startOurs('worker', workerSettings(), ['--lane', 'batch']),
+      };
+      return startOurs('api', settings, [], release);
+    },
+    worker: (release?: Release) => startOurs('worker', workerSettings(), [], release),
+    'batch-worker': (release?: Release) =>
+      startOurs('worker', workerSettings(), ['--lane', 'batch'], release),
   };
 }
 
@@ -335,15 +350,12 @@ function startNode(
   env: Readonly<Record<string, string>>,
   onLog: (line: string) => void,
   args: readonly string[] = [],
+  dist = fileURLToPath(new URL('../../dist', import.meta.url)),
 ): Promise<Part> {
   return startProcess({
     name,
     command: process.execPath,
-    args: [
-      '--enable-source-maps',
-      fileURLToPath(new URL(`../../dist/${folderOf(name)}/main.js`, import.meta.url)),
-      ...args,
-    ],
+    args: ['--enable-source-maps', join(dist, folderOf(name), 'main.js'), ...args],
     env: { ...process.env, ...env },
     ipc: true,
     ready: { line: (line) => /"(?:ready|listening)":"(http[^"]+)"/.exec(line)?.[1] },

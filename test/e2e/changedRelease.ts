@@ -1,0 +1,41 @@
+import { cp, mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Release } from '../servers/processes.js';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const temporal = '_temporalio_workflow__WEBPACK_IMPORTED_MODULE_0__';
+
+/** The name of the change, as a release would write it. */
+export const change = 'pause-before-submit';
+
+/**
+ * A release of which payouts, and the chunks of batches, pause before they are sent to the bank: a
+ * copy of the build whose workflow bundle has the change, behind `patched()` or, by mistake, not.
+ */
+export async function makeChangedRelease(
+  directory: string,
+  buildId: string,
+  { isPatched }: { readonly isPatched: boolean },
+): Promise<Release> {
+  const place = join(directory, buildId);
+  await mkdir(place);
+  await cp(join(root, 'dist/src'), join(place, 'dist/src'), { recursive: true });
+  await cp(join(root, 'package.json'), join(place, 'package.json'));
+  await symlink(join(root, 'node_modules'), join(place, 'node_modules'));
+  const bundle = join(place, 'dist/src/workflows/bundle.js');
+  const pause = `await ${temporal}.sleep(100);`;
+  const changed = isPatched ? `if (${temporal}.patched('${change}')) ${pause}` : pause;
+  let places = 0;
+  const text = (await readFile(bundle, 'utf8')).replace(
+    /^\s+await submit\((?:run|chunk)\);$/gm,
+    (submit) => {
+      places += 1;
+      return `{ ${changed} ${submit} }`;
+    },
+  );
+  // The step of a payout, and the two of a chunk.
+  if (places !== 3) throw new Error(`The bundle submits in ${places} places.`);
+  await writeFile(bundle, text);
+  return { dist: join(place, 'dist'), env: { TEMPORAL_WORKER_BUILD_ID: buildId } };
+}

@@ -1,0 +1,91 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Receiver } from '../fakes/receiver.js';
+import { type ApiAnswer, type ApiClient, createClient, textOf } from '../fixtures/client.js';
+import { beneficiary } from '../fixtures/requestPayout.js';
+import { createTestAccount } from '../servers/database.js';
+import type { Processes } from '../servers/processes.js';
+
+/** Twenty requests a second, as an integrator of some size sends them. */
+const intervalMs = 50;
+
+/** An integrator with money, a beneficiary and an endpoint for every event. */
+export type Caller = {
+  readonly accountId: string;
+  readonly client: ApiClient;
+  /** Sends 10.00 USD; the bank takes the reference for an order. */
+  readonly pay: (idempotencyKey: string, reference?: string) => Promise<ApiAnswer>;
+};
+
+export async function openCaller(
+  { database }: Processes,
+  apiUrl: string,
+  receiver: Receiver,
+): Promise<Caller> {
+  const { account, apiKey } = await createTestAccount(database, { funds: { USD: 100_000_000n } });
+  const client = createClient(apiUrl, apiKey);
+  await client('POST /v1/webhook_endpoints', { json: { url: receiver.url, events: ['*'] } });
+  const payee = textOf(await client('POST /v1/beneficiaries', { form: beneficiary }), 'id');
+  const form = { source_currency: 'USD', amount: '1000', beneficiary: payee };
+  return {
+    accountId: account.id,
+    client,
+    pay: (idempotencyKey, reference = 'Invoice') =>
+      client('POST /v1/payouts', { form: { ...form, reference }, idempotencyKey }),
+  };
+}
+
+/** Requests at an even pace until it is stopped: payouts, and what an integrator looks at meanwhile. */
+export function startLoad({ client, pay }: Caller, name: string) {
+  const paid: string[] = [];
+  const failed: object[] = [];
+  const tookMs: number[] = [];
+  const open = new Set<Promise<void>>();
+  const payOne = async (n: number) => {
+    const answer = await pay(`${name}-${n}`);
+    paid.push(textOf(answer, 'id'));
+    return answer;
+  };
+  const lookAtLast = () => {
+    const last = paid.at(-1);
+    return client(last === undefined ? 'GET /v1/balances' : `GET /v1/payouts/${last}`);
+  };
+  const requests: readonly ((n: number) => Promise<ApiAnswer>)[] = [
+    payOne,
+    () => client('GET /v1/balances'),
+    payOne,
+    lookAtLast,
+    () => client('GET /v1/payouts?status=settled&limit=5'),
+  ];
+  const send = async (n: number) => {
+    const startedMs = performance.now();
+    try {
+      const answer = await requests[n % requests.length]?.(n);
+      if (answer === undefined || answer.status > 202) failed.push({ n, ...answer });
+    } catch (error) {
+      failed.push({ n, error: String(error) });
+    }
+    tookMs.push(performance.now() - startedMs);
+  };
+  let isStopped = false;
+  const sending = (async () => {
+    for (let n = 0; !isStopped; n += 1) {
+      const sent: Promise<void> = send(n).finally(() => open.delete(sent));
+      open.add(sent);
+      await delay(intervalMs);
+    }
+    await Promise.all(open);
+  })();
+  return {
+    paid,
+    failed,
+    /** The time in which 99 of 100 requests since the last call were answered. */
+    p99Ms: () => {
+      const sorted = tookMs.splice(0).sort((a, b) => a - b);
+      return `${sorted[Math.floor(sorted.length * 0.99)]?.toFixed(0)} ms of ${sorted.length}`;
+    },
+    stop: () => {
+      isStopped = true;
+      return sending;
+    },
+  };
+}
