@@ -571,10 +571,23 @@ describe('the sweep', () => {
   it('records of which time the database may have lost something, once', async () => {
     const count = async (from: 'known_interruptions' | 'interruptions') =>
       (await system.worker`select from ${system.worker(from)}`).count;
+    /** Of a payout that was requested just before. */
+    const isLost = async () => {
+      const [row] = await system.worker<{ isLost: boolean | null }[]>`
+        select lower(lost_time(now() - interval '1 second')) <= now() + interval '1 ms' as is_lost`;
+      return row?.isLost;
+    };
     await run('sweep');
     expect(await count('known_interruptions')).toBe(0);
+    // A dump may be restored to its own cluster, as another database.
+    const own = await system.database`
+      select from heartbeats, pg_database
+       where datname = current_database() and history like '%/%/' || oid`;
+    expect(own.count).toBe(1);
     let recorded = 0;
     for (const change of [
+      // A failover to a server whose clock is behind.
+      { history: 'another/00000001', beaten_at: new Date(Date.now() + 60 * 60_000) },
       // What a restore to a moment or a failover leaves, and a copy of the disks or a long stop.
       { history: 'another/00000001' },
       { beaten_at: new Date(Date.now() - 11 * 60_000) },
@@ -584,6 +597,7 @@ describe('the sweep', () => {
       recorded += 1;
       // From the beginning, and not only from the next sweep on.
       expect(await count('known_interruptions')).toBe(recorded);
+      expect(await isLost()).toBe(true);
       await run('sweep');
       await run('sweep');
       expect(await count('interruptions')).toBe(recorded);
