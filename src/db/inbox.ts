@@ -12,9 +12,11 @@ export type ToSignal = {
 };
 
 /**
- * Stores a rail's events, each once (under an id that is known another fact is another event), and makes their payouts due within seconds, in case the signal
- * fails. A report that changes nothing about a final payout, as `effectOf` would find too, is marked
- * as applied and signals no workflow; a chunk that is being processed finds its events itself.
+ * Stores a rail's events, each once, and makes their payouts due within seconds, in case the signal
+ * fails. Under an id that is known, another fact is another event; one that differs only in its text or
+ * its time is a repetition, as from a bank that states its attempts. A report that changes nothing about
+ * a final payout, as `effectOf` would find too, is marked as applied and signals no workflow; a chunk that
+ * is being processed finds its events itself.
  */
 export async function storeRailEvents(
   sql: Sql,
@@ -46,6 +48,9 @@ export async function storeRailEvents(
       -- After a correction it may be new all the same (domain/payout.ts).
       cross join lateral (select r.is_repeated and not exists (select from ledger_entries e
           where e.payout_id = p.id and e.kind = 'correction') as is_known) k
+     where (select count(*) from rail_inbox i
+             where i.rail = ${rail} and i.rail_event_id = t.rail_event_id
+               and i.fact - '{at,reason}'::text[] = t.fact - '{at,reason}'::text[]) = 0
     on conflict (rail, rail_event_id, jsonb_hash_extended(fact, 0)) do nothing
     returning case when applied_at is null then payout_id end as payout_id`;
   const ids = kept.flatMap(({ payoutId }) => payoutId ?? []);
