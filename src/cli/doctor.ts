@@ -119,19 +119,26 @@ async function bankFault({ SANDBOX_BANK_URL: url }: Environment): Promise<string
 }
 
 async function certificateFault(env: Environment): Promise<string> {
-  const named = Object.entries(env).filter(([name]) =>
-    /_(CERT|CERTIFICATE|CA)(_FILE)?$/.test(name),
+  const named = Object.entries(env).filter(
+    ([name, value]) => value !== '' && /_(CERT|CERTIFICATE|CA)(_FILE)?$/.test(name),
   );
   if (named.length === 0) return '(none is configured here)';
   const faults: string[] = [];
   for (const [name, value = ''] of named) {
-    const text = value.startsWith('-----') ? value : await readFile(value, 'utf8');
-    const endMs = Date.parse(new X509Certificate(text).validTo);
-    const days = Math.floor((endMs - Date.now()) / 86_400_000);
-    const end = days < 0 ? `ended at ${new Date(endMs).toISOString()}` : `ends in ${days} days`;
-    if (days < certificateDays) faults.push(`${name} ${end}: replace it`);
+    const fault = await endFault(value).catch(
+      (error: unknown) => `cannot be read, expected PEM or the path of a file: ${String(error)}`,
+    );
+    if (fault !== '') faults.push(`${name} ${fault}`);
   }
   return faults.join('; ');
+}
+
+async function endFault(value: string): Promise<string> {
+  const text = value.startsWith('-----') ? value : await readFile(value, 'utf8');
+  const endMs = Date.parse(new X509Certificate(text).validTo);
+  const days = Math.floor((endMs - Date.now()) / 86_400_000);
+  if (days >= certificateDays) return '';
+  return `${days < 0 ? `ended at ${new Date(endMs).toISOString()}` : `ends in ${days} days`}: replace it`;
 }
 
 async function diskFault(directory: string | undefined): Promise<string> {

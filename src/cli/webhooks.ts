@@ -1,10 +1,14 @@
+import { findAccount } from '../db/accounts.js';
 import { type AilingEndpoint, ailingEndpoints } from '../db/operatorLists.js';
 import { printRows, wrapped } from './table.js';
-import type { Call } from './usage.js';
+import { type Call, existing } from './usage.js';
 
 /** The endpoints that fail, or are disabled: those of all accounts, or of one. */
 export async function listWebhooks(call: Call): Promise<void> {
-  const rows = await ailingEndpoints(call.database, call.flags['account']);
+  const { database, flags } = call;
+  const { account } = flags;
+  if (account !== undefined) existing('account', account, await findAccount(database, account));
+  const rows = await ailingEndpoints(database, account);
   printRows(call, rows, 'No endpoint fails or is disabled.', lineOf);
 }
 

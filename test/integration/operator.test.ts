@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { examine } from '../../src/cli/doctor.js';
 import { showPayout } from '../../src/cli/payout.js';
 import { listPayouts } from '../../src/cli/payouts.js';
+import { listWebhooks } from '../../src/cli/webhooks.js';
 import { listActions } from '../../src/db/operatorActions.js';
 import { findPayoutById } from '../../src/db/payouts.js';
 import { wakePayout } from '../../src/temporal/workflowCalls.js';
@@ -130,6 +132,26 @@ describe('operators', () => {
       callbacks: [],
       entries: [{ kind: 'accept' }],
     });
+  });
+
+  it('get an error for endpoints of an account that does not exist', async () => {
+    const listed = shown(() => listWebhooks(called(system, '', { account: 'acc_typo' })));
+    await expect(listed).rejects.toThrow('There is no account acc_typo.');
+  });
+
+  it('see each certificate that cannot be read, by the name of its variable', async () => {
+    const environment = {
+      FIRST_CERT: import.meta.filename,
+      SECOND_CA_FILE: '/dev/null/ca.pem',
+      UNSET_CERT: '',
+    };
+    const said = await shown(async () => {
+      await examine({ ...called(system, ''), environment, isJson: true });
+    });
+    const unreadable = 'cannot be read, expected PEM or the path of a file: ';
+    expect(said).toContain(`FIRST_CERT ${unreadable}Error: error:`);
+    expect(said).toContain(`; SECOND_CA_FILE ${unreadable}Error: ENOTDIR`);
+    expect(said).not.toContain('UNSET_CERT');
   });
 
   it('cancel what the rail has not taken, and no more', async () => {
