@@ -45,7 +45,7 @@ const source = new Map([
  * traces, 20 with OpenMetrics, 53 with what runbooks were missing: endpoints that fail, standbys, clocks and
  * certificates, and 40 with migrations that give way to requests and workers whose builds Temporal knows.
  */
-const limits = { linesPerFile: 450, linesOfCode: 20_842 };
+const limits = { linesPerFile: 450, linesOfCode: 20_854 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

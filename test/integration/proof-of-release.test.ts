@@ -25,7 +25,12 @@ import { absentTemporal, activitiesOn } from '../fixtures/interleaving.js';
 import { signedBy } from '../fixtures/operators.js';
 import { requestBatch } from '../fixtures/requestBatch.js';
 import { requestPayout } from '../fixtures/requestPayout.js';
-import { createTestAccount, unbalancedCurrencies, withoutTriggers } from '../servers/database.js';
+import {
+  createTestAccount,
+  storeReferenceRates,
+  unbalancedCurrencies,
+  withoutTriggers,
+} from '../servers/database.js';
 
 const minuteMs = 60_000;
 const hourMs = 60 * minuteMs;
@@ -1042,6 +1047,20 @@ describe('a payout that may have been sent in a time that the database has lost'
     expect(await ask(asking(id, evidence))).toMatchObject({ outcome: 'done' });
     expect(bank.paymentsOf(id)).toHaveLength(1);
     await expectEnd(id, 'settled', settled);
+  });
+
+  it('cannot be told from one that a long stop has held up', async () => {
+    const before = await accepted();
+    const began = new Date();
+    await wait(2 * dayMs);
+    await storeReferenceRates(time.database);
+    const late = await accepted();
+    await time.database`insert into interruptions values (${began}, ${new Date()})`;
+    bank.asked.length = 0;
+    for (const id of [before, late]) await submit(id);
+    expect(callsOf()).toEqual(['lookup', 'lookup', 'submit']);
+    expect(await rowOf(before)).toMatchObject({ attentionReason: 'outcome_unknown' });
+    expect(await rowOf(late)).toMatchObject({ attentionReason: null });
   });
 
   it('is canceled only with a void, which comes too late where it was paid', async () => {
