@@ -109,10 +109,10 @@ export async function changeState(call: Call, state: AccountState): Promise<void
 }
 
 /** The currency that a command names. */
-export function currencyOf(flags: Call['flags']): string {
-  const currency = requiredFlag(flags, 'currency');
+export function currencyOf(flags: Call['flags'], name = 'currency'): string {
+  const currency = requiredFlag(flags, name);
   if (isCurrency(currency)) return currency;
-  throw new UsageError('--currency expects an ISO 4217 code.');
+  throw new UsageError(`--${name} expects an ISO 4217 code.`);
 }
 
 function modeOf(text: string): Mode {

@@ -8,25 +8,27 @@ import { currencyOf } from './account.js';
 import { printJson } from './table.js';
 import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
 
-/** Sets what an account may send of a currency at most. A flag that is left out changes nothing. */
+/** Sets what an account may send of a currency, or by a corridor, at most. A missing flag changes nothing. */
 export async function changeLimits(call: Call): Promise<void> {
   const { database, flags } = call;
   const accountId = requiredId('account', call);
   const signature = signatureOf(call);
   const currency = currencyOf(flags);
-  const { payout, day, month } = flags;
+  const { destination, payout, day, month } = flags;
+  if (destination !== undefined) currencyOf(flags, 'destination');
   if ((payout ?? day ?? month) === undefined) {
     throw new UsageError('--payout, --day or --month is missing.');
   }
   existing('account', accountId, await findAccount(database, accountId));
-  const [payoutMinor, dayMinor, monthMinor] = [
-    limitOf(flags, 'payout', currency),
-    limitOf(flags, 'day', currency),
-    limitOf(flags, 'month', currency),
-  ];
+  const limits = {
+    destination: destination ?? null,
+    payoutMinor: limitOf(flags, 'payout', currency),
+    dayMinor: limitOf(flags, 'day', currency),
+    monthMinor: limitOf(flags, 'month', currency),
+  };
   await transaction(database, async (sql) => {
-    await setLimits(sql, { accountId, currency, payoutMinor, dayMinor, monthMinor });
-    const command = { kind: 'limits set', currency, payout, day, month };
+    await setLimits(sql, { accountId, currency, ...limits });
+    const command = { kind: 'limits set', currency, destination, payout, day, month };
     await recordCommand(sql, signature, accountId, command);
   });
   await showLimits(call);
@@ -46,10 +48,11 @@ export async function showLimits(call: Call): Promise<void> {
   }
   if (standings.size + delays.length === 0) console.log('No limits.');
   for (const [currency, limits] of standings) {
-    for (const { period, limitMinor, usedMinor, resetsAt } of limits) {
+    for (const { period, destination, limitMinor, usedMinor, resetsAt } of limits) {
+      const pair = destination === null ? currency : `${currency} to ${destination}`;
       const [limit, used] = [limitMinor, usedMinor].map((minor) => formatMinor(minor, currency));
       const use = resetsAt === null ? '' : `, ${used} used, resets at ${resetsAt.toISOString()}`;
-      console.log(`${currency}  ${limit} a ${period}${use}`);
+      console.log(`${pair}  ${limit} a ${period}${use}`);
     }
   }
   for (const { currency, aboveMinor, hours } of delays) {

@@ -154,13 +154,14 @@ export function balanceTransactionObject(posting: BalanceTransactionRow) {
 /** Where a limit stands; one for a single payout is not used up. */
 export function limitObject(
   currency: string,
-  { period, limitMinor, usedMinor, resetsAt }: Standing,
+  { period, destination, limitMinor, usedMinor, resetsAt }: Standing,
 ): ContractObject<'limit'> {
   const isUsedUp = resetsAt !== null;
   return {
     object: 'limit',
     type: period,
     currency,
+    destination_currency: destination,
     limit: formatMinor(limitMinor, currency),
     used: isUsedUp ? formatMinor(usedMinor, currency) : null,
     left: isUsedUp ? formatMinor(max(limitMinor - usedMinor, 0n), currency) : null,
@@ -172,8 +173,8 @@ export function limitObject(
 /** Above which sum a payout waits for its beneficiary's details to be so old. */
 export function payeeDelayObject({ currency, aboveMinor, hours }: PayeeDelay) {
   const limit = formatMinor(aboveMinor, currency);
-  const unused = { used: null, left: null, resets_at: null };
-  return { object: 'limit', type: 'new_payee', currency, limit, ...unused, hours } as const;
+  const none = { destination_currency: null, used: null, left: null, resets_at: null };
+  return { object: 'limit', type: 'new_payee', currency, limit, ...none, hours } as const;
 }
 
 /** What is on its way to an endpoint after a redelivery. */

@@ -198,6 +198,7 @@ const limit = z.object({
     .enum(['payout', 'day', 'month', 'new_payee'])
     .describe('Of one payout, of a day or month in UTC, or of a payout to a new beneficiary.'),
   currency,
+  destination_currency: currency.nullable().describe('Null for payouts to any currency.'),
   limit: money,
   used: money.nullable().describe('Only of a day or month.'),
   left: money.nullable(),

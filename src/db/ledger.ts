@@ -1,6 +1,6 @@
 import type { Funds } from '../domain/acceptance.js';
 import { type Entry, type PostedEntry, type Posting, transfersOf } from '../domain/ledger.js';
-import { type Limits, standingsOf } from '../domain/limits.js';
+import { type Limits, standingsOf, type UsedLimits } from '../domain/limits.js';
 import type { Mode } from './accounts.js';
 import { bigints, type Database, longTransaction, type Sql } from './client.js';
 
@@ -66,12 +66,14 @@ export async function entriesOf(sql: Sql, payoutId: string): Promise<readonly Po
   }));
 }
 
-/** One currency of an account; an account without money has one row without a currency. */
-type FundsRow = Limits &
+/**
+ * One currency of an account, or one corridor with limits as USD/EUR; an account without money has one
+ * row without a currency.
+ */
+type FundsRow = Omit<UsedLimits, 'destination'> &
   Pick<Funds, 'state'> & {
     readonly currency: string | null;
     readonly availableMinor: bigint | null;
-    readonly uses: Readonly<Record<string, string>>;
     readonly readAt: Date;
   };
 
@@ -80,26 +82,36 @@ type FundsRow = Limits &
  * returns what their account may send. A currency without a row has nothing available.
  */
 export async function lockFundsOf(sql: Sql, payoutIds: readonly string[]): Promise<Funds> {
-  return fundsOf(await sql<FundsRow[]>`select * from lock_funds(${payoutIds})`);
+  return fundsOf(
+    await sql<FundsRow[]>`
+    select * from lock_funds(${payoutIds}) order by currency`,
+  );
 }
 
 /** What an account may send, without a lock. */
 export async function findFunds(sql: Sql, accountId: string): Promise<Funds> {
   const rows = await sql<FundsRow[]>`
-    select * from account_funds where account_id = ${accountId}`;
+    select * from account_funds where account_id = ${accountId} order by currency`;
   return fundsOf(rows);
 }
 
 function fundsOf(rows: readonly FundsRow[]): Funds {
   const available = new Map(rows.map((row) => [row.currency ?? '', row.availableMinor ?? 0n]));
   const standings = new Map(
-    rows.flatMap(({ currency, uses, readAt, ...limits }) => {
-      const found = standingsOf(limits, uses, readAt);
-      return currency === null || found.length === 0 ? [] : [[currency, found] as const];
+    [...Map.groupBy(rows, ({ currency }) => pairIn(currency)[0])].flatMap(([currency, of]) => {
+      const limits = of.map((row) => ({ ...row, destination: pairIn(row.currency)[1] }));
+      const found = of[0] ? standingsOf(limits, of[0].readAt) : [];
+      return found.length === 0 ? [] : [[currency, found] as const];
     }),
   );
   // Without a payout there is no account, and nothing to send.
   return { state: rows[0]?.state ?? 'closed', available, standings };
+}
+
+/** The two currencies of a corridor, or the one of a currency. */
+function pairIn(key: string | null): readonly [source: string, destination: string | null] {
+  const [source = '', destination = null] = key?.split('/') ?? [];
+  return [source, destination];
 }
 
 /**
@@ -112,7 +124,8 @@ export async function countUses(sql: Sql, accepted: readonly { readonly id: stri
     insert into limit_uses (account_id, currency, day, used_minor)
     select l.account_id, l.currency, (processing_since at time zone 'UTC')::date, sum(source_minor)
       from payouts p join account_limits l
-        on l.account_id = p.account_id and l.currency = p.source_currency
+        on l.account_id = p.account_id
+       and l.currency in (p.source_currency, p.source_currency || '/' || p.destination_currency)
      where id = any (${accepted.map(({ id }) => id)}) group by 1, 2, 3
     on conflict (account_id, currency, day) do update
        set used_minor = limit_uses.used_minor + excluded.used_minor`;
@@ -123,10 +136,12 @@ export async function setLimits(
   sql: Sql,
   limits: Limits & { readonly accountId: string; readonly currency: string },
 ): Promise<void> {
+  const { currency, destination } = limits;
+  const key = destination === null ? currency : `${currency}/${destination}`;
   // The payouts of a month may be a million, and they are counted once.
   await sql`select set_config('statement_timeout', '60s', true)`;
   await sql`
-    select set_limits(${limits.accountId}, ${limits.currency}, ${limits.payoutMinor},
+    select set_limits(${limits.accountId}, ${key}, ${limits.payoutMinor},
       ${limits.dayMinor}, ${limits.monthMinor})`;
 }
 

@@ -93,7 +93,7 @@ export type Funds = {
   readonly state: AccountState;
   /** Of each source currency, in minor units. */
   readonly available: ReadonlyMap<string, bigint>;
-  /** The limits of each source currency that has some. */
+  /** The limits of each source currency that has some, also those of its corridors. */
   readonly standings: ReadonlyMap<string, readonly Standing[]>;
 };
 
@@ -111,20 +111,26 @@ export function fundInOrder(
 ): readonly (Acceptance | Refusal)[] {
   const stopped = refuseState(state);
   const left = new Map(available);
+  const takenTo = new Map<string, bigint>();
   const usedBy = new Map<string, string>();
   return payouts.map(({ id, request, priced }) => {
     if (isRefusal(priced)) return priced;
     if (stopped !== undefined) return stopped;
     const earlier = usedBy.get(request.quoteId ?? '');
     if (earlier !== undefined) return quoteUsed(request, earlier);
-    const { sourceCurrency } = priced;
+    const { sourceCurrency, destinationCurrency } = priced;
+    const corridor = `${sourceCurrency} ${destinationCurrency}`;
     const availableMinor = left.get(sourceCurrency) ?? 0n;
-    const takenMinor = (available.get(sourceCurrency) ?? 0n) - availableMinor;
+    const takenMinor = {
+      ofCurrency: (available.get(sourceCurrency) ?? 0n) - availableMinor,
+      ofCorridor: takenTo.get(corridor) ?? 0n,
+    };
     const limits = standings.get(sourceCurrency) ?? [];
     const overLimit = refuseOverLimit(limits, priced, takenMinor, payingParam(request));
     if (overLimit !== undefined) return overLimit;
     if (availableMinor < priced.sourceMinor) return lacksFunds(request, priced, availableMinor);
     left.set(sourceCurrency, availableMinor - priced.sourceMinor);
+    takenTo.set(corridor, takenMinor.ofCorridor + priced.sourceMinor);
     if (request.quoteId !== null) usedBy.set(request.quoteId, id);
     return priced;
   });

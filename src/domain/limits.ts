@@ -2,63 +2,77 @@ import { formatSum, max } from './money.js';
 import { type Refusal, refuse } from './refusal.js';
 
 /** What an account may send of a currency at most; null is no limit. */
-export type Limits = Readonly<Record<'payoutMinor' | 'dayMinor' | 'monthMinor', bigint | null>>;
+export type Limits = Readonly<Record<'payoutMinor' | 'dayMinor' | 'monthMinor', bigint | null>> & {
+  /** Of one corridor alone; null is any destination. */
+  readonly destination: string | null;
+};
 
 /** A limit with what of it is used, until it resets; nothing uses up the limit for one payout. */
 export type Standing = {
   readonly period: 'payout' | 'day' | 'month';
+  readonly destination: string | null;
   readonly limitMinor: bigint;
   readonly usedMinor: bigint;
   readonly resetsAt: Date | null;
 };
 
+/** Limits with their uses: minor units, as text for JSON, by their day in UTC, such as 2026-11-23. */
+export type UsedLimits = Limits & { readonly uses: Readonly<Record<string, string>> };
+
 /**
- * Where limits stand at a time. The one that lasts longest comes first: who is told that tomorrow
- * will do, while the month is used up as well, waits in vain.
- *
- * @param uses minor units, as text for JSON, by their day in UTC, such as 2026-11-23
+ * Where the limits of a currency and of its corridors stand at a time. The one that lasts longest comes
+ * first: who is told that tomorrow will do, while the month is used up as well, waits in vain.
  */
-export function standingsOf(
-  { payoutMinor, dayMinor, monthMinor }: Limits,
-  uses: Readonly<Record<string, string>>,
-  at: Date,
-): readonly Standing[] {
+export function standingsOf(all: readonly UsedLimits[], at: Date): readonly Standing[] {
   const [year, month, date] = [at.getUTCFullYear(), at.getUTCMonth(), at.getUTCDate()];
   const windows = [
-    ['payout', payoutMinor, Number.POSITIVE_INFINITY, null],
-    ['month', monthMinor, Date.UTC(year, month, 1), Date.UTC(year, month + 1, 1)],
-    ['day', dayMinor, Date.UTC(year, month, date), Date.UTC(year, month, date + 1)],
+    ['payout', 'payoutMinor', Number.POSITIVE_INFINITY, null],
+    ['month', 'monthMinor', Date.UTC(year, month, 1), Date.UTC(year, month + 1, 1)],
+    ['day', 'dayMinor', Date.UTC(year, month, date), Date.UTC(year, month, date + 1)],
   ] as const;
-  return windows.flatMap(([period, limitMinor, firstMs, nextMs]) => {
-    const counted = Object.entries(uses).filter(([day]) => Date.parse(day) >= firstMs);
-    const usedMinor = counted.reduce((sum, [, minor]) => sum + BigInt(minor), 0n);
-    const resetsAt = nextMs === null ? null : new Date(nextMs);
-    return limitMinor === null ? [] : [{ period, limitMinor, usedMinor, resetsAt }];
-  });
+  return windows.flatMap(([period, name, firstMs, nextMs]) =>
+    all.flatMap(({ [name]: limitMinor, destination, uses }) => {
+      const counted = Object.entries(uses).filter(([day]) => Date.parse(day) >= firstMs);
+      const usedMinor = counted.reduce((sum, [, minor]) => sum + BigInt(minor), 0n);
+      const resetsAt = nextMs === null ? null : new Date(nextMs);
+      return limitMinor === null ? [] : [{ period, destination, limitMinor, usedMinor, resetsAt }];
+    }),
+  );
 }
 
 /** What a payout takes from its balance. */
 type Debit = { readonly sourceCurrency: string; readonly sourceMinor: bigint };
 
 /**
- * Why a payout does not fit the limits of its currency. The limit that lasts longest is explained, and
- * what is expected fits all of them: who sends that much is not refused by the next one.
+ * Why a payout does not fit the limits of its currency or corridor. The limit that lasts longest is
+ * explained, and what is expected fits all of them: who sends that much is not refused by the next one.
  *
  * @param takenMinor what payouts before it in the same decision use as well
  */
 export function refuseOverLimit(
   standings: readonly Standing[],
-  { sourceCurrency, sourceMinor }: Debit,
-  takenMinor: bigint,
+  {
+    sourceCurrency,
+    destinationCurrency,
+    sourceMinor,
+  }: Debit & { readonly destinationCurrency: string },
+  takenMinor: Readonly<Record<'ofCurrency' | 'ofCorridor', bigint>>,
   param: string,
 ): Refusal | undefined {
-  const usedOf = ({ resetsAt, usedMinor }: Standing) => (resetsAt ? usedMinor + takenMinor : 0n);
+  const usedOf = ({ resetsAt, destination, usedMinor }: Standing) => {
+    const taken = destination === null ? takenMinor.ofCurrency : takenMinor.ofCorridor;
+    return resetsAt ? usedMinor + taken : 0n;
+  };
   const leftOf = (each: Standing) => max(each.limitMinor - usedOf(each), 0n);
-  const over = standings.find((each) => sourceMinor > leftOf(each));
+  const applying = standings.filter(
+    ({ destination }) => destination === null || destination === destinationCurrency,
+  );
+  const over = applying.find((each) => sourceMinor > leftOf(each));
   if (over === undefined) return undefined;
   const amount = (minor: bigint) => formatSum(minor, sourceCurrency);
-  const limitOf = ({ limitMinor, period }: Standing) => `${amount(limitMinor)} a ${period}`;
-  const least = standings.reduce((found, each) => (leftOf(each) < leftOf(found) ? each : found));
+  const limitOf = ({ limitMinor, period, destination }: Standing) =>
+    `${amount(limitMinor)} a ${period}${destination === null ? '' : ` to ${destination}`}`;
+  const least = applying.reduce((found, each) => (leftOf(each) < leftOf(found) ? each : found));
   const rest = `${amount(leftOf(least))}, what is left of the limit of ${limitOf(least)}`;
   const until = `${amount(leftOf(over))} is left until it resets at ${over.resetsAt?.toISOString()}`;
   const use = over.resetsAt ? `, of which ${amount(usedOf(over))} is used and ${until}` : '';

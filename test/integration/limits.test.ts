@@ -20,6 +20,7 @@ import { keyring } from '../fixtures/keyring.js';
 import { called } from '../fixtures/operators.js';
 import { openPayer, rowOf } from '../fixtures/payer.js';
 import {
+  american,
   beneficiary,
   livePayout,
   rateMaximumAgeMs,
@@ -52,13 +53,14 @@ function wrongUses() {
       select l.account_id, l.currency, (p.processing_since at time zone 'UTC')::date as day,
              sum(p.source_minor) filter (where p.status in ('processing', 'sent', 'settled')) as used
         from account_limits l
-        join payouts p on p.account_id = l.account_id and p.source_currency = l.currency
+        join payouts p on p.account_id = l.account_id
+         and l.currency in (p.source_currency, p.source_currency || '/' || p.destination_currency)
        where p.processing_since is not null group by 1, 2, 3) t
       full join limit_uses u using (account_id, currency, day)
      where coalesce(t.used, 0) <> coalesce(u.used_minor, 0)`;
 }
 
-type Wanted = Readonly<Partial<Record<'payout' | 'day' | 'month', string>>>;
+type Wanted = Readonly<Partial<Record<'payout' | 'day' | 'month' | 'destination', string>>>;
 
 /** Runs `corridor limits set` for USD, and returns what it prints. */
 async function limit(accountId: string, wanted: Wanted): Promise<string> {
@@ -71,10 +73,11 @@ async function limit(accountId: string, wanted: Wanted): Promise<string> {
   }
 }
 
-/** What is counted on all days together; undefined where nothing is. */
-async function used(accountId: string): Promise<bigint | undefined> {
+/** What is counted on all days together, to any destination or to one; undefined where nothing is. */
+async function used(accountId: string, destination?: string): Promise<bigint | undefined> {
   const [row] = await system.database<{ usedMinor: bigint | null }[]>`
-    select sum(used_minor)::bigint as used_minor from limit_uses where account_id = ${accountId}`;
+    select sum(used_minor)::bigint as used_minor from limit_uses
+     where account_id = ${accountId} and currency = ${destination ? `USD/${destination}` : 'USD'}`;
   return row?.usedMinor ?? undefined;
 }
 
@@ -126,9 +129,12 @@ const outcomes = (
 ) => rows.map(({ status, statusReason }) => statusReason ?? status);
 
 describe('of payouts that exceed the limit of a day together', () => {
-  it('exactly one is accepted when two are decided at once', async () => {
+  it.each([
+    ['its currency', undefined],
+    ['its corridor', 'EUR'],
+  ])('of %s exactly one is accepted when two are decided at once', async (_name, destination) => {
     const { account } = await createTestAccount(system.database);
-    await limit(account.id, { day: '2000' });
+    await limit(account.id, { ...(destination && { destination }), day: '2000' });
     const rows = [
       await requestPayout(system.database, account.id),
       await requestPayout(system.database, account.id),
@@ -142,7 +148,7 @@ describe('of payouts that exceed the limit of a day together', () => {
     await Promise.all(deciding.both);
     const decided = await Promise.all(rows.map(({ id }) => rowOf(system, id)));
     expect(outcomes(decided).sort()).toEqual(['limit_exceeded', 'processing']);
-    expect(await used(account.id)).toBe(125_000n);
+    expect(await used(account.id, destination)).toBe(125_000n);
   });
 
   it('exactly one is accepted when the first money comes while a list waits for other money', async () => {
@@ -245,10 +251,106 @@ describe('a batch', () => {
   });
 });
 
+describe('a limit of a corridor', () => {
+  /** A payer with a beneficiary in the United States beside the one in Germany. */
+  async function openPayerOfTwo() {
+    const payer = await openBatchPayer(system, 100_000n);
+    const stored = await payer.client('POST /v1/beneficiaries', { form: american });
+    const domestic = { beneficiary: textOf(stored, 'id') };
+    const pay = (amount: string, other: Readonly<Record<string, string>> = {}) =>
+      payer.client('POST /v1/payouts', {
+        form: payer.item('single', { amount, ...other }),
+        headers: { Prefer: 'wait=20' },
+      });
+    return { ...payer, domestic, pay };
+  }
+
+  it('counts what was accepted before, refuses from its boundary on, and takes back what failed', async () => {
+    const { client, accountId, domestic, pay } = await openPayerOfTwo();
+    const rejected = { reference: 'simulate: reject AC04' };
+    const failing = textOf(await pay('1000', rejected), 'id');
+    await pay('3000');
+    await pay('2000', domestic);
+    await untilStatus(client, failing, 'failed');
+    await limit(accountId, { day: '500' });
+    const shown = await limit(accountId, { destination: 'EUR', day: '100', month: '400' });
+    expect(shown).toMatch(/^USD {2}500\.00 a day, 50\.00 used, resets at /m);
+    expect(shown).toMatch(/^USD to EUR {2}100\.00 a day, 30\.00 used, resets at /m);
+    expect(await pay('7001')).toMatchObject({
+      status: 422,
+      body: {
+        code: 'limit_exceeded',
+        expected: 'at most 70.00 USD, what is left of the limit of 100.00 USD a day to EUR',
+        detail: expect.stringMatching(
+          /^The limit is 100\.00 USD a day to EUR, of which 30\.00 USD /,
+        ),
+      },
+    });
+    const released = textOf(await pay('7000', rejected), 'id');
+    const elsewhere = textOf(await pay('1000', { ...domestic, ...rejected }), 'id');
+    await untilStatus(client, released, 'failed');
+    await untilStatus(client, elsewhere, 'failed');
+    expect(await used(accountId, 'EUR')).toBe(3_000n);
+    expect((await pay('7000')).status).toBe(201);
+    expect((await pay('200')).body).toMatchObject({ code: 'limit_exceeded' });
+    expect((await pay('20000', domestic)).status).toBe(201);
+    expect(await used(accountId, 'EUR')).toBe(10_000n);
+    // That of the currency is used by both.
+    expect(await used(accountId)).toBe(32_000n);
+    expect((await pay('18001', domestic)).body).toMatchObject({
+      expected: 'at most 180.00 USD, what is left of the limit of 500.00 USD a day',
+    });
+    expect((await client('GET /v1/limits')).body['data']).toMatchObject([
+      { type: 'month', destination_currency: 'EUR', left: '300.00' },
+      { type: 'day', currency: 'USD', destination_currency: null, left: '180.00' },
+      { type: 'day', currency: 'USD', destination_currency: 'EUR', left: '0.00' },
+    ]);
+    await limit(accountId, { destination: 'EUR', day: 'none', month: 'none' });
+    expect(await used(accountId, 'EUR')).toBeUndefined();
+    expect(await used(accountId)).toBe(32_000n);
+    expect((await pay('200')).status).toBe(201);
+  });
+
+  it('holds for its items of a batch alone, as the preview says', async () => {
+    const payer = await openPayerOfTwo();
+    await limit(payer.accountId, { destination: 'EUR', day: '50' });
+    const payouts = [
+      payer.item('fits'),
+      payer.item('other', { ...payer.domestic, amount: '4000' }),
+      payer.item('too much', { amount: '3001' }),
+      payer.item('the rest', { amount: '3000' }),
+      payer.item('none', { amount: '200' }),
+    ];
+    const json = { payouts, validate_only: true };
+    const { body } = await payer.client('POST /v1/batches', { json });
+    const id = await payer.send(payouts);
+    await untilBatch(payer.client, id);
+    const rows = await rowsOf(system, id);
+    expect(outcomes(rows)).toEqual([
+      'settled',
+      'settled',
+      'limit_exceeded',
+      'settled',
+      'limit_exceeded',
+    ]);
+    const told = rows.flatMap(({ refusal, batchIndex }) =>
+      refusal === null ? [] : [{ index: batchIndex, expected: refusal.expected }],
+    );
+    expect(body).toMatchObject({ counts: { accepted: 3, refused: 2 }, refusals: told });
+    expect(await used(payer.accountId, 'EUR')).toBe(5_000n);
+    const all = [payer.item('no more'), payer.item('other', payer.domestic)];
+    const refused = await payer.send(all, 'all_or_nothing');
+    await untilBatch(payer.client, refused);
+    expect(outcomes(await rowsOf(system, refused))).toEqual(['limit_exceeded', 'batch_refused']);
+    expect(await used(payer.accountId, 'EUR')).toBe(5_000n);
+  });
+});
+
 describe('what counts towards a limit', () => {
   it('is what was accepted and has not ended failed, canceled or returned', async () => {
     const payer = await openPayer(system);
     await limit(payer.accountId, { day: '500' });
+    await limit(payer.accountId, { destination: 'EUR', day: '500' });
     const failing = await payer.send('simulate: reject AC04');
     const returning = await payer.send('simulate: return AM04 after 2s');
     const kept = await payer.send('kept');
@@ -257,6 +359,7 @@ describe('what counts towards a limit', () => {
     expect(await used(payer.accountId)).toBe(20_000n);
     await untilStatus(payer.client, returning, 'returned');
     expect(await used(payer.accountId)).toBe(10_000n);
+    expect(await used(payer.accountId, 'EUR')).toBe(10_000n);
     const answer = await payer.ask('over the rest', { amount: '40001' });
     expect(answer).toMatchObject({
       status: 422,
@@ -341,6 +444,7 @@ describe('an operator', () => {
     [{ payout: '20', day: '10' }, 'at most that of a day'],
     [{ day: '20', month: '10' }, 'at most that of a month'],
     [{ payout: '20', month: '10' }, 'at most that of a day'],
+    [{ day: '20', destination: 'EURO' }, '--destination expects an ISO 4217 code.'],
   ] as const)('does not set %j', async (wanted, message) => {
     const { account } = await createTestAccount(system.database);
     await expect(limit(account.id, wanted)).rejects.toThrow(message);
@@ -351,7 +455,7 @@ describe('an operator', () => {
 
   it('is the only one who sets limits', async () => {
     const { account } = await createTestAccount(system.database);
-    const none = { payoutMinor: null, dayMinor: 1n, monthMinor: null };
+    const none = { destination: null, payoutMinor: null, dayMinor: 1n, monthMinor: null };
     const set = setLimits(system.worker, { ...none, accountId: account.id, currency: 'USD' });
     await expect(set).rejects.toMatchObject({ code: '42501' });
     const raised = system.worker`update account_limits set day_minor = 1`;

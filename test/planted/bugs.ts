@@ -86,8 +86,8 @@ export const bugs: readonly Bug[] = [
   {
     name: 'each item of a batch has the whole limit',
     file: 'src/domain/limits.ts',
-    find: 'usedMinor + takenMinor',
-    replace: 'usedMinor',
+    find: 'usedMinor + taken :',
+    replace: 'usedMinor :',
     caughtBy: {
       project: 'unit',
       file: 'test/unit/limits.test.ts',

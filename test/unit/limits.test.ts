@@ -5,19 +5,26 @@ import { parseRate } from '../../src/domain/fx.js';
 import { refuseNewPayee, refuseOverLimit, standingsOf } from '../../src/domain/limits.js';
 import { isRefusal } from '../../src/domain/refusal.js';
 
-const limits = { payoutMinor: null, dayMinor: 100_000n, monthMinor: 500_000n };
+const unused = { destination: null, uses: {} };
 const uses = { '2026-11-30': '70000', '2026-12-01': '20000', '2026-12-31': '5' };
-const at = (time: string) => standingsOf(limits, uses, new Date(time));
+const limits = {
+  ...{ payoutMinor: null, dayMinor: 100_000n, monthMinor: 500_000n },
+  ...{ destination: null, uses },
+};
+const at = (time: string) => standingsOf([limits], new Date(time));
 const [jpy, kwd] = ['JPY', 'KWD'].map((sourceCurrency) => ({
   sourceCurrency,
+  destinationCurrency: 'EUR',
   sourceMinor: 9_000n,
 }));
+const nothing = { ofCurrency: 0n, ofCorridor: 0n };
 
 describe('a limit is used until it resets,', () => {
   test('which is midnight in UTC for that of a day', () => {
     const day = (time: string) => at(time).find(({ period }) => period === 'day');
     expect(day('2026-12-01T00:00:00.000Z')).toEqual({
       period: 'day',
+      destination: null,
       limitMinor: 100_000n,
       usedMinor: 20_005n,
       resetsAt: new Date('2026-12-02T00:00:00.000Z'),
@@ -46,20 +53,29 @@ describe('a limit is used until it resets,', () => {
   });
 
   test('while that of a payout is never used', () => {
-    const each = { payoutMinor: 5n, dayMinor: null, monthMinor: null };
-    expect(standingsOf(each, uses, new Date('2026-12-01'))).toEqual([
-      { period: 'payout', limitMinor: 5n, usedMinor: 0n, resetsAt: null },
+    const each = { ...limits, payoutMinor: 5n, dayMinor: null, monthMinor: null };
+    expect(standingsOf([each], new Date('2026-12-01'))).toEqual([
+      { period: 'payout', destination: null, limitMinor: 5n, usedMinor: 0n, resetsAt: null },
     ]);
   });
 });
 
 describe('a payout over a limit is told', () => {
   const now = new Date('2026-12-01T10:00:00.000Z');
-  const usd = (sourceMinor: bigint) => ({ sourceCurrency: 'USD', sourceMinor });
+  const usd = (sourceMinor: bigint, destinationCurrency = 'EUR') => ({
+    sourceCurrency: 'USD',
+    destinationCurrency,
+    sourceMinor,
+  });
 
   test('which limit it is, what is used and left, and when that is over', () => {
     expect(
-      refuseOverLimit(standingsOf(limits, uses, now), usd(70_000n), 10_000n, 'amount'),
+      refuseOverLimit(
+        standingsOf([limits], now),
+        usd(70_000n),
+        { ofCurrency: 10_000n, ofCorridor: 5n },
+        'amount',
+      ),
     ).toEqual({
       refused: true,
       code: 'limit_exceeded',
@@ -74,9 +90,14 @@ describe('a payout over a limit is told', () => {
   });
 
   test('of the limit that lasts longest', () => {
-    const all = { payoutMinor: 60_000n, dayMinor: 60_000n, monthMinor: 60_000n };
+    const all = { ...unused, payoutMinor: 60_000n, dayMinor: 60_000n, monthMinor: 60_000n };
     const told = (used: string, minor: bigint) =>
-      refuseOverLimit(standingsOf(all, { '2026-12-01': used }, now), usd(minor), 0n, 'quote');
+      refuseOverLimit(
+        standingsOf([{ ...all, uses: { '2026-12-01': used } }], now),
+        usd(minor),
+        nothing,
+        'quote',
+      );
     expect(told('0', 60_000n)).toBeUndefined();
     expect(told('0', 60_001n)).toMatchObject({
       expected: 'at most 600.00 USD a payout',
@@ -90,47 +111,75 @@ describe('a payout over a limit is told', () => {
     [60_001n, 'The limit is 600.00 USD a payout; this payout needs 600.01 USD.'],
     [20_000n, 'The limit is 1000.00 USD a day, of which 999.00 USD is used and 1.00 USD is left '],
   ])('of %d what fits every limit', (minor, explained) => {
-    const all = { payoutMinor: 60_000n, dayMinor: 100_000n, monthMinor: 500_000n };
-    const standings = standingsOf(all, { '2026-12-01': '99900' }, now);
-    expect(refuseOverLimit(standings, usd(minor), 0n, 'amount')).toMatchObject({
+    const all = { ...unused, payoutMinor: 60_000n, dayMinor: 100_000n, monthMinor: 500_000n };
+    const standings = standingsOf([{ ...all, uses: { '2026-12-01': '99900' } }], now);
+    expect(refuseOverLimit(standings, usd(minor), nothing, 'amount')).toMatchObject({
       expected: 'at most 1.00 USD, what is left of the limit of 1000.00 USD a day',
       detail: expect.stringContaining(explained),
     });
-    expect(refuseOverLimit(standings, usd(100n), 0n, 'amount')).toBeUndefined();
+    expect(refuseOverLimit(standings, usd(100n), nothing, 'amount')).toBeUndefined();
   });
 
   test('of the month where the day is used up as well, and what fits both', () => {
-    const all = { payoutMinor: null, dayMinor: 100_000n, monthMinor: 500_000n };
     const days = { '2026-12-01': '390000', '2026-12-02': '99900' };
-    const standings = standingsOf(all, days, new Date('2026-12-02T10:00:00.000Z'));
-    expect(refuseOverLimit(standings, usd(20_000n), 0n, 'amount')).toMatchObject({
+    const standings = standingsOf(
+      [{ ...limits, uses: days }],
+      new Date('2026-12-02T10:00:00.000Z'),
+    );
+    expect(refuseOverLimit(standings, usd(20_000n), nothing, 'amount')).toMatchObject({
       expected: expect.stringContaining('at most 1.00 USD, '),
       detail: expect.stringContaining('101.00 USD is left until it resets at 2027-01-01T'),
     });
   });
 
   test('that nothing is left where the limit is lower by now than what was used', () => {
-    const lower = { payoutMinor: null, dayMinor: 1_000n, monthMinor: null };
-    expect(refuseOverLimit(standingsOf(lower, uses, now), usd(1n), 0n, 'amount')).toMatchObject({
+    const lower = { ...limits, dayMinor: 1_000n, monthMinor: null };
+    expect(refuseOverLimit(standingsOf([lower], now), usd(1n), nothing, 'amount')).toMatchObject({
       expected: 'at most 0.00 USD, what is left of the limit of 10.00 USD a day',
     });
   });
 
+  test('of a corridor, to the last unit, while other corridors go on', () => {
+    const to = { ...limits, destination: 'EUR', monthMinor: null, dayMinor: 30_000n };
+    const standings = standingsOf([limits, to], now);
+    const refused = (minor: bigint, destination: string, taken = nothing) =>
+      refuseOverLimit(standings, usd(minor, destination), taken, 'amount');
+    expect(refused(9_995n, 'EUR')).toBeUndefined();
+    expect(refused(9_996n, 'EUR')).toMatchObject({
+      expected: 'at most 99.95 USD, what is left of the limit of 300.00 USD a day to EUR',
+      detail: expect.stringContaining(
+        'The limit is 300.00 USD a day to EUR, of which 200.05 USD is used and 99.95 USD is left',
+      ),
+    });
+    expect(refused(9_000n, 'EUR', { ofCurrency: 996n, ofCorridor: 995n })).toBeUndefined();
+    expect(refused(9_000n, 'EUR', { ofCurrency: 996n, ofCorridor: 996n })).toBeDefined();
+    expect(refused(79_995n, 'JPY')).toBeUndefined();
+    expect(refused(79_996n, 'JPY')).toMatchObject({ expected: expect.stringMatching(/a day$/) });
+  });
+
+  test('of the month of its corridor before the day of its currency', () => {
+    const to = { ...limits, destination: 'EUR', monthMinor: 90_005n, dayMinor: null };
+    const month = standingsOf([{ ...limits, monthMinor: null }, to], now);
+    expect(refuseOverLimit(month, usd(80_000n), nothing, 'amount')).toMatchObject({
+      detail: expect.stringMatching(/a month to EUR, .* resets at 2027-01-01T/),
+    });
+  });
+
   test('in the digits of its currency', () => {
-    const each = { payoutMinor: 8_000n, dayMinor: null, monthMinor: null };
+    const each = { ...unused, payoutMinor: 8_000n, dayMinor: null, monthMinor: null };
     for (const [payout, received] of [
       [jpy, '9000 JPY'],
       [kwd, '9.000 KWD'],
     ] as const) {
       if (payout === undefined) throw new Error('There are two.');
-      const told = refuseOverLimit(standingsOf(each, {}, now), payout, 0n, 'amount');
+      const told = refuseOverLimit(standingsOf([each], now), payout, nothing, 'amount');
       expect(told).toMatchObject({ received });
     }
   });
 });
 
 test('payouts of one decision share what a limit has left', () => {
-  const standings = standingsOf(limits, uses, new Date('2026-12-01T10:00:00.000Z'));
+  const standings = standingsOf([limits], new Date('2026-12-01T10:00:00.000Z'));
   const results = fundInOrder([50_000n, 40_000n, 29_000n].map(payoutOf), {
     state: 'open',
     available: new Map([['USD', 1_000_000n]]),
@@ -143,6 +192,29 @@ test('payouts of one decision share what a limit has left', () => {
   ]);
 });
 
+test('payouts of one decision share what the limit of their corridor has left', () => {
+  const to = { ...limits, destination: 'EUR', dayMinor: 60_005n, monthMinor: null };
+  const payouts = [20_000n, 30_000n, 20_000n, 20_000n].map(payoutOf);
+  const results = fundInOrder(
+    payouts.map((payout, index) =>
+      index === 1
+        ? { ...payout, priced: { ...payout.priced, destinationCurrency: 'JPY' } }
+        : payout,
+    ),
+    {
+      state: 'open',
+      available: new Map([['USD', 1_000_000n]]),
+      standings: new Map([['USD', standingsOf([limits, to], new Date('2026-12-01T10:00:00Z'))]]),
+    },
+  );
+  expect(results.map((each) => (isRefusal(each) ? each.expected : 'accepted'))).toEqual([
+    'accepted',
+    'accepted',
+    'accepted',
+    'at most 0.00 USD, what is left of the limit of 600.05 USD a day to EUR',
+  ]);
+});
+
 test('whatever is asked, no more is accepted than the limits and the balance have left', () => {
   const minor = fc.bigInt({ min: 1n, max: 1_000n });
   const limit = fc.option(fc.bigInt({ min: 1n, max: 3_000n }));
@@ -152,7 +224,8 @@ test('whatever is asked, no more is accepted than the limits and the balance hav
   fc.assert(
     fc.property(given, use, use, minor, asked, (rules, today, before, balance, amounts) => {
       const used = { '2026-11-23': today, '2026-11-22': before };
-      const standings = standingsOf(rules, used, new Date('2026-11-23T12:00:00Z'));
+      const all = [{ ...unused, ...rules, uses: used }];
+      const standings = standingsOf(all, new Date('2026-11-23T12:00:00Z'));
       const funds: Funds = {
         state: 'open',
         available: new Map([['USD', balance]]),

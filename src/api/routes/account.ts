@@ -28,7 +28,7 @@ export const accountRoutes: readonly Route[] = [
     operationId: 'listLimits',
     summary: 'List what the account may send at most, and what of it is used.',
     answers: { 200: 'limit_list' },
-    // At most four a currency.
+    // At most four a currency and three a corridor, as far as an operator has set them.
     handle: async ({ database }, { account }) => {
       const [{ standings }, delays] = await Promise.all([
         findFunds(database, account.id),
