@@ -72,15 +72,15 @@ it(`${requests} malformed requests end in refusals, and nothing grows`, {
     await Promise.all(Array.from({ length: lanes }, lane));
   };
   let resets = 0;
-  const sendWhole = async () => {
-    const request = make();
+  const untilAnswered = async (request: HostileRequest): Promise<number> => {
     const again = (error: Error & { readonly code?: string }) => {
-      if (error.code !== 'ECONNRESET') throw error;
+      if (error.code !== 'ECONNRESET' || resets >= mostResets) throw error;
       resets += 1;
-      return send(pool, request);
+      return untilAnswered(request);
     };
-    note(await send(pool, request).catch(again));
+    return send(pool, request).catch(again);
   };
+  const sendWhole = async () => note(await untilAnswered(make()));
   const sendBare = async () => {
     for (const status of await sendBytes(framed(chance, make()))) note(status);
   };
