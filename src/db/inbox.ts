@@ -48,10 +48,7 @@ export async function storeRailEvents(
       -- After a correction it may be new all the same (domain/payout.ts).
       cross join lateral (select r.is_repeated and not exists (select from ledger_entries e
           where e.payout_id = p.id and e.kind = 'correction') as is_known) k
-     where (select count(*) from rail_inbox i
-             where i.rail = ${rail} and i.rail_event_id = t.rail_event_id
-               and i.fact - '{at,reason}'::text[] = t.fact - '{at,reason}'::text[]) = 0
-    on conflict (rail, rail_event_id, jsonb_hash_extended(fact, 0)) do nothing
+    on conflict (rail, rail_event_id, jsonb_hash_extended(fact - '{at,reason}'::text[], 0)) do nothing
     returning case when applied_at is null then payout_id end as payout_id`;
   const ids = kept.flatMap(({ payoutId }) => payoutId ?? []);
   if (ids.length === 0) return { payouts: [], chunks: [] };

@@ -312,9 +312,10 @@ describe('a callback', () => {
     const { id } = await finished('an ordinary payout', 'settled');
     const first = newsOf(await rowOf(system, id), { type: 'settled' });
     const other = { ...first, type: 'rejected', code: 'AC04' } as const;
-    // Repetitions, of which the second one has another text.
-    const again = [other, { ...other, reason: 'attempt 3' }];
-    for (const news of [first, other, ...again]) expect(await callBack(system, [news])).toBe(200);
+    // Repetitions, some of which have another text, also beside each other.
+    const again = { ...other, reason: 'attempt 2' };
+    for (const news of [[first], [other, again], [other], [{ ...other, reason: 'attempt 3' }]])
+      expect(await callBack(system, news)).toBe(200);
     const facts = await inboxOf(id, 3);
     expect(facts.map(({ outcome }) => outcome)).toEqual(['moved', 'nothing new', 'contradiction']);
     expect(await untilParked(system, id)).toMatchObject({ attentionReason: 'contradiction' });
