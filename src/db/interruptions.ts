@@ -5,13 +5,20 @@ export async function beat(sql: Sql): Promise<void> {
   await sql`select beat()`;
 }
 
-/** When a payout `p` may have been sent that nobody is known to have sent. */
-const lostTime = (sql: Sql) => sql`
-  case when p.status = 'processing' and p.submit_started_at is null then lost_time(p.requested_at) end`;
+/** The first `with` of a statement that has the times below: read once, whatever number of payouts it has. */
+export const lostTimes = (sql: Sql) =>
+  sql`lost as materialized (select * from known_interruptions)`;
+
+/** Whether it is not known that a payout `p` was sent, and it may have been in a time that was lost. */
+const mayBeLost = (sql: Sql) => sql`p.status = 'processing' and p.submit_started_at is null`;
 
 /** The first time that a payout `p` was sent, or may have been; null where it certainly was not. */
 export const firstSentAt = (sql: Sql) => sql`
-  coalesce(p.submit_started_at, lower(${lostTime(sql)}))`;
+  coalesce(p.submit_started_at, case when ${mayBeLost(sql)} then (
+    select greatest(min(began_at), p.requested_at) from lost
+     where ended_at >= p.requested_at having count(*) > 0) end)`;
 
 /** The last time. */
-export const lastSentAt = (sql: Sql) => sql`coalesce(p.last_sent_at, upper(${lostTime(sql)}))`;
+export const lastSentAt = (sql: Sql) => sql`
+  coalesce(p.last_sent_at, case when ${mayBeLost(sql)} then (
+    select max(ended_at) from lost where ended_at >= p.requested_at) end)`;

@@ -13,7 +13,7 @@ import type { Move } from '../domain/progress.js';
 import type { Refusal } from '../domain/refusal.js';
 import type { Mode } from './accounts.js';
 import { byId, exactlyOne, oneOf, ownedIn, type Sql, unnest, when } from './client.js';
-import { firstSentAt, lastSentAt } from './interruptions.js';
+import { firstSentAt, lastSentAt, lostTimes } from './interruptions.js';
 import type { PriceOrigin } from './terms.js';
 import { wakeAfter } from './wakeTimes.js';
 
@@ -179,6 +179,7 @@ export async function lockPayouts(
   ids: readonly string[],
 ): Promise<readonly LockedPayout[]> {
   return sql<LockedPayout[]>`
+    with ${lostTimes(sql)}
     select p.*, ${firstSentAt(sql)} as submit_started_at, ${lastSentAt(sql)} as last_sent_at,
            (extract(epoch from now() - p.requested_at) * 1000)::bigint as age_ms,
            (extract(epoch from p.settle_by - now()) * 1000)::bigint as settle_in_ms,

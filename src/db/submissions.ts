@@ -1,6 +1,6 @@
 import type { VoidOutcome } from '../domain/payout.js';
 import { type Sql, unnest } from './client.js';
-import { firstSentAt, lastSentAt } from './interruptions.js';
+import { firstSentAt, lastSentAt, lostTimes } from './interruptions.js';
 import type { AcceptedRow } from './payouts.js';
 import { wakeAfter } from './wakeTimes.js';
 
@@ -38,13 +38,8 @@ export async function beginSubmission(
   limits: readonly SettleLimit[],
 ): Promise<readonly Submission[]> {
   return sql<Submission[]>`
-    with lost as materialized (
-      select * from known_interruptions
-    ), locked as (
-      -- As firstSentAt, which would look for interruptions once for each of hundreds.
-      select p.id, p.submit_started_at, coalesce(p.submit_started_at, (
-               select greatest(min(began_at), p.requested_at) from lost
-                where ended_at >= p.requested_at having count(*) > 0)) as first_sent_at
+    with ${lostTimes(sql)}, locked as (
+      select p.id, p.submit_started_at, ${firstSentAt(sql)} as first_sent_at
         from payouts p left join batches b on b.id = p.batch_id
        where p.id = any (${ids}) and p.driver = ${driver} and p.status = 'processing'
          and p.attention_at is null
@@ -110,6 +105,7 @@ export async function writeVoidIntent(
   rememberedMs: number,
 ): Promise<VoidOutcome | undefined> {
   const [row] = await sql<{ voidIntent: VoidOutcome }[]>`
+    with ${lostTimes(sql)}
     update payouts p set void_intent = coalesce(void_intent, ${intent}), ${sentTimes(sql)}
      where id = ${id} and driver = ${driver} and status = 'processing'
        and ${firstSentAt(sql)} > now() - make_interval(secs => ${rememberedMs / 1000})
@@ -121,12 +117,13 @@ const sentTimes = (sql: Sql) => sql`
   submit_started_at = ${firstSentAt(sql)}, last_sent_at = ${lastSentAt(sql)}`;
 
 /**
- * Writes that payouts are canceled which nobody has sent, but which may have been sent in a time that the
+ * Records the cancellation of payouts that are not known to be sent, but may have been in a time that the
  * database has lost: the next submission has the rail void them. Returns which these are.
  */
 export async function cancelLost(sql: Sql, ids: readonly string[]): Promise<ReadonlySet<string>> {
   if (ids.length === 0) return new Set();
   const rows = await sql<{ id: string }[]>`
+    with ${lostTimes(sql)}
     update payouts p set void_intent = 'canceled', ${sentTimes(sql)}
      where id = any (${ids}) and submit_started_at is null and ${firstSentAt(sql)} is not null
     returning id`;

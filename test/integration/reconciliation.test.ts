@@ -8,6 +8,7 @@ import { z } from 'zod';
 import { maintenanceActivities } from '../../src/activities/maintenance.js';
 import { readStatements } from '../../src/activities/statements.js';
 import { exactlyOne, type Sql, transaction } from '../../src/db/client.js';
+import { firstSentAt, lostTimes } from '../../src/db/interruptions.js';
 import { listBalanceBreaks, postEntries } from '../../src/db/ledger.js';
 import { listOrphans } from '../../src/db/orphans.js';
 import { claimOverduePayouts } from '../../src/db/payouts.js';
@@ -573,8 +574,12 @@ describe('the sweep', () => {
       (await system.worker`select from ${system.worker(from)}`).count;
     /** Of a payout that was requested just before. */
     const isLost = async () => {
-      const [row] = await system.worker<{ isLost: boolean | null }[]>`
-        select lower(lost_time(now() - interval '1 second')) <= now() + interval '1 ms' as is_lost`;
+      const sql = system.worker;
+      const [row] = await sql<{ isLost: boolean | null }[]>`
+        with ${lostTimes(sql)}
+        select ${firstSentAt(sql)} <= now() + interval '1 ms' as is_lost
+          from (select 'processing' as status, null::timestamptz as submit_started_at,
+                       now() - interval '1 second' as requested_at) p`;
       return row?.isLost;
     };
     await run('sweep');

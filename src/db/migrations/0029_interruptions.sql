@@ -21,12 +21,12 @@ create trigger append_only before update or delete on interruptions
 create trigger append_only_all before truncate on interruptions
   for each statement execute function refuse_change();
 
--- The cluster and its timeline: a restore to a moment and a failover begin a new one, and a dump is
--- restored to another cluster.
+-- The cluster, its timeline and the database: a restore to a moment and a failover begin a new timeline, and
+-- a dump is restored to another cluster, or to its own as another database.
 create function database_history() returns text language sql stable security definer
 set search_path = pg_catalog, pg_temp as $$
-  select system_identifier || '/' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)
-    from pg_control_system()
+  select system_identifier || '/' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) || '/' || d.oid
+    from pg_control_system(), pg_database d where d.datname = current_database()
 $$;
 revoke execute on function database_history() from public;
 grant execute on function database_history() to corridor_worker;
@@ -35,24 +35,18 @@ do $$ begin perform database_history(); end $$;
 
 -- The one that is not recorded yet. A copy of the disks has the same history, but its last heartbeat is
 -- old; so is that of a service that stood still for ten minutes, where to ask the bank once more does no
--- harm.
+-- harm. After a failover to a server whose clock is behind, the last heartbeat is in the future: the
+-- interruption ends with it, so that what was requested by the clock that was ahead is part of it.
 create view open_interruption as
-select beaten_at as began_at, now()::timestamptz(3) as ended_at from heartbeats
+select least(beaten_at, now()::timestamptz(3)) as began_at,
+       greatest(beaten_at, now()::timestamptz(3)) as ended_at
+  from heartbeats
  where beaten_at < now() - interval '10 minutes' or history <> (select database_history());
 
 create view known_interruptions as
 select began_at, ended_at from interruptions
 union all
 select began_at, ended_at from open_interruption;
-
--- When a payout that was requested then, and that nobody is known to have sent, may have been sent all
--- the same; null where nothing is missing since.
-create function lost_time(requested timestamptz) returns tstzrange language plpgsql stable
-set search_path = pg_catalog, public, pg_temp as $$
-begin
-  return (select tstzrange(greatest(min(began_at), requested), max(ended_at), '[]')
-            from known_interruptions where ended_at >= requested having count(*) > 0);
-end $$;
 
 create function beat() returns void language plpgsql security definer
 set search_path = pg_catalog, public, pg_temp as $$
