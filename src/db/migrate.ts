@@ -9,8 +9,8 @@ const folder = new URL('./migrations/', import.meta.url);
 const advisoryLock = 7_203_154_881;
 
 /**
- * Whoever waits for a table's lock holds up all that come after: half a second of it fails no request,
- * of which each waits for 1.5 s and more. Then the others have half a second, for two minutes in all.
+ * A statement that waits for a table's lock holds up all that come after it. Half a second fails no
+ * request, since each waits for 1.5 s and more. Requests then have half a second, for two minutes in all.
  */
 const lockTimeoutMs = 500;
 const pauseMs = 500;
@@ -47,7 +47,7 @@ export async function migrate(database: Database, from = folder): Promise<readon
   return applied;
 }
 
-/** A transaction of whoever migrates, which gives way to others that hold what it needs. */
+/** A transaction of a migration, which gives way to requests that hold what it needs. */
 async function patiently<T>(database: Database, work: (sql: Sql) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
     try {

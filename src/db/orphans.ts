@@ -8,7 +8,7 @@ export type Orphan = {
   readonly missingId: string;
 };
 
-/** More than this is a table that was lost, whose rows nobody reads one by one. */
+/** More than this is a table that was lost, whose rows are not read one by one. */
 const mostListed = 1_000;
 
 /** Orphans among the newest rows of each table whose references no foreign key holds. */

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { type Part, startProcess } from '../../sandbox/stack/process.js';
+import { blocksOf } from '../fixtures/fencedBlocks.js';
 import { pythonClient } from '../servers/pythonClient.js';
 import { compile, typescriptClient } from '../servers/typescriptClient.js';
 
@@ -89,8 +90,7 @@ export const languages = [typescript, python] as const;
 /** The code of a client's README, block after block. */
 async function readmeOf(client: string, fence: string): Promise<string> {
   const readme = await readFile(join(root, 'clients', client, 'README.md'), 'utf8');
-  const blocks = readme.matchAll(new RegExp(`\`\`\`${fence}\\n([\\s\\S]*?)\`\`\``, 'g'));
-  return [...blocks].map(([, code]) => code).join('\n');
+  return blocksOf(readme, fence).join('\n');
 }
 
 function startReadme(

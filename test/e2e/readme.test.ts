@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Part, startProcess } from '../../sandbox/stack/process.js';
+import { blocksOf } from '../fixtures/fencedBlocks.js';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 
@@ -45,7 +46,7 @@ describe('the README', () => {
   });
 
   it('shows a journey that works as it is pasted', async () => {
-    const [, ...blocks] = [...readme.matchAll(/```sh\n([\s\S]*?)```/g)].map((match) => match[1]);
+    const [, ...blocks] = blocksOf(readme, 'sh');
     const corridor = `'${process.execPath}' '${join(root, 'dist/src/cli/main.js')}'`;
     const script = blocks.join('\n').replaceAll('npx corridor', corridor);
     const output = await runShell(script, folder);

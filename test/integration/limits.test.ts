@@ -60,6 +60,18 @@ function wrongUses() {
      where coalesce(t.used, 0) <> coalesce(u.used_minor, 0)`;
 }
 
+/** Sends a batch that was previewed before, and waits for its end. */
+async function previewAndSend(
+  payer: Awaited<ReturnType<typeof openBatchPayer>>,
+  payouts: Parameters<typeof payer.send>[0],
+) {
+  const json = { payouts, validate_only: true };
+  const { body: preview } = await payer.client('POST /v1/batches', { json });
+  const id = await payer.send(payouts);
+  await untilBatch(payer.client, id);
+  return { preview, rows: await rowsOf(system, id) };
+}
+
 type Wanted = Readonly<Partial<Record<'payout' | 'day' | 'month' | 'destination', string>>>;
 
 /** Runs `corridor limits set` for USD, and returns what it prints. */
@@ -209,11 +221,7 @@ describe('a batch', () => {
     await limit(payer.accountId, { payout: '60', day: '100' });
     const amounts = ['5000', '6001', '4000', '2000', '1000', '200'];
     const payouts = amounts.map((amount) => payer.item('limited', { amount }));
-    const json = { payouts, validate_only: true };
-    const { body } = await payer.client('POST /v1/batches', { json });
-    const id = await payer.send(payouts);
-    await untilBatch(payer.client, id);
-    const rows = await rowsOf(system, id);
+    const { preview, rows } = await previewAndSend(payer, payouts);
     expect(outcomes(rows)).toEqual([
       'settled',
       'limit_exceeded',
@@ -227,7 +235,7 @@ describe('a batch', () => {
         ? []
         : [{ index: batchIndex, expected: refusal.expected, received: refusal.received }],
     );
-    expect(body).toMatchObject({ counts: { accepted: 3, refused: 3 }, refusals: told });
+    expect(preview).toMatchObject({ counts: { accepted: 3, refused: 3 }, refusals: told });
     expect(told[1]?.expected).toBe(
       'at most 10.00 USD, what is left of the limit of 100.00 USD a day',
     );
@@ -321,11 +329,7 @@ describe('a limit of a corridor', () => {
       payer.item('the rest', { amount: '3000' }),
       payer.item('none', { amount: '200' }),
     ];
-    const json = { payouts, validate_only: true };
-    const { body } = await payer.client('POST /v1/batches', { json });
-    const id = await payer.send(payouts);
-    await untilBatch(payer.client, id);
-    const rows = await rowsOf(system, id);
+    const { preview, rows } = await previewAndSend(payer, payouts);
     expect(outcomes(rows)).toEqual([
       'settled',
       'settled',
@@ -336,7 +340,7 @@ describe('a limit of a corridor', () => {
     const told = rows.flatMap(({ refusal, batchIndex }) =>
       refusal === null ? [] : [{ index: batchIndex, expected: refusal.expected }],
     );
-    expect(body).toMatchObject({ counts: { accepted: 3, refused: 2 }, refusals: told });
+    expect(preview).toMatchObject({ counts: { accepted: 3, refused: 2 }, refusals: told });
     expect(await used(payer.accountId, 'EUR')).toBe(5_000n);
     const all = [payer.item('no more'), payer.item('other', payer.domestic)];
     const refused = await payer.send(all, 'all_or_nothing');
