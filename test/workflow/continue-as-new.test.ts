@@ -179,10 +179,11 @@ describe('a payout', () => {
       lastStep: 'submitPayouts',
       shown: notParked,
     },
-    // It asks after a minute, or when half of a shorter time is over.
+    // It asks after a minute, or when a shorter time is over. Pauses as long as those of a real
+    // rail would leave it no second attempt, and it would be parked by a machine that is slow.
     {
       place: 'the rail that it polls',
-      script: () => silentFor(20),
+      script: () => silentFor(20, { pollRail: () => Promise.reject(retryLater('no news', 1_000)) }),
       lastStep: 'pollRail',
       shown: notParked,
     },
