@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 import { readFileSync } from 'node:fs';
+import { enableCompileCache } from 'node:module';
 import { parseArgs } from 'node:util';
 import type { StackPorts } from '../../sandbox/localStack.js';
 import { CannotStart } from '../../sandbox/stack/cannotStart.js';
@@ -74,9 +75,7 @@ function parse(args: readonly string[]): Typed {
 async function run(typed: Typed): Promise<number> {
   const { words, set } = typed;
   if (set.has('version')) {
-    console.log(
-      `corridor ${versionOf(readFileSync(new URL(packageFile, import.meta.url), 'utf8'))}`,
-    );
+    console.log(`corridor ${versionOf(readFileSync(`${root}/package.json`, 'utf8'))}`);
     return exitCodes.done;
   }
   const name = commandOf(words);
@@ -93,7 +92,7 @@ async function run(typed: Typed): Promise<number> {
 }
 
 /** The build puts this file three folders below it. */
-const packageFile = '../../../package.json';
+const root = `${import.meta.dirname}/../../..`;
 
 function versionOf(text: string): string {
   return /"version": "([^"]+)"/.exec(text)?.[1] ?? '';
@@ -177,4 +176,8 @@ function portsOf(flags: Flags, byDefault?: number): StackPorts {
   };
 }
 
+// Temporal's client, which a command loads when it needs it, is compiled once and not at each command. In
+// our own folder: in one that others can write to, they could put code. Where it cannot be written, as in
+// the image, nothing is kept.
+enableCompileCache(`${root}/node_modules/.cache/corridor`);
 process.exitCode = await main(process.argv.slice(2));
