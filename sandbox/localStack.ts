@@ -102,6 +102,8 @@ const batchWorker = {
  */
 const api = { flags: ['--max-semi-space-size=8'] } as const;
 const bank = { folder: 'sandbox/bank' } as const;
+const noCallStacks = new URL('../src/worker/withoutCallStacks.js', import.meta.url);
+const worker = { flags: [`--import=${noCallStacks.href}`] };
 
 async function startParts(
   options: StackOptions,
@@ -158,7 +160,7 @@ async function startParts(
   };
   await allStarted([
     starter.node('sandbox-bank', bankSettings, bank),
-    starter.node('worker', workerSettings),
+    starter.node('worker', workerSettings, worker),
     starter.node('batch-worker', workerSettings, batchWorker),
     starter.node('api', apiSettings, api),
   ]);

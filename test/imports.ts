@@ -98,6 +98,7 @@ const entries = [
   'api/main.ts',
   'worker/main.ts',
   'worker/bundle.ts',
+  'worker/withoutCallStacks.ts',
   'cli/main.ts',
   'sandbox/bank/main.ts',
   'workflows/index.ts',

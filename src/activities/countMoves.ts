@@ -12,9 +12,8 @@ type Moved = Pick<
 export function countMoves(sql: Sql, moved: readonly Moved[]): void {
   afterCommit(sql, () => {
     for (const { status, mode, rail, requestedAt, settledSince, ...pair } of moved) {
-      const { sourceCurrency, destinationCurrency } = pair;
-      const isKnown = sourceCurrency !== null && destinationCurrency !== null;
-      const corridor = isKnown ? `${sourceCurrency}-${destinationCurrency}` : 'none';
+      const { sourceCurrency: from, destinationCurrency: to } = pair;
+      const corridor = from !== null && to !== null ? `${from}-${to}` : 'none';
       count('payout_moves_total', { status, mode, corridor });
       if (status === 'settled' && settledSince !== null && rail !== null) {
         const tookMs = settledSince.getTime() - requestedAt.getTime();

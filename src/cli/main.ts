@@ -75,7 +75,8 @@ function parse(args: readonly string[]): Typed {
 async function run(typed: Typed): Promise<number> {
   const { words, set } = typed;
   if (set.has('version')) {
-    console.log(`corridor ${versionOf(readFileSync(`${root}/package.json`, 'utf8'))}`);
+    const text = readFileSync(`${root}/package.json`, 'utf8');
+    console.log(`corridor ${/"version": "([^"]+)"/.exec(text)?.[1] ?? ''}`);
     return exitCodes.done;
   }
   const name = commandOf(words);
@@ -93,10 +94,6 @@ async function run(typed: Typed): Promise<number> {
 
 /** The build puts this file three folders below it. */
 const root = `${import.meta.dirname}/../../..`;
-
-function versionOf(text: string): string {
-  return /"version": "([^"]+)"/.exec(text)?.[1] ?? '';
-}
 
 /** That a command has no flag and no word that it does not take. */
 function checkShape(name: string, { words, flags, set }: Typed): void {

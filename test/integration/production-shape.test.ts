@@ -240,7 +240,8 @@ describe('docker-compose.yml', () => {
     (name) => {
       const { command, environment } = serviceOf(name);
       const { program, args, env } = processesOf()[name] ?? { program: '', args: [], env: [] };
-      const [node, ...rest] = command.filter((word) => !word.startsWith('--max-semi-space-size'));
+      const [node, ...rest] = command.filter((word) => !/^--(max-semi-space|import)/.test(word));
+      expect(command.some((word) => word.endsWith('CallStacks.js'))).toBe(name === 'worker');
       expect([node, ...rest]).toEqual(['node', '--enable-source-maps', `dist/${program}`, ...args]);
       const names = Object.keys(environment).map((variable) => variable.replace(/_FILE$/, ''));
       const production = env.filter((variable) => !ofTestsAlone.has(variable));
