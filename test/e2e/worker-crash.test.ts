@@ -170,6 +170,8 @@ describe('the row is the truth, whoever should have acted on it', () => {
     await untilRowIs(id, 'sent', 0);
     await untilRowIs(id, 'settled', 25_000);
     await expect(handle.result()).resolves.toBe('settled');
+    // Call stacks cost a fifth of the worker's time (withoutCallStacks.ts).
+    await expect(handle.query('__stack_trace')).rejects.toThrow('not enabled on this worker');
     await expectPaidOnce(sender, id);
   });
 

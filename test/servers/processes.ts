@@ -352,10 +352,14 @@ function startNode(
   args: readonly string[] = [],
   dist = fileURLToPath(new URL('../../dist', import.meta.url)),
 ): Promise<Part> {
+  // As in production, the worker of workflows loads this before; that of batches has none.
+  const hasWorkflows = name === 'worker' && args.length === 0;
+  const preloaded = join(dist, 'src/worker/withoutCallStacks.js');
+  const flags = [...(hasWorkflows ? [`--import=${preloaded}`] : []), '--enable-source-maps'];
   return startProcess({
     name,
     command: process.execPath,
-    args: ['--enable-source-maps', join(dist, folderOf(name), 'main.js'), ...args],
+    args: [...flags, join(dist, folderOf(name), 'main.js'), ...args],
     env: { ...process.env, ...env },
     ipc: true,
     ready: { line: (line) => /"(?:ready|listening)":"(http[^"]+)"/.exec(line)?.[1] },
