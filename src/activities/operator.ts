@@ -1,5 +1,5 @@
 import { type Sql, transaction } from '../db/client.js';
-import { findAction, findOpenProposal, findRequest, recordAction } from '../db/operatorActions.js';
+import { findAction, findRequest, openProposals, recordAction } from '../db/operatorActions.js';
 import { type LockedPayout, lockPayouts, unparkPayout } from '../db/payouts.js';
 import { currentRates, midOf } from '../db/rates.js';
 import { convertFloor } from '../domain/fx.js';
@@ -120,7 +120,7 @@ async function planOf(
   }
   const proposal =
     command.kind === 'approve'
-      ? await findOpenProposal(deps.database, row.id, command.proposal)
+      ? (await openProposals(deps.database, row.id)).find(({ id }) => id === command.proposal)
       : undefined;
   if (command.kind === 'approve' && proposal === undefined) {
     return refuse(`There is no open proposal ${command.proposal} for ${row.id}.`);

@@ -1,6 +1,6 @@
 import { findBatchById } from '../db/batches.js';
 import { entriesOf } from '../db/ledger.js';
-import { listActions, type OperatorActionRow } from '../db/operatorActions.js';
+import { listActions, type OperatorActionRow, openProposals } from '../db/operatorActions.js';
 import { type CallbackRow, callbacksOf, deliveriesOfPayout } from '../db/operatorLists.js';
 import { findPayoutById, type PayoutRow } from '../db/payouts.js';
 import { type PostedEntry, sumOn } from '../domain/ledger.js';
@@ -30,9 +30,10 @@ type View = Awaited<ReturnType<typeof viewOf>>;
 async function viewOf(call: Call, id: string) {
   const { database } = call;
   const payout = existing('payout', id, await findPayoutById(database, id));
-  const [entries, actions, callbacks, deliveries, batch, attempts] = await Promise.all([
+  const [entries, actions, proposals, callbacks, deliveries, batch, attempts] = await Promise.all([
     entriesOf(database, id),
     listActions(database, id),
+    openProposals(database, id),
     callbacksOf(database, id),
     deliveriesOfPayout(database, id),
     payout.batchId === null ? undefined : findBatchById(database, payout.batchId),
@@ -40,6 +41,7 @@ async function viewOf(call: Call, id: string) {
     isFinal(payout.status) && payout.attentionReason === null ? [] : attemptsOf(call, payout),
   ]);
   const workflow = workflowOf(call, payout.driver);
+  const approvals = proposals.map((one) => approvalOf(id, one.id, one.operator));
   const wait = waitOf(standingOf(payout)) ?? null;
   const isPaused =
     batch !== undefined && batch.pausedAt !== null && payout.submitStartedAt === null;
@@ -47,7 +49,7 @@ async function viewOf(call: Call, id: string) {
   return {
     ...{ payout, entries, actions, callbacks, deliveries, attempts, workflow },
     wait: isPaused && wait !== null ? paused : wait,
-    accepted: [...offersNow(payout, entries), ...approvals(payout, actions)],
+    accepted: [...offersNow(payout, entries), ...approvals],
   };
 }
 
@@ -65,22 +67,6 @@ function workflowOf({ temporalUi }: Call, driver: string): string {
   return temporalUi === undefined
     ? driver
     : `${temporalUi}/workflows/${encodeURIComponent(driver)}`;
-}
-
-/** Proposals of the case at hand that another operator may execute. */
-function approvals(
-  { id, attentionAt }: PayoutRow,
-  actions: readonly OperatorActionRow[],
-): readonly Offer[] {
-  const approved = new Set(
-    actions.flatMap(({ outcome, approves }) => (outcome === 'done' ? [approves] : [])),
-  );
-  return actions
-    .filter(({ outcome, createdAt }) => {
-      return outcome === 'proposed' && (attentionAt === null || createdAt >= attentionAt);
-    })
-    .filter((action) => !approved.has(action.id))
-    .map((action) => approvalOf(id, action.id, action.operator));
 }
 
 /** How another operator executes a proposal. */

@@ -89,21 +89,20 @@ export async function findRequest(
 export const findAction = byId<OperatorActionRow>('operator_actions');
 
 /**
- * A proposal that has not been executed yet, of an operator who has a key. It was made for the case
- * at hand: once the payout has been parked anew, its evidence is stale.
+ * Proposals that have not been executed yet, of operators who have a key. They were made for the case
+ * at hand: once the payout has been parked anew, their evidence is stale.
  */
-export async function findOpenProposal(
+export async function openProposals(
   sql: Sql,
   payoutId: string,
-  id: string,
-): Promise<OperatorActionRow | undefined> {
-  const [row] = await sql<OperatorActionRow[]>`
+): Promise<readonly OperatorActionRow[]> {
+  return sql<OperatorActionRow[]>`
     select a.* from operator_actions a join payouts p on p.id = a.subject_id
       join operators o on o.name = a.operator and o.revoked_at is null
-     where a.id = ${id} and a.subject_id = ${payoutId} and a.outcome = 'proposed'
+     where a.subject_id = ${payoutId} and a.outcome = 'proposed'
        and (p.attention_at is null or a.created_at >= p.attention_at)
-       and not exists (select from operator_actions d where d.approves = a.id and d.outcome = 'done')`;
-  return row;
+       and not exists (select from operator_actions d where d.approves = a.id and d.outcome = 'done')
+     order by a.created_at, a.id`;
 }
 
 export async function listActions(

@@ -72,15 +72,21 @@ export function unexecuted(detail: string): OperatorResult {
 /** The longest time a person may grant: longer than any scheme takes to say something. */
 const longestExtensionMs = 30 * 24 * 60 * 60 * 1000;
 
-/** Control characters, line breaks and marks that reverse text could forge what another person reads. */
-const forging = /[\p{Cc}\p{Zl}\p{Zp}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/u;
+/**
+ * Control characters, line breaks, marks that reverse text and what is invisible could forge what another
+ * person reads. The database refuses the same marks (0033_plain_lines.sql).
+ */
+const forging =
+  /[\p{Cc}\p{Zl}\p{Zp}\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e0fff}]/u;
+/** Scripts and signs need joiners and variants, but a line of them alone shows nothing. */
+const visible = /[^\s\p{Mn}\u200c\u200d]/u;
 
 /** Whether a text that an operator writes is shown to others as it is: one line, and not empty. */
 export function isPlainLine(text: string): boolean {
-  return text.trim() !== '' && !forging.test(text);
+  return visible.test(text) && !forging.test(text);
 }
 
-export const expectedLine = 'one line of text without control characters';
+export const expectedLine = 'one line of text without control or invisible characters';
 
 /** The id of an operator's request, and of the line of the audit log that it becomes. */
 export const actionId = /^op_[0-9a-z]{26}$/;

@@ -10,9 +10,9 @@ import {
 import { newId } from '../../src/db/id.js';
 import { entriesOf, type OwnedEntry, postEntries } from '../../src/db/ledger.js';
 import {
-  findOpenProposal,
   findRequest,
   insertRequest,
+  openProposals,
   recordAction,
   recordCommand,
 } from '../../src/db/operatorActions.js';
@@ -114,6 +114,8 @@ function post(payoutId: string, entry: Entry, action?: string): Promise<void> {
   return postEntries(test.worker, [action === undefined ? owned : { ...owned, action }]);
 }
 
+const retry = { kind: 'retryNow' } as const;
+
 describe('a line of the audit', () => {
   it.each([
     '',
@@ -134,6 +136,18 @@ describe('a line of the audit', () => {
     'x'.repeat(65),
   ])('names no operator %j', async (operator) => {
     await expect(line(accountId, { operator })).rejects.toMatchObject(checkViolation);
+  });
+
+  it.each([
+    ...'\u200b \u00ad \u2060 \u3164 \u2800 \u200d \ufe0f \u180e \u{e0041} \u00a0'.split(' '),
+    'paid\u200b',
+  ])('has no reason that is or hides what cannot be seen: %j', async (reason) => {
+    const asked = insertRequest(database, await payout(), { ...signedBy(), reason }, retry);
+    await expect(asked).rejects.toMatchObject(checkViolation);
+  });
+
+  it.each(['می\u200cخواهم', '確認しました 👍\ufe0f'])('has the reason %j', async (reason) => {
+    await insertRequest(database, await payout(), { ...signedBy(), reason }, retry);
   });
 
   it('is of a request that has the same id, and of that alone', async () => {
@@ -332,12 +346,12 @@ describe('an operator is whose key it is', () => {
       ...{ reason: frank.reason, command: proposal, outcome: 'proposed', approves: null },
     });
     expect(await findRequest(test.worker, id, asked)).toMatchObject({ operator: 'frank' });
-    expect(await findOpenProposal(test.worker, id, proposed)).toBeDefined();
+    expect(await openProposals(test.worker, id)).toMatchObject([{ id: proposed }]);
     await revokeOperator(operator, signedBy(), 'frank');
     await expect(insertRequest(database, id, frank, proposal)).rejects.toThrow('revoked');
     expect(await findRequest(test.worker, id, asked)).toBeUndefined();
     await expect(executed(asked, id)).rejects.toMatchObject(checkViolation);
-    expect(await findOpenProposal(test.worker, id, proposed)).toBeUndefined();
+    expect(await openProposals(test.worker, id)).toEqual([]);
     const approving = await insertRequest(database, id, signedBy('barbara'), approval(proposed));
     await expect(executed(approving, id, proposed)).rejects.toMatchObject(checkViolation);
   });

@@ -40,8 +40,19 @@ test.each<OperatorCommand>([
   { kind: 'markSettled', evidence: 'MT940\nbarbara: approved' },
   { kind: 'markSettled', evidence: 'MT940 \u001b[1A\u001b[2K' },
   { kind: 'markSettled', evidence: 'MT940 \u202e1,00' },
+  { kind: 'markSettled', evidence: 'MT940 1\u200b00' },
 ])('what could forge a line or name a person is refused: %j', (command) => {
   expect(fault(command)).toMatch(/expected/);
+});
+
+test.each([
+  ...'\u200b \u00ad \u2060 \u3164 \u2800 \u200d \ufe0f \u180e \u{e0041} \u00a0'.split(' '),
+])('a line of %j alone shows nothing and is refused', (evidence) =>
+  expect(fault({ kind: 'markSettled', evidence })).toMatch(/expected/),
+);
+
+test.each(['می\u200cخواهم', '確認しました 👍\ufe0f', '1'])('%j can be read', (evidence) => {
+  expect(fault({ kind: 'markSettled', evidence })).toBeUndefined();
 });
 
 test('only the wish of the customer and a correction are for payouts that nobody has parked', () => {
@@ -103,7 +114,7 @@ describe('what a command carries', () => {
   test('has evidence for a settlement', () => {
     for (const evidence of ['', '  ']) {
       expect(fault({ kind: 'markSettled', evidence })).toBe(
-        'evidence: expected what shows that the rail has paid, one line of text without control characters',
+        'evidence: expected what shows that the rail has paid, one line of text without control or invisible characters',
       );
     }
   });
