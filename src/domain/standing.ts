@@ -204,11 +204,13 @@ const resolving: Readonly<Record<Resolving, (standing: Standing) => Lines>> = {
   ],
   failAndRelease: ({ status, attentionReason, isSubmitted, settleBy }) => {
     if (endedUnpaid(status)) return [['fail', `confirms that it is ${status}`]];
-    if (attentionReason === 'return_short') return [['fail', 'takes what came back as its end']];
+    if (attentionReason === 'return_short')
+      return [['fail', 'takes what came back as its end, if the bank still says returned']];
     if (!isInFlight(status)) return [['fail', 'books the return, if the bank says returned']];
     if (!isSubmitted) return [['fail', 'releases the hold: the bank was never given the order']];
     const proof = 'releases the hold if closed statements up to that day show no payment';
-    const from = settleBy === null ? '' : ` (${settleBy.slice(0, 10)} or later, once it is over)`;
+    const from =
+      settleBy === null ? '' : ` (${settleBy.slice(0, 10)} or later, once the bank has closed it)`;
     const statement = ['fail --statement-date YYYY-MM-DD', `${proof}${from}`] as const;
     // A bank that has forgotten the order neither rejects nor voids it.
     return hasConflictingReports(attentionReason) || attentionReason === 'outcome_unknown'
@@ -221,7 +223,9 @@ const resolving: Readonly<Record<Resolving, (standing: Standing) => Lines>> = {
           statement,
         ];
   },
-  extendDeadline: () => [['extend --until ISO-TIME', 'waits for the bank until then']],
+  extendDeadline: () => [
+    ['extend --until ISO-TIME', 'waits for the bank until then; no command shortens that'],
+  ],
 };
 
 /** What the Temporal UI shows of a payout, in its own kind of Markdown. */
