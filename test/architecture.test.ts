@@ -46,7 +46,7 @@ const source = new Map([
  * certificates, 40 with migrations that give way to requests and workers whose builds Temporal knows, and
  * 34 with limits of a corridor.
  */
-const limits = { linesPerFile: 450, linesOfCode: 20_882 };
+const limits = { linesPerFile: 450, linesOfCode: 20_883 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

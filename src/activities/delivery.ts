@@ -411,7 +411,8 @@ function countAttempts({ kind }: SendOutcome, deliveries: readonly DueDelivery[]
   count('webhook_attempts_total', { outcome: kind }, deliveries.length);
   if (kind !== 'delivered') return;
   for (const { createdAt } of deliveries) {
-    observe('webhook_delivery_lag_seconds', {}, Math.max(Date.now() - +createdAt, 0) / 1000);
+    const lagMs = Math.max(Date.now() - createdAt.getTime(), 0);
+    observe('webhook_delivery_lag_seconds', {}, lagMs / 1000);
   }
 }
 

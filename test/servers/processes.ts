@@ -221,12 +221,14 @@ function reachedAt(host: string, { DATABASE_URL: url }: Readonly<Record<string, 
  * it is started with, which what is deployed is compared with.
  */
 export function processesOf() {
-  const found: Record<string, { program: string; args: readonly string[]; env: string[] }> = {};
+  const found: Record<string, { command: readonly string[]; env: string[] }> = {};
   const ports = { api: 0, bank: 0, postgres: 0, temporal: 0, temporalUi: 0 };
   const bank = { railUrl: 'http://127.0.0.1', callbacksTo: 'http://127.0.0.1' };
   for (const name of ['sandbox-bank', ...rows[1]] as const) {
     const note: StartOurs = (started, env, args = []) => {
-      found[name] = { program: `${folderOf(started)}/main.js`, args, env: Object.keys(env) };
+      const program = `dist/${folderOf(started)}/main.js`;
+      const command = ['node', ...flagsOf(started, args, './dist'), program, ...args];
+      found[name] = { command, env: Object.keys(env) };
       return Promise.reject(new Error('It is only looked at.'));
     };
     const parts = startersOf('', ports, bank, note, 'postgres://owner@127.0.0.1/corridor');
@@ -342,6 +344,13 @@ function startersOf(
   };
 }
 
+/** The worker of workflows loads a file before; that of batches has no workflows. */
+function flagsOf(name: string, args: readonly string[], dist: string): readonly string[] {
+  const hasWorkflows = name === 'worker' && args.length === 0;
+  const preloaded = `--import=${dist}/src/worker/withoutCallStacks.js`;
+  return [...(hasWorkflows ? [preloaded] : []), '--enable-source-maps'];
+}
+
 /** Where the program of a process is. */
 const folderOf = (name: string) => (name === 'sandbox-bank' ? 'sandbox/bank' : `src/${name}`);
 
@@ -352,14 +361,10 @@ function startNode(
   args: readonly string[] = [],
   dist = fileURLToPath(new URL('../../dist', import.meta.url)),
 ): Promise<Part> {
-  // As in production, the worker of workflows loads this before; that of batches has none.
-  const hasWorkflows = name === 'worker' && args.length === 0;
-  const preloaded = join(dist, 'src/worker/withoutCallStacks.js');
-  const flags = [...(hasWorkflows ? [`--import=${preloaded}`] : []), '--enable-source-maps'];
   return startProcess({
     name,
     command: process.execPath,
-    args: [...flags, join(dist, folderOf(name), 'main.js'), ...args],
+    args: [...flagsOf(name, args, dist), join(dist, folderOf(name), 'main.js'), ...args],
     env: { ...process.env, ...env },
     ipc: true,
     ready: { line: (line) => /"(?:ready|listening)":"(http[^"]+)"/.exec(line)?.[1] },

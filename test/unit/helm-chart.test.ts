@@ -208,11 +208,9 @@ describe('the chart', () => {
 
   it.each(['api', 'worker', 'batch-worker'])('starts %s as the tests of deploys do', (name) => {
     const found = workloadsOf(textsOf('least')).find((each) => each.name === name);
-    const { program, args, env } = processesOf()[name] ?? { program: '', args: [], env: [] };
-    const command = found?.container.command ?? [];
-    const [node, ...rest] = command.filter((word) => !/^--(max-semi-space|import)/.test(word));
-    expect([node, ...rest]).toEqual(['node', '--enable-source-maps', `dist/${program}`, ...args]);
-    expect(command.some((word) => word.endsWith('CallStacks.js'))).toBe(name === 'worker');
+    const { command: started, env } = processesOf()[name] ?? { command: [], env: [] };
+    const command = found?.container.command.filter((word) => !word.startsWith('--max-semi-space'));
+    expect(command).toEqual(started);
     const names = found?.container.env.map((each) => each.name.replace(/_FILE$/, ''));
     // What only tests set: receivers on this machine, and requests as fast as can be.
     const ofTestsAlone = /^WEBHOOKS_ALLOW_INSECURE$|LIMIT/;

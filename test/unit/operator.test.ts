@@ -9,6 +9,7 @@ import {
 } from '../../src/domain/operator.js';
 import { type AttentionReason, attentionReasons, payoutStatuses } from '../../src/domain/payout.js';
 import { offersOf, refusalOf, type Standing, waitOf } from '../../src/domain/standing.js';
+import { invisibleLines, legibleLines } from '../fixtures/lines.js';
 
 const now = new Date('2026-11-21T12:00:00Z');
 
@@ -45,13 +46,11 @@ test.each<OperatorCommand>([
   expect(fault(command)).toMatch(/expected/);
 });
 
-test.each([
-  ...'\u200b \u00ad \u2060 \u3164 \u2800 \u200d \ufe0f \u180e \u{e0041} \u00a0'.split(' '),
-])('a line of %j alone shows nothing and is refused', (evidence) =>
-  expect(fault({ kind: 'markSettled', evidence })).toMatch(/expected/),
-);
+test.each(invisibleLines)('a line of %j alone shows nothing and is refused', (evidence) => {
+  expect(fault({ kind: 'markSettled', evidence })).toMatch(/expected/);
+});
 
-test.each(['می\u200cخواهم', '確認しました 👍\ufe0f', '1'])('%j can be read', (evidence) => {
+test.each(legibleLines)('%j can be read', (evidence) => {
   expect(fault({ kind: 'markSettled', evidence })).toBeUndefined();
 });
 
