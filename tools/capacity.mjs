@@ -67,7 +67,7 @@ const counts = {
   worker: processes(parts.worker),
   batches: Math.max(1, Math.ceil(parts.batches)),
 };
-const connections = 120 + 24 * counts.API + 16 * counts.worker + 4 * counts.batches;
+const connections = 240 + 24 * counts.API + 16 * counts.worker + 4 * counts.batches;
 const yearBytes = of['a-day'] * (365 * of['kept-bytes'] + 30 * of['retained-bytes']);
 const singleMs = of['api-ms'] + of['worker-ms'] + of['postgres-ms'] + of['temporal-ms'];
 const historyServers = Math.max(1, Math.ceil(parts.Temporal / of['machine-cores']));
@@ -92,7 +92,7 @@ line('all', one(Object.values(parts).reduce((sum, part) => sum + part, 0)), 'cor
 line('single payouts a core carries', one(1000 / singleMs), `a second, ${singleMs} ms each`);
 line('payouts of batches a core carries', one(1000 / of['batch-ms']), 'a second');
 console.log('\nPostgreSQL');
-line('connections', connections, connections > 400 ? 'more than max_connections (400)' : 'of 400');
+line('connections', connections, connections > 600 ? 'more than max_connections (600)' : 'of 600');
 line('size after a year', one(yearBytes / 1e12), 'TB');
 line('write-ahead log at the peak', one(walPerSecond / 1e6), 'MB a second');
 line('rows that retention deletes', one(deletedRows / 1e6), 'million a day');

@@ -67,6 +67,7 @@ export function startLoad({ client, pay }: Caller, name: string) {
     tookMs.push(performance.now() - startedMs);
   };
   let isStopped = false;
+  let reported = 0;
   const sending = (async () => {
     for (let n = 0; !isStopped; n += 1) {
       const sent: Promise<void> = send(n).finally(() => open.delete(sent));
@@ -78,9 +79,11 @@ export function startLoad({ client, pay }: Caller, name: string) {
   return {
     paid,
     failed,
-    /** The time in which 99 of 100 requests since the last call were answered. */
-    p99Ms: () => {
-      const sorted = tookMs.splice(0).sort((a, b) => a - b);
+    answered: () => tookMs.length,
+    /** The time in which 99 of 100 requests were answered: those since the last call, or after so many. */
+    p99Ms: (after = reported) => {
+      const sorted = tookMs.slice(after).sort((a, b) => a - b);
+      reported = tookMs.length;
       return `${sorted[Math.floor(sorted.length * 0.99)]?.toFixed(0)} ms of ${sorted.length}`;
     },
     stop: () => {

@@ -38,7 +38,7 @@ const compose = z.object({
     z.string(),
     z.object({
       internal: z.boolean().default(false),
-      ipam: z.object({ config: z.array(z.object({ gateway: z.string() })) }).optional(),
+      ipam: z.object({ config: z.array(z.object({ gateway: z.string().optional() })) }).optional(),
     }),
   ),
   volumes: z.record(z.string(), z.unknown()),

@@ -166,7 +166,7 @@ describe('docker-compose.yml', () => {
     expect(staying.map(([name]) => name).sort()).toEqual(
       [
         ...['api', 'batch-worker', 'codec', 'grafana', 'postgres', 'prometheus', 'proxy'],
-        ...['sandbox-bank', 'temporal', 'temporal-ui', 'worker'],
+        ...['sandbox-bank', 'temporal', 'temporal-2', 'temporal-ui', 'worker'],
       ].sort(),
     );
     for (const [name, { healthcheck, restart }] of staying) {
@@ -198,6 +198,20 @@ describe('docker-compose.yml', () => {
       .parse(serviceIn(raw, 'proxy'));
     expect(networks.outside.ipv4_address).toMatch(/^10\./);
     expect(serviceOf('api').environment['TRUSTED_PROXIES']).toBe(networks.outside.ipv4_address);
+  });
+
+  it('has two servers of Temporal that callers reach by one name, and that reach each other', () => {
+    const own = z.object({ ipv4_address: z.string() });
+    const at = z.object({ networks: z.object({ 'temporal-servers': own }) });
+    const addressOf = (name: string) => at.parse(serviceIn(raw, name)).networks['temporal-servers'];
+    for (const name of ['temporal', 'temporal-2'])
+      expect(serviceOf(name).environment['TEMPORAL_BROADCAST_ADDRESS']).toBe(
+        addressOf(name).ipv4_address,
+      );
+    expect(addressOf('temporal')).not.toEqual(addressOf('temporal-2'));
+    expect(serviceIn(raw, 'temporal-2')).toMatchObject({
+      networks: { temporal: { aliases: ['temporal'] } },
+    });
   });
 
   it('leaves the API and the workers to be replicated', () => {

@@ -14,6 +14,7 @@ import { enrollAdmin } from '../../src/db/operators.js';
 import { allowLogins, type DatabaseRole, loginUrls } from '../../src/db/roles.js';
 import { connectTemporal } from '../../src/temporal/client.js';
 import { readJournal } from '../assertions/bankJournal.js';
+import { type ConnectionBalancer, startConnectionBalancer } from '../fakes/connectionBalancer.js';
 import { type RailProxy, startRailProxy } from '../fakes/railProxy.js';
 import { masterKey } from '../fixtures/keyring.js';
 import { finderOptions } from './finders.js';
@@ -31,7 +32,7 @@ export type PartName = (typeof names)[number];
 const callbackSecret = 'a-callback-secret-of-the-tests';
 
 /** Of which several may run beside each other. */
-export type ReplicaName = 'api' | 'worker' | 'batch-worker';
+export type ReplicaName = 'temporal' | 'api' | 'worker' | 'batch-worker';
 
 /** Corridor as the processes of `dist/`, each of which a test may end and start again. */
 export type Processes = {
@@ -101,7 +102,8 @@ export async function startProcesses({
   postgresSettings = () => [],
 }: ProcessesOptions = {}): Promise<Processes> {
   const directory = await mkdtemp(join(tmpdir(), 'corridor-parts-'));
-  const ports = await choosePorts(isTemporalOnPostgres);
+  const temporals = isTemporalOnPostgres ? await startConnectionBalancer() : undefined;
+  const ports = await choosePorts(temporals?.port);
   const rail = await startRailProxy(`http://127.0.0.1:${ports.bank}`);
   const lines: string[] = [];
   let databaseHost = '';
@@ -116,7 +118,7 @@ export async function startProcesses({
   const apiUrl = `http://127.0.0.1:${ports.api}`;
   const bank = { railUrl: rail.url, callbacksTo: callbacksTo ?? apiUrl };
   const settings = postgresSettings(directory);
-  const chosen = { ...bank, settings, isTemporalOnPostgres };
+  const chosen = { ...bank, settings, temporals };
   const starters = startersOf(directory, ports, chosen, startOurs);
   const running = new Map<PartName, Part>();
   const temporal = connectTemporal({
@@ -155,6 +157,7 @@ export async function startProcesses({
   const remove = async () => {
     for (const name of names.toReversed()) await running.get(name)?.stop();
     await Promise.all([rail.close(), temporal.connection.close()]);
+    temporals?.close();
     await rm(directory, { recursive: true, force: true });
   };
   try {
@@ -187,7 +190,8 @@ export async function startProcesses({
       },
       start,
       startAll,
-      startReplica: (name, release) => starters[name](release, '0'),
+      startReplica: (name, release) =>
+        name === 'temporal' ? starters.temporal() : starters[name](release, '0'),
       pids: () => Object.fromEntries([...running].map(([name, { pid }]) => [name, pid])),
       signal: (name, signal) => sendSignal(running.get(name)?.pid ?? 0, signal),
       stop: (name) => end(name, (part) => part.stop()),
@@ -247,12 +251,12 @@ type StartOurs = (
 
 type Ports = Awaited<ReturnType<typeof choosePorts>>;
 
-async function choosePorts(isTemporalOnPostgres: boolean) {
+async function choosePorts(temporal?: number) {
   return {
     api: await freePort(),
     bank: await freePort(),
     postgres: await freePort(),
-    temporal: await (isTemporalOnPostgres ? freeServerPort() : freePort()),
+    temporal: temporal ?? (await freePort()),
     temporalUi: await freePort(),
   };
 }
@@ -265,12 +269,13 @@ function startersOf(
     railUrl,
     callbacksTo,
     settings = [],
-    isTemporalOnPostgres = false,
+    temporals,
   }: {
     readonly railUrl: string;
     readonly callbacksTo: string;
     readonly settings?: readonly string[];
-    readonly isTemporalOnPostgres?: boolean;
+    /** Where the servers of Temporal on PostgreSQL are reached, as one. */
+    readonly temporals?: ConnectionBalancer | undefined;
   },
   startOurs: StartOurs,
   databaseUrlAtFirst = '',
@@ -306,8 +311,7 @@ function startersOf(
     },
     temporal: async () => {
       const { temporal: port, temporalUi: uiPort } = ports;
-      if (isTemporalOnPostgres)
-        return startTemporalServer({ directory: join(directory, 'temporal'), port, databaseUrl });
+      if (temporals !== undefined) return startMember(temporals, directory, databaseUrl);
       return startTemporalDevServer({
         binary: await findTemporalCli(finderOptions('TEMPORAL_CLI_PATH')),
         ...{ port, uiPort },
@@ -342,6 +346,16 @@ function startersOf(
     'batch-worker': (release?: Release) =>
       startOurs('worker', workerSettings(), ['--lane', 'batch'], release),
   };
+}
+
+/** One more server of Temporal's cluster, on a port of its own. */
+async function startMember(temporals: ConnectionBalancer, directory: string, databaseUrl: string) {
+  const port = await freeServerPort();
+  const at = join(directory, 'temporal');
+  const part = await startTemporalServer({ directory: at, port, databaseUrl });
+  temporals.add(port);
+  void part.exited.then(() => temporals.remove(port));
+  return part;
 }
 
 /** The worker of workflows loads a file before; that of batches has no workflows. */

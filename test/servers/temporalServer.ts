@@ -18,8 +18,9 @@ const deployed = (name: string) => join(root, 'deploy/temporal', name);
 const scriptLimitMs = 90_000;
 
 type ServerOptions = {
-  /** A folder for its configuration; its data is in PostgreSQL. */
+  /** A folder for the configuration of every server of the cluster; its data is in PostgreSQL. */
   readonly directory: string;
+  /** Where this server answers. Servers of one database are one cluster. */
   readonly port: number;
   /** Of the owner of the PostgreSQL that its databases are made in. */
   readonly databaseUrl: string;
@@ -31,21 +32,22 @@ type ServerOptions = {
  * shards are others.
  */
 export async function startTemporalServer(options: ServerOptions): Promise<Part> {
-  const { directory, port } = options;
+  const { port } = options;
   const { services } = parseCompose(
     await readFile(join(root, 'docker-compose.yml'), 'utf8'),
   ).compose;
   const server = await findTemporalServer(finderOptions('TEMPORAL_SERVER_PATH'));
   const cli = await findTemporalCli(finderOptions('TEMPORAL_CLI_PATH'));
   const path = [dirname(server), dirname(cli), process.env['PATH']].join(delimiter);
-  const files = await configure(options);
+  const files = await prepare(options.directory);
   const envOf = (name: string) => ({ ...process.env, ...services[name]?.environment, PATH: path });
-  if (files.areNew) {
+  if (files.isNewCluster) {
     await onServer(options.databaseUrl, (admin) => createDatabases(admin, files.password));
     const { hostname: SQL_HOST, port: SQL_PORT } = new URL(options.databaseUrl);
     const at = { SQL_HOST, SQL_PORT, SQL_PASSWORD_FILE: files.passwordFile };
     await runScript('set-up-schema.sh', { ...envOf('temporal-schema'), ...at });
   }
+  const file = await configure(options, files.passwordFile);
   const [, ...args] = services['temporal']?.command ?? [];
   const namespaceEnv = {
     ...envOf('temporal-namespace'),
@@ -54,8 +56,8 @@ export async function startTemporalServer(options: ServerOptions): Promise<Part>
   return startProcess({
     name: 'temporal',
     command: server,
-    args: args.map((arg) => arg.replace('/etc/temporal', directory)),
-    env: envOf('temporal'),
+    args: args.map((arg) => arg.replace('/etc/temporal/server.yaml', file)),
+    env: { ...envOf('temporal'), TEMPORAL_BROADCAST_ADDRESS: '127.0.0.1' },
     ready: {
       probe: async () => {
         await runScript('create-namespace.sh', namespaceEnv);
@@ -69,44 +71,56 @@ export async function startTemporalServer(options: ServerOptions): Promise<Part>
   });
 }
 
+/** Those of a server that does not run yet are as free as any other. */
+const given = new Set<number>();
+
 /**
  * A free port that the server can use: in PostgreSQL it keeps its own ports as `smallint`, so one above
  * 32767, as the system would give it, ends it at its start.
  */
 export async function freeServerPort(): Promise<number> {
   for (let tries = 1; ; tries += 1) {
+    const port = randomInt(16_384, 32_768);
+    if (given.has(port)) continue;
+    given.add(port);
     try {
-      return await choosePort(randomInt(16_384, 32_768), 'none');
+      return await choosePort(port, 'none');
     } catch (error) {
       // On a machine with a thousand listeners three in a row are taken once in four thousand times.
-      if (tries === 3) throw error;
+      if (tries >= 3) throw error;
     }
   }
 }
 
-/** Writes server.yaml for this machine, and a password, unless a start before has done so. */
-async function configure({ directory, port, databaseUrl }: ServerOptions) {
-  const file = join(directory, 'server.yaml');
+/** The password of the databases, which the first server of a cluster makes. */
+async function prepare(directory: string) {
   const passwordFile = join(directory, 'password');
-  const areNew = !existsSync(file);
-  if (areNew) {
+  const isNewCluster = !existsSync(passwordFile);
+  if (isNewCluster) {
     await mkdir(directory, { recursive: true });
     await writeFile(passwordFile, randomBytes(18).toString('base64url'));
-    const secret = '/run/secrets/temporal_database_password';
-    const substitutes: [string, string][] = [
-      ['postgres:5432', new URL(databaseUrl).host],
-      [secret, passwordFile],
-      ['0.0.0.0', '127.0.0.1'],
-      // Those of a single server that is never grown: 512 of them cost a second of every start.
-      ['numHistoryShards: 512', 'numHistoryShards: 8'],
-      ['7233', String(port)],
-    ];
-    // The other three services, how all four find each other, and HTTP.
-    for (const other of ['7234', '7235', '7239', '6933', '6934', '6935', '6939', '7243'])
-      substitutes.push([other, String(await freeServerPort())]);
-    await writeFile(file, replaced(await readFile(deployed('server.yaml'), 'utf8'), substitutes));
   }
-  return { areNew, passwordFile, password: await readFile(passwordFile, 'utf8') };
+  return { isNewCluster, passwordFile, password: await readFile(passwordFile, 'utf8') };
+}
+
+/** Writes server.yaml for a server on this machine, unless a start before has done so; the file. */
+async function configure({ directory, port, databaseUrl }: ServerOptions, passwordFile: string) {
+  const file = join(directory, `server-${port}.yaml`);
+  if (existsSync(file)) return file;
+  const secret = '/run/secrets/temporal_database_password';
+  const substitutes: [string, string][] = [
+    ['postgres:5432', new URL(databaseUrl).host],
+    [secret, passwordFile],
+    ['0.0.0.0', '127.0.0.1'],
+    // Those of a few servers that are never grown: 512 of them cost a second of every start.
+    ['numHistoryShards: 512', 'numHistoryShards: 8'],
+    ['7233', String(port)],
+  ];
+  // The other three services, how all four find each other, and HTTP.
+  for (const other of ['7234', '7235', '7239', '6933', '6934', '6935', '6939', '7243'])
+    substitutes.push([other, String(await freeServerPort())]);
+  await writeFile(file, replaced(await readFile(deployed('server.yaml'), 'utf8'), substitutes));
+  return file;
 }
 
 /** At once: a port that is put in place of another may look like a third. */
