@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
-import { type Part, runCommand } from '../../sandbox/stack/process.js';
+import { type Part, runCommand, sendSignal } from '../../sandbox/stack/process.js';
 import { findTemporalCli } from '../../sandbox/stack/temporalBinary.js';
 import { migrate } from '../../src/db/migrate.js';
 import { railKey } from '../../src/domain/payout.js';
@@ -50,6 +50,11 @@ beforeAll(async () => {
   caller = await openCaller(parts, balancer.url, receiver);
 });
 afterAll(async () => {
+  // In order it would pass its work on, for 20 s.
+  for (const { pid, exited } of replicas.get('temporal') ?? []) {
+    sendSignal(pid, 'SIGKILL');
+    await exited;
+  }
   for (const part of [...replicas.values()].flat()) await part.stop();
   await Promise.all([parts?.remove(), balancer?.close(), receiver?.close()]);
 });

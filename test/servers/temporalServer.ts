@@ -66,7 +66,7 @@ export async function startTemporalServer(options: ServerOptions): Promise<Part>
     },
     readyTimeoutMs: scriptLimitMs,
     // As long as the container has.
-    stopTimeoutMs: 30_000,
+    stopTimeoutMs: 60_000,
     onLog: () => undefined,
   });
 }
@@ -111,6 +111,7 @@ async function configure({ directory, port, databaseUrl }: ServerOptions, passwo
   const substitutes: [string, string][] = [
     ['postgres:5432', new URL(databaseUrl).host],
     [secret, passwordFile],
+    ['/etc/temporal/dynamic.yaml', deployed('dynamic.yaml')],
     ['0.0.0.0', '127.0.0.1'],
     // Those of a few servers that are never grown: 512 of them cost a second of every start.
     ['numHistoryShards: 512', 'numHistoryShards: 8'],
