@@ -76,7 +76,7 @@ async function measure(bench, large, name) {
     'GET a payout': await get(`payouts/${data[7].id}`),
     'list of payouts': await get('payouts?limit=20'),
     'list by status': await get('payouts?limit=20&status=settled'),
-    // Of one payout: each copy of the batch has another, and a longer answer is no slower search.
+    // One result: each copy of the batch has a match, and a longer answer is no slower search.
     'list by reference': await get('payouts?limit=1&reference=Invoice%207'),
     'list by beneficiary': await get(`payouts?limit=20&beneficiary=${large.beneficiaryId}`),
     'list of events': await get('events?limit=20'),

@@ -67,10 +67,12 @@ const counts = {
   worker: processes(parts.worker),
   batches: Math.max(1, Math.ceil(parts.batches)),
 };
-const connections = 240 + 24 * counts.API + 16 * counts.worker + 4 * counts.batches;
+// Two, so that either can be replaced.
+const temporalServers = Math.max(2, Math.ceil(parts.Temporal / of['machine-cores']));
+const connections =
+  120 * temporalServers + 24 * counts.API + 16 * counts.worker + 4 * counts.batches;
 const yearBytes = of['a-day'] * (365 * of['kept-bytes'] + 30 * of['retained-bytes']);
 const singleMs = of['api-ms'] + of['worker-ms'] + of['postgres-ms'] + of['temporal-ms'];
-const historyServers = Math.max(1, Math.ceil(parts.Temporal / of['machine-cores']));
 // The retention schedule deletes for up to 20 seconds an hour.
 const deletableRows = ((24 * 20) / of['delete-us']) * 1e6;
 // Of each payout: a delivery, and one attempt that failed at the most of receivers that answer.
@@ -104,7 +106,7 @@ line(
 console.log('\nTemporal');
 line('state transitions at the peak', one(of.singles * of.transitions), 'a second');
 line('of each history shard', one((of.singles * of.transitions) / of.shards), 'a second');
-line('servers', historyServers, `of ${of['machine-cores']} cores, at most one for each shard`);
+line('servers', temporalServers, `of ${of['machine-cores']} cores, at most one for each shard`);
 console.log('\nA second region');
 line('synchronous: accept takes longer', of['region-rtt-ms'] * 2, 'ms: two commits before the answer');
 const lost = ((of.singles + of.batched) * of['region-lag-ms']) / 1000;

@@ -22,7 +22,12 @@ import {
   startProcesses,
 } from '../servers/processes.js';
 import { change, makeChangedRelease } from './changedRelease.js';
-import { distinctEvents, expectedItems, startOrderedBatch } from './orderedBatch.js';
+import {
+  distinctEvents,
+  expectedItems,
+  type OrderedBatch,
+  startOrderedBatch,
+} from './orderedBatch.js';
 import { type Caller, openCaller, startLoad } from './steadyLoad.js';
 
 /** A deadline for a machine that has much to do, and not what is promised. */
@@ -46,21 +51,24 @@ beforeAll(async () => {
     postgresSettings: () => ['max_connections=600'],
   });
   await balancer.add({ url: parts.apiUrl, readyUrl: readyUrlOf(parts.apiUrl) });
-  for (const kind of kinds) replicas.set(kind, [await startReplica(kind)]);
+  for (const kind of kinds) await startReplica(kind);
   caller = await openCaller(parts, balancer.url, receiver);
 });
 afterAll(async () => {
+  for (const kind of ['api', 'batch-worker', 'worker'] as const) await stopAll(replicasOf(kind));
   // In order it would pass its work on, for 20 s.
-  for (const { pid, exited } of replicas.get('temporal') ?? []) {
+  for (const { pid, exited } of replicasOf('temporal')) {
     sendSignal(pid, 'SIGKILL');
     await exited;
   }
-  for (const part of [...replicas.values()].flat()) await part.stop();
   await Promise.all([parts?.remove(), balancer?.close(), receiver?.close()]);
 });
 
+const replicasOf = (kind: ReplicaName): readonly Part[] => replicas.get(kind) ?? [];
+
 async function startReplica(kind: ReplicaName): Promise<Part> {
   const part = await parts.startReplica(kind);
+  replicas.set(kind, [...replicasOf(kind), part]);
   const url = part.announced;
   if (kind === 'api') await balancer.add({ url, readyUrl: readyUrlOf(url) });
   return part;
@@ -75,13 +83,25 @@ function readyUrlOf(url: string): string {
   return `${metrics}/readyz`;
 }
 
-/** Replaces both processes of a kind, one after the other: the new one is there before the old goes. */
+/**
+ * Replaces both processes of a kind, one after the other: the new one is there before the old goes. Of
+ * Temporal, whose servers have addresses of their own, the old one goes first.
+ */
 async function replace(kind: ReplicaName): Promise<void> {
-  const next = [await startReplica(kind)];
-  await parts.stop(kind);
-  next.push(await startReplica(kind));
-  for (const old of replicas.get(kind) ?? []) await old.stop();
-  replicas.set(kind, next);
+  const olds = replicasOf(kind);
+  for (const stop of [() => parts.stop(kind), () => stopReplicas(kind, olds)]) {
+    if (kind === 'temporal') await stop();
+    await startReplica(kind);
+    if (kind !== 'temporal') await stop();
+  }
+}
+
+async function stopReplicas(kind: ReplicaName, stopped: readonly Part[]): Promise<void> {
+  await stopAll(stopped);
+  replicas.set(
+    kind,
+    replicasOf(kind).filter((part) => !stopped.includes(part)),
+  );
 }
 
 /** Waits until the payouts are settled: each has been sent once, and so has everything else. */
@@ -96,15 +116,18 @@ async function expectPaidOnce(ids: readonly string[]): Promise<void> {
   expect(transfers).toEqual(expect.arrayContaining(ids.map(railKey)));
 }
 
-it('replaces every process in turn without a failed request, under load and a batch', {
+it('replaces every process in turn without a failed request, under load and batches', {
   timeout: 300_000,
 }, async ({ annotate }) => {
   const load = startLoad(caller, 'replacement');
   await eventually('some were paid', limitMs, () => load.paid.length > 40 || undefined);
   await annotate(`p99 before: ${load.p99Ms()}`);
   const before = load.answered();
-  const batch = await startOrderedBatch({ ...parts, apiUrl: balancer.url }, 1_000, 10);
+  const batches: OrderedBatch[] = [];
   for (const kind of kinds) {
+    const batch = await startOrderedBatch({ ...parts, apiUrl: balancer.url }, 250, 10);
+    batches.push(batch);
+    await batch.untilSome('sent');
     await replace(kind);
     await annotate(`p99 while ${kind} was replaced: ${load.p99Ms()}`);
   }
@@ -112,14 +135,17 @@ it('replaces every process in turn without a failed request, under load and a ba
   await annotate(`p99 of the whole replacement: ${load.p99Ms(before)}`);
   expect(load.failed).toEqual([]);
 
-  await batch.untilOver(limitMs);
-  const { items } = await batch.ending();
-  expect(items).toMatchObject(expectedItems(1_000));
-  await batch.receiver.close();
+  let ofBatches = 0;
+  for (const batch of batches) {
+    await batch.untilOver(limitMs);
+    const { items } = await batch.ending();
+    expect(items).toMatchObject(expectedItems(250));
+    await batch.receiver.close();
+    ofBatches += items.reduce((sum, item) => sum + item.transfers, 0);
+  }
 
   await expectPaidOnce(load.paid);
-  const ofBatch = items.reduce((sum, item) => sum + item.transfers, 0);
-  expect((await parts.transfers()).length).toBe(load.paid.length + ofBatch);
+  expect((await parts.transfers()).length).toBe(load.paid.length + ofBatches);
   const events = await parts.database<{ id: string }[]>`
       select id from events where account_id = ${caller.accountId}`;
   await eventually(
@@ -219,7 +245,7 @@ async function startBuild(release: Release): Promise<readonly Part[]> {
 async function stopUnversioned(): Promise<void> {
   for (const kind of ['worker', 'batch-worker'] as const) {
     if (parts.pids()[kind] !== undefined) await parts.stop(kind);
-    await stopAll(replicas.get(kind) ?? []);
+    await stopReplicas(kind, replicasOf(kind));
   }
 }
 

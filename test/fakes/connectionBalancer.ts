@@ -11,45 +11,49 @@ export type ConnectionBalancer = {
 };
 
 /**
- * Spreads connections over servers as a name with several addresses does: one that a server refuses
- * goes to the next, and one that ends is for the caller to open again.
+ * Spreads connections over servers, as a load balancer of TCP does: one that a server refuses goes to the
+ * next, and one that ends is for the caller to open again.
  */
 export async function startConnectionBalancer(): Promise<ConnectionBalancer> {
-  const ports: number[] = [];
+  const ports = new Set<number>();
   const open = new Set<Socket>();
   let turn = 0;
+  const keep = (socket: Socket) => {
+    open.add(socket);
+    socket.on('close', () => open.delete(socket));
+    return socket;
+  };
   const dial = (client: Socket, [port, ...others]: readonly number[]): void => {
-    if (port === undefined) {
-      client.destroy();
-      return;
-    }
-    const server = connect(port, '127.0.0.1');
-    server.setNoDelay(true);
-    server.once('error', () => dial(client, others));
+    if (port === undefined) client.destroy();
+    if (port === undefined || client.destroyed) return;
+    const server = keep(connect({ port, host: '127.0.0.1', noDelay: true }));
+    const abandon = () => server.destroy();
+    client.once('close', abandon);
+    const dialNext = () => {
+      client.off('close', abandon);
+      dial(client, others);
+    };
+    server.once('error', dialNext);
     server.once('connect', () => {
-      server.removeAllListeners('error');
-      for (const [one, other] of [[client, server] as const, [server, client] as const]) {
-        one.on('error', () => other.destroy());
-        one.on('close', () => other.destroy());
-        one.pipe(other);
-      }
+      server.off('error', dialNext);
+      server.on('error', () => client.destroy());
+      server.on('close', () => client.destroy());
+      client.pipe(server).pipe(client);
     });
   };
   const balancer = createServer({ noDelay: true }, (client) => {
-    open.add(client);
-    client.on('error', () => client.destroy());
-    client.on('close', () => open.delete(client));
+    keep(client).on('error', () => client.destroy());
     turn += 1;
-    const first = turn % Math.max(1, ports.length);
-    dial(client, [...ports.slice(first), ...ports.slice(0, first)]);
+    const first = turn % Math.max(1, ports.size);
+    dial(client, [...[...ports].slice(first), ...[...ports].slice(0, first)]);
   });
   const port = await listenOnAnyPort(balancer);
   return {
     port,
-    add: (added) => ports.push(added),
-    remove: (removed) => ports.splice(ports.indexOf(removed), 1),
+    add: (added) => void ports.add(added),
+    remove: (removed) => void ports.delete(removed),
     close: () => {
-      for (const client of open) client.destroy();
+      for (const socket of open) socket.destroy();
       balancer.close();
     },
   };

@@ -10,13 +10,20 @@ const run = promisify(execFile);
 export async function copyCluster(database: Database, cluster: string, copy: string) {
   const connection = await database.reserve();
   await connection`select pg_backup_start('a test', fast => true)`;
-  await run('cp', ['-a', cluster, copy]);
+  await run('cp', ['-a', cluster, copy]).catch(refuseOther);
   const [stopped] = await connection<{ labelfile: string }[]>`
     select labelfile from pg_backup_stop()`;
   connection.release();
   await writeFile(join(copy, 'backup_label'), exactlyOne(stopped).labelfile);
   for (const file of ['postmaster.pid', 'pg_wal'])
     await rm(join(copy, file), { recursive: true, force: true });
+}
+
+/** A file that is removed while others are copied is no part of the copy: the server makes it anew. */
+function refuseOther(error: unknown): void {
+  const stderr = error instanceof Error && 'stderr' in error ? String(error.stderr).trim() : '';
+  const isGone = (line: string) => line.endsWith('No such file or directory');
+  if (stderr === '' || !stderr.split('\n').every(isGone)) throw error;
 }
 
 /** Root has made some of its files; the server runs as another user, who owns the rest. */

@@ -38,6 +38,9 @@ export function composeOf(
       case 'ps':
       case 'logs':
         return names.map((name) => `${name} ${isRunning(name) ? 'running' : 'exited'}\n`).join('');
+      case 'stop':
+        await Promise.all(names.filter(isRunning).map(processes.stop));
+        return '';
       case 'up': {
         const given = Object.entries(its).filter(([name]) => name.startsWith('RATE_'));
         const isChanged = given.some(([name, value]) => env[name] !== value);

@@ -71,7 +71,7 @@ export async function startTemporalServer(options: ServerOptions): Promise<Part>
   });
 }
 
-/** Those of a server that does not run yet are as free as any other. */
+/** Ports that were given out, to servers that may not listen yet. */
 const given = new Set<number>();
 
 /**
@@ -81,7 +81,7 @@ const given = new Set<number>();
 export async function freeServerPort(): Promise<number> {
   for (let tries = 1; ; tries += 1) {
     const port = randomInt(16_384, 32_768);
-    if (given.has(port)) continue;
+    if (given.has(port)) return freeServerPort();
     given.add(port);
     try {
       return await choosePort(port, 'none');
@@ -103,10 +103,9 @@ async function prepare(directory: string) {
   return { isNewCluster, passwordFile, password: await readFile(passwordFile, 'utf8') };
 }
 
-/** Writes server.yaml for a server on this machine, unless a start before has done so; the file. */
+/** Writes server.yaml for a server on this machine; the file. */
 async function configure({ directory, port, databaseUrl }: ServerOptions, passwordFile: string) {
   const file = join(directory, `server-${port}.yaml`);
-  if (existsSync(file)) return file;
   const secret = '/run/secrets/temporal_database_password';
   const substitutes: [string, string][] = [
     ['postgres:5432', new URL(databaseUrl).host],

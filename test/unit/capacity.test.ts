@@ -6,8 +6,9 @@ import { describe, expect, it } from 'vitest';
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const guide = readFileSync(`${root}docs/capacity.md`, 'utf8');
 
-const run = (...args: readonly string[]) =>
-  execFileSync(process.execPath, ['tools/capacity.mjs', ...args], { cwd: root, encoding: 'utf8' });
+const runTool = (tool: string, args: readonly string[]) =>
+  execFileSync(process.execPath, [tool, ...args], { cwd: root, encoding: 'utf8' });
+const run = (...args: readonly string[]) => runTool('tools/capacity.mjs', args);
 
 /** The figure of a line of what the tool prints. */
 function figureOf(text: string, name: string): number {
@@ -16,10 +17,20 @@ function figureOf(text: string, name: string): number {
 }
 
 describe('the capacity model', () => {
-  it('prints what docs/capacity.md shows', () => {
-    const [, command = '', output] =
-      /```sh\nnode tools\/capacity\.mjs (.+)\n```\n\n```\n([^`]+)```/.exec(guide) ?? [];
-    expect(run(...command.split(' '))).toBe(output);
+  it('prints what docs/capacity.md shows, as its simulation does', () => {
+    const shown = guide.matchAll(/```sh\nnode (tools\/\S+) (.+)\n```\n\n```\n([^`]+)```/g);
+    const tools = [...shown].map(([, tool = '', args = '', output]) => {
+      expect(runTool(tool, args.split(' ')), tool).toBe(output);
+      return tool;
+    });
+    expect(tools).toEqual(['tools/capacity.mjs', 'tools/scaling.mjs']);
+  });
+
+  it('simulates that a core carries the same as long as there are workers for it', () => {
+    const [, ...rows] = runTool('tools/scaling.mjs', ['--machines', '2x1,8x4,8x2']).split('\n');
+    const ofCore = rows.map((row) => row.trim().split(/\s{2,}/)[3]);
+    expect(ofCore[1]).toBe(ofCore[0]);
+    expect(Number(ofCore[2])).toBeLessThan(Number(ofCore[0]));
   });
 
   it('grows with the load, and not with what has nothing to do with it', () => {
@@ -50,12 +61,24 @@ describe('the capacity model', () => {
     expect(operations).toMatch(/To delete a row takes\s+4 µs/);
   });
 
-  it('names an input that it cannot use', () => {
-    const { status, stderr } = spawnSync(
-      process.execPath,
-      ['tools/capacity.mjs', '--singles', 'many'],
-      { cwd: root, encoding: 'utf8' },
-    );
-    expect([status, stderr]).toEqual([2, '--singles: expected a number, such as 20, not many\n']);
+  it('has one cost for a part, in both tools', () => {
+    const [model, simulation] = ['capacity', 'scaling'].map((name) => {
+      const text = readFileSync(`${root}tools/${name}.mjs`, 'utf8');
+      const costs = text.matchAll(/'(\w+-ms)': (?:\[|\{ type: 'string', default: ')([\d.]+)/g);
+      return new Map([...costs].map(([, part, ms]) => [part, ms]));
+    });
+    expect(simulation?.size).toBe(4);
+    for (const [part, ms] of simulation ?? []) expect(model?.get(part), part).toBe(ms);
+  });
+
+  it.each([
+    ['capacity', '--singles', 'many', 'a number, such as 20'],
+    ['scaling', '--worker-ms', 'many', 'a number, such as 6'],
+    ['scaling', '--machines', '8x1.3', 'cores x processes, such as 2x1,8x4'],
+  ])('names an input of %s that it cannot use: %s %s', (tool, name, given, expected) => {
+    const { status, stderr } = spawnSync(process.execPath, [`tools/${tool}.mjs`, name, given], {
+      ...{ cwd: root, encoding: 'utf8' },
+    });
+    expect([status, stderr]).toEqual([2, `${name}: expected ${expected}, not ${given}\n`]);
   });
 });
