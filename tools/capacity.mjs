@@ -3,17 +3,14 @@
 //   node tools/capacity.mjs --singles 50 --batched 500 --a-day 1000000
 //
 // docs/capacity.md says what it leaves out, and how to measure the costs on your own machines.
-import { parseArgs } from 'node:util';
+import { costs, readInputs } from './inputs.mjs';
 
 /** Each input with its default, and where that comes from. */
 const inputs = {
   singles: [20, 'single payouts a second at the peak'],
   batched: [200, 'payouts of batches a second at the peak'],
   'a-day': [1_000_000, 'payouts a day, of both kinds'],
-  'api-ms': [6, 'CPU of the API for a single payout (docs/performance.md)'],
-  'postgres-ms': [17, 'CPU of PostgreSQL for a single payout (docs/performance.md)'],
-  'temporal-ms': [24, 'CPU of Temporal for a single payout (docs/capacity.md)'],
-  'worker-ms': [25, 'CPU of the worker for a single payout (docs/capacity.md)'],
+  ...costs,
   'batch-ms': [0.94, 'CPU of all parts for a payout of a batch (docs/performance.md)'],
   transitions: [10, 'state transitions of a single payout in Temporal (docs/performance.md)'],
   shards: [512, 'history shards of Temporal (deploy/temporal/server.yaml)'],
@@ -27,28 +24,7 @@ const inputs = {
   'region-lag-ms': [500, 'how far an asynchronous replica there is behind'],
 };
 
-const { values } = parseArgs({
-  options: {
-    ...Object.fromEntries(Object.keys(inputs).map((name) => [name, { type: 'string' }])),
-    help: { type: 'boolean', short: 'h' },
-  },
-});
-if (values.help) {
-  for (const [name, [usual, what]] of Object.entries(inputs))
-    console.log(`--${name.padEnd(16)}${String(usual).padStart(9)}  ${what}`);
-  process.exit(0);
-}
-
-const of = Object.fromEntries(
-  Object.entries(inputs).map(([name, [usual]]) => {
-    const text = values[name] ?? String(usual);
-    if (!/^\d+(\.\d+)?$/.test(text)) {
-      console.error(`--${name}: expected a number, such as ${usual}, not ${text}`);
-      process.exit(2);
-    }
-    return [name, Number(text)];
-  }),
-);
+const of = readInputs(inputs);
 
 const busy = of['percent-busy'] / 100;
 const cores = (perSecond, ms) => (perSecond * ms) / 1000 / busy;

@@ -4,29 +4,19 @@
 //
 // A machine is its cores and how many APIs and workers it has of each; docs/capacity.md says what this
 // leaves out. The same inputs give the same figures.
-import { parseArgs } from 'node:util';
+import { costs, readInputs } from './inputs.mjs';
 
-const { values } = parseArgs({
-  options: {
-    machines: { type: 'string', default: '2x1,4x2,8x2,8x4,16x4,16x8' },
-    // CPU of a single payout by part, as tools/capacity.mjs has it.
-    'api-ms': { type: 'string', default: '6' },
-    'worker-ms': { type: 'string', default: '25' },
-    'postgres-ms': { type: 'string', default: '17' },
-    'temporal-ms': { type: 'string', default: '24' },
-  },
+/** Pairs of cores and processes. */
+const machines = {
+  pattern: /^[1-9]\d{0,2}x[1-9]\d{0,2}(,[1-9]\d{0,2}x[1-9]\d{0,2})*$/,
+  expected: 'cores x processes',
+  read: (text) => text.split(',').map((machine) => machine.split('x').map(Number)),
+};
+const of = readInputs({
+  machines: ['2x1,4x2,8x2,8x4,16x4,16x8', 'cores x APIs, of which each has a worker', machines],
+  ...costs,
 });
-for (const [name, text] of Object.entries(values)) {
-  const [form, expected] =
-    name === 'machines'
-      ? [/^[1-9]\d{0,2}x[1-9]\d{0,2}(,[1-9]\d{0,2}x[1-9]\d{0,2})*$/, 'cores x processes, such as 2x1,8x4']
-      : [/^\d+(\.\d+)?$/, 'a number, such as 6'];
-  if (!form.test(text)) {
-    console.error(`--${name}: expected ${expected}, not ${text}`);
-    process.exit(2);
-  }
-}
-const costMs = (part) => Number(values[`${part}-ms`]);
+const costMs = (part) => of[`${part}-ms`];
 
 /** A payout makes this many rounds through Temporal, a worker and PostgreSQL. */
 const rounds = 10;
@@ -121,8 +111,7 @@ function arrivals(perSecond) {
 
 const row = (...cells) => console.log(cells.map((cell) => String(cell).padStart(16)).join(''));
 row('cores', 'APIs, workers', 'payouts/s', 'of each core', 'p95 ms at 60 %');
-for (const machine of values.machines.split(',')) {
-  const [cores, replicas] = machine.split('x').map(Number);
+for (const [cores, replicas] of of.machines) {
   // As many under way as keep every part busy.
   const { perSecond } = simulate({ cores, replicas }, Array(32 * replicas).fill(0));
   const { p95Ms } = simulate({ cores, replicas }, arrivals(0.6 * perSecond));

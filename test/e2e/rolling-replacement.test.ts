@@ -88,12 +88,14 @@ function readyUrlOf(url: string): string {
  * Temporal, whose servers have addresses of their own, the old one goes first.
  */
 async function replace(kind: ReplicaName): Promise<void> {
+  const start = () => startReplica(kind);
+  const swap = async (stop: () => Promise<void>) => {
+    const steps = kind === 'temporal' ? [stop, start] : [start, stop];
+    for (const step of steps) await step();
+  };
   const olds = replicasOf(kind);
-  for (const stop of [() => parts.stop(kind), () => stopReplicas(kind, olds)]) {
-    if (kind === 'temporal') await stop();
-    await startReplica(kind);
-    if (kind !== 'temporal') await stop();
-  }
+  await swap(() => parts.stop(kind));
+  await swap(() => stopReplicas(kind, olds));
 }
 
 async function stopReplicas(kind: ReplicaName, stopped: readonly Part[]): Promise<void> {

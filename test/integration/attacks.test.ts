@@ -4,9 +4,13 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Pool } from 'undici';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createApiKey, hashOfKey, insertApiKey } from '../../src/db/apiKeys.js';
-import { transaction } from '../../src/db/client.js';
 import { type ApiProcess, startApiProcess } from '../servers/apiProcess.js';
-import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
+import {
+  createTestAccount,
+  createTestDatabase,
+  type TestDatabase,
+  withoutTimeouts,
+} from '../servers/database.js';
 import { type Figures, watchVictim } from './victim.js';
 
 /**
@@ -56,9 +60,7 @@ const largePayouts = 100;
 async function fillDisjointPayouts(accountId: string): Promise<void> {
   const metadata = `case when i <= ${largePayouts} then (select jsonb_object_agg('name_' || n, repeat('x', 500))
       from generate_series(1, 15) n) else jsonb_build_object('half', i % 2, 'env', 'prod') end`;
-  await transaction(data.database, async (sql) => {
-    await sql`select set_config('statement_timeout', '0', true),
-                     set_config('transaction_timeout', '0', true)`;
+  await withoutTimeouts(data.database, async (sql) => {
     await sql.unsafe(`
       insert into payouts (id, account_id, mode, driver, status, beneficiary_id, source_currency,
           destination_currency, amount, reference, metadata, requested_at, source_minor, fee_minor,
@@ -68,9 +70,7 @@ async function fillDisjointPayouts(accountId: string): Promise<void> {
                now() - make_interval(secs => i), null, null, null, null, null
           from generate_series(1, ${payouts}) i`);
   });
-  await transaction(data.database, async (sql) => {
-    await sql`select set_config('statement_timeout', '0', true),
-                     set_config('transaction_timeout', '0', true)`;
+  await withoutTimeouts(data.database, async (sql) => {
     await sql`analyze`;
   });
 }

@@ -48,7 +48,7 @@ import { QuietRail } from '../fakes/quietRail.js';
 import { analyze, createDatabaseOfAMillion, fillPayouts } from '../fixtures/payoutFill.js';
 import { requestBatch } from '../fixtures/requestBatch.js';
 import { rateMaximumAgeMs } from '../fixtures/requestPayout.js';
-import { createTestDatabase, type TestDatabase } from '../servers/database.js';
+import { createTestDatabase, type TestDatabase, withoutTimeouts } from '../servers/database.js';
 
 /** As the quiet rail declares. */
 const limits = [{ rail: 'sandbox', settleWithinMs: 5 * 24 * 60 * 60 * 1000 }];
@@ -113,11 +113,7 @@ const factsOf = (ids: readonly string[], fact: PayoutFact) => new Map(ids.map((i
 
 /** The lane's own batch, carried as far as its chunks say by the service's own statements. */
 async function carryLane(database: Database): Promise<void> {
-  await transaction(database, async (sql) => {
-    await sql`select set_config('statement_timeout', '0', true),
-                     set_config('transaction_timeout', '0', true)`;
-    await sql.unsafe(beside);
-  });
+  await withoutTimeouts(database, (sql) => sql.unsafe(beside));
   const funds = { mode: 'test', accountId, payoutId: null } as const;
   await postEntries(database, [{ entry: fundEntry('USD', 10n ** 12n), ...funds }]);
   await transaction(database, (sql) => requestBatch(sql, accountId, { id: batchId, count: items }));

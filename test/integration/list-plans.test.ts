@@ -8,7 +8,6 @@ import {
 } from '../../src/db/balanceTransactions.js';
 import { listBatches } from '../../src/db/batches.js';
 import { listBeneficiaries } from '../../src/db/beneficiaries.js';
-import { transaction } from '../../src/db/client.js';
 import { type EventFilter, feedEvents, listEvents } from '../../src/db/events.js';
 import {
   callbacksOf,
@@ -21,7 +20,7 @@ import { listPayouts, type PayoutFilter } from '../../src/db/payoutLists.js';
 import { openPlanReader, type PlanReader } from '../assertions/plans.js';
 import { called, shown } from '../fixtures/operators.js';
 import { createDatabaseOfAMillion } from '../fixtures/payoutFill.js';
-import type { TestDatabase } from '../servers/database.js';
+import { type TestDatabase, withoutTimeouts } from '../servers/database.js';
 
 const page: Page = { limit: 20, toward: 'older', from: null };
 /** The id of the first payout: the MD5 of its number. */
@@ -45,10 +44,8 @@ afterAll(async () => {
 
 /** What the bank has reported of the oldest payouts, one event each. */
 async function fillInbox({ database }: TestDatabase, events: number): Promise<void> {
-  await transaction(database, async (sql) => {
-    await sql`select set_config('session_replication_role', 'replica', true),
-                     set_config('statement_timeout', '0', true),
-                     set_config('transaction_timeout', '0', true)`;
+  await withoutTimeouts(database, async (sql) => {
+    await sql`select set_config('session_replication_role', 'replica', true)`;
     await sql`
       insert into rail_inbox (rail, rail_event_id, rail_key, payout_id, fact, applied_at, outcome)
       select 'sandbox', id, id, id, '{"kind": "accepted", "reference": null}', now(), 'none'
@@ -60,10 +57,8 @@ async function fillInbox({ database }: TestDatabase, events: number): Promise<vo
 
 /** An endpoint of each account that has events, with its deliveries; the newest of the big account are in groups. */
 async function fillDeliveries({ database }: TestDatabase): Promise<void> {
-  await transaction(database, async (sql) => {
-    await sql`select set_config('session_replication_role', 'replica', true),
-                     set_config('statement_timeout', '0', true),
-                     set_config('transaction_timeout', '0', true)`;
+  await withoutTimeouts(database, async (sql) => {
+    await sql`select set_config('session_replication_role', 'replica', true)`;
     await sql`
       insert into webhook_endpoints (id, account_id, url, events, api_version)
       select 'we' || substr(id, 4), id, 'https://example.com', '{*}', '2026-06-01' from accounts
@@ -197,10 +192,8 @@ describe('among a million payouts, a page of an account’s', () => {
   });
 
   it('several statuses are too broad where one is given up before the other fills the page', async () => {
-    await transaction(test.database, async (sql) => {
-      await sql`select set_config('session_replication_role', 'replica', true),
-                     set_config('statement_timeout', '0', true),
-                     set_config('transaction_timeout', '0', true)`;
+    await withoutTimeouts(test.database, async (sql) => {
+      await sql`select set_config('session_replication_role', 'replica', true)`;
       await sql`insert into accounts (id, mode, name, api_version)
         values ('acc_holes', 'test', 'Account', '2026-06-01')`;
       // The newest that failed are in pounds; what was canceled is in euros, and older than all.

@@ -157,3 +157,12 @@ export async function withoutTriggers(
     await work(sql);
   });
 }
+
+/** A transaction that writes or reads so many rows that no limit of time may end it. */
+export function withoutTimeouts<T>(database: Database, work: (sql: Sql) => Promise<T>): Promise<T> {
+  return transaction(database, async (sql) => {
+    await sql`select set_config('statement_timeout', '0', true),
+                     set_config('transaction_timeout', '0', true)`;
+    return work(sql);
+  });
+}

@@ -190,8 +190,7 @@ export async function startProcesses({
       },
       start,
       startAll,
-      startReplica: (name, release) =>
-        name === 'temporal' ? starters.temporal() : starters[name](release, '0'),
+      startReplica: (name, release) => starters[name](release, '0'),
       pids: () => Object.fromEntries([...running].map(([name, { pid }]) => [name, pid])),
       signal: (name, signal) => sendSignal(running.get(name)?.pid ?? 0, signal),
       stop: (name) => end(name, (part) => part.stop()),

@@ -79,15 +79,16 @@ const given = new Set<number>();
  * 32767, as the system would give it, ends it at its start.
  */
 export async function freeServerPort(): Promise<number> {
-  for (let tries = 1; ; tries += 1) {
+  for (let taken = 0; ; ) {
     const port = randomInt(16_384, 32_768);
-    if (given.has(port)) return freeServerPort();
+    if (given.has(port)) continue;
     given.add(port);
     try {
       return await choosePort(port, 'none');
     } catch (error) {
+      taken += 1;
       // On a machine with a thousand listeners three in a row are taken once in four thousand times.
-      if (tries >= 3) throw error;
+      if (taken === 3) throw error;
     }
   }
 }
