@@ -15,7 +15,10 @@ const alone = ['test/integration/{attacks,prefer-wait,webhook-tarpit}.test.ts'];
 /** The worker of batches gives way to everything else: beside many tests it takes minutes. */
 const givesWay = ['test/e2e/{batch-crash,recovery}.test.ts'];
 
-/** Temporal as in production, which is built before. */
+/**
+ * Temporal as in production, which is built before. Twenty requests a second are kept up for minutes, on
+ * two of everything: nothing else runs beside it either.
+ */
 const topology = ['test/e2e/rolling-replacement.test.ts'];
 
 /**
@@ -149,6 +152,7 @@ export default defineConfig({
         test: {
           name: 'e2e-topology',
           include: topology,
+          fileParallelism: false,
           ...onBuild,
           globalSetup: [...onBuild.globalSetup, 'test/servers/globalTemporalServer.ts'],
         },

@@ -8,7 +8,6 @@ const long: readonly string[] = [
   'integration/batch-plans',
   'integration/list-plans',
   'e2e/stack',
-  'e2e/rolling-replacement',
   'e2e/runbooks',
   'e2e/webhook-recovery',
   'e2e/worker-crash',

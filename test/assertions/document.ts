@@ -83,7 +83,11 @@ export async function assertDocumented(
   sent: unknown,
   answer: ApiAnswer,
 ): Promise<void> {
-  const version = answer.headers.get('corridor-version') ?? 'none';
+  const version = answer.headers.get('corridor-version');
+  if (version === null) {
+    const shown = JSON.stringify(answer.body).slice(0, 200);
+    throw new Error(`${request} answered ${answer.status} without a version: ${shown}`);
+  }
   const known = documents.get(version) ?? readDocument(apiUrl, version);
   documents.set(version, known);
   // Whoever asks next asks again when the API was away.

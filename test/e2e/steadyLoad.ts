@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { onTestFinished } from 'vitest';
 import type { Receiver } from '../fakes/receiver.js';
 import { type ApiAnswer, type ApiClient, createClient, textOf } from '../fixtures/client.js';
 import { beneficiary } from '../fixtures/requestPayout.js';
@@ -7,6 +8,9 @@ import type { Processes } from '../servers/processes.js';
 
 /** Twenty requests a second, as an integrator of some size sends them. */
 const intervalMs = 50;
+
+/** What fails for one reason fails hundreds of times: the first say why, and a report can be read. */
+const mostFailures = 5;
 
 /** An integrator with money, a beneficiary and an endpoint for every event. */
 export type Caller = {
@@ -34,10 +38,13 @@ export async function openCaller(
   };
 }
 
-/** Requests at an even pace until it is stopped: payouts, and what an integrator looks at meanwhile. */
+/**
+ * Requests at an even pace until it is stopped or its test ends: payouts, and what an integrator looks
+ * at meanwhile.
+ */
 export function startLoad({ client, pay }: Caller, name: string) {
   const paid: string[] = [];
-  const failed: object[] = [];
+  const failed: string[] = [];
   const tookMs: number[] = [];
   const open = new Set<Promise<void>>();
   const payOne = async (n: number) => {
@@ -56,13 +63,16 @@ export function startLoad({ client, pay }: Caller, name: string) {
     lookAtLast,
     () => client('GET /v1/payouts?status=settled&limit=5'),
   ];
+  const fail = (n: number, why: string) => {
+    if (failed.length < mostFailures) failed.push(`${n}: ${why}`);
+  };
   const send = async (n: number) => {
     const startedMs = performance.now();
     try {
       const answer = await requests[n % requests.length]?.(n);
-      if (answer === undefined || answer.status > 202) failed.push({ n, ...answer });
+      if (answer === undefined || answer.status > 202) fail(n, JSON.stringify(answer));
     } catch (error) {
-      failed.push({ n, error: String(error) });
+      fail(n, String(error));
     }
     tookMs.push(performance.now() - startedMs);
   };
@@ -76,6 +86,11 @@ export function startLoad({ client, pay }: Caller, name: string) {
     }
     await Promise.all(open);
   })();
+  const stop = () => {
+    isStopped = true;
+    return sending;
+  };
+  onTestFinished(stop);
   return {
     paid,
     failed,
@@ -86,9 +101,6 @@ export function startLoad({ client, pay }: Caller, name: string) {
       reported = tookMs.length;
       return `${sorted[Math.floor(sorted.length * 0.99)]?.toFixed(0)} ms of ${sorted.length}`;
     },
-    stop: () => {
-      isStopped = true;
-      return sending;
-    },
+    stop,
   };
 }
