@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { parse } from 'yaml';
 import { z } from 'zod';
 import { freePort } from '../../sandbox/stack/ports.js';
 import { startPostgres } from '../../sandbox/stack/postgres.js';
@@ -212,6 +213,25 @@ describe('docker-compose.yml', () => {
     expect(serviceIn(raw, 'temporal-2')).toMatchObject({
       networks: { temporal: { aliases: ['temporal'] } },
     });
+  });
+
+  it('has Prometheus share a network with every service that it asks', () => {
+    const file = readFileSync(join(root, 'deploy/prometheus/prometheus.yml'), 'utf8');
+    const names = z.array(z.object({ names: z.array(z.string()) })).default([]);
+    const targets = z.array(z.object({ targets: z.array(z.string()) })).default([]);
+    const job = z.object({ dns_sd_configs: names, static_configs: targets });
+    const asked = z
+      .object({ scrape_configs: z.array(job) })
+      .parse(parse(file))
+      .scrape_configs.flatMap((each) => [
+        ...each.dns_sd_configs.flatMap((lookUp) => lookUp.names),
+        ...each.static_configs.flatMap((group) => group.targets.map((at) => at.split(':')[0])),
+      ]);
+    const reached = Object.entries(compose.services)
+      .filter(([, { networks }]) => networks.includes('metrics'))
+      .map(([name]) => name);
+    expect(asked).toContain('temporal-2');
+    expect(reached).toEqual(expect.arrayContaining(['prometheus', ...asked]));
   });
 
   it('leaves the API and the workers to be replicated', () => {

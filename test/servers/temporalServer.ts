@@ -47,7 +47,7 @@ export async function startTemporalServer(options: ServerOptions): Promise<Part>
     const at = { SQL_HOST, SQL_PORT, SQL_PASSWORD_FILE: files.passwordFile };
     await runScript('set-up-schema.sh', { ...envOf('temporal-schema'), ...at });
   }
-  const file = await configure(options, files.passwordFile);
+  const { file, metricsPort } = await configure(options, files.passwordFile);
   const [, ...args] = services['temporal']?.command ?? [];
   const namespaceEnv = {
     ...envOf('temporal-namespace'),
@@ -61,7 +61,8 @@ export async function startTemporalServer(options: ServerOptions): Promise<Part>
     ready: {
       probe: async () => {
         await runScript('create-namespace.sh', namespaceEnv);
-        return true;
+        // Where Prometheus asks whether it is there.
+        return (await fetch(`http://127.0.0.1:${metricsPort}/metrics`)).ok;
       },
     },
     readyTimeoutMs: scriptLimitMs,
@@ -104,7 +105,7 @@ async function prepare(directory: string) {
   return { isNewCluster, passwordFile, password: await readFile(passwordFile, 'utf8') };
 }
 
-/** Writes server.yaml for a server on this machine; the file. */
+/** Writes server.yaml for a server on this machine: the file, and where its metrics will be. */
 async function configure({ directory, port, databaseUrl }: ServerOptions, passwordFile: string) {
   const file = join(directory, `server-${port}.yaml`);
   const secret = '/run/secrets/temporal_database_password';
@@ -117,11 +118,13 @@ async function configure({ directory, port, databaseUrl }: ServerOptions, passwo
     ['numHistoryShards: 512', 'numHistoryShards: 8'],
     ['7233', String(port)],
   ];
+  const metricsPort = await freeServerPort();
+  substitutes.push(['9464', String(metricsPort)]);
   // The other three services, how all four find each other, and HTTP.
   for (const other of ['7234', '7235', '7239', '6933', '6934', '6935', '6939', '7243'])
     substitutes.push([other, String(await freeServerPort())]);
   await writeFile(file, replaced(await readFile(deployed('server.yaml'), 'utf8'), substitutes));
-  return file;
+  return { file, metricsPort };
 }
 
 /** At once: a port that is put in place of another may look like a third. */
