@@ -1,7 +1,8 @@
-import { listBalanceBreaks, listExposures } from '../db/ledger.js';
+import { longTransaction } from '../db/client.js';
+import { listBalanceBreaks, listExposures, sumPostings } from '../db/ledger.js';
 import { listOrphans } from '../db/orphans.js';
 import { listBreaks, movementTotals } from '../db/statements.js';
-import { formatMinor } from '../domain/money.js';
+import { formatMinor, formatSum } from '../domain/money.js';
 import { printJson } from './table.js';
 import type { Call } from './usage.js';
 
@@ -13,59 +14,58 @@ const comparisonLimitMs = 10 * 60_000;
 
 /**
  * Shows what the bank's statements and the ledger say, a currency and item by item, as far
- * as the worker has read the statements; what is held for payouts that have not settled;
- * balances that are not the sum of their postings; and orphans. True when there is no break.
+ * as the worker has read the statements; the sum of all postings; what is held for payouts that
+ * have not settled; balances that are not the sum of their postings; and orphans. True when there
+ * is no break.
  */
 export async function reconcile({ database, isJson }: Call): Promise<boolean> {
-  const nowMs = Date.now();
-  if (isJson === true) return reconcileAsJson(database);
-  for (const { currency, direction, bankMinor, ledgerMinor } of await movementTotals(database)) {
+  const [movements, sums, exposures, breaks, balances, orphans] = await Promise.all([
+    movementTotals(database),
+    longTransaction(database, comparisonLimitMs, sumPostings),
+    listExposures(database),
+    listBreaks(database, listLimit),
+    listBalanceBreaks(database, comparisonLimitMs),
+    listOrphans(database, comparisonLimitMs),
+  ]);
+  const uneven = sums.filter(({ sumMinor }) => sumMinor !== 0n);
+  const count = breaks.length + uneven.length + balances.length + orphans.length;
+  if (isJson === true) {
+    printJson({ movements, sums, breaks, balances, orphans });
+    return count === 0;
+  }
+  for (const { currency, direction, bankMinor, ledgerMinor } of movements) {
     const bank = formatMinor(bankMinor, currency);
     const ledger = formatMinor(ledgerMinor, currency);
     console.log(`${currency} ${direction}s  bank ${bank}  ledger ${ledger}`);
   }
-  for (const open of await listExposures(database)) {
+  for (const { mode, currency, sumMinor, postings } of sums) {
+    console.log(`Postings, ${mode}: ${postings}, sum ${formatSum(sumMinor, currency)}`);
+  }
+  for (const open of exposures) {
     const { sourceCurrency: source, destinationCurrency: destination, mode, payouts } = open;
     const held = amount(open.heldMinor, source);
     const due = amount(open.owedMinor, destination);
     console.log(`${source} to ${destination}, ${mode}: ${payouts} open, ${held} held, ${due} due`);
   }
-  const breaks = await listBreaks(database, listLimit);
   for (const item of breaks) {
-    const hours = Math.floor((nowMs - item.since.getTime()) / 3_600_000);
+    const hours = Math.floor((Date.now() - item.since.getTime()) / 3_600_000);
     const bank = amount(item.bankMinor, item.bankCurrency);
     const ledger = amount(item.ledgerMinor, item.ledgerCurrency);
     console.log(`${item.payoutId}  ${item.direction} ${item.kind}, for ${hours} h`);
     console.log(`  bank ${bank}, ledger ${ledger}`);
   }
-  const wrong = await listBalanceBreaks(database, comparisonLimitMs);
-  for (const { accountId, kind, currency, balanceMinor, postingsMinor } of wrong) {
+  for (const { accountId, kind, currency, balanceMinor, postingsMinor } of balances) {
     const balance = amount(balanceMinor, currency);
     const postings = amount(postingsMinor, currency);
     console.log(`${accountId}  ${kind} balance ${balance}, postings ${postings}`);
   }
-  const orphans = await listOrphans(database, comparisonLimitMs);
   for (const { reference, rowId, missingId } of orphans) {
     console.log(`${rowId}  ${reference}: there is no ${missingId}`);
   }
-  const count = breaks.length + wrong.length + orphans.length;
   console.log(count === 0 ? 'No breaks.' : `${count} breaks.`);
   return count === 0;
 }
 
-async function reconcileAsJson(database: Call['database']): Promise<boolean> {
-  const [movements, breaks, balances, orphans] = await Promise.all([
-    movementTotals(database),
-    listBreaks(database, listLimit),
-    listBalanceBreaks(database, comparisonLimitMs),
-    listOrphans(database, comparisonLimitMs),
-  ]);
-  printJson({ movements, breaks, balances, orphans });
-  return breaks.length + balances.length + orphans.length === 0;
-}
-
 function amount(minor: bigint | null, currency: string | null): string {
-  return minor === null || currency === null
-    ? 'nothing'
-    : `${formatMinor(minor, currency)} ${currency}`;
+  return minor === null || currency === null ? 'nothing' : formatSum(minor, currency);
 }

@@ -192,6 +192,7 @@ describe("the bank's statement against the ledger", () => {
     const { output, code } = await reconcile();
     expect(output).toMatch(/EUR debits {2}bank (\S+) {2}ledger \1\n/);
     expect(output).toMatch(/EUR credits {2}bank (\S+) {2}ledger \1\n/);
+    expect(output).toMatch(/Postings, test: [1-9]\d*, sum 0\.00 EUR\n/);
     expect(output).toMatch(/USD to EUR, test: 1 open, 100\.00 USD held, \d+\.\d\d EUR due\n/);
     expect(output).toContain('No breaks.');
     expect(code).toBe(0);
@@ -443,6 +444,27 @@ describe('balances against their postings', () => {
     expect(code).toBe(1);
     await edit(account.id, -49_900_000n);
     expect(await run('balances')).toBe(0);
+  });
+
+  it('have a break where money changed its currency', async () => {
+    const { account } = await createTestAccount(system.database, { funds: { EUR: 1n, JPY: 1n } });
+    const inCurrency = (currency: string) => system.database`
+      (select id from ledger_accounts
+        where account_id = ${account.id} and kind = 'available' and currency = ${currency})`;
+    await withoutTriggers(
+      system.database,
+      (sql) => sql`
+        insert into ledger_entries (kind, from_ids, to_ids, amounts_minor)
+        values ('fund', array[${inCurrency('EUR')}], array[${inCurrency('JPY')}], array[5::bigint])`,
+    );
+    const { output, code } = await reconcile();
+    expect(output).toMatch(/sum -0\.05 EUR\nPostings, test: \d+, sum 5 JPY\n/);
+    expect(code).toBe(1);
+    await withoutTriggers(
+      system.database,
+      (sql) => sql`delete from ledger_entries where from_ids = array[${inCurrency('EUR')}]`,
+    );
+    expect((await reconcile()).output).toContain(', sum 0 JPY\n');
   });
 
   it('have a break where a customer has postings and no balance', async () => {
