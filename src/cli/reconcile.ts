@@ -19,10 +19,9 @@ const comparisonLimitMs = 10 * 60_000;
  * is no break.
  */
 export async function reconcile({ database, isJson }: Call): Promise<boolean> {
-  const [movements, sums, exposures, breaks, balances, orphans] = await Promise.all([
+  const [movements, sums, breaks, balances, orphans] = await Promise.all([
     movementTotals(database),
     longTransaction(database, comparisonLimitMs, sumPostings),
-    listExposures(database),
     listBreaks(database, listLimit),
     listBalanceBreaks(database, comparisonLimitMs),
     listOrphans(database, comparisonLimitMs),
@@ -41,7 +40,7 @@ export async function reconcile({ database, isJson }: Call): Promise<boolean> {
   for (const { mode, currency, sumMinor, postings } of sums) {
     console.log(`Postings, ${mode}: ${postings}, sum ${formatSum(sumMinor, currency)}`);
   }
-  for (const open of exposures) {
+  for (const open of await listExposures(database)) {
     const { sourceCurrency: source, destinationCurrency: destination, mode, payouts } = open;
     const held = amount(open.heldMinor, source);
     const due = amount(open.owedMinor, destination);
