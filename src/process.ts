@@ -16,8 +16,8 @@ export async function tracingOf(part: string, config: ApiConfig | WorkerConfig, 
   return startTracing(part, { endpoint, share }, log);
 }
 
-/** What finishing may take: an activity's shutdown time and then some. */
-const stopLimitMs = 25_000;
+/** What finishing may take: the slowest worker's 20 s and the end of its connections. */
+const stopLimitMs = 30_000;
 
 /**
  * Runs a process until a signal asks it to stop, its parent is gone or it breaks. A wrong

@@ -4,14 +4,16 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom
 import described from './telemetry.json' with { type: 'json' };
 
 /** What a log line never shows, at the top of the object that is logged or one level below. */
-const secretNames = [
+export const secretNames: readonly string[] = [
   'authorization',
   'secret',
+  'key',
   'iban',
   'account_number',
   'pix_key',
   'tax_id',
-  'key',
+  'date_of_birth',
+  'registration_number',
 ];
 const redacted = secretNames.flatMap((name) => [name, `*.${name}`]);
 

@@ -1,10 +1,10 @@
 import type { Client } from '@temporalio/client';
 import { claimOverdueChunks } from '../db/chunks.js';
-import { type Database, isRaisedByFunction } from '../db/client.js';
+import { type Database, isRaisedByFunction, longTransaction } from '../db/client.js';
 import { overdueEndpoints, purgeAttempts, purgeDeliveries } from '../db/deliveries.js';
 import { endOverdueGroups } from '../db/deliveryGroups.js';
 import { purgeExpiredKeys } from '../db/idempotency.js';
-import { beat } from '../db/interruptions.js';
+import { beat, sinceHeartbeatMs } from '../db/interruptions.js';
 import { listBalanceBreaks } from '../db/ledger.js';
 import { listOrphans } from '../db/orphans.js';
 import { claimOverduePayouts } from '../db/payouts.js';
@@ -12,8 +12,9 @@ import { purgeUnusedQuotes } from '../db/quotes.js';
 import { currentRates, storeRates } from '../db/rates.js';
 import { countBreaks, movementTotals } from '../db/statements.js';
 import { purgeProbes } from '../db/webhookProbes.js';
-import { show } from '../telemetry.js';
-import { startBatch, wakeChunks, wakeEndpoint } from '../temporal/workflowCalls.js';
+import { count, show } from '../telemetry.js';
+import { answers } from '../temporal/client.js';
+import { startBatches, wakeChunks, wakeEndpoints } from '../temporal/workflowCalls.js';
 import type { ActivityDeps, WakingDeps } from './deps.js';
 import { withHeartbeat } from './failure.js';
 import { readStatements } from './statements.js';
@@ -23,6 +24,8 @@ type MaintenanceDeps = WakingDeps & Pick<ActivityDeps, 'rails' | 'rateSource' | 
 
 /** Ten million postings take three seconds of one processor; orphans have the minute after that. */
 const comparisonLimitMs = 3 * 60_000;
+/** Every line of every statement, twice; reading a month of them has the rest of the activity's time. */
+const statementsLimitMs = 2 * 60_000;
 /** The newest rows of five tables take some seconds; the activity ends a minute later. */
 const orphansLimitMs = 60_000;
 
@@ -39,17 +42,18 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
     purge: (): Promise<number> => purge(database),
 
     /** Reads the days of every rail's statement that are not closed yet, and counts the breaks. */
-    readStatements: async (): Promise<number> => {
-      for (const rail of rails.all) await readStatements(database, rail);
-      const breaks = await countBreaks(database);
-      show('statement_breaks', {}, breaks);
-      for (const total of await movementTotals(database)) {
-        const { currency, direction, drift } = total;
-        show('ledger_drift_minor', { currency, direction }, drift);
-      }
-      show('books_compared_timestamp_seconds', { books: 'statements' }, Date.now() / 1000);
-      return breaks;
-    },
+    readStatements: (): Promise<number> =>
+      withHeartbeat(async () => {
+        for (const rail of rails.all) await readStatements(database, rail);
+        const breaks = await longTransaction(database, statementsLimitMs, countBreaks);
+        show('statement_breaks', {}, breaks);
+        const totals = await longTransaction(database, statementsLimitMs, movementTotals);
+        for (const { currency, direction, drift } of totals) {
+          show('ledger_drift_minor', { currency, direction }, drift);
+        }
+        show('books_compared_timestamp_seconds', { books: 'statements' }, Date.now() / 1000);
+        return breaks;
+      }),
 
     /** Compares the customers' balances with their postings and counts those that differ, and orphans. */
     compareBalances: (): Promise<number> =>
@@ -93,7 +97,11 @@ async function purge(database: Database): Promise<number> {
   return deleted;
 }
 
-async function sweep({ database, temporal, log }: MaintenanceDeps): Promise<void> {
+async function sweep({
+  database,
+  temporal,
+  log,
+}: Parameters<typeof sweepIfLate>[0]): Promise<void> {
   // First, for what is woken may be sent again.
   await beat(database);
   const payouts = await claimOverduePayouts(database);
@@ -101,11 +109,27 @@ async function sweep({ database, temporal, log }: MaintenanceDeps): Promise<void
   const chunks = await wakeOverdueChunks(database, temporal);
   await endOverdueGroups(database);
   const endpoints = await overdueEndpoints(database);
-  for (const endpointId of endpoints) await wakeEndpoint(temporal, endpointId);
+  await wakeEndpoints(temporal, endpoints);
   if (payouts.length + chunks + endpoints.length > 0) {
     const counts = { payouts: payouts.length, chunks, endpoints: endpoints.length };
     log.info({ ...counts, failures }, 'the sweep woke what was overdue');
   }
+}
+
+/** Three times the interval of its schedule: later than any sweep while all is well. */
+const lateAfterMs = 15_000;
+
+/**
+ * Sweeps where the schedule has not. Temporal's own scheduler can stand still for minutes while all
+ * else of it works: it did after one of two servers had been frozen for half a minute.
+ */
+export async function sweepIfLate(deps: WakingDeps & Pick<MaintenanceDeps, 'log'>): Promise<void> {
+  const lateMs = await sinceHeartbeatMs(deps.database);
+  // Without Temporal nothing can be woken, and when it is back its schedule sweeps.
+  if (lateMs < lateAfterMs || !(await answers(deps.temporal))) return;
+  count('late_sweeps_total', {});
+  deps.log.warn({ lateMs }, 'the schedule has not swept; this worker does');
+  await sweep(deps);
 }
 
 /** A chunk with undecided items is the business of its batch, which decides in order. */
@@ -113,9 +137,8 @@ async function wakeOverdueChunks(database: Database, temporal: Client): Promise<
   const chunks = await claimOverdueChunks(database);
   const undecided = chunks.filter((chunk) => chunk.isUndecided);
   const others = chunks.filter((chunk) => !chunk.isUndecided);
-  const batches = new Set(undecided.map(({ batchId }) => batchId));
-  for (const batchId of batches) await startBatch(temporal, batchId);
   // What could not be woken is overdue again in a moment.
+  await startBatches(temporal, [...new Set(undecided.map(({ batchId }) => batchId))]);
   await wakeChunks(temporal, others);
   return chunks.length;
 }

@@ -5,6 +5,7 @@ import { currentRates, midOf } from '../db/rates.js';
 import { convertFloor } from '../domain/fx.js';
 import {
   type ActorKind,
+  faultOf,
   movesMoney,
   needsApproval,
   type OperatorCommand,
@@ -126,7 +127,8 @@ async function planOf(
     return refuse(`There is no open proposal ${command.proposal} for ${row.id}.`);
   }
   const planned = proposal?.command ?? command;
-  const refusal = refusalOf(planned.kind, standingOf(row));
+  // The command line checks the form too, but whoever has its login can leave the command line out.
+  const refusal = faultOf(planned, new Date()) ?? refusalOf(planned.kind, standingOf(row));
   if (refusal !== undefined) return refuse(refusal);
   if (proposal === undefined) {
     const euroCents = await euroCentsOf(deps, row, command);

@@ -86,15 +86,21 @@ export type Bound = {
 
 /**
  * The transaction that binds a request's keys, and writes so many rows. It may wait for other
- * requests with the same key, so an account has a share of the connections for it.
+ * requests with the same key, so an account has a share of the connections for it; one that waits
+ * as long as for any lock is refused.
  */
 function keyTransaction<T>(
   { database, writes }: ApiDeps,
   { account }: ApiRequest,
   rowCount: number,
   work: (sql: Sql) => Promise<T>,
-): Promise<T> {
-  return writes(account.id, () => bulkTransaction(database, rowCount, work));
+): Promise<T | Refusal> {
+  return writes(account.id, () => bulkTransaction(database, rowCount, work)).catch(
+    (error: unknown) => {
+      if (!hasSqlState(error, lockNotAvailable)) throw error;
+      return refuse('request_in_progress', { hint: 'Send it again in a second.' });
+    },
+  );
 }
 
 /** Binds the request's key to an object; refuses a key that was used for another request. */
@@ -222,34 +228,27 @@ export async function runIdempotently<Row extends object>(
     const result = await deps.writes(account.id, () => creation.perform(deps.database));
     return isRefusal(result) ? refused(result) : { status, body: render(result) };
   }
-  try {
-    return await keyTransaction(deps, request, 1, async (sql) => {
-      const bound = await bindRequest(sql, deps, request, { objectId: fresh });
-      if (isRefusal(bound)) return refused(bound);
-      const { isReplay, objectId, headers } = bound;
-      if (bound.refusal !== null) return { ...refused(withAdvice(bound.refusal)), headers };
-      if (isReplay) {
-        const row = await creation.find(sql, account.id, objectId);
-        return { status, body: render(exactlyOne(row)), headers };
-      }
-      const result = await creation.perform(sql);
-      if (!isRefusal(result)) return { status, body: render(result) };
-      if (key === undefined) return refused(result);
-      // A refusal that is the service's own fault does not use the key up.
-      if (meaningOf(result.code).status >= 500) {
-        await deleteKey(sql, account.id, key);
-        return refused(result);
-      }
-      await recordKeyRefusal(sql, account.id, key, result);
-      return refused(withAdvice(result));
-    });
-  } catch (error) {
-    if (!hasSqlState(error, lockNotAvailable)) throw error;
-    return {
-      ...refused(refuse('request_in_progress', { hint: 'Send it again in a second.' })),
-      headers: { 'Retry-After': '1' },
-    };
-  }
+  const answer = await keyTransaction(deps, request, 1, async (sql) => {
+    const bound = await bindRequest(sql, deps, request, { objectId: fresh });
+    if (isRefusal(bound)) return refused(bound);
+    const { isReplay, objectId, headers } = bound;
+    if (bound.refusal !== null) return { ...refused(withAdvice(bound.refusal)), headers };
+    if (isReplay) {
+      const row = await creation.find(sql, account.id, objectId);
+      return { status, body: render(exactlyOne(row)), headers };
+    }
+    const result = await creation.perform(sql);
+    if (!isRefusal(result)) return { status, body: render(result) };
+    if (key === undefined) return refused(result);
+    // A refusal that is the service's own fault does not use the key up.
+    if (meaningOf(result.code).status >= 500) {
+      await deleteKey(sql, account.id, key);
+      return refused(result);
+    }
+    await recordKeyRefusal(sql, account.id, key, result);
+    return refused(withAdvice(result));
+  });
+  return isRefusal(answer) ? refused(answer) : answer;
 }
 
 /** Changes or deletes the object that the path names, once for the request's key. */

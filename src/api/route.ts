@@ -9,6 +9,7 @@ import type { Account } from '../db/accounts.js';
 import type { Database } from '../db/client.js';
 import type { Keyring } from '../db/personalData.js';
 import type { RateAges } from '../db/rates.js';
+import { secretFields } from '../domain/fieldRule.js';
 import { isCurrency, minorUnitsExpected, minorUnitsHint } from '../domain/money.js';
 import { type Refusal, type RefusalCode, refuse } from '../domain/refusal.js';
 import type { Scope } from '../domain/scope.js';
@@ -177,8 +178,7 @@ export function refused(...refusals: readonly Refusal[]): Refused {
 const receivedLength = 64;
 
 /** Parameters whose value is not repeated: account numbers and secrets. */
-const secretNames =
-  /(^|\[)(iban|account_number|pix_key|tax_id|date_of_birth|registration_number|secret|key)\]?$/;
+const secretNames = new RegExp(`(^|\\[)(${[...secretFields, 'secret', 'key'].join('|')})\\]?$`);
 
 export type Validated<T> = { readonly params: T } | { readonly refusals: readonly Refusal[] };
 

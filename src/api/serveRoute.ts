@@ -327,6 +327,7 @@ export function answerProblem(ctx: Koa.Context, answer: Refused): void {
   if (problem.status === 503 && !isKept && !ctx.res.hasHeader('Retry-After')) {
     ctx.set('Retry-After', '5');
   }
+  if (problem.code === 'request_in_progress') ctx.set('Retry-After', '1');
   ctx.body = { ...problem, ...answer.object };
   ctx.state['code'] = problem.code;
   ctx.status = problem.status;

@@ -20,9 +20,9 @@ const comparisonLimitMs = 10 * 60_000;
  */
 export async function reconcile({ database, isJson }: Call): Promise<boolean> {
   const [movements, sums, breaks, balances, orphans] = await Promise.all([
-    movementTotals(database),
+    longTransaction(database, comparisonLimitMs, movementTotals),
     longTransaction(database, comparisonLimitMs, sumPostings),
-    listBreaks(database, listLimit),
+    longTransaction(database, comparisonLimitMs, (sql) => listBreaks(sql, listLimit)),
     listBalanceBreaks(database, comparisonLimitMs),
     listOrphans(database, comparisonLimitMs),
   ]);

@@ -255,11 +255,11 @@ export async function completeBatches(
   batchIds: readonly string[],
 ): Promise<readonly BatchRow[]> {
   if (batchIds.length === 0) return [];
+  // A statement of its own, so that the next one sees items that were canceled while this waited.
+  await sql`
+    select from batches where id = any (${[...new Set(batchIds)]}) order by id for no key update`;
   const rows = await sql<BatchRow[]>`
-    with locked as (
-      select id from batches where id = any (${[...new Set(batchIds)]}) order by id
-         for no key update
-    ), closed as (
+    with closed as (
       select id, count(*)::int as count from unnest(${batchIds}::text[]) as t (id) group by id
     )
     update batches b
@@ -270,7 +270,7 @@ export async function completeBatches(
                            select from payouts p where p.batch_id = b.id and p.status = 'canceled')
                          then 'canceled' else 'completed' end,
            completed_at = case when b.open = c.count then clock_timestamp() end
-      from closed c join locked using (id) where b.id = c.id
+      from closed c where b.id = c.id
     returning b.id, b.account_id, b.status, b.mode, b.outcome, b.total, b.open, b.created_at,
       b.completed_at, b.paused_at, b.canceled_at`;
   return rows.filter((row) => row.status !== 'processing');

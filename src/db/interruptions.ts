@@ -1,8 +1,16 @@
-import type { Sql } from './client.js';
+import { exactlyOne, type Sql } from './client.js';
 
 /** Records that the database is found, and from which time on something may be missing. */
 export async function beat(sql: Sql): Promise<void> {
   await sql`select beat()`;
+}
+
+/** How long ago a sweep began; since 1970 where none ever did. */
+export async function sinceHeartbeatMs(sql: Sql): Promise<number> {
+  const [row] = await sql<{ ms: number }[]>`
+    select extract(epoch from now() - coalesce(max(beaten_at), to_timestamp(0)))::float8 * 1000 as ms
+      from heartbeats`;
+  return exactlyOne(row).ms;
 }
 
 /** The first `with` of a statement that has the times below: read once, whatever number of payouts it has. */

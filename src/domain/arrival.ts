@@ -72,7 +72,7 @@ function computeArrival(source: string, destination: string, at: Date): Date | n
     const open = schemes.map((each) => isBusinessDay(each, day));
     if (open.includes(undefined)) return null;
     if (!open.includes(false)) {
-      if (left === 0) return endOfDay(day, scheme.zone);
+      if (left === 0) return timeIn(scheme.zone, `${day}T23:59:59.999`);
       left -= 1;
       // It has left the source by then.
       schemes = [scheme];
@@ -104,9 +104,10 @@ function localTime(at: Date, timeZone: string): string {
   return format.format(at);
 }
 
-/** Clocks change at weekends, so the end of a business day and its end in UTC have one offset. */
-function endOfDay(day: string, zone: string): Date {
-  const inUtcMs = Date.parse(`${day}T23:59:59Z`);
-  const local = localTime(new Date(inUtcMs), zone).replace(' ', 'T');
-  return new Date(inUtcMs - (Date.parse(`${local}Z`) - inUtcMs) + 999);
+/** When clocks in a zone show a time of a business day: they change at weekends, so UTC's has one offset. */
+export function timeIn(zone: string, time: string): Date {
+  const utc = new Date(`${time}Z`);
+  const local = Date.parse(`${localTime(utc, zone).replace(' ', 'T')}Z`);
+  const wholeSecond = utc.getTime() - utc.getUTCMilliseconds();
+  return new Date(utc.getTime() + wholeSecond - local);
 }

@@ -1,3 +1,4 @@
+import { timeIn } from '../domain/arrival.js';
 import { parseRate } from '../domain/fx.js';
 import { isCurrency } from '../domain/money.js';
 import { download, utf8 } from './download.js';
@@ -49,12 +50,12 @@ export function parseEcbDaily(xml: string): RateTable {
   return { asOf: concertationOf(day), perEuro };
 }
 
-/** The rates of a day are those of its concertation at 14:10 Central European Time. */
+/** The rates of a day are those of its concertation at 14:10 in Frankfurt. */
 function concertationOf(day: string): Date {
-  const asOf = new Date(`${day}T13:10:00.000Z`);
+  const noon = new Date(`${day}T12:00:00Z`);
   // Some engines roll 31 February over to March instead of refusing it.
-  if (Number.isNaN(asOf.getTime()) || !asOf.toISOString().startsWith(day)) {
+  if (Number.isNaN(noon.getTime()) || !noon.toISOString().startsWith(day)) {
     throw new Error(`The ECB rates are of no day: ${day}`);
   }
-  return asOf;
+  return timeIn('Europe/Berlin', `${day}T14:10:00`);
 }

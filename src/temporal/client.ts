@@ -21,7 +21,7 @@ const pauseMs = 100;
 const mostAttempts = 200;
 
 /** A server that is there answers in milliseconds; one that is not is found out by what follows. */
-const namespaceLimitMs = 3_000;
+const answerLimitMs = 3_000;
 
 /** What connections of the client and of workers have in common. */
 export function connectionOptions(options: TemporalConfig) {
@@ -67,6 +67,18 @@ export function connectTemporal(
   });
 }
 
+/** Whether the server is there. */
+export async function answers({ connection }: Client): Promise<boolean> {
+  try {
+    await connection.withDeadline(Date.now() + answerLimitMs, () =>
+      connection.workflowService.getSystemInfo({}),
+    );
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /**
  * What the server has against the namespace or the API key, by the variable's name. Nothing when it
  * takes both, and when it does not answer: that it may do later.
@@ -74,7 +86,7 @@ export function connectTemporal(
 export async function refusalOf({ connection, options }: Client): Promise<string | undefined> {
   const { namespace } = options;
   try {
-    await connection.withDeadline(Date.now() + namespaceLimitMs, () =>
+    await connection.withDeadline(Date.now() + answerLimitMs, () =>
       connection.workflowService.describeNamespace({ namespace }),
     );
     return undefined;

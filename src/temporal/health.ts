@@ -1,4 +1,4 @@
-import type { Client } from '@temporalio/client';
+import { type Client, ScheduleNotFoundError } from '@temporalio/client';
 import { searchAttributes } from '../workflows/messages.js';
 import { scheduleIds } from './schedules.js';
 
@@ -29,7 +29,8 @@ async function schedulesFault(client: Client): Promise<string> {
     try {
       const { state } = await client.schedule.getHandle(id).describe();
       if (state.paused) return `${id} is paused: unpause it in the Temporal UI`;
-    } catch {
+    } catch (error) {
+      if (!(error instanceof ScheduleNotFoundError)) throw error;
       return `${id} is missing: start a worker, which makes it`;
     }
   }

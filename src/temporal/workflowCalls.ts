@@ -47,6 +47,9 @@ const oneRun = {
 /** Temporal answers in milliseconds. After this the row stays due, and the sweep wakes it. */
 const wakeLimitMs = 5_000;
 
+/** A thousand are woken in some three seconds. Who sent a callback waits for it, as the sweep's other work does. */
+const wakeAllLimitMs = 10_000;
+
 /** What operators search by until the payout is accepted and its rail has said its own time. */
 const usualSettlementMs = 5 * 24 * 60 * 60 * 1000;
 
@@ -63,8 +66,9 @@ async function wake(
   workflowType: string,
   options: StartOptions,
   signal: SignalDefinition = railUpdateSignal,
+  limitMs = wakeLimitMs,
 ): Promise<void> {
-  await within(client, wakeLimitMs, () =>
+  await within(client, limitMs, () =>
     client.workflow.signalWithStart(workflowType, { ...options, signal }),
   );
 }
@@ -182,17 +186,31 @@ export function wakeChunks(
   return wakeAll(client, 'batchChunk', starts);
 }
 
+/** Starts the workflows of batches, or has them look again. */
+export function startBatches(client: Client, ids: readonly string[]) {
+  const starts = ids.map((batchId) => batchOptions(batchId, batchId, { batchId }));
+  return wakeAll(client, 'batch', starts);
+}
+
+/** Has the delivery workflows of endpoints look at what is due. */
+export function wakeEndpoints(client: Client, ids: readonly string[]) {
+  return wakeAll(client, 'webhookDelivery', ids.map(deliveryOptions), deliverSignal);
+}
+
 async function wakeAll(
   client: Client,
   workflowType: string,
   starts: readonly StartOptions[],
+  signal?: SignalDefinition,
 ): Promise<readonly WakeFailure[]> {
   const failures: WakeFailure[] = [];
-  await pLimit(startsInFlight).map(starts, (options) =>
-    wake(client, workflowType, options).catch((error: unknown) =>
+  const endsAtMs = Date.now() + wakeAllLimitMs;
+  await pLimit(startsInFlight).map(starts, (options) => {
+    const limitMs = Math.min(wakeLimitMs, endsAtMs - Date.now());
+    return wake(client, workflowType, options, signal, limitMs).catch((error: unknown) =>
       failures.push({ id: options.workflowId, error }),
-    ),
-  );
+    );
+  });
   return failures;
 }
 
@@ -232,14 +250,17 @@ export async function cancelBatchItems(
 
 /** Makes sure that the endpoint's delivery workflow runs and looks at what is due. */
 export function wakeEndpoint(client: Client, endpointId: string): Promise<void> {
-  const options = {
+  return wake(client, 'webhookDelivery', deliveryOptions(endpointId), deliverSignal);
+}
+
+function deliveryOptions(endpointId: string) {
+  return {
     workflowId: `webhook/${endpointId}`,
     staticSummary: `Webhooks that endpoint ${endpointId} has not taken`,
     taskQueue: taskQueues.payouts,
     ...oneRun,
     args: [{ endpointId }],
   };
-  return wake(client, 'webhookDelivery', options, deliverSignal);
 }
 
 /** An activity of 20 s (workflows/proxies.ts), and what it takes to begin it. */

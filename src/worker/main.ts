@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { Client } from '@temporalio/client';
@@ -6,7 +7,7 @@ import { DefaultLogger, NativeConnection, Runtime } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { createDeliverer } from '../activities/delivery.js';
 import { createActivities } from '../activities/index.js';
-import { startRates } from '../activities/maintenance.js';
+import { startRates, sweepIfLate } from '../activities/maintenance.js';
 import { ConfigError, rateAgesOf, readWorkerConfig, type WorkerConfig } from '../config.js';
 import { hasMasterKeys } from '../db/accountKeys.js';
 import { connectDatabase, type Database } from '../db/client.js';
@@ -85,6 +86,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
   const running = workers.map((worker) => worker.run());
   await ensureSearchAttributes(connection, temporal);
   if (lane === 'single') await upsertSchedules(temporal);
+  const watching = lane === 'single' ? watchSweeps({ database, temporal, log }) : undefined;
 
   const server = await serveMetrics({
     host: config.METRICS_HOST,
@@ -103,12 +105,34 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     // Workers first, for they use everything else; the database last.
     stop: async () => {
       for (const worker of workers) worker.shutdown();
-      await Promise.allSettled([...running, deliverer.close()]);
+      await Promise.allSettled([...running, deliverer.close(), watching?.stop()]);
       // What the last steps have committed is released by now, for other workers.
       await deliverer.close();
       server.close();
       await Promise.all([sender.close(), rail.close(), connection.close(), tracing?.stop()]);
       await database.end({ timeout: 5 });
+    },
+  };
+}
+
+/** As often as the schedule sweeps. */
+const watchIntervalMs = 5_000;
+
+/** Looks whether the schedule sweeps, and does it instead where that is late. */
+function watchSweeps(deps: Parameters<typeof sweepIfLate>[0]) {
+  const stopped = new AbortController();
+  const watch = async () => {
+    while (!stopped.signal.aborted) {
+      await delay(watchIntervalMs, undefined, { signal: stopped.signal }).catch(() => undefined);
+      if (stopped.signal.aborted) return;
+      await sweepIfLate(deps).catch((err) => deps.log.warn({ err }, 'could not sweep'));
+    }
+  };
+  const watching = watch();
+  return {
+    stop: () => {
+      stopped.abort();
+      return watching;
     },
   };
 }

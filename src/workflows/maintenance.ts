@@ -12,7 +12,7 @@ export async function retention(): Promise<number> {
 
 /** Reads the banks' statements and counts what differs from the ledger. */
 export async function statement(): Promise<number> {
-  return maintenance.readStatements();
+  return comparison.readStatements();
 }
 
 /** Compares the customers' balances with their postings; returns how many differ. */

@@ -155,16 +155,14 @@ export const sweeper = proxyActivities<Pick<Activities, 'sweep'>>({
 /** Until the database, the bank or the source of rates is back: the next run may be a day away. */
 const untilBack = { initialInterval: 1_000, maximumInterval: 60_000 } as const;
 
-export const maintenance = proxyActivities<
-  Pick<Activities, 'refreshRates' | 'readStatements' | 'purge'>
->({
+export const maintenance = proxyActivities<Pick<Activities, 'refreshRates' | 'purge'>>({
   taskQueue: taskQueues.payouts,
   startToCloseTimeout: 30_000,
   retry: untilBack,
 });
 
-/** It reads every posting there is; a killed worker shows by its heartbeat. */
-export const comparison = proxyActivities<Pick<Activities, 'compareBalances'>>({
+/** They read every posting and every line there is; a killed worker shows by its heartbeat. */
+export const comparison = proxyActivities<Pick<Activities, 'compareBalances' | 'readStatements'>>({
   taskQueue: taskQueues.payouts,
   startToCloseTimeout: 5 * 60_000,
   heartbeatTimeout: 4_000,

@@ -1,10 +1,14 @@
 import { randomUUID } from 'node:crypto';
+import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { insertBatch, type NewItem } from '../../src/db/batches.js';
-import { bulkTransaction } from '../../src/db/client.js';
+import { sweepIfLate } from '../../src/activities/maintenance.js';
+import { cancelBatch, completeBatches, insertBatch, type NewItem } from '../../src/db/batches.js';
+import { bulkTransaction, transaction } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
+import { connectTemporal } from '../../src/temporal/client.js';
 import { taskQueues } from '../../src/workflows/messages.js';
 import { eventually } from '../assertions/eventually.js';
+import { requestBatch } from '../fixtures/requestBatch.js';
 import { requestPayout } from '../fixtures/requestPayout.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
@@ -67,4 +71,67 @@ describe('a batch that nobody has started is started by the sweep', () => {
     const events = await client(`GET /v1/events?type=batch.completed&batch=${id}`);
     expect(events.body['data']).toHaveLength(1);
   });
+});
+
+describe('where the schedule does not sweep', () => {
+  const log = pino({ level: 'silent' });
+  /** A payout that nobody has started, and the last sweep so long ago. */
+  async function leavePayout(secondsAgo: number): Promise<string> {
+    const { database, account } = system;
+    const { id } = await requestPayout(database, account.account.id);
+    await database`update payouts set wake_at = now() - interval '1 second' where id = ${id}`;
+    await database`select beat()`;
+    await database`update heartbeats set beaten_at = now() - make_interval(secs => ${secondsAgo})`;
+    return id;
+  }
+  const dueAt = async (id: string) =>
+    (await system.database`select wake_at, status from payouts where id = ${id}`)[0];
+
+  it('a worker does', async () => {
+    const id = await leavePayout(16);
+    await sweepIfLate({ database: system.worker, temporal: system.temporal, log });
+    await eventually('it is decided', 20_000, async () => {
+      const { body } = await system.client(`GET /v1/payouts/${id}`);
+      return body['status'] !== 'pending' || undefined;
+    });
+    const [beat] =
+      await system.database`select now() - beaten_at < '10 s' as fresh from heartbeats`;
+    expect(beat).toEqual({ fresh: true });
+  });
+
+  it('but not while the schedule is in time, nor while Temporal is away', async () => {
+    const id = await leavePayout(10);
+    const before = await dueAt(id);
+    await sweepIfLate({ database: system.worker, temporal: system.temporal, log });
+    expect(await dueAt(id)).toEqual(before);
+
+    await system.database`update heartbeats set beaten_at = now() - interval '16 seconds'`;
+    const temporal = connectTemporal({
+      TEMPORAL_ADDRESS: '127.0.0.1:1',
+      TEMPORAL_NAMESPACE: 'default',
+    });
+    await sweepIfLate({ database: system.worker, temporal, log });
+    expect(await dueAt(id)).toEqual(before);
+    await temporal.connection.close();
+  });
+});
+
+it('a batch is canceled if an item was while the last one waited to close it', async () => {
+  const { worker, database, account } = system;
+  const id = await requestBatch(database, account.account.id, { count: 2 });
+  await cancelBatch(database, id);
+  let closing: ReturnType<typeof completeBatches> | undefined;
+  await transaction(worker, async (sql) => {
+    await completeBatches(sql, [id]);
+    closing = transaction(worker, (other) => completeBatches(other, [id]));
+    await eventually('the other waits', 20_000, async () => {
+      const waiting = await database`
+        select from pg_stat_activity where wait_event_type = 'Lock' and query like '%batches%'`;
+      return waiting.length > 0 || undefined;
+    });
+    await sql`
+      update payouts set status = 'canceled', wake_at = null
+       where batch_id = ${id} and batch_index = 0`;
+  });
+  expect(await closing).toMatchObject([{ id, status: 'canceled' }]);
 });

@@ -509,3 +509,25 @@ describe('when the API dies after the database has committed and before it has a
     expect(await worldOf(accountId)).toEqual(await worldOf(once.accountId));
   });
 });
+
+describe('a key that another request holds', () => {
+  it.each([
+    ['POST /v1/quotes', { form: quote }],
+    ['POST /v1/payouts', { form: payout('bnf_none', 'Invoice') }],
+    ['POST /v1/batches', { json: { payouts: [payout('bnf_none', 'Invoice')] } }],
+  ])('has %s wait for a moment, and then come again', async (request, body) => {
+    const key = `held-${request.split('/').at(-1)}`;
+    await transaction(system.database, async (sql) => {
+      await sql`
+        insert into idempotency_keys (account_id, key, route, fingerprints, object_id)
+        values (${system.account.account.id}, ${key}, ${request}, '{}', 'none')`;
+      const {
+        status,
+        body: problem,
+        headers,
+      } = await system.client(request, { ...body, idempotencyKey: key });
+      expect([status, problem['code']]).toEqual([409, 'request_in_progress']);
+      expect(headers.get('Retry-After')).toBe('1');
+    });
+  });
+});

@@ -82,6 +82,18 @@ describe('operators', () => {
     expect(await unbalancedCurrencies(system.database)).toEqual([]);
   });
 
+  it.each(['infinity', '2026-02-31T12:00:00Z', '2099-01-01T00:00:00Z'])(
+    'extend to no time that the command line would refuse, whoever records it: %s',
+    async (until) => {
+      const id = await park('simulate: never settle');
+      const before = await findPayoutById(system.database, id);
+      const extended = await command(system, id, { kind: 'extendDeadline', until });
+      expect(extended).toMatchObject({ outcome: 'refused' });
+      expect(extended.detail).toMatch(/^until: expected /);
+      expect(await findPayoutById(system.database, id)).toEqual(before);
+    },
+  );
+
   it('need a second person above the configured sum', async () => {
     const id = await park('simulate: never settle', '9000000');
     const settle = { kind: 'markSettled', evidence: 'MT103 seen' } as const;

@@ -200,6 +200,17 @@ describe('the daily document of the ECB', () => {
     expect(parseEcbDaily(daily.replaceAll("'", '"')).perEuro).toEqual(perEuro);
   });
 
+  test.each([
+    ['2026-03-27', '13:10'],
+    ['2026-03-30', '12:10'],
+    ['2026-07-15', '12:10'],
+    ['2026-10-23', '12:10'],
+    ['2026-10-26', '13:10'],
+  ])('is of 14:10 by the clocks of Frankfurt on %s', (day, utc) => {
+    const { asOf } = parseEcbDaily(daily.replace('2026-11-20', day));
+    expect(asOf.toISOString()).toBe(`${day}T${utc}:00.000Z`);
+  });
+
   test('may have a currency that we do not know yet', () => {
     const { perEuro } = parseEcbDaily(daily.replace("'JPY'", "'QQQ'"));
     expect([...perEuro.keys()]).toEqual(['EUR', 'USD', 'IDR']);

@@ -1,6 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { newId } from '../../src/db/id.js';
-import { withoutSecrets } from '../../src/telemetry.js';
+import { secretFields } from '../../src/domain/fieldRule.js';
+import { secretNames, withoutSecrets } from '../../src/telemetry.js';
+
+it('no log line shows what an answer would not', () => {
+  expect(secretNames).toEqual(expect.arrayContaining([...secretFields]));
+});
 
 describe('a text that is repeated', () => {
   it.each([

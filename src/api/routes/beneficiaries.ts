@@ -29,11 +29,12 @@ function keptRefusal([first]: readonly Refusal[]): Refusal {
   return { ...exactlyOne(first), received: undefined };
 }
 
-/** The caller gets all refusals in full the first time; the key keeps one. */
-function withAll(answer: Answer, refusals: readonly Refusal[]): Answer {
-  return 'refusals' in answer && answer.refusals[0]?.code === refusals[0]?.code
-    ? { ...answer, refusals }
-    : answer;
+/** The caller gets all refusals in full the first time; the key keeps one, with its advice. */
+function withAll(answer: Answer, [first, ...others]: readonly Refusal[]): Answer {
+  if (!('refusals' in answer) || first === undefined) return answer;
+  const [kept] = answer.refusals;
+  if (kept?.code !== first.code) return answer;
+  return { ...answer, refusals: [{ ...kept, received: first.received }, ...others] };
 }
 
 /** What was sent, with the parts of the address under the names that a form has for them. */

@@ -79,20 +79,21 @@ const lookupResult = reported
 export const lookupAnswer = z.object({ results: readable(lookupResult) });
 export const voidAnswer = z.object({ outcome: z.enum(['voided', 'too_late']) });
 
+/** What a line of a statement moves: more than nothing, and what PostgreSQL's `bigint` holds. */
+const movedMinor = minorText.transform(BigInt).refine((minor) => minor > 0n && minor < 2n ** 63n);
+
 const statementLine = z
   .object({
     key: storable,
     bank_reference: storable,
     direction: z.enum(['debit', 'credit']),
-    amount: minorText,
+    amount: movedMinor,
     currency: storable,
-    at: z.string(),
+    at: z.iso.datetime({ offset: true }),
   })
-  .transform(({ bank_reference: bankReference, amount, at: bookedAt, ...line }) => ({
+  .transform(({ bank_reference: bankReference, amount: amountMinor, at: bookedAt, ...line }) => ({
     ...line,
-    bankReference,
-    amountMinor: BigInt(amount),
-    bookedAt,
+    ...{ bankReference, amountMinor, bookedAt },
   }));
 
 export const statementAnswer = z
