@@ -58,18 +58,21 @@ function within<T>(client: Client, limitMs: number, call: () => Promise<T>): Pro
   return client.withDeadline(Date.now() + limitMs, call);
 }
 
-type StartOptions = WorkflowOptions & { readonly args: unknown[] };
+type StartOptions = WorkflowOptions & {
+  readonly args: unknown[];
+  /** What it is woken by; `railUpdate` unless stated. */
+  readonly signal?: SignalDefinition;
+};
 
 /** A signal that makes a workflow look again, and starts it if it does not run. */
 async function wake(
   client: Client,
   workflowType: string,
   options: StartOptions,
-  signal: SignalDefinition = railUpdateSignal,
   limitMs = wakeLimitMs,
 ): Promise<void> {
   await within(client, limitMs, () =>
-    client.workflow.signalWithStart(workflowType, { ...options, signal }),
+    client.workflow.signalWithStart(workflowType, { signal: railUpdateSignal, ...options }),
   );
 }
 
@@ -194,20 +197,19 @@ export function startBatches(client: Client, ids: readonly string[]) {
 
 /** Has the delivery workflows of endpoints look at what is due. */
 export function wakeEndpoints(client: Client, ids: readonly string[]) {
-  return wakeAll(client, 'webhookDelivery', ids.map(deliveryOptions), deliverSignal);
+  return wakeAll(client, 'webhookDelivery', ids.map(deliveryOptions));
 }
 
 async function wakeAll(
   client: Client,
   workflowType: string,
   starts: readonly StartOptions[],
-  signal?: SignalDefinition,
 ): Promise<readonly WakeFailure[]> {
   const failures: WakeFailure[] = [];
   const endsAtMs = Date.now() + wakeAllLimitMs;
   await pLimit(startsInFlight).map(starts, (options) => {
     const limitMs = Math.min(wakeLimitMs, endsAtMs - Date.now());
-    return wake(client, workflowType, options, signal, limitMs).catch((error: unknown) =>
+    return wake(client, workflowType, options, limitMs).catch((error: unknown) =>
       failures.push({ id: options.workflowId, error }),
     );
   });
@@ -250,7 +252,7 @@ export async function cancelBatchItems(
 
 /** Makes sure that the endpoint's delivery workflow runs and looks at what is due. */
 export function wakeEndpoint(client: Client, endpointId: string): Promise<void> {
-  return wake(client, 'webhookDelivery', deliveryOptions(endpointId), deliverSignal);
+  return wake(client, 'webhookDelivery', deliveryOptions(endpointId));
 }
 
 function deliveryOptions(endpointId: string) {
@@ -260,6 +262,7 @@ function deliveryOptions(endpointId: string) {
     taskQueue: taskQueues.payouts,
     ...oneRun,
     args: [{ endpointId }],
+    signal: deliverSignal,
   };
 }
 

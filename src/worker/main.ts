@@ -24,7 +24,7 @@ import { connectionOptions, dataConverterOf, refusalOf } from '../temporal/clien
 import { upsertSchedules } from '../temporal/schedules.js';
 import { ensureSearchAttributes } from '../temporal/searchAttributes.js';
 import type { Tracing } from '../tracing.js';
-import { createSender } from '../webhooks/sender.js';
+import { createSender, type Sender } from '../webhooks/sender.js';
 import { createSigner, readSigningKey } from '../webhooks/signature.js';
 import { lowerPriority } from './priority.js';
 import { createBatchLane, createSingleLane } from './workers.js';
@@ -50,14 +50,8 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
 
   const tracing = await tracingOf(`worker-${lane}`, config, log);
   const { connection, temporal, dataConverter, bundle } = await reachTemporal(config, tracing);
-  const { WEBHOOK_PROXY_URL: proxyUrl } = config;
   const rail = createSandboxRail(bankSettings(config));
-  const policy = {
-    allowInsecure: config.WEBHOOKS_ALLOW_INSECURE,
-    allowPrivateAddresses: config.WEBHOOKS_ALLOW_INSECURE,
-  };
-  const [signingKey] = config.WEBHOOK_SIGNING_KEYS.map(readSigningKey);
-  const sender = createSender(policy, { proxyUrl }, createSigner(signingKey));
+  const sender = senderOf(config);
   const keyring = await loadKeyring(database, config);
   const deliverer = createDeliverer({ database, sender, temporal, keyring, log });
   const activities = createActivities({
@@ -86,7 +80,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
   const running = workers.map((worker) => worker.run());
   await ensureSearchAttributes(connection, temporal);
   if (lane === 'single') await upsertSchedules(temporal);
-  const watching = lane === 'single' ? watchSweeps({ database, temporal, log }) : undefined;
+  const sweeps = lane === 'single' ? watchSweeps({ database, temporal, log }) : undefined;
 
   const server = await serveMetrics({
     host: config.METRICS_HOST,
@@ -105,7 +99,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     // Workers first, for they use everything else; the database last.
     stop: async () => {
       for (const worker of workers) worker.shutdown();
-      await Promise.allSettled([...running, deliverer.close(), watching?.stop()]);
+      await Promise.allSettled([...running, deliverer.close(), sweeps?.stop()]);
       // What the last steps have committed is released by now, for other workers.
       await deliverer.close();
       server.close();
@@ -113,6 +107,14 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
       await database.end({ timeout: 5 });
     },
   };
+}
+
+/** What sends webhooks, and signs them with the first of the keys. */
+function senderOf({ WEBHOOKS_ALLOW_INSECURE: isAllowed, ...config }: WorkerConfig): Sender {
+  const policy = { allowInsecure: isAllowed, allowPrivateAddresses: isAllowed };
+  const [signingKey] = config.WEBHOOK_SIGNING_KEYS.map(readSigningKey);
+  const { WEBHOOK_PROXY_URL: proxyUrl } = config;
+  return createSender(policy, { proxyUrl }, createSigner(signingKey));
 }
 
 /** As often as the schedule sweeps. */
@@ -125,7 +127,7 @@ function watchSweeps(deps: Parameters<typeof sweepIfLate>[0]) {
     while (!stopped.signal.aborted) {
       await delay(watchIntervalMs, undefined, { signal: stopped.signal }).catch(() => undefined);
       if (stopped.signal.aborted) return;
-      await sweepIfLate(deps).catch((err) => deps.log.warn({ err }, 'could not sweep'));
+      await sweepIfLate(deps).catch((err: unknown) => deps.log.warn({ err }, 'could not sweep'));
     }
   };
   const watching = watch();

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { eventually } from '../assertions/eventually.js';
 import { startStopwatch } from '../assertions/stopwatch.js';
 import { type ApiAnswer, type ApiClient, createClient, textOf } from '../fixtures/client.js';
@@ -146,6 +146,18 @@ describe('the row is the truth, whoever should have acted on it', () => {
     // What the API commits first, and then nothing: the workflow was never started.
     const { id } = await requestPayout(parts.database, sender.accountId);
     await untilRowIs(id, 'settled', sweepLimitMs);
+    const transfers = await parts.transfers();
+    expect(transfers.filter((key) => key === id)).toHaveLength(1);
+  });
+
+  it('is started by a worker when the schedule of the sweep stands still', async () => {
+    const sender = await openSender();
+    const schedule = parts.temporal.schedule.getHandle('sweep');
+    await schedule.pause('as where Temporal starts nothing that is due');
+    onTestFinished(() => schedule.unpause());
+    const { id } = await requestPayout(parts.database, sender.accountId);
+    await untilRowIs(id, 'settled', sweepLimitMs);
+    expect(parts.lines.join()).toContain('the schedule has not swept; this worker does');
     const transfers = await parts.transfers();
     expect(transfers.filter((key) => key === id)).toHaveLength(1);
   });
