@@ -47,8 +47,8 @@ const mostPauseMs = 15_000;
 const receiverLimitMs = 15_000;
 
 /**
- * Prints the account's events as they come until Ctrl-C, and forwards them to a receiver on this
- * machine, signed like a webhook. It goes on after the last event that it has seen.
+ * Prints the account's events as they arrive until Ctrl-C, and forwards them to a receiver on this
+ * machine, signed like a webhook. It resumes after the last event that it has seen.
  *
  * @returns the exit code
  * @throws UsageError for flags that mean nothing, and for a key that the API refuses

@@ -28,7 +28,7 @@ Corridor is ready. Data, logs and stack.json are in ${directory}.
   Temporal UI  ${ui ?? '(as configured)'}
   Account      a test account with 1,000,000.00 each of USD, EUR and GBP
 
-Paste this to price a corridor; README.md goes on from here to a settled payout:
+Paste this to price a corridor; README.md continues from here to a settled payout:
 
   curl -s ${api}/v1/quotes -H 'Authorization: Bearer ${key}' \\
     -d source_currency=USD -d destination_currency=EUR -d amount=125000

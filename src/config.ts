@@ -73,13 +73,13 @@ const certificate = z
 const tlsKeyForm = 'the private key of TEMPORAL_TLS_CERT in PEM';
 
 const encryptionKeysForm =
-  'one to eight keys, each an id, a colon and 64 hexadecimal digits; "none" may stand first';
+  'one to eight keys, each an id, a colon and 64 hexadecimal digits, optionally after "none"';
 const encryptionKeys = z
   .string({ error: encryptionKeysForm })
   .regex(/^(none\s+)?([\w.-]{1,64}:[0-9a-f]{64}(\s+(?=\S)|$)){1,8}$/i, encryptionKeysForm)
   .transform((text) => text.split(/\s+/))
   .refine((keys) => new Set(keys.map((key) => key.split(':')[0])).size === keys.length, {
-    error: 'keys of different ids',
+    error: 'keys with different ids',
   });
 
 /** How every process of Corridor reaches Temporal; see docs/operations.md. */
@@ -168,7 +168,7 @@ const apiSchema = z.object({
   SANDBOX_BANK_CALLBACK_SECRET_PREVIOUS: secret.optional(),
   API_HOST: z.string().default('127.0.0.1'),
   API_PORT: port.default(8080),
-  /** How long it goes on serving after SIGTERM, so that a load balancer sees `/readyz` fail. */
+  /** How long it keeps serving after SIGTERM, so that a load balancer sees `/readyz` fail. */
   STOP_NOTICE_SECONDS: digits(/^(\d|10)$/, 'whole seconds, 0 to 10')
     .default('0')
     .transform(Number),
@@ -214,7 +214,7 @@ const workerSchema = z.object({
   OPERATOR_APPROVAL_ABOVE_EUR: digits(/^\d{1,9}$/, 'whole euros')
     .default('10000')
     .transform(BigInt),
-  /** A return of a smaller share of what was sent waits for a person. */
+  /** A return of a smaller share of what was sent waits for an operator. */
   RETURN_MINIMUM_PERCENT: digits(/^(\d{1,2}|100)$/, 'a whole percentage, 0 to 100')
     .default('90')
     .transform(BigInt),
@@ -232,8 +232,8 @@ const checkedWorkerSchema = workerSchema
   .refine(
     (set) => set.WEBHOOKS_ALLOW_INSECURE || rehearsing.every((name) => set[name] === undefined),
     {
-      path: [rehearsing[0]],
-      error: 'nothing, nor SANDBOX_SETTLE_WITHIN_SECONDS: they are for local stacks',
+      path: ['WEBHOOKS_ALLOW_INSECURE'],
+      error: `true, as on a local stack, with ${rehearsing.join(' or ')}`,
     },
   )
   .refine(
@@ -339,7 +339,7 @@ function read<T extends z.ZodRawShape>(
   const lines = result.error.issues.map((issue) => {
     const name = issue.path.join('.');
     const found = values[name] === undefined ? 'it is not set' : 'its value is not';
-    return `  ${name}: expected ${issue.message}, ${found}`;
+    return `  ${name}: expected ${issue.message}, but ${found}`;
   });
   throw new ConfigError(`These environment variables cannot be used:\n${lines.join('\n')}`);
 }

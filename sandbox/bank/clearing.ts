@@ -78,17 +78,17 @@ export function startClearing(options: ClearingOptions) {
 
 function factOf({ order, bankReference = '' }: BankTransfer, step: Step): Fact {
   const { key, amount, currency } = order;
-  const told = { bank_reference: bankReference, event: randomId('bev_') };
+  const common = { bank_reference: bankReference, event: randomId('bev_') };
   switch (step.type) {
     case 'settled':
-      return { type: step.type, key, amount, currency, ...told };
+      return { type: step.type, key, amount, currency, ...common };
     case 'returned': {
       const { code } = step;
-      return { type: step.type, key, amount, currency, ...told, code, reason: reasonOf(code) };
+      return { type: step.type, key, amount, currency, ...common, code, reason: reasonOf(code) };
     }
     case 'rejected': {
       const { code } = step;
-      return { type: step.type, ...order, ...told, code, reason: reasonOf(code) };
+      return { type: step.type, ...order, ...common, code, reason: reasonOf(code) };
     }
   }
 }

@@ -43,7 +43,8 @@ function readSettings(log: BankSettings['log']): BankSettings | string {
     return result.error.issues
       .map(({ path, message }) => {
         const name = path.join('.');
-        return `${name}: expected ${message}, ${found[name] === undefined ? 'it is not set' : 'its value is not'}`;
+        const isSet = found[name] !== undefined;
+        return `${name}: expected ${message}, but ${isSet ? 'its value is not' : 'it is not set'}`;
       })
       .join('\n');
   }

@@ -80,7 +80,7 @@ export async function claimDataDirectory(directory: string): Promise<Claim> {
   };
 }
 
-/** One that holds what is not ours, as somebody's home does, stays as it is. */
+/** One that holds what is not ours, such as a home directory, stays as it is. */
 function closeToOthers(directory: string): boolean {
   const found = readdirSync(directory);
   const ours = ['supervisor.lock', 'secrets.json'];

@@ -42,7 +42,7 @@ type FinderOptions = {
   readonly archiveSha256?: string;
 };
 
-/** The file, or why this way leads nowhere. */
+/** The file, or why there is none this way. */
 type Outcome = { readonly found: string } | { readonly failed: string };
 type Way = { readonly name: string; readonly find: () => Promise<Outcome> };
 type Check = (file: string) => Promise<Outcome>;

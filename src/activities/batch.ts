@@ -141,7 +141,7 @@ function progressText(batch: BatchRow, items: readonly BatchProgress[]): string 
   const state = batch.pausedAt !== null && batch.completedAt === null ? 'paused' : batch.status;
   const counts = items.map(({ status, count }) => `${written(count)} ${status}`);
   const waiting = items.flatMap(({ parked }) => parked);
-  const people = waiting.length === 0 ? '' : `. Wait for a person: ${waiting.join(', ')}`;
+  const people = waiting.length === 0 ? '' : `. Waiting for an operator: ${waiting.join(', ')}`;
   const others = batch.total - items.reduce((sum, { count }) => sum + count, 0);
   if (others > 0) counts.push(`${written(others)} made before`);
   const size = `${written(batch.total)} payouts of account ${batch.accountId}`;

@@ -425,7 +425,7 @@ function unsent(delivery: DueDelivery, at = new Date()) {
 
 type Ended = Omit<AttemptResult, 'status'>;
 
-/** A failed attempt: the retry schedule goes on from it, or it was the last one. */
+/** A failed attempt: the retry schedule continues from it, or it was the last one. */
 function failedAttempt(ended: Ended, chance = Math.random(), retryAfterMs?: number): AttemptResult {
   const retryInMs = backoffAfter(ended.attempts, chance, retryAfterMs);
   const status = retryInMs === undefined ? 'exhausted' : 'pending';

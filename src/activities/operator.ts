@@ -90,7 +90,7 @@ const otherWorkflow = 'Another workflow is processing the payout. Send the comma
 
 /**
  * What is asked without an operator's request: to cancel. The customer has to have asked the API, for
- * whoever reaches Temporal can send the same message.
+ * anyone who reaches Temporal can send the same message.
  */
 function implicitRequest(actor: ActorKind, row: LockedPayout): OperatorRequest | undefined {
   const command = { kind: 'cancel' } as const;

@@ -30,7 +30,7 @@ import {
   voidKey,
 } from './releaseEvidence.js';
 
-/** What a command comes to: what is applied to the payout, and what the operator reads. */
+/** The result of a command: what is applied to the payout, and what the operator reads. */
 export type Decision = {
   readonly outcome: OperatorResult['outcome'];
   readonly detail: string;

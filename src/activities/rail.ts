@@ -53,7 +53,7 @@ export function railActivities(deps: RailDeps) {
     // Not all after the same pause: together they would find no place again.
     const pauseMs = Math.min(nextAttemptInMs(), longestPauseMs) * (0.5 + Math.random());
     await postponeWake(database, id, pauseMs + wakeMarginMs);
-    throw retryLater('The account has its limit of rail calls under way.', pauseMs);
+    throw retryLater('The account has reached its limit of concurrent rail calls.', pauseMs);
   }
   return {
     /**

@@ -4,7 +4,7 @@ import { type LockedPayout, type PayoutRow, parkPayouts } from '../db/payouts.js
 import { type Attention, type PayoutStatus, withAttention } from '../domain/payout.js';
 import { orderText, standingOf } from '../domain/standing.js';
 
-/** A payout as a step has left it: what its workflow and the deliverer of its events need to go on. */
+/** A payout as a step has left it: what its workflow and the deliverer of its events need to continue. */
 export type PayoutSnapshot = {
   readonly id: string;
   readonly status: PayoutStatus;

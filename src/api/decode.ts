@@ -67,7 +67,7 @@ export function* decodeInSteps(
 /** Enough for the first lines, which show what a body is. */
 const lookedAtBytes = 4_096;
 
-/** What a body certainly is: clients such as curl call everything a form if they are not told. */
+/** What a body certainly is: clients such as curl call everything a form by default. */
 const looks: readonly (readonly [type: string, look: RegExp])[] = [
   ['application/x-ndjson', /^\{[^\n]*\}\s*\n\{/],
   ['application/json', /^(\{\s*["}]|\[\s*[{\]])/],

@@ -1,7 +1,7 @@
 import { type Refusal, refuse } from '../domain/refusal.js';
 
 export type RateLimits = {
-  /** Requests a second that an account may go on sending. */
+  /** Requests a second that an account may sustain. */
   readonly perSecond: number;
   /** Requests that it may send at once, after a pause. */
   readonly burst: number;
@@ -106,7 +106,7 @@ export function createLimiter(limits: RateLimits, nowMs: () => number = () => pe
     },
     /**
      * Items that a request of the account is made of. Those of an answer, which are known too
-     * late to refuse it, are `owed`: until they are made good the next are refused.
+     * late to refuse it, are taken `afterwards`: until they are made good the next are refused.
      */
     takeItems: (accountId: string, count: number, how?: 'afterwards'): Admission => {
       const use = useOf(accountId);

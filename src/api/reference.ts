@@ -62,7 +62,7 @@ export function addReference(
 /** Receivers may keep the keys for so long: a new key is published for longer before it signs. */
 const keysForSeconds = 300;
 
-/** Compressed once, for whoever reads it needs no key, and not before somebody does. */
+/** Compressed once, on the first request: reading it needs no key. */
 type Published = Readonly<{
   type: string;
   body: Buffer;

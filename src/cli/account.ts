@@ -104,7 +104,7 @@ export async function changeState(call: Call, state: AccountState): Promise<void
     await awaitDecisions(call.database, id);
   } catch (error) {
     if (!isOutage(error)) throw error;
-    console.log('Decisions that were under way take long: they may still accept payouts.');
+    console.log('Decisions already under way may still accept payouts.');
   }
 }
 

@@ -20,7 +20,7 @@ export async function listBatches(call: Call): Promise<void> {
   printRows(call, await listOpenBatches(call.database), 'No batch is under way.', summaryOf);
 }
 
-/** One batch with its counters, and the items that wait for a person. */
+/** One batch with its counters, and the items that wait for an operator. */
 export async function showBatch(call: Call): Promise<void> {
   const id = requiredId('batch', call);
   const batch = existing('batch', id, await findBatchById(call.database, id));
@@ -36,11 +36,11 @@ export async function showBatch(call: Call): Promise<void> {
     const count = counts.reduce((sum, next) => sum + next, 0);
     if (count > 0) console.log(`  ${String(count).padStart(6)}  ${status}`);
   }
-  if (waiting.length > 0) console.log('Wait for a person, at most ten of each status:');
+  if (waiting.length > 0) console.log('Waiting for an operator, at most ten of each status:');
   for (const item of waiting) console.log(`  corridor payouts show ${item}`);
 }
 
-/** Withholds what the rail has not been given: what it has goes on. False when it is over. */
+/** Withholds what the rail has not been given; what it has continues. False when it is over. */
 export async function pause(call: Call): Promise<boolean> {
   const { batch, isChanged } = await changeBatch(signedCall(call), 'pause', pauseBatch);
   console.log(
@@ -51,7 +51,7 @@ export async function pause(call: Call): Promise<boolean> {
   return isChanged;
 }
 
-/** Lets a paused batch go on at once. False when it was not paused. */
+/** Lets a paused batch continue at once. False when it was not paused. */
 export async function resume(call: Call): Promise<boolean> {
   const signed = signedCall(call);
   return call.withTemporal(async (temporal) => {
@@ -60,9 +60,9 @@ export async function resume(call: Call): Promise<boolean> {
       console.log('refused: The batch is not paused.');
       return false;
     }
-    const failures = await wakeChunks(temporal, await chunksOf(call.database, batch.id));
-    const late = failures.length === 0 ? '' : ` ${failures.length} of its chunks follow later.`;
-    console.log(`resumed: The batch goes on.${late}`);
+    const { length: n } = await wakeChunks(temporal, await chunksOf(call.database, batch.id));
+    const late = n === 0 ? '' : ` ${n} ${n === 1 ? 'chunk' : 'chunks'} will resume later.`;
+    console.log(`resumed: The batch continues.${late}`);
     return true;
   });
 }

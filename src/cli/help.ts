@@ -2,7 +2,7 @@ import { nearestName } from '../api/nearestName.js';
 import table from './commands.json' with { type: 'json' };
 import { wrapped } from './table.js';
 
-/** A command as people are told of it. Its flags are parsed, explained and completed from `takes`. */
+/** A command as help explains it. Its flags are parsed, explained and completed from `takes`. */
 type Command = {
   readonly takes?: string;
   readonly does: string;
@@ -89,7 +89,7 @@ CORRIDOR_OPERATOR_KEY, or the stack that runs in --data DIR (.corridor). The
 key is what corridor operators add shows;
 CORRIDOR_OPERATOR_KEY_FILE may name its file instead.
 
-Exit codes: 0 done; 1 refused, or something was found; 2 called wrongly;
+Exit codes: 0 done; 1 refused, or something was found; 2 wrong usage;
 3 not configured, or not reachable.`;
 
 function overview(names: readonly string[]): readonly string[] {

@@ -138,7 +138,7 @@ export async function addKey(
 export function showKey(key: string, { id, name, scopes: granted, expiresAt }: ApiKey): void {
   const end = expiresAt === null ? '' : `, until ${expiresAt.toISOString()}`;
   console.log(`API key  ${key}`);
-  console.log(`         ${id} (${name}: ${granted.join(', ')}${end}); it is shown this once`);
+  console.log(`         ${id} (${name}: ${granted.join(', ')}${end}); it is not shown again`);
 }
 
 function nameOf(text: string): string {

@@ -12,7 +12,7 @@ import { commandOf, completion, flagsOf, helpOn, unknownCommand, wordsAfter } fr
 import { type Flags, UsageError } from './usage.js';
 import { workOf } from './works.js';
 
-/** What the shell is told; help.ts explains them. */
+/** What the shell receives; help.ts explains them. */
 const exitCodes = { done: 0, refused: 1, usage: 2, unavailable: 3 } as const;
 
 async function main(args: readonly string[]): Promise<number> {

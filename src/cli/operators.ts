@@ -42,7 +42,7 @@ export async function addOperator(call: Call): Promise<void> {
   showKey(name, await giveOperatorKey(call.database, signatureOf(call), 'add', { name, role }));
 }
 
-/** Replaces an operator's key, which works no more; one's own, or as an admin anybody's. */
+/** Replaces an operator's key, which stops working: your own or, as an admin, anyone's. */
 export async function rollOperator(call: Call): Promise<void> {
   const name = nameOf(call);
   const role = roleOf(call.flags);
@@ -58,7 +58,7 @@ export async function endOperator(call: Call): Promise<void> {
 
 function showKey(name: string, key: string): void {
   console.log(`Operator key  ${key}`);
-  console.log(`              of ${name}; it is shown this once. Set CORRIDOR_OPERATOR_KEY to it.`);
+  console.log(`              of ${name}; it is not shown again. Set CORRIDOR_OPERATOR_KEY to it.`);
 }
 
 /** Small letters of ASCII: no name looks like another person's. */

@@ -17,7 +17,7 @@ export async function erase(call: Call): Promise<void> {
   console.log(`${id} is erased.`);
 }
 
-/** Wraps every account's key by the first of two master keys, while the processes go on with both. */
+/** Wraps every account's key by the first of two master keys, while the processes use both. */
 export async function rotateMasterKey(call: Call): Promise<void> {
   const signature = signatureOf(call);
   const keyring = createKeyring(readMasterKeyConfig(process.env).MASTER_KEY);
@@ -27,5 +27,5 @@ export async function rotateMasterKey(call: Call): Promise<void> {
     await recordCommand(sql, signature, current, { kind: 'master-key rotate', accounts: count });
     return count;
   });
-  console.log(`${current} wraps the keys of all accounts, ${accounts} of them from now on.`);
+  console.log(`All account keys use ${current}; ${accounts} rewrapped.`);
 }

@@ -13,9 +13,10 @@ export function rateProviderOf(name: string) {
   throw new UsageError('corridor rates use expects reference, ecb or table.');
 }
 
-/** Every rate that waits for a person. */
+/** Every rate that waits for an operator. */
 export async function listRates(call: Call): Promise<void> {
-  printRows(call, await listWaitingRates(call.database), 'No rate waits.', (rate) => {
+  const rates = await listWaitingRates(call.database);
+  printRows(call, rates, 'No rate is waiting for a decision.', (rate) => {
     const { id, currency, perEuro, lastPerEuro, asOf } = rate;
     return `${id}  ${currency}  ${perEuro}, was ${lastPerEuro}  as of ${asOf.toISOString()}`;
   });
@@ -36,6 +37,6 @@ export async function decideWaitingRate(
 ): Promise<void> {
   const id = requiredId('rate', call);
   const isDecided = await decideRate(call.database, id, outcome, signatureOf(call));
-  if (!isDecided) throw new UsageError(`No rate waits as ${id}; corridor rates list has all.`);
+  if (!isDecided) throw new UsageError(`No rate ${id} is waiting. See corridor rates list.`);
   console.log(`${outcome}: rate ${id}`);
 }

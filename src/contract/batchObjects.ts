@@ -54,13 +54,13 @@ export function batchObject(
   };
 }
 
-/** What an item of a batch would come to. */
+/** The outcome that an item of a batch would have. */
 export type PreviewedItem =
   | { readonly kind: 'accepted'; readonly acceptance: Acceptance }
   | { readonly kind: 'refused'; readonly index: number; readonly refusal: Refusal }
   | { readonly kind: 'existing' };
 
-/** What a batch would come to: its totals, its fees and every refusal, with nothing stored. */
+/** The outcome that a batch would have: its totals, its fees and every refusal, with nothing stored. */
 export function batchPreviewObject(mode: BatchMode, items: readonly PreviewedItem[]) {
   const accepted = items.flatMap((item) => (item.kind === 'accepted' ? [item.acceptance] : []));
   const refused = items.flatMap((item) => (item.kind === 'refused' ? [item] : []));

@@ -245,8 +245,7 @@ export function corridorObject(corridor: Corridor, at: Date): ContractObject<'co
   };
 }
 
-/** What the accounts of a country require: those of the usual kind, and what is taken instead. */
-/** @param addressed the same kinds of account, for a beneficiary with an address */
+/** What a country's accounts require, the usual kind first; `addressed`: the same kinds with an address. */
 export function requirementsObject(
   country: string,
   currency: string | null,

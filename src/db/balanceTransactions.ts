@@ -46,7 +46,7 @@ export async function listBalanceTransactions(
         where account_id = ${accountId} and currency = c.currency and kind = k.kind
           and ${pageRows(sql, entryPage(page), ['created_at', 'id'])}) e
     ${orderAndLimit(sql, page, ['e.created_at', 'e.id'])}`;
-  // A payout has an entry of each kind at most, so these are a handful.
+  // These are a handful: a payout has few entries, corrections included.
   const ofPayout = (id: string) => sql`
     select * from ledger_entries
      where payout_id = ${id} and account_id = ${accountId} and kind = any (${kinds}::text[])

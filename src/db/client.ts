@@ -41,7 +41,7 @@ export type DatabaseOptions = {
   readonly url: string;
   /** Largest number of connections this process holds. */
   readonly poolSize: number;
-  /** How long a statement waits for a lock; 3 s unless a caller gives up sooner. */
+  /** How long a statement waits for a lock; 3 s by default. */
   readonly lockTimeoutMs?: number;
   /** How long a statement may take; 7 s unless it is one that many wait behind. */
   readonly statementTimeoutMs?: number;
@@ -64,7 +64,7 @@ export function connectDatabase(options: DatabaseOptions): Database {
     connection: {
       application_name: options.applicationName,
       // A statement of ours takes milliseconds; what takes longer than an activity's own
-      // limit has lost its caller. A lock is waited for three seconds, the API's patience.
+      // limit has lost its caller. For a lock it waits three seconds by default, the API's patience.
       statement_timeout: options.statementTimeoutMs ?? 7_000,
       lock_timeout: options.lockTimeoutMs ?? 3_000,
       idle_in_transaction_session_timeout: 10_000,

@@ -75,7 +75,7 @@ export async function recordHealth(
 }
 
 /**
- * What the attempts at an endpoint come to: one that succeeded is enough for it to be well. Requests
+ * The result of the attempts at an endpoint: one that succeeded is enough for it to be well. Requests
  * count and not events: those of one request have the very same time.
  */
 function tallyOf(results: readonly Attempted[]) {

@@ -124,7 +124,7 @@ export async function listEvents(
 
 /**
  * The account's events after a number, oldest first: numbers follow the order of the
- * commits, so a reader that goes on from the last one misses none.
+ * commits, so a reader that continues from the last one misses none.
  */
 export async function feedEvents(
   sql: Sql,

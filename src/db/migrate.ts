@@ -27,7 +27,7 @@ type Migration = { readonly name: string; readonly text: string; readonly checks
  * Brings the schema to the newest migration and returns the names that were applied. Each
  * file is one transaction; an advisory lock lets any number of processes start at once; a
  * file that was changed after it was applied is an error, because migrations only go forward.
- * Requests go on meanwhile: see "Change the schema" in CONTRIBUTING.md.
+ * Requests continue meanwhile: see "Change the schema" in CONTRIBUTING.md.
  */
 export async function migrate(database: Database, from = folder): Promise<readonly string[]> {
   const migrations = await readMigrations(from);

@@ -20,7 +20,7 @@ export function listOperators(sql: Sql): Promise<readonly Operator[]> {
 
 export const isWellFormedOperatorKey = (text: string) => isWellFormedKey(text, /^cop_/);
 
-/** The name of the operator whose key this is, as the database knows it; throws where it is nobody's. */
+/** The name of the operator whose key this is, as the database knows it; throws if no operator has it. */
 export async function operatorOf(sql: Sql, operatorKey: string): Promise<string> {
   const [row] = await sql<{ name: string }[]>`select operator_of(${operatorKey}, 'view') as name`;
   return exactlyOne(row).name;

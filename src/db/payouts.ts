@@ -131,7 +131,7 @@ export async function lockRetried(sql: Sql, accountId: string, id: string): Prom
 }
 
 /**
- * Records the customer's wish to cancel: that a workflow is told so proves nothing. It is renewed at most
+ * Records the customer's wish to cancel: a message to the workflow is no proof. It is renewed at most
  * once a minute, however often it is repeated.
  */
 export async function requestCancellation(sql: Sql, id: string): Promise<void> {

@@ -61,7 +61,7 @@ export function open(key: Buffer, sealed: Buffer, about: string): Buffer {
   return Buffer.concat([decipher.update(text), decipher.final()]);
 }
 
-/** A key of an account, a new one unless told otherwise, under the master key that wraps. */
+/** A key of an account, a new one by default, under the master key that wraps. */
 export function wrapAccountKey(
   keyring: Keyring,
   accountId: string,

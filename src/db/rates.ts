@@ -26,7 +26,7 @@ export type RateOrigin = {
 /** A source of rates; test figures are never used beside a live account. */
 export type RateProvider = { readonly provider: string; readonly isForTests: boolean };
 
-/** A rate that jumped and waits for a person, beside the last one that was accepted. */
+/** A rate that jumped and waits for an operator, beside the last one that was accepted. */
 export type WaitingRate = CurrencyRate & { readonly lastPerEuro: string };
 
 /** Any number will do, as long as every change of the rates takes the same. */

@@ -28,7 +28,7 @@ const ready = Buffer.from('Z\0\0\0\x05', 'latin1');
  * A socket that fails before its connection is open, and afterwards only closes, for postgres.js
  * 3.4.9 can take neither the other way round. One that closes while it is opened, as in a
  * server's recovery, is made again at once and without end, hundreds of times a second, and its
- * caller does not hear of the outage. And what is asked between the failure of an open one
+ * caller does not learn of the outage. And what is asked between the failure of an open one
  * and its close is never answered. Over TLS the driver wraps the socket, and all of that stays.
  */
 class DatabaseSocket extends Socket {

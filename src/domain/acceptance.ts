@@ -56,7 +56,7 @@ export type PriceFacts = {
 export type Acceptance = Price & AskedPrice;
 
 /**
- * The first half of the decision, which needs no balance: what the payout comes to, or why it is
+ * The first half of the decision, which needs no balance: the payout's amounts, or why it is
  * refused. The order of the checks is the order in which a caller can repair them.
  */
 export function priceOf(request: PayoutRequest, facts: PriceFacts): Acceptance | Refusal {

@@ -34,13 +34,13 @@ export function correctionOf(
   posted: readonly PostedEntry[],
 ): Entry | string {
   const currency = amounts.destinationCurrency;
-  const missingMinor = -sumOn(posted, 'suspense', currency);
-  const entry = entryOf(correction, amounts, posted, max(missingMinor, 0n));
+  const missingMinor = max(-sumOn(posted, 'suspense', currency), 0n);
+  const entry = entryOf(correction, amounts, posted, missingMinor);
   if (typeof entry === 'string') return entry;
   if (entry.postings.length === 0) return 'There is nothing to book.';
-  const isTooMuch = sumOn([entry], 'suspense', currency) > max(missingMinor, 0n);
+  const isTooMuch = sumOn([entry], 'suspense', currency) > missingMinor;
   return isTooMuch && correction.kind !== 'book'
-    ? `Only ${formatSum(missingMinor, currency)} of it are in suspense.`
+    ? `Only ${formatSum(missingMinor, currency)} is in suspense.`
     : entry;
 }
 

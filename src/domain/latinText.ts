@@ -1,7 +1,7 @@
 import tables from './latinLetters.json' with { type: 'json' };
 
-/** What ISO 20022 payments and SEPA carry everywhere (EPC217-08). */
-const carried = /^[A-Za-z0-9/?:().,'+ -]$/;
+/** What ISO 20022 payments and SEPA allow everywhere (EPC217-08). */
+const allowed = /^[A-Za-z0-9/?:().,'+ -]$/;
 
 const international: ReadonlyMap<string, string> = new Map(Object.entries(tables.letters));
 const national: ReadonlyMap<string, ReadonlyMap<string, string>> = new Map(
@@ -12,7 +12,7 @@ const national: ReadonlyMap<string, ReadonlyMap<string, string>> = new Map(
 );
 
 /**
- * A text in the letters and signs that every rail carries, by the tables that latinLetters.json names
+ * A text in the letters and signs that every rail accepts, by the tables that latinLetters.json names
  * with their sources: no library of transliteration follows that of the EPC. What has no table, such
  * as Chinese and Arabic, is not guessed: the bank may have another spelling.
  *
@@ -35,7 +35,7 @@ export function latinText(text: string, country: string): string | undefined {
 }
 
 function writtenAs(sign: string, letter: string | undefined): string | undefined {
-  const latin = carried.test(sign) ? sign : letter;
+  const latin = allowed.test(sign) ? sign : letter;
   if (latin === undefined) return otherSign(sign);
   return sign === sign.toLowerCase() ? latin : latin.charAt(0).toUpperCase() + latin.slice(1);
 }

@@ -20,8 +20,8 @@ export type Standing = {
 export type UsedLimits = Limits & { readonly uses: Readonly<Record<string, string>> };
 
 /**
- * Where the limits of a currency and of its corridors stand at a time. The one that lasts longest comes
- * first: who is told that tomorrow will do, while the month is used up as well, waits in vain.
+ * Where the limits of a currency and of its corridors stand at a time. The longest-lasting
+ * comes first: 'try tomorrow' is wrong when the month is used up.
  */
 export function standingsOf(all: readonly UsedLimits[], at: Date): readonly Standing[] {
   const [year, month, date] = [at.getUTCFullYear(), at.getUTCMonth(), at.getUTCDate()];

@@ -9,7 +9,7 @@ export type ActorKind = 'operator' | 'customer' | 'temporal_ui';
 
 /** What an operator may do with a payout. */
 export type OperatorCommand =
-  /** Ask the rail again and go on from what it says. */
+  /** Ask the rail again and continue from its answer. */
   | { readonly kind: 'retryNow' }
   /** The rail has paid, says the evidence; or: yes, it is settled. */
   | { readonly kind: 'markSettled'; readonly evidence: string }
@@ -46,7 +46,7 @@ export type PostingText = {
 /** Who gives a command, by the key that proves it, and why. */
 export type Signature = { readonly operatorKey: string; readonly reason: string };
 
-/** A command with the name of whoever gave it: an operator's, or the customer's account. */
+/** A command and who gave it: the name of an operator, or the customer's account. */
 export type OperatorRequest = {
   readonly operator: string;
   readonly reason: string;

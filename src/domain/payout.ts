@@ -75,7 +75,7 @@ export function isFinal(status: PayoutStatus): boolean {
   return status !== 'pending' && !isInFlight(status);
 }
 
-/** Why a payout waits for a person. It stands beside the state and never replaces it. */
+/** Why a payout waits for an operator. It stands beside the state and never replaces it. */
 export const attentionReasons = {
   amount_mismatch: 'The rail reports another amount or currency than was sent.',
   contradiction: 'The rail reports something that contradicts what it reported before.',
@@ -88,10 +88,10 @@ export const attentionReasons = {
 
 export type AttentionReason = keyof typeof attentionReasons;
 
-/** Why a payout waits for a person, and everything that was found about it, a line each. */
+/** Why a payout waits for an operator, and everything that was found about it, a line each. */
 export type Attention = { readonly reason: AttentionReason; readonly detail: string };
 
-/** Whether the payout waits because the rail's facts contradict each other: its word alone moves no money. */
+/** Whether the payout waits because the rail's facts contradict each other: a report alone moves no money. */
 export function hasConflictingReports(reason: AttentionReason | null): boolean {
   return reason === 'amount_mismatch' || reason === 'contradiction' || reason === 'return_short';
 }

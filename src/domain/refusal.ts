@@ -14,7 +14,7 @@ const refusals = {
   request_malformed: [400, 'The request is not HTTP/1.1'],
   header_invalid: [400, 'A header is malformed'],
   api_version_unknown: [400, 'No such API version'],
-  // 401–415: who asks, where, and in what form.
+  // 401–417: who asks, where, and in what form.
   api_key_missing: [401, 'No API key was sent'],
   api_key_invalid: [401, 'The API key is not valid'],
   signature_invalid: [401, 'The signature is not valid'],
@@ -57,7 +57,7 @@ const refusals = {
   limit_reached: [422, 'A limit of the account is reached'],
   batch_refused: [422, 'Another item of the batch was refused'],
   rate_expired: [422, 'The rates of the batch have expired'],
-  // 429 and 503: the same request may succeed later.
+  // 429–503: limits, and failures of the service; all but 431 may succeed later.
   rate_limited: [429, 'Too many requests'],
   too_many_in_flight: [429, 'Too many requests at once'],
   headers_too_large: [431, 'The request headers are too large'],

@@ -80,7 +80,7 @@ export function waitOf(standing: Standing): { waitsFor: string; who: string } | 
 
 const isWithBank = (reason: AttentionReason) => reason !== 'unexpected_failure';
 
-// Parked no longer, the payout would end by the rail's next word, though one of its words was wrong.
+// Once unparked, the rail's next report would end the payout, although one was wrong.
 export const conflicting =
   "The rail's reports contradict each other, so neither its next one nor more time is proof. " +
   'Use settle with evidence, or fail with the day of a statement.';
@@ -195,7 +195,7 @@ const resolving: Readonly<Record<Resolving, (standing: Standing) => Lines>> = {
     if (status === 'pending') return [['retry', 'decides it again']];
     return hasConflictingReports(attentionReason)
       ? [['retry', 'ends the case only if the bank now says that it paid the amount sent']]
-      : [['retry', 'asks the bank again, and goes on from what it says']];
+      : [['retry', 'asks the bank again, and continues from its answer']];
   },
   markSettled: ({ status }) => [
     isInFlight(status)

@@ -13,7 +13,7 @@ export type Transfer = {
 
 /**
  * What a rail answers to one transfer. `unknown` is no answer: only the same key may follow.
- * `voided` reports nothing: the step that had the key voided records what the payout comes to.
+ * `voided` reports nothing: the step that had the key voided records how the payout ends.
  */
 export type SubmitAnswer = { readonly key: string } & (
   | Extract<RailReport, { readonly kind: 'accepted' | 'rejected' }>

@@ -8,7 +8,7 @@ import type { RateSource, RateTable } from './rateSource.js';
 export const tableProvider = { provider: 'table', isForTests: false } as const;
 
 /**
- * A table that whoever operates this service publishes at `url`, with a detached signature at the same
+ * A table that the operator of this service publishes at `url`, with a detached signature at the same
  * address and `.sig`: base64 of ed25519 (RFC 8032) over the exact bytes. `fetch` throws as that of the
  * ECB does, on a signature that is not of the key (PEM), and on a document of another form.
  */

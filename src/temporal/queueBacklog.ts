@@ -8,7 +8,7 @@ const kinds = [
   ['activity', 2],
 ] as const;
 
-/** Temporal answers in milliseconds, and whoever reads metrics waits for it. */
+/** Temporal answers in milliseconds, and a scrape of the metrics waits for it. */
 const limitMs = 1_000;
 
 /** The tasks that wait for a worker: as good as none, unless there are too few workers. */

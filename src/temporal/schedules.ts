@@ -3,7 +3,7 @@ import { taskQueues } from '../workflows/messages.js';
 
 /**
  * What runs on a schedule, and how often. A run that is late is skipped, not caught up; one that
- * an outage holds up has no limit, but goes on when it is over.
+ * an outage holds up has no limit, but continues when it is over.
  */
 const schedules = [
   // With the times of db/wakeTimes.ts, what an outage has held up moves ten seconds after its end.

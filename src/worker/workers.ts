@@ -35,7 +35,7 @@ const stickyQueueScheduleToStartTimeout = '2s';
 const maxHeartbeatThrottleInterval = '1s';
 
 /**
- * A payout may be open for days, and its money must go on with the build that is deployed: pinned to
+ * A payout may be open for days, and it must continue with the build that is deployed: pinned to
  * the one that it began with, it would need that one's workers for as long, and their bugs could not be
  * corrected under it. So open workflows upgrade, and a change to their steps is behind `patched()`.
  * Workers of activities have the version too, since a step may send what only its own build reads.

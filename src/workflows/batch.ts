@@ -71,7 +71,7 @@ export async function batch({ batchId }: BatchInput): Promise<string> {
   return untilOver(run, chunks);
 }
 
-/** Waits until the batch is over, cancels what it is told to meanwhile, and shows how far it is. */
+/** Waits until the batch is over, cancels on request meanwhile, and shows how far it is. */
 async function untilOver(run: BatchRun, chunks: number): Promise<string> {
   const { batchId } = run;
   for (let pauseMs = firstPauseMs; ; ) {
@@ -158,7 +158,7 @@ async function decideChunk(chunk: Chunk): Promise<ChunkCounts> {
 }
 
 /**
- * Cancels chunk by chunk; what was given to the rail goes on. A bug that keeps one of them from
+ * Cancels chunk by chunk; what was given to the rail continues. A bug that keeps one of them from
  * it must not hold up the others; then it fails the batch, so that the caller gets an error.
  */
 async function cancelAll(batchId: string, chunks: number): Promise<void> {

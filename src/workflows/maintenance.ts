@@ -5,7 +5,7 @@ export async function sweep(): Promise<void> {
   await sweeper.sweep();
 }
 
-/** Deletes what is kept for thirty days: idempotency keys of most routes, and what became of deliveries. */
+/** Deletes what is kept for 30 days: most idempotency keys, deliveries, unused quotes, and probes. */
 export async function retention(): Promise<number> {
   return maintenance.purge();
 }

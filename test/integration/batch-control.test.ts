@@ -79,7 +79,7 @@ describe('a paused batch', () => {
     expect(await heardOf(id)).toBe(0);
 
     expect(await resume(called(system, id))).toBe(true);
-    expect(said.mock.calls).toEqual([['resumed: The batch goes on.']]);
+    expect(said.mock.calls).toEqual([['resumed: The batch continues.']]);
     expect(await untilBatch(payer.client, id)).toMatchObject({ paused: false });
     expect(await heardOf(id)).toBe(1_200);
     expect(await payer.events()).toMatchObject({ 'payout.settled': 1_200, 'batch.completed': 1 });

@@ -75,8 +75,8 @@ it('a new master key takes over while everything is served', { timeout: 60_000 }
   }
   // The first process still wrapped by the older key: once it has ended, that comes over as well.
   outputs.push(await rotate(`${next}\n${masterKey}`), await rotate(next));
-  expect(outputs[0]).toContain(`${ids[1]} wraps the keys of all accounts`);
-  expect(outputs.at(-1)).toContain('0 of them from now on');
+  expect(outputs[0]).toContain(`All account keys use ${ids[1]}`);
+  expect(outputs.at(-1)).toContain('0 rewrapped');
   expect(await wrappedBy()).toEqual([ids[1]]);
   const lines = await system.database`
     select from operator_actions

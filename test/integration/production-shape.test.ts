@@ -646,7 +646,7 @@ describe('the processes of docker-compose.yml', () => {
     ['worker', 'METRICS_PORT', 'abc', 'a port number, 0 to 65535'],
     ['worker', 'TEMPORAL_ADDRESS', 'temporal', 'host:port'],
     ['worker', 'TEMPORAL_WORKER_BUILD_ID', 'my build', 'the name of a build'],
-    ['worker', 'RATE_SOURCE', '', 'reference, ecb or table, it is not set'],
+    ['worker', 'RATE_SOURCE', '', 'reference, ecb or table, but it is not set'],
     ['sandbox-bank', 'BANK_PORT', 'abc', 'a port number, 0 to 65535'],
     ['sandbox-bank', 'BANK_CALLBACK_URL', 'ftp://api', 'an http or https URL'],
     ['migrate', 'DATABASE_URL_FILE', '/nowhere', 'a file that can be read'],

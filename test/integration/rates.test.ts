@@ -614,7 +614,9 @@ describe('corridor rates', () => {
   it('lists what waits, and decides on it once', async () => {
     const { database } = test;
     await store({ USD: '1.16', GBP: '0.88' }, ago(minuteMs));
-    expect(await printed(() => listRates(called({ database }, '')))).toBe('No rate waits.\n');
+    expect(await printed(() => listRates(called({ database }, '')))).toBe(
+      'No rate is waiting for a decision.\n',
+    );
     await store({ USD: '1.40', GBP: '8.8' });
     const [usd, gbp] = [await waitingId('USD'), await waitingId('GBP')];
     const listed = await printed(() => listRates(called({ database }, '')));
@@ -622,9 +624,9 @@ describe('corridor rates', () => {
     expect(listed).toContain(`${gbp}  GBP  8.8, was 0.88  as of `);
     const reject = () => printed(() => decideWaitingRate(called({ database }, gbp), 'rejected'));
     expect(await reject()).toBe(`rejected: rate ${gbp}\n`);
-    await expect(reject()).rejects.toThrow(`No rate waits as ${gbp}`);
+    await expect(reject()).rejects.toThrow(`No rate ${gbp} is waiting`);
     await expect(decideWaitingRate(called({ database }, 'x'), 'accepted')).rejects.toThrow(
-      'No rate waits as x',
+      'No rate x is waiting',
     );
     await expect(useProvider(called({ database }, 'mine'))).rejects.toThrow(
       'expects reference, ecb or table',

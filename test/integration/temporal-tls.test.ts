@@ -133,13 +133,13 @@ describe('a setting of the connection', () => {
 
   it('of a certificate needs its key, and a key its certificate', () => {
     expect(reading(without('TEMPORAL_TLS_KEY_FILE'))).toThrow(
-      'TEMPORAL_TLS_KEY: expected the private key of TEMPORAL_TLS_CERT in PEM, it is not set',
+      'TEMPORAL_TLS_KEY: expected the private key of TEMPORAL_TLS_CERT in PEM, but it is not set',
     );
     expect(reading(without('TEMPORAL_TLS_CERT_FILE'))).toThrow(
-      'TEMPORAL_TLS_CERT: expected the certificate of TEMPORAL_TLS_KEY in PEM, it is not set',
+      'TEMPORAL_TLS_CERT: expected the certificate of TEMPORAL_TLS_KEY in PEM, but it is not set',
     );
     expect(reading({ ...settings, TEMPORAL_TLS_KEY_FILE: certificates.server.key })).toThrow(
-      'TEMPORAL_TLS_KEY: expected the private key of TEMPORAL_TLS_CERT in PEM, its value is not',
+      'TEMPORAL_TLS_KEY: expected the private key of TEMPORAL_TLS_CERT in PEM, but its value is not',
     );
   });
 
@@ -150,13 +150,13 @@ describe('a setting of the connection', () => {
     const noise = join(certificates.directory, 'noise.pem');
     await writeFile(noise, '-----BEGIN CERTIFICATE-----\nnothing\n-----END CERTIFICATE-----\n');
     expect(reading({ ...settings, TEMPORAL_TLS_CA_FILE: noise })).toThrow(
-      'TEMPORAL_TLS_CA: expected a certificate in PEM, its value is not',
+      'TEMPORAL_TLS_CA: expected a certificate in PEM, but its value is not',
     );
     expect(reading({ ...settings, TEMPORAL_TLS_CERT_FILE: certificates.client.key })).toThrow(
-      'TEMPORAL_TLS_CERT: expected a certificate in PEM, its value is not',
+      'TEMPORAL_TLS_CERT: expected a certificate in PEM, but its value is not',
     );
     expect(reading({ ...settings, TEMPORAL_TLS_KEY_FILE: certificates.client.cert })).toThrow(
-      'TEMPORAL_TLS_KEY: expected the private key of TEMPORAL_TLS_CERT in PEM, its value is not',
+      'TEMPORAL_TLS_KEY: expected the private key of TEMPORAL_TLS_CERT in PEM, but its value is not',
     );
   });
 
@@ -164,7 +164,7 @@ describe('a setting of the connection', () => {
     ['2026-03', 'one to eight keys'],
     [`2026-03:${'a1'.repeat(31)}`, 'one to eight keys'],
     ['none', 'one to eight keys'],
-    [`2026-03:${'a1'.repeat(32)} 2026-03:${'b2'.repeat(32)}`, 'keys of different ids'],
+    [`2026-03:${'a1'.repeat(32)} 2026-03:${'b2'.repeat(32)}`, 'keys with different ids'],
   ])('refuses the encryption keys %s', (keys, expected) => {
     const read = reading({ ...settings, TEMPORAL_ENCRYPTION_KEYS: keys });
     expect(read).toThrow(`TEMPORAL_ENCRYPTION_KEYS: expected ${expected}`);

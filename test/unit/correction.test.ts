@@ -26,6 +26,13 @@ const post = (...entries: readonly Entry[]): readonly PostedEntry[] =>
 
 const paidLate = post(acceptEntry(amounts), releaseEntry(amounts), latePaymentEntry(amounts));
 const settled = post(acceptEntry(amounts), settleEntry(amounts));
+const overpaid = post(acceptEntry(amounts), settleEntry(amounts), {
+  kind: 'correction',
+  postings: [
+    { account: 'losses', currency: 'EUR', amountMinor: -1n },
+    { account: 'suspense', currency: 'EUR', amountMinor: 1n },
+  ],
+});
 
 /** What a correction books, as text; or why it does not. */
 function shown(correction: Correction, posted: readonly PostedEntry[]) {
@@ -114,8 +121,9 @@ describe('a correction books', () => {
 
 describe('a correction is refused', () => {
   test.each<[string, Correction, readonly PostedEntry[], string]>([
-    ['that takes more than is in suspense', lateReturn('85202'), paidLate, 'Only 852.01 EUR'],
+    ['that takes more than is in suspense', lateReturn('85202'), paidLate, 'Only 852.01 EUR is in'],
     ['of a payout without suspense', lateReturn('1'), settled, 'Only 0.00 EUR'],
+    ['of a payout with too much in suspense', lateReturn('1'), overpaid, 'Only 0.00 EUR is in'],
     ['with nothing to write off', clear('house'), settled, 'nothing to book'],
     ['with nothing to charge', clear('customer'), settled, 'Only 0.00 EUR'],
     ['without postings', { kind: 'book', postings: [] }, settled, 'nothing to book'],

@@ -24,7 +24,7 @@ import { earlierOf, type KeyedItem, keyedItems } from './batchItems.js';
 import { orderOf } from './payouts.js';
 
 /**
- * What a batch would come to now, by the same decision as the real one and in the same order.
+ * The outcome that a batch would have now, by the same decision as the real one and in the same order.
  * Nothing is stored, so nothing is promised either.
  */
 export async function previewBatch(deps: ApiDeps, request: ApiRequest, params: BatchParams) {

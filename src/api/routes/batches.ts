@@ -130,7 +130,7 @@ export const batchRoutes: readonly Route[] = [
 
 /**
  * Records a batch with its items, whole or not at all, and has its workflow process them. The
- * shape of every item is judged before anything is stored; what each item comes to is decided
+ * shape of every item is judged before anything is stored; the outcome of each item is decided
  * item by item, or for all of them as one.
  */
 async function createBatch(

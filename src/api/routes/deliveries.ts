@@ -68,7 +68,7 @@ export const deliveryRoutes: readonly Route[] = [
   }),
 ];
 
-/** Has endpoints' workflows attempt what is due now; otherwise the sweep does within a minute. */
+/** Has endpoints' workflows attempt what is due now; otherwise the sweep, every 5 s, does. */
 export async function wakeEndpoints(deps: ApiDeps, ids: readonly string[]): Promise<void> {
   const wake = (id: string) =>
     askTemporal(deps, { webhook_endpoint: id }, () => wakeEndpoint(deps.temporal, id));

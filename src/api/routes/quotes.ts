@@ -19,7 +19,7 @@ export const quoteRoutes: readonly Route[] = [
     summary: 'Create a quote: the price of a corridor, held for 30 seconds.',
     params: quoteParams,
     examples: {
-      'what 1250 US dollars come to': {
+      'what 1250 US dollars buy': {
         source_currency: 'USD',
         destination_currency: 'EUR',
         amount: 125_000,
