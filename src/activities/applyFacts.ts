@@ -70,7 +70,8 @@ type AppliedFacts = Progress & {
 };
 
 function correctedIn(row: LockedPayout, posted: ReadonlySet<string>): PayoutState['corrected'] {
-  if (row.statusReason === 'corrected') return 'settlement';
+  if (posted.has(`${row.id} reversed late_payment`)) return 'late payment';
+  if (posted.has(`${row.id} reversed settle`)) return 'settlement';
   return posted.has(`${row.id} correction`) ? 'other' : 'nothing';
 }
 

@@ -27,14 +27,17 @@ export async function evaluateCorrection(
   if (!(await isCovered(sql, row.accountId, entry))) {
     return refused("The customer's balance does not cover it.");
   }
-  const isEven = sumOn([...posted, entry], 'suspense', amounts.destinationCurrency) === 0n;
+  const currency = amounts.destinationCurrency;
+  const leftMinor = sumOn([...posted, entry], 'suspense', currency);
+  const left = `The correction leaves ${formatMinor(leftMinor, currency)} ${currency} in suspense.`;
   const undone = posted.find(({ id }) => id === entry.reverses);
   return {
     outcome: 'done',
     detail: `It books ${entry.kind}: ${entry.postings.map(postingText).join(', ')}.`,
     entry,
     // Two people have looked at it, and nothing is left that waits for a decision.
-    unparks: isEven && row.attentionReason === 'paid_after_release',
+    unparks: leftMinor === 0n && row.attentionReason === 'paid_after_release',
+    ...(leftMinor !== 0n && { parks: { reason: 'paid_after_release', detail: left } }),
     ...(undone?.kind === 'settle' && row.status === 'settled'
       ? { move: { ...undoing, returnedMinor: amounts.receiveMinor } }
       : {}),

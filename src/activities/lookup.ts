@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { groupsOf } from '../domain/batch.js';
 import { type PayoutFact, payoutOfKey, railKey } from '../domain/payout.js';
 import type { LookupAnswer, Rail } from '../rails/rail.js';
@@ -32,7 +33,7 @@ export async function lookUp(
   async function ask(part: readonly string[]): Promise<void> {
     callsLeft -= 1;
     try {
-      for (const answer of await rail.lookup(part)) answers.set(payoutOfKey(answer.key), answer);
+      for (const [id, answer] of answersTo(part, await rail.lookup(part))) answers.set(id, answer);
     } catch (error) {
       failure = messageOf(error);
       const middle = Math.ceil(part.length / 2);
@@ -44,6 +45,20 @@ export async function lookUp(
   }
   for (const slice of groupsOf(keys, rail.limits.bulkSize)) await ask(slice);
   return { answers, failure };
+}
+
+/** The answers to what was asked, by payout. One that says two things of an order says nothing of it. */
+export function answersTo<Answer extends { readonly key: string }>(
+  asked: readonly string[],
+  answers: readonly Answer[],
+): ReadonlyMap<string, Answer> {
+  const answersOf = Map.groupBy(answers, ({ key }) => key);
+  const clear = asked.flatMap((key): (readonly [string, Answer])[] => {
+    const [first, ...others] = answersOf.get(key) ?? [];
+    const isClear = first !== undefined && others.every((one) => isDeepStrictEqual(one, first));
+    return isClear ? [[payoutOfKey(key), first]] : [];
+  });
+  return new Map(clear);
 }
 
 /** What a look-up establishes; undefined where it leaves the outcome open. */

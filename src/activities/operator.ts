@@ -21,7 +21,7 @@ import type { ActivityDeps, RailDeps } from './deps.js';
 import { retryLater, withHeartbeat } from './failure.js';
 import { type Decision, evaluate } from './operatorDecision.js';
 import { findRail } from './rail.js';
-import { type PayoutSnapshot, snapshotOf } from './snapshot.js';
+import { type PayoutSnapshot, park, snapshotOf } from './snapshot.js';
 
 type OperatorDeps = RailDeps & Pick<ActivityDeps, 'rateMaximumAgeMs' | 'approvalAboveMinor'>;
 
@@ -211,7 +211,8 @@ async function write(sql: Sql, rules: FactRules, written: CommandRecord): Promis
     approves: plan.approves,
   });
   await postCorrection(sql, now, decision, action);
-  const steps = (await lockPayouts(sql, driver, [id])).map(snapshotOf);
+  const corrected = (await lockPayouts(sql, driver, [id])).map(snapshotOf);
+  const steps = await park(sql, corrected, () => decision.parks);
   return { steps, result: { outcome, detail, action } };
 }
 

@@ -4,6 +4,7 @@ import type { Entry } from '../domain/ledger.js';
 import { writtenSum } from '../domain/money.js';
 import type { OperatorCommand, OperatorResult } from '../domain/operator.js';
 import {
+  type Attention,
   endedUnpaid,
   type FactRules,
   hasConflictingReports,
@@ -21,7 +22,7 @@ import { conflicting, maybeTaken, partlyReturned } from '../domain/standing.js';
 import type { Rail } from '../rails/rail.js';
 import { amountsOf } from './applyFacts.js';
 import type { RailDeps } from './deps.js';
-import { factFromLookup } from './lookup.js';
+import { answersTo, factFromLookup } from './lookup.js';
 import {
   gapInStatements,
   isStale,
@@ -43,6 +44,8 @@ export type Decision = {
   readonly entry?: Entry;
   /** A move that follows from no fact: of a payout whose settlement is undone, or was never decided. */
   readonly move?: Move;
+  /** Why it waits for a person afterwards. */
+  readonly parks?: Attention;
 };
 
 export const refused = (detail: string): Decision => ({ outcome: 'refused', detail });
@@ -65,7 +68,11 @@ export async function evaluate(
   rail: Rail | undefined,
 ): Promise<Decision> {
   if (command.kind === 'cancel') return evaluateCancel(database, row, rail);
-  if (rail === undefined) return done('It is decided again.');
+  if (rail === undefined) {
+    return done(
+      endedUnpaid(row.status) ? `Confirmed: it is ${row.status}.` : 'It is decided again.',
+    );
+  }
   switch (command.kind) {
     case 'retryNow':
       return evaluateRetry(row, rail);
@@ -118,7 +125,9 @@ async function endUntaken(
   expectedStatus: VoidOutcome,
 ): Promise<Decision | undefined> {
   const { fact, unsent, said } = endings[expectedStatus];
-  if (row.submitStartedAt === null) return done(unsent, { fact, expectedStatus });
+  // A rail that reports on an order it was never given may have it all the same.
+  const isDisputed = hasConflictingReports(row.attentionReason);
+  if (row.submitStartedAt === null && !isDisputed) return done(unsent, { fact, expectedStatus });
   const isVoided =
     isVoidable(row, rail) && (await voidKey(database, rail, row, expectedStatus)) === 'voided';
   return isVoided
@@ -254,6 +263,6 @@ function anotherAmount(row: LockedPayout, fact: Parameters<typeof statedSum>[0])
 }
 
 async function factAt(rail: Rail, { id }: LockedPayout): Promise<PayoutFact | undefined> {
-  const [answer] = await rail.lookup([railKey(id)]);
-  return factFromLookup(answer);
+  const keys = [railKey(id)];
+  return factFromLookup(answersTo(keys, await rail.lookup(keys)).get(id));
 }

@@ -21,7 +21,7 @@ import { cancelItems } from './cancellation.js';
 import type { RailDeps } from './deps.js';
 import { longStep, messageOf, retryLater } from './failure.js';
 import type { DriverInput } from './ledger.js';
-import { factFromLookup, lookUp } from './lookup.js';
+import { answersTo, factFromLookup, lookUp } from './lookup.js';
 import { finishVoid, isStale, keyIsRemembered } from './releaseEvidence.js';
 import { type PayoutSnapshot, park } from './snapshot.js';
 
@@ -315,12 +315,11 @@ async function send(
     try {
       const answers =
         sent.length === 0 || isStale(begunMs) ? undefined : await rail.submit(transfers);
-      const answerTo = new Map(answers?.map((answer) => [answer.key, answer]));
+      const keys = transfers.map(({ key }) => key);
+      const answerTo = answersTo(keys, answers ?? []);
       results.push(
         ...sent.map(({ id }) =>
-          answers === undefined
-            ? { id, unknown: stale }
-            : submittedOf(id, answerTo.get(railKey(id))),
+          answers === undefined ? { id, unknown: stale } : submittedOf(id, answerTo.get(id)),
         ),
       );
     } catch (error) {

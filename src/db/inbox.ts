@@ -1,4 +1,5 @@
 import type { Chunk } from '../domain/batch.js';
+import { railNameOf } from '../domain/corridor.js';
 import { payoutOfKey, type WakeablePayout } from '../domain/payout.js';
 import { type RailEvent, type RailReportJson, reportToJson } from '../domain/railReport.js';
 import { type Sql, unnest } from './client.js';
@@ -13,7 +14,7 @@ export type ToSignal = {
 
 /**
  * Stores a rail's events, each once, and makes their payouts due within seconds, in case the signal
- * fails. Under an id that is known, another fact is another event; one that differs only in its text or
+ * fails. Under an id that is known, another fact, or one of another order, is another event; one that differs only in its text or
  * its time is a repetition, as from a bank that states its attempts. A report that changes nothing about
  * a final payout, as `effectOf` would find too, is marked as applied and signals no workflow; a chunk that
  * is being processed finds its events itself.
@@ -29,13 +30,16 @@ export async function storeRailEvents(
     payoutId: payoutOfKey(key),
     fact: reportToJson(report),
   }));
+  const modes = (['test', 'live'] as const).filter((mode) => railNameOf(mode) === rail);
   const kept = await sql<{ payoutId: string }[]>`
     insert into rail_inbox (rail, rail_event_id, rail_key, payout_id, fact, applied_at, outcome)
     select ${rail}, t.rail_event_id, t.rail_key, p.id, t.fact,
            case when k.is_known then now() end, case when k.is_known then 'nothing new' end
       from ${unnest(sql, reported)`
         rail_event_id text, rail_key text, payout_id text, fact jsonb`}
-      left join payouts p on p.id = t.payout_id and p.rail = ${rail}
+      -- One that was refused has no rail; what a rail says of it says that it may have been paid.
+      left join payouts p on p.id = t.payout_id and (p.rail = ${rail} or (p.rail is null
+        and p.status in ('failed', 'canceled') and p.mode = any (${modes})))
       cross join lateral (select
         (p.status in ('settled', 'returned') and t.fact ->> 'kind' = 'settled'
            and t.fact ->> 'currency' = p.destination_currency
@@ -48,7 +52,8 @@ export async function storeRailEvents(
       -- After a correction it may be new all the same (domain/payout.ts).
       cross join lateral (select r.is_repeated and not exists (select from ledger_entries e
           where e.payout_id = p.id and e.kind = 'correction') as is_known) k
-    on conflict (rail, rail_event_id, jsonb_hash_extended(fact - '{at,reason}'::text[], 0)) do nothing
+    on conflict (rail, rail_event_id, rail_key, jsonb_hash_extended(fact - '{at,reason}'::text[], 0))
+      do nothing
     returning case when applied_at is null then payout_id end as payout_id`;
   const ids = kept.flatMap(({ payoutId }) => payoutId ?? []);
   if (ids.length === 0) return { payouts: [], chunks: [] };

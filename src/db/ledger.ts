@@ -45,9 +45,15 @@ export async function postedEntries(
   sql: Sql,
   payoutIds: readonly string[],
 ): Promise<ReadonlySet<string>> {
-  const rows = await sql<{ payoutId: string; kind: string }[]>`
-    select payout_id, kind from ledger_entries where payout_id = any (${payoutIds})`;
-  return new Set(rows.map((row) => `${row.payoutId} ${row.kind}`));
+  const rows = await sql<{ payoutId: string; kind: string; reversed: string | null }[]>`
+    select payout_id, kind, (select r.kind from ledger_entries r where r.id = e.reverses) as reversed
+      from ledger_entries e where payout_id = any (${payoutIds})`;
+  return new Set(
+    rows.flatMap(({ payoutId, kind, reversed }) => [
+      `${payoutId} ${kind}`,
+      ...(reversed === null ? [] : [`${payoutId} reversed ${reversed}`]),
+    ]),
+  );
 }
 
 /** Everything that is posted for a payout, in the order in which it was. */

@@ -44,6 +44,13 @@ export function correctionOf(
     : entry;
 }
 
+/** Whether an entry of the kind is posted, and not reversed. */
+function isStanding(kind: EntryKind, posted: readonly PostedEntry[]): boolean {
+  return posted.some(
+    (entry) => entry.kind === kind && !posted.some(({ reverses }) => reverses === entry.id),
+  );
+}
+
 function entryOf(
   correction: Correction,
   amounts: AcceptedAmounts,
@@ -61,6 +68,9 @@ function entryOf(
     case 'reverse': {
       const entry = posted.find(({ id }) => String(id) === correction.entry);
       const isReversed = posted.some(({ reverses }) => reverses === entry?.id);
+      if (entry?.kind === 'settle' && isStanding('return', posted)) {
+        return 'The customer has the returned amount already: reverse the return first.';
+      }
       return entry !== undefined && reversible.includes(entry.kind) && !isReversed
         ? reversalOf(entry)
         : `${correction.entry} is no entry of the payout that can be reversed, or is already.`;

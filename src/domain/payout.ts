@@ -103,6 +103,9 @@ export function isWaitingForRail(reason: AttentionReason | null): boolean {
   );
 }
 
+/** Some twenty findings; a rail that contradicts itself without end has more, and the inbox keeps them all. */
+const longestDetail = 2_000;
+
 /**
  * What a payout waits for once another reason is found. The first one stays, and what follows is
  * added to its detail; but money in suspense comes first, and a contradiction before a reason that
@@ -113,9 +116,10 @@ export function withAttention(first: Attention | null, found: Attention): Attent
   const outranks =
     found.reason === 'paid_after_release' ||
     (isWaitingForRail(first.reason) && !isWaitingForRail(found.reason));
+  const isKnown = first.detail.length > longestDetail || first.detail.includes(found.detail);
   return {
     reason: outranks ? found.reason : first.reason,
-    detail: first.detail.includes(found.detail) ? first.detail : `${first.detail}\n${found.detail}`,
+    detail: isKnown ? first.detail : `${first.detail}\n${found.detail}`,
   };
 }
 
@@ -185,8 +189,8 @@ export type PayoutState = {
   readonly attentionReason: AttentionReason | null;
   /** The end that a void begun at the rail leads to; null where none was begun. */
   readonly voidIntent: VoidOutcome | null;
-  /** What two people have corrected in its books; `settlement`: they have reversed the settlement. */
-  readonly corrected: 'nothing' | 'settlement' | 'other';
+  /** What two people have corrected in its books; they have reversed what is named. */
+  readonly corrected: 'nothing' | 'settlement' | 'late payment' | 'other';
 };
 
 /** The configured rules about facts. */
@@ -261,6 +265,9 @@ type Stated = { readonly amountMinor: bigint; readonly currency: string };
 
 function effectOfSettlement(state: PayoutState, fact: Stated): Effect {
   if (!isAmountSent(state, fact)) return mismatch(state, fact, 'settled');
+  if (state.corrected === 'late payment') {
+    return park('contradiction', lateAgain);
+  }
   if (state.corrected === 'settlement') {
     return park('paid_after_release', 'The rail settled a payout whose settlement was undone.');
   }
@@ -279,6 +286,10 @@ function effectOfSettlement(state: PayoutState, fact: Stated): Effect {
       return park('contradiction', 'The rail settled a payout that was never sent to it.');
   }
 }
+
+const lateAgain =
+  'The rail settled a payout whose late payment two people have reversed. If it did pay, two people book ' +
+  'that with corridor payouts correct.';
 
 function effectOfRejection(status: PayoutStatus, code: string): Effect {
   if (isReleased(status)) return nothing;

@@ -100,13 +100,17 @@ export function refusalOf(kind: OperatorCommand['kind'], standing: Standing): st
   if (attentionReason === null && requiresParkedPayout(kind)) return unneeded(standing);
   if (kind === 'approve') return undefined;
   if (kind === 'cancel') {
-    if (attentionReason === 'outcome_unknown') return maybeTaken;
+    if (status === 'canceled') return undefined;
+    const isOfRail =
+      attentionReason === 'outcome_unknown' || hasConflictingReports(attentionReason);
+    if (status === 'processing' && isOfRail) return maybeTaken;
     const isUndecided = status === 'pending' && attentionReason !== null;
-    const isOpen = isUndecided || status === 'canceled' || (status === 'processing' && isAccepted);
+    const isOpen = isUndecided || (status === 'processing' && isAccepted);
     return isOpen ? undefined : `The payout is ${status}.`;
   }
   if (!isAccepted) {
-    return kind === 'retryNow' && status === 'pending'
+    const ends = kind === 'failAndRelease' ? endedUnpaid(status) : status === 'pending';
+    return ends && (kind === 'retryNow' || kind === 'failAndRelease')
       ? undefined
       : 'The payout was never accepted.';
   }
@@ -207,13 +211,15 @@ const resolving: Readonly<Record<Resolving, (standing: Standing) => Lines>> = {
     if (attentionReason === 'return_short')
       return [['fail', 'takes what came back as its end, if the bank still says returned']];
     if (!isInFlight(status)) return [['fail', 'books the return, if the bank says returned']];
-    if (!isSubmitted) return [['fail', 'releases the hold: the bank was never given the order']];
+    const isDisputed = hasConflictingReports(attentionReason);
+    if (!isSubmitted && !isDisputed)
+      return [['fail', 'releases the hold: the bank was never given the order']];
     const proof = 'releases the hold if closed statements up to that day show no payment';
     const from =
       settleBy === null ? '' : ` (${settleBy.slice(0, 10)} or later, once the bank has closed it)`;
     const statement = ['fail --statement-date YYYY-MM-DD', `${proof}${from}`] as const;
     // A bank that has forgotten the order neither rejects nor voids it.
-    return hasConflictingReports(attentionReason) || attentionReason === 'outcome_unknown'
+    return isDisputed || attentionReason === 'outcome_unknown'
       ? [statement]
       : [
           [

@@ -11,6 +11,7 @@ import {
 } from 'vitest';
 import { z } from 'zod';
 import { listBatches, pause, resume, showBatch } from '../../src/cli/batches.js';
+import { callBack, newsOf } from '../fakes/bankCallback.js';
 import { type Receiver, startReceiver } from '../fakes/receiver.js';
 import {
   batchIn,
@@ -25,8 +26,8 @@ import {
   wakeBatch,
 } from '../fixtures/batchPayer.js';
 import { textOf } from '../fixtures/client.js';
-import { called, command } from '../fixtures/operators.js';
-import { untilParked } from '../fixtures/payer.js';
+import { called, command, operate } from '../fixtures/operators.js';
+import { rowOf, untilParked } from '../fixtures/payer.js';
 import { unbalancedCurrencies } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
@@ -296,3 +297,35 @@ async function settleByHand(id: string): Promise<void> {
   await untilParked(system, id);
   await command(system, id, { kind: 'markSettled', evidence: 'MT103 seen' });
 }
+
+describe('an item that was never sent, and of which the bank reports something', () => {
+  it.each([
+    ['settled, a cent less', { type: 'settled', short: 1n }, 'amount_mismatch'],
+    ['that it has one already', { type: 'rejected', code: 'AM05', short: 0n }, 'contradiction'],
+  ] as const)('%s, is ended by nobody alone', async (_, { short, ...news }, attentionReason) => {
+    const payer = await openBatchPayer(system, 5_000_000n);
+    const items = [payer.item('one', { amount: '2000000' }), payer.item('two')];
+    const batchId = await sendPaused(system, payer, items);
+    const [item] = await untilRows(system, batchId, (rows) =>
+      rows.every(({ status }) => status === 'processing'),
+    );
+    if (item === undefined) throw new Error('The batch has no item.');
+    const { id, receiveMinor } = item;
+    const amount = String((receiveMinor ?? 0n) - short);
+    await callBack(system, [newsOf(item, { ...news, amount })]);
+    expect(await untilParked(system, id)).toMatchObject({ attentionReason });
+    const balance = await payer.balance();
+
+    const canceled = await payer.client(`POST /v1/payouts/${id}/cancel`);
+    expect(canceled).toMatchObject({ status: 409, body: { code: 'payout_not_cancelable' } });
+    const byOperator = await operate(system, id, 'cancel');
+    expect(byOperator.printed).toMatch(/^refused: The rail may have taken the payout/m);
+    const proposed = await operate(system, id, 'fail');
+    expect(proposed.printed).toMatch(/^proposed: /m);
+    // And two people need the statements.
+    const approve = { kind: 'approve', proposal: proposed.action } as const;
+    expect(await command(system, id, approve, 'barbara')).toMatchObject({ outcome: 'refused' });
+    expect(await rowOf(system, id)).toMatchObject({ status: 'processing', attentionReason });
+    expect(await payer.balance()).toEqual(balance);
+  });
+});

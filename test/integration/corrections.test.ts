@@ -55,6 +55,31 @@ async function settledByMistake(): Promise<Paid> {
   return { payer, id, receiveMinor: receiveMinor ?? 0n };
 }
 
+/** A payout of 100.00 USD that has settled and come back. */
+async function returned(): Promise<Pick<Paid, 'payer' | 'id'>> {
+  const payer = await openPayer(system);
+  const id = await payer.send('an ordinary payout');
+  await untilStatus(payer.client, id, 'settled');
+  await callBack(system, [newsOf(await rowOf(system, id), { type: 'returned', code: 'AC04' })]);
+  await untilStatus(payer.client, id, 'returned');
+  return { payer, id };
+}
+
+async function entryOf(id: string, kind: string): Promise<string> {
+  const [row] = await system.database<{ id: bigint }[]>`
+    select id from ledger_entries where payout_id = ${id} and kind = ${kind}`;
+  return String(row?.id);
+}
+
+async function suspenseOf(id: string): Promise<bigint> {
+  const [row] = await system.database<{ sumMinor: bigint }[]>`
+    select coalesce(sum(p.amount_minor), 0)::bigint as sum_minor
+      from ledger_entries e join ledger_postings p on p.entry_id = e.id
+      join ledger_accounts a on a.id = p.ledger_account_id and a.kind = 'suspense'
+     where e.payout_id = ${id}`;
+  return row?.sumMinor ?? 0n;
+}
+
 /** What one person proposes and another one carries out. */
 async function byTwo(
   id: string,
@@ -253,6 +278,59 @@ describe('a correction', () => {
       'rail_settlement:EUR': receiveMinor,
       'suspense:EUR': -receiveMinor,
     });
+  });
+
+  it('does not hide it either where they undid a return first', async () => {
+    const { payer, id } = await returned();
+    await correct(id, 'reverse', { entry: await entryOf(id, 'return') });
+    await correct(id, 'reverse', { entry: await entryOf(id, 'settle') });
+    expect(await payer.balance()).toEqual({ available: 100_000n, held: 0n });
+    const row = await rowOf(system, id);
+    await callBack(system, [newsOf(row, { type: 'settled' })]);
+    await expect(untilParked(system, id)).resolves.toMatchObject({
+      status: 'returned',
+      attentionReason: 'paid_after_release',
+    });
+    expect(await suspenseOf(id)).toBe(-(row.receiveMinor ?? 0n));
+  });
+
+  it('gives nothing back twice: a settlement stays while its return does', async () => {
+    const { payer, id } = await returned();
+    const entry = await entryOf(id, 'settle');
+    const before = await payer.balance();
+    const refused = await operate(cli, id, 'reverse', { entry });
+    expect(refused.printed).toMatch(/^refused: .*reverse the return first/m);
+    // Nor where the return comes between the proposal and the approval.
+    const other = await openPayer(system);
+    const late = await other.send('an ordinary payout');
+    await untilStatus(other.client, late, 'settled');
+    const proposed = await operate(cli, late, 'reverse', { entry: await entryOf(late, 'settle') });
+    await callBack(system, [newsOf(await rowOf(system, late), { type: 'returned', code: 'AC04' })]);
+    await untilStatus(other.client, late, 'returned');
+    const approve = { kind: 'approve', proposal: proposed.action } as const;
+    expect(await command(cli, late, approve, 'barbara')).toMatchObject({ outcome: 'refused' });
+    expect(await payer.balance()).toEqual(before);
+    expect(await other.balance()).toEqual(before);
+  });
+
+  it('that puts money back in suspense has it wait for a person again', async () => {
+    const { id, receiveMinor } = await paidAfterRelease();
+    await correct(id, 'clear-suspense', { charge: 'house' });
+    expect(await rowOf(system, id)).toMatchObject({ attentionReason: null });
+    await correct(id, 'reverse', { entry: await entryOf(id, 'suspense_clear') });
+    expect(await suspenseOf(id)).toBe(-receiveMinor);
+    expect(await rowOf(system, id)).toMatchObject({ attentionReason: 'paid_after_release' });
+  });
+
+  it('of a late payment is named where the bank says again that it paid', async () => {
+    const { id } = await paidAfterRelease();
+    await correct(id, 'reverse', { entry: await entryOf(id, 'late_payment') });
+    expect(await rowOf(system, id)).toMatchObject({ attentionReason: null });
+    await callBack(system, [newsOf(await rowOf(system, id), { type: 'settled' })]);
+    const parked = await untilParked(system, id);
+    expect(parked.attentionReason).toBe('contradiction');
+    expect(parked.attentionDetail).toContain('whose late payment two people have reversed');
+    expect(await suspenseOf(id)).toBe(0n);
   });
 
   it('of an item that its batch has settled is booked as well', async () => {

@@ -321,6 +321,44 @@ describe('a callback', () => {
     expect(await untilParked(system, id)).toMatchObject({ attentionReason: 'contradiction' });
   });
 
+  it('under the id of another payout’s is a fact of its own, also where it says the same', async () => {
+    const [first, second] = await Promise.all([
+      finished('an ordinary payout', 'settled'),
+      finished('an ordinary payout', 'settled'),
+    ]);
+    const news = { type: 'returned', code: 'AC04', id: `daily-${first.id}` } as const;
+    const key = `${first.id}x`;
+    await callBack(system, [newsOf(await rowOf(system, first.id), { ...news, key })]);
+    await callBack(system, [newsOf(await rowOf(system, first.id), news)]);
+    await callBack(system, [newsOf(await rowOf(system, second.id), news)]);
+    await untilStatus(first.payer.client, first.id, 'returned');
+    await untilStatus(second.payer.client, second.id, 'returned');
+  });
+
+  it('about a payout that was refused has it wait for two people, and never be repeated', async () => {
+    const payer = await openPayer(system);
+    const refused = await payer.ask('more than there is', { amount: '200000' });
+    const id = textOf(refused, 'payout');
+    const row = await rowOf(system, id);
+    expect(row).toMatchObject({ status: 'failed', rail: null });
+    const news = { type: 'settled', amount: '160000', currency: 'EUR' } as const;
+    await callBack(system, [newsOf(row, news)]);
+    const parked = await untilParked(system, id);
+    expect(parked).toMatchObject({ status: 'failed', attentionReason: 'contradiction' });
+    const again = { source_currency: 'USD', amount: '10000', retry_of: id };
+    const retried = await payer.client('POST /v1/payouts', {
+      form: { ...again, beneficiary: row.beneficiaryId },
+    });
+    expect(retried).toMatchObject({ status: 422, body: { code: 'retry_refused' } });
+    const proposed = await operate(system, id, 'fail');
+    expect(proposed.printed).toMatch(/^proposed: /m);
+    const { action } = proposed;
+    const approved = { kind: 'approve', proposal: action } as const;
+    expect(await command(system, id, approved, 'barbara')).toMatchObject({ outcome: 'done' });
+    expect(await rowOf(system, id)).toMatchObject({ status: 'failed', attentionReason: null });
+    expect(await payer.balance()).toEqual({ available: 100_000n, held: 0n });
+  });
+
   it('that says what is known wakes nobody', async () => {
     const { id } = await finished('an ordinary payout', 'settled');
     const before = await system.temporal.workflow.getHandle(id).describe();

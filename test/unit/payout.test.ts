@@ -543,3 +543,15 @@ describe('a second reason to wait for a person', () => {
     expect(withAttention(null, because('contradiction'))).toEqual(because('contradiction'));
   });
 });
+
+test('what waits for a person says some twenty findings, however many there are', () => {
+  let found: ReturnType<typeof withAttention> | null = null;
+  for (let n = 0; n < 10_000; n += 1) {
+    found = withAttention(found, {
+      reason: 'contradiction',
+      detail: `The rail returned ${n} of a payout.`,
+    });
+  }
+  expect(found?.detail).toMatch(/^The rail returned 0 of/);
+  expect(found?.detail.length).toBeLessThan(2_100);
+});

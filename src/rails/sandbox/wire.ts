@@ -17,6 +17,8 @@ const reasonCode = z.string().transform((code) => (/^[A-Z0-9]{1,4}$/.test(code) 
 const bankTime = z.iso
   .datetime({ offset: true })
   .refine((text) => Date.parse(text) > 0)
+  // PostgreSQL takes fewer offsets than ISO 8601 has.
+  .transform((text) => new Date(text).toISOString())
   .optional()
   .catch(undefined);
 
@@ -89,7 +91,7 @@ const statementLine = z
     direction: z.enum(['debit', 'credit']),
     amount: movedMinor,
     currency: storable,
-    at: z.iso.datetime({ offset: true }),
+    at: z.iso.datetime({ offset: true }).transform((text) => new Date(text).toISOString()),
   })
   .transform(({ bank_reference: bankReference, amount: amountMinor, at: bookedAt, ...line }) => ({
     ...line,
