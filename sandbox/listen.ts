@@ -61,6 +61,7 @@ export async function listen(options: ListenOptions): Promise<number> {
   const { secret, sequence: last } = (await readJson(file, stateShape)) ?? stateShape.parse({});
   const stop = new AbortController();
   void interruption().then(() => stop.abort());
+  endWithParent(stop);
   const feed = feedOf(caller, stop.signal);
 
   let sequence: number | undefined =
@@ -86,6 +87,15 @@ export async function listen(options: ListenOptions): Promise<number> {
     }
     if (events === undefined || stop.signal.aborted) return 0;
   }
+}
+
+/** `npx` passes no signal on: who kills that expects this to end as well. */
+function endWithParent(stop: AbortController): void {
+  const parent = process.ppid;
+  const look = () => {
+    if (process.ppid !== parent) stop.abort();
+  };
+  setInterval(look, leastPauseMs).unref();
 }
 
 type Caller = { readonly apiUrl: string; readonly apiKey: string };

@@ -114,7 +114,7 @@ export const webhookEndpointListParams = z.strictObject({
 export const deliveryListParams = z.strictObject({
   limit,
   starting_after: idOf('evt', 'event').optional(),
-  status: oneOf(['pending', 'failed', 'delivered']).optional(),
+  status: oneOf(['pending', 'delivered', 'failed', 'exhausted', 'canceled']).optional(),
 });
 
 export const eventListParams = z.strictObject({

@@ -57,7 +57,10 @@ export const deliveryFilters = {
   pending: ['pending'],
   delivered: ['delivered'],
   failed: ['exhausted', 'canceled'],
+  exhausted: ['exhausted'],
+  canceled: ['canceled'],
 } as const;
+const deliveryStatuses = ['pending', 'delivered', ...deliveryFilters.failed];
 export type DeliveryFilter = keyof typeof deliveryFilters;
 
 /** A page of an endpoint's deliveries, by their events from newest to oldest. */
@@ -68,7 +71,7 @@ export async function listDeliveries(
   { status }: { readonly status?: DeliveryFilter | undefined },
 ): Promise<PageResult<DeliveryRow>> {
   const statuses: readonly string[] =
-    status === undefined ? Object.values(deliveryFilters).flat() : deliveryFilters[status];
+    status === undefined ? deliveryStatuses : deliveryFilters[status];
   const newest = sql`
     endpoint_id = ${endpointId} and ${when(sql, from, (id) => sql`event_id < ${id}`)}`;
   const ordered = sql`order by event_id desc limit ${limit + 1}`;

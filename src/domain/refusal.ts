@@ -31,6 +31,7 @@ const refusals = {
   batch_not_cancelable: [409, 'The batch is complete'],
   payout_not_cancelable: [409, 'The payout can no longer be canceled'],
   webhook_endpoint_unverified: [409, 'The webhook endpoint has not been verified'],
+  webhook_endpoint_disabled: [409, 'The webhook endpoint is disabled'],
   secret_rotation_open: [409, 'The last rotation of the secret has not ended'],
   body_too_large: [413, 'The request body is too large'],
   content_type_unsupported: [415, 'The content type is not supported'],

@@ -1,4 +1,6 @@
-import { mkdtemp, rm } from 'node:fs/promises';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -132,6 +134,47 @@ describe('corridor listen', () => {
     await happen();
     await expect.poll(() => printed(listening), { timeout: 30_000 }).toEqual([1, 2, 3]);
     await interrupt(listening);
+  });
+
+  it('ends with the process that started it, as npx does when it is killed', async () => {
+    const output = join(folder, 'events.txt');
+    const shell = spawn(
+      'sh',
+      [
+        '-c',
+        '"$0" "$@" > "$OUTPUT" & echo $!; wait',
+        process.execPath,
+        main,
+        'listen',
+        '--data',
+        folder,
+      ],
+      {
+        env: {
+          ...process.env,
+          OUTPUT: output,
+          CORRIDOR_API_URL: system.apiUrl,
+          CORRIDOR_API_KEY: caller.apiKey,
+        },
+        stdio: ['ignore', 'pipe', 'inherit'],
+      },
+    );
+    const [printedPid] = await once(shell.stdout, 'data');
+    const pid = Number(String(printedPid));
+    const isThere = () => {
+      try {
+        return process.kill(pid, 0);
+      } catch {
+        return false;
+      }
+    };
+    onTestFinished(() => {
+      if (isThere()) process.kill(pid, 'SIGKILL');
+    });
+    await expect.poll(() => readFile(output, 'utf8'), { timeout: 30_000 }).toContain('Ctrl-C ends');
+    expect(isThere()).toBe(true);
+    shell.kill('SIGKILL');
+    await expect.poll(isThere, soon).toBe(false);
   });
 
   it('shows the types that are asked for', async () => {

@@ -280,7 +280,7 @@ describe('a redelivery', () => {
     await client(`POST /v1/webhook_endpoints/${endpoint}`, { json: { status: 'disabled' } });
     const refused = await client(path, { json: { since: '2026-11-21T12:00:00Z' } });
     expect(refused.body).toMatchObject({
-      status: 404,
+      ...{ status: 409, code: 'webhook_endpoint_disabled' },
       detail: expect.stringContaining('Enable the endpoint first.'),
     });
   });

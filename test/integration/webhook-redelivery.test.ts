@@ -110,7 +110,7 @@ describe('a redelivery by a range of sequences', () => {
     await recordEvents(system.database, accountId, 5);
     expect(await statusesOf(endpoint)).toEqual([]);
     const form = { from_sequence: '1', to_sequence: '10' };
-    expect((await client(`${path}/redeliver`, { form })).status).toBe(404);
+    expect((await client(`${path}/redeliver`, { form })).status).toBe(409);
     await client(path, { json: { status: 'enabled' } });
     const [one, two] = await Promise.all([
       client(`${path}/redeliver`, { form }),

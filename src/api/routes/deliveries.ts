@@ -4,6 +4,7 @@ import { redeliverFailedParams } from '../../contract/params.js';
 import { deliveryPosition, listDeliveries } from '../../db/deliveryLog.js';
 import { countFailed, redeliverFailed, redeliverRange, redeliveryOf } from '../../db/redelivery.js';
 import { findWebhookEndpoint, lockWebhookEndpoint } from '../../db/webhookEndpoints.js';
+import { refuse } from '../../domain/refusal.js';
 import { askTemporal, wakeEndpoint } from '../../temporal/workflowCalls.js';
 import { runIdempotently } from '../idempotency.js';
 import { exclusive, listRoute } from '../listRoute.js';
@@ -37,7 +38,7 @@ export const deliveryRoutes: readonly Route[] = [
       'all of a range': { from_sequence: 1, to_sequence: 10_000 },
     },
     answers: { 200: 'redelivery' },
-    refusals: ['parameters_exclusive', 'webhook_endpoint_unverified'],
+    refusals: ['parameters_exclusive', 'webhook_endpoint_unverified', 'webhook_endpoint_disabled'],
     handle: async (deps, request, { since, from_sequence: from, to_sequence: to }) => {
       const isRange = from !== undefined && to !== undefined;
       if (since && (from ?? to)) return refused(exclusive('since', 'from_sequence'));
@@ -51,10 +52,9 @@ export const deliveryRoutes: readonly Route[] = [
         perform: async (sql) => {
           const endpoint = await lockWebhookEndpoint(sql, request.account.id, request.id);
           if (endpoint?.status === 'unverified') return unverified();
-          if (endpoint?.status !== 'enabled') {
-            const disabled = { hint: 'Enable the endpoint first.' };
-            return { ...notFound(request), ...(endpoint === undefined ? {} : disabled) };
-          }
+          if (endpoint === undefined) return notFound(request);
+          if (endpoint.status === 'disabled')
+            return refuse('webhook_endpoint_disabled', { hint: 'Enable the endpoint first.' });
           if (since !== undefined) await redeliverFailed(sql, endpoint.id, since);
           if (isRange) await redeliverRange(sql, endpoint, from, to);
           return redeliveryOf(sql, endpoint.id, since);

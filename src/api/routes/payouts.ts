@@ -270,15 +270,20 @@ function withoutDetail({ detail: _hidden, ...refusal }: Refusal): Refusal {
   return refusal;
 }
 
-function notCancelable({ status, batchId }: PayoutRow): Refusal {
-  return refuse('payout_not_cancelable', {
-    expected: 'a payout that the bank has not accepted yet',
-    received: status,
-    detail:
-      status === 'pending' && batchId !== null
-        ? 'The payout is decided in the order of its batch: cancel the batch, or try again in a moment.'
-        : `The payout is ${status}; only one that the bank has not accepted yet can be canceled.`,
-  });
+function notCancelable({ status, batchId, attentionReason }: PayoutRow): Refusal {
+  const expected = 'a payout that the bank has not accepted yet';
+  const refuseFor = (detail: string) =>
+    refuse('payout_not_cancelable', { expected, received: status, detail });
+  if (status === 'pending' && batchId !== null) {
+    return refuseFor(
+      'The payout is decided in the order of its batch: cancel the batch, or try again in a moment.',
+    );
+  }
+  return refuseFor(
+    status === 'processing' && attentionReason !== null
+      ? 'The bank may have taken the payout: the operator of the service is finding out.'
+      : `The payout is ${status}; only one that the bank has not accepted yet can be canceled.`,
+  );
 }
 
 const liveParams = ['source_currency', 'amount', 'fixed_side', 'destination_currency'] as const;
