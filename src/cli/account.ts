@@ -5,12 +5,12 @@ import {
   findAccount,
   insertAccount,
   type Mode,
+  newestAccounts,
   setAccountState,
 } from '../db/accounts.js';
 import { isOutage, transaction } from '../db/client.js';
 import { listBalances, postEntries } from '../db/ledger.js';
 import { listActions, recordCommand } from '../db/operatorActions.js';
-import { newestAccounts } from '../db/operatorLists.js';
 import type { AccountState } from '../domain/accountState.js';
 import { fundEntry } from '../domain/ledger.js';
 import { formatMinor, isCurrency, parseMajor, writtenSum } from '../domain/money.js';
@@ -46,7 +46,7 @@ export async function showAccount(call: Call): Promise<void> {
     listBalances(database, id),
     listActions(database, id),
   ]);
-  if (call.isJson === true) return printJson({ ...account, balances, actions });
+  if (call.isJson) return printJson({ ...account, balances, actions });
   console.log(lineOf(account));
   console.log(`  API version ${account.apiVersion}, opened ${account.createdAt.toISOString()}`);
   for (const { currency, availableMinor, heldMinor } of balances) {

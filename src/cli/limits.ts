@@ -43,7 +43,7 @@ export async function showLimits(call: Call): Promise<void> {
     findFunds(database, id),
     findPayeeDelays(database, id),
   ]);
-  if (call.isJson === true) {
+  if (call.isJson) {
     return printJson({ limits: Object.fromEntries(standings), newPayee: delays });
   }
   if (standings.size + delays.length === 0) console.log('No limits.');
