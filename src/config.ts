@@ -214,7 +214,7 @@ const workerSchema = z.object({
   OPERATOR_APPROVAL_ABOVE_EUR: digits(/^\d{1,9}$/, 'whole euros')
     .default('10000')
     .transform(BigInt),
-  /** A return of a smaller share of what was sent waits for an operator. */
+  /** A return of less of what was sent waits for an operator: correspondents' fees take a few per cent. */
   RETURN_MINIMUM_PERCENT: digits(/^(\d{1,2}|100)$/, 'a whole percentage, 0 to 100')
     .default('90')
     .transform(BigInt),

@@ -9,7 +9,6 @@ import { railActivities } from '../../dist/src/activities/rail.js';
 import { connectDatabase, transaction } from '../../dist/src/db/client.js';
 import { storeRailEvents } from '../../dist/src/db/inbox.js';
 import { createKeyring } from '../../dist/src/db/personalData.js';
-import { usualFactRules } from '../../dist/src/domain/payout.js';
 import { createRails } from '../../dist/src/rails/registry.js';
 import { createSandboxCallbacks } from '../../dist/src/rails/sandbox/callback.js';
 import { createSandboxRail } from '../../dist/src/rails/sandbox/connector.js';
@@ -42,7 +41,7 @@ const deps = {
   database,
   rails: createRails([rail]),
   rateMaximumAgeMs: { test: 24 * 60 * 60 * 1_000, live: 0 },
-  factRules: usualFactRules,
+  factRules: { returnMinimumPercent: 90n },
   deliverer,
   keyring,
 };

@@ -24,6 +24,7 @@ import {
 import { writtenSum } from '../domain/money.js';
 import type { WakeablePayout } from '../domain/payout.js';
 import { refuse } from '../domain/refusal.js';
+import type { BatchInput } from '../workflows/messages.js';
 import { accept, acceptTogether } from './acceptance.js';
 import { cancelItems } from './cancellation.js';
 import { inGroups } from './chunk.js';
@@ -58,7 +59,7 @@ export type BatchPlan = {
 export function batchActivities(deps: BatchDeps) {
   const { database, deliverer } = deps;
   return {
-    readBatch: ({ batchId }: { readonly batchId: string }): Promise<BatchPlan> =>
+    readBatch: ({ batchId }: BatchInput): Promise<BatchPlan> =>
       withHeartbeat(async () => {
         const batch = await existingBatch(database, batchId);
         const items = await progressOfBatch(database, batchId);
@@ -110,7 +111,7 @@ export function batchActivities(deps: BatchDeps) {
       }),
 
     /** Completes a batch that only refers to payouts made before. */
-    closeEmptyBatch: ({ batchId }: { readonly batchId: string }): Promise<void> =>
+    closeEmptyBatch: ({ batchId }: BatchInput): Promise<void> =>
       withHeartbeat(async () => {
         const hasPendingDeliveries = await transaction(database, async (sql) => {
           const closed = await closeEmptyBatch(sql, batchId);

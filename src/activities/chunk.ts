@@ -8,7 +8,7 @@ import {
   releaseChunk,
 } from '../db/chunks.js';
 import { bulkTransaction, type Database, type Sql, transaction } from '../db/client.js';
-import { type LockedPayout, lockPayouts } from '../db/payouts.js';
+import { type LockedPayout, readPayouts } from '../db/payouts.js';
 import { type Chunk, type ChunkCounts, chunkDriver, groupsOf, isOpen } from '../domain/batch.js';
 import type { PayoutFact } from '../domain/payout.js';
 import { wakePayouts } from '../temporal/workflowCalls.js';
@@ -57,14 +57,15 @@ export function chunkActivities(deps: ChunkDeps) {
      * Applies what the inbox holds about the chunk, one transaction at a time, and waits for
      * more while answers of the rail are pending, for at most five seconds.
      */
-    applyChunkEvents: (chunk: Chunk): Promise<ChunkCounts> => longStep(() => settle(deps, chunk)),
+    applyChunkEvents: (chunk: Chunk): Promise<ChunkCounts> =>
+      longStep(() => applyUntilQuiet(deps, chunk)),
 
     /** Asks the rail about everything it has taken and not reported. */
     pollChunk: (chunk: Chunk): Promise<ChunkCounts> =>
       withHeartbeat(async () => {
         await leaseChunk(database, chunk, leaseMs);
         const ids = await itemsOf(database, chunk, ['sent']);
-        const rows = await lockPayouts(database, chunkDriver(chunk), ids);
+        const rows = await readPayouts(database, chunkDriver(chunk), ids);
         const facts = await factsOf(deps, rows);
         const applying = applyInGroups(deps, chunk, [...facts.keys()], facts);
         await failAfterAttempts(applying);
@@ -109,7 +110,7 @@ export async function inGroups<T extends Announcement>(
   return results;
 }
 
-async function settle(deps: ChunkDeps, chunk: Chunk): Promise<ChunkCounts> {
+async function applyUntilQuiet(deps: ChunkDeps, chunk: Chunk): Promise<ChunkCounts> {
   const { database } = deps;
   const startedMs = performance.now();
   let pauseMs = firstPauseMs;

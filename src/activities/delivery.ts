@@ -20,6 +20,7 @@ import { createKeyedLimit, type KeyedLimit } from '../keyedLimit.js';
 import { count, observe } from '../telemetry.js';
 import { backoffAfter } from '../webhooks/retrySchedule.js';
 import { factsOf, type Sender, type SendOutcome } from '../webhooks/sender.js';
+import type { WebhookDeliveryInput } from '../workflows/messages.js';
 import { createAttemptRecorder, gone } from './attemptRecorder.js';
 import type { ActivityDeps, Announcement } from './deps.js';
 import { createEndpointWakes } from './endpointWakes.js';
@@ -163,7 +164,7 @@ export function createDeliverer(deps: DeliveryDeps) {
 
     activities: {
       /** Attempts what is due at an endpoint and says when the next attempt is. */
-      deliverDue: ({ endpointId }: { readonly endpointId: string }) =>
+      deliverDue: ({ endpointId }: WebhookDeliveryInput) =>
         withHeartbeat(async () => {
           const { cancellationSignal } = Context.current();
           // Given up by the server, which has begun another: both would attempt the same.

@@ -1,6 +1,6 @@
 import { type Sql, transaction } from '../db/client.js';
 import { findAction, findRequest, openProposals, recordAction } from '../db/operatorActions.js';
-import { type LockedPayout, lockPayouts, unparkPayout } from '../db/payouts.js';
+import { type LockedPayout, lockPayouts, readPayouts, unparkPayout } from '../db/payouts.js';
 import { currentRates, midOf } from '../db/rates.js';
 import { convertFloor } from '../domain/fx.js';
 import {
@@ -57,7 +57,7 @@ export function operatorActivities(deps: OperatorDeps) {
 async function operate(deps: OperatorDeps, input: OperateInput): Promise<CommandOutcome> {
   const { database } = deps;
   const { driver, id, actor, action } = input;
-  const [row] = await lockPayouts(database, driver, [id]);
+  const [row] = await readPayouts(database, driver, [id]);
   const snapshots = row === undefined ? [] : [snapshotOf(row)];
   // A repeated request gets its first answer: the payout has changed since, so deciding anew would differ.
   const earlier = await answerBefore(database, action);

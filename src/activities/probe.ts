@@ -5,6 +5,7 @@ import { type BegunProbe, beginProbe, endProbe } from '../db/webhookProbes.js';
 import { webhookSecretsOf } from '../db/webhookSecrets.js';
 import { createKeyedLimit } from '../keyedLimit.js';
 import { factsOf } from '../webhooks/sender.js';
+import type { WebhookProbeInput } from '../workflows/messages.js';
 import type { ActivityDeps } from './deps.js';
 
 type ProbeDeps = Pick<ActivityDeps, 'database' | 'keyring' | 'sender'>;
@@ -17,8 +18,6 @@ const challengeBytes = 32;
  * which deliveries of all accounts need.
  */
 const probesOfAccount = 4;
-
-type ProbeInput = { readonly probeId: string; readonly accountId: string };
 
 /** Challenges and tests: single messages, of which no delivery and no retry comes. */
 export function probeActivities({ database, keyring, sender }: ProbeDeps) {
@@ -47,7 +46,7 @@ export function probeActivities({ database, keyring, sender }: ProbeDeps) {
      * Sends a challenge or a test, once, and records what came of it; at the account's limit it is not
      * begun. It returns nothing: neither a challenge nor what a receiver answers belongs into a history.
      */
-    sendProbe: async ({ probeId, accountId }: ProbeInput): Promise<void> =>
+    sendProbe: async ({ probeId, accountId }: WebhookProbeInput): Promise<void> =>
       limit(accountId, () => send(probeId)),
   };
 }

@@ -16,6 +16,7 @@ import { type Attention, isDuplicateCode, type PayoutFact, railKey } from '../do
 import { createKeyedLimit } from '../keyedLimit.js';
 import type { Rail, SubmitAnswer, Transfer } from '../rails/rail.js';
 import type { Rails } from '../rails/registry.js';
+import type { PayoutInput } from '../workflows/messages.js';
 import { applyFacts } from './applyFacts.js';
 import { cancelItems } from './cancellation.js';
 import type { RailDeps } from './deps.js';
@@ -39,8 +40,6 @@ const callsOfAccount = 16;
 
 /** A call beyond that limit is retried as often as a submission that has no answer. */
 const longestPauseMs = 5 * 60_000;
-
-type PollInput = { readonly payoutId: string };
 
 /** The activities that call a rail. */
 export function railActivities(deps: RailDeps) {
@@ -77,7 +76,7 @@ export function railActivities(deps: RailDeps) {
      * Asks the rail about one payout and applies what it says. Fails until there is something
      * to say: its retries are the polling.
      */
-    pollRail: async ({ payoutId }: PollInput): Promise<readonly PayoutSnapshot[]> => {
+    pollRail: async ({ payoutId }: PayoutInput): Promise<readonly PayoutSnapshot[]> => {
       await postponeWake(database, payoutId, nextAttemptInMs() + pollMarginMs);
       const row = await findPayoutById(database, payoutId);
       if (row === undefined || row.rail === null) throw new Error(`${payoutId} has no rail.`);

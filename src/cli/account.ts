@@ -5,15 +5,15 @@ import {
   findAccount,
   insertAccount,
   type Mode,
+  newestAccounts,
   setAccountState,
 } from '../db/accounts.js';
 import { isOutage, transaction } from '../db/client.js';
 import { listBalances, postEntries } from '../db/ledger.js';
 import { listActions, recordCommand } from '../db/operatorActions.js';
-import { newestAccounts } from '../db/operatorLists.js';
 import type { AccountState } from '../domain/accountState.js';
 import { fundEntry } from '../domain/ledger.js';
-import { formatMinor, isCurrency, parseMajor, writtenSum } from '../domain/money.js';
+import { formatMinor, isCurrency, mostMinor, parseMajor, writtenSum } from '../domain/money.js';
 import { addKey, showKey } from './keys.js';
 import { printJson, printRows, wrapped } from './table.js';
 import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
@@ -46,7 +46,7 @@ export async function showAccount(call: Call): Promise<void> {
     listBalances(database, id),
     listActions(database, id),
   ]);
-  if (call.isJson === true) return printJson({ ...account, balances, actions });
+  if (call.isJson) return printJson({ ...account, balances, actions });
   console.log(lineOf(account));
   console.log(`  API version ${account.apiVersion}, opened ${account.createdAt.toISOString()}`);
   for (const { currency, availableMinor, heldMinor } of balances) {
@@ -75,7 +75,7 @@ export async function fundAccount(call: Call): Promise<void> {
   const account = existing('account', accountId, await findAccount(database, accountId));
   if (account.mode !== 'test') throw new UsageError('Only test accounts are funded by command.');
   const amountMinor = parseMajor(amount, currency);
-  if (amountMinor === undefined || amountMinor <= 0n) {
+  if (amountMinor === undefined || amountMinor <= 0n || amountMinor > mostMinor) {
     throw new UsageError(`--amount expects a sum of ${currency} above zero, such as 1000.`);
   }
   const entry = fundEntry(currency, amountMinor);

@@ -31,7 +31,7 @@ export async function showArrivals({
     const [all, late, mostMs] = lines.get(line) ?? [0, 0, 0];
     lines.set(line, [all + payouts, lateMs > 0 ? late + payouts : late, Math.max(mostMs, lateMs)]);
   }
-  if (isJson === true) return printJson(Object.fromEntries(lines));
+  if (isJson) return printJson(Object.fromEntries(lines));
   if (lines.size === 0) return console.log('Nothing was settled, and nothing is open.');
   const rows = Array.from(lines, ([line, [all, late, mostMs]]) => {
     const latest = mostMs > 0 ? `${Math.ceil(mostMs / 3_600_000)} h` : '';

@@ -29,7 +29,7 @@ export async function showBatch(call: Call): Promise<void> {
     progressOfBatch(call.database, id),
   ]);
   const waiting = progress.flatMap(({ parked }) => parked);
-  if (call.isJson === true) return printJson({ ...batch, items, waiting });
+  if (call.isJson) return printJson({ ...batch, items, waiting });
   console.log(summaryOf(batch));
   for (const status of payoutStatuses) {
     const counts = items.filter((item) => item.status === status).map((item) => item.count);

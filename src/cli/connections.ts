@@ -18,7 +18,7 @@ import { type Call, UsageError } from './usage.js';
  */
 export async function withConnections<T>(
   directory: string,
-  work: (connections: Omit<Call, 'id' | 'flags'>) => Promise<T>,
+  work: (connections: Omit<Call, 'id' | 'flags' | 'isJson' | 'isStuck'>) => Promise<T>,
 ): Promise<T> {
   const stack = await stackIn(directory);
   const env = { ...stack.says, ...process.env };

@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto';
 import { readFile, statfs } from 'node:fs/promises';
-import { readMasterKeyConfig } from '../config.js';
+import { type Environment, readMasterKeyConfig } from '../config.js';
 import { hasMasterKeys } from '../db/accountKeys.js';
 import type { Database } from '../db/client.js';
 import { isMigrated } from '../db/migrate.js';
@@ -24,7 +24,7 @@ const bankLimitMs = 5_000;
 
 /** Checks what the service rests on, a line each, and says what to do. False when something is wrong. */
 export async function examine(call: Call): Promise<boolean> {
-  const { database, isJson, environment = {} } = call;
+  const { database, isJson, environment } = call;
   const checks = [
     await check('database', () => databaseFault(database)),
     await check('schema', async () =>
@@ -41,8 +41,8 @@ export async function examine(call: Call): Promise<boolean> {
     await check('certificates', () => certificateFault(environment)),
     await check('disk', () => diskFault(call.directory)),
   ];
-  if (isJson === true) printJson(checks);
-  for (const { name, fault, detail } of isJson === true ? [] : checks) {
+  if (isJson) printJson(checks);
+  for (const { name, fault, detail } of isJson ? [] : checks) {
     const state = fault === null ? 'ok' : 'FAILS';
     console.log(wrapped(fault ?? detail, `${name.padEnd(18)}${state} `, '    ').trimEnd());
   }
@@ -94,8 +94,6 @@ async function masterKeyFault(database: Database, env: Environment): Promise<str
     ? ''
     : 'MASTER_KEY does not hold every key that wraps an account: add the missing one';
 }
-
-type Environment = NonNullable<Call['environment']>;
 
 async function temporalChecks({ withTemporal }: Call): Promise<readonly Check[]> {
   let faults: Readonly<Record<string, string>> = {};

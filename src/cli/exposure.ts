@@ -18,7 +18,7 @@ const header = ['pair', 'mode', 'payouts', 'promised', 'average rate', 'worth no
 export async function showExposure({ database, isJson }: Call): Promise<void> {
   const rates = await currentRates(database, anyAgeMs);
   const exposures = await listExposures(database);
-  if (isJson === true) return printJson(exposures);
+  if (isJson) return printJson(exposures);
   const rows = exposures.map((open) => {
     const { sourceCurrency: source, destinationCurrency: destination, netMinor, owedMinor } = open;
     const amount = (minor: bigint) => formatSum(minor, destination);

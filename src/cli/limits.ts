@@ -3,7 +3,7 @@ import { transaction } from '../db/client.js';
 import { findFunds, setLimits } from '../db/ledger.js';
 import { recordCommand } from '../db/operatorActions.js';
 import { endPayeeDelay, findPayeeDelays, setPayeeDelay } from '../db/payeeDelays.js';
-import { formatMinor, parseMajor } from '../domain/money.js';
+import { formatMinor, mostMinor, parseMajor } from '../domain/money.js';
 import { currencyOf } from './account.js';
 import { printJson } from './table.js';
 import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
@@ -43,7 +43,7 @@ export async function showLimits(call: Call): Promise<void> {
     findFunds(database, id),
     findPayeeDelays(database, id),
   ]);
-  if (call.isJson === true) {
+  if (call.isJson) {
     return printJson({ limits: Object.fromEntries(standings), newPayee: delays });
   }
   if (standings.size + delays.length === 0) console.log('No limits.');
@@ -69,7 +69,7 @@ export async function changePayeeDelay(call: Call): Promise<void> {
   const currency = currencyOf(flags);
   const [above, hours] = [requiredFlag(flags, 'above'), flags['hours'] ?? '24'];
   const aboveMinor = above === 'none' ? 0n : parseMajor(above, currency);
-  if (aboveMinor === undefined || aboveMinor < 0n || aboveMinor >= 2n ** 63n) {
+  if (aboveMinor === undefined || aboveMinor < 0n || aboveMinor > mostMinor) {
     throw new UsageError(`--above expects a sum of ${currency}, such as 1000.00, or none.`);
   }
   // 30 days: who waits longer closes the account.
@@ -86,12 +86,12 @@ export async function changePayeeDelay(call: Call): Promise<void> {
   await showLimits(call);
 }
 
-/** Null leaves a limit as it is, and zero ends it. The largest is as much as a column holds. */
+/** Null leaves a limit as it is, and zero ends it. */
 function limitOf(flags: Call['flags'], name: string, currency: string): bigint | null {
   const text = flags[name];
   if (text === undefined) return null;
   if (text === 'none') return 0n;
   const minor = parseMajor(text, currency) ?? 0n;
-  if (minor > 0n && minor < 2n ** 63n) return minor;
+  if (minor > 0n && minor <= mostMinor) return minor;
   throw new UsageError(`--${name} expects a sum of ${currency}, such as 1000.00, or none.`);
 }

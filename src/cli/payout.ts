@@ -21,7 +21,7 @@ export function offersNow(row: PayoutRow, entries: readonly PostedEntry[]): read
 export async function showPayout(call: Call): Promise<void> {
   const id = requiredId('payout', call);
   const view = await viewOf(call, id);
-  if (call.isJson === true) return printJson(view);
+  if (call.isJson) return printJson(view);
   for (const line of linesOf(view)) console.log(line);
 }
 

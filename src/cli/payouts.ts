@@ -21,7 +21,7 @@ import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError 
 
 /** Payouts of every account, longest waiting first: the stuck ones, unless filters say otherwise. */
 export async function listPayouts(call: Call): Promise<void> {
-  const { database, flags, isStuck = false } = call;
+  const { database, flags, isStuck } = call;
   const { status: named, account } = flags;
   const status = payoutStatuses.find((each) => each === named);
   if (named !== undefined && status === undefined) {

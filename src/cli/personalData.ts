@@ -1,16 +1,19 @@
 import { readMasterKeyConfig } from '../config.js';
 import { rewrapAccountKeys } from '../db/accountKeys.js';
 import { eraseBeneficiary } from '../db/beneficiaries.js';
-import { transaction } from '../db/client.js';
+import { longTransaction, transaction } from '../db/client.js';
 import { recordCommand } from '../db/operatorActions.js';
 import { createKeyring } from '../db/personalData.js';
 import { type Call, requiredId, signatureOf } from './usage.js';
+
+/** It looks through every idempotency key of the account: a minute for some ten million. */
+const eraseLimitMs = 10 * 60_000;
 
 /** Forgets who a beneficiary was: from then on nothing decrypts it. */
 export async function erase(call: Call): Promise<void> {
   const id = requiredId('beneficiary', call);
   const signature = signatureOf(call);
-  await transaction(call.database, async (sql) => {
+  await longTransaction(call.database, eraseLimitMs, async (sql) => {
     await eraseBeneficiary(sql, id);
     await recordCommand(sql, signature, id, { kind: 'erase' });
   });

@@ -28,7 +28,7 @@ export async function reconcile({ database, isJson }: Call): Promise<boolean> {
   ]);
   const uneven = sums.filter(({ sumMinor }) => sumMinor !== 0n);
   const count = breaks.length + uneven.length + balances.length + orphans.length;
-  if (isJson === true) {
+  if (isJson) {
     printJson({ movements, sums, breaks, balances, orphans });
     return count === 0;
   }

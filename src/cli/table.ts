@@ -18,7 +18,7 @@ export function printJson(value: unknown): void {
 
 /** Prints what was found: for people a line or more each, or what there is to say of none. */
 export function printRows<Row>(
-  { isJson = false }: Pick<Call, 'isJson'>,
+  { isJson }: Pick<Call, 'isJson'>,
   rows: readonly Row[],
   none: string,
   lineOf: (row: Row) => string,

@@ -1,4 +1,5 @@
 import type { Client } from '@temporalio/client';
+import type { Environment } from '../config.js';
 import type { Database } from '../db/client.js';
 import { expectedLine, isPlainLine, type Signature } from '../domain/operator.js';
 
@@ -18,10 +19,10 @@ export type Call = {
   readonly operatorKey: string;
   readonly id: string;
   readonly flags: Flags;
-  readonly isJson?: boolean;
-  readonly isStuck?: boolean;
+  readonly isJson: boolean;
+  readonly isStuck: boolean;
   /** What the command was configured with, and the data directory of a local stack. */
-  readonly environment?: Readonly<Record<string, string | undefined>>;
+  readonly environment: Environment;
   readonly directory?: string | undefined;
   /** Where the Temporal UI is, and the namespace that it shows; undefined where nobody has said. */
   readonly temporalUi?: string | undefined;

@@ -1,12 +1,12 @@
 import { z } from 'zod';
-import { accountTypes } from '../domain/beneficiary.js';
+import { accountTypes, beneficiaryTypes } from '../domain/beneficiary.js';
 import { partNames } from '../domain/fieldRule.js';
 import { currency, deleted, idOf, time } from './shapes.js';
 
 export const beneficiary = z.object({
   object: z.literal('beneficiary'),
   id: idOf('bnf'),
-  type: z.enum(['individual', 'business']),
+  type: z.enum(beneficiaryTypes),
   name: z.string(),
   country: z.string().describe('ISO 3166-1 alpha-2 code.'),
   currency,

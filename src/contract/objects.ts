@@ -15,7 +15,7 @@ import { type BeneficiaryDetails, maskedDetails, nameOnStatement } from '../doma
 import type { Corridor } from '../domain/corridor.js';
 import type { FieldRule } from '../domain/fieldRule.js';
 import { crossMid, formatRate, quotedRate, type Rate } from '../domain/fx.js';
-import type { PayeeDelay, Standing } from '../domain/limits.js';
+import type { LimitUse, PayeeDelay } from '../domain/limits.js';
 import { formatMinor, max } from '../domain/money.js';
 import { statusHistory } from '../domain/payout.js';
 import { statusReasonText } from '../domain/statusReason.js';
@@ -154,7 +154,7 @@ export function balanceTransactionObject(posting: BalanceTransactionRow) {
 /** Where a limit stands; one for a single payout is not used up. */
 export function limitObject(
   currency: string,
-  { period, destination, limitMinor, usedMinor, resetsAt }: Standing,
+  { period, destination, limitMinor, usedMinor, resetsAt }: LimitUse,
 ): ContractObject<'limit'> {
   const isUsedUp = resetsAt !== null;
   return {

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { batchModes, maximumBatchItems } from '../domain/batch.js';
-import { accountTypes, beneficiaryCountries } from '../domain/beneficiary.js';
+import { accountTypes, beneficiaryCountries, beneficiaryTypes } from '../domain/beneficiary.js';
 import { corridorCurrencies } from '../domain/corridor.js';
 import { eventTypes, maximumRedelivered } from '../domain/event.js';
 import { type PlainField, partNames, plainFields } from '../domain/fieldRule.js';
@@ -159,7 +159,7 @@ export const batchEnvelope = batchParams.extend({
 
 /** What each field of a beneficiary is, for readers of the published document. */
 const beneficiaryHints: Readonly<Record<PlainField, z.GlobalMeta>> = {
-  type: { enum: ['individual', 'business'] },
+  type: { enum: [...beneficiaryTypes] },
   name: { description: 'The account holder.' },
   country: { enum: beneficiaryCountries(), description: 'Country of the account (ISO 3166-1).' },
   currency: { enum: corridorCurrencies(), description: 'Currency of the account (ISO 4217).' },

@@ -28,6 +28,12 @@ export async function insertAccount(
 
 export const findAccount = byId<Account>('accounts', columns);
 
+/** For operators: the newest accounts, at most a thousand. */
+export function newestAccounts(sql: Sql): Promise<readonly Account[]> {
+  return sql<Account[]>`
+    select ${columns(sql)} from accounts order by created_at desc limit 1000`;
+}
+
 /** Moves an account to another API version. */
 export async function setApiVersion(sql: Sql, id: string, apiVersion: string): Promise<Account> {
   const [row] = await sql<Account[]>`

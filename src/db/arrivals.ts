@@ -1,5 +1,5 @@
 import { corridorCurrencies } from '../domain/corridor.js';
-import { type Database, transaction } from './client.js';
+import { type Database, longTransaction } from './client.js';
 import type { Exposure } from './ledger.js';
 
 /**
@@ -25,11 +25,10 @@ export async function listArrivals(
   database: Database,
   days: number,
 ): Promise<readonly ArrivalGroup[]> {
-  return transaction(database, async (sql) => {
-    await sql`
-      select set_config('statement_timeout', ${String(limitMs)}, true),
-             set_config('transaction_timeout', '0', true)`;
-    return sql<ArrivalGroup[]>`
+  return longTransaction(
+    database,
+    limitMs,
+    (sql) => sql<ArrivalGroup[]>`
       select p.mode, p.source_currency, p.destination_currency, p.is_open,
              count(*)::int as payouts, min(p.processing_since) as accepted_at,
              max(p.ended_at) as ended_at
@@ -44,6 +43,6 @@ export async function listArrivals(
            where account_id = a.id and status in ('processing', 'sent')) p
        group by 1, 2, 3, 4, date_bin('30 minutes', p.processing_since, 'epoch'),
              date_bin('30 minutes', p.ended_at, 'epoch')
-       order by 3, 1, 4`;
-  });
+       order by 3, 1, 4`,
+  );
 }

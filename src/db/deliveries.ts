@@ -1,7 +1,7 @@
 import { bigints, type Sql, unnest } from './client.js';
 import { claimable, isPaused, isProbed, pausedUntil } from './endpointHealth.js';
 import { type EventRow, eventColumns, ofPayout } from './events.js';
-import { firstId } from './id.js';
+import { oldestKept } from './id.js';
 import retention from './retention.json' with { type: 'json' };
 import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
@@ -264,26 +264,24 @@ export async function nextAttemptInMs(sql: Sql, endpointId: string): Promise<num
   return row?.inMs;
 }
 
-/** How long it is known what became of an event at each endpoint; the event itself stays. */
-const keptMs = retention.deliveries.days * 24 * 60 * 60_000;
-
-/** Deletes deliveries of old events that are over, so many at the most; returns how many. */
+/** Deletes deliveries of old events that are over, so many at the most; returns how many. The events stay. */
 export async function purgeDeliveries(sql: Sql, limit: number): Promise<number> {
   // By the key, which begins with the time: no index has to be written for this.
   const { count } = await sql`
     delete from deliveries where (event_id, endpoint_id) in (
       select event_id, endpoint_id from deliveries
-       where event_id < ${firstId('event', Date.now() - keptMs)} and status <> 'pending'
+       where event_id < ${oldestKept('event', retention.deliveries.days)} and status <> 'pending'
        order by event_id limit ${limit})`;
   return count;
 }
 
-/** Deletes attempts at old events, as the deliveries they belong to; returns how many. */
+/** Deletes attempts at old events, so many at the most; returns how many. */
 export async function purgeAttempts(sql: Sql, limit: number): Promise<number> {
   const { count } = await sql`
     delete from delivery_attempts where (event_id, endpoint_id, at) in (
       select event_id, endpoint_id, at from delivery_attempts
-       where event_id < ${firstId('event', Date.now() - keptMs)} order by event_id limit ${limit})`;
+       where event_id < ${oldestKept('event', retention.delivery_attempts.days)}
+       order by event_id limit ${limit})`;
   return count;
 }
 

@@ -39,6 +39,11 @@ export function newId(kind: IdKind): string {
   return firstId(kind, Date.now()) + text;
 }
 
+/** What the ids of so many days ago begin with: what is kept for as long, and has a smaller one, can go. */
+export function oldestKept(kind: IdKind, days: number): string {
+  return firstId(kind, Date.now() - days * 24 * 60 * 60_000);
+}
+
 /** What the ids of a time begin with: those from before it are less, all others greater. */
 export function firstId(kind: IdKind, timeMs: number): string {
   let time = timeMs;

@@ -77,12 +77,12 @@ async function applyToEnd(database: Database, migration: Migration): Promise<boo
 
 /** Whether every migration of this build is applied: what readiness asks. */
 export async function isMigrated(sql: Sql): Promise<boolean> {
-  const migrations = await readMigrations(folder);
+  const names = await namesIn(folder);
   const [row] = await sql<{ known: boolean }[]>`
     select to_regclass('migrations') is not null as known`;
   if (row?.known !== true) return false;
   const rows = await sql<{ name: string }[]>`select name from migrations`;
-  return migrations.every(({ name }) => rows.some((row) => row.name === name));
+  return names.every((name) => rows.some((row) => row.name === name));
 }
 
 async function apply(sql: Sql, migration: Migration): Promise<'applied' | 'step' | 'known'> {
@@ -103,8 +103,11 @@ async function apply(sql: Sql, migration: Migration): Promise<'applied' | 'step'
   return 'applied';
 }
 
+const namesIn = async (from: URL) =>
+  (await readdir(from)).filter((name) => name.endsWith('.sql')).sort();
+
 async function readMigrations(from: URL): Promise<readonly Migration[]> {
-  const names = (await readdir(from)).filter((name) => name.endsWith('.sql')).sort();
+  const names = await namesIn(from);
   return Promise.all(
     names.map(async (name) => {
       const text = await readFile(new URL(name, from), 'utf8');

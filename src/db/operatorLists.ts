@@ -1,6 +1,5 @@
 import type { PayoutStatus } from '../domain/payout.js';
 import type { RailReportJson } from '../domain/railReport.js';
-import type { Account } from './accounts.js';
 import { type Sql, when } from './client.js';
 import { type DeliveryRow, deliveriesOfEach } from './deliveryLog.js';
 import { isUnapplied, type PayoutRow } from './payouts.js';
@@ -115,11 +114,4 @@ export function ailingEndpoints(
      where w.deleted_at is null and (w.failing_since is not null or w.status = 'disabled')
        and ${when(sql, account, (id) => sql`w.account_id = ${id}`)}
      order by w.failing_since, w.id limit ${listLimit}`;
-}
-
-/** The newest accounts. */
-export function newestAccounts(sql: Sql): Promise<readonly Account[]> {
-  return sql<Account[]>`
-    select id, mode, name, api_version, state, created_at from accounts
-     order by created_at desc limit ${listLimit}`;
 }

@@ -172,13 +172,17 @@ export type LockedPayout = PayoutRow & {
  * was sent, or may have been (interruptions.ts). A payout that
  * another driver has taken over is not returned: the caller has lost it. A driver of null
  * takes them from any driver, for what no driver may prevent.
+ *
+ * Asynchronous, as what reads beside it: only so their statements go out in the order of the calls.
  */
-export async function lockPayouts(
-  sql: Sql,
-  driver: string | null,
-  ids: readonly string[],
-): Promise<readonly LockedPayout[]> {
-  return sql<LockedPayout[]>`
+export const lockPayouts = async (sql: Sql, driver: string | null, ids: readonly string[]) =>
+  sql<LockedPayout[]>`${decidingRows(sql, driver, ids)} order by p.id for no key update`;
+
+/** The same, without locks: what is decided by it is decided again by what `lockPayouts` returns. */
+export const readPayouts = async (sql: Sql, driver: string | null, ids: readonly string[]) =>
+  sql<LockedPayout[]>`${decidingRows(sql, driver, ids)} order by p.id`;
+
+const decidingRows = (sql: Sql, driver: string | null, ids: readonly string[]) => sql`
     with ${lostTimes(sql)}
     select p.*, ${firstSentAt(sql)} as submit_started_at, ${lastSentAt(sql)} as last_sent_at,
            (extract(epoch from now() - p.requested_at) * 1000)::bigint as age_ms,
@@ -188,9 +192,7 @@ export async function lockPayouts(
            (extract(epoch from now() - ${firstSentAt(sql)}) * 1000)::float8
              as since_first_attempt_ms
       from payouts p
-     where p.id = any (${ids}) and ${when(sql, driver, (wanted) => sql`p.driver = ${wanted}`)}
-     order by p.id for no key update`;
-}
+     where p.id = any (${ids}) and ${when(sql, driver, (wanted) => sql`p.driver = ${wanted}`)}`;
 
 export type AcceptedPayout = {
   readonly id: string;

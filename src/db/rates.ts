@@ -1,4 +1,4 @@
-import { crossMid, type Rate } from '../domain/fx.js';
+import { crossMid, parseRate, type Rate } from '../domain/fx.js';
 import type { Signature } from '../domain/operator.js';
 import type { Mode } from './accounts.js';
 import { bigints, type Database, type Sql, transaction, when } from './client.js';
@@ -212,13 +212,14 @@ function halvesOf(rates: CurrencyRates, source: string, destination: string) {
   return from === undefined || to === undefined ? undefined : { from, to };
 }
 
-/** The mid rate from one currency to another, or undefined when either is not there. */
+/** The mid rate from one currency to another, or undefined when either is not there; within one it is 1. */
 export function midOf(rates: CurrencyRates, source: string, destination: string): Rate | undefined {
+  if (source === destination) return parseRate('1');
   const halves = halvesOf(rates, source, destination);
   return halves && crossMid(halves.from.perEuro, halves.to.perEuro);
 }
 
-/** Where a mid rate that there is comes from. Within one currency it is 1 by definition. */
+/** Where a mid rate that there is comes from. */
 export function originOf(rates: CurrencyRates, source: string, destination: string): RateOrigin {
   if (source === destination) {
     const rateAsOf = new Date();

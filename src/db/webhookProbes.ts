@@ -1,5 +1,5 @@
 import { oneOf, ownedIn, type Sql } from './client.js';
-import { firstId } from './id.js';
+import { oldestKept } from './id.js';
 import retention from './retention.json' with { type: 'json' };
 import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
@@ -109,14 +109,14 @@ export async function endProbe(sql: Sql, id: string, outcome: ProbeOutcome): Pro
   await sql`update webhook_probes set outcome = ${sql.json(outcome)} where id = ${id}`;
 }
 
-/** As long as a repeat with the same idempotency key is answered from the row. */
-const keptMs = retention.webhook_probes.days * 24 * 60 * 60_000;
-
-/** Deletes old probes, so many at the most; returns how many. */
+/**
+ * Deletes old probes, so many at the most; returns how many. Until then a repeat with the same
+ * idempotency key is answered from the row.
+ */
 export async function purgeProbes(sql: Sql, limit: number): Promise<number> {
   const { count } = await sql`
     delete from webhook_probes where id in (
-      select id from webhook_probes where id < ${firstId('webhookProbe', Date.now() - keptMs)}
+      select id from webhook_probes where id < ${oldestKept('webhookProbe', retention.webhook_probes.days)}
        order by id limit ${limit})`;
   return count;
 }

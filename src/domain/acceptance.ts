@@ -1,11 +1,11 @@
 import { type AccountState, refuseState } from './accountState.js';
 import { type Opening, refuseClosed } from './corridor.js';
 import {
+  type LimitUse,
   type PayeeDelay,
   type PayeeDetails,
   refuseNewPayee,
   refuseOverLimit,
-  type Standing,
 } from './limits.js';
 import { formatSum } from './money.js';
 import { endedUnpaid, type PayoutStatus } from './payout.js';
@@ -94,7 +94,7 @@ export type Funds = {
   /** Of each source currency, in minor units. */
   readonly available: ReadonlyMap<string, bigint>;
   /** The limits of each source currency that has some, also those of its corridors. */
-  readonly standings: ReadonlyMap<string, readonly Standing[]>;
+  readonly standings: ReadonlyMap<string, readonly LimitUse[]>;
 };
 
 /**

@@ -8,7 +8,7 @@ export type Limits = Readonly<Record<'payoutMinor' | 'dayMinor' | 'monthMinor', 
 };
 
 /** A limit with what of it is used, until it resets; nothing uses up the limit for one payout. */
-export type Standing = {
+export type LimitUse = {
   readonly period: 'payout' | 'day' | 'month';
   readonly destination: string | null;
   readonly limitMinor: bigint;
@@ -23,7 +23,7 @@ export type UsedLimits = Limits & { readonly uses: Readonly<Record<string, strin
  * Where the limits of a currency and of its corridors stand at a time. The longest-lasting
  * comes first: 'try tomorrow' is wrong when the month is used up.
  */
-export function standingsOf(all: readonly UsedLimits[], at: Date): readonly Standing[] {
+export function standingsOf(all: readonly UsedLimits[], at: Date): readonly LimitUse[] {
   const [year, month, date] = [at.getUTCFullYear(), at.getUTCMonth(), at.getUTCDate()];
   const windows = [
     ['payout', 'payoutMinor', Number.POSITIVE_INFINITY, null],
@@ -50,7 +50,7 @@ type Debit = { readonly sourceCurrency: string; readonly sourceMinor: bigint };
  * @param takenMinor what payouts before it in the same decision use as well
  */
 export function refuseOverLimit(
-  standings: readonly Standing[],
+  standings: readonly LimitUse[],
   {
     sourceCurrency,
     destinationCurrency,
@@ -59,18 +59,18 @@ export function refuseOverLimit(
   takenMinor: Readonly<Record<'ofCurrency' | 'ofCorridor', bigint>>,
   param: string,
 ): Refusal | undefined {
-  const usedOf = ({ resetsAt, destination, usedMinor }: Standing) => {
+  const usedOf = ({ resetsAt, destination, usedMinor }: LimitUse) => {
     const taken = destination === null ? takenMinor.ofCurrency : takenMinor.ofCorridor;
     return resetsAt ? usedMinor + taken : 0n;
   };
-  const leftOf = (each: Standing) => max(each.limitMinor - usedOf(each), 0n);
+  const leftOf = (each: LimitUse) => max(each.limitMinor - usedOf(each), 0n);
   const applying = standings.filter(
     ({ destination }) => destination === null || destination === destinationCurrency,
   );
   const over = applying.find((each) => sourceMinor > leftOf(each));
   if (over === undefined) return undefined;
   const amount = (minor: bigint) => formatSum(minor, sourceCurrency);
-  const limitOf = ({ limitMinor, period, destination }: Standing) =>
+  const limitOf = ({ limitMinor, period, destination }: LimitUse) =>
     `${amount(limitMinor)} a ${period}${destination === null ? '' : ` to ${destination}`}`;
   const least = applying.reduce((found, each) => (leftOf(each) < leftOf(found) ? each : found));
   const rest = `${amount(leftOf(least))}, what is left of the limit of ${limitOf(least)}`;

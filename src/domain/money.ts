@@ -1,5 +1,8 @@
 import { iso4217 } from './iso4217.js';
 
+/** The largest amount that a column holds, in minor units. */
+export const mostMinor = 2n ** 63n - 1n;
+
 /** Whether `code` is an active ISO 4217 currency (upper case, as the list has it). */
 export function isCurrency(code: string): boolean {
   return iso4217.has(code);

@@ -199,9 +199,6 @@ export type FactRules = {
   readonly returnMinimumPercent: bigint;
 };
 
-/** Correspondents' fees take a few per cent; where a tenth is missing, somebody should ask why. */
-export const usualFactRules: FactRules = { returnMinimumPercent: 90n };
-
 /** What a fact does: nothing, a path of one or more moves, or a case for a person. */
 export type Effect =
   | { readonly kind: 'none' }

@@ -1,5 +1,5 @@
 import { type Corridor, corridorCurrencies, feeFor, grossFor } from './corridor.js';
-import { convertBackUp, convertFloor, parseRate, quotedRate, type Rate } from './fx.js';
+import { convertBackUp, convertFloor, quotedRate, type Rate } from './fx.js';
 import { formatSum } from './money.js';
 import { type Refusal, refuse } from './refusal.js';
 
@@ -42,15 +42,13 @@ export type Price = {
 /**
  * Prices a request, or refuses it: `currency_unsupported` on the currency that is not served,
  * `rate_unavailable` without a rate, `amount_too_small` and `amount_too_large` on `amount` with the
- * limit in the unit that the caller sent. Within one currency mid and rate are 1, whatever `mid`
- * says. With the destination fixed, exactly `amount` arrives and the source is the smallest amount
- * that reaches it.
+ * limit in the unit that the caller sent. With the destination fixed, exactly `amount` arrives and the
+ * source is the smallest amount that reaches it.
  */
 export function price(request: PriceRequest): Price | Refusal {
   const { sourceCurrency: source, destinationCurrency: destination } = request;
-  const { amount, fixedSide, corridor } = request;
+  const { amount, fixedSide, corridor, mid } = request;
   if (corridor === undefined) return unsupported(source, destination);
-  const mid = source === destination ? parseRate('1') : request.mid;
   if (mid === undefined) {
     return refuse('rate_unavailable', {
       expected: `a current rate from ${source} to ${destination}`,

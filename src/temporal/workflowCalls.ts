@@ -15,6 +15,7 @@ import pLimit from 'p-limit';
 import type { Logger } from 'pino';
 import { type Chunk, chunkDriver, chunkSummary } from '../domain/batch.js';
 import { railNameOf } from '../domain/corridor.js';
+import type { OperatorResult } from '../domain/operator.js';
 import type { WakeablePayout } from '../domain/payout.js';
 import { orderText } from '../domain/standing.js';
 import {
@@ -22,7 +23,6 @@ import {
   type BatchInput,
   cancelBatchUpdate,
   deliverSignal,
-  type OperatorResult,
   railUpdateSignal,
   searchAttributes,
   taskQueues,

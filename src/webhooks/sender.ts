@@ -7,19 +7,13 @@ import {
   guardedLookups,
   type UrlPolicy,
 } from './guard.js';
-import { createSigner, webhookHeaders } from './signature.js';
+import { createSigner, type Message, webhookHeaders } from './signature.js';
 
-/** One attempt to deliver one event. The body is sent as it is, byte for byte. */
-export type Delivery = {
+/** One attempt to deliver one event. */
+export type Delivery = Message & {
   /** Who shares a host with a slow receiver of somebody else does not share its connections. */
   readonly account: string;
   readonly url: string;
-  readonly id: string;
-  readonly timestampSeconds: number;
-  readonly body: string;
-  readonly secrets: readonly string[];
-  /** By the secrets, or by the service's own key as well. */
-  readonly signature?: 'v1' | 'v1a';
   /** Also of an answer that is 2xx it is wanted how it begins. */
   readonly readsAnswer?: boolean;
 };

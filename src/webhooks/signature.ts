@@ -21,7 +21,8 @@ export function createWebhookSecret(): string {
   return secretPrefix + randomBytes(secretBytes).toString('base64');
 }
 
-type Message = {
+/** What is signed: one message of one attempt. */
+export type Message = {
   readonly id: string;
   /** Unix time of this attempt, not of the event. */
   readonly timestampSeconds: number;

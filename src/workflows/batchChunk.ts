@@ -1,6 +1,6 @@
 import { condition, continueAsNew, log, setHandler } from '@temporalio/workflow';
 import { type Chunk, type ChunkCounts, isOpen } from '../domain/batch.js';
-import { type BatchChunkInput, railUpdateSignal } from './messages.js';
+import { railUpdateSignal } from './messages.js';
 import { batchLedger, batchRail, isTooLong } from './proxies.js';
 
 /** Half a minute of rounds of five seconds each, while answers of the rail are pending. */
@@ -16,7 +16,7 @@ const longestPauseMs = 15 * 60_000;
  * it may be started at any moment and any number of times; it ends when nothing of the chunk is
  * open, and the next event of the rail starts it again.
  */
-export async function batchChunk(chunk: BatchChunkInput): Promise<void> {
+export async function batchChunk(chunk: Chunk): Promise<void> {
   let signaled = false;
   setHandler(
     railUpdateSignal,

@@ -1,6 +1,5 @@
 import { defineSearchAttributeKey, SearchAttributeType } from '@temporalio/common';
 import { defineSignal, defineUpdate } from '@temporalio/workflow';
-import type { Chunk } from '../domain/batch.js';
 import type { OperatorResult } from '../domain/operator.js';
 import type { PayoutStatus } from '../domain/payout.js';
 
@@ -24,14 +23,11 @@ export const taskQueues = {
 /** Ids alone: personal data never enters a history. */
 export type PayoutInput = { readonly payoutId: string };
 export type BatchInput = { readonly batchId: string };
-export type BatchChunkInput = Chunk;
 export type WebhookDeliveryInput = { readonly endpointId: string };
 export type WebhookProbeInput = { readonly probeId: string; readonly accountId: string };
 
 /** Waits until the payout is accepted or refused, which the main function decides. */
 export const acceptUpdate = defineUpdate<PayoutStatus>('accept');
-
-export type { OperatorResult };
 
 /**
  * An operator's command: the id of a request that the command line has stored. Free text stays in

@@ -1,12 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { ledgerActivities } from '../../src/activities/ledger.js';
-import { changeState } from '../../src/cli/account.js';
+import { changeState, fundAccount } from '../../src/cli/account.js';
 import { changeLimits } from '../../src/cli/limits.js';
 import { findAccount, setAccountState } from '../../src/db/accounts.js';
 import { connectDatabase, transaction } from '../../src/db/client.js';
 import { groupSize } from '../../src/domain/batch.js';
-import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
 import { eventually } from '../assertions/eventually.js';
 import { callBack, newsOf } from '../fakes/bankCallback.js';
@@ -14,6 +13,7 @@ import { QuietRail } from '../fakes/quietRail.js';
 import { silentDeliverer } from '../fakes/silentDeliverer.js';
 import { openBatchPayer, rowsOf, untilBatch } from '../fixtures/batchPayer.js';
 import { createClient, textOf, untilStatus } from '../fixtures/client.js';
+import { usualFactRules } from '../fixtures/factRules.js';
 import { called, signature } from '../fixtures/operators.js';
 import { openPayer, rowOf } from '../fixtures/payer.js';
 import { rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
@@ -344,6 +344,15 @@ describe('an account is closed', () => {
     await callBack(system, [newsOf(row, { type: 'returned', amount, code: 'AM04' })]);
     await untilStatus(payer.client, id, 'returned');
     expect((await payer.balance()).available).toBeGreaterThan(90_000n);
+  });
+});
+
+describe('an account', () => {
+  it('is funded with no more than a column holds', async () => {
+    const { account } = await createTestAccount(system.database, { funds: {} });
+    const flags = { account: account.id, currency: 'USD', amount: '92233720368547758.08' };
+    const refusal = '--amount expects a sum of USD above zero, such as 1000.';
+    await expect(fundAccount(called(system, '', flags))).rejects.toThrow(refusal);
   });
 });
 

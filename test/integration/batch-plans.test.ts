@@ -40,11 +40,12 @@ import {
 import { beginSubmission } from '../../src/db/submissions.js';
 import { chunkDriver, chunkSize, groupSize, groupsOf } from '../../src/domain/batch.js';
 import { fundEntry } from '../../src/domain/ledger.js';
-import { type PayoutFact, railKey, usualFactRules } from '../../src/domain/payout.js';
+import { type PayoutFact, railKey } from '../../src/domain/payout.js';
 import { refuse } from '../../src/domain/refusal.js';
 import { createRails } from '../../src/rails/registry.js';
 import { openPlanReader, type PlanReader } from '../assertions/plans.js';
 import { QuietRail } from '../fakes/quietRail.js';
+import { usualFactRules } from '../fixtures/factRules.js';
 import { analyze, createDatabaseOfAMillion, fillPayouts } from '../fixtures/payoutFill.js';
 import { requestBatch } from '../fixtures/requestBatch.js';
 import { rateMaximumAgeMs } from '../fixtures/requestPayout.js';

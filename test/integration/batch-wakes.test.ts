@@ -3,7 +3,7 @@ import { WorkflowNotFoundError } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { cancelItems } from '../../src/activities/cancellation.js';
 import { transaction } from '../../src/db/client.js';
-import { type AttentionReason, usualFactRules } from '../../src/domain/payout.js';
+import type { AttentionReason } from '../../src/domain/payout.js';
 import { searchAttributes, taskQueues } from '../../src/workflows/messages.js';
 import { eventually } from '../assertions/eventually.js';
 import { type Receiver, startReceiver } from '../fakes/receiver.js';
@@ -18,6 +18,7 @@ import {
   untilRows,
   wakeBatch,
 } from '../fixtures/batchPayer.js';
+import { usualFactRules } from '../fixtures/factRules.js';
 import { unbalancedCurrencies } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 

@@ -5,7 +5,6 @@ import type { Database } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
 import { listActions } from '../../src/db/operatorActions.js';
 import { requestCancellation } from '../../src/db/payouts.js';
-import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
 import { cancelUpdate, searchAttributes } from '../../src/workflows/messages.js';
@@ -14,6 +13,7 @@ import { expectedPostings, postingsOf } from '../assertions/postings.js';
 import { silentDeliverer } from '../fakes/silentDeliverer.js';
 import { attempt } from '../fixtures/attempt.js';
 import { type ApiAnswer, textOf, untilStatus } from '../fixtures/client.js';
+import { usualFactRules } from '../fixtures/factRules.js';
 import { keyring } from '../fixtures/keyring.js';
 import { command } from '../fixtures/operators.js';
 import {

@@ -7,9 +7,9 @@ import { storeRailEvents } from '../../src/db/inbox.js';
 import { insertRequest } from '../../src/db/operatorActions.js';
 import {
   findPayoutById,
-  lockPayouts,
   type PayoutRow,
   postponeWaiting,
+  readPayouts,
   requestCancellation,
 } from '../../src/db/payouts.js';
 import { chunkDriver } from '../../src/domain/batch.js';
@@ -179,7 +179,7 @@ const settled = ['accept', 'settle'];
 
 /** How long the bank still has, as the step that the workflow gets says it. */
 async function settleInMs(id: string): Promise<number> {
-  const [row] = await lockPayouts(time.database, null, [id]);
+  const [row] = await readPayouts(time.database, null, [id]);
   return Number(row?.settleInMs ?? 0n);
 }
 

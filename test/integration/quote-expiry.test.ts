@@ -7,12 +7,12 @@ import { insertQuote } from '../../src/db/quotes.js';
 import { currentTerms } from '../../src/db/terms.js';
 import { heldRateMaximumAgeMs } from '../../src/domain/acceptance.js';
 import { parseRate } from '../../src/domain/fx.js';
-import { usualFactRules } from '../../src/domain/payout.js';
 import { isRefusal } from '../../src/domain/refusal.js';
 import { createRails } from '../../src/rails/registry.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
 import { silentDeliverer } from '../fakes/silentDeliverer.js';
 import { price } from '../fixtures/corridors.js';
+import { usualFactRules } from '../fixtures/factRules.js';
 import { keyring } from '../fixtures/keyring.js';
 import {
   createTestAccount,

@@ -6,10 +6,10 @@ import { findPayoutById, type PayoutRow } from '../../src/db/payouts.js';
 import { decideRate, pinProvider, storeRates } from '../../src/db/rates.js';
 import { allowLogins, databaseRoles, loginUrls } from '../../src/db/roles.js';
 import type { LedgerAccount, Posting } from '../../src/domain/ledger.js';
-import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
 import { QuietRail } from '../fakes/quietRail.js';
 import { silentDeliverer } from '../fakes/silentDeliverer.js';
+import { usualFactRules } from '../fixtures/factRules.js';
 import { signedBy } from '../fixtures/operators.js';
 import { rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
 import {

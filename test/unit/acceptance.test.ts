@@ -55,13 +55,17 @@ function receiving(currency: string) {
   return { currency, since: new Date('2025-11-21T12:00:00.000Z'), ageMs };
 }
 
+const mids: Readonly<Record<string, Rate>> = {
+  'USD to EUR': parseRate('0.86'),
+  'USD to USD': parseRate('1'),
+};
 const facts: Facts = {
   quote,
   beneficiary: receiving('EUR'),
   payeeDelays: [],
   openings: [],
   pairOf: (source, destination) => ({
-    mid: source === 'USD' && destination === 'EUR' ? parseRate('0.86') : undefined,
+    mid: mids[`${source} to ${destination}`],
     corridor: findCorridor(source, destination),
   }),
   availableOf: (currency) => (currency === 'USD' ? 100_000n : 0n),

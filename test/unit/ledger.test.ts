@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Acceptance } from '../../src/domain/acceptance.js';
-import { crossMid } from '../../src/domain/fx.js';
+import { crossMid, parseRate } from '../../src/domain/fx.js';
 import {
   acceptEntry,
   type Entry,
@@ -98,7 +98,7 @@ describe('an entry', () => {
       destinationCurrency: 'USD',
       amount: 10_000n,
       fixedSide: 'source',
-      mid: undefined,
+      mid: parseRate('1'),
     });
     if (isRefusal(same)) throw new Error('It was refused');
     const alike = { ...same, sourceCurrency: 'USD', destinationCurrency: 'USD' };

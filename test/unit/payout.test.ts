@@ -15,10 +15,10 @@ import {
   type PayoutStatus,
   payoutStatuses,
   railKey,
-  usualFactRules,
   withAttention,
 } from '../../src/domain/payout.js';
 import { type Progress, progressOf } from '../../src/domain/progress.js';
+import { usualFactRules } from '../fixtures/factRules.js';
 
 /** 1,000.00 USD that become 852.02 EUR, with a margin in both of its parts. */
 const frozen = {

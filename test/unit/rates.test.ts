@@ -165,6 +165,7 @@ describe('a mid rate', () => {
 
   test('within one currency needs no rate', () => {
     const none = { rateProvider: 'par', sourceRateId: null, destinationRateId: null };
+    expect(midOf([], 'CHF', 'CHF')?.toFixed()).toBe('1');
     expect(originOf([], 'CHF', 'CHF')).toMatchObject(none);
     expect(originOf(rates, 'USD', 'USD')).toMatchObject(none);
   });

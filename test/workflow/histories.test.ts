@@ -8,13 +8,13 @@ import { storeRailEvents } from '../../src/db/inbox.js';
 import { type PayoutRow, requestCancellation } from '../../src/db/payouts.js';
 import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
 import type { OperatorCommand } from '../../src/domain/operator.js';
-import { usualFactRules } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';
 import { askPayout, startAndAwaitDecision, wakePayout } from '../../src/temporal/workflowCalls.js';
 import type { payout } from '../../src/workflows/payout.js';
 import { keepHistory } from '../assertions/keepHistory.js';
 import { QuietRail } from '../fakes/quietRail.js';
 import { silentDeliverer } from '../fakes/silentDeliverer.js';
+import { usualFactRules } from '../fixtures/factRules.js';
 import { keyring } from '../fixtures/keyring.js';
 import { command } from '../fixtures/operators.js';
 import {

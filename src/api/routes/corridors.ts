@@ -23,7 +23,6 @@ import {
   refuseClosed,
   type Terms,
 } from '../../domain/corridor.js';
-import { parseRate } from '../../domain/fx.js';
 import { refuse } from '../../domain/refusal.js';
 import { listRoute } from '../listRoute.js';
 import { type Route, refused, route } from '../route.js';
@@ -83,7 +82,7 @@ export const corridorRoutes: readonly Route[] = [
       ]);
       const data = corridorsOf(account, offer, params).flatMap((corridor) => {
         const { source, destination } = corridor;
-        const mid = source === destination ? parseRate('1') : midOf(rates, source, destination);
+        const mid = midOf(rates, source, destination);
         if (mid === undefined) return [];
         return [rateObject(corridor, mid, originOf(rates, source, destination))];
       });

@@ -29,17 +29,17 @@ export function receiveCallback(deps: ApiDeps): Koa.Middleware {
       return answerProblem(ctx, { refusals: [refuse(code)] });
     }
     const network = networkOf(deps.proxies.clientOf(ctx.req));
-    const count = (more: number) => reading.set(network, (reading.get(network) ?? 0) + more);
+    const add = (more: number) => reading.set(network, (reading.get(network) ?? 0) + more);
     if ((reading.get(network) ?? 0) >= bodiesAtOnce) {
       const expected = `at most ${bodiesAtOnce} callbacks at a time from one address`;
       const refusals = [refuse('too_many_in_flight', { expected })];
       return answerProblem(ctx, { refusals, headers: { 'Retry-After': '1' } });
     }
-    count(1);
+    add(1);
     try {
       await readBody(ctx);
     } finally {
-      count(-1);
+      add(-1);
       if (reading.get(network) === 0) reading.delete(network);
     }
     return takeCallback(deps, ctx, rail);
