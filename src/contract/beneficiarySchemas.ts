@@ -28,8 +28,10 @@ export const beneficiary = z.object({
     .object(Object.fromEntries(partNames.map((part) => [part, z.string().optional()])))
     .optional()
     .describe('As the payment writes it.'),
-  same_account_as: idOf('bnf').nullable().describe('The oldest other one of this bank account.'),
-  version: z.int().describe('1, and one more with each update.'),
+  same_account_as: idOf('bnf')
+    .nullable()
+    .describe('The oldest other beneficiary with this bank account.'),
+  version: z.int().describe('Starts at 1; each update adds 1.'),
   created_at: time,
   updated_at: time.nullable().describe('When its details were last updated.'),
   deleted,

@@ -262,7 +262,7 @@ const webhookEndpoint = z.object({
     ),
   previous_secret_expires_at: time
     .nullable()
-    .describe('Until then the secret before the present one signs webhooks too.'),
+    .describe('Until then the previous secret signs webhooks too.'),
   created_at: time,
   deleted,
 });
