@@ -89,7 +89,7 @@ describe('operators', () => {
       const before = await findPayoutById(system.database, id);
       const extended = await command(system, id, { kind: 'extendDeadline', until });
       expect(extended).toMatchObject({ outcome: 'refused' });
-      expect(extended.detail).toMatch(/^until: expected /);
+      expect(extended.detail).toMatch(/^--until expects /);
       expect(await findPayoutById(system.database, id)).toEqual(before);
     },
   );
