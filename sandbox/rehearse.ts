@@ -19,6 +19,8 @@ type Kind = {
   readonly until?: PayoutStatus;
   /** What the bank reports then, though it is not true. */
   readonly report?: Pick<CallbackEvent, 'type' | 'code'> & { readonly percent: bigint };
+  /** How long it takes until it needs a person, where that is not at once. */
+  readonly wait?: { readonly rehearsal: string; readonly usual: string };
 };
 
 const kinds: Readonly<Record<AttentionReason, Kind>> = {
@@ -33,8 +35,16 @@ const kinds: Readonly<Record<AttentionReason, Kind>> = {
     until: 'failed',
     report: { type: 'settled', percent: 100n },
   },
-  outcome_unknown: { reference: 'simulate: timeout then nothing' },
-  settle_by_passed: { reference: 'simulate: never settle' },
+  // The key is repeated for half of the time that the bank of a rehearsal remembers it, with longer and longer pauses.
+  outcome_unknown: {
+    reference: 'simulate: timeout then nothing',
+    wait: { rehearsal: '90 seconds', usual: 'a day' },
+  },
+  // The bank is asked until the first look after its time is over.
+  settle_by_passed: {
+    reference: 'simulate: never settle',
+    wait: { rehearsal: 'four minutes', usual: 'five days' },
+  },
   return_short: {
     reference: 'Rehearsal',
     until: 'settled',
@@ -75,15 +85,14 @@ export async function rehearse(directory: string, kind: string): Promise<number>
     ...{ url: stack.database_url, poolSize: 1, applicationName: 'corridor-cli' },
   });
   try {
-    const { reference, until, report } = kinds[kind];
+    const { reference, until, report, wait } = kinds[kind];
     const id = await sendPayout(stack, reference);
     console.log(`Payout    ${id}, "${reference}"`);
     const row = await reaches(database, id, until);
     if (report !== undefined) await reportAs(stack, secrets, row, report);
     if (kind === 'unexpected_failure') await breakDown(database, stack, row);
-    const waitMs = (row.settleBy?.getTime() ?? 0) - Date.now();
-    const isAtOnce = kind === 'amount_mismatch' || until !== undefined;
-    console.log(isAtOnce ? 'It needs a person now.' : timeOf(waitMs));
+    const isRehearsal = (row.settleBy?.getTime() ?? 0) - Date.now() < patienceMs;
+    console.log(wait === undefined ? 'It needs a person now.' : timeOf(wait, isRehearsal));
     console.log(`Next      corridor payouts list\n          corridor payouts show ${id}`);
     return 0;
   } finally {
@@ -91,10 +100,10 @@ export async function rehearse(directory: string, kind: string): Promise<number>
   }
 }
 
-function timeOf(waitMs: number): string {
-  return waitMs < patienceMs
-    ? 'It needs a person within four minutes: until then corridor payouts show says what is tried.'
-    : 'It needs a person in some days. With corridor start --rehearsal that takes four minutes.';
+function timeOf({ rehearsal, usual }: NonNullable<Kind['wait']>, isRehearsal: boolean): string {
+  return isRehearsal
+    ? `It needs a person after ${rehearsal}: until then corridor payouts show says what is tried.`
+    : `It needs a person after ${usual}. With corridor start --rehearsal that takes ${rehearsal}.`;
 }
 
 async function sendPayout(stack: z.infer<typeof stackShape>, reference: string): Promise<string> {

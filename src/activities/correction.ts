@@ -3,7 +3,7 @@ import { entriesOf, listBalances, postEntries } from '../db/ledger.js';
 import { movePayouts, type PayoutRow } from '../db/payouts.js';
 import { correctionOf } from '../domain/correction.js';
 import { type Entry, sumOn } from '../domain/ledger.js';
-import { formatMinor } from '../domain/money.js';
+import { writtenSum } from '../domain/money.js';
 import type { Correction } from '../domain/operator.js';
 import { amountsOf } from './applyFacts.js';
 import { type Decision, refused } from './operatorDecision.js';
@@ -29,11 +29,11 @@ export async function evaluateCorrection(
   }
   const currency = amounts.destinationCurrency;
   const leftMinor = sumOn([...posted, entry], 'suspense', currency);
-  const left = `The correction leaves ${formatMinor(leftMinor, currency)} ${currency} in suspense.`;
+  const left = `The correction leaves ${writtenSum(leftMinor, currency)} in suspense.`;
   const undone = posted.find(({ id }) => id === entry.reverses);
   return {
     outcome: 'done',
-    detail: `It books ${entry.kind}: ${entry.postings.map(postingText).join(', ')}.`,
+    detail: `Entry ${entry.kind}: ${entry.postings.map(postingText).join(', ')}.`,
     entry,
     // Two people have looked at it, and nothing is left that waits for a decision.
     unparks: leftMinor === 0n && row.attentionReason === 'paid_after_release',
@@ -58,7 +58,7 @@ export async function suspenseFault(sql: Sql, row: PayoutRow): Promise<string | 
   const sumMinor = sumOn(await entriesOf(sql, row.id), 'suspense', currency);
   return sumMinor === 0n
     ? undefined
-    : `Its suspense is at ${formatMinor(sumMinor, currency)} ${currency}, which two people have ` +
+    : `Its suspense is at ${writtenSum(sumMinor, currency)}, which two people have ` +
         'to clear: corridor payouts late-return for what came back, then clear-suspense.';
 }
 
@@ -87,5 +87,5 @@ async function isCovered(sql: Sql, accountId: string, entry: Entry): Promise<boo
 }
 
 function postingText({ account, currency, amountMinor }: Entry['postings'][number]): string {
-  return `${account} ${formatMinor(amountMinor, currency)} ${currency}`;
+  return `${account} ${writtenSum(amountMinor, currency)}`;
 }

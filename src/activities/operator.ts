@@ -121,7 +121,7 @@ async function planOf(
   }
   const proposal =
     command.kind === 'approve'
-      ? (await openProposals(deps.database, row.id)).find(({ id }) => id === command.proposal)
+      ? (await openProposals(deps.database, [row.id])).find(({ id }) => id === command.proposal)
       : undefined;
   if (command.kind === 'approve' && proposal === undefined) {
     return refuse(`There is no open proposal ${command.proposal} for ${row.id}.`);
@@ -155,11 +155,11 @@ async function euroCentsOf(
 async function decisionOf(deps: OperatorDeps, row: LockedPayout, plan: Plan): Promise<Decision> {
   if (plan.kind === 'refused') return { outcome: 'refused', detail: plan.detail };
   const { command, kind } = plan;
-  const proposed = 'Proposed. Another operator executes it with approve and the id of this action.';
+  const proposed = 'Another operator has to approve it.';
   if (command.kind === 'correct') {
     const decision = await evaluateCorrection(deps.database, row, command.correction);
     if (kind === 'act' || decision.outcome === 'refused') return decision;
-    return { outcome: 'proposed', detail: `${proposed} ${decision.detail}` };
+    return { outcome: 'proposed', detail: `${decision.detail} ${proposed}` };
   }
   if (kind === 'propose') {
     const fault = await suspenseFault(deps.database, row);

@@ -82,7 +82,7 @@ export async function evaluate(
       return evaluateRelease(database, row, rail, command.statementDate);
     case 'extendDeadline':
       if (row.settleBy !== null && new Date(command.until) <= row.settleBy) {
-        return refused(`until: expected a time after ${row.settleBy.toISOString()}.`);
+        return refused(`--until expects a time after ${row.settleBy.toISOString()}.`);
       }
       return done(`The rail has until ${command.until}.`, { settleBy: command.until });
     case 'approve':

@@ -113,7 +113,7 @@ export async function gapInStatements(
   const deadlineMs = lastSentAt.getTime() + rail.limits.settleWithinMs + clockMarginMs;
   const deadline = new Date(deadlineMs).toISOString().slice(0, 10);
   if (statementDate < deadline) {
-    return `statementDate: expected ${deadline} or later, for until then the rail may still pay.`;
+    return `--statement-date expects ${deadline} or later, for until then the rail may still pay.`;
   }
   await readStatements(database, rail);
   const { receiveMinor, destinationCurrency } = amountsOf(row);

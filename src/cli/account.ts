@@ -13,7 +13,8 @@ import { listBalances, postEntries } from '../db/ledger.js';
 import { listActions, recordCommand } from '../db/operatorActions.js';
 import type { AccountState } from '../domain/accountState.js';
 import { fundEntry } from '../domain/ledger.js';
-import { formatMinor, isCurrency, mostMinor, parseMajor, writtenSum } from '../domain/money.js';
+import { writtenSum } from '../domain/money.js';
+import { currencyOf, sumOf } from './amounts.js';
 import { addKey, showKey } from './keys.js';
 import { printJson, printRows, wrapped } from './table.js';
 import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
@@ -70,22 +71,18 @@ export async function fundAccount(call: Call): Promise<void> {
   const { database, flags } = call;
   const accountId = requiredFlag(flags, 'account');
   const currency = currencyOf(flags);
-  const amount = requiredFlag(flags, 'amount');
+  const { amount } = flags;
+  const amountMinor = sumOf(flags, 'amount', currency);
   const signature = signatureOf(call);
   const account = existing('account', accountId, await findAccount(database, accountId));
   if (account.mode !== 'test') throw new UsageError('Only test accounts are funded by command.');
-  const amountMinor = parseMajor(amount, currency);
-  if (amountMinor === undefined || amountMinor <= 0n || amountMinor > mostMinor) {
-    throw new UsageError(`--amount expects a sum of ${currency} above zero, such as 1000.`);
-  }
   const entry = fundEntry(currency, amountMinor);
   await transaction(database, async (sql) => {
     await recordCommand(sql, signature, accountId, { kind: 'account fund', currency, amount });
     await postEntries(sql, [{ entry, mode: account.mode, accountId, payoutId: null }]);
   });
-  for (const balance of await listBalances(database, accountId)) {
-    console.log(`${balance.currency}  ${formatMinor(balance.availableMinor, balance.currency)}`);
-  }
+  for (const balance of await listBalances(database, accountId))
+    console.log(writtenSum(balance.availableMinor, balance.currency));
 }
 
 /** Freezes, opens or closes an account; refused where payouts or money would be left behind. */
@@ -106,13 +103,6 @@ export async function changeState(call: Call, state: AccountState): Promise<void
     if (!isOutage(error)) throw error;
     console.log('Decisions already under way may still accept payouts.');
   }
-}
-
-/** The currency that a command names. */
-export function currencyOf(flags: Call['flags'], name = 'currency'): string {
-  const currency = requiredFlag(flags, name);
-  if (isCurrency(currency)) return currency;
-  throw new UsageError(`--${name} expects an ISO 4217 code.`);
 }
 
 function modeOf(text: string): Mode {

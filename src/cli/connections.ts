@@ -10,7 +10,7 @@ import {
 import { connectDatabase } from '../db/client.js';
 import { isWellFormedOperatorKey, operatorOf } from '../db/operators.js';
 import { readJson } from './jsonFile.js';
-import { type Call, UsageError } from './usage.js';
+import type { Call } from './usage.js';
 
 /**
  * Runs an operator's command on the configured database, or on that of the local stack; and with
@@ -56,13 +56,13 @@ export async function authenticate({
   operatorKey,
 }: Pick<Call, 'database' | 'operatorKey'>): Promise<void> {
   if (operatorKey === '') {
-    throw new UsageError(
+    throw new ConfigError(
       'CORRIDOR_OPERATOR_KEY is not set: expected your operator key (cop_…). An admin makes one with ' +
         'corridor operators add.',
     );
   }
   if (!isWellFormedOperatorKey(operatorKey)) {
-    throw new UsageError(
+    throw new ConfigError(
       'CORRIDOR_OPERATOR_KEY: expected cop_ and 36 letters and digits; its checksum shows a typing error.',
     );
   }

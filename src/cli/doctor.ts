@@ -43,8 +43,8 @@ export async function examine(call: Call): Promise<boolean> {
   ];
   if (isJson) printJson(checks);
   for (const { name, fault, detail } of isJson ? [] : checks) {
-    const state = fault === null ? 'ok' : 'FAILS';
-    console.log(wrapped(fault ?? detail, `${name.padEnd(18)}${state} `, '    ').trimEnd());
+    const state = fault !== null ? 'FAILS' : detail === '' ? 'ok' : 'not checked';
+    console.log(wrapped(fault ?? detail, `${name.padEnd(18)}${state}`, '    ').trimEnd());
   }
   return checks.every(({ fault }) => fault === null);
 }

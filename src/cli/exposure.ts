@@ -1,7 +1,7 @@
 import { listExposures } from '../db/ledger.js';
 import { currentRates, midOf } from '../db/rates.js';
 import { convertFloor, crossMid, formatRate } from '../domain/fx.js';
-import { formatMinor, formatSum } from '../domain/money.js';
+import { formatMinor, writtenSum } from '../domain/money.js';
 import { printJson, printTable } from './table.js';
 import type { Call } from './usage.js';
 
@@ -21,7 +21,7 @@ export async function showExposure({ database, isJson }: Call): Promise<void> {
   if (isJson) return printJson(exposures);
   const rows = exposures.map((open) => {
     const { sourceCurrency: source, destinationCurrency: destination, netMinor, owedMinor } = open;
-    const amount = (minor: bigint) => formatSum(minor, destination);
+    const amount = (minor: bigint) => writtenSum(minor, destination);
     // One sum over the other, as the rate between two currencies is one figure over the other.
     const average = crossMid(formatMinor(netMinor, source), formatMinor(owedMinor, destination));
     const mid = midOf(rates, source, destination);

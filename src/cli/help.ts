@@ -52,10 +52,11 @@ export function commandOf([first = '', second = '']: readonly string[]): string 
 export function unknownCommand(words: readonly string[]): string {
   const [group = '', verb = ''] = words;
   if (group === '') return 'A command is missing.';
-  const sent = verb === '' ? group : `${group} ${verb}`;
   const verbs = commandNames.flatMap((name) =>
     name.startsWith(`${group} `) ? [name.slice(group.length + 1)] : [],
   );
+  if (verb === '' && verbs.length > 0) return `"${group}" needs a subcommand: ${verbs.join(', ')}.`;
+  const sent = verb === '' ? group : `${group} ${verb}`;
   const nearest = nearestName(sent, commandNames) ?? nearestName(verb, verbs);
   if (nearest !== undefined) {
     const meant = verbs.includes(nearest) ? `${group} ${nearest}` : nearest;
@@ -89,8 +90,8 @@ CORRIDOR_OPERATOR_KEY, or the stack that runs in --data DIR (.corridor). The
 key is what corridor operators add shows;
 CORRIDOR_OPERATOR_KEY_FILE may name its file instead.
 
-Exit codes: 0 done; 1 refused, or something was found; 2 wrong usage;
-3 not configured, or not reachable.`;
+Exit codes: 0 done; 1 refused, no such object, or something was found;
+2 wrong usage; 3 not configured, or not reachable.`;
 
 function overview(names: readonly string[]): readonly string[] {
   const width = Math.max(...names.map((name) => name.length));

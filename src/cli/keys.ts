@@ -20,6 +20,7 @@ import {
   type Call,
   existing,
   futureTime,
+  Refused,
   requiredFlag,
   requiredId,
   signatureOf,
@@ -86,9 +87,8 @@ export async function revokeKey(call: Call): Promise<void> {
   const id = requiredId('key', call);
   const signature = signatureOf(call);
   await transaction(call.database, async (sql) => {
-    if (!(await revokeApiKey(sql, id))) {
-      throw new UsageError(`${id} is no key, or is revoked already.`);
-    }
+    if (!(await revokeApiKey(sql, id)))
+      throw new Refused(`${id} is no key, or is revoked already.`);
     await recordCommand(sql, signature, id, { kind: 'keys revoke' });
   });
   console.log(`${id} is revoked.`);

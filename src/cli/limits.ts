@@ -3,8 +3,8 @@ import { transaction } from '../db/client.js';
 import { findFunds, setLimits } from '../db/ledger.js';
 import { recordCommand } from '../db/operatorActions.js';
 import { endPayeeDelay, findPayeeDelays, setPayeeDelay } from '../db/payeeDelays.js';
-import { formatMinor, mostMinor, parseMajor } from '../domain/money.js';
-import { currencyOf } from './account.js';
+import { writtenMinor } from '../domain/money.js';
+import { currencyOf, sumOf } from './amounts.js';
 import { printJson } from './table.js';
 import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
 
@@ -50,13 +50,13 @@ export async function showLimits(call: Call): Promise<void> {
   for (const [currency, limits] of standings) {
     for (const { period, destination, limitMinor, usedMinor, resetsAt } of limits) {
       const pair = destination === null ? currency : `${currency} to ${destination}`;
-      const [limit, used] = [limitMinor, usedMinor].map((minor) => formatMinor(minor, currency));
+      const [limit, used] = [limitMinor, usedMinor].map((minor) => writtenMinor(minor, currency));
       const use = resetsAt === null ? '' : `, ${used} used, resets at ${resetsAt.toISOString()}`;
       console.log(`${pair}  ${limit} a ${period}${use}`);
     }
   }
   for (const { currency, aboveMinor, hours } of delays) {
-    const above = formatMinor(aboveMinor, currency);
+    const above = writtenMinor(aboveMinor, currency);
     console.log(`${currency}  ${above} a payout to a beneficiary less than ${hours} hours old`);
   }
 }
@@ -68,10 +68,7 @@ export async function changePayeeDelay(call: Call): Promise<void> {
   const signature = signatureOf(call);
   const currency = currencyOf(flags);
   const [above, hours] = [requiredFlag(flags, 'above'), flags['hours'] ?? '24'];
-  const aboveMinor = above === 'none' ? 0n : parseMajor(above, currency);
-  if (aboveMinor === undefined || aboveMinor < 0n || aboveMinor > mostMinor) {
-    throw new UsageError(`--above expects a sum of ${currency}, such as 1000.00, or none.`);
-  }
+  const aboveMinor = above === 'none' ? 0n : sumOf(flags, 'above', currency, { least: 0n, or });
   // 30 days: who waits longer closes the account.
   if (!/^([1-9]|[1-9]\d|[1-6]\d\d|7[01]\d|720)$/.test(hours)) {
     throw new UsageError('--hours expects a number of hours, 1 to 720.');
@@ -86,12 +83,10 @@ export async function changePayeeDelay(call: Call): Promise<void> {
   await showLimits(call);
 }
 
+const or = 'none, or ';
+
 /** Null leaves a limit as it is, and zero ends it. */
 function limitOf(flags: Call['flags'], name: string, currency: string): bigint | null {
-  const text = flags[name];
-  if (text === undefined) return null;
-  if (text === 'none') return 0n;
-  const minor = parseMajor(text, currency) ?? 0n;
-  if (minor > 0n && minor <= mostMinor) return minor;
-  throw new UsageError(`--${name} expects a sum of ${currency}, such as 1000.00, or none.`);
+  if (flags[name] === undefined) return null;
+  return flags[name] === 'none' ? 0n : sumOf(flags, name, currency, { or });
 }

@@ -9,7 +9,7 @@ import { isOutage, isRaisedByFunction } from '../db/client.js';
 import { maximumBatchItems } from '../domain/batch.js';
 import { authenticate, withConnections } from './connections.js';
 import { commandOf, completion, flagsOf, helpOn, unknownCommand, wordsAfter } from './help.js';
-import { type Flags, UsageError } from './usage.js';
+import { type Flags, Refused, UsageError } from './usage.js';
 import { workOf } from './works.js';
 
 /** What the shell receives; help.ts explains them. */
@@ -22,8 +22,8 @@ async function main(args: readonly string[]): Promise<number> {
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
     if (error instanceof UsageError) {
-      const command = commandOf(words);
-      console.error(`${message}\nSee: corridor help${command === undefined ? '' : ` ${command}`}`);
+      const topic = commandOf(words) ?? (helpOn(words) && words[0]) ?? '';
+      console.error(`${message}\nSee: corridor help ${topic === 'help' ? '' : topic}`.trimEnd());
       return exitCodes.usage;
     }
     const isTemporalAway = error instanceof Error && error.name === 'ServiceError';
@@ -32,7 +32,8 @@ async function main(args: readonly string[]): Promise<number> {
       console.error(error instanceof ConfigError ? message : `${who} does not answer: ${message}`);
       return exitCodes.unavailable;
     }
-    const isExpected = error instanceof CannotStart || isRaisedByFunction(error);
+    const isExpected =
+      error instanceof CannotStart || error instanceof Refused || isRaisedByFunction(error);
     console.error(isExpected ? message : error instanceof Error ? error.stack : error);
     return exitCodes.refused;
   }
@@ -130,7 +131,7 @@ async function perform(name: string, { words, flags: typed, set }: Typed): Promi
       return (await import('../../sandbox/rehearse.js')).rehearse(directory, id);
     case 'completion': {
       const script = completion(id);
-      if (script === undefined) throw new UsageError('Expected bash or zsh.');
+      if (script === undefined) throw new UsageError('corridor completion expects bash or zsh.');
       console.log(script);
       return exitCodes.done;
     }

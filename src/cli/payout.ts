@@ -7,6 +7,7 @@ import { type PostedEntry, sumOn } from '../domain/ledger.js';
 import { writtenSum } from '../domain/money.js';
 import { isFinal, railKey, statedSum, statusHistory } from '../domain/payout.js';
 import { reportFromJson } from '../domain/railReport.js';
+import { sentenceOf } from '../domain/refusal.js';
 import { type Offer, offersOf, orderText, standingOf, waitOf } from '../domain/standing.js';
 import { printJson, wrapped } from './table.js';
 import { type Call, existing, requiredId } from './usage.js';
@@ -33,7 +34,7 @@ async function viewOf(call: Call, id: string) {
   const [entries, actions, proposals, callbacks, deliveries, batch, attempts] = await Promise.all([
     entriesOf(database, id),
     listActions(database, id),
-    openProposals(database, id),
+    openProposals(database, [id]),
     callbacksOf(database, id),
     deliveriesOfPayout(database, id),
     payout.batchId === null ? undefined : findBatchById(database, payout.batchId),
@@ -73,7 +74,7 @@ function workflowOf({ temporalUi }: Call, driver: string): string {
 export function approvalOf(id: string, action: string, operator: string): Offer {
   return {
     command: `corridor payouts approve ${id} --proposal ${action} --reason TEXT`,
-    does: `executes what was proposed by ${operator}; another operator approves`,
+    does: `executes what ${operator} proposed`,
   };
 }
 
@@ -83,15 +84,18 @@ function linesOf(view: View): readonly string[] {
     lines.length === 0 ? [] : [`${name}:`, ...lines.map((line) => wrapped(line, '  ', '    '))];
   const fact = (name: string, value: string | null) =>
     value === null ? [] : [`${name.padEnd(13)}${value}`];
+  const found = row.attentionDetail === wait?.waitsFor ? null : row.attentionDetail;
   return [
     `${row.id}  ${row.status}`,
     orderText(row),
     '',
+    ...(row.refusal === null ? [] : [wrapped(sentenceOf(row.refusal), 'Refused     ', '    ')]),
     ...(wait === null ? [] : [wrapped(wait.waitsFor, 'Why it waits', '    ')]),
+    ...(found === null ? [] : [wrapped(found, '    ')]),
     ...fact('Who can act', wait?.who ?? null),
-    ...(row.attentionDetail === null ? [] : [wrapped(row.attentionDetail, '    ')]),
     ...fact('Account', `${row.accountId} (${row.mode})`),
-    ...fact('Beneficiary', `${row.beneficiaryId} (its details are sealed)`),
+    // Of a refused payout it may be one that there never was.
+    ...fact('Beneficiary', `${row.beneficiaryId}${row.refusal ? '' : ' (its details are sealed)'}`),
     ...fact('Reference', row.reference),
     ...fact('Batch', row.batchId === null ? null : `${row.batchId}, item ${row.batchIndex}`),
     ...fact('Repeats', row.retryOf),
@@ -99,9 +103,7 @@ function linesOf(view: View): readonly string[] {
     ...fact('Bank has it', row.railReference),
     ...fact('Settle by', row.settleBy?.toISOString() ?? null),
     ...fact('Workflow', workflow),
-    ...(view.accepted.length === 0
-      ? []
-      : ['', 'Would be accepted now:', ...view.accepted.flatMap(offerLines)]),
+    ...nextLines(view.accepted),
     '',
     ...part('History', [
       ...statusHistory(row).map(
@@ -125,9 +127,15 @@ function linesOf(view: View): readonly string[] {
   ];
 }
 
-/** A command stands alone on its line, for copying; and what it does on the next. */
-export function offerLines({ command, does }: Offer): readonly string[] {
-  return [`  ${command}`, wrapped(does, '      ')];
+/** What may be done next: a command stands alone on its line, for copying, and what it does on the next. */
+export function nextLines(offers: readonly Offer[]): readonly string[] {
+  const headings = { 'Would be accepted now:': false, 'Next, for another operator:': true };
+  return Object.entries(headings).flatMap(([heading, isApproval]) => {
+    const lines = offers
+      .filter(({ command }) => command.startsWith('corridor payouts approve') === isApproval)
+      .flatMap(({ command, does }) => [`  ${command}`, wrapped(does, '      ')]);
+    return lines.length === 0 ? [] : ['', heading, ...lines];
+  });
 }
 
 function sendings({ submitStartedAt, lastSentAt, voidIntent }: PayoutRow): readonly string[] {

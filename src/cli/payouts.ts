@@ -1,5 +1,6 @@
+import { findAccount } from '../db/accounts.js';
 import { entriesOf } from '../db/ledger.js';
-import { insertRequest } from '../db/operatorActions.js';
+import { insertRequest, openProposals } from '../db/operatorActions.js';
 import { oldestPayouts, stuckPayouts } from '../db/operatorLists.js';
 import { findPayoutById, type PayoutRow } from '../db/payouts.js';
 import { ledgerAccounts } from '../domain/ledger.js';
@@ -15,7 +16,8 @@ import { isFinal, payoutStatuses } from '../domain/payout.js';
 import { orderText } from '../domain/standing.js';
 import { askPayout } from '../temporal/workflowCalls.js';
 import { operateUpdate } from '../workflows/messages.js';
-import { approvalOf, offerLines, offersNow } from './payout.js';
+import { sumOf } from './amounts.js';
+import { approvalOf, nextLines, offersNow } from './payout.js';
 import { printRows, wrapped } from './table.js';
 import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
 
@@ -27,6 +29,7 @@ export async function listPayouts(call: Call): Promise<void> {
   if (named !== undefined && status === undefined) {
     throw new UsageError(`--status expects one of ${payoutStatuses.join(', ')}.`);
   }
+  if (account !== undefined) existing('account', account, await findAccount(database, account));
   const filter = { account, status, olderThanMs: ageOf(flags) };
   const isFiltered = Object.values(filter).some((value) => value !== undefined);
   const statuses =
@@ -35,7 +38,11 @@ export async function listPayouts(call: Call): Promise<void> {
     isStuck || !isFiltered
       ? await stuckPayouts(database, filter)
       : await oldestPayouts(database, statuses, filter);
-  printRows(call, rows, isFiltered ? 'No such payout.' : 'No payout is stuck.', lineOf);
+  const ids = rows.map(({ id }) => id);
+  const proposals = await openProposals(database, ids);
+  const proposers = new Map(proposals.map(({ subjectId, operator }) => [subjectId, operator]));
+  const none = isFiltered ? 'No such payout.' : 'No payout is stuck.';
+  printRows(call, rows, none, (row) => lineOf(row, proposers.get(row.id)));
 }
 
 const unitsMs = { m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
@@ -49,7 +56,7 @@ function ageOf({ 'older-than': text }: Call['flags']): number | undefined {
   return Number.parseInt(count, 10) * unitsMs[letter];
 }
 
-function lineOf(row: PayoutRow): string {
+function lineOf(row: PayoutRow, proposer: string | undefined): string {
   const { id, status, accountId, attentionReason, attentionAt, submitStartedAt } = row;
   const isInDoubt = status === 'processing' && submitStartedAt !== null;
   const why = attentionReason ?? (isInDoubt ? 'no answer of the bank' : '');
@@ -58,6 +65,7 @@ function lineOf(row: PayoutRow): string {
     `${id}  ${status.padEnd(10)}  ${since.toISOString().slice(0, 16)}Z  ${why}`.trimEnd(),
     wrapped(`${orderText(row)}, ${accountId}`, '  '),
     ...(row.attentionDetail === null ? [] : [wrapped(row.attentionDetail, '  ')]),
+    ...(proposer === undefined ? [] : [`  A proposal of ${proposer} waits for approval.`]),
   ].join('\n');
 }
 
@@ -78,7 +86,7 @@ async function act(call: Call, verb: string, commandOf: CommandMaker): Promise<b
     if (fault !== undefined) throw new UsageError(fault);
     const action = await insertRequest(database, id, signatureOf(call), command);
     // Said first: who is interrupted now can look for it, and send it again.
-    console.log(`Recorded as ${action}.`);
+    console.log(`Audit line ${action}.`);
     const update = { name: operateUpdate.name, args: [action] };
     const { outcome, detail } = await askPayout(temporal, row, update, actionLimitMs);
     console.log(`${outcome}: ${detail}`);
@@ -104,8 +112,7 @@ async function sayWhatIsNext(
   const others = offers.filter(
     ({ command }) => !command.startsWith(`corridor payouts ${verb} ${id} --reason`),
   );
-  if (others.length > 0) console.log('Would be accepted now:');
-  for (const line of others.flatMap(offerLines)) console.log(line);
+  for (const line of nextLines(others)) console.log(line);
 }
 
 type CommandMaker = (flags: Call['flags'], row: PayoutRow) => OperatorCommand;
@@ -114,19 +121,13 @@ type CommandMaker = (flags: Call['flags'], row: PayoutRow) => OperatorCommand;
 const commandsOn: Readonly<Record<string, CommandMaker>> = {
   retry: () => ({ kind: 'retryNow' }),
   settle: (flags) => ({ kind: 'markSettled', evidence: requiredFlag(flags, 'evidence') }),
-  fail: (flags) => {
-    const isGiven = flags['statement-date'] !== undefined;
-    const statementDate = isGiven ? requiredFlag(flags, 'statement-date') : null;
-    return { kind: 'failAndRelease', statementDate };
-  },
+  fail: (flags) => ({ kind: 'failAndRelease', statementDate: flags['statement-date'] ?? null }),
   extend: (flags) => ({ kind: 'extendDeadline', until: requiredFlag(flags, 'until') }),
   approve: (flags) => ({ kind: 'approve', proposal: requiredFlag(flags, 'proposal') }),
   cancel: () => ({ kind: 'cancel' }),
-  'late-return': (flags, { destinationCurrency }) => {
-    const currency = destinationCurrency ?? '';
-    const amountMinor = minorOf(requiredFlag(flags, 'amount'), currency) ?? '0';
-    if (BigInt(amountMinor) > 0n) return correct({ kind: 'lateReturn', amountMinor });
-    throw new UsageError(`--amount expects a sum of ${currency} above zero, such as 10.`);
+  'late-return': (flags, { id, destinationCurrency }) => {
+    const currency = existing('destination currency of', id, destinationCurrency ?? undefined);
+    return correct({ kind: 'lateReturn', amountMinor: `${sumOf(flags, 'amount', currency)}` });
   },
   'clear-suspense': (flags) => {
     const charge = requiredFlag(flags, 'charge');

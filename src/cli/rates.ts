@@ -3,7 +3,7 @@ import { ecbProvider } from '../rates/ecb.js';
 import { referenceSource } from '../rates/reference.js';
 import { tableProvider } from '../rates/table.js';
 import { printRows } from './table.js';
-import { type Call, requiredId, signatureOf, UsageError } from './usage.js';
+import { type Call, Refused, requiredId, signatureOf, UsageError } from './usage.js';
 
 /** A provider by the name that RATE_SOURCE has for it. */
 export function rateProviderOf(name: string) {
@@ -37,6 +37,6 @@ export async function decideWaitingRate(
 ): Promise<void> {
   const id = requiredId('rate', call);
   const isDecided = await decideRate(call.database, id, outcome, signatureOf(call));
-  if (!isDecided) throw new UsageError(`No rate ${id} is waiting. See corridor rates list.`);
+  if (!isDecided) throw new Refused(`No rate ${id} is waiting. See corridor rates list.`);
   console.log(`${outcome}: rate ${id}`);
 }

@@ -2,7 +2,7 @@ import { longTransaction } from '../db/client.js';
 import { listBalanceBreaks, listExposures, sumPostings } from '../db/ledger.js';
 import { listOrphans } from '../db/orphans.js';
 import { listBreaks, movementTotals } from '../db/statements.js';
-import { formatMinor, formatSum } from '../domain/money.js';
+import { writtenMinor, writtenSum } from '../domain/money.js';
 import { printJson } from './table.js';
 import type { Call } from './usage.js';
 
@@ -33,12 +33,12 @@ export async function reconcile({ database, isJson }: Call): Promise<boolean> {
     return count === 0;
   }
   for (const { currency, direction, bankMinor, ledgerMinor } of movements) {
-    const bank = formatMinor(bankMinor, currency);
-    const ledger = formatMinor(ledgerMinor, currency);
+    const bank = writtenMinor(bankMinor, currency);
+    const ledger = writtenMinor(ledgerMinor, currency);
     console.log(`${currency} ${direction}s  bank ${bank}  ledger ${ledger}`);
   }
-  for (const { mode, currency, sumMinor, postings } of sums) {
-    console.log(`Postings, ${mode}: ${postings}, sum ${formatSum(sumMinor, currency)}`);
+  for (const { mode, currency: code, sumMinor, postings } of sums) {
+    console.log(`${code} postings (${mode})  ${postings}, which sum to ${amount(sumMinor, code)}`);
   }
   for (const open of await listExposures(database)) {
     const { sourceCurrency: source, destinationCurrency: destination, mode, payouts } = open;
@@ -66,5 +66,5 @@ export async function reconcile({ database, isJson }: Call): Promise<boolean> {
 }
 
 function amount(minor: bigint | null, currency: string | null): string {
-  return minor === null || currency === null ? 'nothing' : formatSum(minor, currency);
+  return minor === null || currency === null ? 'nothing' : writtenSum(minor, currency);
 }

@@ -3,7 +3,8 @@ import { type Sql, transaction } from '../db/client.js';
 import { recordCommand } from '../db/operatorActions.js';
 import { compareFees, findTermsAt, insertTerms, listTerms, type TermsRow } from '../db/terms.js';
 import { corridorCurrencies, feeFor } from '../domain/corridor.js';
-import { formatMinor, parseMajor } from '../domain/money.js';
+import { writtenMinor } from '../domain/money.js';
+import { sumOf } from './amounts.js';
 import { printRows } from './table.js';
 import { type Call, existing, type Flags, futureTime, signatureOf, UsageError } from './usage.js';
 
@@ -44,7 +45,7 @@ export async function previewTerms({ database, id: currency, flags }: Call): Pro
   const compared = await compareFees(database, terms);
   if (compared.length === 0) console.log('No such payout was settled in the last 30 days.');
   for (const { mode, payouts, feeMinor, newFeeMinor } of compared) {
-    const [was, would] = [feeMinor, newFeeMinor].map((minor) => formatMinor(minor, currency));
+    const [was, would] = [feeMinor, newFeeMinor].map((minor) => writtenMinor(minor, currency));
     const count = payouts === 1 ? '1 payout' : `${payouts} payouts`;
     console.log(`${mode}: ${count} paid ${was} ${currency} in fees, would pay ${would}`);
   }
@@ -52,17 +53,12 @@ export async function previewTerms({ database, id: currency, flags }: Call): Pro
 
 async function termsTyped(sql: Sql, currency: string, flags: Flags, at: Date): Promise<TermsRow> {
   if (!corridorCurrencies().includes(currency)) {
-    throw new UsageError(`Expected a currency: ${corridorCurrencies().join(', ')}.`);
+    throw new UsageError(`CURRENCY expects one of ${corridorCurrencies().join(', ')}.`);
   }
   const accountId = await accountOf(sql, flags);
   const present = await findTermsAt(sql, accountId, currency, at);
-  const sum = (name: string, kept: bigint) => {
-    const text = flags[name];
-    const minor = text === undefined ? kept : parseMajor(text, currency);
-    if (minor !== undefined && minor >= 0n) return minor;
-    const example = formatMinor(100n, currency);
-    throw new UsageError(`--${name} expects an amount in ${currency}, such as ${example}.`);
-  };
+  const sum = (name: string, kept: bigint) =>
+    flags[name] === undefined ? kept : sumOf(flags, name, currency, { least: 0n });
   const terms = {
     ...present,
     accountId,
@@ -74,7 +70,7 @@ async function termsTyped(sql: Sql, currency: string, flags: Flags, at: Date): P
   };
   // The API takes no larger amount in any currency.
   if (terms.maximumMinor > 10n ** 14n || feeFor(terms.maximumMinor, terms) >= terms.maximumMinor) {
-    const most = formatMinor(10n ** 14n, currency);
+    const most = writtenMinor(10n ** 14n, currency);
     throw new UsageError(`--maximum expects more than its own fee, and at most ${most}.`);
   }
   return terms;
@@ -91,10 +87,10 @@ async function accountOf(sql: Sql, { account }: Flags): Promise<string | null> {
   return existing('account', account, await findAccount(sql, account)).id;
 }
 
-/** "EUR  fee 0.30 + 40 bp, at least 1.00, spread 50 bp, at most 1000000.00  from … (terms_2)". */
+/** "EUR  fee 0.30 + 40 bp, at least 1.00, spread 50 bp, at most 1,000,000.00  from … (terms_2)". */
 function lineOf(row: TermsRow): string {
   const [fixed, minimum, maximum] = [row.fixedMinor, row.minimumMinor, row.maximumMinor].map(
-    (minor) => formatMinor(minor, row.currency),
+    (minor) => writtenMinor(minor, row.currency),
   );
   const until = row.validUntil === null ? '' : ` until ${row.validUntil.toISOString()}`;
   return (

@@ -8,6 +8,11 @@ export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
+/** A command that was called rightly, and that is refused by what there is. */
+export class Refused extends Error {
+  override readonly name = 'Refused';
+}
+
 /** The flags of a command by their names, as they were typed. */
 export type Flags = Readonly<Record<string, string | undefined>>;
 
@@ -43,7 +48,7 @@ export function requiredId(what: string, { id }: Call): string {
 
 /** The row that an id names, or a message that there is none. */
 export function existing<Row>(what: string, id: string, row: Row | undefined): Row {
-  if (row === undefined) throw new UsageError(`There is no ${what} ${id}.`);
+  if (row === undefined) throw new Refused(`There is no ${what} ${id}.`);
   return row;
 }
 

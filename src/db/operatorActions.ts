@@ -89,17 +89,17 @@ export async function findRequest(
 export const findAction = byId<OperatorActionRow>('operator_actions');
 
 /**
- * Proposals that have not been executed yet, of operators who have a key. They were made for the case
- * at hand: once the payout has been parked anew, their evidence is stale.
+ * Proposals for these payouts that have not been executed yet, of operators who have a key. They were
+ * made for the case at hand: once the payout has been parked anew, their evidence is stale.
  */
 export async function openProposals(
   sql: Sql,
-  payoutId: string,
+  payoutIds: readonly string[],
 ): Promise<readonly OperatorActionRow[]> {
   return sql<OperatorActionRow[]>`
     select a.* from operator_actions a join payouts p on p.id = a.subject_id
       join operators o on o.name = a.operator and o.revoked_at is null
-     where a.subject_id = ${payoutId} and a.outcome = 'proposed'
+     where a.subject_id = any (${[...payoutIds]}::text[]) and a.outcome = 'proposed'
        and (p.attention_at is null or a.created_at >= p.attention_at)
        and not exists (select from operator_actions d where d.approves = a.id and d.outcome = 'done')
      order by a.created_at, a.id`;

@@ -9,7 +9,7 @@ import {
   sumOn,
   writeOffEntry,
 } from './ledger.js';
-import { formatSum, max } from './money.js';
+import { max, writtenSum } from './money.js';
 import type { Correction } from './operator.js';
 
 /** What may be undone: a hold belongs to the payout's state, and a correction is corrected anew. */
@@ -40,7 +40,7 @@ export function correctionOf(
   if (entry.postings.length === 0) return 'There is nothing to book.';
   const isTooMuch = sumOn([entry], 'suspense', currency) > missingMinor;
   return isTooMuch && correction.kind !== 'book'
-    ? `Only ${formatSum(missingMinor, currency)} is in suspense.`
+    ? `Only ${writtenSum(missingMinor, currency)} is in suspense.`
     : entry;
 }
 

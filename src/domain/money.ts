@@ -28,6 +28,11 @@ export function formatMinor(minor: bigint, currency: string): string {
   return `${sign}${text.slice(0, -digits)}.${text.slice(-digits)}`;
 }
 
+/** The same as people write it: "1,234.50". */
+export function writtenMinor(minor: bigint, currency: string): string {
+  return formatMinor(minor, currency).replace(/\B(?=(\d{3})+(?!\d))(?<!\.\d*)/g, ',');
+}
+
 /** An amount with its currency, as sentences have it: "12.50 USD". */
 export function formatSum(minor: bigint, currency: string): string {
   return `${formatMinor(minor, currency)} ${currency}`;
@@ -35,7 +40,7 @@ export function formatSum(minor: bigint, currency: string): string {
 
 /** An amount as people write it: "1,250.00 USD". */
 export function writtenSum(minor: bigint, currency: string): string {
-  return formatSum(minor, currency).replace(/\B(?=(\d{3})+(?!\d))(?<!\.\d*)/g, ',');
+  return `${writtenMinor(minor, currency)} ${currency}`;
 }
 
 // 30 digits hold any sum of money there is; the limit keeps a hostile text from

@@ -91,23 +91,23 @@ export const expectedLine = 'one line of text without control or invisible chara
 /** The id of an operator's request, and of the line of the audit log that it becomes. */
 export const actionId = /^op_[0-9a-z]{26}$/;
 
-/** What is wrong with a command by its form, or undefined. */
+/** What is wrong with a command by its form, in the words of the command line; or undefined. */
 export function faultOf(command: OperatorCommand, now: Date): string | undefined {
   switch (command.kind) {
     case 'markSettled':
       return isPlainLine(command.evidence)
         ? undefined
-        : `evidence: expected what shows that the rail has paid, ${expectedLine}`;
+        : `--evidence expects what shows that the rail has paid, ${expectedLine}.`;
     case 'failAndRelease':
       return command.statementDate === null || isDay(command.statementDate)
         ? undefined
-        : 'statementDate: expected a day, YYYY-MM-DD';
+        : '--statement-date expects a day, YYYY-MM-DD.';
     case 'extendDeadline':
       return faultOfDeadline(command.until, now);
     case 'approve':
       return actionId.test(command.proposal)
         ? undefined
-        : 'proposal: expected the id of a proposal (op_…)';
+        : '--proposal expects the id of a proposal (op_…).';
     case 'correct':
       return faultOfCorrection(command.correction);
     case 'retryNow':
@@ -118,7 +118,7 @@ export function faultOf(command: OperatorCommand, now: Date): string | undefined
 
 function faultOfCorrection(correction: Correction): string | undefined {
   if (correction.kind === 'reverse' && !/^\d{1,18}$/.test(correction.entry)) {
-    return 'entry: expected the number of an entry, as corridor payouts show prints it';
+    return '--entry expects the number of an entry, as corridor payouts show prints it.';
   }
   if (correction.kind !== 'book') return undefined;
   const sums = new Map<string, bigint>();
@@ -126,7 +126,7 @@ function faultOfCorrection(correction: Correction): string | undefined {
     sums.set(currency, (sums.get(currency) ?? 0n) + BigInt(amountMinor));
   }
   const off = [...sums].find(([, sum]) => sum !== 0n);
-  return off && `postings: expected a sum of zero in ${off[0]}, not ${off[1]} minor units`;
+  return off && `--postings expects a sum of zero in ${off[0]}, not ${off[1]} minor units.`;
 }
 
 // Without an offset PostgreSQL and this process could each take it for their own time.
@@ -135,11 +135,11 @@ const timeOfDay = /^T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-](?:0\d|1[0-4])
 function faultOfDeadline(until: string, now: Date): string | undefined {
   const timeMs = Date.parse(until);
   if (!isDay(until.slice(0, 10)) || !timeOfDay.test(until.slice(10)) || Number.isNaN(timeMs)) {
-    return 'until: expected an ISO 8601 time with its offset, like 2026-12-01T12:00:00Z';
+    return '--until expects an ISO 8601 time with its offset, like 2026-12-01T12:00:00Z.';
   }
-  if (timeMs <= now.getTime()) return 'until: expected a time that is still to come';
+  if (timeMs <= now.getTime()) return '--until expects a time that is still to come.';
   return timeMs > now.getTime() + longestExtensionMs
-    ? 'until: expected a time within 30 days'
+    ? '--until expects a time within 30 days.'
     : undefined;
 }
 

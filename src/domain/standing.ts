@@ -32,7 +32,7 @@ export function orderText(terms: Terms): string {
   const { fixedSide, amount, sourceCurrency, destinationCurrency } = terms;
   const side = (name: 'source' | 'destination', minor: bigint | null, currency: string | null) => {
     const known = minor ?? (fixedSide === name ? amount : null);
-    if (currency === null) return 'another currency';
+    if (currency === null) return 'an unknown currency';
     return known === null ? currency : writtenSum(known, currency);
   };
   const source = side('source', terms.sourceMinor, sourceCurrency);
@@ -199,7 +199,7 @@ const resolving: Readonly<Record<Resolving, (standing: Standing) => Lines>> = {
     if (status === 'pending') return [['retry', 'decides it again']];
     return hasConflictingReports(attentionReason)
       ? [['retry', 'ends the case only if the bank now says that it paid the amount sent']]
-      : [['retry', 'asks the bank again, and continues from its answer']];
+      : [['retry', 'asks the bank again; without a new answer it may be refused']];
   },
   markSettled: ({ status }) => [
     isInFlight(status)
@@ -246,7 +246,7 @@ export function detailsOf(
     `**${order}**, account \`${accountId}\``,
     attentionReason === null ? `Status: ${status}.` : `**Needs a person: ${attentionReason}**`,
     ...(wait === undefined ? [] : [`${wait.waitsFor} Who can act: ${wait.who}.`]),
-    ...(found === '' ? [] : [found]),
+    ...(found === '' || found === wait?.waitsFor ? [] : [found]),
     ...(offers.length === 0 ? [] : ['What may be done:', offers.map(offerLine).join('\n')]),
     `Everything that happened to it: \`corridor payouts show ${id}\``,
   ].join('\n\n');

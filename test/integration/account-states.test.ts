@@ -351,7 +351,7 @@ describe('an account', () => {
   it('is funded with no more than a column holds', async () => {
     const { account } = await createTestAccount(system.database, { funds: {} });
     const flags = { account: account.id, currency: 'USD', amount: '92233720368547758.08' };
-    const refusal = '--amount expects a sum of USD above zero, such as 1000.';
+    const refusal = '--amount expects a sum of USD above zero, such as 10.00; USD has 2 decimals.';
     await expect(fundAccount(called(system, '', flags))).rejects.toThrow(refusal);
   });
 });

@@ -521,6 +521,6 @@ describe('corridor keys', () => {
     await corridor(`revoke ${shownId(made)}`);
     expect((await ask(shownKey(made))).status).toBe(401);
     expect((await ask(shownKey(rolled))).status).toBe(200);
-    await expect(corridor(`revoke ${shownId(made)}`)).rejects.toMatchObject({ code: 2 });
+    await expect(corridor(`revoke ${shownId(made)}`)).rejects.toMatchObject({ code: 1 });
   });
 });

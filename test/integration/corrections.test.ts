@@ -394,12 +394,16 @@ describe('a correction', () => {
   it.each([
     ['late-return', { amount: '0' }, '--amount expects a sum of EUR above zero'],
     ['late-return', { amount: '-1' }, '--amount expects a sum of EUR above zero'],
-    ['late-return', { amount: '1.234' }, '--amount expects a sum of EUR above zero'],
+    ['late-return', { amount: '1.234' }, 'above zero, such as 10.00; EUR has 2 decimals.'],
     ['late-return', {}, '--amount is missing'],
     ['clear-suspense', { charge: 'nobody' }, '--charge expects customer or house'],
     ['reverse', {}, '--entry is missing'],
     ['reverse', { entry: '0' }, 'is no entry of the payout that can be reversed'],
-    ['correct', { postings: 'losses:EUR:1' }, 'expected a sum of zero in EUR, not 100 minor units'],
+    [
+      'correct',
+      { postings: 'losses:EUR:1' },
+      '--postings expects a sum of zero in EUR, not 100 minor units.',
+    ],
     ['correct', { postings: 'loss:EUR:1,held:EUR:-1' }, '--postings expects account:CURRENCY'],
     ['correct', { postings: 'losses:EUX:1' }, '--postings expects account:CURRENCY:amount'],
     ['correct', { postings: 'losses:EUR:1:2' }, '--postings expects account:CURRENCY:amount'],

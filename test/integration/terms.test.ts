@@ -258,9 +258,9 @@ describe('the command line', () => {
     const [first, second] = [inFuture(2 * hourMs), inFuture(4 * hourMs)];
     const sums = { fixed: '0.50', minimum: '2', maximum: '5000', 'basis-points': '35' };
     const said = await printed(setTerms, 'EUR', { from: first, ...sums });
-    expect(said).toContain('fee 0.50 + 35 bp, at least 2.00, spread 50 bp, at most 5000.00');
+    expect(said).toContain('fee 0.50 + 35 bp, at least 2.00, spread 50 bp, at most 5,000.00');
     expect(await printed(setTerms, 'EUR', { from: second, spread: '70' })).toMatch(
-      /^EUR {2}fee 0\.50 \+ 35 bp, at least 2\.00, spread 70 bp, at most 5000\.00 {2}from .*terms_/,
+      /^EUR {2}fee 0\.50 \+ 35 bp, at least 2\.00, spread 70 bp, at most 5,000\.00 {2}from .*terms_/,
     );
     const listed = (await printed(showTerms, 'EUR')).split('\n');
     expect(listed.map((line) => /from (\S+)/.exec(line)?.[1])).toEqual([
@@ -370,7 +370,7 @@ describe('the command line', () => {
   });
 
   it.each([
-    ['ABC', { from: inFuture(hourMs) }, /^Expected a currency: USD, /],
+    ['ABC', { from: inFuture(hourMs) }, /^CURRENCY expects one of USD, /],
     ['EUR', {}, /^--from expects a time to come, like /],
     ['EUR', { from: '2027-01-01' }, /^--from expects a time to come/],
     ['EUR', { from: '2027-02-31T00:00:00Z' }, /^--from expects a time to come/],
@@ -379,14 +379,18 @@ describe('the command line', () => {
       { from: inFuture(hourMs), until: inFuture(10 * 60_000) },
       /^--until expects a time after/,
     ],
-    ['EUR', { from: inFuture(hourMs), fixed: '0.305' }, /^--fixed expects an amount in EUR/],
+    [
+      'EUR',
+      { from: inFuture(hourMs), fixed: '0.305' },
+      /^--fixed expects a sum of EUR, such as 10\.00; EUR has 2 decimals\.$/,
+    ],
     ['EUR', { from: inFuture(hourMs), spread: '1e2' }, /^--spread expects basis points, 0 to 9999/],
     [
       'EUR',
       { from: inFuture(hourMs), maximum: '0.50' },
       /^--maximum expects more than its own fee/,
     ],
-    ['EUR', { from: inFuture(hourMs), maximum: '1e9' }, /^--maximum expects an amount in EUR/],
+    ['EUR', { from: inFuture(hourMs), maximum: '1e9' }, /^--maximum expects a sum of EUR/],
     ['EUR', { from: inFuture(hourMs), account: 'acc_none' }, /^There is no account acc_none/],
   ])('refuses %s %j', async (currency, flags, message) => {
     expect(await printed(setTerms, currency, flags)).toMatch(message);

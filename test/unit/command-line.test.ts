@@ -56,7 +56,9 @@ it.each([
   [['strat'], 'Did you mean start?'],
   [['payouts', 'lst'], 'Did you mean payouts list?'],
   [['payout', 'show'], 'Did you mean payouts show?'],
-  [['payouts'], 'payouts takes list, show, retry'],
+  [['payouts'], '"payouts" needs a subcommand: list, show, retry'],
+  [['batches'], '"batches" needs a subcommand: list, show, pause, resume.'],
+  [['limits', 'raise'], 'There is no command "limits raise": limits takes show, set, new-payee.'],
   [['nonsense'], 'There is no command "nonsense".'],
   [[], 'A command is missing.'],
 ])('%j is none: %s', (words, message) => {

@@ -43,11 +43,11 @@ test.each<OperatorCommand>([
   { kind: 'markSettled', evidence: 'MT940 \u202e1,00' },
   { kind: 'markSettled', evidence: 'MT940 1\u200b00' },
 ])('what could forge a line or name a person is refused: %j', (command) => {
-  expect(fault(command)).toMatch(/expected/);
+  expect(fault(command)).toMatch(/ expects /);
 });
 
 test.each(invisibleLines)('a line of %j alone shows nothing and is refused', (evidence) => {
-  expect(fault({ kind: 'markSettled', evidence })).toMatch(/expected/);
+  expect(fault({ kind: 'markSettled', evidence })).toMatch(/ expects /);
 });
 
 test.each(legibleLines)('%j can be read', (evidence) => {
@@ -113,7 +113,7 @@ describe('what a command carries', () => {
   test('has evidence for a settlement', () => {
     for (const evidence of ['', '  ']) {
       expect(fault({ kind: 'markSettled', evidence })).toBe(
-        'evidence: expected what shows that the rail has paid, one line of text without control or invisible characters',
+        '--evidence expects what shows that the rail has paid, one line of text without control or invisible characters.',
       );
     }
   });
@@ -129,7 +129,7 @@ describe('what a command carries', () => {
       '2026-02-31',
     ]) {
       expect(fault({ kind: 'failAndRelease', statementDate })).toBe(
-        'statementDate: expected a day, YYYY-MM-DD',
+        '--statement-date expects a day, YYYY-MM-DD.',
       );
     }
     expect(fault({ kind: 'failAndRelease', statementDate: '2028-02-29' })).toBeUndefined();
@@ -140,7 +140,7 @@ describe('what a command carries', () => {
       fault({ kind: 'correct', correction: { kind: 'book', postings } });
     expect(book(...booked('1', '2', '-3'))).toBeUndefined();
     expect(book(...booked('1', '-3'))).toBe(
-      'postings: expected a sum of zero in EUR, not -2 minor units',
+      '--postings expects a sum of zero in EUR, not -2 minor units.',
     );
     const yen = { account: 'suspense', currency: 'JPY', amountMinor: '-1' } as const;
     expect(book(...booked('1'), yen)).toMatch('in EUR, not 1 ');
@@ -150,7 +150,7 @@ describe('what a command carries', () => {
   test('has the id of a proposal to approve', () => {
     for (const proposal of ['', 'po_1', 'xop_1']) {
       expect(fault({ kind: 'approve', proposal })).toBe(
-        'proposal: expected the id of a proposal (op_…)',
+        '--proposal expects the id of a proposal (op_…).',
       );
     }
   });
@@ -183,7 +183,7 @@ describe('what a command carries', () => {
     ['2026-12-21T12:00:00.001Z', 'a time within 30 days'],
   ])('has no deadline like %j', (until, expected) => {
     const found = fault({ kind: 'extendDeadline', until }) ?? '';
-    expect(found.startsWith(`until: expected ${expected}`), found).toBe(true);
+    expect(found.startsWith(`--until expects ${expected}`), found).toBe(true);
   });
 });
 
