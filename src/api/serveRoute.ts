@@ -221,6 +221,10 @@ export async function readBody(ctx: Koa.Context): Promise<void> {
   if (ctx.method !== 'POST') return;
   // The client disconnected while its key was looked up.
   if (!ctx.req.readable) ctx.throw(400);
+  // What inflates a body that is cut fails even when it is not read any more, as after a 413. Without
+  // a listener that would end the process.
+  const pipe = ctx.req.pipe.bind(ctx.req);
+  Object.assign(ctx.req, { pipe: (to: NodeJS.WritableStream) => pipe(to.on('error', () => {})) });
   await readers.get(bodyLimitOf(ctx.path))?.(ctx, async () => undefined);
 }
 

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { request as httpRequest } from 'node:http';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
+import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { createApiKey, hashOfKey, insertApiKey, revokeApiKey } from '../../src/db/apiKeys.js';
@@ -414,6 +415,17 @@ describe('a body is refused that', () => {
   it('says it is compressed and is not', async () => {
     const raw = { body: good, contentType: json };
     await refuses('POST /v1/quotes', { raw, headers: { 'content-encoding': 'gzip' } }, malformed);
+  });
+
+  it('is too large and cut, and what inflates it fails when nobody reads it any more', async () => {
+    const headers = { 'content-encoding': 'gzip' };
+    for (let cut = 1; cut < 200; cut += 1) {
+      const packed = gzipSync(Buffer.alloc(64 * 1024 + 500 * cut, 'a'));
+      const raw = { body: packed.subarray(0, -(cut % 20) - 1), contentType: json };
+      const { status } = await system.client('POST /v1/quotes', { raw, headers });
+      expect([400, 413]).toContain(status);
+    }
+    await refuses('POST /v1/quotes', { form: {} }, missing('source_currency'));
   });
 
   it('comes in chunks without a content type', async () => {
