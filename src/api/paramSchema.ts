@@ -16,3 +16,10 @@ export function memberOf(
   if (whole instanceof z.ZodArray) return whenSent(whole.def.element);
   return whole instanceof z.ZodObject ? whenSent(whole.def.shape[String(name)]) : undefined;
 }
+
+/** Whether what a path leads to may be left out. */
+export function isOptionalAt(schema: z.core.$ZodType | undefined, path: readonly PropertyKey[]) {
+  const holder = path.slice(0, -1).reduce(memberOf, whenSent(schema));
+  const member = holder instanceof z.ZodObject ? holder.def.shape[String(path.at(-1))] : undefined;
+  return member !== whenSent(member);
+}

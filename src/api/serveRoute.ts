@@ -13,7 +13,8 @@ import {
 } from '../contract/versions/index.js';
 import { type Refusal, refuse } from '../domain/refusal.js';
 import { holderOf } from './auth.js';
-import { type Decoding, decodeInSteps, isUndecoded } from './decode.js';
+import { decodeInSteps, isUndecoded } from './decode.js';
+import type { Decoding } from './decoded.js';
 import { isList as isDecodedList, maxBodyBytes, maxProblems, refuseParam } from './decoded.js';
 import { decodeForm } from './formBody.js';
 import { readIdempotencyKey } from './idempotency.js';
@@ -292,7 +293,7 @@ function decodePosted(route: Route, ctx: Koa.Context): Promise<Decoding> {
   const isUnread = !Buffer.isBuffer(ctx.request.body) && hasBody;
   // A body without a type was not read at all, and is refused for that.
   const [bytes, type] = isUnread ? [Buffer.from('-'), ''] : [bytesOf(ctx), ctx.get('Content-Type')];
-  return inSlices(decodeInSteps(bytes, type, route.acceptsLineFormats, route.params));
+  return inSlices(decodeInSteps(bytes, type, route.acceptsLineFormats, route));
 }
 
 /** Shorter than any Retry-After, so it costs a client that waits nothing. */
