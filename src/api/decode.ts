@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { type Refusal, refuse } from '../domain/refusal.js';
+import { type Refusal, refuse, shortened } from '../domain/refusal.js';
 import { decodeCsv } from './csvBody.js';
 import { type Decoding, maxBodyBytes } from './decoded.js';
 import { decodeForm } from './formBody.js';
@@ -22,7 +22,7 @@ const formats: ReadonlyMap<string, Format> = new Map([
 ]);
 
 /** Without a comma before the last one, as the British write a list. */
-const alternatives = new Intl.ListFormat('en-GB', { type: 'disjunction' });
+export const alternatives = new Intl.ListFormat('en-GB', { type: 'disjunction' });
 
 /**
  * Decodes a request body to its parameters, in time linear in its length and within the
@@ -51,14 +51,14 @@ export function* decodeInSteps(
   if (format === undefined || !accepts(format)) {
     const types = [...formats].flatMap(([type, each]) => (accepts(each) ? [type] : []));
     const expected = `${alternatives.format(types)}, encoded as UTF-8`;
-    const received = contentType.slice(0, 100);
+    const received = shortened(contentType, 100);
     return [refuse('content_type_unsupported', { param: 'Content-Type', expected, received })];
   }
   const type = format.isLines ? undefined : likelyType(body);
   const likely = formats.get(type ?? '');
   if (likely !== undefined && likely !== format && accepts(likely)) {
     const detail = `The body looks like ${type}: send Content-Type: ${type}.`;
-    const expected = `a body as its Content-Type says, ${contentType.slice(0, 100)}`;
+    const expected = `a body as its Content-Type says, ${shortened(contentType, 100)}`;
     return [refuse('body_malformed', { expected, detail })];
   }
   return yield* format.decode(body, params, !path.includes(':id'));

@@ -14,6 +14,7 @@ export function memberOf(
 ): z.core.$ZodType | undefined {
   const whole = whenSent(schema);
   if (whole instanceof z.ZodArray) return whenSent(whole.def.element);
+  if (whole instanceof z.ZodRecord) return whenSent(whole.def.valueType);
   return whole instanceof z.ZodObject ? whenSent(whole.def.shape[String(name)]) : undefined;
 }
 

@@ -11,7 +11,7 @@ import {
   versionExpected,
   versionHeaders,
 } from '../contract/versions/index.js';
-import { type Refusal, refuse } from '../domain/refusal.js';
+import { type Refusal, refuse, shortened } from '../domain/refusal.js';
 import { holderOf } from './auth.js';
 import { decodeInSteps, isUndecoded } from './decode.js';
 import type { Decoding } from './decoded.js';
@@ -147,7 +147,7 @@ async function readRequest(
   // Sent empty it is a value that went missing, and the account's version might surprise.
   const version = ctx.headers['corridor-version']?.toString() ?? account.apiVersion;
   if (!isApiVersion(version)) {
-    const received = version.slice(0, 64);
+    const received = shortened(version, 64);
     const details = { param: 'Corridor-Version', expected: versionExpected, received };
     return refused(refuse('api_version_unknown', details));
   }
