@@ -6,7 +6,7 @@ import { hasSqlState, isOutage } from '../db/client.js';
 import { newId } from '../db/id.js';
 import { findKeys } from '../db/idempotency.js';
 import { refuseState } from '../domain/accountState.js';
-import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
+import { isRefusal, type Refusal, refuse, shortened } from '../domain/refusal.js';
 import { createKeyedLimit } from '../keyedLimit.js';
 import { traceRequest } from '../spans.js';
 import { observe, withoutSecrets } from '../telemetry.js';
@@ -15,6 +15,7 @@ import { createAuthenticator, holderOf, scopeMissing } from './auth.js';
 import { inNetworks } from './clientAddress.js';
 import { compressAnswers } from './compression.js';
 import { keepCustomers } from './connections.js';
+import { alternatives } from './decode.js';
 import { readIdempotencyKey } from './idempotency.js';
 import { addReference } from './reference.js';
 import { type ApiDeps, isList, type Route, refused, scopesReaching, sendsMoney } from './route.js';
@@ -178,7 +179,8 @@ const queryCanceled = '57014';
 /** What reading the body throws says itself which status it means; the rest is a bug. */
 function refusalOfThrown(error: unknown, path: string): Refusal {
   const status = error instanceof Error && 'status' in error ? error.status : undefined;
-  switch (isCorruptGzip(error) ? 400 : status) {
+  if (isCorruptGzip(error)) return refuse('body_malformed', { expected: 'valid gzip' });
+  switch (status) {
     case 400:
       return refuse('body_malformed', { expected: 'a complete body of the announced length' });
     case 413:
@@ -212,19 +214,21 @@ function isCorruptGzip(error: unknown): boolean {
   return error instanceof Error && 'code' in error && String(error.code).startsWith('Z_');
 }
 
-function answerUnknownRoute(ctx: Koa.Context, router: Router): void {
+function answerUnknownRoute(ctx: Koa.Context, router: Router) {
   const { path } = router.match(ctx.path, ctx.method);
   if (path.length === 0) {
-    const received = `${ctx.method} ${ctx.path}`.slice(0, 200);
+    const received = shortened(`${ctx.method} ${ctx.path}`, 200);
     const expected = 'a route of the reference at /docs, such as /v1/payouts';
     const detail = `There is no ${received}. The reference at /docs/reference and /openapi.json list every route.`;
-    answerProblem(ctx, { refusals: [refuse('route_not_found', { expected, received, detail })] });
-    return;
+    return answerProblem(ctx, refused(refuse('route_not_found', { expected, received, detail })));
   }
-  const allowed = [...new Set(path.flatMap((layer) => layer.methods))].join(', ');
-  ctx.set('Allow', allowed);
-  const detail = `${ctx.method} is not supported here: send ${allowed}.`;
-  const details = { expected: allowed, received: ctx.method, detail };
+  const served = new Set(path.flatMap((layer) => layer.methods));
+  const allowed = ['GET', 'HEAD', 'POST', 'DELETE'].filter((method) => served.has(method));
+  ctx.set('Allow', allowed.join(', '));
+  const expected = alternatives.format(allowed);
+  const update = served.size === 4 ? ' To update, use POST.' : '';
+  const detail = `${ctx.method} is not supported here: send ${expected}.${update}`;
+  const details = { expected, received: ctx.method, detail };
   answerProblem(ctx, { refusals: [refuse('method_not_allowed', details)] });
 }
 

@@ -114,7 +114,7 @@ export function holderOf(ctx: Koa.Context): KeyHolder {
 /** Refuses a key that has none of the scopes that reach something, of which the first is named. */
 export function scopeMissing(scopes: readonly Scope[], reaching: readonly Scope[]): Refused {
   const refusal = refuse('scope_missing', {
-    param: 'Authorization',
+    ...{ param: 'Authorization', isBare: true },
     expected: `an API key with the scope ${reaching.join(' or ')}`,
     received: `a key with the scope ${scopes.join(', ')}`,
   });

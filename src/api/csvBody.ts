@@ -42,7 +42,7 @@ type Reading = {
 export function* decodeCsv(body: Buffer): Steps<DecodedObject | readonly Refusal[]> {
   // Where a byte is not UTF-8, Latin-1 has one character a byte, and its cell can be named.
   const isText = isUtf8(body);
-  const text = body.toString(isText ? 'utf8' : 'latin1').replace(/^(\ufeff|\xef\xbb\xbf)/, '');
+  const text = body.toString(isText ? 'utf8' : 'latin1');
   const expectedOfCell: CellCheck = (cell) =>
     isText || isUtf8(Buffer.from(cell, 'latin1')) ? expectedOfValue(cell) : 'text in UTF-8';
   const reader = new CsvReader(text);

@@ -1,16 +1,14 @@
 import type { z } from 'zod';
-import { type Refusal, refuse } from '../domain/refusal.js';
+import { type Refusal, refuse, shortened } from '../domain/refusal.js';
 import { decodeCsv } from './csvBody.js';
-import { type DecodedObject, maxBodyBytes } from './decoded.js';
+import { type Decoding, maxBodyBytes } from './decoded.js';
 import { decodeForm } from './formBody.js';
 import { decodeJson, decodeNdjson } from './jsonBody.js';
+import type { Route } from './route.js';
 import type { Steps } from './slices.js';
 
-/** The parameters, or why there are none. */
-export type Decoding = DecodedObject | readonly Refusal[];
-
 type Format = {
-  readonly decode: (body: Buffer, params?: z.ZodObject) => Steps<Decoding>;
+  readonly decode: (body: Buffer, params?: z.ZodObject, isNew?: boolean) => Steps<Decoding>;
   /** Whether the lines of the body are items, so that it has no place for anything else. */
   readonly isLines: boolean;
 };
@@ -24,7 +22,7 @@ const formats: ReadonlyMap<string, Format> = new Map([
 ]);
 
 /** Without a comma before the last one, as the British write a list. */
-const alternatives = new Intl.ListFormat('en-GB', { type: 'disjunction' });
+export const alternatives = new Intl.ListFormat('en-GB', { type: 'disjunction' });
 
 /**
  * Decodes a request body to its parameters, in time linear in its length and within the
@@ -34,15 +32,17 @@ const alternatives = new Intl.ListFormat('en-GB', { type: 'disjunction' });
  *
  * @param contentType the Content-Type header, or the empty string if there is none
  * @param acceptsLineFormats whether NDJSON and CSV are taken, whose lines are the items of `payouts`
- * @param params what the route takes, as far as it decides how a form is read
+ * @param route what it takes, as far as it decides how a body is read; where it makes something new,
+ * null says no more than nothing
  */
 export function* decodeInSteps(
-  body: Buffer,
+  sent: Buffer,
   contentType: string,
   acceptsLineFormats = false,
-  params?: z.ZodObject,
+  { params, path = '/:id' }: Partial<Pick<Route, 'params' | 'path'>> = {},
 ): Steps<Decoding> {
-  if (body.length === 0) return Object.create(null);
+  const body = sent.subarray(0, 3).equals(byteOrderMark) ? sent.subarray(3) : sent;
+  if (sent.length === 0) return Object.create(null);
   if (body.length > maxBodyBytes) {
     return [refuse('body_too_large', { expected: `at most ${maxBodyBytes} bytes` })];
   }
@@ -51,18 +51,21 @@ export function* decodeInSteps(
   if (format === undefined || !accepts(format)) {
     const types = [...formats].flatMap(([type, each]) => (accepts(each) ? [type] : []));
     const expected = `${alternatives.format(types)}, encoded as UTF-8`;
-    const received = contentType.slice(0, 100);
+    const received = shortened(contentType, 100);
     return [refuse('content_type_unsupported', { param: 'Content-Type', expected, received })];
   }
   const type = format.isLines ? undefined : likelyType(body);
   const likely = formats.get(type ?? '');
   if (likely !== undefined && likely !== format && accepts(likely)) {
     const detail = `The body looks like ${type}: send Content-Type: ${type}.`;
-    const expected = `a body as its Content-Type says, ${contentType.slice(0, 100)}`;
+    const expected = `a body as its Content-Type says, ${shortened(contentType, 100)}`;
     return [refuse('body_malformed', { expected, detail })];
   }
-  return yield* format.decode(body, params);
+  return yield* format.decode(body, params, !path.includes(':id'));
 }
+
+/** What some editors and spreadsheets begin UTF-8 with. */
+const byteOrderMark = Buffer.from('\ufeff');
 
 /** Enough for the first lines, which show what a body is. */
 const lookedAtBytes = 4_096;

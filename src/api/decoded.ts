@@ -10,6 +10,9 @@ export type DecodedObject = {
   readonly [itemLines]?: SentLines;
 };
 
+/** The parameters, or why there are none. */
+export type Decoding = DecodedObject | readonly Refusal[];
+
 /** No parameter can have this name: where the items of a CSV or NDJSON body stood in it. */
 export const itemLines = Symbol('lines of items');
 

@@ -4,6 +4,7 @@ import { type Refusal, refuse } from '../domain/refusal.js';
 import {
   type Decoded,
   type DecodedObject,
+  type Decoding,
   expectedOfName,
   expectedOfValue,
   maxDepth,
@@ -36,10 +37,7 @@ const mustBeOneKind = 'one value, a list or an object, not two of them';
  * @param params tells a list, whose name may be repeated without brackets, and an object, in
  * which `0` is a name like others
  */
-export function* decodeForm(
-  body: Buffer,
-  params?: z.ZodObject,
-): Steps<DecodedObject | readonly Refusal[]> {
+export function* decodeForm(body: Buffer, params?: z.ZodObject): Steps<Decoding> {
   // Read as Latin-1, one character a byte: a byte that is not UTF-8 can so be refused
   // together with the name of its parameter.
   const pairs = body.toString('latin1').split('&', maxFields + 1);

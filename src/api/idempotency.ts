@@ -10,7 +10,7 @@ import {
 } from '../db/idempotency.js';
 import type { PayoutRow } from '../db/payouts.js';
 import kept from '../db/retention.json' with { type: 'json' };
-import { isRefusal, meaningOf, type Refusal, refuse } from '../domain/refusal.js';
+import { isRefusal, meaningOf, type Refusal, refuse, shortened } from '../domain/refusal.js';
 import { type Decoded, type DecodedObject, flatten, isList } from './decoded.js';
 import { type Answer, type ApiDeps, type ApiRequest, notFound, refused } from './route.js';
 import { createPace } from './slices.js';
@@ -27,11 +27,8 @@ export function readIdempotencyKey(header: string | undefined): string | undefin
   const key = /^"(.*)"$/.exec(header)?.[1] ?? header;
   // An empty key is a caller's mistake: to take it for none would leave a retry unprotected.
   if (/^[\x21-\x7e]{1,255}$/.test(key)) return key;
-  return refuse('header_invalid', {
-    param: 'Idempotency-Key',
-    expected: '1 to 255 visible ASCII characters',
-    received: header.slice(0, 64),
-  });
+  const details = { param: 'Idempotency-Key', expected: '1 to 255 visible ASCII characters' };
+  return refuse('header_invalid', { ...details, received: shortened(header, 64) });
 }
 
 /**
@@ -176,10 +173,10 @@ export function differenceOf(
   );
   if (different.length === 0) return undefined;
   const isOpen = (name: string) => !first.route.startsWith(storing) || openFields.includes(name);
-  const param = different.find(isOpen);
   const shown = different.slice(0, 20).map((name) => (isOpen(name) ? name : 'account details'));
   return refuse('idempotency_key_reused', {
-    param,
+    // The key is one error, whatever differs: of several names none is its parameter.
+    param: different.length === 1 ? different.find(isOpen) : undefined,
     expected: 'the same parameters as in the first request with this key',
     detail: `This idempotency key ${useOf(first)}, with other parameters; these differ: ${[...new Set(shown)].join(', ')}. Use a new key for a new request.`,
   });

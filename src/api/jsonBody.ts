@@ -1,9 +1,11 @@
 import { isUtf8 } from 'node:buffer';
+import type { z } from 'zod';
 import { DecodedNumber } from '../contract/params.js';
 import { type Refusal, refuse } from '../domain/refusal.js';
 import {
   type Decoded,
   type DecodedObject,
+  type Decoding,
   expectedOfName,
   expectedOfValue,
   itemLines,
@@ -15,6 +17,7 @@ import {
   paramName,
   refuseParam,
 } from './decoded.js';
+import { isOptionalAt } from './paramSchema.js';
 import type { Steps } from './slices.js';
 
 /** Stops the reading where the text is no JSON; never leaves this file. */
@@ -32,9 +35,9 @@ class Unreadable extends Error {
  * what matters here: the text of a number, the first of two equal names, and where a
  * refused value stood. So the structure is read here, and JSON.parse reads the strings.
  */
-export function* decodeJson(body: Buffer): Steps<DecodedObject | readonly Refusal[]> {
+export function* decodeJson(body: Buffer, params?: z.ZodObject, isNew = false): Steps<Decoding> {
   if (!isUtf8(body)) return [refuse('body_malformed', { expected: 'JSON in UTF-8' })];
-  const reader = new JsonReader();
+  const reader = new JsonReader(isNew ? params : undefined);
   const decoded = yield* reader.readText(body.toString('utf8'));
   return decoded === undefined || reader.problems.length > 0 ? reader.problems : decoded;
 }
@@ -44,11 +47,11 @@ export function* decodeJson(body: Buffer): Steps<DecodedObject | readonly Refusa
  * with LF or CR LF, and blank ones are skipped. One line that is no JSON does not hide the
  * next: each is refused by its item, with its line in `detail`.
  */
-export function* decodeNdjson(body: Buffer): Steps<DecodedObject | readonly Refusal[]> {
+export function* decodeNdjson(body: Buffer, params?: z.ZodObject, isNew = false): Steps<Decoding> {
   // Where a byte is not UTF-8, Latin-1 has one character a byte, and its line can be named.
   const encoding = isUtf8(body) ? 'utf8' : 'latin1';
   const text = body.toString(encoding);
-  const reader = new JsonReader();
+  const reader = new JsonReader(isNew ? params : undefined);
   const payouts: (DecodedObject | undefined)[] = [];
   const lines: number[] = [];
   let number = 1;
@@ -88,6 +91,9 @@ class JsonReader {
   private path: (string | number)[] = [];
   private at = 0;
   private fields = 0;
+
+  /** @param params where null says of a parameter that it is left out, and is not kept */
+  constructor(private readonly params?: z.ZodObject) {}
 
   /** Whether nothing more may be read: the caps hold, or as much is wrong as an answer lists. */
   get isFull(): boolean {
@@ -170,8 +176,7 @@ class JsonReader {
   }
 
   private isBranch(): boolean {
-    const next = this.peek();
-    return next === '{' || next === '[';
+    return '{['.includes(this.peek() ?? ' ');
   }
 
   private readLeaf(): Decoded {
@@ -197,7 +202,8 @@ class JsonReader {
       if (expected !== undefined) this.refuse(expected);
       if (this.peek() !== ':') throw this.unreadable("':'");
       this.at += 1;
-      object[name] = this.isBranch() ? yield* this.readBranch() : this.readLeaf();
+      const value = this.isBranch() ? yield* this.readBranch() : this.readLeaf();
+      if (value !== null || !isOptionalAt(this.params, this.path)) object[name] = value;
       this.path.pop();
     } while (this.hasMore('}'));
     return object;

@@ -3,9 +3,9 @@ import synonyms from './synonyms.json' with { type: 'json' };
 /** A name further away than this is another name, not a slip of the finger. */
 const farthest = 3;
 
-/** Of a short one, such as a currency code, every letter counts for more. */
+/** Of a short one every letter counts for more, and a code one letter away is another code. */
 function reachOf(name: string): number {
-  return Math.min(farthest, Math.ceil(name.length / 3));
+  return /[a-z]/.test(name) ? Math.min(farthest, Math.ceil(name.length / 3)) : 0;
 }
 
 /** What others call it, and what it may be here; most are of other payment APIs. */

@@ -14,5 +14,13 @@ export function memberOf(
 ): z.core.$ZodType | undefined {
   const whole = whenSent(schema);
   if (whole instanceof z.ZodArray) return whenSent(whole.def.element);
+  if (whole instanceof z.ZodRecord) return whenSent(whole.def.valueType);
   return whole instanceof z.ZodObject ? whenSent(whole.def.shape[String(name)]) : undefined;
+}
+
+/** Whether what a path leads to may be left out. */
+export function isOptionalAt(schema: z.core.$ZodType | undefined, path: readonly PropertyKey[]) {
+  const holder = path.slice(0, -1).reduce(memberOf, whenSent(schema));
+  const member = holder instanceof z.ZodObject ? holder.def.shape[String(path.at(-1))] : undefined;
+  return member !== whenSent(member);
 }

@@ -9,7 +9,7 @@ function memberOf(refusal: Refusal) {
   const [said, meant, hint] = [refusal.detail, refusal.meant, refusal.hint].map(shown);
   // What is expected is a text of ours, whose example may be an IBAN.
   const { code, line, expected } = refusal;
-  const detail = sentenceOf({ code, param, line, expected, received, detail: said, meant, hint });
+  const detail = sentenceOf({ ...refusal, param, received, detail: said, meant, hint });
   return { code, param, line, expected, received, detail };
 }
 

@@ -6,7 +6,7 @@ import { gzip } from 'node:zlib';
 import type Router from '@koa/router';
 import type Koa from 'koa';
 import { apiVersions, defaultApiVersion, versionExpected } from '../contract/versions/index.js';
-import { refuse } from '../domain/refusal.js';
+import { refuse, shortened } from '../domain/refusal.js';
 import { publicKeySet } from '../webhooks/signature.js';
 import { asksForGzip } from './compression.js';
 import { openapiDocument } from './openapi.js';
@@ -50,7 +50,7 @@ export function addReference(
     if (ctx.path === '/docs/guide') return ctx.redirect('/docs');
     const published = site.get(ctx.path)?.();
     if (published === undefined) {
-      const received = `${ctx.method} ${ctx.path}`.slice(0, 200);
+      const received = shortened(`${ctx.method} ${ctx.path}`, 200);
       const expected = 'the path of a page, such as /docs';
       return answerProblem(ctx, { refusals: [refuse('route_not_found', { expected, received })] });
     }

@@ -11,7 +11,7 @@ import type { Keyring } from '../db/personalData.js';
 import type { RateAges } from '../db/rates.js';
 import { secretFields } from '../domain/fieldRule.js';
 import { isCurrency, minorUnitsExpected, minorUnitsHint } from '../domain/money.js';
-import { type Refusal, type RefusalCode, refuse } from '../domain/refusal.js';
+import { plusHint, type Refusal, type RefusalCode, refuse, shortened } from '../domain/refusal.js';
 import type { Scope } from '../domain/scope.js';
 import type { KeyedLimit } from '../keyedLimit.js';
 import type { CallbackReaders } from '../rails/registry.js';
@@ -206,26 +206,42 @@ function refusalsOf(
   schema: z.ZodType,
   at: readonly PropertyKey[],
 ): readonly Refusal[] {
-  if (issue.code === 'unrecognized_keys') {
-    const known = knownNames(schema, issue.path);
-    const expected = known.length === 0 ? 'none' : known.join(', ');
+  const sent = valueAt(decoded, issue.path);
+  const member = issue.path.reduce(memberOf, whenSent(schema));
+  // To a schema a number is an object too, by whose name it must not be refused.
+  if (issue.code === 'unrecognized_keys' && !(sent instanceof DecodedNumber)) {
+    const known = member instanceof z.ZodObject ? Object.keys(member.def.shape) : [];
+    const expected = known.join(', ') || 'none';
     return issue.keys.slice(0, maxProblems).map((name) => {
       const param = paramName([...at, ...issue.path, name]);
       return refuse('parameter_unknown', { param, expected, meant: nearestName(name, known) });
     });
   }
   const param = paramName([...at, ...pathOf(issue, decoded)]);
-  const sent = valueAt(decoded, issue.path);
   const expected = issue.message;
+  const holder = valueAt(decoded, issue.path.slice(0, -1));
+  if (sent === undefined && holder instanceof DecodedNumber) return [];
   if (sent === undefined) return [refuse('parameter_missing', { param, expected })];
   const meant = typeof sent === 'string' ? nearestName(sent, valuesOf(issue)) : undefined;
   const received = secretNames.test(param) ? undefined : receivedOf(sent);
-  const isBareText = issue.code === 'invalid_type' && issue.expected === 'string';
-  const isNumber = isBareText && sent instanceof DecodedNumber;
-  const text = isNumber && received !== undefined ? `: "${sent.text}"` : '';
-  const hint = isNumber ? `Send it as a string${text}.` : undefined;
-  const better = issue.path.at(-1) === 'amount' ? amountDetails(decoded, issue.path) : { hint };
-  return [refuse('parameter_invalid', { param, expected, received, meant, ...better })];
+  const isBare = typeof sent !== 'string';
+  const better = amountDetails(decoded, issue.path, hintOf(sent, member));
+  return [refuse('parameter_invalid', { param, expected, received, isBare, meant, ...better })];
+}
+
+/** How to write what was sent so that the schema takes it, or how long it is. */
+function hintOf(sent: unknown, schema: z.core.$ZodType | undefined): string | undefined {
+  const takes = (value: unknown) => schema !== undefined && z.safeParse(schema, value).success;
+  if (typeof sent === 'string') {
+    // The offset of a time: its + became a space.
+    if (/ \d\d:\d\d$/.test(sent) && takes(sent.replace(' ', '+'))) return plusHint;
+    return sent.length > receivedLength ? `It has ${sent.length} characters.` : undefined;
+  }
+  if (!(sent instanceof DecodedNumber)) return undefined;
+  if (takes(sent.text)) return 'Send it as a string.';
+  // As doubles are written, 125000.0 or 1.25E7; what has cents may be of major units.
+  const whole = /\.0$|e/i.test(sent.text) ? `${Number(sent.text)}` : '';
+  return takes(new DecodedNumber(whole)) ? `Send ${whole}, without a decimal point.` : undefined;
 }
 
 /** The only value of a list has no index of its own: `status=paid` is no `status[0]`. */
@@ -243,13 +259,13 @@ function valuesOf(issue: z.core.$ZodIssue): readonly string[] {
 }
 
 /** The example in the currency of the request, and what to send in place of major units. */
-function amountDetails(decoded: Decoded, path: readonly PropertyKey[]) {
+function amountDetails(decoded: Decoded, path: readonly PropertyKey[], told: string | undefined) {
   const beside = (name: string) => textAt(decoded, [...path.slice(0, -1), name]);
   const side = beside('fixed_side') === 'destination' ? 'destination_currency' : 'source_currency';
   const currency = beside(side) || beside('currency');
-  if (!isCurrency(currency)) return {};
+  if (path.at(-1) !== 'amount' || !isCurrency(currency)) return { hint: told };
   const sent = textAt(decoded, path);
-  const hint = minorUnitsHint(sent, currency);
+  const hint = told ?? minorUnitsHint(sent, currency);
   if (hint !== undefined) return { expected: 'a positive integer of minor units', hint };
   // An integer is too large: the schema says how large it may be.
   return /^[1-9]\d*$/.test(sent) ? {} : { expected: minorUnitsExpected(currency) };
@@ -261,40 +277,33 @@ function textAt(decoded: Decoded, path: readonly PropertyKey[]): string {
   return typeof sent === 'string' ? sent : '';
 }
 
-/** One cause is one error: what is missing because its name was mistyped is not refused as well. */
+/**
+ * One cause is one error: what is missing because its name was mistyped is not refused as well, nor
+ * is a value for breaking two rules that one sentence names.
+ */
 export function withoutConsequences(refusals: readonly Refusal[]): readonly Refusal[] {
   const meant = new Set(
     refusals.flatMap(({ code, param = '', meant: name }) =>
-      code === 'parameter_unknown' && name !== undefined ? [siblingOf(param, name)] : [],
+      code === 'parameter_unknown' && name !== undefined
+        ? [param.replace(/[^[\]]+(?=\]?$)/, name)]
+        : [],
     ),
   );
-  return refusals.filter(
+  const distinct = new Map(refusals.map((one) => [`${one.param} ${one.expected}`, one]));
+  return [...distinct.values()].filter(
     ({ code, param = '' }) => !(code === 'parameter_missing' && meant.has(param)),
   );
 }
 
-function siblingOf(param: string, name: string): string {
-  return param.endsWith(']') ? param.replace(/\[[^[]*\]$/, `[${name}]`) : name;
-}
-
-/** The names of the object at a path of the schema; none where it takes any name. */
-function knownNames(schema: z.core.$ZodType, path: readonly PropertyKey[]): readonly string[] {
-  const named = path.reduce(memberOf, whenSent(schema));
-  return named instanceof z.ZodObject ? Object.keys(named.def.shape) : [];
-}
-
 function valueAt(decoded: Decoded, path: readonly PropertyKey[]): unknown {
-  let value: unknown = decoded;
-  for (const name of path) {
-    if (typeof value !== 'object' || value === null) return undefined;
-    value = Object.getOwnPropertyDescriptor(value, name)?.value;
-  }
-  return value;
+  const inside = (value: unknown, name: PropertyKey) =>
+    Object.getOwnPropertyDescriptor(Object(value), name)?.value;
+  return path.reduce<unknown>(inside, decoded);
 }
 
 function receivedOf(sent: unknown): string {
   const value = sent instanceof DecodedNumber ? sent.text : sent;
-  if (typeof value !== 'object' || value === null) return String(value).slice(0, receivedLength);
+  if (typeof value !== 'object' || value === null) return shortened(String(value), receivedLength);
   if (!Array.isArray(value)) return 'an object';
   return value.length === 0 ? 'an empty list' : `a list of ${value.length}`;
 }

@@ -11,9 +11,10 @@ import {
   versionExpected,
   versionHeaders,
 } from '../contract/versions/index.js';
-import { type Refusal, refuse } from '../domain/refusal.js';
+import { type Refusal, refuse, shortened } from '../domain/refusal.js';
 import { holderOf } from './auth.js';
-import { type Decoding, decodeInSteps, isUndecoded } from './decode.js';
+import { decodeInSteps, isUndecoded } from './decode.js';
+import type { Decoding } from './decoded.js';
 import { isList as isDecodedList, maxBodyBytes, maxProblems, refuseParam } from './decoded.js';
 import { decodeForm } from './formBody.js';
 import { readIdempotencyKey } from './idempotency.js';
@@ -146,7 +147,7 @@ async function readRequest(
   // Sent empty it is a value that went missing, and the account's version might surprise.
   const version = ctx.headers['corridor-version']?.toString() ?? account.apiVersion;
   if (!isApiVersion(version)) {
-    const received = version.slice(0, 64);
+    const received = shortened(version, 64);
     const details = { param: 'Corridor-Version', expected: versionExpected, received };
     return refused(refuse('api_version_unknown', details));
   }
@@ -221,6 +222,10 @@ export async function readBody(ctx: Koa.Context): Promise<void> {
   if (ctx.method !== 'POST') return;
   // The client disconnected while its key was looked up.
   if (!ctx.req.readable) ctx.throw(400);
+  // What inflates a body that is cut fails even when it is not read any more, as after a 413. Without
+  // a listener that would end the process.
+  const pipe = ctx.req.pipe.bind(ctx.req);
+  Object.assign(ctx.req, { pipe: (to: NodeJS.WritableStream) => pipe(to.on('error', () => {})) });
   await readers.get(bodyLimitOf(ctx.path))?.(ctx, async () => undefined);
 }
 
@@ -288,7 +293,7 @@ function decodePosted(route: Route, ctx: Koa.Context): Promise<Decoding> {
   const isUnread = !Buffer.isBuffer(ctx.request.body) && hasBody;
   // A body without a type was not read at all, and is refused for that.
   const [bytes, type] = isUnread ? [Buffer.from('-'), ''] : [bytesOf(ctx), ctx.get('Content-Type')];
-  return inSlices(decodeInSteps(bytes, type, route.acceptsLineFormats, route.params));
+  return inSlices(decodeInSteps(bytes, type, route.acceptsLineFormats, route));
 }
 
 /** Shorter than any Retry-After, so it costs a client that waits nothing. */

@@ -4,7 +4,7 @@ import { beneficiaryTypes } from '../domain/beneficiary.js';
 import { eventTypes } from '../domain/event.js';
 import { entryKinds } from '../domain/ledger.js';
 import { payoutStatuses } from '../domain/payout.js';
-import { currency, idOf, matching, metadata, text } from './params.js';
+import { currency, idOf, matching, metadata, text, time, timeExpected } from './params.js';
 
 /** The query parameters of every list: which page, and what it is filtered by. */
 
@@ -25,27 +25,14 @@ function pageParams<T extends z.ZodType>(id: T) {
   return { limit, starting_after: id.optional(), ending_before: id.optional() };
 }
 
-const timePattern =
-  '^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,3})?)?Z)?$';
-const timeExpected = 'a UTC time such as 2026-11-21T12:00:00Z, or a date such as 2026-11-21';
 /** What is after a day, or up to it, is compared with its last moment. */
 const lastMoment = 'T23:59:59.999Z';
-const time = (endOfDay = '') =>
-  z
-    .string(timeExpected)
-    // Longer than with milliseconds there is no time here to compare it with.
-    .max(24, timeExpected)
-    // PostgreSQL has no year 0.
-    .refine((sent) => !sent.startsWith('0000'), timeExpected)
-    .pipe(z.union([z.iso.datetime(), z.iso.date()], timeExpected))
-    .transform((sent) => new Date(sent.length > 10 ? sent : sent + endOfDay))
-    .optional()
-    .meta({ description: timeExpected, pattern: timePattern });
+const bound = (endOfDay?: string) => time(endOfDay).optional().meta({ description: timeExpected });
 
 const createdExpected = 'sent as created[gte], created[gt], created[lte] or created[lt]';
 const created = z
   .strictObject(
-    { gte: time(), gt: time(lastMoment), lte: time(lastMoment), lt: time() },
+    { gte: bound(), gt: bound(lastMoment), lte: bound(lastMoment), lt: bound() },
     createdExpected,
   )
   .optional();
@@ -130,9 +117,8 @@ export const eventListParams = z.strictObject({
   batch: idOf('bat', 'batch').optional(),
 });
 
-const transactionId = matching(/^txn_\d{1,18}$/, 'the id of a balance transaction (txn_…)');
 export const balanceTransactionListParams = z.strictObject({
-  ...pageParams(transactionId),
+  ...pageParams(matching(/^txn_\d{1,18}$/, 'the id of a balance transaction (txn_…)')),
   created,
   currency: currency.optional(),
   payout: idOf('po', 'payout').optional(),

@@ -25,12 +25,16 @@ export class DecodedNumber {
 /** The largest amount: it and every fee of it survive as JSON numbers. */
 const maximumAmount = 10n ** 14n;
 
+/** The digits of a number, which JSON may send as one. */
+const numeral = (form: RegExp, expected: string) =>
+  z
+    .union([z.string(), z.instanceof(DecodedNumber)], expected)
+    .transform((sent) => (typeof sent === 'string' ? sent : sent.text))
+    .refine((sent) => form.test(sent), { error: expected, abort: true });
+
 const amountExpected = minorUnitsExpected('USD');
 const amountWithin = `an integer of at most ${maximumAmount}`;
-const amount = z
-  .union([z.string(), z.instanceof(DecodedNumber)], amountExpected)
-  .transform((value) => (typeof value === 'string' ? value : value.text))
-  .refine((digits) => /^[1-9]\d*$/.test(digits), { error: amountExpected, abort: true })
+const amount = numeral(/^[1-9]\d*$/, amountExpected)
   .refine((digits) => digits.length <= 15 && BigInt(digits) <= maximumAmount, amountWithin)
   .transform((digits) => BigInt(digits))
   .meta({
@@ -234,12 +238,9 @@ export const webhookEndpointUpdateParams = webhookEndpointParams.partial().exten
 
 const overlapExpected = 'a whole number of hours from 0 to 168';
 export const rotateSecretParams = z.strictObject({
-  overlap_hours: z
-    .union([z.string(), z.instanceof(DecodedNumber)], overlapExpected)
-    .default('24')
-    .transform((sent) => (typeof sent === 'string' ? sent : sent.text))
-    .refine((sent) => /^(0|[1-9]\d{0,2})$/.test(sent) && Number(sent) <= 168, overlapExpected)
+  overlap_hours: numeral(/^(0|[1-9]\d?|1[0-5]\d|16[0-8])$/, overlapExpected)
     .transform(Number)
+    .prefault('24')
     .meta({
       description: overlapExpected,
       default: 24,
@@ -254,12 +255,23 @@ export const redeliverEventParams = z.strictObject({
   webhook_endpoint: idOf('we', 'webhook endpoint').optional(),
 });
 
-const sinceExpected = 'a UTC time such as 2026-11-21T12:00:00Z';
+/** RFC 3339, to the millisecond: with a longer one there is no time here to compare. */
+const timePattern =
+  '^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,3})?)?(Z|[+-][0-9]{2}:[0-9]{2}))?$';
+export const timeExpected =
+  'a time with Z or an offset, such as 2026-11-21T12:00:00Z, or a date such as 2026-11-21';
+/** A time, or a day by what is added to it; without that its beginning in UTC. */
+export const time = (ofDay = '') =>
+  z
+    .string(timeExpected)
+    .regex(new RegExp(timePattern), timeExpected)
+    .pipe(z.union([z.iso.datetime({ offset: true }), z.iso.date()], timeExpected))
+    .transform((sent) => new Date(sent.length > 10 ? sent : sent + ofDay))
+    // PostgreSQL has no year 0, and here no year has five digits.
+    .refine((at) => /^(?!0000)\d/.test(at.toISOString()), timeExpected);
+
 const sequenceExpected = 'the sequence of an event, such as 17';
-const sequence = z
-  .union([z.string(), z.instanceof(DecodedNumber)], sequenceExpected)
-  .transform((sent) => (typeof sent === 'string' ? sent : sent.text))
-  .refine((sent) => /^[1-9]\d{0,14}$/.test(sent), { error: sequenceExpected, abort: true })
+const sequence = numeral(/^[1-9]\d{0,14}$/, sequenceExpected)
   .transform((sent) => BigInt(sent))
   .optional()
   .meta({
@@ -275,21 +287,17 @@ const isRange = (from: bigint, to: bigint) => to >= from && to < from + BigInt(m
 /** Either `since`, or both ends of a range; that both were sent is refused by the route. */
 export const redeliverFailedParams = z
   .strictObject({
-    since: z
-      .string(sinceExpected)
-      .max(24, sinceExpected)
-      .pipe(z.iso.datetime(sinceExpected))
-      // Before that there were no events, and ids begin with no time.
-      .refine((sent) => sent >= '1970', sinceExpected)
-      .transform((sent) => new Date(sent))
-      .meta({ format: 'date-time', description: sinceExpected })
-      .optional(),
+    // Before 1970 there were no events, and ids begin with no time.
+    since: time()
+      .refine((at) => at.getTime() >= 0, timeExpected)
+      .optional()
+      .meta({ description: timeExpected }),
     from_sequence: sequence,
     to_sequence: sequence,
   })
   .refine(({ since, from_sequence: from, to_sequence: to }) => since ?? (from && to), {
     path: ['since'],
-    error: `${sinceExpected}, or both from_sequence and to_sequence`,
+    error: `${timeExpected}, or both from_sequence and to_sequence`,
   })
   .refine(({ from_sequence: from = 0n, to_sequence: to = from }) => isRange(from, to), {
     path: ['to_sequence'],

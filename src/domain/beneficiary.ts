@@ -17,7 +17,7 @@ import {
 import { carriesLocalScript, holderRules } from './holder.js';
 import { ibanCountries, ibanExample, ibanFault, ibanIssuer, ibanPattern } from './iban.js';
 import { latinText } from './latinText.js';
-import { type Refusal, refuse } from './refusal.js';
+import { plusHint, type Refusal, refuse, shortened } from './refusal.js';
 
 /** Who may hold an account. */
 export const beneficiaryTypes = ['individual', 'business'] as const;
@@ -118,8 +118,9 @@ export function validateBeneficiary(sent: SentDetails, today: string): Validated
   for (const rule of countryRules ?? identityRules('DE', corridorCurrencies())) {
     const text = textOf(sent, rule.field);
     const value = text === '' ? rule.default : rule.read(text);
+    const hint = sent[rule.field]?.startsWith(' ') && rule.read(`+${text}`) ? plusHint : undefined;
     if (value !== undefined) values[rule.field] = value;
-    else if (text !== '' || rule.required) refusals.push(refusalOf(rule, text));
+    else if (text !== '' || rule.required) refusals.push({ ...refusalOf(rule, text), hint });
   }
   if (countryRules !== undefined) refusals.push(...unknownFields(sent, countryRules));
   const unpaired = refusals.length === 0 ? pairFault(values) : undefined;
@@ -281,7 +282,7 @@ function shown({ field, pattern }: Pick<FieldRule, 'field' | 'pattern'>, text: s
   const code = compact(text);
   const isMisplaced = !new RegExp(pattern).test(code) && (code.match(/\p{Nd}/gu) ?? []).length >= 5;
   const isSecret = isSecretField(field) || isMisplaced;
-  return isSecret ? maskedValue(field, text.replaceAll(/[\s-]/g, '')) : text.slice(0, 40);
+  return isSecret ? maskedValue(field, text.replaceAll(/[\s-]/g, '')) : shortened(text, 40);
 }
 
 function countryRule(country: string): FieldRule {

@@ -78,16 +78,17 @@ export function minorUnitsExpected(currency: string): string {
 }
 
 /**
- * What to send in place of an amount that was written in major units (`12.50`, `1,250.00`,
- * `12.50 USD`); undefined where it was not.
+ * What to send in place of an amount that was written in major units (`12.50`, `12.50 USD`); both,
+ * where it may as well be one of minor units (`1,250.00`, `125000.0`); undefined where it is neither.
  */
 export function minorUnitsHint(text: string, currency: string): string | undefined {
   const [written, whole, fraction = '', named = currency] = majorUnits.exec(text) ?? [];
   if (whole === undefined || written === whole) return undefined;
   if (named !== currency) return `The amount is in ${currency}.`;
-  const minor = parseMajor(`${whole.replaceAll(',', '')}${fraction && `.${fraction}`}`, currency);
+  const units = whole.replaceAll(',', '');
+  const minor = parseMajor(`${units}${fraction && `.${fraction}`}`, currency);
   if (minor === 0n) return undefined;
-  return minor === undefined
-    ? `${currency} has ${digitsOf(currency) || 'no'} decimal places.`
-    : `Send ${minor} for ${formatSum(minor, currency)}.`;
+  if (minor === undefined) return `${currency} has ${digitsOf(currency) || 'no'} decimal places.`;
+  const isEither = /^0*$/.test(fraction) && units !== `${minor}`;
+  return `Send ${isEither ? `${units} if you mean minor units, ` : ''}${minor} for ${formatSum(minor, currency)}.`;
 }

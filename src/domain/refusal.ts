@@ -86,6 +86,8 @@ export type Refusal = {
   readonly param?: string | undefined;
   readonly expected?: string | undefined;
   readonly received?: string | undefined;
+  /** Whether that is no text, and so is shown without quotes: null, 5, a list. */
+  readonly isBare?: boolean | undefined;
   /** A sentence in place of the one that is made of the others. */
   readonly detail?: string | undefined;
   /** The name or value that was probably meant. */
@@ -107,6 +109,13 @@ export function refuse(
   return { refused: true, code, ...details, received, detail };
 }
 
+/** The start of a text that may be long: that it was cut can be seen. */
+export const shortened = (text: string, most: number) =>
+  text.length > most ? `${text.slice(0, most)}…` : text;
+
+/** Why a + has not arrived. */
+export const plusHint = 'In a form, + is a space: send %2B.';
+
 /** Whether a function has returned a refusal in place of its value. */
 export function isRefusal<T extends object>(value: T | Refusal): value is Refusal {
   return 'refused' in value && value.refused === true;
@@ -124,7 +133,7 @@ export function sentenceOf(refusal: Omit<Refusal, 'refused'>): string {
   return [fault, question, hint].filter((sentence) => sentence !== undefined).join(' ');
 }
 
-function describe({ code, param, expected, received, meant }: Omit<Refusal, 'refused'>): string {
+function describe({ code, param, expected, received, isBare, meant }: Omit<Refusal, 'refused'>) {
   if (param === undefined || expected === undefined) {
     const wanted = expected === undefined ? '' : `: expected ${expected}`;
     return `${meaningOf(code).title}${wanted}${received ? `, received ${received}` : ''}.`;
@@ -138,8 +147,7 @@ function describe({ code, param, expected, received, meant }: Omit<Refusal, 'ref
   if (received === '') return `${param} must be ${expected}, but it is empty.`;
   if (received === undefined) return `${param} must be ${expected}.`;
   // What was sent is quoted, so that it cannot be read as a part of the sentence.
-  const shown = /^an? /.test(received) ? received : JSON.stringify(received);
-  return `${param} must be ${expected}, not ${shown}.`;
+  return `${param} must be ${expected}, not ${isBare ? received : JSON.stringify(received)}.`;
 }
 
 /** The HTTP status of a code (RFC 9110) and its title (RFC 9457). */

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { request as httpRequest } from 'node:http';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
+import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { createApiKey, hashOfKey, insertApiKey, revokeApiKey } from '../../src/db/apiKeys.js';
@@ -148,13 +149,6 @@ const cases: readonly Case[] = [
     [
       ['POST /v1/quotes', { ...quote, fixed_side: 'sorce' }, 'fixed_side', 'source'],
       ['POST /v1/quotes', { ...quote, source_currency: 'usd' }, 'source_currency', 'USD'],
-      [
-        'POST /v1/quotes',
-        { ...quote, destination_currency: 'EURO' },
-        'destination_currency',
-        'EUR',
-      ],
-      ['POST /v1/account', { api_version: '2026-06-10' }, 'api_version', '2026-06-01'],
     ] as const
   ).map(
     ([request, params, param, nearest]): Case => [
@@ -413,7 +407,19 @@ describe('a body is refused that', () => {
 
   it('says it is compressed and is not', async () => {
     const raw = { body: good, contentType: json };
-    await refuses('POST /v1/quotes', { raw, headers: { 'content-encoding': 'gzip' } }, malformed);
+    const wanted = { ...malformed, detail: 'valid gzip' };
+    await refuses('POST /v1/quotes', { raw, headers: { 'content-encoding': 'gzip' } }, wanted);
+  });
+
+  it('is too large and cut, and what inflates it fails when nobody reads it any more', async () => {
+    const headers = { 'content-encoding': 'gzip' };
+    for (let cut = 1; cut < 200; cut += 1) {
+      const packed = gzipSync(Buffer.alloc(64 * 1024 + 500 * cut, 'a'));
+      const raw = { body: packed.subarray(0, -(cut % 20) - 1), contentType: json };
+      const { status } = await system.client('POST /v1/quotes', { raw, headers });
+      expect([400, 413]).toContain(status);
+    }
+    await refuses('POST /v1/quotes', { form: {} }, missing('source_currency'));
   });
 
   it('comes in chunks without a content type', async () => {
@@ -520,12 +526,12 @@ describe('a request is refused whose', () => {
 
   it.each([
     ['PUT /v1/quotes', 'POST'],
-    ['PATCH /v1/payouts/po_1', 'GET'],
-    ['DELETE /v1/payouts', 'POST'],
+    ['PATCH /v1/payouts/po_1', 'GET, HEAD'],
+    ['DELETE /v1/payouts', 'GET, HEAD, POST'],
   ])('method is not for the route: %s', async (request, allowed) => {
     const wanted = { status: 405, code: 'method_not_allowed' };
     const { answer } = await refuses(request, {}, wanted);
-    expect(answer.headers.get('allow')?.split(', ')).toContain(allowed);
+    expect(answer.headers.get('allow')).toBe(allowed);
   });
 
   it.each(['qt_1', 'nothing', '%00', '%ff', '%f0%9f%92%b8', 'a'.repeat(2_000)])(

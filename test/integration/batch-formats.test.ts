@@ -106,7 +106,10 @@ describe('a batch', () => {
         body: { object: 'batch_preview', mode: 'all_or_nothing', counts: { total: 2 } },
       });
       const [contentType = '', body = ''] = bodies()[style] ?? [];
-      const both = { form: `${body}&mode=best_effort`, json: body.replace('{', '{"mode":null,') };
+      const both = {
+        form: `${body}&mode=best_effort`,
+        json: body.replace('{', '{"mode":"best_effort",'),
+      };
       const raw = { contentType, body: style === 'form' || style === 'json' ? both[style] : body };
       const twice = await system.client('POST /v1/batches?mode=best_effort&mode=best_effort', {
         raw,

@@ -346,6 +346,25 @@ describe.each(Object.entries(writes))('with one key %s', (_route, write) => {
   });
 });
 
+it('a payout with null for what may be left out is the same request as one without it', async () => {
+  const { client } = system;
+  const sent = payout(await addBeneficiary(client), 'simulate: never settle');
+  const send = (json: object) => {
+    const raw = { body: JSON.stringify(json), contentType: 'application/json' };
+    return client('POST /v1/payouts', { raw, idempotencyKey: 'with-nulls' });
+  };
+  const nulls = { quote: null, destination_currency: null, metadata: null, retry_of: null };
+  const first = await send({ ...sent, ...nulls });
+  expect(first.status).toBe(201);
+  const again = await send(sent);
+  expect(again.headers.get('idempotent-replayed')).toBe('true');
+  expect(again.body['id']).toBe(first.body['id']);
+  expect(await send({ ...sent, reference: null })).toMatchObject({
+    status: 422,
+    body: { code: 'idempotency_key_reused', param: 'reference', errors: { length: 1 } },
+  });
+});
+
 describe('with the key of a beneficiary', () => {
   const american = {
     ...{ type: 'business', name: 'Babbage Engines', country: 'US', currency: 'USD' },
@@ -375,8 +394,9 @@ describe('with the key of a beneficiary', () => {
     expect(new Set(answers.map((answer) => JSON.stringify(answer))).size).toBe(1);
     expect(JSON.stringify(answers)).not.toMatch(/routing|account_number|account_type|\d{9}/);
     const named = await add(client, { ...american, name: 'Ada', account_number: '000123456780' });
+    expect(named.body).not.toHaveProperty('param');
     expect(named.body).toMatchObject({
-      param: 'name',
+      errors: { length: 1 },
       detail: expect.stringMatching(/these differ: (account details, )?name/),
     });
   });

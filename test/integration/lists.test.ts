@@ -213,6 +213,11 @@ describe('payouts are found by', () => {
     expect(await found(`created[gte]=${at}&created[lte]=${at}&source_currency=JPY`)).toEqual([
       'yen',
     ]);
+    // The same moment by a clock that is two hours ahead, and by one that is half an hour behind.
+    const clock = (hours: number) => new Date(Date.parse(at) + hours * 3_600_000).toISOString();
+    expect(await found(`created[gte]=${clock(2).replace('Z', '%2B02:00')}`)).toContain('yen');
+    expect(await found(`created[gt]=${clock(2).replace('Z', '%2B02:00')}`)).not.toContain('yen');
+    expect(await found(`created[lt]=${clock(-0.5).replace('Z', '-00:30')}`)).not.toContain('yen');
   });
 
   it('a date, which is the whole day', async () => {
@@ -258,11 +263,14 @@ describe('a list refuses', () => {
     ['/v1/payouts?expand[]=beneficary', 'expand', 'Did you mean beneficiary?'],
     ['/v1/payouts?created[gtr]=2026-01-01T00:00:00Z', 'created[gtr]', 'Did you mean gt'],
     ['/v1/payouts?created=2026-01-01', 'created', 'created[gte]'],
-    ['/v1/payouts?created[gte]=2026-02-30T00:00:00Z', 'created[gte]', 'a UTC time'],
-    ['/v1/payouts?created[gte]=2026-02-30', 'created[gte]', 'a UTC time'],
-    ['/v1/payouts?created[gte]=0000-01-01T00:00:00Z', 'created[gte]', 'a UTC time'],
-    ['/v1/events?created[lt]=0000-12-31T23:59:59Z', 'created[lt]', 'a UTC time'],
-    ['/v1/payouts?created[gte]=2026-02-20T00:00:00%2B01:00', 'created[gte]', 'a UTC time'],
+    ['/v1/payouts?created[gte]=2026-02-30T00:00:00Z', 'created[gte]', 'a time with Z'],
+    ['/v1/payouts?created[gte]=2026-02-30', 'created[gte]', 'a time with Z'],
+    ['/v1/payouts?created[gte]=0000-01-01T00:00:00Z', 'created[gte]', 'a time with Z'],
+    ['/v1/events?created[lt]=0000-12-31T23:59:59Z', 'created[lt]', 'a time with Z'],
+    ['/v1/payouts?created[gte]=2026-02-20T00:00:00%2B25:00', 'created[gte]', 'a time with Z'],
+    ['/v1/payouts?created[gte]=0001-01-01T00:00:00%2B01:00', 'created[gte]', 'a time with Z'],
+    ['/v1/payouts?created[lt]=9999-12-31T23:59:59-01:00', 'created[lt]', 'a time with Z'],
+    ['/v1/payouts?created[gte]=2026-02-20T00:00:00+01:00', 'created[gte]', 'send %2B'],
     ['/v1/payouts?limit=0', 'limit', '1 to 100'],
     ['/v1/payouts?limit=101', 'limit', '1 to 100'],
     ['/v1/payouts?source_currency=usd', 'source_currency', 'EUR'],

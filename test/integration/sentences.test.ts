@@ -27,6 +27,14 @@ beforeAll(async () => {
   });
   ids['{po}'] = textOf(payout, 'id');
   await system.client('POST /v1/quotes', { form: priced, idempotencyKey: 'first-quote' });
+  const item = { source_currency: 'USD', amount: '5000', beneficiary: 'bnf_0' };
+  const batch = {
+    payouts: [
+      { ...item, amount: '6000' },
+      { ...item, amount: '7000' },
+    ],
+  };
+  await system.client('POST /v1/batches', { json: batch, idempotencyKey: 'first-batch' });
   // Not a name of this machine, so it is to be verified; but nothing listens there.
   const endpoint = { url: 'http://0.0.0.0:9/', 'events[]': '*' };
   const added = await system.client('POST /v1/webhook_endpoints', { form: endpoint });
@@ -48,7 +56,7 @@ function named(text: string): string {
 
 function unnamed(text: string): string {
   const known = Object.entries(ids).reduce((whole, [name, id]) => whole.replaceAll(id, name), text);
-  return known.replaceAll(/\b(po|qt|bnf)_[0-9a-z]{20,}/g, '$1_…');
+  return known.replaceAll(/\b(po|qt|bnf|bat)_[0-9a-z]{20,}/g, '$1_…');
 }
 
 async function sentencesOf([what, request, options = {}]: WrongRequest): Promise<string> {

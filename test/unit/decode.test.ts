@@ -16,7 +16,7 @@ import {
   paramName,
 } from '../../src/api/decoded.js';
 import { validate } from '../../src/api/route.js';
-import { DecodedNumber, payoutParams } from '../../src/contract/params.js';
+import { batchParams, DecodedNumber, payoutParams } from '../../src/contract/params.js';
 import type { Refusal } from '../../src/domain/refusal.js';
 import { decodeBody } from '../fixtures/decodeBody.js';
 
@@ -113,7 +113,7 @@ describe('a form body', () => {
     payouts: z.array(z.strictObject({ metadata: z.record(z.string(), z.string()) })).optional(),
     name: z.string().optional(),
   });
-  const typed = (body: string) => decodeBody(Buffer.from(body), formType, false, params);
+  const typed = (body: string) => decodeBody(Buffer.from(body), formType, false, { params });
 
   it('takes a name that is repeated for a list where the route takes one', () => {
     expect(typed('events=a&events=b')).toEqual({ events: ['a', 'b'] });
@@ -189,6 +189,36 @@ describe('a JSON body', () => {
 
   it('says where the text stops being JSON', () => {
     expect(json('{"a":1 "b":2}')).toMatchObject([{ expected: "JSON with ',' or '}' at column 8" }]);
+  });
+
+  it('may begin with a byte order mark', () => {
+    expect(json('\ufeff{"a":"b"}')).toEqual({ a: 'b' });
+    expect(json('\ufeff[]')).toMatchObject([{ expected: expect.stringContaining('column 1') }]);
+    expect(refused(json('\ufeff\ufeff{"a":"b"}'))).toEqual(['body_malformed']);
+  });
+
+  it('of something new leaves out what is null and may be left out', () => {
+    const path = '/v1/some';
+    const body = Buffer.from(
+      '{"quote":null,"beneficiary":null,"colour":null,"metadata":{"a":null},"reference":"July"}',
+    );
+    const kept = { beneficiary: null, colour: null, metadata: { a: null }, reference: 'July' };
+    expect(decodeBody(body, jsonType, false, { params: payoutParams, path })).toEqual(kept);
+    expect(decodeBody(body, jsonType, false, { params: payoutParams })).toEqual({
+      ...kept,
+      quote: null,
+    });
+    const batch = Buffer.from('{"payouts":[{"reference":null,"amount":1}],"mode":null}');
+    const items = { payouts: [{ amount: new DecodedNumber('1') }] };
+    expect(decodeBody(batch, jsonType, true, { params: batchParams, path })).toEqual(items);
+    const line = Buffer.from('{"reference":null,"amount":1}');
+    expect(
+      decodeBody(line, 'application/x-ndjson', true, { params: batchParams, path }),
+    ).toMatchObject(items);
+    const twice = Buffer.from('{"reference":"July","reference":null}');
+    expect(
+      refused(decodeBody(twice, jsonType, false, { params: payoutParams, path })),
+    ).toHaveLength(1);
   });
 
   it('refuses bytes that are not UTF-8', () => {

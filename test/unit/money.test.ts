@@ -125,7 +125,10 @@ describe('amounts as text', () => {
 describe('what to send in place of an amount in major units', () => {
   test.each([
     ['12.50', 'USD', 'Send 1250 for 12.50 USD.'],
-    ['1,250.00', 'USD', 'Send 125000 for 1250.00 USD.'],
+    ['1,250.00', 'USD', 'Send 1250 if you mean minor units, 125000 for 1250.00 USD.'],
+    ['125000.0', 'KWD', 'Send 125000 if you mean minor units, 125000000 for 125000.000 KWD.'],
+    ['1250 USD', 'USD', 'Send 1250 if you mean minor units, 125000 for 1250.00 USD.'],
+    ['1250 JPY', 'JPY', 'Send 1250 for 1250 JPY.'],
     ['12.5 USD', 'USD', 'Send 1250 for 12.50 USD.'],
     ['12.5', 'KWD', 'Send 12500 for 12.500 KWD.'],
     ['12.50', 'JPY', 'JPY has no decimal places.'],

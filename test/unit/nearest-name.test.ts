@@ -17,3 +17,12 @@ test('a currency that has left ISO 4217 means its successor, and not one that is
     expect(nearestName(historic, active)).toBe(successor);
   }
 });
+
+test('a code is never taken for another one, but for its letters in another case', () => {
+  for (const code of ['BTC', 'XAU', 'EUX', 'UDS', 'EURO']) {
+    expect(nearestName(code, active), code).toBeUndefined();
+  }
+  expect(nearestName('usd', active)).toBe('USD');
+  expect(nearestName('2025-01-01', ['2026-11-15', '2026-06-01'])).toBeUndefined();
+  expect(nearestName('amuont', ['amount'])).toBe('amount');
+});

@@ -31,9 +31,11 @@ export async function validateBatch(decoded: DecodedObject): Promise<Validated<B
   const envelope = validate(batchEnvelope, decoded);
   const refusals = 'refusals' in envelope ? [...envelope.refusals] : [];
   const sent = decoded['payouts'];
-  if (!isList(sent) || refusals.some(({ param }) => param === 'payouts')) return { refusals };
+  const others = refusals.filter(({ param }) => param !== 'payouts');
+  if (!isList(sent) || (sent.length > 0 && others.length < refusals.length)) return { refusals };
+  // Also where there is no item: the one line may be a payout that was taken for the header.
   const misnamed = columns === undefined ? [] : refuseColumns(columns, sent);
-  if (misnamed.length > 0) return { refusals: [...misnamed, ...refusals] };
+  if (misnamed.length > 0) return { refusals: [...misnamed, ...others] };
   const payouts: BatchParams['payouts'] = [];
   const pace = createPace();
   for (const [index, item] of sent.entries()) {

@@ -38,11 +38,11 @@ function withAll(answer: Answer, [first, ...others]: readonly Refusal[]): Answer
 }
 
 /** What was sent, with the parts of the address under the names that a form has for them. */
-const detailsOf = (decoded: DecodedObject, unread: ReadonlySet<string> = new Set()) =>
+const detailsOf = (decoded: DecodedObject) =>
   Object.fromEntries([
     // Also an address without parts was sent.
     ...(Object.hasOwn(decoded, 'address') ? [['address', '']] : []),
-    ...flatten(decoded).filter(([name]) => !unread.has(name)),
+    ...flatten(decoded),
   ]);
 
 const today = () => new Date().toISOString().slice(0, 10);
@@ -74,15 +74,22 @@ export const beneficiaryRoutes: readonly Route[] = [
     },
     answers: { 201: 'beneficiary' },
     refusals: ['beneficiary_invalid'],
-    // What cannot be read of the details is reported together with what breaks the rules.
+    // What cannot be read of the details is reported together with what breaks the rules, and by the
+    // rule of its own where there is one.
     read: ({ decoded }) => {
       const validated = validate(beneficiaryParams, decoded);
       if ('params' in validated) return validated;
-      const { refusals } = validated;
-      const unread = new Set(refusals.flatMap(({ param }) => param ?? []));
-      const details = validateBeneficiary(detailsOf(decoded, unread), today());
-      if ('country' in details) return { refusals };
-      return { refusals: [...refusals, ...details.filter(({ param = '' }) => !unread.has(param))] };
+      const details = validateBeneficiary(detailsOf(decoded), today());
+      const broken = 'country' in details ? [] : details;
+      const refusals = validated.refusals.map((one) => {
+        const own = broken.find(
+          ({ code, param }) => code !== 'parameter_unknown' && param === one.param,
+        );
+        const hint = own && one.isBare ? undefined : one.hint;
+        return { ...one, expected: own?.expected ?? one.expected, hint };
+      });
+      const isNew = ({ param }: Refusal) => refusals.every((one) => one.param !== param);
+      return { refusals: [...refusals, ...broken.filter(isNew)] };
     },
     // A malformed request binds no key; details that are understood and wrong do.
     handle: async (deps, request) => {
