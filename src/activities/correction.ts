@@ -5,6 +5,7 @@ import { correctionOf } from '../domain/correction.js';
 import { type Entry, sumOn } from '../domain/ledger.js';
 import { writtenSum } from '../domain/money.js';
 import type { Correction } from '../domain/operator.js';
+import { type AttentionReason, hasConflictingReports } from '../domain/payout.js';
 import { amountsOf } from './applyFacts.js';
 import { type Decision, refused } from './operatorDecision.js';
 import { owned } from './snapshot.js';
@@ -37,11 +38,18 @@ export async function evaluateCorrection(
     entry,
     // Two people have looked at it, and nothing is left that waits for a decision.
     unparks: leftMinor === 0n && row.attentionReason === 'paid_after_release',
-    ...(leftMinor !== 0n && { parks: { reason: 'paid_after_release', detail: left } }),
+    ...(leftMinor !== 0n && { parks: { reason: parkedFor(row), detail: left } }),
     ...(undone?.kind === 'settle' && row.status === 'settled'
       ? { move: { ...undoing, returnedMinor: amounts.receiveMinor } }
       : {}),
   };
+}
+
+/** Money in suspense ends no dispute: what the rail says next must not move a payout in flight. */
+function parkedFor({ attentionReason }: PayoutRow): AttentionReason {
+  return attentionReason !== null && hasConflictingReports(attentionReason)
+    ? attentionReason
+    : 'paid_after_release';
 }
 
 /** A settlement that never was: the customer gets everything back, and an event. */
@@ -59,7 +67,7 @@ export async function suspenseFault(sql: Sql, row: PayoutRow): Promise<string | 
   return sumMinor === 0n
     ? undefined
     : `Its suspense is at ${writtenSum(sumMinor, currency)}, which two people have ` +
-        'to clear: corridor payouts late-return for what came back, then clear-suspense.';
+        'to clear: corridor payouts late-return for what came back, then clear-suspense; correct for the rest.';
 }
 
 /** Posts what a correction books, and makes its move. The ledger asks for its command before. */

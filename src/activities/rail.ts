@@ -2,7 +2,7 @@ import { Context } from '@temporalio/activity';
 import { withheldForEver } from '../db/batches.js';
 import { beneficiariesOf } from '../db/beneficiaries.js';
 import { bulkTransaction, type Database, type Sql, transaction } from '../db/client.js';
-import { findPayoutById, postponeWake } from '../db/payouts.js';
+import { findPayoutById, findRetried, postponeWake } from '../db/payouts.js';
 import { detailsOpener, type Keyring } from '../db/personalData.js';
 import {
   beginRepeat,
@@ -149,13 +149,18 @@ export async function submitAll(deps: RailDeps, input: SubmitInput): Promise<Sub
   const { driver, ids } = input;
   const limits = rails.all.map(({ name, limits }) => ({ rail: name, ...limits }));
   const begunMs = Date.now();
-  const groups = groupByRail(rails, await beginSubmission(database, input, limits));
+  const begun = await beginSubmission(database, input, limits);
+  const doubtful = await repeatsOfPaid(database, begun);
+  const groups = groupByRail(
+    rails,
+    begun.filter(({ id }) => !doubtful.some((each) => each.id === id)),
+  );
   const submitted = await Promise.all(
     [...groups].map(([rail, group]) =>
       submitGroup({ database, keyring, rail, driver, limits, begunMs }, group),
     ),
   );
-  const results = new Map(submitted.flat().map((result) => [result.id, result]));
+  const results = new Map([...doubtful, ...submitted.flat()].map((result) => [result.id, result]));
   const unsent = ids.filter((id) => !results.has(id));
   await cancelWithheld(deps, unsent);
   const snapshots = await record(deps, input, results);
@@ -167,6 +172,21 @@ export async function submitAll(deps: RailDeps, input: SubmitInput): Promise<Sub
   );
   return { snapshots, unknown, isWithheld };
 }
+
+/** Those that repeat a payout which the rail has paid after all, since they were accepted. */
+async function repeatsOfPaid(
+  sql: Sql,
+  begun: readonly Submission[],
+): Promise<readonly Submitted[]> {
+  const doubtful: Submitted[] = [];
+  for (const { id, accountId, retryOf } of begun) {
+    const retried = retryOf === null ? undefined : await findRetried(sql, accountId, retryOf);
+    if (retried?.mayBePaid === true) doubtful.push({ id, unrecoverable: repeatsPaid });
+  }
+  return doubtful;
+}
+
+const repeatsPaid = 'The payout that it repeats may have been paid meanwhile: not sent again.';
 
 /**
  * Cancels what is held back because its batch was canceled: the workflow that was to

@@ -237,8 +237,9 @@ export async function runIdempotently<Row extends object>(
     const result = await creation.perform(sql);
     if (!isRefusal(result)) return { status, body: render(result) };
     if (key === undefined) return refused(result);
-    // A refusal that is the service's own fault does not use the key up.
-    if (meaningOf(result.code).status >= 500) {
+    // What is the service's own fault does not use the key up, nor does an object that does not exist.
+    const { status: refusedWith } = meaningOf(result.code);
+    if (refusedWith >= 500 || refusedWith === 404) {
       await deleteKey(sql, account.id, key);
       return refused(result);
     }

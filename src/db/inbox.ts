@@ -37,9 +37,9 @@ export async function storeRailEvents(
            case when k.is_known then now() end, case when k.is_known then 'nothing new' end
       from ${unnest(sql, reported)`
         rail_event_id text, rail_key text, payout_id text, fact jsonb`}
-      -- One that was refused has no rail; what a rail says of it says that it may have been paid.
-      left join payouts p on p.id = t.payout_id and (p.rail = ${rail} or (p.rail is null
-        and p.status in ('failed', 'canceled') and p.mode = any (${modes})))
+      -- One that was never accepted has no rail; what a rail says of it says that it may have been paid.
+      left join payouts p on p.id = t.payout_id
+        and (p.rail = ${rail} or (p.rail is null and p.mode = any (${modes})))
       cross join lateral (select
         (p.status in ('settled', 'returned') and t.fact ->> 'kind' = 'settled'
            and t.fact ->> 'currency' = p.destination_currency

@@ -90,7 +90,8 @@ export const findAction = byId<OperatorActionRow>('operator_actions');
 
 /**
  * Proposals for these payouts that have not been executed yet, of operators who have a key. They were
- * made for the case at hand: once the payout has been parked anew, their evidence is stale.
+ * made for the case at hand: once the payout has been parked anew, their evidence is stale, but for
+ * corrections, which are evaluated against the books.
  */
 export async function openProposals(
   sql: Sql,
@@ -100,7 +101,8 @@ export async function openProposals(
     select a.* from operator_actions a join payouts p on p.id = a.subject_id
       join operators o on o.name = a.operator and o.revoked_at is null
      where a.subject_id = any (${[...payoutIds]}::text[]) and a.outcome = 'proposed'
-       and (p.attention_at is null or a.created_at >= p.attention_at)
+       and (p.attention_at is null or a.created_at >= p.attention_at
+         or a.command ->> 'kind' = 'correct')
        and not exists (select from operator_actions d where d.approves = a.id and d.outcome = 'done')
      order by a.created_at, a.id`;
 }

@@ -118,6 +118,8 @@ export async function findRetried(
            exists (select from chain p
              where p.attention_at is not null or p.number = ${mostRetries}
                 or ${hasUnappliedFacts(sql)}
+                or (p.status in ('failed', 'canceled') and exists (select from rail_inbox i
+                  where i.payout_id = p.id and i.fact ->> 'kind' = 'settled'))
                 or exists (select from ledger_entries e where e.payout_id = p.id
                     and e.kind in ('late_payment', 'suspense_clear', 'correction'))) as may_be_paid
       from chain c where c.number = 1`;

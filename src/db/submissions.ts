@@ -7,8 +7,10 @@ import { wakeAfter } from './wakeTimes.js';
 /** What the rail has to know; fixed at acceptance, so it is there. */
 export type Submission = Pick<
   AcceptedRow,
-  'id' | 'rail' | 'reference' | 'receiveMinor' | 'destinationCurrency' | 'voidIntent'
+  'id' | 'accountId' | 'rail' | 'reference' | 'receiveMinor' | 'destinationCurrency' | 'voidIntent'
 > & {
+  /** The payout that it repeats. */
+  readonly retryOf: string | null;
   /** Whether an earlier attempt began and left no answer: look before sending again. */
   readonly wasSubmitted: boolean;
   /** Whether that attempt may have been made in a time that the database has lost. */
@@ -54,7 +56,8 @@ export async function beginSubmission(
            wake_at = case when p.driver = p.id then ${wakeAfter(sql, { ms: wakeInMs })} end
       from locked, ${limitsTable(sql, limits)}
      where p.id = locked.id and t.rail = p.rail
-    returning p.id, p.rail, p.reference, p.receive_minor, p.destination_currency, p.void_intent,
+    returning p.id, p.account_id, p.retry_of, p.rail, p.reference, p.receive_minor,
+      p.destination_currency, p.void_intent,
       locked.first_sent_at is not null as was_submitted,
       locked.submit_started_at is null and locked.first_sent_at is not null as is_of_lost_time,
       (extract(epoch from now() - p.submit_started_at) * 1000)::float8 as since_first_attempt_ms`;

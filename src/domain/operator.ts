@@ -95,7 +95,7 @@ export const actionId = /^op_[0-9a-z]{26}$/;
 export function faultOf(command: OperatorCommand, now: Date): string | undefined {
   switch (command.kind) {
     case 'markSettled':
-      return isPlainLine(command.evidence)
+      return typeof command.evidence === 'string' && isPlainLine(command.evidence)
         ? undefined
         : `--evidence expects what shows that the rail has paid, ${expectedLine}.`;
     case 'failAndRelease':

@@ -116,11 +116,15 @@ export function withAttention(first: Attention | null, found: Attention): Attent
   const outranks =
     found.reason === 'paid_after_release' ||
     (isWaitingForRail(first.reason) && !isWaitingForRail(found.reason));
-  const isKnown = first.detail.length > longestDetail || first.detail.includes(found.detail);
-  return {
-    reason: outranks ? found.reason : first.reason,
-    detail: isKnown ? first.detail : `${first.detail}\n${found.detail}`,
+  const { detail } = first;
+  const added = () => {
+    if (detail.includes(found.detail)) return detail;
+    if (detail.length < longestDetail) return `${detail}\n${found.detail}`;
+    // Each shows: a command that was begun before it is evaluated again.
+    const [, shown = detail, more = '0'] = /^(.*)\n… and (\d+) more\.$/s.exec(detail) ?? [];
+    return `${shown}\n… and ${BigInt(more) + 1n} more.`;
   };
+  return { reason: outranks ? found.reason : first.reason, detail: added() };
 }
 
 /** The rail's key of a payout: its id, never random, so that a repeat is the same order. */

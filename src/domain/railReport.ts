@@ -12,13 +12,12 @@ export type RailReport =
       /** By the rail's clock, ISO 8601; undefined where it states none. */
       readonly at?: string | undefined;
     }
-  | { readonly kind: 'rejected'; readonly code: string; readonly reason: string }
+  | { readonly kind: 'rejected'; readonly code: string }
   | {
       readonly kind: 'returned';
       readonly amountMinor: bigint;
       readonly currency: string;
       readonly code: string;
-      readonly reason: string;
     };
 
 /** A report that the rail sends by itself, with its own id of the event and the order's key. */

@@ -175,7 +175,7 @@ export function offersOf(standing: Standing, isInSuspense: boolean): readonly Of
       ? [['cancel', 'cancels it for the customer, if the bank has not taken the order']]
       : [];
   const isOver = attentionReason !== null && !isInFlight(standing.status);
-  const corrections = isInSuspense ? clearing : isOver ? [correcting] : [];
+  const corrections = isInSuspense ? [...clearing, correcting] : isOver ? [correcting] : [];
   const books = refusalOf('correct', standing) === undefined ? corrections : [];
   return [...closes, ...cancels, ...books].map(([command = '', does = '']) => offer(command, does));
 }

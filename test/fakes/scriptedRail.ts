@@ -201,7 +201,7 @@ export class ScriptedBank {
       case 'rejects':
         order.state = 'rejected';
         order.code = 'AC04';
-        this.#notify(key, { kind: 'rejected', code: 'AC04', reason: 'refused after all' });
+        this.#notify(key, { kind: 'rejected', code: 'AC04' });
         break;
       case 'misreports':
         // By callback alone: its books do not have that amount.
@@ -209,7 +209,7 @@ export class ScriptedBank {
         break;
       case 'callsDuplicate':
         // As if it had been given the order twice.
-        this.#notify(key, { kind: 'rejected', code: 'AM05', reason: 'duplicate' });
+        this.#notify(key, { kind: 'rejected', code: 'AM05' });
         break;
       case 'returnsAll':
         this.#return(order, amountMinor);
@@ -280,13 +280,13 @@ export class ScriptedBank {
     if (manner === 'unsaid') return unknown;
     if (manner === 'refused') {
       if (known !== undefined) {
-        return { key, kind: 'rejected', code: 'AM05', reason: 'duplicate' };
+        return { key, kind: 'rejected', code: 'AM05' };
       }
       order.state = 'rejected';
       order.code = 'AC01';
     }
     return order.state === 'rejected'
-      ? { key, kind: 'rejected', code: order.code, reason: 'refused' }
+      ? { key, kind: 'rejected', code: order.code }
       : { key, kind: 'accepted', reference: `ref-${key}` };
   }
 
@@ -363,7 +363,7 @@ export class ScriptedBank {
       case 'paid':
         return { key, kind: 'settled', amountMinor: order.paidMinor, currency, at: order.paidAt };
       case 'rejected':
-        return { key, kind: 'rejected', code: order.code, reason: 'refused' };
+        return { key, kind: 'rejected', code: order.code };
     }
   }
 

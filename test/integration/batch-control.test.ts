@@ -329,3 +329,15 @@ describe('an item that was never sent, and of which the bank reports something',
     expect(await payer.balance()).toEqual(balance);
   });
 });
+
+it('to cancel a payout that has settled in its batch gives it no workflow of its own', async () => {
+  const payer = await openBatchPayer(system, 100_000n);
+  const batchId = await payer.send([payer.item('a')]);
+  await untilBatch(payer.client, batchId);
+  const [before] = await rowsOf(system, batchId);
+  const answer = await payer.client(`POST /v1/payouts/${before?.id}/cancel`);
+  expect(answer.status).toBe(409);
+  expect(await rowsOf(system, batchId)).toEqual([
+    { ...before, cancelRequestedAt: expect.anything() },
+  ]);
+});

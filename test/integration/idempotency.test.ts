@@ -551,3 +551,12 @@ describe('a key that another request holds', () => {
     });
   });
 });
+
+it('a key is free again where the object that it names does not exist', async () => {
+  const id = await addBeneficiary(system.client);
+  const idempotencyKey = 'a-name-mistyped';
+  const wrong = await system.client('DELETE /v1/beneficiaries/bnf_0typo', { idempotencyKey });
+  expect(wrong.status).toBe(404);
+  const right = await system.client(`DELETE /v1/beneficiaries/${id}`, { idempotencyKey });
+  expect(right.status).toBe(200);
+});

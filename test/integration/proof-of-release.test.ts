@@ -550,7 +550,7 @@ describe('facts that contradict each other', () => {
     bank.act(id, 'pays');
     const { amountMinor, currency } = await settledReport(id);
     const half = { kind: 'returned', amountMinor: amountMinor / 2n, currency } as const;
-    await tell(id, { ...half, code: 'AC06', reason: 'x' });
+    await tell(id, { ...half, code: 'AC06' });
     expect(await rowOf(id)).toMatchObject({ attentionReason: 'return_short' });
     expect(await ask(asking(id, { kind: 'retryNow' }))).toMatchObject({ outcome: 'refused' });
     await expectHeld(id, 'sent');
@@ -734,7 +734,7 @@ describe('a return', () => {
     const { receiveMinor, destinationCurrency } = await rowOf(id);
     const amountMinor = shareOf(receiveMinor ?? 0n);
     const currency = destinationCurrency ?? '';
-    await tell(id, { kind: 'returned', amountMinor, currency, code: 'AC06', reason: 'x' });
+    await tell(id, { kind: 'returned', amountMinor, currency, code: 'AC06' });
     return id;
   }
   /** The smallest amount that is not less than 90 %. */
@@ -765,7 +765,7 @@ describe('a return', () => {
     const { receiveMinor, destinationCurrency } = await rowOf(id);
     const amountMinor = (receiveMinor ?? 0n) / 2n + 1n;
     const currency = destinationCurrency ?? '';
-    await tell(id, { kind: 'returned', amountMinor, currency, code: 'AC06', reason: 'x' });
+    await tell(id, { kind: 'returned', amountMinor, currency, code: 'AC06' });
     await expectEnd(id, 'settled', settled);
     expect(await rowOf(id)).toMatchObject({ attentionReason: expect.any(String) });
   });
@@ -773,7 +773,7 @@ describe('a return', () => {
   it('of the same amount in another currency, after it was returned, waits for a person', async () => {
     const id = await returned((all) => all);
     const { amountMinor } = await settledReport(id);
-    await tell(id, { kind: 'returned', amountMinor, currency: 'XAU', code: 'AC06', reason: 'x' });
+    await tell(id, { kind: 'returned', amountMinor, currency: 'XAU', code: 'AC06' });
     await expectEnd(id, 'returned', credited);
     expect(await rowOf(id)).toMatchObject({ attentionReason: 'amount_mismatch' });
   });
@@ -781,7 +781,7 @@ describe('a return', () => {
   it('before the settlement was told waits as well, and the payout is not settled by it', async () => {
     const id = await sent();
     const { currency } = await settledReport(id);
-    await tell(id, { kind: 'returned', amountMinor: 1n, currency, code: 'AC06', reason: 'x' });
+    await tell(id, { kind: 'returned', amountMinor: 1n, currency, code: 'AC06' });
     expect(Object.keys(await postingsOf(time.database, id))).not.toContain('return');
     expect(await rowOf(id)).toMatchObject({ attentionReason: expect.any(String) });
   });

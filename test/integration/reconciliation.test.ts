@@ -22,6 +22,7 @@ import { createRegistry } from '../../src/telemetry.js';
 import { taskQueues } from '../../src/workflows/messages.js';
 import { eventually } from '../assertions/eventually.js';
 import { QuietRail } from '../fakes/quietRail.js';
+import { attempt } from '../fixtures/attempt.js';
 import { untilStatus } from '../fixtures/client.js';
 import { environmentOf } from '../fixtures/operators.js';
 import {
@@ -154,9 +155,9 @@ describe("the bank's statement against the ledger", () => {
       ...maintenanceDeps(),
       rails: createRails([rail]),
     });
-    const counted = await activities.readStatements();
+    const counted = await attempt(activities.readStatements);
     // Reading again finds nothing that was not there.
-    expect(await activities.readStatements()).toBe(counted);
+    expect(await attempt(activities.readStatements)).toBe(counted);
     await rail.close();
     const breaks = await listBreaks(system.database, 100);
     expect(breaks).toHaveLength(counted);

@@ -80,6 +80,26 @@ it('a refusal says what is available only to a key that may read it', async () =
   expect(textOf(shown, 'expected')).toMatch(/^at most \d+\.\d\d USD, the available balance$/);
 });
 
+it('a refused retry says what became of the payout only to a key that may read it', async () => {
+  const { account } = system.account;
+  const sender = createApiKey('test');
+  const key = { accountId: account.id, keyHash: hashOfKey(sender), lastFour: sender.slice(-4) };
+  await insertApiKey(system.database, { ...key, name: 'retrier', scopes: ['payouts:create'] });
+  const reference = 'simulate: never settle';
+  const form = { ...live('10000'), beneficiary: american, destination_currency: 'USD' };
+  const first = await system.client('POST /v1/payouts', { form: { ...form, reference } });
+  const retry = {
+    form: { ...form, retry_of: textOf(first, 'id') },
+    idempotencyKey: 'retried-by-two',
+  };
+  const shown = await system.client('POST /v1/payouts', retry);
+  expect(textOf(shown, 'detail')).toMatch(/ is (processing|sent)/);
+  // A replay of what the other key was answered.
+  const hidden = await createClient(system.apiUrl, sender)('POST /v1/payouts', retry);
+  expect(hidden).toMatchObject({ status: 422, body: { code: 'retry_refused' } });
+  expect(textOf(hidden, 'detail')).not.toMatch(/ is (processing|sent)/);
+});
+
 const noBeneficiary = { status: 422, code: 'beneficiary_not_found', param: 'beneficiary' };
 
 const cases: readonly Case[] = [

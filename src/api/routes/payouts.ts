@@ -166,7 +166,9 @@ async function createPayout(
     return refusal;
   });
   if (isRefusal(bound)) return refused(bound);
-  if (bound.refusal !== null) return { ...refused(bound.refusal), headers: bound.headers };
+  if (bound.refusal !== null) {
+    return { ...refused(shownTo(request, bound.refusal)), headers: bound.headers };
+  }
   request.name({ payout: bound.objectId });
   const toDecide = bound.isReplay ? await undecided(deps, request, bound.objectId) : recorded;
   if (toDecide !== undefined) {
@@ -184,18 +186,24 @@ async function createPayout(
 /** Why a payout may not repeat another one. What became of that is for keys that may read it. */
 async function refusedRetry(
   sql: Sql,
-  { account, scopes }: ApiRequest,
+  request: ApiRequest,
   by: string,
   id: string | undefined,
 ): Promise<Refusal | undefined> {
   if (id === undefined) return undefined;
+  const { account } = request;
   await lockRetried(sql, account.id, id);
   const retried = await findRetried(sql, account.id, id);
   const refusal =
     retried === undefined
       ? refuse('retry_refused', { ...retryExpected, received: id })
       : refuseRetry(by, retried);
-  return scopes.includes('read') || refusal === undefined ? refusal : withoutDetail(refusal);
+  return refusal && shownTo(request, refusal);
+}
+
+/** What became of a payout is for keys that may read it. */
+function shownTo({ scopes }: Pick<ApiRequest, 'scopes'>, refusal: Refusal): Refusal {
+  return scopes.includes('read') ? refusal : withoutDetail(refusal);
 }
 
 /** The payout of a repeated request, unless it was decided before. */

@@ -38,6 +38,15 @@ type SplitBudget = { calls: number; readonly begunMs: number };
 class RequestRefused extends Error {}
 
 /** The sandbox bank, over HTTP like any other bank. */
+/** What `JSON.parse` throws repeats a part of the text, which may be about a person. */
+function parsed(path: string, text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new Error(`The sandbox bank's answer to ${path} is not JSON.`);
+  }
+}
+
 export function createSandboxRail(settings: SandboxSettings): Rail & { close(): Promise<void> } {
   const pool = new Pool(settings.url, {
     // As many as the worker has slots for rails: a call that waited for a connection would time
@@ -67,7 +76,7 @@ export function createSandboxRail(settings: SandboxSettings): Rail & { close(): 
     if (response.statusCode !== 200) {
       throw new Error(`The sandbox bank answered ${response.statusCode} to ${path}.`);
     }
-    return answer.parse(JSON.parse(text));
+    return answer.parse(parsed(path, text));
   }
 
   /** Submits in one request, or in halves of it while there is time for another call. */

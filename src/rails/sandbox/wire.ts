@@ -10,7 +10,7 @@ export const sandboxName = 'sandbox';
 const minorText = z.string().regex(/^\d{1,19}$/);
 /** PostgreSQL stores neither U+0000 nor half a surrogate pair. */
 const storable = z.string().regex(/^[^\0\p{Surrogate}]*$/u);
-/** A code of ISO 20022. Anything else may be a text about a person, which must go no further. */
+/** A code of ISO 20022. Anything else may be a text about a person, which must go no further, as the bank's reasons. */
 const reasonCode = z.string().transform((code) => (/^[A-Z0-9]{1,4}$/.test(code) ? code : 'NARR'));
 
 /** A time that cannot be one is as good as none: it must not keep the rest from being read. */
@@ -28,7 +28,7 @@ const orderCancelled = 'DS02';
 export const submitAnswer = z
   .discriminatedUnion('outcome', [
     z.object({ key: storable, outcome: z.literal('accepted'), bank_reference: storable }),
-    z.object({ key: storable, outcome: z.literal('rejected'), code: reasonCode, reason: storable }),
+    z.object({ key: storable, outcome: z.literal('rejected'), code: reasonCode }),
     z.object({ key: storable, outcome: z.literal('unknown') }),
   ])
   .transform((answer): SubmitAnswer => {
@@ -38,7 +38,7 @@ export const submitAnswer = z
         return { key, kind: 'accepted', reference: answer.bank_reference };
       case 'rejected':
         if (answer.code === orderCancelled) return { key, kind: 'voided' };
-        return { key, kind: 'rejected', code: answer.code, reason: answer.reason };
+        return { key, kind: 'rejected', code: answer.code };
       case 'unknown':
         return { key, kind: 'unknown', detail: 'the bank answered "unknown"' };
     }
@@ -62,7 +62,6 @@ const reported = z.object({
   amount: minorText.optional(),
   currency: storable.optional(),
   code: reasonCode.optional(),
-  reason: storable.optional(),
   at: bankTime,
 });
 
@@ -142,7 +141,7 @@ type Details = z.infer<typeof reported> & { readonly bank_reference?: string | u
 
 /** A report of the bank in the words of the service, wherever it stood. */
 function reportOf(kind: RailReport['kind'], details: Details): RailReport {
-  const { currency = '', code = 'NARR', reason = 'no reason was given', at } = details;
+  const { currency = '', code = 'NARR', at } = details;
   const amountMinor = BigInt(details.amount ?? '0');
   switch (kind) {
     case 'accepted':
@@ -150,8 +149,8 @@ function reportOf(kind: RailReport['kind'], details: Details): RailReport {
     case 'settled':
       return { kind, amountMinor, currency, at };
     case 'rejected':
-      return { kind, code, reason };
+      return { kind, code };
     case 'returned':
-      return { kind, amountMinor, currency, code, reason };
+      return { kind, amountMinor, currency, code };
   }
 }

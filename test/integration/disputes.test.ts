@@ -1,0 +1,173 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { showPayout } from '../../src/cli/payout.js';
+import { connectDatabase } from '../../src/db/client.js';
+import type { OperatorCommand } from '../../src/domain/operator.js';
+import { eventually } from '../assertions/eventually.js';
+import { callBack, newsOf } from '../fakes/bankCallback.js';
+import { textOf, untilStatus } from '../fixtures/client.js';
+import { called, command, operate, shown } from '../fixtures/operators.js';
+import { openPayer, type Payer, rowOf, untilParked, wake } from '../fixtures/payer.js';
+import { unbalancedCurrencies } from '../servers/database.js';
+import { startSystem, type TestSystem } from '../servers/system.js';
+
+let system: TestSystem;
+/** Whoever is at the command line connects as less than the owner. */
+let cli: Pick<TestSystem, 'database' | 'temporal'>;
+
+beforeAll(async () => {
+  system = await startSystem();
+  const url = system.urls.operator;
+  const database = connectDatabase({ url, poolSize: 2, applicationName: 'test-cli' });
+  cli = { database, temporal: system.temporal };
+});
+afterAll(async () => {
+  expect(await unbalancedCurrencies(system.database)).toEqual([]);
+  await cli.database.end({ timeout: 5 });
+  await system.stop();
+});
+
+type Flags = Readonly<Record<string, string>>;
+
+async function byTwo(id: string, verb: string, flags: Flags = {}): Promise<void> {
+  const proposed = await operate(cli, id, verb, flags);
+  expect(proposed.printed).toMatch(/^proposed: /m);
+  const approve = { kind: 'approve', proposal: proposed.action } as const;
+  expect(await command(cli, id, approve, 'barbara')).toMatchObject({ outcome: 'done' });
+}
+
+/** Until everything that the bank has said of a payout is applied. */
+const untilApplied = (id: string) =>
+  eventually(`the facts of ${id} are applied`, 20_000, async () => {
+    const open = await system.database`
+      select from rail_inbox i join payouts p on p.id = i.payout_id
+       where p.id = ${id} and i.applied_at is null and i.id <> all (coalesce(p.applied_facts, '{}'))`;
+    return open.length === 0 || undefined;
+  });
+
+const lossOf = (sum: string) => ({ postings: `suspense:EUR:-${sum},losses:EUR:${sum}` });
+
+describe('a payout in flight of which the bank says another amount', () => {
+  async function disputed(): Promise<{ payer: Payer; id: string }> {
+    const payer = await openPayer(system);
+    const id = await payer.send('simulate: never settle');
+    await untilStatus(payer.client, id, 'sent');
+    const row = await rowOf(system, id);
+    const amount = String((row.receiveMinor ?? 0n) - 1_000n);
+    await callBack(system, [newsOf(row, { type: 'settled', amount })]);
+    const parked = await untilParked(system, id);
+    expect(parked).toMatchObject({ status: 'sent', attentionReason: 'amount_mismatch' });
+    return { payer, id };
+  }
+
+  it('is not moved by its next word, also after a correction', async () => {
+    const { payer, id } = await disputed();
+    await byTwo(id, 'correct', lossOf('10.00'));
+    await callBack(system, [newsOf(await rowOf(system, id), { type: 'rejected', code: 'AC04' })]);
+    await untilApplied(id);
+    expect(await rowOf(system, id)).toMatchObject({
+      status: 'sent',
+      attentionReason: 'amount_mismatch',
+    });
+    expect(await payer.balance()).toEqual({ available: 90_000n, held: 10_000n });
+  });
+
+  it('is still in dispute once what a correction left in suspense is cleared', async () => {
+    const { id } = await disputed();
+    await byTwo(id, 'correct', lossOf('10.00'));
+    await byTwo(id, 'clear-suspense', { charge: 'house' });
+    expect(await rowOf(system, id)).toMatchObject({
+      status: 'sent',
+      attentionReason: 'amount_mismatch',
+    });
+  });
+});
+
+it('is not settled without evidence, whoever records the request', async () => {
+  const payer = await openPayer(system);
+  const id = await payer.send('simulate: never settle');
+  await untilStatus(payer.client, id, 'sent');
+  await system.database`
+    update payouts set settle_by = now() - interval '1 hour' where id = ${id}`;
+  await wake(system, id);
+  await untilParked(system, id);
+  const malformed: OperatorCommand = JSON.parse('{"kind":"markSettled"}');
+  expect(await command(cli, id, malformed)).toMatchObject({ outcome: 'refused' });
+});
+
+it('keeps no text of the bank, which may be about a person', async () => {
+  const payer = await openPayer(system);
+  const id = await payer.send('simulate: never settle');
+  await untilStatus(payer.client, id, 'sent');
+  const reason = 'The account is of Zaphod Quuxington';
+  const news = { type: 'rejected', code: 'AC04', reason } as const;
+  await callBack(system, [newsOf(await rowOf(system, id), news)]);
+  await untilStatus(payer.client, id, 'failed');
+  const kept = await system.database`select fact from rail_inbox where payout_id = ${id}`;
+  expect(kept).toEqual([{ fact: { kind: 'rejected', code: 'AC04' } }]);
+});
+
+describe('corrections of a payout that has settled', () => {
+  async function settled(): Promise<string> {
+    const payer = await openPayer(system);
+    const id = await payer.send('an ordinary payout');
+    await untilStatus(payer.client, id, 'settled');
+    await system.temporal.workflow.getHandle(id).result();
+    return id;
+  }
+
+  it('that were proposed together are all carried out', async () => {
+    const id = await settled();
+    const back = { postings: 'suspense:EUR:10.00,return_costs:EUR:-10.00' };
+    const proposed = [
+      await operate(cli, id, 'correct', lossOf('10.00')),
+      await operate(cli, id, 'correct', back),
+    ];
+    for (const { action: proposal } of proposed) {
+      const approve = { kind: 'approve', proposal } as const;
+      expect(await command(cli, id, approve, 'barbara')).toMatchObject({ outcome: 'done' });
+    }
+  });
+
+  it('offer another one where they leave suspense above zero', async () => {
+    const id = await settled();
+    await byTwo(id, 'correct', { postings: 'suspense:EUR:10.00,losses:EUR:-10.00' });
+    expect(await rowOf(system, id)).toMatchObject({ attentionReason: 'paid_after_release' });
+    const confirmed = await operate(cli, id, 'settle', { evidence: 'it is' });
+    expect(confirmed.printed).toContain('correct for the rest');
+    const text = await shown(() => showPayout(called(system, id)));
+    expect(text).toContain(`corridor payouts correct ${id}`);
+    await byTwo(id, 'correct', lossOf('10.00'));
+    expect(await rowOf(system, id)).toMatchObject({ attentionReason: null });
+  });
+});
+
+describe('a payout that the bank has paid although it was ended', () => {
+  async function expectNoRetry(payer: Payer, id: string): Promise<void> {
+    const { beneficiaryId } = await rowOf(system, id);
+    const form = { source_currency: 'USD', amount: '10000', beneficiary: beneficiaryId };
+    const retried = await payer.client('POST /v1/payouts', { form: { ...form, retry_of: id } });
+    expect(retried).toMatchObject({ status: 422, body: { code: 'retry_refused' } });
+  }
+
+  it('is never repeated, not even once its case is closed: one that was refused', async () => {
+    const payer = await openPayer(system);
+    const id = textOf(await payer.ask('more than there is', { amount: '200000' }), 'payout');
+    const news = { type: 'settled', amount: '160000', currency: 'EUR' } as const;
+    await callBack(system, [newsOf(await rowOf(system, id), news)]);
+    await untilParked(system, id);
+    await byTwo(id, 'fail');
+    await expectNoRetry(payer, id);
+  });
+
+  it('nor one that it had rejected, and then paid with another amount', async () => {
+    const payer = await openPayer(system);
+    const id = await payer.send('simulate: reject AC04');
+    await untilStatus(payer.client, id, 'failed');
+    const row = await rowOf(system, id);
+    const amount = String((row.receiveMinor ?? 0n) - 1n);
+    await callBack(system, [newsOf(row, { type: 'settled', amount })]);
+    expect(await untilParked(system, id)).toMatchObject({ attentionReason: 'amount_mismatch' });
+    await byTwo(id, 'fail');
+    await expectNoRetry(payer, id);
+  });
+});

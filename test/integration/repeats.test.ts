@@ -1,0 +1,124 @@
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { ledgerActivities } from '../../src/activities/ledger.js';
+import { railActivities } from '../../src/activities/rail.js';
+import { newId } from '../../src/db/id.js';
+import { storeRailEvents } from '../../src/db/inbox.js';
+import { insertPayout } from '../../src/db/payouts.js';
+import type { Rail } from '../../src/rails/rail.js';
+import { createRails } from '../../src/rails/registry.js';
+import { QuietRail } from '../fakes/quietRail.js';
+import { silentDeliverer } from '../fakes/silentDeliverer.js';
+import { attempt } from '../fixtures/attempt.js';
+import { usualFactRules } from '../fixtures/factRules.js';
+import { keyring } from '../fixtures/keyring.js';
+import {
+  livePayout,
+  payoutOf,
+  rateMaximumAgeMs,
+  requestPayout,
+} from '../fixtures/requestPayout.js';
+import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
+
+let test: TestDatabase;
+beforeAll(async () => {
+  test = await createTestDatabase();
+});
+afterAll(() => test.drop());
+
+class RejectingRail extends QuietRail {
+  readonly sent: string[] = [];
+  rejects = true;
+  isAway = false;
+  override readonly lookup: Rail['lookup'] = async (keys) =>
+    keys.map((key) => ({ key, kind: 'not_found' as const }));
+  override readonly submit: Rail['submit'] = async (transfers) => {
+    if (this.isAway) throw new Error('the bank is away');
+    this.sent.push(...transfers.map(({ key }) => key));
+    return transfers.map(({ key }) =>
+      this.rejects
+        ? { key, kind: 'rejected' as const, code: 'AC04', reason: '' }
+        : { key, kind: 'accepted' as const, reference: 'r' },
+    );
+  };
+}
+
+function activitiesWith(rail: Rail) {
+  const deps = {
+    database: test.worker,
+    rails: createRails([rail]),
+    keyring,
+    rateMaximumAgeMs,
+    factRules: usualFactRules,
+    deliverer: silentDeliverer,
+  };
+  return { ...ledgerActivities(deps), ...railActivities(deps) };
+}
+
+it.each(['before', 'after'] as const)(
+  'what the bank says of a payout that is refused has somebody look at it: %s the refusal',
+  async (when) => {
+    const activities = activitiesWith(new QuietRail());
+    const { account } = await createTestAccount(test.database);
+    // As after a restore: paid in the time that the database has lost, and pending again.
+    const { id } = await requestPayout(test.database, account.id);
+    const driven = { driver: id, ids: [id] };
+    const report = { kind: 'settled', amountMinor: 106_654n, currency: 'EUR' } as const;
+    const event = { id: `e:${id}`, key: id, report };
+    if (when === 'before') await storeRailEvents(test.database, 'sandbox', [event]);
+    await activities.decidePayouts({ ...driven, workflowAgeMs: 6 * 60_000 });
+    expect(await payoutOf(test.database, account.id, id)).toMatchObject({
+      status: 'failed',
+      statusReason: 'quote_expired',
+    });
+    // The bank sends it (again).
+    await storeRailEvents(test.database, 'sandbox', [event]);
+    await activities.applyRailEvents(driven);
+    expect(await payoutOf(test.database, account.id, id)).toMatchObject({
+      attentionReason: 'contradiction',
+    });
+  },
+);
+
+it('a retry is not sent once the bank says that it paid the payout that it repeats', async () => {
+  const rail = new RejectingRail();
+  const activities = activitiesWith(rail);
+  const { account } = await createTestAccount(test.database);
+  const first = await requestPayout(test.database, account.id);
+  const of = (id: string) => ({ driver: id, ids: [id] });
+  await activities.decidePayouts({ ...of(first.id), workflowAgeMs: 0 });
+  await attempt(() => activities.submitPayouts(of(first.id)));
+  const failed = await payoutOf(test.database, account.id, first.id);
+  expect(failed.status).toBe('failed');
+  const id = newId('payout');
+  await insertPayout(
+    test.database,
+    {
+      ...livePayout,
+      id,
+      accountId: account.id,
+      driver: id,
+      beneficiaryId: failed.beneficiaryId,
+      amount: 5_000n,
+    },
+    first.id,
+  );
+  await activities.decidePayouts({ ...of(id), workflowAgeMs: 0 });
+  // The bank is away for hours, ...
+  rail.isAway = true;
+  rail.rejects = false;
+  await attempt(() => activities.submitPayouts(of(id))).catch(String);
+  // ... and comes back with the news that it has paid the first one after all.
+  const report = {
+    kind: 'settled',
+    amountMinor: failed.receiveMinor ?? 0n,
+    currency: 'EUR',
+  } as const;
+  await storeRailEvents(test.database, 'sandbox', [{ id: `l:${id}`, key: first.id, report }]);
+  await activities.applyRailEvents(of(first.id));
+  expect(await payoutOf(test.database, account.id, first.id)).toMatchObject({
+    attentionReason: 'paid_after_release',
+  });
+  rail.isAway = false;
+  await attempt(() => activities.submitPayouts(of(id))).catch(String);
+  expect(rail.sent).not.toContain(id);
+});

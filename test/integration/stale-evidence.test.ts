@@ -1,0 +1,92 @@
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { ledgerActivities } from '../../src/activities/ledger.js';
+import { operatorActivities } from '../../src/activities/operator.js';
+import { railActivities } from '../../src/activities/rail.js';
+import { storeRailEvents } from '../../src/db/inbox.js';
+import type { Rail } from '../../src/rails/rail.js';
+import { createRails } from '../../src/rails/registry.js';
+import { QuietRail } from '../fakes/quietRail.js';
+import { silentDeliverer } from '../fakes/silentDeliverer.js';
+import { attempt } from '../fixtures/attempt.js';
+import { usualFactRules } from '../fixtures/factRules.js';
+import { keyring } from '../fixtures/keyring.js';
+import { requested } from '../fixtures/operators.js';
+import { payoutOf, rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
+import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
+
+let test: TestDatabase;
+beforeAll(async () => {
+  test = await createTestDatabase();
+});
+afterAll(() => test.drop());
+
+class HookedRail extends QuietRail {
+  hook: (() => Promise<void>) | undefined;
+  override readonly lookup: Rail['lookup'] = async (keys) => {
+    const hook = this.hook;
+    this.hook = undefined;
+    await hook?.();
+    return keys.map((key) => ({ key, kind: 'not_found' as const }));
+  };
+}
+
+it.each([
+  ['few', 2],
+  ['many', 40],
+] as const)(
+  'news that comes while a command is evaluated has it evaluated again: %s findings before',
+  async (_name, findings) => {
+    const rail = new HookedRail();
+    const deps = {
+      database: test.worker,
+      rails: createRails([rail]),
+      keyring,
+      rateMaximumAgeMs,
+      factRules: usualFactRules,
+      deliverer: silentDeliverer,
+    };
+    const activities = {
+      ...ledgerActivities(deps),
+      ...railActivities(deps),
+      ...operatorActivities({ ...deps, approvalAboveMinor: 10_000_000n }),
+    };
+    const { account } = await createTestAccount(test.database);
+    const { id } = await requestPayout(test.database, account.id);
+    const driven = { driver: id, ids: [id] };
+    await activities.decidePayouts({ ...driven, workflowAgeMs: 0 });
+    await attempt(() => activities.submitPayouts(driven));
+    const row = () => payoutOf(test.database, account.id, id);
+    const { receiveMinor } = await row();
+    const amountMinor = receiveMinor ?? 0n;
+    for (let n = 1; n <= findings; n += 1) {
+      const report = {
+        kind: 'settled',
+        amountMinor: amountMinor - BigInt(n),
+        currency: 'EUR',
+      } as const;
+      await storeRailEvents(test.database, 'sandbox', [{ id: `m${n}:${id}`, key: id, report }]);
+    }
+    await activities.applyRailEvents(driven);
+    expect(await row()).toMatchObject({ status: 'sent', attentionReason: 'amount_mismatch' });
+    // While the operator's `settle` asks the bank, the bank's callback says that all of it came back.
+    rail.hook = async () => {
+      const report = {
+        kind: 'returned',
+        amountMinor,
+        currency: 'EUR',
+        code: 'AC04',
+        reason: '',
+      } as const;
+      await storeRailEvents(test.database, 'sandbox', [{ id: `r:${id}`, key: id, report }]);
+      await activities.applyRailEvents(driven);
+    };
+    const input = await requested(test, id, { kind: 'markSettled', evidence: 'MT103 seen' });
+    const result = await attempt(() => activities.executeCommand(input)).then(
+      ({ result }) => JSON.stringify(result),
+      String,
+    );
+    const after = await row();
+    expect(result).toContain('case changed meanwhile');
+    expect(after).toMatchObject({ status: 'sent', attentionReason: 'amount_mismatch' });
+  },
+);
