@@ -20,7 +20,8 @@ import { withHeartbeat } from './failure.js';
 import { readStatements } from './statements.js';
 import { wakeOwn } from './waking.js';
 
-type MaintenanceDeps = WakingDeps & Pick<ActivityDeps, 'rails' | 'rateSource' | 'log'>;
+type SweepDeps = WakingDeps & Pick<ActivityDeps, 'log'>;
+type MaintenanceDeps = SweepDeps & Pick<ActivityDeps, 'rails' | 'rateSource'>;
 
 /** Ten million postings take three seconds of one processor; orphans have the minute after that. */
 const comparisonLimitMs = 3 * 60_000;
@@ -97,11 +98,7 @@ async function purge(database: Database): Promise<number> {
   return deleted;
 }
 
-async function sweep({
-  database,
-  temporal,
-  log,
-}: Parameters<typeof sweepIfLate>[0]): Promise<void> {
+async function sweep({ database, temporal, log }: SweepDeps): Promise<void> {
   // First, for what is woken may be sent again.
   await beat(database);
   const payouts = await claimOverduePayouts(database);
@@ -123,7 +120,7 @@ const lateAfterMs = 15_000;
  * Sweeps where the schedule has not. Temporal's own scheduler can stand still for minutes while all
  * else of it works: it did after one of two servers had been frozen for half a minute.
  */
-export async function sweepIfLate(deps: WakingDeps & Pick<MaintenanceDeps, 'log'>): Promise<void> {
+export async function sweepIfLate(deps: SweepDeps): Promise<void> {
   const lateMs = await sinceHeartbeatMs(deps.database);
   // Without Temporal nothing can be woken, and when it is back its schedule sweeps.
   if (lateMs < lateAfterMs || !(await answers(deps.temporal))) return;

@@ -334,8 +334,8 @@ async function send(
     try {
       const answers =
         sent.length === 0 || isStale(begunMs) ? undefined : await rail.submit(transfers);
-      const keys = transfers.map(({ key }) => key);
-      const answerTo = answersTo(keys, answers ?? []);
+      const asked = transfers.map(({ key }) => key);
+      const answerTo = answersTo(asked, answers ?? []);
       results.push(
         ...sent.map(({ id }) =>
           answers === undefined ? { id, unknown: stale } : submittedOf(id, answerTo.get(id)),

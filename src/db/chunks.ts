@@ -131,7 +131,7 @@ export async function takeOver(sql: Sql, payoutId: string): Promise<{ isUndecide
     ), taken as (
       update payouts p set driver = p.id, wake_at = ${wakeAfter(sql, 'step')}
         from item where p.id = item.id and p.driver <> p.id
-         and (p.attention_at is not null or p.status in ('processing', 'sent'))
+         and (p.attention_at is not null or p.status <> 'pending')
     )
     select is_undecided from item`;
   return { isUndecided: row?.isUndecided ?? false };

@@ -224,8 +224,9 @@ async function cancelPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer>
   if (isRefusal(bound)) return refused(bound);
   const { headers } = bound;
   await requestCancellation(deps.database, row.id);
-  // An item of a batch gets a workflow of its own for this, unless it is not decided yet.
-  const { isUndecided } = await takeOver(deps.database, row.id);
+  // An item of a batch gets a workflow of its own for this, unless it is over or not decided yet.
+  const taken = isFinal(row.status) ? undefined : await takeOver(deps.database, row.id);
+  const isUndecided = taken?.isUndecided === true;
   const object = { payout: row.id };
   const update = { name: cancelUpdate.name, args: [] };
   const isAnswered =
