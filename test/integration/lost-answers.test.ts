@@ -53,7 +53,7 @@ async function whileLocked<T>(table: string, work: (sql: Sql) => Promise<T>): Pr
     .then(({ result }) => result);
 }
 
-describe.each(writes)('a 503 to a $name', ({ name, request, json, table }) => {
+describe.each(writes)('an answer of 503 or 409 to a $name', ({ name, request, json, table }) => {
   const send = (by: ApiClient, wait = false) =>
     by(request, { json, idempotencyKey: 'a-key', headers: wait ? { prefer: 'wait=30' } : {} });
 
@@ -78,7 +78,7 @@ describe.each(writes)('a 503 to a $name', ({ name, request, json, table }) => {
       const asked = await send(client);
       return { asked };
     });
-    expect(answer.asked).toMatchObject({ status: 503, body: { code: 'service_unavailable' } });
+    expect(answer.asked).toMatchObject({ status: 409, body: { code: 'request_in_progress' } });
     await namesOnlyWhatIs(answer.asked);
     expect(Object.keys(answer.asked.body)).not.toContain(name);
   });
