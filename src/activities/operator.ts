@@ -127,7 +127,7 @@ async function planOf(
     return refuse(`There is no open proposal ${command.proposal} for ${row.id}.`);
   }
   const planned = proposal?.command ?? command;
-  // The command line checks the form too, but whoever has its login can leave the command line out.
+  // The command line checks the form too, but an operator with the database login can bypass it.
   const refusal = faultOf(planned, new Date()) ?? refusalOf(planned.kind, standingOf(row));
   if (refusal !== undefined) return refuse(refusal);
   if (proposal === undefined) {

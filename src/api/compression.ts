@@ -25,7 +25,7 @@ export function compressAnswers(): Koa.Middleware {
   };
 }
 
-/** Whether an answer may be compressed; caches are told that another client's may differ. */
+/** Whether an answer may be compressed; caches learn that the answer to another client may differ. */
 export function asksForGzip(ctx: Koa.Context): boolean {
   ctx.vary('Accept-Encoding');
   return ctx.acceptsEncodings('gzip', 'identity') === 'gzip';

@@ -259,13 +259,13 @@ function valuesOf(issue: z.core.$ZodIssue): readonly string[] {
 }
 
 /** The example in the currency of the request, and what to send in place of major units. */
-function amountDetails(decoded: Decoded, path: readonly PropertyKey[], told: string | undefined) {
+function amountDetails(decoded: Decoded, path: readonly PropertyKey[], usual: string | undefined) {
   const beside = (name: string) => textAt(decoded, [...path.slice(0, -1), name]);
   const side = beside('fixed_side') === 'destination' ? 'destination_currency' : 'source_currency';
   const currency = beside(side) || beside('currency');
-  if (path.at(-1) !== 'amount' || !isCurrency(currency)) return { hint: told };
+  if (path.at(-1) !== 'amount' || !isCurrency(currency)) return { hint: usual };
   const sent = textAt(decoded, path);
-  const hint = told ?? minorUnitsHint(sent, currency);
+  const hint = usual ?? minorUnitsHint(sent, currency);
   if (hint !== undefined) return { expected: 'a positive integer of minor units', hint };
   // An integer is too large: the schema says how large it may be.
   return /^[1-9]\d*$/.test(sent) ? {} : { expected: minorUnitsExpected(currency) };
