@@ -4,7 +4,7 @@ import { eventually } from '../assertions/eventually.js';
 import { expectedPostings, type Postings, postingsOf } from '../assertions/postings.js';
 import { callBack, newsOf } from '../fakes/bankCallback.js';
 import { textOf, untilStatus } from '../fixtures/client.js';
-import { command, operate, type Run } from '../fixtures/operators.js';
+import { approve, byTwo, command, operate } from '../fixtures/operators.js';
 import { openPayer, type Payer, rowOf, untilParked, wake } from '../fixtures/payer.js';
 import { beneficiary } from '../fixtures/requestPayout.js';
 import { unbalancedCurrencies } from '../servers/database.js';
@@ -80,31 +80,6 @@ async function suspenseOf(id: string): Promise<bigint> {
   return row?.sumMinor ?? 0n;
 }
 
-/** What one person proposes and another one carries out. */
-async function byTwo(
-  id: string,
-  verb: string,
-  flags: Readonly<Record<string, string>>,
-): Promise<Run> {
-  const proposed = await operate(cli, id, verb, flags);
-  expect(proposed.printed).toMatch(/^proposed: /m);
-  const approve = () =>
-    operate(cli, id, 'approve', { operator: 'barbara', proposal: proposed.action });
-  const approved = await approve();
-  // The workflow that took the proposal may be about to end: then the operator sends it again.
-  return approved.printed.includes('has just come to its end') ? approve() : approved;
-}
-
-/** The same where nothing but success will do. */
-async function correct(
-  id: string,
-  verb: string,
-  flags: Readonly<Record<string, string>>,
-): Promise<void> {
-  const { isCarriedOut, printed } = await byTwo(id, verb, flags);
-  expect(isCarriedOut, printed).toBe(true);
-}
-
 /** What all entries of a payout come to by account; what comes to nothing is left out. */
 async function balancesOf(id: string): Promise<Postings> {
   const rows = await system.database<{ account: string; minor: bigint }[]>`
@@ -172,7 +147,7 @@ describe('money in suspense', () => {
     const form = { source_currency: 'USD', amount: '1000', beneficiary, retry_of: id };
     const refused = { status: 422, body: { code: 'retry_refused' } };
     expect(await payer.client('POST /v1/payouts', { form })).toMatchObject(refused);
-    await correct(id, 'clear-suspense', { charge: 'house' });
+    await byTwo(cli, id, 'clear-suspense', { charge: 'house' });
     expect(await rowOf(system, id)).toMatchObject({ status: 'failed', attentionReason: null });
     expect(await payer.client('POST /v1/payouts', { form })).toMatchObject(refused);
   });
@@ -188,7 +163,7 @@ describe('money in suspense', () => {
     const tooMuch = await operate(cli, id, 'late-return', { amount: euros(receiveMinor + 1n) });
     expect(tooMuch.printed).toContain(`Only ${euros(receiveMinor)} EUR`);
 
-    await correct(id, 'late-return', { amount: euros(receiveMinor) });
+    await byTwo(cli, id, 'late-return', { amount: euros(receiveMinor) });
     const { late_return } = await postingsOf(system.database, id);
     expect(late_return).toEqual({
       'rail_settlement:EUR': -receiveMinor,
@@ -203,11 +178,11 @@ describe('money in suspense', () => {
 
   it('of which a part came back waits until the house has paid for the rest', async () => {
     const { payer, id, receiveMinor } = await paidAfterRelease();
-    await correct(id, 'late-return', { amount: euros(receiveMinor - 150n) });
+    await byTwo(cli, id, 'late-return', { amount: euros(receiveMinor - 150n) });
     expect(await rowOf(system, id)).toMatchObject({ attentionReason: 'paid_after_release' });
     const charged = await operate(cli, id, 'clear-suspense', { charge: 'customer' });
     expect(charged.printed).toContain('Only 1.50 EUR');
-    await correct(id, 'clear-suspense', { charge: 'house' });
+    await byTwo(cli, id, 'clear-suspense', { charge: 'house' });
     expect(await balancesOf(id)).toEqual({ 'rail_settlement:EUR': 150n, 'losses:EUR': -150n });
     expect(await payer.balance()).toEqual({ available: 100_000n, held: 0n });
     expect(await rowOf(system, id)).toMatchObject({ attentionReason: null });
@@ -218,7 +193,7 @@ describe('money in suspense', () => {
 
   it('is paid by a customer who has the money, as if it had settled', async () => {
     const { payer, id, receiveMinor } = await paidAfterRelease();
-    await correct(id, 'clear-suspense', { charge: 'customer' });
+    await byTwo(cli, id, 'clear-suspense', { charge: 'customer' });
     const row = await rowOf(system, id);
     expect(await payer.balance()).toEqual({ available: 90_000n, held: 0n });
     const expected = expectedPostings(row);
@@ -252,9 +227,8 @@ describe('a correction', () => {
   it('undoes a settlement that never was, and the customer is told', async () => {
     const { payer, id } = await settledByMistake();
     expect(await payer.balance()).toEqual({ available: 90_000n, held: 0n });
-    const [entry] = await system.database<{ id: bigint }[]>`
-      select id from ledger_entries where payout_id = ${id} and kind = 'settle'`;
-    await correct(id, 'reverse', { entry: String(entry?.id) });
+    const entry = await entryOf(id, 'settle');
+    await byTwo(cli, id, 'reverse', { entry });
     expect(await balancesOf(id)).toEqual({});
     expect(await payer.balance()).toEqual({ available: 100_000n, held: 0n });
     const answer = await payer.client(`GET /v1/payouts/${id}`);
@@ -262,15 +236,14 @@ describe('a correction', () => {
     expect((await payer.eventsOf(id)).slice(-1)).toEqual(['payout.returned']);
     // The bank shows nothing, and so does the ledger now.
     expect(await breaksOf(id, {})).toEqual([]);
-    const again = await operate(cli, id, 'reverse', { entry: String(entry?.id) });
+    const again = await operate(cli, id, 'reverse', { entry });
     expect(again.printed).toContain('is no entry of the payout that can be reversed');
   });
 
   it('does not hide that the rail pays after all what two people undid', async () => {
     const { id, receiveMinor } = await settledByMistake();
-    const [entry] = await system.database<{ id: bigint }[]>`
-      select id from ledger_entries where payout_id = ${id} and kind = 'settle'`;
-    await correct(id, 'reverse', { entry: String(entry?.id) });
+    const entry = await entryOf(id, 'settle');
+    await byTwo(cli, id, 'reverse', { entry });
     await callBack(system, [newsOf(await rowOf(system, id), { type: 'settled' })]);
     await untilParked(system, id);
     expect(await rowOf(system, id)).toMatchObject({ attentionReason: 'paid_after_release' });
@@ -282,8 +255,8 @@ describe('a correction', () => {
 
   it('does not hide it either where they undid a return first', async () => {
     const { payer, id } = await returned();
-    await correct(id, 'reverse', { entry: await entryOf(id, 'return') });
-    await correct(id, 'reverse', { entry: await entryOf(id, 'settle') });
+    await byTwo(cli, id, 'reverse', { entry: await entryOf(id, 'return') });
+    await byTwo(cli, id, 'reverse', { entry: await entryOf(id, 'settle') });
     expect(await payer.balance()).toEqual({ available: 100_000n, held: 0n });
     const row = await rowOf(system, id);
     await callBack(system, [newsOf(row, { type: 'settled' })]);
@@ -307,24 +280,24 @@ describe('a correction', () => {
     const proposed = await operate(cli, late, 'reverse', { entry: await entryOf(late, 'settle') });
     await callBack(system, [newsOf(await rowOf(system, late), { type: 'returned', code: 'AC04' })]);
     await untilStatus(other.client, late, 'returned');
-    const approve = { kind: 'approve', proposal: proposed.action } as const;
-    expect(await command(cli, late, approve, 'barbara')).toMatchObject({ outcome: 'refused' });
+    const approved = await approve(cli, late, proposed.action);
+    expect(approved.printed).toMatch(/^refused: .*reverse the return first/m);
     expect(await payer.balance()).toEqual(before);
     expect(await other.balance()).toEqual(before);
   });
 
   it('that puts money back in suspense has it wait for a person again', async () => {
     const { id, receiveMinor } = await paidAfterRelease();
-    await correct(id, 'clear-suspense', { charge: 'house' });
+    await byTwo(cli, id, 'clear-suspense', { charge: 'house' });
     expect(await rowOf(system, id)).toMatchObject({ attentionReason: null });
-    await correct(id, 'reverse', { entry: await entryOf(id, 'suspense_clear') });
+    await byTwo(cli, id, 'reverse', { entry: await entryOf(id, 'suspense_clear') });
     expect(await suspenseOf(id)).toBe(-receiveMinor);
     expect(await rowOf(system, id)).toMatchObject({ attentionReason: 'paid_after_release' });
   });
 
   it('of a late payment is named where the bank says again that it paid', async () => {
     const { id } = await paidAfterRelease();
-    await correct(id, 'reverse', { entry: await entryOf(id, 'late_payment') });
+    await byTwo(cli, id, 'reverse', { entry: await entryOf(id, 'late_payment') });
     expect(await rowOf(system, id)).toMatchObject({ attentionReason: null });
     await callBack(system, [newsOf(await rowOf(system, id), { type: 'settled' })]);
     const parked = await untilParked(system, id);
@@ -343,9 +316,8 @@ describe('a correction', () => {
     });
     const id = item?.id ?? '';
     expect(item?.driver).not.toBe(id);
-    const [entry] = await system.database<{ id: bigint }[]>`
-      select id from ledger_entries where payout_id = ${id} and kind = 'settle'`;
-    await correct(id, 'reverse', { entry: String(entry?.id) });
+    const entry = await entryOf(id, 'settle');
+    await byTwo(cli, id, 'reverse', { entry });
     expect(await balancesOf(id)).toEqual({});
   });
 
@@ -365,8 +337,8 @@ describe('a correction', () => {
     expect(parked.attentionDetail).toContain('corridor payouts correct');
 
     const postings = 'rail_settlement:EUR:-1.50,return_costs:EUR:1.50';
-    await correct(id, 'correct', { postings });
-    await correct(id, 'correct', { postings });
+    await byTwo(cli, id, 'correct', { postings });
+    await byTwo(cli, id, 'correct', { postings });
     expect(await balancesOf(id)).not.toHaveProperty(['return_costs:EUR']);
     const kinds = await system.database<{ kind: string }[]>`
       select kind from ledger_entries where payout_id = ${id} order by id`;

@@ -5,7 +5,7 @@ import type { OperatorCommand } from '../../src/domain/operator.js';
 import { eventually } from '../assertions/eventually.js';
 import { callBack, newsOf } from '../fakes/bankCallback.js';
 import { textOf, untilStatus } from '../fixtures/client.js';
-import { called, command, operate, shown } from '../fixtures/operators.js';
+import { approve, byTwo, called, command, operate, shown } from '../fixtures/operators.js';
 import { openPayer, type Payer, rowOf, untilParked, wake } from '../fixtures/payer.js';
 import { unbalancedCurrencies } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
@@ -25,15 +25,6 @@ afterAll(async () => {
   await cli.database.end({ timeout: 5 });
   await system.stop();
 });
-
-type Flags = Readonly<Record<string, string>>;
-
-async function byTwo(id: string, verb: string, flags: Flags = {}): Promise<void> {
-  const proposed = await operate(cli, id, verb, flags);
-  expect(proposed.printed).toMatch(/^proposed: /m);
-  const approve = { kind: 'approve', proposal: proposed.action } as const;
-  expect(await command(cli, id, approve, 'barbara')).toMatchObject({ outcome: 'done' });
-}
 
 /** Until everything that the bank has said of a payout is applied. */
 const untilApplied = (id: string) =>
@@ -61,7 +52,7 @@ describe('a payout in flight of which the bank says another amount', () => {
 
   it('is not moved by its next word, also after a correction', async () => {
     const { payer, id } = await disputed();
-    await byTwo(id, 'correct', lossOf('10.00'));
+    await byTwo(cli, id, 'correct', lossOf('10.00'));
     await callBack(system, [newsOf(await rowOf(system, id), { type: 'rejected', code: 'AC04' })]);
     await untilApplied(id);
     expect(await rowOf(system, id)).toMatchObject({
@@ -73,8 +64,8 @@ describe('a payout in flight of which the bank says another amount', () => {
 
   it('is still in dispute once what a correction left in suspense is cleared', async () => {
     const { id } = await disputed();
-    await byTwo(id, 'correct', lossOf('10.00'));
-    await byTwo(id, 'clear-suspense', { charge: 'house' });
+    await byTwo(cli, id, 'correct', lossOf('10.00'));
+    await byTwo(cli, id, 'clear-suspense', { charge: 'house' });
     expect(await rowOf(system, id)).toMatchObject({
       status: 'sent',
       attentionReason: 'amount_mismatch',
@@ -122,21 +113,21 @@ describe('corrections of a payout that has settled', () => {
       await operate(cli, id, 'correct', lossOf('10.00')),
       await operate(cli, id, 'correct', back),
     ];
-    for (const { action: proposal } of proposed) {
-      const approve = { kind: 'approve', proposal } as const;
-      expect(await command(cli, id, approve, 'barbara')).toMatchObject({ outcome: 'done' });
+    for (const { action } of proposed) {
+      const { isCarriedOut, printed } = await approve(cli, id, action);
+      expect(isCarriedOut, printed).toBe(true);
     }
   });
 
   it('offer another one where they leave suspense above zero', async () => {
     const id = await settled();
-    await byTwo(id, 'correct', { postings: 'suspense:EUR:10.00,losses:EUR:-10.00' });
+    await byTwo(cli, id, 'correct', { postings: 'suspense:EUR:10.00,losses:EUR:-10.00' });
     expect(await rowOf(system, id)).toMatchObject({ attentionReason: 'paid_after_release' });
     const confirmed = await operate(cli, id, 'settle', { evidence: 'it is' });
     expect(confirmed.printed).toContain('correct for the rest');
     const text = await shown(() => showPayout(called(system, id)));
     expect(text).toContain(`corridor payouts correct ${id}`);
-    await byTwo(id, 'correct', lossOf('10.00'));
+    await byTwo(cli, id, 'correct', lossOf('10.00'));
     expect(await rowOf(system, id)).toMatchObject({ attentionReason: null });
   });
 });
@@ -155,7 +146,7 @@ describe('a payout that the bank has paid although it was ended', () => {
     const news = { type: 'settled', amount: '160000', currency: 'EUR' } as const;
     await callBack(system, [newsOf(await rowOf(system, id), news)]);
     await untilParked(system, id);
-    await byTwo(id, 'fail');
+    await byTwo(cli, id, 'fail');
     await expectNoRetry(payer, id);
   });
 
@@ -167,7 +158,7 @@ describe('a payout that the bank has paid although it was ended', () => {
     const amount = String((row.receiveMinor ?? 0n) - 1n);
     await callBack(system, [newsOf(row, { type: 'settled', amount })]);
     expect(await untilParked(system, id)).toMatchObject({ attentionReason: 'amount_mismatch' });
-    await byTwo(id, 'fail');
+    await byTwo(cli, id, 'fail');
     await expectNoRetry(payer, id);
   });
 });

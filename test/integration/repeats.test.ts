@@ -1,22 +1,12 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { ledgerActivities } from '../../src/activities/ledger.js';
-import { railActivities } from '../../src/activities/rail.js';
 import { newId } from '../../src/db/id.js';
 import { storeRailEvents } from '../../src/db/inbox.js';
 import { insertPayout } from '../../src/db/payouts.js';
 import type { Rail } from '../../src/rails/rail.js';
-import { createRails } from '../../src/rails/registry.js';
 import { QuietRail } from '../fakes/quietRail.js';
-import { silentDeliverer } from '../fakes/silentDeliverer.js';
 import { attempt } from '../fixtures/attempt.js';
-import { usualFactRules } from '../fixtures/factRules.js';
-import { keyring } from '../fixtures/keyring.js';
-import {
-  livePayout,
-  payoutOf,
-  rateMaximumAgeMs,
-  requestPayout,
-} from '../fixtures/requestPayout.js';
+import { payoutActivities } from '../fixtures/payoutActivities.js';
+import { livePayout, payoutOf, requestPayout } from '../fixtures/requestPayout.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
 
 let test: TestDatabase;
@@ -36,28 +26,16 @@ class RejectingRail extends QuietRail {
     this.sent.push(...transfers.map(({ key }) => key));
     return transfers.map(({ key }) =>
       this.rejects
-        ? { key, kind: 'rejected' as const, code: 'AC04', reason: '' }
+        ? { key, kind: 'rejected' as const, code: 'AC04' }
         : { key, kind: 'accepted' as const, reference: 'r' },
     );
   };
 }
 
-function activitiesWith(rail: Rail) {
-  const deps = {
-    database: test.worker,
-    rails: createRails([rail]),
-    keyring,
-    rateMaximumAgeMs,
-    factRules: usualFactRules,
-    deliverer: silentDeliverer,
-  };
-  return { ...ledgerActivities(deps), ...railActivities(deps) };
-}
-
 it.each(['before', 'after'] as const)(
   'what the bank says of a payout that is refused has somebody look at it: %s the refusal',
   async (when) => {
-    const activities = activitiesWith(new QuietRail());
+    const activities = payoutActivities(test.worker, new QuietRail());
     const { account } = await createTestAccount(test.database);
     // As after a restore: paid in the time that the database has lost, and pending again.
     const { id } = await requestPayout(test.database, account.id);
@@ -81,7 +59,7 @@ it.each(['before', 'after'] as const)(
 
 it('a retry is not sent once the bank says that it paid the payout that it repeats', async () => {
   const rail = new RejectingRail();
-  const activities = activitiesWith(rail);
+  const activities = payoutActivities(test.worker, rail);
   const { account } = await createTestAccount(test.database);
   const first = await requestPayout(test.database, account.id);
   const of = (id: string) => ({ driver: id, ids: [id] });

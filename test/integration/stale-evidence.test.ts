@@ -1,17 +1,11 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { ledgerActivities } from '../../src/activities/ledger.js';
-import { operatorActivities } from '../../src/activities/operator.js';
-import { railActivities } from '../../src/activities/rail.js';
 import { storeRailEvents } from '../../src/db/inbox.js';
 import type { Rail } from '../../src/rails/rail.js';
-import { createRails } from '../../src/rails/registry.js';
 import { QuietRail } from '../fakes/quietRail.js';
-import { silentDeliverer } from '../fakes/silentDeliverer.js';
 import { attempt } from '../fixtures/attempt.js';
-import { usualFactRules } from '../fixtures/factRules.js';
-import { keyring } from '../fixtures/keyring.js';
 import { requested } from '../fixtures/operators.js';
-import { payoutOf, rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
+import { payoutActivities } from '../fixtures/payoutActivities.js';
+import { payoutOf, requestPayout } from '../fixtures/requestPayout.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
 
 let test: TestDatabase;
@@ -37,19 +31,7 @@ it.each([
   'news that comes while a command is evaluated has it evaluated again: %s findings before',
   async (_name, findings) => {
     const rail = new HookedRail();
-    const deps = {
-      database: test.worker,
-      rails: createRails([rail]),
-      keyring,
-      rateMaximumAgeMs,
-      factRules: usualFactRules,
-      deliverer: silentDeliverer,
-    };
-    const activities = {
-      ...ledgerActivities(deps),
-      ...railActivities(deps),
-      ...operatorActivities({ ...deps, approvalAboveMinor: 10_000_000n }),
-    };
+    const activities = payoutActivities(test.worker, rail);
     const { account } = await createTestAccount(test.database);
     const { id } = await requestPayout(test.database, account.id);
     const driven = { driver: id, ids: [id] };
@@ -75,7 +57,6 @@ it.each([
         amountMinor,
         currency: 'EUR',
         code: 'AC04',
-        reason: '',
       } as const;
       await storeRailEvents(test.database, 'sandbox', [{ id: `r:${id}`, key: id, report }]);
       await activities.applyRailEvents(driven);

@@ -1,28 +1,18 @@
 import type { WorkflowHandle } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ledgerActivities } from '../../src/activities/ledger.js';
-import { operatorActivities } from '../../src/activities/operator.js';
-import { railActivities } from '../../src/activities/rail.js';
 import { newId } from '../../src/db/id.js';
 import { storeRailEvents } from '../../src/db/inbox.js';
 import { type PayoutRow, requestCancellation } from '../../src/db/payouts.js';
 import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
 import type { OperatorCommand } from '../../src/domain/operator.js';
-import { createRails } from '../../src/rails/registry.js';
 import { askPayout, startAndAwaitDecision, wakePayout } from '../../src/temporal/workflowCalls.js';
 import type { payout } from '../../src/workflows/payout.js';
 import { keepHistory } from '../assertions/keepHistory.js';
 import { QuietRail } from '../fakes/quietRail.js';
-import { silentDeliverer } from '../fakes/silentDeliverer.js';
-import { usualFactRules } from '../fixtures/factRules.js';
 import { keyring } from '../fixtures/keyring.js';
 import { command } from '../fixtures/operators.js';
-import {
-  beneficiary,
-  payoutOf,
-  rateMaximumAgeMs,
-  requestPayout,
-} from '../fixtures/requestPayout.js';
+import { payoutActivities } from '../fixtures/payoutActivities.js';
+import { beneficiary, payoutOf, requestPayout } from '../fixtures/requestPayout.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
 import { startTimeSkipping, type TimeSkipping } from '../servers/timeSkipping.js';
 
@@ -60,19 +50,7 @@ async function ride(
   const { account } = await createTestAccount(database, { funds: { USD: funds } });
   await listen(account.id);
   const row = await requestPayout(database, account.id);
-  const deps = {
-    database: store.worker,
-    rails: createRails([rail]),
-    keyring,
-    rateMaximumAgeMs,
-    factRules: usualFactRules,
-    deliverer: silentDeliverer,
-  };
-  const activities = {
-    ...ledgerActivities(deps),
-    ...railActivities(deps),
-    ...operatorActivities({ ...deps, approvalAboveMinor: 1_000_000n }),
-  };
+  const activities = payoutActivities(store.worker, rail, 1_000_000n);
   return server.withWorkers(activities, async () => {
     await startAndAwaitDecision(server.client, row, 10_000);
     const handle = server.client.workflow.getHandle<typeof payout>(row.id);

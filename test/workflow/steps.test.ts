@@ -1,7 +1,4 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ledgerActivities } from '../../src/activities/ledger.js';
-import { operatorActivities } from '../../src/activities/operator.js';
-import { railActivities } from '../../src/activities/rail.js';
 import { exactlyOne } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
 import { storeRailEvents } from '../../src/db/inbox.js';
@@ -12,16 +9,14 @@ import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
 import type { OperatorCommand } from '../../src/domain/operator.js';
 import { statusHistory } from '../../src/domain/payout.js';
 import type { Rail } from '../../src/rails/rail.js';
-import { createRails } from '../../src/rails/registry.js';
 import { eventually } from '../assertions/eventually.js';
 import { postingsOf } from '../assertions/postings.js';
 import { QuietRail } from '../fakes/quietRail.js';
-import { silentDeliverer } from '../fakes/silentDeliverer.js';
 import { attempt } from '../fixtures/attempt.js';
-import { usualFactRules } from '../fixtures/factRules.js';
 import { keyring } from '../fixtures/keyring.js';
 import { requested, signature } from '../fixtures/operators.js';
-import { payoutOf, rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
+import { payoutActivities } from '../fixtures/payoutActivities.js';
+import { payoutOf, requestPayout } from '../fixtures/requestPayout.js';
 import {
   createTestAccount,
   createTestDatabase,
@@ -43,21 +38,8 @@ afterAll(async () => {
 });
 
 /** The activities as a worker calls them, one attempt a call. */
-function activitiesWith(rail: Rail, approvalAboveMinor = 10_000_000n) {
-  const deps = {
-    database: test.worker,
-    rails: createRails([rail]),
-    keyring,
-    rateMaximumAgeMs,
-    factRules: usualFactRules,
-    deliverer: silentDeliverer,
-  };
-  return {
-    ...ledgerActivities(deps),
-    ...railActivities(deps),
-    ...operatorActivities({ ...deps, approvalAboveMinor }),
-  };
-}
+const activitiesWith = (rail: Rail, approvalAboveMinor?: bigint) =>
+  payoutActivities(test.worker, rail, approvalAboveMinor);
 
 /** As every rail of these tests declares. */
 const limits = [{ rail: 'sandbox', settleWithinMs: 5 * 24 * 60 * 60 * 1000 }];

@@ -62,14 +62,14 @@ export const deliveryRoutes: readonly Route[] = [
         find: (sql, _accountId, id) => redeliveryOf(sql, id, since),
         render: redeliveryObject,
       });
-      await wakeEndpoints(deps, 'refusals' in answer ? [] : [request.id]);
+      await attemptDueNow(deps, 'refusals' in answer ? [] : [request.id]);
       return answer;
     },
   }),
 ];
 
 /** Has endpoints' workflows attempt what is due now; otherwise the sweep, every 5 s, does. */
-export async function wakeEndpoints(deps: ApiDeps, ids: readonly string[]): Promise<void> {
+export async function attemptDueNow(deps: ApiDeps, ids: readonly string[]): Promise<void> {
   const wake = (id: string) =>
     askTemporal(deps, { webhook_endpoint: id }, () => wakeEndpoint(deps.temporal, id));
   await Promise.all(ids.map(wake));

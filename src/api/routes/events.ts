@@ -19,7 +19,7 @@ import {
   type Validated,
   validate,
 } from '../route.js';
-import { wakeEndpoints } from './deliveries.js';
+import { attemptDueNow } from './deliveries.js';
 
 /** The feed takes no filter: if it left some out, it would have gaps. An event has one subject. */
 function readParams(decoded: DecodedObject): Validated<z.infer<typeof eventListParams>> {
@@ -111,7 +111,7 @@ export const eventRoutes: readonly Route[] = [
         find: (sql, _accountId, id) => findDeliveries(sql, id),
         render: shownDeliveries,
       });
-      await wakeEndpoints(deps, due);
+      await attemptDueNow(deps, due);
       return answer;
     },
   }),
