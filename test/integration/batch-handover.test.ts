@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { transaction } from '../../src/db/client.js';
 import { stuckPayouts } from '../../src/db/operatorLists.js';
 import { eventually } from '../assertions/eventually.js';
 import {
@@ -111,9 +112,13 @@ describe('what a batch cannot bring to its end', () => {
 
     await system.database`
       update payouts set settle_by = now() - interval '1 hour' where id = any (${ids.slice(300, 350)})`;
-    await system.database`
-      update payouts set submit_started_at = now() - interval '11 minutes'
-       where id = any (${ids.slice(200, 300)})`;
+    // Repeated after a deadlock: the worker locks them in another order.
+    await transaction(
+      system.database,
+      (sql) => sql`
+        update payouts set submit_started_at = now() - interval '11 minutes'
+         where id = any (${ids.slice(200, 300)})`,
+    );
     await wakeBatch(system, id);
     await untilShown(id, ids.slice(300, 350), 'settle_by_passed');
     const rows = await untilRows(system, id, (all) =>
