@@ -32,6 +32,8 @@ export type ApiDeps = {
   readonly rails: CallbackReaders;
   readonly log: Logger;
   readonly rateMaximumAgeMs: RateAges;
+  /** How long a caller waits for the decision before the answer is 202 `pending`. */
+  readonly decisionLimitMs: number;
   readonly webhookPolicy: UrlPolicy;
   /** The service's own keys that sign webhooks; their public halves are published. */
   readonly webhookKeys: readonly KeyObject[];

@@ -12,7 +12,10 @@ import { webhookKeys } from '../fixtures/webhookKeys.js';
 import { fingerprintSecret, type TestSystem } from './system.js';
 
 /** Another API process's worth of API: its own server and connections, on the same database. */
-export async function startSecondApi({ urls, temporal }: TestSystem, keyring = usualKeyring) {
+export async function startSecondApi(
+  { urls, temporal, decisionLimitMs }: TestSystem,
+  keyring = usualKeyring,
+) {
   const database = connectDatabase({ url: urls.api, poolSize: 10, applicationName: 'second' });
   const app = createApp({
     database,
@@ -23,6 +26,9 @@ export async function startSecondApi({ urls, temporal }: TestSystem, keyring = u
     rails: createRails([]),
     log: pino({ level: 'silent' }),
     rateMaximumAgeMs: { test: 24 * 60 * 60 * 1000, live: 60 * 60 * 1000 },
+    get decisionLimitMs() {
+      return decisionLimitMs();
+    },
     webhookPolicy: { allowInsecure: true, allowPrivateAddresses: true },
     webhookKeys,
     fingerprintSecret,

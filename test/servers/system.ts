@@ -43,6 +43,11 @@ export type TestSystem = {
   /** As a worker, for activities that a test calls itself. */
   readonly worker: Database;
   readonly temporal: Client;
+  /**
+   * How long the API waits for a decision. A worker decides, however busy the machine is, and no test
+   * depends on how soon; without one the answer is `pending` in any case.
+   */
+  readonly decisionLimitMs: () => number;
   readonly bank: TestBank;
   readonly account: TestAccount;
   /** Calls as the system's account. */
@@ -96,6 +101,8 @@ export async function startSystem(
     statementTimeoutMs: 1_000,
     applicationName: 'test-lists',
   });
+  let isRunning = false;
+  const decisionLimitMs = () => (isRunning ? 30_000 : 1_000);
   const app = createApp({
     database: api,
     lists,
@@ -104,6 +111,9 @@ export async function startSystem(
     rails: createRails([createSandboxCallbacks([bank.callbackSecret])]),
     log,
     rateMaximumAgeMs: { test: dayMs, live: hourMs },
+    get decisionLimitMs() {
+      return decisionLimitMs();
+    },
     webhookPolicy: options.webhookPolicy ?? policy,
     webhookKeys,
     fingerprintSecret,
@@ -144,8 +154,10 @@ export async function startSystem(
       ...(only === 'single' ? [] : await createBatchLane(lane)),
     ];
     const running = workers.map((worker) => worker.run());
+    isRunning ||= only !== 'batch';
     const stopOthers = stopWorker;
     stopWorker = async () => {
+      isRunning = false;
       for (const worker of workers) if (worker.getState() === 'RUNNING') worker.shutdown();
       await Promise.all([...running, stopOthers()]);
       await deliverer.close();
@@ -162,6 +174,7 @@ export async function startSystem(
     database,
     worker,
     temporal,
+    decisionLimitMs,
     bank,
     account,
     client: createClient(apiUrl, account.apiKey),

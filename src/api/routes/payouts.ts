@@ -18,7 +18,7 @@ import {
 import { refuseRetry, retryExpected } from '../../domain/acceptance.js';
 import { isFinal, type WakeablePayout } from '../../domain/payout.js';
 import { isRefusal, type Refusal, refuse, revealsFunds } from '../../domain/refusal.js';
-import { observe } from '../../telemetry.js';
+import { observe } from '../../metrics.js';
 import { askPayout, askTemporal, startAndAwaitDecision } from '../../temporal/workflowCalls.js';
 import { cancelUpdate } from '../../workflows/messages.js';
 import { maxProblems } from '../decoded.js';
@@ -37,9 +37,6 @@ import {
   validate,
   withoutConsequences,
 } from '../route.js';
-
-/** How long a caller waits for the decision before the answer is 202 `pending`. */
-const decisionLimitMs = 3_000;
 
 /** A void at the rail takes one call; a rail that is slow leaves the outcome open. */
 const cancelLimitMs = 10_000;
@@ -173,7 +170,7 @@ async function createPayout(
   const toDecide = bound.isReplay ? await undecided(deps, request, bound.objectId) : recorded;
   if (toDecide !== undefined) {
     await askTemporal(deps, { payout: toDecide.id }, () =>
-      startAndAwaitDecision(deps.temporal, toDecide, decisionLimitMs),
+      startAndAwaitDecision(deps.temporal, toDecide, deps.decisionLimitMs),
     );
     observe('payout_acceptance_seconds', {}, (performance.now() - askedMs) / 1000);
   }
