@@ -1,6 +1,6 @@
 import { afterCommit, type Sql } from '../db/client.js';
 import type { PayoutRow } from '../db/payouts.js';
-import { count, observe } from '../telemetry.js';
+import { count, observe } from '../metrics.js';
 
 type Moved = Pick<
   PayoutRow,

@@ -17,7 +17,7 @@ import { claimGroups, endGroups, endpointsOfGroups, releaseGroups } from '../db/
 import { cancelAll, recipientOf } from '../db/webhookEndpoints.js';
 import { webhookSecretsOpener } from '../db/webhookSecrets.js';
 import { createKeyedLimit, type KeyedLimit } from '../keyedLimit.js';
-import { count, observe } from '../telemetry.js';
+import { count, observe } from '../metrics.js';
 import { backoffAfter } from '../webhooks/retrySchedule.js';
 import { factsOf, type Sender, type SendOutcome } from '../webhooks/sender.js';
 import type { WebhookDeliveryInput } from '../workflows/messages.js';

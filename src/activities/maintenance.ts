@@ -12,7 +12,7 @@ import { purgeUnusedQuotes } from '../db/quotes.js';
 import { currentRates, storeRates } from '../db/rates.js';
 import { countBreaks, movementTotals } from '../db/statements.js';
 import { purgeProbes } from '../db/webhookProbes.js';
-import { count, show } from '../telemetry.js';
+import { count, show } from '../metrics.js';
 import { answers } from '../temporal/client.js';
 import { startBatches, wakeChunks, wakeEndpoints } from '../temporal/workflowCalls.js';
 import type { ActivityDeps, WakingDeps } from './deps.js';

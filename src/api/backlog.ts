@@ -2,7 +2,7 @@ import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
 import { readBacklog } from '../db/backlog.js';
 import type { Database } from '../db/client.js';
-import { showBacklog } from '../telemetry.js';
+import { showBacklog } from '../metrics.js';
 import { readQueueBacklog } from '../temporal/queueBacklog.js';
 
 /** However many read the metrics, what waits is read once in so long. */

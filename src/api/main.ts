@@ -6,10 +6,12 @@ import { hasMasterKeys } from '../db/accountKeys.js';
 import { connectDatabase, type Database } from '../db/client.js';
 import { isMigrated } from '../db/migrate.js';
 import { createKeyring, type Keyring } from '../db/personalData.js';
+import { createLog } from '../log.js';
+import { count, createRegistry, show } from '../metrics.js';
+import { listen, serveMetrics } from '../metricsServer.js';
 import { type Running, runProcess, tracingOf } from '../process.js';
 import { createRails } from '../rails/registry.js';
 import { createSandboxCallbacks } from '../rails/sandbox/callback.js';
-import { count, createLog, createRegistry, listen, serveMetrics, show } from '../telemetry.js';
 import { connectTemporal, refusalOf } from '../temporal/client.js';
 import { readSigningKey } from '../webhooks/signature.js';
 import { createApp } from './app.js';
@@ -29,6 +31,8 @@ const listConnections = { poolSize: 8, statementTimeoutMs: 1_000 } as const;
 const readinessMs = 2_000;
 
 async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
+  // Before what is measured.
+  const registry = await createRegistry('api');
   const connection = { url: config.DATABASE_URL, applicationName: 'corridor-api' };
   const database = connectDatabase({ ...connection, poolSize: config.DATABASE_POOL_SIZE });
   const lists = connectDatabase({ ...connection, ...listConnections });
@@ -50,6 +54,7 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
     rails,
     log,
     rateMaximumAgeMs: rateAgesOf(config),
+    decisionLimitMs: 3_000,
     webhookPolicy: {
       allowInsecure: config.WEBHOOKS_ALLOW_INSECURE,
       allowPrivateAddresses: config.WEBHOOKS_ALLOW_INSECURE,
@@ -75,7 +80,7 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
   const metricsServer = await serveMetrics({
     host: config.METRICS_HOST,
     port: config.METRICS_PORT,
-    registry: createRegistry('api'),
+    registry,
     isReady: async () => !http.isStopping() && (await isUsable()),
     refresh: createBacklog(lists, temporal, log),
   });

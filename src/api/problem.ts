@@ -1,6 +1,6 @@
 import type { ContractObject } from '../contract/schemas.js';
 import { meaningOf, type Refusal, sentenceOf } from '../domain/refusal.js';
-import { withoutSecrets } from '../telemetry.js';
+import { withoutSecrets } from '../log.js';
 
 /** One refused parameter inside a problem, or the problem's own first one. */
 function memberOf(refusal: Refusal) {

@@ -4,8 +4,9 @@ import { text } from 'node:stream/consumers';
 import { JSONToPayload, payloadToJSON } from '@temporalio/common/lib/proto-utils.js';
 import { z } from 'zod';
 import { type CodecConfig, readCodecConfig } from '../config.js';
+import { createLog } from '../log.js';
+import { listen } from '../metricsServer.js';
 import { runProcess } from '../process.js';
-import { createLog, listen } from '../telemetry.js';
 import { encryptingCodec } from '../temporal/encryption.js';
 
 /** Of base64 in JSON: as much as Temporal takes in one message, which is 4 MB, and then some. */

@@ -1,4 +1,4 @@
-import type { BacklogSample } from '../telemetry.js';
+import type { BacklogSample } from '../metrics.js';
 import type { Sql } from './client.js';
 import { isProbed } from './endpointHealth.js';
 

@@ -1,5 +1,5 @@
 import postgres, { type Fragment } from 'postgres';
-import { observe, raise } from '../telemetry.js';
+import { observe, raise } from '../metrics.js';
 import { socketsTo } from './socket.js';
 
 /** A connection pool or an open transaction: every function of this folder takes either. */

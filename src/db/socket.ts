@@ -1,5 +1,5 @@
 import { Socket } from 'node:net';
-import { raise } from '../telemetry.js';
+import { raise } from '../metrics.js';
 
 /** What postgres.js has read of a URL: one or more hosts, each with its port, or a file. */
 type Target = {

@@ -1,5 +1,5 @@
+import { count, observe } from '../metrics.js';
 import { traceCall } from '../spans.js';
-import { count, observe } from '../telemetry.js';
 import type { Rail } from './rail.js';
 
 type Operation = 'submit' | 'lookup' | 'void' | 'statement';

@@ -7,7 +7,7 @@ import {
   makeGrpcRetryInterceptor,
 } from '@temporalio/client';
 import type { TemporalConfig } from '../config.js';
-import { show } from '../telemetry.js';
+import { show } from '../metrics.js';
 import { encryptingCodec } from './encryption.js';
 
 /**

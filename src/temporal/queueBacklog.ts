@@ -1,5 +1,5 @@
 import type { Client } from '@temporalio/client';
-import type { BacklogSample } from '../telemetry.js';
+import type { BacklogSample } from '../metrics.js';
 import { taskQueues } from '../workflows/messages.js';
 
 /** What the server calls the kinds of tasks (temporal.api.enums.v1.TaskQueueType). */

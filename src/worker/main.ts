@@ -12,6 +12,9 @@ import { ConfigError, rateAgesOf, readWorkerConfig, type WorkerConfig } from '..
 import { hasMasterKeys } from '../db/accountKeys.js';
 import { connectDatabase, type Database } from '../db/client.js';
 import { createKeyring, type Keyring } from '../db/personalData.js';
+import { createLog } from '../log.js';
+import { createRegistry } from '../metrics.js';
+import { freeAddress, serveMetrics } from '../metricsServer.js';
 import { type Running, runProcess, tracingOf } from '../process.js';
 import { metered } from '../rails/metered.js';
 import { createRails } from '../rails/registry.js';
@@ -19,7 +22,6 @@ import { createSandboxRail } from '../rails/sandbox/connector.js';
 import { ecbSource } from '../rates/ecb.js';
 import { referenceSource } from '../rates/reference.js';
 import { tableSource } from '../rates/table.js';
-import { createLog, createRegistry, freeAddress, serveMetrics } from '../telemetry.js';
 import { connectionOptions, dataConverterOf, refusalOf } from '../temporal/client.js';
 import { upsertSchedules } from '../temporal/schedules.js';
 import { ensureSearchAttributes } from '../temporal/searchAttributes.js';
@@ -35,6 +37,8 @@ const metricsLimitMs = 1_000;
 const centsPerEuro = 100n;
 
 async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promise<Running> {
+  // Before what is measured.
+  const registry = await createRegistry(`worker-${lane}`);
   const temporalMetrics = await installRuntime(log, `worker-${lane}`);
   const database = connectDatabase({
     url: config.DATABASE_URL,
@@ -85,7 +89,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
   const server = await serveMetrics({
     host: config.METRICS_HOST,
     port: config.METRICS_PORT,
-    registry: createRegistry(`worker-${lane}`),
+    registry,
     isReady: async () => workers.every((worker) => worker.getState() === 'RUNNING'),
     others: temporalMetrics,
   });

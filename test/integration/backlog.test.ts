@@ -7,8 +7,8 @@ import { failuresToPause } from '../../src/db/endpointHealth.js';
 import { newId } from '../../src/db/id.js';
 import { parkPayouts } from '../../src/db/payouts.js';
 import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
+import { type BacklogSample, createRegistry } from '../../src/metrics.js';
 import { createRails } from '../../src/rails/registry.js';
-import { type BacklogSample, createRegistry } from '../../src/telemetry.js';
 import { createWebhookSecret } from '../../src/webhooks/signature.js';
 import { QuietRail } from '../fakes/quietRail.js';
 import { silentDeliverer } from '../fakes/silentDeliverer.js';
@@ -18,6 +18,7 @@ import { rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
 import { makeDue, recordEvents } from '../fixtures/webhookEvents.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
 
+const registry = await createRegistry('test');
 let test: TestDatabase;
 
 beforeAll(async () => {
@@ -164,7 +165,6 @@ describe('a payout that moves', () => {
     requestedAt: new Date('2026-11-24T12:00:00Z'),
     settledSince: new Date('2026-11-24T12:00:04Z'),
   };
-  const registry = createRegistry('test');
   const valuesOf = async (metric: string) =>
     (await registry.getMetricsAsJSON()).find(({ name }) => name === metric)?.values ?? [];
   const counted = async () => {

@@ -15,10 +15,10 @@ import { claimOverduePayouts } from '../../src/db/payouts.js';
 import { listBreaks, storeStatement } from '../../src/db/statements.js';
 import { fundEntry } from '../../src/domain/ledger.js';
 import type { Statement, StatementLine } from '../../src/domain/railReport.js';
+import { createRegistry } from '../../src/metrics.js';
 import { createRails } from '../../src/rails/registry.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
 import { referenceSource } from '../../src/rates/reference.js';
-import { createRegistry } from '../../src/telemetry.js';
 import { taskQueues } from '../../src/workflows/messages.js';
 import { eventually } from '../assertions/eventually.js';
 import { QuietRail } from '../fakes/quietRail.js';
@@ -38,6 +38,7 @@ import { startTestBank, type TestBank } from '../servers/bank.js';
 import { createTestAccount, unbalancedCurrencies, withoutTriggers } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
+const registry = await createRegistry('test');
 let system: TestSystem;
 
 beforeAll(async () => {
@@ -161,7 +162,6 @@ describe("the bank's statement against the ledger", () => {
     await rail.close();
     const breaks = await listBreaks(system.database, 100);
     expect(breaks).toHaveLength(counted);
-    const registry = createRegistry('test-reconciliation');
     const gauge = await registry.getSingleMetricAsString('corridor_statement_breaks');
     expect(gauge.split(' ').at(-1)).toBe(String(counted));
     return breaks;
@@ -434,7 +434,6 @@ describe('balances against their postings', () => {
 
     const { compareBalances } = maintenanceActivities(maintenanceDeps());
     expect(await new MockActivityEnvironment().run(compareBalances)).toBe(1);
-    const registry = createRegistry('test-balances');
     const gauge = await registry.getSingleMetricAsString('corridor_balance_breaks');
     expect(gauge.split(' ').at(-1)).toBe('1');
 
@@ -553,8 +552,7 @@ describe('a row that names one that does not exist', () => {
       const { compareBalances } = maintenanceActivities(maintenanceDeps());
       const counted = async () => {
         await new MockActivityEnvironment().run(compareBalances);
-        const gauge =
-          await createRegistry('test-orphans').getSingleMetricAsString('corridor_orphan_rows');
+        const gauge = await registry.getSingleMetricAsString('corridor_orphan_rows');
         return gauge.trim().split(' ').at(-1);
       };
       expect(await counted()).toBe('0');

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
+import { createRegistry } from '../../src/metrics.js';
 import { metered } from '../../src/rails/metered.js';
 import type { Rail, Transfer } from '../../src/rails/rail.js';
-import { createRegistry } from '../../src/telemetry.js';
 import { QuietRail } from '../fakes/quietRail.js';
 import { beneficiary } from '../fixtures/requestPayout.js';
 
@@ -10,7 +10,7 @@ const transfer = (key: string): Transfer => ({
   beneficiary,
 });
 
-const registry = createRegistry('test');
+const registry = await createRegistry('test');
 
 /** What is shown of this rail, a line each: `rail_answers_total submit accepted 2`. */
 async function shown(): Promise<readonly string[]> {

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { z } from 'zod';
 import { commandOf, flagsOf } from '../../src/cli/help.js';
-import described from '../../src/telemetry.json' with { type: 'json' };
+import described from '../../src/metrics.json' with { type: 'json' };
 import { metricsNamedIn } from '../assertions/promql.js';
 import { alerts, runbooks } from '../fixtures/monitoring.js';
 import { partNames, runbookEntries } from '../fixtures/runbookEntries.js';

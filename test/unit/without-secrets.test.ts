@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { newId } from '../../src/db/id.js';
 import { secretFields } from '../../src/domain/fieldRule.js';
-import { secretNames, withoutSecrets } from '../../src/telemetry.js';
+import { secretNames, withoutSecrets } from '../../src/log.js';
 
 it('no log line shows what an answer would not', () => {
   expect(secretNames).toEqual(expect.arrayContaining([...secretFields]));

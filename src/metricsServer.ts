@@ -1,0 +1,90 @@
+import { createServer, type Server } from 'node:http';
+import type { Registry } from 'prom-client';
+import { show } from './metrics.js';
+
+type MetricsServer = {
+  readonly host: string;
+  readonly port: number;
+  readonly registry: Registry;
+  readonly isReady: () => Promise<boolean>;
+  /** Brings what is shown up to date; it never rejects. */
+  readonly refresh?: () => Promise<void>;
+  /** Metrics of another registry in this process, which are shown beside its own. */
+  readonly others?: () => Promise<string>;
+};
+
+/**
+ * Serves `/metrics`, `/livez` (the process turns) and `/readyz` (it can do its work) on a port
+ * of their own, away from integrators. Returns the URL that it listens on.
+ */
+export async function serveMetrics(
+  options: MetricsServer,
+): Promise<{ readonly url: string; readonly close: () => void }> {
+  const server = createServer(({ url = '', headers }, response) => {
+    const { contentType } = options.registry;
+    const isOpenMetrics =
+      url === '/metrics' && headers.accept?.includes('application/openmetrics-text');
+    answer(url, options).then(
+      ({ status, body }) =>
+        isOpenMetrics
+          ? response.writeHead(status, { 'content-type': openMetricsType }).end(openMetrics(body))
+          : response.writeHead(status, { 'content-type': contentType }).end(body),
+      () => response.writeHead(503).end('not ready\n'),
+    );
+  });
+  const url = await listen(server, options.host, options.port);
+  return { url, close: () => server.close() };
+}
+
+const openMetricsType = 'application/openmetrics-text; version=1.0.0; charset=utf-8';
+
+/**
+ * Prometheus' text as OpenMetrics: a counter is described without the `_total` of its samples, quotes are
+ * escaped in descriptions, no line is empty, and the end is marked. prom-client has a form of its own for
+ * the whole registry, which scrapes at the same time could not choose, and not for the SDK's metrics.
+ */
+function openMetrics(text: string): string {
+  const lines = text.split('\n').filter((line) => line !== '');
+  const counters = lines.flatMap((line) => /^# TYPE (\w+)_total counter$/.exec(line)?.[1] ?? []);
+  const isCounter = new Set(counters);
+  const described = (line: string) =>
+    line
+      .replace(/^(# \w+ )(\w+)_total /, (all, begin: string, name: string) =>
+        isCounter.has(name) ? `${begin}${name} ` : all,
+      )
+      .replace(/"/g, '\\"');
+  const shown = lines.map((line) => (line.startsWith('#') ? described(line) : line));
+  return `${[...shown, '# EOF'].join('\n')}\n`;
+}
+
+/** Has a server listen, and returns its URL; port 0 is any that is free. */
+export async function listen(server: Server, host: string, port: number): Promise<string> {
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject).listen(port, host, resolve);
+  });
+  const address = server.address();
+  return `http://${host}:${typeof address === 'object' && address !== null ? address.port : port}`;
+}
+
+/** An address on this machine that is free now, for what does not say which one it has taken. */
+export async function freeAddress(): Promise<string> {
+  const server = createServer();
+  const { host } = new URL(await listen(server, '127.0.0.1', 0));
+  await new Promise((resolve) => server.close(resolve));
+  return host;
+}
+
+async function answer(path: string, { registry, isReady, refresh, others }: MetricsServer) {
+  if (path === '/metrics') {
+    // Before what may take time: Prometheus compares it with its own clock when it asked.
+    show('clock_seconds', {}, Date.now() / 1000);
+    await refresh?.();
+    const own = await registry.metrics();
+    return { status: 200, body: own + ((await others?.().catch(() => '')) ?? '') };
+  }
+  if (path === '/livez') return { status: 200, body: 'ok\n' };
+  if (path !== '/readyz') return { status: 404, body: 'not found\n' };
+  return (await isReady())
+    ? { status: 200, body: 'ready\n' }
+    : { status: 503, body: 'not ready\n' };
+}
