@@ -62,7 +62,7 @@ keep proxy_certificate "${pair:-}"
 keep sandbox_bank_callback_secret_previous ""
 
 # The owner of the tables, and what the API, the workers and operators connect as.
-for role in corridor corridor_api corridor_worker corridor_operator; do
+for role in corridor corridor_api corridor_worker corridor_operator corridor_sign_in; do
   keep "${role}_database_password" "$(random)"
   password=$(cat "$directory/${role}_database_password")
   keep "${role}_database_url" "postgres://$role:$password@postgres:5432/corridor"

@@ -251,6 +251,7 @@ const logins = {
   API_DATABASE_URL: shared.DATABASE_URL.optional(),
   WORKER_DATABASE_URL: shared.DATABASE_URL.optional(),
   OPERATOR_DATABASE_URL: shared.DATABASE_URL.optional(),
+  SIGN_IN_DATABASE_URL: shared.DATABASE_URL.optional(),
 };
 const loginSchema = z.object(logins);
 
@@ -274,6 +275,30 @@ const codecSchema = z.object({
     .regex(/^https?:\/\/[^/\s]+$/, 'an origin, such as https://temporal.example.com'),
 });
 
+const issuerForm = 'the issuer of an OpenID provider, an https URL';
+const identityClaims = ['sub', 'email'] as const;
+
+/** Who signs operators in by the company's own provider. */
+const signInSchema = z.object({
+  DATABASE_URL: shared.DATABASE_URL,
+  LOG_LEVEL: shared.LOG_LEVEL,
+  SIGN_IN_HOST: z.string().default('127.0.0.1'),
+  SIGN_IN_PORT: port.default(8082),
+  OIDC_ISSUER: z
+    .string({ error: issuerForm })
+    .regex(
+      /^(https:\/\/[^\s/?#]+|http:\/\/(localhost|127\.0\.0\.1)(:\d+)?)(\/[^\s?#]*)?$/,
+      issuerForm,
+    ),
+  /** As which Corridor is registered there: a public client with the device flow. */
+  OIDC_CLIENT_ID: z.string({ error: 'the id of a client' }).min(1, 'the id of a client'),
+  /** What operators are known by. An address may become another person's, `sub` never does. */
+  OIDC_IDENTITY_CLAIM: z.enum(identityClaims, identityClaims.join(' or ')).default('sub'),
+  SIGN_IN_HOURS: digits(/^([1-9]|1[0-2])$/, 'whole hours, 1 to 12')
+    .default('8')
+    .transform(Number),
+});
+
 /** What `corridor start` and `corridor demo` take from outside instead of starting it. */
 const stackSchema = z.object({
   ...logins,
@@ -290,6 +315,9 @@ const stackSchema = z.object({
   ...rateLimits({ perSecond: 5_000, burst: 10_000, inFlight: 1_000, items: 99_999 }),
 });
 
+/** Where operators sign in. */
+const signInCallerSchema = z.object({ CORRIDOR_SIGN_IN_URL: url('http|https') });
+
 /** Whose events `corridor listen` reads; without both, those of a local stack. */
 const callerSchema = z.object({
   CORRIDOR_API_URL: url('http|https').optional(),
@@ -297,6 +325,7 @@ const callerSchema = z.object({
 });
 
 export type TemporalConfig = z.infer<z.ZodObject<typeof temporal>>;
+export type SignInConfig = z.infer<typeof signInSchema>;
 export type CodecConfig = z.infer<typeof codecSchema>;
 export type ApiConfig = z.infer<typeof apiSchema>;
 export type WorkerConfig = z.infer<typeof workerSchema>;
@@ -316,6 +345,8 @@ export const readWorkerConfig = (env: Environment) =>
 export const readOperatorTemporalConfig = (env: Environment, stack: Environment = {}) =>
   read(operatorTemporalSchema.superRefine(checkTemporal), env, stack);
 export const readCodecConfig = (env: Environment) => read(codecSchema, env);
+export const readSignInConfig = (env: Environment) => read(signInSchema, env);
+export const readSignInCallerConfig = (env: Environment) => read(signInCallerSchema, env);
 export const readOperatorConfig = (env: Environment, stack: Environment) =>
   read(operatorSchema, env, stack);
 export const readMasterKeyConfig = (env: Environment) => read(masterKeySchema, env);

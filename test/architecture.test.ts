@@ -44,10 +44,10 @@ const source = new Map([
  * help for each command, and a doctor, 114 with what a restored database has lost and orphans, 170 with
  * traces, 20 with OpenMetrics, 53 with what runbooks were missing: endpoints that fail, standbys, clocks and
  * certificates, 40 with migrations that give way to requests and workers whose builds Temporal knows, 34
- * with limits of a corridor, 20 with hints for amounts, nulls and plus signs, and 16 with a command line
- * that loads no metrics.
+ * with limits of a corridor, 20 with hints for amounts, nulls and plus signs, 16 with a command line
+ * that loads no metrics, and 257 with operators who sign in at their company's provider.
  */
-const limits = { linesPerFile: 450, linesOfCode: 21_114 };
+const limits = { linesPerFile: 450, linesOfCode: 21_371 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

@@ -65,6 +65,8 @@ const table: readonly (readonly [part: string, rule: Rule])[] = [
   ],
   ['worker/', composes],
   ['codec/', composes],
+  ['signIn/provider', { ours: [], types: ['config'] }],
+  ['signIn/', composes],
   [
     'cli/',
     {
@@ -78,7 +80,7 @@ const table: readonly (readonly [part: string, rule: Rule])[] = [
           'api/nearestName',
           'contract/versions/',
         ],
-        ...['rates/', 'config', 'sandbox/'],
+        ...['rates/', 'signIn/provider', 'config', 'sandbox/'],
       ],
     },
   ],
@@ -109,10 +111,11 @@ const entries = [
   // Bundled beside the workflows, by its path.
   'workflows/traced.ts',
   'codec/main.ts',
+  'signIn/main.ts',
 ];
 
 /** Files that may hand `process.env` on as a whole, to a configuration or to a child process. */
-const passesEnvironment = /^(api\/main\.ts|worker\/|codec\/|cli\/|sandbox\/)/;
+const passesEnvironment = /^(api\/main\.ts|worker\/|codec\/|signIn\/main|cli\/|sandbox\/)/;
 const readsEnvironment = new Set(['config.ts', 'sandbox/bank/main.ts']);
 
 /** The files of a folder; `prefix` is what their paths begin with where it is not `src`. */

@@ -29,7 +29,7 @@ SQL
 
 create_role corridor
 create_database corridor corridor
-for role in corridor_api corridor_worker corridor_operator; do
+for role in corridor_api corridor_worker corridor_operator corridor_sign_in; do
   create_role "$role"
   let_in "$role" corridor
 done

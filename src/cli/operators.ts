@@ -2,6 +2,7 @@ import { hasSqlState, transaction } from '../db/client.js';
 import {
   countOtherAdmins,
   enrollAdmin,
+  giveOperatorIdentity,
   giveOperatorKey,
   listOperators,
   revokeOperator,
@@ -14,8 +15,11 @@ import { type Call, type Flags, reasonOf, requiredFlag, signatureOf, UsageError 
 export async function showOperators(call: Call): Promise<void> {
   const none = 'There are no operators: see corridor operators first.';
   printRows(call, await listOperators(call.database), none, (operator) => {
-    const { name, role, lastFour, createdAt, rolledAt, revokedAt } = operator;
-    const made = `key …${lastFour} of ${(rolledAt ?? createdAt).toISOString()}`;
+    const { name, role, lastFour, identity, createdAt, rolledAt, revokedAt } = operator;
+    const since = (rolledAt ?? createdAt).toISOString();
+    const made = identity
+      ? `signs in as ${identity} since ${since}`
+      : `key …${lastFour} of ${since}`;
     const end = revokedAt === null ? '' : `  revoked ${revokedAt.toISOString()}`;
     return `${name}  ${role}  ${made}${end}`;
   });
@@ -35,18 +39,27 @@ export async function addFirstOperator(call: Call): Promise<void> {
   showKey(name, key);
 }
 
-/** Adds an operator and shows the key, once. */
-export async function addOperator(call: Call): Promise<void> {
-  const name = nameOf(call);
-  const role = roleOf({ role: requiredFlag(call.flags, 'role') });
-  showKey(name, await giveOperatorKey(call.database, signatureOf(call), 'add', { name, role }));
+/** Adds an operator, and shows the key, once, of one who does not sign in. */
+export function addOperator(call: Call): Promise<void> {
+  return giveProof(call, 'add', roleOf({ role: requiredFlag(call.flags, 'role') }));
 }
 
 /** Replaces an operator's key, which stops working: your own or, as an admin, anyone's. */
-export async function rollOperator(call: Call): Promise<void> {
+export function rollOperator(call: Call): Promise<void> {
+  return giveProof(call, 'roll', roleOf(call.flags));
+}
+
+async function giveProof(call: Call, verb: 'add' | 'roll', role: OperatorRole | null) {
+  const { database, flags } = call;
   const name = nameOf(call);
-  const role = roleOf(call.flags);
-  showKey(name, await giveOperatorKey(call.database, signatureOf(call), 'roll', { name, role }));
+  const signature = signatureOf(call);
+  if (flags['identity'] === undefined) {
+    showKey(name, await giveOperatorKey(database, signature, verb, { name, role }));
+    return;
+  }
+  const identity = identityOf(flags['identity']);
+  await giveOperatorIdentity(database, signature, verb, { name, role, identity });
+  console.log(`${name} signs in as ${identity}: corridor sign-in.`);
 }
 
 /** Ends an operator's key at once. */
@@ -65,6 +78,14 @@ function showKey(name: string, key: string): void {
 function nameOf({ id }: Call): string {
   if (/^[a-z0-9][a-z0-9._@+-]{0,63}$/.test(id)) return id;
   throw new UsageError('NAME expects 1 to 64 of a-z, 0-9 and . _ @ + -, such as grace.hopper.');
+}
+
+/** What the provider calls the person; addresses in small letters, since no two differ in them alone. */
+function identityOf(text: string): string {
+  if (/^[\x21-\x7e]{1,255}$/.test(text)) return text.includes('@') ? text.toLowerCase() : text;
+  throw new UsageError(
+    '--identity expects up to 255 letters of ASCII without spaces, as the provider has it.',
+  );
 }
 
 function roleOf({ role }: Flags): OperatorRole | null {

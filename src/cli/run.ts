@@ -126,6 +126,9 @@ async function perform(name: string, { words, flags: typed, set }: Typed): Promi
       });
     case 'listen':
       return (await import('../../sandbox/listen.js')).listen({ ...flags, directory });
+    case 'sign-in':
+      await (await import('./signIn.js')).signIn();
+      return exitCodes.done;
     case 'rehearse':
       return (await import('../../sandbox/rehearse.js')).rehearse(directory, id);
     case 'completion': {

@@ -62,6 +62,7 @@ async function migrateForLogins({ database }: Call): Promise<void> {
     api: logins.API_DATABASE_URL,
     worker: logins.WORKER_DATABASE_URL,
     operator: logins.OPERATOR_DATABASE_URL,
+    sign_in: logins.SIGN_IN_DATABASE_URL,
   });
   console.log(applied.length === 0 ? 'Nothing to do.' : `Applied ${applied.join(', ')}.`);
 }

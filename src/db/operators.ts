@@ -7,7 +7,9 @@ import { newId } from './id.js';
 export type Operator = {
   readonly name: string;
   readonly role: OperatorRole;
-  readonly lastFour: string;
+  /** Of the key; or the identity at the company's provider of whoever signs in. */
+  readonly lastFour: string | null;
+  readonly identity: string | null;
   readonly createdAt: Date;
   readonly rolledAt: Date | null;
   readonly revokedAt: Date | null;
@@ -15,7 +17,7 @@ export type Operator = {
 
 export function listOperators(sql: Sql): Promise<readonly Operator[]> {
   return sql<Operator[]>`
-    select name, role, last_four, created_at, rolled_at, revoked_at from operators order by name`;
+    select name, role, last_four, identity, created_at, rolled_at, revoked_at from operators order by name`;
 }
 
 export const isWellFormedOperatorKey = (text: string) => isWellFormedKey(text, /^cop_/);
@@ -38,6 +40,38 @@ export async function giveOperatorKey(
     select give_operator_key(${operatorKey}, ${newId('operatorAction')}, ${verb}, ${name}, ${role},
       ${hashOfKey(key)}, ${key.slice(-4)}, ${reason})`;
   return key;
+}
+
+/** Adds an operator who signs in, or has one sign in from now on instead of using a key. */
+export async function giveOperatorIdentity(
+  sql: Sql,
+  { operatorKey, reason }: Signature,
+  verb: 'add' | 'roll',
+  operator: Pick<Operator, 'name' | 'identity'> & { readonly role: OperatorRole | null },
+): Promise<void> {
+  const { name, role, identity } = operator;
+  await sql`
+    select give_operator_identity(${operatorKey}, ${newId('operatorAction')}, ${verb}, ${name}, ${role},
+      ${identity}, ${reason})`;
+}
+
+export type OperatorSession = Pick<Operator, 'role'> & {
+  readonly key: string;
+  readonly operator: string;
+  readonly endsAt: Date;
+};
+
+/** Begins a session of the operator with an identity; throws if there is none. The key is not stored. */
+export async function beginSession(
+  sql: Sql,
+  identity: string,
+  hours: number,
+): Promise<OperatorSession> {
+  const key = createKey('cop_');
+  const [row] = await sql<Omit<OperatorSession, 'key'>[]>`
+    select operator, role, ends_at
+      from begin_operator_session(${newId('operatorAction')}, ${identity}, ${hashOfKey(key)}, ${hours})`;
+  return { ...exactlyOne(row), key };
 }
 
 /** How many other operators than this one are admins. It stays so until the transaction ends. */

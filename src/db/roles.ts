@@ -1,7 +1,7 @@
 import type { Sql } from './client.js';
 
 /** The kinds of process that connect as something less than the owner; see 0001_roles.sql. */
-export const databaseRoles = ['api', 'worker', 'operator'] as const;
+export const databaseRoles = ['api', 'worker', 'operator', 'sign_in'] as const;
 export type DatabaseRole = (typeof databaseRoles)[number];
 export type DatabaseUrls = Readonly<Record<DatabaseRole, string>>;
 type KnownUrls = { readonly [role in DatabaseRole]?: string | undefined };
@@ -14,7 +14,10 @@ export function loginUrls(ownerUrl: string, createPassword: () => string): Datab
     url.password = createPassword();
     return url.href;
   };
-  return { api: urlOf('api'), worker: urlOf('worker'), operator: urlOf('operator') };
+  return {
+    ...{ api: urlOf('api'), worker: urlOf('worker') },
+    ...{ operator: urlOf('operator'), sign_in: urlOf('sign_in') },
+  };
 }
 
 /** Makes the logins of these URLs, or gives those that are there the URLs' passwords. */

@@ -397,7 +397,10 @@ describe('every command that changes something says who and why', () => {
       output: expect.stringMatching(/^--operator: leave it out/),
     });
     for (const [operator, expected] of [
-      ['mallory', /^The operator's key is unknown, replaced or revoked\.$/m],
+      [
+        'mallory',
+        /^The operator's key is unknown, replaced or revoked, or its session has ended\.$/m,
+      ],
       ['otto', /^otto has the role operate; this takes admin\.$/m],
       ['vera', /^vera has the role view; this takes admin\.$/m],
     ] as const) {

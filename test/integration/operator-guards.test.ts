@@ -314,7 +314,7 @@ describe('an operator is whose key it is', () => {
     const rolled = { name: 'carol', role: null };
     const operatorKey = await giveOperatorKey(operator, first, 'roll', rolled);
     await expect(insertRequest(database, id, first, approval(request))).rejects.toThrow(
-      "The operator's key is unknown, replaced or revoked.",
+      "The operator's key is unknown, replaced or revoked, or its session has ended.",
     );
     const again = await insertRequest(database, id, { ...first, operatorKey }, approval(request));
     await expect(executed(again, id, request)).rejects.toMatchObject(checkViolation);

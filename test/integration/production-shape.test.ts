@@ -30,7 +30,9 @@ import {
 } from './compose.js';
 
 /** Who the processes connect as; `migrate` alone as the owner. */
-const roles = ['corridor_api', 'corridor_worker', 'corridor_operator'] as const;
+const roles = [
+  ...(['corridor_api', 'corridor_worker', 'corridor_operator', 'corridor_sign_in'] as const),
+];
 
 const forbidden = [
   'update ledger_balances set amount_minor = amount_minor + 1',
@@ -114,6 +116,7 @@ describe('docker-compose.yml', () => {
       'batch-worker': ofWorkers,
       'sandbox-bank': ['sandbox_bank_callback_secret', 'sandbox_bank_token'],
       operator: ['corridor_operator_database_url', 'temporal_encryption_keys'],
+      'sign-in': ['corridor_sign_in_database_url'],
       codec: ['codec_token', 'temporal_encryption_keys'],
       proxy: ['proxy_certificate', 'proxy_operators'],
       prometheus: [],
@@ -139,6 +142,7 @@ describe('docker-compose.yml', () => {
       worker: ['corridor_worker_database_url'],
       'batch-worker': ['corridor_worker_database_url'],
       operator: ['corridor_operator_database_url'],
+      'sign-in': ['corridor_sign_in_database_url'],
       migrate: ['corridor_database_url'],
     });
   });
@@ -179,7 +183,7 @@ describe('docker-compose.yml', () => {
   it('shows the database and the bank to nobody, and the rest to this machine alone', () => {
     for (const [name, { networks, ports }] of Object.entries(compose.services)) {
       const isInside = networks.every((network) => compose.networks[network]?.internal);
-      const outside = ['api', 'worker', 'batch-worker', 'proxy', 'grafana'];
+      const outside = ['api', 'worker', 'batch-worker', 'proxy', 'grafana', 'operator', 'sign-in'];
       expect(isInside, name).toBe(!outside.includes(name));
       for (const port of ports) expect(port, name).toMatch(/^127\.0\.0\.1:/);
       if (isInside) expect(ports, name).toEqual([]);
@@ -618,6 +622,8 @@ describe('the processes of docker-compose.yml', () => {
     for (const statement of forbidden) {
       await expect(run(url, statement), statement).rejects.toMatchObject({ code: '42501' });
     }
+    // Who signs operators in reads nothing at all.
+    if (role === 'corridor_sign_in') return;
     expect(await run(url, 'select count(*)::int as edited from balance_breaks')).toEqual([
       { edited: 0 },
     ]);

@@ -111,16 +111,16 @@ describe('the chart', () => {
       ({ kind, metadata }) => `${kind} ${metadata.name.replace('corridor-', '')}`,
     );
     expect(names.toSorted()).toEqual([
-      ...['api', 'batch-worker', 'codec', 'worker'].map((part) => `Deployment ${part}`),
+      ...['api', 'batch-worker', 'codec', 'sign-in', 'worker'].map((part) => `Deployment ${part}`),
       'HorizontalPodAutoscaler api',
       'Ingress api',
       'Job migrate',
-      ...['api', 'batch-worker', 'codec', 'migrate', 'worker'].map(
+      ...['api', 'batch-worker', 'codec', 'migrate', 'sign-in', 'worker'].map(
         (part) => `NetworkPolicy ${part}`,
       ),
       ...['api', 'batch-worker', 'worker'].map((part) => `PodDisruptionBudget ${part}`),
       ...['batch-worker', 'worker'].map((part) => `ScaledObject ${part}`),
-      ...['api', 'codec'].map((part) => `Service ${part}`),
+      ...['api', 'codec', 'sign-in'].map((part) => `Service ${part}`),
     ]);
   });
 
@@ -170,8 +170,9 @@ describe('the chart', () => {
   it('asks /livez and /readyz of each process that stays', () => {
     for (const { name, container: each } of workloadsOf(textsOf('everything'))) {
       if (name === 'migrate') continue;
-      const port = name === 'codec' ? 'codec' : 'metrics';
-      const ready = name === 'codec' ? '/livez' : '/readyz';
+      const hasMetrics = !['codec', 'sign-in'].includes(name);
+      const port = hasMetrics ? 'metrics' : name;
+      const ready = hasMetrics ? '/readyz' : '/livez';
       expect(each, name).toMatchObject({
         startupProbe: { httpGet: { path: '/livez', port } },
         livenessProbe: { httpGet: { path: '/livez', port } },

@@ -209,3 +209,16 @@ spec:
 - name: CODEC_UI_ORIGIN
   value: {{ required "codec.uiOrigin: expected the origin of the Temporal UI" .Values.codec.uiOrigin | quote }}
 {{- end }}
+
+{{- define "corridor.signInEnv" }}
+- name: SIGN_IN_HOST
+  value: 0.0.0.0
+- name: SIGN_IN_PORT
+  value: "8082"
+- name: OIDC_ISSUER
+  value: {{ required "signIn.issuer: expected the issuer of the OpenID provider" .Values.signIn.issuer | quote }}
+- name: OIDC_CLIENT_ID
+  value: {{ required "signIn.clientId: expected the id of the client" .Values.signIn.clientId | quote }}
+- name: OIDC_IDENTITY_CLAIM
+  value: {{ .Values.signIn.identityClaim | quote }}
+{{- end }}

@@ -1,0 +1,56 @@
+import {
+  type Configuration,
+  initiateDeviceAuthorization,
+  pollDeviceAuthorizationGrant,
+  ResponseBodyError,
+} from 'openid-client';
+import { z } from 'zod';
+import { ConfigError, readSignInCallerConfig } from '../config.js';
+import { discover } from '../signIn/provider.js';
+import { Refused } from './usage.js';
+
+const provider = z.object({ issuer: z.string(), client_id: z.string() });
+const session = z.object({
+  ...{ operator: z.string(), role: z.string(), ends_at: z.string(), key: z.string() },
+});
+const refusal = z.object({ message: z.string() });
+
+/** It verifies a token with the provider's keys, which it may have to read first. */
+const answerLimitMs = 20_000;
+
+/**
+ * Signs an operator in at the company's OpenID provider, by a browser on any device (RFC 8628). The key of
+ * the session stands alone on standard output, for a variable of the shell.
+ */
+export async function signIn(): Promise<void> {
+  const { CORRIDOR_SIGN_IN_URL: url } = readSignInCallerConfig(process.env);
+  const { issuer, client_id: clientId } = await ask(provider, `${url}/provider`);
+  const token = await tokenOf(await discover(issuer, clientId)).catch((error: unknown) => {
+    if (!(error instanceof ResponseBodyError)) throw error;
+    throw new Refused(`${issuer} refuses: ${error.error_description ?? error.error}.`);
+  });
+  if (token === undefined) throw new Refused(`${issuer} gave no ID token: allow the scope openid.`);
+  const begun = await ask(session, `${url}/sessions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${token}` },
+  });
+  console.error(`Signed in as ${begun.operator} (${begun.role}) until ${begun.ends_at}.`);
+  console.log(begun.key);
+}
+
+async function tokenOf(provider: Configuration): Promise<string | undefined> {
+  const flow = await initiateDeviceAuthorization(provider, { scope: 'openid email' });
+  console.error(`Open    ${flow.verification_uri_complete ?? flow.verification_uri}`);
+  console.error(`Code    ${flow.user_code}, for ${Math.ceil(flow.expires_in / 60)} minutes`);
+  return (await pollDeviceAuthorizationGrant(provider, flow)).id_token;
+}
+
+async function ask<T>(shape: z.ZodType<T>, url: string, request: RequestInit = {}): Promise<T> {
+  const signal = AbortSignal.timeout(answerLimitMs);
+  const response = await fetch(url, { ...request, signal }).catch(() => {
+    throw new ConfigError(`CORRIDOR_SIGN_IN_URL: ${url} does not answer.`);
+  });
+  const body: unknown = await response.json();
+  if (response.ok) return shape.parse(body);
+  throw new Refused(refusal.parse(body).message);
+}

@@ -1,0 +1,84 @@
+import { createServer, type IncomingMessage } from 'node:http';
+import type { Logger } from 'pino';
+import { readSignInConfig, type SignInConfig } from '../config.js';
+import { connectDatabase, type Database, isOutage, isRaisedByFunction } from '../db/client.js';
+import { beginSession } from '../db/operators.js';
+import { createLog } from '../log.js';
+import { listen } from '../metricsServer.js';
+import { runProcess } from '../process.js';
+import { createVerifier } from './provider.js';
+
+/** A request is its headers alone, in which Node takes 16 KiB: room for the largest token. */
+const requestTimeoutMs = 10_000;
+
+type Answer = { readonly status: number; readonly body: object };
+const problem = (status: number, message: string): Answer => ({ status, body: { message } });
+
+/**
+ * Begins sessions of operators who prove by a token of the company's OpenID provider who they are. The
+ * database knows which identities are operators, and what the key of a session may do.
+ */
+function createSignInServer(config: SignInConfig, database: Database, log: Logger) {
+  const verify = createVerifier(config);
+  const begin = async (idToken: string): Promise<Answer> => {
+    const verified = await verify(idToken);
+    if ('fault' in verified) return problem(401, `The ID token is refused: ${verified.fault}.`);
+    const session = await beginSession(database, verified.identity, config.SIGN_IN_HOURS);
+    const { operator, role, endsAt, key } = session;
+    log.info({ operator, role }, 'an operator has signed in');
+    return { status: 201, body: { operator, role, ends_at: endsAt.toISOString(), key } };
+  };
+  const answer = async ({ headers, method, url }: IncomingMessage): Promise<Answer> => {
+    if (url === '/livez') return { status: 200, body: {} };
+    if (url === '/provider')
+      return {
+        status: 200,
+        body: { issuer: config.OIDC_ISSUER, client_id: config.OIDC_CLIENT_ID },
+      };
+    if (method !== 'POST' || url !== '/sessions') return problem(404, 'Expected POST /sessions.');
+    const [, idToken] = /^Bearer (\S+)$/.exec(headers.authorization ?? '') ?? [];
+    if (idToken === undefined)
+      return problem(401, 'Authorization: expected Bearer and an ID token.');
+    try {
+      return await begin(idToken);
+    } catch (error) {
+      if (isRaisedByFunction(error)) return problem(403, error.message);
+      log.error({ err: error }, 'nobody can sign in');
+      const who = isOutage(error) ? 'The database' : 'The OpenID provider';
+      return problem(503, `${who} does not answer. Try again later.`);
+    }
+  };
+  const headers = { 'content-type': 'application/json', 'cache-control': 'no-store' };
+  return createServer({ requestTimeout: requestTimeoutMs }, (request, response) => {
+    answer(request).then(
+      ({ status, body }) => response.writeHead(status, headers).end(JSON.stringify(body)),
+      () => response.destroy(),
+    );
+  });
+}
+
+const partLog = (level: string) => createLog({ part: 'sign-in', level });
+
+await runProcess(
+  async () => {
+    const config = readSignInConfig(process.env);
+    const log = partLog(config.LOG_LEVEL);
+    const database = connectDatabase({
+      url: config.DATABASE_URL,
+      poolSize: 2,
+      applicationName: 'corridor-sign-in',
+    });
+    const server = createSignInServer(config, database, log);
+    const url = await listen(server, config.SIGN_IN_HOST, config.SIGN_IN_PORT);
+    log.info({ ready: url }, 'operators can sign in');
+    return {
+      broken: new Promise(() => undefined),
+      stop: async () => {
+        server.close();
+        server.closeAllConnections();
+        await database.end({ timeout: 5 });
+      },
+    };
+  },
+  () => partLog('info'),
+);

@@ -1,0 +1,332 @@
+import { createHmac } from 'node:crypto';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { type Part, startProcess } from '../../sandbox/stack/process.js';
+import { connectDatabase, type Database } from '../../src/db/client.js';
+import {
+  beginSession,
+  giveOperatorIdentity,
+  giveOperatorKey,
+  listOperators,
+  operatorOf,
+  revokeOperator,
+} from '../../src/db/operators.js';
+import type { OperatorRole } from '../../src/domain/operator.js';
+import { eventually } from '../assertions/eventually.js';
+import { type Claims, clientId, startOpenidProvider } from '../fakes/openidProvider.js';
+import { signedBy } from '../fixtures/operators.js';
+import { createTestDatabase, type TestDatabase } from '../servers/database.js';
+
+const program = (path: string) => fileURLToPath(new URL(`../../dist/src/${path}`, import.meta.url));
+const sessionForm = z.object({
+  ...{ operator: z.string(), role: z.string(), ends_at: z.iso.datetime(), key: z.string() },
+});
+const refusalForm = z.object({ message: z.string() });
+const hourMs = 60 * 60 * 1000;
+
+let test: TestDatabase;
+let operators: Database;
+let signIn: Database;
+let provider: Awaited<ReturnType<typeof startOpenidProvider>>;
+let service: Part;
+
+beforeAll(async () => {
+  test = await createTestDatabase();
+  const connect = (url: string) =>
+    connectDatabase({ url, poolSize: 2, applicationName: 'test-sign-in' });
+  operators = connect(test.urls.operator);
+  signIn = connect(test.urls.sign_in);
+  provider = await startOpenidProvider();
+  service = await startService();
+});
+afterAll(async () => {
+  await service.stop();
+  await provider.goAway();
+  await Promise.all([operators, signIn].map((database) => database.end({ timeout: 5 })));
+  await test.drop();
+});
+
+function startService(env: Readonly<Record<string, string>> = {}): Promise<Part> {
+  return startProcess({
+    ...{ name: 'sign-in', command: process.execPath, args: [program('signIn/main.js')] },
+    env: {
+      ...{ SIGN_IN_PORT: '0', DATABASE_URL: test.urls.sign_in },
+      ...{ OIDC_ISSUER: provider.issuer, OIDC_CLIENT_ID: clientId, ...env },
+    },
+    ready: { line: (line) => /"ready":"(http[^"]+)"/.exec(line)?.[1] },
+    ...{ readyTimeoutMs: 30_000, stopTimeoutMs: 10_000, onLog: () => undefined },
+  });
+}
+
+async function open(token: string | undefined, at = service.announced) {
+  const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
+  const response = await fetch(`${at}/sessions`, { method: 'POST', headers });
+  const body: unknown = await response.json();
+  return { status: response.status, body };
+}
+
+/** An operator of the test who signs in as the identity. */
+async function add(name: string, role: OperatorRole = 'operate', identity = `sub-of-${name}`) {
+  await giveOperatorIdentity(operators, signedBy('grace'), 'add', { name, role, identity });
+  return identity;
+}
+
+async function sessionOf(identity: string) {
+  const { status, body } = await open(await provider.idToken({ sub: identity }));
+  expect(status).toBe(201);
+  return sessionForm.parse(body);
+}
+
+describe('an operator whom the provider vouches for', () => {
+  it('gets a key that works in their role for eight hours, and the audit says so', async () => {
+    const session = await sessionOf(await add('ida', 'operate'));
+    expect(session).toMatchObject({ operator: 'ida', role: 'operate' });
+    const leftMs = Date.parse(session.ends_at) - Date.now();
+    expect(Math.abs(leftMs - 8 * hourMs)).toBeLessThan(60_000);
+    expect(await operatorOf(operators, session.key)).toBe('ida');
+    const asAdmin = { operatorKey: session.key, reason: 'a friend' };
+    await expect(
+      giveOperatorKey(operators, asAdmin, 'add', { name: 'friend', role: 'view' }),
+    ).rejects.toThrow('ida has the role operate; this takes admin.');
+    const lines = await test.database`
+      select operator, reason, command ->> 'kind' as kind from operator_actions
+       where subject_id = 'operator_ida' order by created_at`;
+    expect(lines).toMatchObject([
+      { operator: 'grace', kind: 'operators add' },
+      { operator: 'ida', kind: 'sign-in', reason: 'signed in' },
+    ]);
+  });
+
+  it('has no key once the session has ended', async () => {
+    const { key } = await sessionOf(await add('sven'));
+    await test.database`
+      update operator_sessions set began_at = began_at - interval '9 hours', ends_at = now()
+       where operator = 'sven'`;
+    await expect(operatorOf(operators, key)).rejects.toThrow('its session has ended');
+    await sessionOf('sub-of-sven');
+    const kept = await test.database`select from operator_sessions where operator = 'sven'`;
+    expect(kept.count).toBe(1);
+  });
+
+  it.each([
+    ['revoked', (name: string) => revokeOperator(operators, signedBy('grace'), name)],
+    [
+      'given a key',
+      (name: string) => giveOperatorKey(operators, signedBy('grace'), 'roll', { name, role: null }),
+    ],
+    [
+      'given another identity',
+      (name: string) =>
+        giveOperatorIdentity(operators, signedBy('grace'), 'roll', {
+          ...{ name, role: null, identity: `another-of-${name}` },
+        }),
+    ],
+  ])('who is %s has no session any more, and begins none', async (what, change) => {
+    const name = `ends-${what.replaceAll(' ', '-')}`;
+    const { key } = await sessionOf(await add(name));
+    await change(name);
+    await expect(operatorOf(operators, key)).rejects.toThrow('its session has ended');
+    const { status, body } = await open(await provider.idToken({ sub: `sub-of-${name}` }));
+    expect([status, body]).toEqual([
+      403,
+      { message: `No operator has the identity sub-of-${name}.` },
+    ]);
+  });
+
+  it('gives themselves no key that would outlast the session', async () => {
+    const { key } = await sessionOf(await add('hugo', 'admin'));
+    const own = { operatorKey: key, reason: 'for the weekend' };
+    const asked = { name: 'hugo', role: null };
+    await expect(giveOperatorKey(operators, own, 'roll', asked)).rejects.toThrow(
+      'hugo signs in: another admin replaces that.',
+    );
+    await expect(
+      giveOperatorIdentity(operators, own, 'roll', { ...asked, identity: 'a-private-account' }),
+    ).rejects.toThrow('hugo signs in: another admin replaces that.');
+  });
+
+  it('shares an identity with nobody, but may have that of somebody who has left', async () => {
+    const identity = await add('first');
+    await expect(add('second', 'view', identity)).rejects.toThrow(
+      'Another operator has the identity sub-of-first.',
+    );
+    await revokeOperator(operators, signedBy('grace'), 'first');
+    await add('second', 'view', identity);
+    expect((await sessionOf(identity)).operator).toBe('second');
+    const all = await listOperators(operators);
+    expect(all.filter((each) => each.identity === identity)).toMatchObject([
+      { name: 'first', lastFour: null },
+      { name: 'second', lastFour: null, revokedAt: null },
+    ]);
+  });
+});
+
+describe('a token is refused', () => {
+  const nowS = () => Math.floor(Date.now() / 1000);
+  const person = { sub: 'sub-of-nina' };
+  beforeAll(() => add('nina'));
+  const changed = (claims: Claims, typ?: string) => provider.idToken({ ...person, ...claims }, typ);
+  const encoded = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');
+  const handMade = (header: object, sign: (text: string) => string) => {
+    const claims = {
+      iss: provider.issuer,
+      aud: clientId,
+      iat: nowS(),
+      exp: nowS() + 300,
+      ...person,
+    };
+    const text = `${encoded(header)}.${encoded(claims)}`;
+    return `${text}.${sign(text)}`;
+  };
+
+  it.each<[string, string, () => Promise<string> | string]>([
+    ['of another issuer', '"iss"', () => changed({ iss: 'https://accounts.example.com' })],
+    ['for another client', '"aud"', () => changed({ aud: 'another-client' })],
+    ['that has expired', '"exp"', () => changed({ exp: nowS() - 60 })],
+    ['that is not valid yet', '"nbf"', () => changed({ nbf: nowS() + 600 })],
+    ['issued long ago', '"iat"', () => changed({ iat: nowS() - 700 })],
+    ['without a subject', '"sub"', () => changed({ sub: undefined })],
+    ['without an end', '"exp"', () => changed({ exp: undefined })],
+    ['issued to another client', 'another client', () => changed({ azp: 'another-client' })],
+    ['for several', 'another client', () => changed({ aud: [clientId, 'another-client'] })],
+    ['for access', 'expected an ID token', () => changed({}, 'at+jwt')],
+    [
+      'that somebody else has signed',
+      'signature verification failed',
+      () => provider.idToken(person, 'JWT', { ...provider.newKey(), kid: provider.signing().kid }),
+    ],
+    [
+      'that names a key which the provider does not have',
+      'no applicable key',
+      () => provider.idToken(person, 'JWT', provider.newKey()),
+    ],
+    ['that nobody has signed', '"alg"', () => handMade({ alg: 'none' }, () => '')],
+    [
+      'signed with the public key as a secret',
+      '"alg"',
+      () => {
+        const { kid, publicKey } = provider.signing();
+        const secret = publicKey.export({ type: 'spki', format: 'pem' });
+        return handMade({ alg: 'HS256', kid }, (text) =>
+          createHmac('sha256', secret).update(text).digest('base64url'),
+        );
+      },
+    ],
+    ['that is none', 'Invalid Compact JWS', () => 'a-password'],
+  ])('%s', async (_what, words, make) => {
+    const { status, body } = await open(await make());
+    expect(status).toBe(401);
+    expect(refusalForm.parse(body).message).toContain(words);
+  });
+
+  it('that is missing', async () => {
+    const { status, body } = await open(undefined);
+    expect([status, body]).toEqual([
+      401,
+      { message: 'Authorization: expected Bearer and an ID token.' },
+    ]);
+  });
+
+  it('but not one for several that was issued to us', async () => {
+    const token = await changed({ aud: [clientId, 'another-client'], azp: clientId });
+    expect((await open(token)).status).toBe(201);
+  });
+
+  it('of who is no operator', async () => {
+    const { status, body } = await open(await provider.idToken({ sub: 'a-stranger' }));
+    expect([status, body]).toEqual([403, { message: 'No operator has the identity a-stranger.' }]);
+  });
+});
+
+it('an address is an identity if the provider has verified it, in any letters', async () => {
+  const byAddress = await startService({ OIDC_IDENTITY_CLAIM: 'email' });
+  await add('maria', 'approve', 'maria@example.com');
+  const openAs = async (claims: Claims) =>
+    open(await provider.idToken({ sub: 'sub-1', ...claims }), byAddress.announced);
+  try {
+    expect(await openAs({ email: 'Maria@Example.com', email_verified: true })).toMatchObject({
+      ...{ status: 201, body: { operator: 'maria' } },
+    });
+    for (const claims of [
+      {},
+      { email: 'maria@example.com' },
+      { email: '', email_verified: true },
+    ]) {
+      expect((await openAs(claims)).status).toBe(401);
+    }
+  } finally {
+    await byAddress.stop();
+  }
+});
+
+it('the provider may change its keys, go away and come back', async () => {
+  await add('rosa');
+  provider.rotate();
+  // It asks for keys again five seconds after it did so last.
+  await eventually('the new key is known', 10_000, async () => {
+    const { status } = await open(await provider.idToken({ sub: 'sub-of-rosa' }));
+    return status === 201 || undefined;
+  });
+  const late = await startService();
+  try {
+    await provider.goAway();
+    expect(await open(await provider.idToken({ sub: 'sub-of-rosa' }), late.announced)).toEqual({
+      ...{
+        status: 503,
+        body: { message: 'The OpenID provider does not answer. Try again later.' },
+      },
+    });
+    await provider.comeBack();
+    const { status } = await open(await provider.idToken({ sub: 'sub-of-rosa' }), late.announced);
+    expect(status).toBe(201);
+  } finally {
+    await late.stop();
+  }
+});
+
+it('the login of the service reads nothing, and begins sessions alone', async () => {
+  for (const read of ['operators', 'operator_sessions', 'payouts', 'operator_actions']) {
+    await expect(signIn`select from ${signIn(read)}`).rejects.toMatchObject({ code: '42501' });
+    await expect(test.api`select from operator_sessions`).rejects.toMatchObject({ code: '42501' });
+  }
+  await expect(operatorOf(signIn, 'cop_x')).rejects.toMatchObject({ code: '42501' });
+  for (const database of [operators, test.api, test.worker]) {
+    await expect(beginSession(database, 'sub-of-nina', 8)).rejects.toMatchObject({ code: '42501' });
+  }
+  await expect(beginSession(signIn, 'sub-of-nina', 13)).rejects.toMatchObject({ code: '23514' });
+  await expect(beginSession(signIn, 'sub-of-nina', 0)).rejects.toMatchObject({ code: '23514' });
+});
+
+describe('corridor sign-in', () => {
+  /** Starts the command, has the person answer, and says how it ended. */
+  async function run(answer: Claims | null) {
+    const output: string[] = [];
+    const part = await startProcess({
+      ...{ name: 'cli', command: process.execPath, args: [program('cli/main.js'), 'sign-in'] },
+      env: { CORRIDOR_SIGN_IN_URL: service.announced },
+      ready: { line: (line) => /^Code +(\S+),/.exec(line)?.[1] },
+      ...{ readyTimeoutMs: 30_000, stopTimeoutMs: 10_000, onLog: (line) => output.push(line) },
+    });
+    expect(part.announced).toBe('WDJB-MJHT');
+    provider.confirm(answer);
+    await part.exited;
+    return output;
+  }
+
+  it('shows where to confirm, and the key of the session', async () => {
+    await add('klara');
+    const output = await run({ sub: 'sub-of-klara' });
+    expect(output.join('\n')).toContain(`Open    ${provider.issuer}/activate`);
+    expect(output.join('\n')).toContain('Signed in as klara (operate) until ');
+    const [key = ''] = output.filter((line) => line.startsWith('cop_'));
+    expect(await operatorOf(operators, key)).toBe('klara');
+  });
+
+  it('says why it is refused', async () => {
+    expect((await run(null)).join('\n')).toContain('refuses: access_denied');
+    expect((await run({ sub: 'a-guest' })).join('\n')).toContain(
+      'No operator has the identity a-guest.',
+    );
+  });
+});
