@@ -47,7 +47,7 @@ const source = new Map([
  * with limits of a corridor, 20 with hints for amounts, nulls and plus signs, 16 with a command line
  * that loads no metrics, and 257 with operators who sign in at their company's provider.
  */
-const limits = { linesPerFile: 450, linesOfCode: 21_371 };
+const limits = { linesPerFile: 450, linesOfCode: 21_372 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */

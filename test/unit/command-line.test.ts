@@ -16,7 +16,7 @@ import { works } from '../../src/cli/works.js';
 // One table says which commands there are: parsing, help and completion are made of it.
 
 /** What main.ts does without a database. */
-const local = ['start', 'demo', 'rehearse', 'listen', 'completion', 'help'];
+const local = ['start', 'demo', 'rehearse', 'listen', 'sign-in', 'completion', 'help'];
 
 it('every command does something', () => {
   const done = [...Object.keys(works), ...Object.keys(payoutCommands), ...local];
