@@ -5,7 +5,8 @@ import {
   createSecretKey,
   randomBytes,
 } from 'node:crypto';
-import { accountIdentity, type BeneficiaryDetails } from '../domain/beneficiary.js';
+import { accountIdentity } from '../domain/accountIdentity.js';
+import type { BeneficiaryDetails } from '../domain/beneficiary.js';
 
 /** The master keys that a process knows, by their ids: the first wraps, each unwraps. */
 export type Keyring = ReadonlyMap<string, Buffer>;

@@ -217,22 +217,6 @@ export function nameOnStatement(details: BeneficiaryDetails): string {
   return (latinText(name_latin ?? name, country) ?? name).slice(0, 140);
 }
 
-/** What says who holds an account, and how it is paid, rather than which one it is. */
-const holderFields = /^(type|name.*|tax_id|date_of_birth|registration_number|currency|bic)$/;
-
-/**
- * The same text for the same bank account. Only in the United Kingdom an IBAN and a national number are
- * known to be one: the IBAN is made of the sort code and the account number.
- */
-export function accountIdentity(details: BeneficiaryDetails): string {
-  const [, routing_number, account_number] = /^GB.{6}(.{6})(.{8})$/.exec(details.iban ?? '') ?? [];
-  const one = routing_number
-    ? { ...details, iban: undefined, routing_number, account_number }
-    : details;
-  const fields = plainFields.filter((field) => !holderFields.test(field));
-  return JSON.stringify(fields.map((field) => one[field]));
-}
-
 /** "****3000": the last four characters, never more than half, and none of a date of birth. */
 function maskedValue(field: string, value: string): string {
   const start = Math.max(value.length - 4, Math.ceil(value.length / 2));
