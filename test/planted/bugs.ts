@@ -23,7 +23,7 @@ export const bugs: readonly Bug[] = [
     name: 'an unknown answer to a submission releases the hold',
     file: 'src/activities/rail.ts',
     find: 'return { id, unknown: answer.detail };',
-    replace: "return { id, fact: { kind: 'rejected', code: 'NARR', reason: answer.detail } };",
+    replace: "return { id, fact: { kind: 'rejected', code: 'NARR' } };",
     caughtBy: { ...steps, test: 'a payout whose outcome is unknown stays held' },
   },
   {
@@ -32,7 +32,7 @@ export const bugs: readonly Bug[] = [
     find: "return answer === undefined || answer.kind === 'not_found' ? undefined : answer;",
     replace:
       "if (answer?.kind !== 'not_found') return answer;\n" +
-      "  return { kind: 'rejected', code: 'NARR', reason: '' };",
+      "  return { kind: 'rejected', code: 'NARR' };",
     caughtBy: { ...steps, test: 'a payout whose outcome is unknown stays held' },
   },
   {
