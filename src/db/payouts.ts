@@ -99,8 +99,9 @@ const mostRetries = 100;
 
 /**
  * A payout that another one repeats. Its status alone does not say what became of the money: a late
- * payment, what people have corrected, a case of theirs or a fact that was not applied yet do, of the
- * payout and of each that it repeats in its turn.
+ * payment, what people have corrected, a case of theirs, a fact that was not applied yet or a statement
+ * by which more was paid under its key than came back do, of the payout and of each that it repeats in
+ * its turn.
  */
 export async function findRetried(
   sql: Sql,
@@ -118,8 +119,9 @@ export async function findRetried(
            exists (select from chain p
              where p.attention_at is not null or p.number = ${mostRetries}
                 or ${hasUnappliedFacts(sql)}
-                or (p.status in ('failed', 'canceled') and exists (select from rail_inbox i
-                  where i.payout_id = p.id and i.fact ->> 'kind' = 'settled'))
+                or (p.status in ('failed', 'canceled') and (exists (select from rail_inbox i
+                  where i.payout_id = p.id and i.fact ->> 'kind' = 'settled') or 0 < (select sum(amount_minor
+                    * case direction when 'debit' then 1 else -1 end) from statement_entries where rail_key = p.id)))
                 or exists (select from ledger_entries e where e.payout_id = p.id
                     and e.kind in ('late_payment', 'suspense_clear', 'correction'))) as may_be_paid
       from chain c where c.number = 1`;

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { storeStatement } from '../../src/db/statements.js';
 import { type ApiAnswer, type ApiClient, textOf, untilStatus } from '../fixtures/client.js';
 import { openPayer, type Payer, rowOf } from '../fixtures/payer.js';
 import { unbalancedCurrencies } from '../servers/database.js';
@@ -118,6 +119,21 @@ describe('a payout that repeats another one', () => {
     // Nor by a repetition of the repetition.
     const next = await retry(textOf(pending, 'id'));
     expect(next).toMatchObject(refused(`The bank may have paid ${textOf(pending, 'id')}`));
+  });
+
+  it('repeats none that the statement of the bank shows as paid, unless the money is back', async () => {
+    const first = await failed();
+    const { receiveMinor } = await rowOf(system, first);
+    const booked = { bankReference: 'bank-1', amountMinor: receiveMinor ?? 0n, currency: 'EUR' };
+    const at = new Date().toISOString();
+    const line = (direction: 'debit' | 'credit') =>
+      ({ ...booked, key: first, direction, bookedAt: at }) as const;
+    const statement = { rail: 'sandbox', date: at.slice(0, 10), closed: false };
+    await storeStatement(system.database, { ...statement, lines: [line('debit')] });
+    expect(await retry(first)).toMatchObject(refused(`The bank may have paid ${first}`));
+    const lines = [line('debit'), line('credit')];
+    await storeStatement(system.database, { ...statement, lines });
+    expect(await retry(first)).toMatchObject({ status: 201, body: { retry_of: first } });
   });
 
   it('that is refused is itself what is repeated next', async () => {
