@@ -86,8 +86,7 @@ const purgeLimitMs = 20_000;
 async function purge(database: Database): Promise<number> {
   const endsAtMs = performance.now() + purgeLimitMs;
   let deleted = 0;
-  const deliveries = [purgeDeliveries, purgeAttempts, purgeProbes];
-  const purges = [purgeExpiredKeys, ...deliveries, purgeUnusedQuotes];
+  const purges = [purgeExpiredKeys, purgeDeliveries, purgeAttempts, purgeProbes, purgeUnusedQuotes];
   for (const deleteSlice of purges) {
     let count = purgeSlice;
     while (count === purgeSlice && performance.now() < endsAtMs) {

@@ -25,8 +25,7 @@ export async function listRates(call: Call): Promise<void> {
 /** Takes rates of this provider alone from now on. */
 export async function useProvider(call: Call): Promise<void> {
   const { database, id: name } = call;
-  const by = signatureOf(call);
-  await pinProvider(database, rateProviderOf(name), by);
+  await pinProvider(database, rateProviderOf(name), signatureOf(call));
   console.log(`in use: ${name}. Its rates come when workers start with RATE_SOURCE=${name}.`);
 }
 

@@ -24,8 +24,7 @@ const requestLimitMs = 5_000;
 /** A statement of 100,000 transfers; every other answer is far smaller. */
 const answerLimitBytes = 32 * 1024 * 1024;
 
-const minuteMs = 60_000;
-const dayMs = 24 * 60 * minuteMs;
+const dayMs = 24 * 60 * 60_000;
 
 /** Two transfers that cannot be read are found among 500 with 35 calls. */
 const maximumCalls = 40;

@@ -13,10 +13,13 @@ const storable = z.string().regex(/^[^\0\p{Surrogate}]*$/u);
 /** A code of ISO 20022. Anything else may be a text about a person, which must go no further, as the bank's reasons. */
 const reasonCode = z.string().transform((code) => (/^[A-Z0-9]{1,4}$/.test(code) ? code : 'NARR'));
 
-/** A time that cannot be one is as good as none: it must not keep the rest from being read. */
+/**
+ * A time that cannot be one is as good as none: it must not keep the rest from being read. An offset can
+ * lead beyond the year 9999, which PostgreSQL does not read as it is printed here.
+ */
 const bankTime = z.iso
   .datetime({ offset: true })
-  .refine((text) => Date.parse(text) > 0)
+  .refine((text) => Date.parse(text) > 0 && Date.parse(text) < Date.UTC(10_000))
   // PostgreSQL takes fewer offsets than ISO 8601 has.
   .transform((text) => new Date(text).toISOString())
   .optional()

@@ -1,0 +1,81 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readStatements } from '../../src/activities/statements.js';
+import { storeRailEvents } from '../../src/db/inbox.js';
+import { listBalanceBreaks } from '../../src/db/ledger.js';
+import { unreadDays } from '../../src/db/statements.js';
+import { mostMinor } from '../../src/domain/money.js';
+import type { Rail } from '../../src/rails/rail.js';
+import { callbackBody } from '../../src/rails/sandbox/wire.js';
+import { QuietRail } from '../fakes/quietRail.js';
+import { attempt } from '../fixtures/attempt.js';
+import { payoutActivities } from '../fixtures/payoutActivities.js';
+import { payoutOf, requestPayout } from '../fixtures/requestPayout.js';
+import {
+  createTestAccount,
+  createTestDatabase,
+  type TestDatabase,
+  withoutTriggers,
+} from '../servers/database.js';
+
+let test: TestDatabase;
+beforeAll(async () => {
+  test = await createTestDatabase();
+});
+afterAll(() => test.drop());
+
+describe('the largest sums', () => {
+  it('that two test accounts were given leave every balance comparable with its postings', async () => {
+    await createTestAccount(test.database, { funds: { XAF: mostMinor } });
+    await createTestAccount(test.database, { funds: { XAF: mostMinor } });
+    expect(await listBalanceBreaks(test.worker, 10_000)).toEqual([]);
+  });
+});
+
+describe('a bank that says', () => {
+  it('a last moment of time in its own zone has settled the payout all the same', async () => {
+    const rail = new QuietRail();
+    const activities = payoutActivities(test.worker, rail);
+    const { account } = await createTestAccount(test.database);
+    const { id } = await requestPayout(test.database, account.id);
+    const driven = { driver: id, ids: [id] };
+    await activities.decidePayouts({ ...driven, workflowAgeMs: 0 });
+    await attempt(() => activities.submitPayouts(driven));
+    const { receiveMinor } = await payoutOf(test.database, account.id, id);
+    const { events } = callbackBody.parse({
+      events: [
+        {
+          id: `e:${id}`,
+          key: id,
+          type: 'settled',
+          amount: String(receiveMinor),
+          currency: 'EUR',
+          at: '9999-12-31T23:59:59-05:00',
+        },
+      ],
+    });
+    await storeRailEvents(test.api, 'sandbox', events);
+    await attempt(() => activities.applyRailEvents(driven));
+    expect(await payoutOf(test.database, account.id, id)).toMatchObject({ status: 'settled' });
+  });
+});
+
+describe('a day of a statement that cannot be read', () => {
+  it('holds up no other', async () => {
+    const { account } = await createTestAccount(test.database);
+    const { id } = await requestPayout(test.database, account.id);
+    await withoutTriggers(
+      test.database,
+      (sql) => sql`
+        update payouts set rail = 'sandbox', requested_at = requested_at - interval '5 days'
+         where id = ${id}`,
+    );
+    const [first = ''] = await unreadDays(test.worker, 'sandbox');
+    const statement: Rail['statement'] = async (date) => {
+      if (date === first) throw new Error('The day cannot be read.');
+      return { closed: true, lines: [] };
+    };
+    const rail = Object.assign(new QuietRail(), { statement });
+    await expect(readStatements(test.worker, rail)).rejects.toThrow('cannot be read');
+    expect(await unreadDays(test.worker, 'sandbox')).toEqual([first]);
+  });
+});
