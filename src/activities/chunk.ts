@@ -67,8 +67,7 @@ export function chunkActivities(deps: ChunkDeps) {
         const ids = await itemsOf(database, chunk, ['sent']);
         const rows = await readPayouts(database, chunkDriver(chunk), ids);
         const facts = await factsOf(deps, rows);
-        const applying = applyInGroups(deps, chunk, [...facts.keys()], facts);
-        await failAfterAttempts(applying);
+        await failAfterAttempts(applyInGroups(deps, chunk, [...facts.keys()], facts));
         return countChunk(database, chunk);
       }),
 

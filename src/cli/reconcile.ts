@@ -2,7 +2,8 @@ import { longTransaction } from '../db/client.js';
 import { listBalanceBreaks, listExposures, sumPostings } from '../db/ledger.js';
 import { listOrphans } from '../db/orphans.js';
 import { listBreaks, movementTotals } from '../db/statements.js';
-import { writtenMinor, writtenSum } from '../domain/money.js';
+import { isCurrency, writtenMinor } from '../domain/money.js';
+import { statedSum } from '../domain/payout.js';
 import { printJson } from './table.js';
 import type { Call } from './usage.js';
 
@@ -33,9 +34,9 @@ export async function reconcile({ database, isJson }: Call): Promise<boolean> {
     return count === 0;
   }
   for (const { currency, direction, bankMinor, ledgerMinor } of movements) {
-    const bank = writtenMinor(bankMinor, currency);
-    const ledger = writtenMinor(ledgerMinor, currency);
-    console.log(`${currency} ${direction}s  bank ${bank}  ledger ${ledger}`);
+    // The bank names the currency, which may be none that there is.
+    const sum = (minor: bigint) => (isCurrency(currency) ? writtenMinor(minor, currency) : minor);
+    console.log(`${currency} ${direction}s  bank ${sum(bankMinor)}  ledger ${sum(ledgerMinor)}`);
   }
   for (const { mode, currency: code, sumMinor, postings } of sums) {
     console.log(`${code} postings (${mode})  ${postings}, which sum to ${amount(sumMinor, code)}`);
@@ -65,6 +66,7 @@ export async function reconcile({ database, isJson }: Call): Promise<boolean> {
   return count === 0;
 }
 
-function amount(minor: bigint | null, currency: string | null): string {
-  return minor === null || currency === null ? 'nothing' : writtenSum(minor, currency);
+function amount(amountMinor: bigint | null, currency: string | null): string {
+  const isNone = amountMinor === null || currency === null;
+  return isNone ? 'nothing' : statedSum({ amountMinor, currency });
 }

@@ -1,13 +1,17 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { readStatements } from '../../src/activities/statements.js';
+import { reconcile } from '../../src/cli/reconcile.js';
+import { transaction } from '../../src/db/client.js';
+import { newId } from '../../src/db/id.js';
 import { storeRailEvents } from '../../src/db/inbox.js';
 import { listBalanceBreaks } from '../../src/db/ledger.js';
-import { unreadDays } from '../../src/db/statements.js';
+import { storeStatement, unreadDays } from '../../src/db/statements.js';
 import { mostMinor } from '../../src/domain/money.js';
 import type { Rail } from '../../src/rails/rail.js';
 import { callbackBody } from '../../src/rails/sandbox/wire.js';
 import { QuietRail } from '../fakes/quietRail.js';
 import { attempt } from '../fixtures/attempt.js';
+import { called } from '../fixtures/operators.js';
 import { payoutActivities } from '../fixtures/payoutActivities.js';
 import { payoutOf, requestPayout } from '../fixtures/requestPayout.js';
 import {
@@ -56,6 +60,26 @@ describe('a bank that says', () => {
     await storeRailEvents(test.api, 'sandbox', events);
     await attempt(() => activities.applyRailEvents(driven));
     expect(await payoutOf(test.database, account.id, id)).toMatchObject({ status: 'settled' });
+  });
+});
+
+describe('a line of a statement', () => {
+  it('in a currency that there is not is a break like any other', async () => {
+    const at = new Date();
+    const line = {
+      key: newId('payout'),
+      bankReference: 'bank-1',
+      direction: 'debit',
+      amountMinor: 1_234n,
+      currency: 'RUR',
+      bookedAt: at.toISOString(),
+    } as const;
+    const date = at.toISOString().slice(0, 10);
+    const statement = { rail: 'another', date, closed: false, lines: [line] };
+    await transaction(test.worker, (sql) => storeStatement(sql, statement));
+    const said = vi.spyOn(console, 'log').mockReturnValue();
+    const isEven = await reconcile(called(test, '')).finally(() => said.mockRestore());
+    expect(isEven).toBe(false);
   });
 });
 
