@@ -110,13 +110,13 @@ export async function gapInStatements(
 ): Promise<string | undefined> {
   const firstSentAt = row.submitStartedAt ?? row.requestedAt;
   const lastSentAt = row.lastSentAt ?? firstSentAt;
-  const deadlineMs = lastSentAt.getTime() + rail.limits.settleWithinMs + clockMarginMs;
-  const deadline = new Date(deadlineMs).toISOString().slice(0, 10);
+  const dayOf = (ms: number) => new Date(ms).toISOString().slice(0, 10);
+  const deadline = dayOf(lastSentAt.getTime() + rail.limits.settleWithinMs + clockMarginMs);
   if (statementDate < deadline) {
     return `--statement-date expects ${deadline} or later, for until then the rail may still pay.`;
   }
-  // A day that cannot be read is not closed, which is seen below; on another one nothing depends.
-  await readStatements(database, rail).catch(() => undefined);
+  // An earlier one that the bank cannot give says nothing of the order.
+  await readStatements(database, rail, dayOf(firstSentAt.getTime() - 24 * 60 * 60_000));
   const { receiveMinor, destinationCurrency } = amountsOf(row);
   // What the rail may have paid is another amount, where it has reported one.
   const isDisputed = hasConflictingReports(row.attentionReason);

@@ -34,8 +34,7 @@ export function wrapped(text: string, indent: string, next = indent): string {
   for (const word of text.split(/\s+/)) {
     const line = lines.at(-1) ?? '';
     const isFirst = line.trim() === '';
-    const isFull = !isFirst && line.length + 1 + word.length > columns;
-    if (isFull) lines.push(next + word);
+    if (!isFirst && line.length + 1 + word.length > columns) lines.push(next + word);
     else lines[lines.length - 1] = isFirst ? line + word : `${line} ${word}`;
   }
   return lines.join('\n');

@@ -45,9 +45,10 @@ export async function storeStatement(
 }
 
 /** The days without a closed statement, from both ends of the time in which there are payouts. */
-export async function unreadDays(sql: Sql, rail: string): Promise<readonly string[]> {
+export async function unreadDays(sql: Sql, rail: string, from = '-infinity') {
   const rows = await sql<{ day: string }[]>`
-    select to_char(day, 'YYYY-MM-DD') as day from unread_days(${rail}) as day order by day`;
+    select to_char(day, 'YYYY-MM-DD') as day from unread_days(${rail}) as day
+     where day >= ${from}::text::date order by day`;
   return rows.map((row) => row.day);
 }
 
