@@ -7,7 +7,7 @@ import {
   leaseChunk,
   releaseChunk,
 } from '../db/chunks.js';
-import { bulkTransaction, type Database, type Sql, transaction } from '../db/client.js';
+import { bulkTransaction, type Database, isOutage, type Sql, transaction } from '../db/client.js';
 import { type LockedPayout, readPayouts } from '../db/payouts.js';
 import { type Chunk, type ChunkCounts, chunkDriver, groupsOf, isOpen } from '../domain/batch.js';
 import type { PayoutFact } from '../domain/payout.js';
@@ -93,7 +93,8 @@ export function chunkActivities(deps: ChunkDeps) {
 
 /**
  * Does the work for a group of payouts at a time, each in a transaction of its own, whose events are
- * delivered while the next group is worked on.
+ * delivered while the next group is worked on. What fails is done again one by one, so that a bug that
+ * one payout brings to light holds up no other; it is thrown in the end.
  */
 export async function inGroups<T extends Announcement>(
   { database, deliverer }: Pick<ChunkDeps, 'database' | 'deliverer'>,
@@ -101,11 +102,21 @@ export async function inGroups<T extends Announcement>(
   work: (sql: Sql, ids: readonly string[]) => Promise<readonly T[]>,
 ): Promise<readonly T[]> {
   const results: T[] = [];
-  for (const group of groupsOf(ids)) {
-    const done = await bulkTransaction(database, group.length, (sql) => work(sql, group));
-    deliverer.begin(done);
-    results.push(...done);
-  }
+  const failures: unknown[] = [];
+  const workOn = async (group: readonly string[]): Promise<void> => {
+    try {
+      const done = await bulkTransaction(database, group.length, (sql) => work(sql, group));
+      deliverer.begin(done);
+      results.push(...done);
+    } catch (error) {
+      // That the database is away or busy has nothing to do with one of them.
+      if (isOutage(error)) throw error;
+      if (group.length === 1) failures.push(error);
+      else for (const id of group) await workOn([id]);
+    }
+  };
+  for (const group of groupsOf(ids)) await workOn(group);
+  if (failures.length > 0) throw failures[0];
   return results;
 }
 
