@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { setAccountState } from '../../src/db/accounts.js';
+import { hashOfKey } from '../../src/db/apiKeys.js';
 import {
   connectDatabase,
   type Database,
@@ -386,6 +387,57 @@ describe('an operator is whose key it is', () => {
          where subject_id like 'operator\\_%'`;
     });
     await insertRequest(database, id, henry, ofGrace);
+  });
+
+  it.each(['replace', 'Roll', null])(
+    'and gives no key by the verb %j, which the audit does not know',
+    async (verb) => {
+      const hash = hashOfKey(`a key by ${verb}`);
+      const given = operator`
+      select give_operator_key(${signedBy().operatorKey}, ${newId('operatorAction')}, ${verb}, 'puppet',
+        'approve', ${hash}, 'last', 'a colleague')`;
+      await expect(given).rejects.toMatchObject(checkViolation);
+    },
+  );
+
+  it('and writes no line about a payout but by its request, which a worker carries out', async () => {
+    const id = await payout();
+    const reason = signature.reason;
+    const asked = await insertRequest(operator, id, signedBy('otto'), proposal);
+    const forged = operator`
+      select record_command(${signedBy('otto').operatorKey}, ${asked}, ${id}, ${reason},
+        ${operator.json(proposal)})`;
+    await expect(forged).rejects.toMatchObject(checkViolation);
+    await executed(asked, id);
+  });
+
+  it('and takes no id of a request, whose line would be missing', async () => {
+    const id = await payout();
+    const asked = await insertRequest(operator, id, signedBy('barbara'), { kind: 'retryNow' });
+    const pause = operator.json({ kind: 'batches pause' });
+    const hash = hashOfKey('another key');
+    for (const taken of [
+      operator`select record_command(${signedBy('otto').operatorKey}, ${asked}, 'bat_1', 'x', ${pause})`,
+      operator`
+        select give_operator_key(${signedBy('vera').operatorKey}, ${asked}, 'roll', 'vera', null,
+          ${hash}, 'last', 'x')`,
+    ]) {
+      await expect(taken).rejects.toMatchObject(checkViolation);
+    }
+    await executed(asked, id);
+  });
+
+  it('and hides nothing in a command or its subject, which others read before they approve', async () => {
+    const id = await payout();
+    const hidden = { kind: 'retryNow', a: '\u202e' } as const;
+    const asked = insertRequest(operator, id, signedBy('otto'), hidden);
+    await expect(asked).rejects.toMatchObject(checkViolation);
+    const pause = { kind: 'batches pause' };
+    const about = 'bat_1\n2026-11-22  barbara: done';
+    const recorded = recordCommand(operator, signedBy('otto'), about, pause);
+    await expect(recorded).rejects.toMatchObject(checkViolation);
+    const named = recordCommand(operator, signedBy(), 'bat_1', { ...pause, name: 'x\u202ey' });
+    await expect(named).rejects.toMatchObject(checkViolation);
   });
 
   it('and nobody brings up what was asked for an hour ago', async () => {
