@@ -45,7 +45,7 @@ export async function listBalanceTransactions(
        select * from ledger_entries
         where account_id = ${accountId} and currency = c.currency and kind = k.kind
           and ${pageRows(sql, entryPage(page), ['created_at', 'id'])}) e
-    ${orderAndLimit(sql, page, ['e.created_at', 'e.id'])}`;
+    ${orderAndLimit(sql, entryPage(page), ['e.created_at', 'e.id'])}`;
   // These are a handful: a payout has few entries, corrections included.
   const ofPayout = (id: string) => sql`
     select * from ledger_entries
@@ -62,11 +62,11 @@ export async function listBalanceTransactions(
   return toPage(page, rows);
 }
 
-/** The page of entries that has a page of postings: that of the cursor may have more of them. */
+/** The page of entries that has a page of postings: that of the cursor may have more of them, or none. */
 function entryPage({ from, ...page }: Page): Page {
   if (from === null) return { ...page, from };
   const id = BigInt(from.id) / postingIds + (page.toward === 'older' ? 1n : -1n);
-  return { ...page, from: { at: from.at, id: String(id) } };
+  return { ...page, limit: page.limit + 1, from: { at: from.at, id: String(id) } };
 }
 
 /** An entry's postings have the ids from this many times its own (ledger_postings). */

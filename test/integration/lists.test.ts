@@ -630,6 +630,23 @@ describe('the other lists', () => {
   });
 });
 
+describe('who walks the balance transactions page by page', () => {
+  it.each([1, 2, 3])('misses none whose entry has only one, %d a page', async (limit) => {
+    const { client } = await openOwner();
+    for (const amount of [1, 2, 3, 4, 5]) {
+      const funded = await client('POST /v1/test/fund', { json: { currency: 'USD', amount } });
+      expect(funded.status).toBe(201);
+    }
+    const path = '/v1/balance_transactions?currency=USD&';
+    const all = idsOf(await list(client, path));
+    expect(all).toHaveLength(6);
+    expect(await walk(client, path, limit)).toEqual(all);
+    const back = await list(client, `${path}limit=${limit}&ending_before=${all.at(-1)}`);
+    expect(idsOf(back)).toEqual(all.slice(5 - limit, 5));
+    expect(back.has_more).toBe(true);
+  });
+});
+
 describe('what can be paid', () => {
   it('is told with the mid rates of before, each with its halves', async () => {
     const { provider, isForTests } = referenceSource;
