@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { setAccountState } from '../../src/db/accounts.js';
-import { hashOfKey } from '../../src/db/apiKeys.js';
+import { hashOfKey, insertApiKey } from '../../src/db/apiKeys.js';
 import {
   connectDatabase,
   type Database,
@@ -9,7 +9,7 @@ import {
   type Sql,
 } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
-import { entriesOf, type OwnedEntry, postEntries } from '../../src/db/ledger.js';
+import { entriesOf, type OwnedEntry, postEntries, setLimits } from '../../src/db/ledger.js';
 import {
   findRequest,
   insertRequest,
@@ -25,6 +25,7 @@ import type {
   OperatorRole,
   Signature,
 } from '../../src/domain/operator.js';
+import { referenceSource } from '../../src/rates/reference.js';
 import { invisibleLines, legibleLines } from '../fixtures/lines.js';
 import { signature, signedBy } from '../fixtures/operators.js';
 import { requestPayout } from '../fixtures/requestPayout.js';
@@ -471,6 +472,14 @@ describe('an operator is whose key it is', () => {
   });
 });
 
+const oneDollar = {
+  currency: 'USD',
+  destination: null,
+  payoutMinor: 100n,
+  dayMinor: null,
+  monthMinor: null,
+} as const;
+
 describe('whoever has the login of operators, and no key,', () => {
   it.each([
     `insert into operator_requests (id, payout_id, operator, reason, command)
@@ -507,6 +516,40 @@ describe('whoever has the login of operators, and no key,', () => {
       await freeze(sql);
       await record(sql, 'grace', 'account frozen');
       await setAccountState(sql, accountId, 'open');
+    });
+  });
+
+  it('nor under a line about something else', async () => {
+    const notAlone = { code: '42501', message: expect.stringContaining('the role admin') };
+    const { account: other } = await createTestAccount(database);
+    const key = { accountId, keyHash: hashOfKey('hidden'), lastFour: 'dden' };
+    for (const [subject, kind] of [
+      ['bat_1', 'batches pause'],
+      [other.id, 'keys create'],
+      [accountId, 'account fund'],
+    ] as const) {
+      const added = operator.begin(async (sql) => {
+        await recordCommand(sql, signedBy(), subject, { kind });
+        await insertApiKey(sql, key);
+      });
+      await expect(added, kind).rejects.toMatchObject(notAlone);
+      const limited = operator.begin(async (sql) => {
+        await recordCommand(sql, signedBy(), subject, { kind });
+        await setLimits(sql, { accountId, ...oneDollar });
+      });
+      await expect(limited, kind).rejects.toMatchObject(notAlone);
+    }
+    const { provider } = referenceSource;
+    const named = operator.begin(async (sql) => {
+      await recordCommand(sql, signedBy(), provider, { kind: 'rates use' });
+      await sql`update rate_provider set operator = 'ada', reason = 'a test'`;
+    });
+    await expect(named).rejects.toMatchObject(notAlone);
+    await operator.begin(async (sql) => {
+      const added = await insertApiKey(sql, key);
+      await recordCommand(sql, signedBy(), added.id, { kind: 'keys create' });
+      await setLimits(sql, { accountId, ...oneDollar });
+      await recordCommand(sql, signedBy(), accountId, { kind: 'limits set' });
     });
   });
 
