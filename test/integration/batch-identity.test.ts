@@ -113,6 +113,21 @@ describe('one batch sent more than once', () => {
 });
 
 describe('an item with a key of its own', () => {
+  it('that its batch has refused is refused to the same request of its own as well', async () => {
+    const payer = await openBatchPayer(system, 1_000_000n);
+    const item = payer.item('n-0');
+    const payouts = [
+      { ...item, idempotency_key: 'n-0' },
+      payer.item('n-1', { amount: '900000000' }),
+    ];
+    const sent = await payer.client('POST /v1/batches', {
+      json: { payouts, mode: 'all_or_nothing' },
+    });
+    await untilBatch(payer.client, textOf(sent, 'id'));
+    const alone = await payer.client('POST /v1/payouts', { json: item, idempotencyKey: 'n-0' });
+    expect(alone).toMatchObject({ status: 422, body: { code: 'batch_refused' } });
+  });
+
   it('is one payout in two batches at once, in whichever order they name it', async () => {
     const payer = await openBatchPayer(system, 1_000_000n);
     const keyed = many(100).map((reference) =>

@@ -74,6 +74,8 @@ export const payoutRoutes: readonly Route[] = [
       'limit_exceeded',
       'insufficient_funds',
       'rate_unavailable',
+      // Of the item of a batch that had the same key before.
+      ...(['batch_refused', 'rate_expired'] as const),
     ],
     supportsPreferWait: true,
     // What is wrong with the parameters is reported together with those that exclude each other.
