@@ -89,7 +89,7 @@ export async function findRequest(
 export const findAction = byId<OperatorActionRow>('operator_actions');
 
 /**
- * Proposals for these payouts that have not been executed yet, of operators who have a key. They were
+ * Proposals for these payouts that have not been executed yet, of operators who still may make them. They were
  * made for the case at hand: once the payout has been parked anew, their evidence is stale, but for
  * corrections, which are evaluated against the books.
  */
@@ -99,7 +99,7 @@ export async function openProposals(
 ): Promise<readonly OperatorActionRow[]> {
   return sql<OperatorActionRow[]>`
     select a.* from operator_actions a join payouts p on p.id = a.subject_id
-      join operators o on o.name = a.operator and o.revoked_at is null
+      join operators o on o.name = a.operator and o.revoked_at is null and o.role >= role_for(a.command)
      where a.subject_id = any (${[...payoutIds]}::text[]) and a.outcome = 'proposed'
        and (p.attention_at is null or a.created_at >= p.attention_at
          or a.command ->> 'kind' = 'correct')

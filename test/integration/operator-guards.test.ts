@@ -359,6 +359,20 @@ describe('an operator is whose key it is', () => {
     await expect(executed(approving, id, proposed)).rejects.toMatchObject(checkViolation);
   });
 
+  it('and what somebody has proposed is not carried out once they may not propose it', async () => {
+    const [id, fiona] = [await payout(), await enlist('fiona', 'operate')];
+    const proposed = await insertRequest(database, id, fiona, proposal);
+    await recordAction(test.worker, {
+      ...{ id: proposed, subjectId: id, actorKind: 'operator', operator: 'fiona', detail: '' },
+      ...{ reason: fiona.reason, command: proposal, outcome: 'proposed', approves: null },
+    });
+    expect(await openProposals(test.worker, [id])).toMatchObject([{ id: proposed }]);
+    await giveOperatorKey(operator, signedBy(), 'roll', { name: 'fiona', role: 'view' });
+    expect(await openProposals(test.worker, [id])).toEqual([]);
+    const approving = await insertRequest(database, id, signedBy('barbara'), approval(proposed));
+    await expect(executed(approving, id, proposed)).rejects.toMatchObject(checkViolation);
+  });
+
   it('and approves nothing of somebody whose key came from the same hands within a week', async () => {
     const id = await payout();
     const [henry, ivan] = [await enlist('henry', 'approve'), await enlist('ivan', 'admin')];

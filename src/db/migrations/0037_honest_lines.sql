@@ -2,7 +2,8 @@
 -- than add and roll an admin gave a key that no approval counted as given, and so approved for themselves at
 -- once. A line could say that a worker had done what nobody did, or take the id of another's request,
 -- which was then answered and not carried out. And a command could turn around what is read before it is
--- approved. Rows that stand are not looked at again.
+-- approved. Besides, a proposal was carried out although its operator had lost the role for it meanwhile.
+-- Rows that stand are not looked at again.
 
 -- key_givers sees these alone; a check that is null passes.
 alter table operator_actions
@@ -30,7 +31,7 @@ begin
   return by_name;
 end $$;
 
--- As before, but the id of a request is for the line of what it asks for.
+-- As before, but the id of a request is for the line of what it asks for, and who has proposed still may.
 create or replace function require_request() returns trigger language plpgsql
 set search_path = pg_catalog, public, pg_temp as $$
 begin
@@ -44,7 +45,8 @@ begin
     raise check_violation using message = format('%s has no request like it', new.id);
   end if;
   if new.approves is not null and not exists (
-        select from operator_actions p join operators o on o.name = p.operator and o.revoked_at is null
+        select from operator_actions p join operators o on o.name = p.operator
+           and o.revoked_at is null and o.role >= role_for(p.command)
          where p.id = new.approves and p.id = new.command ->> 'proposal'
            and p.outcome = 'proposed' and p.subject_id = new.subject_id and p.operator <> new.operator) then
     raise check_violation using
