@@ -442,6 +442,14 @@ describe('an operator is whose key it is', () => {
     await executed(asked, id);
   });
 
+  it('and writes no line of the list of operators but their own', async () => {
+    const four = '1234\nada  view  key …';
+    const rolled = operator`
+      select give_operator_key(${signedBy('vera').operatorKey}, ${newId('operatorAction')}, 'roll', 'vera',
+        null, ${hashOfKey('a third key')}, ${four}, 'x')`;
+    await expect(rolled).rejects.toMatchObject(checkViolation);
+  });
+
   it('and hides nothing in a command or its subject, which others read before they approve', async () => {
     const id = await payout();
     const hidden = { kind: 'retryNow', a: '\u202e' } as const;

@@ -15,6 +15,9 @@ alter table operator_actions
     check (is_plain_line(subject_id) and is_plain_line(command::text)) not valid;
 alter table operator_requests
   add constraint operator_requests_as_read check (is_plain_line(command::text)) not valid;
+-- Everybody gives themselves the end of their key, which stands in the list of all operators.
+alter table operators
+  add constraint operators_as_listed check (last_four ~ '^[0-9A-Za-z]{4}$') not valid;
 
 -- As before, but not of a payout: that line is the worker's, who has carried out the request.
 create or replace function record_command(operator_key text, id text, subject text, reason text,
