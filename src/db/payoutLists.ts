@@ -113,7 +113,7 @@ async function rarestOf(search: Search, paths: readonly Path[]): Promise<Path & 
 async function byStatus(search: Search, statuses: readonly string[]) {
   const { sql, accountId, page, filter } = search;
   return sql<PayoutRow[]>`
-    select p.* from unnest(${[...statuses]}::text[]) s (status) cross join lateral (
+    select p.* from unnest(${[...new Set(statuses)]}::text[]) s (status) cross join lateral (
       select * from (
         select * from payouts
          where account_id = ${accountId} and status = s.status and ${walked(search, 'id')}) w

@@ -100,6 +100,15 @@ async function walk(
 }
 
 describe('who walks the payouts page by page', () => {
+  it('meets each once although a status is named twice', async () => {
+    const owner = await openOwner();
+    const ids = [await record(owner), await record(owner)];
+    const page = await list(owner.client, '/v1/payouts?status=pending&status=pending');
+    expect(idsOf(page)).toEqual(ids.toReversed());
+    const seen = await walk(owner.client, '/v1/payouts?status=pending&status=pending&', 1);
+    expect(seen).toEqual(ids.toReversed());
+  });
+
   it('meets each once and misses none, also of one moment, while others arrive', async () => {
     const owner = await openOwner();
     const first = await recordTogether(owner, 17);
