@@ -94,7 +94,9 @@ export async function listBreaks(sql: Sql, limit: number): Promise<readonly Brea
 }
 
 export async function countBreaks(sql: Sql): Promise<number> {
-  return (await sql`select from statement_breaks`).count;
+  const [row] = await sql<{ count: number }[]>`
+    select count(*)::int as count from statement_breaks`;
+  return row?.count ?? 0;
 }
 
 /** What bank and ledger moved, a currency and direction, on the days that are closed. */

@@ -39,6 +39,9 @@ export type Price = {
   readonly mid: Rate;
 };
 
+/** What arrives of one payout at most: of 10,000 in a batch the sums still fit a bigint of PostgreSQL. */
+const mostReceivedMinor = 8n * 10n ** 14n;
+
 /**
  * Prices a request, or refuses it: `currency_unsupported` on the currency that is not served,
  * `rate_unavailable` without a rate, `amount_too_small` and `amount_too_large` on `amount` with the
@@ -64,8 +67,10 @@ export function price(request: PriceRequest): Price | Refusal {
   const least = fixedSide === 'source' ? reaching(1n) : 1n;
   if (amount < least) return outside('amount_too_small', request, least);
   const sourceMinor = fixedSide === 'source' ? amount : reaching(amount);
-  if (sourceMinor > corridor.maximumMinor) {
-    return outside('amount_too_large', request, largest(corridor, fixedSide, rate));
+  const most = reaching(mostReceivedMinor);
+  const capped = most < corridor.maximumMinor ? { ...corridor, maximumMinor: most } : corridor;
+  if (sourceMinor > capped.maximumMinor) {
+    return outside('amount_too_large', request, largest(capped, fixedSide, rate));
   }
 
   const feeMinor = feeFor(sourceMinor, corridor.fee);

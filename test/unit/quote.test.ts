@@ -313,6 +313,20 @@ describe('a refusal', () => {
     );
   });
 
+  test('comes before sums of a batch would not fit the database, whatever the terms allow', () => {
+    const corridor = { ...corridorOf('USD', 'IDR'), maximumMinor: 10n ** 14n };
+    const ends = { sourceCurrency: 'USD', destinationCurrency: 'IDR', mid: parseRate('16000') };
+    for (const fixedSide of ['source', 'destination'] as const) {
+      const most = priceOn({ ...ends, corridor, fixedSide, amount: 10n ** 15n });
+      if (!isRefusal(most)) throw new Error('It was priced.');
+      expect(most.code).toBe('amount_too_large');
+      const within = priceOn({ ...ends, corridor, fixedSide, amount: limitIn(most) });
+      if (isRefusal(within)) throw new Error(JSON.stringify(within));
+      expect(10_000n * within.receiveMinor).toBeLessThan(2n ** 63n);
+      expect(10_000n * within.midValueMinor).toBeLessThan(2n ** 63n);
+    }
+  });
+
   test('of an amount says what would do, in the currency that was sent', () => {
     const ends = { sourceCurrency: 'USD', destinationCurrency: 'EUR', mid: parseRate('0.86') };
     expect(refused({ ...ends, fixedSide: 'source', amount: 101n })).toEqual({

@@ -9,7 +9,7 @@
 alter table operator_actions
   add constraint operator_actions_of_a_key check (subject_id not like 'operator\_%'
     or coalesce(command ->> 'kind' in
-      ('operators first', 'operators add', 'operators roll', 'operators revoke'), false)) not valid,
+      ('operators first', 'operators add', 'operators roll', 'operators revoke', 'sign-in'), false)) not valid,
   -- As text it is one line, in which control characters are escaped.
   add constraint operator_actions_as_read
     check (is_plain_line(subject_id) and is_plain_line(command::text)) not valid;
