@@ -33,6 +33,14 @@ describe('a line of a statement', () => {
   });
 });
 
+it('what people read of the bank is one line that it cannot forge', () => {
+  const forged = `SBX1\u202e\n${'x'.repeat(200)}`;
+  const [shown] = read({ bank_reference: forged, key: forged }).data?.lines ?? [];
+  for (const text of [shown?.bankReference, shown?.key]) {
+    expect(text).toBe(`SBX1??${'x'.repeat(134)}`);
+  }
+});
+
 describe('a time of the bank', () => {
   it.each([
     // Neither is a time to PostgreSQL, whose offsets end at 15:59.

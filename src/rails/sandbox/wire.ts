@@ -10,6 +10,8 @@ export const sandboxName = 'sandbox';
 const minorText = z.string().regex(/^\d{1,19}$/);
 /** PostgreSQL stores neither U+0000 nor half a surrogate pair. */
 const storable = z.string().regex(/^[^\0\p{Surrogate}]*$/u);
+/** What people read of it, in which nothing may look like another line; ISO 20022 has 35 characters. */
+const shownText = storable.transform((text) => text.slice(0, 140).replace(/\p{C}/gu, '?'));
 /** A code of ISO 20022. Anything else may be a text about a person, which must go no further, as the bank's reasons. */
 const reasonCode = z.string().transform((code) => (/^[A-Z0-9]{1,4}$/.test(code) ? code : 'NARR'));
 
@@ -30,7 +32,7 @@ const orderCancelled = 'DS02';
 
 export const submitAnswer = z
   .discriminatedUnion('outcome', [
-    z.object({ key: storable, outcome: z.literal('accepted'), bank_reference: storable }),
+    z.object({ key: storable, outcome: z.literal('accepted'), bank_reference: shownText }),
     z.object({ key: storable, outcome: z.literal('rejected'), code: reasonCode }),
     z.object({ key: storable, outcome: z.literal('unknown') }),
   ])
@@ -73,7 +75,7 @@ const lookupResult = reported
     key: storable,
     state: z.enum(['accepted', 'rejected', 'settled', 'returned', 'voided', 'not_found']),
     returned_amount: minorText.optional(),
-    bank_reference: storable.optional(),
+    bank_reference: shownText.optional(),
   })
   .transform(({ key, state, ...result }): LookupAnswer => {
     if (state === 'voided' || state === 'not_found') return { key, kind: state };
@@ -88,11 +90,11 @@ const movedMinor = minorText.transform(BigInt).refine((minor) => minor > 0n && m
 
 const statementLine = z
   .object({
-    key: storable,
-    bank_reference: storable,
+    key: shownText,
+    bank_reference: shownText,
     direction: z.enum(['debit', 'credit']),
     amount: movedMinor,
-    currency: storable,
+    currency: shownText,
     at: z.iso.datetime({ offset: true }).transform((text) => new Date(text).toISOString()),
   })
   .transform(({ bank_reference: bankReference, amount: amountMinor, at: bookedAt, ...line }) => ({
