@@ -26,6 +26,7 @@ import type {
   Signature,
 } from '../../src/domain/operator.js';
 import { referenceSource } from '../../src/rates/reference.js';
+import { eventually } from '../assertions/eventually.js';
 import { invisibleLines, legibleLines } from '../fixtures/lines.js';
 import { signature, signedBy } from '../fixtures/operators.js';
 import { requestPayout } from '../fixtures/requestPayout.js';
@@ -404,17 +405,6 @@ describe('an operator is whose key it is', () => {
     await insertRequest(database, id, henry, ofGrace);
   });
 
-  it.each(['replace', 'Roll', null])(
-    'and gives no key by the verb %j, which the audit does not know',
-    async (verb) => {
-      const hash = hashOfKey(`a key by ${verb}`);
-      const given = operator`
-      select give_operator_key(${signedBy().operatorKey}, ${newId('operatorAction')}, ${verb}, 'puppet',
-        'approve', ${hash}, 'last', 'a colleague')`;
-      await expect(given).rejects.toMatchObject(checkViolation);
-    },
-  );
-
   it('and writes no line about a payout but by its request, which a worker carries out', async () => {
     const id = await payout();
     const reason = signature.reason;
@@ -461,6 +451,48 @@ describe('an operator is whose key it is', () => {
     await expect(recorded).rejects.toMatchObject(checkViolation);
     const named = recordCommand(operator, signedBy(), 'bat_1', { ...pause, name: 'x\u202ey' });
     await expect(named).rejects.toMatchObject(checkViolation);
+  });
+
+  it('also by a word of their own or a transaction that has been open for long', async () => {
+    for (const verb of ['promote', null]) {
+      const given = operator`
+        select give_operator_key(${signedBy().operatorKey}, ${newId('operatorAction')}, ${verb}, 'kate',
+          'approve', sha256('a key'), 'last', 'a friend')`;
+      await expect(given).rejects.toThrow(
+        'Operators are given a key or an identity by add and roll.',
+      );
+    }
+    await operator.begin(async (sql) => {
+      await sql`select pg_sleep(0.2)`;
+      await giveOperatorKey(sql, signedBy(), 'add', { name: 'kate', role: 'approve' });
+    });
+    const [line] = await database`
+      select a.created_at - o.created_at > interval '0.1 s' as is_of_now
+        from operators o join operator_actions a on a.subject_id = 'operator_' || o.name
+       where o.name = 'kate'`;
+    expect(line).toEqual({ isOfNow: true });
+  });
+
+  it.each<[string, (sql: Sql, name: string) => Promise<unknown>]>([
+    ['revoked', (sql, name) => revokeOperator(sql, signedBy(), name)],
+    ['rolled', (sql, name) => giveOperatorKey(sql, signedBy(), 'roll', { name, role: null })],
+  ])('and who is %s at the same moment gets no other key', async (what, end) => {
+    const name = `louise-${what}`;
+    const louise = await enlist(name, 'approve');
+    let own: Promise<void> | undefined;
+    await operator.begin(async (sql) => {
+      await end(sql, name);
+      const rolled = giveOperatorKey(database, louise, 'roll', { name, role: null });
+      own = expect(rolled).rejects.toThrow("The operator's key is unknown, replaced or revoked");
+      await eventually('the other one waits', 2_000, async () => {
+        const waiting = await test.worker`
+          select from pg_locks
+           where relation = 'operators'::regclass and not granted
+             and database = (select oid from pg_database where datname = current_database())`;
+        return waiting.count > 0 || undefined;
+      });
+    });
+    await own;
   });
 
   it('and nobody brings up what was asked for an hour ago', async () => {

@@ -38,7 +38,8 @@ create table operator_sessions (
 create index on operator_sessions (operator);
 revoke select on operator_sessions from corridor_api, corridor_worker, corridor_operator;
 
--- As before, and of a session that has not ended.
+-- As before, and of a session that has not ended by the clock: to a transaction that stays open it is for
+-- ever the time at which it began.
 create or replace function operator_of(operator_key text, needed operator_role) returns text
 language plpgsql stable security definer set search_path = pg_catalog, public, pg_temp as $$
 declare
@@ -47,7 +48,7 @@ declare
 begin
   select o.* into found from operators o
    where o.revoked_at is null and (o.key_hash = hash or o.name = (
-     select s.operator from operator_sessions s where s.key_hash = hash and s.ends_at > now()));
+     select s.operator from operator_sessions s where s.key_hash = hash and s.ends_at > clock_timestamp()));
   if found.name is null then
     raise exception 'The operator''s key is unknown, replaced or revoked, or its session has ended.';
   elsif found.role < needed then
@@ -98,11 +99,16 @@ create function give_proof(operator_key text, action text, verb text, given_name
 language plpgsql set search_path = pg_catalog, public, pg_temp as $$
 declare
   known operators;
-  by_name text := operator_of(operator_key, 'view');
+  by_name text;
 begin
+  -- First the lock: a revocation or a new key that it waits for would not be seen by a check before it.
   lock table operators in share row exclusive mode;
+  by_name := operator_of(operator_key, 'view');
   select * into known from operators where name = given_name;
-  if verb = 'add' and known.name is not null then
+  -- By these two words key_givers finds the line.
+  if coalesce(verb not in ('add', 'roll'), true) then
+    raise exception 'Operators are given a key or an identity by add and roll.';
+  elsif verb = 'add' and known.name is not null then
     raise exception 'There is an operator % already: roll gives them another key.', given_name;
   elsif verb = 'roll' and known.name is null then
     raise exception 'There is no operator %.', given_name;
@@ -120,10 +126,13 @@ begin
   values (given_name, coalesce(given_role, known.role), hash, four, given_identity)
   on conflict (name) do update set (role, key_hash, last_four, identity, rolled_at, revoked_at)
     = (excluded.role, excluded.key_hash, excluded.last_four, excluded.identity, now(), null);
-  insert into operator_actions (id, subject_id, actor_kind, operator, reason, command, outcome, detail)
+  -- By the clock, from which key_givers counts: a transaction may have begun a week ago.
+  insert into operator_actions (id, subject_id, actor_kind, operator, reason, command, outcome, detail,
+    created_at)
   values (action, 'operator_' || given_name, 'operator', by_name, given_reason,
     jsonb_strip_nulls(jsonb_build_object('kind', 'operators ' || verb,
-      'role', coalesce(given_role, known.role), 'lastFour', four, 'identity', given_identity)), 'done', '');
+      'role', coalesce(given_role, known.role), 'lastFour', four, 'identity', given_identity)), 'done', '',
+    clock_timestamp());
 end $$;
 revoke execute on function
   give_proof(text, text, text, text, operator_role, bytea, text, text, text) from public;
