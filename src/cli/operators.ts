@@ -80,12 +80,10 @@ function nameOf({ id }: Call): string {
   throw new UsageError('NAME expects 1 to 64 of a-z, 0-9 and . _ @ + -, such as grace.hopper.');
 }
 
-/** What the provider calls the person; addresses in small letters, since no two differ in them alone. */
+/** What the provider calls the person, letter by letter: a `sub` may have an address with capitals in it. */
 function identityOf(text: string): string {
-  if (/^[\x21-\x7e]{1,255}$/.test(text)) return text.includes('@') ? text.toLowerCase() : text;
-  throw new UsageError(
-    '--identity expects up to 255 letters of ASCII without spaces, as the provider has it.',
-  );
+  if (/^[\x21-\x7e]{1,255}$/.test(text)) return text;
+  throw new UsageError('--identity expects up to 255 of ASCII, no spaces, as the provider has it.');
 }
 
 function roleOf({ role }: Flags): OperatorRole | null {

@@ -1,5 +1,4 @@
 import {
-  type Configuration,
   initiateDeviceAuthorization,
   pollDeviceAuthorizationGrant,
   ResponseBodyError,
@@ -23,11 +22,12 @@ const answerLimitMs = 20_000;
  * the session stands alone on standard output, for a variable of the shell.
  */
 export async function signIn(): Promise<void> {
-  const { CORRIDOR_SIGN_IN_URL: url } = readSignInCallerConfig(process.env);
+  const url = readSignInCallerConfig(process.env).CORRIDOR_SIGN_IN_URL.replace(/\/$/, '');
   const { issuer, client_id: clientId } = await ask(provider, `${url}/provider`);
-  const token = await tokenOf(await discover(issuer, clientId)).catch((error: unknown) => {
-    if (!(error instanceof ResponseBodyError)) throw error;
-    throw new Refused(`${issuer} refuses: ${error.error_description ?? error.error}.`);
+  const token = await tokenAt(issuer, clientId).catch((error: unknown) => {
+    if (error instanceof ResponseBodyError)
+      throw new Refused(`${issuer} refuses: ${error.error_description ?? error.error}.`);
+    throw new ConfigError(`${issuer} cannot sign you in: ${String(error)}`);
   });
   if (token === undefined) throw new Refused(`${issuer} gave no ID token: allow the scope openid.`);
   const begun = await ask(session, `${url}/sessions`, {
@@ -38,7 +38,8 @@ export async function signIn(): Promise<void> {
   console.log(begun.key);
 }
 
-async function tokenOf(provider: Configuration): Promise<string | undefined> {
+async function tokenAt(issuer: string, clientId: string): Promise<string | undefined> {
+  const provider = await discover(issuer, clientId);
   const flow = await initiateDeviceAuthorization(provider, { scope: 'openid email' });
   console.error(`Open    ${flow.verification_uri_complete ?? flow.verification_uri}`);
   console.error(`Code    ${flow.user_code}, for ${Math.ceil(flow.expires_in / 60)} minutes`);
@@ -50,7 +51,10 @@ async function ask<T>(shape: z.ZodType<T>, url: string, request: RequestInit = {
   const response = await fetch(url, { ...request, signal }).catch(() => {
     throw new ConfigError(`CORRIDOR_SIGN_IN_URL: ${url} does not answer.`);
   });
-  const body: unknown = await response.json();
-  if (response.ok) return shape.parse(body);
-  throw new Refused(refusal.parse(body).message);
+  const body: unknown = await response.json().catch(() => undefined);
+  const [answer, refused] = [shape.safeParse(body), refusal.safeParse(body)];
+  if (response.ok && answer.success) return answer.data;
+  if (!response.ok && refused.success)
+    throw new (response.status === 503 ? ConfigError : Refused)(refused.data.message);
+  throw new ConfigError(`CORRIDOR_SIGN_IN_URL: ${url} is not that of a sign-in service.`);
 }

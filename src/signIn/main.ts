@@ -20,33 +20,33 @@ const problem = (status: number, message: string): Answer => ({ status, body: { 
  */
 function createSignInServer(config: SignInConfig, database: Database, log: Logger) {
   const verify = createVerifier(config);
+  const registration = { issuer: config.OIDC_ISSUER, client_id: config.OIDC_CLIENT_ID };
   const begin = async (idToken: string): Promise<Answer> => {
-    const verified = await verify(idToken);
+    const verified = await verify(idToken).catch((error: unknown) => {
+      log.error({ err: error }, 'the OpenID provider does not answer');
+    });
+    if (!verified) return problem(503, 'The OpenID provider does not answer. Try again later.');
     if ('fault' in verified) return problem(401, `The ID token is refused: ${verified.fault}.`);
-    const session = await beginSession(database, verified.identity, config.SIGN_IN_HOURS);
-    const { operator, role, endsAt, key } = session;
-    log.info({ operator, role }, 'an operator has signed in');
-    return { status: 201, body: { operator, role, ends_at: endsAt.toISOString(), key } };
+    try {
+      const session = await beginSession(database, verified.identity, config.SIGN_IN_HOURS);
+      const { operator, role, endsAt, key } = session;
+      log.info({ operator, role }, 'an operator has signed in');
+      return { status: 201, body: { operator, role, ends_at: endsAt.toISOString(), key } };
+    } catch (error) {
+      if (isRaisedByFunction(error)) return problem(403, error.message);
+      log.error({ err: error }, 'the database begins no session');
+      const what = isOutage(error) ? 'does not answer' : 'refuses the service';
+      return problem(503, `The database ${what}. Try again later.`);
+    }
   };
   const answer = async ({ headers, method, url }: IncomingMessage): Promise<Answer> => {
     if (url === '/livez') return { status: 200, body: {} };
-    if (url === '/provider')
-      return {
-        status: 200,
-        body: { issuer: config.OIDC_ISSUER, client_id: config.OIDC_CLIENT_ID },
-      };
+    if (url === '/provider') return { status: 200, body: registration };
     if (method !== 'POST' || url !== '/sessions') return problem(404, 'Expected POST /sessions.');
     const [, idToken] = /^Bearer (\S+)$/.exec(headers.authorization ?? '') ?? [];
     if (idToken === undefined)
       return problem(401, 'Authorization: expected Bearer and an ID token.');
-    try {
-      return await begin(idToken);
-    } catch (error) {
-      if (isRaisedByFunction(error)) return problem(403, error.message);
-      log.error({ err: error }, 'nobody can sign in');
-      const who = isOutage(error) ? 'The database' : 'The OpenID provider';
-      return problem(503, `${who} does not answer. Try again later.`);
-    }
+    return begin(idToken);
   };
   const headers = { 'content-type': 'application/json', 'cache-control': 'no-store' };
   return createServer({ requestTimeout: requestTimeoutMs }, (request, response) => {
@@ -63,11 +63,8 @@ await runProcess(
   async () => {
     const config = readSignInConfig(process.env);
     const log = partLog(config.LOG_LEVEL);
-    const database = connectDatabase({
-      url: config.DATABASE_URL,
-      poolSize: 2,
-      applicationName: 'corridor-sign-in',
-    });
+    const pool = { poolSize: 2, applicationName: 'corridor-sign-in' };
+    const database = connectDatabase({ url: config.DATABASE_URL, ...pool });
     const server = createSignInServer(config, database, log);
     const url = await listen(server, config.SIGN_IN_HOST, config.SIGN_IN_PORT);
     log.info({ ready: url }, 'operators can sign in');

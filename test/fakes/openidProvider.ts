@@ -9,6 +9,8 @@ export const clientId = 'corridor-operators';
 type Answer = { readonly status?: number; readonly [name: string]: unknown };
 export type Claims = { readonly [name in keyof JWTPayload]: JWTPayload[name] | undefined };
 
+type KeysAnswer = readonly [status: number, body: string] | undefined;
+
 type Signing = {
   readonly kid: string;
   readonly privateKey: KeyObject;
@@ -19,9 +21,14 @@ type Signing = {
 export async function startOpenidProvider() {
   let signing = newKey();
   const waiting = new Map<string, Claims | null | undefined>();
+  const asked: string[] = [];
+  let keysAnswer: KeysAnswer;
   const server = createServer((request, response) => {
-    const send = (status: number, body: object) =>
-      response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
+    asked.push(request.url ?? '');
+    const sendText = (status: number, body: string) =>
+      response.writeHead(status, { 'content-type': 'application/json' }).end(body);
+    const send = (status: number, body: object) => sendText(status, JSON.stringify(body));
+    if (request.url === '/jwks' && keysAnswer) return sendText(...keysAnswer);
     answer(request).then(
       ({ status = 200, ...body }) => send(status, body),
       () => send(500, {}),
@@ -83,6 +90,12 @@ export async function startOpenidProvider() {
     idToken,
     signing: () => signing,
     newKey,
+    /** The paths that were asked for, in order. */
+    asked,
+    /** Answers so instead of with its keys, until it is told otherwise. */
+    answerForKeys: (answer: KeysAnswer) => {
+      keysAnswer = answer;
+    },
     /** Signs with another key from now on. */
     rotate: () => {
       signing = newKey();

@@ -1,8 +1,14 @@
+import { execFile } from 'node:child_process';
 import { createHmac } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import { createServer as createSecureServer } from 'node:https';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { type Part, startProcess } from '../../sandbox/stack/process.js';
+import { addOperator } from '../../src/cli/operators.js';
 import { connectDatabase, type Database } from '../../src/db/client.js';
 import {
   beginSession,
@@ -13,9 +19,11 @@ import {
   revokeOperator,
 } from '../../src/db/operators.js';
 import type { OperatorRole } from '../../src/domain/operator.js';
+import { listen } from '../../src/metricsServer.js';
 import { eventually } from '../assertions/eventually.js';
 import { type Claims, clientId, startOpenidProvider } from '../fakes/openidProvider.js';
-import { signedBy } from '../fixtures/operators.js';
+import { makeCertificates } from '../fixtures/certificates.js';
+import { called, shown, signedBy } from '../fixtures/operators.js';
 import { createTestDatabase, type TestDatabase } from '../servers/database.js';
 
 const program = (path: string) => fileURLToPath(new URL(`../../dist/src/${path}`, import.meta.url));
@@ -100,10 +108,16 @@ describe('an operator whom the provider vouches for', () => {
 
   it('has no key once the session has ended', async () => {
     const { key } = await sessionOf(await add('sven'));
-    await test.database`
-      update operator_sessions set began_at = began_at - interval '9 hours', ends_at = now()
-       where operator = 'sven'`;
-    await expect(operatorOf(operators, key)).rejects.toThrow('its session has ended');
+    await operators.begin(async (sql) => {
+      expect(await operatorOf(sql, key)).toBe('sven');
+      await test.database`
+        update operator_sessions set began_at = began_at - interval '9 hours', ends_at = clock_timestamp()
+         where operator = 'sven'`;
+      // Also in a transaction that began before.
+      await expect(sql.savepoint((inner) => operatorOf(inner, key))).rejects.toThrow(
+        'its session has ended',
+      );
+    });
     await sessionOf('sub-of-sven');
     const kept = await test.database`select from operator_sessions where operator = 'sven'`;
     expect(kept.count).toBe(1);
@@ -146,6 +160,15 @@ describe('an operator whom the provider vouches for', () => {
     ).rejects.toThrow('hugo signs in: another admin replaces that.');
   });
 
+  it('is known letter by letter', async () => {
+    const identity = 'samlp|corp|Alma@Example.com';
+    const flags = { role: 'view', identity };
+    await shown(() => addOperator(called({ database: operators }, 'alma', flags)));
+    expect((await sessionOf(identity)).operator).toBe('alma');
+    const { status } = await open(await provider.idToken({ sub: identity.toLowerCase() }));
+    expect(status).toBe(403);
+  });
+
   it('shares an identity with nobody, but may have that of somebody who has left', async () => {
     const identity = await add('first');
     await expect(add('second', 'view', identity)).rejects.toThrow(
@@ -165,6 +188,7 @@ describe('an operator whom the provider vouches for', () => {
 describe('a token is refused', () => {
   const nowS = () => Math.floor(Date.now() / 1000);
   const person = { sub: 'sub-of-nina' };
+  const aNumber: object = { sub: 5 };
   beforeAll(() => add('nina'));
   const changed = (claims: Claims, typ?: string) => provider.idToken({ ...person, ...claims }, typ);
   const encoded = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');
@@ -187,6 +211,9 @@ describe('a token is refused', () => {
     ['that is not valid yet', '"nbf"', () => changed({ nbf: nowS() + 600 })],
     ['issued long ago', '"iat"', () => changed({ iat: nowS() - 700 })],
     ['without a subject', '"sub"', () => changed({ sub: undefined })],
+    ['with an empty subject', 'no sub', () => changed({ sub: '' })],
+    ['with a subject that is no text', 'no sub', () => changed({ ...aNumber })],
+    ['with a subject that the database cannot keep', 'no sub', () => changed({ sub: 'a\u0000b' })],
     ['without an end', '"exp"', () => changed({ exp: undefined })],
     ['issued to another client', 'another client', () => changed({ azp: 'another-client' })],
     ['for several', 'another client', () => changed({ aud: [clientId, 'another-client'] })],
@@ -242,6 +269,7 @@ describe('a token is refused', () => {
 it('an address is an identity if the provider has verified it, in any letters', async () => {
   const byAddress = await startService({ OIDC_IDENTITY_CLAIM: 'email' });
   await add('maria', 'approve', 'maria@example.com');
+  await add('kim', 'approve', 'kim@example.com');
   const openAs = async (claims: Claims) =>
     open(await provider.idToken({ sub: 'sub-1', ...claims }), byAddress.announced);
   try {
@@ -252,6 +280,9 @@ it('an address is an identity if the provider has verified it, in any letters', 
       {},
       { email: 'maria@example.com' },
       { email: '', email_verified: true },
+      // Other letters, of which one that is no k has a k for a small letter.
+      { email: 'mar\u0131a@example.com', email_verified: true },
+      { email: '\u212Aim@example.com', email_verified: true },
     ]) {
       expect((await openAs(claims)).status).toBe(401);
     }
@@ -282,6 +313,82 @@ it('the provider may change its keys, go away and come back', async () => {
     expect(status).toBe(201);
   } finally {
     await late.stop();
+  }
+});
+
+it.each([
+  ['an error', [500, 'out of order']],
+  ['a page', [200, '<html>']],
+  ['no keys', [200, '{"keys":5}']],
+] as const)('a provider that answers with %s has a fault, not the token', async (_what, answer) => {
+  const service = await startService();
+  provider.answerForKeys(answer);
+  try {
+    const token = await provider.idToken({ sub: 'sub-of-nina' });
+    expect(await open(token, service.announced)).toEqual({
+      ...{
+        status: 503,
+        body: { message: 'The OpenID provider does not answer. Try again later.' },
+      },
+    });
+  } finally {
+    provider.answerForKeys(undefined);
+    await service.stop();
+  }
+});
+
+it('a provider by https has its keys by https too', async () => {
+  const { ca, server: own } = await makeCertificates();
+  const [cert, key] = await Promise.all([readFile(own.cert), readFile(own.key)]);
+  const keys = await (await fetch(`${provider.issuer}/jwks`)).text();
+  let whereKeysAre = `${provider.issuer}/jwks`;
+  let issuer = '';
+  const secure = createSecureServer({ cert, key }, ({ url }, response) => {
+    const itself = JSON.stringify({ issuer, jwks_uri: whereKeysAre });
+    response.setHeader('content-type', 'application/json');
+    response.end(url === '/jwks' ? keys : itself);
+  });
+  issuer = (await listen(secure, '127.0.0.1', 0)).replace('http:', 'https:');
+  const service = await startService({ OIDC_ISSUER: issuer, NODE_EXTRA_CA_CERTS: ca.cert });
+  await add('tessa');
+  const statusOf = async () => {
+    const token = await provider.idToken({ sub: 'sub-of-tessa', iss: issuer });
+    return (await open(token, service.announced)).status;
+  };
+  try {
+    expect(await statusOf()).toBe(503);
+    whereKeysAre = `${issuer}/jwks`;
+    expect(await statusOf()).toBe(201);
+  } finally {
+    await service.stop();
+    secure.closeAllConnections();
+    secure.close();
+  }
+});
+
+it('however many sign in at first, the provider is asked once where its keys are', async () => {
+  const service = await startService();
+  try {
+    provider.asked.length = 0;
+    await Promise.all(Array.from({ length: 20 }, () => open('a-password', service.announced)));
+    const asked = provider.asked.filter((path) => path.endsWith('/openid-configuration'));
+    expect(asked.length).toBe(1);
+  } finally {
+    await service.stop();
+  }
+});
+
+it('a database that refuses the service is not called a provider that does not answer', async () => {
+  const service = await startService({ DATABASE_URL: test.urls.api });
+  try {
+    expect(await open(await provider.idToken({ sub: 'sub-of-nina' }), service.announced)).toEqual({
+      ...{
+        status: 503,
+        body: { message: 'The database refuses the service. Try again later.' },
+      },
+    });
+  } finally {
+    await service.stop();
   }
 });
 
@@ -321,6 +428,38 @@ describe('corridor sign-in', () => {
     expect(output.join('\n')).toContain('Signed in as klara (operate) until ');
     const [key = ''] = output.filter((line) => line.startsWith('cop_'));
     expect(await operatorOf(operators, key)).toBe('klara');
+  });
+
+  it('says what is wrong where the service or the provider is another one, and no more', async () => {
+    const runAt = async (url: string) => {
+      const env = { PATH: process.env['PATH'], CORRIDOR_SIGN_IN_URL: url };
+      const cli = promisify(execFile)(process.execPath, [program('cli/main.js'), 'sign-in'], {
+        env,
+      });
+      return cli.then(
+        () => undefined,
+        (error: unknown) => error,
+      );
+    };
+    const isNone = (url: string) =>
+      `CORRIDOR_SIGN_IN_URL: ${url} is not that of a sign-in service.\n`;
+    // It answers JSON of other things, and nothing of a device flow.
+    const { issuer } = provider;
+    expect(await runAt(issuer)).toMatchObject({ code: 3, stderr: isNone(`${issuer}/provider`) });
+    const page = createServer((request, response) => {
+      const told = JSON.stringify({ issuer: `${issuer}/realm`, client_id: clientId });
+      response.end(request.url === '/provider' ? told : '<html>');
+    });
+    const at = await listen(page, '127.0.0.1', 0);
+    try {
+      const url = `${at}/corridor`;
+      expect(await runAt(url)).toMatchObject({ code: 3, stderr: isNone(`${url}/provider`) });
+      expect(await runAt(`${at}/`)).toMatchObject({
+        ...{ code: 3, stderr: expect.stringMatching(/^http:\S+\/realm cannot sign you in: .*\n$/) },
+      });
+    } finally {
+      page.close();
+    }
   });
 
   it('says why it is refused', async () => {
