@@ -495,6 +495,29 @@ describe('an operator is whose key it is', () => {
     await own;
   });
 
+  it('and who is revoked does nothing in a transaction that still sees them as they were', async () => {
+    const nora = await enlist('nora', 'admin');
+    const other = connectDatabase({
+      url: test.urls.operator,
+      poolSize: 1,
+      applicationName: 'test',
+    });
+    try {
+      for (const isolation of ['repeatable read', 'serializable']) {
+        const friend = other.begin(`isolation level ${isolation}`, async (sql) => {
+          await sql`select from accounts limit 1`;
+          await giveOperatorKey(operator, signedBy(), 'roll', { name: 'nora', role: null });
+          await giveOperatorKey(sql, nora, 'add', { name: 'olaf', role: 'admin' });
+        });
+        await expect(friend, isolation).rejects.toThrow(
+          'An operator acts in a transaction that is read committed.',
+        );
+      }
+    } finally {
+      await other.end({ timeout: 5 });
+    }
+  });
+
   it('and nobody brings up what was asked for an hour ago', async () => {
     const id = await payout();
     const old = await insertRequest(database, id, signedBy(), { kind: 'retryNow' });

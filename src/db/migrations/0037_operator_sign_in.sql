@@ -46,6 +46,10 @@ declare
   found operators;
   hash bytea := sha256(convert_to(operator_key, 'UTF8'));
 begin
+  -- Any other one sees operators and sessions as they were when it began, also after they have ended.
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'An operator acts in a transaction that is read committed.';
+  end if;
   select o.* into found from operators o
    where o.revoked_at is null and (o.key_hash = hash or o.name = (
      select s.operator from operator_sessions s where s.key_hash = hash and s.ends_at > clock_timestamp()));
