@@ -221,4 +221,6 @@ spec:
   value: {{ required "signIn.clientId: expected the id of the client" .Values.signIn.clientId | quote }}
 - name: OIDC_IDENTITY_CLAIM
   value: {{ .Values.signIn.identityClaim | quote }}
+- name: SIGN_IN_HOURS
+  value: {{ .Values.signIn.hours | quote }}
 {{- end }}
