@@ -58,7 +58,7 @@ export async function authenticate({
   if (operatorKey === '') {
     throw new ConfigError(
       'CORRIDOR_OPERATOR_KEY is not set: expected your operator key (cop_…). An admin makes one with ' +
-        'corridor operators add.',
+        'corridor operators add; or sign in with corridor sign-in.',
     );
   }
   if (!isWellFormedOperatorKey(operatorKey)) {

@@ -31,7 +31,7 @@ export async function addFirstOperator(call: Call): Promise<void> {
   const reason = reasonOf(call.flags);
   const key = await transaction(call.database, async (sql) => {
     if ((await countOtherAdmins(sql, name)) < 2) return enrollAdmin(sql, name, reason);
-    throw new UsageError('There are two admins already, who add other operators.');
+    throw new UsageError('There are two admins with keys already, who add other operators.');
   }).catch((error: unknown) => {
     if (!hasSqlState(error, '42501')) throw error;
     throw new UsageError('DATABASE_URL expects the login of the owner, as corridor migrate does.');

@@ -74,11 +74,15 @@ export async function beginSession(
   return { ...exactlyOne(row), key };
 }
 
-/** How many other operators than this one are admins. It stays so until the transaction ends. */
+/**
+ * How many other operators than this one are admins by a key, which needs no provider that answers. It
+ * stays so until the transaction ends.
+ */
 export async function countOtherAdmins(sql: Sql, name: string): Promise<number> {
   await sql`lock table operators in share row exclusive mode`;
   const others = await sql`
-    select from operators where role = 'admin' and revoked_at is null and name <> ${name}`;
+    select from operators
+     where role = 'admin' and key_hash is not null and revoked_at is null and name <> ${name}`;
   return others.count;
 }
 

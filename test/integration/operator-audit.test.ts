@@ -378,7 +378,7 @@ describe('every command that changes something says who and why', () => {
         '',
         system.databaseUrl,
         ['operators', 'first', 'eve', ...why],
-        'There are two admins already',
+        'There are two admins with keys already',
         2,
       ],
     ] as const) {

@@ -9,9 +9,10 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { type Part, startProcess } from '../../sandbox/stack/process.js';
 import { addOperator } from '../../src/cli/operators.js';
-import { connectDatabase, type Database } from '../../src/db/client.js';
+import { connectDatabase, type Database, transaction } from '../../src/db/client.js';
 import {
   beginSession,
+  countOtherAdmins,
   giveOperatorIdentity,
   giveOperatorKey,
   listOperators,
@@ -167,6 +168,16 @@ describe('an operator whom the provider vouches for', () => {
     expect((await sessionOf(identity)).operator).toBe('alma');
     const { status } = await open(await provider.idToken({ sub: identity.toLowerCase() }));
     expect(status).toBe(403);
+  });
+
+  it('is no admin whom the owner can count on while the provider is away', async () => {
+    const before = await transaction(test.database, (sql) => countOtherAdmins(sql, 'nobody'));
+    await add('wilma', 'admin');
+    expect(await transaction(test.database, (sql) => countOtherAdmins(sql, 'nobody'))).toBe(before);
+    await giveOperatorKey(operators, signedBy('grace'), 'roll', { name: 'wilma', role: null });
+    expect(await transaction(test.database, (sql) => countOtherAdmins(sql, 'nobody'))).toBe(
+      before + 1,
+    );
   });
 
   it('shares an identity with nobody, but may have that of somebody who has left', async () => {
