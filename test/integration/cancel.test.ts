@@ -33,7 +33,7 @@ import { startSystem, type TestSystem } from '../servers/system.js';
 let system: TestSystem;
 
 beforeAll(async () => {
-  system = await startSystem();
+  system = await startSystem({ decisionLimitMs: 5_000 });
 });
 afterAll(async () => {
   // Whatever a test did, no money may have come from nowhere.

@@ -10,7 +10,7 @@ let payer: Payer;
 let beneficiary: string;
 
 beforeAll(async () => {
-  system = await startSystem();
+  system = await startSystem({ decisionLimitMs: 5_000 });
   payer = await openPayer(system);
   const id = await payer.send('simulate: reject AC04');
   beneficiary = (await rowOf(system, id)).beneficiaryId;

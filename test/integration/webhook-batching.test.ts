@@ -14,7 +14,7 @@ import { startSystem, type TestSystem } from '../servers/system.js';
 let system: TestSystem;
 
 beforeAll(async () => {
-  system = await startSystem();
+  system = await startSystem({ decisionLimitMs: 5_000 });
   // Each attempt is a test's own, until one wants the endpoint's workflow to make them.
   await system.stopWorker();
 });

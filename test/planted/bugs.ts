@@ -117,7 +117,7 @@ export const bugs: readonly Bug[] = [
   },
   {
     name: 'the database lets an operator approve what they have proposed',
-    file: 'src/db/migrations/0026_operator_keys.sql',
+    file: 'src/db/migrations/0039_honest_lines.sql',
     find: ' and p.operator <> new.operator',
     replace: '',
     caughtBy: { ...steps, test: 'nobody approves what they have proposed' },

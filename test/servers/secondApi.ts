@@ -26,9 +26,7 @@ export async function startSecondApi(
     rails: createRails([]),
     log: pino({ level: 'silent' }),
     rateMaximumAgeMs: { test: 24 * 60 * 60 * 1000, live: 60 * 60 * 1000 },
-    get decisionLimitMs() {
-      return decisionLimitMs();
-    },
+    decisionLimitMs,
     webhookPolicy: { allowInsecure: true, allowPrivateAddresses: true },
     webhookKeys,
     fingerprintSecret,

@@ -43,11 +43,7 @@ export type TestSystem = {
   /** As a worker, for activities that a test calls itself. */
   readonly worker: Database;
   readonly temporal: Client;
-  /**
-   * How long the API waits for a decision. A worker decides, however busy the machine is, and no test
-   * depends on how soon; without one the answer is `pending` in any case.
-   */
-  readonly decisionLimitMs: () => number;
+  readonly decisionLimitMs: number;
   readonly bank: TestBank;
   readonly account: TestAccount;
   /** Calls as the system's account. */
@@ -71,6 +67,11 @@ const unlimited = () =>
 export async function startSystem(
   options: {
     readonly startsWorker?: boolean;
+    /**
+     * How long the API waits for a decision: with a worker, which decides however busy the machine is,
+     * longer than any test; without one the answer is `pending` in any case.
+     */
+    readonly decisionLimitMs?: number;
     readonly limiter?: Limiter;
     readonly keyring?: Keyring;
     /** What the API takes for a receiver of others, of which it wants proof. */
@@ -79,7 +80,8 @@ export async function startSystem(
     readonly sender?: Sender;
   } = {},
 ): Promise<TestSystem> {
-  const { keyring = usualKeyring } = options;
+  const { keyring = usualKeyring, startsWorker = true } = options;
+  const { decisionLimitMs = startsWorker ? 30_000 : 1_000 } = options;
   quietRuntime();
   const { url: databaseUrl, database, api, worker, urls, drop } = await createTestDatabase();
   const server = createServer();
@@ -101,8 +103,6 @@ export async function startSystem(
     statementTimeoutMs: 1_000,
     applicationName: 'test-lists',
   });
-  let isRunning = false;
-  const decisionLimitMs = () => (isRunning ? 30_000 : 1_000);
   const app = createApp({
     database: api,
     lists,
@@ -111,9 +111,7 @@ export async function startSystem(
     rails: createRails([createSandboxCallbacks([bank.callbackSecret])]),
     log,
     rateMaximumAgeMs: { test: dayMs, live: hourMs },
-    get decisionLimitMs() {
-      return decisionLimitMs();
-    },
+    decisionLimitMs,
     webhookPolicy: options.webhookPolicy ?? policy,
     webhookKeys,
     fingerprintSecret,
@@ -154,17 +152,15 @@ export async function startSystem(
       ...(only === 'single' ? [] : await createBatchLane(lane)),
     ];
     const running = workers.map((worker) => worker.run());
-    isRunning ||= only !== 'batch';
     const stopOthers = stopWorker;
     stopWorker = async () => {
-      isRunning = false;
       for (const worker of workers) if (worker.getState() === 'RUNNING') worker.shutdown();
       await Promise.all([...running, stopOthers()]);
       await deliverer.close();
       stopWorker = async () => {};
     };
   };
-  if (options.startsWorker !== false) await startWorker();
+  if (startsWorker) await startWorker();
   const account = await createTestAccount(database);
   return {
     apiUrl,
