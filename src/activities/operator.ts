@@ -1,6 +1,12 @@
 import { type Sql, transaction } from '../db/client.js';
 import { findAction, findRequest, openProposals, recordAction } from '../db/operatorActions.js';
-import { type LockedPayout, lockPayouts, readPayouts, unparkPayout } from '../db/payouts.js';
+import {
+  type LockedPayout,
+  lockPayouts,
+  makeDue,
+  readPayouts,
+  unparkPayout,
+} from '../db/payouts.js';
 import { currentRates, midOf } from '../db/rates.js';
 import { convertFloor } from '../domain/fx.js';
 import {
@@ -213,6 +219,8 @@ async function write(sql: Sql, rules: FactRules, written: CommandRecord): Promis
   await postCorrection(sql, now, decision, action);
   const corrected = (await lockPayouts(sql, driver, [id])).map(snapshotOf);
   const steps = await park(sql, corrected, () => decision.parks);
+  // What came in since it was looked at is the workflow's next step; should that die, the sweep's.
+  if (steps.some(({ hasUnprocessedEvents }) => hasUnprocessedEvents)) await makeDue(sql, [id]);
   return { steps, result: { outcome, detail, action } };
 }
 

@@ -256,7 +256,8 @@ export async function refusePayouts(
   return sql<PayoutRow[]>`
     update payouts p
        set status = 'failed', status_reason = t.refusal ->> 'code', refusal = t.refusal,
-           wake_at = null
+           -- What a rail says of it all the same is still to be applied.
+           wake_at = case when ${hasUnappliedFacts(sql)} then p.wake_at end
       from ${unnest(sql, refused)`id text, refusal jsonb`}
      where p.id = t.id
     returning p.*`;

@@ -815,15 +815,31 @@ describe('one answer that cannot be read', () => {
   });
 });
 
+async function isDue(id: string): Promise<boolean> {
+  const [row] = await time.database<{ isDue: boolean }[]>`
+    select wake_at is not null as is_due from payouts where id = ${id}`;
+  return exactlyOne(row).isDue;
+}
+
 describe('what is taken from a person', () => {
   it('is due, also where it was never decided', async () => {
     const id = await requested();
     await park(id, 'unexpected_failure');
     expect(await ask(asking(id, { kind: 'retryNow' }))).toMatchObject({ outcome: 'done' });
-    const [row] = await time.database<{ isDue: boolean }[]>`
-      select wake_at is not null as is_due from payouts where id = ${id}`;
     // Should its worker be killed now, the sweep finds it.
-    expect(row).toEqual({ isDue: true });
+    expect(await isDue(id)).toBe(true);
+  });
+
+  it('is due where the rail has spoken since, though it is over', async () => {
+    const id = await sent();
+    bank.act(id, 'pays');
+    await tellAll();
+    await tell(id, rejectedReport);
+    const accepted = { kind: 'accepted', reference: 'again' } as const;
+    await storeRailEvents(time.database, 'sandbox', [newsOf(id, accepted)]);
+    const settle = { kind: 'markSettled', evidence: 'MT103 seen' } as const;
+    expect(await ask(asking(id, settle))).toMatchObject({ outcome: 'done' });
+    expect(await isDue(id)).toBe(true);
   });
 
   it('stays parked for what was told while the command was judged', async () => {
@@ -1149,6 +1165,17 @@ describe('a fact that is being stored', () => {
     const report = { kind: 'returned', amountMinor, currency, code: 'AC06', reason: '' } as const;
     await whileStoring(id, report, () => settle(id));
     expect(await rowOf(id)).toMatchObject({ status: 'returned' });
+  });
+
+  it('before the decision leaves a refused payout due', async () => {
+    const { account } = await createTestAccount(time.database, { funds: { USD: 1n } });
+    const { id } = await requestPayout(time.database, account.id);
+    await storeRailEvents(time.database, 'sandbox', [newsOf(id, rejectedReport)]);
+    await attempt(() => activities().decidePayouts({ driver: id, ids: [id], workflowAgeMs: 0 }));
+    expect(await rowOf(id)).toMatchObject({ status: 'failed' });
+    expect(await isDue(id)).toBe(true);
+    await settle(id);
+    expect(await rowOf(id)).toMatchObject({ attentionReason: 'contradiction' });
   });
 
   it.each([
