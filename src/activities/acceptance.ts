@@ -110,7 +110,7 @@ type Priced = PricedPayout & {
 
 async function priceAll(
   { rails }: AcceptanceDeps,
-  { rows, factsOf, refusalOf }: Awaited<ReturnType<typeof readFacts>>,
+  { rows, factsOf, refusalOf, isLeft }: Awaited<ReturnType<typeof readFacts>>,
   ids: readonly string[],
   workflowAgeMs: number,
 ): Promise<readonly Priced[]> {
@@ -120,7 +120,7 @@ async function priceAll(
     // 10,000 prices are a second or more: everybody else's heartbeats have their turn.
     if (index % groupSize === groupSize - 1) await setImmediate();
     const row = rowOf.get(id);
-    if (row?.status !== 'pending') continue;
+    if (row?.status !== 'pending' || isLeft(row)) continue;
     const rail = rails.find(railNameOf(row.mode) ?? '');
     const request = { ...row, ageMs: Math.max(Number(row.ageMs), workflowAgeMs) };
     const unroutable = rail === undefined ? refuseUnroutable(row.mode) : undefined;
@@ -198,8 +198,11 @@ async function readFacts(
   // Only a single payout repeats another one.
   const isRetry = first !== undefined && first.retryOf !== null;
   const retried = isRetry ? await findRetried(sql, first.accountId, first.retryOf) : undefined;
+  const undecided = new Set(batches.flatMap(({ id, isUndecided }) => (isUndecided ? [id] : [])));
   return {
     rows,
+    // Alone it could be paid, and the others of its batch refused.
+    isLeft: ({ batchId }: PayoutRow) => driver !== null && undecided.has(batchId ?? ''),
     refusalOf: ({ id }: PayoutRow) => retried && refuseRetry(id, retried),
     factsOf: (row: PayoutRow) => {
       const quote = quoteOf.get(row.id);

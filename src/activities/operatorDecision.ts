@@ -1,3 +1,4 @@
+import { findBatchById } from '../db/batches.js';
 import type { Database } from '../db/client.js';
 import type { LockedPayout } from '../db/payouts.js';
 import type { Entry } from '../domain/ledger.js';
@@ -69,6 +70,7 @@ export async function evaluate(
 ): Promise<Decision> {
   if (command.kind === 'cancel') return evaluateCancel(database, row, rail);
   if (rail === undefined) {
+    if (await awaitsItsBatch(database, row)) return refused(togetherOnly);
     return done(
       endedUnpaid(row.status) ? `Confirmed: it is ${row.status}.` : 'It is decided again.',
     );
@@ -88,6 +90,15 @@ export async function evaluate(
     case 'approve':
       return refused('A proposal cannot approve another one.');
   }
+}
+
+const togetherOnly = 'It is decided with all of its batch, which is not decided yet.';
+
+/** Whether a payout is pending in a batch of all or nothing: alone it could be paid, and the others refused. */
+async function awaitsItsBatch(database: Database, { status, batchId }: LockedPayout) {
+  if (status !== 'pending' || batchId === null) return false;
+  const batch = await findBatchById(database, batchId);
+  return batch?.outcome === null && batch.canceledAt === null;
 }
 
 async function evaluateCancel(

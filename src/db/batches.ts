@@ -230,16 +230,17 @@ export async function statusesOfItems(
     select id, status from payouts where batch_id = ${batchId} order by batch_index`;
 }
 
-/** The rates that the batches of these payouts were promised. */
+/** The rates that the batches of these payouts were promised, and whether those are still to be decided as one. */
 export async function batchRatesOf(
   sql: Sql,
   payoutIds: readonly string[],
-): Promise<readonly { id: string; rates: CurrencyRates }[]> {
-  const rows = await sql<{ id: string; rates: ReturnType<typeof keptRate>[] }[]>`
-    select id, rates from batches
+): Promise<readonly { id: string; isUndecided: boolean; rates: CurrencyRates }[]> {
+  type Row = { id: string; isUndecided: boolean; rates: ReturnType<typeof keptRate>[] };
+  const rows = await sql<Row[]>`
+    select id, outcome is null and canceled_at is null as is_undecided, rates from batches
      where id in (select distinct batch_id from payouts where id = any (${payoutIds}))`;
-  return rows.map(({ id, rates }) => ({
-    id,
+  return rows.map(({ rates, ...batch }) => ({
+    ...batch,
     rates: rates.map((kept) => ({ ...kept, id: BigInt(kept.id), asOf: new Date(kept.asOf) })),
   }));
 }

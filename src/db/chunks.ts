@@ -83,7 +83,7 @@ export async function releaseChunk(sql: Sql, chunk: Chunk, forMs: number | null)
  * Hands payouts of a chunk over to workflows of their own, where operators find them: those that
  * need an operator or whose rail is overdue, and by scope those without a definite answer for ten
  * minutes, or all that are open or have unprocessed events, since an event of one that settled long
- * ago must not keep the others' from being applied.
+ * ago must not keep the others' from being applied. What is decided as one with its batch stays.
  *
  * The chunk is locked first: a fact that is being stored is there by then, and one that is stored later
  * finds the payout gone and wakes its own workflow.
@@ -107,7 +107,9 @@ export async function handOverItems(
                        or (${scope === 'unanswered'} and status = 'processing'
                            and submit_started_at < now() - ${unansweredLimit}::interval)
                        or (${scope === 'all'} and (status in ('pending', 'processing', 'sent')
-                         or ${hasUnappliedFacts(sql)})))
+                         or ${hasUnappliedFacts(sql)})
+                         and not (status = 'pending' and exists (select from batches b
+                           where b.id = p.batch_id and b.outcome is null and b.canceled_at is null))))
                    order by id for no key update)
     returning ${wakeable(sql)}`;
 }

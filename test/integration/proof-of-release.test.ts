@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { OperateInput } from '../../src/activities/operator.js';
 import { cancelBatch, pauseBatch, resumeBatch } from '../../src/db/batches.js';
-import { takeOver } from '../../src/db/chunks.js';
+import { handOverItems, takeOver } from '../../src/db/chunks.js';
 import { exactlyOne, transaction } from '../../src/db/client.js';
 import { storeRailEvents } from '../../src/db/inbox.js';
 import { insertRequest } from '../../src/db/operatorActions.js';
@@ -840,6 +840,29 @@ describe('what is taken from a person', () => {
     const settle = { kind: 'markSettled', evidence: 'MT103 seen' } as const;
     expect(await ask(asking(id, settle))).toMatchObject({ outcome: 'done' });
     expect(await isDue(id)).toBe(true);
+  });
+
+  it('is not decided alone while its batch of all or nothing is not', async () => {
+    const { account } = await createTestAccount(time.database);
+    const options = { count: 2, mode: 'all_or_nothing' } as const;
+    const batchId = await requestBatch(time.database, account.id, options);
+    const items = await time.database<{ id: string }[]>`
+      select id from payouts where batch_id = ${batchId} order by batch_index`;
+    const [id = '', other = ''] = items.map((item) => item.id);
+    await tell(id, { kind: 'accepted', reference: 'of another order' });
+    const chunk = { batchId, number: 0 };
+    await handOverItems(time.database, chunk, 'all');
+    expect(await rowOf(id)).toMatchObject({ driver: id, attentionReason: 'contradiction' });
+    expect(await rowOf(other)).toMatchObject({ driver: chunkDriver(chunk) });
+    // The first step of its own workflow.
+    await attempt(() => activities().decidePayouts({ driver: id, ids: [id], workflowAgeMs: 0 }));
+    expect(await rowOf(id)).toMatchObject({ status: 'pending' });
+    const retry = await ask(asking(id, { kind: 'retryNow' }));
+    expect(retry).toMatchObject({
+      outcome: 'refused',
+      detail: expect.stringContaining('all of its batch'),
+    });
+    expect(await rowOf(id)).toMatchObject({ status: 'pending', attentionReason: 'contradiction' });
   });
 
   it('stays parked for what was told while the command was judged', async () => {
