@@ -46,9 +46,9 @@ const source = new Map([
  * certificates, 40 with migrations that give way to requests and workers whose builds Temporal knows, 34
  * with limits of a corridor, 20 with hints for amounts, nulls and plus signs, 16 with a command line
  * that loads no metrics, 257 with operators who sign in at
- * their company's provider, and 23 with books that one bad day, sum or payout keeps nobody from reading.
+ * their company's provider, and 42 with books that one bad day, sum or payout keeps nobody from reading.
  */
-const limits = { linesPerFile: 450, linesOfCode: 21_395 };
+const limits = { linesPerFile: 450, linesOfCode: 21_414 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Where a floating-point function touches no money, and why. */
