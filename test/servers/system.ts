@@ -69,7 +69,7 @@ export async function startSystem(
     readonly startsWorker?: boolean;
     /**
      * How long the API waits for a decision: with a worker, which decides however busy the machine is,
-     * longer than any test; without one the answer is `pending` in any case.
+     * nearly as long as the client; without one the answer is `pending` in any case.
      */
     readonly decisionLimitMs?: number;
     readonly limiter?: Limiter;
@@ -81,7 +81,7 @@ export async function startSystem(
   } = {},
 ): Promise<TestSystem> {
   const { keyring = usualKeyring, startsWorker = true } = options;
-  const { decisionLimitMs = startsWorker ? 30_000 : 1_000 } = options;
+  const { decisionLimitMs = startsWorker ? 20_000 : 1_000 } = options;
   quietRuntime();
   const { url: databaseUrl, database, api, worker, urls, drop } = await createTestDatabase();
   const server = createServer();
