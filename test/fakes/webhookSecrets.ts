@@ -32,13 +32,11 @@ export async function assertGenuine(webhooks: readonly ReceivedWebhook[]): Promi
   }
 }
 
+/** Whatever the time is by now: a test on a slow machine ends more than five minutes after its first webhook. */
 function isGenuine(verifier: Webhook, { headers, body }: ReceivedWebhook): boolean {
-  try {
-    verifier.verify(body, { ...headers });
-    return true;
-  } catch {
-    return false;
-  }
+  const sentAt = new Date(Number(headers['webhook-timestamp']) * 1000);
+  const signature = verifier.sign(headers['webhook-id'] ?? '', sentAt, body);
+  return (headers['webhook-signature'] ?? '').split(' ').includes(signature);
 }
 
 async function isOurs({ headers, body }: ReceivedWebhook, signature: string): Promise<boolean> {
