@@ -1,4 +1,4 @@
-import { findBatchById } from '../db/batches.js';
+import { batchRatesOf } from '../db/batches.js';
 import type { Database } from '../db/client.js';
 import type { LockedPayout } from '../db/payouts.js';
 import type { Entry } from '../domain/ledger.js';
@@ -95,10 +95,9 @@ export async function evaluate(
 const togetherOnly = 'It is decided with all of its batch, which is not decided yet.';
 
 /** Whether a payout is pending in a batch of all or nothing: alone it could be paid, and the others refused. */
-async function awaitsItsBatch(database: Database, { status, batchId }: LockedPayout) {
-  if (status !== 'pending' || batchId === null) return false;
-  const batch = await findBatchById(database, batchId);
-  return batch?.outcome === null && batch.canceledAt === null;
+async function awaitsItsBatch(database: Database, { id, status }: LockedPayout) {
+  if (status !== 'pending') return false;
+  return (await batchRatesOf(database, [id])).some(({ isUndecided }) => isUndecided);
 }
 
 async function evaluateCancel(

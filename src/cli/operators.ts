@@ -16,10 +16,8 @@ export async function showOperators(call: Call): Promise<void> {
   const none = 'There are no operators: see corridor operators first.';
   printRows(call, await listOperators(call.database), none, (operator) => {
     const { name, role, lastFour, identity, createdAt, rolledAt, revokedAt } = operator;
-    const since = (rolledAt ?? createdAt).toISOString();
-    const made = identity
-      ? `signs in as ${identity} since ${since}`
-      : `key …${lastFour} of ${since}`;
+    const proof = identity ? `signs in as ${identity} since` : `key …${lastFour} of`;
+    const made = `${proof} ${(rolledAt ?? createdAt).toISOString()}`;
     const end = revokedAt === null ? '' : `  revoked ${revokedAt.toISOString()}`;
     return `${name}  ${role}  ${made}${end}`;
   });

@@ -230,6 +230,9 @@ export async function statusesOfItems(
     select id, status from payouts where batch_id = ${batchId} order by batch_index`;
 }
 
+/** Whether a batch is still to be decided as one: none of its items is decided alone before that. */
+export const awaitsOneDecision = (sql: Sql) => sql`outcome is null and canceled_at is null`;
+
 /** The rates that the batches of these payouts were promised, and whether those are still to be decided as one. */
 export async function batchRatesOf(
   sql: Sql,
@@ -237,7 +240,7 @@ export async function batchRatesOf(
 ): Promise<readonly { id: string; isUndecided: boolean; rates: CurrencyRates }[]> {
   type Row = { id: string; isUndecided: boolean; rates: ReturnType<typeof keptRate>[] };
   const rows = await sql<Row[]>`
-    select id, outcome is null and canceled_at is null as is_undecided, rates from batches
+    select id, ${awaitsOneDecision(sql)} as is_undecided, rates from batches
      where id in (select distinct batch_id from payouts where id = any (${payoutIds}))`;
   return rows.map(({ rates, ...batch }) => ({
     ...batch,

@@ -1,5 +1,6 @@
 import { type Chunk, type ChunkCounts, chunkDriver, chunkSize } from '../domain/batch.js';
 import type { PayoutStatus, WakeablePayout } from '../domain/payout.js';
+import { awaitsOneDecision } from './batches.js';
 import { type Sql, when } from './client.js';
 
 import { hasUnappliedFacts, wakeable } from './payouts.js';
@@ -109,7 +110,7 @@ export async function handOverItems(
                        or (${scope === 'all'} and (status in ('pending', 'processing', 'sent')
                          or ${hasUnappliedFacts(sql)})
                          and not (status = 'pending' and exists (select from batches b
-                           where b.id = p.batch_id and b.outcome is null and b.canceled_at is null))))
+                           where b.id = p.batch_id and ${awaitsOneDecision(sql)}))))
                    order by id for no key update)
     returning ${wakeable(sql)}`;
 }
