@@ -13,13 +13,13 @@ import { type AskedPrice, type FixedSide, type Price, type PriceRequest, price }
 import { isRefusal, type Refusal, refuse } from './refusal.js';
 
 /**
- * The longest time between a request at a held rate, a quote's or a batch's, and its acceptance: the
- * caller was promised a rate for 30 seconds, and holding it for a queue longer than five minutes
- * would be a free option on the market.
+ * Maximum time between a request at a held rate (of a quote or a batch) and its acceptance. The caller
+ * was promised the rate for 30 seconds; holding it through a backlog of more than five minutes would give
+ * the caller a free option on the market.
  */
 export const heldRateMaximumAgeMs = 5 * 60 * 1000;
 
-/** What was asked for: either a quote, or the live rate with its own parameters. */
+/** The terms that the caller requested: either a quote, or the live rate with its own parameters. */
 export type PayoutTerms = {
   readonly quoteId: string | null;
   readonly beneficiaryId: string;
@@ -29,22 +29,25 @@ export type PayoutTerms = {
   readonly amount: bigint | null;
 };
 
-/** What was requested, and what its price depends on beside that. */
+/** The requested terms, and the other properties of the request that affect its price. */
 export type PayoutRequest = PayoutTerms & {
-  /** Set on an item of a batch, which was promised the rates of the batch's request. */
+  /** Set on an item of a batch. Items are priced at the rates of the batch's request. */
   readonly batchId: string | null;
-  /** The larger of the database's and the workflow's own measure; the two clocks never mix. */
+  /**
+   * Age of the request: the larger of the ages measured by the database and by the workflow. Each
+   * is the difference of two times on the same clock.
+   */
   readonly ageMs: number;
 };
 
-/** A quote as it stands, under its lock. */
+/** The present state of a quote whose row is locked. */
 export type LockedQuote = Acceptance & {
   readonly usedBy: string | null;
   /** Whether the payout was requested strictly before the quote's `expires_at`. */
   readonly inTime: boolean;
 };
 
-/** What the price depends on; absent means that the account has no such object. */
+/** The facts that the price depends on; `undefined` means that the account has no such object. */
 export type PriceFacts = {
   readonly quote: LockedQuote | undefined;
   readonly beneficiary: (PayeeDetails & { readonly currency: string }) | undefined;
@@ -56,8 +59,8 @@ export type PriceFacts = {
 export type Acceptance = Price & AskedPrice;
 
 /**
- * The first half of the decision, which needs no balance: the payout's amounts, or why it is
- * refused. The order of the checks is the order in which a caller can repair them.
+ * The first half of the decision, which needs no balance. Returns the payout's amounts or a refusal. The
+ * checks run in the order in which a caller can correct the faults.
  */
 export function priceOf(request: PayoutRequest, facts: PriceFacts): Acceptance | Refusal {
   const isLive = request.quoteId === null;
@@ -81,28 +84,27 @@ export function priceOf(request: PayoutRequest, facts: PriceFacts): Acceptance |
   return refuseNewPayee(payeeDelays, priced, beneficiary, payingParam(request)) ?? priced;
 }
 
-/** A payout after the first half of the decision, or after a refusal that it had before. */
+/** A payout after the first half of the decision, or one that had already been refused. */
 export type PricedPayout = {
   readonly id: string;
   readonly request: PayoutRequest;
   readonly priced: Acceptance | Refusal;
 };
 
-/** What an account may send. */
+/** The state, balances and limits that determine how much an account may send. */
 export type Funds = {
   readonly state: AccountState;
-  /** Of each source currency, in minor units. */
+  /** Available balance by source currency, in minor units. */
   readonly available: ReadonlyMap<string, bigint>;
-  /** The limits of each source currency that has some, also those of its corridors. */
+  /** Limits by source currency, including those of its corridors. Currencies without limits are absent. */
   readonly standings: ReadonlyMap<string, readonly LimitUse[]>;
 };
 
 /**
- * The second half of the decision: in the order of the list, each payout of an open account is
- * accepted if what the ones before it have left of the limits and of the balance covers it, and if
- * none of them has used its quote.
+ * The second half of the decision. Payouts of an open account are decided in list order: each is accepted
+ * if the limits and the balance left by earlier payouts cover it and none of them has used its quote.
  *
- * @param funds of the account, under their lock
+ * @param funds the account's funds, which the caller has locked
  * @returns a result for each payout, in the same order
  */
 export function fundInOrder(
@@ -136,21 +138,21 @@ export function fundInOrder(
   });
 }
 
-/** A payout that another one repeats, as far as it decides whether that may be. */
+/** The payout that a retry refers to, with what decides whether it may be retried. */
 export type RetriedPayout = {
   readonly id: string;
   readonly status: PayoutStatus;
-  /** The payout that repeats it. */
+  /** The payout that retries this one. */
   readonly retriedBy: string | null;
-  /** Whether the bank may have paid it: news of it waits, or a person has dealt with its money. */
+  /** Whether the bank may have paid: a report is still unprocessed, or an operator has handled the money. */
   readonly mayBePaid: boolean;
 };
 
 /**
- * A payout is repeated only after it ended without a payment, and once: twice would pay twice. Asked at
- * the request and, as the bank's news may come later, when the repetition is decided.
+ * Refuses to retry a payout that has not ended unpaid or was retried before: a second retry could pay
+ * twice. Checked at the request and again at the decision, because the bank may report in between.
  *
- * @param by the payout that repeats it
+ * @param by the id of the payout that is the retry
  */
 export function refuseRetry(
   by: string,
@@ -170,14 +172,14 @@ export function refuseRetry(
   return mayBePaid ? refused(detail) : undefined;
 }
 
-/** What `retry_of` has to be. */
+/** The description of a valid `retry_of`, for refusals. */
 export const retryExpected = {
   param: 'retry_of',
   expected:
     'a payout of this account that failed, was canceled or was returned, and was not retried yet',
 } as const;
 
-/** The parameter that says how much is paid. */
+/** Returns the name of the parameter that determines the amount paid. */
 const payingParam = ({ quoteId }: PayoutRequest) => (quoteId === null ? 'amount' : 'quote');
 
 function lacksFunds(request: PayoutRequest, priced: Acceptance, availableMinor: bigint): Refusal {

@@ -10,12 +10,12 @@ import {
 import { isAccountAt } from './modulusCheck.js';
 
 /**
- * Accounts without an IBAN, by country: what each field is called there, its layout, and the check
- * digits that it has. The layouts are those that clearing houses publish and that providers of
- * payouts ask for; `test/fixtures/accountNumbers.json` names a source for every number it holds.
+ * Format of one field of an account without an IBAN: its local name, its layout and its check digits.
+ * The layouts are those that clearing houses publish and payout providers require;
+ * `test/fixtures/accountNumbers.json` names a source for each of its account numbers.
  */
 type FieldFormat = {
-  /** What people there call it: a sort code, a CLABE. */
+  /** The local name of the field, such as "sort code" or "CLABE". */
   readonly title: string;
   readonly pattern: string;
   readonly expected: string;
@@ -23,27 +23,27 @@ type FieldFormat = {
   readonly check?: string;
   readonly optional?: boolean;
   readonly default?: string;
-  /** What is written in more ways than an account number is. */
+  /** Selects special normalisation for a field that is written in more ways than an account number. */
   readonly form?: string;
 };
 
 type AccountFormat = { readonly [field in BeneficiaryField]?: FieldFormat };
 
 type CountryFormats = {
-  /** ISO 4217: the only currency that these accounts receive. */
+  /** The only currency (ISO 4217) that these accounts receive. */
   readonly currency: string;
-  /** The kinds of account, the usual one first. */
+  /** The kinds of account, the most common first. */
   readonly accounts: readonly AccountFormat[];
 };
 
 const byCountry: ReadonlyMap<string, CountryFormats> = new Map(Object.entries(formats));
 
-/** The countries with accounts that have no IBAN. */
+/** The countries that have accounts without an IBAN. */
 export const nationalCountries: readonly string[] = [...byCountry.keys()];
 
 /**
- * The kinds of account of a country by their fields, and the currency they receive. `issuer` is what its
- * IBANs start with, where it has them.
+ * Returns the field rules of each kind of account that a country has, and the currency these accounts
+ * receive. `issuer` is the country code that the country's IBANs start with, if it has IBANs.
  */
 export function nationalAccounts(
   country: string,
@@ -93,14 +93,15 @@ function layoutOf({ pattern }: FieldFormat): RegExp {
   return new RegExp(`^(?:${pattern})$`);
 }
 
-/** A value as it is stored, whichever way it was written. */
+/** Normalises a value to its stored form. */
 function normalised({ pattern, form }: FieldFormat, text: string): string {
   if (form === 'kana') return text.normalize('NFKC').toUpperCase();
-  // E-mail addresses and random keys keep their dashes and dots, in small letters.
+  // Pix keys that are e-mail addresses or random keys (UUIDs) keep dashes and dots, in lower case.
   if (form === 'pix' && /@|^[0-9a-f]{8}-[0-9a-f]{4}-/i.test(text)) return text.toLowerCase();
-  // A CPF or CNPJ is printed with dots and a slash, a phone number with brackets.
+  // A CPF or CNPJ is printed with dots and a slash, a phone number with parentheses.
   if (form === 'pix' || form === 'tax') return compact(text.replaceAll(/[./()]/g, ''));
-  // A choice is a word of ours; the dash of a branch stands before its check digit, which is not sent.
+  // Enumerated values, such as savings, are our own words and are compared as sent. Fields of the form
+  // `plain` keep their dash: in a branch code it precedes a check digit, which must not be sent.
   return form === 'plain' || /^[a-z|]+$/.test(pattern) ? text : compact(text);
 }
 
@@ -117,7 +118,7 @@ function ibanSentence(iban: string, issuer: string | undefined): string {
     : 'This is an IBAN of another country.';
 }
 
-/** What is wrong with a value, where it is a slip that people make. */
+/** Returns a sentence about an invalid value if the fault is a common mistake. */
 function faultOf(
   field: BeneficiaryField,
   value: string,
@@ -145,7 +146,7 @@ function faultOf(
   return guesses === '' ? `${count}.` : `${count}: ${guesses}.`;
 }
 
-/** The layout is right, so the check is what fails. */
+/** Returns the sentence for a value whose layout is right but whose check digits are wrong. */
 function checkSentence({ check, title }: FieldFormat): string {
   if (check === 'pixKey') {
     return 'As a CPF or CNPJ it has wrong check digits; a phone number starts with its country code, +55.';
@@ -155,7 +156,7 @@ function checkSentence({ check, title }: FieldFormat): string {
     : `The check digits of the ${title} are wrong: a digit is wrong or two are swapped.`;
 }
 
-/** What is wrong with fields that are right on their own: some accounts are checked with their bank. */
+/** Checks fields that are valid individually against each other: some check digits cover bank and account. */
 export function pairFault(values: { readonly [field in BeneficiaryField]?: string }) {
   const { country, account_number: account, routing_number: sortCode, bank_code: bank } = values;
   if (country === 'NG' && account !== undefined && bank !== undefined && !isNuban(bank, account)) {
@@ -167,7 +168,7 @@ export function pairFault(values: { readonly [field in BeneficiaryField]?: strin
     : 'The account number does not match the sort code: a digit of one is wrong or two are swapped.';
 }
 
-/** How many digits a value has, where each has as many. */
+/** Returns the number of digits of a field whose length is fixed. */
 function fixedLength(format: FieldFormat | undefined): number | undefined {
   const length = /^\[0-9\]\{(\d+)\}$/.exec(format?.pattern ?? '')?.[1];
   return length === undefined ? undefined : Number.parseInt(length, 10);

@@ -1,9 +1,9 @@
 import { type Refusal, refuse } from './refusal.js';
 
-/** A frozen account sends nothing until it is open again; one that is closed never does. */
+/** A frozen account cannot send until it is reopened. A closed account can never send again. */
 export type AccountState = 'open' | 'frozen' | 'closed';
 
-/** Why an account may not send money. A closed one has no payouts left to continue. */
+/** Refuses payouts of an account that is not open. A closed account has no payouts left to continue. */
 export function refuseState(state: AccountState): Refusal | undefined {
   if (state === 'open') return undefined;
   const rest = state === 'frozen' ? ' Payouts accepted before the freeze continue.' : '';

@@ -1,21 +1,21 @@
 import calendars from './bankCalendars.json' with { type: 'json' };
 
 /**
- * How a currency is paid, for what is accepted from a day on (00:00 UTC). An edition is never edited:
- * what changes is a new one, so what was said of an older payout stays. `tools/bankCalendars.py` makes
- * the table and names its sources; a day on which banks are open for some hours only is closed.
+ * How a currency is paid, for payouts accepted on or after the day `from` (00:00 UTC). A published edition
+ * is never edited: a change is a new edition, so estimates of older payouts stay the same.
+ * `tools/bankCalendars.py` generates the table and names its sources; half-days of banks count as closed.
  */
 export type Scheme = {
   readonly from: string;
   readonly scheme: string;
   /** An IANA time zone. */
   readonly zone: string;
-  /** HH:MM in the zone: what is accepted then or later belongs to the next business day. */
+  /** HH:MM in the zone. A payout accepted at this time or later counts for the next business day. */
   readonly cut_off: string;
-  /** Business days after that day until the beneficiary's bank has credited it at the latest. */
+  /** Maximum number of business days after that day until the beneficiary's bank has credited the payout. */
   readonly settlement_days: number;
   readonly business_days: readonly string[];
-  /** By year, the days (MM-DD) among them that are not; a year that is missing is not known yet. */
+  /** Bank holidays by year, as MM-DD. A year is missing while its holidays are not published. */
   readonly closed: Readonly<Record<string, string>>;
 };
 
@@ -24,7 +24,7 @@ const table: ReadonlyMap<string, readonly Scheme[]> = new Map(Object.entries(cal
 const weekday = new Intl.DateTimeFormat('en', { weekday: 'long', timeZone: 'UTC' });
 
 /**
- * How a currency is paid if it is accepted at this moment.
+ * Returns the scheme of a currency for a payout accepted at the given time.
  *
  * @throws Error for a currency that cannot be paid
  */
@@ -36,30 +36,33 @@ export function schemeOf(currency: string, at: Date): Scheme {
   return scheme;
 }
 
-/** Longer than banks are closed in any two countries at once; without it a bad table would hang. */
+/**
+ * Maximum number of days to search, longer than the banks of any two countries are closed at once.
+ * Without it a faulty table would cause an endless loop.
+ */
 const mostDays = 31;
 
 /**
- * When a payout that is accepted, and so is funded, at this moment has arrived at the latest: at the
- * end of a business day of the destination, to its last millisecond. It starts on the first day that
- * is one in both currencies, for which it is before the destination's cut-off. Null where the calendar
- * of a year is not published: a guess by weekends alone would break the promise at every holiday.
+ * Returns the latest arrival of a payout accepted (and so funded) at the given time: the last millisecond
+ * of a business day of the destination. Counting starts on the first day that is a business day of both
+ * currencies and whose cut-off at the destination has not passed. Returns null where the calendar of
+ * a year is not published: a guess from weekends alone would break the promise at every bank holiday.
  */
 export function estimatedArrival(source: string, destination: string, at: Date): Date | null {
-  // Cut-offs are whole minutes, so all moments of a minute have one estimate.
-  const asked = `${source} ${destination} ${Math.floor(at.getTime() / 60_000)}`;
-  const known = estimates.get(asked);
+  // Cut-offs are whole minutes, so the estimate is the same for every moment of a minute.
+  const cacheKey = `${source} ${destination} ${Math.floor(at.getTime() / 60_000)}`;
+  const known = estimates.get(cacheKey);
   if (known !== undefined) return known;
   const estimate = computeArrival(source, destination, at);
   if (estimates.size >= mostEstimates) estimates.clear();
-  estimates.set(asked, estimate);
+  estimates.set(cacheKey, estimate);
   return estimate;
 }
 
-/** A batch asks for its 10,000 payouts within seconds, and to compute one takes 10 µs. */
+/** Cache of estimates: a batch needs 10,000 of them within seconds, and each takes 10 µs to compute. */
 const estimates = new Map<string, Date | null>();
 
-/** More than the pairs of all currencies, which a list of corridors asks for. */
+/** Maximum size of the cache: more than all currency pairs, which a listing of the corridors requests. */
 const mostEstimates = 4_000;
 
 function computeArrival(source: string, destination: string, at: Date): Date | null {
@@ -68,13 +71,13 @@ function computeArrival(source: string, destination: string, at: Date): Date | n
   let day = time < scheme.cut_off ? today : nextDay(today);
   let left = scheme.settlement_days;
   let schemes = [scheme, schemeOf(source, at)];
-  for (let looked = 0; looked < mostDays; looked += 1) {
+  for (let searched = 0; searched < mostDays; searched += 1) {
     const open = schemes.map((each) => isBusinessDay(each, day));
     if (open.includes(undefined)) return null;
     if (!open.includes(false)) {
       if (left === 0) return timeIn(scheme.zone, `${day}T23:59:59.999`);
       left -= 1;
-      // It has left the source by then.
+      // The money has left the source currency, so only the destination's calendar matters from here on.
       schemes = [scheme];
     }
     day = nextDay(day);
@@ -92,10 +95,10 @@ function nextDay(day: string): string {
   return new Date(Date.parse(day) + 24 * 60 * 60_000).toISOString().slice(0, 10);
 }
 
-/** A format takes 50 µs to make, and there is one for each zone of the table. */
+/** Cached formats, one for each zone of the table: creating a format takes 50 µs. */
 const formats = new Map<string, Intl.DateTimeFormat>();
 
-/** YYYY-MM-DD HH:MM:SS: the Swedish format. */
+/** Formats a time as YYYY-MM-DD HH:MM:SS in the zone. The Swedish locale has this format. */
 function localTime(at: Date, timeZone: string): string {
   const format =
     formats.get(timeZone) ??
@@ -104,7 +107,10 @@ function localTime(at: Date, timeZone: string): string {
   return format.format(at);
 }
 
-/** When clocks in a zone show a time of a business day: they change at weekends, so UTC's has one offset. */
+/**
+ * Converts a local time of a business day to a point in time. The zone's offset is looked up at the same
+ * time read as UTC, at most 14 hours away: clocks change at weekends, so the offset is the same.
+ */
 export function timeIn(zone: string, time: string): Date {
   const utc = new Date(`${time}Z`);
   const local = Date.parse(`${localTime(utc, zone).replace(' ', 'T')}Z`);

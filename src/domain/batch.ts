@@ -1,16 +1,16 @@
-/** The specification's limit. */
+/** Maximum number of items in a batch, from the specification. */
 export const maximumBatchItems = 10_000;
 
-/** Items that one workflow processes. Measured: 500 cost twice as much of Temporal's time. */
+/** Number of items that one workflow processes. Measured: 500 cost twice as much time in Temporal. */
 export const chunkSize = 1_000;
 
 /**
- * Items that one transaction writes, and one bulk request of the rail takes. Measured: 1,000
- * hold the balance until single payouts beside them wait half as long again.
+ * Number of items in one transaction and in one bulk request to the rail. Measured: with 1,000, the balance
+ * stays locked for so long that concurrent single payouts wait 50 % longer.
  */
 export const groupSize = 500;
 
-/** A list in groups, in its order. */
+/** Splits a list into groups, in order. */
 export function groupsOf<T>(
   items: readonly T[],
   size: number = groupSize,
@@ -22,50 +22,50 @@ export function groupsOf<T>(
   return groups;
 }
 
-/** A stretch of a batch, in the order of its request: items from 1,000 × number on. */
+/** A range of a batch's items in request order: `chunkSize` items, starting at index chunkSize × number. */
 export type Chunk = { readonly batchId: string; readonly number: number };
 
-/** The chunk that an item belongs to, by its place in the request. */
+/** Returns the number of the chunk that an item belongs to, by the item's index in the request. */
 export function chunkNumberOf(index: number): number {
   return Math.floor(index / chunkSize);
 }
 
-/** How many chunks a batch has. */
+/** Returns the number of chunks of a batch. */
 export function chunkCountOf(total: number): number {
   return Math.ceil(total / chunkSize);
 }
 
-/** The id of the workflow that processes a chunk, which is the driver of its payouts. */
+/** Returns the id of the workflow that processes a chunk; it is also the driver of the chunk's payouts. */
 export function chunkDriver({ batchId, number }: Chunk): string {
   return `${batchId}/${number}`;
 }
 
-/** What people read of a chunk. */
+/** Returns the description of a chunk for people. */
 export function chunkSummary({ batchId, number }: Chunk): string {
   return `Payouts from number ${number * chunkSize + 1} on of batch ${batchId}`;
 }
 
-/** Where the payouts of a chunk stand that its workflow still drives. */
+/** Numbers of payouts by progress, among those that the chunk's workflow still drives. */
 export type ChunkCounts = {
-  /** Not decided yet: that is the batch's own workflow's to do. */
+  /** Not decided yet; the batch's workflow decides them. */
   readonly pending: number;
-  /** Accepted, and never given to the rail. */
+  /** Accepted, but not submitted to the rail. */
   readonly unsent: number;
-  /** Given to the rail, which has not said what became of it. */
+  /** Submitted to the rail, without a definite answer yet. */
   readonly unanswered: number;
-  /** Those of the unanswered that have been so for longer than a rail may take. */
+  /** Unanswered for longer than a rail may take to answer; also counted in `unanswered`. */
   readonly overdue: number;
   readonly sent: number;
-  /** For a person, or silent beyond the rail's own time: its own workflow takes it over. */
+  /** Parked for an operator, or past the rail's settlement deadline: each gets a workflow of its own. */
   readonly stuck: number;
 };
 
-/** Whether something of the chunk has still to be moved by its own workflow. */
+/** Whether the chunk's workflow still has accepted payouts to move. */
 export function isOpen({ unsent, unanswered, sent, stuck }: ChunkCounts): boolean {
   return unsent + unanswered + sent + stuck > 0;
 }
 
-/** All items are decided one by one, or they are debited together or not at all. */
+/** `best_effort` decides items one by one; `all_or_nothing` debits all items together or none. */
 export const batchModes = ['best_effort', 'all_or_nothing'] as const;
 export type BatchMode = (typeof batchModes)[number];
 

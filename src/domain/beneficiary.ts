@@ -19,10 +19,10 @@ import { ibanCountries, ibanExample, ibanFault, ibanIssuer, ibanPattern } from '
 import { latinText } from './latinText.js';
 import { plusHint, type Refusal, refuse, shortened } from './refusal.js';
 
-/** Who may hold an account. */
+/** The types of account holder. */
 export const beneficiaryTypes = ['individual', 'business'] as const;
 
-/** The kinds of account that have a name of their own in some country. */
+/** The account types that the payment scheme of at least one country distinguishes. */
 export const accountTypes = ['checking', 'savings', 'ordinary', 'current'] as const;
 
 /** Checked and normalised details. `country` is ISO 3166-1 alpha-2, `currency` ISO 4217. */
@@ -40,14 +40,15 @@ type Rules = readonly FieldRule[];
 
 const countries: readonly string[] = [...new Set([...ibanCountries, ...nationalCountries])].sort();
 
-/** The countries whose accounts can be paid, sorted. */
+/** Returns the countries whose accounts can be paid, sorted. */
 export function beneficiaryCountries(): readonly string[] {
   return countries;
 }
 
 /**
- * The rules of each kind of account that a country has, each in the order of `beneficiaryFields`:
- * with a currency, of those that receive it, the usual one first. None, when its accounts cannot be paid.
+ * Returns the rules of each kind of account in a country, the most common kind first. With a currency, only
+ * kinds that receive it are included. Rules are in the order of `beneficiaryFields`. The list is empty
+ * if the country's accounts cannot be paid.
  */
 export function accountRulesOf(
   country: string,
@@ -65,7 +66,7 @@ export function accountRulesOf(
     currencies: corridorCurrencies(),
   };
   const byIban = hasIban ? [ofIban] : [];
-  // An IBAN receives more currencies, and comes first where none is named.
+  // An IBAN account receives more currencies, so it comes first if no currency is given.
   return (currency === undefined ? [...byIban, ...byNumber] : [...byNumber, ...byIban])
     .filter(({ currencies }) => currency === undefined || currencies.includes(currency))
     .map(({ rules, currencies }) =>
@@ -78,13 +79,14 @@ function inOrder(rules: Rules): Rules {
   return rules.toSorted((one, other) => place(one) - place(other));
 }
 
-/** Fields that say which kind of account is meant, whatever else is sent. */
+/** Fields that determine the kind of account regardless of the other fields sent. */
 const decisiveFields = ['iban', 'pix_key'] as const;
 
 /**
- * The rules of the kind of account that is meant: by its decisive field, or by most of the fields.
+ * Returns the rules of the kind of account that the caller probably means: the one with the decisive field
+ * that was sent, else the one that has the most of the fields sent.
  *
- * @param sent what says so before all that is given does
+ * @param sent the details that are compared first; `given.sent` only breaks ties
  */
 function rulesFor(given: GivenDetails, sent: SentDetails = given.sent): Rules | undefined {
   const [country, currency] = [textOf(given.sent, 'country'), textOf(given.sent, 'currency')];
@@ -102,11 +104,9 @@ function rulesFor(given: GivenDetails, sent: SentDetails = given.sent): Rules | 
 }
 
 /**
- * Checks the details of a beneficiary by the rules of its country. Answers the
- * normalised details, or every refusal there is: `parameter_missing`,
- * `parameter_unknown` for a field that its country does not have, and
- * `beneficiary_invalid`. A blank field counts as not sent. Account numbers in a
- * refusal are masked.
+ * Checks the details of a beneficiary by the rules of its country. Returns the normalised details, or all
+ * refusals: `parameter_missing`, `parameter_unknown` for a field that its country does not have, and
+ * `beneficiary_invalid`. A blank field counts as not sent. Account numbers in refusals are masked.
  *
  * @param today UTC, YYYY-MM-DD
  */
@@ -114,7 +114,7 @@ export function validateBeneficiary(sent: SentDetails, today: string): Validated
   const refusals: Refusal[] = [];
   const values: { [field in BeneficiaryField]?: string } = {};
   const countryRules = rulesFor({ sent, today });
-  // Without a country the account fields are unknown, so only those of every country are checked.
+  // Without a known country the account fields are unknown, so only fields common to all are checked.
   for (const rule of countryRules ?? identityRules('DE', corridorCurrencies())) {
     const text = textOf(sent, rule.field);
     const value = text === '' ? rule.default : rule.read(text);
@@ -138,7 +138,7 @@ export function validateBeneficiary(sent: SentDetails, today: string): Validated
   return account_type === undefined ? details : { ...details, account_type };
 }
 
-/** The values with the parts of the address together, as `address`. */
+/** Moves the parts of the address into one `address` object. */
 function nested(values: { readonly [field in BeneficiaryField]?: string }) {
   const { plain = [], parts = [] } = Object.groupBy(Object.entries(values), ([field]) =>
     field.startsWith('address[') ? 'parts' : 'plain',
@@ -147,7 +147,7 @@ function nested(values: { readonly [field in BeneficiaryField]?: string }) {
   return { ...Object.fromEntries(plain), ...(parts.length === 0 ? {} : { address }) };
 }
 
-/** What belongs to a detail, and is out of date when only that changes. */
+/** Pairs of a field and a field derived from it, which is outdated when only the first one changes. */
 const dependents: readonly (readonly [BeneficiaryField, BeneficiaryField])[] = [
   ['name', 'name_latin'],
   ['name', 'name_kana'],
@@ -155,9 +155,10 @@ const dependents: readonly (readonly [BeneficiaryField, BeneficiaryField])[] = [
 ];
 
 /**
- * Checks the details that a beneficiary has with some of them replaced, an address as a whole; answers as
- * `validateBeneficiary`. A blank removes a detail, and what another kind of account or type does not have
- * goes by itself. Its country and currency stay: payouts that are under way depend on them.
+ * Merges changes into a beneficiary's details and validates the result; returns what `validateBeneficiary`
+ * returns. An address is replaced as a whole, a blank removes a detail, and details that a newly chosen
+ * account kind or type does not have are dropped. Country and currency cannot change: payouts in flight
+ * depend on them.
  */
 export function updateDetails(
   { address = {}, ...details }: BeneficiaryDetails,
@@ -190,14 +191,14 @@ export function updateDetails(
   );
 }
 
-/** Some of the details that were sent. */
+/** Selects some of the details sent. */
 function fieldsOf(sent: SentDetails, isWanted: (field: BeneficiaryField) => boolean): SentDetails {
   return Object.fromEntries(
     beneficiaryFields.filter(isWanted).map((field) => [field, sent[field]] as const),
   );
 }
 
-/** The details as they may be shown: account numbers down to their last digits. */
+/** Masks the secret details for display: account numbers keep only their last characters. */
 export function maskedDetails(details: BeneficiaryDetails): BeneficiaryDetails {
   const masked = plainFields.flatMap((field) => {
     const value = details[field];
@@ -207,17 +208,17 @@ export function maskedDetails(details: BeneficiaryDetails): BeneficiaryDetails {
 }
 
 /**
- * The name as the payment writes it, which statements show: in the script of the country where its
- * scheme carries that, else in Latin letters, up to 140 (ISO 20022, Max140Text).
+ * Returns the name as it is written in the payment and shown on statements: in the script of the country if
+ * its scheme supports that, else in Latin letters, up to 140 characters (ISO 20022, Max140Text).
  */
 export function nameOnStatement(details: BeneficiaryDetails): string {
   const { name, name_kana, name_latin, country, iban } = details;
   if (iban === undefined && carriesLocalScript(country)) return name_kana ?? name;
-  // A name that was stored before it had to be in Latin letters is sent as it is.
+  // Names stored before Latin letters were required are sent unchanged.
   return (latinText(name_latin ?? name, country) ?? name).slice(0, 140);
 }
 
-/** "****3000": the last four characters, never more than half, and none of a date of birth. */
+/** Masks a value as "****3000": shows its last four characters, at most half, and none of a date of birth. */
 function maskedValue(field: string, value: string): string {
   const start = Math.max(value.length - 4, Math.ceil(value.length / 2));
   return `****${field === 'date_of_birth' ? '' : value.slice(start)}`;
@@ -229,14 +230,14 @@ function textOf(sent: SentDetails, field: BeneficiaryField): string {
 
 function refusalOf(rule: FieldRule, text: string): Refusal {
   const { field: param, example } = rule;
-  const says = rule.expected.includes(example) || rule.expected.includes('such as');
-  const expected = says ? rule.expected : `${rule.expected} (for example ${example})`;
+  const hasExample = rule.expected.includes(example) || rule.expected.includes('such as');
+  const expected = hasExample ? rule.expected : `${rule.expected} (for example ${example})`;
   if (text === '') return refuse('parameter_missing', { param, expected });
   const received = shown(rule, text);
   return refuse('beneficiary_invalid', { param, expected, received, detail: rule.fault?.(text) });
 }
 
-/** Refuses the fields that were sent and that this kind of account does not have. */
+/** Refuses fields that were sent although this kind of account does not have them. */
 function unknownFields(sent: SentDetails, rules: Rules): Refusal[] {
   const known: readonly string[] = rules.map((rule) => rule.field);
   const country = textOf(sent, 'country');
@@ -259,8 +260,8 @@ function unknownFields(sent: SentDetails, rules: Rules): Refusal[] {
 }
 
 /**
- * What was sent, for a refusal: 40 characters are enough to recognise it. An account number that was
- * sent in another field is masked as well: digits that are not laid out as that field's are.
+ * Formats a received value for a refusal, up to 40 characters, which are enough to recognise it. A value of
+ * five or more digits that does not match the field's layout is masked too: it may be an account number.
  */
 function shown({ field, pattern }: Pick<FieldRule, 'field' | 'pattern'>, text: string): string {
   const code = compact(text);
@@ -281,7 +282,7 @@ function countryRule(country: string): FieldRule {
   };
 }
 
-/** A field that takes one of several values, of which the first is the example. */
+/** Makes the rule of a field that accepts one of several values; the first value is the example. */
 function choiceRule(
   field: BeneficiaryField,
   values: readonly string[],
@@ -297,7 +298,7 @@ function choiceRule(
   };
 }
 
-/** The rules that hold everywhere; `currencies` are those the country's accounts receive. */
+/** Returns the rules common to all countries; `currencies` are those that the country's accounts receive. */
 function identityRules(
   country: string,
   currencies: readonly string[],
@@ -306,7 +307,7 @@ function identityRules(
 ): Rules {
   const others = ibanCountries.has(country) ? ' without an IBAN' : '';
   return [
-    // The examples of a kind of account make a beneficiary together.
+    // The examples of one kind of account together have to form a valid beneficiary.
     {
       ...choiceRule('type', beneficiaryTypes, 'individual or business'),
       example: beneficiaryTypes.find((each) => each === type) ?? 'individual',
@@ -314,7 +315,7 @@ function identityRules(
     {
       field: 'name',
       required: true,
-      // 140 characters are what ISO 20022 gives a party's name (Max140Text).
+      // ISO 20022 allows 140 characters for the name of a party (Max140Text).
       expected: "the account holder's name, 1 to 140 characters without control characters",
       pattern: '^.{1,140}$',
       example: 'Ada Lovelace',
@@ -334,25 +335,25 @@ function identityRules(
   ];
 }
 
-/** What is wrong with a country that cannot be paid, or which one was probably meant. */
+/** Returns a sentence about a country that cannot be paid, or about the country that was probably meant. */
 function countryFault(text: string): string | undefined {
   const wanted = text.toLowerCase();
   const meant = countries.find((code) =>
     [code, nameOf(code).replace('the ', '')].some((known) => known.toLowerCase() === wanted),
   );
-  // What people write who have the name of the state in mind; it is reserved for just that.
+  // People write UK for the United Kingdom; ISO 3166-1 reserves that code, so no other country has it.
   const code = wanted === 'uk' ? 'GB' : meant;
   if (code !== undefined)
     return `country must be an ISO 3166-1 code: send ${code} for ${nameOf(code)}.`;
   return /^[A-Z]{2}$/.test(text) ? `Accounts in ${nameOf(text)} cannot be paid.` : undefined;
 }
 
-/** Refuses a country that has no rules. */
+/** Returns the refusal of a country that has no rules. */
 export function refuseCountry(country: string): Refusal {
   return refusalOf(countryRule(country), country);
 }
 
-/** ISO 13616: the country, its length, its national layout, and ISO 7064 mod 97-10. */
+/** Checks an IBAN (ISO 13616): country, length, national layout and check digits (ISO 7064 mod 97-10). */
 function ibanRule(country: string): FieldRule {
   const issuer = ibanIssuer(country);
   const example = ibanExample(issuer);
@@ -368,7 +369,7 @@ function ibanRule(country: string): FieldRule {
   };
 }
 
-/** What is wrong with an IBAN of an account in this country, or undefined. */
+/** Returns a sentence about the fault of an IBAN in this country, or undefined if the IBAN is valid. */
 function sentenceOfIban(iban: string, country: string): string | undefined {
   const issuer = ibanIssuer(country);
   const prefix = iban.slice(0, 2);
@@ -394,7 +395,7 @@ function sentenceOfIban(iban: string, country: string): string | undefined {
   }
 }
 
-/** ISO 9362: four letters, the country, two and optionally three more characters. */
+/** Checks a BIC (ISO 9362): four letters, the country, two characters and optionally three more. */
 function bicRule(country: string): FieldRule {
   const issuer = ibanIssuer(country);
   const places = issuer === country ? [country] : [country, issuer];

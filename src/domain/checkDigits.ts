@@ -1,13 +1,13 @@
 /**
- * Check digits of accounts, one function a scheme. Each takes the whole number, upper case and
- * without spaces, in the layout of its scheme, and says whether its check digits are right.
+ * Check digits of account numbers, one function per scheme. Each takes the whole number in the layout of
+ * its scheme, in upper case and without spaces, and returns whether the check digits are right.
  */
 
-/** The digits of a text as numbers. */
+/** Converts a string of digits to numbers. */
 export const digitsOf = (text: string): readonly number[] =>
   Array.from(text).map((digit) => Number.parseInt(digit, 10));
 
-/** Numbers times the weights, which repeat, added up. */
+/** Returns the sum of numbers multiplied by weights. The weights repeat if there are more numbers. */
 export function weightedSum(numbers: readonly number[], weights: readonly number[]): number {
   return numbers.reduce(
     (sum, number, index) => sum + number * (weights[index % weights.length] ?? 0),
@@ -15,7 +15,7 @@ export function weightedSum(numbers: readonly number[], weights: readonly number
   );
 }
 
-/** The remainder of ISO 7064: a letter stands for its number, A for 10 and Z for 35. */
+/** Returns the remainder modulo 97 (ISO 7064). Letters count as numbers, from A as 10 to Z as 35. */
 export function mod97(text: string): bigint {
   const digits = Array.from(text)
     .map((character) => Number.parseInt(character, 36))
@@ -23,7 +23,7 @@ export function mod97(text: string): bigint {
   return BigInt(digits) % 97n;
 }
 
-/** The sum of Luhn (ISO/IEC 7812-1, annex B): each second digit from the right is doubled. */
+/** Luhn check (ISO/IEC 7812-1, annex B): every second digit from the right is doubled. */
 export function isLuhn(digits: string): boolean {
   const sum = digitsOf(digits)
     .toReversed()
@@ -34,18 +34,18 @@ export function isLuhn(digits: string): boolean {
   return sum % 10 === 0;
 }
 
-/** Albania: the eighth digit checks the bank and the branch before it. */
+/** Albania: the eighth digit is the check digit of the bank and branch codes before it. */
 export function isAlbanianBank(bban: string): boolean {
   return weightedSum(digitsOf(bban.slice(0, 8)), [9, 7, 3, 1]) % 10 === 0;
 }
 
-// Italy's table of what a character in an odd place counts, in the order of the alphabet; a digit
-// counts as the letter with its number.
+// Italy's values of characters in odd positions, in alphabetical order. A digit has the value of the
+// letter at that index: 0 that of A, 1 that of B.
 const oddPlaces = [
   1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18, 20, 11, 3, 6, 8, 12, 14, 16, 10, 22, 25, 24, 23,
 ];
 
-/** Italy and San Marino: the CIN, a letter, checks what follows it. */
+/** Italy and San Marino: the first letter, the CIN, is the check character of the rest. */
 export function isCin(bban: string): boolean {
   const sum = Array.from(bban.slice(1)).reduce((total, character, index) => {
     const value = Number.parseInt(character, 36) - (/\d/.test(character) ? 0 : 10);
@@ -55,46 +55,46 @@ export function isCin(bban: string): boolean {
 }
 
 /**
- * ABA routing numbers: the first two digits name a Federal Reserve district or a kind of
+ * United States: ABA routing number. The first two digits denote a Federal Reserve district or a kind of
  * institution (00–12, 21–32, 61–72, 80).
  */
 function isRoutingNumber(digits: string): boolean {
   return (
     /^(?:0\d|1[0-2]|2[1-9]|3[0-2]|6[1-9]|7[0-2]|80)/.test(digits) &&
-    // They pass the sum and belong to no bank.
+    // All zeros pass the checksum but belong to no bank.
     digits !== '000000000' &&
     weightedSum(digitsOf(digits), [3, 7, 1]) % 10 === 0
   );
 }
 
-/** Mexico: a CLABE has the weights of an ABA number over all of its 18 digits. */
+/** Mexico: a CLABE uses the weights of an ABA routing number over all 18 digits. */
 function isClabe(digits: string): boolean {
   return weightedSum(digitsOf(digits), [3, 7, 1]) % 10 === 0;
 }
 
-/** Brazil: a CPF of a person; eleven equal digits pass the sum and belong to no one. */
+/** Brazil: CPF of a person. Eleven equal digits pass the checksum but are never assigned. */
 function isCpf(text: string): boolean {
   const digits = digitsOf(text);
   const isRight = [9, 10].every((length) => {
     const weights = Array.from({ length }, (_, index) => length + 1 - index);
-    return elevenOf(weightedSum(digits.slice(0, length), weights)) === digits[length];
+    return mod11CheckDigit(weightedSum(digits.slice(0, length), weights)) === digits[length];
   });
   return isRight && !/^(\d)\1*$/.test(text);
 }
 
 const cnpjWeights = [6, 5, 4, 3, 2, 9, 8, 7, 6, 5, 4, 3, 2];
 
-/** Brazil: a CNPJ of a business; a letter counts as its ASCII code less 48 (since July 2026). */
+/** Brazil: CNPJ of a business. A letter counts as its ASCII code minus 48 (since July 2026). */
 function isCnpj(text: string): boolean {
   const values = Array.from(text, (character) => character.charCodeAt(0) - 48);
   return [12, 13].every((length) => {
     const weights = cnpjWeights.slice(13 - length);
-    return elevenOf(weightedSum(values.slice(0, length), weights)) === values[length];
+    return mod11CheckDigit(weightedSum(values.slice(0, length), weights)) === values[length];
   });
 }
 
-/** The check digit of a sum modulo 11 as Brazil has it: 10 and 11 are written as 0. */
-function elevenOf(sum: number): number {
+/** Returns the modulo 11 check digit of a sum by Brazil's rule: 10 and 11 are written as 0. */
+function mod11CheckDigit(sum: number): number {
   const rest = sum % 11;
   return rest < 2 ? 0 : 11 - rest;
 }
@@ -103,25 +103,25 @@ function isCpfOrCnpj(text: string): boolean {
   return text.length === 11 ? isCpf(text) : isCnpj(text);
 }
 
-/** A key has 77 characters at most (Banco Central do Brasil, DICT); only tax numbers have check digits. */
+/** Brazil: Pix key, at most 77 characters (Banco Central do Brasil, DICT). Only tax numbers have check digits. */
 function isPixKey(key: string): boolean {
   return key.length <= 77 && (!/^[0-9A-Z]{11,14}$/.test(key) || isCpfOrCnpj(key));
 }
 
-/** Argentina: the eighth digit checks the bank and the branch, the last one the account (BCRA, CBU). */
+/** Argentina: the eighth digit checks the bank and branch, the last digit the account (BCRA, CBU). */
 function isCbu(text: string): boolean {
   const [bank, account] = [digitsOf(text.slice(0, 8)), digitsOf(text.slice(8))];
   const sum = weightedSum(account, [3, 9, 7, 1, 3, 9, 7, 1, 3, 9, 7, 1, 3, 1]);
   return weightedSum(bank, [7, 1, 3, 9, 7, 1, 3, 1]) % 10 === 0 && sum % 10 === 0;
 }
 
-/** Chile: a RUT counts from the right, and its check digit K as 10. */
+/** Chile: the weights of a RUT apply from the right. The check digit K counts as 10. */
 function isRut(text: string): boolean {
   const numbers = Array.from(text, (digit) => (digit === 'K' ? 10 : Number.parseInt(digit, 10)));
   return weightedSum(numbers.toReversed(), [1, 2, 3, 4, 5, 6, 7, 2, 3]) % 11 === 0;
 }
 
-/** Colombia: a CC of a person has no check digit, a NIT has (DIAN, Orden Administrativa 4 of 1989). */
+/** Colombia: a person's CC has no check digit, a NIT has one (DIAN, Orden Administrativa 4 of 1989). */
 function isColombianId(text: string): boolean {
   if (/^([0-9]{6,8}|1[0-9]{9})$/.test(text)) return true;
   const [check, ...digits] = digitsOf(text).toReversed();
@@ -129,14 +129,14 @@ function isColombianId(text: string): boolean {
   return check === (rest < 2 ? rest : 11 - rest);
 }
 
-/** Peru: of the last two digits one checks the bank and the branch, and one the account, as Luhn has it. */
+/** Peru: the last two digits are Luhn check digits, one of bank and branch, the other of the account. */
 function isCci(digits: string): boolean {
   return isLuhn(digits.slice(0, 6) + digits[18]) && isLuhn(digits.slice(6, 18) + digits[19]);
 }
 
 /**
- * Nigeria: the last digit of an account checks it with the code of the bank, of 3 digits, or of 5 for
- * other financial institutions (CBN, Revised Standards on NUBAN, 2020).
+ * Nigeria: the last digit of an account number is the check digit of the bank code and the account together.
+ * Banks have 3-digit codes, other financial institutions 5 digits (CBN, Revised Standards on NUBAN, 2020).
  */
 export function isNuban(bankCode: string, account: string): boolean {
   const institution = bankCode.length === 5 ? `9${bankCode}` : bankCode;
@@ -144,8 +144,8 @@ export function isNuban(bankCode: string, account: string): boolean {
   return (weightedSum(digits.slice(0, -1), [3, 7, 3]) + (digits.at(-1) ?? 0)) % 10 === 0;
 }
 
-// New Zealand's Inland Revenue publishes which sum a bank uses: the weights of the 16 digits, what
-// divides the sum, and whether the digits of a product are added up first.
+// New Zealand's Inland Revenue publishes the checksum algorithms of banks: the weights of the 16 digits,
+// the divisor of the sum, and whether the digits of each product are added first.
 const newZealandSums = {
   usual: { weights: [0, 0, 6, 3, 7, 9, 0, 10, 5, 8, 4, 2, 1, 0, 0, 0], divisor: 11 },
   high: { weights: [0, 0, 0, 0, 0, 0, 0, 10, 5, 8, 4, 2, 1, 0, 0, 0], divisor: 11 },
@@ -155,7 +155,7 @@ const newZealandSums = {
   g: { weights: [0, 0, 0, 0, 0, 0, 1, 3, 7, 1, 3, 7, 1, 3, 7, 1], divisor: 10, addsDigits: true },
 };
 
-// The banks whose sum is the usual one, by their first two digits, and those that have another.
+// Banks by their first two digits: those with the usual algorithm, and those with another one.
 const usualBanks = /^(?:0[12346]|1\d|2[0-4]|27|30|35|38)/;
 const otherSums: Readonly<Record<string, keyof typeof newZealandSums>> = {
   '08': 'd',
@@ -167,23 +167,26 @@ const otherSums: Readonly<Record<string, keyof typeof newZealandSums>> = {
   '33': 'f',
 };
 
-/** New Zealand: bank 2, branch 4, account 7 and suffix 2 or 3 digits; a bank that is not listed has no sum. */
+/**
+ * New Zealand: 2 digits of the bank, 4 of the branch, 7 of the account and 2 or 3 of the suffix. Accounts
+ * of banks that are not listed have no checksum.
+ */
 function isNewZealandAccount(digits: string): boolean {
   const usual = digits.slice(6, 13) >= '0990000' ? 'high' : 'usual';
   const name = usualBanks.test(digits) ? usual : otherSums[digits.slice(0, 2)];
   if (name === undefined) return true;
   const { weights, divisor, addsDigits } = { addsDigits: false, ...newZealandSums[name] };
-  // A suffix of two digits is one of three with a zero in front.
+  // A two-digit suffix equals a three-digit suffix with a leading zero.
   const full = digits.slice(0, 13) + digits.slice(13).padStart(3, '0');
   const sum = digitsOf(full).reduce((total, digit, index) => {
     const product = digit * (weights[index] ?? 0);
-    // Added up until one digit is left: 45 is 9, and 39 is 12 is 3.
+    // The digits are added until one digit is left: 45 gives 9; 39 gives 12, which gives 3.
     return total + (addsDigits && product > 9 ? 1 + ((product - 1) % 9) : product);
   }, 0);
   return sum % divisor === 0;
 }
 
-/** The checks that the table of accounts names. */
+/** The checks by their names in accountFormats.json. */
 export const checks: Readonly<Record<string, (value: string) => boolean>> = {
   aba: isRoutingNumber,
   cbu: isCbu,

@@ -12,7 +12,7 @@ import {
 import { max, writtenSum } from './money.js';
 import type { Correction } from './operator.js';
 
-/** What may be undone: a hold belongs to the payout's state, and a correction is corrected anew. */
+/** Kinds of entry that may be reversed. Holds belong to the payout's state; corrections need a new correction. */
 const reversible: readonly EntryKind[] = [
   'settle',
   'return',
@@ -21,12 +21,12 @@ const reversible: readonly EntryKind[] = [
   'suspense_clear',
 ];
 
-/** The ledger has room for 16 transfers in an entry, and n postings need at most n - 1 of them. */
+/** Maximum number of postings: an entry holds at most 16 transfers, and n postings need at most n - 1. */
 const mostPostings = 16;
 
 /**
- * The entry that corrects a payout's books, or why there is none. What is in suspense may come
- * back, be charged or be written off, and never more than that.
+ * Returns the entry that corrects a payout's books, or a sentence saying why none can be made. Money in
+ * suspense may be returned, charged or written off, but never more than is there.
  */
 export function correctionOf(
   correction: Correction,
@@ -44,8 +44,8 @@ export function correctionOf(
     : entry;
 }
 
-/** Whether an entry of the kind is posted, and not reversed. */
-function isStanding(kind: EntryKind, posted: readonly PostedEntry[]): boolean {
+/** Whether an entry of the kind is posted and has not been reversed. */
+function hasUnreversed(kind: EntryKind, posted: readonly PostedEntry[]): boolean {
   return posted.some(
     (entry) => entry.kind === kind && !posted.some(({ reverses }) => reverses === entry.id),
   );
@@ -68,7 +68,7 @@ function entryOf(
     case 'reverse': {
       const entry = posted.find(({ id }) => String(id) === correction.entry);
       const isReversed = posted.some(({ reverses }) => reverses === entry?.id);
-      if (entry?.kind === 'settle' && isStanding('return', posted)) {
+      if (entry?.kind === 'settle' && hasUnreversed('return', posted)) {
         return 'The customer has the returned amount already: reverse the return first.';
       }
       return entry !== undefined && reversible.includes(entry.kind) && !isReversed

@@ -3,7 +3,7 @@ import { divideUp, max } from './money.js';
 import { type Refusal, refuse } from './refusal.js';
 
 /**
- * What a payout costs, in minor units of its source currency:
+ * The fee of a payout, in minor units of its source currency:
  * max(minimum, fixed + basis points × amount). `basisPoints` is below 10,000.
  */
 export type FeeSchedule = {
@@ -13,8 +13,9 @@ export type FeeSchedule = {
 };
 
 /**
- * What a payout from a currency costs, and the spread taken off the mid rate of one from or to it, in
- * force for some time. `maximumMinor` is the largest amount of one payout from it; `id` names them.
+ * The terms of a currency during some period: the fee of payouts from it, and the spread deducted from the
+ * mid rate of payouts from or to it. `maximumMinor` is the maximum amount of one payout from the currency;
+ * `id` identifies the terms.
  */
 export type Terms = FeeSchedule & {
   readonly id: bigint;
@@ -23,7 +24,7 @@ export type Terms = FeeSchedule & {
   readonly spreadBasisPoints: number;
 };
 
-/** One way money can go: its fee, its limit and its rail, which `railNameOf` opens to an account. */
+/** A source and destination currency with fee, limit and rail. `railNameOf` decides who may use the rail. */
 export type Corridor = {
   readonly source: string;
   readonly destination: string;
@@ -31,19 +32,19 @@ export type Corridor = {
   readonly feeTermsId: bigint;
   readonly spreadBasisPoints: number;
   readonly spreadTermsId: bigint | null;
-  /** The largest amount of one payout, in minor units of the source currency. */
+  /** Maximum amount of one payout, in minor units of the source currency. */
   readonly maximumMinor: bigint;
   readonly rail: 'sandbox';
 };
 
-/** Every currency that can be a source or a destination; the database has terms of each. */
+/** Returns every currency that can be a source or a destination. The database has terms for each. */
 export function corridorCurrencies(): readonly string[] {
   return currencies;
 }
 
 /**
- * The corridor from one currency to another on these terms, or `undefined` when either is not
- * served. The wider spread of the two applies; within one currency there is none.
+ * Returns the corridor from one currency to another on these terms, or `undefined` if either is not
+ * served. The wider spread of the two applies; within one currency there is no spread.
  */
 export function corridorOf(
   terms: readonly Terms[],
@@ -67,7 +68,7 @@ export function corridorOf(
   };
 }
 
-/** Closes or opens the corridors from a currency, to one, or between two; null is any currency. */
+/** Rule that closes or opens the corridors from a currency, to one, or between two. Null is any currency. */
 export type Opening = {
   readonly source: string | null;
   readonly destination: string | null;
@@ -75,10 +76,10 @@ export type Opening = {
 };
 
 /**
- * Why a payout may not go through a corridor. Each rule that closes it counts, so that what one person
- * has closed for a reason no other opens by chance.
+ * Refuses a payout through a closed corridor. Any closing rule that matches is enough, so that opening
+ * one pair does not accidentally open a corridor that somebody else has closed by a wider rule.
  *
- * @param openings the last rule of each pair
+ * @param openings the latest rule of each pair
  */
 export function refuseClosed(
   openings: readonly Opening[],
@@ -101,17 +102,17 @@ export function refuseClosed(
   });
 }
 
-/** Which rail takes a payout: a test account reaches only the sandbox bank, a live one never does. */
+/** Returns the rail of payouts in a mode. Test accounts use only the sandbox bank, live accounts never do. */
 export function railNameOf(mode: 'test' | 'live'): 'sandbox' | undefined {
   return mode === 'test' ? 'sandbox' : undefined;
 }
 
-/** Why nothing of an account in this mode can be sent. */
+/** Returns the refusal of a payout whose mode has no rail. */
 export function refuseUnroutable(mode: 'test' | 'live'): Refusal {
   return refuse('corridor_unavailable', { hint: `No rail takes ${mode} payouts here.` });
 }
 
-/** The fee of an amount of zero or more, in source minor units, rounded up to whole ones. */
+/** Returns the fee of an amount of zero or more, in minor units of the source currency, rounded up. */
 export function feeFor(amountMinor: bigint, schedule: FeeSchedule): bigint {
   const share = divideUp(amountMinor * BigInt(schedule.basisPoints), 10_000n);
   const fee = schedule.fixedMinor + share;
@@ -119,9 +120,9 @@ export function feeFor(amountMinor: bigint, schedule: FeeSchedule): bigint {
 }
 
 /**
- * The smallest amount that leaves at least `netMinor` once its fee is taken, in
- * closed form: with s = basis points ÷ 10,000, amount − ⌈s × amount⌉ is
- * ⌊(1 − s) × amount⌋, so each of the two branches of the fee can be inverted.
+ * Returns the smallest amount that leaves at least `netMinor` after its fee, in closed form: with
+ * s = basis points ÷ 10,000, amount − ⌈s × amount⌉ equals ⌊(1 − s) × amount⌋, so both branches of the
+ * fee can be inverted.
  */
 export function grossFor(netMinor: bigint, schedule: FeeSchedule): bigint {
   const keptBasisPoints = BigInt(10_000 - schedule.basisPoints);

@@ -1,4 +1,4 @@
-/** What integrators can subscribe to. */
+/** The event types that integrators can subscribe to. */
 export const eventTypes = [
   'payout.sent',
   'payout.settled',
@@ -10,14 +10,14 @@ export const eventTypes = [
 ] as const;
 export type EventType = (typeof eventTypes)[number];
 
-/** The type of a webhook that has several events. Nobody subscribes to it: an endpoint takes batches. */
+/** Type of a webhook with several events. Endpoints do not subscribe to it but turn on `batching`. */
 export const eventBatch = 'event.batch';
 
-/** What is sent to one endpoint alone, on request: no events. */
+/** Webhooks sent to a single endpoint on request. They are not events. */
 export const probeTypes = ['webhook_endpoint.challenge', 'webhook_endpoint.test'] as const;
 
 export const webhookTypes = [...eventTypes, eventBatch, ...probeTypes] as const;
 export type WebhookType = (typeof webhookTypes)[number];
 
-/** Redelivered by a request: as many events as a batch has. What is more waits for another one. */
+/** Maximum number of events redelivered per request, as many as a batch has. The rest needs more requests. */
 export const maximumRedelivered = 10_000;

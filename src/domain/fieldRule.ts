@@ -1,9 +1,9 @@
-/** The parts of a postal address, as ISO 20022 has them. */
+/** The parts of a postal address in ISO 20022. */
 export const partNames = ['street', 'building', 'town', 'post_code', 'region', 'country'] as const;
 
 export type PartName = (typeof partNames)[number];
 
-/** The parameters that describe a beneficiary, but for its address. */
+/** The parameters that describe a beneficiary, except its address. */
 export const plainFields = [
   'type',
   'name',
@@ -28,19 +28,19 @@ export type PlainField = (typeof plainFields)[number];
 
 export type BeneficiaryField = PlainField | `address[${PartName}]`;
 
-/** Every parameter that describes a beneficiary; which of them apply is up to its account. */
+/** Every parameter that describes a beneficiary. The kind of account determines which of them apply. */
 export const beneficiaryFields: readonly BeneficiaryField[] = [
   ...plainFields,
   ...partNames.map((part) => `address[${part}]` as const),
 ];
 
-/** The details as sent: any text in any field, or nothing. */
+/** The details as sent, unchecked: each field may contain any text or be absent. */
 export type SentDetails = { readonly [field in BeneficiaryField]?: string | undefined };
 
-/** What rules may depend on. `today` is a UTC day, YYYY-MM-DD; without one no date is too late. */
+/** The input that rules may depend on. `today` is a UTC day, YYYY-MM-DD; without it no date is too late. */
 export type GivenDetails = { readonly sent: SentDetails; readonly today?: string };
 
-/** Fields whose value is shown by its last characters alone, or not at all. */
+/** Fields whose value is masked: only its last characters are shown, or none. */
 export const secretFields: readonly string[] = [
   'iban',
   'account_number',
@@ -53,28 +53,28 @@ export const secretFields: readonly string[] = [
 export const isSecretField = (field: string) => secretFields.includes(field);
 
 /**
- * What one field must be in one account. `expected` is a sentence for people;
- * `read` gives the normalised value, or `undefined` when the text is not valid.
+ * The rule for one field of one kind of account. `expected` describes valid values for people; `read`
+ * returns the normalised value, or `undefined` if the text is not valid.
  */
 export type FieldRule = {
   readonly field: BeneficiaryField;
   readonly required: boolean;
   readonly expected: string;
-  /** A regular expression (ECMA-262) that every valid value matches, spaces left out. */
+  /** A regular expression (ECMA-262) that every valid value matches once its spaces are removed. */
   readonly pattern: string;
   /** A valid value. */
   readonly example: string;
-  /** What is stored where the field is not sent. */
+  /** The value stored if the field is not sent. */
   readonly default?: string | undefined;
   readonly read: (text: string) => string | undefined;
-  /** Says what is wrong with a text that `read` did not take, when it can be said. */
+  /** Returns a sentence about the fault of a text that `read` rejected, if the fault is recognised. */
   readonly fault?: (text: string) => string | undefined;
 };
 
-/** Between the wide forms of ASCII (U+FF01 to U+FF5E) and ASCII itself. */
+/** Distance from ASCII to the full-width forms of ASCII (U+FF01 to U+FF5E). */
 const wideOffset = 0xfee0;
 
-/** Account and bank codes are printed in groups, and in Asia in wide letters; neither means anything. */
+/** Removes grouping (spaces, dashes) and full-width forms: codes are often printed so, without meaning. */
 export function compact(text: string): string {
   return text
     .replaceAll(/[\uff01-\uff5e]/g, (wide) => String.fromCharCode(wide.charCodeAt(0) - wideOffset))
@@ -82,5 +82,5 @@ export function compact(text: string): string {
     .toUpperCase();
 }
 
-/** Letters that are read and typed for digits. */
+/** Digits by the letters that people misread or mistype for them. */
 export const digitOf: Readonly<Record<string, string>> = { O: '0', I: '1', L: '1', S: '5', B: '8' };

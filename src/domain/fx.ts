@@ -4,16 +4,16 @@ import { digitsOf, divideUp } from './money.js';
 /** Units of the destination currency for one unit of the source currency, exact. */
 export type Rate = Big;
 
-// Ten significant digits are far finer than any market quotes, and every one of
-// them survives in a JSON number, which API version 2026-06-01 promises.
+// Ten significant digits are far finer than any market quote. A JSON number represents them exactly, which
+// API version 2026-06-01 promises.
 const quotedDigits = 10;
 
-// Two more than a quoted rate has, so that the spread is taken from a mid rate
-// that is not itself cut off at the quoted digits.
+// Two more digits than a quoted rate, so that the spread is deducted from a mid rate that has not been
+// rounded to the quoted digits.
 const midDigits = 12;
 
-// 15 digits before the point and 24 after it bound the work; the widest cross
-// rate (IDR to KWD, 12 significant digits) needs 16 after the point.
+// At most 15 digits before the decimal point and 24 after it, to bound the work. The cross rate with the
+// most decimals (IDR to KWD, 12 significant digits) needs 16.
 const rateText = /^(?:0|[1-9]\d{0,14})(?:\.\d{1,24})?$/;
 
 /** Reads a rate from plain decimal text. Throws on any other form, and on zero. */
@@ -30,19 +30,19 @@ export function formatRate(rate: Rate): string {
 }
 
 /**
- * The mid rate between two currencies from their values for one euro: destination
- * over source, rounded half even to 12 significant digits (to a whole number from
- * 10^12 on). Throws when either text is not a rate.
+ * Returns the mid rate between two currencies from their rates per euro: destination divided by
+ * source, rounded half even to 12 significant digits (to a whole number from 10^12 on). Throws if either
+ * text is not a rate.
  */
 export function crossMid(perEuroSource: string, perEuroDestination: string): Rate {
-  // Constructors of our own: any module could change `DP` and `RM` of the shared one.
+  // Separate constructors, because any module could change `DP` and `RM` of the shared one.
   const Truncating = Big();
   Truncating.DP = 40;
   Truncating.RM = Big.roundDown;
   const source = parseRate(perEuroSource);
   const destination = new Truncating(parseRate(perEuroDestination));
-  // The exponent of the truncated quotient says how many decimals hold 12
-  // significant digits, so that the result is rounded once and not twice.
+  // The exponent of the truncated quotient determines how many decimals 12 significant digits need. This
+  // way the result is rounded only once.
   const { e: exponent } = destination.div(source);
   const Rounding = Big();
   Rounding.DP = Math.max(0, midDigits - 1 - exponent);
@@ -51,16 +51,16 @@ export function crossMid(perEuroSource: string, perEuroDestination: string): Rat
 }
 
 /**
- * The rate a customer gets: mid × (1 − spread), rounded down to at most 10
- * significant digits. `spreadBasisPoints` is an integer from 0 to 9999.
+ * Returns the rate for the customer: mid × (1 − spread), rounded down to at most 10 significant digits.
+ * `spreadBasisPoints` is an integer from 0 to 9999.
  */
 export function quotedRate(mid: Rate, spreadBasisPoints: number): Rate {
-  // Multiplied by a decimal and not divided: a product is exact whatever its length.
+  // Multiplies by a decimal fraction instead of dividing, because a product is always exact.
   const kept = new Big(10_000 - spreadBasisPoints).times('0.0001');
   return mid.times(kept).prec(quotedDigits, Big.roundDown);
 }
 
-/** A rate between minor units as an exact fraction of two integers. */
+/** Returns the rate between minor units of two currencies as an exact fraction of integers. */
 function minorRatio(source: string, destination: string, rate: Rate) {
   const [whole = '', fraction = ''] = rate.toFixed().split('.');
   return {
@@ -70,8 +70,8 @@ function minorRatio(source: string, destination: string, rate: Rate) {
 }
 
 /**
- * Converts `minor` units of `source` to minor units of `destination`, rounded
- * down. Exact for any size: everything is integer arithmetic. Throws below zero.
+ * Converts `minor` units of `source` to minor units of `destination`, rounded down. Integer arithmetic keeps
+ * it exact for any size. Throws if the amount is negative.
  */
 export function convertFloor(
   minor: bigint,
@@ -85,8 +85,8 @@ export function convertFloor(
 }
 
 /**
- * The inverse of `convertFloor`: the smallest amount in minor units of `source`
- * whose conversion reaches `minor` units of `destination`. Throws below zero.
+ * The inverse of `convertFloor`: returns the smallest amount in minor units of `source` whose conversion
+ * reaches `minor` units of `destination`. Throws if the amount is negative.
  */
 export function convertBackUp(
   minor: bigint,

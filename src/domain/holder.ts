@@ -3,11 +3,11 @@ import { beneficiaryFields, type FieldRule, type GivenDetails } from './fieldRul
 import formats from './holderFormats.json' with { type: 'json' };
 import { latinText } from './latinText.js';
 
-/** Who holds an account, beyond the name: the file says what each field is, and the sources of it. */
+/** Format of a field about the account holder other than the name. holderFormats.json names the sources. */
 type HolderFormat = Pick<FieldRule, 'pattern' | 'expected' | 'example'> & {
   /** The type of beneficiary that does not have the field. */
   readonly not?: string;
-  /** A text is sent in the letters of the rail, a code in capitals. */
+  /** `text` is converted to characters that the rail accepts, `code` to upper case. */
   readonly form?: string;
 };
 
@@ -15,14 +15,14 @@ const fields: ReadonlyMap<string, HolderFormat> = new Map(Object.entries(formats
 const required: ReadonlyMap<string, readonly string[]> = new Map(Object.entries(formats.required));
 const places: ReadonlyMap<string, Partial<HolderFormat>> = new Map(Object.entries(formats.places));
 
-/** Whether the accounts of a country that have no IBAN are paid in its own script. */
+/** Whether payments to a country's accounts without an IBAN are written in its own script. */
 export const carriesLocalScript = (country: string) => formats.localScripts.includes(country);
 
 /**
- * The rules of the holder of an account. An address is required where the scheme refuses a payment
- * without one, and else it is optional as a whole.
+ * Returns the rules for the holder of an account. An address is required if the scheme refuses payments
+ * without one; otherwise the whole address is optional.
  *
- * @param isIban whether the account is given by its IBAN
+ * @param isIban whether the account is identified by an IBAN
  */
 export function holderRules(
   country: string,
@@ -33,7 +33,7 @@ export function holderRules(
   const place = sent['address[country]']?.trim() || country;
   const isSent = beneficiaryFields.some((field) => /^address/.test(field) && sent[field]?.trim());
   const needed = [...(required.get(country) ?? (isSent ? formats.requiredWithAddress : []))];
-  // Without a name, that is what is missing.
+  // Without a name, `A` is tested: the refusal should report only the missing name, not `name_latin` too.
   if (latinText(sent.name?.trim() || 'A', country) === undefined) needed.push('name_latin');
   return beneficiaryFields.flatMap((field) => {
     const format = fields.get(field);
@@ -44,13 +44,13 @@ export function holderRules(
       ...(field === 'address[post_code]' ? postCodeOf(place) : {}),
       ...(field === 'address[country]' ? { example: country } : {}),
     };
-    // A name is written as in the country of the account, wherever its holder lives.
+    // Names are transliterated by the rules of the account's country, wherever the holder lives.
     const reader = readerOf(rule, isLatin, field === 'name_latin' ? country : place, today);
     return [{ ...rule, pattern: `^(?:${rule.pattern})$`, ...reader }];
   });
 }
 
-/** How a field is read. */
+/** Returns the functions that normalise and check a field. */
 function readerOf(
   { field, pattern, form }: HolderFormat & Pick<FieldRule, 'field'>,
   isLatin: boolean,
@@ -78,14 +78,14 @@ function readerOf(
   };
 }
 
-/** The form of the country's post codes; one that has none takes any. */
+/** Returns the format of the country's post codes; without a known format any post code is accepted. */
 function postCodeOf(country: string): Partial<HolderFormat> {
   const { pattern, example } = places.get(country) ?? {};
   if (pattern === undefined || example === undefined) return {};
   return { pattern, example, expected: `a post code of ${nameOf(country)}, such as ${example}` };
 }
 
-/** Whether it is in the calendar; where rules are only listed, no day is today. */
+/** Whether the text is a real day before today. Where rules are only listed, there is no `today`. */
 function isDayBefore(text: string, today = '9999-12-31'): boolean {
   const day = new Date(text);
   return !Number.isNaN(day.valueOf()) && day.toISOString().startsWith(text) && text < today;

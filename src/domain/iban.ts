@@ -5,14 +5,14 @@ import registry from './ibanRegistry.json' with { type: 'json' };
 import { isAccountAt } from './modulusCheck.js';
 
 /**
- * The SWIFT IBAN registry (ISO 13616), release 101: how the part after the check digits is laid
- * out, and the registry's own example. The table is ours because that of the package refuses
- * accounts that PK, PS, BY and DO give out, and does not mark BI, DJ, FK and HN as registered.
+ * The SWIFT IBAN registry (ISO 13616), release 101: for each country the layout of the part after the
+ * check digits, and the registry's example. We keep our own table because that of ibantools refuses valid
+ * accounts of PK, PS, BY and DO, and does not mark BI, DJ, FK and HN as registered.
  */
 const registered = new Map(Object.entries(registry));
 
-// Territories whose accounts carry the IBAN of another country (SWIFT IBAN
-// registry, "country code includes other countries/territories").
+// Territories whose accounts have IBANs with the code of another country (SWIFT IBAN registry,
+// "country code includes other countries/territories").
 const territories: ReadonlyMap<string, string> = new Map([
   ...['BL', 'GF', 'GP', 'MF', 'MQ', 'NC', 'PF', 'PM', 'RE', 'TF', 'WF', 'YT'].map(
     (territory) => [territory, 'FR'] as const,
@@ -21,25 +21,25 @@ const territories: ReadonlyMap<string, string> = new Map([
   ['AX', 'FI'],
 ]);
 
-/** The countries and territories whose accounts have an IBAN. */
+/** Countries and territories whose accounts have an IBAN. */
 export const ibanCountries: ReadonlySet<string> = new Set([
   ...registered.keys(),
   ...territories.keys(),
 ]);
 
-/** The country whose code the IBANs of a country start with. */
+/** Returns the country code that a country's IBANs start with: the issuer. */
 export function ibanIssuer(country: string): string {
   return territories.get(country) ?? country;
 }
 
-/** The registry's example of an issuer. */
+/** Returns the registry's example IBAN of an issuer. */
 export function ibanExample(issuer: string): string {
   return registered.get(issuer)?.example ?? '';
 }
 
 const characters: Readonly<Record<string, string>> = { n: '[0-9]', a: '[A-Z]', c: '[A-Z0-9]' };
 
-/** The parts of an issuer's account number: `4!n` in the registry is four digits. */
+/** Returns the parts of an issuer's account number. In the registry, `4!n` means four digits. */
 function partsOf(issuer: string) {
   const layout = registered.get(issuer)?.layout ?? '';
   return [...layout.matchAll(/(\d+)!([nac])/g)].map(([, length = '', kind = '']) => ({
@@ -48,13 +48,13 @@ function partsOf(issuer: string) {
   }));
 }
 
-/** The layout of an issuer's IBAN as a regular expression. */
+/** Returns the layout of an issuer's IBAN as a regular expression. */
 export function ibanPattern(issuer: string): string {
   const parts = partsOf(issuer).map(({ length, kind }) => `${characters[kind]}{${length}}`);
   return `^${issuer}[0-9]{2}${parts.join('')}$`;
 }
 
-// Check digits inside the account number that the package does not know; a test holds them against
+// Checks of national check digits (inside the account number) that ibantools lacks. A test runs them on
 // the registry's examples.
 const nationalChecks: Readonly<Record<string, (bban: string) => boolean>> = {
   AL: isAlbanianBank,
@@ -69,7 +69,7 @@ const nationalChecks: Readonly<Record<string, (bban: string) => boolean>> = {
 
 type IbanFault = 'length' | 'letter' | 'layout' | 'check' | 'national_check';
 
-/** The IBAN with digits for the letters that look like them, in the places of digits. */
+/** Replaces letters that look like digits by those digits, in positions where the layout has digits. */
 function withDigits(iban: string, issuer: string): string {
   const places = `aann${partsOf(issuer)
     .map(({ length, kind }) => kind.repeat(length))
@@ -79,7 +79,7 @@ function withDigits(iban: string, issuer: string): string {
   ).join('');
 }
 
-/** What is wrong with an IBAN that starts with its issuer, or undefined. */
+/** Returns the fault of an IBAN that starts with its issuer, or undefined if the IBAN is valid. */
 export function ibanFault(iban: string, issuer: string): IbanFault | undefined {
   if (iban.length !== ibanExample(issuer).length) return 'length';
   if (!new RegExp(ibanPattern(issuer)).test(iban)) {
