@@ -144,7 +144,7 @@ export type RetriedPayout = {
   readonly status: PayoutStatus;
   /** The payout that retries this one. */
   readonly retriedBy: string | null;
-  /** Whether the bank may have paid: a report is still unprocessed, or an operator has handled the money. */
+  /** Whether the bank may have paid: facts or a case are still open, or the books show a late payment. */
   readonly mayBePaid: boolean;
 };
 

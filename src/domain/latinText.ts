@@ -1,6 +1,6 @@
 import tables from './latinLetters.json' with { type: 'json' };
 
-/** What ISO 20022 payments and SEPA allow everywhere (EPC217-08). */
+/** The characters that ISO 20022 payments and SEPA always allow (EPC217-08). */
 const allowed = /^[A-Za-z0-9/?:().,'+ -]$/;
 
 const international: ReadonlyMap<string, string> = new Map(Object.entries(tables.letters));
@@ -12,17 +12,17 @@ const national: ReadonlyMap<string, ReadonlyMap<string, string>> = new Map(
 );
 
 /**
- * A text in the letters and signs that every rail accepts, by the tables that latinLetters.json names
- * with their sources: no library of transliteration follows that of the EPC. What has no table, such
- * as Chinese and Arabic, is not guessed: the bank may have another spelling.
+ * Transliterates a text to characters that every rail accepts. The tables and their sources are in
+ * latinLetters.json; no transliteration library follows the EPC's table. Scripts without a table, such as
+ * Chinese and Arabic, are not guessed, because the bank may use another spelling.
  *
- * @param country ISO 3166-1, as German umlauts and Cyrillic are not written alike everywhere
- * @returns undefined when a letter has no table, and when no letter or digit is left of the text
+ * @param country ISO 3166-1; countries transliterate German umlauts and Cyrillic differently
+ * @returns undefined if a letter is in no table, or if no letter or digit remains
  */
 export function latinText(text: string, country: string): string | undefined {
   const own = national.get(country);
   const letterOf = (small: string) => own?.get(small) ?? international.get(small);
-  // A letter of the table stays whole, as й does; of others the marks are dropped, as é is an e.
+  // Letters in the table, such as й, are not decomposed. Others lose their marks: é becomes e.
   const isWhole = (sign: string) => letterOf(sign.toLowerCase()) !== undefined;
   const written = Array.from(text.normalize('NFC'))
     .flatMap((sign) => Array.from(isWhole(sign) ? sign : sign.normalize('NFKD')))
@@ -30,7 +30,7 @@ export function latinText(text: string, country: string): string | undefined {
   if (written.includes(undefined)) return undefined;
   const latin = written.join('').trim();
   if (!/[A-Za-z0-9]/.test(latin)) return undefined;
-  // ΘΕΟΣ is THEOS, and Θεός is Theos.
+  // ΘΕΟΣ becomes THEOS, and Θεός becomes Theos.
   return text === text.toUpperCase() ? latin.toUpperCase() : latin;
 }
 
@@ -40,7 +40,10 @@ function writtenAs(sign: string, letter: string | undefined): string | undefined
   return sign === sign.toLowerCase() ? latin : latin.charAt(0).toUpperCase() + latin.slice(1);
 }
 
-/** What is not seen by itself is dropped, any other sign is a full stop, a letter cannot be written. */
+/**
+ * Handles a character without a transliteration: marks and invisible characters are dropped, letters and
+ * numbers return undefined, and any other character becomes a full stop.
+ */
 function otherSign(sign: string): string | undefined {
   if (/[\p{M}\p{Cf}]/u.test(sign)) return '';
   return /[\p{L}\p{N}]/u.test(sign) ? undefined : '.';

@@ -1,7 +1,7 @@
 import { convertFloor } from './fx.js';
 import type { Price, PriceRequest } from './quote.js';
 
-/** The accounts of the ledger; the first two exist for each customer, the rest once a mode. */
+/** The ledger accounts. The first two exist once per customer, the others once per mode. */
 export const ledgerAccounts = [
   'available',
   'held',
@@ -17,14 +17,14 @@ export const ledgerAccounts = [
 ] as const;
 export type LedgerAccount = (typeof ledgerAccounts)[number];
 
-/** One leg of an entry: positive arrives on the account, negative leaves it. */
+/** One leg of an entry. A positive amount is added to the account, a negative one is taken from it. */
 export type Posting = {
   readonly account: LedgerAccount;
   readonly currency: string;
   readonly amountMinor: bigint;
 };
 
-/** An amount that leaves one account and arrives on another: a debit and its credit. */
+/** An amount moved from one account to another: a debit and its credit. */
 export type Transfer = Omit<Posting, 'account'> & {
   readonly from: LedgerAccount;
   readonly to: LedgerAccount;
@@ -43,31 +43,31 @@ export const entryKinds = [
 ] as const;
 export type EntryKind = (typeof entryKinds)[number];
 
-/** One balanced set of postings, written together or not at all. */
+/** A balanced set of postings, written atomically. */
 export type Entry = {
   readonly kind: EntryKind;
   readonly postings: readonly Posting[];
-  /** Of a correction: the entry that it undoes. */
+  /** For a correction that is a reversal: the id of the entry that it reverses. */
   readonly reverses?: bigint;
 };
 
 export type PostedEntry = Entry & { readonly id: bigint };
 
-/** The amounts a payout was accepted with: all that it will ever post. */
+/** The amounts with which a payout was accepted. All its later entries are derived from them. */
 export type AcceptedAmounts = Omit<Price, 'mid'> &
   Pick<PriceRequest, 'sourceCurrency' | 'destinationCurrency'>;
 
-/** Money put on a test account: it has to come from somewhere, so it comes from funding. */
+/** Credits a test account. The `funding` account balances the credit. */
 export function fundEntry(currency: string, amountMinor: bigint): Entry {
   return entry('fund', [leg('funding', 'available', currency, amountMinor)]);
 }
 
-/** The whole amount, fee included, is held; nothing is earned yet. */
+/** Holds the whole amount including the fee. No revenue is posted yet. */
 export function acceptEntry(amounts: AcceptedAmounts): Entry {
   return entry('accept', [leg('available', 'held', amounts.sourceCurrency, amounts.sourceMinor)]);
 }
 
-/** The hold becomes the fee and our position; the rail has paid the receive amount. */
+/** Captures the hold as fee and position, and posts the receive amount that the rail has paid. */
 export function settleEntry(amounts: AcceptedAmounts): Entry {
   return entry('settle', settlement(amounts, 'held', 'rail_settlement'));
 }
@@ -84,14 +84,14 @@ function settlement(amounts: AcceptedAmounts, payer: LedgerAccount, paid: Ledger
   ];
 }
 
-/** A hold that is given back in full, where a payout failed or was canceled. */
+/** Releases the hold in full after a payout failed or was canceled. */
 export function releaseEntry(amounts: AcceptedAmounts): Entry {
   return entry('release', [leg('held', 'available', amounts.sourceCurrency, amounts.sourceMinor)]);
 }
 
 /**
- * Money that came back from the receiving side: the customer gets the net amount, the fee
- * is kept, and what the receiving side kept for itself is our cost.
+ * Posts money returned by the receiving side. The customer is credited the net amount and we keep the fee.
+ * If the receiving side deducted something, the deduction is our cost.
  */
 export function returnEntry(amounts: AcceptedAmounts, returnedMinor: bigint): Entry {
   const { sourceCurrency: source, destinationCurrency: destination } = amounts;
@@ -105,29 +105,29 @@ export function returnEntry(amounts: AcceptedAmounts, returnedMinor: bigint): En
   ]);
 }
 
-/** The rail paid after the hold was released: kept in suspense until a person decides. */
+/** Posts a payment that the rail made after the hold was released to suspense, until an operator decides. */
 export function latePaymentEntry(amounts: AcceptedAmounts): Entry {
   return entry('late_payment', [
     leg('suspense', 'rail_settlement', amounts.destinationCurrency, amounts.receiveMinor),
   ]);
 }
 
-/** The money of a late payment, or part of it, is back at the rail. */
+/** Posts the return of a late payment, or of a part of it, from the receiving side. */
 export function lateReturnEntry(currency: string, returnedMinor: bigint): Entry {
   return entry('late_return', [leg('rail_settlement', 'suspense', currency, returnedMinor)]);
 }
 
-/** Charges the late payment to the customer, whose hold was released, as if it had settled. */
+/** Charges a late payment to the customer, whose hold was released, as if the payout had settled. */
 export function chargeSuspenseEntry(amounts: AcceptedAmounts): Entry {
   return entry('suspense_clear', settlement(amounts, 'available', 'suspense'));
 }
 
-/** What is left in suspense will not come back: it is lost. */
+/** Writes off the remaining amount in suspense as a loss. */
 export function writeOffEntry(currency: string, missingMinor: bigint): Entry {
   return entry('suspense_clear', [leg('losses', 'suspense', currency, missingMinor)]);
 }
 
-/** Undoes an entry. The hold of a settlement no longer exists, so its reversal credits `available`. */
+/** Reverses an entry. A settlement's hold no longer exists, so its reversal credits `available`. */
 export function reversalOf(posted: PostedEntry): Entry {
   const postings = posted.postings.map(({ account, currency, amountMinor }) => ({
     account: posted.kind === 'settle' && account === 'held' ? 'available' : account,
@@ -137,7 +137,7 @@ export function reversalOf(posted: PostedEntry): Entry {
   return { kind: 'correction', postings, reverses: posted.id };
 }
 
-/** What entries leave on an account; below zero in suspense, we have paid money that no customer was charged. */
+/** Returns an account's balance from entries. Negative in suspense: paid, but not charged to any customer. */
 export function sumOn(entries: readonly Entry[], account: LedgerAccount, currency: string): bigint {
   return entries
     .flatMap(({ postings }) => postings)
@@ -145,7 +145,10 @@ export function sumOn(entries: readonly Entry[], account: LedgerAccount, currenc
     .reduce((sum, { amountMinor }) => sum + amountMinor, 0n);
 }
 
-/** Spread is the value at the mid rate less that at our rate; rounding, what flooring the latter leaves. */
+/**
+ * Returns our margin. The spread is the value at the mid rate minus the value at our rate; the rounding is
+ * the value at our rate minus the receive amount.
+ */
 function marginOf(amounts: AcceptedAmounts): { spreadMinor: bigint; roundingMinor: bigint } {
   const { netMinor, sourceCurrency, destinationCurrency, rate } = amounts;
   const atRateMinor = convertFloor(netMinor, sourceCurrency, destinationCurrency, rate);
@@ -156,10 +159,10 @@ function marginOf(amounts: AcceptedAmounts): { spreadMinor: bigint; roundingMino
 }
 
 /**
- * The postings of an entry as transfers: what leaves is matched with what arrives, in their order.
- * An entry of ours lists them in pairs; what an operator books may need an amount to be split.
+ * Converts the postings of an entry to transfers by matching debits with credits in order. Entries made
+ * here list their postings in pairs; an entry booked by an operator may require splitting an amount.
  *
- * @throws Error when the entry does not balance in one of its currencies
+ * @throws Error if the entry does not balance in one of its currencies
  */
 export function transfersOf({ kind, postings }: Entry): readonly Transfer[] {
   const transfers: Transfer[] = [];

@@ -1,13 +1,13 @@
 import { formatSum, max } from './money.js';
 import { type Refusal, refuse } from './refusal.js';
 
-/** What an account may send of a currency at most; null is no limit. */
+/** The maximum amounts of a currency that an account may send. Null is no limit. */
 export type Limits = Readonly<Record<'payoutMinor' | 'dayMinor' | 'monthMinor', bigint | null>> & {
-  /** Of one corridor alone; null is any destination. */
+  /** Restricts the limits to one corridor; null applies them to all destinations together. */
   readonly destination: string | null;
 };
 
-/** A limit with what of it is used, until it resets; nothing uses up the limit for one payout. */
+/** A limit with the amount used until it resets. The limit per payout is never used up. */
 export type LimitUse = {
   readonly period: 'payout' | 'day' | 'month';
   readonly destination: string | null;
@@ -16,12 +16,12 @@ export type LimitUse = {
   readonly resetsAt: Date | null;
 };
 
-/** Limits with their uses: minor units, as text for JSON, by their day in UTC, such as 2026-11-23. */
+/** Limits with the amounts used per UTC day (such as 2026-11-23), in minor units as text for JSON. */
 export type UsedLimits = Limits & { readonly uses: Readonly<Record<string, string>> };
 
 /**
- * Where the limits of a currency and of its corridors stand at a time. The longest-lasting
- * comes first: 'try tomorrow' is wrong when the month is used up.
+ * Returns the use of the limits of a currency and its corridors at a time. The limit that resets last
+ * comes first, because "try tomorrow" is wrong advice when the month is used up.
  */
 export function standingsOf(all: readonly UsedLimits[], at: Date): readonly LimitUse[] {
   const [year, month, date] = [at.getUTCFullYear(), at.getUTCMonth(), at.getUTCDate()];
@@ -40,14 +40,14 @@ export function standingsOf(all: readonly UsedLimits[], at: Date): readonly Limi
   );
 }
 
-/** What a payout takes from its balance. */
+/** The amount that a payout debits. */
 type Debit = { readonly sourceCurrency: string; readonly sourceMinor: bigint };
 
 /**
- * Why a payout does not fit the limits of its currency or corridor. The limit that lasts longest is
- * explained, and what is expected fits all of them: who sends that much is not refused by the next one.
+ * Refuses a payout that exceeds a limit of its currency or corridor. The refusal explains the exceeded limit
+ * that resets last; its `expected` amount fits all limits, so that a payout of that amount passes.
  *
- * @param takenMinor what payouts before it in the same decision use as well
+ * @param takenMinor the amounts used by earlier payouts of the same decision
  */
 export function refuseOverLimit(
   standings: readonly LimitUse[],
@@ -86,17 +86,17 @@ export function refuseOverLimit(
   });
 }
 
-/** Above a sum of its source currency, in minor units, a payout goes only to details of some age. */
+/** A waiting period in hours for new beneficiary details; it applies to payouts above an amount. */
 export type PayeeDelay = {
   readonly currency: string;
   readonly aboveMinor: bigint;
   readonly hours: number;
 };
 
-/** A beneficiary's present details: since when they are what they are, by the database's clock. */
+/** When a beneficiary's details last changed, and their age, both by the database's clock. */
 export type PayeeDetails = { readonly since: Date; readonly ageMs: bigint };
 
-/** Why a payout does not go to details that are new. */
+/** Refuses a payout to beneficiary details that are still too new for its amount. */
 export function refuseNewPayee(
   delays: readonly PayeeDelay[],
   { sourceCurrency, sourceMinor }: Debit,

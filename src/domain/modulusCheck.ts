@@ -2,8 +2,9 @@ import { digitsOf, weightedSum } from './checkDigits.js';
 import table from './modulusWeights.json' with { type: 'json' };
 
 /**
- * Vocalink, "Validating account numbers: UK modulus checking", with its tables of the version that the
- * file names. Letters are those of the specification: a sort code is uvwxyz, an account abcdefgh.
+ * One check from Vocalink, "Validating account numbers: UK modulus checking"; modulusWeights.json names
+ * the version of its tables. As in the specification, the digits of a sort code are called u to z and
+ * those of an account a to h.
  */
 type Check = {
   readonly from: string;
@@ -20,12 +21,12 @@ const checks: readonly Check[] = table.weights.map((row) => {
 });
 const substitutes: ReadonlyMap<string, string> = new Map(Object.entries(table.substitutes));
 
-/** Of the two checks of these sort codes one has to pass; of all others both. */
+/** Exceptions with which one of a sort code's two checks has to pass. Otherwise both have to. */
 const eitherPasses: ReadonlySet<number> = new Set([2, 9, 10, 11, 12, 13]);
 
 /**
- * Whether an account of eight digits may exist at a sort code of six. A sort code that the table does
- * not have is not checked.
+ * Whether an account of eight digits may exist at a sort code of six. Sort codes that are not in the
+ * table cannot be checked and pass.
  */
 export function isAccountAt(sortCode: string, account: string): boolean {
   const own = checks.filter(({ from, to }) => from <= sortCode && sortCode <= to);
@@ -39,29 +40,29 @@ function isPassed(check: Check, sortCode: string, account: string): boolean {
   const [a = '', b = '', c = '', , , , g = '', h = ''] = account;
   switch (check.exception) {
     case 3:
-      return /[69]/.test(c) || sumsUp(check, sortCode + account);
+      return /[69]/.test(c) || hasNoRemainder(check, sortCode + account);
     case 4:
       return remainderOf(check, sortCode + account) === Number.parseInt(g + h, 10);
     case 5:
       return isSubstitutePassed(check, (substitutes.get(sortCode) ?? sortCode) + account, g, h);
     case 6:
       // Accounts in a foreign currency have no check digits.
-      return (/[4-8]/.test(a) && g === h) || sumsUp(check, sortCode + account);
+      return (/[4-8]/.test(a) && g === h) || hasNoRemainder(check, sortCode + account);
     case 8:
-      return sumsUp(check, `090126${account}`);
+      return hasNoRemainder(check, `090126${account}`);
     case 9:
-      return sumsUp(check, `309634${account}`);
+      return hasNoRemainder(check, `309634${account}`);
     case 14:
       return (
-        sumsUp(check, sortCode + account) ||
-        (/[019]/.test(h) && sumsUp(check, `${sortCode}0${account.slice(0, 7)}`))
+        hasNoRemainder(check, sortCode + account) ||
+        (/[019]/.test(h) && hasNoRemainder(check, `${sortCode}0${account.slice(0, 7)}`))
       );
     default:
-      return sumsUp({ ...check, weights: weightsOf(check, a, b, g) }, sortCode + account);
+      return hasNoRemainder({ ...check, weights: weightsOf(check, a, b, g) }, sortCode + account);
   }
 }
 
-/** The weights of a check, which three exceptions change by the digits of the account. */
+/** Returns the weights of a check. Three exceptions change them depending on the account's digits. */
 function weightsOf({ exception, weights }: Check, a: string, b: string, g: string) {
   const bankIsLeftOut = [0, 0, 0, 0, 0, 0, 0, 0, ...weights.slice(8)];
   if (exception === 7 && g === '9') return bankIsLeftOut;
@@ -72,18 +73,18 @@ function weightsOf({ exception, weights }: Check, a: string, b: string, g: strin
     : [0, 0, 1, 2, 5, 3, 6, 4, 8, 7, 10, 9, 3, 1];
 }
 
-/** Exception 5: the check digit is g or h, which have no weight. */
+/** Exception 5: the check digit is g (modulo 11) or h (modulo 10), which have no weight. */
 function isSubstitutePassed(check: Check, digits: string, g: string, h: string): boolean {
   const modulus = check.method === 'MOD11' ? 11 : 10;
   const expected = (modulus - remainderOf(check, digits)) % modulus;
   return expected === Number.parseInt(modulus === 11 ? g : h, 10);
 }
 
-function sumsUp(check: Check, digits: string): boolean {
+function hasNoRemainder(check: Check, digits: string): boolean {
   return remainderOf(check, digits) === 0;
 }
 
-/** The remainder of the weighted sum; with alternate doubling, of the digits of its products. */
+/** Returns the remainder of the weighted sum; with double alternate, of the sum of the products' digits. */
 function remainderOf({ method, weights, exception }: Check, text: string): number {
   const digits = digitsOf(text);
   if (method !== 'DBLAL') return weightedSum(digits, weights) % (method === 'MOD11' ? 11 : 10);

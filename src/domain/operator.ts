@@ -2,38 +2,38 @@ import type { LedgerAccount } from './ledger.js';
 import { endedUnpaid, hasConflictingReports, isInFlight, type PayoutState } from './payout.js';
 
 /**
- * The kind of actor: a message states that and never a name. Only operators have names of their
- * own; a customer is their account.
+ * The kind of actor. Messages name only the kind, never a person. Only operators have names; a customer is
+ * identified by their account.
  */
 export type ActorKind = 'operator' | 'customer' | 'temporal_ui';
 
-/** What an operator may do with a payout. */
+/** A command on a payout. */
 export type OperatorCommand =
-  /** Ask the rail again and continue from its answer. */
+  /** Queries the rail again and continues from its answer. */
   | { readonly kind: 'retryNow' }
-  /** The rail has paid, says the evidence; or: yes, it is settled. */
+  /** Settles the payout on evidence that the rail has paid, or confirms that it is settled. */
   | { readonly kind: 'markSettled'; readonly evidence: string }
   /**
-   * Give the money back, once the rail has voided the key; or with the day of a closed bank
-   * statement as evidence that it never paid; or: yes, it has failed or come back.
+   * Releases the hold once the rail has voided the key, or with the day of a closed bank statement
+   * as evidence that the rail never paid. Or confirms that the payout has failed or was returned.
    */
   | { readonly kind: 'failAndRelease'; readonly statementDate: string | null }
-  /** Wait for the rail until then (ISO 8601). */
+  /** Extends the wait for the rail until a time (ISO 8601). */
   | { readonly kind: 'extendDeadline'; readonly until: string }
-  /** Execute what another operator has proposed. */
+  /** Executes another operator's proposal. */
   | { readonly kind: 'approve'; readonly proposal: string }
-  /** The customer's own wish, through the API or the cancel button of the Temporal UI. */
+  /** Requested by the customer through the API, or by the cancel button of the Temporal UI. */
   | { readonly kind: 'cancel' }
-  /** Book what sets the books right: always by two people. */
+  /** Corrects the books; always requires two people. */
   | { readonly kind: 'correct'; readonly correction: Correction };
 
-/** How books are set right. Amounts are minor units, as text for JSON. */
+/** A correction of a payout's books. Amounts are minor units, as text for JSON. */
 export type Correction =
-  /** The money of a payment after release has come back to us: this much of it. */
+  /** This amount of a payment after release has been returned to us. */
   | { readonly kind: 'lateReturn'; readonly amountMinor: string }
-  /** What is in suspense is paid for: by the customer as if it had settled, or by the house. */
+  /** Clears suspense: charges the customer as if the payout had settled, or writes the amount off. */
   | { readonly kind: 'clearSuspense'; readonly charge: 'customer' | 'house' }
-  /** This entry should never have been posted. */
+  /** Reverses an entry that should never have been posted. */
   | { readonly kind: 'reverse'; readonly entry: string }
   | { readonly kind: 'book'; readonly postings: readonly PostingText[] };
 
@@ -43,55 +43,55 @@ export type PostingText = {
   readonly amountMinor: string;
 };
 
-/** Who gives a command, by the key that proves it, and why. */
+/** The key that authenticates the operator of a command, and the operator's reason. */
 export type Signature = { readonly operatorKey: string; readonly reason: string };
 
-/** A command and who gave it: the name of an operator, or the customer's account. */
+/** A command and its author: the name of an operator, or the customer's account. */
 export type OperatorRequest = {
   readonly operator: string;
   readonly reason: string;
   readonly command: OperatorCommand;
 };
 
-/** What an operator may do, each all that the ones before may. */
+/** The roles of operators. Each role includes the permissions of the roles before it. */
 export const operatorRoles = ['view', 'operate', 'approve', 'admin'] as const;
 export type OperatorRole = (typeof operatorRoles)[number];
 
-/** The outcome of a command. The detail of a refusal is its reason, of a proposal the next step. */
+/** The outcome of a command. `detail` is the reason of a refusal, or the next step after a proposal. */
 export type OperatorResult = {
   readonly outcome: 'done' | 'refused' | 'proposed';
   readonly detail: string;
   readonly action: string | null;
 };
 
-/** The answer to a command that was not executed, and left no line in the audit log. */
+/** Returns the result of a command that was not executed and has no line in the audit log. */
 export function unexecuted(detail: string): OperatorResult {
   return { outcome: 'refused', detail, action: null };
 }
 
-/** The longest time a person may grant: longer than any scheme takes to say something. */
+/** Maximum extension that an operator may grant, longer than any scheme takes to report. */
 const longestExtensionMs = 30 * 24 * 60 * 60 * 1000;
 
 /**
- * Control characters, line breaks, marks that reverse text and what is invisible could forge what another
- * person reads. The database refuses the same marks (0033_plain_lines.sql).
+ * Control characters, line breaks, bidirectional marks and invisible characters, which could falsify what
+ * another person reads. The database refuses the same characters (0033_plain_lines.sql).
  */
 const forging =
   /[\p{Cc}\p{Zl}\p{Zp}\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e0fff}]/u;
-/** Scripts and signs need joiners and variants, but a line of them alone shows nothing. */
+/** Some scripts and emoji need joiners and variation selectors, but a line of only these shows nothing. */
 const visible = /[^\s\p{Mn}\u200c\u200d]/u;
 
-/** Whether a text that an operator writes is shown to others as it is: one line, and not empty. */
+/** Whether an operator's text is displayed exactly as written: one line, not empty, no forging characters. */
 export function isPlainLine(text: string): boolean {
   return visible.test(text) && !forging.test(text);
 }
 
 export const expectedLine = 'one line of text without control or invisible characters';
 
-/** The id of an operator's request, and of the line of the audit log that it becomes. */
+/** The id of an operator's request, which its line in the audit log keeps. */
 export const actionId = /^op_[0-9a-z]{26}$/;
 
-/** What is wrong with a command by its form, in the words of the command line; or undefined. */
+/** Returns what is wrong with the form of a command, phrased for the command line, or undefined. */
 export function faultOf(command: OperatorCommand, now: Date): string | undefined {
   switch (command.kind) {
     case 'markSettled':
@@ -129,7 +129,7 @@ function faultOfCorrection(correction: Correction): string | undefined {
   return off && `--postings expects a sum of zero in ${off[0]}, not ${off[1]} minor units.`;
 }
 
-// Without an offset PostgreSQL and this process could each take it for their own time.
+// The offset is required: without one, PostgreSQL and this process could assume different time zones.
 const timeOfDay = /^T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-](?:0\d|1[0-4]):[0-5]\d)$/;
 
 function faultOfDeadline(until: string, now: Date): string | undefined {
@@ -143,15 +143,15 @@ function faultOfDeadline(until: string, now: Date): string | undefined {
     : undefined;
 }
 
-/** 31 February is read as 3 March: only a day that exists is printed as it was written. */
+/** Whether a text is a real day. `Date` reads 31 February as 3 March, so only real days print unchanged. */
 function isDay(text: string): boolean {
   const day = new Date(text);
   return !Number.isNaN(day.getTime()) && day.toISOString().slice(0, 10) === text;
 }
 
 /**
- * Whether a command is for parked payouts alone: on any other it would interfere with the payout's
- * own workflow. A customer may always ask, and books are corrected whatever the payout does.
+ * Whether a command is allowed only on parked payouts; on others it would interfere with the payout's
+ * workflow. A customer may always request a cancellation, and books can always be corrected.
  */
 export function requiresParkedPayout(kind: OperatorCommand['kind']): boolean {
   return kind !== 'cancel' && kind !== 'correct';
@@ -160,10 +160,10 @@ export function requiresParkedPayout(kind: OperatorCommand['kind']): boolean {
 type Parked = Pick<PayoutState, 'status' | 'attentionReason'>;
 
 /**
- * Whether a command needs a second person: it changes the books, or closes a case in which the rail
- * may have paid what the customer has back; or it moves more money than one person may.
+ * Whether a command needs a second person's approval: it corrects the books, or closes a case in which
+ * the rail may have paid money that the customer got back, or moves more than one person may.
  *
- * @param euroCents what the payout is worth; undefined, for want of a rate, is taken for a large sum
+ * @param euroCents the payout's value; undefined if no rate is known, which counts as a large amount
  */
 export function needsApproval(
   command: OperatorCommand,
@@ -172,7 +172,7 @@ export function needsApproval(
   limitEuroCents: bigint,
 ): boolean {
   const { status, attentionReason } = payout;
-  // Of a returned payout a contradiction is a second return, which two people book.
+  // On a returned payout, conflicting reports mean a second return, which two people book.
   const mayBePaid =
     attentionReason === 'amount_mismatch' ||
     attentionReason === 'paid_after_release' ||
@@ -184,8 +184,8 @@ export function needsApproval(
 }
 
 /**
- * Whether a command pays out or gives back money, or decides whether any comes back of a settled payout
- * whose reports are in dispute: then the sum decides who approves it.
+ * Whether a command captures or releases money, or decides whether a settled payout with conflicting
+ * reports was returned. Such commands need approval above an amount.
  */
 export function movesMoney(command: OperatorCommand, { status, attentionReason }: Parked): boolean {
   const isDisputed = status === 'settled' && hasConflictingReports(attentionReason);

@@ -2,8 +2,8 @@ import { isCurrency, writtenSum } from './money.js';
 import type { RailReport } from './railReport.js';
 
 /**
- * The states of a payout and every move between them. This table feeds the code, the
- * docs, a property test and, through a test that compares them, the database's check.
+ * The statuses of a payout and all moves between them. The code and a property test use this table; tests
+ * compare it with the docs and with the database's check.
  */
 export const nextStatuses = {
   pending: ['processing', 'failed', 'canceled'],
@@ -27,11 +27,11 @@ export const payoutStatuses = [
   'returned',
 ] as const satisfies readonly PayoutStatus[];
 
-/** The present status of a payout, and since when it has, or had, each. */
+/** The current status of a payout, and the time at which it reached each status. */
 export type StatusRecord = {
   readonly status: PayoutStatus;
   readonly statusReason: string | null;
-  /** It is pending since then. */
+  /** The time since when it is pending. */
   readonly requestedAt: Date;
 } & { readonly [Status in Exclude<PayoutStatus, 'pending'> as `${Status}Since`]: Date | null };
 
@@ -43,8 +43,8 @@ export type StatusChange = {
 };
 
 /**
- * Every status that a payout had until the one that is given, in their order: no move leads back,
- * and only an end has a reason.
+ * Returns the statuses of a payout up to its current one, in order. No move leads back to an earlier status.
+ * Only a final status has a reason.
  */
 export function statusHistory(record: StatusRecord): readonly StatusChange[] {
   const passed = payoutStatuses.slice(0, payoutStatuses.indexOf(record.status) + 1);
@@ -55,27 +55,27 @@ export function statusHistory(record: StatusRecord): readonly StatusChange[] {
   });
 }
 
-/** Whether the money is on its way: it is held, and the rail may have it. */
+/** Whether the payout is in flight: the money is held, and the rail may have received the order. */
 export function isInFlight(status: PayoutStatus): boolean {
   return status === 'processing' || status === 'sent';
 }
 
-/** Whether it has ended without a payment: the hold was given back. */
+/** Whether the payout ended before any payment, so that its hold was released. */
 function isReleased(status: PayoutStatus): boolean {
   return status === 'failed' || status === 'canceled';
 }
 
-/** Whether its status says that the beneficiary does not have the money. */
+/** Whether the payout ended and, by its status, the beneficiary does not have the money. */
 export function endedUnpaid(status: PayoutStatus): boolean {
   return isReleased(status) || status === 'returned';
 }
 
-/** Final for the payout's own workflow; a return may still follow a settlement. */
+/** Whether a status is final for the payout's workflow. A settled payout may still be returned. */
 export function isFinal(status: PayoutStatus): boolean {
   return status !== 'pending' && !isInFlight(status);
 }
 
-/** Why a payout waits for an operator. It stands beside the state and never replaces it. */
+/** The reasons why a payout waits for an operator. A reason is stored in addition to the status. */
 export const attentionReasons = {
   amount_mismatch: 'The rail reports another amount or currency than was sent.',
   contradiction: 'The rail reports something that contradicts what it reported before.',
@@ -88,28 +88,28 @@ export const attentionReasons = {
 
 export type AttentionReason = keyof typeof attentionReasons;
 
-/** Why a payout waits for an operator, and everything that was found about it, a line each. */
+/** The reason why a payout waits for an operator, and all findings about it, one per line. */
 export type Attention = { readonly reason: AttentionReason; readonly detail: string };
 
-/** Whether the payout waits because the rail's facts contradict each other: a report alone moves no money. */
+/** Whether the rail's reports conflict. While they do, no single report may move money. */
 export function hasConflictingReports(reason: AttentionReason | null): boolean {
   return reason === 'amount_mismatch' || reason === 'contradiction' || reason === 'return_short';
 }
 
-/** Whether the payout only waits for the rail: the reason is gone as soon as that says something definite. */
+/** Whether the payout only waits for the rail: a definite report from the rail removes the reason. */
 export function isWaitingForRail(reason: AttentionReason | null): boolean {
   return (
     reason === 'outcome_unknown' || reason === 'settle_by_passed' || reason === 'unexpected_failure'
   );
 }
 
-/** Some twenty findings; a rail that contradicts itself without end has more, and the inbox keeps them all. */
+/** Length at which the detail stops growing, after about twenty findings. The inbox keeps every report. */
 const longestDetail = 2_000;
 
 /**
- * What a payout waits for once another reason is found. The first one stays, and what follows is
- * added to its detail; but money in suspense comes first, and a contradiction before a reason that
- * only waits for the rail: the rail's word alone would end that.
+ * Combines a new finding with the attention that a payout already needs. The first reason stays and later
+ * findings are added to its detail, with two exceptions: money in suspense outranks every reason, and
+ * a conflict outranks a reason that only waits for the rail, which a single report would remove.
  */
 export function withAttention(first: Attention | null, found: Attention): Attention {
   if (first === null) return found;
@@ -120,24 +120,24 @@ export function withAttention(first: Attention | null, found: Attention): Attent
   const added = () => {
     if (detail.includes(found.detail)) return detail;
     if (detail.length < longestDetail) return `${detail}\n${found.detail}`;
-    // Each shows: a command that was begun before it is evaluated again.
+    // The count changes with every finding, so a command begun before it is evaluated again.
     const [, shown = detail, more = '0'] = /^(.*)\n… and (\d+) more\.$/s.exec(detail) ?? [];
     return `${shown}\n… and ${BigInt(more) + 1n} more.`;
   };
   return { reason: outranks ? found.reason : first.reason, detail: added() };
 }
 
-/** The rail's key of a payout: its id, never random, so that a repeat is the same order. */
+/** Returns the rail key of a payout: its id and never a random value, so that a repeat is idempotent. */
 export function railKey(payoutId: string): string {
   return payoutId;
 }
 
-/** The id that a rail's key would be of; whether there is such a payout, the database knows. */
+/** Returns the payout id that a rail key belongs to. The payout may not exist. */
 export function payoutOfKey(key: string): string {
   return key;
 }
 
-/** What the workflow of a payout is started with: its id, and what operators search by. */
+/** The input of a payout's workflow: its id, and the properties by which operators search. */
 export type WakeablePayout = {
   readonly id: string;
   readonly accountId: string;
@@ -146,7 +146,7 @@ export type WakeablePayout = {
   readonly sourceCurrency: string | null;
   readonly destinationCurrency: string | null;
   readonly settleBy: Date | null;
-  /** What people read of it, as far as it is known: see `orderText`. */
+  /** The order as shown to people, as far as known: see `orderText`. */
   readonly fixedSide: 'source' | 'destination' | null;
   readonly amount: bigint | null;
   readonly sourceMinor: bigint | null;
@@ -156,25 +156,25 @@ export type WakeablePayout = {
 type Returned = Extract<RailReport, { readonly kind: 'returned' }>;
 
 /**
- * What is known of one transfer: what the rail reports, and three things more. `withdrawn` was
- * never given to the rail, and `released` is a person's decision on closed statements that show no
- * payment. `voided` means that the rail refuses the key for ever; the end it leads to was written
- * on the payout before the rail was asked for it.
+ * A fact about one transfer: a report of the rail, or one of three others. `withdrawn`: the order was
+ * never submitted to the rail. `released`: an operator decided on closed statements that show no payment.
+ * `voided`: the rail refuses the key permanently; the resulting status was stored on the payout before
+ * the void was requested.
  */
 export type PayoutFact =
   | Exclude<RailReport, Returned>
-  /** Confirmed: a person has decided that it ends the payout, however little came back. */
+  /** `isConfirmed`: an operator has decided that the return ends the payout, however small it is. */
   | (Returned & { readonly isConfirmed?: boolean })
   | { readonly kind: 'voided' }
   | { readonly kind: 'released' }
   | { readonly kind: 'withdrawn' };
 
-/** The end that a voided key leads to: a cancellation, or an operator's release. */
+/** The final status that a voided key leads to: `canceled` by a cancellation, `failed` by an operator. */
 export type VoidOutcome = 'canceled' | 'failed';
 
 /**
- * Codes (ISO 20022 external status reasons) by which a rail refuses an order because it has one
- * already: that says nothing about the order it has, so it is no rejection.
+ * ISO 20022 external status reasons with which a rail refuses a duplicate order. They say nothing about
+ * the outcome of the first order, so they do not count as a rejection.
  */
 const duplicateCodes = new Set(['AM05', 'DUPL', 'DU01', 'DU02', 'DU03', 'DU04', 'DU05']);
 
@@ -182,28 +182,28 @@ export function isDuplicateCode(code: string): boolean {
   return duplicateCodes.has(code);
 }
 
-/** What the effect of a fact depends on. */
+/** The properties of a payout that determine the effect of a fact. */
 export type PayoutState = {
   readonly status: PayoutStatus;
   readonly receiveMinor: bigint;
   readonly destinationCurrency: string;
-  /** What has come back already, null before a return. */
+  /** The amount already returned; null before a return. */
   readonly returnedMinor: bigint | null;
-  /** Why it waits for a person; null while it does not. */
+  /** Why the payout waits for an operator; null if it does not. */
   readonly attentionReason: AttentionReason | null;
-  /** The end that a void begun at the rail leads to; null where none was begun. */
+  /** The final status that a void requested from the rail leads to; null if none was requested. */
   readonly voidIntent: VoidOutcome | null;
-  /** What two people have corrected in its books; they have reversed what is named. */
+  /** The correction of its books by two people. A settlement or late payment named here was reversed. */
   readonly corrected: 'nothing' | 'settlement' | 'late payment' | 'other';
 };
 
-/** The configured rules about facts. */
+/** Configured rules about facts. */
 export type FactRules = {
-  /** A return of a smaller share of the amount sent waits for a person. */
+  /** A return of less than this percentage of the amount sent waits for an operator. */
   readonly returnMinimumPercent: bigint;
 };
 
-/** What a fact does: nothing, a path of one or more moves, or a case for a person. */
+/** The effect of a fact: nothing, one or more moves, or parking for an operator. */
 export type Effect =
   | { readonly kind: 'none' }
   | { readonly kind: 'move'; readonly path: readonly PayoutStatus[] }
@@ -212,11 +212,10 @@ export type Effect =
 const nothing: Effect = { kind: 'none' };
 
 /**
- * The reducer of rail facts; `storeRailEvents` repeats its "nothing" for final payouts. Duplicates
- * and reordering change nothing; a fact that cannot be true together with the payout's state parks
- * it and posts nothing, but for a payment after release, which the step that applies the effect
- * books to suspense. While the rail's facts are in dispute, one that would move money is only added
- * to the case.
+ * The reducer of rail facts. Duplicate and reordered facts have no effect; for final payouts,
+ * `storeRailEvents` duplicates that rule. A fact that contradicts the payout's state parks the payout and
+ * posts nothing, except a payment after release: the step that applies the effect posts it to suspense.
+ * While the rail's reports conflict, a fact that would move money is only added to the findings.
  */
 export function effectOf(state: PayoutState, fact: PayoutFact, rules: FactRules): Effect {
   const effect = undisputedEffectOf(state, fact, rules);
@@ -251,7 +250,7 @@ function undisputedEffectOf(state: PayoutState, fact: PayoutFact, rules: FactRul
   }
 }
 
-/** A void we asked for ends what the rail has not taken; any other contradicts what we know. */
+/** A void that we requested ends a payout still in `processing`. Any other void is a contradiction. */
 function effectOfVoid({ status, voidIntent }: PayoutState): Effect {
   if (isReleased(status)) return nothing;
   if (status !== 'processing') {
@@ -344,7 +343,7 @@ function effectOfReturn(
   }
 }
 
-/** Two returns cannot both exceed half, so an equal amount above half is the same one. After a correction it may be new. */
+/** Whether a return is a duplicate: two returns cannot both exceed half. After a correction it may be new. */
 function isReturnKnown(state: PayoutState, { amountMinor }: Stated): boolean {
   const { returnedMinor, receiveMinor, corrected } = state;
   const isOnly = amountMinor === returnedMinor && amountMinor * 2n > receiveMinor;
@@ -358,7 +357,7 @@ export function isAmountSent({ receiveMinor, destinationCurrency }: Sent, fact: 
   return fact.currency === destinationCurrency && fact.amountMinor === receiveMinor;
 }
 
-/** Whether so little came back that a person decides what it means. */
+/** Whether the returned amount is so small that an operator has to decide what the return means. */
 export function isShortReturn(
   { receiveMinor }: Pick<Sent, 'receiveMinor'>,
   { amountMinor }: Pick<Stated, 'amountMinor'>,
@@ -378,7 +377,7 @@ function mismatch(state: PayoutState, fact: Stated, what: string): Effect {
   );
 }
 
-/** What the rail states, which may be no currency there is. */
+/** Formats an amount that the rail states. Its currency may not exist. */
 export function statedSum({ amountMinor, currency }: Stated): string {
   return isCurrency(currency)
     ? writtenSum(amountMinor, currency)

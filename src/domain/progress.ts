@@ -17,17 +17,17 @@ import {
   withAttention,
 } from './payout.js';
 
-/** One move of a payout with what is recorded beside it. */
+/** One move of a payout, with the details recorded along with it. */
 export type Move = {
   readonly status: PayoutStatus;
   readonly statusReason: string | null;
   readonly railReference: string | null;
   readonly returnedMinor: bigint | null;
-  /** By the rail's clock, ISO 8601; null where it stated none. */
+  /** By the rail's clock, ISO 8601; null if the rail stated no time. */
   readonly settledAt: string | null;
 };
 
-/** The cancellation of a payout that was never decided: it holds nothing, and no rail knows it. */
+/** The cancellation of an undecided payout, which has no hold and was never submitted to a rail. */
 export const undecidedCancellation: Move = {
   status: 'canceled',
   statusReason: 'canceled',
@@ -36,17 +36,17 @@ export const undecidedCancellation: Move = {
   settledAt: null,
 };
 
-/** Everything that a list of facts does to one payout, in the order in which it happens. */
+/** The combined effect of a list of facts on one payout, in order. */
 export type Progress = {
   readonly moves: readonly Move[];
   readonly entries: readonly Entry[];
-  /** What the facts give a person to look at, beside what the payout waits for already. */
+  /** Attention that the facts require, in addition to what the payout already waits for. */
   readonly attention: Attention | null;
-  /** What became of each fact, by position: stored in the inbox for later readers. */
+  /** The outcome of each fact, by position. The inbox stores it for later readers. */
   readonly outcomes: readonly string[];
 };
 
-/** Applies facts one after another, purely: moves, postings, and the first reason to park. */
+/** Applies facts in order and returns the moves, ledger entries and attention. It has no side effects. */
 export function progressOf(
   payout: AcceptedAmounts & PayoutState,
   facts: readonly PayoutFact[],
@@ -66,7 +66,7 @@ export function progressOf(
         break;
       case 'park':
         attention = withAttention(attention, { reason: effect.reason, detail: effect.detail });
-        // The rail may report a payment after release twice; it is one payment.
+        // The rail may report the same payment after release twice, so it is posted once.
         if (
           effect.reason === 'paid_after_release' &&
           !entries.some(({ kind }) => kind === 'late_payment')
@@ -124,7 +124,7 @@ function moveTo(status: PayoutStatus, fact: PayoutFact): Move {
   };
 }
 
-/** The stable code of a final status: the rail's own, or ours where we ended it. */
+/** Returns the stable reason code of a final status: the rail's, or ours if we ended the payout. */
 function reasonOf(status: PayoutStatus, fact: PayoutFact): string | null {
   switch (fact.kind) {
     case 'rejected':

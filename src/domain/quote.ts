@@ -3,14 +3,13 @@ import { convertBackUp, convertFloor, quotedRate, type Rate } from './fx.js';
 import { formatSum } from './money.js';
 import { type Refusal, refuse } from './refusal.js';
 
-/** Which side of the conversion the caller fixes; the other one follows. */
+/** The side of the conversion whose amount the caller fixes; the other amount is calculated. */
 export type FixedSide = 'source' | 'destination';
 
 /**
- * What is to be priced. `amount` is in minor units of the source currency, or of
- * the destination currency when that side is fixed. `mid` is the market's rate,
- * undefined when no source has given one that is new enough; `corridor` is undefined where money
- * cannot go.
+ * A request for a price. `amount` is in minor units of the currency of the fixed side. `mid` is the market
+ * rate, undefined if no rate source has a recent one. `corridor` is undefined if there is no corridor
+ * between the currencies.
  */
 export type PriceRequest = {
   readonly sourceCurrency: string;
@@ -21,13 +20,13 @@ export type PriceRequest = {
   readonly corridor: Corridor | undefined;
 };
 
-/** What the caller says of it; the rest is the market's and ours. */
+/** The part of the request that the caller sends; the market and our terms determine the rest. */
 export type AskedPrice = Omit<PriceRequest, 'mid' | 'corridor'>;
 
 /**
- * A price: `sourceMinor` leaves the balance, of it `feeMinor` is kept and
- * `netMinor` converted, `receiveMinor` arrives. `midValueMinor` is what the net
- * amount is worth at the mid rate, in minor units of the destination currency.
+ * A price. `sourceMinor` is debited from the balance: `feeMinor` is our fee and `netMinor` is converted.
+ * The beneficiary receives `receiveMinor`. `midValueMinor` is the value of the net amount at the mid rate,
+ * in minor units of the destination currency.
  */
 export type Price = {
   readonly sourceMinor: bigint;
@@ -39,14 +38,14 @@ export type Price = {
   readonly mid: Rate;
 };
 
-/** What arrives of one payout at most: of 10,000 in a batch the sums still fit a bigint of PostgreSQL. */
+/** Maximum receive amount of a payout: the sum over a batch of 10,000 still fits PostgreSQL's `bigint`. */
 const mostReceivedMinor = 8n * 10n ** 14n;
 
 /**
- * Prices a request, or refuses it: `currency_unsupported` on the currency that is not served,
- * `rate_unavailable` without a rate, `amount_too_small` and `amount_too_large` on `amount` with the
- * limit in the unit that the caller sent. With the destination fixed, exactly `amount` arrives and the
- * source is the smallest amount that reaches it.
+ * Prices a request or refuses it: `currency_unsupported` for a currency that is not served,
+ * `rate_unavailable` without a rate, `amount_too_small` or `amount_too_large` with the limit in the
+ * currency of the fixed side. If the destination is fixed, the beneficiary receives exactly `amount`, and
+ * the source amount is the smallest that achieves this.
  */
 export function price(request: PriceRequest): Price | Refusal {
   const { sourceCurrency: source, destinationCurrency: destination } = request;
@@ -62,8 +61,8 @@ export function price(request: PriceRequest): Price | Refusal {
   const reaching = (receiveMinor: bigint) =>
     grossFor(convertBackUp(receiveMinor, source, destination, rate), corridor.fee);
 
-  // The net amount never falls when the amount rises, so a request that stays below the
-  // amount that reaches one minor unit has a net or a receive amount of nothing.
+  // The net amount never decreases as the amount increases. So a request below the smallest amount that
+  // delivers one minor unit has a net or receive amount of zero.
   const least = fixedSide === 'source' ? reaching(1n) : 1n;
   if (amount < least) return outside('amount_too_small', request, least);
   const sourceMinor = fixedSide === 'source' ? amount : reaching(amount);
@@ -87,7 +86,7 @@ export function price(request: PriceRequest): Price | Refusal {
   };
 }
 
-/** The largest amount that can be asked for: what the corridor's maximum turns into. */
+/** Returns the maximum amount of a request: the corridor's maximum in the currency of the fixed side. */
 function largest(corridor: Corridor, fixedSide: FixedSide, rate: Rate): bigint {
   const { source, destination, maximumMinor, fee } = corridor;
   if (fixedSide === 'source') return maximumMinor;

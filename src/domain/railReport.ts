@@ -1,7 +1,7 @@
 /**
- * What a rail says of one order: the only form in which an answer to a submission, a look-up and a
- * callback are read, stored and applied. Amounts are minor units of `currency`; codes are ISO
- * 20022 external status reasons.
+ * A rail's report about one order. Answers to submissions, answers to look-ups and callbacks are all parsed
+ * into this form, and stored and applied in it. Amounts are minor units of `currency`; codes are ISO 20022
+ * external status reasons.
  */
 export type RailReport =
   | { readonly kind: 'accepted'; readonly reference: string | null }
@@ -9,7 +9,7 @@ export type RailReport =
       readonly kind: 'settled';
       readonly amountMinor: bigint;
       readonly currency: string;
-      /** By the rail's clock, ISO 8601; undefined where it states none. */
+      /** By the rail's clock, ISO 8601; undefined if the rail stated no time. */
       readonly at?: string | undefined;
     }
   | { readonly kind: 'rejected'; readonly code: string }
@@ -20,10 +20,10 @@ export type RailReport =
       readonly code: string;
     };
 
-/** A report that the rail sends by itself, with its own id of the event and the order's key. */
+/** A report that the rail pushes to us, with the rail's id of the event and the order's key. */
 export type RailEvent = { readonly id: string; readonly key: string; readonly report: RailReport };
 
-/** One line of a rail's statement: a debit paid, a credit came back. */
+/** One line of a rail's statement. A debit is a payment, a credit is a return. */
 export type StatementLine = {
   readonly key: string;
   readonly bankReference: string;
@@ -34,14 +34,14 @@ export type StatementLine = {
   readonly bookedAt: string;
 };
 
-/** A day of a rail's statement; `closed` when nothing will be added to it. */
+/** A rail's statement for one day. It is `closed` when no more lines will be added. */
 export type Statement = { readonly closed: boolean; readonly lines: readonly StatementLine[] };
 
 type Stored<Report> = Report extends { readonly amountMinor: bigint }
   ? Omit<Report, 'amountMinor'> & { readonly amountMinor: string }
   : Report;
 
-/** A report as it is stored: JSON has no bigint, so amounts are their digits. */
+/** A report as stored. JSON has no bigint, so amounts are decimal strings. */
 export type RailReportJson = Stored<RailReport>;
 
 export function reportToJson(report: RailReport): RailReportJson {

@@ -1,11 +1,10 @@
 /**
- * Every expected "no" of the service: its stable code, with its HTTP status and its
- * title. This table is the one place where a code gets a meaning; the API
- * renders it as RFC 9457 problem details, the ledger stores it on a failed
- * payout. Bugs are not in it: bugs throw.
+ * All refusals of the service by their stable code, with HTTP status and title. A code gets its meaning
+ * only in this table. The API renders refusals as RFC 9457 problem details, and a failed payout stores
+ * its refusal. Bugs are not in the table: they throw.
  */
 const refusals = {
-  // 400: the request cannot be read; nothing is stored and no key is bound.
+  // 400: the request cannot be read; nothing is stored, and no idempotency key is bound.
   parameter_missing: [400, 'A required parameter is missing'],
   parameter_invalid: [400, 'A parameter is malformed'],
   parameter_unknown: [400, 'A parameter is not supported by this route'],
@@ -14,7 +13,7 @@ const refusals = {
   request_malformed: [400, 'The request is not HTTP/1.1'],
   header_invalid: [400, 'A header is malformed'],
   api_version_unknown: [400, 'No such API version'],
-  // 401–417: who asks, where, and in what form.
+  // 401–417: authentication, permissions, routes, conflicts and the form of the request.
   api_key_missing: [401, 'No API key was sent'],
   api_key_invalid: [401, 'The API key is not valid'],
   signature_invalid: [401, 'The signature is not valid'],
@@ -36,7 +35,7 @@ const refusals = {
   body_too_large: [413, 'The request body is too large'],
   content_type_unsupported: [415, 'The content type is not supported'],
   expectation_unsupported: [417, 'The expectation cannot be met'],
-  // 422: understood and refused; on a payout it is stored and binds its key.
+  // 422: understood but refused. The refusal of a payout is stored and binds its idempotency key.
   idempotency_key_reused: [422, 'The idempotency key belongs to another request'],
   currency_unsupported: [422, 'The currency is not supported'],
   amount_too_small: [422, 'The amount is too small'],
@@ -69,7 +68,7 @@ const refusals = {
 
 export type RefusalCode = keyof typeof refusals;
 
-/** Every code there is, in the order of the table. */
+/** All codes in the order of the table. */
 export const refusalCodes: readonly RefusalCode[] = Object.keys(refusals).filter(isRefusalCode);
 
 export function isRefusalCode(text: string): text is RefusalCode {
@@ -77,8 +76,8 @@ export function isRefusalCode(text: string): text is RefusalCode {
 }
 
 /**
- * One refusal. `param` is in the caller's own notation (`payouts[17][amount]`), `expected` completes
- * "must be", `received` is what came, shortened and never a secret.
+ * One refusal. `param` is in the caller's notation (`payouts[17][amount]`), `expected` completes the phrase
+ * "must be", and `received` is the value sent, shortened and never a secret.
  */
 export type Refusal = {
   readonly refused: true;
@@ -86,46 +85,46 @@ export type Refusal = {
   readonly param?: string | undefined;
   readonly expected?: string | undefined;
   readonly received?: string | undefined;
-  /** Whether that is no text, and so is shown without quotes: null, 5, a list. */
+  /** Whether `received` is not a string, so that it is shown without quotes: null, 5, a list. */
   readonly isBare?: boolean | undefined;
-  /** A sentence in place of the one that is made of the others. */
+  /** A sentence that replaces the one built from the other properties. */
   readonly detail?: string | undefined;
   /** The name or value that was probably meant. */
   readonly meant?: string | undefined;
-  /** A sentence that follows the others. */
+  /** A sentence appended after the others. */
   readonly hint?: string | undefined;
   /** The line of a CSV or NDJSON body, from 1. */
   readonly line?: number | undefined;
 };
 
-/** Builds a refusal: the code, and whatever of the details is known. */
+/** Builds a refusal from its code and the known details. */
 export function refuse(
   code: RefusalCode,
   details: Omit<Refusal, 'refused' | 'code'> = {},
 ): Refusal {
-  // Cut between the halves of a character, neither could be stored as JSON.
+  // Shortening may have split a surrogate pair, and JSON with half a pair cannot be stored.
   const received = details.received?.toWellFormed();
   const detail = details.detail?.toWellFormed();
   return { refused: true, code, ...details, received, detail };
 }
 
-/** The start of a text that may be long: that it was cut can be seen. */
+/** Shortens a long text to its start and marks the cut with an ellipsis. */
 export const shortened = (text: string, most: number) =>
   text.length > most ? `${text.slice(0, most)}…` : text;
 
-/** Why a + has not arrived. */
+/** Explains why a + arrived as a space. */
 export const plusHint = 'In a form, + is a space: send %2B.';
 
-/** Whether a function has returned a refusal in place of its value. */
+/** Whether a function's result is a refusal instead of its value. */
 export function isRefusal<T extends object>(value: T | Refusal): value is Refusal {
   return 'refused' in value && value.refused === true;
 }
 
-/** Whether a refusal says what an account has or sends, which is for those who may read it. */
+/** Whether a refusal reveals balances or volumes of an account, which only some callers may read. */
 export const revealsFunds = (code: RefusalCode) =>
   code === 'insufficient_funds' || code === 'limit_exceeded';
 
-/** The refusal in sentences that say what to change. */
+/** Returns a refusal as sentences that say what to change. */
 export function sentenceOf(refusal: Omit<Refusal, 'refused'>): string {
   const { line, detail = describe(refusal), meant, hint } = refusal;
   const fault = line === undefined ? detail : `Line ${line}: ${detail}`;
@@ -146,11 +145,11 @@ function describe({ code, param, expected, received, isBare, meant }: Omit<Refus
   }
   if (received === '') return `${param} must be ${expected}, but it is empty.`;
   if (received === undefined) return `${param} must be ${expected}.`;
-  // What was sent is quoted, so that it cannot be read as a part of the sentence.
+  // The received text is quoted, so that it cannot be mistaken for a part of the sentence.
   return `${param} must be ${expected}, not ${isBare ? received : JSON.stringify(received)}.`;
 }
 
-/** The HTTP status of a code (RFC 9110) and its title (RFC 9457). */
+/** Returns the HTTP status (RFC 9110) and the title (RFC 9457) of a code. */
 export function meaningOf(code: RefusalCode): { readonly status: number; readonly title: string } {
   const [status, title] = refusals[code];
   return { status, title };

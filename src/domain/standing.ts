@@ -10,15 +10,15 @@ import {
   type WakeablePayout,
 } from './payout.js';
 
-/** What decides on a command before the rail is asked, and what people read of a payout. */
+/** The state of a payout by which commands are checked before the rail is queried, and which people see. */
 export type Standing = {
   readonly id: string;
   readonly status: PayoutStatus;
   readonly attentionReason: AttentionReason | null;
   readonly isAccepted: boolean;
-  /** Whether the rail was given the order, or may have been. */
+  /** Whether the order was, or may have been, submitted to the rail. */
   readonly isSubmitted: boolean;
-  /** Until when the rail has time, ISO 8601; null before the payout is accepted. */
+  /** The rail's settlement deadline, ISO 8601; null before the payout is accepted. */
   readonly settleBy: string | null;
 };
 
@@ -27,7 +27,7 @@ type Terms = Pick<
   'fixedSide' | 'amount' | 'sourceMinor' | 'receiveMinor' | 'sourceCurrency' | 'destinationCurrency'
 >;
 
-/** The order in a few words: "1,250.00 USD to 1,146.03 EUR", or as far as it is known before the decision. */
+/** Describes the order, such as "1,250.00 USD to 1,146.03 EUR". Before the decision, parts may be unknown. */
 export function orderText(terms: Terms): string {
   const { fixedSide, amount, sourceCurrency, destinationCurrency } = terms;
   const side = (name: 'source' | 'destination', minor: bigint | null, currency: string | null) => {
@@ -39,7 +39,7 @@ export function orderText(terms: Terms): string {
   return `${source} to ${side('destination', terms.receiveMinor, destinationCurrency)}`;
 }
 
-/** What a row says of that. */
+/** Derives the standing from a payout's row. */
 export function standingOf(row: {
   readonly id: string;
   readonly status: PayoutStatus;
@@ -57,7 +57,7 @@ export function standingOf(row: {
   };
 }
 
-/** What a payout waits for and who can end that; undefined where it waits for nothing. */
+/** Returns what a payout waits for and who can act on it, or undefined if it waits for nothing. */
 export function waitOf(standing: Standing): { waitsFor: string; who: string } | undefined {
   const { status, attentionReason, isSubmitted, settleBy } = standing;
   if (attentionReason !== null) {
@@ -80,7 +80,7 @@ export function waitOf(standing: Standing): { waitsFor: string; who: string } | 
 
 const isWithBank = (reason: AttentionReason) => reason !== 'unexpected_failure';
 
-// Once unparked, the rail's next report would end the payout, although one was wrong.
+// Unparking is refused while reports conflict: one report was wrong, yet the next one would end the payout.
 export const conflicting =
   "The rail's reports contradict each other, so neither its next one nor more time is proof. " +
   'Use settle with evidence, or fail with the day of a statement.';
@@ -92,8 +92,8 @@ export const partlyReturned =
 export const maybeTaken = 'The rail may have taken the payout: an operator has to find out.';
 
 /**
- * Why a command is refused by the payout's row alone; undefined where it may be accepted. The command
- * line and the Temporal UI offer what this does not refuse, and the activity that decides begins with it.
+ * Returns why a command is refused by the payout's row alone, or undefined if it may be accepted. The
+ * command line and the Temporal UI offer the other commands; the deciding activity checks this first.
  */
 export function refusalOf(kind: OperatorCommand['kind'], standing: Standing): string | undefined {
   const { status, attentionReason, isAccepted } = standing;
@@ -152,13 +152,14 @@ function unneeded(standing: Standing): string {
   return `The payout does not need a person: nothing is parked. ${wait.waitsFor}${only}`;
 }
 
-/** A command that may be accepted now, and what it comes to. */
+/** A command that may currently be accepted, and its effect. */
 export type Offer = { readonly command: string; readonly does: string };
 
 /**
- * The commands that may be accepted of a payout as it is. The rail may still contradict one.
+ * Returns the commands that the payout's current state allows. The rail's answer may still prevent one.
  *
- * @param isInSuspense whether money of it is in suspense: no confirmation ends the case before that is cleared
+ * @param isInSuspense whether money of the payout is in suspense, which must be cleared before a
+ *   confirmation can close the case
  */
 export function offersOf(standing: Standing, isInSuspense: boolean): readonly Offer[] {
   const { id, attentionReason } = standing;
@@ -193,7 +194,7 @@ const correcting: Lines[number] = [
   'books what the bank really did; a second operator approves',
 ];
 
-/** What each command does, in the words of the case at hand. */
+/** Command lines by kind of command, each with a description of its effect in the payout's situation. */
 const resolving: Readonly<Record<Resolving, (standing: Standing) => Lines>> = {
   retryNow: ({ status, attentionReason }) => {
     if (status === 'pending') return [['retry', 'decides it again']];
@@ -218,7 +219,7 @@ const resolving: Readonly<Record<Resolving, (standing: Standing) => Lines>> = {
     const from =
       settleBy === null ? '' : ` (${settleBy.slice(0, 10)} or later, once the bank has closed it)`;
     const statement = ['fail --statement-date YYYY-MM-DD', `${proof}${from}`] as const;
-    // A bank that has forgotten the order neither rejects nor voids it.
+    // A bank that no longer knows the key neither rejects nor voids it, so only a statement is evidence.
     return isDisputed || attentionReason === 'outcome_unknown'
       ? [statement]
       : [
@@ -234,7 +235,7 @@ const resolving: Readonly<Record<Resolving, (standing: Standing) => Lines>> = {
   ],
 };
 
-/** What the Temporal UI shows of a payout, in its own kind of Markdown. */
+/** Returns the description of a payout for the Temporal UI, in the UI's dialect of Markdown. */
 export function detailsOf(
   standing: Standing & { readonly order: string; readonly accountId: string },
   found: string,
