@@ -4,7 +4,7 @@ import type { Rail } from './rail.js';
 
 type Operation = 'submit' | 'lookup' | 'void' | 'statement';
 
-/** A rail whose calls are timed and whose answers are counted; what has none counts as `unknown`. */
+/** Wraps a rail to time its calls and count its answers. A missing answer counts as `unknown`. */
 export function metered<T extends Rail>(rail: T): T {
   const time = async <A>(
     operation: Operation,
@@ -13,14 +13,14 @@ export function metered<T extends Rail>(rail: T): T {
     answersOf: (answer: A) => readonly string[],
   ): Promise<A> => {
     const labels = { rail: rail.name, operation };
-    const askedMs = performance.now();
+    const startedMs = performance.now();
     let answers: readonly string[] = [];
     try {
       const answer = await traceCall(`rail ${operation}`, { ...labels, asked }, call);
       answers = answersOf(answer);
       return answer;
     } finally {
-      observe('rail_call_seconds', labels, (performance.now() - askedMs) / 1000);
+      observe('rail_call_seconds', labels, (performance.now() - startedMs) / 1000);
       for (const answer of answers) count('rail_answers_total', { ...labels, answer });
       const unanswered = Math.max(asked - answers.length, 0);
       if (unanswered > 0) count('rail_answers_total', { ...labels, answer: 'unknown' }, unanswered);

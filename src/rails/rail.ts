@@ -1,7 +1,7 @@
 import type { BeneficiaryDetails } from '../domain/beneficiary.js';
 import type { RailEvent, RailReport, Statement } from '../domain/railReport.js';
 
-/** One order to a rail. The key is derived from the payout, so a repeat is the same order. */
+/** One order to a rail. The key is derived from the payout, so that repeats are idempotent. */
 export type Transfer = {
   readonly key: string;
   readonly amountMinor: bigint;
@@ -12,8 +12,8 @@ export type Transfer = {
 };
 
 /**
- * What a rail answers to one transfer. `unknown` is no answer: only the same key may follow.
- * `voided` reports nothing: the step that had the key voided records how the payout ends.
+ * A rail's answer to the submission of one transfer. After `unknown` only a repeat under the same key is
+ * allowed. `voided` says nothing about the outcome: the step that voided the key records it.
  */
 export type SubmitAnswer = { readonly key: string } & (
   | Extract<RailReport, { readonly kind: 'accepted' | 'rejected' }>
@@ -21,7 +21,7 @@ export type SubmitAnswer = { readonly key: string } & (
   | { readonly kind: 'unknown'; readonly detail: string }
 );
 
-/** What a rail knows of a key. `not_found` is no rejection: the order may still be on its way. */
+/** A rail's answer to the look-up of a key. `not_found` is no rejection: the order may still arrive. */
 export type LookupAnswer = { readonly key: string } & (
   | RailReport
   | { readonly kind: 'voided' }
@@ -30,42 +30,42 @@ export type LookupAnswer = { readonly key: string } & (
 
 export type CallbackRequest = {
   readonly body: Buffer;
-  /** The value of a header by its lower-case name. */
+  /** Returns the value of a header by its lower-case name. */
   readonly header: (name: string) => string;
   readonly receivedAt: Date;
 };
 
-/** What the rail has signed and this side cannot read, with why, in words without its values. */
+/** An authentic callback that cannot be parsed. `unreadable` names the faulty parts without their values. */
 export type UnreadableCallback = { readonly unreadable: string };
 
 export type RailLimits = {
-  /** The most transfers in one request. */
+  /** Maximum number of transfers in one request. */
   readonly bulkSize: number;
-  /** For how long the rail recognises a key; after that a repeat could pay twice. */
+  /** How long the rail remembers a key. After that, a repeat could pay twice. */
   readonly keyRetentionMs: number;
-  /** By when it settles or says why not; later a person has to ask. */
+  /** Maximum time in which the rail settles or reports a failure. After that, an operator has to act. */
   readonly settleWithinMs: number;
 };
 
-/** The port to a clearing scheme. Methods throw when the rail cannot be reached. */
+/** The port to a clearing scheme. Methods throw if the rail is unreachable; `submit` may answer `unknown`. */
 export type Rail = {
   readonly name: string;
   readonly limits: RailLimits;
   readonly submit: (transfers: readonly Transfer[]) => Promise<readonly SubmitAnswer[]>;
   readonly lookup: (keys: readonly string[]) => Promise<readonly LookupAnswer[]>;
-  /** The rail refuses the key for ever, or says that it is too late. */
+  /** Makes the rail refuse the key permanently. `too_late` means that the rail can no longer do so. */
   readonly voidKey: (key: string) => Promise<'voided' | 'too_late'>;
-  /** The statement of a UTC day, YYYY-MM-DD. */
+  /** Returns the statement of a UTC day, YYYY-MM-DD. */
   readonly statement: (date: string) => Promise<Statement>;
 };
 
-/** The other direction: what a rail sends by itself. It knows the secret of callbacks, and no other. */
+/** The inbound direction: reads callbacks of a rail. It has the callback secrets and no other credentials. */
 export type CallbackReader = {
-  /** The rail's. */
+  /** The name of the rail. */
   readonly name: string;
-  /** Whether its head has a signature of the right form and age: otherwise no body is read. */
+  /** Whether the headers contain a signature of valid form and age. If not, the body is not read. */
   readonly looksSigned: (head: Omit<CallbackRequest, 'body'>) => boolean;
-  /** The events of an authentic callback; undefined when its signature is not the rail's. */
+  /** Returns the events of an authentic callback, or undefined if the signature is not the rail's. */
   readonly parseCallback: (
     request: CallbackRequest,
   ) => readonly RailEvent[] | UnreadableCallback | undefined;

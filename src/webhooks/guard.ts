@@ -6,31 +6,32 @@ import { buildConnector } from 'undici';
 import { createKeyedLimit } from '../keyedLimit.js';
 
 /**
- * What webhook receivers may be. Both are off in production: a customer must not be able
- * to make this service call an address inside its own network (OWASP API7, SSRF).
+ * Restrictions on the URLs of webhook receivers. Both settings are off in production: a customer must not
+ * be able to make this service call an address inside its own network (OWASP API7, SSRF).
  */
 export type UrlPolicy = {
-  /** Takes http as well as https, and any port. */
+  /** Accepts http as well as https, and any port. */
   readonly allowInsecure: boolean;
-  /** Takes IP addresses as hosts, and connects to loopback and private networks. */
+  /** Accepts IP addresses as hosts, and connects to loopback and private networks. */
   readonly allowPrivateAddresses: boolean;
 };
 
-// What every proxy and browser carries; a longer URL holds data that belongs in the body.
+// Maximum length that every proxy and browser supports. A longer URL contains data that belongs in the body.
 const maxUrlLength = 2_048;
-// The only ports where an https receiver is to be expected; others are internal services.
+// The only ports on which https receivers are expected; other ports are likely internal services.
 const securePorts = ['', '443', '8443'];
-// A receiver that takes longer for TCP or TLS alone has no time left to answer in.
+// Timeout of TCP and of TLS each. A receiver that needs longer would have no time left to answer.
 export const connectTimeoutMs = 5_000;
-// Two name servers that are asked one after the other leave time to connect in.
+// Timeout of one name server. Even if two are queried one after the other, there is time left to connect.
 const nameServerTimeoutMs = 2_000;
-// Twice as many as an account may have endpoints: hosts of deleted ones are still being asked for.
+// Maximum number of hosts that an account resolves at once. It is twice the maximum number of endpoints,
+// because look-ups of deleted endpoints may still be in flight.
 const hostsOfAccount = 32;
 
 /**
- * The connection was not made, or was closed before a byte was sent: the host has no address, or
- * none that the policy allows. The message is one for all of these, since integrators read it: it
- * must not say which names there are in our own network. The detail is for our log.
+ * The connection was not made, or was closed before a byte was sent, because the host has no address or
+ * none that the policy allows. Integrators read the message, so it is the same in all these cases and does
+ * not reveal which names exist in our network. The detail is for our log only.
  */
 export class BlockedAddressError extends Error {
   override readonly name = 'BlockedAddressError';
@@ -43,10 +44,9 @@ export class BlockedAddressError extends Error {
 }
 
 /**
- * What a URL ought to have been, or undefined if it is well: asked when an endpoint is registered,
- * and again at each attempt, for the policy may have changed. It says nothing of where the name
- * leads: that is checked when connecting, each time, because names are pointed elsewhere after
- * they were checked.
+ * Returns what a webhook URL has to be, or undefined if it is valid. Checked when an endpoint is
+ * registered and again at each attempt, because the policy may have changed. The addresses of the host are
+ * checked at each connection instead, because a name can be pointed elsewhere after a check (DNS rebinding).
  */
 export function expectedOfWebhookUrl(url: string, policy: UrlPolicy): string | undefined {
   if (url.length > maxUrlLength) return `at most ${maxUrlLength} characters`;
@@ -60,7 +60,7 @@ export function expectedOfWebhookUrl(url: string, policy: UrlPolicy): string | u
   if (username !== '' || password !== '') return 'a URL without user name and password';
   if (url.includes('#')) return 'a URL without a fragment';
   if (!policy.allowInsecure && !securePorts.includes(port)) return 'port 443 or 8443';
-  // The URL parser has turned every spelling of an IPv4 address (0x7f.1) into the usual one.
+  // The URL parser has normalised every notation of an IPv4 address, such as 0x7f.1.
   if (!policy.allowPrivateAddresses && isIP(bare(hostname)) !== 0) {
     return 'a host name, not an IP address';
   }
@@ -72,8 +72,8 @@ function bare(hostname: string): string {
 }
 
 /**
- * Whether a URL leads to this machine by its host's very name, under a policy that allows that: then
- * its receiver belongs to the person who runs the service.
+ * Whether the host of a URL is localhost or a loopback address and the policy allows that. Then the
+ * receiver belongs to the person who runs the service.
  */
 export function isOwnMachine(url: string, policy: UrlPolicy): boolean {
   const host = bare(new URL(url).hostname);
@@ -81,14 +81,14 @@ export function isOwnMachine(url: string, policy: UrlPolicy): boolean {
   return policy.allowPrivateAddresses && (host === 'localhost' || isLoopback);
 }
 
-// All the IPv6 unicast space that IANA has given out (RFC 4291, section 2.4); the library
-// counts as unicast whatever it has no name for, such as the old form ::127.0.0.1.
+// The only IPv6 global unicast space that IANA has allocated (RFC 4291, section 2.4). The check is needed
+// because ipaddr.js classifies ranges it does not know as unicast, such as the deprecated ::127.0.0.1.
 const globalIpv6 = ipaddr.IPv6.parseCIDR('2000::/3');
-// The wire server of a cloud (Azure): a public address by its number that leads to the host of the
-// virtual machine. Those of other clouds are link-local, shared (100.64.0.0/10) or reserved.
+// Azure's wire server: an address in public space that leads to the host of the virtual machine. Those of
+// other clouds are link-local, shared (100.64.0.0/10) or reserved.
 const wireServer = '168.63.129.16';
 
-/** Public unicast only; an IPv4 address mapped into IPv6 counts as what it stands for. */
+/** Allows public unicast addresses only. An IPv4-mapped IPv6 address is checked as the IPv4 address. */
 function isAllowed(address: string, policy: UrlPolicy): boolean {
   if (policy.allowPrivateAddresses) return true;
   if (!ipaddr.isValid(address)) return false;
@@ -97,17 +97,17 @@ function isAllowed(address: string, policy: UrlPolicy): boolean {
   return global && parsed.range() === 'unicast' && parsed.toString() !== wireServer;
 }
 
-/** Finds all addresses of a host. */
+/** Resolves all addresses of a host. */
 type Lookup = (hostname: string) => Promise<readonly LookupAddress[]>;
 
 /**
- * Asks the name servers, by default those of the system. The system's own look-up would hold one
- * of the few threads of the process until there is an answer, and the connections to the bank and
- * to the database need those too.
+ * Queries the name servers, by default those of the system. The system's own look-up (getaddrinfo) would
+ * block one of the process's few threads until it is answered; connections to the bank and to the database
+ * need those threads too.
  */
 export function askNameServers(servers?: readonly string[]): Lookup {
   return async (hostname) => {
-    // Each time a new one, which reads what the system's name servers are by now.
+    // A new resolver each time reads the current name servers of the system.
     const resolver = new Resolver({ timeout: nameServerTimeoutMs, tries: 1 });
     if (servers !== undefined) resolver.setServers(servers);
     const [v4, v6] = await Promise.allSettled([
@@ -122,46 +122,46 @@ export function askNameServers(servers?: readonly string[]): Lookup {
   };
 }
 
-/** For the local stack: names of the hosts file too, which only the system's own look-up reads. */
-async function askLocally(hostname: string): ReturnType<Lookup> {
+/** For local development: also resolves names in the hosts file, which only the system's look-up reads. */
+async function lookupLocally(hostname: string): ReturnType<Lookup> {
   const inFile = () => systemLookup(hostname, { all: true });
   if (!hostname.includes('.')) return inFile();
   return askNameServers()(hostname).catch((error: unknown) => {
-    // Nothing else: what name servers are silent about would hold a thread after all.
+    // Only for these errors: after a timeout, the system's look-up would block a thread as well.
     if (['ENOTFOUND', 'ECONNREFUSED'].includes(codeOf(error))) return inFile();
     throw error;
   });
 }
 
 /**
- * Lookups for undici, which drop every address the policy forbids and fail if none is left. Of an
- * account each host is looked up once at a time, and so many hosts at once: whose name servers do
- * not answer keeps nobody else waiting.
+ * Makes lookups for undici that remove addresses forbidden by the policy and fail if none remains. Callers
+ * of one account share one look-up per host, and the number of concurrent look-ups per account is limited,
+ * so that an account whose name servers do not answer does not delay others.
  */
 export function guardedLookups(
   policy: UrlPolicy,
-  lookup = policy.allowPrivateAddresses ? askLocally : askNameServers(),
+  lookup = policy.allowPrivateAddresses ? lookupLocally : askNameServers(),
 ): (account: string) => LookupFunction {
   const limit = createKeyedLimit(hostsOfAccount, 0);
-  const asked = new Map<string, ReturnType<Lookup>>();
+  const inFlight = new Map<string, ReturnType<Lookup>>();
   const find = (account: string, hostname: string): ReturnType<Lookup> => {
     const key = `${account} ${hostname}`;
-    const found = asked.get(key) ?? limit(account, () => lookup(hostname));
+    const found = inFlight.get(key) ?? limit(account, () => lookup(hostname));
     if (found === undefined) return Promise.reject(new Error('too many hosts of the account'));
-    asked.set(key, found);
-    const forget = () => void asked.delete(key);
+    inFlight.set(key, found);
+    const forget = () => void inFlight.delete(key);
     found.then(forget, forget);
     return found;
   };
   return (account) => (hostname, options, callback) => {
-    const give = (addresses: readonly LookupAddress[]) => {
+    const succeed = (addresses: readonly LookupAddress[]) => {
       const [first, ...others] = addresses.filter(({ address }) => isAllowed(address, policy));
       if (first === undefined) fail('the name leads to no public address');
       else if (options.all === true) callback(null, [first, ...others]);
       else callback(null, first.address, first.family);
     };
     const fail = (detail: string) => callback(new BlockedAddressError(detail), []);
-    find(account, hostname).then(give, (error: unknown) => fail(codeOf(error)));
+    find(account, hostname).then(succeed, (error: unknown) => fail(codeOf(error)));
   };
 }
 
@@ -174,10 +174,10 @@ function codeOf(error: unknown): string {
 export type Tunnel = (address: string, port: string) => Promise<Socket>;
 
 /**
- * A connector for undici that reaches only what the policy allows. Node asks no lookup for
- * an IP address, so that is checked first; names go through the guarded lookup; and the
- * socket shows in the end where it really leads, before TLS or HTTP writes a byte to it. A tunnel gets
- * the address that was checked and no name, so that a proxy is not led elsewhere either.
+ * Makes a connector for undici that connects only to addresses the policy allows. IP addresses are checked
+ * first, because Node calls no lookup for them. Names are resolved by the guarded lookup. Finally the
+ * socket's remote address is checked before TLS or HTTP sends a byte. A tunnel is given the checked address
+ * instead of the name, so that the proxy cannot resolve the name to another address.
  */
 export function guardedConnector(
   policy: UrlPolicy,
@@ -215,10 +215,10 @@ function directConnector(policy: UrlPolicy, lookup: LookupFunction): buildConnec
 
 function tunnelConnector(lookup: LookupFunction, tunnel: Tunnel): buildConnector.connector {
   return ({ hostname, port }, callback) => {
-    const give = (socket: Socket) => callback(null, socket);
+    const succeed = (socket: Socket) => callback(null, socket);
     const fail = (error: unknown) =>
       callback(error instanceof Error ? error : new Error(String(error)), null);
-    const connect = (address: string) => void tunnel(address, port).then(give, fail);
+    const connect = (address: string) => void tunnel(address, port).then(succeed, fail);
     if (isIP(hostname) !== 0) return connect(hostname);
     lookup(hostname, { all: false }, (error, address) => {
       if (error === null && typeof address === 'string') connect(address);

@@ -3,8 +3,8 @@ const minute = 60 * second;
 const hour = 60 * minute;
 
 /**
- * Pauses after each failed attempt. The first four outlast a restart or a deployment of the receiver
- * without a flood; with the last attempt, 73 hours after the first, a weekend is over as well.
+ * Pauses after each failed attempt. The first four bridge a restart or deployment of the receiver without
+ * flooding it. The last attempt is 73 hours after the first, so that a weekend is bridged too.
  */
 export const retryPausesMs: readonly number[] = [
   5 * second,
@@ -21,13 +21,13 @@ export const retryPausesMs: readonly number[] = [
   20 * hour,
 ];
 
-/** A receiver may ask for patience, but not for ever. */
+/** Maximum Retry-After that is honoured; longer requests from receivers are cut to this. */
 const retryAfterMaximumMs = 24 * hour;
 
 /**
- * Milliseconds until the next attempt, or undefined after the last one. A fifth is left
- * to chance, so that the events of an outage do not come back all at once; `random` is in
- * [0, 1). A Retry-After of the receiver is honoured where it asks for more.
+ * Returns the milliseconds until the next attempt, or undefined after the last one. The pause has a jitter of
+ * ±20 %, so that the events of an outage are not all retried at once; `random` is in [0, 1). The receiver's
+ * Retry-After is honoured if it is longer.
  */
 export function backoffAfter(
   attempts: number,

@@ -9,18 +9,18 @@ import {
 } from './guard.js';
 import { createSigner, type Message, webhookHeaders } from './signature.js';
 
-/** One attempt to deliver one event. */
+/** One attempt to deliver one message. */
 export type Delivery = Message & {
-  /** Who shares a host with a slow receiver of somebody else does not share its connections. */
+  /** Connections are pooled per account, so that slow receivers of other accounts on the host do no harm. */
   readonly account: string;
   readonly url: string;
-  /** Also of an answer that is 2xx it is wanted how it begins. */
+  /** Returns the start of the response body even if the status is 2xx. */
   readonly readsAnswer?: boolean;
 };
 
 /**
- * What came of one attempt: `delivered` is 2xx and nothing else, `gone` is 410, and
- * `blocked` is our own policy, by which nothing was sent.
+ * The outcome of one attempt: `delivered` is any 2xx, `gone` is 410, `refused` any other status, and
+ * `blocked` means that our policy forbade sending, so nothing was sent.
  */
 export type SendOutcome =
   | { readonly kind: 'delivered'; readonly status: number }
@@ -30,10 +30,10 @@ export type SendOutcome =
   | { readonly kind: 'unreachable'; readonly reason: string }
   | { readonly kind: 'blocked'; readonly reason: string; readonly detail: string };
 
-/** The status, and how the body began: for people who look for the reason of a failure. */
+/** The status and the start of the response body, for people who investigate a failure. */
 type Answered = { readonly status: number; readonly answer: string };
 
-/** What is recorded of an outcome: the reason of a failure, and how the body began where it was read. */
+/** Returns what is recorded about an outcome: status, error, and the start of the body if it was read. */
 export function factsOf(outcome: SendOutcome) {
   const httpStatus = 'status' in outcome ? outcome.status : null;
   const failure = 'reason' in outcome ? outcome.reason : `HTTP ${outcome.status}`;
@@ -46,21 +46,23 @@ export type Sender = {
   readonly close: () => Promise<void>;
 };
 
-// Standard Webhooks 1.0 advises 15 to 30 s; longer would let slow receivers fill the worker.
+// Timeout of one attempt. Standard Webhooks 1.0 recommends 15 to 30 s; with a longer timeout, slow receivers
+// would occupy the worker.
 const totalLimitMs = 15_000;
-// An answer is read so that its connection can be used again; a longer one is not worth it.
+// Maximum size of a 2xx body that is read so that its connection can be reused. A longer body is not
+// worth reading.
 const maxAnswerBytes = 64 * 1024;
-// The part of a failed answer that is kept: an error message fits, a page of HTML does not.
+// Length of the stored excerpt of a response: enough for an error message, not for an HTML page.
 const excerptBytes = 2_048;
-// Receivers with their connections kept open, which a worker sends to within seconds.
+// Maximum number of connection pools kept open: the receivers that a worker sends to within seconds.
 const mostPools = 200;
-// Of an account to a host, however many endpoints it has there: enough for a batch of 10,000
-// events to go out in seconds, and no flood.
+// Maximum number of connections of an account to a host, regardless of its number of endpoints there:
+// enough to send a batch of 10,000 events in seconds without flooding the receiver.
 const connectionsPerPool = 16;
 
 /**
- * Makes the sender of webhooks, with one pool of connections for each account and host, through the
- * egress proxy if there is one. It never retries and never follows a redirect.
+ * Makes the webhook sender, with one connection pool for each account and host. It uses the egress proxy if
+ * one is configured. It never retries and never follows redirects.
  */
 export function createSender(
   policy: UrlPolicy,
@@ -73,7 +75,7 @@ export function createSender(
   sign = createSigner(),
 ): Sender {
   const proxy = proxyUrl === '' ? undefined : createEgressProxy(proxyUrl);
-  // A map keeps the order of insertion: the first is the one not used for longest.
+  // Maps keep insertion order and each use reinserts the pool, so the first one is the least recently used.
   const pools = new Map<string, Pool>();
   const closing = new Set<Promise<void>>();
 
@@ -89,7 +91,7 @@ export function createSender(
     const [oldest] = pools;
     if (pools.size > maxPools && oldest !== undefined) {
       pools.delete(oldest[0]);
-      // Closing waits for the requests under way, which the limit ends in 15 s at most.
+      // Closing waits for requests in flight, which the timeout ends after 15 s at most.
       const closed: Promise<void> = oldest[1].close().finally(() => void closing.delete(closed));
       closing.add(closed);
     }
@@ -103,7 +105,7 @@ export function createSender(
         const reason = `expected ${expected}`;
         return { kind: 'blocked', reason, detail: reason };
       }
-      // Before there is a pool, which might be closed meanwhile.
+      // Signs before taking a pool, which could be closed while signing is awaited.
       const signed = { ...delivery, header: await sign(delivery) };
       const { origin, pathname, search } = new URL(delivery.url);
       return post(poolOf(delivery.account, origin), pathname + search, signed, limitMs);
@@ -129,7 +131,7 @@ async function post(
       body: delivery.body,
       signal: AbortSignal.timeout(limitMs),
     });
-    // The status is the receiver's word: a body that breaks off or never ends takes nothing back.
+    // The status alone decides. A body that is cut off or never ends does not change the outcome.
     const isDelivered = statusCode >= 200 && statusCode < 300;
     if (isDelivered && delivery.readsAnswer !== true) {
       await body.dump({ limit: maxAnswerBytes });
@@ -163,7 +165,7 @@ function failureOf(
   };
 }
 
-/** How a body begins. Its rest is not read: the connection is closed when there is more. */
+/** Reads the start of a response body. If there is more, it is not read and the connection is closed. */
 async function excerptOf(body: AsyncIterable<Uint8Array>): Promise<string> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
@@ -174,21 +176,21 @@ async function excerptOf(body: AsyncIterable<Uint8Array>): Promise<string> {
       if (bytes >= excerptBytes) break;
     }
   } catch {
-    // It broke off, or the time is over: what has come is what there is to show.
+    // The body was cut off or the attempt timed out: the part received so far is the excerpt.
   }
   return readable(Buffer.concat(chunks).subarray(0, excerptBytes));
 }
 
-/** Control characters but tabs and line breaks, and those that change the direction of a text. */
+/** Control characters except tabs and line breaks, and characters that change the text direction. */
 const unreadable = /(?![\t\n\r])[\p{Cc}\u202a-\u202e\u2066-\u2069]/gu;
 
-/** Bytes as text that any terminal and PostgreSQL take: U+FFFD in place of what is not UTF-8. */
+/** Decodes bytes to text that is safe for terminals and PostgreSQL. U+FFFD replaces invalid UTF-8. */
 function readable(bytes: Uint8Array): string {
-  // As a stream: of a character that is cut off at the end nothing is shown.
+  // Stream mode omits a character that is cut off at the end instead of replacing it.
   return new TextDecoder().decode(bytes, { stream: true }).replaceAll(unreadable, '\ufffd');
 }
 
-/** Retry-After (RFC 9110, section 10.2.3): seconds or a date; undefined if it is neither. */
+/** Parses Retry-After (RFC 9110, section 10.2.3), which is seconds or a date; undefined if it is neither. */
 function readRetryAfter(value: string): number | undefined {
   const waitMs = /^\d{1,10}$/.test(value)
     ? Number.parseInt(value, 10) * 1_000
@@ -196,11 +198,11 @@ function readRetryAfter(value: string): number | undefined {
   return Number.isNaN(waitMs) ? undefined : Math.max(waitMs, 0);
 }
 
-/** A short reason for what networks and receivers do; undefined for our own mistakes. */
+/** Returns a short reason for a failure of the network or the receiver, or undefined for a bug of ours. */
 function networkReason(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
   if (error.name === 'TimeoutError') return 'timeout';
-  // Its code is undefined for the most usual mistake of all (undici 7.30).
+  // Checked by name: for the most common parse error, the error has no code (undici 7.30).
   if (error.name === 'HTTPParserError') return 'the response was not HTTP';
   if (!('code' in error) || typeof error.code !== 'string') return undefined;
   return error.code.includes('INVALID_ARG') ? undefined : error.code;

@@ -11,31 +11,31 @@ import {
 import { promisify } from 'node:util';
 
 const secretPrefix = 'whsec_';
-// Standard Webhooks 1.0 asks for 24 to 64 bytes; 32 are as many as SHA-256 puts out.
+// Standard Webhooks 1.0 requires 24 to 64 bytes. New secrets have 32, the output length of SHA-256.
 const secretBytes = 32;
 const leastSecretBytes = 24;
 const mostSecretBytes = 64;
 
-/** Makes the secret of an endpoint: `whsec_` and 32 random bytes in base64. */
+/** Creates the secret of an endpoint: `whsec_` and 32 random bytes in base64. */
 export function createWebhookSecret(): string {
   return secretPrefix + randomBytes(secretBytes).toString('base64');
 }
 
-/** What is signed: one message of one attempt. */
+/** The message of one attempt, to be signed. */
 export type Message = {
   readonly id: string;
   /** Unix time of this attempt, not of the event. */
   readonly timestampSeconds: number;
-  /** The very bytes that are sent, as text. */
+  /** The exact body sent, as text. */
   readonly body: string;
   readonly secrets: readonly string[];
-  /** By the secrets, or by the service's own key as well. */
+  /** `v1` signs with the secrets only, `v1a` also with the service's own key. */
   readonly signature?: 'v1' | 'v1a';
 };
 
 /**
- * The `v1` signatures of the `webhook-signature` header (Standard Webhooks 1.0): one HMAC-SHA256 for
- * each secret, so that while a secret is being replaced receivers may hold the old or the new.
+ * Returns the `v1` signatures of the `webhook-signature` header (Standard Webhooks 1.0): one HMAC-SHA256 for
+ * each secret. During the rotation of a secret, receivers can verify with the old or the new one.
  */
 export function signWebhook(message: Message): string {
   return message.secrets
@@ -43,7 +43,7 @@ export function signWebhook(message: Message): string {
     .join(' ');
 }
 
-/** The headers of an attempt, with its `webhook-signature`. */
+/** Returns the headers of an attempt, including its `webhook-signature`. */
 export const webhookHeaders = (
   { id, timestampSeconds }: Pick<Message, 'id' | 'timestampSeconds'>,
   signature: string,
@@ -57,26 +57,26 @@ export const webhookHeaders = (
 
 const signedText = ({ id, timestampSeconds, body }: Message) => `${id}.${timestampSeconds}.${body}`;
 
-// In another thread: it takes 40 µs in all, ten times an HMAC, and of this thread 10 µs.
-const signAside = promisify(sign);
+// Signs in the thread pool: ed25519 takes 40 µs in all, ten times an HMAC, but only 10 µs of this thread.
+const signAsync = promisify(sign);
 
 /**
- * Makes the whole `webhook-signature` header: the `v1` signatures, and where it is wanted a `v1a` one
- * (ed25519, RFC 8032) by the service's own key, if it has one: it is verified without a secret.
+ * Makes a function that returns the `webhook-signature` header: the `v1` signatures and, if requested and if
+ * the service has a key, a `v1a` signature (ed25519, RFC 8032), which receivers verify without a secret.
  */
 export function createSigner(key?: KeyObject): (message: Message) => Promise<string> {
   return async (message) => {
     const signatures = signWebhook(message);
     if (key === undefined || message.signature !== 'v1a') return signatures;
-    const signature = await signAside(null, Buffer.from(signedText(message)), key);
+    const signature = await signAsync(null, Buffer.from(signedText(message)), key);
     return `${signatures} v1a,${signature.toString('base64')}`;
   };
 }
 
-// What stands before the seed in the PKCS #8 form of an ed25519 key (RFC 8410, section 7).
+// The bytes before the seed in the PKCS #8 encoding of an ed25519 key (RFC 8410, section 7).
 const seedHeader = Buffer.from('302e020100300506032b657004220420', 'hex');
 
-/** Reads a key of the service: `whsk_` and the base64 of an ed25519 seed of 32 bytes. */
+/** Parses a signing key of the service: `whsk_` and a 32-byte ed25519 seed in base64. */
 export function readSigningKey(text: string): KeyObject {
   const seed = Buffer.from(text.replace(/^whsk_/, ''), 'base64');
   const key = Buffer.concat([seedHeader, seed]);
@@ -84,8 +84,8 @@ export function readSigningKey(text: string): KeyObject {
 }
 
 /**
- * The public halves of keys as a JWK Set (RFC 7517, RFC 8037): each with its thumbprint (RFC 7638) as
- * `kid`, and in the form of Standard Webhooks as `whpk`.
+ * Returns the public keys as a JWK Set (RFC 7517, RFC 8037). `kid` is the thumbprint (RFC 7638), `whpk`
+ * the key in the format of Standard Webhooks.
  */
 export function publicKeySet(keys: readonly KeyObject[]) {
   return {
@@ -99,14 +99,14 @@ export function publicKeySet(keys: readonly KeyObject[]) {
   };
 }
 
-/** The HMAC-SHA256 of a text by the secret of an endpoint. */
+/** Returns the HMAC-SHA256 of a text with the secret of an endpoint. */
 export function webhookHmac(secret: string, signed: string): Buffer {
   const start = secret.startsWith(secretPrefix) ? secretPrefix.length : 0;
   const key = Buffer.from(secret.slice(start), 'base64');
-  // A secret of another length is a broken row, and an empty key would sign for anybody.
+  // Any other length means a corrupt row. With an empty key, anybody could forge signatures.
   if (key.length < leastSecretBytes || key.length > mostSecretBytes) {
     throw new Error(`a webhook secret has 24 to 64 bytes, this one has ${key.length}`);
   }
-  // A key object: Node looks at a plain buffer for longer than the hash takes.
+  // Uses a key object because Node validates a plain buffer for longer than it takes to hash the text.
   return createHmac('sha256', createSecretKey(key)).update(signed).digest();
 }

@@ -3,12 +3,12 @@ import type { RailEvent } from '../../domain/railReport.js';
 import type { CallbackReader, CallbackRequest, UnreadableCallback } from '../rail.js';
 import { callbackBody, sandboxName } from './wire.js';
 
-/** A callback is signed when it is sent; five minutes cover clocks that differ, not a replay. */
+/** Maximum age of a signature. Callbacks are signed when sent, so five minutes cover clock skew, not replays. */
 const toleranceSeconds = 300;
 
 const signatureHeader = 'bank-signature';
 
-/** Every secret counts that is given: two of them while the bank changes from one to the other. */
+/** Makes the reader of the sandbox bank's callbacks. Any of the secrets is valid: two during a rotation. */
 export function createSandboxCallbacks(secrets: readonly string[]): CallbackReader {
   return {
     name: sandboxName,
@@ -17,7 +17,7 @@ export function createSandboxCallbacks(secrets: readonly string[]): CallbackRead
   };
 }
 
-/** `bank-signature: t=<unix seconds>,v1=<hex HMAC-SHA256 of "t.body">`, while it is in time. */
+/** Parses `bank-signature: t=<unix seconds>,v1=<hex HMAC-SHA256 of "t.body">`; undefined if it is too old. */
 function signatureOf({ header, receivedAt }: Omit<CallbackRequest, 'body'>) {
   const [, seconds, digest] =
     /^t=(\d{1,12}),v1=([0-9a-f]{64})$/.exec(header(signatureHeader)) ?? [];
@@ -28,7 +28,7 @@ function signatureOf({ header, receivedAt }: Omit<CallbackRequest, 'body'>) {
     : { seconds, digest: Buffer.from(digest, 'hex') };
 }
 
-/** Reads the events. Undefined when the signature is not the bank's. */
+/** Returns the events of a callback, or undefined if the signature is not the bank's. */
 function parseSandboxCallback(
   request: CallbackRequest,
   secrets: readonly string[],
@@ -49,7 +49,7 @@ function parseSandboxCallback(
   return read.data.events;
 }
 
-/** Undefined, which is none of the bank's shapes, where the body is no JSON. */
+/** Parses the body. Returns undefined, which matches no schema, if the body is not JSON. */
 function jsonOf(body: Buffer): unknown {
   try {
     return JSON.parse(body.toString('utf8'));

@@ -15,29 +15,28 @@ import {
 export type SandboxSettings = {
   readonly url: string;
   readonly apiToken: string;
-  /** For rehearsals: what it declares in place of its own limits. */
+  /** For rehearsals: replaces the limits that the rail declares. */
   readonly limits?: Partial<Pick<RailLimits, 'keyRetentionMs' | 'settleWithinMs'>>;
 };
 
-/** A bank that has not answered in five seconds has an answer we do not know. */
+/** Timeout of a request. If the bank has not answered by then, the outcome is unknown. */
 const requestLimitMs = 5_000;
-/** A statement of 100,000 transfers; every other answer is far smaller. */
+/** Maximum size of a response: enough for a statement of 100,000 transfers. Others are far smaller. */
 const answerLimitBytes = 32 * 1024 * 1024;
 
 const dayMs = 24 * 60 * 60_000;
 
-/** Two transfers that cannot be read are found among 500 with 35 calls. */
+/** Maximum number of calls per submission. Finding two unreadable transfers among 500 takes 35 calls. */
 const maximumCalls = 40;
-/** No half is sent later than this after the first call, well within the limit of the step. */
+/** Time after the first call in which halves may be sent. It is well within the activity's timeout. */
 const splitLimitMs = 20_000;
 
 type SplitBudget = { calls: number; readonly begunMs: number };
 
-/** The bank answered 400: it has read the request, and taken nothing of it. */
+/** The bank answered 400: it has read the request and accepted no part of it. */
 class RequestRefused extends Error {}
 
-/** The sandbox bank, over HTTP like any other bank. */
-/** What `JSON.parse` throws repeats a part of the text, which may be about a person. */
+/** Parses JSON. The error of `JSON.parse` is replaced because it quotes the text, possibly personal data. */
 function parsed(path: string, text: string): unknown {
   try {
     return JSON.parse(text);
@@ -46,10 +45,11 @@ function parsed(path: string, text: string): unknown {
   }
 }
 
+/** Makes the connector of the sandbox bank, which is called over HTTP like a real bank. */
 export function createSandboxRail(settings: SandboxSettings): Rail & { close(): Promise<void> } {
   const pool = new Pool(settings.url, {
-    // As many as the worker has slots for rails: a call that waited for a connection would time
-    // out without having been sent, and count as unknown.
+    // As many as the worker's slots for rail calls: a call that had to wait for a connection could time
+    // out before it was sent, and would count as unknown.
     connections: 100,
     headersTimeout: requestLimitMs,
     bodyTimeout: requestLimitMs,
@@ -78,7 +78,7 @@ export function createSandboxRail(settings: SandboxSettings): Rail & { close(): 
     return answer.parse(parsed(path, text));
   }
 
-  /** Submits in one request, or in halves of it while there is time for another call. */
+  /** Submits transfers in one request. If the bank refuses the request, submits halves within the budget. */
   async function submit(
     transfers: readonly Transfer[],
     budget: SplitBudget = { calls: maximumCalls, begunMs: Date.now() },
@@ -86,7 +86,8 @@ export function createSandboxRail(settings: SandboxSettings): Rail & { close(): 
     const unknown = (detail: string) =>
       transfers.map(({ key }): SubmitAnswer => ({ key, kind: 'unknown', detail }));
     budget.calls -= 1;
-    // By the wall clock: after a suspension the keys may be forgotten, and nothing more is sent.
+    // Uses the wall clock: after a suspension of the process the bank may have forgotten the keys, so nothing
+    // more may be sent.
     if (budget.calls < 0 || Math.abs(Date.now() - budget.begunMs) > splitLimitMs) {
       return unknown('It was not sent: a request beside it was refused.');
     }
@@ -98,13 +99,13 @@ export function createSandboxRail(settings: SandboxSettings): Rail & { close(): 
       const body = { transfers: transfers.map(transferBody) };
       return (await call('/transfers/bulk', bulkAnswer, body)).results;
     } catch (error) {
-      // One transfer that it cannot read must not hold up the others: halves, under the same keys.
+      // One unreadable transfer must not block the others, so both halves are sent, under the same keys.
       if (error instanceof RequestRefused && transfers.length > 1) {
         const middle = Math.ceil(transfers.length / 2);
         const half = await submit(transfers.slice(0, middle), budget);
         return [...half, ...(await submit(transfers.slice(middle), budget))];
       }
-      // The request may have arrived whatever went wrong on the way back: nobody knows.
+      // The request may have arrived even if the response failed, so the outcome is unknown.
       return unknown(error instanceof Error ? error.message : String(error));
     }
   }

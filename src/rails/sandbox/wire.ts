@@ -3,31 +3,33 @@ import { nameOnStatement } from '../../domain/beneficiary.js';
 import type { RailEvent, RailReport, Statement } from '../../domain/railReport.js';
 import type { LookupAnswer, SubmitAnswer, Transfer } from '../rail.js';
 
-/** As the rows of payouts name it. */
+/** The name of the rail in the rows of payouts. */
 export const sandboxName = 'sandbox';
 
-/** What the sandbox bank answers, checked before anything is believed. */
+// The schemas below check the sandbox bank's answers before any of their content is used.
+
+/** An amount in minor units as text. */
 const minorText = z.string().regex(/^\d{1,19}$/);
-/** PostgreSQL stores neither U+0000 nor half a surrogate pair. */
+/** Text that PostgreSQL can store: without U+0000 and without half a surrogate pair. */
 const storable = z.string().regex(/^[^\0\p{Surrogate}]*$/u);
-/** What people read of it, in which nothing may look like another line; ISO 20022 has 35 characters. */
+/** Text shown to people. Control characters could fake another line. ISO 20022 allows only 35 characters. */
 const shownText = storable.transform((text) => text.slice(0, 140).replace(/\p{C}/gu, '?'));
-/** A code of ISO 20022. Anything else may be a text about a person, which must go no further, as the bank's reasons. */
+/** An ISO 20022 code. Any other text is replaced by NARR, because it may contain personal data. */
 const reasonCode = z.string().transform((code) => (/^[A-Z0-9]{1,4}$/.test(code) ? code : 'NARR'));
 
 /**
- * A time that cannot be one is as good as none: it must not keep the rest from being read. An offset can
- * lead beyond the year 9999, which PostgreSQL does not read as it is printed here.
+ * An optional time. An invalid time counts as missing, so that the rest can still be read. Times beyond the
+ * year 9999, which an offset can lead to, are printed in a form that PostgreSQL cannot read.
  */
 const bankTime = z.iso
   .datetime({ offset: true })
   .refine((text) => Date.parse(text) > 0 && Date.parse(text) < Date.UTC(10_000))
-  // PostgreSQL takes fewer offsets than ISO 8601 has.
+  // Converted to UTC because PostgreSQL accepts fewer offsets than ISO 8601.
   .transform((text) => new Date(text).toISOString())
   .optional()
   .catch(undefined);
 
-/** "Order cancelled" (ISO 20022): how the bank refuses a key that was voided. */
+/** "Order cancelled" (ISO 20022): the code with which the bank refuses a voided key. */
 const orderCancelled = 'DS02';
 
 export const submitAnswer = z
@@ -49,7 +51,7 @@ export const submitAnswer = z
     }
   });
 
-/** One result that cannot be read is as good as not there; the others are still answers. */
+/** Parses a list of results and drops invalid ones: the others are still valid answers. */
 function readable<T>(result: z.ZodType<T>) {
   const check = z.array(z.unknown()).max(10_000);
   return check.transform((results) =>
@@ -62,7 +64,7 @@ function readable<T>(result: z.ZodType<T>) {
 
 export const bulkAnswer = z.object({ results: readable(submitAnswer) });
 
-/** What a look-up and a callback say of an order in the same fields. */
+/** The fields that look-up results and callback events have in common. */
 const reported = z.object({
   amount: minorText.optional(),
   currency: storable.optional(),
@@ -85,7 +87,7 @@ const lookupResult = reported
 export const lookupAnswer = z.object({ results: readable(lookupResult) });
 export const voidAnswer = z.object({ outcome: z.enum(['voided', 'too_late']) });
 
-/** What a line of a statement moves: more than nothing, and what PostgreSQL's `bigint` holds. */
+/** The amount of a statement line: above zero and within PostgreSQL's `bigint`. */
 const movedMinor = minorText.transform(BigInt).refine((minor) => minor > 0n && minor < 2n ** 63n);
 
 const statementLine = z
@@ -120,7 +122,7 @@ const callbackEvent = reported
 
 export const callbackBody = z.object({ events: z.array(callbackEvent).max(500) });
 
-/** A transfer as the bank takes it: account and bank code whatever the country calls them. */
+/** Converts a transfer to the bank's format, which has the same account and bank fields for all countries. */
 export function transferBody({ beneficiary, ...transfer }: Transfer): object {
   return {
     key: transfer.key,
@@ -144,7 +146,7 @@ export function transferBody({ beneficiary, ...transfer }: Transfer): object {
 
 type Details = z.infer<typeof reported> & { readonly bank_reference?: string | undefined };
 
-/** A report of the bank in the words of the service, wherever it stood. */
+/** Converts the bank's report from a look-up or callback to the service's form. */
 function reportOf(kind: RailReport['kind'], details: Details): RailReport {
   const { currency = '', code = 'NARR', at } = details;
   const amountMinor = BigInt(details.amount ?? '0');
