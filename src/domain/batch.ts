@@ -56,7 +56,7 @@ export type ChunkCounts = {
   /** Unanswered for longer than a rail may take to answer; also counted in `unanswered`. */
   readonly overdue: number;
   readonly sent: number;
-  /** Parked for an operator, or past the rail's settlement deadline: each gets a workflow of its own. */
+  /** Parked for an operator, or past the rail's settlement deadline: the payout's own workflow takes over. */
   readonly stuck: number;
 };
 

@@ -103,7 +103,7 @@ function isCpfOrCnpj(text: string): boolean {
   return text.length === 11 ? isCpf(text) : isCnpj(text);
 }
 
-/** Brazil: Pix key, at most 77 characters (Banco Central do Brasil, DICT). Only tax numbers have check digits. */
+/** Brazil: Pix key of at most 77 characters (Banco Central, DICT). Only tax numbers have check digits. */
 function isPixKey(key: string): boolean {
   return key.length <= 77 && (!/^[0-9A-Z]{11,14}$/.test(key) || isCpfOrCnpj(key));
 }

@@ -12,7 +12,7 @@ import {
 import { max, writtenSum } from './money.js';
 import type { Correction } from './operator.js';
 
-/** Kinds of entry that may be reversed. Holds belong to the payout's state; corrections need a new correction. */
+/** Kinds of entry that may be reversed. Holds follow the payout's state; a wrong correction needs another. */
 const reversible: readonly EntryKind[] = [
   'settle',
   'return',

@@ -20,8 +20,8 @@ export type LimitUse = {
 export type UsedLimits = Limits & { readonly uses: Readonly<Record<string, string>> };
 
 /**
- * Returns the use of the limits of a currency and its corridors at a time. The limit that resets last
- * comes first, because "try tomorrow" is wrong advice when the month is used up.
+ * Returns the use of the limits of a currency and its corridors at a time. Limits that last longest come
+ * first, because "try tomorrow" is wrong advice when the month is used up.
  */
 export function standingsOf(all: readonly UsedLimits[], at: Date): readonly LimitUse[] {
   const [year, month, date] = [at.getUTCFullYear(), at.getUTCMonth(), at.getUTCDate()];
@@ -45,7 +45,7 @@ type Debit = { readonly sourceCurrency: string; readonly sourceMinor: bigint };
 
 /**
  * Refuses a payout that exceeds a limit of its currency or corridor. The refusal explains the exceeded limit
- * that resets last; its `expected` amount fits all limits, so that a payout of that amount passes.
+ * that lasts longest; its `expected` amount fits all limits, so that a payout of that amount passes.
  *
  * @param takenMinor the amounts used by earlier payouts of the same decision
  */

@@ -31,7 +31,7 @@ export const payoutStatuses = [
 export type StatusRecord = {
   readonly status: PayoutStatus;
   readonly statusReason: string | null;
-  /** The time since when it is pending. */
+  /** The payout has been pending since this time. */
   readonly requestedAt: Date;
 } & { readonly [Status in Exclude<PayoutStatus, 'pending'> as `${Status}Since`]: Date | null };
 
@@ -250,7 +250,10 @@ function undisputedEffectOf(state: PayoutState, fact: PayoutFact, rules: FactRul
   }
 }
 
-/** A void that we requested ends a payout still in `processing`. Any other void is a contradiction. */
+/**
+ * A void has no effect on a released payout, and one that we requested ends a payout in `processing`.
+ * Any other void is a contradiction.
+ */
 function effectOfVoid({ status, voidIntent }: PayoutState): Effect {
   if (isReleased(status)) return nothing;
   if (status !== 'processing') {

@@ -21,7 +21,7 @@ export const retryPausesMs: readonly number[] = [
   20 * hour,
 ];
 
-/** Maximum Retry-After that is honoured; longer requests from receivers are cut to this. */
+/** Maximum Retry-After that is honoured; a longer one is shortened to this. */
 const retryAfterMaximumMs = 24 * hour;
 
 /**

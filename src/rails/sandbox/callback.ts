@@ -3,7 +3,7 @@ import type { RailEvent } from '../../domain/railReport.js';
 import type { CallbackReader, CallbackRequest, UnreadableCallback } from '../rail.js';
 import { callbackBody, sandboxName } from './wire.js';
 
-/** Maximum age of a signature. Callbacks are signed when sent, so five minutes cover clock skew, not replays. */
+/** Maximum age of a signature. Callbacks are signed when sent: this covers clock skew, not late replays. */
 const toleranceSeconds = 300;
 
 const signatureHeader = 'bank-signature';
