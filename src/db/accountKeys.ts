@@ -9,8 +9,9 @@ import {
 const columns = (sql: Sql) => sql`account_id, master_key_id, wrapped as account_key`;
 
 /**
- * The account's key; its first beneficiary makes it, also where several are first. A process that lacks a
- * master key in use makes none: with a key that is not ours it would stop every other process.
+ * Returns the account's key, and creates it if there is none. Concurrent calls agree on one key. Throws
+ * instead if this process lacks a master key in use: its own master key may be wrong, and a key wrapped
+ * by that would stop every other process (hasMasterKeys).
  */
 export async function accountKeyOf(sql: Sql, keyring: Keyring, accountId: string): Promise<Buffer> {
   const [wrapped] = await sql<WrappedAccountKey[]>`
@@ -24,7 +25,7 @@ export async function accountKeyOf(sql: Sql, keyring: Keyring, accountId: string
   return accountKeyOf(sql, keyring, accountId);
 }
 
-/** Whether a process has every master key that wraps the key of an account. */
+/** Whether this process has every master key that wraps an account's key. */
 export async function hasMasterKeys(sql: Sql, keyring: Keyring): Promise<boolean> {
   const unknown = await sql`
     select from account_keys where master_key_id <> all (${[...keyring.keys()]}) limit 1`;
@@ -32,9 +33,9 @@ export async function hasMasterKeys(sql: Sql, keyring: Keyring): Promise<boolean
 }
 
 /**
- * Wraps every account's key by the first master key of the keyring; returns how many had another.
- * Rows that are only read are not waited for, so that nobody notices; and accounts are opened one by
- * one, by people, so a transaction holds them all.
+ * Rewraps all account keys that are not wrapped by the keyring's first master key; returns how many.
+ * Runs while the service is in use, because plain reads do not wait for these row locks. One
+ * transaction is enough, because accounts are few: people open them one by one.
  */
 export async function rewrapAccountKeys(sql: Sql, keyring: Keyring): Promise<number> {
   const [current = ''] = keyring.keys();

@@ -28,25 +28,25 @@ export async function insertAccount(
 
 export const findAccount = byId<Account>('accounts', columns);
 
-/** For operators: the newest accounts, at most a thousand. */
+/** Returns the newest accounts, at most a thousand, for operators. */
 export function newestAccounts(sql: Sql): Promise<readonly Account[]> {
   return sql<Account[]>`
     select ${columns(sql)} from accounts order by created_at desc limit 1000`;
 }
 
-/** Moves an account to another API version. */
+/** Changes the API version of an account. */
 export async function setApiVersion(sql: Sql, id: string, apiVersion: string): Promise<Account> {
   const [row] = await sql<Account[]>`
     update accounts set api_version = ${apiVersion} where id = ${id} returning ${columns(sql)}`;
   return exactlyOne(row);
 }
 
-/** Freezes, opens or closes an account. The database may refuse it. */
+/** Freezes, opens or closes an account. The database may refuse the change. */
 export async function setAccountState(sql: Sql, id: string, state: AccountState): Promise<void> {
   await sql`select set_account_state(${id}, ${state})`;
 }
 
-/** Waits until the decisions that began before the state of an account was changed have ended. */
+/** Waits until all decisions that began before the account's state was changed have finished. */
 export async function awaitDecisions(sql: Sql, id: string): Promise<void> {
   await sql`select await_decisions(${id})`;
 }

@@ -9,24 +9,24 @@ const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 const bodyLength = 30;
 const checksumLength = 6;
 
-/** `cor_test_` or `cor_live_`, 30 random characters and a checksum that shows a typing error. */
+/** Creates a key: `cor_test_` or `cor_live_`, 30 random characters and a checksum that detects typos. */
 export function createApiKey(mode: Mode): string {
   return createKey(`cor_${mode}_`);
 }
 
-/** The prefix, 30 random characters and their checksum. */
+/** Creates a key: the prefix, 30 random characters and a checksum of both. */
 export function createKey(prefix: string): string {
   const body = Array.from({ length: bodyLength }, () => alphabet.charAt(randomInt(62))).join('');
   return prefix + body + checksumOf(prefix + body);
 }
 
-/** Whether a text is shaped like a key and its checksum is right; no database is asked. */
+/** Whether a text has the format of a key and a correct checksum. Does not query the database. */
 export function isWellFormedKey(text: string, prefix = /^cor_(test|live)_/): boolean {
   if (!/^[0-9A-Za-z]{36}$/.test(text.replace(prefix, ''))) return false;
   return text.endsWith(checksumOf(text.slice(0, -checksumLength)));
 }
 
-/** What is stored of a key. Its 178 random bits need no slow hash. */
+/** Returns the stored hash of a key. With 178 random bits, a key does not need a slow hash. */
 export function hashOfKey(key: string): Buffer {
   return createHash('sha256').update(key).digest();
 }
@@ -44,15 +44,15 @@ function checksumOf(text: string): string {
 export type ApiKey = {
   readonly id: string;
   readonly accountId: string;
-  /** Keys of one name stand for each other: two of them may be active, while one is rolled. */
+  /** Keys with the same name replace each other. Two may be active while one is being rolled. */
   readonly name: string;
   readonly scopes: readonly Scope[];
-  /** The addresses and subnets that it works from; null is anywhere. */
+  /** Addresses and subnets from which the key is accepted; null means any. */
   readonly allowed: readonly string[] | null;
   readonly lastFour: string;
   readonly createdAt: Date;
   readonly expiresAt: Date | null;
-  /** To the minute. */
+  /** Accurate to one minute. */
   readonly lastUsedAt: Date | null;
   readonly revokedAt: Date | null;
   readonly isActive: boolean;
@@ -77,13 +77,13 @@ export type KeyHolder = {
   readonly allowed: readonly string[] | null;
   readonly expiresAt: Date | null;
   readonly isExpired: boolean;
-  /** Whether its last use is noted and less than a minute ago. */
+  /** Whether a use within the last minute is already recorded. */
   readonly isUseNoted: boolean;
 };
 
 type HolderRow = Account & Omit<KeyHolder, 'account'>;
 
-/** The holder of a key that is not revoked: one statement, by the unique index of the hash. */
+/** Finds the holder of a key that is not revoked, in one statement by the unique index on the hash. */
 export async function findKeyHolder(sql: Sql, keyHash: Buffer): Promise<KeyHolder | undefined> {
   const [row] = await sql<HolderRow[]>`
     select a.id, a.mode, a.name, a.api_version, a.state, a.created_at, k.id as key_id, k.scopes,
@@ -96,7 +96,7 @@ export async function findKeyHolder(sql: Sql, keyHash: Buffer): Promise<KeyHolde
   return { account, keyId, scopes, allowed, expiresAt, isExpired, isUseNoted };
 }
 
-/** Notes that a key is used. Of requests that come together one does, and no other waits. */
+/** Records that a key was used. Of concurrent requests only one writes, and the others do not wait. */
 export async function noteUse(sql: Sql, keyId: string): Promise<void> {
   await sql`
     update api_keys set last_used_at = now() where id in (
@@ -109,7 +109,7 @@ const columns = (sql: Sql) => sql`
   id, account_id, name, scopes, allowed, last_four, created_at, expires_at, last_used_at, revoked_at,
   revoked_at is null and coalesce(expires_at > now(), true) as is_active`;
 
-/** Without a name, scopes and expiry it is the key `default`, which may do everything for ever. */
+/** Stores a key. By default it is named `default`, has all scopes and never expires. */
 export async function insertApiKey(sql: Sql, key: NewApiKey): Promise<ApiKey> {
   const { name = 'default', scopes = allScopes, allowed = null, expiresAt = null } = key;
   const [row] = await sql<ApiKey[]>`
@@ -120,7 +120,7 @@ export async function insertApiKey(sql: Sql, key: NewApiKey): Promise<ApiKey> {
   return exactlyOne(row);
 }
 
-/** How many active keys have a name. Other counts wait until the transaction ends. */
+/** Counts active keys with a name. Locks the account, so other counts wait until this transaction ends. */
 export async function countActiveKeys(sql: Sql, accountId: string, name: string): Promise<number> {
   await sql`select from accounts where id = ${accountId} for no key update`;
   const rows = await sql`
@@ -136,7 +136,7 @@ export async function listApiKeys(sql: Sql, accountId: string): Promise<readonly
     select ${columns(sql)} from api_keys where account_id = ${accountId} order by name, id`;
 }
 
-/** Ends a key after some hours; one that ends sooner ends as it would have. */
+/** Makes a key expire after some hours, unless it already expires sooner. */
 export async function expireApiKey(sql: Sql, id: string, afterHours: number): Promise<ApiKey> {
   const [row] = await sql<ApiKey[]>`
     update api_keys set expires_at = least(expires_at, now() + make_interval(hours => ${afterHours}))
@@ -144,7 +144,7 @@ export async function expireApiKey(sql: Sql, id: string, afterHours: number): Pr
   return exactlyOne(row);
 }
 
-/** Revokes a key; false when it is unknown or revoked already. */
+/** Revokes a key; returns false if it is unknown or already revoked. */
 export async function revokeApiKey(sql: Sql, id: string): Promise<boolean> {
   const rows = await sql`
     update api_keys set revoked_at = now() where id = ${id} and revoked_at is null returning id`;

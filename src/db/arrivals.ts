@@ -3,23 +3,24 @@ import { type Database, longTransaction } from './client.js';
 import type { Exposure } from './ledger.js';
 
 /**
- * Payouts that were accepted in one half hour and settled in one; or that have not settled, as of now.
- * They have one estimate, and all or none are late: cut-offs and the ends of days are half hours in UTC.
+ * Payouts that were accepted in the same half hour, and either settled in the same half hour or are still
+ * open. They share one estimated arrival, and either all or none are late, because cut-offs and ends of
+ * days fall on half hours in UTC.
  */
 export type ArrivalGroup = Omit<Exposure, 'heldMinor' | 'netMinor' | 'owedMinor'> & {
   readonly isOpen: boolean;
-  /** When the first was accepted. */
+  /** When the first payout was accepted. */
   readonly acceptedAt: Date;
-  /** When the last settled; now, if they are open. */
+  /** When the last payout settled; now, if they are open. */
   readonly endedAt: Date;
 };
 
-/** Somebody waits for it, but a year may have millions of payouts, each found by its id. */
+/** Statement timeout. Somebody is waiting, but a year may have millions of payouts, each looked up by ID. */
 const limitMs = 5 * 60_000;
 
 /**
- * What the ledger settled in the last days, and all that is open, account by account: both are found by
- * index, the first by when it was booked.
+ * Returns the payouts that the ledger settled in the last `days` days, and all open payouts, in groups.
+ * Reads account by account, so that both are found by index, the settled ones by their entries' time.
  */
 export async function listArrivals(
   database: Database,

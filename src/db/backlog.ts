@@ -3,15 +3,15 @@ import type { Sql } from './client.js';
 import { isProbed } from './endpointHealth.js';
 
 /**
- * So many rows are counted of one account and status, of one endpoint, or of all groups of first
- * attempts: a read takes milliseconds even when hundreds of thousands wait. The oldest come first, so
- * ages are exact.
+ * Maximum number of rows counted per account and status, per endpoint, or of all groups of first
+ * attempts. Keeps the query at milliseconds even if hundreds of thousands of rows wait. Ages remain
+ * exact, because the oldest rows are read first.
  */
 const mostCounted = 10_000;
 
 /**
- * What waits, in one statement of index look-ups: their number grows with accounts and endpoints, not
- * with the payouts there are.
+ * Measures the backlogs in one statement of index look-ups, whose number grows with accounts and
+ * endpoints, not with payouts.
  */
 export async function readBacklog(sql: Sql): Promise<readonly BacklogSample[]> {
   return sql<BacklogSample[]>`

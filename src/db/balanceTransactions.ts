@@ -26,7 +26,7 @@ export type BalanceTransactionFilter = {
   readonly type?: EntryKind | undefined;
 };
 
-/** A page of what moved an account's balances. */
+/** Lists a page of the postings to an account's balances. */
 export async function listBalanceTransactions(
   sql: Sql,
   accountId: string,
@@ -36,7 +36,7 @@ export async function listBalanceTransactions(
   const { currency, type, payoutId } = filter;
   const kinds = type === undefined ? [...entryKinds] : [type];
   const inCurrency = when(sql, currency, (wanted) => sql`currency = ${wanted}`);
-  // The newest of each currency and kind are among the newest of all.
+  // The newest entries overall are among the newest of each currency and kind.
   const ofBalances = sql`
     select e.* from (select distinct currency from ledger_balances
                       where account_id = ${accountId} and ${inCurrency}) c
@@ -46,7 +46,7 @@ export async function listBalanceTransactions(
         where account_id = ${accountId} and currency = c.currency and kind = k.kind
           and ${pageRows(sql, entryPage(page), ['created_at', 'id'])}) e
     ${orderAndLimit(sql, entryPage(page), ['e.created_at', 'e.id'])}`;
-  // These are a handful: a payout has few entries, corrections included.
+  // A payout has only a handful of entries, corrections included.
   const ofPayout = (id: string) => sql`
     select * from ledger_entries
      where payout_id = ${id} and account_id = ${accountId} and kind = any (${kinds}::text[])
@@ -62,17 +62,20 @@ export async function listBalanceTransactions(
   return toPage(page, rows);
 }
 
-/** The page of entries that has a page of postings: that of the cursor may have more of them, or none. */
+/**
+ * Converts a page of postings to the page of entries that contains it. Includes the cursor's own entry,
+ * which may have further postings or none, and therefore reads one entry more.
+ */
 function entryPage({ from, ...page }: Page): Page {
   if (from === null) return { ...page, from };
   const id = BigInt(from.id) / postingIds + (page.toward === 'older' ? 1n : -1n);
   return { ...page, limit: page.limit + 1, from: { at: from.at, id: String(id) } };
 }
 
-/** An entry's postings have the ids from this many times its own (ledger_postings). */
+/** The IDs of an entry's postings start at the entry's ID times this number (ledger_postings). */
 const postingIds = 32n;
 
-/** Where a transaction of the account stands in its list. */
+/** Finds the position of a balance transaction in its account's list. */
 export async function positionOfBalanceTransaction(
   sql: Sql,
   accountId: string,

@@ -12,7 +12,7 @@ export type BatchRow = {
   readonly accountId: string;
   readonly status: BatchStatus;
   readonly mode: BatchMode;
-  /** Of the batch as a whole; null until an all-or-nothing batch is decided. */
+  /** Outcome of the batch as a whole; null until an all-or-nothing batch is decided. */
   readonly outcome: 'accepted' | 'refused' | null;
   readonly total: number;
   readonly open: number;
@@ -22,7 +22,7 @@ export type BatchRow = {
   readonly canceledAt: Date | null;
 };
 
-/** What items of one status and corridor come to; amounts of refused items are zero. */
+/** Number and total amounts of the items of one status and corridor. Refused items have zero amounts. */
 export type BatchCount = {
   readonly status: PayoutStatus;
   readonly sourceCurrency: string | null;
@@ -33,11 +33,11 @@ export type BatchCount = {
   readonly receiveMinor: bigint;
 };
 
-/** An item of a request: a payout of its own, or one that its key had made before. */
+/** An item of a request: a new payout, or one that an earlier request created with the same key. */
 export type NewItem = { readonly index: number } & (
   | {
       readonly payout: NewPayout;
-      /** Why it will be refused as soon as it is decided. */
+      /** If not null, the payout will be refused for this reason when it is decided. */
       readonly refusal: Refusal | null;
     }
   | { readonly refersTo: string }
@@ -52,10 +52,10 @@ export type NewBatch = {
   readonly items: readonly NewItem[];
 };
 
-/** Rows of one insert: `unnest` of as many is a few milliseconds and small in memory. */
+/** Rows per insert. `unnest` of this many takes a few milliseconds and little memory. */
 const insertRows = 1_000;
 
-/** Records a batch with its items as pending payouts; the caller's transaction holds it together. */
+/** Stores a batch and its items as pending payouts. Must run in a transaction of the caller. */
 export async function insertBatch(sql: Sql, batch: NewBatch): Promise<void> {
   const { id, accountId, mode, items } = batch;
   const own = items.flatMap((item) => ('payout' in item ? [item] : []));
@@ -65,9 +65,9 @@ export async function insertBatch(sql: Sql, batch: NewBatch): Promise<void> {
   await sql`
     insert into batches (id, account_id, mode, outcome, total, open, rates)
     values (${id}, ${accountId}, ${mode}, ${mode === 'best_effort' ? 'accepted' : null},
-      ${items.length}, ${own.length}, ${JSON.stringify(batch.rates.map(keptRate))}::text::jsonb)`;
-  // The batch's workflow starts the chunks. The sweep starts what it leaves behind, or a batch whose
-  // workflow was never started. Starting a chunk that only waits its turn is harmless.
+      ${items.length}, ${own.length}, ${JSON.stringify(batch.rates.map(rateToJson))}::text::jsonb)`;
+  // The batch's workflow starts the chunks. The sweep starts any that it missed, and those of a batch
+  // whose workflow was never started. Starting a chunk that is only waiting its turn is harmless.
   await sql`
     insert into batch_chunks (batch_id, number, wake_at)
     select ${id}, number, ${wakeAfter(sql, 'step')}
@@ -106,17 +106,17 @@ const columns = (sql: Sql) => sql`
   id, account_id, status, mode, outcome, total, open, created_at, completed_at, paused_at,
   canceled_at`;
 
-/** Of any account: for workflows and operators. */
+/** Finds a batch of any account, for workflows and operators. */
 export const findBatchById = byId<BatchRow>('batches', columns);
 
-/** For operators: the open batches of every account, at most a thousand. */
+/** Returns the open batches of all accounts, at most a thousand, for operators. */
 export async function listOpenBatches(sql: Sql): Promise<readonly BatchRow[]> {
   return sql<BatchRow[]>`
     select ${columns(sql)} from batches where status = 'processing'
      order by created_at limit 1000`;
 }
 
-/** Batches of an account by their ids. */
+/** Finds batches of an account by their IDs. */
 export const findBatches = ownedIn<BatchRow>('batches', columns);
 export const findBatch = oneOf(findBatches);
 
@@ -127,7 +127,7 @@ export async function listBatches(
   filter: { readonly status?: string | undefined },
 ): Promise<PageResult<BatchRow>> {
   const statuses = filter.status === undefined ? [...batchStatuses] : [filter.status];
-  // The newest of each status are among the newest of all: one index serves both.
+  // The newest batches overall are among the newest of each status, so one index serves both.
   const rows = await sql<BatchRow[]>`
     select b.* from unnest(${statuses}::text[]) s (status) cross join lateral (
       select ${columns(sql)} from batches
@@ -137,7 +137,7 @@ export async function listBatches(
   return toPage(page, rows);
 }
 
-/** What the items of a batch come to, those included that refer to payouts made before. */
+/** Counts and totals the items of a batch, including those that refer to earlier payouts. */
 export async function countItems(sql: Sql, batchId: string): Promise<readonly BatchCount[]> {
   return sql<BatchCount[]>`
     select status, source_currency, destination_currency, count(*)::int as count,
@@ -156,17 +156,17 @@ export async function countItems(sql: Sql, batchId: string): Promise<readonly Ba
      order by status, source_currency, destination_currency`;
 }
 
-/** How far the batch's own items of one status are. */
+/** Progress of the batch's own items of one status. */
 export type BatchProgress = {
   readonly status: PayoutStatus;
   readonly count: number;
-  /** Items that the batch's workflow has still to decide. */
+  /** Items that the batch's workflow has yet to decide. */
   readonly undecided: number;
-  /** Items that wait for a person, at most ten. */
+  /** IDs of items that wait for a person, at most ten. */
   readonly parked: readonly string[];
 };
 
-/** Where the own items of a batch stand: 10,000 are counted in some milliseconds. */
+/** Returns the progress of a batch's own items. Counting 10,000 takes a few milliseconds. */
 export async function progressOfBatch(sql: Sql, id: string): Promise<readonly BatchProgress[]> {
   return sql<BatchProgress[]>`
     select status, count(*)::int as count,
@@ -179,8 +179,8 @@ export async function progressOfBatch(sql: Sql, id: string): Promise<readonly Ba
 export type BatchItem = PayoutRow & { readonly itemIndex: number };
 
 /**
- * A page of a batch's items in the order of the request, after (or before) the place of one
- * of them. Items that refer to payouts made before show those.
+ * Lists a page of a batch's items in the order of the request, starting after the index `after`.
+ * Items that refer to earlier payouts show those payouts.
  */
 export async function listItems(
   sql: Sql,
@@ -206,7 +206,7 @@ export async function listItems(
     ) as items order by item_index limit ${page.limit}`;
 }
 
-/** The place of a payout among the items of a batch; undefined when it is none of them. */
+/** Returns the index of a payout among the items of a batch, or undefined if it is not one of them. */
 export async function indexOfItem(
   sql: Sql,
   batchId: string,
@@ -221,7 +221,7 @@ export async function indexOfItem(
   return row?.index;
 }
 
-/** Every item of a batch with its status, in the order of the request: 10,000 are 400 kB. */
+/** Returns the ID and status of a batch's own items in the order of the request; 10,000 are 400 kB. */
 export async function statusesOfItems(
   sql: Sql,
   batchId: string,
@@ -230,36 +230,36 @@ export async function statusesOfItems(
     select id, status from payouts where batch_id = ${batchId} order by batch_index`;
 }
 
-/** Whether a batch is still to be decided as one: none of its items is decided alone before that. */
+/** Condition: the batch has yet to be decided as a whole. Until then, no item is decided on its own. */
 export const awaitsOneDecision = (sql: Sql) => sql`outcome is null and canceled_at is null`;
 
-/** The rates that the batches of these payouts were promised, and whether those are still to be decided as one. */
+/** Returns the rates promised to the batches of these payouts, and whether each batch is undecided. */
 export async function batchRatesOf(
   sql: Sql,
   payoutIds: readonly string[],
 ): Promise<readonly { id: string; isUndecided: boolean; rates: CurrencyRates }[]> {
-  type Row = { id: string; isUndecided: boolean; rates: ReturnType<typeof keptRate>[] };
+  type Row = { id: string; isUndecided: boolean; rates: ReturnType<typeof rateToJson>[] };
   const rows = await sql<Row[]>`
     select id, ${awaitsOneDecision(sql)} as is_undecided, rates from batches
      where id in (select distinct batch_id from payouts where id = any (${payoutIds}))`;
   return rows.map(({ rates, ...batch }) => ({
     ...batch,
-    rates: rates.map((kept) => ({ ...kept, id: BigInt(kept.id), asOf: new Date(kept.asOf) })),
+    rates: rates.map((rate) => ({ ...rate, id: BigInt(rate.id), asOf: new Date(rate.asOf) })),
   }));
 }
 
-/** A rate as the JSON of a batch has it: with its id, so that it can be found among all. */
-function keptRate({ id, asOf, ...rate }: CurrencyRate) {
+/** Converts a rate to a batch's JSON. The ID is included, to find the rate in the table of all rates. */
+function rateToJson({ id, asOf, ...rate }: CurrencyRate) {
   return { ...rate, id: id.toString(), asOf: asOf.toISOString() };
 }
 
-/** Counts items as final, each once, and returns the batches that are complete by that. */
+/** Counts one item of a batch as final for each ID given; returns the batches that this completes. */
 export async function completeBatches(
   sql: Sql,
   batchIds: readonly string[],
 ): Promise<readonly BatchRow[]> {
   if (batchIds.length === 0) return [];
-  // A statement of its own, so that the next one sees items that were canceled while this waited.
+  // Lock in a separate statement, so that the next one sees items canceled while this one waited.
   await sql`
     select from batches where id = any (${[...new Set(batchIds)]}) order by id for no key update`;
   const rows = await sql<BatchRow[]>`
@@ -280,7 +280,7 @@ export async function completeBatches(
   return rows.filter((row) => row.status !== 'processing');
 }
 
-/** Completes a batch of which nothing was ever open; undefined when it is complete already. */
+/** Completes a batch that never had an open item; returns undefined if it is already complete. */
 export async function closeEmptyBatch(sql: Sql, id: string): Promise<BatchRow | undefined> {
   const [row] = await sql<BatchRow[]>`
     update batches
@@ -297,14 +297,14 @@ export async function recordOutcome(
   await sql`update batches set outcome = ${outcome} where id = ${id} and outcome is null`;
 }
 
-/** From now on nothing more of the batch is handed to a rail; a second time changes nothing. */
+/** Stops all further submissions of the batch to a rail. Idempotent. */
 export async function cancelBatch(sql: Sql, id: string): Promise<void> {
   await sql`
     update batches set canceled_at = now()
      where id = ${id} and canceled_at is null and status = 'processing'`;
 }
 
-/** Those of the payouts that will never be given to a rail: their batches were canceled before. */
+/** Returns the payouts that will never be submitted, because their batch was canceled before. */
 export async function withheldForEver(
   sql: Sql,
   payoutIds: readonly string[],
@@ -316,7 +316,7 @@ export async function withheldForEver(
   return rows.map((row) => row.id);
 }
 
-/** Withholds what the rail has not been given, until the batch is resumed. */
+/** Stops further submissions of the batch to a rail until it is resumed. */
 export async function pauseBatch(sql: Sql, id: string): Promise<boolean> {
   const rows = await sql`
     update batches set paused_at = coalesce(paused_at, now())

@@ -12,18 +12,18 @@ import {
   sealUpdate,
 } from './personalData.js';
 
-/** Its details are sealed: who may see them opens them with `openDetails`. */
+/** A beneficiary with its sealed details, which `openDetails` decrypts for callers that may see them. */
 export type BeneficiaryRow = SealedDetails & {
   readonly currency: string;
-  /** The oldest other one of the same bank account that the customer has not deleted. */
+  /** The customer's oldest other beneficiary with the same bank account that is not deleted. */
   readonly sameAccountAs: string | null;
   readonly createdAt: Date;
-  /** Since when it has its present details, if they were updated. */
+  /** When the details were last updated; null if never. */
   readonly updatedAt: Date | null;
   readonly deletedAt: Date | null;
 };
 
-/** Stores a beneficiary whose details nobody reads without the keyring. */
+/** Stores a beneficiary. Its details cannot be read without the keyring. */
 export async function insertBeneficiary(
   sql: Sql,
   keyring: Keyring,
@@ -41,20 +41,20 @@ export async function insertBeneficiary(
   return exactlyOne(await findBeneficiary(sql, accountId, id));
 }
 
-/** A beneficiary of an account by its id, also a deleted one: payouts were made to it. */
+/** Finds a beneficiary of an account, even if deleted, because payouts may refer to it. */
 export const findBeneficiary = oneOf(ownedIn<BeneficiaryRow>('openable_beneficiaries'));
 
-/** What beneficiaries of an account receive, without their details. */
+/** Finds the currencies and ages of an account's beneficiaries, without their details. */
 export const findReceivers = ownedIn<
   Pick<BeneficiaryRow, 'id' | 'currency' | 'deletedAt'> & PayeeDetails
 >('beneficiaries', (sql) => sql`id, currency, deleted_at, ${detailsAge(sql)}`);
 
-/** Since when the details are what they are. */
+/** Columns: when the present details were stored, and their age. */
 const detailsAge = (sql: Sql) => sql`
   coalesce(updated_at, created_at) as since,
   (extract(epoch from now() - coalesce(updated_at, created_at)) * 1000)::bigint as age_ms`;
 
-/** A page of an account's beneficiaries that are not deleted. */
+/** Lists a page of an account's beneficiaries that are not deleted. */
 export async function listBeneficiaries(
   sql: Sql,
   accountId: string,
@@ -69,7 +69,7 @@ export async function listBeneficiaries(
   return toPage(page, rows);
 }
 
-/** Locks a beneficiary, so that of two updates the second one sees the first. */
+/** Locks a beneficiary, so that the second of two concurrent updates sees the first. */
 export async function lockBeneficiary(
   sql: Sql,
   accountId: string,
@@ -80,7 +80,7 @@ export async function lockBeneficiary(
   return findBeneficiary(sql, accountId, id);
 }
 
-/** Gives a locked beneficiary other details; the database keeps the version that it had. */
+/** Replaces the details of a locked beneficiary. The database keeps the previous version. */
 export async function updateBeneficiary(
   sql: Sql,
   keyring: Keyring,
@@ -103,14 +103,14 @@ export async function deleteBeneficiary(
   return count === 0 ? undefined : findBeneficiary(sql, accountId, id);
 }
 
-/** Forgets a beneficiary for good; the database refuses it while it may be paid or the law forbids it. */
+/** Erases a beneficiary for good. The database refuses while it may be paid or the law forbids erasure. */
 export async function eraseBeneficiary(sql: Sql, id: string): Promise<void> {
   await sql`select erase_beneficiary(${id})`;
 }
 
 /**
- * Not `=` for the account: before the tables are analyzed the planner would look through all
- * beneficiaries of the account for each payout, in place of the one that is named.
+ * Uses `is not distinct from` for the account. With `=`, until the tables are analyzed, the planner would
+ * scan all beneficiaries of the account for each payout instead of looking up the one named.
  */
 const ofPayouts = (sql: Sql, payoutIds: readonly string[]) => sql`
     on b.id = p.beneficiary_id and b.account_id is not distinct from p.account_id
@@ -119,11 +119,11 @@ const ofPayouts = (sql: Sql, payoutIds: readonly string[]) => sql`
 type Receiver = PayeeDetails & {
   readonly payoutId: string;
   readonly currency: string;
-  /** The version of its details that a payout is accepted for. */
+  /** The version of the details for which the payout is accepted. */
   readonly version: number;
 };
 
-/** What the usable beneficiaries that these payouts name receive, held against a concurrent deletion. */
+/** Finds the beneficiaries of these payouts that are not deleted, and locks them against deletion. */
 export function lockBeneficiariesOf(
   sql: Sql,
   payoutIds: readonly string[],
@@ -133,13 +133,13 @@ export function lockBeneficiariesOf(
     ${ofPayouts(sql, payoutIds)} and deleted_at is null order by b.id for share of b`;
 }
 
-/** A column of a version of a beneficiary: the present one, or one that the database has kept. */
+/** A column of a version of a beneficiary: the present version, or an earlier one that was kept. */
 const versioned = (sql: Sql, column: 'sealed' | 'updated_at', version: Fragment) => sql`
   case when ${version} = b.version then b.${sql(column)} else
     (select v.${sql(column)} from beneficiary_versions v
       where v.beneficiary_id = b.id and v.version = ${version}) end as ${sql(column)}`;
 
-/** The details that accepted payouts are sent to: a deletion does not stop what was accepted. */
+/** Finds the details to which accepted payouts are sent. Includes deleted beneficiaries. */
 export function beneficiariesOf(
   sql: Sql,
   payoutIds: readonly string[],
@@ -151,7 +151,7 @@ export function beneficiariesOf(
       from payouts p join openable_beneficiaries b ${ofPayouts(sql, payoutIds)}`;
 }
 
-/** The beneficiaries of an account's payouts, as they were when each was accepted, or are now. */
+/** Finds the beneficiaries of an account's payouts as of acceptance, or as of now before acceptance. */
 export function beneficiariesAsPaid(
   sql: Sql,
   accountId: string,

@@ -6,16 +6,16 @@ import { type Sql, when } from './client.js';
 import { hasUnappliedFacts, wakeable } from './payouts.js';
 import { wakeAfter } from './wakeTimes.js';
 
-/** How long a rail may leave an order unanswered before a person should see it. */
+/** Time after which an order without a response from the rail should be seen by a person. */
 const unansweredLimit = '10 minutes';
 
-/** That a payout stands in the chunk's part of its batch, whatever its driver. */
+/** Condition: a payout is in the chunk's range of its batch, whatever its driver. */
 function withinChunk(sql: Sql, { batchId, number }: Chunk) {
   const first = number * chunkSize;
   return sql`batch_id = ${batchId} and batch_index >= ${first} and batch_index < ${first + chunkSize}`;
 }
 
-/** The payouts of a chunk that a driver may move (null: any), in the order of the request. */
+/** Returns the payouts of a chunk that a driver may move (null: any driver), in the order of the request. */
 export async function itemsOf(
   sql: Sql,
   chunk: Chunk,
@@ -48,7 +48,7 @@ export async function countChunk(sql: Sql, chunk: Chunk): Promise<ChunkCounts> {
   return row ?? { pending: 0, unsent: 0, unanswered: 0, overdue: 0, sent: 0, stuck: 0 };
 }
 
-/** The payouts of a chunk with unprocessed events in the inbox. */
+/** Returns the payouts of a chunk that have unprocessed events in the inbox. */
 export async function itemsWithUnprocessedEvents(
   sql: Sql,
   chunk: Chunk,
@@ -59,7 +59,7 @@ export async function itemsWithUnprocessedEvents(
   return rows.map((row) => row.id);
 }
 
-/** Leases the chunk: the sweep wakes it only when the lease is over. */
+/** Leases the chunk: the sweep does not wake it until the lease expires. */
 export async function leaseChunk(sql: Sql, chunk: Chunk, forMs: number): Promise<void> {
   await sql`
     update batch_chunks
@@ -68,10 +68,10 @@ export async function leaseChunk(sql: Sql, chunk: Chunk, forMs: number): Promise
 }
 
 /**
- * Releases a chunk: from now on a callback has to signal its workflow. The caller reads the inbox
- * once more in the same transaction for what came just before: the row's lock orders the two.
+ * Releases a chunk: from now on, callbacks must signal its workflow. The caller reads the inbox once more
+ * in the same transaction for events that arrived just before; the row lock puts the two in order.
  *
- * @param forMs when it is due again without any event; null is never
+ * @param forMs time until the chunk is due again without any event; null means never
  */
 export async function releaseChunk(sql: Sql, chunk: Chunk, forMs: number | null): Promise<void> {
   await sql`
@@ -81,13 +81,14 @@ export async function releaseChunk(sql: Sql, chunk: Chunk, forMs: number | null)
 }
 
 /**
- * Hands payouts of a chunk over to workflows of their own, where operators find them: those that
- * need an operator or whose rail is overdue, and by scope those without a definite answer for ten
- * minutes, or all that are open or have unprocessed events, since an event of one that settled long
- * ago must not keep the others' from being applied. What is decided as one with its batch stays.
+ * Hands payouts of a chunk over to their own workflows, where operators find them. Always includes
+ * payouts that are parked or past settle-by. Scope `unanswered` adds those without a definite response
+ * for ten minutes. Scope `all` adds all that are open or have unprocessed events, because an event of a
+ * payout that settled long ago must not block those of the others. It leaves out pending payouts whose
+ * batch has yet to be decided as a whole.
  *
- * The chunk is locked first: a fact that is being stored is there by then, and one that is stored later
- * finds the payout gone and wakes its own workflow.
+ * Locks the chunk first. Facts that are being stored are then visible, and a fact stored later finds that
+ * the payout has left the chunk and wakes the payout's own workflow.
  */
 export async function handOverItems(
   sql: Sql,
@@ -116,11 +117,11 @@ export async function handOverItems(
 }
 
 /**
- * Takes a payout out of its chunk, so that its own workflow does what is asked of it. Its
- * row is due, should that workflow not be started. What is not decided yet stays: it is
- * decided in the order of its batch. Answers whether it stays; one statement decides that,
- * so an item that is accepted meanwhile is either taken over or was still undecided. The chunk is
- * locked first, as by handOverItems.
+ * Moves a payout out of its chunk, so that its own workflow can execute a request. The row is due, in
+ * case that workflow is not started. An undecided payout stays in the chunk, because it is decided in the
+ * order of its batch. Returns whether it stays. A single statement checks and moves, so a payout that is
+ * accepted concurrently is either taken over or was still undecided. Locks the chunk first, like
+ * handOverItems.
  */
 export async function takeOver(sql: Sql, payoutId: string): Promise<{ isUndecided: boolean }> {
   const [row] = await sql<{ isUndecided: boolean }[]>`
@@ -141,14 +142,14 @@ export async function takeOver(sql: Sql, payoutId: string): Promise<{ isUndecide
 }
 
 export type OverdueChunk = Chunk & {
-  /** Some of it is not decided yet, or nothing ever was open: the batch's own workflow's to do. */
+  /** Whether the batch's own workflow must act: items are undecided, or no item was ever open. */
   readonly isUndecided: boolean;
 };
 
-/** More chunks than ten full batches have; the next sweep takes the rest. */
+/** Maximum number of chunks per sweep, more than ten full batches have. The next sweep takes the rest. */
 const sweepLimit = 250;
 
-/** Claims the overdue chunks, and postpones them a little. */
+/** Claims overdue chunks and postpones them, so that the next sweep does not claim them as well. */
 export async function claimOverdueChunks(sql: Sql): Promise<readonly OverdueChunk[]> {
   return sql<OverdueChunk[]>`
     update batch_chunks c set wake_at = ${wakeAfter(sql, 'woken')}
@@ -165,7 +166,7 @@ export async function claimOverdueChunks(sql: Sql): Promise<readonly OverdueChun
         as is_undecided`;
 }
 
-/** The chunks of a batch, for waking all of them. */
+/** Returns the chunks of a batch, in order to wake all of them. */
 export async function chunksOf(sql: Sql, batchId: string): Promise<readonly Chunk[]> {
   return sql<Chunk[]>`
     select batch_id, number from batch_chunks where batch_id = ${batchId} order by number`;

@@ -2,11 +2,11 @@ import postgres, { type Fragment } from 'postgres';
 import { observe, raise } from '../metrics.js';
 import { socketsTo } from './socket.js';
 
-/** A connection pool or an open transaction: every function of this folder takes either. */
+/** A connection pool or an open transaction. Every function in this folder accepts either. */
 export type Sql = postgres.ISql<{ bigint: bigint }>;
 export type Database = postgres.Sql<{ bigint: bigint }>;
 
-/** The one row that a statement always returns. */
+/** Returns the row of a statement that always returns one; throws if there is none. */
 export function exactlyOne<T>(row: T | undefined): T {
   if (row === undefined) throw new Error('The statement returned no row.');
   return row;
@@ -14,7 +14,7 @@ export function exactlyOne<T>(row: T | undefined): T {
 
 const allColumns = (sql: Sql): Fragment => sql`*`;
 
-/** Finds an object in a table by its id, whichever account's it is. */
+/** Creates a function that finds a row of a table by its ID, in any account. */
 export function byId<T extends object>(table: string, columns = allColumns) {
   return async (sql: Sql, id: string): Promise<T | undefined> => {
     const [row] = await sql<T[]>`select ${columns(sql)} from ${sql(table)} where id = ${id}`;
@@ -22,14 +22,14 @@ export function byId<T extends object>(table: string, columns = allColumns) {
   };
 }
 
-/** Finds an account's objects in a table by their ids. */
+/** Creates a function that finds an account's rows in a table by their IDs. */
 export function ownedIn<T extends object>(table: string, columns = allColumns) {
   return (sql: Sql, accountId: string, ids: readonly string[]): Promise<readonly T[]> =>
     sql<T[]>`select ${columns(sql)} from ${sql(table)}
               where id = any (${ids}) and account_id = ${accountId}`;
 }
 
-/** Finds an account's object by its id, by what finds many of them. */
+/** Turns a function that finds many of an account's rows into one that finds a single row. */
 export function oneOf<T>(
   findMany: (sql: Sql, accountId: string, ids: readonly string[]) => Promise<readonly T[]>,
 ) {
@@ -39,17 +39,17 @@ export function oneOf<T>(
 
 export type DatabaseOptions = {
   readonly url: string;
-  /** Largest number of connections this process holds. */
+  /** Maximum number of connections this process opens. */
   readonly poolSize: number;
-  /** How long a statement waits for a lock; 3 s by default. */
+  /** Maximum time a statement waits for a lock; 3 s by default. */
   readonly lockTimeoutMs?: number;
-  /** How long a statement may take; 7 s unless it is one that many wait behind. */
+  /** Statement timeout; 7 s by default. Shorter where many requests queue behind one statement. */
   readonly statementTimeoutMs?: number;
-  /** Shown in pg_stat_activity, so that an operator sees which process holds a lock. */
+  /** Shown in pg_stat_activity, so that operators can see which process holds a lock. */
   readonly applicationName: string;
 };
 
-/** Connections of one process. Integers of 8 bytes arrive as bigint, numeric as exact text. */
+/** Creates the connection pool of a process. Returns int8 as bigint and numeric as exact text. */
 export function connectDatabase(options: DatabaseOptions): Database {
   const settings = {
     max: options.poolSize,
@@ -57,26 +57,26 @@ export function connectDatabase(options: DatabaseOptions): Database {
     fetch_types: false,
     socket: socketsTo(),
     transform: { column: { from: postgres.toCamel }, undefined: null },
-    // A restarted server is found again within half a second instead of after 20 s.
+    // Reconnect within half a second of a server restart; the driver's default may take 20 s.
     backoff: (attempt: number) => Math.min(0.05 * 2 ** attempt, 0.5),
     connect_timeout: 5,
     onnotice: () => undefined,
     connection: {
       application_name: options.applicationName,
-      // A statement of ours takes milliseconds; what takes longer than an activity's own
-      // limit has lost its caller. For a lock it waits three seconds by default, the API's patience.
+      // Our statements take milliseconds. One that outlasts its activity's timeout has lost its
+      // caller. The default lock timeout of 3 s is the longest that an API request should wait.
       statement_timeout: options.statementTimeoutMs ?? 7_000,
       lock_timeout: options.lockTimeoutMs ?? 3_000,
       idle_in_transaction_session_timeout: 10_000,
-      // A process that was frozen between two messages of one statement is not idle to the server,
-      // and would hold its locks until it wakes. The longest transaction of ours takes some 20 s.
+      // The server does not consider a process idle that was frozen between two messages of one
+      // statement, so it would keep its locks until it resumes. Our longest transaction takes about 20 s.
       transaction_timeout: 60_000,
-      // Plans that were cached for an empty table are a thousand times slower on a full one.
+      // A plan cached while a table was empty is a thousand times slower once the table is full.
       plan_cache_mode: 'force_custom_plan',
-      // On a disk without a head 500 look-ups cost less than a pass over 100,000 rows, which at
-      // the default of 4 is what tables get that have just grown.
+      // On an SSD, 500 index look-ups cost less than scanning 100,000 rows. With the default of 4
+      // the planner chooses the scan for tables that have just grown.
       random_page_cost: 1.1,
-      // To compile a statement takes longer than any of ours.
+      // JIT compilation takes longer than any of our statements.
       jit: 'off',
       timezone: 'UTC',
     },
@@ -85,69 +85,69 @@ export function connectDatabase(options: DatabaseOptions): Database {
   return postgres(options.url, settings);
 }
 
-/** Serialization failure and deadlock (SQLSTATE): the transaction did nothing and may run again. */
-const retryable = new Set(['40001', '40P01']);
+/** SQLSTATEs of a serialization failure and a deadlock. The transaction was rolled back: safe to retry. */
+const retryableCodes = new Set(['40001', '40P01']);
 
-/** Locks are taken in one order everywhere, so a second deadlock in a row is already rare. */
+/** All code takes locks in the same order, so even a second deadlock in a row is rare. */
 const maximumAttempts = 4;
 
-/** The driver's own codes, and the system's (E…), of a connection that is gone. */
+/** Codes of a lost connection, from the driver and from the operating system (E…). */
 const lostCodes = /^(CONNECTION_(CLOSED|ENDED|DESTROYED)|CONNECT_TIMEOUT|E[A-Z]+)$/;
 
-/** The SQLSTATE of what the database refuses, or the code of the driver or the system. */
+/** Returns an error's SQLSTATE, or the code of the driver or the operating system; '' if it has none. */
 function codeOf(error: unknown): string {
   return error instanceof Error && 'code' in error ? String(error.code) : '';
 }
 
-/** What is to be done once a transaction is committed. */
+/** Callbacks to run after each open transaction commits. */
 const effects = new WeakMap<Sql, (() => void)[]>();
 
-/** Has something counted that a transaction does, once it is true. */
+/** Runs `effect` after the transaction commits, so that metrics count only what really happened. */
 export function afterCommit(sql: Sql, effect: () => void): void {
   effects.get(sql)?.push(effect);
 }
 
-/** One transaction, run again after a deadlock. `work` must have no effect outside of it. */
+/** Runs a transaction and retries it after a deadlock. `work` must have no side effects outside it. */
 export async function transaction<T>(
   database: Database,
   work: (sql: Sql) => Promise<T>,
 ): Promise<T> {
   raise('database_transactions', 1);
   try {
-    return await repeated(database, work);
+    return await withRetries(database, work);
   } finally {
     raise('database_transactions', -1);
   }
 }
 
-async function repeated<T>(database: Database, work: (sql: Sql) => Promise<T>): Promise<T> {
+async function withRetries<T>(database: Database, work: (sql: Sql) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
     const committed: (() => void)[] = [];
-    const askedMs = performance.now();
+    const requestedMs = performance.now();
     try {
-      // The box keeps postgres.js from resolving an array result element by element.
+      // Wrapped in an object, because postgres.js would resolve an array result element by element.
       const { result } = await database.begin(async (sql) => {
-        observe('database_wait_seconds', {}, (performance.now() - askedMs) / 1000);
+        observe('database_wait_seconds', {}, (performance.now() - requestedMs) / 1000);
         effects.set(sql, committed);
         try {
           return { result: await work(sql) };
         } catch (error) {
           if (!lostCodes.test(codeOf(error))) throw error;
-          // postgres.js 3.4.9 would send a rollback down the closed connection, and throw where
-          // it cannot be caught: every restart of the database would end every process of ours
-          // (porsager/postgres#1208). The end of the connection rejects the transaction anyway.
+          // postgres.js 3.4.9 would send a rollback on the closed connection and throw where nothing
+          // can catch it, so a database restart would crash all our processes
+          // (porsager/postgres#1208). The closed connection rejects the transaction anyway.
           return new Promise<never>(() => undefined);
         }
       });
       for (const effect of committed) effect();
       return result;
     } catch (error) {
-      if (!retryable.has(codeOf(error)) || attempt >= maximumAttempts) throw error;
+      if (!retryableCodes.has(codeOf(error)) || attempt >= maximumAttempts) throw error;
     }
   }
 }
 
-/** A transaction that reads so much that it may take longer than others: until it is abandoned. */
+/** Runs a transaction that reads a lot, with `limitMs` as its statement timeout. */
 export function longTransaction<T>(
   database: Database,
   limitMs: number,
@@ -161,12 +161,12 @@ export function longTransaction<T>(
   });
 }
 
-/** Below this many rows the two statements more would cost what they save. */
+/** With fewer rows, the extra statements of a bulk transaction cost more than they save. */
 const bulkRows = 50;
 
 /**
- * A transaction that writes many rows. Foreign keys are checked at its end, by plans that are
- * kept: planning each check anew, as is best for our own statements, would take half of the time.
+ * Runs a transaction that writes many rows. Foreign keys are checked at its end, with cached plans:
+ * planning each check anew, as is best for our own statements, would take half of the time.
  */
 export function bulkTransaction<T>(
   database: Database,
@@ -176,7 +176,7 @@ export function bulkTransaction<T>(
   if (rowCount < bulkRows) return transaction(database, work);
   return transaction(database, async (sql) => {
     await sql`set constraints all deferred`;
-    // Pricing 10,000 items between two statements may take longer than a connection may idle.
+    // Pricing 10,000 items between two statements may exceed the default idle timeout.
     await sql`set local idle_in_transaction_session_timeout = '60s'`;
     const result = await work(sql);
     await sql`set local plan_cache_mode = auto`;
@@ -185,12 +185,12 @@ export function bulkTransaction<T>(
 }
 
 /**
- * How a database says that it is away, full or busy, so that the same request may well succeed in
- * a moment, in SQLSTATEs: 08 the connection; 53 no more memory, disk or connections; 57P0 shut
- * down, crashed or starting up; 57014 a statement that took too long; 25P03 and 25P04 a
- * transaction that stood still, because its process was frozen; 25006 a standby in the primary's
- * place; and a lock (55P03) or conflict (40) that no repeat has resolved. Then the driver's own
- * words, and the system's. 25P02 is not among them: it only follows another error.
+ * Codes of a database that is unreachable, full or busy, so that the same request may succeed soon.
+ * SQLSTATEs: 08 connection failure; 53 out of memory, disk or connections; 57P0 shut down, crashed
+ * or starting up; 57014 statement timeout; 25P03 and 25P04 transaction timed out because its process
+ * was frozen; 25006 connected to a standby instead of the primary; 55P03 lock timeout and 40
+ * conflict that retries did not resolve. Then codes of the driver and of the operating system.
+ * 25P02 is not included, because it only follows another error.
  */
 const outageCodes = new RegExp(
   '^(08...|53...|57P0.|57014|25P0[34]|25006|55P03|40001|40P01|CONNECTION_(CLOSED|ENDED|DESTROYED)|' +
@@ -198,34 +198,34 @@ const outageCodes = new RegExp(
     'ENOTFOUND|EAI_AGAIN|EADDRNOTAVAIL|EMFILE|ENFILE)$',
 );
 
-/** Whether an error says that the database could not answer, rather than what it answered. */
+/** Whether an error means that the database was unavailable, and not that it rejected the statement. */
 export function isOutage(error: unknown): boolean {
   return outageCodes.test(codeOf(error));
 }
 
-/** Recognizes a violated constraint or a lock time-out by its SQLSTATE. */
+/** Whether an error has this SQLSTATE, such as a violated constraint's or a lock timeout's. */
 export function hasSqlState(error: unknown, code: string): boolean {
   return error instanceof postgres.PostgresError && error.code === code;
 }
 
-/** Whether a database function raised this error to refuse the request; its message says why. */
+/** Whether a database function raised this error to refuse the request. Its message is the reason. */
 export const isRaisedByFunction = (error: unknown): error is Error => hasSqlState(error, 'P0001');
 
 /**
- * Numbers for a `bigint[]` parameter. postgres.js takes the type of an array's first bigint
- * for the type of the parameter, so the numbers go as text and the server reads them.
+ * Converts numbers for a `bigint[]` parameter. postgres.js would type the whole parameter after its
+ * first bigint, so the numbers are sent as text and the server parses them.
  */
 export function bigints(values: readonly (bigint | null)[]): (string | null)[] {
   return values.map((value) => value?.toString() ?? null);
 }
 
-/** What PostgreSQL calls the types of the arrays that our statements take or return (pg_type). */
+/** PostgreSQL's type OIDs (pg_type) of the arrays that our statements accept or return. */
 const arrayTypes = { int4: 1007, text: 1009, int8: 1016, float8: 1022 };
 
 /**
- * How arrays go and come. postgres.js would ask each new connection for the types of arrays, and
- * 3.4.9 does not handle that a connection is lost before it answers: the process ends. An array
- * of another type is refused by the server (22P02); integration/arrays.test.ts looks for columns.
+ * Serializes and parses arrays. By default postgres.js queries array types on each new connection, and
+ * 3.4.9 crashes the process if the connection is lost before the response. The server rejects arrays
+ * of other types (22P02). integration/arrays.test.ts checks that no column has such a type.
  */
 export const arrays = {
   to: arrayTypes.text,
@@ -236,7 +236,7 @@ export const arrays = {
 
 type Element = string | number | bigint | boolean | null | undefined;
 
-/** What an element escapes. Most contain neither, and testing is several times faster than replacing. */
+/** Characters to escape. Most elements have none, and testing is several times faster than replacing. */
 const escaped = /[\\"]/;
 
 function literalOf(value: string | readonly Element[]): string {
@@ -251,7 +251,7 @@ function quoted(text: string): string {
   return `"${escaped.test(text) ? text.replaceAll(/[\\"]/g, '\\$&') : text}"`;
 }
 
-/** The elements as text, of an array of one dimension: quoted where they must be, or as they are. */
+/** Parses the literal of a one-dimensional array, with quoted or unquoted elements, into text. */
 function elementsOf(literal: string): readonly (string | null)[] {
   return [...literal.matchAll(/"((?:[^"\\]|\\.)*)"|[^{},]+/gs)].map(([plain, inner]) => {
     if (inner !== undefined) return inner.replaceAll(/\\(.)/gs, '$1');
@@ -263,10 +263,10 @@ type Value = string | number | bigint | boolean | object | null | undefined;
 type Row = { readonly [property: string]: Value };
 
 /**
- * Rows as a table `t` that a statement reads from: an array a column, so that the statement is the
- * same for any number of rows. The arrays go as text, and the server reads their elements:
- * postgres.js would take the type of the first one for that of all. The names and types of the
- * columns follow as in `create table`; each is a property of every row.
+ * Passes rows to a statement as a table `t`: one array per column, so that the statement's text is the
+ * same for any number of rows. Elements are sent as text and parsed by the server, because postgres.js
+ * would type an array after its first element. The template that follows lists column names and types
+ * as in `create table`. Every row must have each of them as a property.
  */
 export function unnest(sql: Sql, rows: readonly Row[]) {
   return ([columns = '']: TemplateStringsArray): Fragment => {
@@ -291,8 +291,8 @@ function textOf(row: Row, property: string): string | null {
 }
 
 /**
- * A condition on a value that is asked for, or none. So each combination of filters is a
- * statement of its own, whose plan can be kept: one for all of them would fit none.
+ * Returns a condition on an optional filter value, or `true` if there is no value. Each combination of
+ * filters is thus a separate statement with its own plan. One plan for all of them would suit none.
  */
 export function when<T>(
   sql: Sql,

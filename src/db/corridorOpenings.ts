@@ -1,10 +1,10 @@
 import type { Opening } from '../domain/corridor.js';
 import { exactlyOne, type Sql } from './client.js';
 
-/** A rule with when it begins. */
+/** A rule that opens or closes a corridor, with the time from which it applies. */
 export type OpeningRow = Opening & { readonly id: bigint; readonly validFrom: Date };
 
-/** The last rule of each pair that holds now. */
+/** Returns the rule in force for each currency pair: the last one that has begun. */
 export async function currentOpenings(sql: Sql): Promise<readonly OpeningRow[]> {
   return sql<OpeningRow[]>`${lastBegun(sql)}`;
 }
@@ -13,14 +13,14 @@ const lastBegun = (sql: Sql) => sql`
   select distinct on (source, destination) * from corridor_openings
    where valid_from <= now() order by source, destination, valid_from desc, id desc`;
 
-/** Those, and the rules to come: a handful, made by people. */
+/** Returns the rules in force and those to come: a handful, because people enter them. */
 export async function listOpenings(sql: Sql): Promise<readonly OpeningRow[]> {
   return sql<OpeningRow[]>`
     (${lastBegun(sql)}) union all select * from corridor_openings where valid_from > now()
      order by valid_from, id`;
 }
 
-/** Opens or closes corridors from a time on, or from now. */
+/** Opens or closes a corridor from a time on, or from now if `validFrom` is null. */
 export async function insertOpening(
   sql: Sql,
   { source, destination, isOpen }: Opening,

@@ -16,16 +16,16 @@ const prefixes = {
 
 export type IdKind = keyof typeof prefixes;
 
-/** Crockford's alphabet in lower case: no letter is mistaken for a digit. */
+/** Crockford's Base32 alphabet in lower case: no letter can be mistaken for a digit. */
 const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
 
-/** Random bytes for 256 ids: to ask for 16 at a time costs as much as a thousand. */
+/** Random bytes for 256 IDs, because requesting 16 bytes costs as much as requesting a thousand. */
 const pool = Buffer.alloc(4096);
 let used = pool.length;
 
 /**
- * A new id: prefix, underscore, 26 characters. The first ten are the time in milliseconds,
- * which keeps neighbours in an index together and lets lists be ordered by id; the other
+ * Creates an ID: prefix, underscore, 26 characters. The first ten characters are the time in
+ * milliseconds, so that new rows are adjacent in an index and lists can be ordered by ID. The other
  * sixteen are 80 random bits.
  */
 export function newId(kind: IdKind): string {
@@ -39,12 +39,12 @@ export function newId(kind: IdKind): string {
   return firstId(kind, Date.now()) + text;
 }
 
-/** What the ids of so many days ago begin with: what is kept for as long, and has a smaller one, can go. */
+/** Returns the lower bound of IDs created in the last `days` days. Rows with smaller IDs have expired. */
 export function oldestKept(kind: IdKind, days: number): string {
   return firstId(kind, Date.now() - days * 24 * 60 * 60_000);
 }
 
-/** What the ids of a time begin with: those from before it are less, all others greater. */
+/** Returns the start of the IDs created at a time: earlier IDs are less than it, all others greater. */
 export function firstId(kind: IdKind, timeMs: number): string {
   let time = timeMs;
   let text = '';

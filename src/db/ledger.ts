@@ -4,19 +4,19 @@ import { type Limits, standingsOf, type UsedLimits } from '../domain/limits.js';
 import type { Mode } from './accounts.js';
 import { bigints, type Database, longTransaction, type Sql } from './client.js';
 
-/** An entry with the customer it belongs to; `payoutId` is null for funding alone. */
+/** An entry with the customer it belongs to. `payoutId` is null only for funding. */
 export type OwnedEntry = {
   readonly entry: Entry;
   readonly mode: Mode;
   readonly accountId: string;
   readonly payoutId: string | null;
-  /** Of a correction: the command that a second person has approved. */
+  /** For a correction: the command that a second person has approved. */
   readonly action?: string;
 };
 
 /**
- * Writes entries with their postings, in one statement. The database refuses a second entry of one
- * kind for a payout or of a correcting command, and a negative balance.
+ * Posts entries in one statement. The database rejects a second entry of the same kind for a payout,
+ * a second entry of the same correcting command, and a negative balance.
  *
  * @throws Error when an entry does not balance
  */
@@ -40,7 +40,7 @@ export async function postEntries(sql: Sql, entries: readonly OwnedEntry[]): Pro
     ${corrects ? bigints(entries.map(({ entry }) => entry.reverses ?? null)) : null}::bigint[])`;
 }
 
-/** Which entries these payouts have already: a step that is run again posts nothing. */
+/** Returns which entries these payouts already have, so that a repeated step posts nothing. */
 export async function postedEntries(
   sql: Sql,
   payoutIds: readonly string[],
@@ -56,7 +56,7 @@ export async function postedEntries(
   );
 }
 
-/** Everything that is posted for a payout, in the order in which it was. */
+/** Returns all entries of a payout in the order in which they were posted. */
 export async function entriesOf(sql: Sql, payoutId: string): Promise<readonly PostedEntry[]> {
   type Row = Posting & Pick<PostedEntry, 'id' | 'kind'> & { readonly reverses: bigint | null };
   const rows = await sql<Row[]>`
@@ -73,8 +73,8 @@ export async function entriesOf(sql: Sql, payoutId: string): Promise<readonly Po
 }
 
 /**
- * One currency of an account, or one corridor with limits as USD/EUR; an account without money has one
- * row without a currency.
+ * One currency of an account, or one corridor with limits, as USD/EUR. An account without money has a
+ * single row without a currency.
  */
 type FundsRow = Omit<UsedLimits, 'destination'> &
   Pick<Funds, 'state'> & {
@@ -84,8 +84,8 @@ type FundsRow = Omit<UsedLimits, 'destination'> &
   };
 
 /**
- * Locks the balances that accepting these payouts will change, in the order of their ids, and
- * returns what their account may send. A currency without a row has nothing available.
+ * Locks the balances that accepting these payouts will change, in ID order, and returns how much their
+ * account may send. A currency without a row has nothing available.
  */
 export async function lockFundsOf(sql: Sql, payoutIds: readonly string[]): Promise<Funds> {
   return fundsOf(
@@ -94,7 +94,7 @@ export async function lockFundsOf(sql: Sql, payoutIds: readonly string[]): Promi
   );
 }
 
-/** What an account may send, without a lock. */
+/** Returns how much an account may send, without locking. */
 export async function findFunds(sql: Sql, accountId: string): Promise<Funds> {
   const rows = await sql<FundsRow[]>`
     select * from account_funds where account_id = ${accountId} order by currency`;
@@ -110,19 +110,19 @@ function fundsOf(rows: readonly FundsRow[]): Funds {
       return found.length === 0 ? [] : [[currency, found] as const];
     }),
   );
-  // Without a payout there is no account, and nothing to send.
+  // No payouts means no account, hence nothing to send.
   return { state: rows[0]?.state ?? 'closed', available, standings };
 }
 
-/** The two currencies of a corridor, or the one of a currency. */
+/** Parses `USD/EUR` (a corridor) or `USD` (a currency). */
 function pairIn(key: string | null): readonly [source: string, destination: string | null] {
   const [source = '', destination = null] = key?.split('/') ?? [];
   return [source, destination];
 }
 
 /**
- * Counts what was accepted towards limits, if there are any, on the days that the rows have: after
- * they were written, and under the lock of their balance.
+ * Counts accepted payouts towards their account's limits, if any, on the day of acceptance in each row.
+ * Call it after the rows are written and while their balance is locked.
  */
 export async function countUses(sql: Sql, accepted: readonly { readonly id: string }[]) {
   if (accepted.length === 0) return;
@@ -137,14 +137,14 @@ export async function countUses(sql: Sql, accepted: readonly { readonly id: stri
        set used_minor = limit_uses.used_minor + excluded.used_minor`;
 }
 
-/** Sets limits; null leaves one as it is, and zero ends it. */
+/** Sets limits. Null leaves a limit unchanged, and zero removes it. */
 export async function setLimits(
   sql: Sql,
   limits: Limits & { readonly accountId: string; readonly currency: string },
 ): Promise<void> {
   const { currency, destination } = limits;
   const key = destination === null ? currency : `${currency}/${destination}`;
-  // The payouts of a month may be a million, and they are counted once.
+  // A month may have a million payouts, which are counted once when the limit is set.
   await sql`select set_config('statement_timeout', '60s', true)`;
   await sql`
     select set_limits(${limits.accountId}, ${key}, ${limits.payoutMinor},
@@ -157,7 +157,7 @@ export type BalanceRow = {
   readonly heldMinor: bigint;
 };
 
-/** Every currency balance of an account, by currency code. */
+/** Returns all balances of an account, ordered by currency code. */
 export async function listBalances(sql: Sql, accountId: string): Promise<readonly BalanceRow[]> {
   return sql<BalanceRow[]>`
     select currency,
@@ -167,7 +167,7 @@ export async function listBalances(sql: Sql, accountId: string): Promise<readonl
      group by currency order by currency`;
 }
 
-/** A customer's balance that is not the sum of its postings; null where there is no balance. */
+/** A customer's balance that differs from the sum of its postings; null if there is no balance row. */
 export type BalanceBreak = {
   readonly accountId: string;
   readonly kind: 'available' | 'held';
@@ -177,10 +177,10 @@ export type BalanceBreak = {
 };
 
 /**
- * Compares every balance with its postings, in one statement: it sees all of them at one moment
- * and locks none. It reads every posting there is, so it may take longer than other statements.
+ * Compares every balance with its postings. A single statement sees all of them in one snapshot without
+ * locks. It reads every posting, so it may take longer than other statements.
  *
- * @param limitMs when it is abandoned
+ * @param limitMs statement timeout
  */
 export async function listBalanceBreaks(
   database: Database,
@@ -193,7 +193,7 @@ export async function listBalanceBreaks(
   );
 }
 
-/** What was accepted and has not settled: held for customers, fee and net, and due in another currency. */
+/** Payouts that are accepted but not settled: held from customers (fee and net), owed to beneficiaries. */
 export type Exposure = {
   readonly mode: Mode;
   readonly sourceCurrency: string;
@@ -204,7 +204,7 @@ export type Exposure = {
   readonly owedMinor: bigint;
 };
 
-/** The exposure a pair of currencies, account by account: what is open is few of what there is. */
+/** Returns the exposure per currency pair. Read account by account, as few of all payouts are open. */
 export async function listExposures(sql: Sql): Promise<readonly Exposure[]> {
   return sql<Exposure[]>`
     select p.mode, p.source_currency, p.destination_currency, count(*)::int as payouts,
@@ -223,7 +223,7 @@ export type CurrencySum = {
   readonly postings: bigint;
 };
 
-/** The sum of all postings a currency: zero, or the ledger is broken. */
+/** Returns the sum of all postings per currency. Anything but zero means that the ledger is broken. */
 export async function sumPostings(sql: Sql): Promise<readonly CurrencySum[]> {
   return sql<CurrencySum[]>`
     select a.mode, p.currency, sum(p.amount_minor)::bigint as sum_minor, count(*) as postings

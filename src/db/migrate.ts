@@ -5,36 +5,38 @@ import { type Database, hasSqlState, type Sql, transaction } from './client.js';
 
 const folder = new URL('./migrations/', import.meta.url);
 
-/** Any number will do, as long as every process that migrates takes the same. */
+/** An arbitrary number, but every process that migrates must use the same one. */
 const advisoryLock = 7_203_154_881;
 
 /**
- * A statement that waits for a table's lock holds up all that come after it. Half a second fails no
- * request, since each waits for 1.5 s and more. Requests then have half a second, for two minutes in all.
+ * A statement that waits for a table lock blocks all later ones. Half a second fails no request, since
+ * requests wait at least 1.5 s for a lock. Between attempts, requests get half a second to proceed. The
+ * attempts last for two minutes in all.
  */
 const lockTimeoutMs = 500;
 const pauseMs = 500;
 const mostAttempts = 120;
 
-/** A file that begins so is one statement, repeated until it changes no row, a transaction each. */
+/** Marks a file with one statement that is repeated, one transaction each, until it changes no row. */
 const inSteps = /^-- In steps\b/;
-/** A hundred million rows, a thousand at a time. */
+/** Enough for a hundred million rows, a thousand at a time. */
 const mostSteps = 100_000;
 
 type Migration = { readonly name: string; readonly text: string; readonly checksum: string };
 
 /**
- * Brings the schema to the newest migration and returns the names that were applied. Each
- * file is one transaction; an advisory lock lets any number of processes start at once; a
- * file that was changed after it was applied is an error, because migrations only go forward.
- * Requests continue meanwhile: see "Change the schema" in CONTRIBUTING.md.
+ * Applies all pending migrations and returns their names. Each file is one transaction, except those in
+ * steps. An advisory lock makes it safe for any number of processes to start at once. Throws if a file
+ * was changed after it was applied, because migrations only go forward. Requests continue to be
+ * served meanwhile: see "Change the schema" in CONTRIBUTING.md.
  */
 export async function migrate(database: Database, from = folder): Promise<readonly string[]> {
   const migrations = await readMigrations(from);
-  await patiently(database, async (sql) => {
+  await withLockRetries(database, async (sql) => {
     await sql`create table if not exists migrations (
       name text primary key, checksum text not null, applied_at timestamptz not null default now())`;
-    // A newer build may have applied more; one that has others in place of ours is of another schema.
+    // A newer build may have applied more migrations. Different ones in place of ours mean that the
+    // database has another schema.
     const [other] = await sql<{ name: string }[]>`
       select name from (select name, row_number() over (order by name) as place from migrations) m
        where name <> (${migrations.map(({ name }) => name)}::text[])[place] limit 1`;
@@ -47,8 +49,8 @@ export async function migrate(database: Database, from = folder): Promise<readon
   return applied;
 }
 
-/** A transaction of a migration, which gives way to requests that hold what it needs. */
-async function patiently<T>(database: Database, work: (sql: Sql) => Promise<T>): Promise<T> {
+/** Runs a migration's transaction, and retries it later if requests hold the locks that it needs. */
+async function withLockRetries<T>(database: Database, work: (sql: Sql) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
     try {
       return await transaction(database, async (sql) => {
@@ -67,15 +69,15 @@ async function patiently<T>(database: Database, work: (sql: Sql) => Promise<T>):
 async function applyToEnd(database: Database, migration: Migration): Promise<boolean> {
   for (let step = 0; step < mostSteps; step += 1) {
     const startedMs = performance.now();
-    const outcome = await patiently(database, (sql) => apply(sql, migration));
+    const outcome = await withLockRetries(database, (sql) => apply(sql, migration));
     if (outcome !== 'step') return outcome === 'applied';
-    // Half of the time is the requests' own.
+    // Pause for as long as the step took, which leaves half of the time to requests.
     await setTimeout(performance.now() - startedMs);
   }
   throw new Error(`${migration.name} still finds rows to change after ${mostSteps} steps.`);
 }
 
-/** Whether every migration of this build is applied: what readiness asks. */
+/** Whether every migration of this build is applied. Used by the readiness check. */
 export async function isMigrated(sql: Sql): Promise<boolean> {
   const names = await namesIn(folder);
   const [row] = await sql<{ known: boolean }[]>`
@@ -93,7 +95,7 @@ async function apply(sql: Sql, migration: Migration): Promise<'applied' | 'step'
     if (found.checksum === checksum) return 'known';
     throw new Error(`Migration ${name} was changed after it was applied; add a new one instead.`);
   }
-  // Of several statements, or one that changes no rows by its kind, there is no count.
+  // `count` is missing after several statements, and after one that cannot change rows.
   const { count } = await sql.unsafe(text);
   if (inSteps.test(text)) {
     if (!Number.isInteger(count)) throw new Error(`${name} is in steps: expected one update.`);

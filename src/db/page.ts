@@ -1,12 +1,12 @@
 import type { Fragment } from 'postgres';
 import { type Sql, when } from './client.js';
 
-/** Where a row stands in its list: lists are ordered by time and, within it, by id. */
+/** The position of a row in its list. Lists are ordered by time, then by ID. */
 export type Position = { readonly at: Date; readonly id: string };
 
 /**
- * What is asked of a list: up to `limit` rows, next to `from` on one side, or the newest; and of
- * all of them those that were created within bounds.
+ * A request for a page of a list: up to `limit` rows older or newer than `from`, or the newest if it is
+ * null. `created` restricts the list to rows that were created within bounds.
  */
 export type Page = {
   readonly limit: number;
@@ -15,10 +15,10 @@ export type Page = {
   readonly created?: Created | undefined;
 };
 
-/** Rows of a page, newest first whichever way it was walked, and whether more lie beyond. */
+/** The rows of a page, newest first in either direction, and whether there are more beyond it. */
 export type PageResult<T> = { readonly rows: readonly T[]; readonly hasMore: boolean };
 
-/** Bounds of the time a row was created at. */
+/** Bounds on the time at which a row was created. */
 export type Created = {
   readonly gte?: Date | undefined;
   readonly gt?: Date | undefined;
@@ -30,8 +30,8 @@ export type Created = {
 type Columns = readonly [at: string, id: string];
 
 /**
- * The order and the end of a page's rows, nearest to the cursor first; one row more than asked
- * for shows whether there are more.
+ * Returns the `order by` and `limit` of a page, rows nearest to the cursor first. Reads one row more than
+ * requested, which shows whether there are more.
  */
 export function orderAndLimit(sql: Sql, page: Page, [at, id]: Columns): Fragment {
   return page.toward === 'older'
@@ -39,7 +39,7 @@ export function orderAndLimit(sql: Sql, page: Page, [at, id]: Columns): Fragment
     : sql`order by ${sql(at)}, ${sql(id)} limit ${page.limit + 1}`;
 }
 
-/** The last condition, the order and the end of a page's rows: created within bounds, beyond its cursor. */
+/** Returns the last condition of a page's query (within `created`, beyond the cursor), order and limit. */
 export function pageRows(sql: Sql, page: Page, columns: Columns): Fragment {
   const { created, from, toward } = page;
   const [at, id] = [sql(columns[0]), sql(columns[1])];
@@ -56,17 +56,17 @@ export function pageRows(sql: Sql, page: Page, columns: Columns): Fragment {
     ${orderAndLimit(sql, page, columns)}`;
 }
 
-/** A page of the rows that were read with `pageRows`. */
+/** Makes a page from rows that were read with `pageRows`. */
 export function toPage<T>(page: Page, rows: readonly T[]): PageResult<T> {
   const kept = rows.slice(0, page.limit);
   const newestFirst = page.toward === 'older' ? kept : kept.reverse();
   return { rows: newestFirst, hasMore: rows.length > page.limit };
 }
 
-/** The tables whose lists go on from an id. */
+/** Tables whose lists can be continued from an ID. */
 export type ListedTable = 'payouts' | 'batches' | 'beneficiaries' | 'webhook_endpoints' | 'events';
 
-/** Where an account's object stands in its list, also one that is no longer listed. */
+/** Finds the position of an account's object in its list, even if it is no longer listed. */
 export async function positionOf(
   sql: Sql,
   table: ListedTable,

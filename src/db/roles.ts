@@ -1,12 +1,12 @@
 import type { Sql } from './client.js';
 
-/** The kinds of process that connect as something less than the owner; see 0001_roles.sql. */
+/** The kinds of process that connect with fewer rights than the owner; see 0001_roles.sql. */
 export const databaseRoles = ['api', 'worker', 'operator', 'sign_in'] as const;
 export type DatabaseRole = (typeof databaseRoles)[number];
 export type DatabaseUrls = Readonly<Record<DatabaseRole, string>>;
 type KnownUrls = { readonly [role in DatabaseRole]?: string | undefined };
 
-/** The URLs of logins of their own in the owner's database, named after it: `corridor_api`. */
+/** Creates a URL for each role's own login, named after the owner's database, e.g. `corridor_api`. */
 export function loginUrls(ownerUrl: string, createPassword: () => string): DatabaseUrls {
   const urlOf = (role: DatabaseRole) => {
     const url = new URL(ownerUrl);
@@ -20,7 +20,7 @@ export function loginUrls(ownerUrl: string, createPassword: () => string): Datab
   };
 }
 
-/** Makes the logins of these URLs, or gives those that are there the URLs' passwords. */
+/** Creates the logins of these URLs, or sets the passwords of those that exist. */
 export async function allowLogins(sql: Sql, urls: KnownUrls): Promise<void> {
   for (const role of databaseRoles) {
     const url = urls[role];

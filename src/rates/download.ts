@@ -1,23 +1,24 @@
 import { request } from 'undici';
 
-// A table of rates is about 2 KiB; 256 KiB leaves room for a longer list and still stops
-// a wrong address from filling the memory.
+// A rate table is about 2 KiB. 256 KiB leaves room for a longer list and still keeps a wrong URL
+// from exhausting memory.
 const maximumBytes = 256 * 1024;
 
 /**
- * The bytes at `url`; `name` says in errors what was wanted. Throws on a status other than 200, a body
- * over 256 KiB, and when the whole exchange takes longer than `timeoutMs`. Redirects are not followed.
+ * Downloads `url` and returns its bytes. `name` describes the document in error messages. Throws on a
+ * status other than 200, on a body over 256 KiB, and if the whole exchange takes longer than `timeoutMs`.
+ * Does not follow redirects.
  */
 export async function download(name: string, url: string, timeoutMs: number): Promise<Buffer> {
   const { statusCode, body } = await request(url, { signal: AbortSignal.timeout(timeoutMs) });
   if (statusCode !== 200) {
-    // Read to its end and not destroyed, which undici reports as an uncaught error.
+    // Drain the body: undici reports an uncaught error if it is destroyed instead.
     await body.dump();
     throw new Error(`${name} answered with status ${statusCode}`);
   }
   const parts: Uint8Array[] = [];
   let bytes = 0;
-  // Leaving the loop by an exception destroys the body and its connection.
+  // An exception inside this loop destroys the body and closes its connection.
   for await (const chunk of body) {
     const part: Uint8Array = chunk;
     bytes += part.byteLength;
@@ -27,7 +28,7 @@ export async function download(name: string, url: string, timeoutMs: number): Pr
   return Buffer.concat(parts);
 }
 
-/** Text in UTF-8; anything else throws. */
+/** Decodes UTF-8; throws on invalid bytes. */
 export function utf8(bytes: Uint8Array): string {
   return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
 }

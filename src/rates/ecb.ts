@@ -7,11 +7,11 @@ import type { RateSource, RateTable } from './rateSource.js';
 export const ecbProvider = { provider: 'ecb', isForTests: false } as const;
 
 /**
- * The euro foreign exchange reference rates of the European Central Bank, read
- * from the daily XML file at `url` (`.../eurofxref-daily.xml`). `fetch` throws on
- * a status other than 200, a body over 256 KiB, a document of another form, and
- * when the whole exchange takes longer than `timeoutMs`: 10 s is many times what
- * the file takes, and the schedule tries again anyway.
+ * Creates a source of the European Central Bank's euro foreign exchange reference
+ * rates, read from the daily XML file at `url` (`.../eurofxref-daily.xml`). `fetch`
+ * throws on a status other than 200, a body over 256 KiB, an unexpected document
+ * format, and if the whole exchange takes longer than `timeoutMs`. The default of
+ * 10 s is many times what the download needs, and the schedule retries anyway.
  */
 export function ecbSource(url: string, timeoutMs = 10_000): RateSource {
   return {
@@ -20,23 +20,23 @@ export function ecbSource(url: string, timeoutMs = 10_000): RateSource {
   };
 }
 
-// The document is a Cube of one day that holds an empty Cube for each currency.
+// The document contains one Cube for the day, which contains an empty Cube for each currency.
 const dayCube = /<Cube\s+time=(["'])(\d{4}-\d{2}-\d{2})\1\s*>/g;
 const rateCube = /<Cube\s+currency=(["'])([A-Z]{3})\1\s+rate=(["'])([\d.]{1,40})\3\s*\/>/g;
 const anyCube = /<Cube[\s>/]/g;
 
 /**
- * Reads the daily document: one day and at least one rate, in exactly the form the
- * ECB publishes. Anything else throws, so that a half-read table is never used.
- * Currencies that our ISO 4217 table does not have are left out: a new one in the
- * file must not stop the others.
+ * Parses the daily document: one day and at least one rate, in exactly the format that
+ * the ECB publishes. Throws on anything else, so that a partly parsed table is never used.
+ * Skips currencies that are missing from our ISO 4217 table: a new currency in the file
+ * must not block the others.
  */
 export function parseEcbDaily(xml: string): RateTable {
   const days = [...xml.matchAll(dayCube)];
   const rates = [...xml.matchAll(rateCube)];
   const day = days[0]?.[2];
-  // The outermost Cube, the day and the rates are all the Cubes there may be: one
-  // more is an entry that could not be read.
+  // The only Cubes allowed are the outermost one, the day and the rates. Any other is
+  // an entry that the patterns above failed to match.
   const readable = 2 + rates.length === xml.match(anyCube)?.length;
   if (day === undefined || days.length !== 1 || rates.length === 0 || !readable) {
     throw new Error('The ECB rates do not have the form of the daily document');
@@ -50,10 +50,10 @@ export function parseEcbDaily(xml: string): RateTable {
   return { asOf: concertationOf(day), perEuro };
 }
 
-/** The rates of a day are those of its concertation at 14:10 in Frankfurt. */
+/** Returns the time of a day's rates: the ECB's concertation at 14:10 in Frankfurt. */
 function concertationOf(day: string): Date {
   const noon = new Date(`${day}T12:00:00Z`);
-  // Some engines roll 31 February over to March instead of refusing it.
+  // Some JavaScript engines roll 31 February over to March instead of rejecting it.
   if (Number.isNaN(noon.getTime()) || !noon.toISOString().startsWith(day)) {
     throw new Error(`The ECB rates are of no day: ${day}`);
   }

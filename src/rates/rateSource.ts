@@ -1,13 +1,13 @@
 /**
- * A table of rates: for each ISO 4217 currency the decimal text of its units for
- * one euro (EUR itself is "1"), and the moment at which those rates held.
+ * A table of rates. Maps each ISO 4217 currency code to its units per euro as decimal
+ * text (EUR itself is "1"). `asOf` is the time at which the rates were valid.
  */
 export type RateTable = { readonly asOf: Date; readonly perEuro: ReadonlyMap<string, string> };
 
 /**
- * Where rates come from. `fetch` answers a whole table or throws; `provider` is
- * the name under which the rates are stored and shown with every quote. Figures
- * for tests are refused where an account is live.
+ * A provider of rates. `fetch` returns a complete table or throws. `provider` is the
+ * name under which rates are stored and shown with every quote. Sources with
+ * `isForTests` are rejected if any account is live.
  */
 export type RateSource = {
   readonly provider: string;

@@ -8,9 +8,9 @@ import type { RateSource, RateTable } from './rateSource.js';
 export const tableProvider = { provider: 'table', isForTests: false } as const;
 
 /**
- * A table that the operator of this service publishes at `url`, with a detached signature at the same
- * address and `.sig`: base64 of ed25519 (RFC 8032) over the exact bytes. `fetch` throws as that of the
- * ECB does, on a signature that is not of the key (PEM), and on a document of another form.
+ * Creates a source of the rate table that the operator of this service publishes at `url`. A detached
+ * signature is at `url` + `.sig`: base64 of an Ed25519 signature (RFC 8032) over the exact bytes. `fetch`
+ * throws in the same cases as the ECB source, and if the signature was not made by the key (PEM).
  */
 export function tableSource(url: string, publicKeyPem: string, timeoutMs = 10_000): RateSource {
   const publicKey = createPublicKey(publicKeyPem);
@@ -21,7 +21,7 @@ export function tableSource(url: string, publicKeyPem: string, timeoutMs = 10_00
         download('The table of rates', url, timeoutMs),
         download('The signature of the table of rates', `${url}.sig`, timeoutMs),
       ]);
-      // What is not signed is not read at all.
+      // Never parse bytes without a valid signature.
       if (!verify(null, bytes, publicKey, Buffer.from(signature.toString('latin1'), 'base64'))) {
         throw new Error('The table of rates does not have a signature of RATE_TABLE_PUBLIC_KEY');
       }
@@ -36,13 +36,13 @@ const tableForm = z.strictObject({
 });
 
 /**
- * Reads {"as_of": "2026-11-23T12:00:00Z", "per_euro": {"USD": "1.1612"}}. Anything else throws, so that
- * a half-read table is never used. A currency that ISO 4217 does not have is an error of the operator's
- * own, and not a new one of a bank's. The euro may be left out.
+ * Parses {"as_of": "2026-11-23T12:00:00Z", "per_euro": {"USD": "1.1612"}}. Throws on anything else, so
+ * that a partly parsed table is never used. Unlike in the ECB's file, a currency that is not in ISO 4217
+ * is an error, because the operator wrote the table. EUR may be omitted.
  */
 export function parseTable(json: string): RateTable {
   const { as_of: asOf, per_euro: rates } = tableForm.parse(JSON.parse(json));
-  // Of a name that stands twice the last would count.
+  // JSON.parse silently keeps the last of two equal names.
   const names = json.match(/"[A-Z]{3}"\s*:/g) ?? [];
   if (names.length !== Object.keys(rates).length) {
     throw new Error('The table of rates has a currency twice');
