@@ -5,41 +5,41 @@ import { oldestKept } from './id.js';
 import retention from './retention.json' with { type: 'json' };
 import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
-/** One (event, endpoint) pair with everything that an attempt needs. */
+/** An (event, endpoint) pair with everything that a delivery attempt needs. */
 export type DueDelivery = KnownPair &
   Pick<WebhookEndpointRow, 'url' | 'secretNumber' | 'signature' | 'batching' | 'apiVersion'> & {
-    /** Whether the secret before that signs as well. */
+    /** Whether the previous secret signs as well. */
     readonly isOverlap: boolean;
-    /** Whether its endpoint has failed since it last took something. */
+    /** Whether the endpoint has failed since its last successful delivery. */
     readonly isFailing: boolean;
-    /** With the one that it is taken for. */
+    /** Includes the attempt for which it is claimed. */
     readonly attempts: number;
-    /** Of a first attempt without a row of its own. */
+    /** Set for a first attempt that has no row of its own in `deliveries`. */
     readonly groupId: bigint | null;
   } & EventRow;
 
 /**
- * Longer than what is taken may go unrecorded: an attempt begins within 4 s, takes at most 15 s,
- * and is written within 1 s (activities/delivery.ts). So no other run attempts it meanwhile, and
- * what a killed worker has taken is attempted again within half a minute.
+ * Lease of a claimed delivery. Longer than the time until its attempt is recorded: it begins within 4 s,
+ * takes at most 15 s and is written within 1 s (activities/delivery.ts). So no other run attempts it
+ * meanwhile, and deliveries claimed by a killed worker are attempted again within half a minute.
  */
 export const lease = '22 seconds';
 
 /**
- * How long a first attempt is left to the process that wrote its event. What is due belongs to the
- * endpoint's own workflow. The same as the default of `next_attempt_at`.
+ * Time for which a first attempt is reserved for the process that wrote its event. After that it is due
+ * and belongs to the endpoint's own workflow. Equal to the default of `next_attempt_at`.
  */
 export const firstAttemptMs = 10_000;
 
 export type Pair = { readonly eventId: string; readonly endpointId: string };
 
 /**
- * A pair as it was when it was read or claimed. A claim moves the next attempt to the end of its lease:
- * by that time a later statement sees whether the pair has been claimed again since.
+ * A pair as of when it was read or claimed. A claim sets `nextAttemptAt` to the end of its lease, so a
+ * later statement can tell by it whether the pair has been claimed again since.
  */
 export type KnownPair = Pair & { readonly nextAttemptAt: Date };
 
-/** The account of a payout or batch that has events; '' where it has none. */
+/** Returns the account of a payout or batch that has events, or '' if it has none. */
 export async function accountOfEvents(sql: Sql, subjectId: string): Promise<string> {
   const [row] = await sql<{ accountId: string }[]>`
     select account_id from events where subject_id = ${subjectId} limit 1`;
@@ -47,9 +47,9 @@ export async function accountOfEvents(sql: Sql, subjectId: string): Promise<stri
 }
 
 /**
- * First attempts that were not made, at the events of these payouts and batches and of the batches
- * that they are items of, oldest event first. What is due belongs to the endpoint's own workflow, and
- * so does what waits for an endpoint that gets one request at a time.
+ * Returns the first attempts yet to be made for events of these payouts and batches, and of the batches
+ * that contain these payouts, oldest event first. Excludes deliveries that are due, and those to endpoints
+ * that get one request at a time: both belong to the endpoint's own workflow.
  */
 export async function pendingFirstAttempts(
   sql: Sql,
@@ -65,19 +65,19 @@ export async function pendingFirstAttempts(
              union select batch_id from payouts where id = any (${subjectIds})))
        and case when ${isPending(sql)} then d.attempts = 0 and d.next_attempt_at > now()
                 else false end`;
-  // Sorted here: for the order's sake the planner would walk all events by their sequence.
+  // Sorted here, because for an `order by` the planner would scan all events in sequence order.
   return rows.toSorted((a, b) => (a.sequence < b.sequence ? -1 : 1));
 }
 
 /**
- * Takes pairs for their first attempt, and cancels those of endpoints that are gone. What
- * somebody else has taken meanwhile is left out.
+ * Claims pairs for their first attempt, and cancels those whose endpoint is deleted or not enabled.
+ * Leaves out pairs that have been claimed by others meanwhile.
  */
 export async function claimFirstAttempts(
   sql: Sql,
   pairs: readonly Pair[],
 ): Promise<readonly DueDelivery[]> {
-  // One pass for both: to find the pairs again would cost as much as to write them.
+  // One update does both, because finding the pairs a second time would cost as much as writing them.
   return sql<DueDelivery[]>`
     with found as (
       update deliveries d
@@ -100,8 +100,8 @@ export async function claimFirstAttempts(
 }
 
 /**
- * Releases what was not tried, as if it had not been claimed, and makes it due after a time. What
- * has been claimed again since it was read stays as it is.
+ * Releases pairs that were not attempted, as if they had not been claimed, and makes them due after
+ * `dueInMs`. Pairs that have been claimed again since they were read are left unchanged.
  */
 export async function releaseClaims(
   sql: Sql,
@@ -120,27 +120,27 @@ export async function releaseClaims(
 }
 
 /**
- * Not `status = 'pending'`: by that the planner would take the index of all that is pending,
- * thousands of rows during a batch, in place of the few that are named. And a `case`, which it
- * cannot estimate: where the statistics are of a time when all was delivered, it would expect one
- * row, and compare each of thousands with each that is named, for seconds.
+ * Avoids `status = 'pending'`, for which the planner would use the index of all pending deliveries,
+ * thousands during a batch, instead of looking up the few named. Uses a `case`, whose selectivity the
+ * planner cannot estimate. With statistics from a time when everything was delivered, it would expect
+ * one row and compare thousands of rows with each one named, which takes seconds.
  */
 const isPending = (sql: Sql) => sql`
   case when d.status in ('delivered', 'exhausted', 'canceled') then false else true end`;
 
-/** Whether an endpoint is there to be sent anything. */
+/** Condition: endpoint `w` is enabled and not deleted. */
 export const isListening = (sql: Sql) => sql`(w.status = 'enabled' and w.deleted_at is null)`;
 
 /**
- * Where the lease of the last claim still stands as it was granted, its worker died before it recorded
- * anything. That attempt does not count, or workers that crash would use up the schedule.
+ * The assignments of a claim. If the lease of the last claim is unchanged, its worker died before it
+ * recorded anything. That attempt is not counted, or crashing workers would use up the retry schedule.
  */
 const claiming = (sql: Sql) => sql`
   attempts = d.attempts
     + coalesce(d.next_attempt_at - d.last_attempt_at <> ${lease}::interval, true)::int,
   last_attempt_at = now(), next_attempt_at = now() + ${lease}::interval`;
 
-/** The pairs that a statement has `taken`, with everything that an attempt needs, oldest first. */
+/** Selects the pairs in `taken` with everything that an attempt needs, oldest event first. */
 export const claimedRows = (sql: Sql) => sql`
   select t.*, w.url, w.secret_number, w.signature, w.batching, w.api_version,
          coalesce(w.previous_secret_until > now(), false) as is_overlap,
@@ -149,15 +149,15 @@ export const claimedRows = (sql: Sql) => sql`
     join webhook_endpoints w on w.id = t.endpoint_id ${ofPayout(sql)} order by e.sequence`;
 
 /**
- * Takes pairs of an endpoint that are due, longest due first, or cancels them if it is gone. Of one
- * that has failed for long it takes one pair at a time, and none while it is paused.
+ * Claims due pairs of an endpoint, longest due first, or cancels them if the endpoint is deleted or not
+ * enabled. If it has failed often, claims one pair at a time, and none while it is paused.
  */
 export async function claimDueDeliveries(
   sql: Sql,
   endpointId: string,
   most: number,
 ): Promise<readonly DueDelivery[]> {
-  // A query of its own: the planner cannot estimate a limit that is a subquery.
+  // A separate query, because the planner cannot estimate a limit that is a subquery.
   const limit = await claimable(sql, endpointId, most);
   if (limit === 0) return [];
   const named = sql`due where (d.event_id, d.endpoint_id) = (due.event_id, due.endpoint_id)`;
@@ -181,27 +181,27 @@ export type AttemptResult = KnownPair & {
   readonly groupId: bigint | null;
   readonly url: string;
   readonly status: 'delivered' | 'pending' | 'exhausted';
-  /** When it began, and how long it took; null where nothing could be sent. */
+  /** When the attempt began. `latencyMs` is its duration, or null if nothing could be sent. */
   readonly at: Date;
   readonly latencyMs: number | null;
   readonly httpStatus: number | null;
   readonly error: string | null;
-  /** How the answer of a failed attempt began. */
+  /** The beginning of the response to a failed attempt. */
   readonly answer: string | null;
-  /** For a pair that stays pending. */
+  /** Only meaningful for a pair that stays pending. */
   readonly retryInMs: number;
   readonly isFailing: boolean;
 };
 
 /**
- * Records attempts, those that failed in rows of their own as well; one whose delivery was claimed
- * anew meanwhile is that claim's to record.
+ * Records the results of attempts, and adds a row for each failed attempt. Skips a delivery that has been
+ * claimed again meanwhile, because the newer claim records its own result.
  */
 export async function recordAttempts(sql: Sql, results: readonly AttemptResult[]): Promise<void> {
   const first = new Set(results.filter(({ groupId }) => groupId !== null));
   const added = first.size === 0 ? [] : await addAttempted(sql, [...first]);
   const isAdded = new Set(added.map(({ eventId, endpointId }) => `${eventId} ${endpointId}`));
-  // Of a group that has ended meanwhile there are rows, with the lease that it had.
+  // If a group has ended meanwhile, its deliveries have rows, with the group's lease.
   const rest = results.filter(
     ({ eventId, endpointId }) => !isAdded.has(`${eventId} ${endpointId}`),
   );
@@ -219,7 +219,7 @@ export async function recordAttempts(sql: Sql, results: readonly AttemptResult[]
     ${failedOf(sql)}`;
 }
 
-/** Writes what came of first attempts whose groups have not ended; returns which these are. */
+/** Adds rows with the results of first attempts whose groups have not ended; returns their pairs. */
 async function addAttempted(sql: Sql, results: readonly AttemptResult[]): Promise<readonly Pair[]> {
   const groupIds = new Set(results.map(({ groupId }) => groupId));
   return sql<Pair[]>`
@@ -244,7 +244,7 @@ const attempted = (sql: Sql, results: readonly AttemptResult[]) => sql`
        attempts int, at timestamptz, latency_ms int, http_status int, error text, answer text,
        retry_in_ms float8`}`;
 
-/** Writes a row for each attempt of `t` that failed, if it was `recorded`. */
+/** Adds a row for each failed attempt in `t` whose pair was `recorded`. */
 const failedOf = (sql: Sql) => sql`
   insert into delivery_attempts
          (event_id, endpoint_id, at, latency_ms, http_status, error, answer, next_attempt_at)
@@ -252,9 +252,9 @@ const failedOf = (sql: Sql) => sql`
          case when status = 'pending' then retry_at end
     from t join recorded using (event_id, endpoint_id) where status <> 'delivered'`;
 
-/** Milliseconds until the endpoint's next attempt is due; undefined when nothing is pending. */
+/** Returns the time until the endpoint's next attempt is due, or undefined if nothing is pending. */
 export async function nextAttemptInMs(sql: Sql, endpointId: string): Promise<number | undefined> {
-  // The first row of an index, and no minimum with a count: that reads all that is pending.
+  // Reads the first index entry. A minimum together with a count would read all pending deliveries.
   const [row] = await sql<{ inMs: number }[]>`
     select greatest(0, 1000 * extract(epoch from
              greatest(d.next_attempt_at, ${pausedUntil(sql)}) - now()))::float8 as in_ms
@@ -264,9 +264,9 @@ export async function nextAttemptInMs(sql: Sql, endpointId: string): Promise<num
   return row?.inMs;
 }
 
-/** Deletes deliveries of old events that are over, so many at the most; returns how many. The events stay. */
+/** Deletes at most `limit` finished deliveries of old events; returns how many. The events stay. */
 export async function purgeDeliveries(sql: Sql, limit: number): Promise<number> {
-  // By the key, which begins with the time: no index has to be written for this.
+  // By the primary key, which begins with the time, so that no additional index is needed.
   const { count } = await sql`
     delete from deliveries where (event_id, endpoint_id) in (
       select event_id, endpoint_id from deliveries
@@ -275,7 +275,7 @@ export async function purgeDeliveries(sql: Sql, limit: number): Promise<number> 
   return count;
 }
 
-/** Deletes attempts at old events, so many at the most; returns how many. */
+/** Deletes at most `limit` attempts to deliver old events; returns how many. */
 export async function purgeAttempts(sql: Sql, limit: number): Promise<number> {
   const { count } = await sql`
     delete from delivery_attempts where (event_id, endpoint_id, at) in (
@@ -286,8 +286,8 @@ export async function purgeAttempts(sql: Sql, limit: number): Promise<number> {
 }
 
 /**
- * Endpoints whose deliveries are overdue: no run works on them. By its first delivery alone:
- * with `exists` the planner may read everything that is pending.
+ * Returns endpoints with overdue deliveries, on which no run is working. Checks only each endpoint's
+ * earliest delivery: with `exists`, the planner may read all pending deliveries.
  */
 export async function overdueEndpoints(sql: Sql): Promise<readonly string[]> {
   const rows = await sql<{ id: string }[]>`

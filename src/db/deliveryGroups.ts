@@ -4,13 +4,13 @@ import { claimedRows, type DueDelivery, isListening, lease } from './deliveries.
 import { isProbed } from './endpointHealth.js';
 import { deliveryGroupSize } from './events.js';
 
-/** The events of a group `g`: as few as it has, whatever the planner expects. */
+/** The events of a group `g`. `offset 0` makes the planner look up these few rows, whatever it expects. */
 const eventsOfGroup = (sql: Sql) => sql`
   lateral (select id, sequence from events
             where account_id = g.account_id and sequence between g.first_sequence and g.last_sequence
               and (type = any (g.types) or '*' = any (g.types)) offset 0) e`;
 
-/** The endpoints of an account with groups of first attempts that nobody has claimed. */
+/** Returns the endpoints of an account that have unclaimed groups of first attempts. */
 export async function endpointsOfGroups(sql: Sql, accountId: string): Promise<readonly string[]> {
   const rows = await sql<{ endpointId: string }[]>`
     select distinct g.endpoint_id
@@ -19,11 +19,11 @@ export async function endpointsOfGroups(sql: Sql, accountId: string): Promise<re
   return rows.map((row) => row.endpointId);
 }
 
-/** An endpoint that gets one request at a time is its own workflow's. */
+/** Condition: a group is claimable here. Endpoints that get one request at a time have their own workflow. */
 const isClaimable = (sql: Sql) => sql`
   (g.claimed_at is null and ${isListening(sql)} and not ${isProbed(sql)})`;
 
-/** Takes first attempts of an endpoint by their groups, oldest first: about so many, and no group twice. */
+/** Claims about `most` first attempts of an endpoint in whole groups, oldest first, no group twice. */
 export async function claimGroups(
   sql: Sql,
   endpointId: string,
@@ -45,8 +45,8 @@ export async function claimGroups(
 }
 
 /**
- * Ends groups that a run has claimed: what was not recorded is due at once, as if it had not been
- * claimed. Returns how much that is.
+ * Ends groups that a run has claimed. Deliveries without a recorded result are due at once, as if they had
+ * not been claimed. Returns their number.
  */
 export async function endGroups(sql: Sql, claimed: readonly DueDelivery[]): Promise<number> {
   const ids = bigints([...new Set(claimed.map(({ groupId }) => groupId))]);
@@ -55,10 +55,10 @@ export async function endGroups(sql: Sql, claimed: readonly DueDelivery[]): Prom
   return exactlyOne(row).count;
 }
 
-/** 25,000 deliveries a sweep: 0.2 s of PostgreSQL's time, where a statement may take 7 s. */
+/** Maximum number of groups per sweep: 25,000 deliveries take PostgreSQL 0.2 s; its timeout is 7 s. */
 const endedTogether = 500;
 
-/** Ends groups that are overdue, unclaimed or of a worker that has died: their deliveries are due. */
+/** Ends overdue groups, which are unclaimed or claimed by a dead worker. Their deliveries are then due. */
 export async function endOverdueGroups(sql: Sql): Promise<void> {
   await sql`
     select end_delivery_groups(array(
@@ -66,7 +66,7 @@ export async function endOverdueGroups(sql: Sql): Promise<void> {
        order by next_attempt_at limit ${endedTogether} for update skip locked), 'pending', false)`;
 }
 
-/** Releases an account's unclaimed groups: another worker claims them, or the next sweep ends them. */
+/** Makes an account's unclaimed groups due: another worker claims them, or the next sweep ends them. */
 export async function releaseGroups(sql: Sql, accountId: string): Promise<void> {
   await sql`
     update delivery_groups set next_attempt_at = now()
@@ -75,7 +75,7 @@ export async function releaseGroups(sql: Sql, accountId: string): Promise<void> 
         where account_id = ${accountId} and claimed_at is null for update skip locked))`;
 }
 
-/** Deliveries of groups `g` that were not recorded, with the columns of `deliveries`. */
+/** Selects unrecorded deliveries of groups `g`, with the columns of `deliveries`. */
 const pendingInGroups = (sql: Sql, chosen: Fragment) => sql`
   select e.id as event_id, g.endpoint_id, 'pending' as status,
          (g.claimed_at is not null)::int as attempts, g.claimed_at as last_attempt_at,
@@ -84,7 +84,7 @@ const pendingInGroups = (sql: Sql, chosen: Fragment) => sql`
    where ${chosen} and (select count(*) from deliveries d
                          where d.event_id = e.id and d.endpoint_id = g.endpoint_id) = 0`;
 
-/** That of each event `o` of the query around it, of any endpoint. */
+/** Unrecorded deliveries in groups, to any endpoint, of each event `o` of the enclosing query. */
 export const pendingInGroupsOfEach = (sql: Sql) =>
   pendingInGroups(
     sql,
@@ -92,6 +92,6 @@ export const pendingInGroupsOfEach = (sql: Sql) =>
       and o.sequence between g.first_sequence and g.last_sequence`,
   );
 
-/** That of an endpoint. */
+/** Unrecorded deliveries in the groups of an endpoint. */
 export const pendingInGroupsAt = (sql: Sql, endpointId: string) =>
   pendingInGroups(sql, sql`g.endpoint_id = ${endpointId}`);

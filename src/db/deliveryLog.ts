@@ -12,7 +12,7 @@ export type DeliveryRow = KnownPair & {
   readonly lastLatencyMs: number | null;
 };
 
-/** One attempt; of one that succeeded there is no error and no answer. */
+/** One attempt. A successful attempt has no error and no answer. */
 export type AttemptRow = Pair &
   Pick<AttemptResult, 'at' | 'latencyMs' | 'httpStatus' | 'error' | 'answer'> & {
     readonly nextAttemptAt: Date | null;
@@ -22,22 +22,22 @@ const deliveryColumns = (sql: Sql) => sql`
   event_id, endpoint_id, status, attempts, last_attempt_at, last_status, last_error, last_latency_ms,
   next_attempt_at`;
 
-/** The deliveries `d` of each event `o` of the query around it. */
+/** The deliveries `d` of each event `o` of the enclosing query. */
 export const deliveriesOfEach = (sql: Sql) => sql`
   lateral (select ${deliveryColumns(sql)} from deliveries where event_id = o.id
            union all ${pendingInGroupsOfEach(sql)}) d`;
 
-/** What became of an event at each endpoint that listened: no more than an account may have. */
+/** Returns the deliveries of an event, one per subscribed endpoint, so as few as an account has endpoints. */
 export async function deliveriesOf(sql: Sql, eventId: string): Promise<readonly DeliveryRow[]> {
   return sql<DeliveryRow[]>`
     select d.* from events o cross join ${deliveriesOfEach(sql)}
      where o.id = ${eventId} order by d.endpoint_id desc`;
 }
 
-/** Of an endpoint's attempts at an event, the newest: more than one round of the retry schedule. */
+/** Maximum number of attempts shown per event and endpoint: more than one run of the retry schedule. */
 const attemptsShown = 20;
 
-/** The attempts at an event, of all endpoints, newest first. */
+/** Returns the attempts to deliver an event to all endpoints, newest first. */
 export async function attemptsAt(sql: Sql, eventId: string): Promise<readonly AttemptRow[]> {
   return sql<AttemptRow[]>`
     select a.* from deliveries d cross join lateral (
@@ -52,7 +52,7 @@ export async function attemptsAt(sql: Sql, eventId: string): Promise<readonly At
      order by at desc`;
 }
 
-/** What an endpoint's deliveries are listed by; those that have failed for good are `failed`. */
+/** Filters for listing deliveries, with the statuses they match. `failed` means failed for good. */
 export const deliveryFilters = {
   pending: ['pending'],
   delivered: ['delivered'],
@@ -63,7 +63,7 @@ export const deliveryFilters = {
 const deliveryStatuses = ['pending', 'delivered', ...deliveryFilters.failed];
 export type DeliveryFilter = keyof typeof deliveryFilters;
 
-/** A page of an endpoint's deliveries, by their events from newest to oldest. */
+/** Lists a page of an endpoint's deliveries, newest event first. */
 export async function listDeliveries(
   sql: Sql,
   endpointId: string,
@@ -75,7 +75,7 @@ export async function listDeliveries(
   const newest = sql`
     endpoint_id = ${endpointId} and ${when(sql, from, (id) => sql`event_id < ${id}`)}`;
   const ordered = sql`order by event_id desc limit ${limit + 1}`;
-  // The newest of each status are among the newest of all. What is pending has an index of its own.
+  // The newest deliveries overall are among the newest of each status. Pending ones have their own index.
   const rows = await sql<DeliveryRow[]>`
     select ${deliveryColumns(sql)} from (
       select n.* from unnest(${statuses}::text[]) t (status) cross join lateral (
@@ -91,7 +91,7 @@ export async function listDeliveries(
   return { rows: rows.slice(0, limit), hasMore: rows.length > limit };
 }
 
-/** Where a list of an endpoint's deliveries goes on: at the event of one of them. */
+/** Finds the position at which a list of an endpoint's deliveries continues: the ID of an event in it. */
 export async function deliveryPosition(
   sql: Sql,
   endpointId: string,

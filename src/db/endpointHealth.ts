@@ -3,37 +3,38 @@ import { cancelPending, type WebhookEndpointRow } from './webhookEndpoints.js';
 
 type Attempted = {
   readonly endpointId: string;
-  /** Where it went: of an endpoint that has moved since it says nothing. */
+  /** The URL of the request. If the endpoint's URL has changed since, the result does not count. */
   readonly url: string;
   readonly status: string;
   readonly at: Date;
-  /** Null where nothing was sent, by a fault of ours. */
+  /** Null if nothing was sent because of an error on our side. */
   readonly latencyMs: number | null;
-  /** Whether the endpoint had failed before it. */
+  /** Whether the endpoint was already failing before this attempt. */
   readonly isFailing: boolean;
 };
 
 /**
- * After so many failures in a row an endpoint gets one request at a time. More than fail while a
- * receiver restarts under 16 requests at once.
+ * Number of consecutive failures after which an endpoint gets one request at a time. More than fail when
+ * a receiver restarts with 16 requests in flight.
  */
 export const failuresToPause = 20;
 
-/** Whether an endpoint `w` is sent one request at a time, to see whether it has recovered. */
+/** Condition: endpoint `w` gets one request at a time, to probe whether it has recovered. */
 export const isProbed = (sql: Sql) => sql`w.failures >= ${failuresToPause}`;
 
 /**
- * Until when a probed endpoint `w` is sent nothing: a quarter of the time that it has failed for, so
- * that an outage lasts at most a quarter longer, but at least 30 s and at most 15 min. Null otherwise.
+ * The end of the pause of a probed endpoint `w`, null if it is not probed. After each failure nothing is
+ * sent for a quarter of the outage so far, so that we prolong an outage by a quarter at most. A pause is
+ * at least 30 s and at most 15 min.
  */
 export const pausedUntil = (sql: Sql) => sql`
   case when ${isProbed(sql)} then w.failed_at + greatest('30 s'::interval,
     least('15 min'::interval, (w.failed_at - w.failing_since) / 4)) end`;
 
-/** Whether an endpoint `w` is sent nothing at present, as it has failed. */
+/** Condition: endpoint `w` has failed and is paused at present. */
 export const isPaused = (sql: Sql) => sql`coalesce(${pausedUntil(sql)} > now(), false)`;
 
-/** How many deliveries of an endpoint may be claimed at once now, where `most` is the most. */
+/** Returns how many deliveries of an endpoint may be claimed at once now, at most `most`. */
 export async function claimable(sql: Sql, endpointId: string, most: number): Promise<number> {
   const [row] = await sql<{ count: number }[]>`
     select case when ${isPaused(sql)} then 0 when ${isProbed(sql)} then 1 else ${most}::int end as count
@@ -41,16 +42,16 @@ export async function claimable(sql: Sql, endpointId: string, most: number): Pro
   return exactlyOne(row).count;
 }
 
-/** The retry schedule pauses for up to 24 h: after a longer one an endpoint fails anew. */
+/** A failure later than this after the previous one begins a new outage. Retries are up to 24 h apart. */
 const sameOutage = '25 hours';
 
-/** An endpoint that has taken nothing for so long is disabled. */
+/** An endpoint without a successful delivery for this long is disabled. */
 const longestOutage = '5 days';
 
 /**
- * Updates the health of endpoints from the outcome of attempts, and returns those that have taken
- * nothing for five days in which they were tried. A statement of its own: recording attempts locks
- * deliveries, and disabling an endpoint locks the endpoint first and its deliveries after it.
+ * Updates the health of endpoints from the results of attempts. Returns enabled endpoints whose attempts
+ * have all failed for five days. Separate from recording the attempts, which locks deliveries: disabling
+ * an endpoint locks the endpoint first and then its deliveries.
  */
 export async function recordHealth(
   sql: Sql,
@@ -60,7 +61,7 @@ export async function recordHealth(
   const byEndpoint = Map.groupBy(sent, ({ endpointId, url }) => `${endpointId} ${url}`);
   const tallies = [...byEndpoint.values()].flatMap(tallyOf);
   if (tallies.length === 0) return [];
-  // By the clock of the database: a worker's own may be wrong by days.
+  // Use the database's clock, because a worker's clock may be wrong by days.
   const rows = await sql<{ endpointId: string; url: string; isOver: boolean }[]>`
     update webhook_endpoints w
        set failures = case when t.failed > 0 then w.failures + t.failed else 0 end,
@@ -75,8 +76,8 @@ export async function recordHealth(
 }
 
 /**
- * The result of the attempts at an endpoint: one that succeeded is enough for it to be well. Requests
- * count and not events: those of one request have the very same time.
+ * Summarizes the attempts at an endpoint. A single success makes it healthy. Counts failed requests, not
+ * events: all events of one request share the same `at` object.
  */
 function tallyOf(results: readonly Attempted[]) {
   const isWell = results.some(({ status }) => status === 'delivered');
@@ -86,7 +87,7 @@ function tallyOf(results: readonly Attempted[]) {
   return [{ endpointId: first.endpointId, url: first.url, failed: isWell ? 0 : requests.size }];
 }
 
-/** Ends the pauses of endpoints that somebody wants to be sent something, as they have recovered. */
+/** Ends the pauses of endpoints to which somebody requests deliveries, presumably since they recovered. */
 export async function endPauses(sql: Sql, endpointIds: readonly string[]): Promise<void> {
   await sql`
     update webhook_endpoints set failures = ${failuresToPause - 1}
@@ -94,8 +95,8 @@ export async function endPauses(sql: Sql, endpointIds: readonly string[]): Promi
 }
 
 /**
- * Disables an enabled endpoint that still has the URL, and cancels its pending deliveries. Returns it, or
- * undefined where there is none.
+ * Disables an endpoint that is enabled and still has this URL, and cancels its pending deliveries. Returns
+ * the endpoint, or undefined if there is no such endpoint.
  */
 export async function disableEndpoint(
   sql: Sql,

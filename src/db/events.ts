@@ -5,7 +5,7 @@ import { newId } from './id.js';
 import { orderAndLimit, type Page, type PageResult, pageRows, toPage } from './page.js';
 import type { PayoutRow } from './payouts.js';
 
-/** What a payout's row may still change, as it was at an event: format 1. */
+/** The fields of a payout that may change later, as of the event. Format 1. */
 export type PayoutFacts = {
   readonly status: PayoutStatus;
   readonly statusReason: string | null;
@@ -14,7 +14,7 @@ export type PayoutFacts = {
   readonly returnedMinor: string | null;
 };
 
-/** A batch or an endpoint as integrators see it, in the newest shape. */
+/** A batch or an endpoint as the API returns it, in the newest version's format. */
 type Whole = Readonly<Record<string, unknown>>;
 
 type Facts =
@@ -24,28 +24,28 @@ type Facts =
 
 export type NewEvent = Facts & {
   readonly accountId: string;
-  /** The id of the payout, batch or webhook endpoint that it is about. */
+  /** ID of the payout, batch or webhook endpoint that the event is about. */
   readonly subjectId: string;
 };
 
-/** An event with what its payout's row has now; of one about something else the latter is null. */
+/** An event with the present columns of its payout, which are null if it is not about a payout. */
 export type EventRow = PayoutRow &
   NewEvent & { readonly id: string; readonly sequence: bigint; readonly createdAt: Date };
 
-/** At the events of so many payouts that one transaction moves, first attempts are kept in such groups. */
+/** If a transaction has events of this many payouts, first attempts are stored in groups of this size. */
 export const deliveryGroupSize = 50;
 
 /**
- * Writes events with the next numbers of their accounts, and a delivery for each endpoint
- * that subscribes to it, or groups of them where there are many. Returns the subjects whose events have deliveries. It locks the accounts'
- * numbers, so it comes last in a transaction.
+ * Stores events with the next sequence numbers of their accounts, and a delivery for each subscribed
+ * endpoint, or groups of deliveries if there are many. Returns the subjects whose events have deliveries.
+ * Call it last in a transaction, because it locks the accounts' sequence numbers.
  */
 export async function recordWebhookEvents(
   sql: Sql,
   events: readonly NewEvent[],
 ): Promise<ReadonlySet<string>> {
   if (events.length === 0) return new Set();
-  // A statement of its own, so that the next one sees endpoints that were enabled while this waited.
+  // A separate statement, so that the next one sees endpoints enabled while this one waited for locks.
   const numbered = await sql<{ accountId: string; last: bigint }[]>`
     update accounts a set event_sequence = a.event_sequence + n.count
       from (select account_id, count(*) as count
@@ -86,21 +86,21 @@ export async function recordWebhookEvents(
   return new Set(rows.map((row) => row.subjectId));
 }
 
-/** The columns of an event, after those of its payout: both have an id and an account. */
+/** Columns of an event. They follow those of its payout, to override `id` and `account_id`. */
 export const eventColumns = (sql: Sql) => sql`
   p.*, e.id, e.account_id, e.subject_id, e.type, e.sequence, e.facts, e.created_at`;
 
-/** The limit keeps the planner from joining the tables as wholes. */
+/** Joins an event's payout. The limit keeps the planner from joining whole tables. */
 export const ofPayout = (sql: Sql) => sql`
   left join lateral (select * from payouts where id = e.subject_id limit 1) p on true`;
 
 export type EventFilter = {
   readonly type?: EventType | undefined;
-  /** The payout or batch that it is about. */
+  /** The payout or batch that the event is about. */
   readonly subjectId?: string | undefined;
 };
 
-/** A page of an account's events. */
+/** Lists a page of an account's events. */
 export async function listEvents(
   sql: Sql,
   accountId: string,
@@ -108,8 +108,8 @@ export async function listEvents(
   { type, subjectId }: EventFilter,
 ): Promise<PageResult<EventRow>> {
   const types = type === undefined ? [...eventTypes] : [type];
-  // The newest of each type are among the newest of all: one index serves both. A subject has a
-  // handful of events, which are found by it.
+  // The newest events overall are among the newest of each type, so one index serves both. A subject has
+  // only a handful of events, which are found by its ID.
   const rows = await sql<EventRow[]>`
     select ${eventColumns(sql)} from (
       select n.* from unnest(${types}::text[]) t (type) cross join lateral (
@@ -123,8 +123,8 @@ export async function listEvents(
 }
 
 /**
- * The account's events after a number, oldest first: numbers follow the order of the
- * commits, so a reader that continues from the last one misses none.
+ * Returns the account's events after a sequence number, oldest first. Numbers are in commit order, so a
+ * reader that continues from the last one misses none.
  */
 export async function feedEvents(
   sql: Sql,
@@ -140,7 +140,7 @@ export async function feedEvents(
   return { rows: rows.slice(0, limit), hasMore: rows.length > limit };
 }
 
-/** The numbers of accounts' last events, by the accounts' ids: they change with the commits. */
+/** Returns the last event's sequence number for each account, by account ID. Changes at commit. */
 export async function lastSequences(
   sql: Sql,
   accountIds: readonly string[],
@@ -150,7 +150,7 @@ export async function lastSequences(
   return new Map(rows.map(({ id, eventSequence }) => [id, eventSequence]));
 }
 
-/** An account's event by its id. */
+/** Finds an account's event by its ID. */
 export async function findEvent(
   sql: Sql,
   accountId: string,

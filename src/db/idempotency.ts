@@ -1,7 +1,7 @@
 import type { Refusal } from '../domain/refusal.js';
 import { type Sql, unnest } from './client.js';
 
-/** What a key is bound to. `fingerprints` maps each parameter to a keyed digest of its value. */
+/** An idempotency key with its request. `fingerprints` maps each parameter to a keyed digest of its value. */
 export type KeyBinding = {
   readonly key: string;
   readonly route: string;
@@ -10,14 +10,14 @@ export type KeyBinding = {
   readonly refusal: Refusal | null;
 };
 
-/** How many days keys of routes that move no money are remembered; null is for ever. */
+/** Number of days for which a route's keys are kept. Null, for routes that move money, means forever. */
 export type Retention = number | null;
 
 /**
- * Binds keys, each to its object. Returns those that were bound before, with what they are
- * bound to. A concurrent request with one of the keys waits here for the first one to commit; the
- * lock time-out ends that. The keys are taken in their own order, so that two batches that share
- * some cannot wait for each other. One that is bound stays so until its time is over.
+ * Binds each key to its object. Returns the existing bindings of keys that were already bound. A
+ * concurrent request with one of the keys waits here until the first one commits or the lock timeout
+ * expires. Keys are locked in sorted order, so that two batches with common keys cannot deadlock. A key
+ * stays bound until it expires.
  */
 export async function bindKeys(
   sql: Sql,
@@ -46,7 +46,7 @@ export async function bindKeys(
   return found;
 }
 
-/** What keys of an account are bound to; those that are not, or no longer, are left out. */
+/** Returns the bindings of an account's keys. Keys that are unbound or expired are left out. */
 export async function findKeys(
   sql: Sql,
   accountId: string,
@@ -59,7 +59,7 @@ export async function findKeys(
        and (expires_at is null or expires_at > now())`;
 }
 
-/** Keeps the refusal that the key's request was answered with. */
+/** Stores the refusal with which the key's request was answered. */
 export async function recordKeyRefusal(
   sql: Sql,
   accountId: string,
@@ -71,7 +71,7 @@ export async function recordKeyRefusal(
      where account_id = ${accountId} and key = ${key}`;
 }
 
-/** Forgets keys whose time is over, so many at the most; returns how many. */
+/** Deletes at most `limit` expired keys; returns how many. */
 export async function purgeExpiredKeys(sql: Sql, limit: number): Promise<number> {
   const { count } = await sql`
     delete from idempotency_keys where (account_id, key) in (
@@ -79,7 +79,7 @@ export async function purgeExpiredKeys(sql: Sql, limit: number): Promise<number>
   return count;
 }
 
-/** Forgets a key whose request came to nothing. */
+/** Deletes a key whose request had no effect, so that the key may be used again. */
 export async function deleteKey(sql: Sql, accountId: string, key: string): Promise<void> {
   await sql`delete from idempotency_keys where account_id = ${accountId} and key = ${key}`;
 }

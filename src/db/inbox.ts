@@ -6,18 +6,18 @@ import { type Sql, unnest } from './client.js';
 import { isUnapplied, wakeable } from './payouts.js';
 import { wakeAfter } from './wakeTimes.js';
 
-/** The workflows to signal: of payouts that have their own, and of chunks that are suspended. */
+/** The workflows to signal: those of payouts that have their own, and those of suspended chunks. */
 export type ToSignal = {
   readonly payouts: readonly WakeablePayout[];
   readonly chunks: readonly Chunk[];
 };
 
 /**
- * Stores a rail's events, each once, and makes their payouts due within seconds, in case the signal
- * fails. Under an id that is known, another fact, or one of another order, is another event; one that differs only in its text or
- * its time is a repetition, as from a bank that states its attempts. A report that changes nothing about
- * a final payout, as `effectOf` would find too, is marked as applied and signals no workflow; a chunk that
- * is being processed finds its events itself.
+ * Stores each of a rail's events once, and makes their payouts due within seconds, in case the signal
+ * fails. A known event ID with a different fact or order is a new event. If only the fact's reason or
+ * time differs it is a duplicate, as from a bank that numbers its delivery attempts. A report that
+ * changes nothing about a final payout (`effectOf` would agree) is marked as applied and signals no
+ * workflow. Nor does an event for a chunk that is being processed, which reads the inbox itself.
  */
 export async function storeRailEvents(
   sql: Sql,
@@ -57,8 +57,8 @@ export async function storeRailEvents(
     returning case when applied_at is null then payout_id end as payout_id`;
   const ids = kept.flatMap(({ payoutId }) => payoutId ?? []);
   if (ids.length === 0) return { payouts: [], chunks: [] };
-  // The row of a chunk is locked in any case, also while it is being processed: an activity that is
-  // about to release it either sees these events or has released it already.
+  // Lock the chunk's row even while it is being processed. An activity that is about to release the
+  // chunk then either sees these events or has already released it.
   const chunks = await sql<Chunk[]>`
     with items as materialized (
       select distinct batch_id, driver from payouts where id = any (${ids}) and driver <> id
@@ -72,7 +72,7 @@ export async function storeRailEvents(
     update batch_chunks c set waiting = false, wake_at = ${wakeAfter(sql, 'railEvent')}
       from found f where f.batch_id = c.batch_id and f.number = c.number and f.waiting
     returning c.batch_id, c.number`;
-  // After the chunks: a payout that leaves its chunk meanwhile is woken by itself.
+  // After the chunks, so that a payout that leaves its chunk meanwhile is woken on its own.
   const payouts = await sql<WakeablePayout[]>`
     update payouts set wake_at = ${wakeAfter(sql, 'railEvent')}
      where id in (select id from payouts where id = any (${ids}) and driver = id
@@ -87,7 +87,7 @@ export type InboxRow = {
   readonly report: RailReportJson;
 };
 
-/** What was not applied yet, in the order of arrival. */
+/** Returns the events of these payouts that are not applied yet, in order of arrival. */
 export async function unprocessedEvents(
   sql: Sql,
   payoutIds: readonly string[],
@@ -100,8 +100,8 @@ export async function unprocessedEvents(
 }
 
 /**
- * Marks what was applied and has moved nothing. A final payout that is not parked is no longer due, also where
- * its events have changed nothing: else the sweep would wake it for ever.
+ * Marks events as applied that did not move a payout. Also clears the wake time of final payouts that are
+ * not parked, even if the events changed nothing: otherwise the sweep would wake them forever.
  */
 export async function markApplied(
   sql: Sql,

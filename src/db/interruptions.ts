@@ -1,11 +1,11 @@
 import { exactlyOne, type Sql } from './client.js';
 
-/** Records that the database is found, and from which time on something may be missing. */
+/** Records a heartbeat, and the interruption before it, if the database may have lost data since the last. */
 export async function beat(sql: Sql): Promise<void> {
   await sql`select beat()`;
 }
 
-/** How long ago a sweep began; since 1970 where none ever did. */
+/** Returns the time since the last heartbeat, which each sweep records; since 1970 if there was none. */
 export async function sinceHeartbeatMs(sql: Sql): Promise<number> {
   const [row] = await sql<{ ms: number }[]>`
     select extract(epoch from now() - coalesce(max(beaten_at), to_timestamp(0)))::float8 * 1000 as ms
@@ -13,20 +13,20 @@ export async function sinceHeartbeatMs(sql: Sql): Promise<number> {
   return exactlyOne(row).ms;
 }
 
-/** The first `with` of a statement that has the times below: read once, whatever number of payouts it has. */
+/** The first `with` clause for the columns below. Materialized, to be read once for any number of payouts. */
 export const lostTimes = (sql: Sql) =>
   sql`lost as materialized (select * from known_interruptions)`;
 
-/** Whether it is not known that a payout `p` was sent, and it may have been in a time that was lost. */
+/** Condition: no submission of payout `p` is recorded, but one may have been lost in an interruption. */
 const mayBeLost = (sql: Sql) => sql`p.status = 'processing' and p.submit_started_at is null`;
 
-/** The first time that a payout `p` was sent, or may have been; null where it certainly was not. */
+/** The first time at which payout `p` was or may have been sent; null if it certainly was not. */
 export const firstSentAt = (sql: Sql) => sql`
   coalesce(p.submit_started_at, case when ${mayBeLost(sql)} then (
     select greatest(min(began_at), p.requested_at) from lost
      where ended_at >= p.requested_at having count(*) > 0) end)`;
 
-/** The last time. */
+/** The last time at which payout `p` was or may have been sent; null if it certainly was not. */
 export const lastSentAt = (sql: Sql) => sql`
   coalesce(p.last_sent_at, case when ${mayBeLost(sql)} then (
     select max(ended_at) from lost where ended_at >= p.requested_at) end)`;

@@ -9,7 +9,7 @@ import type {
 import { byId, exactlyOne, type Sql } from './client.js';
 import { newId } from './id.js';
 
-/** A command with its parameters, without its secrets. */
+/** A command with its parameters but without secrets. */
 type AuditedCommand = {
   readonly kind: string;
   readonly [parameter: string]: JSONValue | undefined;
@@ -20,7 +20,7 @@ export type OperatorActionRow<C = OperatorCommand> = {
   /** The operator's name, or the customer's account. */
   readonly operator: string;
   readonly reason: string;
-  /** The id of what the command is about; the database derives its type from it. */
+  /** ID of the command's subject. The database derives the subject's type from it. */
   readonly subjectId: string;
   readonly actorKind: ActorKind;
   readonly command: C;
@@ -30,7 +30,7 @@ export type OperatorActionRow<C = OperatorCommand> = {
   readonly createdAt: Date;
 };
 
-/** Writes one line of the audit log, which is never changed. */
+/** Appends an entry to the audit log. Entries never change. */
 export async function recordAction(
   sql: Sql,
   action: Omit<OperatorActionRow<AuditedCommand>, 'createdAt'>,
@@ -44,8 +44,8 @@ export async function recordAction(
 }
 
 /**
- * The line of a command that an operator has executed directly; it belongs to the transaction of
- * what the command does. Returns the name of the operator, whose key the database checks.
+ * Adds the audit entry of a command that an operator executes directly. Call it in the transaction of the
+ * command's effects. Returns the name of the operator, whose key the database checks.
  */
 export async function recordCommand(
   sql: Sql,
@@ -60,8 +60,8 @@ export async function recordCommand(
 }
 
 /**
- * Stores an operator's command for a payout, whose workflow gets its id alone; a payout of a batch
- * gets a workflow of its own for this.
+ * Stores an operator's command for a payout and returns its ID, which is all that the payout's workflow
+ * receives. A payout in a batch gets its own workflow for this.
  */
 export async function insertRequest(
   sql: Sql,
@@ -75,7 +75,7 @@ export async function insertRequest(
   return id;
 }
 
-/** A request that may be executed now: recently recorded, by an operator who still may. */
+/** Finds a request that may be executed now: made within an hour, by an operator who still may make it. */
 export async function findRequest(
   sql: Sql,
   payoutId: string,
@@ -89,9 +89,9 @@ export async function findRequest(
 export const findAction = byId<OperatorActionRow>('operator_actions');
 
 /**
- * Proposals for these payouts that have not been executed yet, of operators who still may make them. They were
- * made for the case at hand: once the payout has been parked anew, their evidence is stale, but for
- * corrections, which are evaluated against the books.
+ * Returns proposals for these payouts that are not executed yet, by operators who still may make them.
+ * Excludes proposals from before a payout was last parked, because their evidence is stale. Corrections
+ * are included in any case, because they are evaluated against the ledger.
  */
 export async function openProposals(
   sql: Sql,

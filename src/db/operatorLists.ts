@@ -5,18 +5,18 @@ import { type DeliveryRow, deliveriesOfEach } from './deliveryLog.js';
 import { isUnapplied, type PayoutRow } from './payouts.js';
 import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
-// What operators look at, of every account; the lists of an account are in payoutLists.ts.
+// Lists for operators, across all accounts. The lists of one account are in payoutLists.ts.
 
-/** More than a person looks through. */
+/** Maximum number of rows in a list: more than a person reads. */
 const listLimit = 1_000;
 
-/** Whether more wait is of no interest, and counting them would take long. */
+/** Maximum number of deliveries counted: beyond it the exact number does not matter and is slow to count. */
 const mostCounted = 10_000;
 
 export type OperatorFilter = {
   readonly account?: string | undefined;
   readonly status?: PayoutStatus | undefined;
-  /** Requested that long ago, or longer. */
+  /** Minimum time since the request. */
   readonly olderThanMs?: number | undefined;
 };
 
@@ -33,8 +33,8 @@ function matching(sql: Sql, { account, status, olderThanMs }: OperatorFilter) {
 }
 
 /**
- * The payouts that wait for a person, and those that the rail was given more than a minute ago without
- * an answer: those of their own workflow are due, those of a batch belong to an open one.
+ * Returns payouts that wait for a person, and those submitted more than a minute ago without a response.
+ * The latter are found by their wake time if they have their own workflow, or else by their open batch.
  */
 export function stuckPayouts(sql: Sql, filter: OperatorFilter): Promise<readonly PayoutRow[]> {
   const isInDoubt = sql`
@@ -52,7 +52,7 @@ export function stuckPayouts(sql: Sql, filter: OperatorFilter): Promise<readonly
      order by coalesce(attention_at, submit_started_at) limit ${listLimit}`;
 }
 
-/** Payouts of these statuses, oldest first: account by account, as the index has them. */
+/** Returns payouts in these statuses, oldest first. Reads account by account, to use the index. */
 export function oldestPayouts(
   sql: Sql,
   statuses: readonly PayoutStatus[],
@@ -74,7 +74,7 @@ export type CallbackRow = {
   readonly outcome: string | null;
 };
 
-/** What the rail has reported of a payout, in the order of arrival. */
+/** Returns the rail's reports about a payout, in order of arrival. */
 export function callbacksOf(sql: Sql, payoutId: string): Promise<readonly CallbackRow[]> {
   return sql<CallbackRow[]>`
     select i.received_at, i.fact as report,
@@ -88,7 +88,7 @@ export type PayoutDelivery = { readonly event: string } & Pick<
   'endpointId' | 'status' | 'attempts' | 'lastAttemptAt'
 >;
 
-/** The webhooks of a payout, and how far each is. */
+/** Returns the webhook deliveries of a payout and their status. */
 export function deliveriesOfPayout(sql: Sql, id: string): Promise<readonly PayoutDelivery[]> {
   return sql<PayoutDelivery[]>`
     select o.type as event, d.endpoint_id, d.status, d.attempts, d.last_attempt_at
@@ -101,7 +101,7 @@ export type AilingEndpoint = Pick<
   'id' | 'accountId' | 'url' | 'status' | 'statusReason' | 'failingSince'
 > & { readonly waiting: number };
 
-/** The endpoints that fail or are disabled, those that fail for longest first. */
+/** Returns endpoints that are failing or disabled, longest failing first. */
 export function ailingEndpoints(
   sql: Sql,
   account: string | undefined,

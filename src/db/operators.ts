@@ -3,11 +3,11 @@ import { createKey, hashOfKey, isWellFormedKey } from './apiKeys.js';
 import { exactlyOne, type Sql } from './client.js';
 import { newId } from './id.js';
 
-/** An operator, whose name stays the same person's when the key is replaced or revoked. */
+/** An operator. The name refers to the same person even after the key is replaced or revoked. */
 export type Operator = {
   readonly name: string;
   readonly role: OperatorRole;
-  /** Of the key; or the identity at the company's provider of whoever signs in. */
+  /** End of the key. Operators who sign in have an identity at the company's provider instead. */
   readonly lastFour: string | null;
   readonly identity: string | null;
   readonly createdAt: Date;
@@ -22,13 +22,13 @@ export function listOperators(sql: Sql): Promise<readonly Operator[]> {
 
 export const isWellFormedOperatorKey = (text: string) => isWellFormedKey(text, /^cop_/);
 
-/** The name of the operator whose key this is, as the database knows it; throws if no operator has it. */
+/** Returns the name of the operator with this key, looked up in the database; throws if there is none. */
 export async function operatorOf(sql: Sql, operatorKey: string): Promise<string> {
   const [row] = await sql<{ name: string }[]>`select operator_of(${operatorKey}, 'view') as name`;
   return exactlyOne(row).name;
 }
 
-/** Adds an operator, or replaces the key of one, also of one that was revoked; the new key. */
+/** Adds an operator with a key, or replaces an operator's key, even a revoked one; returns the new key. */
 export async function giveOperatorKey(
   sql: Sql,
   { operatorKey, reason }: Signature,
@@ -42,7 +42,7 @@ export async function giveOperatorKey(
   return key;
 }
 
-/** Adds an operator who signs in, or has one sign in from now on instead of using a key. */
+/** Adds an operator who signs in, or switches an operator from a key to signing in. */
 export async function giveOperatorIdentity(
   sql: Sql,
   { operatorKey, reason }: Signature,
@@ -61,7 +61,7 @@ export type OperatorSession = Pick<Operator, 'role'> & {
   readonly endsAt: Date;
 };
 
-/** Begins a session of the operator with an identity; throws if there is none. The key is not stored. */
+/** Begins a session of the operator with this identity; throws if there is none. The key is not stored. */
 export async function beginSession(
   sql: Sql,
   identity: string,
@@ -75,8 +75,8 @@ export async function beginSession(
 }
 
 /**
- * How many other operators than this one are admins by a key, which needs no provider that answers. It
- * stays so until the transaction ends.
+ * Counts the other operators who are admins with a key, and can therefore act even if the identity provider
+ * is down. Locks the table, so that the number cannot change until the transaction ends.
  */
 export async function countOtherAdmins(sql: Sql, name: string): Promise<number> {
   await sql`lock table operators in share row exclusive mode`;
@@ -86,7 +86,7 @@ export async function countOtherAdmins(sql: Sql, name: string): Promise<number> 
   return others.count;
 }
 
-/** Makes an admin, or gives one another key, by the right of the owner of the database; the key. */
+/** Adds an admin, or replaces an admin's key, and returns the key. Only the database owner may do this. */
 export async function enrollAdmin(sql: Sql, name: string, reason: string): Promise<string> {
   const key = createKey('cop_');
   await sql`
@@ -95,7 +95,7 @@ export async function enrollAdmin(sql: Sql, name: string, reason: string): Promi
   return key;
 }
 
-/** Revokes the key of an operator at once: what they have proposed is not executed any more either. */
+/** Revokes an operator at once. Their open proposals are no longer executed either. */
 export async function revokeOperator(
   sql: Sql,
   { operatorKey, reason }: Signature,

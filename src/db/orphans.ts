@@ -1,6 +1,6 @@
 import { type Database, longTransaction } from './client.js';
 
-/** A row that names another one which does not exist. */
+/** A row that refers to a row that does not exist. */
 export type Orphan = {
   /** `table.column` */
   readonly reference: string;
@@ -8,10 +8,10 @@ export type Orphan = {
   readonly missingId: string;
 };
 
-/** More than this is a table that was lost, whose rows are not read one by one. */
+/** Maximum number of orphans listed. More mean that a whole table was lost, and nobody reads them singly. */
 const mostListed = 1_000;
 
-/** Orphans among the newest rows of each table whose references no foreign key holds. */
+/** Returns orphans among the newest rows of each table that has references without a foreign key. */
 export async function listOrphans(database: Database, limitMs: number): Promise<readonly Orphan[]> {
   return longTransaction(
     database,

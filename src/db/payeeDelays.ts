@@ -2,12 +2,12 @@ import type { Fragment } from 'postgres';
 import type { PayeeDelay } from '../domain/limits.js';
 import type { Sql } from './client.js';
 
-/** What an account may send to new details, at most one rule a currency. */
+/** Returns an account's rules for payouts to new beneficiary details, at most one per currency. */
 export function findPayeeDelays(sql: Sql, accountId: string): Promise<readonly PayeeDelay[]> {
   return delaysOf(sql, sql`${accountId}`);
 }
 
-/** The same for the account that these payouts are of. */
+/** Returns the rules of the account to which these payouts belong. */
 export function payeeDelaysOf(
   sql: Sql,
   payoutIds: readonly string[],
@@ -33,7 +33,7 @@ export async function setPayeeDelay(
        set (above_minor, hours) = (excluded.above_minor, excluded.hours)`;
 }
 
-/** Ends the rule of a currency, if there is one. */
+/** Deletes the rule of a currency, if there is one. */
 export async function endPayeeDelay(sql: Sql, accountId: string, currency: string): Promise<void> {
   await sql`delete from payee_delays where account_id = ${accountId} and currency = ${currency}`;
 }

@@ -4,7 +4,7 @@ import { exactlyOne, type Sql, when } from './client.js';
 import { orderAndLimit, type Page, type PageResult, pageRows, toPage } from './page.js';
 import type { PayoutRow } from './payouts.js';
 
-/** What payouts are asked for by, under the names of their terms and of the columns that hold those. */
+/** Filters for payouts, named like the search terms and the columns that store them. */
 export type PayoutFilter = {
   readonly status?: readonly PayoutStatus[] | undefined;
   readonly source_currency?: string | undefined;
@@ -12,14 +12,14 @@ export type PayoutFilter = {
   readonly reference?: string | undefined;
   readonly beneficiary?: string | undefined;
   readonly batch?: string | undefined;
-  /** All of these names with these values. */
+  /** Matches payouts that have all of these names with these values. */
   readonly metadata?: Readonly<Record<string, string>> | undefined;
 };
 
 /**
- * A page of an account's payouts. With one filter the rows read are a few times the page,
- * however many there are; with several the rarest finds and the others sort out, and if that
- * takes too many rows the list is `too broad`.
+ * Lists a page of an account's payouts. With one filter it reads only a few times the page's rows, however
+ * many match. With several, it looks payouts up by the rarest filter and checks the others on each row. If
+ * that takes too many rows, the result is `too broad`.
  */
 export async function listPayouts(
   sql: Sql,
@@ -35,7 +35,7 @@ export async function listPayouts(
   const { name, count } = rarest;
   const statuses = filter.status ?? [];
   const rows = await (name === 'status' ? byStatus(search, statuses) : byTerm(search, rarest));
-  // Of several statuses one may fill the page with what is older than where another was given up.
+  // With several statuses, one may fill the page with rows beyond the point where another was cut off.
   const hasHoles = name === 'status' && statuses.length > 1;
   const isCut = count > walkRows && (rows.length <= page.limit || hasHoles);
   return isCut ? 'too broad' : toPage(page, rows);
@@ -48,10 +48,10 @@ type Search = {
   readonly filter: PayoutFilter;
 };
 
-/** What payouts are found by: a term of theirs, or their status, which is any of a list. */
+/** A way to find payouts: by one of their terms, or by status (any of a comma-separated list). */
 type Path = { readonly name: string; readonly value: string };
 
-/** The filters, those that usually name few first. */
+/** Returns the filters, with those that usually match few payouts first. */
 function pathsOf(filter: PayoutFilter): readonly Path[] {
   const metadata = Object.entries(filter.metadata ?? {});
   const paths = [
@@ -66,20 +66,20 @@ function pathsOf(filter: PayoutFilter): readonly Path[] {
   return paths.filter((path): path is Path => path.value !== undefined);
 }
 
-/** Whether several filters are compared, and up to `walkRows` rows looked through. */
+/** Whether there are several filters, so that they are compared and up to `walkRows` rows are read. */
 export function isSearch(filter: PayoutFilter): boolean {
   return pathsOf(filter).length > 1;
 }
 
-/** 10 to 20 ms. Filters that name few payouts each, or meet often enough, are answered within it. */
+/** Maximum number of rows read: 10 to 20 ms. Enough if each filter matches few or most match together. */
 const walkRows = 2_000;
 
-/** The rows that are looked through for a page, in the order of the list and of the indexes. */
+/** The rows to read for a page, in the order of the list and of the indexes. */
 function walked({ sql, page }: Search, id: 'id' | 'payout_id'): Fragment {
   return pageRows(sql, { ...page, limit: walkRows }, ['requested_at', id]);
 }
 
-/** The rows of a term; a column of its own has each but those of metadata. */
+/** The rows that match a term. Each term has its own column, except those of metadata, which share one. */
 function termsOf({ sql, accountId }: Search, { name, value }: Path): Fragment {
   const rows = name.startsWith('metadata ')
     ? sql`payout_metadata_terms where term`
@@ -87,10 +87,10 @@ function termsOf({ sql, accountId }: Search, { name, value }: Path): Fragment {
   return sql`${rows} = payout_term(${accountId}, ${name}, ${value})`;
 }
 
-/** How many filters are compared to find the rarest; the others only sort out. */
+/** Maximum number of filters compared to find the rarest. Any others are only checked on each row. */
 const comparedPaths = 8;
 
-/** The filter that names the fewest payouts beyond the cursor, counted as far as they are walked. */
+/** Returns the filter that matches the fewest payouts beyond the cursor, counted up to `walkRows`. */
 async function rarestOf(search: Search, paths: readonly Path[]): Promise<Path & { count: number }> {
   const { sql, accountId, filter } = search;
   const compared = paths.slice(0, comparedPaths);
@@ -109,7 +109,7 @@ async function rarestOf(search: Search, paths: readonly Path[]): Promise<Path & 
   return exactlyOne(rarest);
 }
 
-/** The newest of each status are among the newest of all. */
+/** Reads each status by its index: the newest payouts overall are among the newest of each status. */
 async function byStatus(search: Search, statuses: readonly string[]) {
   const { sql, accountId, page, filter } = search;
   return sql<PayoutRow[]>`
@@ -123,9 +123,9 @@ async function byStatus(search: Search, statuses: readonly string[]) {
 }
 
 /**
- * Walks the term in the order of the list and looks each payout up by its id alone. The limit of
- * one row keeps the planner from joining the tables as wholes, and from looking it up by another
- * index, which it does where it guesses few rows.
+ * Reads a term's rows in the order of the list and looks each payout up by its ID alone. The limit of
+ * one row keeps the planner from joining whole tables, and from using another index, which it does when
+ * it expects few rows.
  */
 async function byTerm(search: Search, path: Path) {
   const { sql, accountId, page, filter } = search;

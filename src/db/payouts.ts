@@ -17,7 +17,7 @@ import { firstSentAt, lastSentAt, lostTimes } from './interruptions.js';
 import type { PriceOrigin } from './terms.js';
 import { wakeAfter } from './wakeTimes.js';
 
-/** What a request says of a payout, and who drives it. */
+/** A payout as requested, with its driver: the workflow that may move it. */
 export type NewPayout = PayoutTerms & {
   readonly id: string;
   readonly accountId: string;
@@ -27,15 +27,15 @@ export type NewPayout = PayoutTerms & {
   readonly metadata: Readonly<Record<string, string>>;
 };
 
-/** Where its rate comes from is null before it is accepted. */
+/** The origin of a payout's price, null before acceptance. */
 type NullableOrigin = { readonly [Name in keyof PriceOrigin]: PriceOrigin[Name] | null };
 
 type StoredPayout = NewPayout &
   NullableOrigin &
   StatusRecord & {
-    /** The payout that it repeats. */
+    /** The payout that this one retries. */
     readonly retryOf: string | null;
-    /** Of its beneficiary's details, those that it was accepted for. */
+    /** The version of the beneficiary's details for which the payout was accepted. */
     readonly beneficiaryVersion: number | null;
     readonly rail: string | null;
     readonly settleBy: Date | null;
@@ -54,25 +54,25 @@ type StoredPayout = NewPayout &
     readonly attentionAt: Date | null;
   };
 
-/** What is fixed when a payout is accepted, and never changes; rates are exact decimals. */
+/** Amounts that are fixed at acceptance and never change. Rates are exact decimals. */
 export type AcceptedColumns = Omit<AcceptedAmounts, 'rate'> & {
   readonly rate: string;
   readonly mid: string;
 };
 
-/** Before that the currencies are what the request says or implies, as far as it does. */
+/** Before acceptance there are no amounts, and the currencies are those stated or implied by the request. */
 type NoAmounts = { readonly [Name in Exclude<keyof AcceptedColumns, keyof PayoutTerms>]: null };
 
 /** A payout that was accepted. */
 export type AcceptedRow = StoredPayout & AcceptedColumns;
 
-/** The row of a payout, which is accepted or not: `sourceMinor` says which. A check in the database holds it. */
+/** A payout, accepted if and only if `sourceMinor` is not null. A check constraint enforces this. */
 export type PayoutRow = AcceptedRow | (StoredPayout & NoAmounts);
 
 /**
- * Records a request as a `pending` payout, due in a moment: the sweep starts its workflow if the
- * request does not. The currencies that a quote or beneficiary implies are filled in for operators to
- * search by; what counts is decided later, under lock.
+ * Stores a request as a `pending` payout, due within seconds: the sweep starts its workflow if the request
+ * fails to. Fills in the currencies implied by a quote or beneficiary, so that operators can search by
+ * them. The binding values are decided later, under lock.
  */
 export async function insertPayout(
   sql: Sql,
@@ -94,14 +94,14 @@ export async function insertPayout(
   return exactlyOne(rows[0]);
 }
 
-/** A program that retries without end is stopped here: people have looked at a payout long before. */
+/** Maximum length of a chain of retries, to stop a program that retries without end. */
 const mostRetries = 100;
 
 /**
- * A payout that another one repeats. Its status alone does not say what became of the money: a late
- * payment, what people have corrected, a case of theirs, a fact that was not applied yet or a statement
- * by which more was paid under its key than came back do, of the payout and of each that it repeats in
- * its turn.
+ * Finds a payout to retry. Its status alone does not show whether the money may have been paid. So
+ * `may_be_paid` also considers late payments, corrections, parking, unapplied facts, and statements on
+ * which more was paid under its key than came back, for this payout and all those that it retries in
+ * turn. It is also true at the maximum length of the chain.
  */
 export async function findRetried(
   sql: Sql,
@@ -128,15 +128,15 @@ export async function findRetried(
   return row;
 }
 
-/** Locks a payout that is to be repeated, so that of two repetitions the second sees the first. */
+/** Locks a payout that will be retried, so that the second of two concurrent retries sees the first. */
 export async function lockRetried(sql: Sql, accountId: string, id: string): Promise<void> {
   await sql`
     select from payouts where account_id = ${accountId} and id = ${id} for no key update`;
 }
 
 /**
- * Records the customer's wish to cancel: a message to the workflow is no proof. It is renewed at most
- * once a minute, however often it is repeated.
+ * Records the customer's request to cancel, because a message to the workflow proves nothing. Writes at
+ * most once a minute, however often the request is repeated.
  */
 export async function requestCancellation(sql: Sql, id: string): Promise<void> {
   await sql`
@@ -147,42 +147,41 @@ export async function requestCancellation(sql: Sql, id: string): Promise<void> {
 
 export const findPayout = oneOf(ownedIn<PayoutRow>('payouts'));
 
-/** Of any account: for operators and activities. */
+/** Finds a payout of any account, for operators and activities. */
 export const findPayoutById = byId<PayoutRow>('payouts');
 
-/** That a fact `i` of the inbox has not been applied to its payout `p`; one that moved it stands in its row. */
+/** Condition: inbox fact `i` is not applied to payout `p`. `applied_facts` lists those that moved it. */
 export const isUnapplied = (sql: Sql) => sql`
   (i.applied_at is null and i.id <> all (coalesce(p.applied_facts, '{}')))`;
 
-/** Counted: for the first one alone the planner would rather look through the table. */
+/** Condition: payout `p` has unapplied facts. Uses a count, because the planner may scan for `exists`. */
 export const hasUnappliedFacts = (sql: Sql) => sql`
   ((select count(*) from rail_inbox i where i.payout_id = p.id and ${isUnapplied(sql)}) > 0)`;
 
 export type LockedPayout = PayoutRow & {
-  /** Whether its customer has asked to cancel it within an hour, as an operator's request stands. */
+  /** Whether the customer requested cancellation within an hour, the same limit as for operators. */
   readonly hasCancelRequest: boolean;
-  /** Milliseconds since the request, by the database's clock alone. */
+  /** Milliseconds since the request, measured by the database's clock only. */
   readonly ageMs: bigint;
   /** Milliseconds until the rail's settle-by, negative once it is past. */
   readonly settleInMs: bigint | null;
-  /** Whether the inbox holds something about this payout that was not applied. */
+  /** Whether the inbox has facts about this payout that are not applied. */
   readonly hasUnprocessedEvents: boolean;
   /** Milliseconds since the rail was first called; null before that. */
   readonly sinceFirstAttemptMs: number | null;
 };
 
 /**
- * Locks the payouts that this driver may move, in the order of their ids, with the times at which each
- * was sent, or may have been (interruptions.ts). A payout that
- * another driver has taken over is not returned: the caller has lost it. A driver of null
- * takes them from any driver, for what no driver may prevent.
+ * Locks the payouts that this driver may move, in ID order. Returns them with the times at which they were
+ * or may have been sent (interruptions.ts). Leaves out payouts that another driver has taken over, which
+ * the caller has lost. A null driver locks payouts of any driver, for changes that no driver may prevent.
  *
- * Asynchronous, as what reads beside it: only so their statements go out in the order of the calls.
+ * Async like the functions called in parallel with it, so that statements are sent in the order of calls.
  */
 export const lockPayouts = async (sql: Sql, driver: string | null, ids: readonly string[]) =>
   sql<LockedPayout[]>`${decidingRows(sql, driver, ids)} order by p.id for no key update`;
 
-/** The same, without locks: what is decided by it is decided again by what `lockPayouts` returns. */
+/** Reads the same without locks. Decisions based on it must be checked again with `lockPayouts`. */
 export const readPayouts = async (sql: Sql, driver: string | null, ids: readonly string[]) =>
   sql<LockedPayout[]>`${decidingRows(sql, driver, ids)} order by p.id`;
 
@@ -214,7 +213,7 @@ export async function recordAcceptances(
 ): Promise<void> {
   if (accepted.length === 0) return;
   const rows = accepted.map(({ acceptance, origin, ...payout }) => ({
-    // First, for it may be a whole quote, whose id and amounts must not count.
+    // First, because `origin` may be a complete quote, whose ID and amounts must be overridden.
     ...origin,
     ...acceptance,
     ...payout,
@@ -265,19 +264,19 @@ export async function refusePayouts(
 
 export type MovedPayout = Move & {
   readonly id: string;
-  /** The rows of the inbox that it is moved by. */
+  /** IDs of the inbox rows that cause the move. */
   readonly appliedFacts?: readonly bigint[];
 };
 
-/** What a move changes of a row. */
+/** Columns that a move changes. */
 type MovedColumn = 'id' | keyof Move | keyof StatusRecord | 'attentionReason' | 'attentionAt';
 
 /**
- * Moves each payout by one status, and returns its row as it is then: what the move does not
- * change is taken from the row that was read under lock.
+ * Moves each payout by one status and returns its new row. Columns that the move does not change come
+ * from `rows`, which were read under lock.
  *
- * A payout settles when the rail says so, itself or on its statement, but neither before the rail
- * was called nor later than now; without such a time it settles when it is reported.
+ * The settlement time is the rail's, from its report or else its statement, unless that is before the rail
+ * was called, and at most now. Without such a time it is the time of this move.
  */
 export async function movePayouts(
   sql: Sql,
@@ -323,8 +322,8 @@ export async function movePayouts(
 }
 
 /**
- * Parks payouts for an operator, for what `withAttention` makes of the locked row: its first time
- * stays. A move that has ended a wait makes it begin anew.
+ * Parks payouts for an operator, with the reason and detail that `withAttention` derives from the locked
+ * row. A parked payout keeps its first `attention_at`, unless a move has ended the wait in between.
  */
 export async function parkPayouts(
   sql: Sql,
@@ -340,7 +339,7 @@ export async function parkPayouts(
      where p.id = t.id`;
 }
 
-/** Unparks a payout; its workflow is due in a moment. A later settle-by may be granted. */
+/** Unparks a payout and makes it due within seconds. `settleBy`, if not null, replaces the deadline. */
 export async function unparkPayout(sql: Sql, id: string, settleBy: string | null): Promise<void> {
   await sql`
     update payouts
@@ -351,31 +350,31 @@ export async function unparkPayout(sql: Sql, id: string, settleBy: string | null
      where id = ${id}`;
 }
 
-/** Makes payouts due in a moment, in case their workflows cannot be signaled. */
+/** Makes payouts due within seconds, in case their workflows cannot be signaled. */
 export async function makeDue(sql: Sql, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return;
   await sql`update payouts set wake_at = ${wakeAfter(sql, 'step')} where id = any (${ids})`;
 }
 
-/** The payout's activity works on it meanwhile: the sweep wakes it only after that time. */
+/** Keeps the sweep from waking a payout for `forMs`, while its activity works on it. */
 export async function postponeWake(sql: Sql, id: string, forMs: number): Promise<void> {
   await sql`
     update payouts set wake_at = ${wakeAfter(sql, { ms: forMs })}
      where id = ${id} and wake_at is not null`;
 }
 
-/** The columns of a WakeablePayout. */
+/** Columns of a WakeablePayout. */
 export const wakeable = (sql: Sql) => sql`
   id, account_id, mode, batch_id, source_currency, destination_currency, settle_by, fixed_side,
   amount,
   coalesce(source_minor, (select q.source_minor from quotes q where q.id = quote_id)) as source_minor,
   coalesce(receive_minor, (select q.receive_minor from quotes q where q.id = quote_id)) as receive_minor`;
 
-/** The most payouts one sweep wakes: at 25 starts in flight, some seconds of work. */
+/** Maximum number of payouts that one sweep wakes: a few seconds of work at 25 starts in flight. */
 const sweepLimit = 500;
 
 /**
- * Claims what is overdue, and postpones it, so that two sweeps do not claim the same.
+ * Claims overdue payouts and postpones them, so that two sweeps do not claim the same ones.
  */
 export async function claimOverduePayouts(sql: Sql): Promise<readonly WakeablePayout[]> {
   return sql<WakeablePayout[]>`
@@ -387,13 +386,12 @@ export async function claimOverduePayouts(sql: Sql): Promise<readonly WakeablePa
 }
 
 /**
- * Puts off what was woken and only waits, for the rail or for a person, by an hour; its
- * workflow says so itself when it is to be looked at sooner. A payout that is final is no longer due.
- * What somebody has locked stays due: it is being moved, or a fact of it is being stored. It needs a
- * transaction.
+ * Postpones woken payouts that only wait, for the rail or a person, by an hour; their workflows set an
+ * earlier time themselves if necessary. Final payouts are no longer due. Locked payouts stay due, because
+ * they are being moved or a fact about them is being stored. Call it in a transaction.
  */
 export async function postponeWaiting(sql: Sql, ids: readonly string[]): Promise<void> {
-  // A statement of its own: the next one sees every fact that was stored before the lock was taken.
+  // A separate statement, so that the next one sees every fact stored before the lock was acquired.
   const locked = await sql<{ id: string }[]>`
     select id from payouts where id = any (${ids}) for no key update skip locked`;
   await sql`

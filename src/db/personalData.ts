@@ -8,10 +8,10 @@ import {
 import { accountIdentity } from '../domain/accountIdentity.js';
 import type { BeneficiaryDetails } from '../domain/beneficiary.js';
 
-/** The master keys that a process knows, by their ids: the first wraps, each unwraps. */
+/** The master keys of a process by ID. The first one wraps; all of them can unwrap. */
 export type Keyring = ReadonlyMap<string, Buffer>;
 
-/** Master keys of 64 hexadecimal digits each. An id tells them apart and says nothing of them. */
+/** Creates a keyring of master keys, 64 hexadecimal digits each. A key's ID reveals nothing about it. */
 export function createKeyring(keys: readonly string[]): Keyring {
   const named = keys.map((digits) => {
     const key = Buffer.from(digits, 'hex');
@@ -21,14 +21,14 @@ export function createKeyring(keys: readonly string[]): Keyring {
   return new Map(named);
 }
 
-/** An account's key as it is stored. */
+/** An account's key as stored. */
 export type WrappedAccountKey = {
   readonly accountId: string;
   readonly masterKeyId: string;
   readonly accountKey: Buffer;
 };
 
-/** A beneficiary's details as they are stored, with every key but the master key; null once erased. */
+/** A beneficiary's details as stored, with all keys but the master key. Null after erasure. */
 export type SealedDetails = WrappedAccountKey & {
   readonly id: string;
   readonly version: number;
@@ -41,28 +41,28 @@ export type NewBeneficiary = Pick<SealedDetails, 'id' | 'accountId'> & {
 };
 
 const algorithm = 'aes-256-gcm';
-/** What GCM is made for; a random one is safe for 2^32 texts of a key (NIST SP 800-38D, 8.3). */
+/** GCM's standard nonce size. Random nonces are safe for 2^32 messages per key (NIST SP 800-38D, 8.3). */
 const nonceBytes = 12;
 const authTagLength = 16;
 
-/** `about` is authenticated: what was moved to another row, or another column, does not open. */
-export function seal(key: Buffer, plain: string | Buffer, about: string): Buffer {
+/** Encrypts data. `context` is authenticated, so that data moved to another row or column does not open. */
+export function seal(key: Buffer, plain: string | Buffer, context: string): Buffer {
   const nonce = randomBytes(nonceBytes);
-  const cipher = createCipheriv(algorithm, key, nonce).setAAD(Buffer.from(about));
+  const cipher = createCipheriv(algorithm, key, nonce).setAAD(Buffer.from(context));
   return Buffer.concat([nonce, cipher.update(plain), cipher.final(), cipher.getAuthTag()]);
 }
 
-/** Opens what `seal` has made with the same key of the same thing; throws otherwise. */
-export function open(key: Buffer, sealed: Buffer, about: string): Buffer {
+/** Decrypts data that `seal` encrypted with the same key and context; throws otherwise. */
+export function open(key: Buffer, sealed: Buffer, context: string): Buffer {
   const nonce = sealed.subarray(0, nonceBytes);
-  // A key object: Node takes four times as long with a plain buffer, thousands of times a batch.
+  // A key object, because Node takes four times as long with a buffer, and a batch has thousands of calls.
   const decipher = createDecipheriv(algorithm, createSecretKey(key), nonce, { authTagLength });
-  decipher.setAAD(Buffer.from(about)).setAuthTag(sealed.subarray(-authTagLength));
+  decipher.setAAD(Buffer.from(context)).setAuthTag(sealed.subarray(-authTagLength));
   const text = sealed.subarray(nonceBytes, -authTagLength);
   return Buffer.concat([decipher.update(text), decipher.final()]);
 }
 
-/** A key of an account, a new one by default, under the master key that wraps. */
+/** Wraps an account's key, by default a new one, with the keyring's first master key. */
 export function wrapAccountKey(
   keyring: Keyring,
   accountId: string,
@@ -73,7 +73,7 @@ export function wrapAccountKey(
   return { accountId, masterKeyId, accountKey: seal(masterKey, key, `account key 1 ${accountId}`) };
 }
 
-/** The key of an account. That this process does not have the master key is an error. */
+/** Unwraps an account's key; throws if this process does not have the master key. */
 export function unwrapAccountKey(keyring: Keyring, wrapped: WrappedAccountKey): Buffer {
   const { accountId, masterKeyId, accountKey } = wrapped;
   const masterKey = keyring.get(masterKeyId);
@@ -89,14 +89,14 @@ const aboutKey = ({ accountId, id }: Omit<Version, 'version'>) =>
 const aboutDetails = ({ accountId, id, version }: Version) =>
   `details 1 ${accountId} ${id}${version === 1 ? '' : ` ${version}`}`;
 
-/** A version of the details, with the hash of its bank account. */
+/** Seals a version of the details and computes the hash of its bank account. */
 function sealVersion(
   accountKey: Buffer,
   key: Buffer,
   version: Version,
   details: BeneficiaryDetails,
 ) {
-  // A key for hashing alone: the account's own encrypts.
+  // A separate key for hashing, because the account's key is for encryption only.
   const hashKey = createHmac('sha256', accountKey).update('account hash').digest();
   return {
     sealed: seal(key, JSON.stringify(details), aboutDetails(version)),
@@ -104,14 +104,14 @@ function sealVersion(
   };
 }
 
-/** Seals the first details of a beneficiary, under a key of its own. */
+/** Seals the first details of a beneficiary with a new key for this beneficiary. */
 export function sealDetails(accountKey: Buffer, { details, ...owner }: NewBeneficiary) {
   const key = randomBytes(32);
   const beneficiaryKey = seal(accountKey, key, aboutKey(owner));
   return { beneficiaryKey, ...sealVersion(accountKey, key, { ...owner, version: 1 }, details) };
 }
 
-/** Seals the next version of a beneficiary's details, under the key that it has. */
+/** Seals the next version of a beneficiary's details with the beneficiary's existing key. */
 export function sealUpdate(keyring: Keyring, row: SealedDetails, details: BeneficiaryDetails) {
   if (row.beneficiaryKey === null) throw new Error(`${row.id} was erased.`);
   const accountKey = unwrapAccountKey(keyring, row);
@@ -120,9 +120,9 @@ export function sealUpdate(keyring: Keyring, row: SealedDetails, details: Benefi
 }
 
 /**
- * Opens the details of beneficiaries; undefined once one is erased. The key of an account is unwrapped
- * once for all rows that the returned function opens, and so are details that several payouts go to;
- * both are kept no longer than that function.
+ * Returns a function that opens beneficiaries' details, or returns undefined for an erased beneficiary. It
+ * caches the unwrapped account keys and the opened details, as several payouts may go to the same
+ * beneficiary. The caches live no longer than the function.
  */
 export function detailsOpener(keyring: Keyring) {
   const accountKeys = new Map<string, Buffer>();
@@ -135,7 +135,7 @@ export function detailsOpener(keyring: Keyring) {
     const accountKey = accountKeys.get(accountId) ?? unwrapAccountKey(keyring, row);
     accountKeys.set(accountId, accountKey);
     const key = open(accountKey, beneficiaryKey, aboutKey(row));
-    // What opens was sealed by us, and is what was validated then.
+    // Only details that we sealed can be opened, and those were validated before.
     const details: BeneficiaryDetails = JSON.parse(
       open(key, sealed, aboutDetails(row)).toString('utf8'),
     );
@@ -144,7 +144,7 @@ export function detailsOpener(keyring: Keyring) {
   };
 }
 
-/** Opens the details of one beneficiary; undefined once it is erased. */
+/** Opens the details of one beneficiary; undefined if it was erased. */
 export function openDetails(keyring: Keyring, row: SealedDetails): BeneficiaryDetails | undefined {
   return detailsOpener(keyring)(row);
 }

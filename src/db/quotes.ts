@@ -14,7 +14,7 @@ export type QuoteRow = AcceptedColumns &
     readonly createdAt: Date;
     readonly expiresAt: Date;
     readonly usedBy: string | null;
-    /** By the database's clock; equal is expired. */
+    /** By the database's clock. A quote is expired at `expiresAt` itself. */
     readonly expired: boolean;
   };
 
@@ -29,7 +29,7 @@ export type NewQuote = Pick<
   | 'createdAt'
 > & { readonly price: Price; readonly origin: PriceOrigin };
 
-/** Stores a quote with the specification's 30 seconds from the moment that it was priced at. */
+/** Stores a quote, valid for 30 seconds from the time of its price, as specified. */
 export async function insertQuote(sql: Sql, quote: NewQuote): Promise<QuoteRow> {
   const { price, origin } = quote;
   const [row] = await sql<QuoteRow[]>`
@@ -48,7 +48,7 @@ export async function insertQuote(sql: Sql, quote: NewQuote): Promise<QuoteRow> 
   return exactlyOne(row);
 }
 
-/** Quotes of an account by their ids. */
+/** Finds quotes of an account by their IDs. */
 export const findQuotes = ownedIn<QuoteRow>(
   'quotes',
   (sql) => sql`*, expires_at <= now() as expired`,
@@ -59,8 +59,8 @@ export const findQuote = oneOf(findQuotes);
 export type QuoteOfPayout = QuoteRow & { readonly payoutId: string; readonly inTime: boolean };
 
 /**
- * Locks the quotes that these payouts name, in the order of their ids. Another account's
- * quote is not there. `inTime` compares two times of the database's own clock.
+ * Locks the quotes that these payouts name, in ID order. Leaves out quotes of other accounts.
+ * `inTime` compares two times that both come from the database's clock.
  */
 export async function lockQuotesOf(
   sql: Sql,
@@ -73,7 +73,7 @@ export async function lockQuotesOf(
      where p.id = any (${payoutIds}) order by q.id for no key update of q`;
 }
 
-/** Marks quotes as used, each by its payout. */
+/** Marks each quote as used by its payout. */
 export async function markQuotesUsed(
   sql: Sql,
   uses: readonly { readonly quoteId: string; readonly payoutId: string }[],
@@ -85,7 +85,7 @@ export async function markQuotesUsed(
      where q.id = t.quote_id`;
 }
 
-/** Deletes quotes that expired long ago and no payout has used, so many at the most; how many. */
+/** Deletes at most `limit` quotes that expired long ago and were never used; returns how many. */
 export async function purgeUnusedQuotes(sql: Sql, limit: number): Promise<number> {
   const { count } = await sql`
     delete from quotes where id in (

@@ -5,7 +5,7 @@ import { bigints, type Database, type Sql, transaction, when } from './client.js
 import { recordCommand } from './operatorActions.js';
 import { orderAndLimit, type Page, pageRows, toPage } from './page.js';
 
-/** A rate that is kept: units of the currency for one euro, exact. */
+/** A stored rate: units of the currency per euro, exact. */
 export type CurrencyRate = {
   readonly id: bigint;
   readonly currency: string;
@@ -15,7 +15,7 @@ export type CurrencyRate = {
 };
 export type CurrencyRates = readonly CurrencyRate[];
 
-/** Where a mid rate comes from: the older of its two halves, and the ids of both. */
+/** The origin of a mid rate: provider and time of the older of its two halves, and the IDs of both. */
 export type RateOrigin = {
   readonly rateProvider: string;
   readonly rateAsOf: Date;
@@ -23,17 +23,17 @@ export type RateOrigin = {
   readonly destinationRateId: bigint | null;
 };
 
-/** A source of rates; test figures are never used beside a live account. */
+/** A provider of rates. Test figures are never used if there is a live account. */
 export type RateProvider = { readonly provider: string; readonly isForTests: boolean };
 
-/** A rate that jumped and waits for an operator, beside the last one that was accepted. */
+/** A rate that jumped and waits for an operator's decision, with the last accepted rate. */
 export type WaitingRate = CurrencyRate & { readonly lastPerEuro: string };
 
-/** Any number will do, as long as every change of the rates takes the same. */
+/** An arbitrary number, but every change of rates must use the same one. */
 const advisoryLock = 7_203_154_882;
 
-/** One change at a time: each depends on the result of the one before. */
-function change<T>(database: Database, work: (sql: Sql) => Promise<T>): Promise<T> {
+/** Runs one change of rates at a time, because each depends on the result of the previous one. */
+function changeRates<T>(database: Database, work: (sql: Sql) => Promise<T>): Promise<T> {
   return transaction(database, async (sql) => {
     await sql`select pg_advisory_xact_lock(${advisoryLock}::bigint)`;
     return work(sql);
@@ -41,9 +41,9 @@ function change<T>(database: Database, work: (sql: Sql) => Promise<T>): Promise<
 }
 
 /**
- * Keeps what a provider says, unless it is older than what it said before, puts in use what has
- * not jumped, and answers which rates wait for a person. The database refuses another provider
- * than the pinned one, figures for tests beside a live account, and a rate from the future.
+ * Stores a provider's rates unless they are older than its previous ones, puts those into use that have
+ * not jumped, and returns the rates that wait for a person. The database rejects any provider but the
+ * pinned one, test figures if there is a live account, and rates from the future.
  */
 export async function storeRates(
   database: Database,
@@ -51,7 +51,7 @@ export async function storeRates(
   { asOf, perEuro }: { readonly asOf: Date; readonly perEuro: ReadonlyMap<string, string> },
 ): Promise<readonly WaitingRate[]> {
   const currencies = [...perEuro.keys()];
-  return change(database, async (sql) => {
+  return changeRates(database, async (sql) => {
     await sql`
       insert into rate_provider (provider, is_for_tests) values (${provider}, ${isForTests})
       on conflict do nothing`;
@@ -68,21 +68,21 @@ export async function storeRates(
   });
 }
 
-/** At most one a currency. */
+/** Returns the waiting rates, at most one per currency. */
 export async function listWaitingRates(sql: Sql): Promise<readonly WaitingRate[]> {
   return sql<WaitingRate[]>`
     select id, currency, per_euro::text, provider, as_of, last_per_euro::text
       from waiting_rates order by currency`;
 }
 
-/** Decides on a rate that waits; false when none waits under that id. */
+/** Accepts or rejects a waiting rate; returns false if no rate with this ID is waiting. */
 export async function decideRate(
   database: Database,
   id: string,
   outcome: 'accepted' | 'rejected',
   signature: Signature,
 ): Promise<boolean> {
-  return change(database, async (sql) => {
+  return changeRates(database, async (sql) => {
     const [waiting] = await sql`select from waiting_rates where id::text = ${id}`;
     if (waiting === undefined) return false;
     const operator = await recordCommand(sql, signature, id, { kind: `rates ${outcome}` });
@@ -95,15 +95,15 @@ export async function decideRate(
 }
 
 /**
- * Pins a provider. The rates of the one before are not used any more, so that no price is made of
- * the rates of two.
+ * Pins a provider. The previous provider's rates are no longer used, so that no price combines the rates
+ * of two providers.
  */
 export async function pinProvider(
   database: Database,
   { provider, isForTests }: RateProvider,
   signature: Signature,
 ): Promise<void> {
-  await change(database, async (sql) => {
+  await changeRates(database, async (sql) => {
     const operator = await recordCommand(sql, signature, provider, { kind: 'rates use' });
     await sql`
       insert into rate_provider (provider, is_for_tests, operator, reason)
@@ -115,17 +115,17 @@ export async function pinProvider(
   });
 }
 
-/** Rates by their ids, however old. */
+/** Finds rates by their IDs, however old. */
 export async function findRates(sql: Sql, ids: readonly (bigint | null)[]): Promise<CurrencyRates> {
   return sql<CurrencyRate[]>`
     select id, currency, per_euro::text, provider, as_of from rates
      where id = any (${bigints(ids)}::bigint[])`;
 }
 
-/** How old a rate may be that prices something of an account, by the account's mode. */
+/** Maximum age of a rate used for pricing, in milliseconds, by the account's mode. */
 export type RateAges = Readonly<Record<Mode, number>>;
 
-/** The current rates for the payouts of one account, as `currentRates` has them. */
+/** Returns the same as `currentRates`, with the maximum age for the account of these payouts. */
 export async function currentRatesFor(
   sql: Sql,
   { test, live }: RateAges,
@@ -140,8 +140,8 @@ export async function currentRatesFor(
 }
 
 /**
- * The rates that are not older than the limit, of all currencies or of some; an older one is as
- * good as none.
+ * Returns the current rates of all or some currencies. Leaves out those older than the limit, as if
+ * there were none.
  */
 export async function currentRates(
   sql: Sql,
@@ -154,7 +154,7 @@ export async function currentRates(
        and ${when(sql, currencies, (some) => sql`currency = any (${some})`)}`;
 }
 
-/** A mid rate of the past with both its halves. Its id and times are those of the half that came last. */
+/** A past mid rate with both of its halves. Its ID and times are those of the half that arrived last. */
 export type PastRate = Pick<CurrencyRate, 'id' | 'provider' | 'asOf'> & {
   readonly arrivedAt: Date;
   readonly sourceCurrency: string;
@@ -168,12 +168,12 @@ export type PastRate = Pick<CurrencyRate, 'id' | 'provider' | 'asOf'> & {
 };
 
 /**
- * A page of the mid rates of a pair by publication: each accepted rate of either currency makes one,
- * with the last accepted one before it of the other currency and the same provider. Halves that came
- * together make one. Within one currency there is none.
+ * Lists a page of the past mid rates of a currency pair, by publication. Each accepted rate of either
+ * currency makes a mid rate with the last accepted rate of the other currency from the same provider.
+ * Halves that arrived together make one mid rate. A pair of equal currencies has none.
  */
 export async function listPastRates(sql: Sql, page: Page, source: string, destination: string) {
-  // The other half of the rate that the page goes on from may be the first that is read.
+  // Read one more, because the first row may be the other half of the cursor's mid rate, which is dropped.
   const readable = { ...page, limit: page.limit + 1 };
   const rows = await sql<PastRate[]>`
     select r.id, r.provider, r.as_of, r.arrived_at,
@@ -199,7 +199,7 @@ export async function listPastRates(sql: Sql, page: Page, source: string, destin
   return toPage(page, rows);
 }
 
-/** Where an accepted rate stands among those of its pair. */
+/** Finds the position of an accepted rate in the list of its pair. */
 export async function positionOfRate(sql: Sql, id: string) {
   const [row] = await sql<{ at: Date; id: string }[]>`
     select as_of as at, id::text from accepted_rates where id = ${id}`;
@@ -212,14 +212,14 @@ function halvesOf(rates: CurrencyRates, source: string, destination: string) {
   return from === undefined || to === undefined ? undefined : { from, to };
 }
 
-/** The mid rate from one currency to another, or undefined when either is not there; within one it is 1. */
+/** Returns the mid rate between two currencies, undefined if a rate is missing, 1 if they are equal. */
 export function midOf(rates: CurrencyRates, source: string, destination: string): Rate | undefined {
   if (source === destination) return parseRate('1');
   const halves = halvesOf(rates, source, destination);
   return halves && crossMid(halves.from.perEuro, halves.to.perEuro);
 }
 
-/** Where a mid rate that there is comes from. */
+/** Returns the origin of a mid rate; throws if there is no such rate. */
 export function originOf(rates: CurrencyRates, source: string, destination: string): RateOrigin {
   if (source === destination) {
     const rateAsOf = new Date();

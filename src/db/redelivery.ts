@@ -9,10 +9,11 @@ import { firstId } from './id.js';
 import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
 /**
- * Makes deliveries due as if they had not been attempted: with the same id, on the whole schedule. An
- * attempt that has succeeded is logged, as those that failed are: the row is for the newest one.
+ * Restarts finished deliveries as if they had not been attempted: with the same ID and the full retry
+ * schedule. Adds a successful attempt to the log, which already has the failed ones, because the
+ * delivery's row will be overwritten by the next attempt.
  */
-const makeDue = (sql: Sql, chosen: Fragment) => sql`
+const restart = (sql: Sql, chosen: Fragment) => sql`
   with due as (
     update deliveries d set status = 'pending', attempts = 0, next_attempt_at = now()
       from webhook_endpoints w
@@ -24,10 +25,10 @@ const makeDue = (sql: Sql, chosen: Fragment) => sql`
   select * from due where last_status between 200 and 299 on conflict do nothing`;
 
 /**
- * Makes pending deliveries due at once, and their schedules go on from there. Those that may be in
- * flight are left alone, so neither this nor an attempt waits for the other's locks.
+ * Makes pending deliveries due at once; their retry schedules continue from there. Skips those that may
+ * be in flight, so that neither this nor an attempt waits for the other's locks.
  */
-const hurry = (sql: Sql, chosen: Fragment) => sql`
+const expedite = (sql: Sql, chosen: Fragment) => sql`
   update deliveries set next_attempt_at = now()
    where ctid = any (array(
      select ctid from deliveries d
@@ -35,8 +36,8 @@ const hurry = (sql: Sql, chosen: Fragment) => sql`
       limit ${maximumRedelivered} for update skip locked))`;
 
 /**
- * Makes an event due again at one enabled endpoint, or at each that it was for. Returns the endpoints
- * to wake.
+ * Makes an event due again at one enabled endpoint, or at every enabled endpoint that it was for. Returns
+ * the endpoints to wake.
  */
 export async function redeliverEvent(
   sql: Sql,
@@ -49,14 +50,14 @@ export async function redeliverEvent(
     select d.endpoint_id from events o cross join ${deliveriesOfEach(sql)}
      where o.id = ${eventId} and ${chosen}`;
   const endpointIds = rows.map((row) => row.endpointId);
-  // Before the deliveries: every transaction that locks both locks the endpoint first.
+  // Before the deliveries, because every transaction that locks both locks the endpoint first.
   await endPauses(sql, endpointIds);
-  await makeDue(sql, chosen);
-  await hurry(sql, chosen);
+  await restart(sql, chosen);
+  await expedite(sql, chosen);
   return endpointIds;
 }
 
-/** What is on its way to an endpoint, and whether more has failed since a time. */
+/** Number of pending deliveries at an endpoint, and whether more have failed since a time. */
 export type Redelivery = {
   readonly endpointId: string;
   readonly pending: number;
@@ -67,7 +68,7 @@ const failedSince = (sql: Sql, endpointId: string, since: Date) => sql`
   endpoint_id = ${endpointId} and status in ('exhausted', 'canceled')
   and event_id >= ${firstId('event', since.getTime())}`;
 
-/** How many deliveries `redeliverFailed` makes due at an endpoint of the account. */
+/** Counts the deliveries that `redeliverFailed` would make due at an endpoint of the account. */
 export async function countFailed(
   sql: Sql,
   accountId: string,
@@ -82,25 +83,25 @@ export async function countFailed(
   return rows.count;
 }
 
-/** Makes what has failed for good at an enabled endpoint due again, by its events since a time. */
+/** Makes deliveries due again that failed for good at an enabled endpoint, for events since a time. */
 export async function redeliverFailed(sql: Sql, endpointId: string, since: Date): Promise<void> {
   await endPauses(sql, [endpointId]);
-  await makeDue(
+  await restart(
     sql,
     sql`(d.event_id, d.endpoint_id) in (
       select event_id, endpoint_id from deliveries where ${failedSince(sql, endpointId, since)}
        order by event_id limit ${maximumRedelivered})`,
   );
-  await hurry(
+  await expedite(
     sql,
     sql`endpoint_id = ${endpointId} and event_id >= ${firstId('event', since.getTime())}`,
   );
 }
 
 /**
- * Makes every event of a range due at an enabled endpoint that subscribes to its type, whatever its
- * outcome so far, and adds deliveries for events from before the endpoint was enabled. The endpoint is
- * locked, so of two ranges the second sees what the first has added.
+ * Makes all events of a range due at an enabled endpoint if it subscribes to their type, whatever their
+ * result so far. Adds deliveries for events from before the endpoint was enabled. The caller has locked
+ * the endpoint, so the second of two concurrent calls sees the deliveries that the first added.
  */
 export async function redeliverRange(
   sql: Sql,
@@ -114,8 +115,8 @@ export async function redeliverRange(
        and (type = any (${[...events]}::text[]) or '*' = any (${[...events]}::text[]))`;
   await endPauses(sql, [id]);
   const chosen = sql`d.endpoint_id = ${id} and d.event_id in (${wanted})`;
-  await makeDue(sql, chosen);
-  await hurry(sql, chosen);
+  await restart(sql, chosen);
+  await expedite(sql, chosen);
   await sql`
     insert into deliveries (event_id, endpoint_id, next_attempt_at)
     select id, ${id}, now() from (${wanted}) e
@@ -123,7 +124,7 @@ export async function redeliverRange(
        and id not in (select event_id from (${pendingInGroupsAt(sql, id)}) g)`;
 }
 
-/** What is on its way to an endpoint; more may have failed since a time, but not in a range. */
+/** Counts an endpoint's pending deliveries, and checks whether more failed since a time, if one is given. */
 export async function redeliveryOf(sql: Sql, id: string, since?: Date): Promise<Redelivery> {
   const more = since && sql`exists (select from deliveries where ${failedSince(sql, id, since)})`;
   const [row] = await sql<Omit<Redelivery, 'endpointId'>[]>`

@@ -14,15 +14,15 @@ export type Break = {
 };
 
 /**
- * Keeps a day of a rail's statement as it is now, line by line: what was read of it while it was
- * open is replaced, and once it is closed nothing is.
+ * Stores the lines of one day of a rail's statement. Replaces the lines stored while the day was open.
+ * Once the day is closed, changes nothing.
  */
 export async function storeStatement(
   sql: Sql,
   { rail, date, closed, lines }: Statement & { readonly rail: string; readonly date: string },
 ): Promise<void> {
   const numbered = lines.map((entry, index) => ({ ...entry, line: index + 1 }));
-  // One reader at a time: a read from before the day was closed must not overwrite a later one.
+  // One at a time: a statement read before the day was closed must not overwrite a later one.
   await sql`select pg_advisory_xact_lock(hashtextextended(${`statement ${rail} ${date}`}, 0))`;
   const known = await sql`
     select from statements where rail = ${rail} and statement_date = ${date}::text::date`;
@@ -44,7 +44,7 @@ export async function storeStatement(
   }
 }
 
-/** The days without a closed statement, from both ends of the time in which there are payouts. */
+/** Returns days without a closed statement, the oldest and the newest since the rail's first payout. */
 export async function unreadDays(sql: Sql, rail: string, from = '-infinity') {
   const rows = await sql<{ day: string }[]>`
     select to_char(day, 'YYYY-MM-DD') as day from unread_days(${rail}) as day
@@ -55,7 +55,7 @@ export async function unreadDays(sql: Sql, rail: string, from = '-infinity') {
 export type EvidenceQuery = {
   readonly rail: string;
   readonly key: string;
-  /** Null where any amount in any currency may be the payment. */
+  /** Null, like `currency`, if a debit of any amount in any currency may be the payment. */
   readonly amountMinor: bigint | null;
   readonly currency: string | null;
   readonly since: Date;
@@ -66,11 +66,11 @@ export type EvidenceQuery = {
 export type Evidence = {
   readonly payments: number;
   readonly openDays: number;
-  /** Keys with a debit of the amount, of whose debits the ledger does not say the same. */
+  /** Number of keys with a debit of this amount whose debits do not add up to the ledger's amount. */
   readonly unmatched: number;
 };
 
-/** What the statements say of an order from the day before a time to a day. */
+/** Returns what the statements show about an order, from the day before `since` through `until`. */
 export async function readEvidence(sql: Sql, query: EvidenceQuery): Promise<Evidence> {
   const { rail, key, amountMinor, currency, since, until } = query;
   const [row] = await sql<Evidence[]>`
@@ -88,7 +88,7 @@ export async function readEvidence(sql: Sql, query: EvidenceQuery): Promise<Evid
   return exactlyOne(row);
 }
 
-/** Every difference between the bank's statements and the ledger, oldest first. */
+/** Returns differences between the bank's statements and the ledger, oldest first. */
 export async function listBreaks(sql: Sql, limit: number): Promise<readonly Break[]> {
   return sql<Break[]>`select * from statement_breaks order by since limit ${limit}`;
 }
@@ -99,13 +99,13 @@ export async function countBreaks(sql: Sql): Promise<number> {
   return row?.count ?? 0;
 }
 
-/** What bank and ledger moved, a currency and direction, on the days that are closed. */
+/** Totals that bank and ledger moved on closed days, per currency and direction. */
 export type MovementTotal = {
   readonly currency: string;
   readonly direction: 'debit' | 'credit';
   readonly bankMinor: bigint;
   readonly ledgerMinor: bigint;
-  /** Their difference, for charts alone. */
+  /** The difference between bank and ledger, for charts only. */
   readonly drift: number;
 };
 

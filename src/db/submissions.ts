@@ -4,35 +4,35 @@ import { firstSentAt, lastSentAt, lostTimes } from './interruptions.js';
 import type { AcceptedRow } from './payouts.js';
 import { wakeAfter } from './wakeTimes.js';
 
-/** What the rail has to know; fixed at acceptance, so it is there. */
+/** The data needed to submit a payout to its rail. Not null, because it is fixed at acceptance. */
 export type Submission = Pick<
   AcceptedRow,
   'id' | 'accountId' | 'rail' | 'reference' | 'receiveMinor' | 'destinationCurrency' | 'voidIntent'
 > & {
-  /** The payout that it repeats. */
+  /** The payout that this one retries. */
   readonly retryOf: string | null;
-  /** Whether an earlier attempt began and left no answer: look before sending again. */
+  /** Whether an earlier attempt began without a recorded response: look it up before sending again. */
   readonly wasSubmitted: boolean;
-  /** Whether that attempt may have been made in a time that the database has lost. */
+  /** Whether that attempt is not recorded but may have been lost in an interruption of the database. */
   readonly isOfLostTime: boolean;
   /** Milliseconds since the first attempt began, by the database's clock. */
   readonly sinceFirstAttemptMs: number;
 };
 
-/** How long each rail has to settle, counted from the moment it was given the order. */
+/** Time that a rail has to settle an order after its submission. */
 export type SettleLimit = { readonly rail: string; readonly settleWithinMs: number };
 
 export type SubmitInput = {
   readonly driver: string;
   readonly ids: readonly string[];
-  /** When the sweep wakes the payouts if this attempt does not end. */
+  /** Time after which the sweep wakes the payouts if this attempt does not end. */
   readonly wakeInMs: number;
 };
 
 /**
- * Commits that submission begins, before the rail is called, so that no crash can leave an
- * unrecorded call behind. What a paused or canceled batch has not given to the rail
- * is withheld; what it has given goes on. The rail's time to settle begins anew.
+ * Records the start of a submission. Must be committed before the rail is called, so that no crash leaves
+ * an unrecorded call behind. In a paused or canceled batch, skips payouts not yet submitted and continues
+ * those that were. The rail's time to settle starts at the first recorded submission.
  */
 export async function beginSubmission(
   sql: Sql,
@@ -64,8 +64,8 @@ export async function beginSubmission(
 }
 
 /**
- * Commits that orders are sent once more, and returns the payouts of which that is still true:
- * not those that moved, or that a void was begun for, while the rail was asked about them.
+ * Records that orders are about to be sent again. Returns the payouts to send. Leaves out those that moved,
+ * or for which a void was begun, while the rail was queried about them.
  */
 export async function beginRepeat(
   sql: Sql,
@@ -87,7 +87,7 @@ export async function beginRepeat(
   return rows.map(({ id }) => id);
 }
 
-/** The rail's time counts from the last sending; what a person has granted beyond that stays. */
+/** The settlement deadline counted from now, unless a person has granted a later one. */
 function laterSettleBy(sql: Sql) {
   return sql`greatest(p.settle_by, now() + make_interval(secs => t.settle_within_ms / 1000.0))`;
 }
@@ -97,9 +97,9 @@ function limitsTable(sql: Sql, limits: readonly SettleLimit[]) {
 }
 
 /**
- * Writes down what a void is to make of a payout, before the rail is asked for it. An end that
- * was written before stays: the step that sees the void first writes that one. Undefined where the
- * payout is no longer the driver's to void, or its key is older than the rail remembers.
+ * Records the outcome that a payout gets once voided, before the void is requested from the rail. Returns
+ * the recorded outcome. An earlier one is kept: the first step that sees the void applies it. Returns
+ * undefined if this driver may no longer void the payout, or if its key is older than the rail remembers.
  */
 export async function writeVoidIntent(
   sql: Sql,
@@ -120,8 +120,8 @@ const sentTimes = (sql: Sql) => sql`
   submit_started_at = ${firstSentAt(sql)}, last_sent_at = ${lastSentAt(sql)}`;
 
 /**
- * Records the cancellation of payouts that are not known to be sent, but may have been in a time that the
- * database has lost: the next submission has the rail void them. Returns which these are.
+ * Records the cancellation of payouts whose submission is not recorded but may have been lost in an
+ * interruption of the database. The next submission makes the rail void them. Returns their IDs.
  */
 export async function cancelLost(sql: Sql, ids: readonly string[]): Promise<ReadonlySet<string>> {
   if (ids.length === 0) return new Set();
@@ -133,7 +133,7 @@ export async function cancelLost(sql: Sql, ids: readonly string[]): Promise<Read
   return new Set(rows.map(({ id }) => id));
 }
 
-/** The rail has not voided the key: what it makes of the order decides. */
+/** Clears the void intent after the rail did not void the key. The rail's result then decides. */
 export async function clearVoidIntent(sql: Sql, id: string): Promise<void> {
   await sql`
     update payouts set void_intent = null where id = ${id} and status in ('processing', 'sent')`;

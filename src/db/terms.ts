@@ -5,40 +5,40 @@ import { bigints, exactlyOne, type Sql, when } from './client.js';
 import { currentOpenings } from './corridorOpenings.js';
 import { type CurrencyRates, originOf, type RateOrigin } from './rates.js';
 
-/** Terms with the time that they hold for; without an account, those of every other one. */
+/** Terms with their validity period. Without an account, they apply to all accounts without own terms. */
 export type TermsRow = Terms & {
   readonly accountId: string | null;
   readonly validFrom: Date;
   readonly validUntil: Date | null;
 };
 
-/** Everything that a price is computed from, by its ids. */
+/** IDs of everything from which a price is computed. */
 export type PriceOrigin = RateOrigin & {
   readonly feeTermsId: bigint;
   /** Null within one currency, where there is no spread. */
   readonly spreadTermsId: bigint | null;
 };
 
-/** What the price of a corridor was computed from: without one there is no price. */
+/** Returns the origin of a corridor's price; throws if there is no corridor, hence no price. */
 export function priceOriginOf(rates: CurrencyRates, corridor: Corridor | undefined): PriceOrigin {
   if (corridor === undefined) throw new Error('A price was computed without a corridor.');
   const { source, destination, feeTermsId, spreadTermsId } = corridor;
   return { ...originOf(rates, source, destination), feeTermsId, spreadTermsId };
 }
 
-/** The terms of each currency at a moment: of those that hold then, the ones that began last. */
+/** The terms of each currency at a time: of those in force, an account's own first, then the latest begun. */
 const termsAt = (sql: Sql, owners: Fragment, at: Fragment) => sql`
   select distinct on (t.currency) t.* from terms t
    where ${owners} and t.valid_from <= ${at} and (t.valid_until is null or t.valid_until > ${at})
    order by t.currency, t.account_id is null, t.valid_from desc, t.id desc`;
 
-/** Whose terms apply to an account: its own, and in other currencies everyone's. */
+/** Condition: terms that may apply to an account, its own and, for other currencies, the general ones. */
 const ownersFor = (sql: Sql, accountId: Fragment) => sql`
   (t.account_id is null or t.account_id = ${accountId})`;
 
 /**
- * The terms of an account, and the database's time, to which a price on them belongs; and which
- * corridors are closed.
+ * Returns the terms of an account, the database's time, which is the time of prices on these terms, and the
+ * rules that open or close corridors.
  */
 export async function currentTerms(
   sql: Sql,
@@ -56,11 +56,11 @@ export async function currentTerms(
        where ${when(sql, currencies, (some) => sql`currency = any (${some})`)}`,
     currentOpenings(sql),
   ]);
-  // Without terms there is no price that could be dated.
+  // Without terms there are no prices, so the time does not matter.
   return { at: rows[0]?.at ?? new Date(0), terms: rows, openings };
 }
 
-/** What holds for these payouts of one account: now, or for the items of a batch, at its request. */
+/** Returns the terms for payouts of one account: present ones, or for batch items, as of the request. */
 export async function termsOfPayouts(
   sql: Sql,
   payoutIds: readonly string[],
@@ -73,7 +73,7 @@ export async function termsOfPayouts(
      cross join lateral (${termsAt(sql, ownersFor(sql, sql`asked.account_id`), sql`asked.at`)}) t`;
 }
 
-/** Terms by their ids. */
+/** Finds terms by their IDs. */
 export async function findTerms(
   sql: Sql,
   ids: readonly (bigint | null)[],
@@ -81,7 +81,7 @@ export async function findTerms(
   return sql<TermsRow[]>`select * from terms where id = any (${bigints(ids)}::bigint[])`;
 }
 
-/** The terms of an account in a currency at a moment; without an account, everyone's. */
+/** Finds the terms of an account in a currency at a time; without an account, the general terms. */
 export async function findTermsAt(
   sql: Sql,
   accountId: string | null,
@@ -94,7 +94,7 @@ export async function findTermsAt(
   return exactlyOne(row);
 }
 
-/** Terms in force and scheduled ones: everyone's, or those that an account has of its own. */
+/** Returns terms in force and scheduled ones: an account's own, or without an account the general ones. */
 export async function listTerms(
   sql: Sql,
   accountId: string | null,
@@ -109,7 +109,7 @@ export async function listTerms(
      order by currency, valid_from, id`;
 }
 
-/** Schedules terms. The database refuses a time that is not ahead, when the transaction ends. */
+/** Schedules terms. When the transaction ends, the database rejects a start that is not in the future. */
 export async function insertTerms(sql: Sql, terms: Omit<TermsRow, 'id'>): Promise<TermsRow> {
   const [row] = await sql<TermsRow[]>`
     insert into terms (account_id, currency, fixed_minor, basis_points, minimum_minor,
@@ -121,7 +121,7 @@ export async function insertTerms(sql: Sql, terms: Omit<TermsRow, 'id'>): Promis
   return exactlyOne(row);
 }
 
-/** Fees in minor units: what payouts have paid, and what they would have paid. */
+/** Fees in minor units that payouts have paid, and would have paid on new terms. */
 export type FeeComparison = {
   readonly mode: Mode;
   readonly payouts: number;
@@ -130,10 +130,10 @@ export type FeeComparison = {
 };
 
 /**
- * What the payouts that the bank settled in the last 30 days have paid in fees, and what they would have
- * paid: those of an account, or of all that have no terms of their own, test and live apart. Where the
- * receive amount was fixed it stays, and the new fee is that of the smallest amount that leaves as much.
- * The database gives up where this takes longer than a statement may.
+ * Compares the fees that payouts settled in the last 30 days have paid with those on new terms: payouts of
+ * an account, or all that were charged on the general terms, test and live apart. A fixed receive amount
+ * stays the same; its new fee is that of the smallest source amount that leaves the same net amount.
+ * Subject to the usual statement timeout.
  */
 export async function compareFees(
   sql: Sql,

@@ -9,19 +9,19 @@ export type WebhookEndpointRow = {
   readonly accountId: string;
   readonly url: string;
   readonly events: readonly string[];
-  /** By the secret, or by the service's own key as well. */
+  /** `v1` signs with the endpoint's secret, `v1a` with the service's own key as well. */
   readonly signature: 'v1' | 'v1a';
-  /** Whether it is sent many events in one request. */
+  /** Whether a request may contain many events. */
   readonly batching: boolean;
   readonly description: string | null;
   readonly apiVersion: string;
-  /** Unverified until it has answered a challenge; no events are sent to it before. */
+  /** Unverified, and without events, until the endpoint has answered a challenge. */
   readonly status: 'unverified' | 'enabled' | 'disabled';
   readonly statusReason: string | null;
-  /** Since when no attempt has succeeded, where the last one failed. */
+  /** Start of the present series of failed attempts; null if the last attempt succeeded. */
   readonly failingSince: Date | null;
   readonly secretNumber: number;
-  /** Since when it has its present secret. */
+  /** When the present secret was set. */
   readonly secretSince: Date;
   readonly previousSecretUntil: Date | null;
   readonly createdAt: Date;
@@ -40,7 +40,7 @@ type NewEndpoint = Pick<
   readonly secret: string;
 };
 
-/** Adds an endpoint, with its first secret sealed. */
+/** Adds an endpoint and its first secret, which is sealed. */
 export async function insertWebhookEndpoint(
   sql: Sql,
   keyring: Keyring,
@@ -62,11 +62,11 @@ export async function insertWebhookEndpoint(
 }
 
 /**
- * How many endpoints an account has. Other counts wait until its transaction ends, so
- * of endpoints that are added at the same time each is counted.
+ * Counts the endpoints of an account. Other counts wait until this transaction ends, so that endpoints
+ * added at the same time are all counted.
  */
 export async function countWebhookEndpoints(sql: Sql, accountId: string): Promise<number> {
-  // No row is locked: the account's is where its events get their numbers.
+  // Not a lock on the account's row, which is needed to number the account's events.
   await sql`select pg_advisory_xact_lock(hashtextextended(${`endpoints ${accountId}`}, 0))`;
   const [row] = await sql<{ count: number }[]>`
     select count(*)::int as count from webhook_endpoints
@@ -88,13 +88,13 @@ export async function lockWebhookEndpoint(
   return row;
 }
 
-/** Whose endpoint it is, or was until it was deleted, and how it takes its events. */
+/** Returns an endpoint, even a deleted one. */
 export async function recipientOf(sql: Sql, id: string): Promise<WebhookEndpointRow> {
   const [row] = await sql<WebhookEndpointRow[]>`select * from webhook_endpoints where id = ${id}`;
   return exactlyOne(row);
 }
 
-/** A page of the endpoints that are not deleted: a handful, which are sorted as they are read. */
+/** Lists a page of the endpoints that are not deleted. They are few enough to sort without an index. */
 export async function listWebhookEndpoints(
   sql: Sql,
   accountId: string,
@@ -109,11 +109,11 @@ export async function listWebhookEndpoints(
   return toPage(page, rows);
 }
 
-/** What an update may change; what is left out stays as it is. */
+/** Fields that an update may change. Omitted fields stay the same. */
 type EndpointChanges = {
   readonly url?: string | undefined;
   readonly events?: readonly string[] | undefined;
-  /** An empty text removes it. */
+  /** An empty string removes the description. */
   readonly description?: string | undefined;
   readonly signature?: WebhookEndpointRow['signature'] | undefined;
   readonly batching?: boolean | undefined;
@@ -121,12 +121,12 @@ type EndpointChanges = {
   readonly apiVersion?: string | undefined;
 };
 
-/** A second of work: what is more is canceled by the endpoint's own workflow, slice by slice. */
+/** Maximum number of deliveries canceled per statement: a second of work. The workflow does the rest. */
 const canceledAtOnce = 50_000;
 
 /**
- * Cancels the pending deliveries of an endpoint if a condition has rows. Those that another transaction
- * has locked are skipped, which avoids deadlocks; they are canceled when they are due.
+ * Cancels the pending deliveries of an endpoint if `condition` returns rows. Skips deliveries locked by
+ * another transaction, which avoids deadlocks. Those are canceled when they are due.
  */
 export const cancelPending = (sql: Sql, id: string, condition: Fragment) => sql`
   update deliveries set status = 'canceled'
@@ -135,15 +135,15 @@ export const cancelPending = (sql: Sql, id: string, condition: Fragment) => sql`
       where endpoint_id = ${id} and status = 'pending' and exists (${condition})
       order by next_attempt_at limit ${canceledAtOnce} for update skip locked))`;
 
-/** Cancels what is pending at an endpoint that is gone; returns whether there may be more. */
+/** Cancels the pending deliveries of a deleted or disabled endpoint; returns whether there may be more. */
 export async function cancelAll(sql: Sql, id: string): Promise<boolean> {
   const { count } = await cancelPending(sql, id, sql`select`);
   return count === canceledAtOnce;
 }
 
 /**
- * Changes an endpoint. To disable it cancels its pending deliveries in the same statement, and they
- * stay canceled when it is enabled again.
+ * Updates an endpoint. Disabling it cancels its pending deliveries in the same statement. They stay
+ * canceled when it is enabled again.
  */
 export async function updateWebhookEndpoint(
   sql: Sql,
@@ -151,7 +151,7 @@ export async function updateWebhookEndpoint(
   id: string,
   { url, events, description, signature, batching, status, apiVersion }: EndpointChanges,
 ): Promise<WebhookEndpointRow | undefined> {
-  // A new URL, or a receiver that its owner has enabled again, starts with a clean record.
+  // A new URL, or an endpoint that the customer has enabled again, starts with a clean health record.
   const isNew = sql`(coalesce(${url ?? null} <> url, false)
     or coalesce(${status ?? null}::text = 'enabled', false))`;
   const [row] = await sql<WebhookEndpointRow[]>`
@@ -178,14 +178,14 @@ export async function updateWebhookEndpoint(
   return row;
 }
 
-/** Enables an endpoint if it is unverified and its URL is still the one that has answered. */
+/** Enables an endpoint if it is unverified and still has the URL that answered the challenge. */
 export async function enableVerified(sql: Sql, id: string, url: string): Promise<void> {
   await sql`
     update webhook_endpoints set status = 'enabled'
      where id = ${id} and url = ${url} and status = 'unverified' and deleted_at is null`;
 }
 
-/** Hides an endpoint, cancels its pending deliveries and deletes its secrets, in one statement. */
+/** Marks an endpoint as deleted, cancels its pending deliveries and deletes its secrets, in one statement. */
 export async function deleteWebhookEndpoint(
   sql: Sql,
   accountId: string,
@@ -205,8 +205,8 @@ export async function deleteWebhookEndpoint(
 }
 
 /**
- * Replaces the secret of a locked endpoint. The old one signs as well for so many hours; with none it
- * is gone at once, and so is one before it.
+ * Replaces the secret of a locked endpoint. The previous secret signs as well for `overlapHours`; if that
+ * is 0, it is deleted at once. Any older secret is deleted in either case.
  */
 export async function rotateWebhookSecret(
   sql: Sql,
@@ -230,7 +230,7 @@ export async function rotateWebhookSecret(
   return exactlyOne(row);
 }
 
-/** Ends the overlap of a rotation; without one it changes nothing. */
+/** Ends the overlap of a secret rotation; changes nothing if there is none. */
 export async function revokeOldSecret(
   sql: Sql,
   accountId: string,

@@ -3,18 +3,18 @@ import { oldestKept } from './id.js';
 import retention from './retention.json' with { type: 'json' };
 import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
-/** What came of a challenge or a test, by the names of the API. */
+/** The result of a challenge or a test, with the API's field names. */
 export type ProbeOutcome = {
-  /** Of a challenge, whether it was answered. */
+  /** For a challenge, whether it was answered. */
   readonly delivered: boolean;
   readonly http_status: number | null;
   readonly latency_ms: number | null;
   readonly error: string | null;
-  /** How the answer to a test began. */
+  /** The beginning of the response to a test. */
   readonly response: string | null;
 };
 
-/** A challenge or a test: one message to an endpoint. Its id is the `webhook-id`. */
+/** A challenge or a test: one message to an endpoint. Its ID is the `webhook-id`. */
 export type NewProbe = {
   readonly id: string;
   readonly accountId: string;
@@ -28,29 +28,30 @@ export type ProbeRow = {
 };
 
 /**
- * Of an account in an hour. To a host: enough to set up an endpoint, and no flood for a stranger. To
- * all: as much for six endpoints, and no flood for a machine to which names without end lead.
+ * Maximum numbers of probes per account and hour. To one host: enough to set up an endpoint, and too few
+ * to flood a stranger. To all hosts: enough for six endpoints, and too few to flood a machine to which
+ * any number of host names resolve.
  */
 const anHour = { toHost: 10, toAll: 60 };
 
-/** The host that a URL leads to, as probes are counted: with a dot at its end it is the same. */
+/** Returns a URL's host name for counting probes. A trailing dot does not make a different host. */
 const hostOf = (url: string) => new URL(url).hostname.replace(/\.$/, '');
 
-/** How many an hour have been sent, to one host or, where that is null, to all; and until when. */
+/** A limit of `most` probes an hour to one host (null: to all), reached for another `seconds`. */
 type ReachedLimit = Readonly<{ most: number; host: string | null; seconds: number }>;
 
 /**
- * Adds a probe, or returns the limit of the account that is reached. One that no worker has begun
- * within 30 s, when its workflow is over, was not sent: it does not count, and may be added anew.
+ * Adds a probe, or returns the account's limit that is reached. A probe that no worker has begun within
+ * 30 s, when its workflow has ended, was not sent. It does not count, and may be added again.
  */
 export async function addProbe(
   sql: Sql,
   { id, accountId, endpointId, kind, url }: NewProbe,
 ): Promise<ReachedLimit | undefined> {
   const host = hostOf(url);
-  // Until the transaction ends: of probes that are added at the same time each is counted.
+  // Held until the transaction ends, so that probes added at the same time are all counted.
   await sql`select pg_advisory_xact_lock(hashtextextended(${`probes ${accountId}`}, 0))`;
-  // There is room again when the tenth, or sixtieth, of those that count longest has ended.
+  // Of the 10 (or 60) probes that count longest, the first to expire makes room for another.
   const [reached] = await sql<ReachedLimit[]>`
     with counted as (
       select host, created_at +
@@ -75,13 +76,13 @@ export async function addProbe(
   return undefined;
 }
 
-/** Nothing more is known of a probe whose worker has stopped: it may have arrived. */
+/** The outcome of a probe whose worker stopped: unknown, because the message may have arrived. */
 const lost: ProbeOutcome = {
   ...{ delivered: false, http_status: null, latency_ms: null, response: null },
   error: 'unknown: the worker that sent it has stopped',
 };
 
-/** What has no outcome 25 s after it was begun gets none: a message takes 15 s, its activity 20 s. */
+/** Finds a probe. Without an outcome after 25 s it is `lost`: a message takes 15 s, its activity 20 s. */
 export const findProbe = oneOf(
   ownedIn<ProbeRow>(
     'webhook_probes',
@@ -90,10 +91,10 @@ export const findProbe = oneOf(
   ),
 );
 
-/** The endpoint of a probe, as it is now, and what is sent where. */
+/** The present endpoint of a probe, with the probe's kind and URL. */
 export type BegunProbe = WebhookEndpointRow & Pick<NewProbe, 'kind'>;
 
-/** Takes a probe to send it. One that was taken before is never sent again: it may have arrived. */
+/** Claims a probe for sending. A claimed probe is never sent again, because it may have arrived. */
 export async function beginProbe(sql: Sql, id: string): Promise<BegunProbe | undefined> {
   const [row] = await sql<BegunProbe[]>`
     with begun as (
@@ -104,14 +105,14 @@ export async function beginProbe(sql: Sql, id: string): Promise<BegunProbe | und
   return row;
 }
 
-/** Records what came of a probe. */
+/** Records the outcome of a probe. */
 export async function endProbe(sql: Sql, id: string, outcome: ProbeOutcome): Promise<void> {
   await sql`update webhook_probes set outcome = ${sql.json(outcome)} where id = ${id}`;
 }
 
 /**
- * Deletes old probes, so many at the most; returns how many. Until then a repeat with the same
- * idempotency key is answered from the row.
+ * Deletes at most `limit` old probes; returns how many. Until then, repeated requests with the same
+ * idempotency key are answered from the row.
  */
 export async function purgeProbes(sql: Sql, limit: number): Promise<number> {
   const { count } = await sql`

@@ -7,7 +7,7 @@ type Secret = { readonly accountId: string; readonly endpointId: string; readonl
 const aboutSecret = ({ accountId, endpointId, number }: Secret) =>
   `webhook secret 1 ${accountId} ${endpointId} ${number}`;
 
-/** Seals a secret with the key of its account. */
+/** Encrypts a secret with its account's key. */
 export async function sealSecret(
   sql: Sql,
   keyring: Keyring,
@@ -17,7 +17,7 @@ export async function sealSecret(
   return seal(await accountKeyOf(sql, keyring, owner.accountId), secret, aboutSecret(owner));
 }
 
-/** The secrets that sign to an endpoint now, newest first: one, or two while a rotation overlaps. */
+/** Returns an endpoint's valid signing secrets, newest first: one, or two during a rotation's overlap. */
 export async function webhookSecretsOf(
   sql: Sql,
   keyring: Keyring,
@@ -33,12 +33,12 @@ export async function webhookSecretsOf(
   return rows.map((row) => open(accountKey, row.sealed, aboutSecret(row)).toString('utf8'));
 }
 
-/** More endpoints than are sent to within the time of a batch. */
+/** Maximum number of cached endpoints: more than get deliveries during one batch. */
 const rememberedEndpoints = 1_000;
 
 /**
- * Opens the secrets of endpoints once for all deliveries of a process. A secret never changes under
- * its number, so what is remembered is right for as long as it is asked for.
+ * Caches opened secrets of endpoints for all deliveries of a process. A secret with a given number never
+ * changes, so cached secrets never become wrong.
  */
 export function webhookSecretsOpener(sql: Sql, keyring: Keyring) {
   const opened = new Map<string, Promise<readonly string[]>>();
