@@ -147,7 +147,7 @@ async function withRetries<T>(database: Database, work: (sql: Sql) => Promise<T>
   }
 }
 
-/** Runs a transaction that reads a lot, with `limitMs` as its statement timeout. */
+/** Runs a transaction that reads a lot: `limitMs` is its statement timeout, without a transaction timeout. */
 export function longTransaction<T>(
   database: Database,
   limitMs: number,

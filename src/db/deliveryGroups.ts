@@ -19,7 +19,7 @@ export async function endpointsOfGroups(sql: Sql, accountId: string): Promise<re
   return rows.map((row) => row.endpointId);
 }
 
-/** Condition: a group is claimable here. Endpoints that get one request at a time have their own workflow. */
+/** Condition: group `g` may be claimed. Not if `w` gets one request at a time, from its own workflow. */
 const isClaimable = (sql: Sql) => sql`
   (g.claimed_at is null and ${isListening(sql)} and not ${isProbed(sql)})`;
 

@@ -1,7 +1,7 @@
 import type { Refusal } from '../domain/refusal.js';
 import { type Sql, unnest } from './client.js';
 
-/** An idempotency key with its request. `fingerprints` maps each parameter to a keyed digest of its value. */
+/** A key bound to a request and an object. `fingerprints` maps each parameter to its value's keyed digest. */
 export type KeyBinding = {
   readonly key: string;
   readonly route: string;

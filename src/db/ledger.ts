@@ -204,7 +204,7 @@ export type Exposure = {
   readonly owedMinor: bigint;
 };
 
-/** Returns the exposure per currency pair. Read account by account, as few of all payouts are open. */
+/** Returns the exposure per mode and currency pair. Reads by account, as few of all payouts are open. */
 export async function listExposures(sql: Sql): Promise<readonly Exposure[]> {
   return sql<Exposure[]>`
     select p.mode, p.source_currency, p.destination_currency, count(*)::int as payouts,
@@ -223,7 +223,7 @@ export type CurrencySum = {
   readonly postings: bigint;
 };
 
-/** Returns the sum of all postings per currency. Anything but zero means that the ledger is broken. */
+/** Returns the sum of postings per mode and currency. Anything but zero means that the ledger is broken. */
 export async function sumPostings(sql: Sql): Promise<readonly CurrencySum[]> {
   return sql<CurrencySum[]>`
     select a.mode, p.currency, sum(p.amount_minor)::bigint as sum_minor, count(*) as postings

@@ -135,8 +135,8 @@ export async function lockRetried(sql: Sql, accountId: string, id: string): Prom
 }
 
 /**
- * Records the customer's request to cancel, because a message to the workflow proves nothing. Writes at
- * most once a minute, however often the request is repeated.
+ * Records the customer's request to cancel, because a message to the workflow does not prove that the
+ * customer made it. Writes at most once a minute, however often the request is repeated.
  */
 export async function requestCancellation(sql: Sql, id: string): Promise<void> {
   await sql`

@@ -70,7 +70,10 @@ export type Evidence = {
   readonly unmatched: number;
 };
 
-/** Returns what the statements show about an order, from the day before `since` through `until`. */
+/**
+ * Returns what the statements show about an order. Counts unmatched keys and open days from the day before
+ * `since`, open days through `until`, and entries with the order's key on any day.
+ */
 export async function readEvidence(sql: Sql, query: EvidenceQuery): Promise<Evidence> {
   const { rail, key, amountMinor, currency, since, until } = query;
   const [row] = await sql<Evidence[]>`

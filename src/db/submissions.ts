@@ -98,7 +98,7 @@ function limitsTable(sql: Sql, limits: readonly SettleLimit[]) {
 
 /**
  * Records the outcome that a payout gets once voided, before the void is requested from the rail. Returns
- * the recorded outcome. An earlier one is kept: the first step that sees the void applies it. Returns
+ * the recorded outcome. An earlier one is kept, and applied by the step that first sees the void. Returns
  * undefined if this driver may no longer void the payout, or if its key is older than the rail remembers.
  */
 export async function writeVoidIntent(

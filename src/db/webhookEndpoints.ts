@@ -76,7 +76,7 @@ export async function countWebhookEndpoints(sql: Sql, accountId: string): Promis
 
 export const findWebhookEndpoint = oneOf(ownedIn<WebhookEndpointRow>('webhook_endpoints'));
 
-/** Locks an endpoint that is not deleted, so that of two rotations the second sees the first. */
+/** Locks an endpoint that is not deleted, so that the second of two concurrent rotations sees the first. */
 export async function lockWebhookEndpoint(
   sql: Sql,
   accountId: string,
