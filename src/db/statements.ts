@@ -102,27 +102,35 @@ export async function countBreaks(sql: Sql): Promise<number> {
   return row?.count ?? 0;
 }
 
-/** Totals that bank and ledger moved on closed days, per currency and direction. */
+/** What the bank and the ledger moved, by currency and direction, as far as closed days show both. */
 export type MovementTotal = {
   readonly currency: string;
   readonly direction: 'debit' | 'credit';
   readonly bankMinor: bigint;
   readonly ledgerMinor: bigint;
-  /** The difference between bank and ledger, for charts only. */
+  /** The difference, for metrics only. */
   readonly drift: number;
 };
 
+/**
+ * The bank counts what it booked on closed days. The ledger may book the same a day later, so it counts a
+ * payout once a closed day has it, or once the day after the ledger's own is closed.
+ */
 export async function movementTotals(sql: Sql): Promise<readonly MovementTotal[]> {
   return sql<MovementTotal[]>`
+    with booked as (select * from statement_entries join statements using (rail, statement_date))
     select currency, direction, sum(bank_minor)::bigint as bank_minor,
            sum(ledger_minor)::bigint as ledger_minor,
            (sum(bank_minor) - sum(ledger_minor))::float8 as drift
-      from (select rail, currency, direction, statement_date as day,
-                   amount_minor as bank_minor, 0 as ledger_minor
-              from statement_entries
+      from (select currency, direction, amount_minor as bank_minor, 0 as ledger_minor from booked
             union all
-            select rail, currency, direction, (booked_at at time zone 'UTC')::date, 0, amount_minor
-              from ledger_movements) as moved
-     where exists (select from statements s where s.rail = moved.rail and s.statement_date = day)
+            select m.currency, direction, 0, m.amount_minor
+              from ledger_movements m
+              join (select rail, max(statement_date) as day from statements group by rail) as last
+                using (rail)
+              left join (select distinct rail, rail_key as payout_id, direction from booked) as b
+                using (rail, payout_id, direction)
+             where b.payout_id is not null or (m.booked_at at time zone 'UTC')::date < last.day
+           ) as moved
      group by currency, direction order by currency, direction`;
 }

@@ -12,7 +12,7 @@ import { firstSentAt, lostTimes } from '../../src/db/interruptions.js';
 import { listBalanceBreaks, postEntries } from '../../src/db/ledger.js';
 import { listOrphans } from '../../src/db/orphans.js';
 import { claimOverduePayouts } from '../../src/db/payouts.js';
-import { listBreaks, storeStatement } from '../../src/db/statements.js';
+import { listBreaks, movementTotals, storeStatement } from '../../src/db/statements.js';
 import { fundEntry } from '../../src/domain/ledger.js';
 import type { Statement, StatementLine } from '../../src/domain/railReport.js';
 import { createRegistry } from '../../src/metrics.js';
@@ -307,6 +307,22 @@ describe("the bank's statement against the ledger", () => {
     const { output, code } = await reconcile();
     expect(output).toContain(`${settled}  debit amounts differ`);
     expect(code).toBe(1);
+  });
+
+  it('counts a payment in both totals when the ledger booked it a day after the bank', async () => {
+    const line = await payment();
+    const paidOn = dayOf(pastDays + 1);
+    await readDays((day) => ({ closed: day <= paidOn, lines: day === paidOn ? [line] : [] }));
+    const { amountMinor: sumMinor } = line;
+    expect(await movementTotals(system.worker)).toEqual([
+      { currency: 'EUR', direction: 'debit', bankMinor: sumMinor, ledgerMinor: sumMinor, drift: 0 },
+    ]);
+    await system.database`truncate statement_entries, statements`;
+    await readDays((day) => ({ closed: day <= dayOf(pastDays - 1) }));
+    // The bank shows nothing although the day after the ledger's own is closed.
+    const [missing] = await movementTotals(system.worker);
+    expect(missing).toMatchObject({ currency: 'EUR', direction: 'credit', bankMinor: 0n });
+    expect(missing?.drift).toBeLessThan(0);
   });
 
   it('takes the lines of an open day as they are when it is read again', async () => {
