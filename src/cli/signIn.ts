@@ -1,4 +1,7 @@
 import {
+  ClientError,
+  type Configuration,
+  type DeviceAuthorizationResponse,
   initiateDeviceAuthorization,
   pollDeviceAuthorizationGrant,
   ResponseBodyError,
@@ -43,12 +46,27 @@ async function tokenAt(issuer: string, clientId: string): Promise<string | undef
   const flow = await initiateDeviceAuthorization(provider, { scope: 'openid email' });
   console.error(`Open    ${flow.verification_uri_complete ?? flow.verification_uri}`);
   console.error(`Code    ${flow.user_code}, for ${Math.ceil(flow.expires_in / 60)} minutes`);
-  return (await pollDeviceAuthorizationGrant(provider, flow)).id_token;
+  return (await pollUntilExpired(provider, flow)).id_token;
+}
+
+/** Polls until the person has answered, also after a request that failed on its way (RFC 8628, 3.5). */
+async function pollUntilExpired(provider: Configuration, flow: DeviceAuthorizationResponse) {
+  const signal = AbortSignal.timeout(flow.expires_in * 1000);
+  for (;;) {
+    try {
+      return await pollDeviceAuthorizationGrant(provider, flow, undefined, { signal });
+    } catch (error) {
+      const isUnanswered =
+        error instanceof TypeError ||
+        (error instanceof ClientError && error.code === 'OAUTH_TIMEOUT');
+      if (!isUnanswered || signal.aborted) throw error;
+    }
+  }
 }
 
 async function ask<T>(shape: z.ZodType<T>, url: string, request: RequestInit = {}): Promise<T> {
   const signal = AbortSignal.timeout(answerLimitMs);
-  const response = await fetch(url, { ...request, signal }).catch(() => {
+  const response = await fetch(url, { ...request, redirect: 'error', signal }).catch(() => {
     throw new ConfigError(`CORRIDOR_SIGN_IN_URL: ${url} does not answer.`);
   });
   const body: unknown = await response.json().catch(() => undefined);

@@ -509,6 +509,11 @@ describe('corridor says what is wrong with its flags', () => {
       ['payouts', 'show', 'po_1', '--until', 'x'],
       'corridor payouts show takes no --until',
     ],
+    [
+      'a flag that a preview would not use',
+      ['terms', 'preview', 'EUR', '--spread', '900'],
+      'corridor terms preview takes no --spread',
+    ],
     ['a word too many', ['payouts', 'list', 'po_1'], 'takes no further "po_1"'],
     ['a group', ['webhooks'], '"webhooks" needs a subcommand: list.', 'corridor help webhooks'],
     ['help on nothing', ['help', 'nope'], 'There is no command "nope".', 'corridor help'],

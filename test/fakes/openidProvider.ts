@@ -23,11 +23,16 @@ export async function startOpenidProvider() {
   const waiting = new Map<string, Claims | null | undefined>();
   const asked: string[] = [];
   let keysAnswer: KeysAnswer;
+  let pollsToCut = 0;
   const server = createServer((request, response) => {
     asked.push(request.url ?? '');
     const sendText = (status: number, body: string) =>
       response.writeHead(status, { 'content-type': 'application/json' }).end(body);
     const send = (status: number, body: object) => sendText(status, JSON.stringify(body));
+    if (request.url === '/token' && pollsToCut > 0) {
+      pollsToCut -= 1;
+      return request.socket.destroy();
+    }
     if (request.url === '/jwks' && keysAnswer) return sendText(...keysAnswer);
     answer(request).then(
       ({ status = 200, ...body }) => send(status, body),
@@ -95,6 +100,10 @@ export async function startOpenidProvider() {
     /** Answers so instead of with its keys, until it is told otherwise. */
     answerForKeys: (answer: KeysAnswer) => {
       keysAnswer = answer;
+    },
+    /** Closes the connections of the next polls without an answer. */
+    cutPolls: (count: number) => {
+      pollsToCut = count;
     },
     /** Signs with another key from now on. */
     rotate: () => {

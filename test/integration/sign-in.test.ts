@@ -39,6 +39,7 @@ let operators: Database;
 let signIn: Database;
 let provider: Awaited<ReturnType<typeof startOpenidProvider>>;
 let service: Part;
+const serviceLog: string[] = [];
 
 beforeAll(async () => {
   test = await createTestDatabase();
@@ -64,7 +65,7 @@ function startService(env: Readonly<Record<string, string>> = {}): Promise<Part>
       ...{ OIDC_ISSUER: provider.issuer, OIDC_CLIENT_ID: clientId, ...env },
     },
     ready: { line: (line) => /"ready":"(http[^"]+)"/.exec(line)?.[1] },
-    ...{ readyTimeoutMs: 30_000, stopTimeoutMs: 10_000, onLog: () => undefined },
+    ...{ readyTimeoutMs: 30_000, stopTimeoutMs: 10_000, onLog: (line) => serviceLog.push(line) },
   });
 }
 
@@ -418,7 +419,7 @@ it('the login of the service reads nothing, and begins sessions alone', async ()
 
 describe('corridor sign-in', () => {
   /** Starts the command, has the person answer, and says how it ended. */
-  async function run(answer: Claims | null) {
+  async function run(answer: Claims | null, before?: () => Promise<void>) {
     const output: string[] = [];
     const part = await startProcess({
       ...{ name: 'cli', command: process.execPath, args: [program('cli/main.js'), 'sign-in'] },
@@ -427,6 +428,7 @@ describe('corridor sign-in', () => {
       ...{ readyTimeoutMs: 30_000, stopTimeoutMs: 10_000, onLog: (line) => output.push(line) },
     });
     expect(part.announced).toBe('WDJB-MJHT');
+    await before?.();
     provider.confirm(answer);
     await part.exited;
     return output;
@@ -439,6 +441,39 @@ describe('corridor sign-in', () => {
     expect(output.join('\n')).toContain('Signed in as klara (operate) until ');
     const [key = ''] = output.filter((line) => line.startsWith('cop_'));
     expect(await operatorOf(operators, key)).toBe('klara');
+  });
+
+  it('goes on polling when connections to the provider fail', async () => {
+    await add('ludwig');
+    const polls = () => provider.asked.filter((path) => path === '/token').length;
+    const output = await run({ sub: 'sub-of-ludwig' }, async () => {
+      provider.cutPolls(2);
+      const earlier = polls();
+      await eventually(
+        'polls after those that failed',
+        60_000,
+        () => polls() > earlier + 2 || undefined,
+      );
+    });
+    expect(output.join('\n')).toContain('Signed in as ludwig (operate) until ');
+  });
+
+  it('follows no redirect: its address is the configured one', async () => {
+    const page = createServer((_, response) =>
+      response.writeHead(307, { location: `${service.announced}/provider` }).end(),
+    );
+    const at = await listen(page, '127.0.0.1', 0);
+    const env = { PATH: process.env['PATH'], CORRIDOR_SIGN_IN_URL: at };
+    try {
+      const cli = promisify(execFile)(process.execPath, [program('cli/main.js'), 'sign-in'], {
+        env,
+      });
+      await expect(cli).rejects.toMatchObject({
+        ...{ code: 3, stderr: `CORRIDOR_SIGN_IN_URL: ${at}/provider does not answer.\n` },
+      });
+    } finally {
+      page.close();
+    }
   });
 
   it('says what is wrong where the service or the provider is another one, and no more', async () => {

@@ -402,12 +402,6 @@ describe('the command line', () => {
       /^Terms must start at least a minute from now/,
     );
   });
-
-  it('refuses flags that a preview would not use', async () => {
-    expect(await printed(previewTerms, 'EUR', { spread: '900' })).toBe(
-      '--spread does not apply: terms preview compares fees of the past.',
-    );
-  });
 });
 
 describe('the database', () => {
