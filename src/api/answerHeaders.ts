@@ -1,18 +1,18 @@
 import { defaultApiVersion, versionHeaders } from '../contract/versions/index.js';
 
 /**
- * Headers of every answer, wherever it is written. Strict-Transport-Security is not among them: a
- * client must ignore it without TLS (RFC 6797, 8.1), and only what ends TLS in front of this
- * process knows whether the whole host is to be reached by TLS for ever.
+ * Returns the headers of every response, whichever code writes it. Strict-Transport-Security is not among
+ * them: clients must ignore it without TLS (RFC 6797, 8.1), and only the TLS terminator in front of this
+ * process knows whether the whole host will always be served over TLS.
  */
 export function everyAnswerHeaders(requestId: string): Readonly<Record<string, string>> {
   return {
     'Request-Id': requestId,
     ...versionHeaders(defaultApiVersion),
-    // Answers are an account's own; what may be kept says so itself.
+    // A response is private to its account. Those that may be cached override this header.
     'Cache-Control': 'no-store',
     'X-Content-Type-Options': 'nosniff',
-    // Ids of payouts are in the paths.
+    // Paths contain payout IDs.
     'Referrer-Policy': 'no-referrer',
   };
 }

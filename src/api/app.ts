@@ -15,7 +15,7 @@ import { everyAnswerHeaders } from './answerHeaders.js';
 import { createAuthenticator, holderOf, scopeMissing } from './auth.js';
 import { inNetworks } from './clientAddress.js';
 import { compressAnswers } from './compression.js';
-import { keepCustomers } from './connections.js';
+import { trackAccountConnections } from './connections.js';
 import { alternatives } from './decode.js';
 import { readIdempotencyKey } from './idempotency.js';
 import { addReference } from './reference.js';
@@ -284,7 +284,7 @@ const addressNotAllowed = (received: string) =>
  */
 function admit({ database, limiter, proxies }: ApiDeps): Koa.Middleware {
   const authenticate = createAuthenticator(database);
-  const keep = keepCustomers(limiter.connections, proxies);
+  const track = trackAccountConnections(limiter.connections, proxies);
   return async (ctx, next) => {
     // The part of the API that takes a key.
     if (!ctx.path.startsWith('/v1/')) return next();
@@ -306,7 +306,7 @@ function admit({ database, limiter, proxies }: ApiDeps): Koa.Middleware {
     const { headers, refusal } = limiter.enter(id);
     ctx.set(headers);
     if (refusal !== undefined) return answerDelayed(ctx, refusal);
-    const release = keep(ctx.req.socket, id);
+    const release = track(ctx.req.socket, id);
     try {
       await next();
     } finally {

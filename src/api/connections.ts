@@ -2,15 +2,15 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { networkOf, type TrustedProxies } from './clientAddress.js';
 
-/** Connections that have shown a key or a rail's signature, and those of trusted proxies. */
+/** Connections that have presented an API key or a rail's signature, and those of trusted proxies. */
 export const trusted = new WeakSet<Duplex>();
 
 /**
- * Marks the connection of an authenticated request as trusted. An account keeps at most `most`: one
- * more closes the one that has been idle longest. Returns what ends the request. Connections of
- * proxies belong to no account.
+ * Returns a function that marks the connection of an authenticated request as trusted, and returns a callback
+ * for the end of that request. An account keeps at most `most` connections: another one closes the one that
+ * has been idle longest. Connections of proxies belong to no account.
  */
-export function keepCustomers(most: number, proxies: TrustedProxies) {
+export function trackAccountConnections(most: number, proxies: TrustedProxies) {
   const accounts = new Map<string, Set<Socket>>();
   const requests = new WeakMap<Socket, number>();
   const keep = (socket: Socket, accountId: string) => {
@@ -31,7 +31,7 @@ export function keepCustomers(most: number, proxies: TrustedProxies) {
     if (before === undefined) keep(socket, accountId);
     return () => {
       requests.set(socket, (requests.get(socket) ?? 0) - 1);
-      // From now on it is idle for the shortest time.
+      // Moves the connection to the end of the set, as the one that became idle last.
       const kept = accounts.get(accountId);
       if (kept?.delete(socket)) kept.add(socket);
     };
@@ -39,8 +39,8 @@ export function keepCustomers(most: number, proxies: TrustedProxies) {
 }
 
 /**
- * Lets every connection in and closes the oldest anonymous one: of the same address if it has too
- * many, of any if there are as many connections as there may be.
+ * Returns a function that accepts a new connection and, at a limit, closes the oldest anonymous one: from the
+ * same address if that has too many, or from any address if the process has as many as it may.
  */
 export function admitConnections(
   limits: { readonly connections: number; readonly anonymous: number },

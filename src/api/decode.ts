@@ -9,7 +9,7 @@ import type { Steps } from './slices.js';
 
 type Format = {
   readonly decode: (body: Buffer, params?: z.ZodObject, isNew?: boolean) => Steps<Decoding>;
-  /** Whether the lines of the body are items, so that it has no place for anything else. */
+  /** Whether each line of the body is an item, so that the body has no place for other parameters. */
   readonly isLines: boolean;
 };
 
@@ -21,19 +21,19 @@ const formats: ReadonlyMap<string, Format> = new Map([
   ['text/csv', { decode: decodeCsv, isLines: true }],
 ]);
 
-/** Without a comma before the last one, as the British write a list. */
+/** Formats alternatives as a British list, without a comma before the last one. */
 export const alternatives = new Intl.ListFormat('en-GB', { type: 'disjunction' });
 
 /**
- * Decodes a request body to its parameters, in time linear in its length and within the
- * caps of decoded.ts. An empty body is no parameters, whatever its type. Refusals:
- * `content_type_unsupported`, `body_too_large`, `body_malformed` for the whole, for an item or
- * for a cell, and `parameter_invalid` for each parameter that cannot be decoded.
+ * Decodes a request body to its parameters, in time linear in its length and within the caps of decoded.ts.
+ * An empty body has no parameters, whatever its type. Refusals: `content_type_unsupported` and
+ * `body_too_large`; `body_malformed` for the whole body, an item or a cell; and `parameter_invalid` for each
+ * parameter that cannot be decoded.
  *
  * @param contentType the Content-Type header, or the empty string if there is none
- * @param acceptsLineFormats whether NDJSON and CSV are taken, whose lines are the items of `payouts`
- * @param route what it takes, as far as it decides how a body is read; where it makes something new,
- * null says no more than nothing
+ * @param acceptsLineFormats whether to accept NDJSON and CSV, whose lines are the items of `payouts`
+ * @param route decides how the body is read; if the route creates an object, a null parameter counts as not
+ * sent
  */
 export function* decodeInSteps(
   sent: Buffer,
@@ -64,14 +64,17 @@ export function* decodeInSteps(
   return yield* format.decode(body, params, !path.includes(':id'));
 }
 
-/** What some editors and spreadsheets begin UTF-8 with. */
+/** Some editors and spreadsheets start UTF-8 files with it. */
 const byteOrderMark = Buffer.from('\ufeff');
 
-/** Enough for the first lines, which show what a body is. */
-const lookedAtBytes = 4_096;
+/** How much of a body is examined: enough for the first lines, which show its format. */
+const examinedBytes = 4_096;
 
-/** What a body certainly is: clients such as curl call everything a form by default. */
-const looks: readonly (readonly [type: string, look: RegExp])[] = [
+/**
+ * Patterns that identify the format of a body for certain. Clients such as curl send everything as a form by
+ * default.
+ */
+const patterns: readonly (readonly [type: string, pattern: RegExp])[] = [
   ['application/x-ndjson', /^\{[^\n]*\}\s*\n\{/],
   ['application/json', /^(\{\s*["}]|\[\s*[{\]])/],
   ['application/x-www-form-urlencoded', /^[\w[\]%]+=/],
@@ -79,16 +82,18 @@ const looks: readonly (readonly [type: string, look: RegExp])[] = [
 ];
 
 function likelyType(body: Buffer): string | undefined {
-  const start = body.subarray(0, lookedAtBytes).toString('latin1').trimStart();
-  return looks.find(([, look]) => look.test(start))?.[0];
+  const start = body.subarray(0, examinedBytes).toString('latin1').trimStart();
+  return patterns.find(([, pattern]) => pattern.test(start))?.[0];
 }
 
-/** Whether decoding ended in refusals. */
+/** Whether decoding failed, so that the result is a list of refusals. */
 export function isUndecoded(result: Decoding): result is readonly Refusal[] {
   return Array.isArray(result);
 }
 
-/** Reads a media type (RFC 9110, section 8.3.1); parameters but charset mean nothing here. */
+/**
+ * Finds the format of a media type (RFC 9110, section 8.3.1). All its parameters except charset are ignored.
+ */
 export function formatOf(contentType: string): Format | undefined {
   const [type = '', ...parameters] = contentType.toLowerCase().split(';');
   const charset = parameters

@@ -10,21 +10,24 @@ import { type Keyring, openDetails } from '../db/personalData.js';
 import { findQuotes } from '../db/quotes.js';
 
 type Source = { readonly sql: Sql; readonly keyring: Keyring };
-/** The objects that payouts name, by the ids of the payouts. */
+/** Reads the objects that payouts reference by ID. The result is keyed by payout ID. */
 type Reader = (
   from: Source,
   accountId: string,
   payouts: readonly PayoutRow[],
 ) => Promise<ReadonlyMap<string, JsonObject>>;
 
-/** A beneficiary as its account sees it. One that was erased is hidden, as a deleted one is. */
+/**
+ * Renders a beneficiary for its account. Throws for an erased one: an erased beneficiary is hidden, like a
+ * deleted one.
+ */
 export function shownBeneficiary(keyring: Keyring, row: BeneficiaryRow) {
   const details = openDetails(keyring, row);
   if (details === undefined) throw new Error(`${row.id} was erased.`);
   return beneficiaryObject(row, details);
 }
 
-/** Reads what payouts name by an id. */
+/** Builds a reader for the objects that one ID column of payouts references. */
 function byId<Row>(
   idOf: (payout: PayoutRow) => string | null,
   find: (sql: Sql, accountId: string, ids: readonly string[]) => Promise<readonly Row[]>,
@@ -43,7 +46,10 @@ function byId<Row>(
   };
 }
 
-/** A beneficiary is shown as it was when the payout was accepted. A batch is not counted here: its own route counts. */
+/**
+ * A beneficiary is shown as it was when the payout was accepted. A batch comes without counts: only its own
+ * route counts its items.
+ */
 const readers: { readonly [kind in Expandable]: Reader } = {
   beneficiary: async ({ sql, keyring }, accountId, payouts) => {
     const ids = payouts.map(({ id }) => id);
@@ -56,8 +62,8 @@ const readers: { readonly [kind in Expandable]: Reader } = {
 };
 
 /**
- * Payouts as objects, with the ids of the asked kinds replaced by what they name: one query a
- * kind for all of them. An id that names nothing of the account stays an id.
+ * Renders payouts, with the IDs of the requested kinds replaced by the objects that they reference. Runs one
+ * query per kind for all payouts. An ID that references no object of the account stays an ID.
  */
 export async function expandPayouts(
   from: Source,

@@ -20,7 +20,7 @@ import {
 import { isOptionalAt } from './paramSchema.js';
 import type { Steps } from './slices.js';
 
-/** Stops the reading where the text is no JSON; never leaves this file. */
+/** Thrown where the text is not JSON. It never leaves this file. */
 class Unreadable extends Error {
   constructor(expected: string, text: string, at: number) {
     let line = 1;
@@ -31,9 +31,9 @@ class Unreadable extends Error {
 }
 
 /**
- * Decodes `application/json` (RFC 8259), the root being an object. JSON.parse would lose
- * what matters here: the text of a number, the first of two equal names, and where a
- * refused value stood. So the structure is read here, and JSON.parse reads the strings.
+ * Decodes `application/json` (RFC 8259), whose root must be an object. JSON.parse would lose what matters
+ * here: the text of a number, the first of two equal names, and the position of a refused value. So this file
+ * parses the structure, and JSON.parse only the strings.
  */
 export function* decodeJson(body: Buffer, params?: z.ZodObject, isNew = false): Steps<Decoding> {
   if (!isUtf8(body)) return [refuse('body_malformed', { expected: 'JSON in UTF-8' })];
@@ -43,12 +43,12 @@ export function* decodeJson(body: Buffer, params?: z.ZodObject, isNew = false): 
 }
 
 /**
- * Decodes `application/x-ndjson`, one item of `payouts` a line, each a JSON object. Lines end
- * with LF or CR LF, and blank ones are skipped. One line that is no JSON does not hide the
- * next: each is refused by its item, with its line in `detail`.
+ * Decodes `application/x-ndjson`: one item of `payouts` per line, each a JSON object. Lines end with LF or CR
+ * LF, and blank lines are skipped. A line that is not JSON does not hide problems in the next one: each is
+ * refused under its item, with its line in `detail`.
  */
 export function* decodeNdjson(body: Buffer, params?: z.ZodObject, isNew = false): Steps<Decoding> {
-  // Where a byte is not UTF-8, Latin-1 has one character a byte, and its line can be named.
+  // If any byte is not UTF-8, read as Latin-1, with one character per byte, so that the line can be named.
   const encoding = isUtf8(body) ? 'utf8' : 'latin1';
   const text = body.toString(encoding);
   const reader = new JsonReader(isNew ? params : undefined);
@@ -56,8 +56,8 @@ export function* decodeNdjson(body: Buffer, params?: z.ZodObject, isNew = false)
   const lines: number[] = [];
   let number = 1;
   for (let start = 0; start < text.length && !reader.isFull; number += 1) {
-    const feed = text.indexOf('\n', start);
-    const end = feed < 0 ? text.length : feed;
+    const newline = text.indexOf('\n', start);
+    const end = newline < 0 ? text.length : newline;
     if (!isBlank(text, start, end)) {
       const line = text.slice(start, end);
       const path = ['payouts', payouts.length];
@@ -76,14 +76,14 @@ export function* decodeNdjson(body: Buffer, params?: z.ZodObject, isNew = false)
   return Object.assign(Object.create(null), { payouts, [itemLines]: { lines } });
 }
 
-/** White space of JSON and nothing else; without a copy, as a body may be 8 million lines. */
+/** Whether a range is only JSON white space. Makes no copy, because a body may have 8 million lines. */
 function isBlank(text: string, start: number, end: number): boolean {
   let at = start;
   while (at < end && ' \t\r'.includes(text.charAt(at))) at += 1;
   return at === end;
 }
 
-/** Reads one JSON text after another, within one set of caps for all of them. */
+/** Reads several JSON texts, with one set of caps for all of them together. */
 class JsonReader {
   readonly problems: Refusal[] = [];
   private text = '';
@@ -92,19 +92,19 @@ class JsonReader {
   private at = 0;
   private fields = 0;
 
-  /** @param params where null says of a parameter that it is left out, and is not kept */
+  /** @param params schema of the parameters: null for an optional one means left out, and is not kept */
   constructor(private readonly params?: z.ZodObject) {}
 
-  /** Whether nothing more may be read: the caps hold, or as much is wrong as an answer lists. */
+  /** Whether to stop reading: a cap is exceeded, or there are as many problems as a response lists. */
   get isFull(): boolean {
     return this.fields > maxFields || this.problems.length >= maxProblems;
   }
 
   /**
-   * Reads an object that is all of a text; undefined, with a problem more, where it is none.
+   * Reads a text that must be one object. Otherwise adds a problem and returns undefined.
    *
-   * @param path where the object stands in the body
-   * @param place added to the problem of a text that is no JSON
+   * @param path where the object is in the body
+   * @param place added to the problem of a text that is not JSON
    */
   *readText(
     text: string,
@@ -137,7 +137,7 @@ class JsonReader {
     this.problems.push(refuseParam(paramName(this.path), expected, this.line));
   }
 
-  /** The next character that is not white space; it stays unread. */
+  /** Skips white space and returns the next character, without consuming it. */
   private peek(): string | undefined {
     let next = this.text[this.at];
     while (next === ' ' || next === '\n' || next === '\r' || next === '\t') {
@@ -147,7 +147,7 @@ class JsonReader {
     return next;
   }
 
-  /** After an item: takes the comma before another one, or the bracket that closes. */
+  /** Consumes the comma or the closing bracket after an item. Returns whether another item follows. */
   private hasMore(closing: '}' | ']'): boolean {
     const next = this.peek();
     if (next !== ',' && next !== closing) throw this.unreadable(`',' or '${closing}'`);
@@ -155,9 +155,9 @@ class JsonReader {
     return next === ',';
   }
 
-  /** Takes an opening bracket; answers false, and takes the closing one, if nothing is inside. */
+  /** Consumes an opening bracket. If nothing is inside, consumes the closing one too and returns false. */
   private opens(closing: '}' | ']'): boolean {
-    // The depth is checked before going deeper, so that no body can exhaust the stack.
+    // Checked before going deeper, so that no body can exhaust the stack.
     if (this.path.length >= maxDepth) throw this.unreadable(`at most ${maxDepth} levels`);
     this.at += 1;
     if (this.peek() !== closing) return true;
@@ -250,7 +250,7 @@ class JsonReader {
 
 const word = /null|true|false|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
 
-/** The text of a string literal, or undefined where an escape or a control is not JSON. */
+/** Returns the text of a string literal, or undefined if it has an invalid escape or a control character. */
 function parseString(literal: string): string | undefined {
   try {
     const value: unknown = JSON.parse(literal);

@@ -6,7 +6,7 @@ import type { Keyring } from '../db/personalData.js';
 import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
 import { notFound, type Route, type RouteWithParams, refused, route } from './route.js';
 
-/** The parameters that every list takes, as they are sent. */
+/** The parameters of every list, as they are sent. */
 type PageParams = {
   readonly limit: number;
   readonly starting_after?: string | undefined;
@@ -14,19 +14,22 @@ type PageParams = {
   readonly created?: Page['created'];
 };
 
-/** What pages are made of: whose rows they are, in which place each stands, and how it is shown. */
+/** How a list is paged: whose rows it has, how a position is found and queried, and how a row is rendered. */
 type Paging<Params, Place, Row> = {
-  /** The id of whose list it is, if there is such an object; without it the account's. */
+  /**
+   * Returns the ID of the list's owner, or undefined if there is no such object. Without it, the owner is the
+   * account.
+   */
   readonly owner?: (sql: Sql, accountId: string, id: string) => Promise<string | undefined>;
-  /** Finds where an object stands in the list, or says that it is not there. */
+  /** Returns the position of an object in the list, or undefined if it is not in the list. */
   readonly find: (sql: Sql, ownerId: string, id: string) => Promise<Place | undefined>;
-  /** What `find` finds, for the refusal of another id. */
+  /** What `find` accepts, in words, for the refusal of any other ID. */
   readonly found?: string;
   readonly query: (
     sql: Sql,
     ownerId: string,
     page: Omit<Page, 'from'> & { readonly from: Place | null },
-    /** The keyring is for lists that show the details of beneficiaries. */
+    /** The keyring decrypts the details of beneficiaries, for lists that show them. */
     params: Params & { readonly keyring: Keyring },
   ) => Promise<PageResult<Row> | Refusal>;
   readonly render: (row: Row) => JsonObject;
@@ -35,15 +38,14 @@ type Paging<Params, Place, Row> = {
 };
 
 /**
- * A route that answers page by page. `starting_after` goes on toward older objects and
- * `ending_before` back toward newer ones; both together, or an id that is not of this list, are
- * refused.
+ * Builds a route that returns pages. `starting_after` continues toward older objects, and `ending_before`
+ * back toward newer ones. Both together, or an ID that is not in the list, are refused.
  */
 export function listRoute<Params extends PageParams, Place, Row>(
   list: Omit<RouteWithParams<Params>, 'method' | 'handle'> & Paging<Params, Place, Row>,
 ): Route {
-  const goesBack = 'ending_before' in list.params.shape;
-  const refusals = goesBack ? (['parameters_exclusive'] as const) : [];
+  const isBidirectional = 'ending_before' in list.params.shape;
+  const refusals = isBidirectional ? (['parameters_exclusive'] as const) : [];
   return route({
     ...list,
     method: 'get',
@@ -56,7 +58,7 @@ export function listRoute<Params extends PageParams, Place, Row>(
       const { id: accountId } = request.account;
       const ownerId = list.owner ? await list.owner(database, accountId, request.id) : accountId;
       if (ownerId === undefined) return refused(notFound(request));
-      // No id is empty.
+      // The empty string is never an ID.
       const id = after ?? before ?? '';
       const from = id === '' ? null : await list.find(database, ownerId, id);
       if (from === undefined) {
@@ -75,12 +77,12 @@ export function listRoute<Params extends PageParams, Place, Row>(
   });
 }
 
-/** The usual way to find a place: by the id of a row of the list's table. */
+/** Returns the usual `find`: the position of the row with an ID in the list's table. */
 export function byIdIn(table: ListedTable) {
   return (sql: Sql, accountId: string, id: string) => positionOf(sql, table, accountId, id);
 }
 
-/** Refuses a parameter because of another one that was sent. */
+/** Refuses a parameter because another, exclusive one was sent. */
 export function exclusive(param: string, other: string): Refusal {
   return refuse('parameters_exclusive', { param, expected: `left out when ${other} is sent` });
 }

@@ -5,9 +5,9 @@ import type { ApiVersion, JsonObject } from '../contract/versions/index.js';
 import type { Route } from './route.js';
 
 /**
- * What the document says of parameters: of each route's by JSON Schema, and how a query and a form
- * write them. A form has components of its own: with one for both, generated clients would send a
- * form where only JSON can say what is meant.
+ * How the document describes parameters: those of each route as JSON Schema, and their encoding in a query or
+ * a form. Forms have separate components: if both shared one, generated clients would send a form where only
+ * JSON can express the value.
  */
 
 type Schema = z.core.JSONSchema.BaseSchema;
@@ -17,7 +17,7 @@ export type ParamsSchema = JsonObject & {
   readonly required: readonly string[];
 };
 
-/** The components of a version, and the parameters of each route by its operation. */
+/** The components of a version, and a function that returns the parameters of a route. */
 export type PublishedSchemas = {
   readonly components: JsonObject;
   readonly paramsOf: (route: Route) => ParamsSchema;
@@ -30,7 +30,7 @@ export function reference(name: string): string {
 export const jsonName = ({ operationId }: Route) => `${operationId}_params`;
 export const formName = ({ operationId }: Route) => `${operationId}_form`;
 
-/** Every schema of the document: the objects of the version, and the bodies of the routes. */
+/** Builds every schema of the document: the objects of the version, and the bodies of the routes. */
 export function publishedSchemas(routes: readonly Route[], version: ApiVersion): PublishedSchemas {
   const named = z.registry<{ id: string }>();
   for (const [id, schema] of Object.entries(objectsOf[version])) named.add(schema, { id });
@@ -65,16 +65,19 @@ export function hasBody({ method, params }: Route): boolean {
   return method === 'post' && params !== undefined;
 }
 
-/** Typed clients require what has a default in a body, for it is always there. */
+/**
+ * Moves the default of a body parameter into its description. Generated types treat a parameter with a
+ * default as always present, and so would require it.
+ */
 function withoutDefault(schema: z.core.JSONSchema._JSONSchema, method: Route['method']): Schema {
   const { default: value, ...rest } = typeof schema === 'object' ? schema : {};
   if (value === undefined || Array.isArray(value)) return rest;
   if (method === 'get') return { ...rest, default: value };
-  const said = rest.description === undefined ? '' : `${rest.description}. `;
-  return { ...rest, description: `${said}Default: ${JSON.stringify(value)}.` };
+  const original = rest.description === undefined ? '' : `${rest.description}. `;
+  return { ...rest, description: `${original}Default: ${JSON.stringify(value)}.` };
 }
 
-/** The parameters of a query: an object has its names in brackets, and a list repeats its name. */
+/** Describes the parameters of a query. An object has its names in brackets, and a list repeats its name. */
 export function queryParameters(
   { properties, required }: ParamsSchema,
   inBody?: string,
@@ -84,7 +87,7 @@ export function queryParameters(
     name,
     in: 'query',
     required: required.includes(name),
-    // Without the example the reference makes one up and sends it.
+    // Without this example the reference invents one and sends it.
     ...(schema.type === 'object' ? { style: 'deepObject', explode: true, example: {} } : {}),
     ...(description === undefined ? {} : { description }),
     schema,
@@ -92,8 +95,8 @@ export function queryParameters(
 }
 
 /**
- * The same parameters as a form names them. OpenAPI has no notation for the items of a list of
- * objects, so these have a pattern for their names.
+ * Returns the schema of the same parameters in a form. OpenAPI has no notation for the items of a list of
+ * objects, so a pattern describes their names.
  */
 function formSchema({ properties, required, ...schema }: ParamsSchema): ParamsSchema {
   const isList = ([, { items }]: readonly [string, Schema]) =>
@@ -112,7 +115,7 @@ function formSchema({ properties, required, ...schema }: ParamsSchema): ParamsSc
   };
 }
 
-/** How a form encodes its objects: with their names in brackets. */
+/** Describes how a form encodes objects: with their names in brackets. */
 export function formEncoding({ properties }: ParamsSchema): JsonObject {
   const objects = Object.entries(properties)
     .filter(([, { type }]) => type === 'object')

@@ -2,21 +2,21 @@ import type { ContractObject } from '../contract/schemas.js';
 import { meaningOf, type Refusal, sentenceOf } from '../domain/refusal.js';
 import { withoutSecrets } from '../log.js';
 
-/** One refused parameter inside a problem, or the problem's own first one. */
+/** Renders one refusal: an entry of `errors`, or the members at the top of the problem. */
 function memberOf(refusal: Refusal) {
   const shown = (text?: string) => text && withoutSecrets(text);
   const [param, received] = [shown(refusal.param), shown(refusal.received)];
-  const [said, meant, hint] = [refusal.detail, refusal.meant, refusal.hint].map(shown);
-  // What is expected is a text of ours, whose example may be an IBAN.
+  const [ownDetail, meant, hint] = [refusal.detail, refusal.meant, refusal.hint].map(shown);
+  // `expected` is not redacted: it is the service's own text, whose example may be an IBAN.
   const { code, line, expected } = refusal;
-  const detail = sentenceOf({ ...refusal, param, received, detail: said, meant, hint });
+  const detail = sentenceOf({ ...refusal, param, received, detail: ownDetail, meant, hint });
   return { code, param, line, expected, received, detail };
 }
 
 /**
- * Refusals as RFC 9457 problem details. The first one gives code, title and the members at
- * the top; `errors` lists all of them. When some are malformed (400) and some refused, the
- * request counts as malformed: nothing of it was judged.
+ * Renders refusals as RFC 9457 problem details. The first refusal gives the code, the title and the members
+ * at the top; `errors` lists all of them. If some are malformed (400) and others refused, the request counts
+ * as malformed, because nothing in it was processed.
  */
 export function problemOf(
   refusals: readonly Refusal[],

@@ -8,13 +8,16 @@ import type Koa from 'koa';
 import { apiVersions, defaultApiVersion, versionExpected } from '../contract/versions/index.js';
 import { refuse, shortened } from '../domain/refusal.js';
 import { publicKeySet } from '../webhooks/signature.js';
-import { asksForGzip } from './compression.js';
+import { acceptsGzip } from './compression.js';
 import { openapiDocument } from './openapi.js';
 import { docsPages } from './referencePages.js';
 import type { Route } from './route.js';
 import { answerProblem } from './serveRoute.js';
 
-/** Publishes what describes the API; who reads it needs no key. */
+/**
+ * Adds the routes that describe the API: its OpenAPI documents, the webhook keys and the docs. They need no
+ * API key.
+ */
 export function addReference(
   router: Router,
   routes: readonly Route[],
@@ -27,23 +30,23 @@ export function addReference(
     }),
   );
   router.get('/openapi.json', (ctx) => {
-    // The query decides before the header: a link must show what it names.
+    // The query takes precedence over the header: a link must show the version that it names.
     const inQuery = new URLSearchParams(ctx.querystring).get('version');
     const inHeader = ctx.headers['corridor-version']?.toString();
-    const asked = inQuery ?? inHeader ?? defaultApiVersion;
-    const document = documents.get(asked);
+    const requested = inQuery ?? inHeader ?? defaultApiVersion;
+    const document = documents.get(requested);
     if (document === undefined) {
       const param = inQuery === null ? 'Corridor-Version' : 'version';
       const refusals = [refuse('api_version_unknown', { param, expected: versionExpected })];
       return answerProblem(ctx, { refusals });
     }
-    ctx.set('Corridor-Version', asked);
+    ctx.set('Corridor-Version', requested);
     ctx.vary('Corridor-Version');
     return publish(ctx, document);
   });
   const keys = asPublished('application/json', JSON.stringify(publicKeySet(webhookKeys)));
   router.get('/.well-known/corridor-webhook-keys', (ctx) => publish(ctx, keys, keysForSeconds));
-  const site = siteOf();
+  const site = docsSite();
   router.get(['/docs', '/docs/', '/docs/:name'], (ctx) => {
     const isOldReference = ctx.path === '/docs' && ctx.querystring.startsWith('version=');
     if (isOldReference) return ctx.redirect(`/docs/reference${ctx.search}`);
@@ -59,22 +62,25 @@ export function addReference(
   });
 }
 
-/** Receivers may keep the keys for so long: a new key is published for longer before it signs. */
+/** How long receivers may cache the keys. A new key is published for longer than this before it signs. */
 const keysForSeconds = 300;
 
-/** Compressed once, on the first request: reading it needs no key. */
+/**
+ * A public document. It is compressed only once, on the first request, because anyone can request it without
+ * a key.
+ */
 type Published = Readonly<{
   type: string;
   body: Buffer;
-  packed: () => Promise<Buffer>;
+  gzipped: () => Promise<Buffer>;
   tag: string;
 }>;
 
 function asPublished(type: string, text: string | Buffer): Published {
   const tag = createHash('sha256').update(text).digest('base64url').slice(0, 22);
-  // Bytes are not copied for each connection that waits to be read.
+  // A buffer, because a string would be copied for every connection whose client reads slowly.
   const body = Buffer.from(text);
-  return { type, body, packed: once(() => promisify(gzip)(body)), tag };
+  return { type, body, gzipped: once(() => promisify(gzip)(body)), tag };
 }
 
 function once<T extends object>(make: () => T): () => T {
@@ -92,8 +98,8 @@ const types: Readonly<Record<string, string>> = {
   '.svg': 'image/svg+xml',
 };
 
-/** Every page with all that it loads, which comes from here so that it works offline. */
-function siteOf(): ReadonlyMap<string, () => Published> {
+/** Every page and every file that a page loads. All of them come from this host, so the docs work offline. */
+function docsSite(): ReadonlyMap<string, () => Published> {
   const folder = new URL('pages/', import.meta.url);
   const pages = docsPages().map(([path, make]) => [path, make, html] as const);
   const files = readdirSync(folder).flatMap((name) => {
@@ -107,15 +113,15 @@ function siteOf(): ReadonlyMap<string, () => Published> {
 }
 
 /**
- * Nothing of another origin is loaded, asked or sent, and no script stands in a page. Styles do in
- * the reference alone: its renderer writes them at run time.
+ * Builds the Content-Security-Policy. Pages load from, connect to and submit to no other origin, and contain
+ * no inline scripts. Only the reference may have inline styles, because its renderer writes them at run time.
  */
 const contentPolicy = (isReference: boolean) =>
   [
     "default-src 'none'",
     "script-src 'self'",
     `style-src 'self'${isReference ? " 'unsafe-inline'" : ''}`,
-    // Icons of the reference stand in its style sheet.
+    // The reference's style sheet embeds its icons as data URLs.
     "img-src 'self' data:",
     "connect-src 'self'",
     "base-uri 'none'",
@@ -123,25 +129,28 @@ const contentPolicy = (isReference: boolean) =>
     "frame-ancestors 'none'",
   ].join('; ');
 
-/** May be kept. Unless that is said to be for a while, it is asked for again: a deploy is seen at once. */
+/**
+ * Sends a document that clients may cache. Without `seconds` they revalidate it each time, so that a
+ * deployment is visible at once.
+ */
 async function publish(
   ctx: Koa.Context,
-  { type, body, packed, tag }: Published,
+  { type, body, gzipped, tag }: Published,
   seconds?: number,
 ): Promise<void> {
-  const isPacked = asksForGzip(ctx);
+  const isGzipped = acceptsGzip(ctx);
   ctx.set(
     'Cache-Control',
     seconds === undefined ? 'public, no-cache' : `public, max-age=${seconds}`,
   );
-  // Weak: it stands for what is said, packed or not.
+  // Weak: the tag is the same whether the body is compressed or not.
   ctx.etag = `W/"${tag}"`;
   ctx.status = 200;
   if (ctx.fresh) {
     ctx.status = 304;
     return;
   }
-  if (isPacked) ctx.set('Content-Encoding', 'gzip');
-  ctx.body = isPacked ? await packed() : body;
+  if (isGzipped) ctx.set('Content-Encoding', 'gzip');
+  ctx.body = isGzipped ? await gzipped() : body;
   ctx.set('Content-Type', type);
 }

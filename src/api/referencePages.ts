@@ -9,11 +9,11 @@ import { retryPausesMs } from '../webhooks/retrySchedule.js';
 import { maxBodyBytes, maxNames } from './decoded.js';
 
 /**
- * The pages of /docs, as HTML, made of the files in pages/. What they say of codes, versions and
- * limits is filled in from the tables that decide them; a test runs every example.
+ * The pages of /docs as HTML, generated from the files in pages/. Codes, versions and limits are filled in
+ * from the tables that define them. A test runs every example.
  */
 
-/** Every page, in the order of the sidebar: `name` is read from pages/name.md, its title as well. */
+/** All pages, in the order of the sidebar. The page `name` and its title are read from pages/name.md. */
 const groups: Readonly<Record<string, readonly string[]>> = {
   'Get started': ['overview', 'quickstart', 'testing', 'going-live'],
   'Send money': ['payouts', 'quotes', 'beneficiaries', 'batches', 'webhooks'],
@@ -25,7 +25,7 @@ function read(file: string): string {
   return readFileSync(new URL(`pages/${file}`, import.meta.url), 'utf8');
 }
 
-/** A text with its `{{names}}` replaced; a test makes every page, as a name without a value is a bug. */
+/** Replaces the `{{names}}` in a text. A name without a value is a bug, so a test builds every page. */
 function fill(text: string, values: Readonly<Record<string, string>>): string {
   return text.replaceAll(/\{\{(.+?)\}\}/g, (_, name: string) => {
     const value = values[name];
@@ -48,20 +48,22 @@ const values = {
   'retry schedule': retryPausesMs.map(retryLine).join('\n'),
 };
 
-/** A line of the table of retries: which attempt, how long after the one before and after the first. */
+/**
+ * A row of the retry table: the attempt, the time since the previous attempt, and the time since the first.
+ */
 function retryLine(pauseMs: number, index: number): string {
   const sinceMs = retryPausesMs.slice(0, index + 1).reduce((sum, one) => sum + one, 0);
   return `| ${index + 2} | ${duration(pauseMs)} | ${duration(sinceMs)} |`;
 }
 
-/** A time for people, exact: `5 s`, `2 min 35 s`, `1 h 37 min 35 s`. */
+/** Formats a duration exactly: `5 s`, `2 min 35 s`, `1 h 37 min 35 s`. */
 function duration(ms: number): string {
   const units = { h: Math.floor(ms / 3_600_000), min: Math.floor(ms / 60_000) % 60 };
   const parts = Object.entries({ ...units, s: Math.floor(ms / 1_000) % 60 });
   return parts.flatMap(([unit, count]) => (count === 0 ? [] : [`${count} ${unit}`])).join(' ');
 }
 
-/** Every page by its path, and how it is made; `/docs` is the first. */
+/** Returns all pages: the path of each, and a function that builds it. `/docs` is the first page. */
 export function docsPages(): readonly (readonly [path: string, make: () => string])[] {
   const pages = names.map((name, index) => [pathOf(name), () => docsPage(index)] as const);
   return [['/docs/', () => docsPage(0)], ...pages, ['/docs/reference', referencePage]];
@@ -90,7 +92,7 @@ function docsPage(index: number): string {
   });
 }
 
-/** The reference: it reads /openapi.json in the browser. */
+/** Builds the API reference. In the browser it loads /openapi.json. */
 function referencePage(): string {
   return fill(read('reference.html'), {
     versions: apiVersions.join(' '),
@@ -98,7 +100,10 @@ function referencePage(): string {
   });
 }
 
-/** The page of errors, with an index; every code has a section, to which a problem's `type` leads. */
+/**
+ * Builds the text of the errors page, with an index. Every code has a section, which the `type` of a problem
+ * links to.
+ */
 export function explained(markdown: string): string {
   const sections = markdown.split(/^(?=## )/m).slice(1);
   if (sections.length > refusalCodes.length) throw new Error('errors.md explains what is no code.');
@@ -119,10 +124,13 @@ export function explained(markdown: string): string {
   return [fill(top, { index: index.join('\n') }), ...filled].join('\n');
 }
 
-/** Markdown as HTML: headings are anchors, and blocks of code in several languages are one snippet. */
+/**
+ * Renders Markdown as HTML. Headings are anchors, and adjacent code blocks in several languages form one
+ * snippet.
+ */
 function markdownToHtml(markdown: string): string {
   const html = new Marked({ renderer: { heading, code } }).parse(markdown, { async: false });
-  // A block that follows another one directly belongs to it. A wide table scrolls by itself.
+  // A code block directly after another one belongs to the same snippet. A wide table scrolls by itself.
   return html
     .replaceAll(/(?:<figure[\s\S]*?<\/figure>\n)+/g, '<div class="snippet">\n$&</div>\n')
     .replaceAll(/<table>[\s\S]*?<\/table>/g, '<div class="table" tabindex="0">$&</div>');

@@ -1,15 +1,15 @@
 import { setImmediate } from 'node:timers/promises';
 
-/** How long one piece of work may hold up all other requests, in milliseconds. */
+/** Maximum time, in milliseconds, for which one piece of work may block all other requests. */
 const sliceMs = 0.5;
 
-/** Resolves when those have gone on that waited before. */
+/** Resolves when all work that paused earlier has resumed. */
 let queue: Promise<void> = Promise.resolve();
 
 /**
- * Makes what long work awaits after each of its steps: a pause whenever its slice is used up.
- * Between two turns of the event loop one slice is done, however much such work there is, so that
- * an ordinary request waits for a slice at each of its own few turns and for no more.
+ * Creates a function that long work calls and awaits after each of its steps: it pauses the work whenever its
+ * slice is used up. Only one slice runs between two turns of the event loop, however much such work there is,
+ * so an ordinary request waits for at most one slice at each of its own few turns.
  */
 export function createPace(): () => Promise<void> | undefined {
   let startMs = performance.now();
@@ -22,10 +22,10 @@ export function createPace(): () => Promise<void> | undefined {
   };
 }
 
-/** Work in steps of well under a slice each. */
+/** Work that is divided into steps of well under a slice each. */
 export type Steps<T> = Generator<undefined, T>;
 
-/** Takes the steps in slices, and returns what they come to. */
+/** Runs the steps in slices and returns their result. */
 export async function inSlices<T>(steps: Steps<T>): Promise<T> {
   const pace = createPace();
   for (;;) {
