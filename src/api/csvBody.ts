@@ -17,15 +17,15 @@ import {
 import { type Branch, insert, readName } from './formBody.js';
 import type { Steps } from './slices.js';
 
-/** The numbers of the columns by their names; a number among these is a name like others. */
+/** The column numbers by column name. A number in a name does not mean an index. */
 type Columns = Branch<number>;
 
 type Header = SentColumns & { readonly columns: Columns };
 
-/** What a cell ought to have been, or undefined if it is well. */
+/** Returns what a cell should have been, or undefined if it is valid. */
 type CellCheck = (cell: string) => string | undefined;
 
-/** What all rows are read by, and where their problems go. */
+/** The context for reading all rows, and where their problems are collected. */
 type Reading = {
   readonly header: Header;
   readonly expectedOfCell: CellCheck;
@@ -35,19 +35,19 @@ type Reading = {
 };
 
 /**
- * Decodes `text/csv` (RFC 4180) with names in its first row, nested ones in brackets as in
- * `metadata[order]`: every other row is an item of `payouts`. An empty cell is a parameter
- * that was not sent. One pass over the body; what is refused is named with its line.
+ * Decodes `text/csv` (RFC 4180). The first row has the parameter names, nested ones in brackets as in
+ * `metadata[order]`; every other row is an item of `payouts`. An empty cell is a parameter that was not sent.
+ * Reads the body in one pass. Every refusal names its line.
  */
 export function* decodeCsv(body: Buffer): Steps<DecodedObject | readonly Refusal[]> {
-  // Where a byte is not UTF-8, Latin-1 has one character a byte, and its cell can be named.
+  // If any byte is not UTF-8, read as Latin-1, with one character per byte, so that the cell can be named.
   const isText = isUtf8(body);
   const text = body.toString(isText ? 'utf8' : 'latin1');
   const expectedOfCell: CellCheck = (cell) =>
     isText || isUtf8(Buffer.from(cell, 'latin1')) ? expectedOfValue(cell) : 'text in UTF-8';
   const reader = new CsvReader(text);
   const header = readHeader(reader, expectedOfCell);
-  // Under a header that is wrong every row would be, and hide the cause.
+  // With a wrong header every row would be refused, which would hide the cause.
   if (!('columns' in header)) return header;
   const problems: Refusal[] = [];
   const lines: number[] = [];
@@ -62,7 +62,8 @@ function readHeader(reader: CsvReader, expectedOfCell: CellCheck): Header | read
   const row = reader.readRow();
   if (row === undefined) return { names: [], columns, line: 1 };
   if ('expected' in row) return [misread(row, `column ${row.column + 1}`)];
-  // What spreadsheets write where the comma is decimal; as a name it would only be unknown.
+  // Spreadsheets separate by semicolons where the comma is the decimal mark. Without this check the whole
+  // header would be refused as an unknown name.
   const separator = row.count === 1 ? /[;\t]/.exec(row.cells[0] ?? '')?.[0] : undefined;
   if (separator !== undefined) {
     const found = separator === ';' ? 'semicolons' : 'tabs';
@@ -76,11 +77,11 @@ function readHeader(reader: CsvReader, expectedOfCell: CellCheck): Header | read
   return refusals.length > 0 ? refusals : { names: row.cells, columns, line: row.line };
 }
 
-/** Adds a column by its name; answers what was expected instead if it cannot be. */
+/** Adds a column by its name. If that is impossible, returns what was expected instead. */
 function addColumn(columns: Columns, name: string, column: number): string | undefined {
   const path = readName(name);
   if (!Array.isArray(path)) return path.expected;
-  // An item stands two levels down, in payouts[0].
+  // An item is two levels deep, in payouts[0].
   if (path.length > maxDepth - 2) return `a name of at most ${maxDepth - 2} levels`;
   if (path.at(-1) === '') return 'a name in the brackets, as in metadata[order]';
   return insert(columns, path, column, []);
@@ -99,7 +100,7 @@ function* readItems(reader: CsvReader, reading: Reading): Steps<readonly Decoded
       break;
     }
     const values = checkRow(row, param, reading);
-    // What is empty is work as well, though less: 10,000 rows of 100 cells are within the limit.
+    // Empty cells cost work too, though less: 10,000 rows of 100 cells are within the limit.
     fields += Math.max(1, row.count / 10, values);
     if (fields > maxFields) {
       problems.push(refuse('body_malformed', { expected: `at most ${maxFields} values` }));
@@ -112,7 +113,7 @@ function* readItems(reader: CsvReader, reading: Reading): Steps<readonly Decoded
   return items;
 }
 
-/** Refuses what is wrong with a row, and counts its values. */
+/** Adds the problems of a row, and returns the number of its values. */
 function checkRow(
   row: CsvRow,
   param: string,
@@ -134,7 +135,7 @@ function checkRow(
   return values;
 }
 
-/** The object of the values that a row has under these names; undefined if it has none. */
+/** Builds the object of a row's values under these names, or returns undefined if the row has none. */
 function itemOf(columns: Columns, cells: readonly string[]): DecodedObject | undefined {
   const item: Record<string, Decoded> = Object.create(null);
   let isEmpty = true;
@@ -147,7 +148,7 @@ function itemOf(columns: Columns, cells: readonly string[]): DecodedObject | und
   return isEmpty ? undefined : item;
 }
 
-/** `metadata[order]` of `payouts[17]` is `payouts[17][metadata][order]`. */
+/** Returns the parameter of a cell: `metadata[order]` of `payouts[17]` is `payouts[17][metadata][order]`. */
 function paramOfCell(item: string, name = ''): string {
   return item + name.replace(/^[^[]+/, '[$&]');
 }

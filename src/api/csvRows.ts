@@ -1,14 +1,14 @@
-// An item's own parameters and its 50 names of metadata are 57.
+// An item's own parameters and its 50 metadata names are 57.
 const maxColumns = 100;
 
-/** A row: its first cells, how many there are in all, and the line that it begins on. */
+/** A row: its first cells, the number of all its cells, and the line that it starts on. */
 export type CsvRow = {
   readonly cells: readonly string[];
   readonly count: number;
   readonly line: number;
 };
 
-/** Where the text stops being CSV; the column counts from 0, the line from 1. */
+/** Where the text is not CSV. Columns count from 0, lines from 1. */
 export type CsvFault = {
   readonly expected: string;
   readonly column: number;
@@ -16,9 +16,9 @@ export type CsvFault = {
 };
 
 /**
- * Reads a text as RFC 4180 has it, row by row: cells between commas, in quotes where they have
- * commas, quotes or line breaks in them, with a quote doubled; rows end with LF or CR LF. Blank
- * lines are skipped. Every character is looked at once, and what is not asked for is not kept.
+ * Reads CSV (RFC 4180) row by row. Cells are separated by commas. A cell that contains commas, quotes or line
+ * breaks is quoted, with each quote doubled. Rows end with LF or CR LF, and blank lines are skipped. Reads
+ * every character once, and keeps no cells that the caller does not want.
  */
 export class CsvReader {
   private readonly text: string;
@@ -30,14 +30,14 @@ export class CsvReader {
     this.text = text;
   }
 
-  /** The next row, of whose cells at most so many are kept, or undefined at the end. */
-  readRow(mostCells = maxColumns): CsvRow | CsvFault | undefined {
+  /** Returns the next row, with at most `maxCells` of its cells, or undefined at the end. */
+  readRow(maxCells = maxColumns): CsvRow | CsvFault | undefined {
     while (this.takeLineEnd());
     if (this.at === this.text.length) return undefined;
     const { line } = this;
     const cells: string[] = [];
     for (let column = 0; ; column += 1) {
-      // Not read to its end: a row could be eight million cells.
+      // The rest of the row is not read: it could have eight million cells.
       if (column === maxColumns) {
         return { expected: `a row of at most ${maxColumns} columns`, column, line: this.line };
       }
@@ -46,7 +46,7 @@ export class CsvReader {
       if (cell === undefined) {
         return { expected: 'a cell with its closing quote', column, line: startLine };
       }
-      if (column < mostCells) cells.push(cell);
+      if (column < maxCells) cells.push(cell);
       if (this.text[this.at] === ',') this.at += 1;
       else if (this.at === this.text.length || this.takeLineEnd()) {
         return { cells, count: column + 1, line };
@@ -68,12 +68,12 @@ export class CsvReader {
   private readBare(): string {
     const start = this.at;
     this.special.lastIndex = start;
-    // Unlike `exec` this makes no object, of which there would be one a cell.
+    // Unlike `exec`, `test` creates no object, which would be one per cell.
     this.at = this.special.test(this.text) ? this.special.lastIndex - 1 : this.text.length;
     return this.text.slice(start, this.at);
   }
 
-  /** The text between quotes, or undefined where the closing one is missing. */
+  /** Returns the text between quotes, or undefined if the closing quote is missing. */
   private readQuoted(): string | undefined {
     const start = this.at + 1;
     let end = this.text.indexOf('"', start);

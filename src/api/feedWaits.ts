@@ -2,55 +2,58 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Database } from '../db/client.js';
 import { lastSequences } from '../db/events.js';
 
-/** An event is answered well within a second, for five statements a second that take 0.1 ms. */
-const lookEveryMs = 200;
+/**
+ * Pause between two polls. An event is noticed well within a second, at a cost of five statements a second
+ * that take 0.1 ms each.
+ */
+const pollPauseMs = 200;
 
 type Position = { readonly accountId: string; readonly after: bigint };
 
 export type FeedWaits = ReturnType<typeof createFeedWaits>;
 
 /**
- * Lets requests wait for events that are not there yet. One statement asks for all that wait in this
- * process, so they cost no more than one does, and nothing while none waits. A notification of PostgreSQL
- * would come sooner, but all commits that notify queue for one lock, and batches would pay for it.
+ * Lets requests wait for future events. One statement polls for all requests that wait in this process, so
+ * many cost no more than one, and there are no polls while none waits. A PostgreSQL notification would arrive
+ * sooner, but all commits that notify queue for one lock, which would slow down batches.
  */
 export function createFeedWaits(database: Database) {
   const waiting = new Map<() => void, Position>();
-  let isLooking = false;
+  let isPolling = false;
   let isClosed = false;
   const end = (isOver: (position: Position) => boolean) => {
     for (const [resolve, position] of waiting) if (isOver(position)) resolve();
   };
-  const look = async (positions: readonly Position[]) => {
+  const poll = async (positions: readonly Position[]) => {
     const accounts = new Set(positions.map(({ accountId }) => accountId));
     const last = await lastSequences(database, [...accounts]);
     return ({ accountId, after }: Position) => (last.get(accountId) ?? 0n) > after;
   };
-  const lookOn = async () => {
-    // Those that wait are the limit of the loop: each of them leaves after 30 s at most.
+  const pollWhileWaiting = async () => {
+    // The loop ends with the last waiting request, and each one waits for at most 30 s.
     while (waiting.size > 0) {
-      // Where the database cannot say, they are let go: what they read next says why.
-      end(await look([...waiting.values()]).catch(() => () => true));
-      await delay(lookEveryMs);
+      // If the poll fails, all waiting requests continue: their next read reports the error.
+      end(await poll([...waiting.values()]).catch(() => () => true));
+      await delay(pollPauseMs);
     }
-    isLooking = false;
+    isPolling = false;
   };
   return {
-    /** Resolves when an event follows the position, after `waitMs`, or when the caller has gone. */
-    until: async (position: Position, waitMs: number, gone: AbortSignal): Promise<void> => {
-      const isThere = await look([position]);
-      if (isThere(position) || isClosed || gone.aborted) return;
+    /** Resolves when an event follows the position, after `waitMs`, or when the caller has disconnected. */
+    until: async (position: Position, waitMs: number, signal: AbortSignal): Promise<void> => {
+      const isThere = await poll([position]);
+      if (isThere(position) || isClosed || signal.aborted) return;
       const { promise, resolve } = Promise.withResolvers<void>();
       waiting.set(resolve, position);
       const timer = setTimeout(resolve, waitMs);
-      gone.addEventListener('abort', () => resolve());
-      if (!isLooking) void lookOn();
-      isLooking = true;
+      signal.addEventListener('abort', () => resolve());
+      if (!isPolling) void pollWhileWaiting();
+      isPolling = true;
       await promise;
       clearTimeout(timer);
       waiting.delete(resolve);
     },
-    /** From now on nothing waits: a process that ends answers at once. */
+    /** Ends all waits and lets nothing wait any more, because the process is stopping. */
     close: (): void => {
       isClosed = true;
       end(() => true);

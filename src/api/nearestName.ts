@@ -1,17 +1,20 @@
 import synonyms from './synonyms.json' with { type: 'json' };
 
-/** A name further away than this is another name, not a slip of the finger. */
-const farthest = 3;
+/** Maximum edit distance. A name further away is another name, not a typo. */
+const maxDistance = 3;
 
-/** Of a short one every letter counts for more, and a code one letter away is another code. */
-function reachOf(name: string): number {
-  return /[a-z]/.test(name) ? Math.min(farthest, Math.ceil(name.length / 3)) : 0;
+/**
+ * Returns the maximum distance for a name. It is less for a short name, where every letter counts for more,
+ * and 0 for a code in capitals: a code with one letter changed is another code.
+ */
+function maxDistanceOf(name: string): number {
+  return /[a-z]/.test(name) ? Math.min(maxDistance, Math.ceil(name.length / 3)) : 0;
 }
 
-/** What others call it, and what it may be here; most are of other payment APIs. */
+/** Names used elsewhere, mostly by other payment APIs, each with the names that it may mean here. */
 const synonymsOf = new Map<string, readonly string[]>(Object.entries(synonyms));
 
-/** `payout.paid` is `payout.settled` here: the last word decides, and it has to be known. */
+/** Finds a known name that is a synonym by its last word: `payout.paid` is `payout.settled` here. */
 function synonymOf(sent: string, known: readonly string[]): string | undefined {
   const [, start = '', last = ''] = /^(.*\.)?([^.]*)$/s.exec(sent.toLowerCase()) ?? [];
   return synonymsOf
@@ -20,20 +23,21 @@ function synonymOf(sent: string, known: readonly string[]): string | undefined {
     .find((name) => known.includes(name));
 }
 
-/** The known name or value that means what was sent, or is nearest to it; undefined without one. */
+/** Returns the known name or value that is a synonym of what was sent or is nearest to it, or undefined. */
 export function nearestName(sent: string, known: readonly string[]): string | undefined {
   const synonym = synonymOf(sent, known);
   if (synonym !== undefined) return synonym;
   const ranked = known
-    // The distance takes time with both lengths, and is never less than their difference.
-    .filter((name) => Math.abs(sent.length - name.length) <= reachOf(name))
+    // Filtered first, because the cost of the distance grows with both lengths, and it is never less than
+    // their difference.
+    .filter((name) => Math.abs(sent.length - name.length) <= maxDistanceOf(name))
     .map((name) => ({ name, distance: distanceOf(sent.toLowerCase(), name.toLowerCase()) }))
-    .filter(({ name, distance }) => distance <= reachOf(name))
+    .filter(({ name, distance }) => distance <= maxDistanceOf(name))
     .sort((a, b) => a.distance - b.distance);
   return ranked[0]?.name;
 }
 
-/** Levenshtein's distance, one row at a time. */
+/** Returns the Levenshtein distance, computed row by row. */
 function distanceOf(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, column) => column);
   for (let i = 1; i <= a.length; i += 1) {

@@ -33,7 +33,7 @@ import {
 } from './route.js';
 import { inSlices, type Steps } from './slices.js';
 
-/** Reads and decodes an authenticated request, runs its route, and renders the answer. */
+/** Reads and decodes an authenticated request, runs its route, and renders the response. */
 export async function serve(deps: ApiDeps, route: Route, ctx: Koa.Context): Promise<void> {
   await readBody(ctx);
   if (isList(route) && answerIfRefused(ctx, refuseIndebted(deps, ctx))) return;
@@ -59,8 +59,8 @@ export async function serve(deps: ApiDeps, route: Route, ctx: Koa.Context): Prom
 }
 
 /**
- * The JSON of an answer. A page may be a megabyte: it is written object by object, into one buffer,
- * because copies of pages that nobody reads would fill the memory.
+ * Encodes a response as JSON. A page may be a megabyte, so it is encoded object by object into one buffer:
+ * extra copies of pages that clients do not read would fill the memory.
  */
 function* encode(body: JsonObject): Steps<Buffer> {
   const { data } = body;
@@ -82,19 +82,19 @@ function* encode(body: JsonObject): Steps<Buffer> {
   return page;
 }
 
-/** Weighs a request before its body is read. Any weight found later is counted then. */
+/** Charges for a request before its body is read. Any weight found later is charged then. */
 export function weigh(deps: ApiDeps, route: Route): Koa.Middleware {
-  const least = route.weight ?? (isList(route) ? 1 : 0);
+  const minimum = route.weight ?? (isList(route) ? 1 : 0);
   return (ctx, next) => {
-    const items = Math.max(least, weightOf(ctx.request.length ?? 0));
+    const items = Math.max(minimum, weightOf(ctx.request.length ?? 0));
     const refusal = takeItems(deps, ctx, items);
     return refusal === undefined ? next() : answerDelayed(ctx, refusal);
   };
 }
 
 /**
- * Counts what a request weighs, as far as it was not counted before; refuses what is not left.
- * What was read has cost its work: it counts also when the request is refused for it.
+ * Charges the items of a request that were not charged before, and refuses it if the quota has fewer left.
+ * After a read the work is already done, so the items are charged even if the request is refused.
  */
 function takeItems({ limiter }: ApiDeps, ctx: Koa.Context, items: number, how?: 'read') {
   const counted: number = ctx.state['items'] ?? 0;
@@ -105,14 +105,14 @@ function takeItems({ limiter }: ApiDeps, ctx: Koa.Context, items: number, how?: 
   let taken = take();
   if (taken.refusal !== undefined && how === 'read') {
     take('afterwards');
-    // Refused again, with the time until the same body may be sent.
+    // Asks again, to report the time until the same body may be sent.
     taken = take();
   }
   ctx.set(taken.headers);
   return taken.refusal;
 }
 
-/** Refuses a list that waited while the answers before it used up the account's items. */
+/** Refuses a list if responses sent while it waited have used up the account's items. */
 function refuseIndebted({ limiter }: ApiDeps, ctx: Koa.Context): Refusal | undefined {
   const { headers, refusal } = limiter.takeItems(holderOf(ctx).account.id, 0);
   ctx.set(headers);
@@ -124,13 +124,13 @@ function answerIfRefused(ctx: Koa.Context, refusal: Refusal | undefined): boolea
   return refusal !== undefined;
 }
 
-/** Counts bytes that are known too late to refuse them. */
+/** Charges for bytes that are known too late to refuse the request. */
 export function chargeBytes({ limiter }: ApiDeps, ctx: Koa.Context, bytes: number): void {
   const items = weightOf(bytes);
   if (items > 0) ctx.set(limiter.takeItems(holderOf(ctx).account.id, items, 'afterwards').headers);
 }
 
-/** Where what was made is found: the id of a new object under the path of its kind. */
+/** Returns the Location of a new object: its ID under the path of its kind. */
 function locationOf(route: Route, { status, body }: Success): Readonly<Record<string, string>> {
   const { id } = body;
   const isNew = status !== 200 && typeof id === 'string' && !route.path.includes(':id');
@@ -144,7 +144,7 @@ async function readRequest(
 ): Promise<ApiRequest | Refused> {
   const { account, scopes } = holderOf(ctx);
   const { id = '' }: { readonly id?: string } = ctx.params;
-  // Sent empty it is a value that went missing, and the account's version might surprise.
+  // An empty header is refused: its value probably got lost, and the account's version might be a surprise.
   const version = ctx.headers['corridor-version']?.toString() ?? account.apiVersion;
   if (!isApiVersion(version)) {
     const received = shortened(version, 64);
@@ -174,29 +174,32 @@ async function readRequest(
     takeItems: (items: number) => takeItems(deps, ctx, items),
     waitMs: readWait(ctx.get('Prefer')),
   };
-  // No id is longer or has another character, and PostgreSQL cannot look for U+0000 at all.
+  // No ID is longer or has other characters, and PostgreSQL refuses a parameter with U+0000.
   return /^\w{0,64}$/.test(id) ? request : refused(notFound(request));
 }
 
-/** Replaces the headers of the default version, with which every answer starts. */
+/** Replaces the headers of the default version, which every response starts with. */
 function setVersionHeaders(ctx: Koa.Context, version: ApiVersion): void {
   for (const name of Object.keys(versionHeaders(defaultApiVersion))) ctx.remove(name);
   ctx.set(versionHeaders(version));
 }
 
-/** The longest payout is 30 KB, where every byte of its metadata is percent-encoded. */
+/**
+ * Maximum size of an ordinary body. The longest payout is 30 KB, if every byte of its metadata is
+ * percent-encoded.
+ */
 const bodyLimitBytes = 64 * 1024;
 
-/** 500 events of a rail's callback are a quarter of it. */
+/** Maximum size of a rail's callback. 500 events take a quarter of it. */
 const callbackLimitBytes = 256 * 1024;
 
-/** Only a batch may be long: 10,000 items are about 2 MB. */
+/** Returns the maximum body size of a path. Only a batch may be long: 10,000 items are about 2 MB. */
 export function bodyLimitOf(path: string): number {
   if (path.startsWith('/rails/')) return callbackLimitBytes;
   return path === '/v1/batches' ? maxBodyBytes : bodyLimitBytes;
 }
 
-/** Encodings that a body may have; others would only be more ways to hide a large one. */
+/** Content encodings that are accepted. Others would only be more ways to hide a large body. */
 const encodings = ['', 'identity', 'gzip'];
 
 const readers = new Map(
@@ -208,47 +211,50 @@ const readers = new Map(
       multipart: false,
       text: true,
       textTypes: ['*/*'],
-      // None: the bytes as they came. To make a text of a long one, and bytes of that, takes 20 ms.
+      // Empty, to get the raw bytes. Decoding a long body to text and back to bytes takes 20 ms.
       encoding: '',
       textLimit,
     }),
   ]),
 );
 
-/** Reads the body of a POST as bytes; decoding them is ours. */
+/** Reads the body of a POST as bytes. The caller decodes them. */
 export async function readBody(ctx: Koa.Context): Promise<void> {
   if (!encodings.includes(ctx.get('Content-Encoding').toLowerCase())) ctx.throw(415);
-  // No other request has a body that means anything.
+  // The body of any other method has no meaning.
   if (ctx.method !== 'POST') return;
-  // The client disconnected while its key was looked up.
+  // The client disconnected while its key was being looked up.
   if (!ctx.req.readable) ctx.throw(400);
-  // What inflates a body that is cut fails even when it is not read any more, as after a 413. Without
-  // a listener that would end the process.
+  // The stream that inflates a truncated body fails even when it is no longer read, as after a 413. Without
+  // an error listener this would end the process.
   const pipe = ctx.req.pipe.bind(ctx.req);
   Object.assign(ctx.req, { pipe: (to: NodeJS.WritableStream) => pipe(to.on('error', () => {})) });
   await readers.get(bodyLimitOf(ctx.path))?.(ctx, async () => undefined);
 }
 
-/** The body as it was sent. */
+/** Returns the body as it was sent. */
 export function bytesOf(ctx: Koa.Context): Buffer {
   const { body } = ctx.request;
   return Buffer.isBuffer(body) ? body : Buffer.alloc(0);
 }
 
-/** The longest a request is held open: proxies in between give up not much later. */
-const longestWaitSeconds = 30;
+/** Maximum time for which a request is held open. Typical proxies time out not much later. */
+const maxWaitSeconds = 30;
 
-/** `Prefer: wait=N` in seconds (RFC 7240); longer than we wait is cut, anything else ignored. */
+/**
+ * Returns the milliseconds to wait for `Prefer: wait=N` (RFC 7240, in seconds). A longer wait is cut to the
+ * maximum, and anything else is ignored.
+ */
 function readWait(prefer: string): number {
   const seconds = /(?:^|,|;)\s*wait\s*=\s*(\d{1,6})\s*(?:$|,|;)/i.exec(prefer)?.[1];
   if (seconds === undefined) return 0;
-  return Math.min(Number.parseInt(seconds, 10), longestWaitSeconds) * 1000;
+  return Math.min(Number.parseInt(seconds, 10), maxWaitSeconds) * 1000;
 }
 
 /**
- * Holds a request for a feed as `Prefer: wait=N` asks, until there is something after its position.
- * It comes before the account's places for lists, which are for reading. What will be refused does
- * not wait.
+ * Holds a request for a feed, as `Prefer: wait=N` asks, until there is an event after its position. Runs
+ * before the account's slots for lists are taken, because these are for reading. A request that will be
+ * refused does not wait.
  */
 export function holdForFeed({ feedWaits }: ApiDeps, route: Route): Koa.Middleware {
   return async (ctx, next) => {
@@ -256,15 +262,15 @@ export function holdForFeed({ feedWaits }: ApiDeps, route: Route): Koa.Middlewar
     const decoded = waitMs === 0 ? [] : await decodeQuery(route, ctx);
     const after = isUndecoded(decoded) ? undefined : route.feedPosition?.(decoded);
     if (after === undefined) return next();
-    const gone = new AbortController();
-    ctx.res.once('close', () => gone.abort());
-    await feedWaits.until({ accountId: holderOf(ctx).account.id, after }, waitMs, gone.signal);
+    const closed = new AbortController();
+    ctx.res.once('close', () => closed.abort());
+    await feedWaits.until({ accountId: holderOf(ctx).account.id, after }, waitMs, closed.signal);
     ctx.set('Preference-Applied', `wait=${waitMs / 1000}`);
     return next();
   };
 }
 
-/** The parameters of a POST belong in its body. */
+/** Refuses a query parameter of a POST: the parameters of a POST belong in its body. */
 function misplacedInQuery(name: string): Refusal {
   const { param } = refuseParam(name, '');
   const detail = `${param} is in the query: send the parameters of a POST in its body.`;
@@ -275,7 +281,8 @@ async function decode(route: Route, ctx: Koa.Context): Promise<Decoding> {
   if (ctx.method !== 'POST') return decodeQuery(route, ctx);
   const body = await decodePosted(route, ctx);
   if (route.acceptsLineFormats !== true || isUndecoded(body)) return body;
-  // A body that is lines has no place for what concerns them all; another kind may do the same.
+  // A body of lines has no place for parameters of the whole request, so these are in the query. Other bodies
+  // may do the same.
   const query = await decodeQuery(route, ctx);
   if (isUndecoded(query)) return query;
   const misplaced = Object.keys(query).filter((name) => name === 'payouts' || name in body);
@@ -291,43 +298,49 @@ function decodePosted(route: Route, ctx: Koa.Context): Promise<Decoding> {
   const isChunked = ctx.get('Transfer-Encoding') !== '';
   const hasBody = isChunked || !['', '0'].includes(ctx.get('Content-Length'));
   const isUnread = !Buffer.isBuffer(ctx.request.body) && hasBody;
-  // A body without a type was not read at all, and is refused for that.
+  // A body without a Content-Type was not read at all, and is refused for that.
   const [bytes, type] = isUnread ? [Buffer.from('-'), ''] : [bytesOf(ctx), ctx.get('Content-Type')];
   return inSlices(decodeInSteps(bytes, type, route.acceptsLineFormats, route));
 }
 
-/** Shorter than any Retry-After, so it costs a client that waits nothing. */
+/** Delay of a refusal. It is shorter than any Retry-After, so it costs a client that waits nothing. */
 const answerDelayMs = 200;
 
-/** A body that is refused unread is received all the same: 8 MiB after 8 MiB fill a quarter of a core. */
+/**
+ * Further delay per MiB of the body. A body that is refused unread is still received: one 8 MiB body after
+ * another would use a quarter of a core.
+ */
 const delayMsPerMebibyte = 500;
 
-/** As long as a body may be; one that says that it is longer does not wait for longer. */
-const mostMebibytes = maxBodyBytes / 1024 / 1024;
+/**
+ * Maximum size that is counted, which is the limit for a body. Announcing a larger body causes no longer
+ * delay.
+ */
+const maxMebibytes = maxBodyBytes / 1024 / 1024;
 
-/** Answers that wait in memory, some kilobytes each; more are given at once. */
-const delayedAtMost = 1_000;
+/** Maximum number of responses delayed at a time, a few kilobytes each. Any further ones are sent at once. */
+const maxDelayedAnswers = 1_000;
 let delayedAnswers = 0;
 
 /**
- * Refuses what was sent too fast, a moment later: a client that ignores Retry-After and sends again
- * as soon as it is answered would otherwise keep the process busy with refusals.
+ * Refuses, after a delay, a request that exceeds a limit. Otherwise a client that ignores Retry-After and
+ * sends again at once would keep the process busy with refusals.
  */
 export async function answerDelayed(ctx: Koa.Context, refusal: Refusal): Promise<void> {
-  if (delayedAnswers < delayedAtMost) {
+  if (delayedAnswers < maxDelayedAnswers) {
     delayedAnswers += 1;
     const mebibytes = (ctx.request.length ?? 0) / 1024 / 1024;
-    await delay(answerDelayMs + delayMsPerMebibyte * Math.min(mebibytes, mostMebibytes));
+    await delay(answerDelayMs + delayMsPerMebibyte * Math.min(mebibytes, maxMebibytes));
     delayedAnswers -= 1;
   }
   answerProblem(ctx, { refusals: [refusal] });
 }
 
-/** Answers with problem details (RFC 9457). */
+/** Responds with problem details (RFC 9457). */
 export function answerProblem(ctx: Koa.Context, answer: Refused): void {
   const problem = problemOf(answer.refusals, String(ctx.state['requestId']));
   ctx.set({ ...answer.headers });
-  // A refusal that a payout keeps is the same tomorrow; a client that waits for it waits in vain.
+  // A refusal stored with a payout never changes, so no Retry-After: the client would wait in vain.
   const isKept = answer.object !== undefined && problem.code === 'rate_unavailable';
   if (problem.status === 503 && !isKept && !ctx.res.hasHeader('Retry-After')) {
     ctx.set('Retry-After', '5');
