@@ -42,7 +42,7 @@ import {
   weigh,
 } from './serveRoute.js';
 
-/** Every route that an integrator calls. */
+/** All routes for integrators. */
 export const routes: readonly Route[] = [
   ...quoteRoutes,
   ...calculationRoutes,
@@ -57,20 +57,26 @@ export const routes: readonly Route[] = [
   ...accountRoutes,
 ];
 
-/** Lists of an account that are read at a time: a quarter of the connections that lists have. */
+/** Maximum number of lists that are read for an account at a time: a quarter of the connections for lists. */
 const listsAtOnce = 2;
 
-/** Batches of an account that are read and judged at a time: each may hold 8 MiB and more. */
+/**
+ * Maximum number of batches that are read and validated for an account at a time: each may hold 8 MiB and
+ * more.
+ */
 const batchesAtOnce = 2;
 
-/** A third of the connections: requests that wait for each other's key must not take them all. */
+/**
+ * Maximum number of writes for an account at a time: a third of the connections. Requests that wait for each
+ * other's key must not occupy all of them.
+ */
 const writesAtOnce = 6;
 
-/** Makes the application without a port, so that the caller chooses where it listens. */
+/** Creates the application without a port, so that the caller chooses where it listens. */
 export function createApp(parts: Omit<ApiDeps, 'writes'>): Koa {
   const deps = { ...parts, writes: createKeyedLimit(writesAtOnce) };
   const app = new Koa();
-  // One spelling a route: limits, keys and authentication hang on the path.
+  // Only one spelling per route, because limits, keys and authentication depend on the path.
   const router = new Router({ sensitive: true, strict: true });
   app.use(traceIntegrators());
   app.use(describeAnswer(deps));
@@ -96,7 +102,9 @@ export function createApp(parts: Omit<ApiDeps, 'writes'>): Koa {
   return app;
 }
 
-/** A span of each request of an integrator: the bank's callbacks are thousands for a batch. */
+/**
+ * Traces each request of an integrator, but not the bank's callbacks, of which there are thousands per batch.
+ */
 function traceIntegrators(): Koa.Middleware {
   return (ctx, next) => {
     if (!ctx.path.startsWith('/v1/')) return next();
@@ -115,7 +123,7 @@ function traceIntegrators(): Koa.Middleware {
   };
 }
 
-/** Headers of every answer, and the one line that is logged of it. */
+/** Sets the headers of every response, and logs one line for it. */
 function describeAnswer(deps: ApiDeps): Koa.Middleware {
   return async (ctx, next) => {
     const startedMs = performance.now();
@@ -136,7 +144,7 @@ function describeAnswer(deps: ApiDeps): Koa.Middleware {
         key_id: holder?.keyId,
         address: deps.proxies.clientOf(ctx.req),
         method,
-        // A path may hold anything, and be as long as all headers together.
+        // A path may contain anything, and be as long as all headers together.
         path: withoutSecrets(ctx.path.slice(0, 200)),
         status,
         code: ctx.state['code'],
@@ -147,7 +155,7 @@ function describeAnswer(deps: ApiDeps): Koa.Middleware {
   };
 }
 
-/** The one place where a thrown error becomes an answer; what it says stays in the log. */
+/** The only place that turns a thrown error into a response. The text of the error stays in the log. */
 function answerFailures(deps: ApiDeps): Koa.Middleware {
   return async (ctx, next) => {
     try {
@@ -166,7 +174,10 @@ function answerFailures(deps: ApiDeps): Koa.Middleware {
   };
 }
 
-/** A body that was not read to its end would hold up the next request on its connection. */
+/**
+ * Closes the connection after the response if the body was not completely read: it would block the next
+ * request.
+ */
 function abandonBody(ctx: Koa.Context): void {
   if (ctx.req.complete) return;
   ctx.set('Connection', 'close');
@@ -174,10 +185,10 @@ function abandonBody(ctx: Koa.Context): void {
   ctx.req.resume();
 }
 
-/** PostgreSQL's query_canceled: a statement has taken as long as it may. */
+/** PostgreSQL's query_canceled: a statement reached its time limit. */
 const queryCanceled = '57014';
 
-/** What reading the body throws says itself which status it means; the rest is a bug. */
+/** Translates a thrown error. Errors from reading the body have a status; all others are outages or bugs. */
 function refusalOfThrown(error: unknown, path: string): Refusal {
   const status = error instanceof Error && 'status' in error ? error.status : undefined;
   if (isCorruptGzip(error)) return refuse('body_malformed', { expected: 'valid gzip' });
@@ -193,7 +204,7 @@ function refusalOfThrown(error: unknown, path: string): Refusal {
       });
     default:
       if (isOutage(error)) {
-        // Its filters or the database may be why, which the same request can find out: no 422.
+        // Not a 422: the filters or the database may be the cause, and only the same request can show which.
         const hint = hasSqlState(error, queryCanceled)
           ? 'It took too long. Narrow a list by created, or send the request again.'
           : 'Send it again with the same idempotency key; without one, check first whether it took effect.';
@@ -203,14 +214,14 @@ function refusalOfThrown(error: unknown, path: string): Refusal {
   }
 }
 
-/** How much of a body was read before this was thrown; zlib does not say what it has inflated. */
+/** Returns how much of a body was read before the error. zlib does not report how much it has inflated. */
 function readOf(error: unknown, { path }: Koa.Context): number {
   if (isCorruptGzip(error)) return bodyLimitOf(path);
   const isCounted = error instanceof Error && 'received' in error;
   return isCounted && typeof error.received === 'number' ? error.received : 0;
 }
 
-/** What zlib throws on a body that is not what its Content-Encoding says (codes Z_…). */
+/** Whether zlib failed because the body does not match its Content-Encoding (codes Z_…). */
 function isCorruptGzip(error: unknown): boolean {
   return error instanceof Error && 'code' in error && String(error.code).startsWith('Z_');
 }
@@ -234,28 +245,31 @@ function answerUnknownRoute(ctx: Koa.Context, router: Router) {
 }
 
 /**
- * Resolves when the answer is read, or when its reader is gone. Until then it occupies memory here,
- * whatever the answer was.
+ * Resolves when the client has read the response or has disconnected. Until then any response occupies
+ * memory.
  */
 function whenClosed({ res, req }: Koa.Context): Promise<void> {
   if (res.closed || req.socket.destroyed) return Promise.resolve();
   return new Promise((resolve) => res.once('close', () => resolve()));
 }
 
-/** A list that failed may have cost the most, as a search that hit its time limit: it rests like one. */
+/**
+ * Rest after a failure. A failed list may have cost the most, like a search that hit its time limit, so it
+ * rests as long as a search.
+ */
 const failureRestMs = 100;
 
 /**
- * Serves at most so many requests of an account at a time. A request keeps its place until its
- * answer is read and, after expensive work or a failure, until the place has rested (`Answer.restMs`).
- * How many may wait is bounded by the account's requests in flight.
+ * Serves at most `places` requests of an account at a time. A request keeps its slot until its response is
+ * read and, after expensive work or a failure, until the slot has rested (`Answer.restMs`). The account's
+ * limit of requests in flight bounds how many wait.
  */
 export function limitPerAccount(places: number): Koa.Middleware {
   const limit = createKeyedLimit(places);
   return (ctx, next) =>
     new Promise<void>((resolve, reject) => {
       limit(holderOf(ctx).account.id, async () => {
-        // The client disconnected while it waited.
+        // The client disconnected while its request waited.
         if (ctx.req.socket.destroyed) ctx.throw(400);
         let usualRestMs = failureRestMs;
         await next().then(() => {
@@ -268,7 +282,7 @@ export function limitPerAccount(places: number): Koa.Middleware {
     });
 }
 
-/** The sender learns its own address as it is seen here, and not those that are allowed. */
+/** Tells the sender its own address as seen here, but not the addresses that are allowed. */
 const addressNotAllowed = (received: string) =>
   refuse('address_not_allowed', {
     param: 'Authorization',
@@ -278,15 +292,15 @@ const addressNotAllowed = (received: string) =>
   });
 
 /**
- * Who asks is known before a byte of the body is read: an anonymous client may not fill the memory. Then
- * the account is held to its limits, and each answer says how it stands. A request is in flight
- * until its answer is read: those that nobody reads are what would fill the memory.
+ * Authenticates a request before a byte of its body is read, because anonymous clients must not fill the
+ * memory. Then applies the account's limits, and reports them in each response. A request is in flight until
+ * its response is read: unread responses are what would fill the memory.
  */
 function admit({ database, limiter, proxies }: ApiDeps): Koa.Middleware {
   const authenticate = createAuthenticator(database);
   const track = trackAccountConnections(limiter.connections, proxies);
   return async (ctx, next) => {
-    // The part of the API that takes a key.
+    // Only these paths require a key.
     if (!ctx.path.startsWith('/v1/')) return next();
     const address = proxies.clientOf(ctx.req);
     const holder = await authenticate(ctx.get('Authorization'), address);
@@ -296,11 +310,11 @@ function admit({ database, limiter, proxies }: ApiDeps): Koa.Middleware {
       return answerProblem(ctx, { refusals: [holder], headers });
     }
     ctx.state['holder'] = holder;
-    // Its line in the log names the key: one that is used from elsewhere may have leaked.
+    // The log line names the key, because a key that is used from elsewhere may have leaked.
     if (holder.allowed !== null && !inNetworks(holder.allowed)(address)) {
       return answerProblem(ctx, refused(addressNotAllowed(address)));
     }
-    // Its owner looks there for when the key was used last, which a stranger must not change.
+    // Not noted before: owners check when a key was last used, and a stranger must not change that.
     if (!holder.isUseNoted) await noteUse(database, holder.keyId);
     const { id } = holder.account;
     const { headers, refusal } = limiter.enter(id);
@@ -319,9 +333,9 @@ function admit({ database, limiter, proxies }: ApiDeps): Koa.Middleware {
 }
 
 /**
- * Refuses a key without the route's scope, and an account whose state stops it, before the body is
- * read. A frozen account may still cancel and store what it needs later; a closed one only reads.
- * It is refused once more when the payout is decided, for the state may change in between.
+ * Refuses a key without the route's scope, and an account whose state forbids the route, before the body is
+ * read. A frozen account may still cancel payouts and store what it needs later; a closed one can only read.
+ * The state is checked again when the payout is decided, because it may change in between.
  */
 function requireRights({ database }: ApiDeps, route: Route): Koa.Middleware {
   const reaching = scopesReaching(route);
@@ -333,7 +347,8 @@ function requireRights({ database }: ApiDeps, route: Route): Koa.Middleware {
     const isStopped = account.state === 'closed' ? route.method !== 'get' : sendsMoney(route);
     const stopped = isStopped ? refuseState(account.state) : undefined;
     if (stopped === undefined) return next();
-    // Who lost the first answer must not conclude from another one that nothing was sent.
+    // A repeat is served: a caller who lost the first response must not conclude from a refusal that nothing
+    // was sent.
     const key = readIdempotencyKey(ctx.headers['idempotency-key']?.toString());
     const first = typeof key === 'string' ? await findKeys(database, account.id, [key]) : [];
     return first.length === 0 ? answerProblem(ctx, refused(stopped)) : next();

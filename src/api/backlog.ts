@@ -5,12 +5,12 @@ import type { Database } from '../db/client.js';
 import { showBacklog } from '../metrics.js';
 import { readQueueBacklog } from '../temporal/queueBacklog.js';
 
-/** However many read the metrics, what waits is read once in so long. */
+/** How long one reading of the backlog is reused, however many clients read the metrics. */
 const freshMs = 10_000;
 
 /**
- * Shows what waits, read by the API: it also sees what waits because no worker runs. What cannot be
- * read is shown as it was, and the time at which it was.
+ * Publishes the backlog as metrics. The API reads it because that also works while no worker runs. A part
+ * that cannot be read keeps its last values and their time.
  */
 export function createBacklog(database: Database, temporal: Client, log: Logger) {
   const warn = (err: unknown) => log.warn({ err }, 'what waits could not be read');

@@ -2,10 +2,10 @@ import type { IncomingMessage } from 'node:http';
 import { BlockList, isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
-/** A socket for both families shows an address of version 4 within one of version 6. */
+/** Unwraps an IPv4 address, which a dual-stack socket reports inside an IPv6 one. */
 const plain = (address = '') => address.replace(/^::ffff:(?=\d+\.)/i, '');
 
-/** Tells whether an address is one of these addresses, or of these subnets (`10.0.0.0/8`). */
+/** Returns a function that tells whether an address is in these addresses or subnets (`10.0.0.0/8`). */
 export function inNetworks(networks: readonly string[]) {
   const list = new BlockList();
   for (const network of networks) {
@@ -18,14 +18,17 @@ export function inNetworks(networks: readonly string[]) {
   };
 }
 
-/** @param networks addresses and subnets of the proxies that are believed */
+/** @param networks addresses and subnets of the trusted proxies */
 export function trustProxies(networks: readonly string[]) {
   const includes = inNetworks(networks);
-  /** Who sends a request: what the last proxy that is trusted says, else who is connected. */
+  /**
+   * Returns the address of the sender: as reported by the last trusted proxy, or else the peer of the
+   * connection.
+   */
   const clientOf = ({ socket, headers }: Pick<IncomingMessage, 'socket' | 'headers'>): string => {
     const forwarded = String(headers['x-forwarded-for'] ?? '').split(',');
     let address = plain(socket.remoteAddress);
-    // From the nearest to the farthest: what stands before the first untrusted one may be invented.
+    // From the nearest proxy to the farthest: entries beyond the first untrusted one may be forged.
     while (includes(address)) {
       const before = plain(forwarded.pop()?.trim());
       if (isIP(before) === 0) break;
@@ -37,7 +40,7 @@ export function trustProxies(networks: readonly string[]) {
 }
 export type TrustedProxies = ReturnType<typeof trustProxies>;
 
-/** What is counted as one sender: an IPv6 client usually controls a whole /64. */
+/** Returns the network that counts as one sender: an IPv6 client usually controls a whole /64. */
 export function networkOf(sent: string): string {
   const address = plain(sent);
   return isIP(address) === 6 ? ipaddr.IPv6.parse(address).parts.slice(0, 4).join(':') : address;

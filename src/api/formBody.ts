@@ -17,8 +17,8 @@ import { memberOf } from './paramSchema.js';
 import type { Steps } from './slices.js';
 
 /**
- * What a name holds while the body is read. A map takes any name and any index as a key, so
- * that `a[999999]` costs as much as `a[0]`; lists are checked and built at the end.
+ * The values under a name while the body is read. A map accepts any name and any index as a key, so
+ * `a[999999]` costs as much as `a[0]`. Lists are checked and built at the end.
  */
 export type Branch<Leaf = string> = {
   readonly kind: 'object' | 'numbered' | 'appended';
@@ -30,16 +30,16 @@ const percent = 0x25;
 const mustBeOneKind = 'one value, a list or an object, not two of them';
 
 /**
- * Decodes `application/x-www-form-urlencoded` (WHATWG URL, section 5) with nested names in
- * brackets: `a[b][0]=v`, and `a[]=v` to append. One pass over the body, and one step for
- * each level of each name. Every refusal names its parameter.
+ * Decodes `application/x-www-form-urlencoded` (WHATWG URL, section 5) with nested names in brackets:
+ * `a[b][0]=v`, and `a[]=v` to append. Makes one pass over the body, and one step for each level of each name.
+ * Every refusal names its parameter.
  *
- * @param params tells a list, whose name may be repeated without brackets, and an object, in
- * which `0` is a name like others
+ * @param params identifies lists, whose name may be repeated without brackets, and objects, in which `0` is a
+ * name like any other
  */
 export function* decodeForm(body: Buffer, params?: z.ZodObject): Steps<Decoding> {
-  // Read as Latin-1, one character a byte: a byte that is not UTF-8 can so be refused
-  // together with the name of its parameter.
+  // Read as Latin-1, with one character per byte, so that a byte that is not UTF-8 can be refused together
+  // with the name of its parameter.
   const pairs = body.toString('latin1').split('&', maxFields + 1);
   if (pairs.length > maxFields) {
     return [refuse('body_malformed', { expected: `at most ${maxFields} parameters` })];
@@ -52,7 +52,7 @@ export function* decodeForm(body: Buffer, params?: z.ZodObject): Steps<Decoding>
     if (problem !== undefined && problems.push(problem) >= maxProblems) break;
     yield;
   }
-  // A refused parameter leaves gaps behind, which would only hide the first cause.
+  // A refused parameter leaves gaps in lists, whose refusals would only hide the cause.
   if (problems.length > 0) return problems;
   const decoded = yield* finishObject(root, '', problems);
   return problems.length > 0 ? problems : decoded;
@@ -74,8 +74,8 @@ function readPair(root: Branch, pair: string, params?: z.ZodObject): Refusal | u
 }
 
 /**
- * Undoes the percent encoding: `+` is a space, `%41` a byte, and all bytes are UTF-8. In one
- * loop over bytes: a call for each of eight million would hold up everybody for seconds.
+ * Undoes the percent encoding: `+` is a space, `%41` a byte, and all bytes are UTF-8. One loop over the
+ * bytes, because a function call for each of eight million would block all other requests for seconds.
  */
 function decodeText(sent: string): string | { readonly expected: string } {
   if (!/[%+\x80-\xff]/.test(sent)) return sent;
@@ -87,7 +87,7 @@ function decodeText(sent: string): string | { readonly expected: string } {
     let byte = bytes[at] ?? 0;
     if (byte === percent) {
       const [high = 0, low = 0] = [bytes[at + 1], bytes[at + 2]];
-      // The digits have their value in the low four bits, and the letters, above 63, 9 less.
+      // The low four bits of a digit are its value. Those of a letter, whose code is above 63, are 9 less.
       byte = ((high & 15) + 9 * (high >> 6)) * 16 + (low & 15) + 9 * (low >> 6);
       at += 2;
     }
@@ -98,11 +98,11 @@ function decodeText(sent: string): string | { readonly expected: string } {
   return isUtf8(decoded) ? decoded.toString() : { expected: 'text in UTF-8' };
 }
 
-/** Splits `a[b][]` into `a`, `b` and the empty name that appends. */
+/** Splits `a[b][]` into `a`, `b` and the empty name, which appends. */
 export function readName(name: string): string[] | { readonly expected: string } {
   const bracket = name.indexOf('[');
   const nested = bracket >= 0 && name.endsWith(']');
-  // One name more than allowed is enough to see that there are too many.
+  // One level more than allowed is enough to know that there are too many.
   const path = nested
     ? [name.slice(0, bracket), ...name.slice(bracket + 1, -1).split('][', maxDepth)]
     : [name];
@@ -120,7 +120,10 @@ export function readName(name: string): string[] | { readonly expected: string }
   return path;
 }
 
-/** What holds each name of a path but the first: what the route takes there, or what it looks like. */
+/**
+ * Returns the kind of branch for each name of a path except the first: by the schema, or else by the look of
+ * the name.
+ */
 function kindsOf(path: readonly string[], params?: z.ZodObject): readonly Branch['kind'][] {
   let schema: z.core.$ZodType | undefined = params;
   return path.slice(1).map((key, level) => {
@@ -132,9 +135,9 @@ function kindsOf(path: readonly string[], params?: z.ZodObject): readonly Branch
 }
 
 /**
- * Puts a value where its path says; answers what was expected instead if it cannot be.
+ * Inserts a value at its path. If that is impossible, returns what was expected instead.
  *
- * @param kinds what holds each name of the path but the first
+ * @param kinds the kind of branch for each name of the path except the first
  */
 export function insert<Leaf extends string | number>(
   root: Branch<Leaf>,
@@ -180,7 +183,7 @@ function* finishObject(branch: Branch, name: string, problems: Refusal[]): Steps
   return object;
 }
 
-/** A list of n items has the indices 0 to n - 1; the first that is missing is named. */
+/** Builds a list. If it has n items, their indexes must be 0 to n - 1; the first missing one is refused. */
 function* finishList(branch: Branch, name: string, problems: Refusal[]): Steps<readonly Decoded[]> {
   const list: Decoded[] = [];
   for (let index = 0; index < branch.children.size; index += 1) {

@@ -17,44 +17,61 @@ import { admitConnections, trusted } from './connections.js';
 import { problemOf } from './problem.js';
 
 export const httpLimits = {
-  /** An integrator's own headers are under 1 KiB; proxies and traces add a few more. */
+  /** Maximum size of all headers. An integrator's own are under 1 KiB; proxies and tracing add a few more. */
   headerBytes: 16 * 1024,
-  /** Node would drop what is above its own count in silence, and an Idempotency-Key with it. */
+  /**
+   * Maximum number of headers. Node would silently drop those above its own limit, perhaps the
+   * Idempotency-Key.
+   */
   headers: 100,
-  /** With all their headers at once they hold 80 MB; more need another process anyway. */
+  /**
+   * Maximum number of connections. Their headers hold at most 80 MB; more connections need another process
+   * anyway.
+   */
   connections: 5_000,
-  /** Of one address, and without a key: a few times what a customer has in flight. */
+  /**
+   * Maximum number of connections without a key from one address: a few times what a customer has in flight.
+   */
   anonymous: 250,
-  /** Longer than the usual proxy keeps its side open (60 s), so that it is the one to close. */
+  /**
+   * Idle timeout of a trusted connection. A typical proxy's own is shorter (60 s), so that the proxy closes
+   * first.
+   */
   idleMs: 75_000,
-  /** A client that has shown no key sends its next request at once, or has no reason to stay. */
+  /** Idle timeout without a key: such a client sends its next request at once, or has no reason to stay. */
   strangerIdleMs: 5_000,
-  /** Who sends nothing, or headers a byte at a time, is cut off; 16 KiB take no second. */
+  /**
+   * Timeout for the headers. It cuts off clients that send nothing or a byte at a time; 16 KiB take under a
+   * second.
+   */
   headersMs: 5_000,
-  /** The longest body is 8 MiB, which a line of 2.5 Mbit/s transfers in this time. */
+  /** Timeout for the whole request. A line of 2.5 Mbit/s transfers the longest body, 8 MiB, in this time. */
   requestMs: 30_000,
-  /** The longest answer is about 1 MB. Who reads it slower, or not at all, fills the memory. */
+  /**
+   * Timeout for reading a response, of about 1 MB at most. Clients that read slower or not at all fill the
+   * memory.
+   */
   answerMs: 30_000,
-  /** How often these are looked at; Node's own 30 s would let a slow client double them. */
+  /** How often the timeouts are checked. With Node's default of 30 s a slow client could double them. */
   checkMs: 1_000,
-  /** How long a refused client may still be sending, so that it reads why before it is cut off. */
+  /** How long a refused client may still be sending, so that it can read the refusal before it is cut off. */
   lingerMs: 1_000,
-  /** A deploy does not wait for callers who asked to be kept waiting: they may ask again. */
+  /** Timeout for a stop. A deployment does not wait for callers who asked to wait: they may ask again. */
   stopMs: 8_000,
 } as const;
 type HttpLimits = { readonly [Name in keyof typeof httpLimits]: number };
 
-/** What it takes to refuse a request, and to log whose it was. */
+/** What is needed to refuse a request, and to log its sender. */
 type Refusing = {
   readonly log: Pick<Logger, 'info'>;
   readonly proxies: TrustedProxies;
   readonly limits: HttpLimits;
 };
 
-/** Responses that are not sent to their end, by connection, in the order of their requests. */
+/** Responses that are not completely sent, by connection, in the order of their requests. */
 type Exchanges = Map<Duplex, Set<ServerResponse>>;
 
-/** An HTTP server that answers as problem details also what its parser refuses. */
+/** Creates an HTTP server that responds with problem details even to requests that Node's parser rejects. */
 export function createHttpServer(
   handle: RequestListener,
   log: Pick<Logger, 'info'>,
@@ -71,9 +88,9 @@ export function createHttpServer(
       headersTimeout: limits.headersMs,
       requestTimeout: limits.requestMs,
       connectionsCheckingInterval: limits.checkMs,
-      // What each answer announces. That a customer's stays open for longer does no harm.
+      // Announced in every response. A trusted connection stays open for longer, which is safe.
       keepAliveTimeout: limits.strangerIdleMs,
-      // Refused by us, with a body that says why.
+      // Checked by refusalOfHead, so that the response has a body that says why.
       requireHostHeader: false,
     },
     (request, response) => {
@@ -83,16 +100,17 @@ export function createHttpServer(
       else answer(response, refusal, refusing);
     },
   );
-  // All of them are read, so that they can be counted.
+  // Node must read all headers, so that they can be counted here.
   server.maxHeadersCount = 0;
   server.maxConnections = limits.connections;
-  // What is pipelined after the last would be dropped; a deploy spreads connections well enough.
+  // No limit, because requests pipelined after the last one would be dropped. Deployments spread connections
+  // well enough.
   server.maxRequestsPerSocket = 0;
   server.on('connection', (socket) => {
     exchanges.set(socket, new Set());
     admit(socket);
     socket.once('close', () => {
-      // Node closes the response whose turn it is; those behind it would wait for ever to be read.
+      // Node closes only the response that is being sent. Those queued behind it would never close.
       for (const response of exchanges.get(socket) ?? []) {
         if (response.socket === null) response.emit('close');
       }
@@ -113,9 +131,9 @@ export function createHttpServer(
     server,
     isStopping: () => isStopping,
     /**
-     * Says that it stops, and takes requests for `noticeMs` more. Then it takes no connection,
-     * answers what it was sent, also what it is still reading, and closes what is idle; all of
-     * it within `stopMs`.
+     * Announces the stop and accepts requests for another `noticeMs`. Then accepts no connections, responds
+     * to every request received so far, even one still being read, and closes idle connections, all within
+     * `stopMs`.
      */
     stop: async (noticeMs: number): Promise<void> => {
       isStopping = true;
@@ -129,7 +147,7 @@ export function createHttpServer(
   };
 }
 
-/** Ends connections whose next answer was written and is not read in time. */
+/** Closes connections whose next response was written but was not read in time. */
 function cutUnread(exchanges: Exchanges, written: WeakMap<ServerResponse, number>, ms: number) {
   const now = performance.now();
   for (const [socket, [response]] of exchanges) {
@@ -153,22 +171,22 @@ function track(
   response.once('close', () => {
     open?.delete(response);
     if (open?.size === 0 && trusted.has(socket)) socket.setTimeout(limits.idleMs);
-    // Its answer had begun before it could say that the connection closes.
+    // The response had begun before it could announce that the connection closes.
     if (isStopping() && open?.size === 0) socket.end();
   });
 }
 
-/** Tells the client that the connection ends with this answer, and ends it. */
+/** Tells the client that the connection closes after this response, and makes Node close it. */
 function closeAfter(response: ServerResponse | undefined): void {
   if (response?.headersSent === false) response.setHeader('Connection', 'close');
 }
 
-/** Headers that have one value: of two, a proxy in between might take the other. */
+/** Headers that may be sent only once: if there were two, a proxy in between might use the other one. */
 const single = ['host', 'authorization', 'content-type', 'content-encoding'];
 
 function refusalOfHead(request: IncomingMessage, limits: HttpLimits): Refusal | undefined {
   const { headers, rawHeaders, httpVersion, method, url = '' } = request;
-  // What parses the path throws on some of the others, and before an answer can be made.
+  // The code that parses the path throws on some other forms, before it can respond.
   if (!/^\/[^#]*$/.test(url) && !(method === 'OPTIONS' && url === '*')) {
     return refuse('request_malformed', { expected: 'a path from the first / on, without #' });
   }
@@ -191,19 +209,19 @@ function tooManyHeaders({ headers, headerBytes }: HttpLimits): Refusal {
 }
 
 /**
- * What the parser cannot read, or not in time, is refused on the bare connection, which then
- * closes: it is unknown where the next request would begin. Requests before it are answered
- * first, in their order.
+ * Refuses a request that the parser cannot read, or not in time, on the bare connection. Then closes it,
+ * because nobody knows where the next request would begin. Earlier requests are answered first, in their
+ * order.
  */
 function refuseUnreadable(exchanges: Exchanges, refusing: Refusing) {
-  // The parser goes on failing at every byte that follows.
+  // The parser fails again on every byte that follows.
   const refused = new WeakSet<Duplex>();
   return (error: NodeJS.ErrnoException, socket: Duplex): void => {
     if (refused.has(socket)) return;
     refused.add(socket);
     const refusal = refusalOfParser(error, refusing.limits);
-    const isHeard = 'bytesRead' in socket && socket.bytesRead !== 0;
-    if (refusal === undefined || !isHeard || !socket.writable) {
+    const hasReceivedData = 'bytesRead' in socket && socket.bytesRead !== 0;
+    if (refusal === undefined || !hasReceivedData || !socket.writable) {
       socket.destroy();
       return;
     }
@@ -220,7 +238,7 @@ function refuseUnreadable(exchanges: Exchanges, refusing: Refusing) {
   };
 }
 
-/** What the parser's codes mean; undefined when the client is gone. */
+/** Translates the parser's error codes. Returns undefined if the client has disconnected. */
 function refusalOfParser(error: NodeJS.ErrnoException, limits: HttpLimits): Refusal | undefined {
   const { code = '' } = error;
   if (code === 'HPE_HEADER_OVERFLOW') return tooManyHeaders(limits);
@@ -230,13 +248,13 @@ function refusalOfParser(error: NodeJS.ErrnoException, limits: HttpLimits): Refu
     return refuse('request_timeout', { expected });
   }
   if (!code.startsWith('HPE_')) return undefined;
-  // The parser's own words, of which there is a fixed set.
+  // The parser's own message, which is one of a fixed set.
   const reason = 'reason' in error && typeof error.reason === 'string' ? error.reason : code;
   const hint = `The request cannot be read: ${reason}. The connection closes.`;
   return refuse('request_malformed', { expected: 'a request as RFC 9112 has it', hint });
 }
 
-/** The refusal as an answer, and its line in the log. */
+/** Renders the refusal as a response, and logs it. */
 function rendered(refusal: Refusal, log: Refusing['log'], address: string) {
   const requestId = newId('request');
   const problem = problemOf([refusal], requestId);
@@ -264,7 +282,7 @@ function end(socket: Duplex, refusal: Refusal, { log, proxies, limits }: Refusin
   const { status, headers, body } = rendered(refusal, log, address);
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
   socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`);
-  // Closed at once, what it still sends would reset the connection before it has read this.
+  // If closed at once, data that the client still sends would reset the connection before it has read this.
   const timer = setTimeout(() => socket.destroy(), limits.lingerMs);
   socket.once('close', () => clearTimeout(timer)).on('error', () => socket.destroy());
 }

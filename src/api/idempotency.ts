@@ -19,21 +19,21 @@ import { createPace } from './slices.js';
 const lockNotAvailable = '55P03';
 
 /**
- * Reads the Idempotency-Key header: 1 to 255 visible ASCII characters, of which one pair of
- * quotes is stripped (the IETF draft sends a quoted string, most clients a bare one).
+ * Reads the Idempotency-Key header: 1 to 255 visible ASCII characters. One pair of quotes is stripped,
+ * because the IETF draft sends a quoted string and most clients a bare one.
  */
 export function readIdempotencyKey(header: string | undefined): string | undefined | Refusal {
   if (header === undefined) return undefined;
   const key = /^"(.*)"$/.exec(header)?.[1] ?? header;
-  // An empty key is a caller's mistake: to take it for none would leave a retry unprotected.
+  // An empty key is a caller's mistake: treating it as no key would leave a retry unprotected.
   if (/^[\x21-\x7e]{1,255}$/.test(key)) return key;
   const details = { param: 'Idempotency-Key', expected: '1 to 255 visible ASCII characters' };
   return refuse('header_invalid', { ...details, received: shortened(header, 64) });
 }
 
 /**
- * A keyed digest of each parameter as it was sent. Keyed, so that an account number cannot
- * be guessed from it; of each, so that a mismatch can name the parameter.
+ * Computes a keyed digest of each parameter as it was sent. It is keyed so that an account number cannot be
+ * guessed from it. There is one per parameter so that a mismatch can name the parameter.
  */
 export async function fingerprintsOf(
   decoded: DecodedObject,
@@ -42,14 +42,14 @@ export async function fingerprintsOf(
   const fingerprints: Record<string, string> = {};
   const pace = createPace();
   for (const [name, text] of fingerprinted(decoded)) {
-    // 96 bits tell two values of one parameter apart as well as 256 do.
+    // 96 bits distinguish two values of one parameter as well as 256 do.
     fingerprints[name] = createHmac('sha256', secret).update(text).digest('base64url').slice(0, 16);
     await pace();
   }
   return fingerprints;
 }
 
-/** What is digested, under its name: each parameter, but the items of a list whole. */
+/** Yields the texts to digest, by name: one for each parameter, but only one for each item of a list. */
 function* fingerprinted(decoded: DecodedObject): Iterable<readonly [name: string, text: string]> {
   for (const root of Object.keys(decoded).sort()) {
     const value = decoded[root] ?? null;
@@ -62,7 +62,7 @@ function* fingerprintedItems(root: string, items: readonly Decoded[]) {
   for (const [index, item] of items.entries()) {
     const name = `${root}[${index}]`;
     const pairs = flatten({ [name]: item });
-    // An item without a value is nothing, as in a form.
+    // An item without values counts as not sent, as in a form.
     if (pairs.length > 0) yield [name, pairs.map(digestible).join('')] as const;
   }
 }
@@ -71,20 +71,20 @@ function digestible([name, value]: readonly [string, string]): string {
   return `${name}\0${value}\0`;
 }
 
-/** What a request's key stands for: its own object, or that of the first request with the key. */
+/** The object that a request's key is bound to: its own, or that of the first request with the key. */
 export type Bound = {
   readonly objectId: string;
   readonly isReplay: boolean;
-  /** With which the first request was answered for good; null otherwise. */
+  /** The final refusal of the first request; null if there was none. */
   readonly refusal: Refusal | null;
-  /** Headers of every answer to the request. */
+  /** Headers of every response to the request. */
   readonly headers: Readonly<Record<string, string>>;
 };
 
 /**
- * The transaction that binds a request's keys, and writes so many rows. It may wait for other
- * requests with the same key, so an account has a share of the connections for it; one that waits
- * as long as for any lock is refused.
+ * Runs the transaction that binds a request's keys and writes `rowCount` rows. It may wait for other requests
+ * with the same key, so each account gets only a share of the connections for it. A request that waits until
+ * the lock timeout is refused.
  */
 function keyTransaction<T>(
   { database, writes }: ApiDeps,
@@ -100,7 +100,7 @@ function keyTransaction<T>(
   );
 }
 
-/** Binds the request's key to an object; refuses a key that was used for another request. */
+/** Binds the request's key to an object. Refuses a key that was used for a different request. */
 export async function bindRequest(
   sql: Sql,
   deps: ApiDeps,
@@ -126,8 +126,8 @@ export async function bindRequest(
 }
 
 /**
- * Writes what is asked, in so many rows, once for the request's key, which is kept for ever; or keeps
- * why it is refused.
+ * Writes `rowCount` rows once per key, and keeps the key forever. If the request is refused, keeps the
+ * refusal.
  */
 export function recordOnce(
   deps: ApiDeps,
@@ -148,14 +148,14 @@ export function recordOnce(
 }
 
 /**
- * What is named of a beneficiary that differs. The details of its account are not: named one by
- * one they could be guessed one by one. That all of them are right the replay shows in any case,
- * to who has a key of the same account.
+ * Fields of a beneficiary that a mismatch may name. Account details are not among them: named one by one,
+ * they could be guessed one by one. A replay does show whether all of them are right, but only to holders of
+ * a key of the same account.
  */
 const openFields: readonly string[] = ['type', 'name', 'country', 'currency'];
 const storing = 'POST /v1/beneficiaries';
 
-/** How a request differs from the first one with its key; undefined when it does not. */
+/** Returns how a request differs from the first one with its key, or undefined if it does not. */
 export function differenceOf(
   first: KeyBinding,
   now: Pick<KeyBinding, 'route' | 'fingerprints'>,
@@ -175,22 +175,23 @@ export function differenceOf(
   const isOpen = (name: string) => !first.route.startsWith(storing) || openFields.includes(name);
   const shown = different.slice(0, 20).map((name) => (isOpen(name) ? name : 'account details'));
   return refuse('idempotency_key_reused', {
-    // The key is one error, whatever differs: of several names none is its parameter.
+    // The reused key is one error, however many parameters differ. It names a `param` only if there is just
+    // one.
     param: different.length === 1 ? different.find(isOpen) : undefined,
     expected: 'the same parameters as in the first request with this key',
     detail: `This idempotency key ${useOf(first)}, with other parameters; these differ: ${[...new Set(shown)].join(', ')}. Use a new key for a new request.`,
   });
 }
 
-/** What became of a key's first request: what was refused created nothing. */
+/** Describes what became of a key's first request. A refused request created nothing. */
 function useOf({ refusal, objectId, route }: KeyBinding): string {
   if (refusal !== null) return 'belongs to a request that was refused';
   return `${route.includes(objectId) ? 'was used for' : 'created'} ${objectId}`;
 }
 
 /**
- * A refusal that is kept is answered again, so after its cause is repaired a new key is needed; and
- * a payout that repeats another one is the one to be repeated then.
+ * Adds how to try again. A stored refusal is returned for every repeat, so a new key is needed once its cause
+ * is fixed. If the payout was itself a retry, the next retry must name that payout.
  */
 export function withAdvice(refusal: Refusal, payout?: Pick<PayoutRow, 'id' | 'retryOf'>): Refusal {
   const of = payout?.retryOf ? `, and retry_of ${payout.id}` : '';
@@ -199,21 +200,21 @@ export function withAdvice(refusal: Refusal, payout?: Pick<PayoutRow, 'id' | 're
   return { ...refusal, hint: hint === undefined ? advice : `${hint} ${advice}` };
 }
 
-/** How a route without workflows makes its object, and finds it again for a replay. */
+/** How a route without workflows creates its object, and finds it again for a replay. */
 type Creation<Row> = {
   readonly objectId: string;
   readonly status: 200 | 201;
   /** Runs in the transaction that binds the key. */
   readonly perform: (sql: Sql) => Promise<Row | Refusal>;
-  /** Whether its only write is one statement: without a key it needs no transaction then. */
+  /** Whether its only write is one statement, which needs no transaction if there is no key. */
   readonly isOneWrite?: true;
   readonly find: (sql: Sql, accountId: string, objectId: string) => Promise<Row | undefined>;
   readonly render: (row: Row) => JsonObject;
 };
 
 /**
- * Runs a creation once for its key. A repeat answers with the object as it is now, or with
- * the same refusal; a concurrent repeat waits for the first, at most the lock time-out.
+ * Runs a creation once per key. A repeat returns the object as it is now, or the same refusal. A concurrent
+ * repeat waits for the first request, at most for the lock timeout.
  */
 export async function runIdempotently<Row extends object>(
   deps: ApiDeps,
@@ -237,7 +238,7 @@ export async function runIdempotently<Row extends object>(
     const result = await creation.perform(sql);
     if (!isRefusal(result)) return { status, body: render(result) };
     if (key === undefined) return refused(result);
-    // What is the service's own fault does not use the key up, nor does an object that does not exist.
+    // A failure of the service itself does not use up the key, nor does an object that does not exist.
     const { status: refusedWith } = meaningOf(result.code);
     if (refusedWith >= 500 || refusedWith === 404) {
       await deleteKey(sql, account.id, key);
@@ -249,7 +250,7 @@ export async function runIdempotently<Row extends object>(
   return isRefusal(answer) ? refused(answer) : answer;
 }
 
-/** Changes or deletes the object that the path names, once for the request's key. */
+/** Changes or deletes the object that the path names, once per key. */
 export function changeOnce<Row extends object>(
   deps: ApiDeps,
   request: ApiRequest,

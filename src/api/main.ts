@@ -22,16 +22,16 @@ import { createHttpServer } from './httpServer.js';
 import { createLimiter } from './rateLimit.js';
 
 /**
- * Lists have connections beside those of all else, so that they cannot fill these. The slowest
- * that its indexes serve takes milliseconds.
+ * Lists have separate connections, so that they cannot occupy those of all other requests. The slowest list
+ * that is served by indexes takes milliseconds.
  */
 const listConnections = { poolSize: 8, statementTimeoutMs: 1_000 } as const;
 
-/** How long one look at the database answers those who ask whether the process is ready. */
+/** How long the result of one readiness check is reused for all callers. */
 const readinessMs = 2_000;
 
 async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
-  // Before what is measured.
+  // Created first, so that it measures all that follows.
   const registry = await createRegistry('api');
   const connection = { url: config.DATABASE_URL, applicationName: 'corridor-api' };
   const database = connectDatabase({ ...connection, poolSize: config.DATABASE_POOL_SIZE });
@@ -41,7 +41,7 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
   const { SANDBOX_BANK_CALLBACK_SECRET: secret, SANDBOX_BANK_CALLBACK_SECRET_PREVIOUS: previous } =
     config;
   const rails = createRails([createSandboxCallbacks(previous ? [secret, previous] : [secret])]);
-  // A counter that begins at one would not be seen to rise.
+  // Starts at zero: a counter that first appears as one shows no increase.
   for (const { name } of rails.all) count('unreadable_callbacks_total', { rail: name }, 0);
   const keyring = createKeyring(config.MASTER_KEY);
   const proxies = trustProxies(config.TRUSTED_PROXIES);
@@ -71,7 +71,7 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
     proxies,
   });
   const handle = app.callback();
-  // Koa answers its own failures; this promise never rejects.
+  // Koa responds to its own failures, so this promise never rejects.
   const take: RequestListener = (request, response) => void handle(request, response);
   const http = createHttpServer(take, log, proxies);
   const url = await listen(http.server, config.API_HOST, config.API_PORT);
@@ -84,15 +84,15 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
     isReady: async () => !http.isStopping() && (await isUsable()),
     refresh: createBacklog(lists, temporal, log),
   });
-  // It goes on all the same: payouts are taken without Temporal, and decided once it is right.
+  // Only logged: payouts are accepted without Temporal, and decided once it works.
   void refusalOf(temporal).then((refusal) => refusal && log.error(refusal));
   log.info({ ready: url, metrics: metricsServer.url }, 'the API is ready');
   return {
-    // It never settles, for the process does not break by itself.
+    // Never settles, because this process does not break by itself.
     broken: new Promise(() => undefined),
     stop: async () => {
       const noticeMs = config.STOP_NOTICE_SECONDS * 1000;
-      // What waits for events is answered when no new request can come to wait in its place.
+      // Requests that wait for events are released only when no new ones can take their place.
       await Promise.all([http.stop(noticeMs), delay(noticeMs).then(feedWaits.close)]);
       metricsServer.close();
       await Promise.all([temporal.connection.close(), tracing?.stop()]);
@@ -102,8 +102,8 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
 }
 
 /**
- * Whether the database is there, migrated, and under master keys that this process has. Without
- * Temporal a payout is still taken.
+ * Creates the readiness check: the database must be reachable, migrated, and encrypted under master keys that
+ * this process has. Temporal is not checked, because payouts are accepted without it.
  */
 function createReadiness(database: Database, keyring: Keyring): () => Promise<boolean> {
   const isUsable = async () =>

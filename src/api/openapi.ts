@@ -22,13 +22,13 @@ import {
 import { type Route, scopesReaching, sendsMoney } from './route.js';
 
 /**
- * The OpenAPI 3.1 document of a version, made of the schemas that validate, the route table and
- * the table of refusals, so that it cannot say anything else than the service does.
+ * Builds the OpenAPI 3.1 document of a version from the schemas that validate requests, the route table and
+ * the table of refusals, so that it always agrees with the service.
  */
 export function openapiDocument(routes: readonly Route[], version: ApiVersion): JsonObject {
   const schemas = publishedSchemas(routes, version);
   const headers = Object.entries(requestHeaders).map(
-    ([name, says]) => [name, { name, in: 'header', ...says }] as const,
+    ([name, header]) => [name, { name, in: 'header', ...header }] as const,
   );
   return {
     openapi: '3.1.1',
@@ -74,7 +74,7 @@ const tags: Readonly<Record<string, string>> = {
   account: 'The account of the API key.',
 };
 
-/** `/v1/webhook_endpoints/:id` belongs to webhook_endpoints. */
+/** Returns the tag of a route: `/v1/webhook_endpoints/:id` belongs to webhook_endpoints. */
 function tagOf(route: Route): string {
   return route.path.split('/')[2] ?? '';
 }
@@ -109,7 +109,8 @@ function parametersOf(route: Route, { paramsOf }: PublishedSchemas): readonly Js
   return [
     ...(route.path.includes(':id') ? [id] : []),
     ...(route.method === 'get' ? queryParameters(paramsOf(route)) : []),
-    // Lines have no place for what concerns them all; with other bodies it may be here as well.
+    // A body of lines has no place for parameters of the whole request. With other bodies they may be in the
+    // query too.
     ...(route.acceptsLineFormats === true ? queryParameters(paramsOf(route), 'payouts') : []),
     ...names.map((name) => ({ $ref: `#/components/parameters/${name}` })),
   ];
@@ -131,7 +132,7 @@ const requestHeaders = {
   ),
 } as const;
 
-/** What a header says, which is always a text. */
+/** Describes a string in a header or in the path. */
 function text(description: string, schema: JsonObject = {}): JsonObject {
   return { description, schema: { type: 'string', ...schema } };
 }
@@ -147,14 +148,14 @@ function bodyOf(route: Route, { paramsOf }: PublishedSchemas): JsonObject {
     required: Object.keys(examples).length > 0,
     content: {
       'application/json': { ...schemaOf(jsonName(route)), examples },
-      // A form has no lists as the examples have them.
+      // A form cannot express the lists in the examples.
       'application/x-www-form-urlencoded': hasLines ? form : { ...form, examples },
       ...(hasLines ? lines : {}),
     },
   };
 }
 
-/** Lists also come a line an item, with the other parameters in the query. */
+/** Describes a body with one item per line; the other parameters are in the query. */
 const line = (description: string, example: string) => ({
   schema: { type: 'string', description },
   example,
@@ -180,13 +181,13 @@ function successesOf(route: Route): JsonObject {
   return Object.fromEntries(answers);
 }
 
-/** Whether an answer says where what it made is found: see serveRoute.ts. */
+/** Whether a response has the Location of a new object: see serveRoute.ts. */
 function locates(route: Route, status: string, name: ObjectName): boolean {
   const { shape } = objectsOf[defaultApiVersion][name];
   return status !== '200' && 'id' in shape && !route.path.includes(':id');
 }
 
-/** One entry a status, which names the codes that it may carry; all are one type. */
+/** Describes the refusals: one entry per status, with the codes that it may carry. All have one schema. */
 function problemsOf(route: Route): JsonObject {
   const codesOf = Map.groupBy(refusalsOf(route), (code) => meaningOf(code).status);
   const content = { 'application/problem+json': { schema: { $ref: reference('problem') } } };
@@ -198,7 +199,7 @@ function problemsOf(route: Route): JsonObject {
   return Object.fromEntries(problems);
 }
 
-/** What a route may refuse: its own reasons, and those of every route of its kind. */
+/** Returns the refusals of a route: its own, and those of all routes of its kind. */
 function refusalsOf(route: Route): readonly RefusalCode[] {
   const codes: RefusalCode[] = [
     ...(['parameter_invalid', 'parameter_unknown', 'body_malformed', 'header_invalid'] as const),
@@ -233,15 +234,15 @@ const answerHeaders = {
   'Retry-After': text('Seconds to wait before you retry.', { pattern: '^\\d+$' }),
 } as const;
 
-/** The headers of an answer: those of every one, of the route, and of what it says. */
-function headersOf(route: Route, says: { location?: boolean; retryAfter?: boolean }): JsonObject {
+/** Returns the headers of a response: those of all responses, those of the route, and the given ones. */
+function headersOf(route: Route, has: { location?: boolean; retryAfter?: boolean }): JsonObject {
   const names: (keyof typeof answerHeaders)[] = [
     ...(['Request-Id', 'Corridor-Version', 'RateLimit', 'RateLimit-Policy'] as const),
   ];
   if (route.method !== 'get') names.push('Idempotent-Replayed');
-  if (says.location === true) names.push('Location');
+  if (has.location === true) names.push('Location');
   if (route.supportsPreferWait === true) names.push('Preference-Applied');
-  if (says.retryAfter === true) names.push('Retry-After');
+  if (has.retryAfter === true) names.push('Retry-After');
   return Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
 }
 
@@ -251,7 +252,7 @@ function subjectOf(type: WebhookType): string {
   return subject;
 }
 
-/** A message as an endpoint receives it: Standard Webhooks 1.0. */
+/** Describes a message as an endpoint receives it: Standard Webhooks 1.0. */
 function webhookOf(type: WebhookType, version: ApiVersion): JsonObject {
   const header = (name: string, description: string) =>
     ({ name, in: 'header', required: true, ...text(description) }) as const;

@@ -1,13 +1,13 @@
 import { z } from 'zod';
 
-/** What a schema takes, without its saying that it may be left out. */
+/** Returns the schema of a value that was sent: without the wrappers that make it optional. */
 export function whenSent(schema: z.core.$ZodType | undefined): z.core.$ZodType | undefined {
   return schema instanceof z.ZodOptional || schema instanceof z.ZodDefault
     ? whenSent(schema.def.innerType)
     : schema;
 }
 
-/** The schema of what a name or an index stands for inside another; undefined where it says nothing. */
+/** Returns the schema of the member with a name or index, or undefined if the schema does not define one. */
 export function memberOf(
   schema: z.core.$ZodType | undefined,
   name: PropertyKey,
@@ -18,7 +18,7 @@ export function memberOf(
   return whole instanceof z.ZodObject ? whenSent(whole.def.shape[String(name)]) : undefined;
 }
 
-/** Whether what a path leads to may be left out. */
+/** Whether the parameter at a path may be left out. */
 export function isOptionalAt(schema: z.core.$ZodType | undefined, path: readonly PropertyKey[]) {
   const holder = path.slice(0, -1).reduce(memberOf, whenSent(schema));
   const member = holder instanceof z.ZodObject ? holder.def.shape[String(path.at(-1))] : undefined;

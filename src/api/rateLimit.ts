@@ -1,25 +1,28 @@
 import { type Refusal, refuse } from '../domain/refusal.js';
 
 export type RateLimits = {
-  /** Requests a second that an account may sustain. */
+  /** Requests per second that an account may sustain. */
   readonly perSecond: number;
   /** Requests that it may send at once, after a pause. */
   readonly burst: number;
-  /** Requests of an account that are being answered at one time. */
+  /** Maximum number of requests of an account in flight at a time. */
   readonly inFlight: number;
-  /** Items a second, which are what long requests are made of: see `weightOf`. */
+  /** Items per second. They measure the work of long requests: see `weightOf`. */
   readonly itemsPerSecond: number;
 };
 
 type Quota = Pick<RateLimits, 'perSecond' | 'burst'>;
 
-/** One request in ticks. A millisecond gives `perSecond` ticks back: whole numbers, no rounding. */
+/**
+ * One request in ticks. A millisecond refills `perSecond` ticks, so all numbers are whole and nothing is
+ * rounded.
+ */
 const ticksPerRequest = 1000;
 
 /**
- * Takes requests from a quota (GCRA, ITU-T I.371): `fullAt` is the tick at which all of the
- * burst is available again, the only state there is. In any window an account gets at most
- * burst + rate × time requests, and is refused only when the next ones would be more.
+ * Takes requests from a quota (GCRA, ITU-T I.371). The only state is `fullAt`, the tick at which the whole
+ * burst is available again. In any window an account gets at most burst + rate × time requests, and is
+ * refused only if the next ones would exceed that.
  */
 export function takeRequest({ perSecond, burst }: Quota, fullAt: number, nowMs: number, count = 1) {
   const now = Math.floor(nowMs) * perSecond;
@@ -38,16 +41,19 @@ export function takeRequest({ perSecond, burst }: Quota, fullAt: number, nowMs: 
 
 type Taken = ReturnType<typeof takeRequest>;
 
-/** Whether a request is let in, and what its answer says about the limits. */
+/** Whether a request is admitted, and the headers that report the limits. */
 export type Admission = {
   readonly headers: Readonly<Record<string, string>>;
   readonly refusal: Refusal | undefined;
 };
 
-/** Decoding or writing so many bytes takes about as long as judging one payout of a batch. */
+/**
+ * Bytes that count as one item: decoding or writing them takes about as long as validating one payout of a
+ * batch.
+ */
 const bytesPerItem = 800;
 
-/** What a body or an answer weighs, in items. A usual one weighs nothing beside its request. */
+/** Returns the weight of a body or a response in items. That of a typical one is 0. */
 export function weightOf(bytes: number): number {
   return Math.floor(bytes / bytesPerItem);
 }
@@ -55,13 +61,16 @@ export function weightOf(bytes: number): number {
 const manyInOne = 'To send many payouts, use a batch.';
 const aboutItems = `Each payout of a batch is an item, and each ${bytesPerItem} bytes of a body or an answer.`;
 
-/** Two of the longest batches, each of 10,000 payouts or 8 MiB. */
+/** Items that may be used at once: two of the longest batches, each of 10,000 payouts or 8 MiB. */
 const itemBurst = 21_000;
 
-/** Accounts in memory. More call within one burst only where more machines are needed anyway. */
-const rememberedAccounts = 10_000;
+/**
+ * Number of accounts in memory at which idle ones are forgotten. Where more accounts call within one burst,
+ * more machines are needed anyway.
+ */
+const maxRememberedAccounts = 10_000;
 
-/** Counts the requests of this process: with several processes each grants the limits anew. */
+/** Creates the limiter of this process. With several processes, each one grants the limits anew. */
 export function createLimiter(limits: RateLimits, nowMs: () => number = () => performance.now()) {
   const uses = new Map<string, { fullAt: number; itemsFullAt: number; inFlight: number }>();
   const { itemsPerSecond } = limits;
@@ -70,13 +79,13 @@ export function createLimiter(limits: RateLimits, nowMs: () => number = () => pe
   function useOf(accountId: string) {
     const known = uses.get(accountId);
     if (known !== undefined) return known;
-    if (uses.size >= rememberedAccounts) forgetIdle();
+    if (uses.size >= maxRememberedAccounts) forgetIdle();
     const use = { fullAt: 0, itemsFullAt: 0, inFlight: 0 };
     uses.set(accountId, use);
     return use;
   }
 
-  /** An account that has all of its quotas and waits for nothing is as good as a new one. */
+  /** Forgets accounts with full quotas and no requests in flight: they are no different from new ones. */
   function forgetIdle() {
     const now = Math.floor(nowMs());
     for (const [accountId, use] of uses) {
@@ -87,9 +96,11 @@ export function createLimiter(limits: RateLimits, nowMs: () => number = () => pe
   }
 
   return {
-    /** Connections that an account keeps: as many idle ones as it can have at work. */
+    /** Maximum number of connections of an account: for each request in flight, one in use and one idle. */
     connections: 2 * limits.inFlight,
-    /** One more request of an account, whichever key it has. Each that is let in leaves again. */
+    /**
+     * Admits one more request of an account, whichever key it has. Each admitted request must `leave` again.
+     */
     enter: (accountId: string): Admission => {
       const use = useOf(accountId);
       const taken = takeRequest(limits, use.fullAt, nowMs());
@@ -105,8 +116,8 @@ export function createLimiter(limits: RateLimits, nowMs: () => number = () => pe
       useOf(accountId).inFlight -= 1;
     },
     /**
-     * Items that a request of the account is made of. Those of an answer, which are known too
-     * late to refuse it, are taken `afterwards`: until they are made good the next are refused.
+     * Charges items to an account. Those of a response are known too late to refuse it, so they are charged
+     * `afterwards`: the next requests are refused until the quota has recovered.
      */
     takeItems: (accountId: string, count: number, how?: 'afterwards'): Admission => {
       const use = useOf(accountId);
@@ -125,7 +136,7 @@ export function createLimiter(limits: RateLimits, nowMs: () => number = () => pe
 
 export type Limiter = ReturnType<typeof createLimiter>;
 
-/** How each policy stands: the fields of draft-ietf-httpapi-ratelimit-headers-11. */
+/** Reports the state of each quota in the fields of draft-ietf-httpapi-ratelimit-headers-11. */
 function headersOf(
   ...policies: readonly (readonly [name: string, quota: Quota, taken: Taken])[]
 ): Readonly<Record<string, string>> {

@@ -6,13 +6,13 @@ import { type RefusalCode, refuse } from '../domain/refusal.js';
 import { askTemporal, runProbe } from '../temporal/workflowCalls.js';
 import { type ApiDeps, type Refused, refused } from './route.js';
 
-/** Where a message is sent: to an endpoint, also at a URL that is not yet its own. */
+/** The target of a message: an endpoint, possibly at a URL that is not yet its own. */
 type Target = Pick<WebhookEndpointRow, 'accountId' | 'id' | 'url'>;
 
 /**
- * Has a worker send a message to an endpoint, since the API may not reach receivers, and waits for
- * what comes of it. A probe that is over is not sent again; one that was not begun, because Temporal
- * did not answer, is.
+ * Has a worker send a message to an endpoint, because the API must not connect to receivers, and waits for
+ * the outcome. A finished probe is not sent again. One that never began, because Temporal did not respond,
+ * is.
  */
 export async function sendProbe(
   deps: ApiDeps,
@@ -52,7 +52,7 @@ function refusedFor(seconds: number, code: RefusalCode, expected: string): Refus
 const expected =
   'a 2xx response within 15 seconds whose body is data.challenge alone, as text or as {"challenge": "…"}';
 
-/** Sends a challenge to a URL. Undefined once it has answered that rightly, or the refusal. */
+/** Sends a challenge to a URL. Returns undefined if it was answered correctly, or else the refusal. */
 export async function challenge(
   deps: ApiDeps,
   target: Target,
