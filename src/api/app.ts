@@ -314,7 +314,8 @@ function admit({ database, limiter, proxies }: ApiDeps): Koa.Middleware {
     if (holder.allowed !== null && !inNetworks(holder.allowed)(address)) {
       return answerProblem(ctx, refused(addressNotAllowed(address)));
     }
-    // Not noted before: owners check when a key was last used, and a stranger must not change that.
+    // Noted only after the checks: owners look up when a key was last used, and a stranger must not change
+    // that.
     if (!holder.isUseNoted) await noteUse(database, holder.keyId);
     const { id } = holder.account;
     const { headers, refusal } = limiter.enter(id);

@@ -84,7 +84,7 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
     isReady: async () => !http.isStopping() && (await isUsable()),
     refresh: createBacklog(lists, temporal, log),
   });
-  // Only logged: payouts are accepted without Temporal, and decided once it works.
+  // Only logged: payouts are accepted even so, and decided once Temporal accepts the namespace and key.
   void refusalOf(temporal).then((refusal) => refusal && log.error(refusal));
   log.info({ ready: url, metrics: metricsServer.url }, 'the API is ready');
   return {

@@ -6,9 +6,9 @@ import { isFinal, type PayoutStatus, payoutStatuses } from '../domain/payout.js'
 import { type Refusal, sentenceOf } from '../domain/refusal.js';
 import type { ContractObject } from './schemas.js';
 
-/** The objects of a batch, made as those of objects.ts are. */
+/** Renders the objects of a batch, as objects.ts does for all others. */
 
-/** The answer to a cancellation: which payouts it has canceled, and which are past it. */
+/** Renders the response to a cancellation: which payouts are canceled, and which were too late to cancel. */
 export function canceledBatchObject(
   batch: BatchRow,
   counts: readonly BatchCount[],
@@ -21,7 +21,9 @@ export function canceledBatchObject(
   };
 }
 
-/** The counters always add up to `total`: they are counted from the items themselves. */
+/**
+ * Renders a batch. The counters always add up to `total`, because they are counted from the items themselves.
+ */
 export function batchObject(
   batch: BatchRow,
   items: readonly BatchCount[],
@@ -60,7 +62,7 @@ export type PreviewedItem =
   | { readonly kind: 'refused'; readonly index: number; readonly refusal: Refusal }
   | { readonly kind: 'existing' };
 
-/** The outcome that a batch would have: its totals, its fees and every refusal, with nothing stored. */
+/** Renders the outcome that a batch would have: its totals, its fees and every refusal. Nothing is stored. */
 export function batchPreviewObject(mode: BatchMode, items: readonly PreviewedItem[]) {
   const accepted = items.flatMap((item) => (item.kind === 'accepted' ? [item.acceptance] : []));
   const refused = items.flatMap((item) => (item.kind === 'refused' ? [item] : []));
@@ -86,14 +88,14 @@ export function batchPreviewObject(mode: BatchMode, items: readonly PreviewedIte
 type CorridorCount = Omit<BatchCount, 'status'>;
 
 /**
- * A batch among others: its items are not counted, for a page of batches may have a million of
- * them. `counts`, `progress` and `totals` are null; reading the batch returns them.
+ * Renders a batch without counting its items, because a page of batches may have a million of them. `counts`,
+ * `progress` and `totals` are null; retrieving the batch returns them.
  */
 export function uncountedBatchObject(batch: BatchRow): ContractObject<'batch'> {
   return { ...batchObject(batch, []), counts: null, progress: null, totals: null };
 }
 
-/** What the accepted items come to, one entry a corridor. */
+/** Returns the totals of the accepted items, one entry per corridor. */
 function totalsOf(items: readonly CorridorCount[]) {
   const totals = new Map<string, { items: CorridorCount[]; source: string; destination: string }>();
   for (const item of items) {

@@ -5,7 +5,7 @@ import { formatMinor } from '../domain/money.js';
 import type { FixedSide } from '../domain/quote.js';
 import type { ContractObject } from './schemas.js';
 
-/** A quote or an accepted payout, as far as its price goes. */
+/** The price of a quote or of an accepted payout. */
 type PricedRow = Pick<
   QuoteRow,
   'sourceCurrency' | 'destinationCurrency' | 'sourceMinor' | 'feeMinor' | 'netMinor'
@@ -17,8 +17,8 @@ type PricedRow = Pick<
   };
 
 /**
- * How a price was computed, step by step: each with its result, its rule and everything that goes into
- * it, so that a pocket calculator gives the same. Sums are in units of their currency.
+ * Explains how a price was computed, step by step. Each step has its result, its rule and all of its inputs,
+ * so that a pocket calculator gives the same result. Amounts are in major units of their currency.
  */
 export function calculationObject(
   row: PricedRow,
@@ -26,9 +26,9 @@ export function calculationObject(
   rates: CurrencyRates,
 ): ContractObject<'calculation'> {
   const { sourceCurrency, destinationCurrency, mid, rate } = row;
-  const sum = (minor: bigint) => formatMinor(minor, sourceCurrency);
-  const [source_amount, fee] = [sum(row.sourceMinor), sum(row.feeMinor)];
-  const net_amount = sum(row.netMinor);
+  const format = (minor: bigint) => formatMinor(minor, sourceCurrency);
+  const [source_amount, fee] = [format(row.sourceMinor), format(row.feeMinor)];
+  const net_amount = format(row.netMinor);
   const received = formatMinor(row.receiveMinor, destinationCurrency);
   const feeTerms = terms.find(({ id }) => id === row.feeTermsId);
   const spread = terms.find(({ id }) => id === row.spreadTermsId);
@@ -36,9 +36,9 @@ export function calculationObject(
   const isExchange = sourceCurrency !== destinationCurrency;
   const feeInputs = feeTerms && {
     terms: `terms_${feeTerms.id}`,
-    fixed: sum(feeTerms.fixedMinor),
+    fixed: format(feeTerms.fixedMinor),
     basis_points: `${feeTerms.basisPoints}`,
-    minimum: sum(feeTerms.minimumMinor),
+    minimum: format(feeTerms.minimumMinor),
   };
   const spreadInputs = spread && {
     terms: `terms_${spread.id}`,
@@ -73,7 +73,7 @@ const rateRule = 'mid_rate * (1 - basis_points / 10000), rounded down to 10 sign
 const reachedRule =
   'the amount requested; source_amount is the smallest for which net_amount * rate reaches it';
 
-/** The published rate of one of the two currencies, as inputs; none within one currency. */
+/** Returns the published rate of one of the two currencies, as inputs. Within one currency there is none. */
 function halfOf(side: 'source' | 'destination', row: PricedRow, rates: CurrencyRates) {
   const rate = rates.find(({ id }) => id === row[`${side}RateId`]);
   return (

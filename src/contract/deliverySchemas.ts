@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { count, idOf, time } from './shapes.js';
 
-/** What became of an event at an endpoint. */
+/** Schemas of deliveries, which report what became of an event at an endpoint. */
 
 export const delivery = z.object({
   object: z.literal('delivery'),
@@ -25,13 +25,13 @@ const deliveryAttempt = z.object({
   next_attempt_at: time.nullable().describe('When the attempt after it was due.'),
 });
 
-/** What an endpoint has to answer before events are sent to it. */
+/** The challenge that an endpoint must answer before it receives events. */
 export const webhookChallenge = z.object({
   webhook_endpoint: idOf('we'),
   challenge: z.string().describe('Respond with it alone, as text or as {"challenge": "…"}.'),
 });
 
-/** What came of a test message. */
+/** The outcome of a test message. */
 export const webhookTest = z.object({
   object: z.literal('webhook_test'),
   webhook_endpoint: idOf('we'),

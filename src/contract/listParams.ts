@@ -6,9 +6,9 @@ import { entryKinds } from '../domain/ledger.js';
 import { payoutStatuses } from '../domain/payout.js';
 import { currency, idOf, matching, metadata, text, time, timeExpected } from './params.js';
 
-/** The query parameters of every list: which page, and what it is filtered by. */
+/** The query parameters of every list: its page and its filters. */
 
-/** A number of a query, which is text; the document says that it is a number. */
+/** A number in a query, where it is text. The document describes it as a number. */
 const digits = (form: RegExp, expected: string, least: number, most: number) =>
   z
     .string(expected)
@@ -20,12 +20,12 @@ const limit = digits(/^([1-9]\d?|100)$/, 'a number from 1 to 100', 1, 100)
   .meta({ default: 20 })
   .transform(Number);
 
-/** Where a page begins: next to an object of the list, on one side of it. */
+/** Where a page begins: directly after or before an object of the list. */
 function pageParams<T extends z.ZodType>(id: T) {
   return { limit, starting_after: id.optional(), ending_before: id.optional() };
 }
 
-/** What is after a day, or up to it, is compared with its last moment. */
+/** Completes a date in `gt` and `lte`, which compare with the last moment of that day. */
 const lastMoment = 'T23:59:59.999Z';
 const bound = (endOfDay?: string) => time(endOfDay).optional().meta({ description: timeExpected });
 
@@ -47,7 +47,7 @@ const statuses = z
   .max(payoutStatuses.length, 'a list in which each status is named once')
   .optional();
 
-/** The objects that a payout names by id and that can be answered in their place. */
+/** The kinds of objects that a payout references by ID and that can be returned in place of the ID. */
 export const expandable = ['beneficiary', 'quote', 'batch'] as const;
 export type Expandable = (typeof expandable)[number];
 
@@ -78,7 +78,7 @@ export const batchListParams = z.strictObject({
   status: oneOf(batchStatuses).optional(),
 });
 
-/** The items of a batch, in the order of the request: there is no newest among them. */
+/** The items of a batch are in the order of the request, so there is no direction toward newer ones. */
 export const batchItemListParams = z.strictObject({
   limit,
   starting_after: idOf('po', 'payout').optional(),
@@ -97,7 +97,7 @@ export const webhookEndpointListParams = z.strictObject({
   status: oneOf(['unverified', 'enabled', 'disabled']).optional(),
 });
 
-/** An endpoint's deliveries go on behind the event of one of them. */
+/** An endpoint's deliveries continue after the event of one of them. */
 export const deliveryListParams = z.strictObject({
   limit,
   starting_after: idOf('evt', 'event').optional(),
@@ -113,7 +113,7 @@ export const eventListParams = z.strictObject({
   created,
   type: oneOf(eventTypes).optional(),
   payout: idOf('po', 'payout').optional(),
-  /** The batch's own event, not those of its payouts. */
+  /** Only the batch's own event, not those of its payouts. */
   batch: idOf('bat', 'batch').optional(),
 });
 
@@ -130,7 +130,7 @@ export const corridorListParams = z.strictObject({
   destination_currency: currency.optional(),
 });
 
-/** `created` bounds the publication here: the lists of this API are filtered by what orders them. */
+/** `created` filters by publication: every list of this API is filtered by the time that orders it. */
 export const pastRateListParams = z.strictObject({
   ...pageParams(matching(/^rate_\d{1,18}$/, 'the id of a past rate (rate_…)')),
   created,

@@ -21,7 +21,7 @@ import { statusHistory } from '../domain/payout.js';
 import { statusReasonText } from '../domain/statusReason.js';
 import type { ContractObject } from './schemas.js';
 
-/** The objects integrators see, in the newest version, as they are made of rows. */
+/** Renders rows as the objects that integrators see, in the newest version. */
 
 export function quoteObject(quote: QuoteRow): ContractObject<'quote'> {
   return {
@@ -41,7 +41,7 @@ export function quoteObject(quote: QuoteRow): ContractObject<'quote'> {
     payout: quote.usedBy,
     created_at: quote.createdAt.toISOString(),
     expires_at: quote.expiresAt.toISOString(),
-    // For the last moment at which a payout of it can be accepted: it arrives no later.
+    // For the last moment at which a payout of the quote can be accepted: the payout arrives no later.
     estimated_arrival: arrivalOf(quote, after(quote.expiresAt, heldRateMaximumAgeMs)),
   };
 }
@@ -50,7 +50,9 @@ const after = (time: Date, ms: number) => new Date(time.getTime() + ms);
 
 type Pair = Pick<PayoutRow, 'sourceCurrency' | 'destinationCurrency'>;
 
-/** By the calendars that were in force then, so it is the same whenever the object is rendered. */
+/**
+ * Estimates an arrival by the calendars in force at `at`, so it is the same whenever the object is rendered.
+ */
 function arrivalOf({ sourceCurrency: source, destinationCurrency: to }: Pair, at: Date | null) {
   if (source === null || to === null || at === null) return null;
   return estimatedArrival(source, to, at)?.toISOString() ?? null;
@@ -61,7 +63,7 @@ function quoteStatus(quote: QuoteRow): 'open' | 'used' | 'expired' {
   return quote.expired ? 'expired' : 'open';
 }
 
-/** `received` and `settled_at` are null until known, the amounts until the payout is accepted. */
+/** Renders a payout. `received` and `settled_at` are null until known, the amounts until it is accepted. */
 export function payoutObject(payout: PayoutRow): ContractObject<'payout'> {
   return {
     object: 'payout',
@@ -103,12 +105,12 @@ function amountOf(minor: bigint | null, currency: string | null): string | null 
   return minor === null || currency === null ? null : formatMinor(minor, currency);
 }
 
-/** Echoes an integer that was sent as one; at most 10^14, so a JSON number holds it exactly. */
+/** Echoes an integer that was sent as one. It is at most 10^14, so a JSON number holds it exactly. */
 function wholeNumber(amount: bigint): number {
   return Number(amount);
 }
 
-/** Account numbers are never read back. */
+/** Renders a beneficiary. Account numbers are masked: they are never returned in full. */
 export function beneficiaryObject(
   beneficiary: BeneficiaryRow,
   details: BeneficiaryDetails,
@@ -137,7 +139,7 @@ export function balanceObject(balance: BalanceRow): ContractObject<'balance'> {
   };
 }
 
-/** One movement of a balance: positive came in, negative went out. */
+/** Renders one movement of a balance: positive for money that came in, negative for money that went out. */
 export function balanceTransactionObject(posting: BalanceTransactionRow) {
   return {
     object: 'balance_transaction',
@@ -151,7 +153,7 @@ export function balanceTransactionObject(posting: BalanceTransactionRow) {
   };
 }
 
-/** Where a limit stands; one for a single payout is not used up. */
+/** Renders a limit and its use. A limit of a single payout is not used up. */
 export function limitObject(
   currency: string,
   { period, destination, limitMinor, usedMinor, resetsAt }: LimitUse,
@@ -170,20 +172,20 @@ export function limitObject(
   };
 }
 
-/** Above which sum a payout waits for its beneficiary's details to be so old. */
+/** Renders the amount above which a payout requires its beneficiary's details to be `hours` old. */
 export function payeeDelayObject({ currency, aboveMinor, hours }: PayeeDelay) {
   const limit = formatMinor(aboveMinor, currency);
   const none = { destination_currency: null, used: null, left: null, resets_at: null };
   return { object: 'limit', type: 'new_payee', currency, limit, ...none, hours } as const;
 }
 
-/** What is on its way to an endpoint after a redelivery. */
+/** Renders what is on its way to an endpoint after a redelivery. */
 export function redeliveryObject(row: Redelivery): ContractObject<'redelivery'> {
   const { endpointId, pending, hasMore } = row;
   return { object: 'redelivery', webhook_endpoint: endpointId, pending, has_more: hasMore };
 }
 
-/** What a corridor would be priced at now. */
+/** Renders the rate that a corridor would be priced at now. */
 export function rateObject(
   { source, destination, spreadBasisPoints }: Corridor,
   mid: Rate,
@@ -200,7 +202,7 @@ export function rateObject(
   };
 }
 
-/** A mid rate of the past, with the two published rates that it is made of. */
+/** Renders a past mid rate, with the two published rates that it is computed from. */
 export function pastRateObject(row: PastRate): ContractObject<'past_rate'> {
   const half = (id: bigint, perEuro: string, asOf: Date) => ({
     ...{ id: `rate_${id}`, per_euro: perEuro, as_of: asOf.toISOString() },
@@ -220,8 +222,8 @@ export function pastRateObject(row: PastRate): ContractObject<'past_rate'> {
 }
 
 /**
- * A corridor's terms: amounts in units of its source currency, shares in basis points; and how a
- * payout that is accepted at this moment would be paid.
+ * Renders a corridor: its terms, with amounts in units of the source currency and shares in basis points, and
+ * how a payout that is accepted at this moment would be paid.
  */
 export function corridorObject(corridor: Corridor, at: Date): ContractObject<'corridor'> {
   const { source, destination, fee } = corridor;
@@ -245,7 +247,11 @@ export function corridorObject(corridor: Corridor, at: Date): ContractObject<'co
   };
 }
 
-/** What a country's accounts require, the usual kind first; `addressed`: the same kinds with an address. */
+/**
+ * Renders what a country's accounts require, the usual kind first.
+ *
+ * @param addressed the rules of the same kinds when an address is sent
+ */
 export function requirementsObject(
   country: string,
   currency: string | null,
@@ -263,7 +269,10 @@ export function requirementsObject(
 
 const isAddressPart = ({ field }: FieldRule) => field.startsWith('address[');
 
-/** The JSON body of one kind of account. An address that is sent has required parts, even where none is required. */
+/**
+ * Returns the JSON Schema of the body for one kind of account. An address that is sent has required parts,
+ * even if no address is required.
+ */
 function bodySchema(rules: readonly FieldRule[], addressed: readonly FieldRule[]) {
   const plain = objectSchema(rules.filter((rule) => !isAddressPart(rule)));
   const address = objectSchema(addressed.filter(isAddressPart));
@@ -278,7 +287,7 @@ function bodySchema(rules: readonly FieldRule[], addressed: readonly FieldRule[]
 }
 
 function objectSchema(rules: readonly FieldRule[]) {
-  // The town of `address[town]` is `town` in the object `address`.
+  // `address[town]` is named `town` in the object `address`.
   const named = rules.map((rule) => ({ ...rule, name: rule.field.replace(/^.*\[(.*)\]$/, '$1') }));
   const required = named.filter((rule) => rule.required);
   return {
@@ -327,7 +336,7 @@ export function webhookEndpointObject(
   };
 }
 
-/** An event as it is listed and as it is sent; `data` is the object as it was then. */
+/** Renders an event as it is listed and as it is sent. `data` is the object at the time of the event. */
 export function eventObject(
   event: EventRow,
 ): Omit<ContractObject<'event'>, 'data'> & { readonly data: Readonly<Record<string, unknown>> } {
@@ -349,7 +358,7 @@ function dataOf(event: EventRow): Readonly<Record<string, unknown>> {
   return payoutObject(payoutAt(event, event.facts));
 }
 
-/** The payout of an event as it was then. */
+/** Returns the payout of an event as it was at that time. */
 function payoutAt(event: EventRow, facts: PayoutFacts): PayoutRow {
   return {
     ...event,
@@ -361,7 +370,7 @@ function payoutAt(event: EventRow, facts: PayoutFacts): PayoutRow {
   };
 }
 
-/** What one endpoint has of an event: how often it was tried, and how the last attempt ended. */
+/** Renders the delivery of an event to one endpoint: the number of attempts, and how the last one ended. */
 export function deliveryObject(delivery: DeliveryRow) {
   return {
     object: 'delivery',
@@ -377,7 +386,7 @@ export function deliveryObject(delivery: DeliveryRow) {
   } as const;
 }
 
-/** The same with what came of each attempt, newest first. */
+/** Renders a delivery with the result of each attempt, newest first. */
 export function deliveryWithAttemptsObject(
   delivery: DeliveryRow,
   attempts: readonly AttemptRow[],

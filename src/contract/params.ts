@@ -8,7 +8,7 @@ import { iso4217 } from '../domain/iso4217.js';
 import { isCurrency, minorUnitsExpected } from '../domain/money.js';
 import { apiVersions, versionExpected } from './versions/index.js';
 
-/** A number of a JSON body as it was written: `1.0`, `1e3` and `1` stay three texts. */
+/** A number as it was written in a JSON body: `1.0`, `1e3` and `1` stay three different texts. */
 export class DecodedNumber {
   readonly text: string;
   constructor(text: string) {
@@ -17,15 +17,15 @@ export class DecodedNumber {
 }
 
 /**
- * The parameters of every request. The error text of a schema is the sentence that a refusal
- * shows as `expected`; a form sends text, JSON may send numbers, both end up the same. What
- * zod cannot express in JSON Schema stands in `meta`.
+ * The parameters of every request. The error message of a schema is the text that a refusal shows as
+ * `expected`. A form sends text and JSON may send numbers; both give the same values. `meta` holds what zod
+ * cannot express in JSON Schema.
  */
 
-/** The largest amount: it and every fee of it survive as JSON numbers. */
+/** The largest amount. A JSON number holds it, and every fee for it, exactly. */
 const maximumAmount = 10n ** 14n;
 
-/** The digits of a number, which JSON may send as one. */
+/** Parses the digits of a number, which JSON may send as a number. */
 const numeral = (form: RegExp, expected: string) =>
   z
     .union([z.string(), z.instanceof(DecodedNumber)], expected)
@@ -47,32 +47,37 @@ const amount = numeral(/^[1-9]\d*$/, amountExpected)
 
 const currencyExpected = 'an ISO 4217 currency code in capitals, such as EUR';
 const currencyCodes = [...iso4217.keys()];
-/** What an account may hold and what is searched for: any currency there is. */
+/** Any currency there is: an account may hold it, and lists may be filtered by it. */
 export const currency = z
   .string(currencyExpected)
   .refine(isCurrency, { error: currencyExpected, params: { values: currencyCodes } })
   .meta({ description: currencyExpected, enum: currencyCodes });
 
-/** What is paid: the route refuses a currency that has no corridor, as unsupported and not as unknown. */
+/** A currency to pay in. If it has no corridor, the route refuses it as unsupported, not as unknown. */
 const paidCurrency = currency.meta({ description: currencyExpected, enum: corridorCurrencies() });
 
-/** Parameters that many requests have, by the name the published document gives them. */
+/** Parameters that many requests share, by their names in the published document. */
 export const sharedParams = {
   amount_param: amount,
   currency_param: paidCurrency,
   any_currency_param: currency,
 } as const;
 
-/** A text of one form; `expected` is said of any other, and of what is no text. */
+/**
+ * A string that matches a pattern. `expected` is the message for any other string, and for any other type.
+ */
 export const matching = (form: RegExp, expected: string) =>
   z.string(expected).regex(form, expected).describe(expected);
 
 export const idOf = (prefix: string, what: string) =>
   matching(new RegExp(`^${prefix}_[0-9a-z]{1,64}$`), `the id of a ${what} (${prefix}_…)`);
 
-/** A line break in a remittance text is a new field on some rails; the others change how it reads. */
+/**
+ * Characters refused in text. On some rails a line break in a remittance text starts a new field; the others
+ * change how the text reads.
+ */
 const refusedInText = String.raw`\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069`;
-/** Written as every language reads it: the document publishes it. */
+/** Written so that every language can read it, because the document publishes it. */
 const plainText = new RegExp(`^[^${refusedInText}]*$`);
 
 export const text = (least: number, most: number) => {
@@ -90,7 +95,10 @@ export const text = (least: number, most: number) => {
 
 const fixedSide = z.enum(['source', 'destination'], 'source or destination');
 
-/** A page of 100 payouts repeats the metadata of each, and may wait in memory for its reader. */
+/**
+ * Maximum size of metadata. A page of 100 payouts repeats that of each, and may wait in memory for its
+ * reader.
+ */
 const metadataBytes = 8 * 1024;
 
 const metadataExpected = `at most 50 names of up to 40 characters, each with a text of up to 500, all of it up to ${metadataBytes} bytes of JSON, such as {"order": "7"}`;
@@ -107,7 +115,7 @@ export const quoteParams = z.strictObject({
   fixed_side: fixedSide.default('source'),
 });
 
-/** Either `quote`, or the live rate with the other four; which of them is checked by the route. */
+/** Either `quote`, or the other four for the live rate. The route checks which of them were sent. */
 export const payoutParams = z.strictObject({
   quote: idOf('qt', 'quote').optional(),
   source_currency: paidCurrency.optional(),
@@ -123,7 +131,7 @@ export const payoutParams = z.strictObject({
 });
 export type PayoutParams = z.infer<typeof payoutParams>;
 
-/** As the Idempotency-Key header of a single payout, but no quotes are stripped. */
+/** Like the Idempotency-Key header of a single payout, but no quotes are stripped. */
 const itemKey = matching(/^[\x21-\x7e]{1,255}$/, '1 to 255 visible ASCII characters');
 export const batchItemParams = z.strictObject(
   { ...payoutParams.omit({ retry_of: true }).shape, idempotency_key: itemKey.optional() },
@@ -153,7 +161,7 @@ export const batchParams = z.strictObject({
 });
 export type BatchParams = z.infer<typeof batchParams>;
 
-/** A batch whose items are judged apart, as 10,000 at once would hold up everybody else. */
+/** A batch whose items are validated separately: 10,000 at once would block all other requests. */
 export const batchEnvelope = batchParams.extend({
   payouts: z.custom<object>(
     (sent) => Array.isArray(sent) && sent.length > 0 && sent.length <= maximumBatchItems,
@@ -161,7 +169,7 @@ export const batchEnvelope = batchParams.extend({
   ),
 });
 
-/** What each field of a beneficiary is, for readers of the published document. */
+/** Describes each field of a beneficiary for readers of the published document. */
 const beneficiaryHints: Readonly<Record<PlainField, z.GlobalMeta>> = {
   type: { enum: [...beneficiaryTypes] },
   name: { description: 'The account holder.' },
@@ -184,7 +192,7 @@ const beneficiaryHints: Readonly<Record<PlainField, z.GlobalMeta>> = {
   registration_number: { description: 'Of a business: its number in its register.' },
 };
 
-/** All text here; which fields belong together is the domain's to say. */
+/** All fields are text here. The domain decides which of them belong together. */
 const detailsAs = (detail: z.ZodType) => ({
   ...Object.fromEntries(
     plainFields.map((field) => [field, detail.optional().meta(beneficiaryHints[field])]),
@@ -201,22 +209,22 @@ export const beneficiaryParams = z
   .strictObject(detailsAs(text(1, 140)))
   .meta({ required: ['type', 'name', 'country', 'currency'] });
 
-/** What changes of a beneficiary; a blank or null removes it. */
+/** The fields of a beneficiary to change. A blank or null removes a field. */
 export const beneficiaryUpdateParams = z.strictObject(detailsAs(text(0, 140).nullable()));
 
 export const fundParams = z.strictObject({ currency, amount });
 
-/** What an endpoint may listen to; `*` is all events, also those that are added later. */
-const heardTypes = ['*', ...eventTypes] as const;
+/** Event types that an endpoint may subscribe to. `*` is all events, including types that are added later. */
+const subscribableTypes = ['*', ...eventTypes] as const;
 
 const eventExpected = `one of * (all events), ${eventTypes.join(', ')}`;
 const eventsExpected = `a list of events, each ${eventExpected}`;
 export const webhookEndpointParams = z.strictObject({
   url: text(1, 2_048),
   events: z
-    .array(z.enum(heardTypes, eventExpected), eventsExpected)
+    .array(z.enum(subscribableTypes, eventExpected), eventsExpected)
     .min(1, eventsExpected)
-    .max(heardTypes.length, eventsExpected)
+    .max(subscribableTypes.length, eventsExpected)
     .refine(
       (events) => new Set(events).size === events.length,
       'a list in which each event is named once',
@@ -227,9 +235,9 @@ export const webhookEndpointParams = z.strictObject({
   description: text(0, 200).optional(),
 });
 
-/** What changes of an endpoint. */
+/** The fields of an endpoint to change. */
 export const webhookEndpointUpdateParams = webhookEndpointParams.partial().extend({
-  // Without their defaults, which would change what is not sent.
+  // Without their defaults, which would overwrite a field that was not sent.
   signature: webhookEndpointParams.shape.signature.unwrap().optional(),
   batching: truth.optional().describe('true sends up to 100 events in one request'),
   status: z.enum(['enabled', 'disabled'], 'enabled or disabled').optional(),
@@ -255,19 +263,22 @@ export const redeliverEventParams = z.strictObject({
   webhook_endpoint: idOf('we', 'webhook endpoint').optional(),
 });
 
-/** RFC 3339, to the millisecond: with a longer one there is no time here to compare. */
+/**
+ * RFC 3339, to the millisecond. No time here is more precise, so there is nothing to compare more digits
+ * with.
+ */
 const timePattern =
   '^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,3})?)?(Z|[+-][0-9]{2}:[0-9]{2}))?$';
 export const timeExpected =
   'a time with Z or an offset, such as 2026-11-21T12:00:00Z, or a date such as 2026-11-21';
-/** A time, or a day by what is added to it; without that its beginning in UTC. */
+/** A time, or a date that `ofDay` completes. Without `ofDay`, a date is its first moment in UTC. */
 export const time = (ofDay = '') =>
   z
     .string(timeExpected)
     .regex(new RegExp(timePattern), timeExpected)
     .pipe(z.union([z.iso.datetime({ offset: true }), z.iso.date()], timeExpected))
     .transform((sent) => new Date(sent.length > 10 ? sent : sent + ofDay))
-    // PostgreSQL has no year 0, and here no year has five digits.
+    // PostgreSQL has no year 0, and years of five digits are not supported.
     .refine((at) => /^(?!0000)\d/.test(at.toISOString()), timeExpected);
 
 const sequenceExpected = 'the sequence of an event, such as 17';
@@ -284,10 +295,10 @@ const sequence = numeral(/^[1-9]\d{0,14}$/, sequenceExpected)
 
 const isRange = (from: bigint, to: bigint) => to >= from && to < from + BigInt(maximumRedelivered);
 
-/** Either `since`, or both ends of a range; that both were sent is refused by the route. */
+/** Either `since`, or both ends of a range. The route refuses both together. */
 export const redeliverFailedParams = z
   .strictObject({
-    // Before 1970 there were no events, and ids begin with no time.
+    // There were no events before 1970, and the time that an ID begins with cannot be earlier.
     since: time()
       .refine((at) => at.getTime() >= 0, timeExpected)
       .optional()

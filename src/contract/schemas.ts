@@ -16,8 +16,8 @@ import { count, currency, decimal, deleted, idOf, money, time } from './shapes.j
 import type { ApiVersion } from './versions/index.js';
 
 /**
- * What every answer looks like. The functions of objects.ts return these types, the published
- * document is generated from them, and the tests check every answer against that document.
+ * The schemas of all responses. The functions of objects.ts return these types, the published document is
+ * generated from them, and the tests check every response against that document.
  */
 
 const minorUnits = z
@@ -149,7 +149,7 @@ const corridorTotals = z
   )
   .describe(ofAccepted);
 
-/** A page of batches may have a million payouts, which nobody counts for it. */
+/** Lists do not count payouts, because a page of batches may have a million of them. */
 const uncounted = 'Null in lists and where a payout is expanded; retrieve the batch for it.';
 
 const batch = z.object({
@@ -315,7 +315,7 @@ const sequence = z.int().min(1).describe('Increases without gaps within the acco
 const listOf = <Item extends z.ZodType>(item: Item) =>
   z.object({ object: z.literal('list'), data: z.array(item), has_more: z.boolean() });
 
-/** The same in every version. */
+/** Objects that are the same in every version. */
 const deliveries = {
   delivery,
   delivery_list: listOf(delivery),
@@ -333,7 +333,7 @@ const deliveries = {
   webhook_test: webhookTest,
 };
 
-/** Every object of a version, by the name that routes call it. */
+/** Returns every object of a version, by the name that routes use for it. */
 function objectsWith<Exact extends z.ZodType>(version: ApiVersion, exact: Exact) {
   const quote = quoteWith(exact);
   const rate = rateWith(exact);
@@ -409,13 +409,13 @@ export type ObjectName = keyof ReturnType<typeof objectsWith>;
 
 const newest = objectsWith('2026-11-15', decimal.meta({ examples: ['0.8612'] }));
 
-/** The objects of each version; what the down-converters of versions/ make of the newest. */
+/** The objects of each version, as the down-converters of versions/ produce them from the newest. */
 export const objectsOf: Readonly<Record<ApiVersion, Readonly<Record<ObjectName, z.ZodObject>>>> = {
   '2026-11-15': newest,
   '2026-06-01': objectsWith('2026-06-01', z.number().meta({ examples: [0.8612] })),
 };
 
-/** An object of the newest version, as the functions of objects.ts make it. */
+/** An object of the newest version, as the functions of objects.ts return it. */
 export type ContractObject<Name extends ObjectName> = Immutable<z.infer<(typeof newest)[Name]>>;
 
 type Immutable<T> = T extends readonly (infer Item)[]

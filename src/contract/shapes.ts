@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-/** What the schemas of the answers are made of. */
+/** Shared parts of the response schemas. */
 
 export const idOf = (prefix: string) =>
   z

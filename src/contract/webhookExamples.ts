@@ -2,7 +2,7 @@ import { eventBatch, probeTypes, type WebhookType } from '../domain/event.js';
 import { type ApiVersion, type JsonObject, render } from './versions/index.js';
 import examples from './webhookExamples.json' with { type: 'json' };
 
-/** What an endpoint receives for each type of message, as the published document shows it. */
+/** Returns an example of what an endpoint receives for a type of message, for the published document. */
 export function webhookExample(type: WebhookType, version: ApiVersion): JsonObject {
   const isEvent = !probeTypes.some((probe) => probe === type);
   const sent = { id: `${isEvent ? 'evt' : 'prb'}_01ky8m2x5b`, type, timestamp };
@@ -10,7 +10,7 @@ export function webhookExample(type: WebhookType, version: ApiVersion): JsonObje
     const data = [webhookExample('payout.settled', version)];
     return { ...sent, id: 'evb_5c0d1f27a9', api_version: version, data };
   }
-  // An endpoint is tested in its own version.
+  // A test message shows the endpoint in its own version.
   const own = type === 'webhook_endpoint.test' ? { api_version: version } : {};
   const data = render({ ...examples[type], ...own }, version);
   return { ...sent, api_version: version, ...(isEvent ? { sequence: 17 } : {}), data };

@@ -28,7 +28,7 @@ export const accountRoutes: readonly Route[] = [
     operationId: 'listLimits',
     summary: 'List what the account may send at most, and what of it is used.',
     answers: { 200: 'limit_list' },
-    // At most four a currency and three a corridor, as far as an operator has set them.
+    // At most four per currency and three per corridor, depending on what an operator has set.
     handle: async ({ database }, { account }) => {
       const [{ standings }, delays] = await Promise.all([
         findFunds(database, account.id),
@@ -49,7 +49,7 @@ export const accountRoutes: readonly Route[] = [
     params: accountParams,
     examples: { 'the first version': { api_version: '2026-06-01' } },
     answers: { 200: 'account' },
-    // Nothing else ever moves it.
+    // Nothing else ever changes the version.
     handle: (deps, request, { api_version: version }) =>
       runIdempotently(deps, request, {
         objectId: request.account.id,

@@ -55,7 +55,7 @@ export const balanceRoutes: readonly Route[] = [
       account.mode === 'test'
         ? validate(fundParams, decoded)
         : refused(refuse('live_mode_unsupported')),
-    // The one route that posts to the ledger by itself.
+    // The only route that posts to the ledger directly.
     handle: (deps, request, { currency, amount }) => {
       const { id: accountId, mode } = request.account;
       return runIdempotently(deps, request, {

@@ -11,10 +11,10 @@ import type { ApiDeps, ApiRequest } from '../route.js';
 import { createPace } from '../slices.js';
 import { newPayout } from './payouts.js';
 
-/** An item with a key is the same request as a single payout with that key. */
+/** An item with a key counts as the same request as a single payout with that key. */
 const itemRoute = 'POST /v1/payouts';
 
-/** An item of a request with the key it was sent with, if any. */
+/** An item of a request, with its own key if it has one. */
 export type KeyedItem = {
   readonly index: number;
   readonly params: BatchItemParams;
@@ -22,7 +22,7 @@ export type KeyedItem = {
   readonly key: Pick<KeyBinding, 'key' | 'fingerprints'> | undefined;
 };
 
-/** The items of a batch with the fingerprints of those that have keys of their own. */
+/** Returns the items of a batch, with the fingerprints of those that have their own keys. */
 export async function keyedItems(
   deps: ApiDeps,
   request: ApiRequest,
@@ -45,8 +45,8 @@ export async function keyedItems(
 }
 
 /**
- * Binds the items' own keys and returns the items of the batch: an item whose key has made a
- * payout before refers to that one, if it asks for the same, and will be refused if not.
+ * Binds the items' own keys and returns the items of the batch. An item whose key has already created a
+ * payout refers to that payout if its parameters are the same, and will be refused otherwise.
  */
 export async function bindItems(
   sql: Sql,
@@ -71,7 +71,7 @@ export async function bindItems(
   });
 }
 
-/** What an item's key has made before: the payout it refers to, or why it cannot. */
+/** Returns what an item's key has already created: the payout that the item refers to, or why it cannot. */
 export function earlierOf(
   { index, key }: Pick<KeyedItem, 'index' | 'key'>,
   before: ReadonlyMap<string, KeyBinding>,

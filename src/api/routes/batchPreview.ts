@@ -24,7 +24,7 @@ import { earlierOf, type KeyedItem, keyedItems } from './batchItems.js';
 import { orderOf } from './payouts.js';
 
 /**
- * The outcome that a batch would have now, by the same decision as the real one and in the same order.
+ * Computes the outcome that a batch would have now, by the same decision and in the same order as a real one.
  * Nothing is stored, so nothing is promised either.
  */
 export async function previewBatch(deps: ApiDeps, request: ApiRequest, params: BatchParams) {
@@ -37,7 +37,7 @@ export async function previewBatch(deps: ApiDeps, request: ApiRequest, params: B
   for (const item of items) {
     await pace();
     const before = earlierOf(item, earlier);
-    // Its key has made a payout already: there is nothing to decide.
+    // Its key has already created a payout, so there is nothing to decide.
     if (before !== undefined && 'payoutId' in before) continue;
     const order = { ...orderOf(item.params), batchId: null, ageMs: 0 };
     const price = isRouted ? priceOf(order, factsOf(item.params)) : refuseUnroutable(account.mode);
@@ -57,7 +57,7 @@ export async function previewBatch(deps: ApiDeps, request: ApiRequest, params: B
   return batchPreviewObject(params.mode, previewed);
 }
 
-/** The same facts as the decision reads, without their locks. */
+/** Reads the same facts as the decision, without its locks. */
 async function readFacts(deps: ApiDeps, request: ApiRequest, items: readonly KeyedItem[]) {
   const { database } = deps;
   const accountId = request.account.id;
@@ -102,10 +102,10 @@ function quoteFacts(quote: QuoteRow | undefined): LockedQuote | undefined {
   return { ...quote, rate: parseRate(rate), mid: parseRate(mid), inTime: !expired };
 }
 
-/** A refusal in the notation of the batch. */
+/** Converts a refusal to the notation of the batch. */
 function inBatch(refusal: Refusal, index: number): Refusal {
   const { param } = refusal;
-  // Of an item's key the whole name is known already.
+  // The refusal of an item's key already has its full name.
   if (param === undefined || param.startsWith('payouts[')) return refusal;
   return { ...refusal, param: paramName(['payouts', index, param]) };
 }

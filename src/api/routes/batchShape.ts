@@ -15,16 +15,16 @@ import { type Validated, validate, withoutConsequences } from '../route.js';
 import { createPace, inSlices, type Steps } from '../slices.js';
 import { conflictingParams } from './payouts.js';
 
-/** Parameters that say which one thing an item uses or is, so that two items cannot share it. */
+/** Parameters that identify what an item uses or is, so that two items cannot share a value. */
 const uniqueNames = [
   ['idempotency_key', 'unique in the batch'],
   ['quote', 'unique in the batch: a quote is for one payout'],
 ] as const;
 
 /**
- * Judges the shape of a batch as a whole: its typed parameters, or all that is wrong with them,
- * as far as one answer lists it. Whatever the number of items, other requests wait only for a
- * slice of them; too many are refused without being looked at.
+ * Validates the shape of a whole batch. Returns its typed parameters, or as many of its problems as one
+ * response lists. Other requests wait only for a slice of the items, however many there are. A batch with too
+ * many items is refused without looking at them.
  */
 export async function validateBatch(decoded: DecodedObject): Promise<Validated<BatchParams>> {
   const { lines = [], columns } = decoded[itemLines] ?? {};
@@ -33,7 +33,7 @@ export async function validateBatch(decoded: DecodedObject): Promise<Validated<B
   const sent = decoded['payouts'];
   const others = refusals.filter(({ param }) => param !== 'payouts');
   if (!isList(sent) || (sent.length > 0 && others.length < refusals.length)) return { refusals };
-  // Also where there is no item: the one line may be a payout that was taken for the header.
+  // Checked even if there is no item: the only line may be a payout that was read as the header.
   const misnamed = columns === undefined ? [] : refuseColumns(columns, sent);
   if (misnamed.length > 0) return { refusals: [...misnamed, ...others] };
   const payouts: BatchParams['payouts'] = [];
@@ -45,15 +45,15 @@ export async function validateBatch(decoded: DecodedObject): Promise<Validated<B
     else payouts.push(validated.params);
     await pace();
   }
-  refusals.push(...(await inSlices(misfitsOf(sent))));
+  refusals.push(...(await inSlices(conflictsOf(sent))));
   if (refusals.length > 0 || 'refusals' in envelope) {
-    return { refusals: onTheirLines(withoutConsequences(refusals), lines).slice(0, maxProblems) };
+    return { refusals: withLines(withoutConsequences(refusals), lines).slice(0, maxProblems) };
   }
   return { params: { ...envelope.params, payouts } };
 }
 
-/** Names the line of each item that is refused, where the body had lines. */
-function onTheirLines(refusals: readonly Refusal[], lines: readonly number[]): readonly Refusal[] {
+/** Adds the line of each refused item, if the body had lines. */
+function withLines(refusals: readonly Refusal[], lines: readonly number[]): readonly Refusal[] {
   return refusals.map((refusal) => {
     const [, index] = /^payouts\[(\d+)\]/.exec(refusal.param ?? '') ?? [];
     const line = lines[Number(index)];
@@ -62,8 +62,8 @@ function onTheirLines(refusals: readonly Refusal[], lines: readonly number[]): r
 }
 
 /**
- * What is wrong with the columns of a CSV body: under them every row would be refused. A column that
- * is empty in every row is not sent, whatever its name.
+ * Refuses wrong columns of a CSV body, which would cause every row to be refused. A column that is empty in
+ * every row counts as not sent, whatever its name.
  */
 function refuseColumns(columns: SentColumns, items: readonly Decoded[]): readonly Refusal[] {
   const { names, line } = columns;
@@ -85,10 +85,10 @@ function refuseColumns(columns: SentColumns, items: readonly Decoded[]): readonl
 }
 
 /**
- * What does not fit together in an item, or between two of them, of the items as they were
- * sent: their names and texts alone decide, so that an item that is wrong otherwise counts too.
+ * Finds conflicts within an item, or between two items. Uses only the names and texts that were sent, so that
+ * an item that is invalid in another way counts too.
  */
-function* misfitsOf(items: readonly Decoded[]): Steps<readonly Refusal[]> {
+function* conflictsOf(items: readonly Decoded[]): Steps<readonly Refusal[]> {
   const refusals: Refusal[] = [];
   const firstWith = new Map<string, number>();
   for (const [index, item] of items.entries()) {

@@ -40,13 +40,16 @@ import { bindItems, keyedItems } from './batchItems.js';
 import { previewBatch } from './batchPreview.js';
 import { validateBatch } from './batchShape.js';
 
-/** Counting 100 payouts takes about as long as judging one. */
+/** Payouts per item of the rate limit: counting 100 takes about as long as validating one. */
 const countedPerItem = 100;
 
-/** Canceling ten is as much; a batch that was just sent can still be canceled. */
+/**
+ * Payouts per item of the rate limit: canceling ten takes about as long as validating one. A batch that was
+ * just sent leaves enough of the quota to cancel it.
+ */
 const canceledPerItem = 10;
 
-/** Canceling 10,000 items that are not submitted takes a second or two. */
+/** Timeout of a cancellation. Canceling 10,000 items that are not submitted takes a second or two. */
 const cancelLimitMs = 10_000;
 
 export const batchRoutes: readonly Route[] = [
@@ -55,7 +58,7 @@ export const batchRoutes: readonly Route[] = [
     path: '/v1/batches',
     scope: 'payouts:create',
     acceptsLineFormats: true,
-    // Of a compressed or chunked body nothing is known before it is read.
+    // The weight of a compressed or chunked body is unknown before it is read.
     weight: 1,
     operationId: 'createBatch',
     summary: 'Create a batch of up to 10,000 payouts.',
@@ -110,7 +113,7 @@ export const batchRoutes: readonly Route[] = [
     find: indexOfItem,
     found: 'the id of a payout of this batch',
     query: async (sql, batchId, { limit, from, toward }, { status = null }) => {
-      // One more than asked for tells whether there are more.
+      // One more row than requested shows whether there are more.
       const next = { after: from ?? -1, limit: limit + 1, status };
       return toPage({ limit, toward, from: null }, await listItems(sql, batchId, next));
     },
@@ -129,9 +132,8 @@ export const batchRoutes: readonly Route[] = [
 ];
 
 /**
- * Records a batch with its items, whole or not at all, and has its workflow process them. The
- * shape of every item is judged before anything is stored; the outcome of each item is decided
- * item by item, or for all of them as one.
+ * Records a batch with all of its items or none, and has its workflow process them. The shape of every item
+ * is validated before anything is stored. The outcome is decided item by item, or for all items together.
  */
 async function createBatch(
   deps: ApiDeps,
@@ -139,7 +141,7 @@ async function createBatch(
   params: BatchParams,
 ): Promise<Answer> {
   if (!params.validate_only) return record(deps, request, params);
-  // What is accepted and what is not reveals the balance to the cent.
+  // Which items are accepted reveals the balance to the cent.
   if (!request.scopes.includes('read')) return scopeMissing(request.scopes, ['read']);
   return { status: 200, body: await previewBatch(deps, request, params) };
 }
@@ -170,7 +172,7 @@ async function record(
   return { status: 202, body, headers: bound.headers };
 }
 
-/** Cancels what the rail has not been given. To cancel a canceled batch is no mistake. */
+/** Cancels the payouts that are not yet submitted to the rail. Canceling a canceled batch succeeds. */
 async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const { database } = deps;
   const batch = await findBatch(database, request.account.id, request.id);
@@ -180,7 +182,7 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const bound = await bindRequest(database, deps, request, { objectId: batch.id });
   if (isRefusal(bound)) return refused(bound);
   if (batch.status === 'completed') return notCancelable(batch);
-  // From here on nothing more is handed to the rail, whatever becomes of this request.
+  // From here on nothing more is submitted to the rail, even if this request fails.
   await cancelBatch(database, batch.id);
   const object = { batch: batch.id };
   const cancelItems = () => cancelBatchItems(deps.temporal, batch.id, cancelLimitMs);

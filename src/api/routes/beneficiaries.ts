@@ -21,15 +21,21 @@ import { changeOnce, runIdempotently } from '../idempotency.js';
 import { byIdIn, listRoute } from '../listRoute.js';
 import { type Answer, notFound, oneObject, type Route, route, validate } from '../route.js';
 
-/** As many as the database keeps of one beneficiary: a program that updates without end is stopped. */
-const mostVersions = 1_000;
+/**
+ * Maximum number of versions of a beneficiary, which is also the database's limit. It stops a program that
+ * updates without end.
+ */
+const maxVersions = 1_000;
 
-/** The first refusal, which an idempotency key keeps: without what was sent, which may say who somebody is. */
+/**
+ * Returns the first refusal, which the idempotency key keeps: without the value sent, which may identify a
+ * person.
+ */
 function keptRefusal([first]: readonly Refusal[]): Refusal {
   return { ...exactlyOne(first), received: undefined };
 }
 
-/** The caller gets all refusals in full the first time; the key keeps one, with its advice. */
+/** Returns all refusals in full for the first request. The key keeps only one, with its advice. */
 function withAll(answer: Answer, [first, ...others]: readonly Refusal[]): Answer {
   if (!('refusals' in answer) || first === undefined) return answer;
   const [kept] = answer.refusals;
@@ -37,10 +43,10 @@ function withAll(answer: Answer, [first, ...others]: readonly Refusal[]): Answer
   return { ...answer, refusals: [{ ...kept, received: first.received }, ...others] };
 }
 
-/** What was sent, with the parts of the address under the names that a form has for them. */
+/** Returns what was sent, with the parts of the address under the names that they have in a form. */
 const detailsOf = (decoded: DecodedObject) =>
   Object.fromEntries([
-    // Also an address without parts was sent.
+    // An address without parts counts as sent too.
     ...(Object.hasOwn(decoded, 'address') ? [['address', '']] : []),
     ...flatten(decoded),
   ]);
@@ -74,8 +80,8 @@ export const beneficiaryRoutes: readonly Route[] = [
     },
     answers: { 201: 'beneficiary' },
     refusals: ['beneficiary_invalid'],
-    // What cannot be read of the details is reported together with what breaks the rules, and by the
-    // rule of its own where there is one.
+    // Reports details that cannot be parsed together with those that break the rules, in the words of the
+    // field's own rule where there is one.
     read: ({ decoded }) => {
       const validated = validate(beneficiaryParams, decoded);
       if ('params' in validated) return validated;
@@ -91,7 +97,7 @@ export const beneficiaryRoutes: readonly Route[] = [
       const isNew = ({ param }: Refusal) => refusals.every((one) => one.param !== param);
       return { refusals: [...refusals, ...broken.filter(isNew)] };
     },
-    // A malformed request binds no key; details that are understood and wrong do.
+    // A malformed request does not bind its key. Well-formed details that break the rules do.
     handle: async (deps, request) => {
       const details = validateBeneficiary(detailsOf(request.decoded), today());
       const refusals = 'country' in details ? [] : details;
@@ -139,10 +145,10 @@ export const beneficiaryRoutes: readonly Route[] = [
             refusals = updated;
             return keptRefusal(updated);
           }
-          // What changes nothing makes no version.
+          // An update that changes nothing creates no version.
           if (isDeepStrictEqual(updated, details)) return row;
-          if (row.version < mostVersions) return updateBeneficiary(sql, keyring, row, updated);
-          return refuse('limit_reached', { expected: `at most ${mostVersions} versions` });
+          if (row.version < maxVersions) return updateBeneficiary(sql, keyring, row, updated);
+          return refuse('limit_reached', { expected: `at most ${maxVersions} versions` });
         },
         find: findBeneficiary,
         render: (row) => shownBeneficiary(keyring, row),

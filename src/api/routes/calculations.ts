@@ -6,7 +6,7 @@ import { findRates } from '../../db/rates.js';
 import { findTerms } from '../../db/terms.js';
 import { type ApiRequest, oneObject, type Route } from '../route.js';
 
-/** Explains the price of an object that may have one. */
+/** Explains the price of an object, which may not have one yet. */
 async function explain(
   database: Database,
   request: ApiRequest,

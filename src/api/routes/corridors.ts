@@ -27,16 +27,19 @@ import { refuse } from '../../domain/refusal.js';
 import { listRoute } from '../listRoute.js';
 import { type Route, refused, route } from '../route.js';
 
-/** The corridors that an account can use, or those of one currency; like balances they are one page. */
+/**
+ * Returns the corridors that an account can use, optionally of one currency. Like balances, they are one
+ * page.
+ */
 function corridorsOf(
   { mode }: Account,
   { terms, openings }: { readonly terms: readonly Terms[]; readonly openings: readonly Opening[] },
-  asked: {
+  filter: {
     readonly source_currency?: string | undefined;
     readonly destination_currency?: string | undefined;
   },
 ): readonly Corridor[] {
-  const { source_currency: source, destination_currency: destination } = asked;
+  const { source_currency: source, destination_currency: destination } = filter;
   const sources = source === undefined ? corridorCurrencies() : [source];
   const destinations = destination === undefined ? corridorCurrencies() : [destination];
   return sources
@@ -46,13 +49,13 @@ function corridorsOf(
     .filter(({ source: from, destination: to }) => refuseClosed(openings, from, to) === undefined);
 }
 
-/** What can be paid, where, and on which terms. */
+/** Routes that describe what can be paid, where and on which terms. */
 export const corridorRoutes: readonly Route[] = [
   route({
     method: 'get',
     path: '/v1/corridors',
     scope: 'read',
-    // A long list costs more of the rate limit than this; the rest is charged with the answer.
+    // A long list costs more of the rate limit than this. The rest is charged once the response is known.
     weight: 1,
     operationId: 'listCorridors',
     summary: 'List corridors, with their fees, limits and times.',
@@ -74,7 +77,7 @@ export const corridorRoutes: readonly Route[] = [
     summary: 'List the rates that quotes are priced at now; a quote holds one.',
     params: corridorListParams,
     answers: { 200: 'rate_list' },
-    // A corridor without a current rate is left out, as a quote of it would be refused.
+    // A corridor without a current rate is left out, because a quote for it would be refused.
     handle: async ({ database, rateMaximumAgeMs }, { account }, params) => {
       const [rates, offer] = await Promise.all([
         currentRates(database, rateMaximumAgeMs[account.mode]),
@@ -115,7 +118,7 @@ export const corridorRoutes: readonly Route[] = [
     params: requirementsParams,
     answers: { 200: 'beneficiary_requirements' },
     refusals: ['parameter_missing', 'beneficiary_invalid', 'currency_unsupported'],
-    // The fields of a beneficiary in a country, optionally for one of its currencies.
+    // Returns the fields of a beneficiary in a country, optionally for one of its currencies.
     handle: async (_deps, _request, { country, currency, type }) => {
       const all = accountRulesOf(country);
       if (all.length === 0) return refused(refuseCountry(country));

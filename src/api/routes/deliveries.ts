@@ -68,7 +68,7 @@ export const deliveryRoutes: readonly Route[] = [
   }),
 ];
 
-/** Has endpoints' workflows attempt what is due now; otherwise the sweep, every 5 s, does. */
+/** Has the endpoints' workflows attempt what is due now. Otherwise the sweep, every 5 s, would do so. */
 export async function attemptDueNow(deps: ApiDeps, ids: readonly string[]): Promise<void> {
   const wake = (id: string) =>
     askTemporal(deps, { webhook_endpoint: id }, () => wakeEndpoint(deps.temporal, id));

@@ -21,7 +21,10 @@ import {
 } from '../route.js';
 import { attemptDueNow } from './deliveries.js';
 
-/** The feed takes no filter: if it left some out, it would have gaps. An event has one subject. */
+/**
+ * Validates the parameters. The feed accepts no filter, because leaving out events would make gaps. An event
+ * has only one subject, so payout and batch exclude each other.
+ */
 function readParams(decoded: DecodedObject): Validated<z.infer<typeof eventListParams>> {
   const validated = validate(eventListParams, decoded);
   if ('refusals' in validated) return validated;
@@ -50,7 +53,7 @@ export const eventRoutes: readonly Route[] = [
     },
     read: ({ decoded }) => readParams(decoded),
     find: byIdIn('events'),
-    // With `after` it is the feed, where what a webhook missed is found.
+    // With `after` it is the feed, which has the events that a webhook missed.
     query: (sql, accountId, page, { after, payout, batch, ...filter }) =>
       after === undefined
         ? listEvents(sql, accountId, page, { ...filter, subjectId: payout ?? batch })
@@ -76,11 +79,11 @@ export const eventRoutes: readonly Route[] = [
     operationId: 'listDeliveries',
     summary: 'List the deliveries of an event, one per endpoint, with their attempts.',
     answers: { 200: 'delivery_with_attempts_list' },
-    // Every endpoint that the event was for, with its attempts so far; one page.
+    // One page: every endpoint that the event was for, with its attempts so far.
     handle: async ({ database }, request) => {
       const event = await findEvent(database, request.account.id, request.id);
       if (event === undefined) return refused(notFound(request));
-      return { status: 200, body: shownDeliveries(await findDeliveries(database, event.id)) };
+      return { status: 200, body: renderDeliveries(await findDeliveries(database, event.id)) };
     },
   },
   route({
@@ -109,7 +112,7 @@ export const eventRoutes: readonly Route[] = [
           return refuse('parameter_invalid', { param: 'webhook_endpoint', expected });
         },
         find: (sql, _accountId, id) => findDeliveries(sql, id),
-        render: shownDeliveries,
+        render: renderDeliveries,
       });
       await attemptDueNow(deps, due);
       return answer;
@@ -122,7 +125,7 @@ async function findDeliveries(sql: Sql, eventId: string) {
   return { deliveries, attempts: await attemptsAt(sql, eventId) };
 }
 
-/** The deliveries of an event with their attempts: one page, as an account has few endpoints. */
-function shownDeliveries({ deliveries, attempts }: Awaited<ReturnType<typeof findDeliveries>>) {
+/** Renders the deliveries of an event with their attempts, as one page: an account has few endpoints. */
+function renderDeliveries({ deliveries, attempts }: Awaited<ReturnType<typeof findDeliveries>>) {
   return listObject(deliveries.map((row) => deliveryWithAttemptsObject(row, attempts)));
 }

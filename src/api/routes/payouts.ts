@@ -38,7 +38,9 @@ import {
   withoutConsequences,
 } from '../route.js';
 
-/** A void at the rail takes one call; a rail that is slow leaves the outcome open. */
+/**
+ * Timeout of a cancellation. A void at the rail takes one call; if the rail is slow, the outcome stays open.
+ */
 const cancelLimitMs = 10_000;
 
 export const payoutRoutes: readonly Route[] = [
@@ -74,11 +76,11 @@ export const payoutRoutes: readonly Route[] = [
       'limit_exceeded',
       'insufficient_funds',
       'rate_unavailable',
-      // Of the item of a batch that had the same key before.
+      // Refusals of a batch item that used the same key before.
       ...(['batch_refused', 'rate_expired'] as const),
     ],
     supportsPreferWait: true,
-    // What is wrong with the parameters is reported together with those that exclude each other.
+    // Reports invalid parameters together with those that exclude each other.
     read: ({ decoded }) => {
       const validated = validate(payoutParams, decoded);
       const conflicts = conflictingParams(decoded);
@@ -135,27 +137,28 @@ export const payoutRoutes: readonly Route[] = [
 ];
 
 /**
- * A search looks through thousands of rows of each status that is asked for, which takes 10 to 20 ms.
- * With these rests those of one account, sent without end, take a third of one processor.
+ * Rest after a search, for each requested status. A search reads thousands of rows of each status, which
+ * takes 10 to 20 ms. With these rests, an endless stream of searches from one account uses a third of one
+ * processor.
  */
 const searchRestMs = 100;
 
-/** 422: the same filters are refused at whatever time they are sent. */
+/** 422, because the same filters are refused whenever they are sent. */
 const tooBroad = refuse('list_too_broad', {
   param: 'created',
   expected: 'a narrower time by created[gte] and created[lt], or a filter that names few payouts',
 });
 
 /**
- * Records the request, then has the payout's workflow decide it. The row and the key are one
- * transaction; from then on the answer is read from the row, whatever Temporal does.
+ * Records the request, then has the payout's workflow decide it. The row and the key are written in one
+ * transaction. From then on the response is read from the row, whatever happens in Temporal.
  */
 async function createPayout(
   deps: ApiDeps,
   request: ApiRequest,
   params: PayoutParams,
 ): Promise<Answer> {
-  const askedMs = performance.now();
+  const startedMs = performance.now();
   const id = newId('payout');
   const payout = newPayout(id, request, params);
   let recorded: WakeablePayout | undefined;
@@ -166,7 +169,7 @@ async function createPayout(
   });
   if (isRefusal(bound)) return refused(bound);
   if (bound.refusal !== null) {
-    return { ...refused(shownTo(request, bound.refusal)), headers: bound.headers };
+    return { ...refused(redactedFor(request, bound.refusal)), headers: bound.headers };
   }
   request.name({ payout: bound.objectId });
   const toDecide = bound.isReplay ? await undecided(deps, request, bound.objectId) : recorded;
@@ -174,7 +177,7 @@ async function createPayout(
     await askTemporal(deps, { payout: toDecide.id }, () =>
       startAndAwaitDecision(deps.temporal, toDecide, deps.decisionLimitMs),
     );
-    observe('payout_acceptance_seconds', {}, (performance.now() - askedMs) / 1000);
+    observe('payout_acceptance_seconds', {}, (performance.now() - startedMs) / 1000);
   }
   const decided = await untilFinal(deps, request, bound.objectId);
   const { waitMs } = request;
@@ -182,7 +185,10 @@ async function createPayout(
   return answerOf(request, decided, { ...bound.headers, ...applied });
 }
 
-/** Why a payout may not repeat another one. What became of that is for keys that may read it. */
+/**
+ * Returns why a payout may not retry another one. Only keys that may read payouts learn what became of the
+ * other one.
+ */
 async function refusedRetry(
   sql: Sql,
   request: ApiRequest,
@@ -197,15 +203,15 @@ async function refusedRetry(
     retried === undefined
       ? refuse('retry_refused', { ...retryExpected, received: id })
       : refuseRetry(by, retried);
-  return refusal && shownTo(request, refusal);
+  return refusal && redactedFor(request, refusal);
 }
 
-/** What became of a payout is for keys that may read it. */
-function shownTo({ scopes }: Pick<ApiRequest, 'scopes'>, refusal: Refusal): Refusal {
+/** Hides what became of a payout from keys that may not read it. */
+function redactedFor({ scopes }: Pick<ApiRequest, 'scopes'>, refusal: Refusal): Refusal {
   return scopes.includes('read') ? refusal : withoutDetail(refusal);
 }
 
-/** The payout of a repeated request, unless it was decided before. */
+/** Returns the payout of a repeated request, unless it is already decided. */
 async function undecided(
   { database }: ApiDeps,
   { account }: ApiRequest,
@@ -215,7 +221,7 @@ async function undecided(
   return row.status === 'pending' ? row : undefined;
 }
 
-/** To cancel a canceled payout is no mistake. */
+/** Cancels a payout. Canceling a canceled payout succeeds. */
 async function cancelPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const row = await findPayout(deps.database, request.account.id, request.id);
   if (row === undefined) return refused(notFound(request));
@@ -223,7 +229,7 @@ async function cancelPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer>
   if (isRefusal(bound)) return refused(bound);
   const { headers } = bound;
   await requestCancellation(deps.database, row.id);
-  // An item of a batch gets a workflow of its own for this, unless it is over or not decided yet.
+  // A batch item gets its own workflow for this, unless it is final or not decided yet.
   const taken = isFinal(row.status) ? undefined : await takeOver(deps.database, row.id);
   const isUndecided = taken?.isUndecided === true;
   const object = { payout: row.id };
@@ -241,7 +247,9 @@ async function cancelPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer>
   return { ...refused(refusal), object, headers };
 }
 
-/** Reads of one row by its key: a tenth of a second is unnoticed and costs next to nothing. */
+/**
+ * Pause between two reads of a row by its key. A tenth of a second goes unnoticed and costs next to nothing.
+ */
 const pollPauseMs = 100;
 
 async function untilFinal(deps: ApiDeps, request: ApiRequest, id: string): Promise<PayoutRow> {
@@ -262,7 +270,7 @@ function answerOf(
     return { status: row.status === 'pending' ? 202 : 201, body: payoutObject(row), headers };
   }
   const isKept = request.idempotencyKey !== undefined;
-  // What is available is for keys that may read it; others learn that it is too little.
+  // Only keys that may read payouts see what is available. Others learn that it is not enough.
   const { code } = row.refusal;
   const isHidden = revealsFunds(code) && !request.scopes.includes('read');
   const balance =
@@ -297,8 +305,9 @@ function notCancelable({ status, batchId, attentionReason }: PayoutRow): Refusal
 const liveParams = ['source_currency', 'amount', 'fixed_side', 'destination_currency'] as const;
 
 /**
- * Either a quote or the live rate with its own parameters: never both, never neither. `named`
- * gives a parameter's name in the caller's notation.
+ * Refuses anything but either a quote, or the live rate with its own parameters: never both, never neither.
+ *
+ * @param named returns a parameter's name in the caller's notation
  */
 export function conflictingParams(
   params: Readonly<Record<string, unknown>>,
@@ -314,7 +323,7 @@ export function conflictingParams(
   return missing.map((name) => refuse('parameter_missing', { param: named(name), expected }));
 }
 
-/** What is to be paid to whom: the quote's terms, or its own at the live rate. */
+/** Returns what to pay to whom: by the terms of the quote, or by the payout's own at the live rate. */
 export function orderOf(params: PayoutParams) {
   const isLive = params.quote === undefined;
   return {
@@ -327,7 +336,7 @@ export function orderOf(params: PayoutParams) {
   };
 }
 
-/** The row of what was asked; the payout's own workflow drives it. */
+/** Builds the row of a requested payout, which the payout's own workflow drives. */
 export function newPayout(id: string, { account }: ApiRequest, params: PayoutParams): NewPayout {
   return {
     ...orderOf(params),

@@ -10,13 +10,16 @@ import { trusted } from '../connections.js';
 import type { ApiDeps } from '../route.js';
 import { answerProblem, bytesOf, readBody } from '../serveRoute.js';
 
-/** Callbacks of an address whose bodies are read at a time; all of them hold 16 MiB at most. */
+/**
+ * Maximum number of callback bodies that are read from one address at a time. Together they hold at most 16
+ * MiB.
+ */
 const bodiesAtOnce = 64;
 
 /**
- * Receives a rail's callback. What its head alone gives away is refused before a byte of an
- * unverified body is read; anyone can make a head that looks signed, and so only some of an
- * address are read at a time.
+ * Receives a rail's callback. Anything that its headers alone show to be wrong is refused before a byte of an
+ * unverified body is read. Anyone can make headers that look signed, so only a limited number of bodies are
+ * read from one address at a time.
  */
 export function receiveCallback(deps: ApiDeps): Koa.Middleware {
   const reading = new Map<string, number>();
@@ -47,8 +50,8 @@ export function receiveCallback(deps: ApiDeps): Koa.Middleware {
 }
 
 /**
- * Stores the events of a callback, each once, before any workflow is signaled, and answers with
- * 200. A payout whose workflow cannot be signaled is due for the sweep.
+ * Stores the events of a callback, each once, before signaling any workflow, and responds with 200. If a
+ * payout's workflow cannot be signaled, the sweep processes the payout.
  */
 async function takeCallback(deps: ApiDeps, ctx: Koa.Context, rail: CallbackReader): Promise<void> {
   const header = (name: string) => ctx.get(name);
@@ -58,7 +61,8 @@ async function takeCallback(deps: ApiDeps, ctx: Koa.Context, rail: CallbackReade
   }
   trusted.add(ctx.req.socket);
   if ('unreadable' in parsed) {
-    // A repetition would not help: an operator has to ask the rail. Its values may be personal.
+    // A repeat would not help: an operator must ask the rail. No values are logged, because they may be
+    // personal data.
     count('unreadable_callbacks_total', { rail: rail.name });
     deps.log.error({ rail: rail.name, ...parsed }, 'a signed callback cannot be read');
     const expected = `a callback as the rail declares it, also at: ${parsed.unreadable}`;

@@ -39,15 +39,24 @@ import {
 } from '../route.js';
 import { challenge, sendProbe } from '../webhookProbe.js';
 
-/** Every event is written once for each endpoint, so their number is a factor of the work. */
+/**
+ * Maximum number of endpoints of an account. Every event is written once per endpoint, which multiplies the
+ * work.
+ */
 const maximumEndpoints = 16;
 
-/** A repeat may come late, after an outage; a key that leaks later must not show what signs. */
+/**
+ * How long a repeat still shows a new secret. A repeat may come late, after an outage, but an idempotency key
+ * that leaks later must not reveal the signing secret.
+ */
 const secretShownForMs = 60 * 60_000;
 
 type WithSecret = WebhookEndpointRow & { readonly secret: string | null };
 
-/** What the two routes that show a secret do with it: a repeat shows it while it is new. */
+/**
+ * How the two routes that show a secret find and render their endpoint: a repeat shows the secret while it is
+ * new.
+ */
 const showsSecret = ({ keyring }: ApiDeps) => ({
   find: async (sql: Sql, accountId: string, id: string): Promise<WithSecret | undefined> => {
     const row = await findWebhookEndpoint(sql, accountId, id);
@@ -60,10 +69,10 @@ const showsSecret = ({ keyring }: ApiDeps) => ({
   render: (row: WithSecret) => ({ ...webhookEndpointObject(row), secret: row.secret }),
 });
 
-/** How a route reads the endpoint that it has changed, and what it shows of it. */
+/** How a route finds and renders the endpoint that it has changed. */
 const shown = { find: findWebhookEndpoint, render: webhookEndpointObject };
 
-/** The refusal of a URL that is not allowed; none of one that is, or that was not sent. */
+/** Refuses a URL that is not allowed. Returns undefined if the URL is allowed, or if none was sent. */
 function refusedUrl({ webhookPolicy }: ApiDeps, url: string | undefined): Refusal | undefined {
   const expected = url === undefined ? undefined : expectedOfWebhookUrl(url, webhookPolicy);
   return expected === undefined
@@ -76,13 +85,13 @@ async function findLive(sql: Sql, { account, id }: ApiRequest) {
   return row?.deletedAt === null ? row : undefined;
 }
 
-/** What an endpoint that is not verified is refused for. */
+/** Refuses an operation on an unverified endpoint. */
 export const unverified = () =>
   refuse('webhook_endpoint_unverified', {
     hint: 'Verify it first: POST /v1/webhook_endpoints/:id/verify.',
   });
 
-/** Changes an endpoint. A new URL of one that is verified has to answer a challenge before. */
+/** Updates an endpoint. A new URL for a verified endpoint must answer a challenge first. */
 async function updateEndpoint(
   deps: ApiDeps,
   request: ApiRequest,
@@ -104,7 +113,8 @@ async function updateEndpoint(
         const isKnown = row.status === 'unverified' || url === row.url || url === proven;
         const isOwn = url === undefined || isOwnMachine(url, deps.webhookPolicy);
         unproven = isKnown || isOwn ? undefined : url;
-        // Never answered, and of the service's own it uses no key up: what comes next takes seconds.
+        // Never returned to the caller. It ends the transaction without using up the key, because the
+        // challenge that follows takes seconds.
         if (unproven !== undefined) return refuse('service_unavailable');
         return exactlyOne(
           await updateWebhookEndpoint(sql, account.id, id, { ...changes, apiVersion }),
@@ -119,8 +129,8 @@ async function updateEndpoint(
 }
 
 /**
- * A challenge that is not answered uses no key up: the repeat sends another. An endpoint that is
- * disabled has been verified before, and needs no proof.
+ * Verifies an endpoint. An unanswered challenge does not use up the key: the repeat sends another one. A
+ * disabled endpoint was verified before, and needs no challenge.
  */
 async function verifyEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const row = await findLive(deps.database, request);
@@ -132,7 +142,7 @@ async function verifyEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answe
     perform: async (sql) => {
       await enableVerified(sql, request.id, row?.url ?? '');
       const after = await findLive(sql, request);
-      // Its URL was changed meanwhile: another one has answered.
+      // Its URL was changed meanwhile, so the challenge was answered by another URL.
       return after?.status === 'unverified' ? unverified() : (after ?? notFound(request));
     },
     ...shown,
@@ -266,7 +276,7 @@ export const webhookEndpointRoutes: readonly Route[] = [
         perform: async (sql) => {
           const row = await lockWebhookEndpoint(sql, request.account.id, request.id);
           if (row === undefined) return notFound(request);
-          // A third secret would end the oldest before its time. Who says 0 means just that.
+          // A third secret would end the oldest one early. Only overlap_hours=0 asks for that.
           if (overlapHours > 0 && (row.previousSecretUntil ?? 0) > new Date()) {
             return refuse('secret_rotation_open', {
               hint: 'End it by revoke_old_secret, or send overlap_hours=0 to keep the new secret alone.',

@@ -1,7 +1,7 @@
 type JsonObject = Readonly<Record<string, unknown>>;
 
 /**
- * The specification's shapes: `rate` and `fee` are JSON numbers. Both have at most 15
+ * Converts to the specification's shapes, where `rate` and `fee` are JSON numbers. Both have at most 15
  * significant digits (the rate 10, the fee's amount at most 10^14), so a number holds them.
  */
 export function toNumbers(object: JsonObject): JsonObject {

@@ -1,19 +1,19 @@
 import { toNumbers } from './2026-06-01.js';
 
-/** An object as integrators see it, of whichever type and version. */
+/** An object as integrators see it, of any type and version. */
 export type JsonObject = { readonly [name: string]: unknown };
 
-/** The API versions, newest first. Handlers know the first; the others are converted from it. */
+/** The API versions, newest first. Handlers return the first; the others are converted from it. */
 export const apiVersions = ['2026-11-15', '2026-06-01'] as const;
 export type ApiVersion = (typeof apiVersions)[number];
 
-/** What a version has to be. */
+/** What a version must be, in the words of a refusal. */
 export const versionExpected = `one of ${apiVersions.join(', ')}`;
 
-/** What an account is opened with: the specification's shapes. */
+/** The version of a new account: the specification's shapes. */
 export const defaultApiVersion: ApiVersion = '2026-06-01';
 
-/** How each version differs from the one before it in the list, newest first. */
+/** Converts an object to each version from the one before it in the list, newest first. */
 const downConverters: Readonly<Record<ApiVersion, (object: JsonObject) => JsonObject>> = {
   '2026-11-15': (object) => object,
   '2026-06-01': toNumbers,
@@ -23,11 +23,11 @@ export function isApiVersion(text: string): text is ApiVersion {
   return apiVersions.some((version) => version === text);
 }
 
-/** The version that is stored under a name; the default for one that is no longer known. */
+/** Returns the version with a stored name, or the default if that name is no longer known. */
 export const versionNamed = (name: string): ApiVersion =>
   isApiVersion(name) ? name : defaultApiVersion;
 
-/** Renders an object of the newest shape in a version: itself, and the objects inside it. */
+/** Renders an object of the newest version in another one, including the objects inside it. */
 export function render(object: JsonObject, version: ApiVersion): JsonObject {
   const steps = apiVersions.slice(0, apiVersions.indexOf(version) + 1);
   return steps.reduce((older, step) => convert(older, downConverters[step]), object);
@@ -37,7 +37,7 @@ function convert(object: JsonObject, step: (object: JsonObject) => JsonObject): 
   const { data, quote } = object;
   if (Array.isArray(data)) return { ...object, data: data.map((item) => convertAny(item, step)) };
   if (object['object'] === 'event') return { ...object, data: convertAny(data, step) };
-  // Of the objects that a payout is expanded with, only a quote differs between versions.
+  // Of the objects that a payout may be expanded with, only a quote differs between versions.
   return step(isObject(quote) ? { ...object, quote: convert(quote, step) } : object);
 }
 
@@ -49,11 +49,11 @@ function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** When a version goes out of use; a date that is still to come announces it. */
+/** When a version goes out of use. A date in the future announces this. */
 export type VersionLife = {
   /** From then on no integration should use it. */
   readonly deprecatedAt?: Date;
-  /** From then on it may be refused; never before it is deprecated. */
+  /** From then on it may be refused. This is never before it is deprecated. */
   readonly sunsetAt?: Date;
 };
 
@@ -63,8 +63,8 @@ const lives: Readonly<Record<ApiVersion, VersionLife>> = {
 };
 
 /**
- * What every answer says of the version it is rendered in: its name, and of one that goes out
- * of use `Deprecation` (RFC 9745), `Sunset` (RFC 8594) and where to read about it.
+ * Returns the headers about the version of a response: its name and, if it is going out of use, `Deprecation`
+ * (RFC 9745), `Sunset` (RFC 8594) and a link to read about it.
  */
 export function versionHeaders(
   version: ApiVersion,
