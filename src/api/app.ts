@@ -60,10 +60,7 @@ export const routes: readonly Route[] = [
 /** Maximum number of lists that are read for an account at a time: a quarter of the connections for lists. */
 const listsAtOnce = 2;
 
-/**
- * Maximum number of batches that are read and validated for an account at a time: each may hold 8 MiB and
- * more.
- */
+/** Maximum number of batches read and validated for an account at a time: each may hold 8 MiB and more. */
 const batchesAtOnce = 2;
 
 /**
@@ -102,9 +99,7 @@ export function createApp(parts: Omit<ApiDeps, 'writes'>): Koa {
   return app;
 }
 
-/**
- * Traces each request of an integrator, but not the bank's callbacks, of which there are thousands per batch.
- */
+/** Traces each request of an integrator, but no callbacks of the bank: a batch has thousands of them. */
 function traceIntegrators(): Koa.Middleware {
   return (ctx, next) => {
     if (!ctx.path.startsWith('/v1/')) return next();
@@ -175,8 +170,7 @@ function answerFailures(deps: ApiDeps): Koa.Middleware {
 }
 
 /**
- * Closes the connection after the response if the body was not completely read: it would block the next
- * request.
+ * Closes the connection after the response if the body was not fully read: it would block the next request.
  */
 function abandonBody(ctx: Koa.Context): void {
   if (ctx.req.complete) return;
@@ -244,10 +238,7 @@ function answerUnknownRoute(ctx: Koa.Context, router: Router) {
   answerProblem(ctx, { refusals: [refuse('method_not_allowed', details)] });
 }
 
-/**
- * Resolves when the client has read the response or has disconnected. Until then any response occupies
- * memory.
- */
+/** Resolves when the client has read the response or has disconnected. Until then it occupies memory here. */
 function whenClosed({ res, req }: Koa.Context): Promise<void> {
   if (res.closed || req.socket.destroyed) return Promise.resolve();
   return new Promise((resolve) => res.once('close', () => resolve()));
@@ -314,8 +305,7 @@ function admit({ database, limiter, proxies }: ApiDeps): Koa.Middleware {
     if (holder.allowed !== null && !inNetworks(holder.allowed)(address)) {
       return answerProblem(ctx, refused(addressNotAllowed(address)));
     }
-    // Noted only after the checks: owners look up when a key was last used, and a stranger must not change
-    // that.
+    // Noted after the checks, because a stranger must not change what the owner sees as the key's last use.
     if (!holder.isUseNoted) await noteUse(database, holder.keyId);
     const { id } = holder.account;
     const { headers, refusal } = limiter.enter(id);

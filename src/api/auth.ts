@@ -10,9 +10,7 @@ import type { Refused } from './route.js';
 
 const expected = 'Bearer <API_KEY>, with an active key';
 
-/**
- * Quota of wrong keys per network. Each unknown key costs a query, and a valid checksum is easy to produce.
- */
+/** Quota of wrong keys per network: each unknown key costs a query, and a valid checksum is easy to make. */
 const wrongKeys = { perSecond: 20, burst: 100 };
 
 /** Maximum number of keys and of networks to remember, about 100 bytes each. A full set is cleared. */
@@ -84,8 +82,8 @@ export function createAuthenticator(sql: Sql) {
 
   async function find(hash: Buffer, address: string): Promise<KeyHolder | Refusal> {
     const name = hash.toString('latin1');
-    const others = lookups.get(name);
-    const found = others && (await others);
+    const concurrent = lookups.get(name);
+    const found = concurrent && (await concurrent);
     if (validKeys.has(name)) return read(name, hash);
     if (found !== undefined) return found;
     const own = countedLookup(name, hash, networkOf(address)).finally(() => lookups.delete(name));

@@ -21,10 +21,7 @@ export function inNetworks(networks: readonly string[]) {
 /** @param networks addresses and subnets of the trusted proxies */
 export function trustProxies(networks: readonly string[]) {
   const includes = inNetworks(networks);
-  /**
-   * Returns the address of the sender: as reported by the last trusted proxy, or else the peer of the
-   * connection.
-   */
+  /** Returns the sender's address: as reported by the last trusted proxy, or else the connection's peer. */
   const clientOf = ({ socket, headers }: Pick<IncomingMessage, 'socket' | 'headers'>): string => {
     const forwarded = String(headers['x-forwarded-for'] ?? '').split(',');
     let address = plain(socket.remoteAddress);

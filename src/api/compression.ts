@@ -3,7 +3,7 @@ import { gzip } from 'node:zlib';
 import type Koa from 'koa';
 
 /**
- * Shortest body that is compressed. A shorter one is at most three packets, which arrive as soon as one; a
+ * Minimum size to compress. A smaller body is at most three packets, which arrive as soon as one does. A
  * payout has about 1 KiB.
  */
 const minimumBytes = 4 * 1024;
@@ -31,10 +31,7 @@ export function compressAnswers(): Koa.Middleware {
   };
 }
 
-/**
- * Returns whether the client accepts gzip. Adds Vary, so that caches know the response depends on
- * Accept-Encoding.
- */
+/** Whether the client accepts gzip. Adds Vary, so that caches know that the response depends on this. */
 export function acceptsGzip(ctx: Koa.Context): boolean {
   ctx.vary('Accept-Encoding');
   return ctx.acceptsEncodings('gzip', 'identity') === 'gzip';

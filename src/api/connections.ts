@@ -7,10 +7,10 @@ export const trusted = new WeakSet<Duplex>();
 
 /**
  * Returns a function that marks the connection of an authenticated request as trusted, and returns a callback
- * for the end of that request. An account keeps at most `most` connections: another one closes the one that
+ * for the end of that request. An account keeps at most `maximum` connections: another one closes the one that
  * has been idle longest. Connections of proxies belong to no account.
  */
-export function trackAccountConnections(most: number, proxies: TrustedProxies) {
+export function trackAccountConnections(maximum: number, proxies: TrustedProxies) {
   const accounts = new Map<string, Set<Socket>>();
   const requests = new WeakMap<Socket, number>();
   const keep = (socket: Socket, accountId: string) => {
@@ -21,7 +21,7 @@ export function trackAccountConnections(most: number, proxies: TrustedProxies) {
       kept.delete(socket);
       if (kept.size === 0) accounts.delete(accountId);
     });
-    if (kept.size <= most) return;
+    if (kept.size <= maximum) return;
     [...kept].find((each) => requests.get(each) === 0 && !each.destroyed)?.destroy();
   };
   return (socket: Socket, accountId: string): (() => void) => {
@@ -48,11 +48,11 @@ export function admitConnections(
   open: { readonly size: number },
 ): (socket: Socket) => void {
   const anonymous = new Map<string, Set<Socket>>();
-  const cut = (sockets: Set<Socket>, most: number) => {
+  const closeOldest = (sockets: Set<Socket>, maximum: number) => {
     for (const socket of sockets) if (trusted.has(socket)) sockets.delete(socket);
     const [oldest] = sockets;
-    if (sockets.size > most) oldest?.destroy();
-    return sockets.size > most;
+    if (sockets.size > maximum) oldest?.destroy();
+    return sockets.size > maximum;
   };
   return (socket) => {
     if (proxies.includes(socket.remoteAddress)) trusted.add(socket);
@@ -63,7 +63,8 @@ export function admitConnections(
       known.delete(socket);
       if (known.size === 0 && anonymous.get(network) === known) anonymous.delete(network);
     });
-    if (known.size > limits.anonymous) cut(known, limits.anonymous);
-    if (open.size >= limits.connections) [...anonymous.values()].some((each) => cut(each, 0));
+    if (known.size > limits.anonymous) closeOldest(known, limits.anonymous);
+    if (open.size >= limits.connections)
+      [...anonymous.values()].some((each) => closeOldest(each, 0));
   };
 }

@@ -32,8 +32,7 @@ export const alternatives = new Intl.ListFormat('en-GB', { type: 'disjunction' }
  *
  * @param contentType the Content-Type header, or the empty string if there is none
  * @param acceptsLineFormats whether to accept NDJSON and CSV, whose lines are the items of `payouts`
- * @param route decides how the body is read; if the route creates an object, a null parameter counts as not
- * sent
+ * @param route decides how to read the body; if it creates an object, a null parameter counts as not sent
  */
 export function* decodeInSteps(
   sent: Buffer,
@@ -70,10 +69,7 @@ const byteOrderMark = Buffer.from('\ufeff');
 /** How much of a body is examined: enough for the first lines, which show its format. */
 const examinedBytes = 4_096;
 
-/**
- * Patterns that identify the format of a body for certain. Clients such as curl send everything as a form by
- * default.
- */
+/** Patterns that identify a body for certain. Clients such as curl send everything as a form by default. */
 const patterns: readonly (readonly [type: string, pattern: RegExp])[] = [
   ['application/x-ndjson', /^\{[^\n]*\}\s*\n\{/],
   ['application/json', /^(\{\s*["}]|\[\s*[{\]])/],

@@ -13,10 +13,7 @@ export type DecodedObject = {
 /** The decoded parameters, or the refusals. */
 export type Decoding = DecodedObject | readonly Refusal[];
 
-/**
- * The key of the lines of items in a CSV or NDJSON body. A symbol, because no parameter can have that as its
- * name.
- */
+/** Key of the lines of items in a CSV or NDJSON body. No parameter can have a symbol as its name. */
 export const itemLines = Symbol('lines of items');
 
 /** The line number of each item, from 1, and the columns of a CSV body. */

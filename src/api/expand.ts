@@ -18,8 +18,7 @@ type Reader = (
 ) => Promise<ReadonlyMap<string, JsonObject>>;
 
 /**
- * Renders a beneficiary for its account. Throws for an erased one: an erased beneficiary is hidden, like a
- * deleted one.
+ * Renders a beneficiary for its account. Throws for an erased one, which must be hidden like a deleted one.
  */
 export function shownBeneficiary(keyring: Keyring, row: BeneficiaryRow) {
   const details = openDetails(keyring, row);

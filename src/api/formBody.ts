@@ -121,8 +121,7 @@ export function readName(name: string): string[] | { readonly expected: string }
 }
 
 /**
- * Returns the kind of branch for each name of a path except the first: by the schema, or else by the look of
- * the name.
+ * Returns the kind of branch for each name of a path except the first: by the schema, or by the name itself.
  */
 function kindsOf(path: readonly string[], params?: z.ZodObject): readonly Branch['kind'][] {
   let schema: z.core.$ZodType | undefined = params;

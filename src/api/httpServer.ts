@@ -19,38 +19,23 @@ import { problemOf } from './problem.js';
 export const httpLimits = {
   /** Maximum size of all headers. An integrator's own are under 1 KiB; proxies and tracing add a few more. */
   headerBytes: 16 * 1024,
-  /**
-   * Maximum number of headers. Node would silently drop those above its own limit, perhaps the
-   * Idempotency-Key.
-   */
+  /** Maximum number of headers. Node would silently drop later ones, and with them an Idempotency-Key. */
   headers: 100,
-  /**
-   * Maximum number of connections. Their headers hold at most 80 MB; more connections need another process
-   * anyway.
-   */
+  /** Maximum number of connections, whose headers hold up to 80 MB. More need another process anyway. */
   connections: 5_000,
-  /**
-   * Maximum number of connections without a key from one address: a few times what a customer has in flight.
-   */
+  /** Maximum number of keyless connections from one address: a few times what a customer has in flight. */
   anonymous: 250,
   /**
-   * Idle timeout of a trusted connection. A typical proxy's own is shorter (60 s), so that the proxy closes
-   * first.
+   * Idle timeout of a trusted connection: longer than a typical proxy's (60 s), so that the proxy closes it.
    */
   idleMs: 75_000,
   /** Idle timeout without a key: such a client sends its next request at once, or has no reason to stay. */
   strangerIdleMs: 5_000,
-  /**
-   * Timeout for the headers. It cuts off clients that send nothing or a byte at a time; 16 KiB take under a
-   * second.
-   */
+  /** Timeout for the headers: 16 KiB take under a second. It cuts off clients that send slowly or nothing. */
   headersMs: 5_000,
   /** Timeout for the whole request. A line of 2.5 Mbit/s transfers the longest body, 8 MiB, in this time. */
   requestMs: 30_000,
-  /**
-   * Timeout for reading a response, of about 1 MB at most. Clients that read slower or not at all fill the
-   * memory.
-   */
+  /** Timeout for reading a response of up to about 1 MB: a client that reads slower would fill the memory. */
   answerMs: 30_000,
   /** How often the timeouts are checked. With Node's default of 30 s a slow client could double them. */
   checkMs: 1_000,
@@ -210,8 +195,7 @@ function tooManyHeaders({ headers, headerBytes }: HttpLimits): Refusal {
 
 /**
  * Refuses a request that the parser cannot read, or not in time, on the bare connection. Then closes it,
- * because nobody knows where the next request would begin. Earlier requests are answered first, in their
- * order.
+ * because it is unknown where the next request would begin. Earlier requests are answered first, in order.
  */
 function refuseUnreadable(exchanges: Exchanges, refusing: Refusing) {
   // The parser fails again on every byte that follows.

@@ -126,8 +126,7 @@ export async function bindRequest(
 }
 
 /**
- * Writes `rowCount` rows once per key, and keeps the key forever. If the request is refused, keeps the
- * refusal.
+ * Writes `rowCount` rows once per key, which is kept forever. If the request is refused, keeps the refusal.
  */
 export function recordOnce(
   deps: ApiDeps,
@@ -164,7 +163,7 @@ export function differenceOf(
     return refuse('idempotency_key_reused', {
       expected: `the request that the key was first used for: ${first.route}`,
       received: now.route,
-      hint: `The key ${useOf(first)}. Use a new key for a new request.`,
+      hint: `The key ${pastUseOf(first)}. Use a new key for a new request.`,
     });
   }
   const names = new Set([...Object.keys(now.fingerprints), ...Object.keys(first.fingerprints)]);
@@ -175,16 +174,15 @@ export function differenceOf(
   const isOpen = (name: string) => !first.route.startsWith(storing) || openFields.includes(name);
   const shown = different.slice(0, 20).map((name) => (isOpen(name) ? name : 'account details'));
   return refuse('idempotency_key_reused', {
-    // The reused key is one error, however many parameters differ. It names a `param` only if there is just
-    // one.
+    // The reused key is one error, however many parameters differ. It names a `param` only if just one does.
     param: different.length === 1 ? different.find(isOpen) : undefined,
     expected: 'the same parameters as in the first request with this key',
-    detail: `This idempotency key ${useOf(first)}, with other parameters; these differ: ${[...new Set(shown)].join(', ')}. Use a new key for a new request.`,
+    detail: `This idempotency key ${pastUseOf(first)}, with other parameters; these differ: ${[...new Set(shown)].join(', ')}. Use a new key for a new request.`,
   });
 }
 
 /** Describes what became of a key's first request. A refused request created nothing. */
-function useOf({ refusal, objectId, route }: KeyBinding): string {
+function pastUseOf({ refusal, objectId, route }: KeyBinding): string {
   if (refusal !== null) return 'belongs to a request that was refused';
   return `${route.includes(objectId) ? 'was used for' : 'created'} ${objectId}`;
 }

@@ -16,10 +16,7 @@ type PageParams = {
 
 /** How a list is paged: whose rows it has, how a position is found and queried, and how a row is rendered. */
 type Paging<Params, Place, Row> = {
-  /**
-   * Returns the ID of the list's owner, or undefined if there is no such object. Without it, the owner is the
-   * account.
-   */
+  /** Returns the ID of the list's owner, or undefined if there is none. By default it is the account. */
   readonly owner?: (sql: Sql, accountId: string, id: string) => Promise<string | undefined>;
   /** Returns the position of an object in the list, or undefined if it is not in the list. */
   readonly find: (sql: Sql, ownerId: string, id: string) => Promise<Place | undefined>;

@@ -72,8 +72,8 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
   });
   const handle = app.callback();
   // Koa responds to its own failures, so this promise never rejects.
-  const take: RequestListener = (request, response) => void handle(request, response);
-  const http = createHttpServer(take, log, proxies);
+  const onRequest: RequestListener = (request, response) => void handle(request, response);
+  const http = createHttpServer(onRequest, log, proxies);
   const url = await listen(http.server, config.API_HOST, config.API_PORT);
   show('rate_age_limit_seconds', {}, config.RATE_MAXIMUM_AGE_HOURS * 3_600);
   const isUsable = createReadiness(database, keyring);
@@ -108,11 +108,11 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
 function createReadiness(database: Database, keyring: Keyring): () => Promise<boolean> {
   const isUsable = async () =>
     (await isMigrated(database)) && (await hasMasterKeys(database, keyring));
-  let look = { atMs: Number.NEGATIVE_INFINITY, isUsable: Promise.resolve(false) };
+  let lastCheck = { atMs: Number.NEGATIVE_INFINITY, isUsable: Promise.resolve(false) };
   return () => {
     const nowMs = performance.now();
-    if (nowMs - look.atMs > readinessMs) look = { atMs: nowMs, isUsable: isUsable() };
-    return look.isUsable;
+    if (nowMs - lastCheck.atMs > readinessMs) lastCheck = { atMs: nowMs, isUsable: isUsable() };
+    return lastCheck.isUsable;
   };
 }
 

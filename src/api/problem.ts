@@ -4,9 +4,9 @@ import { withoutSecrets } from '../log.js';
 
 /** Renders one refusal: an entry of `errors`, or the members at the top of the problem. */
 function memberOf(refusal: Refusal) {
-  const shown = (text?: string) => text && withoutSecrets(text);
-  const [param, received] = [shown(refusal.param), shown(refusal.received)];
-  const [ownDetail, meant, hint] = [refusal.detail, refusal.meant, refusal.hint].map(shown);
+  const redact = (text?: string) => text && withoutSecrets(text);
+  const [param, received] = [redact(refusal.param), redact(refusal.received)];
+  const [ownDetail, meant, hint] = [refusal.detail, refusal.meant, refusal.hint].map(redact);
   // `expected` is not redacted: it is the service's own text, whose example may be an IBAN.
   const { code, line, expected } = refusal;
   const detail = sentenceOf({ ...refusal, param, received, detail: ownDetail, meant, hint });

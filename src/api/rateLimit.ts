@@ -14,8 +14,7 @@ export type RateLimits = {
 type Quota = Pick<RateLimits, 'perSecond' | 'burst'>;
 
 /**
- * One request in ticks. A millisecond refills `perSecond` ticks, so all numbers are whole and nothing is
- * rounded.
+ * One request in ticks. A millisecond refills `perSecond` ticks: all numbers are integers, none is rounded.
  */
 const ticksPerRequest = 1000;
 
@@ -47,13 +46,10 @@ export type Admission = {
   readonly refusal: Refusal | undefined;
 };
 
-/**
- * Bytes that count as one item: decoding or writing them takes about as long as validating one payout of a
- * batch.
- */
+/** Bytes per item: decoding or writing them takes about as long as validating one payout of a batch. */
 const bytesPerItem = 800;
 
-/** Returns the weight of a body or a response in items. That of a typical one is 0. */
+/** Returns the weight of a body or a response in items. That of a typical one is negligible. */
 export function weightOf(bytes: number): number {
   return Math.floor(bytes / bytesPerItem);
 }
@@ -98,9 +94,7 @@ export function createLimiter(limits: RateLimits, nowMs: () => number = () => pe
   return {
     /** Maximum number of connections of an account: for each request in flight, one in use and one idle. */
     connections: 2 * limits.inFlight,
-    /**
-     * Admits one more request of an account, whichever key it has. Each admitted request must `leave` again.
-     */
+    /** Admits one more request of an account, whichever key it has. Each admitted request must `leave`. */
     enter: (accountId: string): Admission => {
       const use = useOf(accountId);
       const taken = takeRequest(limits, use.fullAt, nowMs());

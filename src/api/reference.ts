@@ -14,10 +14,7 @@ import { docsPages } from './referencePages.js';
 import type { Route } from './route.js';
 import { answerProblem } from './serveRoute.js';
 
-/**
- * Adds the routes that describe the API: its OpenAPI documents, the webhook keys and the docs. They need no
- * API key.
- */
+/** Adds the routes that describe the API: OpenAPI documents, webhook keys and docs. They need no API key. */
 export function addReference(
   router: Router,
   routes: readonly Route[],
@@ -65,10 +62,7 @@ export function addReference(
 /** How long receivers may cache the keys. A new key is published for longer than this before it signs. */
 const keysForSeconds = 300;
 
-/**
- * A public document. It is compressed only once, on the first request, because anyone can request it without
- * a key.
- */
+/** A public document. It is compressed once, on the first request: anyone can request it without a key. */
 type Published = Readonly<{
   type: string;
   body: Buffer;

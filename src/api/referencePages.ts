@@ -48,9 +48,7 @@ const values = {
   'retry schedule': retryPausesMs.map(retryLine).join('\n'),
 };
 
-/**
- * A row of the retry table: the attempt, the time since the previous attempt, and the time since the first.
- */
+/** A row of the retry table: the attempt, the time since the previous one, and the time since the first. */
 function retryLine(pauseMs: number, index: number): string {
   const sinceMs = retryPausesMs.slice(0, index + 1).reduce((sum, one) => sum + one, 0);
   return `| ${index + 2} | ${duration(pauseMs)} | ${duration(sinceMs)} |`;
@@ -100,10 +98,7 @@ function referencePage(): string {
   });
 }
 
-/**
- * Builds the text of the errors page, with an index. Every code has a section, which the `type` of a problem
- * links to.
- */
+/** Builds the errors page with an index. Every code has a section, which a problem's `type` links to. */
 export function explained(markdown: string): string {
   const sections = markdown.split(/^(?=## )/m).slice(1);
   if (sections.length > refusalCodes.length) throw new Error('errors.md explains what is no code.');
@@ -124,10 +119,7 @@ export function explained(markdown: string): string {
   return [fill(top, { index: index.join('\n') }), ...filled].join('\n');
 }
 
-/**
- * Renders Markdown as HTML. Headings are anchors, and adjacent code blocks in several languages form one
- * snippet.
- */
+/** Renders Markdown as HTML: headings are anchors, and adjacent code in several languages is one snippet. */
 function markdownToHtml(markdown: string): string {
   const html = new Marked({ renderer: { heading, code } }).parse(markdown, { async: false });
   // A code block directly after another one belongs to the same snippet. A wide table scrolls by itself.

@@ -98,18 +98,14 @@ export type Route = {
   readonly scope: Scope;
   /** Accepts its list as NDJSON or CSV too, with the other parameters in the query. */
   readonly acceptsLineFormats?: true;
-  /**
-   * Minimum number of items to charge before the work. The default is one for a list and none for all others.
-   */
+  /** Minimum number of items to charge before the work. Default: one for a list, none for all others. */
   readonly weight?: number;
   readonly handle: (deps: ApiDeps, request: ApiRequest) => Promise<Answer>;
   /** The name of the operation in generated clients. */
   readonly operationId: string;
   /** One sentence. */
   readonly summary: string;
-  /**
-   * The parameters of the body, or of the query for a GET. Without it, every parameter is refused as unknown.
-   */
+  /** The parameters of the body, or of a GET's query. Without it, every parameter is refused as unknown. */
   readonly params?: z.ZodObject;
   /** Example bodies, by what they show. A test sends each of them. */
   readonly examples?: Readonly<Record<string, JsonObject>>;
@@ -131,9 +127,7 @@ export type RouteWithParams<Params> = Omit<Route, 'params' | 'handle'> & {
   readonly handle: (deps: ApiDeps, request: ApiRequest, params: Params) => Promise<Answer>;
 };
 
-/**
- * Builds a route that validates its own parameters, so that its handler receives exactly what is published.
- */
+/** Builds a route that validates its own parameters: its handler receives exactly what is published. */
 export function route<Params>({
   params,
   read = ({ decoded }) => validate(params, decoded),
@@ -150,10 +144,7 @@ export function route<Params>({
   };
 }
 
-/**
- * Returns the scopes that allow a route, of which a key needs one: the route's own, or the broad one of its
- * kind.
- */
+/** Returns the scopes of which a key needs one: the route's own, or the broad one of its kind. */
 export function scopesReaching({ method, scope }: Route): readonly Scope[] {
   const broad = method === 'get' ? 'read' : 'write';
   return scope === broad ? [scope] : [scope, broad];
@@ -167,10 +158,7 @@ export function isList({ method, params }: Pick<Route, 'method' | 'params'>): bo
   return method === 'get' && params !== undefined && 'limit' in params.shape;
 }
 
-/**
- * Refuses an ID that does not exist or belongs to another account. A caller must not be able to tell these
- * apart.
- */
+/** Refuses an ID that does not exist or is another account's. A caller must not be able to tell which. */
 export function notFound(request: ApiRequest): Refusal {
   return refuse('not_found', {
     expected: 'the id of an object of this account',
@@ -188,9 +176,7 @@ export function refused(...refusals: readonly Refusal[]): Refused {
   return { refusals };
 }
 
-/**
- * Maximum length of an echoed value. It is echoed so that it can be found in a log, but never at full length.
- */
+/** Maximum length of an echoed value: enough to find it in a log, but never the full length. */
 const receivedLength = 64;
 
 /** Parameters whose values are never echoed: account numbers and secrets. */
@@ -224,8 +210,7 @@ function refusalsOf(
 ): readonly Refusal[] {
   const sent = valueAt(decoded, issue.path);
   const member = issue.path.reduce(memberOf, whenSent(schema));
-  // A DecodedNumber looks like an object to the schema, but must not be refused because of the name inside
-  // it.
+  // To the schema a DecodedNumber is an object too, but the name inside it must not be refused.
   if (issue.code === 'unrecognized_keys' && !(sent instanceof DecodedNumber)) {
     const known = member instanceof z.ZodObject ? Object.keys(member.def.shape) : [];
     const expected = known.join(', ') || 'none';

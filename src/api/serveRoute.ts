@@ -184,10 +184,7 @@ function setVersionHeaders(ctx: Koa.Context, version: ApiVersion): void {
   ctx.set(versionHeaders(version));
 }
 
-/**
- * Maximum size of an ordinary body. The longest payout is 30 KB, if every byte of its metadata is
- * percent-encoded.
- */
+/** Maximum size of an ordinary body. With all its metadata percent-encoded, the longest payout is 30 KB. */
 const bodyLimitBytes = 64 * 1024;
 
 /** Maximum size of a rail's callback. 500 events take a quarter of it. */
@@ -312,10 +309,7 @@ const answerDelayMs = 200;
  */
 const delayMsPerMebibyte = 500;
 
-/**
- * Maximum size that is counted, which is the limit for a body. Announcing a larger body causes no longer
- * delay.
- */
+/** Maximum size to count: the limit for a body. Announcing a larger body causes no longer delay. */
 const maxMebibytes = maxBodyBytes / 1024 / 1024;
 
 /** Maximum number of responses delayed at a time, a few kilobytes each. Any further ones are sent at once. */

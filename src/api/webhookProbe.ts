@@ -11,8 +11,7 @@ type Target = Pick<WebhookEndpointRow, 'accountId' | 'id' | 'url'>;
 
 /**
  * Has a worker send a message to an endpoint, because the API must not connect to receivers, and waits for
- * the outcome. A finished probe is not sent again. One that never began, because Temporal did not respond,
- * is.
+ * the outcome. A finished probe is not sent again, but one that never began, as Temporal did not respond, is.
  */
 export async function sendProbe(
   deps: ApiDeps,

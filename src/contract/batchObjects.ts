@@ -21,9 +21,7 @@ export function canceledBatchObject(
   };
 }
 
-/**
- * Renders a batch. The counters always add up to `total`, because they are counted from the items themselves.
- */
+/** Renders a batch. The counters always add up to `total`: they are counted from the items themselves. */
 export function batchObject(
   batch: BatchRow,
   items: readonly BatchCount[],

@@ -78,7 +78,7 @@ export const batchListParams = z.strictObject({
   status: oneOf(batchStatuses).optional(),
 });
 
-/** The items of a batch are in the order of the request, so there is no direction toward newer ones. */
+/** Pages of a batch follow the order of the request, not that of creation, so there is no `ending_before`. */
 export const batchItemListParams = z.strictObject({
   limit,
   starting_after: idOf('po', 'payout').optional(),

@@ -50,9 +50,7 @@ const after = (time: Date, ms: number) => new Date(time.getTime() + ms);
 
 type Pair = Pick<PayoutRow, 'sourceCurrency' | 'destinationCurrency'>;
 
-/**
- * Estimates an arrival by the calendars in force at `at`, so it is the same whenever the object is rendered.
- */
+/** Estimates an arrival by the calendars in force at `at`, so it is the same whenever it is rendered. */
 function arrivalOf({ sourceCurrency: source, destinationCurrency: to }: Pair, at: Date | null) {
   if (source === null || to === null || at === null) return null;
   return estimatedArrival(source, to, at)?.toISOString() ?? null;

@@ -25,7 +25,7 @@ export class DecodedNumber {
 /** The largest amount. A JSON number holds it, and every fee for it, exactly. */
 const maximumAmount = 10n ** 14n;
 
-/** Parses the digits of a number, which JSON may send as a number. */
+/** The digits of a number. JSON may send them as a string or as a number. */
 const numeral = (form: RegExp, expected: string) =>
   z
     .union([z.string(), z.instanceof(DecodedNumber)], expected)
@@ -63,9 +63,7 @@ export const sharedParams = {
   any_currency_param: currency,
 } as const;
 
-/**
- * A string that matches a pattern. `expected` is the message for any other string, and for any other type.
- */
+/** A string that matches a pattern. `expected` is the message for all other strings and types. */
 export const matching = (form: RegExp, expected: string) =>
   z.string(expected).regex(form, expected).describe(expected);
 
@@ -96,8 +94,7 @@ export const text = (least: number, most: number) => {
 const fixedSide = z.enum(['source', 'destination'], 'source or destination');
 
 /**
- * Maximum size of metadata. A page of 100 payouts repeats that of each, and may wait in memory for its
- * reader.
+ * Maximum size of metadata: a page of 100 payouts repeats that of each, and may wait in memory to be read.
  */
 const metadataBytes = 8 * 1024;
 
@@ -263,15 +260,12 @@ export const redeliverEventParams = z.strictObject({
   webhook_endpoint: idOf('we', 'webhook endpoint').optional(),
 });
 
-/**
- * RFC 3339, to the millisecond. No time here is more precise, so there is nothing to compare more digits
- * with.
- */
+/** RFC 3339, to the millisecond: no time here is more precise than that. */
 const timePattern =
   '^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,3})?)?(Z|[+-][0-9]{2}:[0-9]{2}))?$';
 export const timeExpected =
   'a time with Z or an offset, such as 2026-11-21T12:00:00Z, or a date such as 2026-11-21';
-/** A time, or a date that `ofDay` completes. Without `ofDay`, a date is its first moment in UTC. */
+/** Parses a time, or a date that `ofDay` completes. Without `ofDay`, a date means its start in UTC. */
 export const time = (ofDay = '') =>
   z
     .string(timeExpected)

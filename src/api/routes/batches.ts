@@ -172,7 +172,7 @@ async function record(
   return { status: 202, body, headers: bound.headers };
 }
 
-/** Cancels the payouts that are not yet submitted to the rail. Canceling a canceled batch succeeds. */
+/** Cancels the payouts that are not yet submitted to the rail. Idempotent: canceling again succeeds. */
 async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const { database } = deps;
   const batch = await findBatch(database, request.account.id, request.id);

@@ -27,10 +27,7 @@ import { type Answer, notFound, oneObject, type Route, route, validate } from '.
  */
 const maxVersions = 1_000;
 
-/**
- * Returns the first refusal, which the idempotency key keeps: without the value sent, which may identify a
- * person.
- */
+/** Returns the first refusal, for the key to keep: without the value sent, which may identify a person. */
 function keptRefusal([first]: readonly Refusal[]): Refusal {
   return { ...exactlyOne(first), received: undefined };
 }
@@ -97,7 +94,7 @@ export const beneficiaryRoutes: readonly Route[] = [
       const isNew = ({ param }: Refusal) => refusals.every((one) => one.param !== param);
       return { refusals: [...refusals, ...broken.filter(isNew)] };
     },
-    // A malformed request does not bind its key. Well-formed details that break the rules do.
+    // A malformed request does not bind its key. Well-formed details that break the rules do bind it.
     handle: async (deps, request) => {
       const details = validateBeneficiary(detailsOf(request.decoded), today());
       const refusals = 'country' in details ? [] : details;

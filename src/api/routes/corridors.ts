@@ -27,10 +27,7 @@ import { refuse } from '../../domain/refusal.js';
 import { listRoute } from '../listRoute.js';
 import { type Route, refused, route } from '../route.js';
 
-/**
- * Returns the corridors that an account can use, optionally of one currency. Like balances, they are one
- * page.
- */
+/** Returns the corridors an account can use, optionally of one currency. Like balances, they are one page. */
 function corridorsOf(
   { mode }: Account,
   { terms, openings }: { readonly terms: readonly Terms[]; readonly openings: readonly Opening[] },

@@ -38,9 +38,7 @@ import {
   withoutConsequences,
 } from '../route.js';
 
-/**
- * Timeout of a cancellation. A void at the rail takes one call; if the rail is slow, the outcome stays open.
- */
+/** Timeout of a cancellation. A void at the rail is one call; if the rail is slow, the outcome stays open. */
 const cancelLimitMs = 10_000;
 
 export const payoutRoutes: readonly Route[] = [
@@ -185,10 +183,7 @@ async function createPayout(
   return answerOf(request, decided, { ...bound.headers, ...applied });
 }
 
-/**
- * Returns why a payout may not retry another one. Only keys that may read payouts learn what became of the
- * other one.
- */
+/** Returns why a payout may not retry another one. Only keys that may read learn what became of that one. */
 async function refusedRetry(
   sql: Sql,
   request: ApiRequest,
@@ -221,7 +216,7 @@ async function undecided(
   return row.status === 'pending' ? row : undefined;
 }
 
-/** Cancels a payout. Canceling a canceled payout succeeds. */
+/** Cancels a payout. Idempotent: canceling a canceled payout succeeds. */
 async function cancelPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const row = await findPayout(deps.database, request.account.id, request.id);
   if (row === undefined) return refused(notFound(request));
@@ -247,9 +242,7 @@ async function cancelPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer>
   return { ...refused(refusal), object, headers };
 }
 
-/**
- * Pause between two reads of a row by its key. A tenth of a second goes unnoticed and costs next to nothing.
- */
+/** Pause between two reads of a row by its key. 0.1 s goes unnoticed and costs next to nothing. */
 const pollPauseMs = 100;
 
 async function untilFinal(deps: ApiDeps, request: ApiRequest, id: string): Promise<PayoutRow> {

@@ -10,10 +10,7 @@ import { trusted } from '../connections.js';
 import type { ApiDeps } from '../route.js';
 import { answerProblem, bytesOf, readBody } from '../serveRoute.js';
 
-/**
- * Maximum number of callback bodies that are read from one address at a time. Together they hold at most 16
- * MiB.
- */
+/** Maximum number of callback bodies read from one address at a time. Together they hold at most 16 MiB. */
 const bodiesAtOnce = 64;
 
 /**

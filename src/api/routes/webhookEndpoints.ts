@@ -40,8 +40,7 @@ import {
 import { challenge, sendProbe } from '../webhookProbe.js';
 
 /**
- * Maximum number of endpoints of an account. Every event is written once per endpoint, which multiplies the
- * work.
+ * Maximum number of endpoints of an account. It multiplies the work: each event is written once per endpoint.
  */
 const maximumEndpoints = 16;
 
@@ -53,10 +52,7 @@ const secretShownForMs = 60 * 60_000;
 
 type WithSecret = WebhookEndpointRow & { readonly secret: string | null };
 
-/**
- * How the two routes that show a secret find and render their endpoint: a repeat shows the secret while it is
- * new.
- */
+/** How the two routes that show a secret find and render an endpoint: a repeat shows it while it is new. */
 const showsSecret = ({ keyring }: ApiDeps) => ({
   find: async (sql: Sql, accountId: string, id: string): Promise<WithSecret | undefined> => {
     const row = await findWebhookEndpoint(sql, accountId, id);
