@@ -7,7 +7,7 @@ export const trusted = new WeakSet<Duplex>();
 
 /**
  * Returns a function that marks the connection of an authenticated request as trusted, and returns a callback
- * for the end of that request. An account keeps at most `maximum` connections: another one closes the one that
+ * for the end of that request. An account keeps at most `maximum`: another one closes the one that
  * has been idle longest. Connections of proxies belong to no account.
  */
 export function trackAccountConnections(maximum: number, proxies: TrustedProxies) {
@@ -48,7 +48,7 @@ export function admitConnections(
   open: { readonly size: number },
 ): (socket: Socket) => void {
   const anonymous = new Map<string, Set<Socket>>();
-  const closeOldest = (sockets: Set<Socket>, maximum: number) => {
+  const prune = (sockets: Set<Socket>, maximum: number) => {
     for (const socket of sockets) if (trusted.has(socket)) sockets.delete(socket);
     const [oldest] = sockets;
     if (sockets.size > maximum) oldest?.destroy();
@@ -63,8 +63,7 @@ export function admitConnections(
       known.delete(socket);
       if (known.size === 0 && anonymous.get(network) === known) anonymous.delete(network);
     });
-    if (known.size > limits.anonymous) closeOldest(known, limits.anonymous);
-    if (open.size >= limits.connections)
-      [...anonymous.values()].some((each) => closeOldest(each, 0));
+    if (known.size > limits.anonymous) prune(known, limits.anonymous);
+    if (open.size >= limits.connections) [...anonymous.values()].some((each) => prune(each, 0));
   };
 }
