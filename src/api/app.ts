@@ -64,8 +64,8 @@ const listsAtOnce = 2;
 const batchesAtOnce = 2;
 
 /**
- * Maximum number of writes for an account at a time: a third of the connections. Requests that wait for each
- * other's key must not occupy all of them.
+ * Maximum number of writes for an account at a time: about a third of the default pool of 16 connections.
+ * Requests that wait for each other's key must not occupy all of them.
  */
 const writesAtOnce = 6;
 

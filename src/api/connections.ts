@@ -7,8 +7,8 @@ export const trusted = new WeakSet<Duplex>();
 
 /**
  * Returns a function that marks the connection of an authenticated request as trusted, and returns a callback
- * for the end of that request. An account keeps at most `maximum`: another one closes the one that
- * has been idle longest. Connections of proxies belong to no account.
+ * for the end of that request. An account keeps at most `maximum` of them: another one closes the one idle
+ * for longest. Connections of proxies belong to no account.
  */
 export function trackAccountConnections(maximum: number, proxies: TrustedProxies) {
   const accounts = new Map<string, Set<Socket>>();

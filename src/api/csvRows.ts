@@ -1,4 +1,4 @@
-// An item's own parameters and its 50 metadata names are 57.
+// Maximum number of columns. An item has at most 58: eight parameters and 50 metadata names.
 const maxColumns = 100;
 
 /** A row: its first cells, the number of all its cells, and the line that it starts on. */
