@@ -47,17 +47,17 @@ type Decisions = {
   readonly quoteUses: { readonly quoteId: string; readonly payoutId: string }[];
 };
 
-/** Payouts to decide: those of one driver, or of any where it is null. */
+/** The payouts to decide. A driver limits them to its own; null means any driver. */
 type ToDecide = {
   readonly driver: string | null;
   readonly ids: readonly string[];
-  /** How long ago their workflow was started: a payout is at least as old. */
+  /** Age of the workflow that decides them. Each payout counts as at least this old. */
   readonly workflowAgeMs: number;
 };
 
 /**
- * Decides the pending payouts of the list in its order: each is taken if it fits what the
- * ones before it have left. Everything is read under its lock, decided purely, and written.
+ * Decides the listed pending payouts in order: each is accepted if the funds left by the ones
+ * before it cover it. All facts are read under lock; the decision itself is pure.
  */
 export async function accept(
   sql: Sql,
@@ -69,8 +69,8 @@ export async function accept(
 }
 
 /**
- * Decides pending payouts as one: all are accepted, or none is and every refusal is returned,
- * with nothing written. Also returns those that have workflows of their own.
+ * Decides pending payouts as a unit: either all are accepted, or nothing is written and every
+ * refusal is returned. Also returns the payouts that have their own workflows.
  */
 export async function acceptTogether(
   sql: Sql,
@@ -88,8 +88,8 @@ async function decideAll(
   deps: AcceptanceDeps,
   { driver, ids, workflowAgeMs }: ToDecide,
 ): Promise<{ readonly rows: readonly LockedPayout[]; readonly decisions: Decisions }> {
-  // A single payout's balance is locked in the same round trip. Hundreds are priced first, so
-  // that no other request for the balance waits for that.
+  // For a single payout the balance is locked in the same round trip. Hundreds are priced before
+  // the balance is locked, so that other transactions do not wait for the pricing.
   const isSingle = ids.length === 1;
   const [read, early] = await Promise.all([
     readFacts(sql, deps, driver, ids),
@@ -100,7 +100,7 @@ async function decideAll(
   return { rows: read.rows, decisions: fundAll(priced, funds) };
 }
 
-/** A pending payout with its price or refusal; what has a price has a rail and its rates. */
+/** A pending payout with its price or refusal. A priced payout also has a rail and its rates. */
 type Priced = PricedPayout & {
   readonly row: LockedPayout;
   readonly rail: Rail | undefined;
@@ -110,22 +110,22 @@ type Priced = PricedPayout & {
 
 async function priceAll(
   { rails }: AcceptanceDeps,
-  { rows, factsOf, refusalOf, isLeft }: Awaited<ReturnType<typeof readFacts>>,
+  { rows, factsOf, refusalOf, awaitsItsBatch }: Awaited<ReturnType<typeof readFacts>>,
   ids: readonly string[],
   workflowAgeMs: number,
 ): Promise<readonly Priced[]> {
   const rowOf = new Map(rows.map((row) => [row.id, row]));
   const all: Priced[] = [];
   for (const [index, id] of ids.entries()) {
-    // 10,000 prices are a second or more: everybody else's heartbeats have their turn.
+    // Pricing 10,000 payouts takes a second or more: yield, so that heartbeats can be sent.
     if (index % groupSize === groupSize - 1) await setImmediate();
     const row = rowOf.get(id);
-    if (row?.status !== 'pending' || isLeft(row)) continue;
+    if (row?.status !== 'pending' || awaitsItsBatch(row)) continue;
     const rail = rails.find(railNameOf(row.mode) ?? '');
     const request = { ...row, ageMs: Math.max(Number(row.ageMs), workflowAgeMs) };
     const unroutable = rail === undefined ? refuseUnroutable(row.mode) : undefined;
     const facts = factsOf(row);
-    // What was refused before, at the request, stays refused.
+    // A refusal recorded when the payout was requested stands.
     const priced = row.refusal ?? refusalOf(row) ?? unroutable ?? priceOf(request, facts);
     const { originOf, beneficiary } = facts;
     const beneficiaryVersion = beneficiary?.version;
@@ -134,7 +134,7 @@ async function priceAll(
   return all;
 }
 
-/** All payouts of a list are one account's. */
+/** Checks the prices against the funds, in order. All listed payouts belong to one account. */
 function fundAll(all: readonly Priced[], funds: Funds): Decisions {
   const results = fundInOrder(all, funds);
   const decisions: Decisions = { accepted: [], refused: [], entries: [], quoteUses: [] };
@@ -158,14 +158,14 @@ function fundAll(all: readonly Priced[], funds: Funds): Decisions {
   return decisions;
 }
 
-/** Everything but the funds that the decisions look at, locked in the order that holds everywhere. */
+/** Reads and locks everything the decisions depend on except the funds, in the global lock order. */
 async function readFacts(
   sql: Sql,
   deps: AcceptanceDeps,
   driver: string | null,
   ids: readonly string[],
 ) {
-  // One round trip: the statements are sent together and run one after another.
+  // One round trip: the statements are pipelined and run one after another.
   const [rows, quotes, beneficiaries, rates, batches, terms, payeeDelays, openings] =
     await Promise.all([
       lockPayouts(sql, driver, ids),
@@ -182,7 +182,7 @@ async function readFacts(
   const batchRates = new Map(batches.map((batch) => [batch.id, batch.rates]));
   const ratesOf = ({ batchId }: PayoutRow) =>
     batchId === null ? rates : (batchRates.get(batchId) ?? []);
-  // Exact division is slow, and the items of a batch have few pairs of currencies.
+  // Cached, because exact division is slow and the items of a batch share few currency pairs.
   const pairs = new Map<string, ReturnType<PriceFacts['pairOf']>>();
   const pairFor = (row: PayoutRow, source: string, destination: string) => {
     const name = `${row.batchId} ${source} ${destination}`;
@@ -195,14 +195,14 @@ async function readFacts(
     return pair;
   };
   const [first] = rows;
-  // Only a single payout repeats another one.
+  // Only a payout decided alone can be a retry of another one.
   const isRetry = first !== undefined && first.retryOf !== null;
   const retried = isRetry ? await findRetried(sql, first.accountId, first.retryOf) : undefined;
   const undecided = new Set(batches.flatMap(({ id, isUndecided }) => (isUndecided ? [id] : [])));
   return {
     rows,
-    // Alone it could be paid, and the others of its batch refused.
-    isLeft: ({ batchId }: PayoutRow) => driver !== null && undecided.has(batchId ?? ''),
+    // If it were decided alone, it could be paid while the rest of its batch is refused.
+    awaitsItsBatch: ({ batchId }: PayoutRow) => driver !== null && undecided.has(batchId ?? ''),
     refusalOf: ({ id }: PayoutRow) => retried && refuseRetry(id, retried),
     factsOf: (row: PayoutRow) => {
       const quote = quoteOf.get(row.id);

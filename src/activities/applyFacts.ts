@@ -11,9 +11,9 @@ import { owned, type PayoutSnapshot, park, snapshotOf } from './snapshot.js';
 import { announce } from './webhookEvents.js';
 
 /**
- * Applies facts to payouts: what the inbox holds, then the caller's own, because a release must not
- * come before a callback that contradicts it. Only `accepted` goes first, as the order came first. Moves, postings, events and the marks in
- * the inbox belong to the caller's transaction.
+ * Applies facts to payouts: first those in the inbox, then the caller's, because a release must not
+ * precede a callback that contradicts it. Only the caller's `accepted` goes first, since the order came
+ * before any callback. Moves, postings, events and inbox marks are part of the caller's transaction.
  */
 export async function applyFacts(
   sql: Sql,
@@ -50,7 +50,7 @@ export async function applyFacts(
       sql,
       progress.flatMap(({ others }) => others),
     ),
-    // Last of them, for it locks the balances, which others wait for.
+    // Last, because it locks the balances, which other transactions wait for.
     postEntries(sql, entries),
   ]);
   const subscribed = await announce(sql, moved);
@@ -64,7 +64,7 @@ export async function applyFacts(
 type Outcome = { readonly id: bigint; readonly outcome: string };
 type AppliedFacts = Progress & {
   readonly row: LockedPayout;
-  /** The facts of the inbox that have moved the payout, and those that have not. */
+  /** The inbox facts that moved the payout, and those that did not. */
   readonly movers: readonly Outcome[];
   readonly others: readonly Outcome[];
 };
@@ -94,8 +94,8 @@ function applyTo(
 }
 
 /**
- * What became of the facts of the inbox, which begin with the `first` of all; a status is the outcome
- * of those that have moved the payout.
+ * Returns the outcome of each inbox fact. The inbox begins at index `first` of all facts. The outcome
+ * of a fact that moved the payout is the new status.
  */
 function outcomesOf(inbox: readonly InboxRow[], first: number, { outcomes, moves }: Progress) {
   const isMove = new Set<string>(moves.map(({ status }) => status));
@@ -108,16 +108,16 @@ function outcomesOf(inbox: readonly InboxRow[], first: number, { outcomes, moves
   return { movers, others };
 }
 
-/** Moves every payout along its own path: one statement for the next status of all of them. */
+/** Moves every payout along its own path. One statement writes the next status of all of them. */
 async function moveAll(sql: Sql, progress: readonly AppliedFacts[]): Promise<readonly PayoutRow[]> {
   const rows = progress.map(({ row }) => row);
   const moved: PayoutRow[] = [];
-  // No path is longer than processing → sent → settled → returned.
+  // The longest path is processing → sent → settled → returned.
   for (let depth = 0; depth < 3; depth += 1) {
     const moves = progress.flatMap((applied) => {
       const move = applied.moves[depth];
       if (move === undefined) return [];
-      // All of them by the first.
+      // The first move marks all inbox facts that moved the payout as applied.
       const facts = depth === 0 ? applied.movers : [];
       return [{ id: applied.row.id, ...move, appliedFacts: facts.map(({ id }) => id) }];
     });
@@ -126,7 +126,7 @@ async function moveAll(sql: Sql, progress: readonly AppliedFacts[]): Promise<rea
   return moved;
 }
 
-/** The amounts of a payout that was accepted; they never change. */
+/** Returns the amounts of an accepted payout, which never change. */
 export function amountsOf(row: PayoutRow): AcceptedAmounts {
   if (row.sourceMinor === null) throw new Error(`Payout ${row.id} was never accepted.`);
   return { ...row, rate: parseRate(row.rate) };

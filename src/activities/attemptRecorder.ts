@@ -6,18 +6,18 @@ import { recordWebhookEvents } from '../db/events.js';
 import type { ActivityDeps, Announcement } from './deps.js';
 
 type RecorderDeps = Pick<ActivityDeps, 'database'> & {
-  /** Delivers what was committed, in the background. */
+  /** Starts delivering committed events in the background. */
   readonly begin: (steps: readonly Announcement[]) => void;
 };
 
-/** Results are written in such groups, and after a second at the latest: a crash repeats no more. */
+/** Size and maximum age of a group of results written together: a crash repeats only unwritten attempts. */
 const writtenTogether = 50;
 const writeEveryMs = 1_000;
 
 /** 410 Gone: the receiver wants no more webhooks. */
 export const gone = 410;
 
-/** Writes results in groups and every second. Its end throws if some could not be written. */
+/** Writes results in groups and every second. `end` throws if some could not be written. */
 export function createAttemptRecorder(deps: RecorderDeps) {
   const broken = new AbortController();
   let unwritten: AttemptResult[] = [];
@@ -35,7 +35,7 @@ export function createAttemptRecorder(deps: RecorderDeps) {
           await disable(deps, one, 'The receiver answered 410 Gone.');
         }
       })
-      // Once results cannot be written nothing is attempted: the next run would deliver it all again.
+      // When results cannot be written, attempts stop: the next run would repeat all of them.
       .catch((error: unknown) => broken.abort(error));
     return writing;
   };
@@ -54,7 +54,7 @@ export function createAttemptRecorder(deps: RecorderDeps) {
   };
 }
 
-/** Disables an endpoint, and sends the account's others an event about it. */
+/** Disables an endpoint and sends an event about it to the account's other endpoints. */
 async function disable(
   { database, begin }: RecorderDeps,
   failed: { readonly endpointId: string; readonly url: string },

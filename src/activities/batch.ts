@@ -44,18 +44,18 @@ type BatchDeps = AcceptanceDeps & WakingDeps & DelivererDeps & Pick<ActivityDeps
 export type AcceptChunkInput = Chunk & { readonly workflowAgeMs: number };
 export type DecideBatchInput = { readonly batchId: string; readonly workflowAgeMs: number };
 
-/** What the workflow of a batch has to know of it. */
+/** The state of a batch, as far as its workflow needs it. */
 export type BatchPlan = {
   readonly chunks: number;
   readonly mode: BatchMode;
   readonly isOver: boolean;
-  /** Whether items are left that no driver of their own decides. */
+  /** Whether the batch's workflow still has items to decide. */
   readonly isUndecided: boolean;
-  /** What people read of it: "completed: 9,998 settled, 2 failed". */
+  /** Text for operators, such as "… completed: 9,998 settled, 2 failed. …". */
   readonly progress: string;
 };
 
-/** The activities of a batch: everything that is decided for it as a whole, or in its order. */
+/** The activities of a batch: decisions on the batch as a whole, or on its items in order. */
 export function batchActivities(deps: BatchDeps) {
   const { database, deliverer } = deps;
   return {
@@ -73,7 +73,7 @@ export function batchActivities(deps: BatchDeps) {
         };
       }),
 
-    /** Decides an all-or-nothing batch as one: every item is debited, or all are refused. */
+    /** Decides an all-or-nothing batch as a unit: every item is debited, or all are refused. */
     decideBatch: ({ batchId, workflowAgeMs }: DecideBatchInput): Promise<void> =>
       longStep(async () => {
         const { isRefused, own } = await bulkTransaction(database, maximumBatchItems, (sql) =>
@@ -84,8 +84,8 @@ export function batchActivities(deps: BatchDeps) {
       }),
 
     /**
-     * Decides the pending items of a chunk in their order and debits those it accepts; of a
-     * batch that was canceled meanwhile it cancels them.
+     * Decides the pending items of a chunk in order and debits those it accepts. If the batch has
+     * been canceled meanwhile, cancels them instead.
      */
     acceptChunk: ({ workflowAgeMs, ...chunk }: AcceptChunkInput): Promise<ChunkCounts> =>
       longStep(async () => {
@@ -99,7 +99,7 @@ export function batchActivities(deps: BatchDeps) {
         return countChunk(database, chunk);
       }),
 
-    /** Cancels what the rail has not been given, by any driver. */
+    /** Cancels the items not yet submitted to the rail, whichever workflow drives them. */
     cancelChunk: (chunk: Chunk): Promise<void> =>
       longStep(async () => {
         const unsent = await itemsOf(database, chunk, ['pending', 'processing'], null);
@@ -110,7 +110,7 @@ export function batchActivities(deps: BatchDeps) {
         await wakeOwn(deps, own);
       }),
 
-    /** Completes a batch that only refers to payouts made before. */
+    /** Completes a batch whose items all refer to existing payouts. */
     closeEmptyBatch: ({ batchId }: BatchInput): Promise<void> =>
       withHeartbeat(async () => {
         const hasPendingDeliveries = await transaction(database, async (sql) => {
@@ -123,7 +123,7 @@ export function batchActivities(deps: BatchDeps) {
   };
 }
 
-/** What was accepted of each corridor: "Accepted: 4,820.00 USD to EUR". */
+/** Returns the accepted sum of each corridor: "Accepted: 4,820.00 USD to EUR". */
 function sumsText(counts: readonly BatchCount[]): string {
   const sums = new Map<string, bigint>();
   for (const { sourceCurrency: source, destinationCurrency, sourceMinor } of counts) {
@@ -176,7 +176,7 @@ async function decide(
   return { isRefused, own };
 }
 
-/** Every item is refused: some for their own reasons, the others because of them. */
+/** Refuses every item: some for their own reasons, the others because of those. */
 async function refuseTogether(
   sql: Sql,
   batchId: string,
@@ -191,6 +191,6 @@ async function refuseTogether(
   const rows = await refusePayouts(sql, allRefused);
   countMoves(sql, rows);
   const batchOfEach = rows.map(() => batchId);
-  // One event reports the end of all: 10,000 that say the same would help no one.
+  // One event reports the end of the whole batch; 10,000 identical ones would help no one.
   for (const batch of await completeBatches(sql, batchOfEach)) await announceCompletion(sql, batch);
 }

@@ -7,15 +7,15 @@ import { applyFacts } from './applyFacts.js';
 import type { Announcement } from './deps.js';
 import { announce } from './webhookEvents.js';
 
-/** A payout that was canceled for its driver; `own` where that is a workflow to be woken. */
+/** A canceled payout. `own` is set if it has its own workflow, which then has to be woken. */
 export type Canceled = Announcement & { readonly own: WakeablePayout | null };
 
 const withdrawn = { kind: 'withdrawn' } as const;
 
 /**
- * Cancels those of the payouts that no rail was ever given, by any driver, and releases
- * what they hold; one that may have been given in a time that was lost, its rail has to void first. The
- * caller then wakes those that have workflows of their own.
+ * Cancels the payouts that were never submitted to a rail, whichever workflow drives them, and releases
+ * their holds. A payout that may have been submitted in a period the database has lost must first be
+ * voided by its rail. The caller then wakes the payouts that have their own workflows.
  */
 export async function cancelItems(
   sql: Sql,
@@ -47,7 +47,7 @@ export async function cancelItems(
   }));
 }
 
-/** Those that have workflows of their own. */
+/** Returns the payouts that have their own workflows. */
 export function ownOf(rows: readonly LockedPayout[]): readonly LockedPayout[] {
   return rows.filter(({ id, driver }) => driver === id);
 }

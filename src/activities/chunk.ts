@@ -22,26 +22,26 @@ import type { PayoutSnapshot } from './snapshot.js';
 type ChunkDeps = RailDeps & WakingDeps;
 
 export type HandOverInput = Chunk & {
-  /** Beside what waits for a person: what had no answer for ten minutes, or all that is open. */
+  /** Besides payouts that need an operator: those unanswered for ten minutes, or all open ones. */
   readonly scope: 'stuck' | 'unanswered' | 'all';
 };
 export type SuspendInput = Chunk & { readonly forMs: number };
 
-/** Longer than any step of a chunk, with its retries after a killed worker. */
+/** Lease of a chunk. Longer than any of its steps, including retries after a killed worker. */
 const leaseMs = 60_000;
 
-/** How long one run watches the inbox; a timer of the workflow could not be as fine. */
+/** Maximum time one run polls the inbox. A workflow timer could not poll as often. */
 const lookLimitMs = 5_000;
 
-/** Between two looks into the inbox; doubled while there is nothing, to spare the database. */
+/** Pause between two polls of the inbox. Doubled while the inbox is empty, to spare the database. */
 const firstPauseMs = 50;
 const longestPauseMs = 400;
 
-/** The activities of a chunk: the same steps as those of a single payout, for hundreds at once. */
+/** The activities of a chunk: the steps of a single payout, applied to hundreds at once. */
 export function chunkActivities(deps: ChunkDeps) {
   const { database, temporal, deliverer } = deps;
   return {
-    /** Submits what the rail does not have, and looks up what it has not answered. */
+    /** Submits the payouts that the rail does not have, and looks up those it has not answered. */
     submitChunk: (chunk: Chunk): Promise<ChunkCounts> =>
       withHeartbeat(async () => {
         await leaseChunk(database, chunk, leaseMs);
@@ -54,13 +54,13 @@ export function chunkActivities(deps: ChunkDeps) {
       }),
 
     /**
-     * Applies what the inbox holds about the chunk, one transaction at a time, and waits for
-     * more while answers of the rail are pending, for at most five seconds.
+     * Applies the chunk's events in the inbox, one transaction at a time. While answers of the
+     * rail are pending, waits for more events, for at most five seconds.
      */
     applyChunkEvents: (chunk: Chunk): Promise<ChunkCounts> =>
       longStep(() => applyUntilQuiet(deps, chunk)),
 
-    /** Asks the rail about everything it has taken and not reported. */
+    /** Looks up every payout that the rail has accepted and not reported on. */
     pollChunk: (chunk: Chunk): Promise<ChunkCounts> =>
       withHeartbeat(async () => {
         await leaseChunk(database, chunk, leaseMs);
@@ -71,7 +71,7 @@ export function chunkActivities(deps: ChunkDeps) {
         return countChunk(database, chunk);
       }),
 
-    /** Suspends the chunk until an event comes or its time is over; false when one is there already. */
+    /** Suspends the chunk until an event arrives or the time is over. False if one is already waiting. */
     suspendChunk: ({ forMs, ...chunk }: SuspendInput): Promise<boolean> =>
       withHeartbeat(() =>
         transaction(database, async (sql) => {
@@ -84,7 +84,7 @@ export function chunkActivities(deps: ChunkDeps) {
     handOverChunk: ({ scope, ...chunk }: HandOverInput): Promise<ChunkCounts> =>
       withHeartbeat(async () => {
         const handed = await handOverItems(database, chunk, scope);
-        // What could not be woken is due for the sweep.
+        // Payouts that could not be woken stay due for the sweep.
         await wakePayouts(temporal, handed);
         return countChunk(database, chunk);
       }),
@@ -92,9 +92,9 @@ export function chunkActivities(deps: ChunkDeps) {
 }
 
 /**
- * Does the work for a group of payouts at a time, each in a transaction of its own, whose events are
- * delivered while the next group is worked on. What fails is done again one by one, so that a bug that
- * one payout brings to light holds up no other; it is thrown in the end.
+ * Processes payouts group by group, each group in its own transaction, and delivers its events while
+ * the next group is processed. A group that fails is retried payout by payout, so that a bug triggered
+ * by one payout does not hold up the others. The first failure is thrown at the end.
  */
 export async function inGroups<T extends Announcement>(
   { database, deliverer }: Pick<ChunkDeps, 'database' | 'deliverer'>,
@@ -109,7 +109,7 @@ export async function inGroups<T extends Announcement>(
       deliverer.begin(done);
       results.push(...done);
     } catch (error) {
-      // That the database is away or busy has nothing to do with one of them.
+      // An unreachable or busy database is no fault of a single payout.
       if (isOutage(error)) throw error;
       if (group.length === 1) failures.push(error);
       else for (const id of group) await workOn([id]);
@@ -142,7 +142,7 @@ async function applyUntilQuiet(deps: ChunkDeps, chunk: Chunk): Promise<ChunkCoun
   }
 }
 
-/** Applies facts and what the inbox holds of payouts. */
+/** Applies the given facts and the events in the inbox to payouts, group by group. */
 function applyInGroups(
   deps: ChunkDeps,
   chunk: Chunk,
@@ -154,22 +154,22 @@ function applyInGroups(
   );
 }
 
-/** Releases a chunk that has nothing to do; false when an event has come in meanwhile. */
+/** Releases a chunk that has nothing to do. Returns false if an event has arrived meanwhile. */
 async function releaseIfDone(
   database: Database,
   chunk: Chunk,
   { pending }: ChunkCounts,
 ): Promise<boolean> {
   return transaction(database, async (sql) => {
-    // What is not decided yet is the batch's own; should that have died, the sweep wakes it.
+    // Undecided items belong to the batch's workflow. If that has died, the sweep wakes it.
     await releaseChunk(sql, chunk, pending > 0 ? leaseMs : null);
-    const isLeft = (await itemsWithUnprocessedEvents(sql, chunk)).length === 0;
-    if (!isLeft) await leaseChunk(sql, chunk, leaseMs);
-    return isLeft;
+    const isReleased = (await itemsWithUnprocessedEvents(sql, chunk)).length === 0;
+    if (!isReleased) await leaseChunk(sql, chunk, leaseMs);
+    return isReleased;
   });
 }
 
-/** What the rails report about payouts beyond that they have accepted them. */
+/** Returns what the rails report about payouts, except that they have accepted them. */
 async function factsOf(
   { rails }: Pick<RailDeps, 'rails'>,
   rows: readonly LockedPayout[],

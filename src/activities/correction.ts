@@ -12,8 +12,8 @@ import { owned } from './snapshot.js';
 import { announce } from './webhookEvents.js';
 
 /**
- * Evaluates a correction against the books as they are: without a lock when it is proposed, and
- * under the payout's lock when it is executed.
+ * Evaluates a correction against the current books: without a lock when it is proposed, and under
+ * the payout's lock when it is executed.
  */
 export async function evaluateCorrection(
   sql: Sql,
@@ -36,7 +36,7 @@ export async function evaluateCorrection(
     outcome: 'done',
     detail: `Entry ${entry.kind}: ${entry.postings.map(postingText).join(', ')}.`,
     entry,
-    // Two people have looked at it, and nothing is left that waits for a decision.
+    // Two people have reviewed the payout, and nothing is left to decide.
     unparks: leftMinor === 0n && row.attentionReason === 'paid_after_release',
     ...(leftMinor !== 0n && { parks: { reason: parkedFor(row), detail: left } }),
     ...(undone?.kind === 'settle' && row.status === 'settled'
@@ -45,14 +45,14 @@ export async function evaluateCorrection(
   };
 }
 
-/** Money in suspense ends no dispute: what the rail says next must not move a payout in flight. */
+/** Money in suspense does not end a dispute: the rail's next report must not move a payout in flight. */
 function parkedFor({ attentionReason }: PayoutRow): AttentionReason {
   return attentionReason !== null && hasConflictingReports(attentionReason)
     ? attentionReason
     : 'paid_after_release';
 }
 
-/** A settlement that never was: the customer gets everything back, and an event. */
+/** The move for a settlement that never happened: the customer gets everything back, and an event. */
 const undoing = {
   status: 'returned',
   statusReason: 'corrected',
@@ -60,7 +60,7 @@ const undoing = {
   settledAt: null,
 } as const;
 
-/** Why money in suspense keeps a payout parked, or undefined. */
+/** Returns why money in suspense keeps a payout parked, or undefined if it has none. */
 export async function suspenseFault(sql: Sql, row: PayoutRow): Promise<string | undefined> {
   const currency = row.destinationCurrency ?? '';
   const sumMinor = sumOn(await entriesOf(sql, row.id), 'suspense', currency);
@@ -70,7 +70,7 @@ export async function suspenseFault(sql: Sql, row: PayoutRow): Promise<string | 
         'to clear: corridor payouts late-return for what came back, then clear-suspense; correct for the rest.';
 }
 
-/** Posts what a correction books, and makes its move. The ledger asks for its command before. */
+/** Posts a correction's entry and makes its move. The ledger requires the command's audit line first. */
 export async function postCorrection(
   sql: Sql,
   row: PayoutRow,
@@ -83,13 +83,13 @@ export async function postCorrection(
   }
 }
 
-/** Whether the customer has what it takes. The database looks again, should a payout be faster. */
+/** Whether the customer's balance covers the entry. The database checks again, in case of a race. */
 async function isCovered(sql: Sql, accountId: string, entry: Entry): Promise<boolean> {
   const balances = await listBalances(sql, accountId);
   return entry.postings.every(({ currency }) => {
-    const there = balances.find((balance) => balance.currency === currency);
-    const availableMinor = (there?.availableMinor ?? 0n) + sumOn([entry], 'available', currency);
-    const heldMinor = (there?.heldMinor ?? 0n) + sumOn([entry], 'held', currency);
+    const current = balances.find((balance) => balance.currency === currency);
+    const availableMinor = (current?.availableMinor ?? 0n) + sumOn([entry], 'available', currency);
+    const heldMinor = (current?.heldMinor ?? 0n) + sumOn([entry], 'held', currency);
     return availableMinor >= 0n && heldMinor >= 0n;
   });
 }

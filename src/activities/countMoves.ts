@@ -8,7 +8,7 @@ type Moved = Pick<
 > &
   Pick<PayoutRow, 'requestedAt' | 'settledSince'>;
 
-/** Counts payouts by the status that they have reached, and how long those took that have settled. */
+/** Counts payouts by the status they have reached, and records how long the settled ones took. */
 export function countMoves(sql: Sql, moved: readonly Moved[]): void {
   afterCommit(sql, () => {
     for (const { status, mode, rail, requestedAt, settledSince, ...pair } of moved) {
