@@ -32,69 +32,69 @@ type DeliveryDeps = Pick<ActivityDeps, 'database' | 'temporal' | 'log' | 'keyrin
 };
 
 /**
- * Attempts of an account at a host at once, however many endpoints it has there: a batch goes out in
- * seconds, and does not flood its receiver. As many as the sender has connections for.
+ * Maximum concurrent attempts of one account at one host, across all its endpoints there. A batch goes
+ * out in seconds without flooding its receiver. Equals the sender's connections per account and host.
  */
 const attemptsOfAccount = 16;
 
-/** The same of all accounts together: four of them do not slow each other down. */
+/** Maximum concurrent attempts of all accounts at one host: four accounts do not slow each other down. */
 const attemptsOfHost = 64;
 
 /**
- * Runs of first attempts that an account has under way, each for the events of one payout. What finds
- * no place among them is left to the endpoints' own workflows.
+ * Maximum concurrent runs of first attempts per account, each for the events of one payout. Beyond it,
+ * deliveries are left to the endpoints' own workflows.
  */
 const payoutRunsOfAccount = 32;
 
 /**
- * Runs of endpoints' own workflows that an account has under way: one for each endpoint it may
- * have. Deleted ones still have theirs, so more would come of deleting and adding endpoints.
+ * Maximum concurrent runs of endpoints' own workflows per account: one for each endpoint it may have.
+ * Deleted endpoints keep their workflows, so deleting and adding endpoints could exceed this.
  */
 const endpointRunsOfAccount = 16;
 
-/** The same for groups of payouts: more would wait for the same receivers and database. */
+/** Maximum concurrent runs for groups of payouts: more would wait for the same receivers and database. */
 const groupRunsOfAccount = 4;
 
-/** Groups that wait for those, and have claimed nothing yet: a batch of 10,000 at once. */
+/** Maximum groups waiting for such a run, with nothing claimed yet: room for a batch of 10,000. */
 const groupsWaiting = 20;
 
 /**
- * The runs of a worker claim about 2,000 deliveries together, one run a quarter of them at most and
- * 50 at least: a run that is out of time releases what it has not tried, so many runs claim less each.
+ * All runs of a worker together claim about 2,000 deliveries, a single run at most a quarter of that and
+ * at least 50. A run that is out of time releases untried claims, so the more runs, the less each claims.
  */
 const claimedTogether = 2_000;
 const fullClaims = 4;
 const smallestClaim = 50;
 
-/** After it was claimed, an attempt begins within this: so it is over within its lease. */
+/** Maximum time from the claim to the start of an attempt, so that the attempt ends within its lease. */
 const beginLimitMs = 4_000;
 
-/** A run of a group begins nothing more after this: the rest goes to the endpoints' own workflows. */
+/** Time after which a group's run starts no attempts and leaves the rest to the endpoints' workflows. */
 const runLimitMs = 20_000;
 
 /**
- * The workflow of an endpoint works in parallel, so that an attempt that hangs holds up seven others;
- * where it takes batches, one request's worth.
+ * Limits of an endpoint's workflow. Its claims run in parallel, so that a hanging attempt holds up only
+ * the seven others of its claim. For an endpoint that accepts batches, a claim fills one request.
  */
 const dueLimits = { claim: 8, batchClaim: 100, parallel: 4 } as const;
 
-/** Runs that a worker has under way or waiting: what is more is left to the endpoints' workflows. */
+/** Maximum runs of a worker, in progress or waiting. Beyond it, endpoints' workflows take over. */
 const runsOfWorker = 1_000;
 
-/** What the runs of a worker have in common. */
+/** State and dependencies shared by all runs of a worker. */
 type Delivering = DeliveryDeps & {
   readonly accounts: KeyedLimit;
   readonly hosts: KeyedLimit;
   readonly secretsOf: ReturnType<typeof webhookSecretsOpener>;
-  /** How many endpoints' deliveries are claimed side by side. */
+  /** Number of endpoints whose deliveries are being claimed concurrently. */
   readonly claiming: { count: number };
   readonly begin: (steps: readonly Announcement[]) => void;
-  /** Whether the worker stops. */
+  /** Whether the worker is shutting down. */
   readonly isClosing: () => boolean;
   readonly wakeEndpoints: ReturnType<typeof createEndpointWakes>;
 };
 
-/** Whether a run may begin no further attempt. */
+/** Returns whether a run must not start another attempt. */
 type IsOutOfTime = () => boolean;
 
 export type Deliverer = ReturnType<typeof createDeliverer>;
@@ -118,8 +118,8 @@ export function createDeliverer(deps: DeliveryDeps) {
   const underWay = new Set<Promise<void>>();
   let isClosing = false;
   /**
-   * First attempts at the events of payouts and of their batches, all of one account, as those of a step
-   * are; the endpoints' workflows do the rest.
+   * Makes first attempts for the events of payouts and their batches, which belong to one account because
+   * they come from one step. The endpoints' workflows make all other attempts.
    */
   async function deliver(subjectIds: readonly string[]): Promise<void> {
     const [first = ''] = subjectIds;
@@ -127,7 +127,7 @@ export function createDeliverer(deps: DeliveryDeps) {
     const pending = () => pendingFirstAttempts(database, subjectIds);
     const [runs, limitMs] =
       subjectIds.length === 1 ? [payoutRuns, beginLimitMs] : [groupRuns, runLimitMs];
-    // Read when it is its turn: a run that waits keeps nothing but ids.
+    // The pairs are read when the run's turn comes: a waiting run holds only ids.
     const attempt = async () => {
       const isOutOfTime = timerOfRun(limitMs, () => isClosing);
       const pairs = await pending();
@@ -136,13 +136,13 @@ export function createDeliverer(deps: DeliveryDeps) {
     };
     const run = underWay.size > runsOfWorker ? undefined : runs(accountId, attempt);
     const left = await (run ?? pending());
-    // Due at once: they are the business of the endpoints' workflows.
+    // Made due at once, for the endpoints' workflows.
     await releaseClaims(database, left, 0);
     await delivering.wakeEndpoints(left);
   }
   /**
-   * Delivers in the background what steps have committed, so that nothing waits for receivers. A
-   * process that ends loses nothing: what it has not claimed or recorded is overdue for the sweep.
+   * Delivers the committed events of steps in the background, so that nothing waits for receivers. A
+   * process that ends loses nothing: unclaimed and unrecorded deliveries become overdue for the sweep.
    */
   function begin(steps: readonly Announcement[]): void {
     const ids = steps.flatMap(({ id, hasPendingDeliveries }) => (hasPendingDeliveries ? [id] : []));
@@ -156,18 +156,18 @@ export function createDeliverer(deps: DeliveryDeps) {
     deliver,
     begin,
 
-    /** From now on no further attempt begins; resolves when those under way have ended. */
+    /** Starts no more attempts, and resolves when those in progress have ended. */
     close: async (): Promise<void> => {
       isClosing = true;
       await Promise.all(underWay);
     },
 
     activities: {
-      /** Attempts what is due at an endpoint and says when the next attempt is. */
+      /** Attempts the deliveries due at an endpoint and returns when the next attempt is due. */
       deliverDue: ({ endpointId }: WebhookDeliveryInput) =>
         withHeartbeat(async () => {
           const { cancellationSignal } = Context.current();
-          // Given up by the server, which has begun another: both would attempt the same.
+          // A canceled activity stops: the server has started another one, which makes the same attempts.
           const isOutOfTime = timerOfRun(beginLimitMs, () => cancellationSignal.aborted);
           const recipient = await recipientOf(database, endpointId);
           const { accountId, batching, status, deletedAt } = recipient;
@@ -186,7 +186,7 @@ export function createDeliverer(deps: DeliveryDeps) {
   };
 }
 
-/** Waits until both have ended before one that has failed is reported; what the second one answers. */
+/** Waits until both have ended before it reports a failure. Returns the result of the second. */
 async function bothOf<T>(first: unknown, second: Promise<T>): Promise<T> {
   await Promise.allSettled([first, second]);
   await first;
@@ -194,8 +194,8 @@ async function bothOf<T>(first: unknown, second: Promise<T>): Promise<T> {
 }
 
 /**
- * Makes first attempts. What failed, or is pending for an endpoint that takes none of them,
- * belongs to its own workflow; what there was no time for is returned.
+ * Makes first attempts. Failed ones, and those for an endpoint found dead, are left to the endpoint's
+ * own workflow. Returns the pairs for which there was no time.
  */
 async function attemptPending(
   deps: Delivering,
@@ -203,14 +203,14 @@ async function attemptPending(
   isOutOfTime: IsOutOfTime,
 ): Promise<readonly KnownPair[]> {
   const health = createHealth();
-  // What is more than one claim is split by endpoint: a slow one holds up its own alone.
+  // More than one claim is split by endpoint, so that a slow endpoint holds up only itself.
   const parts =
     pending.length <= smallestClaim
       ? [pending]
       : [...Map.groupBy(pending, ({ endpointId }) => endpointId).values()];
   deps.claiming.count += parts.length;
   const attempted = parts.map((part) => attemptInClaims(deps, part, health, isOutOfTime));
-  // All of them end before one that has failed is reported.
+  // All parts end before a failure is reported.
   await Promise.allSettled(attempted);
   deps.claiming.count -= parts.length;
   const results = await Promise.all(attempted);
@@ -222,7 +222,7 @@ async function attemptPending(
   return rest.filter((pair) => !health.isDead(pair));
 }
 
-/** Claims first attempts and makes them, claim after claim; what it had no time for is released. */
+/** Claims first attempts and makes them, claim after claim. Releases those it had no time for. */
 async function attemptInClaims(
   deps: Delivering,
   pending: readonly KnownPair[],
@@ -249,8 +249,8 @@ const claimSize = ({ claiming }: Delivering) =>
   Math.max(Math.floor(claimedTogether / Math.max(claiming.count, fullClaims)), smallestClaim);
 
 /**
- * Makes the first attempts of an account that stand in groups, those of each endpoint by themselves.
- * What it leaves is due in some seconds: the sweep hands it to the endpoints' workflows.
+ * Makes an account's first attempts that are stored as groups, separately for each endpoint. The rest is
+ * due in some seconds, when the sweep hands it to the endpoints' workflows.
  */
 async function attemptGroups(
   deps: Delivering,
@@ -279,7 +279,7 @@ async function attemptGroups(
   await Promise.all(attempted);
 }
 
-/** Attempts what is due at an endpoint, in parallel where there is enough for that. */
+/** Attempts the deliveries due at an endpoint, in parallel if there are enough of them. */
 async function attemptDue(
   deps: Delivering,
   own: { readonly endpointId: string; readonly claim: number },
@@ -290,7 +290,7 @@ async function attemptDue(
   const isFull = due.length === own.claim;
   const attemptClaimed = async () => {
     const results = await attemptAll(deps, due, createHealth(), isOutOfTime);
-    // An attempt that was not made must not count as one of the retry schedule.
+    // An attempt that was not made must not count towards the retry schedule.
     await releaseClaims(deps.database, untried(due, results), 0);
     if (isFull && results.length === due.length && !isOutOfTime()) {
       await attemptDue(deps, own, isOutOfTime, 1);
@@ -301,30 +301,30 @@ async function attemptDue(
   await Promise.all([attemptClaimed(), others]);
 }
 
-/** Says when a run must end: after its limit, or sooner. */
+/** Returns a check of whether a run must end: after its limit, or as soon as `isEnded` holds. */
 function timerOfRun(limitMs: number, isEnded: IsOutOfTime): IsOutOfTime {
   const endsAtMs = performance.now() + limitMs;
   return () => isEnded() || performance.now() > endsAtMs;
 }
 
-/** What was not attempted, for want of time or because its endpoint is dead. */
+/** Returns the pairs not attempted, for lack of time or because their endpoint is dead. */
 function untried<T extends Pair>(pairs: readonly T[], results: readonly Pair[]): readonly T[] {
   const tried = new Set(results.map(({ eventId, endpointId }) => `${eventId} ${endpointId}`));
   return pairs.filter(({ eventId, endpointId }) => !tried.has(`${eventId} ${endpointId}`));
 }
 
-/** What its owner reads of a webhook that we could not make: the rest is for our log. */
+/** Error shown to an endpoint's owner if we could not build a webhook. The cause is only in our log. */
 const notMade = 'internal error: nothing was sent';
 
 /**
- * An endpoint that has failed this often in a run, and has taken nothing, is left alone by it. Requests
- * count, not events: otherwise a single 503 to a batch would end the run.
+ * Number of failed requests after which a run skips an endpoint that has accepted nothing. Requests are
+ * counted, not events: otherwise a single 503 to a batch would end the run.
  */
 const deadAfterFailures = 16;
 
 type Health = ReturnType<typeof createHealth>;
 
-/** How the endpoints of a run do: one that has taken something is alive for all of it. */
+/** Tracks the endpoints of a run. One that has accepted a webhook counts as alive for the whole run. */
 function createHealth() {
   const alive = new Set<string>();
   const failures = new Map<string, number>();
@@ -340,8 +340,8 @@ function createHealth() {
 }
 
 /**
- * Makes the attempts, each as soon as there is room for it at its host, and writes what came of them
- * as it goes: a crash repeats the attempts of the last moments and no others.
+ * Makes the attempts, each as soon as its host has capacity, and writes the results as it goes: a crash
+ * repeats only the attempts of the last moments.
  */
 async function attemptAll(
   deps: Delivering,
@@ -361,7 +361,7 @@ async function attemptAll(
         const ended = await attempt(deps, message).catch((error: unknown) => {
           if (isOutage(error)) return [];
           deps.log.error({ err: error, id: message.id }, 'a webhook could not be made');
-          // It must not hold up the others, nor stay for ever.
+          // The failed webhook must not hold up the others, nor stay pending for ever.
           return message.deliveries.map((one) => failedAttempt({ ...unsent(one), error: notMade }));
         });
         ended.slice(0, 1).forEach(health.note);
@@ -374,7 +374,7 @@ async function attemptAll(
   return results.flat();
 }
 
-/** One request; what came of it came of each delivery that it has. */
+/** Sends one request. Its outcome applies to every delivery in it. */
 async function attempt(
   { sender, secretsOf, log }: Delivering,
   { id, to, deliveries, body }: WebhookMessage,
@@ -417,7 +417,7 @@ function countAttempts({ kind }: SendOutcome, deliveries: readonly DueDelivery[]
   }
 }
 
-/** An attempt of which nothing is known yet; those of one request have their time in common. */
+/** An attempt without a result yet. The attempts of one request share their time. */
 function unsent(delivery: DueDelivery, at = new Date()) {
   const { eventId, endpointId, groupId, nextAttemptAt, attempts, url, isFailing } = delivery;
   const nothing = { latencyMs: null, httpStatus: null, error: null, answer: null, retryInMs: 0 };
@@ -426,7 +426,7 @@ function unsent(delivery: DueDelivery, at = new Date()) {
 
 type Ended = Omit<AttemptResult, 'status'>;
 
-/** A failed attempt: the retry schedule continues from it, or it was the last one. */
+/** A failed attempt: either the retry schedule has another one, or this was the last. */
 function failedAttempt(ended: Ended, chance = Math.random(), retryAfterMs?: number): AttemptResult {
   const retryInMs = backoffAfter(ended.attempts, chance, retryAfterMs);
   const status = retryInMs === undefined ? 'exhausted' : 'pending';

@@ -9,19 +9,19 @@ import type { RateSource } from '../rates/rateSource.js';
 import type { Sender } from '../webhooks/sender.js';
 import type { PayoutSnapshot } from './snapshot.js';
 
-/** What the activities work on. Each states what it needs of this. */
+/** The dependencies of the activities. Each activity declares which of them it needs. */
 export type ActivityDeps = DelivererDeps & {
   readonly database: Database;
   readonly temporal: Client;
   readonly rails: Rails;
-  /** Opens the details that payouts are sent to. */
+  /** Decrypts beneficiaries' account details. */
   readonly keyring: Keyring;
   readonly rateSource: RateSource;
   readonly sender: Sender;
   readonly log: Logger;
   readonly rateMaximumAgeMs: RateAges;
   readonly factRules: FactRules;
-  /** Above this sum, in euro cents, a second person has to approve what moves money. */
+  /** Amount in euro cents above which a second person has to approve commands that move money. */
   readonly approvalAboveMinor: bigint;
 };
 
@@ -30,10 +30,10 @@ export type RailDeps = DelivererDeps &
 export type AcceptanceDeps = Pick<ActivityDeps, 'rails' | 'rateMaximumAgeMs'>;
 export type WakingDeps = Pick<ActivityDeps, 'database' | 'temporal'>;
 
-/** Whether a step has left events of a payout or a batch to deliver. */
+/** Whether a step has written events of a payout or a batch that have to be delivered. */
 export type Announcement = Pick<PayoutSnapshot, 'id' | 'hasPendingDeliveries'>;
 
-/** What makes the first attempts at the events of a step, once that is committed. */
+/** Makes the first attempts to deliver the events of a step, once the step is committed. */
 export type DelivererDeps = {
   readonly deliverer: { readonly begin: (steps: readonly Announcement[]) => void };
 };

@@ -2,15 +2,15 @@ import type { Pair } from '../db/deliveries.js';
 import { wakeEndpoint } from '../temporal/workflowCalls.js';
 import type { ActivityDeps } from './deps.js';
 
-/** Each signal costs a workflow task. A first retry is due after four seconds at the least. */
+/** Minimum pause between two signals: each costs a workflow task, and no retry is due before 4 s. */
 const wakePauseMs = 2_000;
 
 /**
- * Wakes the workflows of endpoints: each at once, and once more after a pause if there was more meanwhile.
- * Beside a receiver that hangs every event would signal a workflow that is at work already.
+ * Wakes endpoints' workflows: each at once, and once more after a pause if more came in meanwhile.
+ * Otherwise, while a receiver hangs, every event would signal a workflow that is already working.
  */
 export function createEndpointWakes({ temporal, log }: Pick<ActivityDeps, 'temporal' | 'log'>) {
-  /** Those that were woken just now, and whether there has been more since. */
+  /** Endpoints woken within the last pause, and whether more came in for them since. */
   const woken = new Map<string, boolean>();
   const wake = async (id: string): Promise<void> => {
     if (woken.has(id)) {
@@ -24,7 +24,7 @@ export function createEndpointWakes({ temporal, log }: Pick<ActivityDeps, 'tempo
   const wakeAgain = async (id: string): Promise<void> => {
     const isMore = woken.get(id) === true;
     woken.delete(id);
-    // What is not woken is overdue for the sweep.
+    // If this fails, the deliveries become overdue and the sweep wakes the workflow.
     if (isMore) await wake(id).catch((err: unknown) => log.warn({ err, id }, 'it was not woken'));
   };
   return async (pairs: readonly Pick<Pair, 'endpointId'>[]): Promise<void> => {

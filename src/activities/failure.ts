@@ -4,24 +4,24 @@ import type { ActivityInterceptorsFactory } from '@temporalio/worker';
 import { isOutage } from '../db/client.js';
 
 /**
- * How activities fail, in Temporal's terms. What is expected to be tried again is
- * BENIGN, which keeps it out of error logs and metrics; everything else an activity throws
- * is a bug or an outage and stays what it is.
+ * How activities fail, in Temporal's terms. An expected failure that is to be retried is BENIGN,
+ * which keeps it out of error logs and metrics. Any other error that an activity throws is a bug
+ * or an outage, and is thrown as it is.
  */
-/** As many repeats as an outage's end or a deploy may need before it is called a bug. */
+/** Attempts before a failure counts as a bug: as many as the end of an outage or a deploy may need. */
 const attemptsBeforeBug = 10;
 
 /**
- * Runs a step of the ledger. An outage of the database is retried without end; anything else
- * that has failed ten times is a bug, and fails for good, so that the payout is parked for a
- * person instead of trying in silence for ever.
+ * Runs a ledger step. An outage of the database is retried without end. Any other step that has
+ * failed ten times has a bug and fails for good, so that the payout is parked for a person
+ * instead of being retried silently for ever.
  */
 export async function failAfterAttempts<T>(step: Promise<T>): Promise<T> {
   try {
     return await step;
   } catch (error) {
     const { attempt, isLocal } = Context.current().info;
-    // What is thrown to be tried again later is no bug, however often it is.
+    // A failure thrown on purpose, to be retried later, is no bug, however often it occurs.
     const isMeant = error instanceof ApplicationFailure;
     if (isLocal || isMeant || isOutage(error) || attempt < attemptsBeforeBug) throw error;
     throw ApplicationFailure.nonRetryable(messageOf(error), 'Bug');
@@ -29,13 +29,13 @@ export async function failAfterAttempts<T>(step: Promise<T>): Promise<T> {
 }
 
 /**
- * The pause after a failure that was an outage of the database, whatever the activity's own
- * retries: theirs grow to minutes for the sake of a rail, and money would lie still for as long
- * after the database is back. Its pool takes no more connections for being asked often.
+ * Retry delay after an outage of the database, whatever the activity's own retry policy. Those
+ * policies back off to minutes for the sake of a rail, and payouts would stand still for as long
+ * after the database is back. Frequent retries open no extra connections: the pool is bounded.
  */
 const outageRetryDelayMs = 3_000;
 
-/** Has a worker's activities tried again soon after an outage of the database. */
+/** Makes a worker's activities retry soon after an outage of the database. */
 export const retrySoonAfterOutage: ActivityInterceptorsFactory = ({ info }) => ({
   inbound: {
     execute: async (input, next) => {
@@ -52,7 +52,7 @@ export const retrySoonAfterOutage: ActivityInterceptorsFactory = ({ info }) => (
   },
 });
 
-/** After a pause of its own, if it has one, and not that of the activity's retries. */
+/** A failure that is retried after `afterMs` or, without that, by the activity's retry policy. */
 export function retryLater(message: string, afterMs?: number): ApplicationFailure {
   return ApplicationFailure.create({
     message,
@@ -62,21 +62,21 @@ export function retryLater(message: string, afterMs?: number): ApplicationFailur
   });
 }
 
-/** What an error says. */
+/** Returns the message of an error, or another thrown value as text. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Four times within the heartbeat time-out of the lane's activities, see workflows/proxies.ts. */
-const beatMs = 1_000;
+/** A quarter of the heartbeat timeout of the lane's activities, see workflows/proxies.ts. */
+const heartbeatIntervalMs = 1_000;
 
 /**
- * Shows the server that the activity lives while it works: what a killed worker leaves behind is
- * then repeated after the heartbeat's time-out, and not after the activity's own.
+ * Sends heartbeats while the activity works: the work of a killed worker is then repeated after the
+ * heartbeat timeout, not after the activity's own, longer timeout.
  */
 export async function withHeartbeat<T>(work: () => Promise<T>): Promise<T> {
   const context = Context.current();
-  const timer = setInterval(() => context.heartbeat(), beatMs);
+  const timer = setInterval(() => context.heartbeat(), heartbeatIntervalMs);
   try {
     return await work();
   } finally {
@@ -84,7 +84,7 @@ export async function withHeartbeat<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** A step of the ledger that takes long enough to be missed: `failAfterAttempts`, with a heartbeat. */
+/** Runs a ledger step that may take seconds: `failAfterAttempts`, with heartbeats. */
 export function longStep<T>(work: () => Promise<T>): Promise<T> {
   return failAfterAttempts(withHeartbeat(work));
 }

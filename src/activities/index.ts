@@ -8,7 +8,7 @@ import { operatorActivities } from './operator.js';
 import { probeActivities } from './probe.js';
 import { railActivities } from './rail.js';
 
-/** Every activity, with what it works on. The workflows see only the type of the result. */
+/** Creates every activity with its dependencies. Workflows import only the type of the result. */
 export function createActivities(deps: ActivityDeps & { readonly deliverer: Deliverer }) {
   return {
     ...ledgerActivities(deps),

@@ -13,7 +13,7 @@ export type DriverInput = { readonly driver: string; readonly ids: readonly stri
 export type AcceptInput = DriverInput & { readonly workflowAgeMs: number };
 export type ParkInput = Attention & { readonly driver: string; readonly id: string };
 
-/** The activities that write the ledger: each is one transaction that may be run again. */
+/** The activities that write the ledger. Each is one transaction and safe to repeat. */
 export function ledgerActivities(deps: LedgerDeps) {
   const { database, deliverer } = deps;
   const step = async (
@@ -25,25 +25,25 @@ export function ledgerActivities(deps: LedgerDeps) {
   };
   return {
     /**
-     * Decides the pending payouts of the list, in its order, and debits those it accepts.
-     * Payouts that were decided before are only reported; those of another driver are left out.
+     * Decides the listed pending payouts in order, and debits those it accepts. Payouts decided
+     * before are only reported; those of another driver are left out.
      */
     decidePayouts: (input: AcceptInput): Promise<readonly PayoutSnapshot[]> =>
       step((sql) => accept(sql, deps, input)),
 
-    /** Applies what the inbox holds about the payouts: moves, postings and events together. */
+    /** Applies the payouts' events in the inbox: moves, postings and webhook events together. */
     applyRailEvents: (input: DriverInput): Promise<readonly PayoutSnapshot[]> =>
       step((sql) => applyFacts(sql, deps.factRules, input)),
 
-    /** Leaves a payout to a person. */
+    /** Parks a payout for a person. */
     parkPayout: ({ driver, id, reason, detail }: ParkInput): Promise<readonly PayoutSnapshot[]> =>
       transaction(database, async (sql) => {
         const rows = await lockPayouts(sql, driver, [id]);
-        // The rail's last answer may have been recorded as its time ran out.
+        // The rail's final report may have been recorded just as its time ran out.
         const isLate = reason === 'settle_by_passed' && rows.some(({ status }) => isFinal(status));
         if (isLate) return rows.map(snapshotOf);
         const parked = await park(sql, rows.map(snapshotOf), () => ({ reason, detail }));
-        // Events that could not be applied wait with it: else its workflow would try for ever.
+        // Events that could not be applied stay unprocessed: the workflow must not retry for ever.
         return reason === 'unexpected_failure'
           ? parked.map((snapshot) => ({ ...snapshot, hasUnprocessedEvents: false }))
           : parked;

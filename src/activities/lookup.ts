@@ -5,21 +5,21 @@ import type { LookupAnswer, Rail } from '../rails/rail.js';
 import { messageOf } from './failure.js';
 
 export type LookUps = {
-  /** By the id of the payout. */
+  /** By payout id. */
   readonly answers: ReadonlyMap<string, LookupAnswer>;
-  /** Why a payout has no answer; what is known of that is the last failure. */
+  /** Why payouts have no answer. Only the last failure is kept. */
   readonly failure: string;
 };
 
-/** Finding one key of 500 that the rail cannot answer takes 18 calls; two of them fit. */
+/** Maximum number of calls. Isolating one key in 500 that the rail cannot answer takes 18; two fit. */
 const maximumCalls = 40;
 
-/** A rail that does not answer at all takes 5 s to show it: then nothing is asked again. */
+/** After this no request is repeated in halves: a rail that does not answer at all takes 5 s to time out. */
 const splitLimitMs = 4_000;
 
 /**
- * Asks the rail about payouts, in its bulk size. A request that fails is repeated in halves, so
- * that one key which the rail cannot answer leaves the others their answers.
+ * Looks payouts up at the rail, in its bulk size. A request that fails is repeated in halves, so
+ * that one key the rail cannot answer does not cost the other keys their answers.
  */
 export async function lookUp(
   rail: Rail,
@@ -30,7 +30,7 @@ export async function lookUp(
   const startedMs = performance.now();
   let failure = 'the answer does not mention it';
   let callsLeft = maximumCalls;
-  async function ask(part: readonly string[]): Promise<void> {
+  async function request(part: readonly string[]): Promise<void> {
     callsLeft -= 1;
     try {
       for (const [id, answer] of answersTo(part, await rail.lookup(part))) answers.set(id, answer);
@@ -39,21 +39,21 @@ export async function lookUp(
       const middle = Math.ceil(part.length / 2);
       for (const half of [part.slice(0, middle), part.slice(middle)]) {
         const isTimeUp = performance.now() - startedMs > splitLimitMs;
-        if (part.length > 1 && callsLeft > 0 && !isTimeUp) await ask(half);
+        if (part.length > 1 && callsLeft > 0 && !isTimeUp) await request(half);
       }
     }
   }
-  for (const slice of groupsOf(keys, rail.limits.bulkSize)) await ask(slice);
+  for (const slice of groupsOf(keys, rail.limits.bulkSize)) await request(slice);
   return { answers, failure };
 }
 
-/** The answers to what was asked, by payout. One that says two things of an order says nothing of it. */
+/** Returns the answers to the requested keys, by payout. Contradictory answers to a key are discarded. */
 export function answersTo<Answer extends { readonly key: string }>(
-  asked: readonly string[],
+  keys: readonly string[],
   answers: readonly Answer[],
 ): ReadonlyMap<string, Answer> {
   const answersOf = Map.groupBy(answers, ({ key }) => key);
-  const clear = asked.flatMap((key): (readonly [string, Answer])[] => {
+  const clear = keys.flatMap((key): (readonly [string, Answer])[] => {
     const [first, ...others] = answersOf.get(key) ?? [];
     const isClear = first !== undefined && others.every((one) => isDeepStrictEqual(one, first));
     return isClear ? [[payoutOfKey(key), first]] : [];
@@ -61,7 +61,7 @@ export function answersTo<Answer extends { readonly key: string }>(
   return new Map(clear);
 }
 
-/** What a look-up establishes; undefined where it leaves the outcome open. */
+/** Returns the fact that a lookup establishes, or undefined if it leaves the outcome open. */
 export function factFromLookup(answer: LookupAnswer | undefined): PayoutFact | undefined {
   return answer === undefined || answer.kind === 'not_found' ? undefined : answer;
 }

@@ -13,7 +13,7 @@ import { currentRates, storeRates } from '../db/rates.js';
 import { countBreaks, movementTotals } from '../db/statements.js';
 import { purgeProbes } from '../db/webhookProbes.js';
 import { count, show } from '../metrics.js';
-import { answers } from '../temporal/client.js';
+import { isReachable } from '../temporal/client.js';
 import { startBatches, wakeChunks, wakeEndpoints } from '../temporal/workflowCalls.js';
 import type { ActivityDeps, WakingDeps } from './deps.js';
 import { withHeartbeat } from './failure.js';
@@ -23,14 +23,14 @@ import { wakeOwn } from './waking.js';
 type SweepDeps = WakingDeps & Pick<ActivityDeps, 'log'>;
 type MaintenanceDeps = SweepDeps & Pick<ActivityDeps, 'rails' | 'rateSource'>;
 
-/** Ten million postings take three seconds of one processor; orphans have the minute after that. */
+/** Timeout of the comparison of balances. Ten million postings take three seconds of one processor. */
 const comparisonLimitMs = 3 * 60_000;
-/** Every line of every statement, twice; reading a month of them has the rest of the activity's time. */
+/** Timeout of each of two queries over all statement lines. The activity's other minute is for reading. */
 const statementsLimitMs = 2 * 60_000;
-/** The newest rows of five tables take some seconds; the activity ends a minute later. */
+/** Timeout of the search for orphans, some seconds for the newest rows of five tables. A minute is left. */
 const orphansLimitMs = 60_000;
 
-/** The activities that keep things moving. */
+/** The activities that run on a schedule. */
 export function maintenanceActivities(deps: MaintenanceDeps) {
   const { database, rails, log } = deps;
   return {
@@ -39,10 +39,10 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
 
     refreshRates: (): Promise<void> => refreshRates(deps),
 
-    /** Forgets what need not be remembered any longer; answers how much it was. */
+    /** Deletes rows whose retention is over and returns how many. */
     purge: (): Promise<number> => purge(database),
 
-    /** Reads the days of every rail's statement that are not closed yet, and counts the breaks. */
+    /** Reads the statements of every rail that have not been read as closed, and counts the breaks. */
     readStatements: (): Promise<number> =>
       withHeartbeat(async () => {
         for (const rail of rails.all) await readStatements(database, rail);
@@ -56,7 +56,7 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
         return breaks;
       }),
 
-    /** Compares the customers' balances with their postings and counts those that differ, and orphans. */
+    /** Compares customers' balances with their postings. Counts those that differ, and orphans. */
     compareBalances: (): Promise<number> =>
       withHeartbeat(async () => {
         const breaks = await listBalanceBreaks(database, comparisonLimitMs);
@@ -77,10 +77,10 @@ async function countOrphans({ database, log }: MaintenanceDeps): Promise<void> {
   if (orphans.length > 0) log.error({ first: orphans[0] }, 'rows name others that do not exist');
 }
 
-/** A slice takes a tenth of a second or less, so it holds up nothing. */
+/** Rows deleted by one statement, which takes a tenth of a second or less and so holds up nothing. */
 const purgeSlice = 10_000;
 
-/** Below the activity's limit. What is left is the next run's: in an hour, at a million an hour or more. */
+/** Below the activity's timeout. The next run, in an hour, goes on: a million rows or more an hour. */
 const purgeLimitMs = 20_000;
 
 async function purge(database: Database): Promise<number> {
@@ -98,7 +98,7 @@ async function purge(database: Database): Promise<number> {
 }
 
 async function sweep({ database, temporal, log }: SweepDeps): Promise<void> {
-  // First, for what is woken may be sent again.
+  // First: it records periods that the database has lost, and payouts woken after it may be sent again.
   await beat(database);
   const payouts = await claimOverduePayouts(database);
   const failures = await wakeOwn({ database, temporal }, payouts);
@@ -112,28 +112,28 @@ async function sweep({ database, temporal, log }: SweepDeps): Promise<void> {
   }
 }
 
-/** Three times the interval of its schedule: later than any sweep while all is well. */
+/** Three times the interval of the schedule: while all is well, no sweep is as late as this. */
 const lateAfterMs = 15_000;
 
 /**
- * Sweeps where the schedule has not. Temporal's own scheduler can stand still for minutes while all
- * else of it works: it did after one of two servers had been frozen for half a minute.
+ * Sweeps if the schedule has not. Temporal's scheduler can stand still for minutes while the rest of
+ * Temporal works, as it did after one of two servers had been frozen for half a minute.
  */
 export async function sweepIfLate(deps: SweepDeps): Promise<void> {
   const lateMs = await sinceHeartbeatMs(deps.database);
-  // Without Temporal nothing can be woken, and when it is back its schedule sweeps.
-  if (lateMs < lateAfterMs || !(await answers(deps.temporal))) return;
+  // While Temporal is unreachable nothing can be woken; once it is back, its schedule sweeps.
+  if (lateMs < lateAfterMs || !(await isReachable(deps.temporal))) return;
   count('late_sweeps_total', {});
   deps.log.warn({ lateMs }, 'the schedule has not swept; this worker does');
   await sweep(deps);
 }
 
-/** A chunk with undecided items is the business of its batch, which decides in order. */
+/** A chunk with undecided items is left to its batch's workflow, which decides in order. */
 async function wakeOverdueChunks(database: Database, temporal: Client): Promise<number> {
   const chunks = await claimOverdueChunks(database);
   const undecided = chunks.filter((chunk) => chunk.isUndecided);
   const others = chunks.filter((chunk) => !chunk.isUndecided);
-  // What could not be woken is overdue again in a moment.
+  // Chunks that could not be woken are soon overdue again.
   await startBatches(temporal, [...new Set(undecided.map(({ batchId }) => batchId))]);
   await wakeChunks(temporal, others);
   return chunks.length;
@@ -141,7 +141,7 @@ async function wakeOverdueChunks(database: Database, temporal: Client): Promise<
 
 type RateDeps = Pick<MaintenanceDeps, 'database' | 'rateSource' | 'log'>;
 
-/** Reads the source into the rates, and says which of them wait for a person. */
+/** Stores the rates of the source, and logs those that wait for a person to accept them. */
 async function refreshRates({ database, rateSource, log }: RateDeps): Promise<void> {
   const waiting = await storeRates(database, rateSource, await rateSource.fetch());
   for (const { id, ...rate } of waiting) {
@@ -150,8 +150,8 @@ async function refreshRates({ database, rateSource, log }: RateDeps): Promise<vo
 }
 
 /**
- * Reads the rates when a worker starts, so that a quote needs no wait. A worker whose source the
- * database refuses does not start; one whose source fails does while there are rates to go on with.
+ * Reads the rates when a worker starts, so that quotes need not wait for them. A worker does not start
+ * if the database refuses its source. If the source fails, it starts with the stored rates, if usable.
  */
 export async function startRates(deps: RateDeps, maximumAgeMs: number): Promise<void> {
   try {

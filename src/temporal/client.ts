@@ -67,8 +67,8 @@ export function connectTemporal(
   });
 }
 
-/** Whether the server is there. */
-export async function answers({ connection }: Client): Promise<boolean> {
+/** Whether the server is reachable. */
+export async function isReachable({ connection }: Client): Promise<boolean> {
   try {
     await connection.withDeadline(Date.now() + answerLimitMs, () =>
       connection.workflowService.getSystemInfo({}),
